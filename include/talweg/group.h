@@ -1,0 +1,156 @@
+// A group of ranks that call collectives together.
+//
+// How to use it:
+//   1. Start N processes that know their rank (talweg run, torchrun, mpirun and srun all tell them).
+//   2. auto group = talweg::Group::join();                 // or join(options)
+//   3. group->all_reduce(in, out, n, DataType::f32, ReduceOp::sum);            // blocks, throws talweg::Error
+//      auto work = group->start_all_reduce(in, out, n, DataType::f32, ReduceOp::sum);  // or: in flight
+//   4. work->wait();                                       // returns, or throws what went wrong
+//   5. Let the group go out of scope: that is local and bounded.
+//
+// Rules. Every rank calls the same collectives in the same order; a call that differs in operation, type, count,
+// reduction or root is answered on every rank with Error{mismatch} before any buffer is written, and the group
+// stays usable. Buffers belong to the caller and must stay untouched until the work is done. `in == out` is
+// allowed (in place) in all_reduce, reduce and broadcast, and where the input is the rank's own part of the
+// output (all_gather, gather) or the output is a part of the input (reduce_scatter, scatter) at its own offset;
+// all_to_all wants distinct buffers. Any thread may call; calls of one group are ordered by when they were made.
+// Every call has a deadline and ends in a result or in an Error that names rank, operation, sequence number.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "talweg/error.h"
+#include "talweg/store.h"
+#include "talweg/types.h"
+
+namespace talweg {
+
+// Where a setting comes from: explicit option > environment > default. `Group::describe` says which.
+struct GroupOptions {
+  int rank = -1;  // -1: from the environment (talweg run, torchrun, Open MPI, Slurm, PMI)
+  int size = -1;
+  std::shared_ptr<Store> store;  // empty: from TALWEG_STORE=file:/path or MASTER_ADDR and MASTER_PORT
+  std::string prefix;            // of the keys in the store: several groups can share one store
+  std::chrono::milliseconds timeout{0};  // default deadline of calls; 0: TALWEG_TIMEOUT or 30 s
+  std::string interface;         // NCCL_SOCKET_IFNAME's grammar; empty: TALWEG_SOCKET_IFNAME or automatic
+  std::string cluster_file;      // the network, rank i = worker i; empty: TALWEG_CLUSTER or built-in defaults
+  std::string algorithm;         // "all_reduce:ring;broadcast:chain" or "ring"; empty: TALWEG_ALGO or by cost
+};
+
+struct CallOptions {
+  std::chrono::milliseconds timeout{0};  // 0: the group's
+  int priority = 0;  // 0 .. 7; a higher one overtakes at chunk granularity; the same on every rank
+};
+
+// One collective in flight. Thread-safe. Dropping it does not cancel it.
+class Work {
+ public:
+  virtual ~Work() = default;
+  virtual bool test() = 0;  // done, well or badly; makes progress
+  // Blocks until done; throws Error if it failed. The collective's own deadline bounds the wait.
+  virtual void wait() = 0;
+  // As wait(), but gives up after `limit` (false), leaving the collective in flight.
+  virtual bool wait_for(std::chrono::milliseconds limit) = 0;
+  virtual std::exception_ptr error() = 0;  // null while in flight and after success
+  // Called once, when done, from the thread that drives (at once if done already). Must not block.
+  virtual void on_done(std::function<void()> callback) = 0;
+  virtual std::uint64_t sequence() const = 0;
+  virtual int source_rank() const = 0;  // recv: who sent; otherwise -1
+};
+using WorkPtr = std::shared_ptr<Work>;
+
+inline constexpr int kAnyRank = -1;
+
+// What a group has done since it was joined, for `talweg perf` and people.
+struct GroupStatistics {
+  std::uint64_t bytes_sent = 0;      // frames, headers included, to other hosts and through shared memory
+  std::uint64_t bytes_received = 0;
+  std::uint64_t peak_buffer_bytes = 0;  // chunk buffers held at once, beyond the callers' tensors
+  std::uint64_t shared_memory_bytes = 0;  // mapped for this rank's rings and payload pool
+};
+
+class Group {
+ public:
+  // Blocks until all ranks are connected to each other. Throws Error: invalid_argument (options, an interface
+  // that does not exist), timeout (names the ranks that never came), system, version.
+  static std::shared_ptr<Group> join(const GroupOptions& options = {});
+  virtual ~Group() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Counts are elements. For the shape of each buffer see the individual comment.
+  virtual WorkPtr start_all_reduce(const void* in, void* out, std::size_t count, DataType, ReduceOp,
+                                   const CallOptions& = {}) = 0;
+  // `out` is written on the root only and may be null elsewhere.
+  virtual WorkPtr start_reduce(const void* in, void* out, std::size_t count, DataType, ReduceOp, int root,
+                               const CallOptions& = {}) = 0;
+  virtual WorkPtr start_broadcast(void* data, std::size_t count, DataType, int root, const CallOptions& = {}) = 0;
+  // `in`: sum(counts) elements; `out`: counts[rank].
+  virtual WorkPtr start_reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType,
+                                       ReduceOp, const CallOptions& = {}) = 0;
+  // `in`: counts[rank] elements; `out`: sum(counts).
+  virtual WorkPtr start_all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType,
+                                   const CallOptions& = {}) = 0;
+  // `in`: row by destination, in_counts[d] each; `out`: by source, out_counts[s] each.
+  virtual WorkPtr start_all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
+                                   std::span<const std::size_t> out_counts, DataType, const CallOptions& = {}) = 0;
+  // The root passes every rank's count; another rank may pass 0 for the ranks that it does not know.
+  virtual WorkPtr start_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType, int root,
+                               const CallOptions& = {}) = 0;
+  virtual WorkPtr start_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType, int root,
+                                const CallOptions& = {}) = 0;
+  // Matched by (peer, tag), in order; not ordered against collectives. `source` may be kAnyRank.
+  virtual WorkPtr start_send(const void* data, std::size_t count, DataType, int destination, std::uint32_t tag = 0,
+                             const CallOptions& = {}) = 0;
+  virtual WorkPtr start_recv(void* data, std::size_t count, DataType, int source, std::uint32_t tag = 0,
+                             const CallOptions& = {}) = 0;
+  virtual WorkPtr start_barrier(const CallOptions& = {}) = 0;
+
+  // Start and wait, in one: the calling thread drives, which is the fastest way for small messages.
+  void all_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op, const CallOptions& o = {});
+  void reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op, int root,
+              const CallOptions& o = {});
+  void broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& o = {});
+  void reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type, ReduceOp op,
+                      const CallOptions& o = {});
+  void all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
+                  const CallOptions& o = {});
+  void all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
+                  std::span<const std::size_t> out_counts, DataType type, const CallOptions& o = {});
+  void gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type, int root,
+              const CallOptions& o = {});
+  void scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type, int root,
+               const CallOptions& o = {});
+  void send(const void* data, std::size_t count, DataType type, int destination, std::uint32_t tag = 0,
+            const CallOptions& o = {});
+  void recv(void* data, std::size_t count, DataType type, int source, std::uint32_t tag = 0,
+            const CallOptions& o = {});
+  void barrier(const CallOptions& o = {});
+
+  // A group of some of this group's ranks, numbered in the order given; every rank of *this* group calls it, in
+  // the same order. Null on ranks that are not in the list. Shares this group's connections.
+  virtual std::shared_ptr<Group> split(std::span<const int> ranks) = 0;
+
+  // Fails everything in flight and every later call, here and on all other ranks, with Error{aborted}.
+  virtual void abort(const std::string& why) = 0;
+  virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
+
+  virtual GroupStatistics statistics() const = 0;
+  // How this group is connected and what was chosen and why: one "key: value (origin)" a line.
+  virtual std::string describe() const = 0;
+  // Which algorithm would carry this call, and the predicted time: "ring, 64 chunks of 64 KiB, predicted 8.9 ms".
+  virtual std::string explain(Collective op, std::size_t count, DataType type) const = 0;
+  // "hostname pid" of a rank of this group.
+  virtual std::string host_of(int rank) const = 0;
+};
+
+}  // namespace talweg

@@ -1,0 +1,80 @@
+// Forest: every collective is a set of trees.
+//
+// A collective moves one *logical vector* of elements:
+//   all_reduce, reduce, broadcast   the vector that every rank holds whole; `counts` = {n}
+//   reduce_scatter                  the concatenation of what each rank receives; `counts` = {n_0 .. n_N-1}
+//   all_gather, gather, scatter     the concatenation of every rank's part; `counts` = {n_0 .. n_N-1}
+//   all_to_all                      blocks (source, destination), source-major; `counts` = N*N block sizes
+//   send_recv                       the message; `counts` = {n}; root = sender, `peer` = receiver
+//   barrier                         nothing; `counts` = {0}
+// A tree takes one slice of it, sums what its contributors hold along `up` toward the root, and carries the
+// result along `down` from the root to its receivers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "talweg/types.h"
+
+namespace talweg::forest {
+
+// Nodes 0 .. ranks-1 are the ranks; higher numbers are nodes that only forward or sum (aggregators, switches).
+using NodeId = std::int32_t;
+
+// What is asked for. `counts` is laid out as above, in elements. In all_to_all, gather and scatter a rank may
+// not know the counts of pairs it takes no part in: it passes 0 there; tree numbers do not depend on counts.
+struct Request {
+  Collective op = Collective::all_reduce;
+  int ranks = 1;
+  NodeId root = 0;   // reduce, broadcast, gather, scatter: the root; send_recv: the sender
+  NodeId peer = 0;   // send_recv: the receiver
+  std::vector<std::int64_t> counts;
+  std::int64_t element_size = 1;  // bytes
+  bool operator==(const Request&) const = default;
+};
+
+struct Slice {
+  std::int64_t offset = 0;  // elements into the logical vector
+  std::int64_t count = 0;   // elements; 0 is allowed (the tree then only synchronises)
+  bool operator==(const Slice&) const = default;
+};
+
+struct Edge {
+  NodeId child = 0;
+  NodeId parent = 0;
+  bool operator==(const Edge&) const = default;
+};
+
+struct Tree {
+  Slice slice;
+  NodeId root = 0;
+  std::vector<NodeId> contributors;  // sorted; each adds its slice exactly once
+  std::vector<NodeId> receivers;     // sorted; each gets the sum exactly once
+  std::vector<Edge> up;              // data flows child -> parent; spans the contributors and the root
+  std::vector<Edge> down;            // data flows parent -> child; spans the root and the receivers
+  std::int64_t chunk = 0;            // elements moved at a time, > 0; the unit of pipelining
+  bool operator==(const Tree&) const = default;
+};
+
+struct Forest {
+  std::string planner;  // who made it, such as "ring"
+  Request request;
+  int nodes = 0;  // ranks plus inner nodes
+  std::vector<Tree> trees;
+  bool operator==(const Forest&) const = default;
+};
+
+// Number of chunks of a tree: ceil(count / chunk), and 1 for an empty slice (one empty chunk synchronises).
+std::int64_t chunk_count(const Tree& tree);
+
+// Where a slice of the logical vector lies in one rank's own buffers, in elements; -1 when the rank holds none
+// of it. Input: what the rank contributes. Output: what it receives.
+// For counts unknown to `rank` see Request. Buffers are dense: for example rank r's all_gather input is its part
+// alone, its output the whole vector; its all_to_all input is row r, its output column r, source by source.
+std::int64_t input_offset(const Request& request, NodeId rank, const Slice& slice);
+std::int64_t output_offset(const Request& request, NodeId rank, const Slice& slice);
+std::int64_t input_count(const Request& request, NodeId rank);
+std::int64_t output_count(const Request& request, NodeId rank);
+
+}  // namespace talweg::forest

@@ -1,0 +1,40 @@
+// Planners: each answers a Request with a Forest, one file per algorithm. A planner that cannot serve a request
+// (ring for a broadcast, say) throws Error{unsupported}. None reads a clock or a random stream: ranks that ask
+// the same get the same forest.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "forest/forest.h"
+
+namespace talweg::forest {
+
+struct Planner {
+  std::string name;         // "ring", "chain", "double_binary_tree", "halving_doubling", "binomial", "star",
+                            // "sharded_star", "direct", "one_hop"
+  std::string description;  // one line
+  std::function<bool(const Request&)> serves;
+  std::function<Forest(const Request&, const cluster::Cluster&)> plan;
+};
+
+// All of them, in the order in which tables list them.
+const std::vector<Planner>& planners();
+// Throws Error{invalid_argument} that lists the names there are.
+const Planner& find_planner(const std::string& name);
+
+// The forest with the least predicted time among all planners that serve the request (ties: first in
+// `planners()`), with the chunk sizes that the cost model likes best. Deterministic. The cluster needs
+// workers() == request.ranks.
+Forest plan_best(const Request& request, const cluster::Cluster& cluster);
+
+// The table behind that choice, cheapest first.
+struct Candidate {
+  std::string planner;
+  double seconds = 0;
+};
+std::vector<Candidate> rank_planners(const Request& request, const cluster::Cluster& cluster);
+
+}  // namespace talweg::forest
