@@ -1,0 +1,38 @@
+// What a user may set from outside a program: one table, and where each value comes from.
+//
+// A value is looked for in this order: an explicit option of the program > the environment > a file > the
+// default. The file is $TALWEG_CONF_FILE, or else ~/.talweg.conf and then /etc/talweg.conf. It has one
+// NAME=value a line;
+// `#` begins a comment. Nothing is kept between calls: what the environment says now is what counts.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace talweg {
+
+struct Setting {
+  std::string_view name;           // of the environment variable and of the line in the file
+  std::string_view description;    // one line: meaning, unit, grammar
+  std::string_view default_value;  // empty: decided at run time, as the description says
+};
+
+// All there are, in the order in which tables list them.
+const std::vector<Setting>& settings();
+
+enum class SettingOrigin { flag, environment, file, default_value };
+const char* name(SettingOrigin origin);  // "flag", "environment", "file", "default"
+
+struct ResolvedSetting {
+  std::string value;
+  SettingOrigin origin = SettingOrigin::default_value;
+  std::string place;  // of a file: "/etc/talweg.conf:3"; otherwise empty
+};
+
+// `flag` is what an explicit option said; empty when it was not given. An empty environment variable counts
+// as not set. Throws Error{invalid_argument} for a name that is not in the table, Error{bad_file} for a file
+// with a line that is no NAME=value or names no setting, or when $TALWEG_CONF_FILE cannot be read.
+ResolvedSetting resolve(std::string_view name, std::string_view flag = {});
+
+}  // namespace talweg
