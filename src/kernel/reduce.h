@@ -10,7 +10,8 @@ namespace talweg::kernel {
 
 // out[i] = a[i] op b[i] for i < count. `out` may be exactly `a` or exactly `b`, else they do not overlap.
 // Pointers need no alignment. f16 and bf16 are computed in float32 and rounded to nearest even once per call
-// (infinities and NaN survive). Integer sums and products wrap. min/max of floats: a NaN on either side gives NaN.
+// (infinities and NaN survive). Integer sums and products wrap. min/max of floats: a NaN on either side gives
+// NaN.
 using ReduceFunction = void (*)(void* out, const void* a, const void* b, std::size_t count);
 
 // Null when the reduction has no meaning for the type (bit_* of floating or complex, min/max of complex).
