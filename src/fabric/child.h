@@ -1,0 +1,73 @@
+// One started process: its process group, its two output pipes and how it ended.
+#pragma once
+
+#include <signal.h>
+#include <sys/types.h>
+
+#include <string>
+
+#include "fabric/fd.h"
+#include "fabric/launcher.h"
+#include "fabric/line_prefixer.h"
+
+namespace talweg::fabric {
+
+// Throws Error{system}: "cannot <attempt>: <reason of errno>".
+[[noreturn]] void throw_system(const std::string& attempt);
+
+class Child {
+ public:
+  // One of the two output streams.
+  struct Stream {
+    Fd from;
+    int to;
+    LinePrefixer lines;
+  };
+
+  // Starts `process` in a process group of its own with /dev/null as its input and `mask` as its signal mask,
+  // and returns once the program runs. Throws as launch() does.
+  Child(const Process& process, const LaunchOptions& options, const sigset_t& mask);
+  ~Child();
+  Child(Child&&) noexcept = default;
+  Child(const Child&) = delete;
+
+  const std::string& label() const { return label_; }
+  pid_t pid() const { return pid_; }
+  int pidfd() const { return pidfd_.get(); }  // readable once it has ended
+  Stream& out() { return out_; }
+  Stream& err() { return err_; }
+
+  // Passes on what the stream holds now. False once its other end is closed.
+  static bool pump(Stream& stream, bool prefix);
+
+  // Signals the whole process group; harmless once it is empty.
+  void kill_group(int signal) const;
+  // The end is only noted: the process stays a zombie, which keeps its number, and so its group's, from being
+  // given to a stranger until the destructor reaps it.
+  void note_end();
+  bool ended() const { return ended_; }
+  int exit_code() const { return exit_code_; }  // 128 + n: killed by signal n
+  std::string how_it_ended() const;             // "rank 2 exited with code 3"
+
+ private:
+  void explain_failed_start(const Process& process, const std::string& report);
+
+  std::string label_;
+  Stream out_, err_;
+  struct Pid {  // so that a moved-from Child reaps nothing
+    pid_t value = -1;
+    Pid() = default;
+    Pid(Pid&& other) noexcept : value(std::exchange(other.value, -1)) {}
+    Pid& operator=(pid_t pid) {
+      value = pid;
+      return *this;
+    }
+    operator pid_t() const { return value; }
+  } pid_;
+  Fd pidfd_;
+  bool ended_ = false;
+  bool killed_ = false;
+  int exit_code_ = 0;
+};
+
+}  // namespace talweg::fabric

@@ -1,0 +1,174 @@
+#include "fabric/launcher.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "fabric/child.h"
+#include "fabric/warden.h"
+#include "talweg/error.h"
+
+namespace talweg::fabric {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// While it lives, the signals that end programs arrive as data on fd().
+class SignalTrap {
+ public:
+  SignalTrap() {
+    sigset_t set;
+    sigemptyset(&set);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
+    if (pthread_sigmask(SIG_BLOCK, &set, &before_) != 0) throw_system("block signals");
+    fd_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    if (!fd_) throw_system("watch for signals");
+  }
+  ~SignalTrap() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalTrap(const SignalTrap&) = delete;
+
+  int fd() const { return fd_.get(); }
+  const sigset_t& before() const { return before_; }
+  std::optional<int> take() const {
+    signalfd_siginfo info;
+    if (read(fd_.get(), &info, sizeof info) != static_cast<ssize_t>(sizeof info)) return std::nullopt;
+    return static_cast<int>(info.ssi_signo);
+  }
+
+ private:
+  sigset_t before_{};
+  Fd fd_;
+};
+
+// One launch: the loop over signals, ends, output and deadlines.
+class Launch {
+ public:
+  Launch(const std::vector<Process>& processes, const LaunchOptions& options) : options_(options) {
+    children_.reserve(processes.size());
+    for (const Process& process : processes) children_.emplace_back(process, options, trap_.before());
+    std::vector<pid_t> groups;
+    for (const Child& child : children_) groups.push_back(child.pid());
+    warden_.emplace(groups);
+    if (options.timeout.count() > 0) deadline_ = Clock::now() + options.timeout;
+  }
+
+  LaunchResult run() {
+    while (running() > 0) step();
+    drain();
+    return result_;
+  }
+
+ private:
+  std::ptrdiff_t running() const {
+    return std::count_if(children_.begin(), children_.end(), [](const Child& c) { return !c.ended(); });
+  }
+
+  void signal_all(int signal) {
+    for (const Child& child : children_)
+      if (!child.ended()) child.kill_group(signal);
+  }
+
+  void step() {
+    std::vector<pollfd> polled = {{trap_.fd(), POLLIN, 0}};
+    for (Child& child : children_) {  // poll() skips negative descriptors
+      polled.push_back({child.ended() ? -1 : child.pidfd(), POLLIN, 0});
+      polled.push_back({child.out().from.get(), POLLIN, 0});
+      polled.push_back({child.err().from.get(), POLLIN, 0});
+    }
+    poll(polled.data(), polled.size(), milliseconds_to_wait());
+    // Output first: a rank's last words come before the news of its end.
+    for (std::size_t i = 0; i < children_.size(); ++i) {
+      if (polled[3 * i + 2].revents != 0) pump(children_[i].out());
+      if (polled[3 * i + 3].revents != 0) pump(children_[i].err());
+    }
+    for (std::size_t i = 0; i < children_.size(); ++i)
+      if (polled[3 * i + 1].revents != 0) ended(i);
+    if (polled[0].revents != 0) forward_signals();
+    check_deadlines();
+  }
+
+  void pump(Child::Stream& stream) {
+    if (!Child::pump(stream, options_.prefix)) stream.from.close();
+  }
+
+  void ended(std::size_t i) {
+    children_[i].note_end();
+    if (children_[i].exit_code() == 0 || result_.exit_code != 0) return;
+    result_.exit_code = children_[i].exit_code();
+    result_.first_failed = static_cast<int>(i);
+    result_.what = children_[i].how_it_ended();
+    if (interrupted_) result_.what += fmt::format(" after SIG{} was forwarded", sigabbrev_np(*interrupted_));
+    stop_all();
+  }
+
+  void stop_all() {
+    signal_all(SIGTERM);
+    if (!kill_at_) kill_at_ = Clock::now() + options_.grace;
+  }
+
+  void forward_signals() {
+    while (const std::optional<int> signal = trap_.take()) {
+      signal_all(interrupted_ ? SIGKILL : *signal);
+      if (!interrupted_) interrupted_ = signal;
+    }
+  }
+
+  void check_deadlines() {
+    const Clock::time_point now = Clock::now();
+    if (deadline_ && now >= *deadline_ && !kill_at_) {
+      std::string waited_for;
+      for (std::size_t i = 0; i < children_.size(); ++i)
+        if (!children_[i].ended()) waited_for += (waited_for.empty() ? "" : ", ") + children_[i].label();
+      result_.exit_code = kTimeoutExitCode;
+      result_.what = fmt::format("timeout after {} s, still running: rank {}",
+                                 std::chrono::duration<double>(options_.timeout).count(), waited_for);
+      stop_all();
+    }
+    if (kill_at_ && now >= *kill_at_) {
+      signal_all(SIGKILL);
+      kill_at_ = Clock::time_point::max();
+    }
+  }
+
+  int milliseconds_to_wait() const {
+    std::optional<Clock::time_point> next = kill_at_ ? kill_at_ : deadline_;
+    if (!next || *next == Clock::time_point::max()) return -1;
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();
+    return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+  }
+
+  // What is in the pipes after all have ended. A pipe that something in the background still holds open is
+  // not waited for: the background goes when the children are reaped.
+  void drain() {
+    for (Child& child : children_) {
+      child.kill_group(SIGKILL);
+      for (Child::Stream* stream : {&child.out(), &child.err()}) {
+        pollfd polled{stream->from.get(), POLLIN, 0};
+        while (stream->from && poll(&polled, 1, 0) > 0) pump(*stream), polled.fd = stream->from.get();
+      }
+    }
+  }
+
+  LaunchOptions options_;
+  SignalTrap trap_;
+  std::vector<Child> children_;  // reaped after the warden is gone: until then their numbers are taken
+  std::optional<Warden> warden_;
+  std::optional<Clock::time_point> deadline_, kill_at_;
+  std::optional<int> interrupted_;
+  LaunchResult result_;
+};
+
+}  // namespace
+
+LaunchResult launch(const std::vector<Process>& processes, const LaunchOptions& options) {
+  if (processes.empty()) throw Error(ErrorCode::invalid_argument, "cannot launch: no ranks to start");
+  return Launch(processes, options).run();
+}
+
+}  // namespace talweg::fabric

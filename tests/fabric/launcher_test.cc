@@ -1,0 +1,199 @@
+#include "fabric/launcher.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "fabric/fd.h"
+#include "fabric/launch_fixture.h"
+#include "talweg/error.h"
+
+namespace talweg::fabric {
+namespace {
+
+using testing::HasSubstr;
+
+class Launcher : public InScratchFolder {
+ protected:
+  // One rank per script, run by the shell.
+  std::vector<Process> shell(const std::vector<std::string>& scripts) const {
+    std::vector<Process> ranks;
+    for (std::size_t r = 0; r < scripts.size(); ++r)
+      ranks.push_back({std::to_string(r), {"sh", "-c", scripts[r]}, {{"RANK", std::to_string(r)}}, {}});
+    return ranks;
+  }
+  // Launches with output into the files "out" and "err".
+  LaunchResult run(const std::vector<Process>& ranks, LaunchOptions options = {}) const {
+    const Fd out(open(path("out").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
+    const Fd err(open(path("err").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
+    options.out = out.get();
+    options.err = err.get();
+    return launch(ranks, options);
+  }
+  // Launches in a process of its own; its exit code is the launch's.
+  pid_t run_apart(const std::vector<Process>& ranks, const LaunchOptions& options = {}) const {
+    const pid_t pid = fork();
+    if (pid == 0) _exit(run(ranks, options).exit_code);
+    return pid;
+  }
+  static int exit_code_of(pid_t pid) {
+    int status = 0;
+    waitpid(pid, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+};
+
+TEST_F(Launcher, ReturnsZeroWhenEveryRankDoes) {
+  const LaunchResult result = run(shell({"exit 0", "exit 0"}));
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.first_failed, -1);
+  EXPECT_EQ(result.what, "");
+}
+
+TEST_F(Launcher, PrefixesLinesAndKeepsTheStreamsApart) {
+  run(shell({"echo to out; echo to err >&2; printf unfinished"}));
+  EXPECT_EQ(read("out"), "[0] to out\n[0] unfinished\n");
+  EXPECT_EQ(read("err"), "[0] to err\n");
+}
+
+TEST_F(Launcher, PassesBytesOnUnchangedWithoutPrefix) {
+  run(shell({"printf 'a\\nb'"}), {.prefix = false});
+  EXPECT_EQ(read("out"), "a\nb");
+}
+
+TEST_F(Launcher, LosesNoOutputOfARankThatWritesMuchAndEndsAtOnce) {
+  run(shell({"seq 1 50000"}));
+  const std::string text = read("out");
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 50000);
+  EXPECT_THAT(text, testing::EndsWith("[0] 50000\n"));
+}
+
+TEST_F(Launcher, GivesEachRankItsOwnEnvironmentOverTheInheritedOne) {
+  setenv("RANK", "wrong", 1);
+  setenv("TALWEG_TEST_INHERITED", "yes", 1);
+  run(shell({"echo $RANK $TALWEG_TEST_INHERITED", "echo $RANK $TALWEG_TEST_INHERITED"}));
+  unsetenv("RANK");
+  unsetenv("TALWEG_TEST_INHERITED");
+  EXPECT_THAT(read("out"), HasSubstr("[0] 0 yes\n"));
+  EXPECT_THAT(read("out"), HasSubstr("[1] 1 yes\n"));
+}
+
+TEST_F(Launcher, NamesTheFirstFailingRankAndReturnsItsCode) {
+  const LaunchResult result = run(shell({"exec sleep 100", "exit 7", "exec sleep 100"}));
+  EXPECT_EQ(result.exit_code, 7);
+  EXPECT_EQ(result.first_failed, 1);
+  EXPECT_EQ(result.what, "rank 1 exited with code 7");
+}
+
+TEST_F(Launcher, NamesTheSignalThatKilledARank) {
+  const LaunchResult result = run(shell({"kill -SEGV $$"}));
+  EXPECT_EQ(result.exit_code, 128 + SIGSEGV);
+  EXPECT_EQ(result.what, "rank 0 was killed by signal 11 (SIGSEGV)");
+}
+
+TEST_F(Launcher, DoesNotTakeALargeExitCodeForASignal) {
+  EXPECT_EQ(run(shell({"exit 139"})).what, "rank 0 exited with code 139");
+}
+
+TEST_F(Launcher, KillsARankThatIgnoresTheRequestToStop) {
+  const std::string stubborn = "trap '' TERM; touch " + path("ready") + "; while :; do sleep 0.05; done";
+  const std::string failing = "while ! [ -e " + path("ready") + " ]; do sleep 0.05; done; exit 3";
+  const LaunchResult result = run(shell({stubborn, failing}), {.grace = std::chrono::milliseconds(50)});
+  EXPECT_EQ(result.exit_code, 3);
+  EXPECT_EQ(result.first_failed, 1);
+}
+
+TEST_F(Launcher, LetsTheOthersCleanUpWhenARankFails) {
+  const std::string tidy =
+      "trap 'echo cleaned up; exit 0' TERM; touch " + path("ready") + "; sleep 100 & wait";
+  const std::string failing = "while ! [ -e " + path("ready") + " ]; do sleep 0.05; done; exit 3";
+  run(shell({tidy, failing}));
+  EXPECT_EQ(read("out"), "[0] cleaned up\n");
+}
+
+TEST_F(Launcher, StopsAtTheTimeoutAndNamesWhoStillRan) {
+  const LaunchResult result =
+      run(shell({"exit 0", "exec sleep 100"}), {.timeout = std::chrono::milliseconds(500)});
+  EXPECT_EQ(result.exit_code, kTimeoutExitCode);
+  EXPECT_EQ(result.what, "timeout after 0.5 s, still running: rank 1");
+}
+
+TEST_F(Launcher, SaysWhichProgramItCannotFind) {
+  try {
+    run(shell({"exit 0"}));
+    run({{"0", {"sleep", "100"}, {}, {}}, {"1", {"no-such-program-anywhere"}, {}, {}}});
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(
+        e.what(),
+        "cannot start rank 1: program 'no-such-program-anywhere' in PATH: No such file or directory");
+  }
+}
+
+TEST_F(Launcher, SaysThatADirectoryIsNotAProgram) {
+  try {
+    run({{"0", {"/tmp"}, {}, {}}});
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "cannot start rank 0: program '/tmp': Permission denied");
+  }
+}
+
+TEST_F(Launcher, RefusesALaunchWithoutRanks) {
+  EXPECT_THROW(run({}), Error);
+}
+
+TEST_F(Launcher, ReportsWhatTheHookSays) {
+  try {
+    run({{"0", {"true"}, {}, [] { throw Error(ErrorCode::system, "the hook's reason"); }}});
+    FAIL() << "expected an error";
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "cannot start rank 0: the hook's reason");
+  }
+}
+
+TEST_F(Launcher, ForwardsASignalToEveryRank) {
+  std::vector<std::string> scripts;
+  for (const char* r : {"0", "1"})
+    scripts.push_back(std::string("trap 'echo told; exit 5' INT; touch ") + path(r) + "; sleep 100 & wait");
+  const pid_t launcher = run_apart(shell(scripts));
+  ASSERT_TRUE(
+      eventually([&] { return std::filesystem::exists(path("0")) && std::filesystem::exists(path("1")); }));
+  kill(launcher, SIGINT);
+  EXPECT_EQ(exit_code_of(launcher), 5);
+  EXPECT_THAT(read("out"), HasSubstr("[0] told\n"));
+  EXPECT_THAT(read("out"), HasSubstr("[1] told\n"));
+}
+
+TEST_F(Launcher, KillsAtTheSecondSignal) {
+  const pid_t launcher = run_apart(shell(
+      {"trap 'touch " + path("told") + "' TERM; touch " + path("ready") + "; while :; do sleep 0.05; done"}));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(path("ready")); }));
+  kill(launcher, SIGTERM);
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(path("told")); }));
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(exit_code_of(launcher), 128 + SIGKILL);
+}
+
+TEST_F(Launcher, LeavesNoBackgroundProcessBehindAtTheEnd) {
+  run(shell({"sleep 100 & echo $! > " + path("pid")}));
+  const pid_t background = std::stoi(read("pid"));
+  EXPECT_TRUE(eventually([&] { return !alive(background); }));
+}
+
+TEST_F(Launcher, LeavesNothingBehindWhenItIsKilled) {
+  const pid_t launcher = run_apart(shell({"sleep 100 & echo $$ $! > " + path("pids") + ".new; mv " +
+                                          path("pids") + ".new " + path("pids") + "; wait"}));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(path("pids")); }));
+  pid_t rank = 0, background = 0;
+  std::istringstream(read("pids")) >> rank >> background;
+  ASSERT_TRUE(alive(rank) && alive(background));
+  kill(launcher, SIGKILL);
+  exit_code_of(launcher);
+  EXPECT_TRUE(eventually([&] { return !alive(rank) && !alive(background); }));
+}
+
+}  // namespace
+}  // namespace talweg::fabric
