@@ -1,0 +1,340 @@
+#include "protocol/forest_run.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+#include <utility>
+
+namespace talweg::protocol {
+
+void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& operands) {
+  release();
+  plan_ = std::move(plan);
+  operands_ = operands;
+  begun_ = false;
+  steps_left_ = own_left_ = sends_pending_ = 0;
+  std::size_t children = 0;
+  for (const LocalTree& local : plan_->trees) children += local.up_children.size();
+  children_.assign(children, Child{});
+  trees_.assign(plan_->trees.size(), TreeState{});
+  Child* next = children_.data();
+  for (std::size_t i = 0; i < trees_.size(); ++i) {
+    const LocalTree& local = plan_->trees[i];
+    TreeState& tree = trees_[i];
+    tree.local = &local;
+    tree.children = next;
+    for (std::size_t c = 0; c < local.up_children.size(); ++c) next++->granted = kWindow;
+    if (local.up_parent != kNone) {
+      steps_left_ += local.chunks;
+      if (local.up_children.empty()) own_left_ += local.chunks;
+    } else if (!local.operands.empty()) {
+      steps_left_ += local.chunks;
+    }
+    if (local.down_parent != kNone) steps_left_ += local.chunks;
+  }
+}
+
+void ForestRun::release() {
+  for (TreeState& tree : trees_) {
+    const LocalTree& local = *tree.local;
+    for (std::size_t c = 0; c < local.up_children.size(); ++c)
+      for (std::byte*& slot : tree.children[c].stash)
+        if (slot != nullptr) pool_.release(std::exchange(slot, nullptr), local.chunk_bytes);
+    if (tree.scratch != nullptr)
+      pool_.release(std::exchange(tree.scratch, nullptr), static_cast<std::size_t>(local.bytes));
+    // A sum that was opened but not closed; closed ones come back through on_sent.
+    const bool owned = tree.sum != nullptr && tree.operand > 0 && (!local.root || local.out_offset < 0);
+    if (owned) pool_.release(tree.sum, local.chunk_bytes);
+    tree.sum = nullptr;
+  }
+  trees_.clear();
+  begun_ = false;
+}
+
+ForestRun::TreeState* ForestRun::find(std::uint32_t tree) {
+  if (tree >= plan_->position.size() || plan_->position[tree] < 0) return nullptr;
+  return &trees_[static_cast<std::size_t>(plan_->position[tree])];
+}
+
+const ForestRun::TreeState* ForestRun::find(std::uint32_t tree) const {
+  return const_cast<ForestRun*>(this)->find(tree);
+}
+
+const std::byte* ForestRun::input(const TreeState& tree, std::uint32_t chunk) const {
+  return operands_.in + tree.local->in_offset + static_cast<std::int64_t>(chunk) * tree.local->chunk_bytes;
+}
+
+std::byte* ForestRun::output(const TreeState& tree, std::uint32_t chunk) const {
+  const std::int64_t within = static_cast<std::int64_t>(chunk) * tree.local->chunk_bytes;
+  if (tree.scratch != nullptr) return tree.scratch + within;
+  return operands_.out + tree.local->out_offset + within;
+}
+
+bool ForestRun::in_place() const {
+  return operands_.in == operands_.out;
+}
+
+void ForestRun::start_trees(Actions& actions) {
+  // Own input first, everywhere: others wait for it, and in shared memory it is then copied out once for all.
+  for (TreeState& tree : trees_) send_own(tree, actions);
+  for (TreeState& tree : trees_) advance(tree, {}, actions);
+}
+
+void ForestRun::send(Actions& actions, TreeState& tree, const Actions::Chunk& chunk) {
+  ++sends_pending_;
+  if (actions.send_chunk(chunk)) on_sent(tree.local->index, chunk.buffer);
+}
+
+void ForestRun::on_sent(std::uint32_t tree, std::byte* buffer) {
+  --sends_pending_;
+  if (buffer == nullptr) return;
+  TreeState& state = *find(tree);
+  --state.sums_in_flight;
+  pool_.release(buffer, state.local->chunk_bytes);
+}
+
+// A leaf's chunks go out straight from the caller's input.
+void ForestRun::send_own(TreeState& tree, Actions& actions) {
+  const LocalTree& local = *tree.local;
+  if (local.up_parent == kNone || !local.up_children.empty()) return;
+  while (tree.up_sent < std::min(local.chunks, tree.up_granted)) {
+    const std::uint32_t chunk = tree.up_sent++;
+    --steps_left_;
+    --own_left_;
+    send(actions, tree,
+         {true, local.up_parent, local.index, chunk, input(tree, chunk), local.bytes_of(chunk), true,
+          nullptr});
+  }
+}
+
+// Finds room for the sum of chunk `summed`; false while there is none.
+bool ForestRun::open_sum(TreeState& tree) {
+  const LocalTree& local = *tree.local;
+  if (local.root && local.out_offset >= 0) {
+    // Trees that share elements (one-hop) in place: the output is still an input, of sends under way or of
+    // this very sum where our own operand comes later than second.
+    const bool input_in_use =
+        own_left_ > 0 || sends_pending_ > 0 ||
+        (local.operands[0] != kSelf && (local.operands.size() < 2 || local.operands[1] != kSelf));
+    if (tree.summed == 0 && plan_->slices_overlap && in_place() && input_in_use && local.bytes > 0)
+      tree.scratch = pool_.acquire(static_cast<std::size_t>(local.bytes));
+    tree.sum = output(tree, tree.summed);
+    return true;
+  }
+  if (!local.root && tree.summed >= tree.up_granted) return false;
+  if (tree.sums_in_flight >= kWindow) return false;
+  tree.sum = pool_.acquire(local.chunk_bytes);
+  return true;
+}
+
+const std::byte* ForestRun::source(const TreeState& tree, std::uint32_t operand,
+                                   const Arrival& arrival) const {
+  const int index = tree.local->operands[operand];
+  if (index == kSelf) return input(tree, tree.summed);
+  const Child& child = tree.children[index];
+  if (const std::byte* stashed = child.stash[tree.summed % kWindow];
+      stashed != nullptr && child.summed == tree.summed)
+    return stashed;
+  if (index == arrival.child && child.received == tree.summed + 1 && child.summed == tree.summed)
+    return arrival.payload;
+  return nullptr;
+}
+
+void ForestRun::consumed(TreeState& tree, std::uint32_t operand, Actions& actions) {
+  const LocalTree& local = *tree.local;
+  const int index = local.operands[operand];
+  if (index == kSelf) return;
+  Child& child = tree.children[index];
+  std::byte*& slot = child.stash[tree.summed % kWindow];
+  if (slot != nullptr) pool_.release(std::exchange(slot, nullptr), local.chunk_bytes);
+  ++child.summed;
+  const std::uint32_t grant = child.summed + kWindow;
+  if (child.granted < local.chunks && grant - child.granted >= kWindow / 2) {
+    child.granted = grant;
+    actions.send_credit(local.up_children[static_cast<std::size_t>(index)], local.index, grant);
+  }
+}
+
+// Sums as far as what has arrived allows. `arrival` is a payload that is only valid during this call; whoever
+// calls keeps a copy if it was not consumed.
+void ForestRun::advance(TreeState& tree, Arrival arrival, Actions& actions) {
+  const LocalTree& local = *tree.local;
+  if (local.operands.empty() || (local.up_parent != kNone && local.up_children.empty())) return;
+  const auto n = static_cast<std::uint32_t>(local.operands.size());
+  while (tree.summed < local.chunks) {
+    const std::uint32_t bytes = local.bytes_of(tree.summed);
+    const std::size_t count = bytes / size_of(operands_.type);
+    if (tree.operand == 0) {
+      const std::byte* first = source(tree, 0, arrival);
+      if (first == nullptr) return;
+      if (n == 1) {
+        const bool keeps = local.root && local.out_offset >= 0;
+        const bool own = local.operands[0] == kSelf;
+        if (own && local.root && !keeps) {  // straight from the input, nothing to store
+          close_sum(tree, first, actions);
+          continue;
+        }
+        if (!open_sum(tree)) return;
+        if (tree.sum != first && bytes > 0) std::memmove(tree.sum, first, bytes);
+        consumed(tree, 0, actions);
+        close_sum(tree, tree.sum, actions);
+        continue;
+      }
+      const std::byte* second = source(tree, 1, arrival);
+      if (second == nullptr || !open_sum(tree)) return;
+      operands_.reduce(tree.sum, first, second, count);
+      consumed(tree, 0, actions);
+      consumed(tree, 1, actions);
+      tree.operand = 2;
+    }
+    while (tree.operand < n) {
+      const std::byte* next = source(tree, tree.operand, arrival);
+      if (next == nullptr) return;
+      operands_.reduce(tree.sum, tree.sum, next, count);
+      consumed(tree, tree.operand++, actions);
+    }
+    close_sum(tree, tree.sum, actions);
+  }
+}
+
+void ForestRun::close_sum(TreeState& tree, const std::byte* sum, Actions& actions) {
+  const LocalTree& local = *tree.local;
+  const std::uint32_t chunk = tree.summed++;
+  const std::uint32_t bytes = local.bytes_of(chunk);
+  std::byte* buffer = local.root && local.out_offset >= 0 ? nullptr : tree.sum;
+  tree.operand = 0;
+  tree.sum = nullptr;
+  --steps_left_;
+  if (!local.root) {
+    ++tree.sums_in_flight;
+    ++tree.up_sent;
+    send(actions, tree, {true, local.up_parent, local.index, chunk, sum, bytes, false, buffer});
+    return;
+  }
+  if (operands_.divisor > 1)
+    kernel::divide(operands_.type, const_cast<std::byte*>(sum), bytes / size_of(operands_.type),
+                   operands_.divisor);
+  send_down(tree, chunk, sum, buffer, actions);
+}
+
+void ForestRun::send_down(TreeState& tree, std::uint32_t chunk, const std::byte* data, std::byte* buffer,
+                          Actions& actions) {
+  const LocalTree& local = *tree.local;
+  const std::uint32_t bytes = local.bytes_of(chunk);
+  for (std::size_t i = 0; i < local.down_children.size(); ++i) {
+    // The last one hands the buffer back; on one peer's stream sends complete in order, but the peers differ,
+    // so a shared buffer is only given up when every send that reads it has its own copy.
+    std::byte* own = buffer;
+    const std::byte* from = data;
+    if (buffer != nullptr && i + 1 < local.down_children.size()) {
+      own = pool_.acquire(local.chunk_bytes);
+      std::memcpy(own, data, bytes);
+      from = own;
+    }
+    if (own != nullptr) ++tree.sums_in_flight;
+    send(actions, tree,
+         {false, local.down_children[i], local.index, chunk, from, bytes, buffer == nullptr, own});
+  }
+  if (buffer != nullptr && local.down_children.empty()) pool_.release(buffer, local.chunk_bytes);
+}
+
+void ForestRun::on_ready(NodeId node, Actions& actions) {
+  if (!begun_) return;
+  for (TreeState& tree : trees_) {
+    if (tree.local->up_parent != node || tree.up_granted >= kWindow) continue;
+    tree.up_granted = kWindow;
+    send_own(tree, actions);
+    advance(tree, {}, actions);
+  }
+}
+
+const char* ForestRun::on_credit(NodeId from, std::uint32_t tree, std::uint32_t granted, Actions& actions) {
+  TreeState* state = find(tree);
+  if (state == nullptr || state->local->up_parent != from)
+    return "credit for a tree that it is not our parent in";
+  state->up_granted = std::max(state->up_granted, granted);
+  send_own(*state, actions);
+  advance(*state, {}, actions);
+  return nullptr;
+}
+
+const char* ForestRun::on_up(NodeId from, std::uint32_t tree, std::uint32_t chunk, const std::byte* payload,
+                             std::uint32_t bytes, Actions& actions) {
+  TreeState* state = find(tree);
+  if (state == nullptr) return "chunk of a tree that we take no part in";
+  const LocalTree& local = *state->local;
+  const auto it = std::lower_bound(local.up_children.begin(), local.up_children.end(), from);
+  if (it == local.up_children.end() || *it != from)
+    return "chunk from a rank that is not our child in this tree";
+  const int index = static_cast<int>(it - local.up_children.begin());
+  Child& child = state->children[index];
+  if (chunk != child.received || chunk >= local.chunks) return "chunk out of order";
+  if (chunk >= child.granted) return "chunk beyond the window that was granted";
+  if (bytes != local.bytes_of(chunk)) return "chunk of a wrong length";
+  ++child.received;
+  advance(*state, {index, payload}, actions);
+  if (child.summed <= chunk) {
+    std::byte*& slot = child.stash[chunk % kWindow];
+    slot = pool_.acquire(local.chunk_bytes);
+    if (bytes > 0) std::memcpy(slot, payload, bytes);
+  }
+  return nullptr;
+}
+
+std::byte* ForestRun::place(NodeId from, std::uint32_t tree, std::uint32_t chunk, std::uint32_t bytes) const {
+  const TreeState* state = find(tree);
+  if (!begun_ || state == nullptr || state->local->down_parent != from || state->local->out_offset < 0)
+    return nullptr;
+  if (chunk != state->down_received || chunk >= state->local->chunks ||
+      bytes != state->local->bytes_of(chunk))
+    return nullptr;
+  return output(*state, chunk);
+}
+
+const char* ForestRun::on_down(NodeId from, std::uint32_t tree, std::uint32_t chunk, const std::byte* payload,
+                               std::uint32_t bytes, Actions& actions) {
+  TreeState* state = find(tree);
+  if (state == nullptr || state->local->down_parent != from)
+    return "result from a rank that is not our parent";
+  const LocalTree& local = *state->local;
+  if (chunk != state->down_received || chunk >= local.chunks) return "result out of order";
+  if (bytes != local.bytes_of(chunk)) return "result of a wrong length";
+  ++state->down_received;
+  --steps_left_;
+  std::byte* target = nullptr;
+  std::byte* buffer = nullptr;
+  if (local.out_offset >= 0) {
+    target = output(*state, chunk);
+  } else {
+    target = buffer = pool_.acquire(local.chunk_bytes);
+  }
+  if (target != payload && bytes > 0) std::memcpy(target, payload, bytes);
+  send_down(*state, chunk, target, buffer, actions);
+  return nullptr;
+}
+
+bool ForestRun::done() {
+  if (!begun_ || steps_left_ > 0 || sends_pending_ > 0) return false;
+  for (TreeState& tree : trees_) {
+    if (tree.scratch == nullptr) continue;
+    std::byte* scratch = std::exchange(tree.scratch, nullptr);
+    std::memcpy(output(tree, 0), scratch, static_cast<std::size_t>(tree.local->bytes));
+    pool_.release(scratch, static_cast<std::size_t>(tree.local->bytes));
+  }
+  return true;
+}
+
+std::vector<NodeId> ForestRun::waiting_for() const {
+  std::set<NodeId> nodes;
+  for (const TreeState& tree : trees_) {
+    const LocalTree& local = *tree.local;
+    for (std::size_t c = 0; c < local.up_children.size(); ++c)
+      if (tree.children[c].received < local.chunks) nodes.insert(local.up_children[c]);
+    if (local.down_parent != kNone && tree.down_received < local.chunks) nodes.insert(local.down_parent);
+    if (local.up_parent != kNone && tree.up_sent < local.chunks && tree.up_sent >= tree.up_granted)
+      nodes.insert(local.up_parent);
+  }
+  return {nodes.begin(), nodes.end()};
+}
+
+}  // namespace talweg::protocol

@@ -1,0 +1,64 @@
+// LocalPlan: one node's part of a forest, worked out once and shared by every run of that forest.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "forest/forest.h"
+
+namespace talweg::protocol {
+
+using forest::NodeId;
+
+inline constexpr NodeId kNone = -1;
+inline constexpr int kSelf = -1;  // in LocalTree::operands
+
+// Chunks of one tree that a parent buffers per child before it has summed them. Four keep an edge busy while
+// one chunk is being received, one summed, one sent on and one credit is on its way back.
+inline constexpr std::uint32_t kWindow = 4;
+
+// A chunk up to this size may be sent to a rank that has not started the collective yet.
+inline constexpr std::uint32_t kEagerBytes = 64U << 10;
+
+struct LocalTree {
+  std::uint32_t index = 0;  // in the forest
+  std::int64_t bytes = 0;   // of the slice
+  std::uint32_t chunk_bytes = 0;
+  std::uint32_t chunks = 0;
+  std::int64_t in_offset = -1;   // bytes into the caller's input; -1: this node contributes nothing
+  std::int64_t out_offset = -1;  // bytes into the caller's output; -1: this node receives nothing
+  bool root = false;
+  NodeId up_parent = kNone;
+  NodeId down_parent = kNone;
+  std::vector<NodeId> up_children;    // ascending
+  std::vector<NodeId> down_children;  // ascending
+  // What is summed here, always in this order so that every run gives the same bits: an index into
+  // up_children, or kSelf. Self comes first (an in-place sum then never overwrites it), but where several
+  // roots sum the same elements (one-hop) all of them go by ascending node number, or their bits would
+  // differ.
+  std::vector<int> operands;
+
+  std::uint32_t bytes_of(std::uint32_t chunk) const {
+    const std::int64_t begin = static_cast<std::int64_t>(chunk) * chunk_bytes;
+    const std::int64_t left = bytes - begin;
+    return static_cast<std::uint32_t>(left < chunk_bytes ? left : chunk_bytes);
+  }
+};
+
+struct LocalPlan {
+  std::shared_ptr<const forest::Forest> forest;
+  NodeId self = 0;
+  std::vector<LocalTree> trees;        // only those in which this node takes part
+  std::vector<std::int32_t> position;  // forest index -> position in `trees`, -1 if not ours
+  bool slices_overlap = false;         // trees share elements (one-hop): in-place results need a scratch copy
+  bool sends_to_all = false;           // every other rank gets a chunk from this node unasked
+  std::vector<NodeId> senders;         // nodes that send us chunks toward a root, ascending
+  bool senders_need_start =
+      false;  // they have more for us than one small chunk: they wait until we have started
+};
+
+// Throws Error{invalid_argument} for a chunk that does not fit a frame. The forest should have been verified.
+std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self);
+
+}  // namespace talweg::protocol

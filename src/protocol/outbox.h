@@ -1,0 +1,45 @@
+// What a session asks of whoever drives it: the seam between protocols and the world.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "talweg/error.h"
+#include "wire/frame.h"
+
+namespace talweg::protocol {
+
+// Says which buffer of which run a sent payload belongs to; comes back through Session::on_sent.
+struct Token {
+  std::uint64_t run = 0;  // the session's own number for the run
+  std::uint32_t tree = 0;
+  std::byte* buffer = nullptr;
+};
+
+// How an operation ended.
+struct Outcome {
+  bool ok = true;
+  ErrorCode code = ErrorCode::aborted;
+  std::string text;
+  int source = -1;  // send_recv: who sent
+};
+
+class Outbox {
+ public:
+  virtual ~Outbox() = default;
+  // `to` is a rank of the group. The header is complete but for its checksums. True when the payload was
+  // taken already (or there is none), else Session::on_sent(token) follows. `stable`: as in Actions::Chunk.
+  // Frames to one rank arrive in order among those of the same tree and priority.
+  virtual bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token,
+                    int priority, bool stable) = 0;
+  // A control frame with a text as payload, copied.
+  virtual void send_text(int to, const wire::Header& header, const std::string& text) = 0;
+  // Forgets everything unsent of a run, and where a frame of it is being received into: the caller's memory
+  // is not touched after this returns. on_sent has been called for each frame that was dropped.
+  virtual void cancel(std::uint64_t run) = 0;
+  // `user` is what was given to start. Called once for every operation.
+  virtual void completed(void* user, const Outcome& outcome) = 0;
+};
+
+}  // namespace talweg::protocol

@@ -1,0 +1,324 @@
+#include "protocol/session.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "protocol/session_run.h"
+
+namespace talweg::protocol {
+
+Session::Session(int rank, std::vector<std::string> hosts, std::uint32_t id, Outbox& outbox, BufferPool& pool,
+                 MessagePlanner plan_message)
+    : rank_(rank),
+      hosts_(std::move(hosts)),
+      id_(id),
+      outbox_(outbox),
+      pool_(pool),
+      plan_message_(std::move(plan_message)),
+      started_(hosts_.size(), 0),
+      eager_(hosts_.size()),
+      eager_bytes_(hosts_.size(), 0),
+      early_bytes_(hosts_.size(), 0),
+      gone_(hosts_.size(), false) {}
+
+Session::~Session() = default;
+
+Session::Run& Session::add(std::uint64_t id) {
+  std::unique_ptr<Run> run;
+  if (spare_.empty()) {
+    run = std::make_unique<Run>(pool_);
+  } else {
+    run = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  run->id = id;
+  run->failing = false;
+  run->gated = false;
+  run->missing = 0;
+  run->peer = kNone;
+  return *(runs_[id] = std::move(run));
+}
+
+Session::Run* Session::find(std::uint64_t id) {
+  const auto it = runs_.find(id);
+  return it == runs_.end() ? nullptr : it->second.get();
+}
+
+std::uint64_t Session::start(Operation operation) {
+  const std::uint64_t id = next_++;
+  Run& run = add(id);
+  run.kind = Run::Kind::collective;
+  run.op = std::move(operation);
+  if (broken_) {
+    finish(id, {false, broken_->code, context(run) + ": " + broken_->text, -1});
+    return id;
+  }
+  if (const auto doom = doomed_.find(id); doom != doomed_.end()) {
+    const Outcome outcome = std::move(doom->second);
+    doomed_.erase(doom);
+    early_.erase(id);
+    finish(id, outcome);
+    return id;
+  }
+  if (const auto left = std::find(gone_.begin(), gone_.end(), true); left != gone_.end()) {
+    const int who_left = static_cast<int>(left - gone_.begin());
+    fail(run, ErrorCode::peer_failed, who(who_left) + " has left the group");
+    return id;
+  }
+  const int size = static_cast<int>(hosts_.size());
+  run.run.reset(run.op.plan, run.op.operands);
+  run.gated = !run.op.all_contribute && size > 1;
+  run.agreed.assign(run.gated ? hosts_.size() : 0, false);
+  run.missing = run.gated ? size - 1 : 0;
+  announce(run);
+  begin_if_agreed(run);
+  if (early_.empty() || early_.begin()->first > id) return id;
+  const auto [first, last] = early_.equal_range(id);
+  std::vector<Early> frames;
+  for (auto it = first; it != last; ++it) frames.push_back(std::move(it->second));
+  early_.erase(first, last);
+  for (const Early& frame : frames) {
+    early_bytes_[static_cast<std::size_t>(frame.from)] -= frame.payload.size();
+    Run* still = find(id);
+    if (still == nullptr) break;
+    deliver(*still, frame.from, frame.header, frame.payload.data());
+  }
+  return id;
+}
+
+wire::Header Session::header(const Run& run, wire::FrameType type, int to) const {
+  wire::Header h;
+  h.type = type;
+  h.group = id_;
+  h.sequence = run.kind == Run::Kind::collective ? run.id : run.number;
+  wire::set_signature(h, run.op.signature);
+  h.count = run.told(to);
+  return h;
+}
+
+void Session::post(int to, const wire::Header& h, int priority) {
+  outbox_.send(to, h, nullptr, {}, priority, false);
+}
+
+void Session::announce(const Run& run) {
+  const int size = static_cast<int>(hosts_.size());
+  if (size == 1) return;
+  const auto tell = [&](int to) { post(to, header(run, wire::FrameType::announce, to), run.op.priority); };
+  if (run.gated) {
+    for (int i = 1; i < size; ++i) tell((rank_ + i) % size);
+    return;
+  }
+  const LocalPlan& plan = *run.op.plan;
+  const int successor = (rank_ + 1) % size;
+  bool told_successor = plan.sends_to_all;
+  if (plan.senders_need_start)
+    for (const NodeId sender : plan.senders) {
+      tell(sender);
+      told_successor = told_successor || sender == successor;
+    }
+  if (!told_successor) tell(successor);
+}
+
+bool Session::agrees(const Run& run, int from, const wire::Header& h) const {
+  const wire::Signature& ours = run.op.signature;
+  const wire::Signature theirs = wire::signature_of(h);
+  if (theirs.op != ours.op || theirs.type != ours.type || theirs.reduction != ours.reduction ||
+      theirs.root != ours.root || theirs.layout != ours.layout)
+    return false;
+  const std::int64_t expected = run.expected(from);
+  return expected == theirs.count || expected == kUnknownCount || theirs.count == kUnknownCount;
+}
+
+void Session::begin_if_agreed(Run& run) {
+  if (run.missing > 0 || run.run.begun()) return;
+  acting_ = &run;
+  run.run.begin(*this, [&](int node, std::uint32_t bytes) { return initial_grant(run, node, bytes); });
+  acting_ = nullptr;
+  finish_if_done(run);
+}
+
+std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t bytes) {
+  const auto n = static_cast<std::size_t>(node);
+  if (run.gated || run.kind != Run::Kind::collective || started_[n] > run.id) return kWindow;
+  if (bytes > kEagerBytes) return 0;
+  if (eager_bytes_[n] + bytes > kEagerBudget) {
+    // Normally our data tell that we have started; if they have to wait, this must go by itself, or two ranks
+    // that are both out of budget would wait for each other.
+    if (!run.op.plan->senders_need_start)
+      post(node, header(run, wire::FrameType::announce, node), run.op.priority);
+    return 0;
+  }
+  eager_bytes_[n] += bytes;
+  eager_[n].push_back({run.id, bytes});
+  return 1;
+}
+
+void Session::saw_start(int from, std::uint64_t sequence) {
+  const auto f = static_cast<std::size_t>(from);
+  if (started_[f] > sequence) return;
+  const std::uint64_t first = started_[f];
+  started_[f] = sequence + 1;
+  while (!eager_[f].empty() && eager_[f].front().sequence <= sequence) {
+    eager_bytes_[f] -= eager_[f].front().bytes;
+    eager_[f].pop_front();
+  }
+  for (std::uint64_t s = first; s <= sequence && s < next_; ++s) {
+    Run* run = find(s);
+    if (run == nullptr || run->gated || !run->run.begun()) continue;
+    acting_ = run;
+    run->run.on_ready(from, *this);
+    acting_ = nullptr;
+    finish_if_done(*run);
+  }
+}
+
+bool Session::send_chunk(const Chunk& chunk) {
+  wire::Header h = header(*acting_, chunk.up ? wire::FrameType::up : wire::FrameType::down, chunk.to);
+  h.tree = chunk.tree;
+  h.chunk = chunk.chunk;
+  h.length = chunk.bytes;
+  return outbox_.send(chunk.to, h, chunk.data, {acting_->id, chunk.tree, chunk.buffer}, acting_->op.priority,
+                      chunk.stable);
+}
+
+void Session::send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) {
+  wire::Header h = header(*acting_, wire::FrameType::credit, to);
+  h.tree = tree;
+  h.chunk = granted;
+  post(to, h, acting_->op.priority);
+}
+
+Session::Placement Session::place(int from, const wire::Header& h) {
+  if (h.type != wire::FrameType::down) return {};
+  std::uint64_t id = h.sequence;
+  if ((id & kMessageBit) != 0) {
+    const auto it = incoming_.find({from, id});
+    if (it == incoming_.end()) return {};
+    id = it->second;
+  } else {
+    saw_start(from, id);
+  }
+  Run* run = find(id);
+  if (run == nullptr || run->failing || !agrees(*run, from, h)) return {};
+  return {run->run.begun() ? run->run.place(from, h.tree, h.chunk, h.length) : nullptr, id};
+}
+
+void Session::on_frame(int from, const wire::Header& h, const std::byte* payload) {
+  if (h.type == wire::FrameType::failure) {
+    on_failure_frame(from, h, payload);
+  } else if (broken_) {
+    return;
+  } else if ((h.sequence & kMessageBit) != 0) {
+    on_message_frame(from, h, payload);
+  } else {
+    on_collective_frame(from, h, payload);
+  }
+}
+
+void Session::on_collective_frame(int from, const wire::Header& h, const std::byte* payload) {
+  saw_start(from, h.sequence);
+  if (h.sequence >= next_) {
+    auto& held = early_bytes_[static_cast<std::size_t>(from)];
+    if (held + h.length > 2 * kEagerBudget) {
+      on_damaged(from, ErrorCode::corrupted,
+                 "it sent more than its eager budget for collectives not started here");
+      return;
+    }
+    held += h.length;
+    early_.emplace(h.sequence, Early{from, h, {payload, payload + h.length}});
+    return;
+  }
+  // No run: it has failed here already, and what is still on the way for it no longer matters.
+  if (Run* run = find(h.sequence); run != nullptr) deliver(*run, from, h, payload);
+}
+
+void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte* payload) {
+  if (run.failing) return;
+  if (!agrees(run, from, h)) {
+    mismatch(run, from, h);
+    return;
+  }
+  const bool data = h.type == wire::FrameType::up || h.type == wire::FrameType::down;
+  if (run.gated && !run.run.begun()) {
+    if (h.type == wire::FrameType::announce) {
+      if (!run.agreed[static_cast<std::size_t>(from)]) {
+        run.agreed[static_cast<std::size_t>(from)] = true;
+        --run.missing;
+        const std::uint64_t id = run.id;
+        begin_if_agreed(run);
+        Run* begun = find(id);
+        if (begun == nullptr || !begun->run.begun()) return;
+        for (const Early& frame : std::exchange(begun->held, {})) {
+          begun = find(id);
+          if (begun != nullptr) deliver(*begun, frame.from, frame.header, frame.payload.data());
+        }
+      }
+      return;
+    }
+    if (data && !run.op.tell.empty()) {
+      // The sender has heard from all, but only about the blocks between them and itself: wait for all
+      // ourselves.
+      run.held.push_back({from, h, {payload, payload + h.length}});
+      return;
+    }
+    // Whoever sends data has heard from all ranks that they agree with it, and it agrees with us.
+    run.missing = 0;
+    const std::uint64_t id = run.id;
+    begin_if_agreed(run);
+    if (find(id) == nullptr) return;
+  }
+  const char* wrong = nullptr;
+  acting_ = &run;
+  switch (h.type) {
+    case wire::FrameType::up:
+      wrong = run.run.on_up(from, h.tree, h.chunk, payload, h.length, *this);
+      break;
+    case wire::FrameType::down:
+      wrong = run.run.on_down(from, h.tree, h.chunk, payload, h.length, *this);
+      break;
+    case wire::FrameType::credit:
+      wrong = run.run.on_credit(from, h.tree, h.chunk, *this);
+      break;
+    default:
+      break;
+  }
+  acting_ = nullptr;
+  if (wrong != nullptr) {
+    on_damaged(from, ErrorCode::corrupted, std::string("it sent a frame that makes no sense: ") + wrong);
+    return;
+  }
+  finish_if_done(run);
+}
+
+void Session::on_sent(const Token& token) {
+  Run* run = find(token.run);
+  if (run == nullptr) return;
+  run->run.on_sent(token.tree, token.buffer);
+  if (!run->failing) finish_if_done(*run);
+}
+
+void Session::finish_if_done(Run& run) {
+  if (run.run.done()) finish(run.id, {true, ErrorCode::aborted, {}, run.peer});
+}
+
+void Session::finish(std::uint64_t id, const Outcome& outcome) {
+  const auto it = runs_.find(id);
+  std::unique_ptr<Run> run = std::move(it->second);
+  runs_.erase(it);
+  if (run->kind == Run::Kind::receive && run->peer >= 0) incoming_.erase({run->peer, run->number});
+  run->run.release();
+  run->held.clear();
+  void* user = run->op.user;
+  spare_.push_back(std::move(run));
+  outbox_.completed(user, outcome);
+}
+
+std::int64_t Session::next_deadline_ns() const {
+  std::int64_t next = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [id, run] : runs_) next = std::min(next, run->op.deadline_ns);
+  return next;
+}
+
+}  // namespace talweg::protocol

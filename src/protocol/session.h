@@ -1,0 +1,169 @@
+// Session: one rank's view of a group.
+//
+// Numbers the collectives in the order in which they are started; checks that all ranks agree on each; opens
+// and closes the flow between ranks that have started a collective and ranks that have not; matches
+// point-to-point messages; turns failures anywhere into an outcome of every operation concerned, on every
+// rank.
+//
+// Agreement. Every frame carries its sender's Signature. In a collective to which all contribute (all_reduce,
+// barrier, reduce_scatter to all ranks) a root has heard from all before anything is written, so the data
+// carry the agreement. In the others each rank announces itself to all and sends or writes nothing before it
+// has heard from all. On top, every rank announces itself to its successor unless it sends data to everybody
+// at once: ranks that disagree may have chosen forests without an edge between them, and this one they always
+// share.
+//
+// A rank that has not started a collective keeps the first chunks that others send for it, if they are small
+// (kEagerBytes) and few (kEagerBudget per sender, counted by the sender); larger ones wait for the
+// announcement.
+//
+// Pure: events in, Outbox calls out, time only as an argument. One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "protocol/forest_run.h"
+#include "protocol/mailbox.h"
+#include "protocol/outbox.h"
+
+namespace talweg::protocol {
+
+inline constexpr std::int64_t kUnknownCount = -1;
+inline constexpr std::size_t kEagerBudget = 1U << 20;
+
+struct Operation {
+  std::shared_ptr<const LocalPlan> plan;
+  wire::Signature signature;
+  Operands operands;
+  // Where counts differ by pair (all_to_all, gather, scatter): what this rank tells each other rank and what
+  // it expects to be told. Empty: signature.count for all.
+  std::vector<std::int64_t> tell;
+  std::vector<std::int64_t> expect;
+  bool all_contribute = false;  // the data carry the agreement
+  std::int64_t deadline_ns = 0;
+  int priority = 0;
+  void* user = nullptr;
+};
+
+struct Message {
+  int peer = 0;  // receive: may be kAnySource
+  std::uint32_t tag = 0;
+  wire::Signature signature;
+  const std::byte* send = nullptr;
+  std::byte* receive = nullptr;
+  std::int64_t deadline_ns = 0;
+  int priority = 0;
+  void* user = nullptr;
+};
+
+class Session : private Actions {
+ public:
+  // Makes the forest of a message of `count` elements from `source` to `destination`.
+  using MessagePlanner = std::function<std::shared_ptr<const LocalPlan>(int source, int destination,
+                                                                        std::int64_t count, DataType type)>;
+
+  // `hosts[r]` is what messages call rank r's machine. `id` is the group's number on the wire.
+  Session(int rank, std::vector<std::string> hosts, std::uint32_t id, Outbox& outbox, BufferPool& pool,
+          MessagePlanner plan_message);
+  ~Session() override;
+
+  // Start. Each returns the operation's number; the outcome comes through Outbox::completed, possibly at
+  // once.
+  std::uint64_t start(Operation operation);
+  std::uint64_t send(const Message& message);
+  std::uint64_t receive(const Message& message);
+
+  // Where the payload of this frame can be received straight into, and whose memory that is; data is null
+  // when the frame wants to be handed over whole.
+  struct Placement {
+    std::byte* data = nullptr;
+    std::uint64_t run = 0;
+  };
+  Placement place(int from, const wire::Header& header);
+  void on_frame(int from, const wire::Header& header, const std::byte* payload);
+  void on_sent(const Token& token);
+  // The connection to `rank` is gone. `orderly`: it said goodbye first, so only what still waits for it
+  // fails.
+  void on_peer_gone(int rank, bool orderly, const std::string& why);
+  // Something that `rank` sent is damaged or makes no sense.
+  void on_damaged(int rank, ErrorCode code, const std::string& why);
+  // Fails what is past its deadline.
+  void on_time(std::int64_t now_ns);
+  std::int64_t next_deadline_ns() const;
+  // Fails everything, here and on all other ranks.
+  void abort(const std::string& why);
+
+  std::size_t in_flight() const { return runs_.size(); }
+  std::uint64_t next_sequence() const { return next_; }
+
+ private:
+  struct Run;
+  struct Early {
+    int from;
+    wire::Header header;
+    std::vector<std::byte> payload;
+  };
+
+  bool send_chunk(const Chunk& chunk) override;
+  void send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) override;
+
+  Run& add(std::uint64_t id);
+  Run* find(std::uint64_t id);
+  wire::Header header(const Run& run, wire::FrameType type, int to) const;
+  void post(int to, const wire::Header& header, int priority);
+  void announce(const Run& run);
+  bool agrees(const Run& run, int from, const wire::Header& header) const;
+  void begin_if_agreed(Run& run);
+  std::uint32_t initial_grant(const Run& run, int node, std::uint32_t bytes);
+  void saw_start(int from, std::uint64_t sequence);
+  void on_collective_frame(int from, const wire::Header& header, const std::byte* payload);
+  void on_message_frame(int from, const wire::Header& header, const std::byte* payload);
+  void on_failure_frame(int from, const wire::Header& header, const std::byte* payload);
+  void deliver(Run& run, int from, const wire::Header& header, const std::byte* payload);
+  void accept(Run& run, const Envelope& envelope);
+  void finish_if_done(Run& run);
+  void finish(std::uint64_t id, const Outcome& outcome);
+  void mismatch(Run& run, int from, const wire::Header& header);
+  // Fails the run here and tells the ranks concerned.
+  void fail(Run& run, ErrorCode code, const std::string& reason);
+  void break_group(ErrorCode code, const std::string& text);
+  std::string context(const Run& run) const;
+  std::string who(int rank) const;
+  std::string waiting_text(const Run& run) const;
+
+  const int rank_;
+  const std::vector<std::string> hosts_;
+  const std::uint32_t id_;
+  Outbox& outbox_;
+  BufferPool& pool_;
+  const MessagePlanner plan_message_;
+
+  std::uint64_t next_ = 0;  // sequence number of the next collective
+  std::uint64_t next_message_ = 0;
+  std::unordered_map<std::uint64_t, std::unique_ptr<Run>> runs_;
+  std::vector<std::unique_ptr<Run>> spare_;
+  std::vector<std::uint64_t> started_;  // per rank: it has started all collectives below this number
+  struct Eager {
+    std::uint64_t sequence;
+    std::uint32_t bytes;
+  };
+  std::vector<std::deque<Eager>> eager_;  // per rank: chunks sent ahead of its start
+  std::vector<std::size_t> eager_bytes_;
+  std::multimap<std::uint64_t, Early> early_;  // frames of collectives that we have not started
+  std::vector<std::size_t> early_bytes_;       // per sender
+  std::map<std::uint64_t, Outcome> doomed_;    // collectives that failed elsewhere before we started them
+  Mailbox mailbox_;
+  std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
+  std::vector<bool> gone_;
+  std::optional<Outcome> broken_;
+  Run* acting_ = nullptr;  // whose Actions are being carried out
+};
+
+}  // namespace talweg::protocol

@@ -1,0 +1,55 @@
+#include "wire/frame.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/crc32c.h"
+
+namespace talweg::wire {
+
+namespace {
+constexpr std::size_t kChecked = sizeof(Header) - sizeof(std::uint32_t);
+}
+
+void set_signature(Header& header, const Signature& s) {
+  header.op = s.op;
+  header.data_type = s.type;
+  header.reduction = s.reduction;
+  header.root = s.root;
+  header.count = s.count;
+  header.layout = s.layout;
+}
+
+Signature signature_of(const Header& h) {
+  return {h.op, h.data_type, h.reduction, h.root, h.count, h.layout};
+}
+
+void seal(Header& header) {
+  header.header_checksum = crc32c(&header, kChecked);
+}
+
+const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& header) {
+  std::memcpy(&header, bytes.data(), sizeof header);
+  constexpr std::uint32_t kVersionMask = 0xff000000;
+  if ((header.magic & ~kVersionMask) != (kMagic & ~kVersionMask)) return "these are not Talweg frames";
+  if (header.magic != kMagic) return "another version of the frame layout";
+  if (header.header_checksum != crc32c(&header, kChecked)) return "header checksum does not match";
+  const auto type = static_cast<unsigned>(header.type);
+  if (type < static_cast<unsigned>(FrameType::announce) || type > static_cast<unsigned>(FrameType::wake))
+    return "unknown frame type";
+  if (static_cast<unsigned>(header.op) >= kCollectives) return "unknown collective";
+  if (static_cast<unsigned>(header.data_type) >= kDataTypes) return "unknown element type";
+  if (static_cast<unsigned>(header.reduction) >= kReduceOps) return "unknown reduction";
+  if (header.length > kMaxPayload) return "payload longer than any chunk";
+  return nullptr;
+}
+
+std::string to_string(const Header& h) {
+  static constexpr const char* kNames[] = {"?",       "announce", "up",    "down",    "credit",
+                                           "failure", "request",  "clear", "goodbye", "wake"};
+  return fmt::format("{} group {} #{} tree {} chunk {} length {} {}", kNames[static_cast<unsigned>(h.type)],
+                     h.group, h.sequence, h.tree, h.chunk, h.length, to_string(signature_of(h)));
+}
+
+}  // namespace talweg::wire
