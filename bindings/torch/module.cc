@@ -1,0 +1,50 @@
+// What Python sees: `create` for torch.distributed's registry, and what a Talweg group can tell about itself.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "backend.h"
+#include "types.h"
+
+namespace py = pybind11;
+
+namespace talweg::torch_face {
+namespace {
+
+c10::intrusive_ptr<TalwegBackend> create(const c10d::DistributedBackendOptions& options, const py::object&) {
+  const py::gil_scoped_release no_gil;
+  return c10::make_intrusive<TalwegBackend>(options);
+}
+
+std::string explain(const TalwegBackend& backend, const std::string& operation, std::size_t count,
+                    const std::string& type) {
+  const auto collective = parse_collective(operation);
+  const auto element = parse_data_type(type);
+  TORCH_CHECK_VALUE(collective, "talweg: no collective is called ", operation);
+  TORCH_CHECK_VALUE(element, "talweg: no element type is called ", type);
+  return with_torch_errors([&] { return backend.group()->explain(*collective, count, *element); });
+}
+
+py::dict statistics(const TalwegBackend& backend) {
+  const GroupStatistics s = backend.group()->statistics();
+  py::dict result;
+  result["bytes_sent"] = s.bytes_sent;
+  result["bytes_received"] = s.bytes_received;
+  result["peak_buffer_bytes"] = s.peak_buffer_bytes;
+  result["shared_memory_bytes"] = s.shared_memory_bytes;
+  return result;
+}
+
+}  // namespace
+}  // namespace talweg::torch_face
+
+PYBIND11_MODULE(_c10d, m) {
+  using talweg::torch_face::TalwegBackend;
+  // The base class is torch's: it must be known before a class can be derived from it.
+  py::module_::import("torch.distributed");
+  py::class_<TalwegBackend, c10d::Backend, c10::intrusive_ptr<TalwegBackend>>(m, "Backend")
+      .def("describe", [](const TalwegBackend& b) { return b.group()->describe(); })
+      .def("explain", &talweg::torch_face::explain, py::arg("operation"), py::arg("count"), py::arg("type"))
+      .def("statistics", &talweg::torch_face::statistics);
+  m.def("create", &talweg::torch_face::create, py::arg("options"), py::arg("backend_options") = py::none());
+}

@@ -1,0 +1,121 @@
+// All-reduce of sparse tensors: every rank gathers everybody's non-zeros and adds them up in rank order.
+//
+// The call blocks until done, because what is gathered second depends on what came first. That keeps the
+// calls of all ranks in one order, which a chain of callbacks would not.
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "backend.h"
+#include "types.h"
+
+namespace talweg::torch_face {
+namespace {
+
+constexpr int kMostDimensions = 12;
+
+// What ranks must agree on, then how many non-zeros this one has. Sent as int64.
+struct Shape {
+  std::array<int64_t, kMostDimensions> sizes{};
+  int64_t sparse_dimensions = 0;
+  int64_t type = 0;
+  int64_t non_zeros = 0;
+
+  bool fits(const Shape& other) const {
+    return sizes == other.sizes && sparse_dimensions == other.sparse_dimensions && type == other.type;
+  }
+};
+constexpr std::size_t kShapeCount = sizeof(Shape) / sizeof(int64_t);
+static_assert(sizeof(Shape) == kShapeCount * sizeof(int64_t));
+
+Shape shape_of(const at::Tensor& tensor) {
+  Shape shape;
+  shape.sizes.fill(-1);
+  std::copy(tensor.sizes().begin(), tensor.sizes().end(), shape.sizes.begin());
+  shape.sparse_dimensions = tensor.sparse_dim();
+  shape.type = static_cast<int64_t>(tensor.scalar_type());
+  shape.non_zeros = tensor._nnz();
+  return shape;
+}
+
+// `mine` of every rank, one behind the other, where `counts` says how many elements each has.
+at::Tensor gather_all(Group& group, const at::Tensor& mine, const std::vector<std::size_t>& counts,
+                      DataType type, const CallOptions& options) {
+  const auto total = static_cast<int64_t>(std::accumulate(counts.begin(), counts.end(), std::size_t{0}));
+  const at::Tensor input = mine.contiguous();
+  at::Tensor all = at::empty({total}, mine.options());
+  group.all_gather(input.const_data_ptr(), all.mutable_data_ptr(), counts, type, options);
+  return all;
+}
+
+}  // namespace
+
+TalwegBackend::TorchWork TalwegBackend::allreduce_sparse(Tensors& tensors,
+                                                         const c10d::AllreduceOptions& options) {
+  const char* const operation = "all_reduce of a sparse tensor";
+  TORCH_CHECK_VALUE(tensors.size() == 1, "talweg: ", operation, " takes one tensor per rank, got ",
+                    tensors.size());
+  at::Tensor& tensor = tensors.front();
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "talweg: ", operation, " takes CPU tensors; this one is on ",
+                    tensor.device());
+  TORCH_CHECK_TYPE(tensor.layout() == at::kSparse, "talweg: ", operation, " takes COO tensors, not ",
+                   tensor.layout());
+  TORCH_CHECK_VALUE(options.reduceOp == c10d::ReduceOp::SUM, "talweg: ", operation, " can only sum");
+  TORCH_CHECK_VALUE(tensor.dim() <= kMostDimensions, "talweg: ", operation, " takes up to ", kMostDimensions,
+                    " dimensions, got ", tensor.dim());
+  const auto type = reduced_type(operation, tensor.scalar_type(), options.reduceOp);
+  const auto group = this->group();
+  CallOptions call;
+  call.timeout = std::max(options.timeout, std::chrono::milliseconds(0));
+
+  with_torch_errors([&] {
+    const at::NoGradGuard no_grad;
+    const at::Tensor mine = tensor.coalesce();
+    const Shape shape = shape_of(mine);
+    std::vector<Shape> shapes(size_);
+    group->all_gather(&shape, shapes.data(), std::vector<std::size_t>(size_, kShapeCount), DataType::i64,
+                      call);
+    for (int rank = 0; rank < size_; ++rank)
+      TORCH_CHECK_WITH(DistBackendError, shape.fits(shapes[rank]), "talweg: ranks ", rank_, " and ", rank,
+                       " disagree about size, type or sparse dimensions in ", operation,
+                       " (here: ", mine.sizes(), " of ", mine.scalar_type(), ")");
+    const at::Tensor values = mine.values();
+    const auto value_sizes = values.sizes().slice(1);
+    const auto value_count =
+        std::accumulate(value_sizes.begin(), value_sizes.end(), int64_t{1}, std::multiplies<>());
+    std::vector<std::size_t> index_counts;
+    std::vector<std::size_t> value_counts;
+    for (const Shape& s : shapes) {
+      index_counts.push_back(static_cast<std::size_t>(s.non_zeros * s.sparse_dimensions));
+      value_counts.push_back(static_cast<std::size_t>(s.non_zeros * value_count));
+    }
+    const at::Tensor indices = gather_all(*group, mine.indices(), index_counts, DataType::i64, call);
+    const at::Tensor all_values = gather_all(*group, values, value_counts, type, call);
+
+    at::Tensor sum;
+    int64_t index_offset = 0;
+    int64_t value_offset = 0;
+    for (const Shape& s : shapes) {
+      auto sizes = values.sizes().vec();
+      sizes[0] = s.non_zeros;
+      const int64_t index_count = s.non_zeros * s.sparse_dimensions;
+      const at::Tensor part = at::sparse_coo_tensor(
+          indices.narrow(0, index_offset, index_count).view({s.sparse_dimensions, s.non_zeros}),
+          all_values.narrow(0, value_offset, s.non_zeros * value_count).view(sizes), mine.sizes(),
+          mine.options());
+      sum = sum.defined() ? sum + part : part;
+      index_offset += index_count;
+      value_offset += s.non_zeros * value_count;
+    }
+    tensor.copy_(sum.coalesce());
+  });
+  return run({{c10d::OpType::_ALLREDUCE_SPARSE, "talweg:all_reduce", tensors, tensors},
+              options.timeout,
+              {},
+              {},
+              {}});
+}
+
+}  // namespace talweg::torch_face
