@@ -9,15 +9,36 @@ function(talweg_room name)
   target_link_libraries(talweg_${name} PUBLIC ${ARG_DEPS} PRIVATE talweg_warnings)
 endfunction()
 
-# talweg_test(NAME SOURCES a_test.cc DEPS talweg_kernel): one GoogleTest program, one ctest entry per test case.
+# talweg_test(NAME SOURCES a_test.cc DEPS talweg_kernel [TIMEOUT seconds] [LABELS label] [SERIAL]): one GoogleTest
+# program, one ctest entry per test case. The label no_asan, no_tsan or no_sanitizers keeps a test out of those runs
+# of `make check`; SERIAL gives it the machine to itself.
 function(talweg_test name)
-  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;LABELS" "SOURCES;DEPS" ${ARGN})
+  if(ARG_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "talweg_test(${name}): not understood: ${ARG_UNPARSED_ARGUMENTS}")
+  endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
+  endif()
+  set(properties TIMEOUT ${ARG_TIMEOUT})
+  if(ARG_LABELS)
+    list(APPEND properties LABELS ${ARG_LABELS})
+  endif()
+  if(ARG_SERIAL)
+    list(APPEND properties RUN_SERIAL ON)
   endif()
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main talweg_warnings)
-  gtest_discover_tests(${name}_test DISCOVERY_TIMEOUT 60
-    PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+  # Discovered when ctest starts, not while building: a test program that cannot start fails its tests, not the
+  # build. The prefix keeps equal names of two programs apart: ctest would give both the properties of the last.
+  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+    PROPERTIES ${properties})
 endfunction()
+
+# talweg_subdirectory(PATH): adds the folder if it has a CMakeLists.txt. Rooms are created when they have work.
+macro(talweg_subdirectory path)
+  if(EXISTS ${PROJECT_SOURCE_DIR}/${path}/CMakeLists.txt)
+    add_subdirectory(${path})
+  endif()
+endmacro()

@@ -1,0 +1,24 @@
+# How everything is compiled. The baseline is the processor family's own: kernels choose their instructions at run
+# time, so one build serves every machine of a cluster.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+# Without -DNDEBUG: assertions guard against programmer errors in production too.
+set(CMAKE_CXX_FLAGS_RELEASE "-O3")
+
+add_library(talweg_warnings INTERFACE)
+target_compile_options(talweg_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                                                 -Wno-sign-conversion)
+if(TALWEG_SANITIZE)
+  # Instrumented code draws false warnings from GCC's flow analysis, so here they are not errors.
+  add_compile_options(-fsanitize=${TALWEG_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${TALWEG_SANITIZE})
+else()
+  target_compile_options(talweg_warnings INTERFACE -Werror)
+endif()
