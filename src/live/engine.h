@@ -1,0 +1,76 @@
+// Engine: all peers of one process. Polls without blocking, sleeps when told to, and can be woken from any
+// thread. Not thread-safe but for `sleep`, which may run while others call in, and `wake`.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "live/connect.h"
+#include "live/frame_handler.h"
+#include "live/shared_link.h"
+#include "live/stream.h"
+
+namespace talweg::live {
+
+struct EngineOptions {
+  StreamOptions stream;
+};
+
+struct EngineStatistics {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t shared_bytes = 0;  // of this rank's segment
+};
+
+class Engine {
+ public:
+  Engine(int rank, Mesh mesh, const EngineOptions& options, FrameHandler& handler);
+  ~Engine();
+
+  // True when the payload is no longer needed; else FrameHandler::on_sent follows. Sent at the next flush or
+  // poll.
+  bool send(int peer, OutFrame frame);
+  void flush();
+  // Moves what can be moved. True if anything did.
+  bool poll();
+  // Announces sleep to the ranks of this host; false when something has arrived meanwhile, or waits for room.
+  bool prepare_sleep();
+  // Sleeps until something happens, or `ms` have passed (-1: for ever). Call poll afterwards.
+  void sleep(int ms);
+  void wake();
+  void cancel(std::uint32_t group, std::uint64_t run);
+  // An orderly end: tells all peers and gives the kernel a moment to take what is still to be sent.
+  void say_goodbye();
+
+  bool all_local() const { return remote_ == 0; }
+  int local_ranks() const { return local_ranks_; }
+  EngineStatistics statistics() const;
+
+ private:
+  struct Peer {
+    std::vector<std::unique_ptr<Stream>> streams;
+    std::unique_ptr<SharedLink> shared;
+    std::vector<bool> polled_for_write;
+    bool dirty = false;
+    bool gone = true;
+  };
+  void watch(int peer, std::size_t stream);
+  bool poll_sockets();
+  void check_gone(int peer);
+
+  const int rank_;
+  FrameHandler& handler_;
+  std::optional<Segment> segment_;
+  std::unique_ptr<SharedSender> sender_;
+  std::vector<Peer> peers_;
+  std::vector<int> shared_;  // peers with a SharedLink
+  std::vector<int> dirty_;
+  int remote_ = 0;
+  int local_ranks_ = 1;
+  unsigned idle_polls_ = 0;
+  FileDescriptor epoll_;
+  FileDescriptor wake_;
+};
+
+}  // namespace talweg::live

@@ -1,0 +1,96 @@
+// A key-value store in one shared file: a line per key, "key value" in hexadecimal, appended under a lock.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <map>
+#include <thread>
+
+#include "live/system.h"
+#include "talweg/error.h"
+#include "talweg/store.h"
+
+namespace talweg {
+
+namespace {
+
+constexpr auto kPoll = std::chrono::milliseconds(2);  // between looks at the file
+
+std::string to_hex(const std::string& text) {
+  std::string hex;
+  for (const char c : text) hex += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return hex;
+}
+
+std::string from_hex(const std::string& hex) {
+  std::string text;
+  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
+    text += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return text;
+}
+
+class FileStore : public Store {
+ public:
+  explicit FileStore(const std::string& path) : path_(path) {
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("file store {}: expected a file, this is {}", path,
+                              S_ISDIR(info.st_mode) ? "a directory" : "something else"));
+    file_ =
+        live::FileDescriptor(live::check(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600),
+                                         fmt::format("opening the file store {}", path)));
+  }
+
+  void set(const std::string& key, const std::string& value) override {
+    const std::string line = to_hex(key) + " " + to_hex(value) + "\n";
+    live::check(::flock(file_.get(), LOCK_EX), "locking the file store " + path_);
+    const ssize_t n = ::write(file_.get(), line.data(), line.size());
+    ::flock(file_.get(), LOCK_UN);
+    if (n != static_cast<ssize_t>(line.size())) live::check(-1, "writing to the file store " + path_);
+  }
+
+  std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
+    for (;;) {
+      read_more();
+      if (const auto it = values_.find(to_hex(key)); it != values_.end()) return from_hex(it->second);
+      if (std::chrono::steady_clock::now() >= deadline)
+        throw Error(ErrorCode::timeout, fmt::format("file store {}: nobody has set \"{}\"", path_, key));
+      std::this_thread::sleep_for(kPoll);
+    }
+  }
+
+ private:
+  void read_more() {
+    char chunk[4096];
+    for (;;) {
+      const ssize_t n = ::pread(file_.get(), chunk, sizeof chunk, offset_);
+      if (live::check(static_cast<int>(n), "reading the file store " + path_) == 0) break;
+      offset_ += n;
+      rest_.append(chunk, static_cast<std::size_t>(n));
+    }
+    std::size_t end = 0;
+    while ((end = rest_.find('\n')) != std::string::npos) {
+      const std::string line = rest_.substr(0, end);
+      rest_.erase(0, end + 1);
+      if (const std::size_t space = line.find(' '); space != std::string::npos)
+        values_[line.substr(0, space)] = line.substr(space + 1);
+    }
+  }
+
+  const std::string path_;
+  live::FileDescriptor file_;
+  off_t offset_ = 0;
+  std::string rest_;
+  std::map<std::string, std::string> values_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> file_store(const std::string& path) {
+  return std::make_shared<FileStore>(path);
+}
+
+}  // namespace talweg

@@ -1,0 +1,30 @@
+// Who gets what arrives. All calls come from the thread that polls the engine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "protocol/outbox.h"
+#include "wire/frame.h"
+
+namespace talweg::live {
+
+// Whose memory a payload is being received into, so that it can be taken away again.
+struct Place {
+  std::byte* data = nullptr;
+  std::uint32_t group = 0;
+  std::uint64_t run = 0;
+};
+
+class FrameHandler {
+ public:
+  virtual ~FrameHandler() = default;
+  virtual Place place(int peer, const wire::Header& header) = 0;
+  // `payload` is valid during the call.
+  virtual void on_frame(int peer, const wire::Header& header, const std::byte* payload) = 0;
+  virtual void on_sent(std::uint32_t group, const protocol::Token& token) = 0;
+  virtual void on_peer_gone(int peer, bool orderly, const std::string& why) = 0;
+};
+
+}  // namespace talweg::live

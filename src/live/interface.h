@@ -1,0 +1,27 @@
+// Which of this machine's network interfaces to use.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace talweg::live {
+
+struct Interface {
+  std::string name;
+  std::string address;  // dotted IPv4
+  bool loopback = false;
+};
+
+// Those that are up and have an IPv4 address, in the kernel's order.
+std::vector<Interface> interfaces();
+
+// `choice` in NCCL_SOCKET_IFNAME's grammar: a comma-separated list of prefixes; "=" in front makes the names
+// exact,
+// "^" excludes them. Empty: everything but lo and docker*, or lo where nothing else is left. Throws
+// Error{invalid_argument} that lists the interfaces there are when none matches.
+Interface choose_interface(const std::string& choice, const std::vector<Interface>& from);
+
+// The address from which this machine would talk to `host`; without any route throws Error{system}.
+std::string address_toward(const std::string& host);
+
+}  // namespace talweg::live

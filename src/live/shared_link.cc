@@ -1,0 +1,128 @@
+#include "live/shared_link.h"
+
+#include <cstring>
+#include <utility>
+
+namespace talweg::live {
+
+namespace {
+constexpr std::uint32_t kReceiveBudget = 32;  // frames, before other peers get their turn
+constexpr std::uint64_t kPublishEvery =
+    64;  // entries taken between two updates of the tail that the writer reads
+}  // namespace
+
+void SharedSender::forget_last() {
+  if (last.block != kNoBlock) segment.readers(last.block).fetch_sub(1, std::memory_order_release);
+  last = {};
+}
+
+SharedLink::SharedLink(int peer, SharedSender& sender, Segment theirs, int own_local, int peer_local)
+    : peer_(peer),
+      sender_(sender),
+      theirs_(std::move(theirs)),
+      out_(theirs_.ring(own_local)),
+      out_tail_(theirs_.tail(own_local)),
+      in_(sender.segment.ring(peer_local)),
+      in_tail_(sender.segment.tail(peer_local)) {}
+
+// Copies the payload into a block, or finds it in the one copied last. kNoBlock: the pool is used up.
+std::uint32_t SharedLink::place_payload(const OutFrame& frame) {
+  const wire::Header& h = frame.header;
+  SharedPayload& last = sender_.last;
+  const bool same = frame.stable && last.block != kNoBlock && last.type == h.type &&
+                    last.data == frame.bytes() && last.bytes == h.length && last.group == h.group &&
+                    last.run == frame.token.run;
+  if (same) {
+    sender_.segment.readers(last.block).fetch_add(1, std::memory_order_relaxed);
+    return last.block;
+  }
+  const std::uint32_t block = sender_.pool.take(h.length);
+  if (block == kNoBlock) return kNoBlock;
+  std::memcpy(sender_.segment.block(block), frame.bytes(), h.length);
+  sender_.segment.readers(block).store(frame.stable ? 2 : 1, std::memory_order_relaxed);
+  sender_.pool.lend(block);
+  if (frame.stable) {
+    sender_.forget_last();
+    last = {h.type, frame.bytes(), h.length, h.group, frame.token.run, block};
+  }
+  return block;
+}
+
+bool SharedLink::write(const OutFrame& frame) {
+  if (written_ - known_taken_ >= kEntries) {
+    known_taken_ = out_tail_.taken.load(std::memory_order_acquire);
+    if (written_ - known_taken_ >= kEntries) return false;
+  }
+  const std::uint32_t length = frame.header.length;
+  std::uint32_t block = kNoBlock;
+  if (length > kInline) {
+    block = place_payload(frame);
+    if (block == kNoBlock) return false;
+  }
+  Entry& entry = out_[written_ % kEntries];
+  entry.header = frame.header;
+  entry.block = block;
+  if (block == kNoBlock && length > 0) std::memcpy(entry.payload, frame.bytes(), length);
+  entry.stamp.store(++written_, std::memory_order_release);
+  bytes_sent_ += sizeof(wire::Header) + length;
+  return true;
+}
+
+bool SharedLink::push(OutFrame frame) {
+  if (queue_.empty() && write(frame)) return true;
+  queue_.push(std::move(frame));
+  return false;
+}
+
+bool SharedLink::flush(FrameHandler& handler) {
+  bool any = false;
+  while (!queue_.empty() && write(queue_.front())) {
+    const OutFrame frame = queue_.pop();
+    any = true;
+    if (!frame.reported) handler.on_sent(frame.header.group, frame.token);
+  }
+  return any;
+}
+
+bool SharedLink::something_arrived() const {
+  return in_[read_ % kEntries].stamp.load(std::memory_order_acquire) == read_ + 1;
+}
+
+bool SharedLink::receive(FrameHandler& handler) {
+  std::uint32_t budget = kReceiveBudget;
+  while (budget > 0 && something_arrived()) {
+    --budget;
+    const Entry& entry = in_[read_ % kEntries];
+    const std::uint32_t block = entry.block;
+    const wire::Header& header = entry.header;
+    const std::byte* payload = entry.payload;
+    if (block != kNoBlock) {
+      if (block >= kBlocks || header.length > Segment::block_bytes(block)) {
+        handler.on_peer_gone(peer_, false, "it wrote a frame into shared memory that cannot be");
+        return true;
+      }
+      payload = theirs_.block(block);
+    }
+    bytes_received_ += sizeof(wire::Header) + header.length;
+    handler.on_frame(peer_, header, payload);
+    if (block != kNoBlock) theirs_.readers(block).fetch_sub(1, std::memory_order_release);
+    ++read_;
+    if (read_ - published_ >= kPublishEvery) {
+      in_tail_.taken.store(read_, std::memory_order_release);
+      published_ = read_;
+    }
+  }
+  return budget < kReceiveBudget;
+}
+
+void SharedLink::cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler) {
+  queue_.cancel(group, run, [&](const OutFrame& frame) { handler.on_sent(frame.header.group, frame.token); });
+}
+
+bool SharedLink::must_wake() {
+  std::atomic<std::uint32_t>& sleeping = theirs_.doorbell().sleeping;
+  return sleeping.load(std::memory_order_relaxed) != 0 &&
+         sleeping.exchange(0, std::memory_order_acq_rel) != 0;
+}
+
+}  // namespace talweg::live

@@ -1,0 +1,72 @@
+// Frames to and from one rank of the same host, through shared memory.
+#pragma once
+
+#include <cstdint>
+
+#include "live/frame_handler.h"
+#include "live/segment.h"
+#include "live/send_queue.h"
+
+namespace talweg::live {
+
+// The payload copied into the pool last: sent to several ranks it is copied once. Only what its owner calls
+// stable is kept, and only until the end of a flush.
+struct SharedPayload {
+  wire::FrameType type = wire::FrameType::wake;
+  const std::byte* data = nullptr;
+  std::uint32_t bytes = 0;
+  std::uint32_t group = 0;
+  std::uint64_t run = 0;
+  std::uint32_t block = kNoBlock;
+};
+
+// The outgoing side's common state of one rank: its segment, its pool, what was copied last.
+struct SharedSender {
+  explicit SharedSender(Segment& own) : segment(own), pool(own) {}
+  Segment& segment;
+  BlockPool pool;
+  SharedPayload last;
+
+  void forget_last();
+};
+
+class SharedLink {
+ public:
+  // `local` numbers: of this rank and of the peer among the ranks of the host.
+  SharedLink(int peer, SharedSender& sender, Segment theirs, int own_local, int peer_local);
+
+  // True when the frame is on its way and its payload no longer needed; else it is kept.
+  bool push(OutFrame frame);
+  // Tries again what was kept. True if anything moved.
+  bool flush(FrameHandler& handler);
+  bool backlog() const { return !queue_.empty(); }
+  bool receive(FrameHandler& handler);
+  bool something_arrived() const;
+  void cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler);
+  // True once for each time the peer went to sleep: the caller must then wake it.
+  bool must_wake();
+
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_received() const { return bytes_received_; }
+
+ private:
+  bool write(const OutFrame& frame);
+  std::uint32_t place_payload(const OutFrame& frame);
+
+  const int peer_;
+  SharedSender& sender_;
+  Segment theirs_;
+  Entry* const out_;  // our ring in the peer's segment
+  RingTail& out_tail_;
+  Entry* const in_;  // the peer's ring in ours
+  RingTail& in_tail_;
+  std::uint64_t written_ = 0;
+  std::uint64_t known_taken_ = 0;
+  std::uint64_t read_ = 0;
+  std::uint64_t published_ = 0;
+  SendQueue queue_;
+  std::uint64_t bytes_sent_ = 0;
+  std::uint64_t bytes_received_ = 0;
+};
+
+}  // namespace talweg::live

@@ -1,0 +1,74 @@
+// Frames over one TCP or Unix stream. Payloads are sent from where they lie and, where the handler knows a
+// place, received straight into it.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "live/frame_handler.h"
+#include "live/send_queue.h"
+#include "live/system.h"
+
+namespace talweg::live {
+
+struct StreamOptions {
+  bool checksum = true;  // of payloads; headers always have one
+};
+
+class Stream {
+ public:
+  // Takes a connected socket; makes it non-blocking.
+  Stream(FileDescriptor socket, int peer, StreamOptions options, FrameHandler& handler);
+
+  int fd() const { return socket_.get(); }
+  bool open() const { return static_cast<bool>(socket_); }
+  void push(OutFrame frame);
+  // Sends what the kernel takes, up to a budget that keeps its backlog short. True if anything was sent.
+  bool flush();
+  // Something is waiting and the kernel was full: poll for writability.
+  bool wants_write() const { return blocked_ && open(); }
+  bool idle() const { return queue_.empty() && committed_.empty(); }
+  void on_writable() { blocked_ = false; }
+  // Receives what is there, up to a budget. True if anything came.
+  bool receive();
+  void cancel(std::uint32_t group, std::uint64_t run);
+  void close() { socket_.reset(); }
+
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
+  std::uint64_t bytes_received() const { return bytes_received_; }
+
+ private:
+  struct Incoming {
+    wire::Header header;
+    Place place;  // data null: the payload is collected in the staging buffer
+    std::size_t received = 0;
+  };
+  bool parse();
+  bool payload_sound(const wire::Header& header, const std::byte* payload);
+  void fail(bool orderly, const std::string& why);
+
+  FileDescriptor socket_;
+  const int peer_;
+  const StreamOptions options_;
+  FrameHandler& handler_;
+
+  SendQueue queue_;
+  RingQueue<OutFrame> committed_;  // next on the wire; nothing overtakes these any more
+  std::size_t committed_bytes_ = 0;
+  std::size_t head_sent_ = 0;  // bytes of the first one, header included, that the kernel has
+  bool blocked_ = false;
+
+  std::vector<std::byte> staging_;
+  std::size_t begin_ = 0;  // of what is staged and not yet handed over
+  std::size_t end_ = 0;
+  std::optional<Incoming> incoming_;  // its payload goes into a place
+  std::vector<std::byte> discard_;    // a place for payloads that nobody wants any more
+  bool said_goodbye_ = false;
+
+  std::uint64_t bytes_sent_ = 0;
+  std::uint64_t bytes_received_ = 0;
+};
+
+}  // namespace talweg::live
