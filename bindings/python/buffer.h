@@ -1,0 +1,35 @@
+// A Python object with the buffer protocol (NumPy array, bytearray, memoryview, array.array) as elements of
+// one type. Holding a Buffer keeps the object from moving or being resized; make and drop it with Python's
+// lock held.
+#pragma once
+
+#include <Python.h>
+
+#include <cstddef>
+
+#include "talweg/types.h"
+
+namespace talweg::python {
+
+class Buffer {
+ public:
+  enum class Access { read, write };
+
+  // Throws Error{invalid_argument} for objects without the protocol, not C-contiguous or (for `write`)
+  // read-only, and Error{unsupported} for element types that Talweg does not have. `what` names the argument.
+  Buffer(PyObject* object, const char* what, Access access);
+  ~Buffer() { PyBuffer_Release(&view_); }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  void* data() const { return view_.buf; }
+  std::size_t count() const { return count_; }
+  DataType type() const { return type_; }
+
+ private:
+  Py_buffer view_{};
+  std::size_t count_ = 0;
+  DataType type_ = DataType::u8;
+};
+
+}  // namespace talweg::python

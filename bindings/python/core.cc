@@ -1,0 +1,477 @@
+// The module talweg._core: a group and its works as Python sees them. The docstrings of the package are in
+// talweg/_core.pyi.
+#include <fmt/format.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "buffer.h"
+#include "talweg/group.h"
+
+namespace py = pybind11;
+
+namespace talweg::python {
+namespace {
+
+using std::chrono::milliseconds;
+using Counts = std::vector<std::size_t>;
+using BufferPtr = std::shared_ptr<Buffer>;
+
+// How long a wait may go without looking whether the user has pressed Ctrl-C.
+constexpr milliseconds kSignalInterval{100};
+
+BufferPtr readable(const py::object& object, const char* what) {
+  return std::make_shared<Buffer>(object.ptr(), what, Buffer::Access::read);
+}
+
+BufferPtr writable(const py::object& object, const char* what) {
+  return std::make_shared<Buffer>(object.ptr(), what, Buffer::Access::write);
+}
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorCode::invalid_argument, text);
+}
+
+// Seconds (int, float) or a datetime.timedelta; None is 0, "the default". Never rounds a wish down to 0.
+milliseconds milliseconds_of(const py::object& timeout) {
+  if (timeout.is_none()) return milliseconds(0);
+  const bool is_delta = py::hasattr(timeout, "total_seconds");
+  const auto seconds = py::cast<double>(is_delta ? timeout.attr("total_seconds")() : timeout);
+  if (!(seconds > 0) || seconds > 1e9)
+    refuse(fmt::format("a timeout is a positive number of seconds, not {}", seconds));
+  return std::max(milliseconds(1), milliseconds(static_cast<std::int64_t>(seconds * 1e3)));
+}
+
+// talweg.Error with its `code`, as Python raises and returns it.
+py::object python_error(const Error& error) {
+  py::object instance = py::module_::import("talweg._core").attr("Error")(error.what());
+  instance.attr("code") = name(error.code());
+  return instance;
+}
+
+class PyWork {
+ public:
+  PyWork(WorkPtr work, std::vector<BufferPtr> buffers)
+      : work_(std::move(work)), buffers_(std::move(buffers)) {}
+
+  bool wait(const py::object& timeout) {
+    using Clock = std::chrono::steady_clock;
+    const bool bounded = !timeout.is_none();
+    const auto deadline = Clock::now() + milliseconds_of(timeout);
+    while (true) {
+      auto slice = kSignalInterval;
+      if (bounded) slice = std::min(slice, std::chrono::ceil<milliseconds>(deadline - Clock::now()));
+      if (wait_slice(std::max(slice, milliseconds(0)))) return true;
+      if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+      if (bounded && Clock::now() >= deadline) return false;
+    }
+  }
+
+  bool is_completed() {
+    const py::gil_scoped_release no_gil;
+    return work_->test();
+  }
+
+  py::object exception() {
+    const auto error = [&] {
+      const py::gil_scoped_release no_gil;
+      return work_->error();
+    }();
+    if (!error) return py::none();
+    try {
+      std::rethrow_exception(error);
+    } catch (const Error& e) {
+      return python_error(e);
+    }
+  }
+
+  std::uint64_t sequence() const { return work_->sequence(); }
+  int source_rank() const { return work_->source_rank(); }
+
+ private:
+  bool wait_slice(milliseconds slice) {
+    const py::gil_scoped_release no_gil;
+    return work_->wait_for(slice);
+  }
+
+  const WorkPtr work_;
+  const std::vector<BufferPtr> buffers_;
+};
+using PyWorkPtr = std::shared_ptr<PyWork>;
+
+class PyGroup {
+ public:
+  explicit PyGroup(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  ~PyGroup() { close(); }
+  PyGroup(const PyGroup&) = delete;
+  PyGroup& operator=(const PyGroup&) = delete;
+
+  // The group ends before the buffers that its works may still be using.
+  void close() {
+    auto last = std::exchange(group_, nullptr);
+    {
+      const py::gil_scoped_release no_gil;
+      last.reset();
+    }
+    in_flight_.clear();
+  }
+
+  Group& group() const {
+    if (!group_) refuse("this group is closed");
+    return *group_;
+  }
+
+  std::size_t size() const { return static_cast<std::size_t>(group().size()); }
+
+  // Starts, and waits unless `async_op`; returns the work or None. `start(group, options)` runs without
+  // Python's lock.
+  template <class Start>
+  py::object run(std::vector<BufferPtr> buffers, bool async_op, const py::object& timeout, int priority,
+                 Start start) {
+    CallOptions options;
+    options.timeout = milliseconds_of(timeout);
+    options.priority = priority;
+    Group& g = group();
+    auto started = [&] {
+      const py::gil_scoped_release no_gil;
+      return start(g, options);
+    }();
+    auto work = std::make_shared<PyWork>(std::move(started), std::move(buffers));
+    remember(work);
+    if (async_op) return py::cast(work);
+    work->wait(py::none());  // interrupted, it leaves the work in flight
+    return py::none();
+  }
+
+ private:
+  // A work that the user drops goes on, so its buffers must stay.
+  void remember(const PyWorkPtr& work) {
+    std::erase_if(in_flight_, [](const PyWorkPtr& w) { return w->is_completed(); });
+    in_flight_.push_back(work);
+  }
+
+  std::shared_ptr<Group> group_;
+  std::vector<PyWorkPtr> in_flight_;
+};
+
+void check_types(const Buffer& in, const Buffer& out) {
+  if (in.type() != out.type())
+    refuse(fmt::format("input and output must have one element type, not {} and {}", name(in.type()),
+                       name(out.type())));
+}
+
+std::size_t sum(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+// `given`, or `total` dealt out evenly over the ranks.
+Counts counts_or_even(const std::optional<Counts>& given, std::size_t total, const PyGroup& group,
+                      const char* what) {
+  if (!given) {
+    if (total % group.size() != 0)
+      refuse(fmt::format("the {} elements of {} cannot be dealt out evenly over {} ranks: give the counts",
+                         total, what, group.size()));
+    return Counts(group.size(), total / group.size());
+  }
+  if (given->size() != group.size())
+    refuse(fmt::format("counts has {} entries, but the group has {} ranks", given->size(), group.size()));
+  if (sum(*given) != total)
+    refuse(fmt::format("counts add up to {}, but {} has {} elements", sum(*given), what, total));
+  return *given;
+}
+
+void check_own(const PyGroup& group, const Counts& counts, const Buffer& own, const char* what) {
+  const auto mine = counts[static_cast<std::size_t>(group.group().rank())];
+  if (own.count() != mine)
+    refuse(fmt::format("{} must have {} elements on this rank, not {}", what, mine, own.count()));
+}
+
+void check_root(const PyGroup& group, int root) {
+  if (root < 0 || root >= group.group().size())
+    refuse(fmt::format("root {} is not a rank of a group of {}", root, group.group().size()));
+}
+
+py::object all_reduce(PyGroup& self, const py::object& array, ReduceOp op, const py::object& out,
+                      bool async_op, const py::object& timeout, int priority) {
+  const auto to = writable(out.is_none() ? array : out, out.is_none() ? "array" : "out");
+  const auto from = out.is_none() ? to : readable(array, "array");
+  check_types(*from, *to);
+  if (from->count() != to->count())
+    refuse(fmt::format("out must have {} elements like array, not {}", from->count(), to->count()));
+  return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_all_reduce(from->data(), to->data(), from->count(), from->type(), op, o);
+  });
+}
+
+py::object reduce(PyGroup& self, const py::object& array, int root, ReduceOp op, const py::object& out,
+                  bool async_op, const py::object& timeout, int priority) {
+  check_root(self, root);
+  const bool is_root = root == self.group().rank();
+  if (!is_root) {
+    const auto from = readable(array, "array");
+    return self.run({from}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+      return g.start_reduce(from->data(), nullptr, from->count(), from->type(), op, root, o);
+    });
+  }
+  const auto to = writable(out.is_none() ? array : out, out.is_none() ? "array" : "out");
+  const auto from = out.is_none() ? to : readable(array, "array");
+  check_types(*from, *to);
+  if (from->count() != to->count())
+    refuse(fmt::format("out must have {} elements like array, not {}", from->count(), to->count()));
+  return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_reduce(from->data(), to->data(), from->count(), from->type(), op, root, o);
+  });
+}
+
+py::object broadcast(PyGroup& self, const py::object& array, int root, bool async_op,
+                     const py::object& timeout, int priority) {
+  const auto data = writable(array, "array");
+  return self.run({data}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_broadcast(data->data(), data->count(), data->type(), root, o);
+  });
+}
+
+py::object reduce_scatter(PyGroup& self, const py::object& array, const py::object& out, ReduceOp op,
+                          const std::optional<Counts>& given, bool async_op, const py::object& timeout,
+                          int priority) {
+  const auto from = readable(array, "array");
+  const auto to = writable(out, "out");
+  check_types(*from, *to);
+  const auto counts = counts_or_even(given, from->count(), self, "array");
+  check_own(self, counts, *to, "out");
+  return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_reduce_scatter(from->data(), to->data(), counts, from->type(), op, o);
+  });
+}
+
+py::object all_gather(PyGroup& self, const py::object& array, const py::object& out,
+                      const std::optional<Counts>& given, bool async_op, const py::object& timeout,
+                      int priority) {
+  const auto from = readable(array, "array");
+  const auto to = writable(out, "out");
+  check_types(*from, *to);
+  const auto counts = counts_or_even(given, to->count(), self, "out");
+  check_own(self, counts, *from, "array");
+  return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_all_gather(from->data(), to->data(), counts, from->type(), o);
+  });
+}
+
+py::object all_to_all(PyGroup& self, const py::object& array, const py::object& out,
+                      const std::optional<Counts>& given_in, const std::optional<Counts>& given_out,
+                      bool async_op, const py::object& timeout, int priority) {
+  const auto from = readable(array, "array");
+  const auto to = writable(out, "out");
+  check_types(*from, *to);
+  const auto in_counts = counts_or_even(given_in, from->count(), self, "array");
+  const auto out_counts = counts_or_even(given_out, to->count(), self, "out");
+  return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_all_to_all(from->data(), in_counts, to->data(), out_counts, from->type(), o);
+  });
+}
+
+py::object gather(PyGroup& self, const py::object& array, const py::object& out, int root,
+                  const std::optional<Counts>& given, bool async_op, const py::object& timeout,
+                  int priority) {
+  check_root(self, root);
+  const auto from = readable(array, "array");
+  const bool is_root = root == self.group().rank();
+  if (is_root && out.is_none()) refuse("gather needs out on the root");
+  const auto to = is_root ? writable(out, "out") : nullptr;
+  Counts counts(self.size(), 0);
+  counts[static_cast<std::size_t>(self.group().rank())] = from->count();
+  if (is_root) {
+    check_types(*from, *to);
+    counts = counts_or_even(given, to->count(), self, "out");
+    check_own(self, counts, *from, "array");
+  }
+  return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_gather(from->data(), to ? to->data() : nullptr, counts, from->type(), root, o);
+  });
+}
+
+py::object scatter(PyGroup& self, const py::object& array, const py::object& out, int root,
+                   const std::optional<Counts>& given, bool async_op, const py::object& timeout,
+                   int priority) {
+  check_root(self, root);
+  const auto to = writable(out, "out");
+  const bool is_root = root == self.group().rank();
+  if (is_root && array.is_none()) refuse("scatter needs array on the root");
+  const auto from = is_root ? readable(array, "array") : nullptr;
+  Counts counts(self.size(), 0);
+  counts[static_cast<std::size_t>(self.group().rank())] = to->count();
+  if (is_root) {
+    check_types(*from, *to);
+    counts = counts_or_even(given, from->count(), self, "array");
+    check_own(self, counts, *to, "out");
+  }
+  return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_scatter(from ? from->data() : nullptr, to->data(), counts, to->type(), root, o);
+  });
+}
+
+py::object send(PyGroup& self, const py::object& array, int destination, std::uint32_t tag, bool async_op,
+                const py::object& timeout, int priority) {
+  const auto data = readable(array, "array");
+  return self.run({data}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_send(data->data(), data->count(), data->type(), destination, tag, o);
+  });
+}
+
+py::object recv(PyGroup& self, const py::object& array, int source, std::uint32_t tag, bool async_op,
+                const py::object& timeout, int priority) {
+  const auto data = writable(array, "array");
+  return self.run({data}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
+    return g.start_recv(data->data(), data->count(), data->type(), source, tag, o);
+  });
+}
+
+py::object barrier(PyGroup& self, bool async_op, const py::object& timeout, int priority) {
+  return self.run({}, async_op, timeout, priority,
+                  [](Group& g, const CallOptions& o) { return g.start_barrier(o); });
+}
+
+std::unique_ptr<PyGroup> init(int rank, int size, const std::string& store, const std::string& prefix,
+                              const py::object& timeout, const std::string& interface,
+                              const std::string& cluster, const std::string& algorithm) {
+  GroupOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.prefix = prefix;
+  options.timeout = milliseconds_of(timeout);
+  options.interface = interface;
+  options.cluster_file = cluster;
+  options.algorithm = algorithm;
+  if (!store.empty()) {
+    constexpr std::string_view kFile = "file:";
+    if (store.rfind(kFile, 0) != 0)
+      refuse(fmt::format("store is \"file:/path\" or absent, not \"{}\"", store));
+    options.store = file_store(store.substr(kFile.size()));
+  }
+  const py::gil_scoped_release no_gil;
+  return std::make_unique<PyGroup>(Group::join(options));
+}
+
+std::unique_ptr<PyGroup> split(PyGroup& self, const std::vector<int>& ranks) {
+  auto part = [&] {
+    const py::gil_scoped_release no_gil;
+    return self.group().split(ranks);
+  }();
+  return part ? std::make_unique<PyGroup>(std::move(part)) : nullptr;
+}
+
+std::string explain(const PyGroup& self, const std::string& operation, std::size_t count,
+                    const std::string& type) {
+  const auto collective = parse_collective(operation);
+  const auto element = parse_data_type(type);
+  if (!collective) refuse(fmt::format("no collective is called \"{}\"", operation));
+  if (!element) refuse(fmt::format("no element type is called \"{}\"", type));
+  return self.group().explain(*collective, count, *element);
+}
+
+py::dict statistics(const PyGroup& self) {
+  const GroupStatistics s = self.group().statistics();
+  py::dict result;
+  result["bytes_sent"] = s.bytes_sent;
+  result["bytes_received"] = s.bytes_received;
+  result["peak_buffer_bytes"] = s.peak_buffer_bytes;
+  result["shared_memory_bytes"] = s.shared_memory_bytes;
+  return result;
+}
+
+void translate(std::exception_ptr error) {
+  try {
+    if (error) std::rethrow_exception(error);
+  } catch (const Error& e) {
+    const py::object instance = python_error(e);
+    PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(instance.ptr())), instance.ptr());
+  }
+}
+
+}  // namespace
+}  // namespace talweg::python
+
+PYBIND11_MODULE(_core, m) {
+  using namespace talweg::python;
+  using talweg::ReduceOp;
+
+  m.attr("Error") =
+      py::reinterpret_steal<py::object>(PyErr_NewException("talweg.Error", PyExc_RuntimeError, nullptr));
+  py::register_local_exception_translator(&translate);
+  m.attr("ANY_RANK") = talweg::kAnyRank;
+  m.attr("__version__") = TALWEG_VERSION;
+
+  py::enum_<ReduceOp>(m, "ReduceOp")
+      .value("SUM", ReduceOp::sum)
+      .value("PRODUCT", ReduceOp::product)
+      .value("MIN", ReduceOp::min)
+      .value("MAX", ReduceOp::max)
+      .value("BIT_AND", ReduceOp::bit_and)
+      .value("BIT_OR", ReduceOp::bit_or)
+      .value("BIT_XOR", ReduceOp::bit_xor)
+      .value("AVG", ReduceOp::avg)
+      .export_values();
+
+  py::class_<PyWork, PyWorkPtr>(m, "Work")
+      .def("wait", &PyWork::wait, py::arg("timeout") = py::none())
+      .def("is_completed", &PyWork::is_completed)
+      .def("exception", &PyWork::exception)
+      .def_property_readonly("sequence", &PyWork::sequence)
+      .def_property_readonly("source_rank", &PyWork::source_rank);
+
+  // What every collective takes after its own arguments.
+  const auto async_op = py::arg("async_op") = false;
+  const auto timeout = py::arg("timeout") = py::none();
+  const auto priority = py::arg("priority") = 0;
+  const auto counts = py::arg("counts") = py::none();
+  const auto op = py::arg("op") = ReduceOp::sum;
+  const auto root = py::arg("root") = 0;
+  const auto tag = py::arg("tag") = 0;
+  const auto array = py::arg("array");
+  const auto out = py::arg("out");
+  const auto no_out = py::arg("out") = py::none();
+
+  py::class_<PyGroup>(m, "Group")
+      .def_property_readonly("rank", [](const PyGroup& g) { return g.group().rank(); })
+      .def_property_readonly("size", [](const PyGroup& g) { return g.group().size(); })
+      .def("all_reduce", &all_reduce, array, op, no_out, async_op, timeout, priority)
+      .def("reduce", &reduce, array, root, op, no_out, async_op, timeout, priority)
+      .def("broadcast", &broadcast, array, root, async_op, timeout, priority)
+      .def("reduce_scatter", &reduce_scatter, array, out, op, counts, async_op, timeout, priority)
+      .def("all_gather", &all_gather, array, out, counts, async_op, timeout, priority)
+      .def("all_to_all", &all_to_all, array, out, py::arg("in_counts") = py::none(),
+           py::arg("out_counts") = py::none(), async_op, timeout, priority)
+      .def("gather", &gather, array, no_out, root, counts, async_op, timeout, priority)
+      .def("scatter", &scatter, array, out, root, counts, async_op, timeout, priority)
+      .def("send", &send, array, py::arg("destination"), tag, async_op, timeout, priority)
+      .def("recv", &recv, array, py::arg("source") = talweg::kAnyRank, tag, async_op, timeout, priority)
+      .def("barrier", &barrier, async_op, timeout, priority)
+      .def("split", &split, py::arg("ranks"))
+      .def(
+          "abort",
+          [](PyGroup& g, const std::string& why) {
+            const py::gil_scoped_release no_gil;
+            g.group().abort(why);
+          },
+          py::arg("why"))
+      .def(
+          "set_timeout", [](PyGroup& g, const py::object& t) { g.group().set_timeout(milliseconds_of(t)); },
+          py::arg("timeout"))
+      .def("describe", [](const PyGroup& g) { return g.group().describe(); })
+      .def("explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"))
+      .def("statistics", &statistics)
+      .def(
+          "host_of", [](const PyGroup& g, int r) { return g.group().host_of(r); }, py::arg("rank"))
+      .def("close", &PyGroup::close)
+      .def("__enter__", [](py::object self) { return self; })
+      .def("__exit__", [](PyGroup& g, const py::args&) { g.close(); });
+
+  m.def("init", &init, py::arg("rank") = -1, py::arg("size") = -1, py::arg("store") = "",
+        py::arg("prefix") = "", timeout, py::arg("interface") = "", py::arg("cluster") = "",
+        py::arg("algorithm") = "");
+}
