@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Measures Talweg beside its peers and says PASS or MISS where there is a target. See README.md."""
+import argparse
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "bench" / "suite"))
+
+import all_reduce  # noqa: E402
+import contestants  # noqa: E402
+import places  # noqa: E402
+import report  # noqa: E402
+import startup  # noqa: E402
+import training  # noqa: E402
+
+RANKS = {"host": [2, 4, 8], "net": [2, 4, 8], "uneven": [4, 8], "startup": [16], "torch": [4], "ddp": [4]}
+SIZES = "4K,64K,256K,1M,4M,16M,64M"
+QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s != "uneven"},
+         "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}
+
+
+def parse_size(text):
+    unit = {"K": 10, "M": 20}.get(text[-1].upper())
+    return int(text[:-1]) << unit if unit else int(text)
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("scenarios", nargs="*", help=f"any of {', '.join(RANKS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="two minutes: 4 ranks, three sizes, one round")
+    parser.add_argument("--ranks", help="such as 2,4; default: as the targets ask")
+    parser.add_argument("--sizes", help=f"bytes, K and M understood; default: {SIZES}")
+    parser.add_argument("--rounds", type=int, help="turns of every contestant; default: 3")
+    parser.add_argument("--seconds", type=float, help="of measuring, per contestant, size, mode and turn; default: 0.6")
+    parser.add_argument("--mode", choices=["isolated", "stream"], default="isolated",
+                        help="what tables and verdicts show; both are measured. stream ends at 1 MiB")
+    parser.add_argument("--only", help="contestants whose label contains one of these, such as talweg,ompi")
+    parser.add_argument("--build", default=ROOT / "build", type=pathlib.Path, help="the build folder")
+    parser.add_argument("--json", type=pathlib.Path, help="folder for the JSON files; default: BUILD/bench")
+    settings = parser.parse_args()
+    for scenario in settings.scenarios:
+        if scenario not in RANKS:
+            parser.error(f"unknown scenario '{scenario}'; there are {', '.join(RANKS)}")
+    plan = QUICK["ranks"] if settings.quick else RANKS
+    settings.plan = {s: plan.get(s, RANKS[s]) for s in settings.scenarios or plan}
+    if settings.ranks:
+        settings.plan = {s: [int(n) for n in settings.ranks.split(",")] for s in settings.plan}
+    settings.sizes = [parse_size(t) for t in (settings.sizes or (QUICK["sizes"] if settings.quick else SIZES)).split(",")]
+    settings.rounds = settings.rounds or (QUICK["rounds"] if settings.quick else 3)
+    settings.seconds = settings.seconds or (QUICK["seconds"] if settings.quick else 0.6)
+    settings.only = settings.only.split(",") if settings.only else []
+    return settings
+
+
+def find_python():
+    """An interpreter that has torch: TALWEG_PYTHON, or the environment that `make` sets up."""
+    for candidate in (os.environ.get("TALWEG_PYTHON"), ROOT / ".venv/bin/python"):
+        if candidate and os.access(candidate, os.X_OK):
+            if subprocess.run([candidate, "-c", "import torch"], capture_output=True).returncode == 0:
+                return str(candidate)
+    return None
+
+
+def run_scenario(scenario, ranks, runner, python, settings):
+    if scenario in ("torch", "ddp"):
+        if not python:
+            print(f"# {scenario}: left out, no Python with torch; make sets one up, or name it in TALWEG_PYTHON")
+            return []
+        return {"torch": training.run_torch, "ddp": training.run_ddp}[scenario](ranks, python, settings)
+    if scenario == "startup":
+        return startup.run(ranks, runner, settings)
+    return all_reduce.run(scenario, ranks, runner, settings)
+
+
+def main():
+    settings = parse_arguments()
+    if os.geteuid() != 0:
+        raise SystemExit("bench: needs root, to make network namespaces and shape their links")
+    # So that namespaces are removed however the bench ends.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    places.remove_stale()
+    python = find_python()
+    runner = contestants.Runner(settings.build / "bench")
+    known = report.facts(python)
+    report.print_facts(known)
+    for scenario, counts in settings.plan.items():
+        records = [record for ranks in counts for record in run_scenario(scenario, ranks, runner, python, settings)]
+        if records:
+            report.write_json(settings.json or settings.build / "bench", scenario, known, records)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,127 @@
+"""Where ranks run: network namespaces that this process makes, names after itself, and removes.
+
+`one_host(n)`: every rank in one namespace that has only loopback.
+`star(rates)`: every rank in a namespace of its own, joined by veth pairs to a bridge in another one; rates[r] in
+Mbit/s shapes rank r's link both ways with a token bucket. 0: not shaped.
+Every route says cubic, whatever the machine's default is: all contestants must have the same, and a namespace may
+not set its own default to what the machine has not allowed.
+"""
+import os
+import signal
+import subprocess
+import time
+
+BURST = "128kb"  # whole GSO packets pass the bucket; it would cut bigger ones
+LIMIT = "512kb"
+LATENCY = "30us"  # what a veth, a bridge and two wake-ups cost; only Talweg's planner reads it
+
+
+def sh(*command):
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def remove_stale():
+    """Namespaces of earlier benches that were killed before they could clean up."""
+    for line in sh("ip", "netns", "list").splitlines():
+        name = line.split()[0] if line.split() else ""
+        owner = name.removeprefix("bench").split("x")[0]
+        if name.startswith("bench") and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
+            remove_namespace(name)
+
+
+def remove_namespace(name):
+    for sig in (signal.SIGTERM, signal.SIGKILL):
+        pids = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True).stdout.split()
+        for pid in pids:
+            try:
+                os.kill(int(pid), sig)
+            except ProcessLookupError:
+                pass
+        if pids:
+            time.sleep(0.3)
+    subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+
+class Place:
+    """A context manager. `names[r]`, `address(r)`, `interface` tell how rank r is reached."""
+
+    def __init__(self, ranks, rates=None):
+        self.ranks = ranks
+        self.rates = rates
+        base = f"bench{os.getpid()}x"
+        self.switch = base + "sw"
+        self.names = [f"{base}{r}" for r in range(ranks)] if rates else [base + "0"] * ranks
+        self.interface = "eth0" if rates else "lo"
+
+    def address(self, rank):
+        return f"10.77.0.{rank + 1}" if self.rates else "127.0.0.1"
+
+    def prefix(self, rank):
+        return ["ip", "netns", "exec", self.names[rank]]
+
+    def __enter__(self):
+        try:
+            self.build()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in {*self.names, self.switch}:
+            remove_namespace(name)
+
+    def build(self):
+        for name in dict.fromkeys(self.names):
+            sh("ip", "netns", "add", name)
+            sh("ip", "-n", name, "link", "set", "lo", "up")
+            for prefix in ("127.0.0.0/8", "127.0.0.1"):
+                sh("ip", "-n", name, "route", "replace", "local", prefix, "dev", "lo", "proto", "kernel", "scope",
+                   "host", "src", "127.0.0.1", "table", "local", "congctl", "cubic")
+        if self.rates:
+            self.build_star()
+
+    def build_star(self):
+        sh("ip", "netns", "add", self.switch)
+        sh("ip", "-n", self.switch, "link", "add", "br0", "type", "bridge")
+        # Bridged frames would otherwise walk iptables; the key is absent where the module is not loaded.
+        subprocess.run(["ip", "netns", "exec", self.switch, "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0"],
+                       capture_output=True)
+        sh("ip", "-n", self.switch, "link", "set", "br0", "up")
+        for r, name in enumerate(self.names):
+            sh("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"p{r}", "netns", self.switch)
+            sh("ip", "-n", name, "addr", "add", f"{self.address(r)}/24", "dev", "eth0")
+            sh("ip", "-n", name, "link", "set", "eth0", "up")
+            sh("ip", "-n", name, "route", "replace", "10.77.0.0/24", "dev", "eth0", "proto", "kernel", "scope", "link",
+               "src", self.address(r), "congctl", "cubic")
+            sh("ip", "-n", self.switch, "link", "set", f"p{r}", "master", "br0", "up")
+            if self.rates[r]:
+                self.shape(name, "eth0", self.rates[r])
+                self.shape(self.switch, f"p{r}", self.rates[r])
+
+    @staticmethod
+    def shape(namespace, device, mbit):
+        sh("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{mbit}mbit",
+           "burst", BURST, "limit", LIMIT)
+
+    def cluster_yaml(self):
+        """The network as Talweg reads it; empty on one host, where Talweg's own defaults hold."""
+        if not self.rates or not all(self.rates):
+            return ""
+        lines = ["nodes:"]
+        lines += [f"  - {{name: host{r}, kind: worker}}" for r in range(self.ranks)]
+        lines += ["  - {name: switch, kind: switch}", "links:"]
+        lines += [f"  - {{between: [host{r}, switch], capacity: {self.rates[r]}Mbit/s, latency: {LATENCY}}}"
+                  for r in range(self.ranks)]
+        return "\n".join(lines) + "\n"
+
+
+def one_host(ranks):
+    return Place(ranks)
+
+
+def star(rates):
+    return Place(len(rates), rates)
