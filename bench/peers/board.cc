@@ -19,7 +19,8 @@ namespace talweg::bench {
 namespace {
 
 constexpr auto kPatience = std::chrono::minutes(2);
-constexpr int kSpinsBetweenClockReads = 4096;
+constexpr auto kNap = std::chrono::microseconds(50);
+constexpr int kWaitsBetweenClockReads = 4096;
 
 }  // namespace
 
@@ -50,21 +51,29 @@ double* Board::samples(int rank) {
          static_cast<std::size_t>(rank) * kMaxSamples;
 }
 
-void Board::barrier() {
+template <typename Pause>
+void Board::meet(Pause pause) {
   ++passed_;
   std::atomic_ref(generation(rank_)).store(passed_, std::memory_order_release);
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  int spins = 0;
+  int waits = 0;
   for (int r = 0; r < size_; ++r) {
     while (std::atomic_ref(generation(r)).load(std::memory_order_acquire) < passed_) {
       if (idle_) idle_();
-      if (++spins > spins_before_yield_) ::sched_yield();
-      if (spins % kSpinsBetweenClockReads == 0 && std::chrono::steady_clock::now() > deadline) {
+      pause(++waits);
+      if (waits % kWaitsBetweenClockReads == 0 && std::chrono::steady_clock::now() > deadline) {
         throw std::runtime_error("rank " + std::to_string(rank_) + " waited two minutes for rank " +
                                  std::to_string(r));
       }
     }
   }
+}
+
+void Board::barrier() {
+  meet([](int) { std::this_thread::sleep_for(kNap); });
+  meet([&](int waits) {
+    if (waits > spins_before_yield_) ::sched_yield();
+  });
 }
 
 std::vector<double> Board::max_over_ranks(const std::vector<double>& mine) {

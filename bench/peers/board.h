@@ -25,7 +25,8 @@ class Board {
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // Spins (and yields when ranks outnumber cores). Throws std::runtime_error after two minutes.
+  // Waits asleep until all ranks are here, since a rank that is done must not take a core from those that are
+  // not; then once more, spinning, so that all leave together. Throws std::runtime_error after two minutes.
   void barrier();
   // Entry i of the result is the maximum over the ranks of entry i. All ranks call it with equally many
   // values, at most kMaxSamples.
@@ -35,6 +36,8 @@ class Board {
   static constexpr std::size_t kSlotBytes = 64;
   static constexpr std::size_t kBytes = kMaxRanks * (kSlotBytes + kMaxSamples * sizeof(double));
 
+  template <typename Pause>
+  void meet(Pause pause);
   std::uint64_t& generation(int rank);
   double* samples(int rank);
 
