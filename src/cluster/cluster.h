@@ -1,9 +1,11 @@
 // Cluster: the network that the workers share. Read by planners, cost model, lab and simulator alike.
 //
-// File form (YAML; JSON is the same tree), see docs in src/cluster/README.md:
+// File form (YAML; JSON is the same tree), every key that is not shown here is an error:
 //   nodes:
 //     - {name: host0, kind: worker}                      # workers are ranks, in the order written
 //     - {name: sw, kind: switch}                         # kind: worker | switch | aggregator
+//     - {name: asic, kind: switch, multicast: true, aggregate: true}     # what a switch can do beyond
+//     forwarding
 //   links:
 //     - {between: [host0, sw], capacity: 1Gbit/s, latency: 30us}     # both ways
 //     - {from: host1, to: sw, capacity: 200Mbit/s, latency: 30us}    # one way
@@ -11,6 +13,8 @@
 //     - {name: nic0, capacity: 1Gbit/s, links: [host0->sw, sw->host0]}
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +49,10 @@ struct CapacityGroup {
   bool operator==(const CapacityGroup&) const = default;
 };
 
+// The flags above with what their kind implies.
+bool can_multicast(const Node& node);
+bool can_aggregate(const Node& node);
+
 // nodes[0 .. workers-1] are the workers, in rank order; inner nodes follow.
 struct Cluster {
   std::vector<Node> nodes;
@@ -54,8 +62,22 @@ struct Cluster {
   bool operator==(const Cluster&) const = default;
 };
 
-// Throws Error{bad_file}: "cluster.yaml:7: links[2].capacity: expected a bandwidth such as 1Gbit/s, got \"fast\"".
-// `origin` is what the text is called in messages.
+// What is wrong with a cluster, if anything: which entry of which list, and one sentence.
+enum class Section { nodes, links, groups };
+struct Problem {
+  Section section = Section::nodes;
+  int index = 0;
+  std::string text;
+};
+// The first of: no worker; an inner node before a worker; a name that is empty, taken or holds "->" or a
+// space; a link with an end that does not exist, to itself, written twice, without a positive finite capacity
+// or with a negative latency; a group likewise, or without links; a worker that cannot reach another one.
+std::optional<Problem> find_problem(const Cluster& cluster);
+// Throws Error{invalid_argument} when there is one.
+void validate(const Cluster& cluster);
+
+// Throws Error{bad_file}: "cluster.yaml:7: links[2].capacity: expected a bandwidth such as 1Gbit/s, got
+// \"fast\"". `origin` is what the text is called in messages.
 Cluster parse_cluster(const std::string& text, const std::string& origin);
 Cluster load_cluster(const std::string& path);
 std::string to_yaml(const Cluster& cluster);
@@ -65,5 +87,9 @@ std::string to_json(const Cluster& cluster);
 Cluster uniform_star(int n, Bandwidth capacity, Nanoseconds latency);
 // Every pair of `n` workers has links of its own both ways (ranks of one host that share memory).
 Cluster uniform_mesh(int n, Bandwidth capacity, Nanoseconds latency);
+
+// The same network seen by some of its workers, in the order given; the others stay as inner nodes' hosts
+// would: their links go, everything else is kept. For groups split from a group.
+Cluster restrict_to(const Cluster& cluster, std::span<const int> workers);
 
 }  // namespace talweg::cluster

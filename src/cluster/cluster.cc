@@ -1,0 +1,181 @@
+#include "cluster/cluster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "talweg/error.h"
+
+namespace talweg::cluster {
+namespace {
+
+bool valid(Bandwidth capacity) {
+  return std::isfinite(capacity.bits_per_second) && capacity.bits_per_second > 0;
+}
+
+std::optional<Problem> find_node_problem(const Cluster& cluster) {
+  std::set<std::string> names;
+  bool inner = false;
+  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const Node& node = cluster.nodes[i];
+    const auto problem = [&](std::string text) {
+      return Problem{Section::nodes, static_cast<int>(i), std::move(text)};
+    };
+    if (node.name.empty() || node.name.find("->") != std::string::npos ||
+        node.name.find_first_of(" \t\n") != std::string::npos) {
+      return problem(
+          fmt::format("node name \"{}\": expected a word without spaces and without \"->\"", node.name));
+    }
+    if (!names.insert(node.name).second) {
+      return problem(fmt::format("node name \"{}\" is taken: expected every name once", node.name));
+    }
+    if (node.kind == NodeKind::worker && inner) {
+      return problem(
+          fmt::format("worker {} comes after an inner node: expected the workers first", node.name));
+    }
+    inner = inner || node.kind != NodeKind::worker;
+  }
+  if (cluster.workers() == 0) return Problem{Section::nodes, 0, "expected at least one node of kind worker"};
+  return std::nullopt;
+}
+
+std::optional<Problem> find_link_problem(const Cluster& cluster) {
+  const int nodes = static_cast<int>(cluster.nodes.size());
+  std::set<std::pair<int, int>> seen;
+  for (std::size_t i = 0; i < cluster.links.size(); ++i) {
+    const Link& link = cluster.links[i];
+    const auto problem = [&](std::string text) {
+      return Problem{Section::links, static_cast<int>(i), std::move(text)};
+    };
+    if (link.from < 0 || link.from >= nodes || link.to < 0 || link.to >= nodes) {
+      return problem(fmt::format("link {}->{}: expected nodes 0 to {}", link.from, link.to, nodes - 1));
+    }
+    const std::string what =
+        fmt::format("link {}->{}", cluster.nodes[static_cast<std::size_t>(link.from)].name,
+                    cluster.nodes[static_cast<std::size_t>(link.to)].name);
+    if (link.from == link.to) return problem(what + " leads from a node to itself: expected two nodes");
+    if (!seen.emplace(link.from, link.to).second) {
+      return problem(what + " is written twice: expected one link each way between two nodes");
+    }
+    if (!valid(link.capacity)) return problem(what + ": expected a capacity above zero");
+    if (link.latency.value < 0) return problem(what + ": expected a latency of zero or more");
+  }
+  return std::nullopt;
+}
+
+std::optional<Problem> find_group_problem(const Cluster& cluster) {
+  const int links = static_cast<int>(cluster.links.size());
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < cluster.groups.size(); ++i) {
+    const CapacityGroup& group = cluster.groups[i];
+    const auto problem = [&](const std::string& text) {
+      return Problem{Section::groups, static_cast<int>(i), fmt::format("group \"{}\"{}", group.name, text)};
+    };
+    if (group.name.empty()) return problem(": expected a name");
+    if (!names.insert(group.name).second) return problem(" is taken: expected every name once");
+    if (!valid(group.capacity)) return problem(": expected a capacity above zero");
+    if (group.links.empty()) return problem(": expected at least one link");
+    std::set<int> members;
+    for (const int link : group.links) {
+      if (link < 0 || link >= links) {
+        return problem(fmt::format(": link {}: expected 0 to {}", link, links - 1));
+      }
+      if (!members.insert(link).second) return problem(": a link is listed twice");
+    }
+  }
+  return std::nullopt;
+}
+
+// Nodes that can be reached from `start` along links, or against them.
+std::vector<bool> reached(const Cluster& cluster, int start, bool along) {
+  std::vector<std::vector<int>> next(cluster.nodes.size());
+  for (const Link& link : cluster.links) {
+    next[static_cast<std::size_t>(along ? link.from : link.to)].push_back(along ? link.to : link.from);
+  }
+  std::vector<bool> seen(cluster.nodes.size());
+  std::vector<int> open{start};
+  seen[static_cast<std::size_t>(start)] = true;
+  while (!open.empty()) {
+    const int node = open.back();
+    open.pop_back();
+    for (const int neighbour : next[static_cast<std::size_t>(node)]) {
+      if (seen[static_cast<std::size_t>(neighbour)]) continue;
+      seen[static_cast<std::size_t>(neighbour)] = true;
+      open.push_back(neighbour);
+    }
+  }
+  return seen;
+}
+
+// All workers reach each other exactly if the first one reaches, and is reached by, every other one.
+std::optional<Problem> find_gap(const Cluster& cluster) {
+  const auto from_first = reached(cluster, 0, true);
+  const auto to_first = reached(cluster, 0, false);
+  for (int worker = 1; worker < cluster.workers(); ++worker) {
+    const auto index = static_cast<std::size_t>(worker);
+    if (from_first[index] && to_first[index]) continue;
+    const std::string& first = cluster.nodes[0].name;
+    const std::string& other = cluster.nodes[index].name;
+    return Problem{Section::nodes, worker,
+                   fmt::format("worker {} cannot reach worker {}: expected a path of links",
+                               from_first[index] ? other : first, from_first[index] ? first : other)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+bool can_multicast(const Node& node) {
+  return node.kind != NodeKind::switch_ || node.can_multicast;
+}
+bool can_aggregate(const Node& node) {
+  return node.kind != NodeKind::switch_ || node.can_aggregate;
+}
+
+int Cluster::workers() const {
+  return static_cast<int>(std::count_if(nodes.begin(), nodes.end(),
+                                        [](const Node& node) { return node.kind == NodeKind::worker; }));
+}
+
+std::optional<Problem> find_problem(const Cluster& cluster) {
+  if (auto problem = find_node_problem(cluster)) return problem;
+  if (auto problem = find_link_problem(cluster)) return problem;
+  if (auto problem = find_group_problem(cluster)) return problem;
+  return find_gap(cluster);
+}
+
+void validate(const Cluster& cluster) {
+  if (const auto problem = find_problem(cluster)) {
+    throw Error(ErrorCode::invalid_argument, "cluster: " + problem->text);
+  }
+}
+
+Cluster uniform_star(int n, Bandwidth capacity, Nanoseconds latency) {
+  Cluster star;
+  for (int i = 0; i < n; ++i) star.nodes.push_back({.name = fmt::format("host{}", i)});
+  star.nodes.push_back({.name = "switch", .kind = NodeKind::switch_});
+  for (int i = 0; i < n; ++i) {
+    star.links.push_back({i, n, capacity, latency});
+    star.links.push_back({n, i, capacity, latency});
+  }
+  validate(star);
+  return star;
+}
+
+Cluster uniform_mesh(int n, Bandwidth capacity, Nanoseconds latency) {
+  Cluster mesh;
+  for (int i = 0; i < n; ++i) mesh.nodes.push_back({.name = fmt::format("host{}", i)});
+  for (int i = 0; i < n; ++i) {
+    for (int j = i + 1; j < n; ++j) {
+      mesh.links.push_back({i, j, capacity, latency});
+      mesh.links.push_back({j, i, capacity, latency});
+    }
+  }
+  validate(mesh);
+  return mesh;
+}
+
+}  // namespace talweg::cluster

@@ -1,0 +1,222 @@
+#include <fmt/format.h>
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "cluster/cluster.h"
+#include "cluster/yaml_reader.h"
+#include "talweg/error.h"
+
+namespace talweg::cluster {
+namespace {
+
+constexpr std::pair<NodeKind, const char*> kKinds[] = {
+    {NodeKind::worker, "worker"}, {NodeKind::switch_, "switch"}, {NodeKind::aggregator, "aggregator"}};
+
+const char* kind_name(NodeKind kind) {
+  return std::find_if(std::begin(kKinds), std::end(kKinds), [&](const auto& k) { return k.first == kind; })
+      ->second;
+}
+
+NodeKind parse_kind(const YamlReader& reader) {
+  const std::string text = reader.text();
+  for (const auto& [kind, name] : kKinds) {
+    if (text == name) return kind;
+  }
+  reader.expected("worker, switch or aggregator");
+}
+
+Bandwidth parse_capacity(const YamlReader& reader) {
+  try {
+    return parse_bandwidth(reader.text());
+  } catch (const Error&) {
+    reader.expected("a bandwidth such as 1Gbit/s");
+  }
+}
+
+Nanoseconds parse_latency(const YamlReader& reader) {
+  try {
+    return parse_nanoseconds(reader.text());
+  } catch (const Error&) {
+    reader.expected("a time such as 30us");
+  }
+}
+
+// Collects the cluster and, for each of its entries, where it was written.
+class ClusterParser {
+ public:
+  explicit ClusterParser(const YamlReader& document) : document_(document) {}
+
+  Cluster parse() {
+    document_.allow_keys({"nodes", "links", "groups"});
+    parse_nodes(document_.required("nodes").items());
+    if (const auto links = document_.optional("links")) {
+      for (const YamlReader& link : links->items()) parse_link(link);
+    }
+    if (const auto groups = document_.optional("groups")) {
+      for (const YamlReader& group : groups->items()) parse_group(group);
+    }
+    if (const auto problem = find_problem(cluster_)) {
+      const auto& written = written_[static_cast<int>(problem->section)];
+      const auto index = static_cast<std::size_t>(problem->index);
+      (index < written.size() ? written[index] : document_).fail(problem->text);
+    }
+    return std::move(cluster_);
+  }
+
+ private:
+  std::vector<YamlReader>& written(Section section) { return written_[static_cast<int>(section)]; }
+
+  void parse_nodes(const std::vector<YamlReader>& items) {
+    std::vector<std::pair<Node, const YamlReader*>> nodes;
+    for (const YamlReader& item : items) {
+      item.allow_keys({"name", "kind", "multicast", "aggregate"});
+      Node node{.name = item.required("name").text()};
+      if (const auto kind = item.optional("kind")) node.kind = parse_kind(*kind);
+      if (const auto flag = item.optional("multicast")) node.can_multicast = flag->boolean();
+      if (const auto flag = item.optional("aggregate")) node.can_aggregate = flag->boolean();
+      nodes.emplace_back(std::move(node), &item);
+    }
+    std::stable_partition(nodes.begin(), nodes.end(),
+                          [](const auto& entry) { return entry.first.kind == NodeKind::worker; });
+    for (auto& [node, item] : nodes) {
+      node_by_name_.emplace(node.name, static_cast<int>(cluster_.nodes.size()));
+      cluster_.nodes.push_back(std::move(node));
+      written(Section::nodes).push_back(*item);
+    }
+  }
+
+  int parse_node(const YamlReader& reader) const {
+    const auto found = node_by_name_.find(reader.text());
+    if (found == node_by_name_.end()) reader.expected("the name of a node");
+    return found->second;
+  }
+
+  void parse_link(const YamlReader& reader) {
+    reader.allow_keys({"between", "from", "to", "capacity", "latency"});
+    Link link;
+    const auto between = reader.optional("between");
+    if (between) {
+      const auto ends = between->items();
+      if (ends.size() != 2) between->expected("two nodes such as [host0, switch]");
+      if (reader.optional("from") || reader.optional("to")) {
+        reader.fail("expected either \"between\", or \"from\" and \"to\"");
+      }
+      link.from = parse_node(ends[0]);
+      link.to = parse_node(ends[1]);
+    } else if (reader.optional("from") || reader.optional("to")) {
+      link.from = parse_node(reader.required("from"));
+      link.to = parse_node(reader.required("to"));
+    } else {
+      reader.fail("expected a key \"between\", or \"from\" and \"to\"");
+    }
+    link.capacity = parse_capacity(reader.required("capacity"));
+    if (const auto latency = reader.optional("latency")) link.latency = parse_latency(*latency);
+    add_link(link, reader);
+    if (between && link.from != link.to) {
+      std::swap(link.from, link.to);
+      add_link(link, reader);
+    }
+  }
+
+  void add_link(const Link& link, const YamlReader& reader) {
+    const auto name = [&](int node) { return cluster_.nodes[static_cast<std::size_t>(node)].name; };
+    link_by_name_.emplace(name(link.from) + "->" + name(link.to), static_cast<int>(cluster_.links.size()));
+    cluster_.links.push_back(link);
+    written(Section::links).push_back(reader);
+  }
+
+  void parse_group(const YamlReader& reader) {
+    reader.allow_keys({"name", "capacity", "links"});
+    CapacityGroup group{.name = reader.required("name").text(),
+                        .capacity = parse_capacity(reader.required("capacity")),
+                        .links = {}};
+    for (const YamlReader& link : reader.required("links").items()) {
+      const auto found = link_by_name_.find(link.text());
+      if (found == link_by_name_.end())
+        link.expected("a link such as host0->switch that is listed in \"links\"");
+      group.links.push_back(found->second);
+    }
+    cluster_.groups.push_back(std::move(group));
+    written(Section::groups).push_back(reader);
+  }
+
+  YamlReader document_;
+  Cluster cluster_;
+  std::vector<YamlReader> written_[3];  // by Section
+  std::map<std::string, int> node_by_name_;
+  std::map<std::string, int> link_by_name_;
+};
+
+bool is_way_back(const Link& link, const Link& other) {
+  return link.from == other.to && link.to == other.from && link.capacity == other.capacity &&
+         link.latency == other.latency;
+}
+
+// Both file forms are this tree; keys come out in the order in which people read them.
+nlohmann::ordered_json to_tree(const Cluster& cluster) {
+  const auto name = [&](int node) { return cluster.nodes[static_cast<std::size_t>(node)].name; };
+  nlohmann::ordered_json tree;
+  tree["nodes"] = nlohmann::ordered_json::array();
+  for (const Node& node : cluster.nodes) {
+    nlohmann::ordered_json entry{{"name", node.name}, {"kind", kind_name(node.kind)}};
+    if (node.can_multicast) entry["multicast"] = true;
+    if (node.can_aggregate) entry["aggregate"] = true;
+    tree["nodes"].push_back(std::move(entry));
+  }
+  tree["links"] = nlohmann::ordered_json::array();
+  for (std::size_t i = 0; i < cluster.links.size(); ++i) {
+    const Link& link = cluster.links[i];
+    nlohmann::ordered_json entry;
+    if (i + 1 < cluster.links.size() && is_way_back(link, cluster.links[i + 1])) {
+      entry["between"] = {name(link.from), name(link.to)};
+      ++i;
+    } else {
+      entry["from"] = name(link.from);
+      entry["to"] = name(link.to);
+    }
+    entry["capacity"] = to_string(link.capacity);
+    entry["latency"] = to_string(link.latency);
+    tree["links"].push_back(std::move(entry));
+  }
+  for (const CapacityGroup& group : cluster.groups) {
+    auto links = nlohmann::ordered_json::array();
+    for (const int index : group.links) {
+      const Link& link = cluster.links[static_cast<std::size_t>(index)];
+      links.push_back(name(link.from) + "->" + name(link.to));
+    }
+    tree["groups"].push_back(
+        {{"name", group.name}, {"capacity", to_string(group.capacity)}, {"links", std::move(links)}});
+  }
+  return tree;
+}
+
+}  // namespace
+
+Cluster parse_cluster(const std::string& text, const std::string& origin) {
+  return ClusterParser(read_document(text, origin)).parse();
+}
+
+Cluster load_cluster(const std::string& path) {
+  return parse_cluster(read_file(path), path);
+}
+
+// Every entry is a line of JSON, which is YAML's flow style.
+std::string to_yaml(const Cluster& cluster) {
+  std::string text;
+  const auto tree = to_tree(cluster);
+  for (const auto& [section, entries] : tree.items()) {
+    text += fmt::format("{}:{}\n", section, entries.empty() ? " []" : "");
+    for (const auto& entry : entries) text += fmt::format("  - {}\n", entry.dump());
+  }
+  return text;
+}
+
+std::string to_json(const Cluster& cluster) {
+  return to_tree(cluster).dump(2) + "\n";
+}
+
+}  // namespace talweg::cluster
