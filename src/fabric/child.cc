@@ -11,13 +11,10 @@
 #include <array>
 #include <vector>
 
+#include "fabric/system.h"
 #include "talweg/error.h"
 
 namespace talweg::fabric {
-
-void throw_system(const std::string& attempt) {
-  throw Error(ErrorCode::system, fmt::format("cannot {}: {}", attempt, strerror(errno)));
-}
 
 namespace {
 

@@ -12,9 +12,6 @@
 
 namespace talweg::fabric {
 
-// Throws Error{system}: "cannot <attempt>: <reason of errno>".
-[[noreturn]] void throw_system(const std::string& attempt);
-
 class Child {
  public:
   // One of the two output streams.

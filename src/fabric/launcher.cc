@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "fabric/child.h"
+#include "fabric/system.h"
 #include "fabric/warden.h"
 #include "talweg/error.h"
 
@@ -107,8 +108,9 @@ class Launch {
     stop_all();
   }
 
+  // Ranks that were interrupted know already: a second signal could cut their cleaning up short.
   void stop_all() {
-    signal_all(SIGTERM);
+    if (!interrupted_) signal_all(SIGTERM);
     if (!kill_at_) kill_at_ = Clock::now() + options_.grace;
   }
 

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "fabric/child.h"
+#include "fabric/system.h"
 
 namespace talweg::fabric {
 

@@ -1,0 +1,164 @@
+#include "cli/lab.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "base/units.h"
+#include "cluster/cluster.h"
+#include "fabric/lab.h"
+#include "fabric/lab_state.h"
+#include "talweg/error.h"
+
+namespace talweg::cli {
+namespace {
+
+using fabric::Lab;
+using fabric::LabNote;
+
+constexpr const char* kExamples = R"(
+Examples:
+  talweg lab run cluster.yaml -- talweg perf all_reduce -b 4K -e 64M -f 4
+  talweg lab run cluster.yaml --timeout 60s -- python train.py
+  talweg lab up cluster.yaml        # stays until: talweg lab down cluster.yaml
+
+Each worker of the file becomes a host: a network namespace with one interface, eth0, whose rates are those of its
+links. "run" starts one rank per worker on its host; without an "up" before it, the lab exists only meanwhile. What
+cannot be emulated is said. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces.)";
+
+struct LabFlags {
+  std::string file;
+  std::string name;  // empty: the file's
+  std::string timeout;
+  bool tag_output = true;
+  bool all = false;
+
+  std::string lab_name() const { return name.empty() ? fabric::default_lab_name(file) : name; }
+};
+
+void show_warnings(const Lab& lab) {
+  for (const std::string& line : lab.warnings()) fmt::print(stderr, "talweg lab: {}\n", line);
+}
+
+std::optional<LabNote> find_lab(const std::string& name, const std::string& folder) {
+  for (LabNote& note : fabric::labs_up(folder))
+    if (note.name == name) return std::move(note);
+  return std::nullopt;
+}
+
+int up(const LabFlags& flags) {
+  const std::string folder = fabric::lab_state_folder();
+  const cluster::Cluster cluster = cluster::load_cluster(flags.file);
+  if (const auto other = find_lab(flags.lab_name(), folder))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a lab named {} is up already (of {}); take it down or give another --name",
+                            other->name, other->cluster_file));
+  const Lab lab = Lab::build(cluster);
+  show_warnings(lab);
+  const LabNote note = fabric::keep_up(lab, flags.lab_name(), flags.file, cluster, folder);
+  fmt::print("lab {} is up, held by process {}\n", note.name, note.holder);
+  for (const LabNote::Host& host : note.hosts)
+    fmt::print("{:<16} {:<12} {:<10} nsenter --net={} ...\n", host.name, host.address,
+               host.worker ? "worker" : "aggregator", host.net);
+  return 0;
+}
+
+// The lab that is up under this name, if it is of this very network; a lab of its own otherwise.
+Lab lab_for_run(const LabFlags& flags, const cluster::Cluster& cluster) {
+  const auto note = find_lab(flags.lab_name(), fabric::lab_state_folder());
+  if (!note && !flags.name.empty())
+    throw Error(ErrorCode::invalid_argument, fmt::format("no lab named {} is up", flags.name));
+  if (!note) return Lab::build(cluster);
+  if (note->network != cluster::to_yaml(cluster))
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("lab {} is up with another network than {} has now: take it down first (talweg lab down "
+                    "--name {})",
+                    note->name, flags.file, note->name));
+  return fabric::attach(*note);
+}
+
+std::chrono::milliseconds parse_timeout(const std::string& text) {
+  if (text.empty()) return std::chrono::milliseconds{0};
+  const bool bare = text.find_first_not_of("0123456789.") == std::string::npos;
+  return std::chrono::milliseconds(parse_nanoseconds(bare ? text + "s" : text).value / 1'000'000);
+}
+
+int run(const LabFlags& flags, const std::vector<std::string>& program) {
+  if (program.empty())
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("no program given: talweg lab run {} -- program arguments", flags.file));
+  const cluster::Cluster cluster = cluster::load_cluster(flags.file);
+  fabric::LaunchOptions options;
+  options.prefix = flags.tag_output;
+  options.timeout = parse_timeout(flags.timeout);
+  const Lab lab = lab_for_run(flags, cluster);
+  show_warnings(lab);
+  const fabric::LaunchResult result = lab.run(program, flags.file, options);
+  if (!result.what.empty()) fmt::print(stderr, "talweg lab: {}\n", result.what);
+  return result.exit_code;
+}
+
+int down(const LabFlags& flags) {
+  const std::string folder = fabric::lab_state_folder();
+  if (flags.all) {
+    for (const LabNote& note : fabric::labs_up(folder)) fabric::take_down(note, folder);
+    return 0;
+  }
+  if (flags.lab_name().empty())
+    throw Error(ErrorCode::invalid_argument, "say which lab: a cluster file, --name or --all");
+  const auto note = find_lab(flags.lab_name(), folder);
+  if (!note) throw Error(ErrorCode::invalid_argument, fmt::format("no lab named {} is up", flags.lab_name()));
+  fabric::take_down(*note, folder);
+  return 0;
+}
+
+int list() {
+  for (const LabNote& note : fabric::labs_up(fabric::lab_state_folder()))
+    fmt::print("{:<16} {:>3} hosts  {:<16} held by process {}  {}\n", note.name, note.hosts.size(),
+               note.hosts.empty() ? "" : note.hosts[0].address, note.holder, note.cluster_file);
+  return 0;
+}
+
+}  // namespace
+
+void add_lab(CLI::App& app, Action* action) {
+  auto flags = std::make_shared<LabFlags>();
+  CLI::App* lab =
+      app.add_subcommand("lab", "build the network of a cluster file on this machine and run in it");
+  lab->footer(kExamples);
+  lab->require_subcommand(1);
+  constexpr const char* kNameHelp = "of the lab (default: the file's name)";
+
+  CLI::App* up_app = lab->add_subcommand("up", "build a lab that stays up");
+  up_app->add_option("cluster", flags->file, "cluster file (YAML or JSON)")->required();
+  up_app->add_option("--name", flags->name, kNameHelp);
+  up_app->callback([=] { *action = [=] { return up(*flags); }; });
+
+  CLI::App* run_app = lab->add_subcommand("run", "run a program with one rank per worker in a lab");
+  run_app->footer(kExamples);
+  run_app->prefix_command();
+  run_app->add_option("cluster", flags->file, "cluster file (YAML or JSON)")->required();
+  run_app->add_option("--name", flags->name,
+                      "of a lab that is up (default: the file's, or a lab of its own)");
+  run_app->add_option("--timeout", flags->timeout,
+                      "stop everything after this time, such as 90s (default: never)");
+  run_app->add_flag("--tag-output,!--no-tag-output", flags->tag_output,
+                    "prefix each line with its rank (default)");
+  run_app->callback([=] {
+    std::vector<std::string> program = run_app->remaining();
+    if (!program.empty() && program.front() == "--") program.erase(program.begin());
+    *action = [=] { return run(*flags, program); };
+  });
+
+  CLI::App* down_app = lab->add_subcommand("down", "take a lab down");
+  down_app->add_option("cluster", flags->file, "the file that it was built from");
+  down_app->add_option("--name", flags->name, kNameHelp);
+  down_app->add_flag("--all", flags->all, "all labs of this user");
+  down_app->callback([=] { *action = [=] { return down(*flags); }; });
+
+  lab->add_subcommand("list", "the labs that are up")->callback([=] { *action = list; });
+}
+
+}  // namespace talweg::cli

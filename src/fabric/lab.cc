@@ -1,0 +1,175 @@
+#include "fabric/lab.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "fabric/host_view.h"
+#include "fabric/privileges.h"
+#include "fabric/system.h"
+#include "fabric/tool.h"
+#include "talweg/error.h"
+
+namespace talweg::fabric {
+
+namespace {
+
+std::string batch(const std::vector<std::string>& lines) {
+  return fmt::format("{}\n", fmt::join(lines, "\n"));
+}
+
+// On the same routes as the machine's own network a lab would work, but confuse whoever reads the addresses.
+std::string free_subnet() {
+  std::ifstream file("/proc/net/route");
+  std::string line, device;
+  std::getline(file, line);
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> routes;  // destination and mask
+  while (std::getline(file, line)) {
+    std::istringstream fields(line);
+    std::string destination, gateway, flags, skipped, mask;
+    fields >> device >> destination >> gateway >> flags >> skipped >> skipped >> skipped >> mask;
+    routes.emplace_back(ntohl(static_cast<std::uint32_t>(std::stoul(destination, nullptr, 16))),
+                        ntohl(static_cast<std::uint32_t>(std::stoul(mask, nullptr, 16))));
+  }
+  for (std::uint32_t second = 77; second < 256; ++second) {
+    const std::uint32_t candidate = 10u << 24 | second << 16;
+    bool taken = false;
+    for (const auto& [destination, mask] : routes)
+      taken |= mask != 0 && ((candidate ^ destination) & mask & 0xffffff00u) == 0;
+    if (!taken) return fmt::format("10.{}.0", second);
+  }
+  throw Error(ErrorCode::unsupported,
+              "cannot find a subnet for the lab: 10.77.0.0/24 to 10.255.0.0/24 are all in use");
+}
+
+LabMeans find_means() {
+  LabMeans means;
+  means.subnet = free_subnet();
+  NetNamespace::create().run([&] {
+    try {
+      run_tool({"tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"});
+      means.delay = true;
+    } catch (const Error&) {
+    }
+    // One algorithm in every lab, so that measurements on different machines compare; cubic is Linux's own
+    // default.
+    std::ifstream available("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    for (std::string word; available >> word;)
+      if (word == "cubic") means.congestion_control = word;
+  });
+  return means;
+}
+
+void quiet_ipv6() {
+  for (const char* scope : {"all", "default"})
+    set_net_setting(fmt::format("ipv6/conf/{}/disable_ipv6", scope), "1");
+}
+
+void prepare_switches(const LabPlan& plan) {
+  quiet_ipv6();
+  run_tool({"ip", "-batch", "-"}, batch(plan.bridges_ip));
+  // Frames on a bridge would otherwise walk the firewall's rules.
+  for (const char* table : {"iptables", "ip6tables", "arptables"})
+    set_net_setting(fmt::format("bridge/bridge-nf-call-{}", table), "0");
+}
+
+// One queue at each end: a program in the driver's path (XDP) wants equal numbers.
+std::string veth_line(const HostPlan& host, const NetNamespace& net) {
+  constexpr const char* kQueues = "mtu 1500 numtxqueues 1 numrxqueues 1";
+  return fmt::format("link add {} {} type veth peer name eth0 {} netns {}", host.port, kQueues, kQueues,
+                     net.path());
+}
+
+void prepare_host(const HostPlan& host) {
+  for (const char* scope : {"all", "default"}) {
+    set_net_setting(fmt::format("ipv4/conf/{}/send_redirects", scope), "0");
+    set_net_setting(fmt::format("ipv4/conf/{}/rp_filter", scope), "0");
+  }
+  if (host.forwards && !set_net_setting("ipv4/ip_forward", "1"))
+    throw_system("let a host of the lab forward packets");
+  run_tool({"ip", "-batch", "-"}, batch(host.ip));
+  run_tool({"tc", "-batch", "-"}, batch(host.tc));
+}
+
+// On this host, nobody listens there. Asked of the kernel, because several programs can run in one lab.
+int free_port(const LabHost& host) {
+  constexpr int kFirst = 29500,
+                kLast = 29999;  // from the port that PyTorch's launcher takes, below ephemeral ones
+  int port = 0;
+  host.net.run([&] {
+    for (port = kFirst; port <= kLast; ++port) {
+      const Fd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      sockaddr_in address{};
+      address.sin_family = AF_INET;
+      address.sin_port = htons(static_cast<std::uint16_t>(port));
+      if (bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return;
+    }
+    throw Error(ErrorCode::system,
+                fmt::format("cannot find a free port on {}: {} to {} are taken", host.name, kFirst, kLast));
+  });
+  return port;
+}
+
+}  // namespace
+
+Lab Lab::build(const cluster::Cluster& cluster) {
+  plan_lab(cluster, {});  // a cluster that cannot be emulated is refused before anything else is asked for
+  gain_lab_privileges();
+  const LabPlan plan = plan_lab(cluster, find_means());
+  NetNamespace switches = NetNamespace::create();
+  std::vector<LabHost> hosts;
+  std::vector<std::string> ports_ip;
+  for (const HostPlan& host : plan.hosts) {
+    hosts.push_back({host.name, host.worker, host.address, NetNamespace::create()});
+    hosts.back().net.run(quiet_ipv6);
+    ports_ip.push_back(veth_line(host, hosts.back().net));
+  }
+  ports_ip.insert(ports_ip.end(), plan.ports_ip.begin(), plan.ports_ip.end());
+  switches.run([&] {
+    prepare_switches(plan);
+    run_tool({"ip", "-batch", "-"}, batch(ports_ip));
+    run_tool({"tc", "-batch", "-"}, batch(plan.ports_tc));
+  });
+  for (std::size_t h = 0; h < hosts.size(); ++h) hosts[h].net.run([&] { prepare_host(plan.hosts[h]); });
+  return Lab(std::move(hosts), std::move(switches), plan.warnings);
+}
+
+LaunchResult Lab::run(const std::vector<std::string>& command, const std::string& cluster_file,
+                      const LaunchOptions& options) const {
+  std::vector<const LabHost*> workers;
+  std::string hosts_file = "127.0.0.1 localhost\n";
+  for (const LabHost& host : hosts_) {
+    hosts_file += fmt::format("{} {}\n", host.address, host.name);
+    if (host.worker) workers.push_back(&host);
+  }
+  const std::string port = std::to_string(free_port(*workers.at(0)));
+  std::random_device random;
+  const std::string job = fmt::format("{:08x}{:08x}", random(), random());
+  std::vector<Process> ranks;
+  for (std::size_t r = 0; r < workers.size(); ++r) {
+    Process rank;
+    rank.label = std::to_string(r);
+    rank.command = command;
+    rank.environment = {{"RANK", rank.label},
+                        {"WORLD_SIZE", std::to_string(workers.size())},
+                        {"LOCAL_RANK", "0"},
+                        {"LOCAL_WORLD_SIZE", "1"},
+                        {"MASTER_ADDR", workers[0]->address},
+                        {"MASTER_PORT", port},
+                        {"TALWEG_JOB", job},
+                        {"TALWEG_CLUSTER", std::filesystem::absolute(cluster_file).string()},
+                        {"TALWEG_SOCKET_IFNAME", "eth0"},
+                        {"GLOO_SOCKET_IFNAME", "eth0"}};
+    rank.before_exec = [host = workers[r], &hosts_file] { enter_host(host->net, host->name, hosts_file); };
+    ranks.push_back(std::move(rank));
+  }
+  return launch(ranks, options);
+}
+
+}  // namespace talweg::fabric

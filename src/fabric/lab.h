@@ -1,0 +1,56 @@
+// A lab: the network of a Cluster, built on this machine out of network namespaces, bridges and traffic
+// control.
+//
+// How to use it:
+//   Lab lab = Lab::build(cluster::load_cluster("cluster.yaml"));
+//   for (const std::string& line : lab.warnings()) fmt::print(stderr, "{}\n", line);
+//   LaunchResult result = lab.run({"./train"}, "cluster.yaml", {});     // one rank per worker, each on its
+//   host
+//
+// The lab lives as long as the object or a process in it, and leaves nothing behind, however its holder ends.
+// A lab that outlives its builder is held by a process of its own: see lab_state.h.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "fabric/lab_plan.h"
+#include "fabric/launcher.h"
+#include "fabric/net_namespace.h"
+
+namespace talweg::fabric {
+
+struct LabHost {
+  std::string name;
+  bool worker = true;
+  std::string address;
+  NetNamespace net;
+};
+
+class Lab {
+ public:
+  // Gains the privileges it needs (see privileges.h) and builds everything. Throws Error{unsupported}: a
+  // cluster that cannot be emulated, missing rights or programs; Error{system}: the kernel refused something.
+  static Lab build(const cluster::Cluster& cluster);
+
+  Lab(std::vector<LabHost> hosts, NetNamespace switches, std::vector<std::string> warnings)
+      : hosts_(std::move(hosts)), switches_(std::move(switches)), warnings_(std::move(warnings)) {}
+
+  const std::vector<LabHost>& hosts() const { return hosts_; }  // workers first, in rank order
+  const NetNamespace& switches() const { return switches_; }
+  const std::vector<std::string>& warnings() const { return warnings_; }  // what is not emulated
+
+  // Runs `command` as one rank on each worker's host, with the host's name as its host name and RANK,
+  // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TALWEG_JOB, TALWEG_CLUSTER
+  // (`cluster_file`, made absolute) and the interface in its environment. Blocks and throws as launch() does.
+  LaunchResult run(const std::vector<std::string>& command, const std::string& cluster_file,
+                   const LaunchOptions& options) const;
+
+ private:
+  std::vector<LabHost> hosts_;
+  NetNamespace switches_;
+  std::vector<std::string> warnings_;
+};
+
+}  // namespace talweg::fabric

@@ -1,0 +1,62 @@
+#include "fabric/lab_paths.h"
+
+#include <fmt/format.h>
+
+#include "cluster/routing.h"
+#include "talweg/error.h"
+
+namespace talweg::fabric {
+
+namespace {
+
+using cluster::Cluster;
+using cluster::Link;
+using cluster::NodeKind;
+
+bool is_switch(const Cluster& cluster, int node) {
+  return cluster.nodes[node].kind == NodeKind::switch_;
+}
+
+void attach(const Cluster& cluster, LabPaths& paths, int host, int to) {
+  int& at = paths.switch_of[host];
+  if (at >= 0 && at != to)
+    throw Error(
+        ErrorCode::unsupported,
+        fmt::format("cannot emulate the cluster: {} has links to {} and {}; a host of a lab has either one "
+                    "switch or links straight to other hosts",
+                    cluster.nodes[host].name, cluster.nodes[at].name, cluster.nodes[to].name));
+  at = to;
+}
+
+int next_host(const Cluster& cluster, const cluster::Routes& routes, int from, int to) {
+  for (const int l : routes.path(from, to))
+    if (!is_switch(cluster, cluster.links[l].to)) return cluster.links[l].to;
+  return -1;
+}
+
+}  // namespace
+
+LabPaths find_paths(const Cluster& cluster) {
+  LabPaths paths;
+  paths.switch_of.assign(cluster.nodes.size(), -1);
+  for (std::size_t l = 0; l < cluster.links.size(); ++l) {
+    const Link& link = cluster.links[l];
+    const bool from_switch = is_switch(cluster, link.from), to_switch = is_switch(cluster, link.to);
+    if (from_switch && to_switch && link.from < link.to) paths.trunks.push_back(static_cast<int>(l));
+    if (from_switch && !to_switch) attach(cluster, paths, link.to, link.from);
+    if (!from_switch && to_switch) attach(cluster, paths, link.from, link.to);
+  }
+  for (const Link& link : cluster.links) {
+    if (is_switch(cluster, link.from) || is_switch(cluster, link.to)) continue;
+    for (const int host : {link.from, link.to})
+      if (paths.switch_of[host] >= 0) attach(cluster, paths, host, host == link.from ? link.to : link.from);
+  }
+  const int nodes = static_cast<int>(cluster.nodes.size());
+  const cluster::Routes routes(cluster);
+  paths.next_hop.assign(nodes, std::vector<int>(nodes, -1));
+  for (int from = 0; from < nodes; ++from)
+    for (int to = 0; to < nodes; ++to) paths.next_hop[from][to] = next_host(cluster, routes, from, to);
+  return paths;
+}
+
+}  // namespace talweg::fabric

@@ -1,0 +1,21 @@
+// Who is attached where in a lab, and which way packets go.
+#pragma once
+
+#include <vector>
+
+#include "cluster/cluster.h"
+
+namespace talweg::fabric {
+
+struct LabPaths {
+  std::vector<int> switch_of;  // by node: the switch that a host hangs on; -1: none (and for switches)
+  std::vector<int> trunks;     // links between switches, one direction of each
+  // [from][to], by node: the next node that is not a switch on the cluster's route; -1: no path.
+  std::vector<std::vector<int>> next_hop;
+};
+
+// Throws Error{unsupported} for a host on two switches, or on a switch and with links straight to other
+// hosts.
+LabPaths find_paths(const cluster::Cluster& cluster);
+
+}  // namespace talweg::fabric

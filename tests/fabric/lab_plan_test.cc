@@ -1,0 +1,209 @@
+#include "fabric/lab_plan.h"
+
+#include <gmock/gmock.h>
+
+#include "talweg/error.h"
+
+namespace talweg::fabric {
+namespace {
+
+using cluster::Cluster;
+using cluster::NodeKind;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr Bandwidth kFast{1e9}, kSlow{2e8};
+
+Cluster workers(int n) {
+  Cluster cluster;
+  for (int i = 0; i < n; ++i) cluster.nodes.push_back({"host" + std::to_string(i), NodeKind::worker});
+  return cluster;
+}
+
+void link_both(Cluster& cluster, int a, int b, Bandwidth there, Bandwidth back, Nanoseconds latency = {}) {
+  cluster.links.push_back({a, b, there, latency});
+  cluster.links.push_back({b, a, back, latency});
+}
+
+// Three workers in a full mesh; link 2 * (index of pair) goes up.
+Cluster mesh() {
+  Cluster cluster = workers(3);
+  link_both(cluster, 0, 1, kFast, kSlow);
+  link_both(cluster, 0, 2, kFast, kFast);
+  link_both(cluster, 1, 2, kSlow, kSlow);
+  return cluster;
+}
+
+std::string refusal(const Cluster& cluster) {
+  try {
+    plan_lab(cluster, {});
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::unsupported);
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(LabPlan, GivesEachDirectionOfASwitchLinkItsOwnRate) {
+  Cluster cluster = workers(2);
+  cluster.nodes.push_back({"sw", NodeKind::switch_});
+  link_both(cluster, 0, 2, kFast, kSlow);
+  link_both(cluster, 1, 2, kFast, kFast);
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_THAT(plan.hosts[0].tc,
+              Contains(HasSubstr("dev eth0 root handle 1: tbf rate 1000000000bit burst 131072b")));
+  EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev p0 root handle 1: tbf rate 200000000bit")));
+  EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev p1 root handle 1: tbf rate 1000000000bit")));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST(LabPlan, JoinsSwitchesThatFormATree) {
+  Cluster cluster = workers(2);
+  cluster.nodes.push_back({"left", NodeKind::switch_});
+  cluster.nodes.push_back({"right", NodeKind::switch_});
+  link_both(cluster, 0, 2, kFast, kFast);
+  link_both(cluster, 1, 3, kFast, kFast);
+  link_both(cluster, 2, 3, kSlow, kFast);
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_THAT(plan.ports_ip, Contains("link set t4a master br2 up"));
+  EXPECT_THAT(plan.ports_ip, Contains("link set t4b master br3 up"));
+  EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev t4a root handle 1: tbf rate 200000000bit")));
+  EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev t4b root handle 1: tbf rate 1000000000bit")));
+  EXPECT_THAT(plan.hosts[0].ip, Not(Contains(HasSubstr("unreachable"))));
+}
+
+TEST(LabPlan, ShapesDirectLinksByDestination) {
+  const LabPlan plan = plan_lab(mesh(), {});
+  EXPECT_THAT(plan.hosts[1].tc, Contains(HasSubstr("classid 1:1 htb rate 200000000bit ceil 200000000bit")));
+  EXPECT_THAT(plan.hosts[0].tc, Contains(HasSubstr("u32 match ip dst 10.77.0.2/32 flowid 1:2")));
+  EXPECT_THAT(plan.hosts[0].tc, Contains(HasSubstr("classid 1:2 htb rate 1000000000bit")));
+  EXPECT_THAT(plan.ports_tc, IsEmpty());
+}
+
+TEST(LabPlan, SendsPairsWithoutALinkThroughOthersAndSaysSo) {
+  Cluster cluster = workers(3);
+  link_both(cluster, 0, 1, kFast, kFast);
+  link_both(cluster, 1, 2, kSlow, kSlow);
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_THAT(plan.hosts[0].ip, Contains(HasSubstr("route add 10.77.0.3/32 via 10.77.0.2 dev eth0")));
+  EXPECT_THAT(plan.hosts[0].tc, Contains(HasSubstr("dst 10.77.0.3/32 flowid 1:2")));
+  EXPECT_TRUE(plan.hosts[1].forwards);
+  EXPECT_FALSE(plan.hosts[0].forwards);
+  EXPECT_THAT(plan.warnings, Contains(HasSubstr("2 pairs of hosts have no link of their own")));
+}
+
+TEST(LabPlan, RefusesPacketsWhereThereIsNoPath) {
+  Cluster cluster = workers(3);
+  link_both(cluster, 0, 1, kFast, kFast);
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_THAT(plan.hosts[0].ip, Contains("route add unreachable 10.77.0.3/32"));
+  EXPECT_THAT(plan.warnings, Contains(HasSubstr("4 pairs of hosts have no path")));
+}
+
+TEST(LabPlan, NarrowsALinkByAGroupOfItsOwn) {
+  Cluster cluster = mesh();
+  cluster.groups.push_back({"cap", kSlow, {0}});
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_THAT(plan.hosts[0].tc, Contains(HasSubstr("classid 1:2 htb rate 200000000bit")));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST(LabPlan, LetsASendersLinksShareATotal) {
+  Cluster cluster = mesh();
+  cluster.groups.push_back({"nic0", kFast, {0, 2}});
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_THAT(plan.hosts[0].tc,
+              Contains(HasSubstr("classid 1:8000 htb rate 1000000000bit ceil 1000000000bit")));
+  EXPECT_THAT(plan.hosts[0].tc,
+              Contains(HasSubstr("parent 1:8000 classid 1:2 htb rate 500000000bit ceil 1000000000bit")));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST(LabPlan, LimitsAReceiverAtItsPort) {
+  Cluster cluster = mesh();
+  cluster.groups.push_back({"nic2", kSlow, {2, 4}});
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev p2 root handle 1: tbf rate 200000000bit")));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST(LabPlan, NamesAGroupThatItCannotEmulate) {
+  Cluster cluster = mesh();
+  cluster.groups.push_back({"backplane", kSlow, {0, 4}});
+  EXPECT_THAT(plan_lab(cluster, {}).warnings,
+              Contains(HasSubstr("capacity group backplane is not emulated")));
+}
+
+TEST(LabPlan, SaysNothingOfAGroupThatLimitsNothing) {
+  Cluster cluster = mesh();
+  cluster.groups.push_back({"wide", Bandwidth{1e12}, {0, 4}});
+  EXPECT_THAT(plan_lab(cluster, {}).warnings, IsEmpty());
+}
+
+TEST(LabPlan, SaysThatLatenciesAreNotEmulatedWhereTheKernelCannot) {
+  const Cluster cluster = cluster::uniform_star(2, kFast, Nanoseconds{30'000});
+  EXPECT_THAT(plan_lab(cluster, {}).warnings,
+              Contains(HasSubstr("latencies (up to 30 us) are not emulated")));
+}
+
+TEST(LabPlan, DelaysWhereTheKernelCan) {
+  LabMeans means;
+  means.delay = true;
+  const LabPlan plan = plan_lab(cluster::uniform_star(2, kFast, Nanoseconds{30'000}), means);
+  EXPECT_THAT(plan.hosts[0].tc, Contains(HasSubstr("parent 1:1 netem delay 30000ns")));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST(LabPlan, ChoosesTheCongestionControlByRoute) {
+  LabMeans means;
+  means.congestion_control = "cubic";
+  const LabPlan plan = plan_lab(cluster::uniform_star(2, kFast, {}), means);
+  EXPECT_THAT(plan.hosts[0].ip, Contains("route add 10.77.0.0/24 dev eth0 src 10.77.0.1 congctl cubic"));
+}
+
+TEST(LabPlan, RefusesAClusterWithoutWorkers) {
+  Cluster cluster;
+  cluster.nodes.push_back({"sw", NodeKind::switch_});
+  EXPECT_EQ(refusal(cluster), "cannot emulate the cluster: it has no workers");
+}
+
+TEST(LabPlan, RefusesASwitchLinkWithOneDirection) {
+  Cluster cluster = workers(1);
+  cluster.nodes.push_back({"sw", NodeKind::switch_});
+  cluster.links.push_back({0, 1, kFast, {}});
+  EXPECT_THAT(refusal(cluster), HasSubstr("link host0->sw has no counterpart sw->host0"));
+}
+
+TEST(LabPlan, RefusesALoopOfSwitches) {
+  Cluster cluster = workers(1);
+  for (const char* name : {"a", "b", "c"}) cluster.nodes.push_back({name, NodeKind::switch_});
+  link_both(cluster, 0, 1, kFast, kFast);
+  link_both(cluster, 1, 2, kFast, kFast);
+  link_both(cluster, 2, 3, kFast, kFast);
+  link_both(cluster, 1, 3, kFast, kFast);
+  EXPECT_THAT(refusal(cluster), HasSubstr("the switches form a loop at link a->c"));
+}
+
+TEST(LabPlan, RefusesAHostOnTwoSwitches) {
+  Cluster cluster = workers(1);
+  for (const char* name : {"a", "b"}) cluster.nodes.push_back({name, NodeKind::switch_});
+  link_both(cluster, 0, 1, kFast, kFast);
+  link_both(cluster, 0, 2, kFast, kFast);
+  EXPECT_THAT(refusal(cluster), HasSubstr("host0 has links to a and b"));
+}
+
+TEST(LabPlan, RefusesSeveralLinksFromOneNodeToAnother) {
+  Cluster cluster = workers(2);
+  link_both(cluster, 0, 1, kFast, kFast);
+  cluster.links.push_back({0, 1, kSlow, {}});
+  EXPECT_THAT(refusal(cluster), HasSubstr("several links host0->host1"));
+}
+
+TEST(LabPlan, RefusesMoreHostsThanASubnetHas) {
+  EXPECT_THAT(refusal(cluster::uniform_star(kMaxLabHosts + 1, kFast, {})), HasSubstr("more than 250 hosts"));
+}
+
+}  // namespace
+}  // namespace talweg::fabric
