@@ -4,7 +4,6 @@ import argparse
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -49,7 +48,8 @@ def parse_arguments():
     settings.plan = {s: plan.get(s, RANKS[s]) for s in settings.scenarios or plan}
     if settings.ranks:
         settings.plan = {s: [int(n) for n in settings.ranks.split(",")] for s in settings.plan}
-    settings.sizes = [parse_size(t) for t in (settings.sizes or (QUICK["sizes"] if settings.quick else SIZES)).split(",")]
+    sizes = settings.sizes or (QUICK["sizes"] if settings.quick else SIZES)
+    settings.sizes = [parse_size(size) for size in sizes.split(",")]
     settings.rounds = settings.rounds or (QUICK["rounds"] if settings.quick else 3)
     settings.seconds = settings.seconds or (QUICK["seconds"] if settings.quick else 0.6)
     settings.only = settings.only.split(",") if settings.only else []
@@ -60,17 +60,17 @@ def find_python():
     """An interpreter that has torch: TALWEG_PYTHON, or the environment that `make` sets up."""
     for candidate in (os.environ.get("TALWEG_PYTHON"), ROOT / ".venv/bin/python"):
         if candidate and os.access(candidate, os.X_OK):
-            if subprocess.run([candidate, "-c", "import torch"], capture_output=True).returncode == 0:
+            if report.torch_version(candidate) != "absent":
                 return str(candidate)
     return None
 
 
-def run_scenario(scenario, ranks, runner, python, settings):
+def run_scenario(scenario, ranks, runner, settings):
     if scenario in ("torch", "ddp"):
-        if not python:
+        if not settings.python:
             print(f"# {scenario}: left out, no Python with torch; make sets one up, or name it in TALWEG_PYTHON")
             return []
-        return {"torch": training.run_torch, "ddp": training.run_ddp}[scenario](ranks, python, settings)
+        return {"torch": training.run_torch, "ddp": training.run_ddp}[scenario](ranks, settings)
     if scenario == "startup":
         return startup.run(ranks, runner, settings)
     return all_reduce.run(scenario, ranks, runner, settings)
@@ -81,14 +81,15 @@ def main():
     if os.geteuid() != 0:
         raise SystemExit("bench: needs root, to make network namespaces and shape their links")
     # So that namespaces are removed however the bench ends.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda got, _: sys.exit(128 + got))
     places.remove_stale()
-    python = find_python()
+    settings.python = find_python()
     runner = contestants.Runner(settings.build / "bench")
-    known = report.facts(python)
+    known = report.facts(settings.python)
     report.print_facts(known)
     for scenario, counts in settings.plan.items():
-        records = [record for ranks in counts for record in run_scenario(scenario, ranks, runner, python, settings)]
+        records = [record for ranks in counts for record in run_scenario(scenario, ranks, runner, settings)]
         if records:
             report.write_json(settings.json or settings.build / "bench", scenario, known, records)
 

@@ -9,6 +9,8 @@ import subprocess
 import tempfile
 import time
 
+import places
+
 # What `coll_tuned_allreduce_algorithm` calls them.
 OPEN_MPI_ALGORITHMS = {"default": 0, "doubling": 3, "ring": 4, "segmented": 5, "rabenseifner": 6}
 PATIENCE_SECONDS = 150
@@ -44,7 +46,7 @@ class Runner:
 
     def measure(self, contestant, place, size_bytes, seconds):
         """The program's JSON as a dict; {"error": line} when it failed, named after what failed first."""
-        with tempfile.TemporaryDirectory(prefix="talweg-bench-", dir="/dev/shm") as folder:
+        with places.workspace() as folder:
             options = ["--board", f"{folder}/board", "--size", str(place.ranks), "--bytes", str(size_bytes),
                        "--seconds", str(seconds), "--algorithm", contestant.algorithm,
                        "--spawned-ns", str(time.monotonic_ns())]
@@ -146,7 +148,9 @@ def collect(processes, errors):
                 return json.loads(line)
     errors.seek(0)
     said = [line.strip() for line in errors if line.strip()]
-    return {"error": said[0] if said else "no result in time"}
+    # A Python program says what went wrong in the first line that is not indented below "Traceback".
+    telling = [line for line in said if "Error" in line.split(":")[0]] or said
+    return {"error": telling[0] if telling else "no result in time"}
 
 
 def stop(process):

@@ -7,10 +7,14 @@ Every route says cubic, whatever the machine's default is: all contestants must 
 not set its own default to what the machine has not allowed.
 """
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
+PREFIX = "twbench"
+SHARED = "/dev/shm"
 BURST = "128kb"  # whole GSO packets pass the bucket; it would cut bigger ones
 LIMIT = "512kb"
 LATENCY = "30us"  # what a veth, a bridge and two wake-ups cost; only Talweg's planner reads it
@@ -23,13 +27,27 @@ def sh(*command):
     return done.stdout
 
 
+def own_name():
+    """What everything is named after that outlives a bench that is killed; also the prefix of `workspace()`."""
+    return f"{PREFIX}{os.getpid()}x"
+
+
+def workspace():
+    """A folder that all ranks reach, as a context manager; in memory, because ranks map files in it."""
+    return tempfile.TemporaryDirectory(prefix=own_name(), dir=SHARED)
+
+
 def remove_stale():
-    """Namespaces of earlier benches that were killed before they could clean up."""
+    """Namespaces and folders of earlier benches that were killed before they could clean up."""
+    def is_stale(name):
+        owner = name.removeprefix(PREFIX).split("x")[0]
+        return name.startswith(PREFIX) and owner.isdigit() and not os.path.exists(f"/proc/{owner}")
+
     for line in sh("ip", "netns", "list").splitlines():
-        name = line.split()[0] if line.split() else ""
-        owner = name.removeprefix("bench").split("x")[0]
-        if name.startswith("bench") and owner.isdigit() and not os.path.exists(f"/proc/{owner}"):
-            remove_namespace(name)
+        if line.split() and is_stale(line.split()[0]):
+            remove_namespace(line.split()[0])
+    for name in filter(is_stale, os.listdir(SHARED)):
+        shutil.rmtree(f"{SHARED}/{name}", ignore_errors=True)
 
 
 def remove_namespace(name):
@@ -51,7 +69,7 @@ class Place:
     def __init__(self, ranks, rates=None):
         self.ranks = ranks
         self.rates = rates
-        base = f"bench{os.getpid()}x"
+        base = own_name()
         self.switch = base + "sw"
         self.names = [f"{base}{r}" for r in range(ranks)] if rates else [base + "0"] * ranks
         self.interface = "eth0" if rates else "lo"

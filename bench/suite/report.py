@@ -51,7 +51,8 @@ def cpu_model():
 def torch_version(python):
     if not python:
         return "absent"
-    done = subprocess.run([python, "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True)
+    ask = "from importlib.metadata import version; print(version('torch'))"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True)
     return done.stdout.strip() or "absent"
 
 

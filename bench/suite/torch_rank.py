@@ -1,7 +1,7 @@
 """One rank of the PyTorch scenarios; prints one line of JSON on rank 0.
 
     torch_rank.py all_reduce BACKEND BOARD BYTES SECONDS
-    torch_rank.py ddp        BACKEND BOARD BUCKET_MB STEPS
+    torch_rank.py ddp        BACKEND BOARD LAYERSxWIDTH:BUCKET_MB STEPS
 
 Rank, size and rendezvous come from RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 """
@@ -16,7 +16,7 @@ import torch.distributed as dist
 
 from board import Board
 
-LAYERS, WIDTH, BATCH = 40, 352, 8  # 4.97 million parameters in 80 tensors; little arithmetic, so the network matters
+BATCH = 8  # little arithmetic, so that the network matters
 WARM_UP_STEPS = 3
 
 
@@ -46,13 +46,15 @@ def all_reduce(board, rank, size, bytes_text, seconds_text):
     return out
 
 
-def ddp(board, rank, _size, bucket_text, steps_text):
+def ddp(board, rank, _size, model_text, steps_text):
+    shape, bucket_mb = model_text.split(":")
+    count, width = (int(part) for part in shape.split("x"))
     torch.manual_seed(7)
-    layers = [layer for _ in range(LAYERS) for layer in (torch.nn.Linear(WIDTH, WIDTH), torch.nn.ReLU())]
-    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=float(bucket_text))
+    layers = [layer for _ in range(count) for layer in (torch.nn.Linear(width, width), torch.nn.ReLU())]
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Sequential(*layers), bucket_cap_mb=float(bucket_mb))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
     torch.manual_seed(100 + rank)
-    inputs, wanted = torch.randn(BATCH, WIDTH), torch.randn(BATCH, WIDTH)
+    inputs, wanted = torch.randn(BATCH, width), torch.randn(BATCH, width)
     times = []
     for _ in range(WARM_UP_STEPS + int(steps_text)):
         board.barrier()
