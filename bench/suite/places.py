@@ -37,11 +37,19 @@ def workspace():
     return tempfile.TemporaryDirectory(prefix=own_name(), dir=SHARED)
 
 
+def is_alive(pid):
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as words:
+            return words.read() != b""  # a zombie has none
+    except OSError:
+        return False
+
+
 def remove_stale():
     """Namespaces and folders of earlier benches that were killed before they could clean up."""
     def is_stale(name):
         owner = name.removeprefix(PREFIX).split("x")[0]
-        return name.startswith(PREFIX) and owner.isdigit() and not os.path.exists(f"/proc/{owner}")
+        return name.startswith(PREFIX) and owner.isdigit() and not is_alive(owner)
 
     for line in sh("ip", "netns", "list").splitlines():
         if line.split() and is_stale(line.split()[0]):
