@@ -1,0 +1,185 @@
+"""The Python face: arrays in, arrays out, errors with codes."""
+
+import functools
+import multiprocessing
+import os
+import tempfile
+import traceback
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("TALWEG_SOCKET_IFNAME", "lo")
+
+import array  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+import talweg  # noqa: E402
+
+LIMIT_S = 60
+
+
+def _run_rank(rank, size, path, body, failures):
+    try:
+        with talweg.init(rank=rank, size=size, store=f"file:{path}", timeout=20) as group:
+            body(group)
+    except BaseException:
+        failures.put(f"rank {rank}:\n{traceback.format_exc()}")
+        failures.close()
+        failures.join_thread()
+        os._exit(1)
+    os._exit(0)
+
+
+def on_ranks(size):
+    """Decorates a test whose body, given its group, is to run on each of `size` forked ranks."""
+
+    def decorate(body):
+        # Not functools.wraps: pytest would take the body's argument for a fixture.
+        @functools.wraps(body, assigned=("__name__", "__doc__", "__module__"), updated=())
+        def test():
+            context = multiprocessing.get_context("fork")
+            failures = context.Queue()
+            with tempfile.TemporaryDirectory() as folder:
+                arguments = (size, os.path.join(folder, "store"), body, failures)
+                processes = [context.Process(target=_run_rank, args=(rank, *arguments)) for rank in range(size)]
+                for process in processes:
+                    process.start()
+                for process in processes:
+                    process.join(LIMIT_S)
+                    if process.is_alive():
+                        process.kill()
+                        process.join()
+            texts = []
+            while not failures.empty():
+                texts.append(failures.get())
+            if texts or any(process.exitcode != 0 for process in processes):
+                codes = [process.exitcode for process in processes]
+                pytest.fail("\n".join([f"exit codes {codes}", *texts]), pytrace=False)
+
+        del test.__wrapped__
+        return test
+
+    return decorate
+
+
+TYPES = "u1 i1 u2 i2 u4 i4 u8 i8 f2 f4 f8 c8 c16".split()
+
+
+@on_ranks(3)
+def test_all_reduce_takes_every_numpy_type(group):
+    for kind in TYPES:
+        x = np.array([group.rank + 1, 7], dtype=kind)
+        assert group.all_reduce(x) is None
+        assert x.tolist() == [6, 21]
+        out = np.zeros(2, dtype=kind)
+        group.all_reduce(np.array([group.rank + 1, 2], dtype=kind), talweg.PRODUCT, out=out)
+        assert out.tolist() == [6, 8]
+    flags = np.array([group.rank == 1, False])
+    group.all_reduce(flags, talweg.MAX)
+    assert flags.tolist() == [True, False]
+
+
+@on_ranks(3)
+def test_every_collective_moves_what_it_says(group):
+    rank = group.rank
+    x = np.full(4, rank, dtype=np.float32)
+    group.broadcast(x, root=2)
+    assert np.all(x == 2)
+    out = np.zeros(3, dtype=np.int64)
+    group.all_gather(np.array([rank]), out)
+    assert out.tolist() == [0, 1, 2]
+    uneven = np.zeros(6, dtype=np.int64)
+    group.all_gather(np.full(rank + 1, rank), uneven, counts=[1, 2, 3])
+    assert uneven.tolist() == [0, 1, 1, 2, 2, 2]
+    part = np.zeros(rank + 1, dtype=np.int64)
+    group.reduce_scatter(uneven, part, counts=[1, 2, 3])
+    assert part.tolist() == [3 * rank] * (rank + 1)
+    swapped = np.zeros(3, dtype=np.int64)
+    group.all_to_all(np.arange(3) + 10 * rank, swapped)
+    assert swapped.tolist() == [rank, 10 + rank, 20 + rank]
+    total = np.zeros(2) if rank == 1 else None
+    group.reduce(np.ones(2), root=1, out=total)
+    assert rank != 1 or total.tolist() == [3, 3]
+    rows = np.zeros((3, 2)) if rank == 0 else None
+    group.gather(np.full(2, float(rank)), rows)
+    assert rank != 0 or rows.tolist() == [[0, 0], [1, 1], [2, 2]]
+    row = np.zeros(2)
+    group.scatter(rows, row)
+    assert row.tolist() == [rank, rank]
+    got = np.zeros(1, dtype=np.int64)
+    work = group.recv(got, (rank - 1) % 3, tag=5, async_op=True)
+    group.send(np.array([rank]), (rank + 1) % 3, tag=5)
+    work.wait()
+    assert got[0] == (rank - 1) % 3 and work.source_rank == (rank - 1) % 3
+    group.barrier()
+
+
+@on_ranks(2)
+def test_anything_with_the_buffer_protocol_will_do(group):
+    plain = array.array("d", [1.0, 2.0])
+    group.all_reduce(plain)
+    assert plain.tolist() == [2.0, 4.0]
+    octets = bytearray([1, 2, 3])
+    group.all_reduce(octets, talweg.BIT_OR)
+    assert octets == bytearray([1, 2, 3])
+
+
+@on_ranks(2)
+def test_works_are_waited_for_polled_or_dropped(group):
+    x = np.ones(1000)
+    work = group.all_reduce(x, async_op=True)
+    assert work.wait(timeout=10) is True
+    assert work.is_completed() and work.exception() is None and np.all(x == 2)
+    for n in range(1, 20):
+        group.all_reduce(np.ones(100 * n), async_op=True)
+    group.all_reduce(x)
+    assert np.all(x == 4)
+
+
+@on_ranks(2)
+def test_errors_have_a_code_and_leave_the_array_alone(group):
+    x = np.ones(3 + group.rank, dtype=np.float32)
+    with pytest.raises(talweg.Error) as caught:
+        group.all_reduce(x)
+    assert caught.value.code == "mismatch" and isinstance(caught.value, RuntimeError)
+    assert np.all(x == 1)
+    work = group.all_reduce(x, async_op=True)
+    with pytest.raises(talweg.Error):
+        work.wait()
+    assert work.exception().code == "mismatch"
+    for bad, code in [
+        (lambda: group.all_reduce([1, 2]), "invalid_argument"),
+        (lambda: group.all_reduce(np.ones((4, 4))[:, ::2]), "invalid_argument"),
+        (lambda: group.all_reduce(b"constant"), "invalid_argument"),
+        (lambda: group.all_reduce(np.array(["text"])), "unsupported"),
+        (lambda: group.all_reduce(np.ones(2, dtype=">f4")), "unsupported"),
+        (lambda: group.all_gather(np.ones(2), np.ones(5)), "invalid_argument"),
+        (lambda: group.barrier(timeout=-1), "invalid_argument"),
+        (lambda: group.explain("all_reduce", 1, "quaternion"), "invalid_argument"),
+    ]:
+        with pytest.raises(talweg.Error) as caught:
+            bad()
+        assert caught.value.code == code, caught.value
+    group.barrier()
+
+
+@on_ranks(4)
+def test_a_split_group_numbers_its_ranks_as_told(group):
+    pair = group.split([3, 1])
+    assert (pair is None) == (group.rank not in (1, 3))
+    if pair:
+        assert pair.rank == (0 if group.rank == 3 else 1) and pair.size == 2
+        x = np.array([float(group.rank)])
+        pair.all_reduce(x)
+        assert x[0] == 4
+        pair.close()
+    group.barrier()
+
+
+@on_ranks(2)
+def test_a_closed_group_says_so(group):
+    assert ":" in group.describe() and group.statistics()["bytes_sent"] >= 0
+    group.close()
+    with pytest.raises(talweg.Error, match="closed"):
+        group.barrier()

@@ -1,0 +1,301 @@
+"""Every collective gives what gloo gives, or what arithmetic says where gloo refuses."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from ranks import on_ranks
+
+INTEGERS = [torch.uint8, torch.int8, torch.int32, torch.int64]
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+COMPLEX = [torch.complex64, torch.complex128]
+ONLY_TALWEG = [torch.int16, torch.uint16, torch.uint32, torch.uint64]
+SIZES = [2, 4]
+
+
+def sample(dtype, count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, (count,), generator=generator).bool()
+    if dtype.is_complex or dtype.is_floating_point:
+        # Small whole numbers: every order of summation is exact, so results can be compared bit for bit.
+        whole = torch.randint(-4, 5, (count,), generator=generator).to(torch.float64)
+        return (whole + 1j * whole.flip(0)).to(dtype) if dtype.is_complex else whole.to(dtype)
+    return torch.randint(0, 6, (count,), generator=generator).to(dtype)
+
+
+def same(a, b):
+    assert a.dtype == b.dtype and a.shape == b.shape
+    assert torch.equal(a.view(torch.uint8), b.view(torch.uint8)), f"{a} is not {b}"
+
+
+def pairs():
+    """Which types meet which reductions in gloo."""
+    for dtype in INTEGERS:
+        for op in ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]:
+            yield dtype, op
+    for dtype in FLOATS:
+        for op in ["SUM", "AVG", "PRODUCT", "MIN", "MAX"]:
+            yield dtype, op
+    for dtype in COMPLEX:
+        yield dtype, "SUM"
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_all_reduce_is_gloos(size):
+    @on_ranks(size)
+    def body():
+        gloo = dist.new_group(backend="gloo")
+        for dtype, op in pairs():
+            for count in (1, 7, 1000):
+                ours = sample(dtype, count, dist.get_rank())
+                theirs = ours.clone()
+                dist.all_reduce(ours, getattr(dist.ReduceOp, op))
+                dist.all_reduce(theirs, getattr(dist.ReduceOp, op), group=gloo)
+                same(ours, theirs)
+
+    body()
+
+
+@on_ranks(3)
+def test_all_reduce_takes_the_types_that_gloo_refuses():
+    for dtype in ONLY_TALWEG:
+        tensor = torch.tensor([dist.get_rank() + 1, 7]).to(dtype)
+        dist.all_reduce(tensor)
+        same(tensor, torch.tensor([6, 21]).to(dtype))
+    flags = torch.tensor([dist.get_rank() == 1, False, True])
+    dist.all_reduce(flags, dist.ReduceOp.MAX)
+    assert flags.tolist() == [True, False, True]
+    dist.all_reduce(flags, dist.ReduceOp.MIN)
+    assert flags.tolist() == [True, False, True]
+
+
+@on_ranks(3)
+def test_premultiplied_sum_multiplies_before_it_sums():
+    tensor = torch.tensor([1.0, 2.0])
+    dist.all_reduce(tensor, dist._make_nccl_premul_sum(0.5))
+    assert tensor.tolist() == [1.5, 3.0]
+
+
+@on_ranks(4)
+def test_reduce_leaves_the_result_on_the_root_only():
+    for root in range(4):
+        tensor = torch.full((9,), float(dist.get_rank() + 1))
+        dist.reduce(tensor, dst=root)
+        expected = 10.0 if dist.get_rank() == root else float(dist.get_rank() + 1)
+        assert torch.all(tensor == expected)
+
+
+@on_ranks(4)
+def test_broadcast_moves_every_type():
+    for dtype in [*INTEGERS, *FLOATS, *COMPLEX, *ONLY_TALWEG, torch.bool, torch.float8_e4m3fn]:
+        for root in (0, 3):
+            tensor = sample(torch.int32, 100, dist.get_rank()).to(dtype)
+            dist.broadcast(tensor, src=root)
+            same(tensor, sample(torch.int32, 100, root).to(dtype))
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_all_gather_takes_lists_of_any_sizes(size):
+    @on_ranks(size)
+    def body():
+        rank = dist.get_rank()
+        for dtype in (torch.float32, torch.int16, torch.complex64):
+            for counts in ([5] * size, list(range(size)), [0] * (size - 1) + [3]):
+                out = [torch.zeros(n, dtype=dtype) for n in counts]
+                dist.all_gather(out, sample(dtype, counts[rank], rank))
+                for peer, count in enumerate(counts):
+                    same(out[peer], sample(dtype, count, peer))
+
+    body()
+
+
+@on_ranks(4)
+def test_all_gather_into_tensor_concatenates():
+    rank = dist.get_rank()
+    out = torch.zeros(4 * 6)
+    dist.all_gather_into_tensor(out, sample(torch.float32, 6, rank))
+    same(out, torch.cat([sample(torch.float32, 6, peer) for peer in range(4)]))
+    views = list(torch.zeros(4, 6).unbind())
+    dist.all_gather(views, sample(torch.float32, 6, rank))
+    same(torch.stack(views).flatten(), out)
+
+
+@on_ranks(4)
+def test_reduce_scatter_takes_lists_of_any_sizes():
+    rank = dist.get_rank()
+    for counts in ([4, 4, 4, 4], [1, 0, 5, 2]):
+        out = torch.zeros(counts[rank])
+        dist.reduce_scatter(out, [torch.full((n,), float(rank + peer)) for peer, n in enumerate(counts)])
+        assert torch.all(out == 6.0 + 4 * rank)
+    out = torch.zeros(3)
+    dist.reduce_scatter_tensor(out, torch.arange(12.0), dist.ReduceOp.AVG)
+    same(out, torch.arange(12.0)[3 * rank : 3 * rank + 3])
+
+
+@on_ranks(4)
+def test_all_to_all_takes_lists_and_splits_of_any_sizes():
+    rank = dist.get_rank()
+
+    def block(source, destination):
+        return torch.full((source + 2 * destination, 2), float(10 * source + destination))
+
+    out = [torch.zeros(peer + 2 * rank, 2) for peer in range(4)]
+    dist.all_to_all(out, [block(rank, peer) for peer in range(4)])
+    for peer in range(4):
+        same(out[peer], block(peer, rank))
+    flat = torch.zeros(sum(peer + 2 * rank for peer in range(4)), 2)
+    dist.all_to_all_single(
+        flat,
+        torch.cat([block(rank, peer) for peer in range(4)]),
+        [peer + 2 * rank for peer in range(4)],
+        [rank + 2 * peer for peer in range(4)],
+    )
+    same(flat, torch.cat(out))
+    even = torch.zeros(8)
+    dist.all_to_all_single(even, torch.arange(8.0) + 100 * rank)
+    same(even, torch.cat([torch.arange(2.0) + 2 * rank + 100 * peer for peer in range(4)]))
+
+
+@on_ranks(4)
+def test_gather_and_scatter_are_each_others_inverse():
+    rank = dist.get_rank()
+    for root in (0, 2):
+        out = [torch.zeros(5) for _ in range(4)] if rank == root else None
+        dist.gather(sample(torch.float32, 5, rank), out, dst=root)
+        if rank == root:
+            for peer in range(4):
+                same(out[peer], sample(torch.float32, 5, peer))
+        back = torch.zeros(5)
+        dist.scatter(back, out, src=root)
+        same(back, sample(torch.float32, 5, rank))
+
+
+@on_ranks(4)
+def test_sends_meet_receives_by_peer_and_tag():
+    rank = dist.get_rank()
+    right, left = (rank + 1) % 4, (rank - 1) % 4
+    first, second = torch.full((3,), float(rank)), torch.full((4,), float(rank + 10))
+    sends = [dist.isend(first, right, tag=1), dist.isend(second, right, tag=2)]
+    got = torch.zeros(4)
+    dist.recv(got, left, tag=2)
+    assert torch.all(got == left + 10)
+    got = torch.zeros(3)
+    dist.recv(got, left, tag=1)
+    assert torch.all(got == left)
+    for work in sends:
+        work.wait()
+    if rank == 0:
+        seen = set()
+        for _ in range(3):
+            got = torch.zeros(2)
+            seen.add((dist.recv(got), got[0].item()))
+        assert seen == {(1, 1.0), (2, 2.0), (3, 3.0)}
+    else:
+        dist.send(torch.full((2,), float(rank)), 0)
+    operations = [
+        dist.P2POp(dist.isend, torch.full((5,), float(rank)), right),
+        dist.P2POp(dist.irecv, got := torch.zeros(5), left),
+    ]
+    for work in dist.batch_isend_irecv(operations):
+        work.wait()
+    assert torch.all(got == left)
+
+
+@on_ranks(2)
+def test_tensors_that_are_not_contiguous_are_copied_in_and_out():
+    rank = dist.get_rank()
+    base = torch.arange(12.0).view(3, 4) + rank
+    tensor = base.t()
+    dist.all_reduce(tensor)
+    same(base, 2 * torch.arange(12.0).view(3, 4) + 1)
+    strided = torch.zeros(10)
+    strided[::2] = float(rank + 1)
+    dist.broadcast(strided[::2], src=1)
+    assert strided.tolist() == [2.0, 0.0] * 5
+    out = [torch.zeros(4, 3).t() for _ in range(2)]
+    dist.all_gather(out, torch.arange(12.0).view(4, 3).t() * (rank + 1))
+    for peer in range(2):
+        same(out[peer].contiguous(), (torch.arange(12.0).view(4, 3).t() * (peer + 1)).contiguous())
+    if rank == 0:
+        dist.send(torch.arange(6.0).view(2, 3).t(), 1)
+    else:
+        got = torch.zeros(2, 3).t()
+        dist.recv(got, 0)
+        same(got.contiguous(), torch.arange(6.0).view(2, 3).t().contiguous())
+    negated = torch.tensor([1 + 2j, 3 - 1j]).conj().imag
+    assert negated.is_neg()
+    dist.all_reduce(negated)
+    assert negated.tolist() == [-4.0, 2.0]
+
+
+@on_ranks(3)
+def test_coalesced_calls_treat_every_tensor():
+    rank = dist.get_rank()
+    tensors = [torch.full((n,), float(rank + n)) for n in (1, 5, 2)]
+    dist.all_reduce_coalesced(tensors)
+    for n, tensor in zip((1, 5, 2), tensors):
+        assert torch.all(tensor == 3 + 3 * n)
+    with dist._coalescing_manager():
+        for tensor in tensors:
+            dist.all_reduce(tensor, dist.ReduceOp.MAX)
+    outputs = [torch.zeros(3), torch.zeros(6)]
+    inputs = [torch.full((1,), float(rank)), torch.full((2,), float(rank))]
+    with dist._coalescing_manager():
+        for out, value in zip(outputs, inputs):
+            dist.all_gather_into_tensor(out, value)
+    assert outputs[0].tolist() == [0, 1, 2] and outputs[1].tolist() == [0, 0, 1, 1, 2, 2]
+    sums = [torch.zeros(1), torch.zeros(2)]
+    with dist._coalescing_manager():
+        for out, value in zip(sums, outputs):
+            dist.reduce_scatter_tensor(out, value)
+    assert sums[0].tolist() == [3.0 * rank] and sums[1].tolist() == [3.0 * rank] * 2
+
+
+@on_ranks(3)
+def test_sparse_tensors_are_summed_over_all_ranks():
+    rank = dist.get_rank()
+    dense = torch.zeros(6, 2)
+    dense[rank] = rank + 1.0
+    dense[5] = 1.0
+    tensor = dense.to_sparse(1)
+    dist.all_reduce(tensor)
+    expected = torch.tensor([[1.0, 1], [2, 2], [3, 3], [0, 0], [0, 0], [3, 3]])
+    same(tensor.to_dense(), expected)
+
+
+@on_ranks(3)
+def test_objects_travel():
+    rank = dist.get_rank()
+    got = [None] * 3
+    dist.all_gather_object(got, {"rank": rank, "text": "x" * (100 * rank)})
+    assert [g["rank"] for g in got] == [0, 1, 2] and len(got[2]["text"]) == 200
+    things = [["a", rank], None]
+    dist.broadcast_object_list(things, src=1)
+    assert things == [["a", 1], None]
+
+
+@on_ranks(1)
+def test_a_group_of_one_is_a_group():
+    tensor = torch.arange(5.0)
+    dist.all_reduce(tensor, dist.ReduceOp.AVG)
+    same(tensor, torch.arange(5.0))
+    out = [torch.zeros(5)]
+    dist.all_gather(out, tensor)
+    same(out[0], tensor)
+    dist.barrier()
+
+
+@on_ranks(4)
+def test_sub_groups_work_beside_the_world():
+    rank = dist.get_rank()
+    even, odd = dist.new_group([0, 2]), dist.new_group([3, 1], sort_ranks=False)
+    mine = even if rank % 2 == 0 else odd
+    tensor = torch.full((1000,), float(rank))
+    world = torch.full((1000,), float(rank))
+    works = [dist.all_reduce(tensor, group=mine, async_op=True), dist.all_reduce(world, async_op=True)]
+    for work in works:
+        work.wait()
+    assert torch.all(tensor == (2.0 if rank % 2 == 0 else 4.0)) and torch.all(world == 6.0)
+    value = torch.tensor([rank])
+    dist.broadcast(value, src=3 if rank % 2 else 2, group=mine)
+    assert value.item() == (3 if rank % 2 else 2)
