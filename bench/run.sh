@@ -2,10 +2,13 @@
 # Builds the contestants and measures them: bench/run.sh [SCENARIO...] [--quick] [--help].
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
-cmake --preset release -S "$root" -DTALWEG_BENCH=ON > /dev/null
+cd "$root"
+python=OFF
+if .venv/bin/python -c 'from importlib.metadata import version; version("torch")' 2> /dev/null; then python=ON; fi
+cmake --preset release -DTALWEG_BENCH=ON -DTALWEG_PYTHON=$python > /dev/null
 targets=()
-for name in talweg_bench gloo_bench mpi_bench; do
-  if ninja -C "$root/build" -t query "$name" > /dev/null 2>&1; then targets+=("$name"); fi
+for name in talweg_bench gloo_bench mpi_bench talweg_core talweg_c10d; do
+  if ninja -C build -t query "$name" > /dev/null 2>&1; then targets+=("$name"); fi
 done
-cmake --build "$root/build" --target "${targets[@]}"
-exec python3 "$root/bench/bench.py" "$@"
+cmake --build build --target "${targets[@]}"
+exec python3 bench/bench.py "$@"
