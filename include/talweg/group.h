@@ -48,6 +48,7 @@ struct GroupOptions {
 struct CallOptions {
   std::chrono::milliseconds timeout{0};  // 0: the group's
   int priority = 0;  // 0 .. 7; a higher one overtakes at chunk granularity; the same on every rank
+  bool will_wait = false;  // a hint: the caller waits at once, so the progress thread need not wake up for this
 };
 
 // One collective in flight. Thread-safe. Dropping it does not cancel it.

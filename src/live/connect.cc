@@ -121,12 +121,18 @@ class Connector {
           fmt::format("rank {} of {} waited for the others to join: {} {} never came", options_.rank,
                       options_.size, missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", ")));
     job_ = cards_[0].job;
+    std::vector<std::string> hosts;
     for (int r = 0; r < options_.size; ++r) {
       Connection& c = mesh_.connections[static_cast<std::size_t>(r)];
       const Card& card = cards_[static_cast<std::size_t>(r)];
       c.rank = r;
       c.host = fmt::format("{} pid {}", card.host_name, card.pid);
       c.local = card.host_id == own_.host_id && card.unix_name != "-" && own_.unix_name != "-";
+      // A rank that does not share memory is a host of its own to the planner.
+      const std::string id = card.unix_name == "-" ? fmt::format("rank {}", r) : card.host_id;
+      const auto known = std::find(hosts.begin(), hosts.end(), id);
+      c.host_number = static_cast<int>(known - hosts.begin());
+      if (known == hosts.end()) hosts.push_back(id);
       if (!c.local) continue;
       c.local_index = local_ranks_++;
     }

@@ -25,8 +25,9 @@ struct ConnectOptions {
 // One other rank, connected.
 struct Connection {
   int rank = 0;
-  std::string host;  // "name pid 123"
-  bool local = false;
+  std::string host;     // "name pid 123"
+  bool local = false;   // reached through shared memory
+  int host_number = 0;  // hosts numbered in the order in which ranks name them: the same on all ranks
   std::vector<FileDescriptor> streams;  // Unix (one) when local, else TCP
   std::optional<Segment> segment;       // the peer's, when local
   int local_index = 0;                  // the peer's number among the ranks of this host

@@ -7,6 +7,12 @@
 
 namespace talweg::protocol {
 
+namespace {
+// Stands for an empty operand, whose own address may be null: null means "not here yet".
+constexpr std::byte kEmpty{};
+const std::byte* present(const std::byte* data) { return data == nullptr ? &kEmpty : data; }
+}  // namespace
+
 void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& operands) {
   release();
   plan_ = std::move(plan);
@@ -130,13 +136,13 @@ bool ForestRun::open_sum(TreeState& tree) {
 const std::byte* ForestRun::source(const TreeState& tree, std::uint32_t operand,
                                    const Arrival& arrival) const {
   const int index = tree.local->operands[operand];
-  if (index == kSelf) return input(tree, tree.summed);
+  if (index == kSelf) return present(input(tree, tree.summed));
   const Child& child = tree.children[index];
   if (const std::byte* stashed = child.stash[tree.summed % kWindow];
       stashed != nullptr && child.summed == tree.summed)
     return stashed;
   if (index == arrival.child && child.received == tree.summed + 1 && child.summed == tree.summed)
-    return arrival.payload;
+    return present(arrival.payload);
   return nullptr;
 }
 

@@ -99,6 +99,8 @@ class Session : private Actions {
   std::int64_t next_deadline_ns() const;
   // Fails everything, here and on all other ranks.
   void abort(const std::string& why);
+  // Fails everything here only: this rank leaves.
+  void close();
 
   std::size_t in_flight() const { return runs_.size(); }
   std::uint64_t next_sequence() const { return next_; }

@@ -159,6 +159,10 @@ void Session::on_damaged(int rank, ErrorCode code, const std::string& why) {
   break_group(code, text);
 }
 
+void Session::close() {
+  break_group(ErrorCode::aborted, "the group was closed on this rank");
+}
+
 void Session::abort(const std::string& why) {
   if (broken_) return;
   const std::string text = fmt::format("{} aborted the group{}{}", who(rank_), why.empty() ? "" : ": ", why);

@@ -1,0 +1,176 @@
+// Joining, and the blocking forms of the calls.
+#include "talweg/group.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/settings.h"
+#include "group/environment.h"
+#include "group/group_impl.h"
+#include "group/network.h"
+#include "live/connect.h"
+#include "live/interface.h"
+
+namespace talweg {
+
+namespace {
+
+int whole_number(const char* setting, int low, int high) {
+  const std::string text = resolve(setting).value;
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: expected a whole number from {} to {}, got \"{}\"", setting, low, high, text));
+  return value;
+}
+
+bool on_or_off(const char* setting) {
+  const std::string text = resolve(setting).value;
+  if (text == "1" || text == "on" || text == "true") return true;
+  if (text == "0" || text == "off" || text == "false") return false;
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: expected on or off, got \"{}\"", setting, text));
+}
+
+struct Address {
+  std::string value;
+  std::string why;
+};
+
+Address own_address(const GroupOptions& options, const group::Meeting& meeting) {
+  const ResolvedSetting choice = resolve("TALWEG_SOCKET_IFNAME", options.interface);
+  if (!choice.value.empty()) {
+    const live::Interface i = live::choose_interface(choice.value, live::interfaces());
+    return {i.address, fmt::format("{}, {}", i.name, name(choice.origin))};
+  }
+  // The way to where the ranks meet is the way to the ranks.
+  if (!meeting.host.empty()) return {live::address_toward(meeting.host), "route to " + meeting.host};
+  const live::Interface i = live::choose_interface("", live::interfaces());
+  return {i.address, i.name + ", automatic"};
+}
+
+}  // namespace
+
+std::shared_ptr<Group> Group::join(const GroupOptions& options) {
+  using Clock = std::chrono::steady_clock;
+  const group::Place place = group::find_place(options);
+  const std::chrono::milliseconds timeout = group::find_timeout(options);
+  const Clock::time_point deadline = Clock::now() + timeout;
+  std::shared_ptr<Store> store = options.store;
+  group::Meeting meeting{"", "", 0, "given by the caller"};
+  if (place.size > 1 && !store) {
+    meeting = group::find_meeting(place);
+    store = meeting.file.empty() ? tcp_store(meeting.host, meeting.port, place.rank == 0, deadline)
+                                 : file_store(meeting.file);
+  } else if (place.size == 1) {
+    meeting.origin = "not needed";
+  }
+  const Address address = place.size > 1 ? own_address(options, meeting) : Address{"127.0.0.1", "alone"};
+  live::ConnectOptions connect;
+  connect.rank = place.rank;
+  connect.size = place.size;
+  connect.prefix = options.prefix;
+  connect.address = address.value;
+  connect.streams = whole_number("TALWEG_STREAMS", 1, 64);
+  connect.shared_memory = on_or_off("TALWEG_SHM");
+  connect.deadline_ns =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
+  live::EngineOptions engine;
+  engine.stream.checksum = on_or_off("TALWEG_CHECKSUM");
+  const ResolvedSetting cluster_file = resolve("TALWEG_CLUSTER", options.cluster_file);
+  const ResolvedSetting algorithm = resolve("TALWEG_ALGO", options.algorithm);
+  std::optional<cluster::Cluster> network;
+  if (!cluster_file.value.empty()) {
+    network = cluster::load_cluster(cluster_file.value);
+    if (network->workers() != place.size)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{} describes {} workers, the group has {} ranks", cluster_file.value,
+                              network->workers(), place.size));
+  }
+
+  live::Mesh mesh = place.size > 1 ? live::connect_all(*store, connect) : live::Mesh{};
+  group::GroupImpl::Identity identity;
+  identity.rank = place.rank;
+  std::vector<int> host_numbers;
+  if (place.size == 1) {
+    mesh.connections.resize(1);
+    mesh.connections[0].host = fmt::format("{} pid {}", live::host_name(), ::getpid());
+    host_numbers = {0};
+  }
+  int local = 0;
+  for (int r = 0; r < place.size; ++r) {
+    const live::Connection& c = mesh.connections[static_cast<std::size_t>(r)];
+    identity.members.push_back(r);
+    identity.hosts.push_back(c.host);
+    local += c.local || r == place.rank ? 1 : 0;
+    if (place.size > 1) host_numbers.push_back(c.host_number);
+  }
+  if (!network) network = group::assumed_network(host_numbers);
+  const std::string description = fmt::format(
+      "rank: {} of {} ({})\nrendezvous: {}\naddress: {} ({})\nshared memory: {} of {} ranks on this host\n"
+      "streams to other hosts: {}\nchecksums on the wire: {}\nnetwork: {} ({})\nalgorithm: {} ({})\n"
+      "timeout: {} ms\nsums computed with: {}\n",
+      place.rank, place.size, place.origin, meeting.origin, address.value, address.why, local, place.size,
+      connect.streams, engine.stream.checksum ? "on" : "off",
+      cluster_file.value.empty() ? "assumed" : cluster_file.value, name(cluster_file.origin),
+      algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin), timeout.count(),
+      kernel::target_name());
+  auto world = std::make_shared<group::World>(place.rank, std::move(mesh), engine);
+  return std::make_shared<group::GroupImpl>(std::move(world), std::move(identity), std::move(*network),
+                                            algorithm.value, timeout, description);
+}
+
+namespace {
+CallOptions waiting(CallOptions options) {
+  options.will_wait = true;
+  return options;
+}
+}  // namespace
+
+void Group::all_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op,
+                       const CallOptions& o) {
+  start_all_reduce(in, out, count, type, op, waiting(o))->wait();
+}
+void Group::reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op, int root,
+                   const CallOptions& o) {
+  start_reduce(in, out, count, type, op, root, waiting(o))->wait();
+}
+void Group::broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& o) {
+  start_broadcast(data, count, type, root, waiting(o))->wait();
+}
+void Group::reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
+                           ReduceOp op, const CallOptions& o) {
+  start_reduce_scatter(in, out, counts, type, op, waiting(o))->wait();
+}
+void Group::all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
+                       const CallOptions& o) {
+  start_all_gather(in, out, counts, type, waiting(o))->wait();
+}
+void Group::all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
+                       std::span<const std::size_t> out_counts, DataType type, const CallOptions& o) {
+  start_all_to_all(in, in_counts, out, out_counts, type, waiting(o))->wait();
+}
+void Group::gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type, int root,
+                   const CallOptions& o) {
+  start_gather(in, out, counts, type, root, waiting(o))->wait();
+}
+void Group::scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type, int root,
+                    const CallOptions& o) {
+  start_scatter(in, out, counts, type, root, waiting(o))->wait();
+}
+void Group::send(const void* data, std::size_t count, DataType type, int destination, std::uint32_t tag,
+                 const CallOptions& o) {
+  start_send(data, count, type, destination, tag, waiting(o))->wait();
+}
+void Group::recv(void* data, std::size_t count, DataType type, int source, std::uint32_t tag,
+                 const CallOptions& o) {
+  start_recv(data, count, type, source, tag, waiting(o))->wait();
+}
+void Group::barrier(const CallOptions& o) {
+  start_barrier(waiting(o))->wait();
+}
+
+}  // namespace talweg

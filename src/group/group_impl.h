@@ -1,0 +1,103 @@
+// Group as seen from inside: turns calls into operations of a Session.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "group/plan_cache.h"
+#include "group/world.h"
+#include "protocol/session.h"
+#include "talweg/group.h"
+
+namespace talweg::group {
+
+class GroupImpl : public Group, private protocol::Outbox {
+ public:
+  struct Identity {
+    int rank = 0;
+    std::vector<int> members;        // group rank -> rank in the world
+    std::vector<std::string> hosts;  // group rank -> "name pid 123"
+    std::uint32_t id = 0;            // on the wire
+  };
+  GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::Cluster network, std::string algorithm,
+            std::chrono::milliseconds timeout, std::string description);
+  ~GroupImpl() override;
+
+  int rank() const override { return identity_.rank; }
+  int size() const override { return static_cast<int>(identity_.members.size()); }
+
+  WorkPtr start_all_reduce(const void*, void*, std::size_t, DataType, ReduceOp, const CallOptions&) override;
+  WorkPtr start_reduce(const void*, void*, std::size_t, DataType, ReduceOp, int, const CallOptions&) override;
+  WorkPtr start_broadcast(void*, std::size_t, DataType, int, const CallOptions&) override;
+  WorkPtr start_reduce_scatter(const void*, void*, std::span<const std::size_t>, DataType, ReduceOp,
+                               const CallOptions&) override;
+  WorkPtr start_all_gather(const void*, void*, std::span<const std::size_t>, DataType,
+                           const CallOptions&) override;
+  WorkPtr start_all_to_all(const void*, std::span<const std::size_t>, void*, std::span<const std::size_t>,
+                           DataType, const CallOptions&) override;
+  WorkPtr start_gather(const void*, void*, std::span<const std::size_t>, DataType, int,
+                       const CallOptions&) override;
+  WorkPtr start_scatter(const void*, void*, std::span<const std::size_t>, DataType, int,
+                        const CallOptions&) override;
+  WorkPtr start_send(const void*, std::size_t, DataType, int, std::uint32_t, const CallOptions&) override;
+  WorkPtr start_recv(void*, std::size_t, DataType, int, std::uint32_t, const CallOptions&) override;
+  WorkPtr start_barrier(const CallOptions&) override;
+
+  std::shared_ptr<Group> split(std::span<const int> ranks) override;
+  void abort(const std::string& why) override;
+  void set_timeout(std::chrono::milliseconds timeout) override;
+  GroupStatistics statistics() const override;
+  std::string describe() const override;
+  std::string explain(Collective op, std::size_t count, DataType type) const override;
+  std::string host_of(int rank) const override;
+
+  // For the World, under its lock.
+  protocol::Session& session() { return session_; }
+  live::Place place(int world_rank, const wire::Header& header);
+  void on_frame(int world_rank, const wire::Header& header, const std::byte* payload);
+  void on_peer_gone(int world_rank, bool orderly, const std::string& why);
+
+ private:
+  struct Call {
+    forest::Request request;
+    DataType type = DataType::u8;
+    ReduceOp op = ReduceOp::sum;
+    const void* in = nullptr;
+    void* out = nullptr;
+    std::vector<std::int64_t> tell;
+    std::vector<std::int64_t> expect;
+    bool all_contribute = false;
+    std::uint64_t layout = 0;
+    std::int64_t shown_count = 0;
+  };
+  WorkPtr start(Call call, const CallOptions& options);
+  WorkPtr start_message(bool send, void* data, std::size_t count, DataType type, int peer, std::uint32_t tag,
+                        const CallOptions& options);
+  Call rooted_call(Collective op, const void* in, void* out, std::span<const std::size_t> counts,
+                   DataType type, int root) const;
+  std::vector<std::int64_t> checked(std::span<const std::size_t> counts, const char* what) const;
+  void check_rank(int rank, const char* what) const;
+  void check_buffer(const void* data, std::int64_t count, const char* what) const;
+  std::int64_t deadline(const CallOptions& options) const;
+
+  bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
+            int priority, bool stable) override;
+  void send_text(int to, const wire::Header& header, const std::string& text) override;
+  void cancel(std::uint64_t run) override;
+  void completed(void* user, const protocol::Outcome& outcome) override;
+
+  const std::shared_ptr<World> world_;
+  const Identity identity_;
+  std::vector<int> group_rank_;  // of a world rank; -1: not a member
+  const std::string algorithm_;
+  const std::string description_;
+  const Logger log_;
+  mutable PlanCache plans_;
+  protocol::Session session_;
+  std::atomic<std::int64_t> timeout_ns_;
+  std::uint32_t splits_ = 0;
+};
+
+}  // namespace talweg::group

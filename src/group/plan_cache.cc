@@ -1,0 +1,102 @@
+#include "group/plan_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/units.h"
+#include "forest/cost.h"
+#include "forest/planner.h"
+#include "forest/verify.h"
+#include "talweg/error.h"
+
+namespace talweg::group {
+
+namespace {
+
+std::string describe(const forest::Forest& forest, const cluster::Cluster& network) {
+  std::int64_t chunks = 0;
+  std::int64_t chunk = 0;
+  for (const forest::Tree& tree : forest.trees) {
+    chunks = std::max(chunks, forest::chunk_count(tree));
+    chunk = std::max(chunk, std::min(tree.chunk, tree.slice.count));
+  }
+  const double seconds = forest::predict_seconds(forest, network);
+  return fmt::format("{}, {} trees, up to {} chunks of {}, predicted {:.4g} ms", forest.planner,
+                     forest.trees.size(), chunks, to_string(Bytes{chunk * forest.request.element_size}),
+                     seconds * 1e3);
+}
+
+}  // namespace
+
+PlanCache::PlanCache(int rank, cluster::Cluster network, const std::string& algorithm, const Logger& log)
+    : rank_(rank), network_(std::move(network)), log_(log) {
+  std::size_t begin = 0;
+  while (begin < algorithm.size()) {
+    const std::size_t end = std::min(algorithm.find(';', begin), algorithm.size());
+    const std::string part = algorithm.substr(begin, end - begin);
+    begin = end + 1;
+    if (part.empty()) continue;
+    const std::size_t colon = part.find(':');
+    const std::string planner = colon == std::string::npos ? part : part.substr(colon + 1);
+    forest::find_planner(planner);
+    if (colon == std::string::npos) {
+      chosen_for_all_ = planner;
+      continue;
+    }
+    const auto op = parse_collective(part.substr(0, colon));
+    if (!op)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("algorithm \"{}\": \"{}\" is no collective", algorithm, part.substr(0, colon)));
+    chosen_[*op] = planner;
+  }
+}
+
+std::size_t PlanCache::Hash::operator()(const forest::Request& r) const {
+  std::size_t h = static_cast<std::size_t>(r.op) * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(r.root);
+  const auto mix = [&](std::int64_t v) {
+    h = (h ^ static_cast<std::size_t>(v)) * 0x100000001b3ULL ^ (h >> 31);
+  };
+  mix(r.peer);
+  mix(r.element_size);
+  for (const std::int64_t count : r.counts) mix(count);
+  return h;
+}
+
+forest::Forest PlanCache::plan(const forest::Request& request) const {
+  std::string wanted = chosen_for_all_;
+  if (const auto it = chosen_.find(request.op); it != chosen_.end()) wanted = it->second;
+  if (!wanted.empty()) {
+    const forest::Planner& planner = forest::find_planner(wanted);
+    // "ring" for everything still leaves operations that no ring can do to those who can.
+    const bool only_general = !chosen_.contains(request.op);
+    if (planner.serves(request)) {
+      forest::Forest forest = planner.plan(request, network_);
+      forest::choose_chunks(forest, network_);
+      return forest;
+    }
+    if (!only_general)
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("algorithm {} does not serve {}", wanted, name(request.op)));
+  }
+  return forest::plan_best(request, network_);
+}
+
+std::shared_ptr<const protocol::LocalPlan> PlanCache::find(const forest::Request& request) {
+  if (const auto it = plans_.find(request); it != plans_.end()) return it->second;
+  auto forest = std::make_shared<forest::Forest>(plan(request));
+  if (log_.shows(LogLevel::info))
+    log_.log(LogLevel::info, "plan", "{} of {}: {}", name(request.op),
+             to_string(Bytes{std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) *
+                             request.element_size}),
+             describe(*forest, network_));
+  if (plans_.size() >= kMaxPlans) plans_.clear();
+  return plans_[request] = protocol::make_local_plan(std::move(forest), rank_);
+}
+
+std::string PlanCache::explain(const forest::Request& request) {
+  return describe(plan(request), network_);
+}
+
+}  // namespace talweg::group

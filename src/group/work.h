@@ -1,0 +1,47 @@
+// One call in flight.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <vector>
+
+#include "protocol/outbox.h"
+#include "talweg/group.h"
+
+namespace talweg::group {
+
+class World;
+
+class WorkImpl : public Work, public std::enable_shared_from_this<WorkImpl> {
+ public:
+  explicit WorkImpl(std::shared_ptr<World> world) : world_(std::move(world)) {}
+
+  bool test() override;
+  void wait() override;
+  bool wait_for(std::chrono::milliseconds limit) override;
+  std::exception_ptr error() override;
+  void on_done(std::function<void()> callback) override;
+  std::uint64_t sequence() const override { return sequence_; }
+  int source_rank() const override { return done() && outcome_.ok ? outcome_.source : -1; }
+
+  bool done() const { return done_.load(std::memory_order_acquire); }
+  void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
+  void keep(std::shared_ptr<WorkImpl> self) { in_flight_ = std::move(self); }
+
+  // Under the world's lock. Returns what kept the work alive; its callbacks are due.
+  std::shared_ptr<WorkImpl> complete(const protocol::Outcome& outcome);
+  // Without the lock.
+  void run_callbacks();
+
+ private:
+  void throw_if_failed() const;
+
+  const std::shared_ptr<World> world_;
+  std::uint64_t sequence_ = 0;
+  std::shared_ptr<WorkImpl> in_flight_;
+  protocol::Outcome outcome_;
+  std::vector<std::function<void()>> callbacks_;
+  std::atomic<bool> done_{false};
+};
+
+}  // namespace talweg::group

@@ -1,0 +1,251 @@
+#include "group/world.h"
+
+#include <algorithm>
+
+#include "group/group_impl.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace talweg::group {
+
+namespace {
+// Looks at the rings before the core is offered to others: about 20 us, several times what a rank that runs
+// takes to answer. Pointless where ranks share cores.
+constexpr int kBusyLooks = 100;
+// After that, yields for this long before sleeping: a wake-up costs some 50 us on a virtual machine.
+constexpr std::int64_t kYieldNs = 100'000;
+constexpr int kLetIn = 50;           // tries to let a waiting thread have the lock
+constexpr int kDeadlineEvery = 256;  // looks between two looks at the clock
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+int milliseconds_until(std::int64_t when_ns) {
+  constexpr std::int64_t kMost = 1000;
+  const std::int64_t left = (when_ns - live::now_ns()) / 1'000'000 + 1;
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, kMost));
+}
+}  // namespace
+
+// How long a driver has been idle, and what to do about it.
+class World::Patience {
+ public:
+  enum class Verdict { look_again, yield, sleep };
+  explicit Patience(bool crowded) : crowded_(crowded) {}
+  void reset() {
+    looks_ = 0;
+    since_ns_ = 0;
+  }
+  Verdict lost() {
+    ++looks_;
+    if (!crowded_ && looks_ < kBusyLooks) return Verdict::look_again;
+    const std::int64_t now = live::now_ns();
+    if (since_ns_ == 0) since_ns_ = now;
+    return now - since_ns_ < kYieldNs ? Verdict::yield : Verdict::sleep;
+  }
+  int looks() const { return looks_; }
+
+ private:
+  const bool crowded_;
+  int looks_ = 0;
+  std::int64_t since_ns_ = 0;
+};
+
+World::World(int rank, live::Mesh mesh, const live::EngineOptions& options)
+    : engine_(rank, std::move(mesh), options, *this),
+      crowded_(!engine_.all_local() ||
+               engine_.local_ranks() > static_cast<int>(std::thread::hardware_concurrency())) {
+  progress_ = std::thread([this] { progress_loop(); });
+}
+
+World::~World() {
+  {
+    const auto guard = lock();
+    stop_ = true;
+    idle_.notify_all();
+    engine_.wake();
+  }
+  progress_.join();
+  engine_.say_goodbye();
+}
+
+std::unique_lock<std::mutex> World::lock() {
+  wanting_.fetch_add(1, std::memory_order_relaxed);
+  std::unique_lock guard(mutex_);
+  wanting_.fetch_sub(1, std::memory_order_relaxed);
+  return guard;
+}
+
+void World::started(std::int64_t deadline_ns) {
+  ++in_flight_;
+  next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
+}
+
+void World::completed(WorkImpl& work, const protocol::Outcome& outcome) {
+  --in_flight_;
+  due_.push_back(work.complete(outcome));
+}
+
+void World::submit(std::unique_lock<std::mutex> lock, bool will_wait) {
+  engine_.flush();
+  if (asleep_) engine_.wake();  // whoever sleeps does not know the new deadline
+  if (!will_wait && progress_idle_ && in_flight_ > 0 && waiters_ == 0 && !driving_) idle_.notify_one();
+  run_callbacks(lock);
+}
+
+void World::run_callbacks(std::unique_lock<std::mutex>& lock) {
+  while (!due_.empty()) {
+    std::vector<std::shared_ptr<WorkImpl>> due;
+    due.swap(due_);
+    lock.unlock();
+    for (const auto& work : due) work->run_callbacks();
+    due.clear();
+    lock.lock();
+  }
+}
+
+void World::check_deadlines() {
+  const std::int64_t now = live::now_ns();
+  if (now < next_deadline_ns_) return;
+  next_deadline_ns_ = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [id, group] : groups_) {
+    group->session().on_time(now);
+    next_deadline_ns_ = std::min(next_deadline_ns_, group->session().next_deadline_ns());
+  }
+  engine_.flush();
+}
+
+// One round of driving. The lock is held on entry and on return.
+void World::step(std::unique_lock<std::mutex>& lock, Patience& patience, std::int64_t limit_ns) {
+  // A mutex is not fair: a driver that only ever lets go of it for a moment would shut others out.
+  for (int i = 0; i < kLetIn && wanting_.load(std::memory_order_relaxed) > 0; ++i) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+  const bool any = engine_.poll();
+  if (!any && patience.looks() % kDeadlineEvery == 0) check_deadlines();
+  if (!due_.empty()) {
+    run_callbacks(lock);
+    if (waiters_ > 0) handover_.notify_all();
+    return;
+  }
+  if (any) {
+    patience.reset();
+    return;
+  }
+  switch (patience.lost()) {
+    case Patience::Verdict::look_again:
+      lock.unlock();
+      relax();
+      lock.lock();
+      return;
+    case Patience::Verdict::yield:
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+      return;
+    case Patience::Verdict::sleep:
+      break;
+  }
+  check_deadlines();
+  if (!due_.empty()) return;
+  if (!engine_.prepare_sleep()) {
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+    return;
+  }
+  asleep_ = true;
+  const int ms = milliseconds_until(std::min(next_deadline_ns_, limit_ns));
+  lock.unlock();
+  engine_.sleep(ms);
+  lock.lock();
+  asleep_ = false;
+  patience.reset();
+}
+
+bool World::wait(const WorkImpl& work, std::optional<std::chrono::milliseconds> limit) {
+  const std::int64_t limit_ns = limit ? live::now_ns() + std::chrono::nanoseconds(*limit).count()
+                                      : std::numeric_limits<std::int64_t>::max();
+  auto guard = lock();
+  ++waiters_;
+  Patience patience(crowded_);
+  while (!work.done()) {
+    if (limit && live::now_ns() >= limit_ns) break;
+    if (driving_) {
+      if (asleep_) engine_.wake();  // the progress thread makes way
+      handover_.wait_for(guard, std::chrono::milliseconds(milliseconds_until(limit_ns)));
+      continue;
+    }
+    driving_ = true;
+    do {
+      step(guard, patience, limit_ns);
+    } while (!work.done() && (!limit || live::now_ns() < limit_ns));
+    driving_ = false;
+  }
+  --waiters_;
+  run_callbacks(guard);
+  if (waiters_ > 0) handover_.notify_all();
+  if (waiters_ == 0 && in_flight_ > 0 && progress_idle_) idle_.notify_one();
+  return work.done();
+}
+
+void World::progress() {
+  auto guard = lock();
+  if (driving_) return;
+  driving_ = true;
+  engine_.poll();
+  check_deadlines();
+  driving_ = false;
+  run_callbacks(guard);
+  if (waiters_ > 0) handover_.notify_all();
+}
+
+void World::progress_loop() {
+  auto guard = lock();
+  Patience patience(true);  // in the background: never keep a core from the computation
+  while (!stop_) {
+    if (in_flight_ == 0 || waiters_ > 0 || driving_) {
+      progress_idle_ = true;
+      idle_.wait(guard);
+      progress_idle_ = false;
+      patience.reset();
+      continue;
+    }
+    driving_ = true;
+    step(guard, patience, std::numeric_limits<std::int64_t>::max());
+    driving_ = false;
+    run_callbacks(guard);
+    if (waiters_ > 0) handover_.notify_all();
+  }
+}
+
+live::Place World::place(int peer, const wire::Header& header) {
+  const auto it = groups_.find(header.group);
+  if (it == groups_.end()) return {};
+  return it->second->place(peer, header);
+}
+
+void World::on_frame(int peer, const wire::Header& header, const std::byte* payload) {
+  if (header.type == wire::FrameType::wake) return;
+  // A group that this rank has left, or never was in: nothing waits for its frames.
+  const auto it = groups_.find(header.group);
+  if (it != groups_.end()) it->second->on_frame(peer, header, payload);
+}
+
+void World::on_sent(std::uint32_t group, const protocol::Token& token) {
+  const auto it = groups_.find(group);
+  if (it != groups_.end()) it->second->session().on_sent(token);
+}
+
+void World::on_peer_gone(int peer, bool orderly, const std::string& why) {
+  for (const auto& [id, group] : groups_) group->on_peer_gone(peer, orderly, why);
+}
+
+}  // namespace talweg::group

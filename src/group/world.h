@@ -1,0 +1,86 @@
+// World: one process's connections to the other ranks, shared by the group that made them and the groups
+// split from it.
+//
+// Whoever waits, drives: a thread in wait() polls the engine itself. At most one thread drives at a time;
+// others that wait sleep until it hands over. When nobody waits but something is in flight, the progress
+// thread drives. A driver that finds nothing to do spins briefly (another rank is usually only microseconds
+// away), then yields its core to the ranks it waits for, then sleeps.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "group/work.h"
+#include "live/engine.h"
+#include "protocol/session.h"
+
+namespace talweg::group {
+
+class GroupImpl;
+
+class World : public live::FrameHandler {
+ public:
+  World(int rank, live::Mesh mesh, const live::EngineOptions& options);
+  ~World() override;
+
+  std::unique_lock<std::mutex> lock();
+
+  // Under the lock:
+  void add(std::uint32_t id, GroupImpl* group) { groups_[id] = group; }
+  void remove(std::uint32_t id) { groups_.erase(id); }
+  bool knows(std::uint32_t id) const { return groups_.contains(id); }
+  live::Engine& engine() { return engine_; }
+  protocol::BufferPool& pool() { return pool_; }
+  void started(std::int64_t deadline_ns);
+  void completed(WorkImpl& work, const protocol::Outcome& outcome);
+
+  // Sends what calls have produced, lets go of the lock, runs callbacks that are due. `will_wait`: the caller
+  // drives.
+  void submit(std::unique_lock<std::mutex> lock, bool will_wait);
+
+  // Without the lock: drives until `work` is done. False when `limit` has passed before.
+  bool wait(const WorkImpl& work, std::optional<std::chrono::milliseconds> limit);
+  // One look at the network.
+  void progress();
+
+  live::Place place(int peer, const wire::Header& header) override;
+  void on_frame(int peer, const wire::Header& header, const std::byte* payload) override;
+  void on_sent(std::uint32_t group, const protocol::Token& token) override;
+  void on_peer_gone(int peer, bool orderly, const std::string& why) override;
+
+ private:
+  class Patience;
+  void step(std::unique_lock<std::mutex>& lock, Patience& patience, std::int64_t limit_ns);
+  void check_deadlines();
+  void run_callbacks(std::unique_lock<std::mutex>& lock);
+  void progress_loop();
+
+  std::mutex mutex_;
+  std::atomic<int> wanting_{0};       // threads on their way into the lock: the driver lets them in
+  std::condition_variable handover_;  // waiters that do not drive
+  std::condition_variable idle_;      // the progress thread
+  protocol::BufferPool pool_;
+  std::unordered_map<std::uint32_t, GroupImpl*> groups_;
+  live::Engine engine_;
+  const bool crowded_;                          // more ranks on this host than cores
+  std::vector<std::shared_ptr<WorkImpl>> due_;  // completed, callbacks not yet run
+  std::vector<std::optional<std::string>> gone_;
+  std::int64_t next_deadline_ns_ = std::numeric_limits<std::int64_t>::max();
+  std::size_t in_flight_ = 0;
+  int waiters_ = 0;
+  bool driving_ = false;
+  bool asleep_ = false;  // the driver is in the kernel, without the lock
+  bool progress_idle_ = false;
+  bool stop_ = false;
+  std::thread progress_;
+};
+
+}  // namespace talweg::group

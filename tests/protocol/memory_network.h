@@ -1,0 +1,171 @@
+// A whole group in one thread: sessions joined by queues whose delays and interleavings come from a seed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "forest/planner.h"
+#include "protocol/session.h"
+
+namespace talweg::protocol {
+
+struct Result {
+  bool done = false;
+  Outcome outcome;
+};
+
+// One rank: its session, and frames on their way from it to each other rank. A payload is read when the frame is
+// *taken* (as a socket would), not when it is sent, so that overwriting a buffer too early shows up as wrong data.
+class Node : public Outbox {
+ public:
+  struct Frame {
+    wire::Header header;
+    const std::byte* payload;
+    std::vector<std::byte> copy;
+    Token token;
+    bool taken = false;
+    bool report = false;
+  };
+
+  Node(int rank, int size, Random& random, bool eager_copies)
+      : rank_(rank), random_(random), eager_copies_(eager_copies), to_(static_cast<std::size_t>(size)) {}
+
+  bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token, int, bool) override {
+    Frame f{header, payload, {}, token, false, header.type == wire::FrameType::up || header.type == wire::FrameType::down};
+    const bool at_once = eager_copies_ && random_.below(2) == 0;
+    if (at_once) take(f);
+    to_[static_cast<std::size_t>(to)].push_back(std::move(f));
+    return at_once || payload == nullptr;
+  }
+  void send_text(int to, const wire::Header& header, const std::string& text) override {
+    Frame f{header, nullptr, {}, {}, true, false};
+    f.copy.resize(text.size());
+    std::memcpy(f.copy.data(), text.data(), text.size());
+    to_[static_cast<std::size_t>(to)].push_back(std::move(f));
+  }
+  void cancel(std::uint64_t run) override {
+    for (auto& queue : to_)
+      for (std::size_t i = 0; i < queue.size();) {
+        Frame& f = queue[i];
+        if (f.report && !f.taken && f.token.run == run) {
+          const Token token = f.token;
+          queue.erase(queue.begin() + static_cast<std::ptrdiff_t>(i));
+          session->on_sent(token);
+        } else {
+          ++i;
+        }
+      }
+  }
+  void completed(void* user, const Outcome& outcome) override {
+    auto* result = static_cast<Result*>(user);
+    EXPECT_FALSE(result->done) << "completed twice";
+    *result = {true, outcome};
+  }
+
+  // The kernel takes one more frame for `to`; its payload is no longer needed here.
+  void take_next(int to) {
+    for (Frame& f : to_[static_cast<std::size_t>(to)]) {
+      if (f.taken) continue;
+      const bool report = f.report;
+      const Token token = f.token;
+      take(f);
+      if (report) session->on_sent(token);
+      return;
+    }
+  }
+
+  int rank_;
+  Random& random_;
+  bool eager_copies_;
+  std::vector<std::deque<Frame>> to_;
+  BufferPool pool;
+  std::unique_ptr<Session> session;
+
+ private:
+  static void take(Frame& f) {
+    f.copy.assign(f.payload, f.payload + (f.payload == nullptr ? 0 : f.header.length));
+    f.taken = true;
+  }
+};
+
+class MemoryNetwork {
+ public:
+  MemoryNetwork(int size, std::uint64_t seed) : random_(seed), size_(size) {
+    std::vector<std::string> hosts;
+    for (int r = 0; r < size; ++r) hosts.push_back("h" + std::to_string(r));
+    const bool eager_copies = random_.below(2) == 0;
+    for (int r = 0; r < size; ++r) {
+      nodes_.push_back(std::make_unique<Node>(r, size, random_, eager_copies));
+      Node& node = *nodes_.back();
+      node.session = std::make_unique<Session>(r, hosts, 1, node, node.pool,
+                                               [this, r](int source, int destination, std::int64_t count, DataType type) {
+                                                 forest::Request q;
+                                                 q.op = Collective::send_recv;
+                                                 q.ranks = size_;
+                                                 q.root = source;
+                                                 q.peer = destination;
+                                                 q.counts = {count};
+                                                 q.element_size = static_cast<std::int64_t>(size_of(type));
+                                                 return plan(q, "direct", r, 64);
+                                               });
+    }
+  }
+
+  // A rank's part of the named planner's forest, with chunks small enough that there are several.
+  std::shared_ptr<const LocalPlan> plan(const forest::Request& request, const std::string& planner, int rank,
+                                        std::int64_t chunk) {
+    const auto network = cluster::uniform_star(size_, Bandwidth{1e9}, Nanoseconds{10000});
+    auto forest = std::make_shared<forest::Forest>(forest::find_planner(planner).plan(request, network));
+    for (auto& tree : forest->trees) tree.chunk = chunk;
+    return make_local_plan(std::move(forest), rank);
+  }
+
+  // One thing happens somewhere. False when nothing is left that could.
+  bool step() {
+    std::vector<std::pair<int, int>> busy;
+    for (int a = 0; a < size_; ++a)
+      for (int b = 0; b < size_; ++b)
+        if (!nodes_[static_cast<std::size_t>(a)]->to_[static_cast<std::size_t>(b)].empty()) busy.emplace_back(a, b);
+    if (busy.empty()) return false;
+    const auto [a, b] = busy[random_.below(busy.size())];
+    Node& from = *nodes_[static_cast<std::size_t>(a)];
+    Node& to = *nodes_[static_cast<std::size_t>(b)];
+    auto& queue = from.to_[static_cast<std::size_t>(b)];
+    if (!queue.front().taken || random_.below(3) == 0) {
+      from.take_next(b);
+      return true;
+    }
+    Node::Frame frame = std::move(queue.front());
+    queue.pop_front();
+    const Session::Placement place = to.session->place(a, frame.header);
+    if (place.data != nullptr && random_.below(2) == 0) {
+      std::memcpy(place.data, frame.copy.data(), frame.copy.size());
+      to.session->on_frame(a, frame.header, place.data);
+    } else {
+      to.session->on_frame(a, frame.header, frame.copy.data());
+    }
+    return true;
+  }
+  void run() {
+    while (step()) {
+    }
+  }
+
+  Node& node(int rank) { return *nodes_[static_cast<std::size_t>(rank)]; }
+  Session& session(int rank) { return *node(rank).session; }
+  Random& random() { return random_; }
+  int size() const { return size_; }
+
+ private:
+  Random random_;
+  int size_;
+  std::vector<std::unique_ptr<Node>> nodes_;
+};
+
+}  // namespace talweg::protocol
