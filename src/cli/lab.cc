@@ -33,6 +33,7 @@ struct LabFlags {
   std::string timeout;
   bool tag_output = true;
   bool all = false;
+  std::vector<std::string> program;
 
   std::string lab_name() const { return name.empty() ? fabric::default_lab_name(file) : name; }
 };
@@ -85,8 +86,8 @@ std::chrono::milliseconds parse_timeout(const std::string& text) {
   return std::chrono::milliseconds(parse_nanoseconds(bare ? text + "s" : text).value / 1'000'000);
 }
 
-int run(const LabFlags& flags, const std::vector<std::string>& program) {
-  if (program.empty())
+int run(const LabFlags& flags) {
+  if (flags.program.empty())
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("no program given: talweg lab run {} -- program arguments", flags.file));
   const cluster::Cluster cluster = cluster::load_cluster(flags.file);
@@ -95,7 +96,7 @@ int run(const LabFlags& flags, const std::vector<std::string>& program) {
   options.timeout = parse_timeout(flags.timeout);
   const Lab lab = lab_for_run(flags, cluster);
   show_warnings(lab);
-  const fabric::LaunchResult result = lab.run(program, flags.file, options);
+  const fabric::LaunchResult result = lab.run(flags.program, flags.file, options);
   if (!result.what.empty()) fmt::print(stderr, "talweg lab: {}\n", result.what);
   return result.exit_code;
 }
@@ -138,7 +139,6 @@ void add_lab(CLI::App& app, Action* action) {
 
   CLI::App* run_app = lab->add_subcommand("run", "run a program with one rank per worker in a lab");
   run_app->footer(kExamples);
-  run_app->prefix_command();
   run_app->add_option("cluster", flags->file, "cluster file (YAML or JSON)")->required();
   run_app->add_option("--name", flags->name,
                       "of a lab that is up (default: the file's, or a lab of its own)");
@@ -146,10 +146,17 @@ void add_lab(CLI::App& app, Action* action) {
                       "stop everything after this time, such as 90s (default: never)");
   run_app->add_flag("--tag-output,!--no-tag-output", flags->tag_output,
                     "prefix each line with its rank (default)");
+  // An option of its own for the program's name: only while one is still open does CLI11 leave what follows
+  // "--" to this subcommand. The program's arguments then arrive untouched as remaining().
+  run_app->prefix_command();
+  auto program = std::make_shared<std::string>();
+  run_app->add_option("program", *program, "after --: the program and its arguments");
   run_app->callback([=] {
-    std::vector<std::string> program = run_app->remaining();
-    if (!program.empty() && program.front() == "--") program.erase(program.begin());
-    *action = [=] { return run(*flags, program); };
+    std::vector<std::string> arguments = run_app->remaining();
+    if (!arguments.empty() && arguments.front() == "--") arguments.erase(arguments.begin());
+    flags->program = std::move(arguments);
+    if (!program->empty()) flags->program.insert(flags->program.begin(), *program);
+    *action = [=] { return run(*flags); };
   });
 
   CLI::App* down_app = lab->add_subcommand("down", "take a lab down");

@@ -28,6 +28,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+bool is_name_character(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+}
+
 std::string note_path(const std::string& folder, const std::string& name) {
   return fmt::format("{}/lab-{}.json", folder, name);
 }
@@ -136,6 +140,10 @@ std::vector<LabNote> labs_up(const std::string& folder) {
 
 LabNote keep_up(const Lab& lab, const std::string& name, const std::string& cluster_file,
                 const cluster::Cluster& cluster, const std::string& folder) {
+  const bool plain = std::all_of(name.begin(), name.end(), is_name_character);
+  if (name.empty() || !plain || name[0] == '.')
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("expected a lab's name of letters, digits, '-', '_' and '.', got \"{}\"", name));
   make_folder(folder);
   for (const LabNote& other : labs_up(folder))
     if (other.name == name)
@@ -178,7 +186,7 @@ void take_down(const LabNote& note, const std::string& folder) {
 std::string default_lab_name(const std::string& cluster_file) {
   std::string name = fs::path(cluster_file).stem().string();
   for (char& c : name)
-    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-' && c != '_' && c != '.') c = '_';
+    if (!is_name_character(c)) c = '_';
   return name;
 }
 

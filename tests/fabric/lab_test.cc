@@ -304,6 +304,16 @@ TEST_F(LabTest, RefusesAFileWhereTheStateFolderShouldBe) {
   EXPECT_THROW(keep_up(*lab, "test", path("cluster.yaml"), three_hosts(), path("state")), Error);
 }
 
+TEST_F(LabTest, RefusesANameThatWouldLeadOutOfTheStateFolder) {
+  BUILD_OR_SKIP(lab, three_hosts());
+  EXPECT_THROW(keep_up(*lab, "../test", path("cluster.yaml"), three_hosts(), path("state")), Error);
+  EXPECT_THROW(keep_up(*lab, "", path("cluster.yaml"), three_hosts(), path("state")), Error);
+}
+
+TEST_F(LabTest, NamesALabAfterItsFile) {
+  EXPECT_EQ(default_lab_name("some/folder/my cluster.yaml"), "my_cluster");
+}
+
 TEST_F(LabTest, ServesAnOrdinaryUserThroughAUserNamespace) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root in order to become an ordinary user";
   constexpr uid_t kNobody = 65534;
