@@ -1,0 +1,75 @@
+// talweg: the command line. Each subcommand has a file of its own.
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <exception>
+#include <string>
+
+#include "cli/command.h"
+#include "cli/lab.h"
+#include "cli/version.h"
+#include "talweg/error.h"
+
+namespace {
+
+using talweg::Error;
+using talweg::ErrorCode;
+
+constexpr const char* kExamples = R"(
+Examples:
+  talweg run -n 4 -- python train.py
+  talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
+  talweg lab run cluster.yaml -- talweg perf all_reduce
+  talweg info
+
+"talweg <subcommand> --help" has more.)";
+
+// "talweg perf", or "talweg perf [rank 2]" under a launcher.
+std::string speaker(const CLI::App& app) {
+  std::string text = "talweg";
+  for (const auto* sub : app.get_subcommands()) text += " " + sub->get_name();
+  const char* rank = std::getenv("RANK");
+  return rank ? fmt::format("{} [rank {}]", text, rank) : text;
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  return text;
+}
+
+int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
+  if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+  // Each rank reads the same command line: one of them says what is wrong with it.
+  const char* rank = std::getenv("RANK");
+  if (!rank || std::string(rank) == "0")
+    fmt::print(stderr, "{}: {} (see --help)\n", speaker(app), one_line(error.what()));
+  return talweg::cli::kUsageExitCode;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Talweg: collectives for distributed training over the network that is there", "talweg");
+  app.set_version_flag("--version", std::string("talweg ") + talweg::cli::kVersion);
+  app.footer(kExamples);
+  app.require_subcommand(1);
+  talweg::cli::Action action;
+  talweg::cli::add_run(app, &action);
+  talweg::cli::add_perf(app, &action);
+  talweg::cli::add_info(app, &action);
+  talweg::cli::add_lab(app, &action);
+  try {
+    app.parse(argc, argv);
+    return action();
+  } catch (const CLI::ParseError& error) {
+    return parse_failed(app, error);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}: {}\n", speaker(app), one_line(error.what()));
+    const bool usage = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::bad_file;
+    return usage ? talweg::cli::kUsageExitCode : talweg::cli::kFailureExitCode;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", speaker(app), one_line(error.what()));
+    return talweg::cli::kFailureExitCode;
+  }
+}

@@ -1,0 +1,138 @@
+// talweg perf: how fast the collectives are here, and whether they are right.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <fstream>
+#include <memory>
+
+#include "cli/command.h"
+#include "cli/perf_measure.h"
+#include "cli/perf_options.h"
+#include "cli/perf_table.h"
+#include "cli/version.h"
+#include "group/environment.h"
+#include "kernel/reduce.h"
+#include "talweg/error.h"
+#include "talweg/group.h"
+
+namespace talweg::cli {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
+  talweg run -n 2 -- talweg perf all_gather -b 1M -e 1M -d bfloat16 -n 100 -a 3
+  talweg run -n 4 --no-tag-output -- talweg perf all_reduce -b 8 -e 1M -f 2 -z 1 --json result.json
+  mpirun -np 4 talweg perf broadcast -r all
+
+Flags, columns and # lines are those of nccl-tests; Talweg's own columns follow on the right. busbw is algbw times
+what the slowest link of a ring would carry, 2(n-1)/n for all-reduce of n ranks. GB/s is 1e9 bytes/s. #wrong counts
+elements that differ from an exact serial reference, and inputs that were changed. A wrong value makes the exit
+code 1 on every rank.)";
+
+std::string now_text() {
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr)));
+}
+
+// The lines of one run, in the order of nccl-tests: size within root within reduction within type.
+std::vector<PerfCase> cases_of(const PerfOptions& options, int ranks) {
+  std::vector<PerfCase> cases;
+  const int first_root = options.all_roots ? 0 : options.root;
+  const int last_root = options.all_roots && has_root(options.op) ? ranks - 1 : first_root;
+  for (const DataType type : options.types)
+    for (const ReduceOp reduce : options.reductions) {
+      if (has_reduction(options.op) && !kernel::reduce_function(type, reduce)) continue;  // of -d all, -o all
+      for (int root = first_root; root <= last_root; ++root)
+        for (const std::size_t size : options.sizes)
+          cases.push_back({options.op, type, reduce, root, ranks, count_for(options.op, size, type, ranks)});
+    }
+  return cases;
+}
+
+PerfTotals totals_of(Group& group, const std::vector<PerfRow>& rows) {
+  PerfTotals totals = summed(rows);
+  const GroupStatistics own = group.statistics();
+  std::uint64_t sent = own.bytes_sent;
+  std::uint64_t most[] = {own.peak_buffer_bytes, own.shared_memory_bytes};
+  group.all_reduce(&sent, &sent, 1, DataType::u64, ReduceOp::sum);
+  group.all_reduce(most, most, 2, DataType::u64, ReduceOp::max);
+  totals.wire_bytes = sent;
+  totals.peak_buffer_bytes = most[0];
+  totals.shared_memory_bytes = most[1];
+  return totals;
+}
+
+// Rank 0's output. With --json - the table makes room on standard output and goes to standard error.
+class Printer {
+ public:
+  Printer(bool prints, const std::string& json) : prints_(prints), table_(json == "-" ? stderr : stdout) {
+    if (!prints || json.empty() || json == "-") return;
+    file_.open(json);
+    if (!file_) throw Error(ErrorCode::invalid_argument, fmt::format("--json: cannot write {}", json));
+  }
+
+  void line(const std::string& text) {
+    if (!prints_) return;
+    std::fputs(text.c_str(), table_);
+    std::fflush(table_);
+  }
+
+  void json(const nlohmann::json& document) {
+    if (!prints_) return;
+    if (table_ == stderr) fmt::print("{}\n", document.dump(2));
+    if (file_.is_open()) file_ << document.dump(2) << "\n";
+  }
+
+ private:
+  bool prints_;
+  std::FILE* table_;
+  std::ofstream file_;
+};
+
+int perf(const PerfOptions& options) {
+  const auto launcher = group::find_place({});
+  Printer printer(launcher.rank == 0, options.json);
+  const auto group = Group::join();
+  const int ranks = group->size();
+  if (has_root(options.op) && options.root >= ranks)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("-r {}: there are {} ranks, numbered from 0", options.root, ranks));
+
+  PerfSetup setup{kVersion, {}, group->describe(), launcher.size == 1};
+  for (int rank = 0; rank < ranks; ++rank) setup.hosts.push_back(group->host_of(rank));
+  printer.line(header_text(options, setup));
+
+  const auto cases = cases_of(options, ranks);
+  const PerfBuffers buffers(options, ranks);
+  std::vector<PerfRow> rows;
+  for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
+    if (options.cycles == 0) rows.clear();  // for ever: only the table grows, not the memory
+    for (const PerfCase& c : cases) {
+      PerfRow row{c, {}, {}, group->explain(c.op, vector_elements(c), c.type), {}};
+      row.out_of_place = measure(*group, c, options, buffers, false);
+      if (has_in_place(c.op)) row.in_place = measure(*group, c, options, buffers, true);
+      if (options.timestamps) row.timestamp = now_text();
+      printer.line(row_text(row));
+      rows.push_back(std::move(row));
+    }
+  }
+  const PerfTotals totals = totals_of(*group, rows);
+  printer.line(footer_text(totals));
+  if (!options.json.empty()) printer.json(to_json(options, setup, rows, totals));
+  return totals.wrong == 0 ? 0 : kFailureExitCode;
+}
+
+}  // namespace
+
+void add_perf(CLI::App& app, Action* action) {
+  auto* sub = app.add_subcommand("perf", "measure and check a collective, as nccl-tests do");
+  sub->footer(kExamples);
+  PerfFlags flags;
+  flags.add_to(*sub);
+  sub->callback([flags, action] { *action = [flags] { return perf(flags.checked()); }; });
+}
+
+}  // namespace talweg::cli

@@ -1,0 +1,61 @@
+// The flags of `talweg perf`, named and spelled as in nccl-tests, and what they come to once checked.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "talweg/types.h"
+
+namespace talweg::cli {
+
+enum class Average { rank0 = 0, mean = 1, min = 2, max = 3 };
+
+// A CPU has no stream that would run enqueued calls one after the other, so the mode that measures the same
+// as nccl-tests' default is `wait`, and it is the default here.
+enum class Blocking {
+  enqueue = 0,          // many calls in flight, each on its own buffers; then wait for all
+  wait = 1,             // the next call starts when this rank has finished the last one
+  wait_barrier = 2,     // and a barrier after each call is part of the time
+  barrier_outside = 3,  // a barrier before each call that is not part of the time
+};
+
+struct PerfOptions {
+  Collective op = Collective::all_reduce;
+  std::vector<std::size_t> sizes;  // bytes, ascending
+  std::vector<DataType> types;
+  std::vector<ReduceOp> reductions;
+  int root = 0;
+  bool all_roots = false;
+  std::string size_text;  // "minBytes 8 maxBytes 1024 step: 2(factor)" of the header
+  int iterations = 20;
+  int warmup = 1;
+  int check = 1;
+  int aggregate = 1;
+  int cycles = 1;  // 0: for ever
+  int skip = 0;    // iterations at the start that percentiles leave out
+  Blocking blocking = Blocking::wait;
+  Average average = Average::mean;
+  std::chrono::milliseconds timeout{0};  // of one size of one side; 0: the group's own deadline of each call
+  bool misaligned = false;
+  bool timestamps = false;
+  std::string json;  // empty: none; "-": standard output
+};
+
+// How to use it: PerfFlags flags; flags.add_to(app); parse; PerfOptions options = flags.checked();
+class PerfFlags {
+ public:
+  PerfFlags();
+  void add_to(CLI::App& app);
+  // Throws Error{invalid_argument} with one line that names the flag.
+  PerfOptions checked() const;
+
+ private:
+  struct Raw;
+  std::shared_ptr<Raw> raw_;
+};
+
+}  // namespace talweg::cli

@@ -1,0 +1,174 @@
+#include "cli/perf_table.h"
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include "base/units.h"
+
+namespace talweg::cli {
+namespace {
+
+// Seven characters hold it, with as many digits as fit: as nccl-tests.
+std::string time_text(double us) {
+  if (us >= 10000) return fmt::format("{:.0f}", us);
+  if (us >= 100) return fmt::format("{:.1f}", us);
+  return fmt::format("{:.2f}", us);
+}
+
+std::string wrong_text(const Timing& timing) {
+  return timing.wrong ? std::to_string(*timing.wrong) : std::string("N/A");
+}
+
+std::string side_text(const PerfCase& c, const std::optional<Timing>& timing) {
+  if (!timing) return fmt::format("{:>9}{:>8}{:>8}{:>7}", "N/A", "N/A", "N/A", "N/A");
+  return fmt::format("{:>9}{:>8.2f}{:>8.2f}{:>7}", time_text(timing->time_us),
+                     algorithm_bandwidth(c, *timing), bus_bandwidth(c, *timing), wrong_text(*timing));
+}
+
+std::string percentile_text(const std::optional<Timing>& timing) {
+  if (!timing) return fmt::format("{:>9}{:>9}", "N/A", "N/A");
+  return fmt::format("{:>9}{:>9}", time_text(timing->p50_us), time_text(timing->p99_us));
+}
+
+std::string algorithm_of(const std::string& plan) {
+  return plan.empty() ? "-" : plan.substr(0, plan.find(','));
+}
+
+std::string commented(const std::string& text) {
+  std::string lines;
+  std::istringstream input(text);
+  for (std::string line; std::getline(input, line);) lines += fmt::format("# {}\n", line);
+  return lines;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  return to_string(Bytes{static_cast<std::int64_t>(bytes)});
+}
+
+nlohmann::json side_json(const PerfCase& c, const std::optional<Timing>& timing) {
+  if (!timing) return nullptr;
+  nlohmann::json side = {{"time_us", timing->time_us},
+                         {"p50_us", timing->p50_us},
+                         {"p99_us", timing->p99_us},
+                         {"algbw_GB_per_s", algorithm_bandwidth(c, *timing)},
+                         {"busbw_GB_per_s", bus_bandwidth(c, *timing)},
+                         {"wrong_elements", nullptr}};
+  if (timing->wrong) side["wrong_elements"] = *timing->wrong;
+  return side;
+}
+
+}  // namespace
+
+double algorithm_bandwidth(const PerfCase& c, const Timing& timing) {
+  return timing.time_us > 0 ? static_cast<double>(vector_bytes(c)) / timing.time_us / 1e3 : 0;
+}
+
+double bus_bandwidth(const PerfCase& c, const Timing& timing) {
+  return algorithm_bandwidth(c, timing) * busbw_factor(c.op, c.ranks);
+}
+
+PerfTotals summed(const std::vector<PerfRow>& rows) {
+  PerfTotals totals;
+  int sides = 0;
+  for (const auto& row : rows)
+    for (const auto* side : {&row.out_of_place, &row.in_place}) {
+      if (!*side) continue;
+      totals.wrong += (*side)->wrong.value_or(0);
+      totals.average_bus_bandwidth += bus_bandwidth(row.what, **side);
+      ++sides;
+    }
+  if (sides > 0) totals.average_bus_bandwidth /= sides;
+  return totals;
+}
+
+std::string header_text(const PerfOptions& options, const PerfSetup& setup) {
+  std::string text =
+      fmt::format("# talweg version {}\n# Collective test starting: {}\n", setup.version, name(options.op));
+  text += fmt::format(
+      "# nRanks {} {} warmup iters: {} iters: {} agg iters: {} validation: {} blocking: {} average: {}\n#\n",
+      setup.hosts.size(), options.size_text, options.warmup, options.iterations, options.aggregate,
+      options.check, static_cast<int>(options.blocking), static_cast<int>(options.average));
+  text += "# Using ranks\n";
+  for (std::size_t rank = 0; rank < setup.hosts.size(); ++rank) {
+    std::istringstream words(setup.hosts[rank]);
+    std::string host, pid;
+    words >> host >> pid;
+    text += fmt::format("#  Rank {:>2} Group  0 Pid {:>6} on {:>10}\n", rank, pid, host);
+  }
+  text += "#\n" + commented(setup.description);
+  if (setup.hint_one_rank)
+    text +=
+        fmt::format("# one rank: start several with: talweg run -n 4 -- talweg perf {}\n", name(options.op));
+  text += "#\n";
+  text += fmt::format("#{:>75}{:>32}{:>35}{:>18}\n", "out-of-place         ", "in-place         ",
+                      "out-of-place", "in-place");
+  text += fmt::format("#{:>11}{:>14}{:>10}{:>8}{:>8}", "size", "count", "type", "redop", "root");
+  const std::string side = fmt::format("{:>9}{:>8}{:>8}{:>7}", "time", "algbw", "busbw", "#wrong");
+  const std::string percentiles = fmt::format("{:>9}{:>9}", "p50", "p99");
+  text += side + side + percentiles + percentiles + "  algorithm\n";
+  text += fmt::format("#{:>11}{:>14}{:>26}", "(B)", "(elements)", "");
+  const std::string units = fmt::format("{:>9}{:>8}{:>8}{:>7}", "(us)", "(GB/s)", "(GB/s)", "");
+  const std::string microseconds = fmt::format("{:>9}{:>9}", "(us)", "(us)");
+  return text + units + units + microseconds + microseconds + "\n";
+}
+
+std::string row_text(const PerfRow& row) {
+  const PerfCase& c = row.what;
+  std::string text =
+      fmt::format("{:>12}{:>14}{:>10}{:>8}{:>8}", vector_bytes(c), c.count, table_name(c.type),
+                  has_reduction(c.op) ? table_name(c.reduce) : "none", has_root(c.op) ? c.root : -1);
+  text += side_text(c, row.out_of_place) + side_text(c, row.in_place);
+  text += percentile_text(row.out_of_place) + percentile_text(row.in_place) + "  " + algorithm_of(row.plan);
+  if (!row.timestamp.empty()) text += "  " + row.timestamp;
+  return text + "\n";
+}
+
+std::string footer_text(const PerfTotals& totals) {
+  return fmt::format(
+      "# Out of bounds values : {} {}\n"
+      "# Avg bus bandwidth    : {:.6g}\n"
+      "# memory: chunk buffers peak {}, shared memory {} (the rank that has most)\n"
+      "# wire bytes: {} sent by all ranks, warm-up and checks included\n#\n",
+      totals.wrong, totals.wrong == 0 ? "OK" : "FAILED", totals.average_bus_bandwidth,
+      bytes_text(totals.peak_buffer_bytes), bytes_text(totals.shared_memory_bytes), totals.wire_bytes);
+}
+
+nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const std::vector<PerfRow>& rows,
+                       const PerfTotals& totals) {
+  nlohmann::json document = {
+      {"format", "talweg perf"}, {"format_version", 1}, {"talweg_version", setup.version}};
+  document["collective"] = name(options.op);
+  document["ranks"] = nlohmann::json::array();
+  for (const auto& host : setup.hosts) document["ranks"].push_back(host);
+  document["setup"] = setup.description;
+  document["iterations"] = options.iterations;
+  document["warmup_iterations"] = options.warmup;
+  document["aggregated_calls"] = options.aggregate;
+  document["blocking_mode"] = static_cast<int>(options.blocking);
+  document["average_mode"] = static_cast<int>(options.average);
+  document["results"] = nlohmann::json::array();
+  for (const auto& row : rows) {
+    const PerfCase& c = row.what;
+    nlohmann::json line = {{"size_bytes", vector_bytes(c)},
+                           {"count_elements", c.count},
+                           {"type", table_name(c.type)},
+                           {"redop", has_reduction(c.op) ? table_name(c.reduce) : "none"},
+                           {"root", has_root(c.op) ? c.root : -1},
+                           {"busbw_factor", busbw_factor(c.op, c.ranks)},
+                           {"out_of_place", side_json(c, row.out_of_place)},
+                           {"in_place", side_json(c, row.in_place)},
+                           {"algorithm", algorithm_of(row.plan)},
+                           {"plan", row.plan}};
+    if (!row.timestamp.empty()) line["timestamp"] = row.timestamp;
+    document["results"].push_back(std::move(line));
+  }
+  document["wrong_elements"] = totals.wrong;
+  document["avg_busbw_GB_per_s"] = totals.average_bus_bandwidth;
+  document["wire_bytes"] = totals.wire_bytes;
+  document["peak_chunk_buffer_bytes"] = totals.peak_buffer_bytes;
+  document["shared_memory_bytes"] = totals.shared_memory_bytes;
+  return document;
+}
+
+}  // namespace talweg::cli

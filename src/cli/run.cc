@@ -1,0 +1,147 @@
+// talweg run: starts the ranks of a group, here or over ssh, and stays until the last one has ended.
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+#include <random>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/run_plan.h"
+#include "fabric/launcher.h"
+#include "talweg/error.h"
+
+namespace talweg::cli {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  talweg run -n 4 -- python train.py
+  talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
+  talweg run --hosts node0:2,node1:2 -- ./train --epochs 3
+  talweg run -n 2 --timeout 60s --no-tag-output -- ./program
+
+Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TALWEG_JOB in its
+environment. Its lines are prefixed with its rank. When one fails the others are stopped, and the exit code is
+that rank's (128 + n for signal n, 124 when --timeout passed).)";
+
+struct RunFlags {
+  int ranks = 0;
+  std::string hosts;
+  std::string remote_shell = "ssh";
+  std::string master_address;
+  int master_port = 0;
+  std::string timeout;
+  bool tag_output = true;
+};
+
+// A port that is free now. It is taken by rank 0 only later: a collision is unlikely and ends in a clear
+// error.
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  const bool good = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
+                    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  if (fd >= 0) close(fd);
+  if (!good) throw Error(ErrorCode::system, "cannot find a free port on 127.0.0.1");
+  return ntohs(address.sin_port);
+}
+
+std::vector<std::string> talweg_environment() {
+  std::vector<std::string> pairs;
+  for (char** entry = environ; *entry; ++entry)
+    if (std::string_view(*entry).substr(0, 7) == "TALWEG_") pairs.emplace_back(*entry);
+  return pairs;
+}
+
+std::chrono::milliseconds parse_timeout(const std::string& text) {
+  if (text.empty()) return std::chrono::milliseconds{0};
+  const bool bare = text.find_first_not_of("0123456789.") == std::string::npos;
+  return std::chrono::milliseconds(parse_nanoseconds(bare ? text + "s" : text).value / 1'000'000);
+}
+
+// The standard input of remote-shell clients: it never has anything to read, and ends only when this process
+// does, which is how the far side learns of it.
+class SilentInput {
+ public:
+  SilentInput() {
+    if (pipe2(ends_, O_CLOEXEC) != 0) throw Error(ErrorCode::system, "cannot make a pipe");
+  }
+  ~SilentInput() {
+    close(ends_[0]);
+    close(ends_[1]);
+  }
+  SilentInput(const SilentInput&) = delete;
+  SilentInput& operator=(const SilentInput&) = delete;
+  void become_stdin() const { dup2(ends_[0], STDIN_FILENO); }
+
+ private:
+  int ends_[2] = {-1, -1};
+};
+
+int run(const RunFlags& flags, const std::vector<std::string>& program) {
+  RunRequest request;
+  request.ranks = flags.ranks;
+  if (!flags.hosts.empty()) request.hosts = parse_hosts(flags.hosts);
+  request.program = program;
+  request.remote_shell = flags.remote_shell;
+  request.master_address = flags.master_address;
+  request.master_port = flags.master_port > 0 ? flags.master_port : free_port();
+  request.job =
+      fmt::format("{:016x}", std::random_device{}() * 0x100000001ULL ^ static_cast<unsigned>(getpid()));
+  request.directory = std::filesystem::current_path();
+  request.pass = talweg_environment();
+
+  fabric::LaunchOptions options;
+  options.prefix = flags.tag_output;
+  options.timeout = parse_timeout(flags.timeout);
+
+  const auto silent = std::make_shared<SilentInput>();
+  std::vector<fabric::Process> processes;
+  for (auto& rank : plan_run(request).ranks) {
+    fabric::Process process;
+    process.label = std::to_string(processes.size());
+    process.command = std::move(rank.command);
+    process.environment = std::move(rank.environment);
+    if (rank.remote) process.before_exec = [silent] { silent->become_stdin(); };
+    processes.push_back(std::move(process));
+  }
+  const auto result = fabric::launch(processes, options);
+  if (!result.what.empty()) fmt::print(stderr, "talweg run: {}\n", result.what);
+  return result.exit_code;
+}
+
+}  // namespace
+
+void add_run(CLI::App& app, Action* action) {
+  auto flags = std::make_shared<RunFlags>();
+  auto* sub = app.add_subcommand("run", "start the ranks of a group, here or on other hosts");
+  sub->footer(kExamples);
+  sub->prefix_command();
+  sub->add_option("-n,--ranks", flags->ranks, "how many ranks (default: as many as --hosts has slots)")
+      ->check(CLI::Range(1, 1 << 16));
+  sub->add_option("--hosts", flags->hosts, "host:slots,... ; localhost needs no remote shell");
+  sub->add_option("--ssh", flags->remote_shell, "remote-shell command; host and command line are appended")
+      ->capture_default_str();
+  sub->add_option("--master-addr", flags->master_address, "where rank 0 listens (default: the first host)");
+  sub->add_option("--master-port", flags->master_port, "default: one that is free on this machine")
+      ->check(CLI::Range(1, 65535));
+  sub->add_option("--timeout", flags->timeout,
+                  "stop everything after this time, such as 90s (default: never)");
+  sub->add_flag("--tag-output,!--no-tag-output", flags->tag_output,
+                "prefix each line with its rank (default)");
+  sub->callback([flags, sub, action] {
+    auto program = sub->remaining();
+    if (!program.empty() && program.front() == "--") program.erase(program.begin());
+    *action = [flags, program] { return run(*flags, program); };
+  });
+}
+
+}  // namespace talweg::cli
