@@ -1,0 +1,137 @@
+"""The rules of the house, checked on a source tree: prints each violation as `file:line: what is wrong`.
+
+    python3 house_rules.py TREE
+
+Ends with 0 if the tree keeps the rules, with 1 otherwise.
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+# A room may include rooms on lower floors only.
+FLOOR = {
+    "base": 1,
+    "kernel": 2,
+    "cluster": 2,
+    "wire": 2,
+    "forest": 3,
+    "protocol": 3,
+    "sim": 4,
+    "live": 4,
+    "group": 5,
+    "train": 5,
+    "place": 5,
+    "fabric": 5,
+    "cli": 6,
+    "bindings": 6,
+}
+# (who, whom) on one floor. The executor in `protocol` runs the values that `forest` defines, and nothing in `forest`
+# knows the executor.
+EXCEPTIONS = {("protocol", "forest")}
+
+LONGEST_FILE = 600  # lines; past this a file is two files
+LONGEST_README = 24  # lines: a room is explained on one screen
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+STANDARD_HEADER = re.compile(r"[a-z_0-9]+")  # no suffix, no folder: <vector>
+SOURCE_SUFFIXES = {".h", ".cc", ".py", ".sh"}
+# Spelled in pieces, so that this file does not break its own rule.
+FORBIDDEN = {
+    "a path of somebody's machine": re.compile(r"(?<![\w./-])/wor" + r"k/|\.\./shar" + r"ed"),
+    "unfinished work": re.compile(r"\bTO" + r"DO\b"),
+}
+
+
+def files_of(tree):
+    """Paths relative to the tree: what git tracks or would add, or every file where there is no repository."""
+    if (tree / ".git").exists():
+        listing = subprocess.run(
+            ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+            cwd=tree, check=True, capture_output=True, text=True).stdout
+        names = sorted({pathlib.PurePath(name) for name in listing.split("\0") if name})
+        return [name for name in names if (tree / name).is_file()]
+    return sorted(path.relative_to(tree) for path in tree.rglob("*") if path.is_file())
+
+
+def room_of(path):
+    """The room a file belongs to, or None: src/kernel/reduce.h is of kernel, everything in bindings of bindings."""
+    if path.parts[0] == "src" and len(path.parts) > 2:
+        return path.parts[1]
+    return "bindings" if path.parts[0] == "bindings" else None
+
+
+def includes_in(text):
+    """Yields (line number, quote character, what is included)."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := INCLUDE.match(line):
+            yield number, match[1], match[2]
+
+
+def check_floors(path, text):
+    room = room_of(path)
+    if room is None or path.suffix not in (".h", ".cc"):
+        return
+    for number, _, header in includes_in(text):
+        other = header.split("/")[0]
+        if "/" not in header or other not in FLOOR or other == room:
+            continue
+        if FLOOR.get(room, 0) <= FLOOR[other] and (room, other) not in EXCEPTIONS:
+            yield number, f"{room} (floor {FLOOR.get(room, 0)}) may not include {other} (floor {FLOOR[other]})"
+
+
+def check_public_header(path, text):
+    if path.parts[:2] != ("include", "talweg"):
+        return
+    for number, quote, header in includes_in(text):
+        fine = STANDARD_HEADER.fullmatch(header) if quote == "<" else header.startswith("talweg/")
+        if not fine:
+            yield number, f"a public header includes {header}: only talweg/ and the standard library are for users"
+
+
+def check_length(path, text):
+    lines = text.count("\n")
+    if path.name == "README.md" and room_of(path) and lines > LONGEST_README:
+        yield lines, f"a room's README.md has at most {LONGEST_README} lines"
+    if path.suffix in SOURCE_SUFFIXES and lines > LONGEST_FILE:
+        yield lines, f"longer than {LONGEST_FILE} lines: this file is two files"
+
+
+def check_words(_, text):
+    for what, pattern in FORBIDDEN.items():
+        for match in pattern.finditer(text):
+            yield text.count("\n", 0, match.start()) + 1, f"{what}: {match[0]!r}"
+
+
+def check_rooms(files):
+    """Every folder of src/ and bindings/ that holds files has a floor and a README.md."""
+    rooms = {path.parts[:2] for path in files if path.parts[0] in ("src", "bindings") and len(path.parts) > 2}
+    for parts in sorted(rooms):
+        folder = pathlib.PurePath(*parts)
+        if parts[0] == "src" and parts[1] not in FLOOR:
+            yield folder, 1, "this room has no floor"
+        if folder / "README.md" not in files:
+            yield folder, 1, "this room has no README.md"
+
+
+def violations(tree):
+    """All violations in `tree` as a list of "file:line: text"."""
+    tree = pathlib.Path(tree)
+    files = files_of(tree)
+    found = [(folder, line, text) for folder, line, text in check_rooms(set(files))]
+    for path in files:
+        try:
+            text = (tree / path).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # pictures and data
+        for check in (check_floors, check_public_header, check_length, check_words):
+            found += [(path, line, message) for line, message in check(path, text)]
+    return [f"{path}:{line}: {message}" for path, line, message in found]
+
+
+if __name__ == "__main__":
+    broken = violations(sys.argv[1])
+    for line in broken:
+        print(line)
+    sys.exit(1 if broken else 0)

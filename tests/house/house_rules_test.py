@@ -1,0 +1,109 @@
+"""Each rule of the house is broken once in a small tree made for it, and must be reported there and nowhere else."""
+
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import house_rules
+
+GOOD = {
+    "include/talweg/types.h": "#include <vector>\n",
+    "include/talweg/group.h": '#include <memory>\n#include "talweg/types.h"\n',
+    "src/base/README.md": "# base\n",
+    "src/base/log.h": "#include <fmt/core.h>\n#include <sys/socket.h>\n",
+    "src/kernel/README.md": "# kernel\n",
+    "src/kernel/reduce.cc": '#include "kernel/reduce.h"\n#include "base/log.h"\n#include "talweg/types.h"\n',
+    "src/protocol/README.md": "# protocol\n",
+    "src/protocol/run.cc": '#include "forest/forest.h"\n#include "wire/frame.h"\n',
+    "bindings/torch/README.md": "# torch\n",
+    "bindings/torch/work.cc": '#include "group/group.h"\n#include "bindings/torch/work.h"\n',
+    "tests/base/log_test.cc": "x\n" * house_rules.LONGEST_FILE,
+    "picture.png": None,
+}
+
+
+class HouseRulesTest(unittest.TestCase):
+    def violations(self, changes):
+        """What is reported for the good tree with `changes` on top (text None in a change removes the file)."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {**GOOD, **changes}.items():
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                if text is not None:
+                    path.write_text(text)
+                elif name not in changes:
+                    path.write_bytes(b"\x89\xff\xfe")
+            return house_rules.violations(folder)
+
+    def assert_one(self, changes, place, words):
+        found = self.violations(changes)
+        self.assertEqual(len(found), 1, found)
+        self.assertTrue(found[0].startswith(place + ": "), found[0])
+        self.assertIn(words, found[0])
+
+    def test_a_tree_that_keeps_the_rules_is_left_alone(self):
+        self.assertEqual(self.violations({}), [])
+
+    def test_including_a_higher_floor_is_reported(self):
+        self.assert_one({"src/base/log.cc": '\n#include "kernel/reduce.h"\n'}, "src/base/log.cc:2",
+                        "base (floor 1) may not include kernel (floor 2)")
+
+    def test_angle_brackets_hide_nothing(self):
+        self.assert_one({"src/base/log.cc": "#  include <live/engine.h>\n"}, "src/base/log.cc:1", "may not include live")
+
+    def test_including_another_room_of_the_same_floor_is_reported(self):
+        self.assert_one({"src/kernel/divide.h": '#include "wire/frame.h"\n'}, "src/kernel/divide.h:1",
+                        "kernel (floor 2) may not include wire (floor 2)")
+
+    def test_wire_stands_on_base_alone(self):
+        for other in ("kernel", "cluster"):
+            self.assert_one({"src/wire/README.md": "", "src/wire/a.cc": f'#include "{other}/a.h"\n'}, "src/wire/a.cc:1",
+                            f"wire (floor 2) may not include {other} (floor 2)")
+
+    def test_protocol_may_include_forest_but_not_the_other_way_round(self):
+        self.assert_one({"src/forest/README.md": "", "src/forest/a.cc": '#include "protocol/run.h"\n'},
+                        "src/forest/a.cc:1", "forest (floor 3) may not include protocol (floor 3)")
+
+    def test_the_faces_do_not_include_the_command_line(self):
+        self.assert_one({"bindings/torch/a.cc": '#include "cli/run.h"\n'}, "bindings/torch/a.cc:1",
+                        "bindings (floor 6) may not include cli (floor 6)")
+
+    def test_a_public_header_that_needs_a_library_is_reported(self):
+        for header in ("<fmt/core.h>", "<unistd.h>", '"base/log.h"', '"types.h"'):
+            self.assert_one({"include/talweg/bad.h": f"#include {header}\n"}, "include/talweg/bad.h:1", header.strip('<>"'))
+
+    def test_a_room_without_a_readme_is_reported(self):
+        self.assert_one({"src/kernel/README.md": None}, "src/kernel:1", "no README.md")
+        self.assert_one({"bindings/torch/README.md": None}, "bindings/torch:1", "no README.md")
+
+    def test_a_room_without_a_floor_is_reported(self):
+        self.assert_one({"src/attic/README.md": ""}, "src/attic:1", "no floor")
+
+    def test_a_long_readme_is_reported(self):
+        self.assert_one({"src/base/README.md": "x\n" * 25}, "src/base/README.md:25", "at most 24 lines")
+
+    def test_a_long_file_is_reported(self):
+        self.assert_one({"src/base/log.cc": "\n" * 601}, "src/base/log.cc:601", "longer than 600")
+
+    def test_forbidden_words_are_reported(self):
+        for word in ("TO" + "DO", "/wor" + "k/main", "../shar" + "ed/notes"):
+            self.assert_one({"README.md": f"one\nsee {word}\n"}, "README.md:2", word[:4])
+        self.assertEqual(self.violations({"README.md": "net/wor" + "k/x TO" + "DOS\n"}), [])
+
+    def test_the_program_reports_by_exit_status_and_counts_untracked_files_of_a_repository(self):
+        with tempfile.TemporaryDirectory() as folder:
+            program = [sys.executable, "-B", house_rules.__file__, folder]
+            subprocess.run(["git", "init", "-q", folder], check=True)
+            pathlib.Path(folder, ".gitignore").write_text("ignored\n")
+            pathlib.Path(folder, "ignored").write_text("TO" + "DO\n")
+            self.assertEqual(subprocess.run(program).returncode, 0)
+            pathlib.Path(folder, "new").write_text("TO" + "DO\n")
+            broken = subprocess.run(program, capture_output=True, text=True)
+            self.assertEqual(broken.returncode, 1)
+            self.assertIn("new:1: unfinished work", broken.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
