@@ -88,8 +88,8 @@ Cluster uniform_star(int n, Bandwidth capacity, Nanoseconds latency);
 // Every pair of `n` workers has links of its own both ways (ranks of one host that share memory).
 Cluster uniform_mesh(int n, Bandwidth capacity, Nanoseconds latency);
 
-// The same network seen by some of its workers, in the order given; the others stay as inner nodes' hosts
-// would: their links go, everything else is kept. For groups split from a group.
+// The same network as seen by some of its workers, renumbered in the order given: the others become inner nodes that
+// only forward. For groups split from a group. Each worker is listed once.
 Cluster restrict_to(const Cluster& cluster, std::span<const int> workers);
 
 }  // namespace talweg::cluster

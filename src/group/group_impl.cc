@@ -140,7 +140,9 @@ WorkPtr GroupImpl::start_all_reduce(const void* in, void* out, std::size_t count
   const auto n = static_cast<std::int64_t>(count);
   check_buffer(in, n, "all_reduce: the input");
   check_buffer(out, n, "all_reduce: the output");
-  Call call{request_of(Collective::all_reduce, size(), 0, type, {n}), type, op, in, out, {}, {}, true, 0, n};
+  // Nothing to sum, nothing that would carry the agreement.
+  Call call{
+      request_of(Collective::all_reduce, size(), 0, type, {n}), type, op, in, out, {}, {}, count > 0, 0, n};
   return start(std::move(call), options);
 }
 

@@ -8,7 +8,6 @@
 #include "base/units.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
-#include "forest/verify.h"
 #include "talweg/error.h"
 
 namespace talweg::group {

@@ -5,7 +5,9 @@
 namespace talweg::protocol {
 namespace {
 
-Envelope message(int source, std::uint32_t tag, std::uint64_t number) { return {source, tag, number, {}}; }
+Envelope message(int source, std::uint32_t tag, std::uint64_t number) {
+  return {source, tag, number, {}};
+}
 
 TEST(Mailbox, MatchesByTagAndSourceInTheOrderOfArrival) {
   Mailbox box;

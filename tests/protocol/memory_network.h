@@ -20,8 +20,9 @@ struct Result {
   Outcome outcome;
 };
 
-// One rank: its session, and frames on their way from it to each other rank. A payload is read when the frame is
-// *taken* (as a socket would), not when it is sent, so that overwriting a buffer too early shows up as wrong data.
+// One rank: its session, and frames on their way from it to each other rank. A payload is read when the frame
+// is *taken* (as a socket would), not when it is sent, so that overwriting a buffer too early shows up as
+// wrong data.
 class Node : public Outbox {
  public:
   struct Frame {
@@ -36,8 +37,10 @@ class Node : public Outbox {
   Node(int rank, int size, Random& random, bool eager_copies)
       : rank_(rank), random_(random), eager_copies_(eager_copies), to_(static_cast<std::size_t>(size)) {}
 
-  bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token, int, bool) override {
-    Frame f{header, payload, {}, token, false, header.type == wire::FrameType::up || header.type == wire::FrameType::down};
+  bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token, int,
+            bool) override {
+    Frame f{header, payload, {},
+            token,  false,   header.type == wire::FrameType::up || header.type == wire::FrameType::down};
     const bool at_once = eager_copies_ && random_.below(2) == 0;
     if (at_once) take(f);
     to_[static_cast<std::size_t>(to)].push_back(std::move(f));
@@ -103,17 +106,18 @@ class MemoryNetwork {
     for (int r = 0; r < size; ++r) {
       nodes_.push_back(std::make_unique<Node>(r, size, random_, eager_copies));
       Node& node = *nodes_.back();
-      node.session = std::make_unique<Session>(r, hosts, 1, node, node.pool,
-                                               [this, r](int source, int destination, std::int64_t count, DataType type) {
-                                                 forest::Request q;
-                                                 q.op = Collective::send_recv;
-                                                 q.ranks = size_;
-                                                 q.root = source;
-                                                 q.peer = destination;
-                                                 q.counts = {count};
-                                                 q.element_size = static_cast<std::int64_t>(size_of(type));
-                                                 return plan(q, "direct", r, 64);
-                                               });
+      node.session = std::make_unique<Session>(
+          r, hosts, 1, node, node.pool,
+          [this, r](int source, int destination, std::int64_t count, DataType type) {
+            forest::Request q;
+            q.op = Collective::send_recv;
+            q.ranks = size_;
+            q.root = source;
+            q.peer = destination;
+            q.counts = {count};
+            q.element_size = static_cast<std::int64_t>(size_of(type));
+            return plan(q, "direct", r, 64);
+          });
     }
   }
 
@@ -131,7 +135,8 @@ class MemoryNetwork {
     std::vector<std::pair<int, int>> busy;
     for (int a = 0; a < size_; ++a)
       for (int b = 0; b < size_; ++b)
-        if (!nodes_[static_cast<std::size_t>(a)]->to_[static_cast<std::size_t>(b)].empty()) busy.emplace_back(a, b);
+        if (!nodes_[static_cast<std::size_t>(a)]->to_[static_cast<std::size_t>(b)].empty())
+          busy.emplace_back(a, b);
     if (busy.empty()) return false;
     const auto [a, b] = busy[random_.below(busy.size())];
     Node& from = *nodes_[static_cast<std::size_t>(a)];

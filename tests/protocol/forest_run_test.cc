@@ -1,0 +1,225 @@
+// One run at a time, fed by hand.
+#include "protocol/forest_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "forest/planner.h"
+#include "talweg/error.h"
+
+namespace talweg::protocol {
+namespace {
+
+struct Sent {
+  bool up;
+  NodeId to;
+  std::uint32_t tree, chunk;
+  std::vector<float> values;
+  std::byte* buffer;
+};
+
+class Recorder : public Actions {
+ public:
+  bool send_chunk(const Chunk& c) override {
+    const auto* f = reinterpret_cast<const float*>(c.data);
+    sent.push_back({c.up, c.to, c.tree, c.chunk, {f, f + c.bytes / sizeof(float)}, c.buffer});
+    return copies;
+  }
+  void send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) override {
+    credits.push_back({to, tree, granted});
+  }
+  struct Credit {
+    NodeId to;
+    std::uint32_t tree, granted;
+  };
+  std::vector<Sent> sent;
+  std::vector<Credit> credits;
+  bool copies = true;
+};
+
+// A chain 0 <- 1 <- 2 over `n` floats in chunks of `chunk`; the root sends results back.
+std::shared_ptr<forest::Forest> chain(int ranks, std::int64_t n, std::int64_t chunk) {
+  auto f = std::make_shared<forest::Forest>();
+  f->planner = "by hand";
+  f->request = {Collective::all_reduce, ranks, 0, 0, {n}, sizeof(float)};
+  f->nodes = ranks;
+  forest::Tree t;
+  t.slice = {0, n};
+  for (int r = 0; r < ranks; ++r) {
+    t.contributors.push_back(r);
+    t.receivers.push_back(r);
+    if (r > 0) {
+      t.up.push_back({r, r - 1});
+      t.down.push_back({r, r - 1});
+    }
+  }
+  t.chunk = chunk;
+  f->trees.push_back(t);
+  return f;
+}
+
+const std::byte* bytes(const std::vector<float>& v) {
+  return reinterpret_cast<const std::byte*>(v.data());
+}
+std::byte* bytes(std::vector<float>& v) {
+  return reinterpret_cast<std::byte*>(v.data());
+}
+
+class MiddleOfAChain : public ::testing::Test {
+ protected:
+  void begin(std::int64_t n, std::int64_t chunk, std::uint32_t grant) {
+    in.resize(static_cast<std::size_t>(n));
+    std::iota(in.begin(), in.end(), 1.0F);
+    out.assign(in.size(), -1.0F);
+    run.reset(
+        make_local_plan(chain(3, n, chunk), 1),
+        {bytes(in), bytes(out), DataType::f32, kernel::reduce_function(DataType::f32, ReduceOp::sum), 0});
+    run.begin(actions, [&](NodeId, std::uint32_t) { return grant; });
+  }
+  const char* up(std::uint32_t chunk, std::vector<float> values) {
+    return run.on_up(2, 0, chunk, bytes(values), static_cast<std::uint32_t>(values.size() * 4), actions);
+  }
+  const char* down(std::uint32_t chunk, std::vector<float> values) {
+    return run.on_down(0, 0, chunk, bytes(values), static_cast<std::uint32_t>(values.size() * 4), actions);
+  }
+
+  BufferPool pool;
+  ForestRun run{pool};
+  Recorder actions;
+  std::vector<float> in, out;
+};
+
+TEST_F(MiddleOfAChain, AddsItsOwnAndPassesOnWithoutTouchingTheOutput) {
+  begin(4, 2, kWindow);
+  EXPECT_TRUE(actions.sent.empty());
+  ASSERT_EQ(up(0, {10, 20}), nullptr);
+  ASSERT_EQ(actions.sent.size(), 1U);
+  EXPECT_TRUE(actions.sent[0].up);
+  EXPECT_EQ(actions.sent[0].to, 0);
+  EXPECT_THAT(actions.sent[0].values, ::testing::ElementsAre(11, 22));
+  EXPECT_THAT(out, ::testing::Each(-1.0F));
+}
+
+TEST_F(MiddleOfAChain, ResultsGoIntoTheOutputAndOnToTheChild) {
+  begin(4, 2, kWindow);
+  up(0, {1, 1});
+  up(1, {1, 1});
+  ASSERT_EQ(down(0, {7, 8}), nullptr);
+  EXPECT_FALSE(run.done());
+  ASSERT_EQ(down(1, {9, 10}), nullptr);
+  EXPECT_TRUE(run.done());
+  EXPECT_THAT(out, ::testing::ElementsAre(7, 8, 9, 10));
+  EXPECT_EQ(actions.sent.back().to, 2);
+  EXPECT_FALSE(actions.sent.back().up);
+}
+
+TEST_F(MiddleOfAChain, KeepsWhatArrivesWhileItMayNotSend) {
+  begin(8, 2, 0);
+  for (std::uint32_t c = 0; c < 4; ++c) ASSERT_EQ(up(c, {1, 1}), nullptr);
+  EXPECT_TRUE(actions.sent.empty());
+  EXPECT_GT(pool.bytes_in_use(), 0U);
+  run.on_ready(0, actions);
+  EXPECT_EQ(actions.sent.size(), 4U);
+  EXPECT_EQ(pool.bytes_in_use(), 0U);
+}
+
+TEST_F(MiddleOfAChain, GrantsMoreAsItSums) {
+  begin(40, 2, kWindow);
+  up(0, {1, 1});
+  EXPECT_TRUE(actions.credits.empty());
+  up(1, {1, 1});
+  ASSERT_EQ(actions.credits.size(), 1U);
+  EXPECT_EQ(actions.credits[0].to, 2);
+  EXPECT_EQ(actions.credits[0].granted, 2 + kWindow);
+}
+
+TEST_F(MiddleOfAChain, RefusesWhatMakesNoSense) {
+  begin(40, 2, 0);
+  EXPECT_STREQ(run.on_up(0, 0, 0, bytes(in), 8, actions),
+               "chunk from a rank that is not our child in this tree");
+  EXPECT_STREQ(run.on_up(2, 1, 0, bytes(in), 8, actions), "chunk of a tree that we take no part in");
+  EXPECT_STREQ(up(1, {1, 1}), "chunk out of order");
+  EXPECT_STREQ(up(0, {1, 1, 1}), "chunk of a wrong length");
+  for (std::uint32_t c = 0; c < kWindow; ++c) EXPECT_EQ(up(c, {1, 1}), nullptr);
+  EXPECT_STREQ(up(kWindow, {1, 1}), "chunk beyond the window that was granted");
+  EXPECT_STREQ(run.on_down(2, 0, 0, bytes(in), 8, actions), "result from a rank that is not our parent");
+  EXPECT_STREQ(down(1, {1, 1}), "result out of order");
+  EXPECT_STREQ(down(0, {1}), "result of a wrong length");
+  EXPECT_STREQ(run.on_credit(2, 0, 9, actions), "credit for a tree that it is not our parent in");
+}
+
+TEST_F(MiddleOfAChain, IsNotDoneBeforeItsBuffersAreTaken) {
+  actions.copies = false;
+  begin(2, 2, kWindow);
+  up(0, {1, 1});
+  down(0, {3, 4});
+  EXPECT_FALSE(run.done());
+  ASSERT_EQ(actions.sent.size(), 2U);
+  for (const Sent& s : actions.sent) run.on_sent(s.tree, s.buffer);
+  EXPECT_TRUE(run.done());
+  EXPECT_EQ(pool.bytes_in_use(), 0U);
+}
+
+TEST_F(MiddleOfAChain, SaysWhomItWaitsFor) {
+  begin(2, 2, kWindow);
+  EXPECT_THAT(run.waiting_for(), ::testing::ElementsAre(0, 2));
+  up(0, {1, 1});
+  EXPECT_THAT(run.waiting_for(), ::testing::ElementsAre(0));
+}
+
+TEST_F(MiddleOfAChain, GivesAllBuffersBackWhenItIsGivenUp) {
+  begin(40, 2, 1);
+  for (std::uint32_t c = 0; c < kWindow; ++c) up(c, {1, 1});
+  EXPECT_GT(pool.bytes_in_use(), 0U);
+  run.release();
+  EXPECT_EQ(pool.bytes_in_use(), 0U);
+}
+
+TEST(ForestRun, SumsInAFixedOrderWhateverArrivesFirst) {
+  // In float32, (1e8 + 1) + -1e8 and (1e8 + -1e8) + 1 differ: the order shows in the bits.
+  auto f = std::make_shared<forest::Forest>(*chain(3, 1, 1));
+  f->trees[0].up = {{1, 0}, {2, 0}};
+  f->trees[0].down = {{1, 0}, {2, 0}};
+  const auto plan = make_local_plan(f, 0);
+  for (const bool swapped : {false, true}) {
+    BufferPool pool;
+    ForestRun run(pool);
+    Recorder actions;
+    std::vector<float> data{1e8F};
+    const std::vector<float> one{1.0F};
+    const std::vector<float> minus{-1e8F};
+    run.reset(plan, {bytes(data), bytes(data), DataType::f32,
+                     kernel::reduce_function(DataType::f32, ReduceOp::sum), 0});
+    run.begin(actions, [](NodeId, std::uint32_t) { return kWindow; });
+    const auto arrive = [&](NodeId from) {
+      ASSERT_EQ(run.on_up(from, 0, 0, bytes(from == 1 ? one : minus), 4, actions), nullptr);
+    };
+    arrive(swapped ? 2 : 1);
+    arrive(swapped ? 1 : 2);
+    EXPECT_TRUE(run.done());
+    EXPECT_EQ(data[0], (1e8F + 1.0F) - 1e8F);
+  }
+}
+
+TEST(ForestRun, AnAverageIsDividedOnceAtTheRoot) {
+  BufferPool pool;
+  ForestRun run(pool);
+  Recorder actions;
+  std::vector<float> data{2.0F};
+  const std::vector<float> other{4.0F};
+  run.reset(make_local_plan(chain(2, 1, 1), 0), {bytes(data), bytes(data), DataType::f32,
+                                                 kernel::reduce_function(DataType::f32, ReduceOp::avg), 2});
+  run.begin(actions, [](NodeId, std::uint32_t) { return kWindow; });
+  run.on_up(1, 0, 0, bytes(other), 4, actions);
+  EXPECT_EQ(data[0], 3.0F);
+  EXPECT_THAT(actions.sent.at(0).values, ::testing::ElementsAre(3.0F));
+}
+
+TEST(LocalPlan, ChunksThatNoFrameCanCarryAreRefused) {
+  EXPECT_THROW(make_local_plan(chain(2, 1 << 20, 1 << 20), 0), Error);
+}
+
+}  // namespace
+}  // namespace talweg::protocol

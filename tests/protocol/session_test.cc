@@ -1,0 +1,441 @@
+// Whole groups in one thread over a network with random delays and interleavings, against a serial reference.
+#include "protocol/session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "memory_network.h"
+
+namespace talweg::protocol {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Case {
+  Collective op;
+  std::string planner;
+};
+
+// One collective as one rank calls it, with the reference result worked out element by element.
+struct Call {
+  forest::Request request;
+  std::string planner;
+  std::int64_t chunk = 64;
+  bool in_place = false;
+  int priority = 0;
+
+  std::int64_t total() const {
+    return std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0});
+  }
+};
+
+std::int32_t contribution(int rank, std::int64_t element, std::uint64_t call) {
+  return static_cast<std::int32_t>((element * 7 + rank * 1001 + static_cast<std::int64_t>(call) * 13) % 997);
+}
+
+struct Buffers {
+  std::vector<std::int32_t> in, out, expected;
+};
+
+// Input: element i of the logical vector as this rank holds it. Expected: sum over contributors, or the
+// owner's.
+Buffers buffers_for(const Call& call, int rank, std::uint64_t number) {
+  const forest::Request& q = call.request;
+  Buffers b;
+  b.in.assign(static_cast<std::size_t>(forest::input_count(q, rank)), 0);
+  b.out.assign(static_cast<std::size_t>(forest::output_count(q, rank)), -1);
+  b.expected = b.out;
+  const std::int64_t n = call.total();
+  const auto owner = [&](std::int64_t i) {  // of element i, for collectives that concatenate
+    std::size_t part = 0;
+    for (std::int64_t left = i; left >= q.counts[part]; ++part) left -= q.counts[part];
+    return static_cast<int>(part);
+  };
+  for (std::int64_t i = 0; i < n; ++i) {
+    const std::int64_t at_in = forest::input_offset(q, rank, {i, 1});
+    const std::int64_t at_out = forest::output_offset(q, rank, {i, 1});
+    if (at_in >= 0) b.in[static_cast<std::size_t>(at_in)] = contribution(rank, i, number);
+    if (at_out < 0) continue;
+    std::int32_t value = 0;
+    switch (q.op) {
+      case Collective::all_reduce:
+      case Collective::reduce:
+      case Collective::reduce_scatter:
+        for (int r = 0; r < q.ranks; ++r) value += contribution(r, i, number);
+        break;
+      case Collective::all_gather:
+      case Collective::gather:
+        value = contribution(owner(i), i, number);
+        break;
+      case Collective::all_to_all:
+        value = contribution(owner(i) / q.ranks, i, number);
+        break;
+      default:
+        value = contribution(q.root, i, number);
+    }
+    b.expected[static_cast<std::size_t>(at_out)] = value;
+  }
+  return b;
+}
+
+Operation operation_for(MemoryNetwork& net, const Call& call, int rank, Buffers& b, Result& result) {
+  const forest::Request& q = call.request;
+  Operation op;
+  op.plan = net.plan(q, call.planner, rank, call.chunk);
+  op.signature = {q.op, DataType::i32, ReduceOp::sum, q.root, call.total(), 0};
+  const bool in_place = call.in_place && b.in.size() == b.out.size();
+  if (in_place) b.out = b.in;
+  op.operands.in = reinterpret_cast<const std::byte*>(in_place ? b.out.data() : b.in.data());
+  op.operands.out = reinterpret_cast<std::byte*>(b.out.data());
+  op.operands.type = DataType::i32;
+  op.operands.reduce = kernel::reduce_function(DataType::i32, ReduceOp::sum);
+  op.all_contribute = (q.op == Collective::all_reduce && call.total() > 0) || q.op == Collective::barrier;
+  op.deadline_ns = 1'000'000'000;
+  op.priority = call.priority;
+  op.user = &result;
+  return op;
+}
+
+Call random_call(Random& random, int size) {
+  Call call;
+  std::vector<std::string> able;
+  do {
+    call.request = {};
+    call.request.op = static_cast<Collective>(random.below(kCollectives));
+    call.request.ranks = size;
+    call.request.root = static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
+    call.request.element_size = 4;
+    const auto some = [&] { return static_cast<std::int64_t>(random.below(4) == 0 ? 0 : random.below(400)); };
+    std::size_t parts = 1;
+    switch (call.request.op) {
+      case Collective::reduce_scatter:
+      case Collective::all_gather:
+      case Collective::gather:
+      case Collective::scatter:
+        parts = static_cast<std::size_t>(size);
+        break;
+      case Collective::all_to_all:
+        parts = static_cast<std::size_t>(size * size);
+        break;
+      default:
+        break;
+    }
+    for (std::size_t i = 0; i < parts; ++i) call.request.counts.push_back(some());
+    if (call.request.op == Collective::barrier) call.request.counts = {0};
+    able.clear();
+    for (const forest::Planner& p : forest::planners())
+      if (p.serves(call.request)) able.push_back(p.name);
+  } while (able.empty() || call.request.op == Collective::send_recv);
+  call.planner = able[random.below(able.size())];
+  call.chunk = 1 + static_cast<std::int64_t>(random.below(100));
+  call.in_place = call.request.op == Collective::all_reduce && random.below(2) == 0;
+  call.priority = static_cast<int>(random.below(3));
+  return call;
+}
+
+// Every rank starts the same calls, each at its own pace, all at once in flight.
+void run_group(std::uint64_t seed) {
+  Random choice(seed * 977 + 5);
+  const int size = 2 + static_cast<int>(choice.below(seed % 10 == 0 ? 15 : 6));
+  MemoryNetwork net(size, seed);
+  const std::size_t calls = 1 + choice.below(6);
+  std::vector<Call> script;
+  for (std::size_t c = 0; c < calls; ++c) script.push_back(random_call(choice, size));
+  std::vector<std::vector<Buffers>> buffers(static_cast<std::size_t>(size), std::vector<Buffers>(calls));
+  std::vector<std::vector<Result>> results(static_cast<std::size_t>(size), std::vector<Result>(calls));
+  std::vector<std::size_t> next(static_cast<std::size_t>(size), 0);
+  for (int r = 0; r < size; ++r)
+    for (std::size_t c = 0; c < calls; ++c)
+      buffers[static_cast<std::size_t>(r)][c] = buffers_for(script[c], r, c);
+  for (;;) {
+    const bool moved = net.random().below(4) != 0 && net.step();
+    const auto r = static_cast<std::size_t>(net.random().below(static_cast<std::uint64_t>(size)));
+    if (next[r] < calls && net.random().below(3) == 0) {
+      const std::size_t c = next[r]++;
+      net.session(static_cast<int>(r))
+          .start(operation_for(net, script[c], static_cast<int>(r), buffers[r][c], results[r][c]));
+    } else if (!moved && std::all_of(next.begin(), next.end(), [&](std::size_t n) { return n == calls; })) {
+      if (!net.step()) break;
+    }
+  }
+  for (int r = 0; r < size; ++r) {
+    for (std::size_t c = 0; c < calls; ++c) {
+      const auto rank = static_cast<std::size_t>(r);
+      SCOPED_TRACE(::testing::Message() << "seed " << seed << " rank " << r << " of " << size << " call " << c
+                                        << " " << name(script[c].request.op) << " by " << script[c].planner);
+      ASSERT_TRUE(results[rank][c].done) << "never ended";
+      ASSERT_TRUE(results[rank][c].outcome.ok) << results[rank][c].outcome.text;
+      ASSERT_EQ(buffers[rank][c].out, buffers[rank][c].expected);
+      if (!script[c].in_place) {
+        ASSERT_EQ(buffers[rank][c].in, buffers_for(script[c], r, c).in) << "input changed";
+      }
+    }
+    EXPECT_EQ(net.node(r).pool.bytes_in_use(), 0U) << "buffers lost, seed " << seed;
+    EXPECT_EQ(net.session(r).in_flight(), 0U);
+  }
+}
+
+TEST(Session, GroupsOfTwoToSixteenComputeEveryCollectiveUnderAnyInterleaving) {
+  for (std::uint64_t seed = 0; seed < 600; ++seed) {
+    run_group(seed);
+    if (HasFatalFailure()) return;
+  }
+}
+
+struct Pair {
+  explicit Pair(int size = 2, std::uint64_t seed = 3)
+      : net(size, seed), buffers(static_cast<std::size_t>(size)), results(static_cast<std::size_t>(size)) {}
+  void start(int rank, std::int64_t count, Collective op = Collective::all_reduce,
+             const std::string& planner = "chain") {
+    Call call;
+    call.request = {op, net.size(), 0, 0, {count}, 4};
+    call.planner = planner;
+    const auto r = static_cast<std::size_t>(rank);
+    buffers[r] = buffers_for(call, rank, 0);
+    net.session(rank).start(operation_for(net, call, rank, buffers[r], results[r]));
+  }
+  MemoryNetwork net;
+  std::vector<Buffers> buffers;
+  std::vector<Result> results;
+};
+
+TEST(Session, RanksThatDisagreeAllHearBothSidesAndNothingIsWritten) {
+  const std::pair<std::int64_t, std::int64_t> sizes[] = {
+      {100, 101}, {100, 200}, {100, 0}, {5, 4000}, {4000, 5}};
+  for (const auto& [a, b] : sizes)
+    for (const char* planner : {"chain", "ring", "one_hop", "binomial", "double_binary_tree"})
+      for (int odd = 0; odd < 4; ++odd)
+        for (std::uint64_t seed = 0; seed < 4; ++seed) {
+          SCOPED_TRACE(::testing::Message()
+                       << planner << " " << a << " vs " << b << " on rank " << odd << " seed " << seed);
+          Pair group(4, seed);
+          for (int r = 0; r < 4; ++r) group.start(r, r == odd ? b : a, Collective::all_reduce, planner);
+          group.net.run();
+          for (std::size_t r = 0; r < 4; ++r) {
+            ASSERT_TRUE(group.results[r].done);
+            ASSERT_FALSE(group.results[r].outcome.ok);
+            EXPECT_EQ(group.results[r].outcome.code, ErrorCode::mismatch);
+            EXPECT_THAT(group.results[r].outcome.text, HasSubstr(std::to_string(a) + " elements"));
+            EXPECT_THAT(group.results[r].outcome.text, HasSubstr(std::to_string(b) + " elements"));
+            EXPECT_THAT(group.buffers[r].out, ::testing::Each(-1));
+            EXPECT_EQ(group.net.node(static_cast<int>(r)).pool.bytes_in_use(), 0U);
+          }
+          // The group stays usable.
+          for (int r = 0; r < 4; ++r) group.results[static_cast<std::size_t>(r)] = {};
+          for (int r = 0; r < 4; ++r) group.start(r, 64, Collective::all_reduce, planner);
+          group.net.run();
+          for (std::size_t r = 0; r < 4; ++r) {
+            ASSERT_TRUE(group.results[r].outcome.ok) << group.results[r].outcome.text;
+            EXPECT_EQ(group.buffers[r].out, group.buffers[r].expected);
+          }
+        }
+}
+
+TEST(Session, DifferentOperationsAreAMismatchToo) {
+  Pair group;
+  group.start(0, 10, Collective::broadcast);
+  group.start(1, 10, Collective::all_reduce);
+  group.net.run();
+  for (const Result& r : group.results) {
+    ASSERT_TRUE(r.done);
+    EXPECT_EQ(r.outcome.code, ErrorCode::mismatch);
+    EXPECT_THAT(r.outcome.text, HasSubstr("broadcast"));
+    EXPECT_THAT(r.outcome.text, HasSubstr("all_reduce"));
+  }
+}
+
+TEST(Session, ABroadcastThatOneRankGetsWrongReachesNobody) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Pair group(3, seed);
+    group.start(0, 10, Collective::broadcast);
+    group.start(1, 10, Collective::broadcast);
+    group.start(2, 11, Collective::broadcast);
+    group.net.run();
+    for (const Result& r : group.results) EXPECT_EQ(r.outcome.code, ErrorCode::mismatch);
+    EXPECT_THAT(group.buffers[1].out, ::testing::Each(-1));
+  }
+}
+
+TEST(Session, ADeadlineNamesWhoHasNotStarted) {
+  Pair group(3);
+  group.start(0, 10);
+  group.start(2, 10);
+  group.net.run();
+  group.net.session(0).on_time(999'999'999);
+  EXPECT_FALSE(group.results[0].done);
+  group.net.session(0).on_time(1'000'000'000);
+  ASSERT_TRUE(group.results[0].done);
+  EXPECT_EQ(group.results[0].outcome.code, ErrorCode::timeout);
+  EXPECT_THAT(group.results[0].outcome.text, HasSubstr("rank 1 (h1)"));
+  group.net.run();
+  EXPECT_EQ(group.results[2].outcome.code, ErrorCode::timeout) << "the others are told";
+  // The late rank learns at once that its collective has failed already.
+  group.start(1, 10);
+  ASSERT_TRUE(group.results[1].done);
+  EXPECT_EQ(group.results[1].outcome.code, ErrorCode::timeout);
+}
+
+TEST(Session, ARankThatDiesFailsEverythingInFlightAndAllThatFollows) {
+  Pair group(3);
+  group.start(0, 10);
+  group.start(1, 10);
+  group.net.session(0).on_peer_gone(2, false, "it closed the connection");
+  ASSERT_TRUE(group.results[0].done);
+  EXPECT_EQ(group.results[0].outcome.code, ErrorCode::peer_failed);
+  EXPECT_THAT(group.results[0].outcome.text, HasSubstr("rank 2 (h2) failed"));
+  EXPECT_THAT(group.results[0].outcome.text, HasSubstr("#0"));
+  group.net.run();
+  EXPECT_EQ(group.results[1].outcome.code, ErrorCode::peer_failed) << "told by rank 0";
+  group.results[0] = {};
+  group.start(0, 10);
+  EXPECT_EQ(group.results[0].outcome.code, ErrorCode::peer_failed);
+}
+
+TEST(Session, ARankThatLeavesOnlyFailsWhatStillNeedsIt) {
+  Pair group(2);
+  group.start(0, 10);
+  group.start(1, 10);
+  group.net.run();
+  EXPECT_TRUE(group.results[0].outcome.ok);
+  group.net.session(0).on_peer_gone(1, true, "");
+  group.results[0] = {};
+  group.start(0, 10);
+  ASSERT_TRUE(group.results[0].done);
+  EXPECT_THAT(group.results[0].outcome.text, HasSubstr("has left the group"));
+}
+
+TEST(Session, AbortReachesEveryRank) {
+  Pair group(3);
+  for (int r = 0; r < 2; ++r) group.start(r, 10);
+  group.net.session(1).abort("enough");
+  group.net.run();
+  for (std::size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(group.results[r].outcome.code, ErrorCode::aborted);
+    EXPECT_THAT(group.results[r].outcome.text, HasSubstr("rank 1 (h1) aborted the group: enough"));
+  }
+  group.start(2, 10);
+  EXPECT_EQ(group.results[2].outcome.code, ErrorCode::aborted);
+}
+
+TEST(Session, ManySmallCollectivesAheadOfASlowRankStayWithinTheEagerBudget) {
+  constexpr std::size_t kCalls = 200;
+  constexpr std::int64_t kElements = 4000;
+  MemoryNetwork net(2, 1);
+  Call call;
+  call.request = {Collective::all_reduce, 2, 0, 0, {kElements}, 4};
+  call.planner = "one_hop";
+  call.chunk = kElements;
+  std::vector<Buffers> buffers(2 * kCalls);
+  std::vector<Result> results(2 * kCalls);
+  const auto start = [&](int rank, std::size_t c) {
+    const std::size_t i = c * 2 + static_cast<std::size_t>(rank);
+    buffers[i] = buffers_for(call, rank, c);
+    net.session(rank).start(operation_for(net, call, rank, buffers[i], results[i]));
+  };
+  for (std::size_t c = 0; c < kCalls; ++c) start(0, c);
+  std::size_t ahead = 0;
+  for (const auto& f : net.node(0).to_[1]) ahead += f.header.length;
+  EXPECT_GT(ahead, kEagerBudget / 2);
+  EXPECT_LE(ahead, kEagerBudget);
+  net.run();
+  for (std::size_t c = 0; c < kCalls; ++c) start(1, c);
+  net.run();
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    ASSERT_TRUE(results[i].done && results[i].outcome.ok) << i;
+    ASSERT_EQ(buffers[i].out, buffers[i].expected);
+  }
+}
+
+TEST(Session, ASenderThatIgnoresItsBudgetIsCutOff) {
+  Pair group;
+  wire::Header h;
+  h.type = wire::FrameType::up;
+  h.group = 1;
+  h.length = 1000;
+  const std::vector<std::byte> payload(h.length);
+  for (std::uint64_t s = 0; s < 4000; ++s) {
+    h.sequence = 100 + s;
+    group.net.session(0).on_frame(1, h, payload.data());
+  }
+  group.start(0, 10);
+  EXPECT_EQ(group.results[0].outcome.code, ErrorCode::corrupted);
+  EXPECT_THAT(group.results[0].outcome.text, HasSubstr("eager budget"));
+}
+
+TEST(Session, MessagesFindTheirReceiversInOrder) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    MemoryNetwork net(3, seed);
+    constexpr std::size_t kMessages = 12;
+    std::vector<std::vector<std::int32_t>> sent;
+    std::vector<std::vector<std::int32_t>> received;
+    std::vector<Result> results(2 * kMessages);
+    for (std::size_t m = 0; m < kMessages; ++m) {
+      sent.emplace_back(m * 40, static_cast<std::int32_t>(m));
+      received.emplace_back(m * 40, -1);
+    }
+    std::size_t next_send = 0;
+    std::size_t next_receive = 0;
+    while (next_send < kMessages || next_receive < kMessages || net.step()) {
+      if (next_send < kMessages && net.random().below(3) == 0) {
+        const std::size_t m = next_send++;
+        Message message;
+        message.peer = 1;
+        message.tag = static_cast<std::uint32_t>(m % 2);
+        message.signature = {
+            Collective::send_recv, DataType::i32, ReduceOp::sum, 0, static_cast<std::int64_t>(m * 40), 0};
+        message.send = reinterpret_cast<const std::byte*>(sent[m].data());
+        message.deadline_ns = 1;
+        message.user = &results[m];
+        net.session(0).send(message);
+      }
+      if (next_receive < kMessages && net.random().below(3) == 0) {
+        const std::size_t m = next_receive++;
+        Message message;
+        message.peer = m % 3 == 0 ? kAnySource : 0;
+        message.tag = static_cast<std::uint32_t>(m % 2);
+        message.signature = {
+            Collective::send_recv, DataType::i32, ReduceOp::sum, 0, static_cast<std::int64_t>(m * 40), 0};
+        message.receive = reinterpret_cast<std::byte*>(received[m].data());
+        message.deadline_ns = 1;
+        message.user = &results[kMessages + m];
+        net.session(1).receive(message);
+      }
+    }
+    for (std::size_t m = 0; m < kMessages; ++m) {
+      ASSERT_TRUE(results[m].done && results[m].outcome.ok) << results[m].outcome.text;
+      ASSERT_TRUE(results[kMessages + m].done && results[kMessages + m].outcome.ok);
+      EXPECT_EQ(results[kMessages + m].outcome.source, 0);
+      ASSERT_EQ(received[m], sent[m]);
+    }
+  }
+}
+
+TEST(Session, AMessageOfAnotherSizeFailsOnBothSidesUnwritten) {
+  MemoryNetwork net(2, 0);
+  Result sent;
+  Result received;
+  std::vector<std::int32_t> data(10, 1);
+  std::vector<std::int32_t> into(12, -1);
+  Message message;
+  message.peer = 1;
+  message.signature = {Collective::send_recv, DataType::i32, ReduceOp::sum, 0, 10, 0};
+  message.send = reinterpret_cast<const std::byte*>(data.data());
+  message.deadline_ns = 1;
+  message.user = &sent;
+  net.session(0).send(message);
+  message.peer = 0;
+  message.signature.count = 12;
+  message.receive = reinterpret_cast<std::byte*>(into.data());
+  message.user = &received;
+  net.session(1).receive(message);
+  net.run();
+  EXPECT_EQ(sent.outcome.code, ErrorCode::mismatch);
+  EXPECT_EQ(received.outcome.code, ErrorCode::mismatch);
+  EXPECT_THAT(sent.outcome.text, HasSubstr("12 elements"));
+  EXPECT_THAT(into, ::testing::Each(-1));
+}
+
+}  // namespace
+}  // namespace talweg::protocol
