@@ -10,7 +10,9 @@ namespace talweg::protocol {
 namespace {
 // Stands for an empty operand, whose own address may be null: null means "not here yet".
 constexpr std::byte kEmpty{};
-const std::byte* present(const std::byte* data) { return data == nullptr ? &kEmpty : data; }
+const std::byte* present(const std::byte* data) {
+  return data == nullptr ? &kEmpty : data;
+}
 }  // namespace
 
 void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& operands) {
@@ -48,10 +50,7 @@ void ForestRun::release() {
         if (slot != nullptr) pool_.release(std::exchange(slot, nullptr), local.chunk_bytes);
     if (tree.scratch != nullptr)
       pool_.release(std::exchange(tree.scratch, nullptr), static_cast<std::size_t>(local.bytes));
-    // A sum that was opened but not closed; closed ones come back through on_sent.
-    const bool owned = tree.sum != nullptr && tree.operand > 0 && (!local.root || local.out_offset < 0);
-    if (owned) pool_.release(tree.sum, local.chunk_bytes);
-    tree.sum = nullptr;
+    if (tree.sum != nullptr) pool_.release(std::exchange(tree.sum, nullptr), local.chunk_bytes);
   }
   trees_.clear();
   begun_ = false;
@@ -113,24 +112,23 @@ void ForestRun::send_own(TreeState& tree, Actions& actions) {
   }
 }
 
-// Finds room for the sum of chunk `summed`; false while there is none.
+// Finds room for a sum that goes on to others, or that is not complete yet; false while there is none.
 bool ForestRun::open_sum(TreeState& tree) {
   const LocalTree& local = *tree.local;
-  if (local.root && local.out_offset >= 0) {
-    // Trees that share elements (one-hop) in place: the output is still an input, of sends under way or of
-    // this very sum where our own operand comes later than second.
-    const bool input_in_use =
-        own_left_ > 0 || sends_pending_ > 0 ||
-        (local.operands[0] != kSelf && (local.operands.size() < 2 || local.operands[1] != kSelf));
-    if (tree.summed == 0 && plan_->slices_overlap && in_place() && input_in_use && local.bytes > 0)
-      tree.scratch = pool_.acquire(static_cast<std::size_t>(local.bytes));
-    tree.sum = output(tree, tree.summed);
-    return true;
-  }
-  if (!local.root && tree.summed >= tree.up_granted) return false;
-  if (tree.sums_in_flight >= kWindow) return false;
+  if (!local.root && (tree.summed >= tree.up_granted || tree.sums_in_flight >= kWindow)) return false;
   tree.sum = pool_.acquire(local.chunk_bytes);
   return true;
+}
+
+// Where the root's sum of chunk `summed` goes. Called when the last operand is here, not before: then all
+// contributors have been heard.
+std::byte* ForestRun::result(TreeState& tree) {
+  const LocalTree& local = *tree.local;
+  // Trees that share elements (one-hop) in place: the output is still an input of sends under way.
+  const bool input_in_use = own_left_ > 0 || sends_pending_ > 0;
+  if (tree.summed == 0 && plan_->slices_overlap && in_place() && input_in_use && local.bytes > 0)
+    tree.scratch = pool_.acquire(static_cast<std::size_t>(local.bytes));
+  return output(tree, tree.summed);
 }
 
 const std::byte* ForestRun::source(const TreeState& tree, std::uint32_t operand,
@@ -167,39 +165,48 @@ void ForestRun::advance(TreeState& tree, Arrival arrival, Actions& actions) {
   const LocalTree& local = *tree.local;
   if (local.operands.empty() || (local.up_parent != kNone && local.up_children.empty())) return;
   const auto n = static_cast<std::uint32_t>(local.operands.size());
+  const bool keeps = local.root && local.out_offset >= 0;
   while (tree.summed < local.chunks) {
     const std::uint32_t bytes = local.bytes_of(tree.summed);
     const std::size_t count = bytes / size_of(operands_.type);
-    if (tree.operand == 0) {
-      const std::byte* first = source(tree, 0, arrival);
-      if (first == nullptr) return;
-      if (n == 1) {
-        const bool keeps = local.root && local.out_offset >= 0;
-        const bool own = local.operands[0] == kSelf;
-        if (own && local.root && !keeps) {  // straight from the input, nothing to store
-          close_sum(tree, first, actions);
-          continue;
-        }
-        if (!open_sum(tree)) return;
-        if (tree.sum != first && bytes > 0) std::memmove(tree.sum, first, bytes);
-        consumed(tree, 0, actions);
-        close_sum(tree, tree.sum, actions);
+    if (n == 1) {
+      const std::byte* only = source(tree, 0, arrival);
+      if (only == nullptr) return;
+      if (local.root && !keeps && local.operands[0] == kSelf) {  // straight from the input, nothing to store
+        close_sum(tree, only, actions);
         continue;
       }
-      const std::byte* second = source(tree, 1, arrival);
-      if (second == nullptr || !open_sum(tree)) return;
-      operands_.reduce(tree.sum, first, second, count);
+      if (!keeps && !open_sum(tree)) return;
+      std::byte* to = keeps ? result(tree) : tree.sum;
+      if (to != only && bytes > 0) std::memmove(to, only, bytes);
+      consumed(tree, 0, actions);
+      close_sum(tree, to, actions);
+      continue;
+    }
+    if (tree.operand == 0) {
+      const std::byte* first = source(tree, 0, arrival);
+      const std::byte* second = first == nullptr ? nullptr : source(tree, 1, arrival);
+      const bool direct = keeps && n == 2;
+      if (second == nullptr || (!direct && !open_sum(tree))) return;
+      std::byte* to = direct ? result(tree) : tree.sum;
+      operands_.reduce(to, first, second, count);
       consumed(tree, 0, actions);
       consumed(tree, 1, actions);
       tree.operand = 2;
+      if (n == 2) {
+        close_sum(tree, to, actions);
+        continue;
+      }
     }
     while (tree.operand < n) {
       const std::byte* next = source(tree, tree.operand, arrival);
       if (next == nullptr) return;
-      operands_.reduce(tree.sum, tree.sum, next, count);
+      std::byte* to = keeps && tree.operand + 1 == n ? result(tree) : tree.sum;
+      operands_.reduce(to, tree.sum, next, count);
       consumed(tree, tree.operand++, actions);
+      if (tree.operand == n) close_sum(tree, to, actions);
+      if (tree.operand == 0) break;
     }
-    close_sum(tree, tree.sum, actions);
   }
 }
 
@@ -207,9 +214,12 @@ void ForestRun::close_sum(TreeState& tree, const std::byte* sum, Actions& action
   const LocalTree& local = *tree.local;
   const std::uint32_t chunk = tree.summed++;
   const std::uint32_t bytes = local.bytes_of(chunk);
-  std::byte* buffer = local.root && local.out_offset >= 0 ? nullptr : tree.sum;
+  std::byte* buffer = std::exchange(tree.sum, nullptr);
+  if (buffer != nullptr && buffer != sum) {  // it held the sum until the last operand came
+    pool_.release(buffer, local.chunk_bytes);
+    buffer = nullptr;
+  }
   tree.operand = 0;
-  tree.sum = nullptr;
   --steps_left_;
   if (!local.root) {
     ++tree.sums_in_flight;

@@ -107,9 +107,9 @@ class ForestRun {
   struct TreeState {
     const LocalTree* local = nullptr;
     Child* children = nullptr;
-    std::uint32_t summed = 0;   // chunks whose sum is complete; also the chunk being summed
-    std::uint32_t operand = 0;  // operands of that chunk already in `sum`
-    std::byte* sum = nullptr;
+    std::uint32_t summed = 0;      // chunks whose sum is complete; also the chunk being summed
+    std::uint32_t operand = 0;     // operands of that chunk already in `sum`
+    std::byte* sum = nullptr;      // a pool buffer: not complete, or on its way up
     std::byte* scratch = nullptr;  // whole slice, in place of `out` until all inputs are sent
     std::uint32_t sums_in_flight = 0;
     std::uint32_t up_sent = 0;
@@ -127,6 +127,7 @@ class ForestRun {
   void send_own(TreeState& tree, Actions& actions);
   void advance(TreeState& tree, Arrival arrival, Actions& actions);
   bool open_sum(TreeState& tree);
+  std::byte* result(TreeState& tree);
   const std::byte* source(const TreeState& tree, std::uint32_t operand, const Arrival& arrival) const;
   void consumed(TreeState& tree, std::uint32_t operand, Actions& actions);
   void close_sum(TreeState& tree, const std::byte* sum, Actions& actions);

@@ -43,8 +43,9 @@ class Node : public Outbox {
             token,  false,   header.type == wire::FrameType::up || header.type == wire::FrameType::down};
     const bool at_once = eager_copies_ && random_.below(2) == 0;
     if (at_once) take(f);
+    f.report = f.report && !at_once;
     to_[static_cast<std::size_t>(to)].push_back(std::move(f));
-    return at_once || payload == nullptr;
+    return at_once;
   }
   void send_text(int to, const wire::Header& header, const std::string& text) override {
     Frame f{header, nullptr, {}, {}, true, false};
