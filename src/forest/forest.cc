@@ -1,7 +1,11 @@
 #include "forest/forest.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+
+#include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
@@ -98,7 +102,51 @@ bool is_rank(const Request& request, NodeId node) {
   return node >= 0 && node < request.ranks;
 }
 
+std::size_t wanted_counts(const Request& request) {
+  const auto ranks = static_cast<std::size_t>(request.ranks);
+  switch (request.op) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::broadcast:
+    case Collective::send_recv:
+    case Collective::barrier:
+      return 1;
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::scatter:
+      return ranks;
+    case Collective::all_to_all:
+      break;
+  }
+  return ranks * ranks;
+}
+
 }  // namespace
+
+void validate(const Request& request) {
+  const auto require = [&](bool holds, const std::string& text) {
+    if (!holds) throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", name(request.op), text));
+  };
+  require(request.ranks >= 1, fmt::format("expected at least 1 rank, got {}", request.ranks));
+  require(is_rank(request, request.root),
+          fmt::format("root {}: expected a rank from 0 to {}", request.root, request.ranks - 1));
+  require(is_rank(request, request.peer),
+          fmt::format("peer {}: expected a rank from 0 to {}", request.peer, request.ranks - 1));
+  require(request.element_size >= 1,
+          fmt::format("expected an element size above 0, got {}", request.element_size));
+  require(request.counts.size() == wanted_counts(request),
+          fmt::format("expected {} counts, got {}", wanted_counts(request), request.counts.size()));
+  constexpr std::int64_t kMostBytes = std::int64_t{1} << 62;
+  std::int64_t left = kMostBytes / request.element_size;
+  for (const std::int64_t count : request.counts) {
+    require(count >= 0, fmt::format("count {}: expected 0 or more", count));
+    require(count <= left,
+            fmt::format("expected counts of at most 2^62 bytes together, got {} too many", count - left));
+    left -= count;
+  }
+  require(request.op != Collective::barrier || request.counts[0] == 0, "expected the count 0");
+}
 
 std::int64_t chunk_count(const Tree& tree) {
   return tree.slice.count == 0 ? 1 : (tree.slice.count + tree.chunk - 1) / tree.chunk;

@@ -19,7 +19,8 @@
 
 namespace talweg::forest {
 
-// Nodes 0 .. ranks-1 are the ranks; higher numbers are nodes that only forward or sum (aggregators, switches).
+// Nodes 0 .. ranks-1 are the ranks; higher numbers are nodes that only forward or sum (aggregators,
+// switches).
 using NodeId = std::int32_t;
 
 // What is asked for. `counts` is laid out as above, in elements. In all_to_all, gather and scatter a rank may
@@ -27,12 +28,17 @@ using NodeId = std::int32_t;
 struct Request {
   Collective op = Collective::all_reduce;
   int ranks = 1;
-  NodeId root = 0;   // reduce, broadcast, gather, scatter: the root; send_recv: the sender
-  NodeId peer = 0;   // send_recv: the receiver
+  NodeId root = 0;  // reduce, broadcast, gather, scatter: the root; send_recv: the sender
+  NodeId peer = 0;  // send_recv: the receiver
   std::vector<std::int64_t> counts;
   std::int64_t element_size = 1;  // bytes
   bool operator==(const Request&) const = default;
 };
+
+// Throws Error{invalid_argument} unless ranks >= 1, root and peer are ranks, element_size >= 1, and counts
+// are as many as the operation wants, none negative, none that adds up beyond 2^62 bytes (barrier: exactly
+// one, 0).
+void validate(const Request& request);
 
 struct Slice {
   std::int64_t offset = 0;  // elements into the logical vector
@@ -68,10 +74,10 @@ struct Forest {
 // Number of chunks of a tree: ceil(count / chunk), and 1 for an empty slice (one empty chunk synchronises).
 std::int64_t chunk_count(const Tree& tree);
 
-// Where a slice of the logical vector lies in one rank's own buffers, in elements; -1 when the rank holds none
-// of it. Input: what the rank contributes. Output: what it receives.
-// For counts unknown to `rank` see Request. Buffers are dense: for example rank r's all_gather input is its part
-// alone, its output the whole vector; its all_to_all input is row r, its output column r, source by source.
+// Where a slice of the logical vector lies in one rank's own buffers, in elements; -1 when the rank holds
+// none of it. Input: what the rank contributes. Output: what it receives. For counts unknown to `rank` see
+// Request. Buffers are dense: for example rank r's all_gather input is its part alone, its output the whole
+// vector; its all_to_all input is row r, its output column r, source by source.
 std::int64_t input_offset(const Request& request, NodeId rank, const Slice& slice);
 std::int64_t output_offset(const Request& request, NodeId rank, const Slice& slice);
 std::int64_t input_count(const Request& request, NodeId rank);

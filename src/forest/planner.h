@@ -1,6 +1,6 @@
-// Planners: each answers a Request with a Forest, one file per algorithm. A planner that cannot serve a request
-// (ring for a broadcast, say) throws Error{unsupported}. None reads a clock or a random stream: ranks that ask
-// the same get the same forest.
+// Planners: each answers a Request with a Forest, one file per algorithm. A planner that cannot serve a
+// request (ring for a broadcast, say) throws Error{unsupported}. None reads a clock or a random stream: ranks
+// that ask the same get the same forest.
 #pragma once
 
 #include <functional>

@@ -1,0 +1,241 @@
+#include "forest/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "forest/walk.h"
+
+namespace talweg::forest {
+namespace {
+
+constexpr std::int64_t kCacheLine = 64;
+
+std::size_t at(NodeId node) {
+  return static_cast<std::size_t>(node);
+}
+
+}  // namespace
+
+CostModel::CostModel(const cluster::Cluster& cluster, const CostParameters& parameters)
+    : cluster_(cluster), parameters_(parameters), routes_(cluster_), groups_of_link_(cluster_.links.size()) {
+  for (std::size_t g = 0; g < cluster_.groups.size(); ++g) {
+    for (const int link : cluster_.groups[g].links) groups_of_link_[at(link)].push_back(g);
+  }
+  measure_hops();
+  measure_workers();
+}
+
+void CostModel::measure_hops() {
+  const auto nodes = static_cast<NodeId>(cluster_.nodes.size());
+  const int workers = cluster_.workers();
+  hops_.resize(at(nodes) * at(nodes));
+  for (NodeId from = 0; from < nodes; ++from) {
+    for (NodeId to = 0; to < nodes; ++to) {
+      const bool memory = from < workers && to < workers && routes_.path(from, to).size() == 1 &&
+                          routes_.latency(from, to) < parameters_.memory_latency;
+      const auto& transport = memory ? parameters_.memory : parameters_.tcp;
+      Hop& hop = hops_[at(from) * at(nodes) + at(to)];
+      hop.frame = transport.per_frame;
+      hop.work_per_byte = transport.per_byte;
+      hop.payload = memory ? 1 : parameters_.tcp_payload;
+      hop.overhead = 2 * hop.frame + static_cast<double>(routes_.latency(from, to).value) * 1e-9;
+      hop.per_byte = 1 / (routes_.rate(from, to).bytes_per_second() * hop.payload);
+    }
+  }
+}
+
+void CostModel::measure_workers() {
+  const int workers = cluster_.workers();
+  // Links of one group count for no more than the group; a link in several counts for the first.
+  const auto sum = [&](int worker, bool outgoing) {
+    double total = 0;
+    std::vector<double> in_group(cluster_.groups.size());
+    for (std::size_t i = 0; i < cluster_.links.size(); ++i) {
+      const auto& link = cluster_.links[i];
+      if ((outgoing ? link.from : link.to) != worker) continue;
+      (groups_of_link_[i].empty() ? total : in_group[groups_of_link_[i].front()]) +=
+          link.capacity.bytes_per_second();
+    }
+    for (std::size_t g = 0; g < in_group.size(); ++g) {
+      total += std::min(in_group[g], cluster_.groups[g].capacity.bytes_per_second());
+    }
+    return total;
+  };
+  for (int worker = 0; worker < workers; ++worker) {
+    capacities_.push_back(workers == 1 ? 1 : std::min(sum(worker, true), sum(worker, false)));
+  }
+  best_connected_.resize(at(workers));
+  std::iota(best_connected_.begin(), best_connected_.end(), 0);
+  std::stable_sort(best_connected_.begin(), best_connected_.end(),
+                   [&](NodeId a, NodeId b) { return capacity(a) > capacity(b); });
+}
+
+struct CostModel::Resource {
+  double work = 0;
+  double head = std::numeric_limits<double>::infinity();
+  double tail = std::numeric_limits<double>::infinity();
+
+  void use(double seconds, double before, double after) {
+    work += seconds;
+    head = std::min(head, before);
+    tail = std::min(tail, after);
+  }
+  double bound() const { return work > 0 ? head + work + tail : 0; }
+};
+
+// One forest's use of all resources.
+class CostModel::Pricing {
+ public:
+  explicit Pricing(const CostModel& model)
+      : model_(model),
+        links_(model.cluster_.links.size()),
+        groups_(model.cluster_.groups.size()),
+        processors_(model.cluster_.nodes.size()),
+        ready_(model.cluster_.nodes.size()),
+        remaining_(model.cluster_.nodes.size()) {}
+
+  void add(const Tree& tree, std::int64_t element_size) {
+    chunks_ = static_cast<double>(chunk_count(tree));
+    bytes_ = static_cast<double>(tree.slice.count * element_size);
+    chunk_bytes_ = static_cast<double>(std::min(tree.slice.count, tree.chunk) * element_size);
+    const auto nodes = static_cast<int>(ready_.size());
+    const auto up = outward(tree.up, tree.root, nodes);
+    const auto down = outward(tree.down, tree.root, nodes);
+
+    // How far it is from each node to the farthest receiver below, then on upward paths to there as well.
+    std::fill(remaining_.begin(), remaining_.end(), 0.0);
+    for (auto edge = down.rbegin(); edge != down.rend(); ++edge) {
+      remaining_[at(edge->parent)] =
+          std::max(remaining_[at(edge->parent)], remaining_[at(edge->child)] + down_hop(*edge));
+    }
+    const double below_root = remaining_[at(tree.root)];
+
+    std::fill(ready_.begin(), ready_.end(), 0.0);
+    for (auto edge = up.rbegin(); edge != up.rend(); ++edge) {
+      ready_[at(edge->parent)] = std::max(ready_[at(edge->parent)], ready_[at(edge->child)] + up_hop(*edge));
+    }
+    const double at_root = ready_[at(tree.root)];
+    longest_path_ = std::max(longest_path_, at_root + below_root);
+
+    up_remaining_.assign(ready_.size(), below_root);
+    for (const Edge& edge : up) {
+      up_remaining_[at(edge.child)] = up_remaining_[at(edge.parent)] + up_hop(edge);
+      charge(edge.child, edge.parent, up_hop(edge), ready_[at(edge.child)], up_remaining_[at(edge.parent)],
+             model_.parameters_.reduce_per_byte);
+    }
+    for (const Edge& edge : down) {
+      const double sent = edge.parent == tree.root ? at_root : ready_[at(edge.parent)];
+      ready_[at(edge.child)] = sent + down_hop(edge);
+      charge(edge.parent, edge.child, down_hop(edge), sent, remaining_[at(edge.child)], 0);
+    }
+  }
+
+  double seconds() const {
+    double result = longest_path_;
+    double work = 0;
+    for (const auto* resources : {&links_, &groups_, &processors_}) {
+      for (const Resource& resource : *resources) result = std::max(result, resource.bound());
+    }
+    for (const Resource& processor : processors_) work += processor.work;
+    const double cores = model_.parameters_.shared_cores;
+    return cores > 0 ? std::max(result, work / cores) : result;
+  }
+
+ private:
+  double down_hop(const Edge& edge) const { return hop_seconds(model_.hop(edge.parent, edge.child), 0); }
+  double up_hop(const Edge& edge) const {
+    return hop_seconds(model_.hop(edge.child, edge.parent), model_.parameters_.reduce_per_byte);
+  }
+  double hop_seconds(const Hop& hop, double reduce_per_byte) const {
+    const double header = static_cast<double>(model_.parameters_.header_bytes);
+    return hop.overhead + (chunk_bytes_ + header) * hop.per_byte +
+           chunk_bytes_ * (2 * hop.work_per_byte + reduce_per_byte);
+  }
+
+  void charge(NodeId from, NodeId to, double hop_time, double sent, double after, double reduce_per_byte) {
+    const Hop& hop = model_.hop(from, to);
+    const double header = static_cast<double>(model_.parameters_.header_bytes);
+    const double wire_bytes = (bytes_ + chunks_ * header) / hop.payload;
+    for (const int link : model_.routes_.path(from, to)) {
+      const auto use = [&](Resource& resource, const Bandwidth& capacity) {
+        resource.use(wire_bytes / capacity.bytes_per_second(), sent, after + hop.overhead);
+      };
+      use(links_[at(link)], model_.cluster_.links[at(link)].capacity);
+      for (const std::size_t g : model_.groups_of_link_[at(link)]) {
+        use(groups_[g], model_.cluster_.groups[g].capacity);
+      }
+    }
+    work(from, hop, 0, sent, after + hop_time - hop.frame - chunk_bytes_ * hop.work_per_byte);
+    const double received = hop.frame + chunk_bytes_ * (hop.work_per_byte + reduce_per_byte);
+    work(to, hop, reduce_per_byte, sent + hop_time - received, after);
+  }
+
+  // Switches move data without a processor.
+  void work(NodeId node, const Hop& hop, double reduce_per_byte, double before, double after) {
+    if (model_.cluster_.nodes[at(node)].kind == cluster::NodeKind::switch_) return;
+    processors_[at(node)].use(chunks_ * hop.frame + bytes_ * (hop.work_per_byte + reduce_per_byte), before,
+                              after);
+  }
+
+  const CostModel& model_;
+  std::vector<Resource> links_, groups_, processors_;
+  double longest_path_ = 0;
+  // Of the tree at hand.
+  double chunks_ = 0, bytes_ = 0, chunk_bytes_ = 0;
+  std::vector<double> ready_;         // when a node can pass on the first chunk
+  std::vector<double> remaining_;     // from a node down to its farthest receiver
+  std::vector<double> up_remaining_;  // from a node up to the root and down to the farthest receiver
+};
+
+double CostModel::seconds(const Forest& forest) const {
+  Pricing pricing(*this);
+  for (const Tree& tree : forest.trees) pricing.add(tree, forest.request.element_size);
+  return pricing.seconds();
+}
+
+std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const {
+  const std::int64_t bytes = tree.slice.count * element_size;
+  if (bytes <= parameters_.least_chunk_bytes) return std::max<std::int64_t>(1, tree.slice.count);
+
+  std::vector<int> depth(at(nodes));
+  double slowest = 0, frame = 0;  // of the edges: seconds for a byte, and for a message
+  const auto deepest = [&](const std::vector<Edge>& edges, bool upward) {
+    std::fill(depth.begin(), depth.end(), 0);
+    int most = 0;
+    for (const Edge& edge : outward(edges, tree.root, nodes)) {
+      most = std::max(most, depth[at(edge.child)] = depth[at(edge.parent)] + 1);
+      const Hop& used = upward ? hop(edge.child, edge.parent) : hop(edge.parent, edge.child);
+      slowest = std::max(slowest, used.per_byte);
+      frame = std::max(frame, used.frame);
+    }
+    return most;
+  };
+  const int hops = deepest(tree.up, true) + deepest(tree.down, false);
+  double best = static_cast<double>(parameters_.most_chunk_bytes);
+  if (hops > 1 && slowest > 0) {
+    best = std::min(best, std::sqrt(static_cast<double>(bytes) * frame / (slowest * (hops - 1))));
+  }
+  const auto wanted = std::max(parameters_.least_chunk_bytes, static_cast<std::int64_t>(best));
+  const std::int64_t chunks = (bytes + wanted - 1) / wanted;
+  const std::int64_t even = (bytes + chunks - 1) / chunks;
+  // Rounding up never makes more chunks; the upper bound is itself a multiple of 64.
+  const std::int64_t rounded = (even + kCacheLine - 1) / kCacheLine * kCacheLine;
+  return std::clamp<std::int64_t>(rounded / element_size, 1, tree.slice.count);
+}
+
+void CostModel::choose_chunks(Forest& forest) const {
+  for (Tree& tree : forest.trees) tree.chunk = chunk_of(tree, forest.nodes, forest.request.element_size);
+}
+
+double predict_seconds(const Forest& forest, const cluster::Cluster& cluster,
+                       const CostParameters& parameters) {
+  return CostModel(cluster, parameters).seconds(forest);
+}
+
+void choose_chunks(Forest& forest, const cluster::Cluster& cluster, const CostParameters& parameters) {
+  CostModel(cluster, parameters).choose_chunks(forest);
+}
+
+}  // namespace talweg::forest

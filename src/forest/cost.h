@@ -1,0 +1,116 @@
+// The cost model: how long a forest takes on a cluster, and the chunk sizes that suit both.
+//
+//   const CostModel model(cluster);          // routes are worked out once
+//   model.choose_chunks(forest);
+//   double seconds = model.seconds(forest);  // or predict_seconds(forest, cluster)
+//
+// time = fill + stream. A tree moves its slice in m chunks of c bytes. One chunk takes one edge in
+//
+//   hop = 2 frame + latency + (c + header) / rate + c (send + receive + reduce)       (reduce: upward only)
+//
+// where `frame` is the processor's work for a message on either side, rate that of the narrowest link or
+// group of the route, and send, receive, reduce the work for a byte. Every link, every group and every node's
+// processor is a resource with three numbers:
+//
+//   head    when the first chunk can reach it, by the hops before it      (least over the edges that use it)
+//   stream  the work of all trees on it: (bytes + m header) / capacity, or m frame + bytes (send, ...)
+//   tail    what the last chunk has still to go after it                  (least over the edges that use it)
+//
+// No schedule beats head + stream + tail on any resource (the one-machine bound of shop scheduling, Carlier
+// 1982), nor the hops along the longest path of any tree. The prediction is the largest of these. In a chain,
+// fill = head + tail is the classical (hops - 1) chunk times; in a ring with m = 1 the path of 2(N-1) hops is
+// the whole time; with long vectors all of them tend to bytes / capacity on the busiest resource.
+//
+// Chunk size: of a tree with slice s and h hops from the farthest leaf up and down again, fill grows by (h-1)
+// c / rate and stream by (s / c) frame; the sum is least at c = sqrt(s frame rate / (h-1)). It depends on
+// nothing but the tree itself, so that ranks which do not know each other's counts (see Request) agree on the
+// trees they share.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "cluster/routing.h"
+#include "forest/forest.h"
+
+namespace talweg::forest {
+
+// Everything that can be calibrated. Times in seconds; the defaults are for a recent x86 server.
+struct CostParameters {
+  // What a message costs the processor on either side, and a byte of it. Sending a byte and receiving it are
+  // taken to cost the same.
+  struct Transport {
+    double per_frame = 0;
+    double per_byte = 0;
+  };
+  Transport tcp{5e-6, 1 / 5e9};        // a system call, the stack, a wake-up; copy and checksum
+  Transport memory{0.5e-6, 1 / 10e9};  // a ring slot; one copy
+  double reduce_per_byte = 1 / 10e9;   // added to what is received on the way up
+
+  // Payload over bytes on the wire: 1448 of an Ethernet frame's 1514, as shapers and switches count.
+  double tcp_payload = 1448.0 / 1514.0;
+  std::int64_t header_bytes = 48;  // of a chunk's frame
+
+  // Two workers with a link of their own that is quicker than this share memory; all others speak TCP.
+  Nanoseconds memory_latency{3000};
+
+  // Cores that all workers share, as ranks on one machine do; 0: every worker has one of its own.
+  double shared_cores = 0;
+
+  // Bounds of the chunk size: below, frames cost more than bytes; above, pipelines and caches suffer.
+  std::int64_t least_chunk_bytes = 4 << 10;
+  std::int64_t most_chunk_bytes = 256 << 10;
+};
+
+class CostModel {
+ public:
+  // The cluster must be valid; it is copied.
+  explicit CostModel(const cluster::Cluster& cluster, const CostParameters& parameters = {});
+
+  // The forest must be one that verify() accepts on this cluster, with chunks chosen.
+  double seconds(const Forest& forest) const;
+  // Sets every tree's chunk: as above, a multiple of 64 bytes, in chunks of equal size, within the bounds;
+  // the whole slice when that is shorter.
+  void choose_chunks(Forest& forest) const;
+
+  const cluster::Cluster& network() const { return cluster_; }
+  // Bytes per second that a worker can send and receive at once: the lesser of the two sums over its links.
+  double capacity(NodeId worker) const { return capacities_[static_cast<std::size_t>(worker)]; }
+  // All workers by capacity, the greatest first, then by rank.
+  const std::vector<NodeId>& best_connected() const { return best_connected_; }
+
+ private:
+  // What sending from one node to another costs.
+  struct Hop {
+    double overhead = 0;       // per chunk: two frames and the latency
+    double frame = 0;          // of that, the work of either processor
+    double per_byte = 0;       // on the wire, at the rate of the narrowest part of the route
+    double work_per_byte = 0;  // of either processor
+    double payload = 1;        // over bytes on the wire
+  };
+  // A link, a group or a node's processor while a forest is priced.
+  struct Resource;
+  class Pricing;
+
+  const Hop& hop(NodeId from, NodeId to) const {
+    return hops_[static_cast<std::size_t>(from) * cluster_.nodes.size() + static_cast<std::size_t>(to)];
+  }
+  void measure_hops();
+  void measure_workers();
+  std::int64_t chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const;
+
+  cluster::Cluster cluster_;
+  CostParameters parameters_;
+  cluster::Routes routes_;
+  std::vector<Hop> hops_;
+  std::vector<std::vector<std::size_t>> groups_of_link_;
+  std::vector<double> capacities_;
+  std::vector<NodeId> best_connected_;
+};
+
+double predict_seconds(const Forest& forest, const cluster::Cluster& cluster,
+                       const CostParameters& parameters = {});
+void choose_chunks(Forest& forest, const cluster::Cluster& cluster, const CostParameters& parameters = {});
+
+}  // namespace talweg::forest

@@ -1,0 +1,135 @@
+#include "forest/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <iterator>
+
+#include "forest/algorithms.h"
+#include "forest/cost.h"
+#include "talweg/error.h"
+
+namespace talweg::forest {
+namespace {
+
+struct Algorithm {
+  const char* name;
+  const char* description;
+  std::uint32_t operations;  // a bit for each that it serves
+  Forest (*plan)(const Request&, const CostModel&);
+};
+
+constexpr std::uint32_t operations(std::initializer_list<Collective> list) {
+  std::uint32_t bits = 0;
+  for (const Collective op : list) bits |= std::uint32_t{1} << static_cast<unsigned>(op);
+  return bits;
+}
+
+using enum Collective;
+
+constexpr Algorithm kAlgorithms[] = {
+    {"ring", "N paths around a ring, a share of 1/N each",
+     operations({all_reduce, reduce_scatter, all_gather}), plan_ring},
+    {"chain", "one path through all ranks, pipelined", operations({all_reduce, reduce, broadcast}),
+     plan_chain},
+    {"double_binary_tree", "two binary trees, half each; inner ranks of one are leaves of the other",
+     operations({all_reduce, reduce, broadcast}), plan_double_binary_tree},
+    {"halving_doubling", "recursive halving and doubling: N binomial trees, a share of 1/N each",
+     operations({all_reduce, reduce_scatter, all_gather}), plan_halving_doubling},
+    {"binomial", "one binomial tree", operations({all_reduce, reduce, broadcast, barrier}), plan_binomial},
+    {"star", "one parameter server", operations({all_reduce, reduce, broadcast}), plan_star},
+    {"sharded_star", "parameter servers on the best-connected ranks, shares by capacity",
+     operations({all_reduce}), plan_sharded_star},
+    {"direct", "each slice straight from who has it to who wants it",
+     operations({reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv}),
+     plan_direct},
+    {"one_hop", "everyone sends all to everyone: for tiny messages", operations({all_reduce, barrier}),
+     plan_one_hop},
+};
+
+bool serves(const Algorithm& algorithm, const Request& request) {
+  return (algorithm.operations >> static_cast<unsigned>(request.op) & 1) != 0;
+}
+
+CostModel model_for(const Request& request, const cluster::Cluster& cluster) {
+  validate(request);
+  if (cluster.workers() != request.ranks) {
+    throw Error(ErrorCode::invalid_argument, fmt::format("plan {}: the cluster has {} workers, expected {}",
+                                                         name(request.op), cluster.workers(), request.ranks));
+  }
+  return CostModel(cluster);
+}
+
+Forest plan(const Algorithm& algorithm, const Request& request, const CostModel& model) {
+  if (!serves(algorithm, request)) {
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} does not serve {}", algorithm.name, name(request.op)));
+  }
+  Forest forest = algorithm.plan(request, model);
+  model.choose_chunks(forest);
+  return forest;
+}
+
+// Ranks may know different counts (see Request), so costs, which depend on counts, must not decide among
+// planners.
+bool counts_differ_by_rank(Collective op) {
+  return op == all_to_all || op == gather || op == scatter;
+}
+
+}  // namespace
+
+const std::vector<Planner>& planners() {
+  static const std::vector<Planner> table = [] {
+    std::vector<Planner> result;
+    for (const Algorithm& algorithm : kAlgorithms) {
+      result.push_back({algorithm.name, algorithm.description,
+                        [&algorithm](const Request& request) { return serves(algorithm, request); },
+                        [&algorithm](const Request& request, const cluster::Cluster& cluster) {
+                          return plan(algorithm, request, model_for(request, cluster));
+                        }});
+    }
+    return result;
+  }();
+  return table;
+}
+
+const Planner& find_planner(const std::string& name) {
+  std::string known;
+  for (const Planner& planner : planners()) {
+    if (planner.name == name) return planner;
+    known += (known.empty() ? "" : ", ") + planner.name;
+  }
+  throw Error(ErrorCode::invalid_argument, fmt::format("algorithm \"{}\": expected one of {}", name, known));
+}
+
+Forest plan_best(const Request& request, const cluster::Cluster& cluster) {
+  const CostModel model = model_for(request, cluster);
+  Forest best;
+  double least = 0;
+  for (const Algorithm& algorithm : kAlgorithms) {
+    if (!serves(algorithm, request)) continue;
+    Forest forest = plan(algorithm, request, model);
+    if (counts_differ_by_rank(request.op)) return forest;
+    const double seconds = model.seconds(forest);
+    if (best.planner.empty() || seconds < least) {
+      least = seconds;
+      best = std::move(forest);
+    }
+  }
+  return best;
+}
+
+std::vector<Candidate> rank_planners(const Request& request, const cluster::Cluster& cluster) {
+  const CostModel model = model_for(request, cluster);
+  std::vector<Candidate> candidates;
+  for (const Algorithm& algorithm : kAlgorithms) {
+    if (!serves(algorithm, request)) continue;
+    candidates.push_back({algorithm.name, model.seconds(plan(algorithm, request, model))});
+  }
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  return candidates;
+}
+
+}  // namespace talweg::forest
