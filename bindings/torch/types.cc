@@ -142,7 +142,8 @@ std::exception_ptr as_torch_error(std::exception_ptr error) {
       case ErrorCode::unsupported:
         return std::make_exception_ptr(c10::TypeError(where, e.what()));
       default:
-        return std::make_exception_ptr(c10::DistBackendError(where, e.what()));
+        return std::make_exception_ptr(
+            c10::DistBackendError(where, std::string("talweg ") + name(e.code()) + " error: " + e.what()));
     }
   } catch (...) {
     return std::current_exception();
