@@ -40,6 +40,7 @@ void CostModel::measure_hops() {
       hop.frame = transport.per_frame;
       hop.work_per_byte = transport.per_byte;
       hop.payload = memory ? 1 : parameters_.tcp_payload;
+      hop.most_chunk_bytes = transport.most_chunk_bytes;
       hop.overhead = 2 * hop.frame + static_cast<double>(routes_.latency(from, to).value) * 1e-9;
       hop.per_byte = 1 / (routes_.rate(from, to).bytes_per_second() * hop.payload);
     }
@@ -201,6 +202,7 @@ std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t eleme
 
   std::vector<int> depth(at(nodes));
   double slowest = 0, frame = 0;  // of the edges: seconds for a byte, and for a message
+  std::int64_t most_bytes = parameters_.tcp.most_chunk_bytes;
   const auto deepest = [&](const std::vector<Edge>& edges, bool upward) {
     std::fill(depth.begin(), depth.end(), 0);
     int most = 0;
@@ -209,11 +211,12 @@ std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t eleme
       const Hop& used = upward ? hop(edge.child, edge.parent) : hop(edge.parent, edge.child);
       slowest = std::max(slowest, used.per_byte);
       frame = std::max(frame, used.frame);
+      most_bytes = std::min(most_bytes, used.most_chunk_bytes);
     }
     return most;
   };
   const int hops = deepest(tree.up, true) + deepest(tree.down, false);
-  double best = static_cast<double>(parameters_.most_chunk_bytes);
+  double best = static_cast<double>(most_bytes);
   if (hops > 1 && slowest > 0) {
     best = std::min(best, std::sqrt(static_cast<double>(bytes) * frame / (slowest * (hops - 1))));
   }

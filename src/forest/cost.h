@@ -43,9 +43,10 @@ struct CostParameters {
   struct Transport {
     double per_frame = 0;
     double per_byte = 0;
+    std::int64_t most_chunk_bytes = 0;  // above, pipelines and caches suffer
   };
-  Transport tcp{5e-6, 1 / 5e9};        // a system call, the stack, a wake-up; copy and checksum
-  Transport memory{0.5e-6, 1 / 10e9};  // a ring slot; one copy
+  Transport tcp{5e-6, 1 / 5e9, 256 << 10};        // a system call, the stack, a wake-up; copy and checksum
+  Transport memory{0.5e-6, 1 / 10e9, 64 << 10};  // a ring slot; one copy; chunks stay in a core's own cache
   double reduce_per_byte = 1 / 10e9;   // added to what is received on the way up
 
   // Payload over bytes on the wire: 1448 of an Ethernet frame's 1514, as shapers and switches count.
@@ -58,9 +59,7 @@ struct CostParameters {
   // Cores that all workers share, as ranks on one machine do; 0: every worker has one of its own.
   double shared_cores = 0;
 
-  // Bounds of the chunk size: below, frames cost more than bytes; above, pipelines and caches suffer.
-  std::int64_t least_chunk_bytes = 4 << 10;
-  std::int64_t most_chunk_bytes = 256 << 10;
+  std::int64_t least_chunk_bytes = 4 << 10;  // of chunks; below, frames cost more than bytes
 };
 
 class CostModel {
@@ -88,6 +87,7 @@ class CostModel {
     double per_byte = 0;       // on the wire, at the rate of the narrowest part of the route
     double work_per_byte = 0;  // of either processor
     double payload = 1;        // over bytes on the wire
+    std::int64_t most_chunk_bytes = 0;
   };
   // A link, a group or a node's processor while a forest is priced.
   struct Resource;

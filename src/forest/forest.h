@@ -83,4 +83,18 @@ std::int64_t output_offset(const Request& request, NodeId rank, const Slice& sli
 std::int64_t input_count(const Request& request, NodeId rank);
 std::int64_t output_count(const Request& request, NodeId rank);
 
+// File form, YAML or JSON:
+//   planner: ring
+//   nodes: 4
+//   request: {op: all_reduce, ranks: 4, root: 0, peer: 0, counts: [1024], element_size: 4}
+//   trees:
+//     - {slice: [0, 256], root: 0, chunk: 256, contributors: [0, 1, 2, 3], receivers: [0, 1, 2, 3],
+//        up: [[1, 2], [2, 3], [3, 0]], down: [[1, 0], [2, 1], [3, 2]]}        # edges: [child, parent]
+// Reading throws Error{bad_file} with file, line and what was expected. It holds the text to the types and
+// the request to validate(); whether the trees compute anything is verify()'s to say.
+std::string to_yaml(const Forest& forest);
+std::string to_json(const Forest& forest);
+Forest parse_forest(const std::string& text, const std::string& origin);
+Forest load_forest(const std::string& path);
+
 }  // namespace talweg::forest
