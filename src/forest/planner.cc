@@ -71,6 +71,14 @@ Forest plan(const Algorithm& algorithm, const Request& request, const CostModel&
   return forest;
 }
 
+// Above, one-hop may still be predicted to tie with others, but sums as many vectors as there are ranks on each of
+// them and keeps a copy of the whole: it stays what it is for.
+constexpr std::int64_t kMostOneHopBytes = 256 << 10;
+
+bool worth_pricing(const Algorithm& algorithm, const Request& request) {
+  return algorithm.plan != plan_one_hop || request.counts[0] * request.element_size <= kMostOneHopBytes;
+}
+
 // Ranks may know different counts (see Request), so costs, which depend on counts, must not decide among
 // planners.
 bool counts_differ_by_rank(Collective op) {
@@ -108,7 +116,7 @@ Forest plan_best(const Request& request, const cluster::Cluster& cluster) {
   Forest best;
   double least = 0;
   for (const Algorithm& algorithm : kAlgorithms) {
-    if (!serves(algorithm, request)) continue;
+    if (!serves(algorithm, request) || !worth_pricing(algorithm, request)) continue;
     Forest forest = plan(algorithm, request, model);
     if (counts_differ_by_rank(request.op)) return forest;
     const double seconds = model.seconds(forest);
