@@ -1,4 +1,5 @@
 """The all-reduce scenarios: one host, even network, uneven network. Contestants take turns, round after round."""
+import math
 import statistics
 import sys
 
@@ -8,7 +9,7 @@ import report
 from contestants import TALWEG
 
 NOT_SLOWER = 1.02  # "not slower" up to what two runs of the same program differ by on a quiet machine
-HOPELESS = 3.0     # a peer this much slower than the best peer of the first round is not run again
+HOPELESS = 3.0     # a peer whose fastest call of the first round is this much slower than the best peer's sits out
 # TCP payload of a full frame (1500 MTU, 14 bytes of Ethernet header as tbf counts) at 1 Mbit/s, in bytes/s.
 PAYLOAD_PER_MBIT = 1e6 / 8 * 1448 / 1514
 
@@ -53,6 +54,9 @@ class Cell:
         values = [r[mode]["median_ms"] for r in self.rounds if mode in r]
         return statistics.median(values) if values else None
 
+    def fastest(self):
+        return min((r["isolated"]["min_ms"] for r in self.rounds), default=math.inf)
+
     def text(self, mode):
         return "failed" if self.error else report.milliseconds(self.median(mode))
 
@@ -70,10 +74,9 @@ def take_turns(runner, field, place, size, settings):
                 print(f"# {contestant.label}, {report.size_name(size)}: {cell.error}", file=sys.stderr, flush=True)
             else:
                 cell.rounds.append(result)
-        if turn == 0:
-            best = min((c.median("isolated") for k, c in cells.items() if c.rounds and k != TALWEG), default=0)
-            field = [k for k in field if k == TALWEG or
-                     (cells[k].rounds and cells[k].median("isolated") <= HOPELESS * best)]
+        if turn == 0:  # by the fastest call, which other work on the machine disturbs least
+            best = min((cell.fastest() for contestant, cell in cells.items() if contestant != TALWEG), default=0)
+            field = [c for c in field if c == TALWEG or cells[c].fastest() <= HOPELESS * best]
     return cells
 
 

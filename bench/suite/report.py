@@ -8,6 +8,8 @@ import subprocess
 
 import contestants
 
+BUSY = 0.25  # load per core above which others' work shows in the medians
+
 
 def size_name(size):
     for shift, unit in ((20, "MiB"), (10, "KiB")):
@@ -76,6 +78,8 @@ def facts(python):
 
 def print_facts(known):
     print("# " + ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in known.items()), flush=True)
+    if known["load"] > BUSY * known["cores"]:
+        print("# the machine is busy, see load: verdicts mean little", flush=True)
 
 
 def write_json(folder, name, known, records):
