@@ -141,10 +141,22 @@ int Cluster::workers() const {
 }
 
 std::optional<Problem> find_problem(const Cluster& cluster) {
-  if (auto problem = find_node_problem(cluster)) return problem;
-  if (auto problem = find_link_problem(cluster)) return problem;
-  if (auto problem = find_group_problem(cluster)) return problem;
+  for (const Section section : {Section::nodes, Section::links, Section::groups}) {
+    if (auto problem = find_problem(cluster, section)) return problem;
+  }
   return find_gap(cluster);
+}
+
+std::optional<Problem> find_problem(const Cluster& cluster, Section section) {
+  switch (section) {
+    case Section::nodes:
+      return find_node_problem(cluster);
+    case Section::links:
+      return find_link_problem(cluster);
+    case Section::groups:
+      return find_group_problem(cluster);
+  }
+  return std::nullopt;
 }
 
 void validate(const Cluster& cluster) {

@@ -73,6 +73,9 @@ struct Problem {
 // space; a link with an end that does not exist, to itself, written twice, without a positive finite capacity
 // or with a negative latency; a group likewise, or without links; a worker that cannot reach another one.
 std::optional<Problem> find_problem(const Cluster& cluster);
+// The same for one list alone, those before it being right: a reader can speak up before it follows wrong
+// names.
+std::optional<Problem> find_problem(const Cluster& cluster, Section section);
 // Throws Error{invalid_argument} when there is one.
 void validate(const Cluster& cluster);
 
@@ -88,8 +91,8 @@ Cluster uniform_star(int n, Bandwidth capacity, Nanoseconds latency);
 // Every pair of `n` workers has links of its own both ways (ranks of one host that share memory).
 Cluster uniform_mesh(int n, Bandwidth capacity, Nanoseconds latency);
 
-// The same network as seen by some of its workers, renumbered in the order given: the others become inner nodes that
-// only forward. For groups split from a group. Each worker is listed once.
+// The same network as seen by some of its workers, renumbered in the order given: the others become inner
+// nodes that only forward. For groups split from a group. Each worker is listed once.
 Cluster restrict_to(const Cluster& cluster, std::span<const int> workers);
 
 }  // namespace talweg::cluster

@@ -53,22 +53,27 @@ class ClusterParser {
   Cluster parse() {
     document_.allow_keys({"nodes", "links", "groups"});
     parse_nodes(document_.required("nodes").items());
+    complain(find_problem(cluster_, Section::nodes));
     if (const auto links = document_.optional("links")) {
       for (const YamlReader& link : links->items()) parse_link(link);
     }
+    complain(find_problem(cluster_, Section::links));
     if (const auto groups = document_.optional("groups")) {
       for (const YamlReader& group : groups->items()) parse_group(group);
     }
-    if (const auto problem = find_problem(cluster_)) {
-      const auto& written = written_[static_cast<int>(problem->section)];
-      const auto index = static_cast<std::size_t>(problem->index);
-      (index < written.size() ? written[index] : document_).fail(problem->text);
-    }
+    complain(find_problem(cluster_));
     return std::move(cluster_);
   }
 
  private:
   std::vector<YamlReader>& written(Section section) { return written_[static_cast<int>(section)]; }
+
+  void complain(const std::optional<Problem>& problem) {
+    if (!problem) return;
+    const auto& entries = written(problem->section);
+    const auto index = static_cast<std::size_t>(problem->index);
+    (index < entries.size() ? entries[index] : document_).fail(problem->text);
+  }
 
   void parse_nodes(const std::vector<YamlReader>& items) {
     std::vector<std::pair<Node, const YamlReader*>> nodes;

@@ -1,0 +1,114 @@
+#include "cluster/cluster.h"
+
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <limits>
+
+#include "talweg/error.h"
+
+namespace talweg::cluster {
+namespace {
+
+using testing::HasSubstr;
+
+Cluster star() {
+  return uniform_star(3, parse_bandwidth("1Gbit/s"), parse_nanoseconds("30us"));
+}
+
+// What is said about a star of three after `spoil`.
+std::string problem_of(const std::function<void(Cluster&)>& spoil) {
+  Cluster cluster = star();
+  spoil(cluster);
+  const auto problem = find_problem(cluster);
+  return problem ? problem->text : "nothing wrong";
+}
+
+TEST(Cluster, AUniformStarHasEveryHostOnOneSwitch) {
+  const Cluster cluster = star();
+  EXPECT_EQ(cluster.workers(), 3);
+  EXPECT_EQ(cluster.nodes.size(), 4u);
+  EXPECT_EQ(cluster.links.size(), 6u);
+  EXPECT_FALSE(find_problem(cluster));
+}
+
+TEST(Cluster, AUniformMeshHasALinkEachWayForEveryPair) {
+  const Cluster cluster = uniform_mesh(4, parse_bandwidth("10GB/s"), parse_nanoseconds("500ns"));
+  EXPECT_EQ(cluster.workers(), 4);
+  EXPECT_EQ(cluster.links.size(), 12u);
+  EXPECT_FALSE(find_problem(cluster));
+}
+
+TEST(Cluster, ALoneWorkerIsACluster) {
+  EXPECT_FALSE(find_problem(uniform_mesh(1, {1e9}, {0})));
+  EXPECT_FALSE(find_problem(uniform_star(1, {1e9}, {0})));
+}
+
+TEST(Cluster, SwitchesCanOnlyDoWhatIsWrittenAndOthersEverything) {
+  EXPECT_FALSE(can_multicast({.name = "s", .kind = NodeKind::switch_}));
+  EXPECT_FALSE(can_aggregate({.name = "s", .kind = NodeKind::switch_, .can_multicast = true}));
+  EXPECT_TRUE(can_multicast({.name = "s", .kind = NodeKind::switch_, .can_multicast = true}));
+  EXPECT_TRUE(can_aggregate({.name = "a", .kind = NodeKind::aggregator}));
+  EXPECT_TRUE(can_multicast({.name = "w"}));
+}
+
+TEST(Cluster, SaysWhatIsWrongWithNodes) {
+  EXPECT_THAT(problem_of([](Cluster& c) { c.nodes[1].name = "host0"; }), HasSubstr("\"host0\" is taken"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.nodes[1].name = ""; }), HasSubstr("expected a word"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.nodes[1].name = "a->b"; }), HasSubstr("without \"->\""));
+  EXPECT_THAT(problem_of([](Cluster& c) { std::swap(c.nodes[0], c.nodes[3]); }), HasSubstr("workers first"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c = {}; }), HasSubstr("at least one node of kind worker"));
+}
+
+TEST(Cluster, SaysWhatIsWrongWithLinks) {
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].to = 4; }), HasSubstr("expected nodes 0 to 3"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].from = -1; }), HasSubstr("expected nodes 0 to 3"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].to = 0; }), HasSubstr("from a node to itself"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links.push_back(c.links[0]); }), HasSubstr("written twice"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].capacity = {0}; }), HasSubstr("capacity above zero"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].capacity = {-1}; }), HasSubstr("capacity above zero"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].capacity = {std::numeric_limits<double>::infinity()}; }),
+              HasSubstr("capacity above zero"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].latency = {-1}; }), HasSubstr("zero or more"));
+}
+
+TEST(Cluster, SaysWhatIsWrongWithGroups) {
+  const CapacityGroup good{"nic", {1e9}, {0, 1}};
+  const auto with = [&](const std::function<void(CapacityGroup&)>& spoil) {
+    return problem_of([&](Cluster& c) {
+      c.groups.push_back(good);
+      spoil(c.groups[0]);
+    });
+  };
+  EXPECT_EQ(with([](CapacityGroup&) {}), "nothing wrong");
+  EXPECT_THAT(with([](CapacityGroup& g) { g.name = ""; }), HasSubstr("expected a name"));
+  EXPECT_THAT(with([](CapacityGroup& g) { g.capacity = {0}; }), HasSubstr("capacity above zero"));
+  EXPECT_THAT(with([](CapacityGroup& g) { g.links = {}; }), HasSubstr("at least one link"));
+  EXPECT_THAT(with([](CapacityGroup& g) { g.links = {6}; }), HasSubstr("expected 0 to 5"));
+  EXPECT_THAT(with([](CapacityGroup& g) { g.links = {1, 1}; }), HasSubstr("listed twice"));
+  EXPECT_THAT(problem_of([&](Cluster& c) { c.groups = {good, good}; }), HasSubstr("is taken"));
+}
+
+TEST(Cluster, NamesTwoWorkersThatCannotReachEachOther) {
+  // host2 can send (link 4) but not receive (link 5), then the other way round.
+  EXPECT_EQ(problem_of([](Cluster& c) { c.links.erase(c.links.begin() + 5); }),
+            "worker host0 cannot reach worker host2: expected a path of links");
+  EXPECT_EQ(problem_of([](Cluster& c) { c.links.erase(c.links.begin() + 4); }),
+            "worker host2 cannot reach worker host0: expected a path of links");
+}
+
+TEST(Cluster, ValidateThrowsTheProblem) {
+  Cluster cluster = star();
+  EXPECT_NO_THROW(validate(cluster));
+  cluster.links[0].capacity = {0};
+  try {
+    validate(cluster);
+    FAIL() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(error.what(), "cluster: link host0->switch: expected a capacity above zero");
+  }
+}
+
+}  // namespace
+}  // namespace talweg::cluster
