@@ -93,7 +93,12 @@ std::optional<std::int64_t> whole_count(const Quantity& quantity, double scale) 
   return static_cast<std::int64_t>(rounded);
 }
 
-// `value` in the largest of `units` (largest first, the last is 1) in which it has at most three decimals.
+// Up to here a number with decimals, read as a double and scaled, rounds back to the very count it was
+// printed from.
+constexpr std::int64_t kExactWithDecimals = 1'000'000'000'000'000;
+
+// `value` in the largest of `units` (largest first, the last is 1) in which it is whole or has at most three
+// decimals.
 struct PrintUnit {
   std::int64_t scale;
   const char* text;
@@ -105,8 +110,8 @@ std::string print(std::int64_t value, std::span<const PrintUnit> units) {
     const std::int64_t rest = value % unit.scale;
     if (whole == 0 && unit.scale != 1) continue;
     // rest < scale <= 2^40, so the product stays below 2^50.
-    if (rest * 1000 % unit.scale != 0) continue;
     if (rest == 0) return fmt::format("{} {}", whole, unit.text);
+    if (rest * 1000 % unit.scale != 0 || std::abs(whole) >= kExactWithDecimals / unit.scale) continue;
     std::string decimals = fmt::format("{:03}", std::abs(rest * 1000 / unit.scale));
     decimals.erase(decimals.find_last_not_of('0') + 1);
     return fmt::format("{}.{} {}", whole, decimals, unit.text);

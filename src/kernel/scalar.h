@@ -175,6 +175,19 @@ T combine(T a, T b) {
   }
 }
 
+// The divisor is a number of ranks: positive, so that converting it to an unsigned type keeps it.
+template <typename T>
+T quotient(T value, int divisor) {
+  if constexpr (std::is_same_v<T, F16> || std::is_same_v<T, BF16>) {
+    return narrow<T>(widen(value) / static_cast<float>(divisor));
+  } else if constexpr (std::is_integral_v<T>) {
+    using Wide = std::conditional_t<std::is_unsigned_v<T>, std::uint64_t, std::int64_t>;
+    return static_cast<T>(static_cast<Wide>(value) / static_cast<Wide>(divisor));
+  } else {
+    return value / static_cast<T>(divisor);
+  }
+}
+
 // Element i of an array that may lie at any address.
 template <typename T>
 T load(const void* data, std::size_t i) {
