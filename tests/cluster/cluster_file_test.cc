@@ -137,7 +137,7 @@ TEST(ClusterFile, MissingKeysAreNamed) {
 
 TEST(ClusterFile, WrongNodesAndLinksAreNamed) {
   EXPECT_EQ(complaint("name: h1", "name: h0"),
-            "c.yaml:4: node name \"h0\" is taken: expected every name once");
+            "c.yaml:4: nodes[2]: node name \"h0\" is taken: expected every name once");
   EXPECT_EQ(complaint("from: h1", "from: h9"),
             "c.yaml:8: links[1].from: expected the name of a node, got \"h9\"");
   EXPECT_EQ(complaint("[h0, sw]", "[h0, h9]"),
