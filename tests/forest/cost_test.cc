@@ -1,0 +1,192 @@
+#include "forest/cost.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "forest/planner.h"
+#include "forest/requests.h"
+
+namespace talweg::forest {
+namespace {
+
+constexpr double kRate = 1e9 / 8;  // bytes per second of the stars used here
+constexpr std::int64_t kLong = 64 << 20;
+
+// Without what textbooks leave out: frame headers on the wire.
+constexpr CostParameters kTextbook{.tcp_payload = 1};
+
+double predict(const char* planner, Collective op, int ranks, std::int64_t bytes) {
+  const auto cluster = gigabit_star(ranks);
+  Request request = make_request(op, ranks, bytes, false, 0, 1);
+  return predict_seconds(find_planner(planner).plan(request, cluster), cluster, kTextbook);
+}
+
+void expect_within_percent(double seconds, double expected, double percent) {
+  EXPECT_NEAR(seconds, expected, expected * percent / 100);
+}
+
+TEST(Cost, LongVectorsTakeWhatTheTextbookSays) {
+  for (const int ranks : {2, 4, 8, 16}) {
+    SCOPED_TRACE(ranks);
+    const double vector = static_cast<double>(kLong) / kRate;
+    const double n = ranks;
+    const auto all_reduce = Collective::all_reduce;
+    expect_within_percent(predict("ring", all_reduce, ranks, kLong), 2 * (n - 1) / n * vector, 3);
+    expect_within_percent(predict("halving_doubling", all_reduce, ranks, kLong), 2 * (n - 1) / n * vector, 3);
+    expect_within_percent(predict("sharded_star", all_reduce, ranks, kLong), 2 * (n - 1) / n * vector, 3);
+    expect_within_percent(predict("star", all_reduce, ranks, kLong), (n - 1) * vector, 3);
+    expect_within_percent(predict("one_hop", all_reduce, ranks, kLong), (n - 1) * vector, 3);
+    expect_within_percent(predict("chain", all_reduce, ranks, kLong), (ranks == 2 ? 1 : 2) * vector, 5);
+    expect_within_percent(predict("binomial", all_reduce, ranks, kLong), std::log2(n) * vector, 3);
+    expect_within_percent(predict("chain", Collective::broadcast, ranks, kLong), vector, 5);
+    expect_within_percent(predict("binomial", Collective::broadcast, ranks, kLong), std::log2(n) * vector, 3);
+    expect_within_percent(predict("direct", Collective::broadcast, ranks, kLong), (n - 1) * vector, 3);
+    const std::int64_t part = kLong / ranks;
+    expect_within_percent(predict("ring", Collective::all_gather, ranks, part), (n - 1) / n * vector, 3);
+    expect_within_percent(predict("ring", Collective::reduce_scatter, ranks, part), (n - 1) / n * vector, 3);
+    expect_within_percent(predict("direct", Collective::all_to_all, ranks, part), (n - 1) / n * vector, 3);
+    expect_within_percent(predict("direct", Collective::gather, ranks, part), (n - 1) / n * vector, 3);
+    expect_within_percent(predict("direct", Collective::scatter, ranks, part), (n - 1) / n * vector, 3);
+  }
+}
+
+TEST(Cost, ADoubleBinaryTreeMovesTheVectorTwiceThroughItsBusiestLink) {
+  expect_within_percent(predict("double_binary_tree", Collective::all_reduce, 8, kLong),
+                        2 * static_cast<double>(kLong) / kRate, 5);
+  expect_within_percent(predict("double_binary_tree", Collective::broadcast, 8, kLong),
+                        static_cast<double>(kLong) / kRate, 5);
+}
+
+TEST(Cost, AMessageTakesTwoFramesTheLatencyAndItsBytes) {
+  const CostParameters parameters;
+  const double fixed = 2 * parameters.tcp.per_frame + 60e-6;
+  const double wire = (1000 + static_cast<double>(parameters.header_bytes)) / kRate;
+  const double work = 1000 * 2 * parameters.tcp.per_byte;
+  EXPECT_NEAR(predict("direct", Collective::send_recv, 2, 1000), fixed + wire + work, 1e-9);
+}
+
+TEST(Cost, AShortRingPaysALatencyForEveryStep) {
+  const CostParameters parameters;
+  const double step = 2 * parameters.tcp.per_frame + 60e-6;
+  expect_within_percent(predict("ring", Collective::all_reduce, 8, 8), 14 * step, 5);
+}
+
+TEST(Cost, TinyMessagesPreferFewSteps) {
+  EXPECT_LT(predict("one_hop", Collective::all_reduce, 4, 4),
+            predict("binomial", Collective::all_reduce, 4, 4));
+  EXPECT_LT(predict("binomial", Collective::all_reduce, 8, 4), predict("ring", Collective::all_reduce, 8, 4));
+  EXPECT_LT(predict("binomial", Collective::broadcast, 8, 4), predict("chain", Collective::broadcast, 8, 4));
+}
+
+TEST(Cost, NothingIsFreeButALoneRank) {
+  for (const Planner& planner : planners()) {
+    for (const Collective op : all_operations()) {
+      for (const int ranks : {1, 4}) {
+        const Request request = make_request(op, ranks, 100);
+        if (!planner.serves(request)) continue;
+        const auto cluster = gigabit_star(ranks);
+        const double seconds = predict_seconds(planner.plan(request, cluster), cluster);
+        if (ranks == 1) {
+          EXPECT_EQ(seconds, 0) << describe(planner.name, request);
+        } else {
+          EXPECT_GT(seconds, 0) << describe(planner.name, request);
+        }
+      }
+    }
+  }
+}
+
+TEST(Cost, MoreBytesNeverTakeLess) {
+  for (const Planner& planner : planners()) {
+    if (!planner.serves(make_request(Collective::all_reduce, 6, 1))) continue;
+    double before = 0;
+    for (std::int64_t bytes = 64; bytes <= kLong; bytes *= 4) {
+      const double seconds = predict(planner.name.c_str(), Collective::all_reduce, 6, bytes);
+      EXPECT_GT(seconds, before) << planner.name << " " << bytes;
+      before = seconds;
+    }
+  }
+}
+
+TEST(Cost, ServersOnFastHostsBeatTheRingByHalfWhereTwoOfFourAreSlow) {
+  const auto cluster =
+      cluster::load_cluster(std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/uneven4.yaml");
+  const Request request = make_request(Collective::all_reduce, 4, kLong, false, 0, 1);
+  const auto seconds = [&](const char* planner) {
+    return predict_seconds(find_planner(planner).plan(request, cluster), cluster);
+  };
+  EXPECT_NEAR(seconds("ring") / seconds("sharded_star"), 1.5, 0.05);
+}
+
+TEST(Cost, ACapacityGroupIsSharedByItsLinks) {
+  cluster::Cluster cluster = gigabit_star(2);
+  const Request request = make_request(Collective::all_reduce, 2, kLong, false, 0, 1);
+  const double apart = predict_seconds(find_planner("ring").plan(request, cluster), cluster);
+  cluster.groups.push_back({"half duplex", {1e9}, {0, 1}});
+  const double shared = predict_seconds(find_planner("ring").plan(request, cluster), cluster);
+  EXPECT_NEAR(shared / apart, 2, 0.05);
+}
+
+TEST(Cost, RanksThatShareMemoryAreCheaperThanTheNetworkAtTheSameRate) {
+  const Request request = make_request(Collective::all_reduce, 4, 1);
+  const auto memory = cluster::uniform_mesh(4, {1e11}, {500}),
+             network = cluster::uniform_mesh(4, {1e11}, {5000});
+  EXPECT_LT(rank_planners(request, memory).front().seconds,
+            rank_planners(request, network).front().seconds / 2);
+}
+
+TEST(Cost, SharedCoresBoundTheWorkOfAllRanks) {
+  const auto cluster = gigabit_star(8);
+  const Forest forest = find_planner("one_hop").plan(make_request(Collective::all_reduce, 8, 1), cluster);
+  CostParameters parameters;
+  parameters.shared_cores = 2;
+  // 56 messages, two frames each.
+  const double work = 56 * 2 * parameters.tcp.per_frame;
+  const double seconds = predict_seconds(forest, cluster, parameters);
+  EXPECT_GE(seconds, work / 2);
+  EXPECT_GT(seconds, predict_seconds(forest, cluster));
+}
+
+TEST(ChunkSizes, AreCacheLinesWithinBoundsOrTheWholeSlice) {
+  const CostParameters bounds;
+  for (const Planner& planner : planners()) {
+    for (const Collective op : all_operations()) {
+      for (const std::int64_t count : {0, 1, 1000, 1024, 1025, 100000, 10000000}) {
+        const Request request = make_request(op, 4, count);
+        if (!planner.serves(request)) continue;
+        for (const Tree& tree : planner.plan(request, gigabit_star(4)).trees) {
+          const std::int64_t bytes = tree.chunk * 4, slice = tree.slice.count * 4;
+          EXPECT_LE(bytes, bounds.tcp.most_chunk_bytes);
+          EXPECT_LE(tree.chunk, std::max<std::int64_t>(1, tree.slice.count));
+          if (bytes >= slice) continue;
+          // Equal chunks can be half the size that was aimed at.
+          EXPECT_GE(bytes, bounds.least_chunk_bytes / 2) << describe(planner.name, request);
+          EXPECT_EQ(bytes % 64, 0);
+        }
+      }
+    }
+  }
+}
+
+TEST(ChunkSizes, LongPathsTakeSmallerChunks) {
+  const auto chunk = [](int ranks) {
+    const Request request = make_request(Collective::broadcast, ranks, 1 << 20);
+    return find_planner("chain").plan(request, gigabit_star(ranks)).trees[0].chunk;
+  };
+  EXPECT_LT(chunk(16), chunk(3));
+}
+
+TEST(ChunkSizes, AreNearTheBestOfAllForAPipeline) {
+  const auto cluster = gigabit_star(8);
+  const CostModel model(cluster);
+  Forest forest = find_planner("chain").plan(make_request(Collective::broadcast, 8, 4 << 20), cluster);
+  const double chosen = model.seconds(forest);
+  for (std::int64_t bytes = 4 << 10; bytes <= 256 << 10; bytes *= 2) {
+    forest.trees[0].chunk = bytes / 4;
+    EXPECT_LT(chosen, model.seconds(forest) * 1.02) << bytes;
+  }
+}
+
+}  // namespace
+}  // namespace talweg::forest

@@ -1,0 +1,182 @@
+#include "forest/planner.h"
+
+#include <gmock/gmock.h>
+
+#include "forest/requests.h"
+#include "forest/verify.h"
+#include "talweg/error.h"
+
+namespace talweg::forest {
+namespace {
+
+struct Counts {
+  std::int64_t base;
+  bool uneven;
+};
+
+class EveryPlanner : public testing::TestWithParam<std::size_t> {
+ protected:
+  const Planner& planner() const { return planners()[GetParam()]; }
+};
+
+INSTANTIATE_TEST_SUITE_P(Planners, EveryPlanner, testing::Range(std::size_t{0}, planners().size()),
+                         [](const auto& each) { return planners()[each.param].name; });
+
+TEST_P(EveryPlanner, ComputesWhatItServesForEveryNumberOfRanksAndCount) {
+  int served = 0;
+  for (const Collective op : all_operations()) {
+    for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16}) {
+      const auto cluster = gigabit_star(ranks);
+      for (const Counts& counts : {Counts{0, false}, {1, false}, {17, false}, {1 << 24, false}, {3, true}}) {
+        for (const NodeId root : {0, ranks - 1}) {
+          const Request request = make_request(op, ranks, counts.base, counts.uneven, root);
+          if (!planner().serves(request)) continue;
+          ++served;
+          const Forest forest = planner().plan(request, cluster);
+          EXPECT_NO_THROW(verify(forest, &cluster)) << describe(planner().name, request);
+          EXPECT_EQ(forest.planner, planner().name);
+          EXPECT_EQ(forest.request, request);
+          EXPECT_FALSE(forest.trees.empty());
+        }
+      }
+    }
+  }
+  EXPECT_GT(served, 0);
+}
+
+TEST_P(EveryPlanner, AnswersTheSameQuestionTheSameWay) {
+  const auto cluster = gigabit_star(5);
+  for (const Collective op : all_operations()) {
+    const Request request = make_request(op, 5, 1000, true);
+    if (planner().serves(request)) {
+      EXPECT_EQ(planner().plan(request, cluster), planner().plan(request, cluster));
+    }
+  }
+}
+
+TEST_P(EveryPlanner, RefusesWhatItDoesNotServe) {
+  for (const Collective op : all_operations()) {
+    const Request request = make_request(op, 4, 8);
+    if (planner().serves(request)) continue;
+    try {
+      planner().plan(request, gigabit_star(4));
+      ADD_FAILURE() << planner().name << " planned " << name(op);
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::unsupported);
+      EXPECT_EQ(error.what(), planner().name + " does not serve " + name(op));
+    }
+  }
+}
+
+TEST_P(EveryPlanner, WorksWithElementsOfEverySize) {
+  const auto cluster = gigabit_star(6);
+  for (const std::int64_t element_size : {1, 2, 3, 8, 16, 100}) {
+    for (const Collective op : all_operations()) {
+      const Request request = make_request(op, 6, 100001, false, 0, element_size);
+      if (!planner().serves(request)) continue;
+      EXPECT_NO_THROW(verify(planner().plan(request, cluster), &cluster))
+          << describe(planner().name, request);
+    }
+  }
+}
+
+TEST(Planners, ServeEveryCollective) {
+  for (const Collective op : all_operations()) {
+    for (const int ranks : {1, 2, 3, 16}) {
+      const auto cluster = gigabit_star(ranks);
+      EXPECT_NO_THROW(verify(plan_best(make_request(op, ranks, 5, true), cluster), &cluster)) << name(op);
+    }
+  }
+}
+
+TEST(Planners, AreFoundByName) {
+  for (const Planner& planner : planners()) EXPECT_EQ(find_planner(planner.name).name, planner.name);
+  try {
+    find_planner("rong");
+    FAIL() << "found";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    EXPECT_STREQ(
+        error.what(),
+        "algorithm \"rong\": expected one of ring, chain, double_binary_tree, halving_doubling, binomial, "
+        "star, sharded_star, direct, one_hop");
+  }
+}
+
+TEST(Planners, RefuseAClusterOfAnotherSizeAndWrongRequests) {
+  const Request request = make_request(Collective::all_reduce, 4, 8);
+  EXPECT_THROW(plan_best(request, gigabit_star(3)), Error);
+  EXPECT_THROW(find_planner("ring").plan(request, gigabit_star(5)), Error);
+  Request wrong = request;
+  wrong.counts = {1, 2};
+  EXPECT_THROW(plan_best(wrong, gigabit_star(4)), Error);
+}
+
+TEST(PlanBest, TakesTheCheapestOfTheTable) {
+  const auto cluster = gigabit_star(8);
+  for (const std::int64_t count : {1, 1000, 100000, 10000000}) {
+    for (const Collective op : {Collective::all_reduce, Collective::broadcast, Collective::all_gather}) {
+      const Request request = make_request(op, 8, count);
+      const auto table = rank_planners(request, cluster);
+      EXPECT_EQ(plan_best(request, cluster).planner, table.front().planner);
+      EXPECT_TRUE(std::is_sorted(table.begin(), table.end(),
+                                 [](const auto& a, const auto& b) { return a.seconds < b.seconds; }));
+    }
+  }
+}
+
+TEST(PlanBest, ServesLongVectorsFromTheFastHostsWhereSomeAreSlow) {
+  const auto cluster =
+      cluster::load_cluster(std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/uneven4.yaml");
+  const Forest forest = plan_best(make_request(Collective::all_reduce, 4, 1 << 24), cluster);
+  EXPECT_EQ(forest.planner, "sharded_star");
+  ASSERT_EQ(forest.trees.size(), 2u);
+  EXPECT_EQ(forest.trees[0].root, 0);
+  EXPECT_EQ(forest.trees[1].root, 1);
+}
+
+TEST(PlanBest, PlansTheExamplesWithLinksForEveryPair) {
+  const auto cluster =
+      cluster::load_cluster(std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/pairwise4.yaml");
+  for (const Collective op : all_operations()) {
+    EXPECT_NO_THROW(verify(plan_best(make_request(op, 4, 100000), cluster), &cluster)) << name(op);
+  }
+}
+
+TEST(PlanBest, RanksThatKnowOnlyTheirOwnCountsAgreeOnTheTreesTheyShare) {
+  constexpr int kRanks = 5;
+  const auto cluster = gigabit_star(kRanks);
+  for (const Collective op : {Collective::all_to_all, Collective::gather, Collective::scatter}) {
+    const Request full = make_request(op, kRanks, 5000, true, 2);
+    const Forest reference = plan_best(full, cluster);
+    for (NodeId rank = 0; rank < kRanks; ++rank) {
+      // What this rank knows: its row and column, or all on the root, or its own.
+      Request view = full;
+      for (std::size_t i = 0; i < view.counts.size(); ++i) {
+        const auto index = static_cast<NodeId>(i);
+        const bool known = op == Collective::all_to_all ? index / kRanks == rank || index % kRanks == rank
+                                                        : rank == full.root || index == rank;
+        if (!known) view.counts[i] = 0;
+      }
+      const Forest seen = plan_best(view, cluster);
+      ASSERT_EQ(seen.trees.size(), reference.trees.size());
+      for (std::size_t i = 0; i < seen.trees.size(); ++i) {
+        Tree tree = seen.trees[i];
+        const Tree& real = reference.trees[i];
+        const bool takes_part = real.root == rank || real.receivers[0] == rank;
+        if (!takes_part) continue;
+        if (real.contributors[0] == rank) {
+          EXPECT_EQ(input_offset(view, rank, tree.slice), input_offset(full, rank, real.slice));
+        }
+        if (real.receivers[0] == rank) {
+          EXPECT_EQ(output_offset(view, rank, tree.slice), output_offset(full, rank, real.slice));
+        }
+        tree.slice.offset = real.slice.offset;  // counted in what the rank knows
+        EXPECT_EQ(tree, real);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace talweg::forest
