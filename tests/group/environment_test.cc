@@ -1,0 +1,86 @@
+#include "group/environment.h"
+
+#include <gmock/gmock.h>
+
+#include "ranks.h"
+
+namespace talweg::group {
+namespace {
+
+TEST(Environment, UnderstandsEachLauncher) {
+  const std::pair<const char*, const char*> launchers[] = {{"RANK", "WORLD_SIZE"},
+                                                           {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                                           {"PMI_RANK", "PMI_SIZE"},
+                                                           {"SLURM_PROCID", "SLURM_NTASKS"}};
+  for (const auto& [rank, size] : launchers) {
+    const Variable a(rank, "3");
+    const Variable b(size, "8");
+    const Place place = find_place({});
+    EXPECT_EQ(place.rank, 3);
+    EXPECT_EQ(place.size, 8);
+    EXPECT_THAT(place.origin, ::testing::HasSubstr(rank));
+  }
+}
+
+TEST(Environment, WithoutALauncherThereIsOneRank) {
+  const Place place = find_place({});
+  EXPECT_EQ(place.rank, 0);
+  EXPECT_EQ(place.size, 1);
+}
+
+TEST(Environment, OptionsComeFirstAndNonsenseIsRefused) {
+  const Variable rank("RANK", "1");
+  const Variable size("WORLD_SIZE", "2");
+  GroupOptions options;
+  options.rank = 0;
+  options.size = 4;
+  EXPECT_EQ(find_place(options).size, 4);
+  options.rank = 4;
+  EXPECT_THROW(find_place(options), Error);
+  const Variable wrong("RANK", "one");
+  EXPECT_THROW(find_place({}), Error);
+}
+
+TEST(Environment, KnowsWhereToMeet) {
+  const Place place{1, 4, ""};
+  EXPECT_THROW(find_meeting(place), Error);
+  {
+    const Variable store("TALWEG_STORE", "file:/tmp/x");
+    EXPECT_EQ(find_meeting(place).file, "/tmp/x");
+  }
+  {
+    const Variable store("TALWEG_STORE", "tcp://host:123");
+    EXPECT_EQ(find_meeting(place).host, "host");
+    EXPECT_EQ(find_meeting(place).port, 123);
+  }
+  {
+    const Variable store("TALWEG_STORE", "nonsense");
+    EXPECT_THROW(find_meeting(place), Error);
+  }
+  const Variable address("MASTER_ADDR", "10.0.0.1");
+  const Variable port("MASTER_PORT", "29500");
+  EXPECT_EQ(find_meeting(place).port, 29500);
+  const Variable agent("TORCHELASTIC_USE_AGENT_STORE", "True");
+  EXPECT_EQ(find_meeting(place).port, 29501) << "the agent's own store has the port itself";
+}
+
+TEST(Environment, SlurmsFirstHostServes) {
+  const Place place{1, 4, ""};
+  const Variable job("SLURM_JOB_ID", "77");
+  const Variable list("SLURM_JOB_NODELIST", "node[03-07,9],other");
+  const Meeting meeting = find_meeting(place);
+  EXPECT_EQ(meeting.host, "node03");
+  EXPECT_EQ(meeting.port, find_meeting({2, 4, ""}).port);
+}
+
+TEST(Environment, TimeoutsTakeUnits) {
+  const Variable value("TALWEG_TIMEOUT", "1500ms");
+  EXPECT_EQ(find_timeout({}).count(), 1500);
+  const Variable seconds("TALWEG_TIMEOUT", "7");
+  EXPECT_EQ(find_timeout({}).count(), 7000);
+  const Variable nonsense("TALWEG_TIMEOUT", "soon");
+  EXPECT_THROW(find_timeout({}), Error);
+}
+
+}  // namespace
+}  // namespace talweg::group

@@ -1,0 +1,257 @@
+// What goes wrong, and what every rank is told.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include <csignal>
+
+#include "ranks.h"
+
+namespace talweg {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+template <class Function>
+std::string error_of(ErrorCode code, Function&& function) {
+  try {
+    function();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), code) << e.what();
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << "one line";
+    return e.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+class Failures : public ::testing::TestWithParam<const char*> {
+ protected:
+  Variable shm_{"TALWEG_SHM", GetParam()};
+};
+INSTANTIATE_TEST_SUITE_P(SharedMemory, Failures, ::testing::Values("on", "off"),
+                         [](const auto& test) { return std::string(test.param); });
+
+TEST_P(Failures, AnotherSizeOnOneRankIsToldToAllAndLeavesBuffersAlone) {
+  run_ranks(3, [](Group& g) {
+    for (const std::size_t n : {10UL, 500'000UL}) {
+      const std::size_t own = g.rank() == 1 ? n + 1 : n;
+      std::vector<float> in(own, 1.0F);
+      std::vector<float> out(own, -7.0F);
+      const std::string text = error_of(ErrorCode::mismatch, [&] {
+        g.all_reduce(in.data(), out.data(), own, DataType::f32, ReduceOp::sum);
+      });
+      EXPECT_THAT(text, AllOf(HasSubstr(std::to_string(n) + " elements"),
+                              HasSubstr(std::to_string(n + 1) + " elements")));
+      EXPECT_THAT(out, ::testing::Each(-7.0F));
+      float one = 1;
+      g.all_reduce(&one, &one, 1, DataType::f32, ReduceOp::sum);
+      EXPECT_EQ(one, 3.0F) << "the group stays usable";
+    }
+  });
+}
+
+TEST_P(Failures, AnotherTypeReductionRootOrOrderIsAMismatch) {
+  run_ranks(2, [](Group& g) {
+    float data[4] = {};
+    const bool first = g.rank() == 0;
+    error_of(ErrorCode::mismatch,
+             [&] { g.all_reduce(data, data, 4, first ? DataType::f32 : DataType::i32, ReduceOp::sum); });
+    error_of(ErrorCode::mismatch,
+             [&] { g.all_reduce(data, data, 4, DataType::f32, first ? ReduceOp::sum : ReduceOp::max); });
+    error_of(ErrorCode::mismatch, [&] { g.broadcast(data, 4, DataType::f32, first ? 0 : 1); });
+    error_of(ErrorCode::mismatch, [&] {
+      if (first) {
+        g.barrier();
+      } else {
+        g.broadcast(data, 4, DataType::f32, 0);
+      }
+    });
+    const std::vector<std::size_t> a{1, 2};
+    const std::vector<std::size_t> b{2, 1};
+    std::vector<float> out(3);
+    error_of(ErrorCode::mismatch, [&] { g.all_gather(data, out.data(), first ? a : b, DataType::f32); });
+    error_of(ErrorCode::mismatch, [&] {
+      g.all_to_all(data, first ? a : b, out.data(), first ? std::vector<std::size_t>{1, 1} : b,
+                   DataType::f32);
+    });
+    g.barrier();
+  });
+}
+
+TEST_P(Failures, ARankThatNeverCallsIsNamedAtTheDeadline) {
+  run_ranks(3, [](Group& g) {
+    if (g.rank() == 2) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(600));
+    } else {
+      float x = 1;
+      CallOptions options;
+      options.timeout = std::chrono::milliseconds(200);
+      const std::string text = error_of(
+          ErrorCode::timeout, [&] { g.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum, options); });
+      EXPECT_THAT(text, AllOf(HasSubstr("rank 2"), HasSubstr("#0"), HasSubstr("all_reduce")));
+      EXPECT_EQ(x, 1.0F);
+    }
+  });
+}
+
+TEST_P(Failures, ARankThatLeavesFailsTheOthers) {
+  run_ranks(2, [](Group& g) {
+    if (g.rank() == 1) return;
+    float x = 1;
+    const std::string text =
+        error_of(ErrorCode::peer_failed, [&] { g.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum); });
+    EXPECT_THAT(text, HasSubstr("rank 1"));
+  });
+}
+
+TEST_P(Failures, AbortWakesEveryWaiter) {
+  run_ranks(3, [](Group& g) {
+    if (g.rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      g.abort("changed my mind");
+    }
+    float x = 1;
+    const std::string text =
+        error_of(ErrorCode::aborted, [&] { g.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum); });
+    EXPECT_THAT(text, HasSubstr("rank 0"));
+  });
+}
+
+TEST_P(Failures, AKilledProcessIsNamedByAllOthers) {
+  const TemporaryFile store;
+  std::vector<pid_t> children;
+  for (int r = 0; r < 3; ++r) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      int status = 1;
+      try {
+        const auto group = Group::join(options_for(r, 3, store.path()));
+        std::vector<float> x(300'000, 1.0F);
+        for (int i = 0; i < 1'000'000; ++i) {
+          if (r == 1 && i == 20) ::kill(::getpid(), SIGKILL);
+          group->all_reduce(x.data(), x.data(), x.size(), DataType::f32, ReduceOp::max);
+        }
+      } catch (const Error& e) {
+        const bool named = std::string(e.what()).find("rank 1") != std::string::npos;
+        status = e.code() == ErrorCode::peer_failed && named ? 0 : 2;
+        if (status != 0) std::fprintf(stderr, "rank %d: %s\n", r, e.what());
+      }
+      ::_exit(status);
+    }
+    children.push_back(pid);
+  }
+  for (std::size_t r = 0; r < 3; ++r) {
+    int status = 0;
+    ::waitpid(children[r], &status, 0);
+    if (r == 1) {
+      EXPECT_TRUE(WIFSIGNALED(status));
+    } else {
+      EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << "rank " << r << " status " << status;
+    }
+  }
+}
+
+TEST(Joining, NamesTheRanksThatNeverCame) {
+  const TemporaryFile store;
+  GroupOptions options = options_for(0, 3, store.path());
+  options.timeout = std::chrono::milliseconds(200);
+  const std::string text = error_of(ErrorCode::timeout, [&] { Group::join(options); });
+  EXPECT_THAT(text, HasSubstr("ranks 1, 2 never came"));
+}
+
+TEST(Joining, SaysWhichInterfacesThereAre) {
+  const TemporaryFile store;
+  GroupOptions options = options_for(0, 2, store.path());
+  options.interface = "=nosuch0";
+  const std::string text = error_of(ErrorCode::invalid_argument, [&] { Group::join(options); });
+  EXPECT_THAT(text, AllOf(HasSubstr("nosuch0"), HasSubstr("lo (127.0.0.1)")));
+}
+
+TEST(Joining, ADirectoryIsNoFileStore) {
+  const std::string text = error_of(ErrorCode::invalid_argument, [] { file_store("/tmp"); });
+  EXPECT_THAT(text, AllOf(HasSubstr("/tmp"), HasSubstr("a directory")));
+}
+
+TEST(Joining, APortInUseIsNamed) {
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  std::shared_ptr<Store> first;
+  int port = 23456;
+  while (!first && port < 23556) {
+    try {
+      first = tcp_store("127.0.0.1", port, true, soon);
+    } catch (const Error&) {
+      ++port;
+    }
+  }
+  ASSERT_TRUE(first);
+  const std::string text = error_of(ErrorCode::system, [&] { tcp_store("127.0.0.1", port, true, soon); });
+  EXPECT_THAT(text, AllOf(HasSubstr(std::to_string(port)), HasSubstr("Address already in use")));
+}
+
+TEST(Joining, AStoreThatNobodyServesTimesOut) {
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  const std::string text = error_of(ErrorCode::timeout, [&] { tcp_store("127.0.0.1", 1, false, soon); });
+  EXPECT_THAT(text, HasSubstr("127.0.0.1:1"));
+}
+
+TEST(Joining, AnotherVersionIsRefusedByName) {
+  const TemporaryFile path;
+  const auto store = file_store(path.path());
+  store->set("rank1", "talweg 99 127.0.0.1 1 - - - 1 1 0");
+  const std::string text = error_of(ErrorCode::version, [&] { Group::join(options_for(0, 2, path.path())); });
+  EXPECT_THAT(text, AllOf(HasSubstr("99"), HasSubstr("rank 1")));
+}
+
+TEST(Joining, StrangersOnThePortDoNotDisturb) {
+  // The store's port is hit by garbage while a group forms over it.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  int port = 24456;
+  std::shared_ptr<Store> server;
+  while (!server && port < 24556) {
+    try {
+      server = tcp_store("127.0.0.1", port, true, until);
+    } catch (const Error&) {
+      ++port;
+    }
+  }
+  ASSERT_TRUE(server);
+  std::atomic<bool> stop{false};
+  std::thread stranger([&] {
+    const std::string command = "head -c 20000 /dev/urandom > /dev/tcp/127.0.0.1/" + std::to_string(port);
+    while (!stop)
+      [[maybe_unused]] const int rc = std::system(("bash -c '" + command + "' 2>/dev/null").c_str());
+  });
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 3; ++r)
+    ranks.emplace_back([&, r] {
+      GroupOptions options;
+      options.rank = r;
+      options.size = 3;
+      options.store = tcp_store("127.0.0.1", port, false, until);
+      options.interface = "lo";
+      const auto group = Group::join(options);
+      group->barrier();
+    });
+  for (auto& t : ranks) t.join();
+  stop = true;
+  stranger.join();
+}
+
+TEST(Arguments, AreCheckedBeforeAnythingIsSent) {
+  run_ranks(2, [](Group& g) {
+    float x = 1;
+    const std::vector<std::size_t> one{1};
+    error_of(ErrorCode::invalid_argument, [&] { g.broadcast(&x, 1, DataType::f32, 2); });
+    error_of(ErrorCode::invalid_argument,
+             [&] { g.all_reduce(nullptr, &x, 1, DataType::f32, ReduceOp::sum); });
+    error_of(ErrorCode::invalid_argument, [&] { g.all_gather(&x, &x, one, DataType::f32); });
+    error_of(ErrorCode::invalid_argument, [&] { g.send(&x, 1, DataType::f32, g.rank()); });
+    error_of(ErrorCode::unsupported, [&] { g.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::bit_and); });
+    g.barrier();
+  });
+}
+
+}  // namespace
+}  // namespace talweg

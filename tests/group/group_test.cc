@@ -1,0 +1,311 @@
+// Real groups: ranks are threads, frames go through shared memory or over loopback TCP.
+#include "talweg/group.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <numeric>
+
+#include "base/random.h"
+#include "ranks.h"
+
+namespace talweg {
+namespace {
+
+using Ints = std::vector<std::int32_t>;
+
+Ints filled(int rank, std::size_t n) {
+  Ints v(n);
+  for (std::size_t i = 0; i < n; ++i)
+    v[i] = static_cast<std::int32_t>((i * 31 + static_cast<std::size_t>(rank) * 7) % 1009);
+  return v;
+}
+
+Ints sum_of(int ranks, std::size_t n) {
+  Ints total(n, 0);
+  for (int r = 0; r < ranks; ++r) {
+    const Ints one = filled(r, n);
+    for (std::size_t i = 0; i < n; ++i) total[i] += one[i];
+  }
+  return total;
+}
+
+struct Setup {
+  int size;
+  bool shared_memory;
+  int streams;
+};
+
+class Groups : public ::testing::TestWithParam<Setup> {
+ protected:
+  void run(const std::function<void(Group&)>& body) {
+    const Variable shm("TALWEG_SHM", GetParam().shared_memory ? "on" : "off");
+    const Variable streams("TALWEG_STREAMS", std::to_string(GetParam().streams));
+    run_ranks(GetParam().size, body);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Transports, Groups,
+                         ::testing::Values(Setup{1, true, 1}, Setup{2, true, 1}, Setup{3, true, 1},
+                                           Setup{5, true, 1}, Setup{2, false, 1}, Setup{4, false, 1},
+                                           Setup{3, false, 3}),
+                         [](const auto& test) {
+                           return std::to_string(test.param.size) +
+                                  (test.param.shared_memory ? "Memory" : "Tcp") +
+                                  std::to_string(test.param.streams);
+                         });
+
+TEST_P(Groups, AllReduceSumsInAndOutOfPlaceAtEverySize) {
+  run([](Group& g) {
+    for (const std::size_t n : {0UL, 1UL, 2UL, 13UL, 1000UL, 4096UL, 70'000UL, 1'000'003UL}) {
+      const Ints in = filled(g.rank(), n);
+      Ints out(n, -1);
+      g.all_reduce(in.data(), out.data(), n, DataType::i32, ReduceOp::sum);
+      ASSERT_EQ(out, sum_of(g.size(), n)) << n;
+      ASSERT_EQ(in, filled(g.rank(), n));
+      Ints both = in;
+      g.all_reduce(both.data(), both.data(), n, DataType::i32, ReduceOp::sum);
+      ASSERT_EQ(both, out) << n << " in place";
+    }
+  });
+}
+
+TEST_P(Groups, EveryAlgorithmGivesTheSameSums) {
+  for (const char* algorithm : {"ring", "chain", "double_binary_tree", "halving_doubling", "binomial", "star",
+                                "sharded_star", "one_hop"}) {
+    const Variable choice("TALWEG_ALGO", std::string("all_reduce:") + algorithm);
+    run([&](Group& g) {
+      for (const std::size_t n : {1UL, 777UL, 300'001UL}) {
+        Ints data = filled(g.rank(), n);
+        g.all_reduce(data.data(), data.data(), n, DataType::i32, ReduceOp::sum);
+        ASSERT_EQ(data, sum_of(g.size(), n)) << algorithm << " " << n;
+      }
+    });
+  }
+}
+
+TEST_P(Groups, OtherCollectivesMoveWhatTheyShould) {
+  run([](Group& g) {
+    const int size = g.size();
+    const int me = g.rank();
+    for (const std::size_t n : {0UL, 5UL, 50'000UL}) {
+      for (int root = 0; root < size; ++root) {
+        Ints data = filled(me, n);
+        g.broadcast(data.data(), n, DataType::i32, root);
+        ASSERT_EQ(data, filled(root, n));
+        Ints out(me == root ? n : 0, -1);
+        const Ints in = filled(me, n);
+        g.reduce(in.data(), out.data(), n, DataType::i32, ReduceOp::sum, root);
+        if (me == root) {
+          ASSERT_EQ(out, sum_of(size, n));
+        }
+        ASSERT_EQ(in, filled(me, n));
+      }
+      std::vector<std::size_t> counts;  // uneven, one of them zero
+      for (int r = 0; r < size; ++r) counts.push_back(static_cast<std::size_t>(r) * n / 4);
+      const std::size_t total = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+      const std::size_t before = std::accumulate(counts.begin(), counts.begin() + me, std::size_t{0});
+      const std::size_t own = counts[static_cast<std::size_t>(me)];
+
+      const Ints in = filled(me, total);
+      Ints scattered(own, -1);
+      g.reduce_scatter(in.data(), scattered.data(), counts, DataType::i32, ReduceOp::sum);
+      const Ints sums = sum_of(size, total);
+      ASSERT_EQ(scattered, Ints(sums.begin() + static_cast<long>(before),
+                                sums.begin() + static_cast<long>(before + own)));
+
+      Ints expected;
+      for (int r = 0; r < size; ++r) {
+        const Ints part = filled(r, counts[static_cast<std::size_t>(r)]);
+        expected.insert(expected.end(), part.begin(), part.end());
+      }
+      Ints gathered(total, -1);
+      const Ints part = filled(me, own);
+      g.all_gather(part.data(), gathered.data(), counts, DataType::i32);
+      ASSERT_EQ(gathered, expected);
+
+      const int root = size - 1;
+      Ints at_root(me == root ? total : 0, -1);
+      std::vector<std::size_t> known(counts.size(), 0);
+      known[static_cast<std::size_t>(me)] = own;
+      g.gather(part.data(), at_root.data(), me == root ? counts : known, DataType::i32, root);
+      if (me == root) {
+        ASSERT_EQ(at_root, expected);
+      }
+      Ints back(own, -1);
+      g.scatter(at_root.data(), back.data(), me == root ? counts : known, DataType::i32, root);
+      ASSERT_EQ(back, part);
+
+      std::vector<std::size_t> to;
+      std::vector<std::size_t> from;
+      Ints row;
+      Ints column;
+      const auto block = [&](int s, int d) { return static_cast<std::size_t>((s + 2 * d) % 3) * n / 2; };
+      for (int r = 0; r < size; ++r) {
+        to.push_back(block(me, r));
+        from.push_back(block(r, me));
+        row.insert(row.end(), to.back(), me * 100 + r);
+        column.insert(column.end(), from.back(), r * 100 + me);
+      }
+      Ints received(column.size(), -1);
+      g.all_to_all(row.data(), to, received.data(), from, DataType::i32);
+      ASSERT_EQ(received, column);
+      g.barrier();
+    }
+  });
+}
+
+TEST_P(Groups, MessagesPassInRings) {
+  run([](Group& g) {
+    if (g.size() == 1) return;
+    const int next = (g.rank() + 1) % g.size();
+    const int previous = (g.rank() + g.size() - 1) % g.size();
+    for (const std::size_t n : {0UL, 3UL, 200'000UL}) {
+      const Ints mine = filled(g.rank(), n);
+      Ints theirs(n, -1);
+      const auto sending = g.start_send(mine.data(), n, DataType::i32, next, 7);
+      const auto receiving = g.start_recv(theirs.data(), n, DataType::i32, n == 3 ? kAnyRank : previous, 7);
+      receiving->wait();
+      sending->wait();
+      ASSERT_EQ(theirs, filled(previous, n));
+      ASSERT_EQ(receiving->source_rank(), previous);
+    }
+  });
+}
+
+TEST_P(Groups, ManyCollectivesInFlightFromSeveralThreadsKeepTheirOrder) {
+  run([](Group& g) {
+    constexpr std::size_t kCalls = 60;
+    std::vector<Ints> data(kCalls);
+    std::vector<WorkPtr> works;
+    std::atomic<int> called{0};
+    for (std::size_t c = 0; c < kCalls; ++c) {
+      data[c] = filled(g.rank() + static_cast<int>(c), 10 + c * 300);
+      works.push_back(
+          g.start_all_reduce(data[c].data(), data[c].data(), data[c].size(), DataType::i32, ReduceOp::max));
+      works.back()->on_done([&] { ++called; });
+    }
+    std::thread other([&] {
+      for (std::size_t c = 0; c < kCalls; c += 2) works[c]->wait();
+    });
+    for (std::size_t c = 1; c < kCalls; c += 2) works[c]->wait();
+    other.join();
+    for (std::size_t c = 0; c < kCalls; ++c) {
+      Ints expected = filled(static_cast<int>(c), data[c].size());
+      for (int r = 1; r < g.size(); ++r) {
+        const Ints one = filled(r + static_cast<int>(c), data[c].size());
+        for (std::size_t i = 0; i < one.size(); ++i) expected[i] = std::max(expected[i], one[i]);
+      }
+      ASSERT_EQ(data[c], expected);
+      EXPECT_EQ(works[c]->sequence(), c);
+    }
+    EXPECT_EQ(called.load(), static_cast<int>(kCalls));
+  });
+}
+
+TEST_P(Groups, ProgressIsMadeWhenNobodyWaits) {
+  run([](Group& g) {
+    Ints data = filled(g.rank(), 500'000);
+    const auto work = g.start_all_reduce(data.data(), data.data(), data.size(), DataType::i32, ReduceOp::sum);
+    std::atomic<bool> done{false};
+    work->on_done([&] { done = true; });
+    while (!done) std::this_thread::yield();
+    EXPECT_EQ(data, sum_of(g.size(), data.size()));
+  });
+}
+
+TEST_P(Groups, SplitGroupsWorkSideBySide) {
+  run([](Group& g) {
+    std::vector<int> even;
+    std::vector<int> odd;
+    for (int r = g.size() - 1; r >= 0; --r) (r % 2 == 0 ? even : odd).push_back(r);
+    const auto first = g.split(even);
+    const auto second = odd.empty() ? nullptr : g.split(odd);
+    EXPECT_EQ(first != nullptr, g.rank() % 2 == 0);
+    const auto& mine = first ? first : second;
+    ASSERT_NE(mine, nullptr);
+    Ints one{g.rank()};
+    mine->all_reduce(one.data(), one.data(), 1, DataType::i32, ReduceOp::sum);
+    const auto& members = first ? even : odd;
+    EXPECT_EQ(one[0], std::accumulate(members.begin(), members.end(), 0));
+    EXPECT_EQ(members[static_cast<std::size_t>(mine->rank())], g.rank());
+    g.barrier();
+  });
+}
+
+TEST_P(Groups, EveryTypeAndReductionArrives) {
+  run([](Group& g) {
+    for (int t = 0; t < kDataTypes; ++t) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::avg}) {
+        const auto type = static_cast<DataType>(t);
+        std::vector<std::byte> data(size_of(type) * 100);  // zeros: of any type, also after any reduction
+        if (type == DataType::c64 || type == DataType::c128) {
+          if (op == ReduceOp::max) {
+            EXPECT_THROW(g.all_reduce(data.data(), data.data(), 100, type, op), Error);
+            continue;
+          }
+        }
+        std::vector<std::byte> out(data.size(), std::byte{0xff});
+        g.all_reduce(data.data(), out.data(), 100, type, op);
+        ASSERT_EQ(out, data) << name(type);
+      }
+    }
+  });
+}
+
+TEST(Group, FloatSumsAreTheSameBitsOnEveryRankAndInEveryRun) {
+  std::vector<float> first;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::vector<float>> results(4);
+    run_ranks(4, [&](Group& g) {
+      Random random(static_cast<std::uint64_t>(g.rank()));
+      std::vector<float> data(300'000);
+      for (float& x : data) x = static_cast<float>(random.uniform() - 0.5) * 1e3F;
+      g.all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
+      std::vector<float> tiny(data.begin(), data.begin() + 10);
+      g.all_reduce(tiny.data(), tiny.data(), tiny.size(), DataType::f32, ReduceOp::sum);
+      data.insert(data.end(), tiny.begin(), tiny.end());
+      results[static_cast<std::size_t>(g.rank())] = data;
+    });
+    for (const auto& r : results) ASSERT_EQ(r, results[0]);
+    if (round == 0) first = results[0];
+    ASSERT_EQ(results[0], first);
+  }
+}
+
+TEST(Group, SaysHowItIsConnectedAndWhatItWouldChoose) {
+  run_ranks(2, [](Group& g) {
+    EXPECT_THAT(g.describe(), ::testing::HasSubstr("shared memory: 2 of 2 ranks"));
+    EXPECT_THAT(g.explain(Collective::all_reduce, 1 << 20, DataType::f32), ::testing::HasSubstr("predicted"));
+    EXPECT_THAT(g.host_of(1), ::testing::HasSubstr("pid"));
+    EXPECT_GT(g.statistics().shared_memory_bytes, 0U);
+  });
+}
+
+TEST(Group, AClusterFileDecidesThePlan) {
+  const TemporaryFile file;
+  {
+    std::FILE* f = std::fopen(file.path().c_str(), "w");
+    std::fputs(
+        "nodes:\n  - {name: fast, kind: worker}\n  - {name: slow, kind: worker}\n  - {name: also_slow, kind: "
+        "worker}\n"
+        "  - {name: sw, kind: switch}\nlinks:\n  - {between: [fast, sw], capacity: 10Gbit/s, latency: 10us}\n"
+        "  - {between: [slow, sw], capacity: 100Mbit/s, latency: 10us}\n"
+        "  - {between: [also_slow, sw], capacity: 100Mbit/s, latency: 10us}\n",
+        f);
+    std::fclose(f);
+  }
+  run_ranks(
+      3,
+      [](Group& g) {
+        EXPECT_THAT(g.explain(Collective::all_reduce, 1 << 22, DataType::f32),
+                    ::testing::HasSubstr("star, 1 trees"));
+      },
+      [&](GroupOptions& o) { o.cluster_file = file.path(); });
+  EXPECT_THROW(run_ranks(
+                   2, [](Group&) {}, [&](GroupOptions& o) { o.cluster_file = file.path(); }),
+               Error);
+}
+
+}  // namespace
+}  // namespace talweg
