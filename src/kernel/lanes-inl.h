@@ -34,7 +34,7 @@ HWY_INLINE hn::Vec<D> load_bytes(D d, const std::uint8_t* p) {
 }
 
 template <class D>
-HWY_INLINE void store_bytes(D d, hn::Vec<D> v, std::uint8_t* p) {
+HWY_INLINE void store_bytes(D, hn::Vec<D> v, std::uint8_t* p) {
   const hn::Repartition<std::uint8_t, D> bytes;
   hn::StoreU(hn::BitCast(bytes, v), bytes, p);
 }
