@@ -29,7 +29,6 @@ check:
 
 bench:
 	@tools/setup.sh bench
-	@tools/build.sh release $(JOBS) -DTALWEG_BENCH=ON
 	@bash bench/run.sh
 
 format:

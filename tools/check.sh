@@ -9,7 +9,7 @@ jobs=$(nproc)
 results=$(mktemp --directory)
 trap 'rm -rf "$results"' EXIT
 started=$SECONDS
-all_stages=(setup format build test python tidy asan tsan)
+all_stages=(setup format build test tidy asan tsan)
 failed_stages=()
 
 # Records the outcome of a step that is not itself a set of tests.
@@ -43,19 +43,6 @@ stage_format() { step format bash -c 'tools/sources.sh | xargs -r clang-format-1
 stage_build() { step build tools/build.sh release "$jobs"; }
 
 stage_test() { run_ctest test build; }
-
-# Folders of pytest files without a CMakeLists.txt; the others are part of the test stage.
-stage_python() {
-  local folders=()
-  for folder in tests/python tests/torch; do
-    if [[ -d $folder && ! -e $folder/CMakeLists.txt ]]; then folders+=("$folder"); fi
-  done
-  if ((${#folders[@]} == 0)); then return 0; fi
-  PYTHONPATH=build/python timeout 600 .venv/bin/python -m pytest -q --junit-xml "$results/python.xml" "${folders[@]}" &&
-    return 0
-  [[ -s $results/python.xml ]] || record python failed
-  return 1
-}
 
 # -w: warnings are the business of the compiler that builds; here only the checks of .clang-tidy speak.
 run_clang_tidy() {
