@@ -36,6 +36,7 @@ def train(start: list[str], backend: str, build: Path, steps: int) -> dict:
         result = Path(folder) / "result.json"
         environment = dict(os.environ)
         environment["OMP_NUM_THREADS"] = "1"  # a worker is one core's worth, on every machine
+        environment["TORCH_CPP_LOG_LEVEL"] = "ERROR"  # hosts of the emulated network have no names to look up
         environment["PYTHONPATH"] = f"{build / 'python'}{os.pathsep}{environment.get('PYTHONPATH', '')}"
         command = [*start, sys.executable, str(HERE / "train.py"), "--backend", backend, "--steps", str(steps),
                    "--json", str(result)]  # fmt: skip

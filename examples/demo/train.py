@@ -86,6 +86,8 @@ def main() -> int:
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
     parameters = sum(p.numel() for p in model.parameters())
     say(f"{size} workers, {parameters / 1e6:.1f} million parameters, {len(train_labels)} images, {options.steps} steps")
+    if options.backend == "talweg":
+        say(f"gradients by {talweg.torch.backend().explain('all_reduce', parameters, 'f32')}")
 
     order = torch.Generator().manual_seed(options.seed)
     queue = torch.empty(0, dtype=torch.long)
