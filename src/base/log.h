@@ -1,9 +1,8 @@
 // A tiny levelled log on stderr, one line a call, in the manner that NCCL's users know:
 //   talweg: node3:4711 [2] WARN live: rank 1 answers slowly
 //
-//   const Logger logger{rank};                                   // level from TALWEG_DEBUG
-//   logger.log(LogLevel::info, "group", "joined {} ranks", n);   // the text is formatted only if it will be
-//   shown
+//   const Logger logger{rank};                                  // level from TALWEG_DEBUG
+//   logger.log(LogLevel::info, "group", "joined {} ranks", n);  // formatted only if it will be shown
 //
 // Never in the packet path. A Logger is a value; each group has its own, so two groups in a process tell
 // themselves apart. Any thread may log: a line is one write.
