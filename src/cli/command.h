@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <string>
+#include <vector>
 
 namespace talweg::cli {
 
@@ -13,6 +15,11 @@ inline constexpr int kUsageExitCode = 2;    // the command line or an input file
 inline constexpr int kFailureExitCode = 1;  // it was tried and failed
 
 void add_run(CLI::App& app, Action* action);
+// Puts the "--" that the user left out in front of the program of `talweg run`, so that the program's own
+// flags are never taken for run's. `arguments` are those of the whole command line, without the program's
+// name.
+std::vector<std::string> with_separator(const CLI::App& app, std::vector<std::string> arguments);
+
 void add_perf(CLI::App& app, Action* action);
 void add_info(CLI::App& app, Action* action);
 

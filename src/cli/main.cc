@@ -1,9 +1,11 @@
 // talweg: the command line. Each subcommand has a file of its own.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "cli/command.h"
 #include "cli/lab.h"
@@ -47,6 +49,18 @@ int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
   return talweg::cli::kUsageExitCode;
 }
 
+// CLI11 would only say that a subcommand is required.
+void check_subcommand(const CLI::App& app, const std::vector<std::string>& arguments) {
+  if (arguments.empty() || arguments[0].empty() || arguments[0][0] == '-') return;
+  std::string names;
+  for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (sub->get_name() == arguments[0]) return;
+    names += (names.empty() ? "" : ", ") + sub->get_name();
+  }
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("no subcommand is called \"{}\": expected one of {}", arguments[0], names));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -60,7 +74,10 @@ int main(int argc, char** argv) {
   talweg::cli::add_info(app, &action);
   talweg::cli::add_lab(app, &action);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments = talweg::cli::with_separator(app, {argv + 1, argv + argc});
+    check_subcommand(app, arguments);
+    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector back to front
+    app.parse(arguments);
     return action();
   } catch (const CLI::ParseError& error) {
     return parse_failed(app, error);

@@ -97,6 +97,9 @@ int perf(const PerfOptions& options) {
   Printer printer(launcher.rank == 0, options.json);
   const auto group = Group::join();
   const int ranks = group->size();
+  if (options.op == Collective::send_recv && ranks < 2)
+    throw Error(ErrorCode::invalid_argument,
+                "send_recv needs at least two ranks: talweg run -n 2 -- talweg perf send_recv");
   if (has_root(options.op) && options.root >= ranks)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("-r {}: there are {} ranks, numbered from 0", options.root, ranks));

@@ -91,9 +91,8 @@ std::string header_text(const PerfOptions& options, const PerfSetup& setup) {
       options.check, static_cast<int>(options.blocking), static_cast<int>(options.average));
   text += "# Using ranks\n";
   for (std::size_t rank = 0; rank < setup.hosts.size(); ++rank) {
-    std::istringstream words(setup.hosts[rank]);
-    std::string host, pid;
-    words >> host >> pid;
+    const std::string& whose = setup.hosts[rank];
+    const std::string host = whose.substr(0, whose.find(' ')), pid = whose.substr(whose.rfind(' ') + 1);
     text += fmt::format("#  Rank {:>2} Group  0 Pid {:>6} on {:>10}\n", rank, pid, host);
   }
   text += "#\n" + commented(setup.description);

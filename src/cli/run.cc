@@ -124,7 +124,6 @@ void add_run(CLI::App& app, Action* action) {
   auto flags = std::make_shared<RunFlags>();
   auto* sub = app.add_subcommand("run", "start the ranks of a group, here or on other hosts");
   sub->footer(kExamples);
-  sub->prefix_command();
   sub->add_option("-n,--ranks", flags->ranks, "how many ranks (default: as many as --hosts has slots)")
       ->check(CLI::Range(1, 1 << 16));
   sub->add_option("--hosts", flags->hosts, "host:slots,... ; localhost needs no remote shell");
@@ -137,11 +136,34 @@ void add_run(CLI::App& app, Action* action) {
                   "stop everything after this time, such as 90s (default: never)");
   sub->add_flag("--tag-output,!--no-tag-output", flags->tag_output,
                 "prefix each line with its rank (default)");
-  sub->callback([flags, sub, action] {
+  // An option of its own for the program's name: only while one is still open does CLI11 leave what follows
+  // "--" to this subcommand. The program's arguments then arrive untouched as remaining().
+  sub->prefix_command();
+  auto name = std::make_shared<std::string>();
+  sub->add_option("program", *name, "after --: the program and its arguments");
+  sub->callback([flags, sub, name, action] {
     auto program = sub->remaining();
     if (!program.empty() && program.front() == "--") program.erase(program.begin());
+    if (!name->empty()) program.insert(program.begin(), *name);
     *action = [flags, program] { return run(*flags, program); };
   });
+}
+
+std::vector<std::string> with_separator(const CLI::App& app, std::vector<std::string> arguments) {
+  if (arguments.empty() || arguments.front() != "run") return arguments;
+  const auto* run_app = app.get_subcommand("run");
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    const std::string& word = arguments[i];
+    if (word == "--") break;
+    if (word.size() < 2 || word[0] != '-') {
+      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i), "--");
+      break;
+    }
+    // "-n 4" and "--ranks 4" take a word more; "-n4", "--ranks=4" and flags do not.
+    const auto* option = run_app->get_option_no_throw(word);
+    if (option && option->get_items_expected_max() > 0) ++i;
+  }
+  return arguments;
 }
 
 }  // namespace talweg::cli

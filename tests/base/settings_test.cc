@@ -1,0 +1,87 @@
+#include "base/settings.h"
+
+#include <gmock/gmock.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "talweg/error.h"
+
+namespace talweg {
+namespace {
+
+using testing::HasSubstr;
+
+// A configuration file of its own, and no variable from outside.
+class Settings : public testing::Test {
+ protected:
+  Settings() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "talweg-test-XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    for (const Setting& setting : settings()) unsetenv(std::string(setting.name).c_str());
+    configure("");
+  }
+  ~Settings() override {
+    unsetenv("TALWEG_CONF_FILE");
+    unsetenv("TALWEG_ALGO");
+    std::filesystem::remove_all(folder_);
+  }
+
+  std::string file() const { return folder_ + "/conf"; }
+  void configure(const std::string& text) const {
+    std::ofstream(file()) << text;
+    setenv("TALWEG_CONF_FILE", file().c_str(), 1);
+  }
+  static std::string complaint() {
+    try {
+      resolve("TALWEG_ALGO");
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_file);
+      return error.what();
+    }
+    return "no complaint";
+  }
+
+ private:
+  std::string folder_;
+};
+
+TEST_F(Settings, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
+  EXPECT_EQ(resolve("TALWEG_CHECKSUM").value, "1");
+  EXPECT_EQ(resolve("TALWEG_ALGO").origin, SettingOrigin::default_value);
+  configure("# comment\n\nTALWEG_ALGO = ring  # the old one\n");
+  EXPECT_EQ(resolve("TALWEG_ALGO").value, "ring");
+  EXPECT_EQ(resolve("TALWEG_ALGO").origin, SettingOrigin::file);
+  EXPECT_EQ(resolve("TALWEG_ALGO").place, file() + ":3");
+  setenv("TALWEG_ALGO", "star", 1);
+  EXPECT_EQ(resolve("TALWEG_ALGO").value, "star");
+  EXPECT_EQ(resolve("TALWEG_ALGO").origin, SettingOrigin::environment);
+  EXPECT_EQ(resolve("TALWEG_ALGO", "chain").value, "chain");
+  EXPECT_EQ(resolve("TALWEG_ALGO", "chain").origin, SettingOrigin::flag);
+}
+
+TEST_F(Settings, AnEmptyVariableCountsAsNotSet) {
+  configure("TALWEG_ALGO=ring\n");
+  setenv("TALWEG_ALGO", "", 1);
+  EXPECT_EQ(resolve("TALWEG_ALGO").value, "ring");
+}
+
+TEST_F(Settings, AMistakeInTheFileIsNamedWithItsLineWhateverWasAsked) {
+  configure("TALWEG_ALGO=ring\nTALWEG_SPEED=fast\n");
+  EXPECT_THAT(complaint(), HasSubstr(file() + ":2: no setting is called \"TALWEG_SPEED\""));
+  configure("ring\n");
+  EXPECT_THAT(complaint(), HasSubstr(file() + ":1: expected NAME=value, got \"ring\""));
+}
+
+TEST_F(Settings, ANamedFileThatIsNotThereIsAnError) {
+  setenv("TALWEG_CONF_FILE", "/no/such/file", 1);
+  EXPECT_THAT(complaint(), HasSubstr("cannot read /no/such/file"));
+}
+
+TEST_F(Settings, ANameThatIsNotInTheTableIsRefused) {
+  EXPECT_THROW(resolve("TALWEG_SPEED"), Error);
+}
+
+}  // namespace
+}  // namespace talweg

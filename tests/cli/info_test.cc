@@ -1,0 +1,48 @@
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace talweg::cli {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Info, SaysEverySettingWithItsValueAndOrigin) {
+  const auto outcome = talweg({"info"}, {"TALWEG_TIMEOUT=7s"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("TALWEG_TIMEOUT        7s              (environment)"));
+  EXPECT_THAT(outcome.out, HasSubstr("(default)"));
+  for (const char* key : {"SIMD", "CPUs", "memory", "congestion control", "interface", "network namespaces"})
+    EXPECT_THAT(outcome.out, HasSubstr(key));
+}
+
+TEST(Info, JsonIsValidAndHasUnitsInItsNames) {
+  const auto outcome = talweg({"info", "--json", "-"});
+  const auto document = nlohmann::json::parse(outcome.out);
+  EXPECT_GT(document["memory_bytes"], 0);
+  EXPECT_GE(document["settings"].size(), 9u);
+}
+
+TEST(Info, SaysWhichAlgorithmIsTakenForWhichSize) {
+  const auto outcome = talweg({"info", "all_reduce", "-n", "4", "--json", "-"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto document = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(document["sizes"].size(), 8u);
+  EXPECT_GT(document["sizes"][7]["candidates"][0]["predicted_us"], 0);
+}
+
+TEST(Info, RanksThatDoNotFitTheClusterFileAreRefused) {
+  const auto outcome = shell(
+      "f=$(mktemp); trap 'rm $f' EXIT; cat >$f <<'END'\n"
+      "nodes: [{name: a, kind: worker}, {name: b, kind: worker}]\n"
+      "links: [{between: [a, b], capacity: 1Gbit/s, latency: 30us}]\n"
+      "END\n\"$TALWEG\" info all_reduce --cluster $f && \"$TALWEG\" info all_reduce -n 3 --cluster $f");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.out, HasSubstr("64 MiB"));
+  EXPECT_THAT(outcome.err, HasSubstr("has 2 workers"));
+}
+
+}  // namespace
+}  // namespace talweg::cli

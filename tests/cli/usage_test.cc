@@ -1,0 +1,60 @@
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+
+namespace talweg::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct BadLine {
+  std::vector<std::string> arguments;
+  const char* expected;
+};
+
+TEST(Usage, EveryMistakeIsAnsweredWithOneLineAndExitCode2) {
+  const BadLine lines[] = {
+      {{"fly"}, "no subcommand is called \"fly\""},
+      {{}, "subcommand"},
+      {{"run", "-n", "0", "--", "true"}, "--ranks"},
+      {{"run", "-n", "2"}, "no program given"},
+      {{"run", "--", "true"}, "how many ranks"},
+      {{"run", "--hosts", "a:b", "--", "true"}, "--hosts"},
+      {{"run", "-n", "1", "--timeout", "soon", "--", "true"}, "soon"},
+      {{"run", "-n", "1", "--", "/no/such/program"}, "/no/such/program"},
+      {{"perf"}, "collective"},
+      {{"perf", "all_everything"}, "all_everything"},
+      {{"perf", "all_reduce", "-b", "2M", "-e", "1M"}, "-b 2M is larger than -e 1M"},
+      {{"perf", "all_reduce", "-g", "1"}, "-g"},
+      {{"perf", "all_reduce", "-d", "quad"}, "quad"},
+      {{"perf", "all_reduce", "-n", "few"}, "--iters"},
+      {{"perf", "reduce", "-r", "3"}, "-r 3: there are 1 ranks"},
+      {{"perf", "all_reduce", "-b", "4", "-e", "4", "--json", "/no/such/folder/file"},
+       "/no/such/folder/file"},
+      {{"perf", "send_recv"}, "at least two ranks"},
+      {{"info", "all_everything"}, "all_everything"},
+      {{"info", "all_reduce"}, "how many ranks"},
+      {{"info", "all_reduce", "--cluster", "/no/such/cluster.yaml"}, "/no/such/cluster.yaml"},
+  };
+  for (const auto& line : lines) {
+    const auto outcome = talweg(line.arguments);
+    EXPECT_EQ(outcome.exit_code, 2) << line.expected << outcome.out << outcome.err;
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, StartsWith("talweg"));
+    EXPECT_THAT(outcome.err, HasSubstr(line.expected));
+  }
+}
+
+TEST(Usage, VersionAndHelpEndWell) {
+  EXPECT_THAT(talweg({"--version"}).out, StartsWith("talweg "));
+  EXPECT_EQ(talweg({"--version"}).exit_code, 0);
+  for (const char* sub : {"run", "perf", "info", "lab"}) {
+    const auto outcome = talweg({sub, "--help"});
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.out, HasSubstr("Examples:")) << sub;
+  }
+}
+
+}  // namespace
+}  // namespace talweg::cli
