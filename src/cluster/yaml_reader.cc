@@ -30,11 +30,8 @@ std::string describe(const YAML::Node& node) {
 
 }  // namespace
 
-YamlReader::YamlReader(YAML::Node node, std::string origin, std::string path, int line)
-    : node_(std::move(node)),
-      origin_(std::move(origin)),
-      path_(std::move(path)),
-      line_(line_of(node_, line)) {}
+YamlReader::YamlReader(const YAML::Node& node, std::string origin, std::string path, int line)
+    : node_(node), origin_(std::move(origin)), path_(std::move(path)), line_(line_of(node, line)) {}
 
 void YamlReader::fail(const std::string& text) const {
   const std::string where = path_.empty() ? "" : path_ + ": ";

@@ -22,7 +22,7 @@ namespace talweg::cluster {
 
 class YamlReader {
  public:
-  YamlReader(YAML::Node node, std::string origin, std::string path, int line);
+  YamlReader(const YAML::Node& node, std::string origin, std::string path, int line);
 
   int line() const { return line_; }
   // "cluster.yaml:7: links[2].capacity: <text>"
