@@ -45,9 +45,9 @@ struct CostParameters {
     double per_byte = 0;
     std::int64_t most_chunk_bytes = 0;  // above, pipelines and caches suffer
   };
-  Transport tcp{5e-6, 1 / 5e9, 256 << 10};        // a system call, the stack, a wake-up; copy and checksum
+  Transport tcp{5e-6, 1 / 5e9, 256 << 10};       // a system call, the stack, a wake-up; copy and checksum
   Transport memory{0.2e-6, 1 / 20e9, 64 << 10};  // a ring slot; one copy; chunks stay in the cache
-  double reduce_per_byte = 1 / 15e9;   // added to what is received on the way up
+  double reduce_per_byte = 1 / 15e9;             // added to what is received on the way up
 
   // Payload over bytes on the wire: 1448 of an Ethernet frame's 1514, as shapers and switches count.
   double tcp_payload = 1448.0 / 1514.0;

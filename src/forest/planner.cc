@@ -71,8 +71,8 @@ Forest plan(const Algorithm& algorithm, const Request& request, const CostModel&
   return forest;
 }
 
-// Above, one-hop may still be predicted to tie with others, but sums as many vectors as there are ranks on each of
-// them and keeps a copy of the whole: it stays what it is for.
+// Above, one-hop may still be predicted to tie with others, but sums as many vectors as there are ranks on
+// each of them and keeps a copy of the whole: it stays what it is for.
 constexpr std::int64_t kMostOneHopBytes = 256 << 10;
 
 bool worth_pricing(const Algorithm& algorithm, const Request& request) {

@@ -125,6 +125,16 @@ TEST(PlanBest, TakesTheCheapestOfTheTable) {
   }
 }
 
+TEST(PlanBest, KeepsTheOneHopExchangeForSmallMessages) {
+  const auto cluster = gigabit_star(2);
+  EXPECT_EQ(plan_best(make_request(Collective::all_reduce, 2, 1), cluster).planner, "one_hop");
+  // Two ranks that swap their vectors move as much as a ring does, so the prediction alone does not exclude
+  // it.
+  for (std::int64_t count = 1 << 17; count <= 1 << 24; count *= 2) {
+    EXPECT_NE(plan_best(make_request(Collective::all_reduce, 2, count), cluster).planner, "one_hop") << count;
+  }
+}
+
 TEST(PlanBest, ServesLongVectorsFromTheFastHostsWhereSomeAreSlow) {
   const auto cluster =
       cluster::load_cluster(std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/uneven4.yaml");
