@@ -120,6 +120,7 @@ class Runner {
  private:
   CallOptions call_options() const {
     CallOptions options;
+    options.will_wait = options_.blocking != Blocking::enqueue;
     if (options_.timeout.count() == 0) return options;
     options.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
     if (options.timeout.count() <= 0)

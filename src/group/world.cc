@@ -11,11 +11,11 @@
 namespace talweg::group {
 
 namespace {
-// Looks at the rings before the core is offered to others: about 20 us, several times what a rank that runs
+// Looks at the rings before the core is offered to others: some microseconds, several times what a rank that runs
 // takes to answer. Pointless where ranks share cores.
-constexpr int kBusyLooks = 100;
+constexpr int kBusyLooks = 30;
 // After that, yields for this long before sleeping: a wake-up costs some 50 us on a virtual machine.
-constexpr std::int64_t kYieldNs = 100'000;
+constexpr std::int64_t kYieldNs = 2'000'000;
 constexpr int kLetIn = 50;           // tries to let a waiting thread have the lock
 constexpr int kDeadlineEvery = 256;  // looks between two looks at the clock
 
