@@ -11,11 +11,14 @@
 namespace talweg::group {
 
 namespace {
-// Looks at the rings before the core is offered to others: some microseconds, several times what a rank that runs
-// takes to answer. Pointless where ranks share cores.
+// Looks at the rings before the core is offered to others: some microseconds, several times what a rank that
+// runs takes to answer. Pointless where ranks share cores.
 constexpr int kBusyLooks = 30;
 // After that, yields for this long before sleeping: a wake-up costs some 50 us on a virtual machine.
 constexpr std::int64_t kYieldNs = 2'000'000;
+// With ranks on other hosts it is the kernel that has work to do before anything arrives, and a sleeper that
+// is woken gets a core sooner than one that keeps giving it up.
+constexpr std::int64_t kRemoteYieldNs = 50'000;
 constexpr int kLetIn = 50;           // tries to let a waiting thread have the lock
 constexpr int kDeadlineEvery = 256;  // looks between two looks at the clock
 
@@ -36,7 +39,7 @@ int milliseconds_until(std::int64_t when_ns) {
 class World::Patience {
  public:
   enum class Verdict { look_again, yield, sleep };
-  explicit Patience(bool crowded) : crowded_(crowded) {}
+  Patience(bool crowded, std::int64_t yield_ns) : crowded_(crowded), yield_ns_(yield_ns) {}
   void reset() {
     looks_ = 0;
     since_ns_ = 0;
@@ -46,12 +49,13 @@ class World::Patience {
     if (!crowded_ && looks_ < kBusyLooks) return Verdict::look_again;
     const std::int64_t now = live::now_ns();
     if (since_ns_ == 0) since_ns_ = now;
-    return now - since_ns_ < kYieldNs ? Verdict::yield : Verdict::sleep;
+    return now - since_ns_ < yield_ns_ ? Verdict::yield : Verdict::sleep;
   }
   int looks() const { return looks_; }
 
  private:
   const bool crowded_;
+  const std::int64_t yield_ns_;
   int looks_ = 0;
   std::int64_t since_ns_ = 0;
 };
@@ -175,7 +179,7 @@ bool World::wait(const WorkImpl& work, std::optional<std::chrono::milliseconds> 
                                       : std::numeric_limits<std::int64_t>::max();
   auto guard = lock();
   ++waiters_;
-  Patience patience(crowded_);
+  Patience patience(crowded_, engine_.all_local() ? kYieldNs : kRemoteYieldNs);
   while (!work.done()) {
     if (limit && live::now_ns() >= limit_ns) break;
     if (driving_) {
@@ -209,7 +213,8 @@ void World::progress() {
 
 void World::progress_loop() {
   auto guard = lock();
-  Patience patience(true);  // in the background: never keep a core from the computation
+  // In the background: never keep a core from the computation.
+  Patience patience(true, kRemoteYieldNs);
   while (!stop_) {
     if (in_flight_ == 0 || waiters_ > 0 || driving_) {
       progress_idle_ = true;
