@@ -14,7 +14,7 @@
 namespace talweg::torch_face {
 namespace {
 
-// Python drops a process group with its lock held, while the threads that end with the group may want it.
+// Python may end a process group with its lock held, while the threads that end with the group may want it.
 class WithoutPythonLock {
  public:
   WithoutPythonLock() : saved_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
@@ -44,8 +44,7 @@ at::ScalarType traced_type(const TalwegWork::Description& call) {
 TalwegBackend::TalwegBackend(const c10d::DistributedBackendOptions& options)
     : Backend(options.group_rank, options.group_size),
       global_ranks_(options.global_ranks_in_group),
-      timeout_(std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout)),
-      completer_(std::make_unique<Completer>()) {
+      timeout_(std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout)) {
   GroupOptions group_options;
   group_options.rank = options.group_rank;
   group_options.size = options.group_size;
@@ -57,9 +56,7 @@ TalwegBackend::TalwegBackend(const c10d::DistributedBackendOptions& options)
 }
 
 TalwegBackend::~TalwegBackend() {
-  const WithoutPythonLock without_lock;
-  group_.reset();
-  completer_.reset();
+  shutdown();
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> TalwegBackend::getBackendOptions() {
@@ -85,11 +82,14 @@ void TalwegBackend::abort() {
 }
 
 void TalwegBackend::shutdown() {
+  const WithoutPythonLock without_lock;
   std::shared_ptr<Group> last;
   {
     const std::lock_guard lock(mutex_);
     last.swap(group_);
   }
+  last.reset();  // what is in flight fails now, and its futures with it
+  completer_.stop();
 }
 
 TalwegBackend::TorchWork TalwegBackend::run(Call call) {
@@ -105,7 +105,7 @@ TalwegBackend::TorchWork TalwegBackend::run(Call call) {
   CallOptions options;
   options.timeout = std::max(call.timeout, std::chrono::milliseconds(0));
   auto work = c10::make_intrusive<TalwegWork>(rank_, sequence, std::move(call.description),
-                                              completer_->queue(), group);
+                                              completer_.queue(), group);
   for (const FlatPtr& flat : call.loads) flat->load();
   std::vector<WorkPtr> parts;
   std::exception_ptr error;

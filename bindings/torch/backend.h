@@ -73,6 +73,7 @@ class TalwegBackend : public c10d::Backend {
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
   void setTimeout(std::chrono::milliseconds timeout) override;
   void abort() override;
+  // Ends the group; returns when the callbacks of its futures have run.
   void shutdown() override;
 
   // The group below; throws torch's DistBackendError after shutdown.
@@ -96,7 +97,7 @@ class TalwegBackend : public c10d::Backend {
   mutable std::mutex mutex_;
   std::chrono::milliseconds timeout_;  // under mutex_, as is group_
   std::shared_ptr<Group> group_;
-  std::unique_ptr<Completer> completer_;
+  Completer completer_;
 };
 
 }  // namespace talweg::torch_face

@@ -40,7 +40,7 @@ Completer::Completer() : queue_(std::make_shared<Queue>()) {
   queue_->self_ = queue_;
 }
 
-Completer::~Completer() {
+void Completer::stop() {
   std::vector<std::thread> threads;
   {
     const std::lock_guard lock(queue_->mutex_);

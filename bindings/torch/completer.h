@@ -41,9 +41,14 @@ class Completer {
   };
 
   Completer();
-  ~Completer();  // after the jobs posted so far; needs Python's lock to be free
+  ~Completer() { stop(); }
   Completer(const Completer&) = delete;
   Completer& operator=(const Completer&) = delete;
+
+  // Blocks until the jobs posted so far are done and the threads are gone; later jobs run where they are
+  // posted. Needs Python's lock to be free. Python must not end before this: a thread that wants its lock
+  // then is killed.
+  void stop();
 
   const std::shared_ptr<Queue>& queue() const { return queue_; }
 

@@ -5,17 +5,20 @@
 namespace talweg::group {
 
 bool WorkImpl::test() {
-  if (!done()) world_->progress();
+  if (!done())
+    if (const auto world = world_.lock()) world->progress();
   return done();
 }
 
 void WorkImpl::wait() {
-  if (!done()) world_->wait(*this, std::nullopt);
+  if (!done())
+    if (const auto world = world_.lock()) world->wait(*this, std::nullopt);
   throw_if_failed();
 }
 
 bool WorkImpl::wait_for(std::chrono::milliseconds limit) {
-  if (!done() && !world_->wait(*this, limit)) return false;
+  if (!done())
+    if (const auto world = world_.lock(); world && !world->wait(*this, limit)) return false;
   throw_if_failed();
   return true;
 }
@@ -30,8 +33,8 @@ void WorkImpl::throw_if_failed() const {
 }
 
 void WorkImpl::on_done(std::function<void()> callback) {
-  {
-    const auto lock = world_->lock();
+  if (const auto world = world_.lock()) {
+    const auto lock = world->lock();
     if (!done()) {
       callbacks_.push_back(std::move(callback));
       return;

@@ -14,7 +14,7 @@ class World;
 
 class WorkImpl : public Work, public std::enable_shared_from_this<WorkImpl> {
  public:
-  explicit WorkImpl(std::shared_ptr<World> world) : world_(std::move(world)) {}
+  explicit WorkImpl(const std::shared_ptr<World>& world) : world_(world) {}
 
   bool test() override;
   void wait() override;
@@ -36,7 +36,9 @@ class WorkImpl : public Work, public std::enable_shared_from_this<WorkImpl> {
  private:
   void throw_if_failed() const;
 
-  const std::shared_ptr<World> world_;
+  // Not an owner: the progress thread lets go of works, and a World must not end on its own thread. A World
+  // that is gone has completed all its works.
+  const std::weak_ptr<World> world_;
   std::uint64_t sequence_ = 0;
   std::shared_ptr<WorkImpl> in_flight_;
   protocol::Outcome outcome_;

@@ -1,6 +1,11 @@
 """DistributedDataParallel and its relatives train over Talweg as they do over gloo."""
 
 import copy
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -97,3 +102,37 @@ def test_both_generations_of_fsdp_and_the_sharded_optimizer_train():
     third = DistributedDataParallel(copy.deepcopy(reference))
     train(third, ZeroRedundancyOptimizer(third.parameters(), torch.optim.SGD, lr=0.1))
     torch.testing.assert_close(flat(third), expected, rtol=1e-5, atol=1e-6)
+
+
+def run_program(arguments, size):
+    """Its ranks as processes that find each other as torchrun's do; their outputs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [
+        subprocess.Popen([sys.executable, *arguments], env={**shared, "RANK": str(rank)}, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for rank in range(size)
+    ]  # fmt: skip
+    results = [process.communicate(timeout=90) for process in processes]
+    for process, (_, errors) in zip(processes, results):
+        assert process.returncode == 0, errors
+    return [output for output, _ in results]
+
+
+def test_the_readme_example_learns():
+    example = Path(__file__).parents[2] / "examples" / "train_ddp.py"
+    output = run_program([str(example)], 2)[0]
+    assert "on 2 ranks" in output and float(output.split()[-1]) < 1.0
+
+
+def test_a_program_may_end_without_destroying_its_groups():
+    program = """
+import torch, torch.distributed as dist, talweg.torch
+dist.init_process_group("talweg")
+half = dist.new_group()
+futures = [dist.all_reduce(torch.ones(3), group=g, async_op=True).get_future() for g in (None, half)]
+print([f.then(lambda g: g.value()[0].sum()).wait().item() for f in futures])
+"""
+    assert run_program(["-c", program], 2) == ["[6.0, 6.0]\n"] * 2
