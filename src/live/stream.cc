@@ -108,6 +108,7 @@ void Stream::cancel(std::uint32_t group, std::uint64_t run) {
       incoming_->place.run == run) {
     discard_.resize(incoming_->header.length);
     incoming_->place = {discard_.data(), 0, 0};
+    incoming_->header.flags &= ~wire::kHasChecksum;  // its first part is not here
   }
 }
 
