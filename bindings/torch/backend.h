@@ -76,6 +76,9 @@ class TalwegBackend : public c10d::Backend {
   // Ends the group; returns when the callbacks of its futures have run.
   void shutdown() override;
 
+  // What intrusive pointers call when the last strong one goes; the destructor waits for the weak ones.
+  void release_resources() override { shutdown(); }
+
   // The group below; throws torch's DistBackendError after shutdown.
   std::shared_ptr<Group> group() const;
 

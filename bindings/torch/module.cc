@@ -12,8 +12,16 @@ namespace talweg::torch_face {
 namespace {
 
 c10::intrusive_ptr<TalwegBackend> create(const c10d::DistributedBackendOptions& options, const py::object&) {
-  const py::gil_scoped_release no_gil;
-  return c10::make_intrusive<TalwegBackend>(options);
+  auto backend = [&] {
+    const py::gil_scoped_release no_gil;
+    return c10::make_intrusive<TalwegBackend>(options);
+  }();
+  // For programs that end without destroy_process_group: no callback may be left running when Python is gone.
+  const py::cpp_function end([weak = c10::weak_intrusive_ptr<TalwegBackend>(backend)] {
+    if (const auto last = weak.lock()) last->shutdown();
+  });
+  py::module_::import("atexit").attr("register")(end);
+  return backend;
 }
 
 std::string explain(const TalwegBackend& backend, const std::string& operation, std::size_t count,

@@ -9,8 +9,6 @@ DistributedDataParallel, FSDP and everything else that speaks torch.distributed 
 
 from __future__ import annotations
 
-import atexit
-
 import torch
 import torch.distributed as dist
 
@@ -33,13 +31,3 @@ def backend(group: dist.ProcessGroup | None = None) -> _c10d.Backend:
     if not isinstance(found, _c10d.Backend):
         raise ValueError(f"this process group runs over {dist.get_backend(group)}, not over talweg")
     return found
-
-
-@atexit.register
-def _end_groups() -> None:
-    """For programs that end without destroy_process_group: callbacks must not be left running without Python."""
-    for group in list(dist.distributed_c10d._world.pg_map):
-        if torch.device("cpu") in group._device_types:
-            found = group._get_backend(torch.device("cpu"))
-            if isinstance(found, _c10d.Backend):
-                found.shutdown()
