@@ -52,10 +52,10 @@ run_clang_tidy() {
 }
 stage_tidy() { step tidy run_clang_tidy; }
 
+# Not with detect_stack_use_after_return: GCC 12 misplaces 64-byte vectors on the stack then (GCC PR 110027).
 stage_asan() {
   step asan-build tools/build.sh asan "$jobs" &&
-    ASAN_OPTIONS=detect_stack_use_after_return=1 UBSAN_OPTIONS=print_stacktrace=1 \
-      run_ctest asan build-asan --label-exclude 'no_asan|no_sanitizers'
+    UBSAN_OPTIONS=print_stacktrace=1 run_ctest asan build-asan --label-exclude 'no_asan|no_sanitizers'
 }
 
 # ThreadSanitizer wants addresses that are not shuffled: newer kernels shuffle further than it can follow.
