@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 help:
 	@echo "make demo    install what is missing, build, train a model with gloo and with Talweg, compare"
 	@echo "make check   everything that must hold: format, tests, sanitizers, lint, Python (under 20 minutes)"
-	@echo "make bench   measure Talweg beside its peers"
+	@echo "make bench   measure Talweg beside its peers; ARGS=\"net --quick\" for a part of it"
 	@echo "make build   the release build, leaving the program at build/talweg (the default)"
 	@echo "make format  rewrite the C++ sources in the house's format"
 	@echo "make clean   remove all build folders (the virtual environment stays)"
@@ -22,14 +22,14 @@ build:
 
 demo: setup
 	@tools/build.sh release $(JOBS)
-	@bash examples/demo/run.sh
+	@.venv/bin/python examples/demo/demo.py
 
 check:
 	@tools/check.sh
 
 bench:
 	@tools/setup.sh bench
-	@bash bench/run.sh
+	@bash bench/run.sh $(ARGS)
 
 format:
 	@tools/sources.sh | xargs -r clang-format-14 -i
