@@ -30,6 +30,8 @@ function(talweg_test name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main talweg_warnings)
+  # Tests are built often and run briefly; what they test is optimised in full.
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
   # Discovered when ctest starts, not while building: a test program that cannot start fails its tests, not the
   # build. The prefix keeps equal names of two programs apart: ctest would give both the properties of the last.
   gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
