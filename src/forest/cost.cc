@@ -37,6 +37,7 @@ void CostModel::measure_hops() {
                           routes_.latency(from, to) < parameters_.memory_latency;
       const auto& transport = memory ? parameters_.memory : parameters_.tcp;
       Hop& hop = hops_[at(from) * at(nodes) + at(to)];
+      hop.memory = memory;
       hop.frame = transport.per_frame;
       hop.work_per_byte = transport.per_byte;
       hop.payload = memory ? 1 : parameters_.tcp_payload;
@@ -83,7 +84,7 @@ struct CostModel::Resource {
     head = std::min(head, before);
     tail = std::min(tail, after);
   }
-  double bound() const { return work > 0 ? head + work + tail : 0; }
+  double bound(double slowdown = 1) const { return work > 0 ? head + work * slowdown + tail : 0; }
 };
 
 // One forest's use of all resources.
@@ -94,6 +95,8 @@ class CostModel::Pricing {
         links_(model.cluster_.links.size()),
         groups_(model.cluster_.groups.size()),
         processors_(model.cluster_.nodes.size()),
+        heard_(model.cluster_.nodes.size() * model.cluster_.nodes.size()),
+        senders_(model.cluster_.nodes.size()),
         ready_(model.cluster_.nodes.size()),
         remaining_(model.cluster_.nodes.size()) {}
 
@@ -136,7 +139,11 @@ class CostModel::Pricing {
   double seconds() const {
     double result = longest_path_;
     double work = 0;
-    for (const auto* resources : {&links_, &groups_, &processors_}) {
+    for (std::size_t link = 0; link < links_.size(); ++link) {
+      const int over = senders_[at(model_.cluster_.links[link].to)] - model_.parameters_.incast_free;
+      result = std::max(result, links_[link].bound(1 + model_.parameters_.incast_loss * std::max(0, over)));
+    }
+    for (const auto* resources : {&groups_, &processors_}) {
       for (const Resource& resource : *resources) result = std::max(result, resource.bound());
     }
     for (const Resource& processor : processors_) work += processor.work;
@@ -158,6 +165,10 @@ class CostModel::Pricing {
   void charge(NodeId from, NodeId to, double hop_time, double sent, double after, double reduce_per_byte) {
     const Hop& hop = model_.hop(from, to);
     const double header = static_cast<double>(model_.parameters_.header_bytes);
+    if (!hop.memory && bytes_ > 0 && !heard_[at(to) * senders_.size() + at(from)]) {
+      heard_[at(to) * senders_.size() + at(from)] = true;
+      ++senders_[at(to)];
+    }
     const double wire_bytes = (bytes_ + chunks_ * header) / hop.payload;
     for (const int link : model_.routes_.path(from, to)) {
       const auto use = [&](Resource& resource, const Bandwidth& capacity) {
@@ -182,6 +193,8 @@ class CostModel::Pricing {
 
   const CostModel& model_;
   std::vector<Resource> links_, groups_, processors_;
+  std::vector<bool> heard_;   // receiver by sender, over TCP
+  std::vector<int> senders_;  // how many a node hears
   double longest_path_ = 0;
   // Of the tree at hand.
   double chunks_ = 0, bytes_ = 0, chunk_bytes_ = 0;
