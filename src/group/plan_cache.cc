@@ -48,6 +48,11 @@ PlanCache::PlanCache(int rank, cluster::Cluster network, const std::string& algo
     if (!op)
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("algorithm \"{}\": \"{}\" is no collective", algorithm, part.substr(0, colon)));
+    forest::Request any;
+    any.op = *op;
+    if (!forest::find_planner(planner).serves(any))
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("algorithm \"{}\": {} does not serve {}", algorithm, planner, name(*op)));
     chosen_[*op] = planner;
   }
 }
@@ -68,16 +73,12 @@ forest::Forest PlanCache::plan(const forest::Request& request) const {
   if (const auto it = chosen_.find(request.op); it != chosen_.end()) wanted = it->second;
   if (!wanted.empty()) {
     const forest::Planner& planner = forest::find_planner(wanted);
-    // "ring" for everything still leaves operations that no ring can do to those who can.
-    const bool only_general = !chosen_.contains(request.op);
+    // "ring" for everything leaves operations that no ring can do to those who can.
     if (planner.serves(request)) {
       forest::Forest forest = planner.plan(request, network_);
       forest::choose_chunks(forest, network_);
       return forest;
     }
-    if (!only_general)
-      throw Error(ErrorCode::unsupported,
-                  fmt::format("algorithm {} does not serve {}", wanted, name(request.op)));
   }
   return forest::plan_best(request, network_);
 }

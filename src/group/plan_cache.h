@@ -15,7 +15,8 @@ namespace talweg::group {
 class PlanCache {
  public:
   // `algorithm` as GroupOptions::algorithm. Throws Error{invalid_argument} for planners that do not exist or
-  // operations that are none.
+  // operations that are none, Error{unsupported} for a planner that does not serve the operation it is named
+  // for.
   PlanCache(int rank, cluster::Cluster network, const std::string& algorithm, const Logger& log);
 
   // This rank's part of the forest for `request`. Throws Error{unsupported} when the planner that was asked

@@ -169,6 +169,18 @@ TEST(Joining, SaysWhichInterfacesThereAre) {
   EXPECT_THAT(text, AllOf(HasSubstr("nosuch0"), HasSubstr("lo (127.0.0.1)")));
 }
 
+TEST(Joining, AnAlgorithmMustExistAndServeWhatItIsNamedFor) {
+  GroupOptions options;
+  options.algorithm = "bogus";
+  EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { Group::join(options); }),
+              HasSubstr("sharded_star"));
+  options.algorithm = "broadcast:ring";
+  EXPECT_THAT(error_of(ErrorCode::unsupported, [&] { Group::join(options); }),
+              HasSubstr("ring does not serve broadcast"));
+  options.algorithm = "sing:ring";
+  EXPECT_THAT(error_of(ErrorCode::invalid_argument, [&] { Group::join(options); }), HasSubstr("sing"));
+}
+
 TEST(Joining, ADirectoryIsNoFileStore) {
   const std::string text = error_of(ErrorCode::invalid_argument, [] { file_store("/tmp"); });
   EXPECT_THAT(text, AllOf(HasSubstr("/tmp"), HasSubstr("a directory")));
