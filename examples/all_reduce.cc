@@ -9,8 +9,9 @@ int main() {
     const auto group = talweg::Group::join();  // rank, size and where to meet come from the launcher
     std::vector<float> gradient(1'000'000, static_cast<float>(group->rank()));
 
-    const auto work = group->start_all_reduce(gradient.data(), gradient.data(), gradient.size(), talweg::DataType::f32,
-                                              talweg::ReduceOp::avg);  // in flight: compute something meanwhile
+    const auto work =
+        group->start_all_reduce(gradient.data(), gradient.data(), gradient.size(), talweg::DataType::f32,
+                                talweg::ReduceOp::avg);  // in flight: compute something meanwhile
     work->wait();
 
     if (group->rank() == 0) std::printf("average over %d ranks: %.1f\n", group->size(), gradient[0]);

@@ -3,18 +3,20 @@
 // How to use it:
 //   1. Start N processes that know their rank (talweg run, torchrun, mpirun and srun all tell them).
 //   2. auto group = talweg::Group::join();                 // or join(options)
-//   3. group->all_reduce(in, out, n, DataType::f32, ReduceOp::sum);            // blocks, throws talweg::Error
+//   3. group->all_reduce(in, out, n, DataType::f32, ReduceOp::sum);            // blocks, throws
+//   talweg::Error
 //      auto work = group->start_all_reduce(in, out, n, DataType::f32, ReduceOp::sum);  // or: in flight
 //   4. work->wait();                                       // returns, or throws what went wrong
 //   5. Let the group go out of scope: that is local and bounded.
 //
-// Rules. Every rank calls the same collectives in the same order; a call that differs in operation, type, count,
-// reduction or root is answered on every rank with Error{mismatch} before any buffer is written, and the group
-// stays usable. Buffers belong to the caller and must stay untouched until the work is done. `in == out` is
-// allowed (in place) in all_reduce, reduce and broadcast, and where the input is the rank's own part of the
-// output (all_gather, gather) or the output is a part of the input (reduce_scatter, scatter) at its own offset;
-// all_to_all wants distinct buffers. Any thread may call; calls of one group are ordered by when they were made.
-// Every call has a deadline and ends in a result or in an Error that names rank, operation, sequence number.
+// Rules. Every rank calls the same collectives in the same order; a call that differs in operation, type,
+// count, reduction or root is answered on every rank with Error{mismatch} before any buffer is written, and
+// the group stays usable. Buffers belong to the caller and must stay untouched until the work is done. `in ==
+// out` is allowed (in place) in all_reduce, reduce and broadcast, and where the input is the rank's own part
+// of the output (all_gather, gather) or the output is a part of the input (reduce_scatter, scatter) at its
+// own offset; all_to_all wants distinct buffers. Any thread may call; calls of one group are ordered by when
+// they were made. Every call has a deadline and ends in a result or in an Error that names rank, operation,
+// sequence number.
 #pragma once
 
 #include <chrono>
@@ -37,18 +39,19 @@ namespace talweg {
 struct GroupOptions {
   int rank = -1;  // -1: from the environment (talweg run, torchrun, Open MPI, Slurm, PMI)
   int size = -1;
-  std::shared_ptr<Store> store;  // empty: from TALWEG_STORE=file:/path or MASTER_ADDR and MASTER_PORT
-  std::string prefix;            // of the keys in the store: several groups can share one store
+  std::shared_ptr<Store> store;          // empty: from TALWEG_STORE=file:/path or MASTER_ADDR and MASTER_PORT
+  std::string prefix;                    // of the keys in the store: several groups can share one store
   std::chrono::milliseconds timeout{0};  // default deadline of calls; 0: TALWEG_TIMEOUT or 30 s
-  std::string interface;         // NCCL_SOCKET_IFNAME's grammar; empty: TALWEG_SOCKET_IFNAME or automatic
-  std::string cluster_file;      // the network, rank i = worker i; empty: TALWEG_CLUSTER or built-in defaults
-  std::string algorithm;         // "all_reduce:ring;broadcast:chain" or "ring"; empty: TALWEG_ALGO or by cost
+  std::string interface;     // NCCL_SOCKET_IFNAME's grammar; empty: TALWEG_SOCKET_IFNAME or automatic
+  std::string cluster_file;  // the network, rank i = worker i; empty: TALWEG_CLUSTER or built-in defaults
+  std::string algorithm;     // "all_reduce:ring;broadcast:chain" or "ring"; empty: TALWEG_ALGO or by cost
 };
 
 struct CallOptions {
   std::chrono::milliseconds timeout{0};  // 0: the group's
   int priority = 0;  // 0 .. 7; a higher one overtakes at chunk granularity; the same on every rank
-  bool will_wait = false;  // a hint: the caller waits at once, so the progress thread need not wake up for this
+  bool will_wait =
+      false;  // a hint: the caller waits at once, so the progress thread need not wake up for this
 };
 
 // One collective in flight. Thread-safe. Dropping it does not cancel it.
@@ -72,9 +75,9 @@ inline constexpr int kAnyRank = -1;
 
 // What a group has done since it was joined, for `talweg perf` and people.
 struct GroupStatistics {
-  std::uint64_t bytes_sent = 0;      // frames, headers included, to other hosts and through shared memory
+  std::uint64_t bytes_sent = 0;  // frames, headers included, to other hosts and through shared memory
   std::uint64_t bytes_received = 0;
-  std::uint64_t peak_buffer_bytes = 0;  // chunk buffers held at once, beyond the callers' tensors
+  std::uint64_t peak_buffer_bytes = 0;    // chunk buffers held at once, beyond the callers' tensors
   std::uint64_t shared_memory_bytes = 0;  // mapped for this rank's rings and payload pool
 };
 
@@ -94,35 +97,38 @@ class Group {
   // `out` is written on the root only and may be null elsewhere.
   virtual WorkPtr start_reduce(const void* in, void* out, std::size_t count, DataType, ReduceOp, int root,
                                const CallOptions& = {}) = 0;
-  virtual WorkPtr start_broadcast(void* data, std::size_t count, DataType, int root, const CallOptions& = {}) = 0;
+  virtual WorkPtr start_broadcast(void* data, std::size_t count, DataType, int root,
+                                  const CallOptions& = {}) = 0;
   // `in`: sum(counts) elements; `out`: counts[rank].
-  virtual WorkPtr start_reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType,
-                                       ReduceOp, const CallOptions& = {}) = 0;
+  virtual WorkPtr start_reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts,
+                                       DataType, ReduceOp, const CallOptions& = {}) = 0;
   // `in`: counts[rank] elements; `out`: sum(counts).
   virtual WorkPtr start_all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType,
                                    const CallOptions& = {}) = 0;
   // `in`: row by destination, in_counts[d] each; `out`: by source, out_counts[s] each.
   virtual WorkPtr start_all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
-                                   std::span<const std::size_t> out_counts, DataType, const CallOptions& = {}) = 0;
+                                   std::span<const std::size_t> out_counts, DataType,
+                                   const CallOptions& = {}) = 0;
   // The root passes every rank's count; another rank may pass 0 for the ranks that it does not know.
-  virtual WorkPtr start_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType, int root,
-                               const CallOptions& = {}) = 0;
-  virtual WorkPtr start_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType, int root,
-                                const CallOptions& = {}) = 0;
+  virtual WorkPtr start_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType,
+                               int root, const CallOptions& = {}) = 0;
+  virtual WorkPtr start_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType,
+                                int root, const CallOptions& = {}) = 0;
   // Matched by (peer, tag), in order; not ordered against collectives. `source` may be kAnyRank.
-  virtual WorkPtr start_send(const void* data, std::size_t count, DataType, int destination, std::uint32_t tag = 0,
-                             const CallOptions& = {}) = 0;
+  virtual WorkPtr start_send(const void* data, std::size_t count, DataType, int destination,
+                             std::uint32_t tag = 0, const CallOptions& = {}) = 0;
   virtual WorkPtr start_recv(void* data, std::size_t count, DataType, int source, std::uint32_t tag = 0,
                              const CallOptions& = {}) = 0;
   virtual WorkPtr start_barrier(const CallOptions& = {}) = 0;
 
   // Start and wait, in one: the calling thread drives, which is the fastest way for small messages.
-  void all_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op, const CallOptions& o = {});
+  void all_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op,
+                  const CallOptions& o = {});
   void reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op, int root,
               const CallOptions& o = {});
   void broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& o = {});
-  void reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type, ReduceOp op,
-                      const CallOptions& o = {});
+  void reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
+                      ReduceOp op, const CallOptions& o = {});
   void all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
                   const CallOptions& o = {});
   void all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
@@ -137,8 +143,8 @@ class Group {
             const CallOptions& o = {});
   void barrier(const CallOptions& o = {});
 
-  // A group of some of this group's ranks, numbered in the order given; every rank of *this* group calls it, in
-  // the same order. Null on ranks that are not in the list. Shares this group's connections.
+  // A group of some of this group's ranks, numbered in the order given; every rank of *this* group calls it,
+  // in the same order. Null on ranks that are not in the list. Shares this group's connections.
   virtual std::shared_ptr<Group> split(std::span<const int> ranks) = 0;
 
   // Fails everything in flight and every later call, here and on all other ranks, with Error{aborted}.
@@ -148,7 +154,8 @@ class Group {
   virtual GroupStatistics statistics() const = 0;
   // How this group is connected and what was chosen and why: one "key: value (origin)" a line.
   virtual std::string describe() const = 0;
-  // Which algorithm would carry this call, and the predicted time: "ring, 64 chunks of 64 KiB, predicted 8.9 ms".
+  // Which algorithm would carry this call, and the predicted time: "ring, 64 chunks of 64 KiB, predicted 8.9
+  // ms".
   virtual std::string explain(Collective op, std::size_t count, DataType type) const = 0;
   // "hostname pid" of a rank of this group.
   virtual std::string host_of(int rank) const = 0;

@@ -18,13 +18,13 @@ class Store {
   virtual std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) = 0;
 };
 
-// A store on rank 0 at host:port; rank 0 serves it from a thread that lives as long as the object. Port 0 on the
-// serving side takes a free one: see `port_of`. Blocks until connected. Throws Error{system} (port in use, no
-// such host) or Error{timeout}.
+// A store on rank 0 at host:port; rank 0 serves it from a thread that lives as long as the object. Port 0 on
+// the serving side takes a free one: see `port_of`. Blocks until connected. Throws Error{system} (port in
+// use, no such host) or Error{timeout}.
 std::shared_ptr<Store> tcp_store(const std::string& host, int port, bool serve,
                                  std::chrono::steady_clock::time_point deadline);
-// A store in one file that all members can see (created if missing, locked while it is written). The file must
-// be new or empty for each group. Throws Error{invalid_argument} when the path is a directory.
+// A store in one file that all members can see (created if missing, locked while it is written). The file
+// must be new or empty for each group. Throws Error{invalid_argument} when the path is a directory.
 std::shared_ptr<Store> file_store(const std::string& path);
 
 }  // namespace talweg

@@ -22,8 +22,8 @@ enum class DataType : std::uint8_t {
   bf16 = 9,  // bfloat16; arithmetic in float32
   f32 = 10,
   f64 = 11,
-  c64 = 12,   // two f32: real, imaginary
-  c128 = 13,  // two f64
+  c64 = 12,      // two f32: real, imaginary
+  c128 = 13,     // two f64
   boolean = 14,  // one byte, 0 or 1: sum and max are OR, product and min are AND
 };
 inline constexpr int kDataTypes = 15;

@@ -107,6 +107,7 @@ std::uint16_t to_bfloat16(int value) {
 }
 
 void store(DataType type, std::byte* to, int value) {
+  const int imaginary = -value / 2;  // of complex types
   switch (type) {
     case DataType::u8:
     case DataType::i8:
@@ -131,10 +132,10 @@ void store(DataType type, std::byte* to, int value) {
       return put(to, static_cast<double>(value));
     case DataType::c64:
       put(to, static_cast<float>(value));
-      return put(to + sizeof(float), static_cast<float>(-value / 2));
+      return put(to + sizeof(float), static_cast<float>(imaginary));
     case DataType::c128:
       put(to, static_cast<double>(value));
-      return put(to + sizeof(double), static_cast<double>(-value / 2));
+      return put(to + sizeof(double), static_cast<double>(imaginary));
   }
 }
 

@@ -64,6 +64,9 @@ GroupImpl::~GroupImpl() {
   session_.close();
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
+  // A callback may let go of the last group: its thread cannot wait for itself to end.
+  if (world_->on_progress_thread())
+    std::thread([last = std::move(world_)]() mutable { last.reset(); }).detach();
 }
 
 void GroupImpl::check_rank(int rank, const char* what) const {
@@ -93,8 +96,11 @@ std::vector<std::int64_t> GroupImpl::checked(std::span<const std::size_t> counts
 }
 
 std::int64_t GroupImpl::deadline(const CallOptions& options) const {
-  const std::int64_t ns = options.timeout.count() > 0 ? std::chrono::nanoseconds(options.timeout).count()
-                                                      : timeout_ns_.load(std::memory_order_relaxed);
+  // Longer than anybody waits, shorter than what nanoseconds can hold.
+  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 30);
+  const std::int64_t ns = options.timeout.count() > 0
+                              ? std::chrono::nanoseconds(std::min(options.timeout, kLongest)).count()
+                              : timeout_ns_.load(std::memory_order_relaxed);
   return live::now_ns() + ns;
 }
 
@@ -383,7 +389,8 @@ void GroupImpl::abort(const std::string& why) {
 
 void GroupImpl::set_timeout(std::chrono::milliseconds timeout) {
   if (timeout.count() < 1) throw Error(ErrorCode::invalid_argument, "set_timeout: expected at least 1 ms");
-  timeout_ns_ = std::chrono::nanoseconds(timeout).count();
+  constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 30);
+  timeout_ns_ = std::chrono::nanoseconds(std::min(timeout, kLongest)).count();
 }
 
 GroupStatistics GroupImpl::statistics() const {

@@ -88,7 +88,7 @@ class GroupImpl : public Group, private protocol::Outbox {
   void cancel(std::uint64_t run) override;
   void completed(void* user, const protocol::Outcome& outcome) override;
 
-  const std::shared_ptr<World> world_;
+  std::shared_ptr<World> world_;
   const Identity identity_;
   std::vector<int> group_rank_;  // of a world rank; -1: not a member
   const std::string algorithm_;

@@ -19,6 +19,7 @@ constexpr std::int64_t kYieldNs = 2'000'000;
 // With ranks on other hosts it is the kernel that has work to do before anything arrives, and a sleeper that
 // is woken gets a core sooner than one that keeps giving it up.
 constexpr std::int64_t kRemoteYieldNs = 50'000;
+constexpr auto kNoRoomPause = std::chrono::microseconds(20);
 constexpr int kLetIn = 50;           // tries to let a waiting thread have the lock
 constexpr int kDeadlineEvery = 256;  // looks between two looks at the clock
 
@@ -98,7 +99,9 @@ void World::completed(WorkImpl& work, const protocol::Outcome& outcome) {
 void World::submit(std::unique_lock<std::mutex> lock, bool will_wait) {
   engine_.flush();
   if (asleep_) engine_.wake();  // whoever sleeps does not know the new deadline
-  if (!will_wait && progress_idle_ && in_flight_ > 0 && waiters_ == 0 && !driving_) idle_.notify_one();
+  // Whoever waits drives; but a call that is done may still have frames on their way out.
+  const bool left_alone = in_flight_ > 0 ? !will_wait : engine_.unsent();
+  if (left_alone && progress_idle_ && waiters_ == 0 && !driving_) idle_.notify_one();
   run_callbacks(lock);
 }
 
@@ -159,9 +162,10 @@ void World::step(std::unique_lock<std::mutex>& lock, Patience& patience, std::in
   }
   check_deadlines();
   if (!due_.empty()) return;
-  if (!engine_.prepare_sleep()) {
+  if (!engine_.prepare_sleep()) {  // something has come, or there is no room for what must go: nobody rings
+                                   // for that
     lock.unlock();
-    std::this_thread::yield();
+    std::this_thread::sleep_for(kNoRoomPause);
     lock.lock();
     return;
   }
@@ -196,7 +200,7 @@ bool World::wait(const WorkImpl& work, std::optional<std::chrono::milliseconds> 
   --waiters_;
   run_callbacks(guard);
   if (waiters_ > 0) handover_.notify_all();
-  if (waiters_ == 0 && in_flight_ > 0 && progress_idle_) idle_.notify_one();
+  if (waiters_ == 0 && progress_idle_ && (in_flight_ > 0 || engine_.unsent())) idle_.notify_one();
   return work.done();
 }
 
@@ -216,7 +220,7 @@ void World::progress_loop() {
   // In the background: never keep a core from the computation.
   Patience patience(true, kRemoteYieldNs);
   while (!stop_) {
-    if (in_flight_ == 0 || waiters_ > 0 || driving_) {
+    if ((in_flight_ == 0 && !engine_.unsent()) || waiters_ > 0 || driving_) {
       progress_idle_ = true;
       idle_.wait(guard);
       progress_idle_ = false;

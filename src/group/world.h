@@ -48,6 +48,7 @@ class World : public live::FrameHandler {
 
   // Without the lock: drives until `work` is done. False when `limit` has passed before.
   bool wait(const WorkImpl& work, std::optional<std::chrono::milliseconds> limit);
+  bool on_progress_thread() const { return std::this_thread::get_id() == progress_.get_id(); }
   // One look at the network.
   void progress();
 

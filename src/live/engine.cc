@@ -73,6 +73,12 @@ bool Engine::send(int to, OutFrame frame) {
   return owned;
 }
 
+void Engine::ring(Peer& peer) {
+  OutFrame bell;
+  bell.header.type = wire::FrameType::wake;
+  peer.streams[0]->push(std::move(bell));
+}
+
 void Engine::watch(int p, std::size_t s) {
   Peer& peer = peers_[static_cast<std::size_t>(p)];
   Stream& stream = *peer.streams[s];
@@ -94,11 +100,7 @@ void Engine::flush() {
     Peer& peer = peers_[static_cast<std::size_t>(p)];
     peer.dirty = false;
     if (peer.gone) continue;
-    if (peer.shared && peer.shared->must_wake()) {
-      OutFrame bell;
-      bell.header.type = wire::FrameType::wake;
-      peer.streams[0]->push(std::move(bell));
-    }
+    if (peer.shared && peer.shared->must_wake()) ring(peer);
     for (std::size_t s = 0; s < peer.streams.size() && !peer.gone; ++s) {
       if (peer.streams[s]->idle()) continue;
       peer.streams[s]->flush();
@@ -113,11 +115,15 @@ void Engine::flush() {
 void Engine::check_gone(int p) {
   Peer& peer = peers_[static_cast<std::size_t>(p)];
   if (peer.gone) return;
-  const bool broken =
-      std::any_of(peer.streams.begin(), peer.streams.end(), [](const auto& s) { return !s->open(); });
-  if (!broken) return;
+  const bool open =
+      std::any_of(peer.streams.begin(), peer.streams.end(), [](const auto& s) { return s->open(); });
+  const bool failed = std::any_of(peer.streams.begin(), peer.streams.end(),
+                                  [](const auto& s) { return !s->open() && !s->ended_orderly(); });
+  // After a goodbye on one stream there may still be data on the others.
+  if (!failed && open) return;
   peer.gone = true;
   for (auto& stream : peer.streams) stream->close();
+  if (!failed) handler_.on_peer_gone(p, true, {});
 }
 
 bool Engine::poll_sockets() {
@@ -143,7 +149,7 @@ bool Engine::poll_sockets() {
     if ((event.events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0 && peer.streams[s]->open()) {
       // What a rank of this host wrote into its ring before it died must be seen before its death is.
       if (peer.shared)
-        while (peer.shared->receive(handler_)) {
+        while (!peer.shared->broken() && peer.shared->receive(handler_)) {
         }
       any = peer.streams[s]->receive() || any;
     }
@@ -158,6 +164,11 @@ bool Engine::poll() {
     Peer& peer = peers_[static_cast<std::size_t>(p)];
     if (peer.gone) continue;
     any = peer.shared->receive(handler_) || any;
+    if (peer.shared->broken()) {
+      peer.gone = true;
+      for (auto& stream : peer.streams) stream->close();
+      continue;
+    }
     if (peer.shared->backlog() && peer.shared->flush(handler_)) {
       any = true;
       if (!peer.dirty) {
@@ -207,8 +218,24 @@ void Engine::cancel(std::uint32_t group, std::uint64_t run) {
   }
 }
 
+bool Engine::unsent() const {
+  return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
+    if (peer.gone) return false;
+    return (peer.shared && peer.shared->backlog()) ||
+           std::any_of(peer.streams.begin(), peer.streams.end(), [](const auto& s) { return !s->idle(); });
+  });
+}
+
 void Engine::say_goodbye() {
   const std::int64_t until = now_ns() + kGoodbyePatienceNs;
+  for (const int p : shared_) {
+    Peer& peer = peers_[static_cast<std::size_t>(p)];
+    while (!peer.gone && peer.shared->backlog() && now_ns() < until) {
+      if (!peer.shared->flush(handler_)) ::usleep(100);
+      std::atomic_thread_fence(std::memory_order_seq_cst);
+      if (peer.shared->must_wake()) ring(peer);
+    }
+  }
   for (Peer& peer : peers_) {
     if (peer.gone) continue;
     for (auto& stream : peer.streams) {

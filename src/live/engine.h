@@ -43,6 +43,9 @@ class Engine {
   // An orderly end: tells all peers and gives the kernel a moment to take what is still to be sent.
   void say_goodbye();
 
+  // Something waits to be sent: whoever drives must go on until it is gone.
+  bool unsent() const;
+
   bool all_local() const { return remote_ == 0; }
   int local_ranks() const { return local_ranks_; }
   EngineStatistics statistics() const;
@@ -58,6 +61,7 @@ class Engine {
   void watch(int peer, std::size_t stream);
   bool poll_sockets();
   void check_gone(int peer);
+  static void ring(Peer& peer);
 
   const int rank_;
   FrameHandler& handler_;

@@ -94,18 +94,18 @@ bool SharedLink::receive(FrameHandler& handler) {
     --budget;
     const Entry& entry = in_[read_ % kEntries];
     const std::uint32_t block = entry.block;
-    const wire::Header& header = entry.header;
-    const std::byte* payload = entry.payload;
-    if (block != kNoBlock) {
-      if (block >= kBlocks || header.length > Segment::block_bytes(block)) {
-        handler.on_peer_gone(peer_, false, "it wrote a frame into shared memory that cannot be");
-        return true;
-      }
-      payload = theirs_.block(block);
+    const wire::Header header = entry.header;  // a copy: what was checked is what is used
+    const bool inlined = block == kNoBlock;
+    const std::size_t room = inlined ? kInline : (block < kBlocks ? Segment::block_bytes(block) : 0);
+    if (wire::check(header) != nullptr || header.length > room) {
+      broken_ = true;
+      handler.on_peer_gone(peer_, false, "it wrote a frame into shared memory that cannot be");
+      return false;
     }
+    const std::byte* payload = inlined ? entry.payload : theirs_.block(block);
     bytes_received_ += sizeof(wire::Header) + header.length;
     handler.on_frame(peer_, header, payload);
-    if (block != kNoBlock) theirs_.readers(block).fetch_sub(1, std::memory_order_release);
+    if (!inlined) theirs_.readers(block).fetch_sub(1, std::memory_order_release);
     ++read_;
     if (read_ - published_ >= kPublishEvery) {
       in_tail_.taken.store(read_, std::memory_order_release);

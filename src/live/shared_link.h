@@ -42,6 +42,8 @@ class SharedLink {
   bool backlog() const { return !queue_.empty(); }
   bool receive(FrameHandler& handler);
   bool something_arrived() const;
+  // The peer's memory holds what cannot be; it has been reported gone.
+  bool broken() const { return broken_; }
   void cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler);
   // True once for each time the peer went to sleep: the caller must then wake it.
   bool must_wake();
@@ -65,6 +67,7 @@ class SharedLink {
   std::uint64_t read_ = 0;
   std::uint64_t published_ = 0;
   SendQueue queue_;
+  bool broken_ = false;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;
 };

@@ -30,10 +30,11 @@ Stream::Stream(FileDescriptor socket, int peer, StreamOptions options, FrameHand
   set_non_blocking(socket_);
 }
 
-void Stream::fail(bool orderly, const std::string& why) {
+void Stream::fail(const std::string& why) {
   if (!open()) return;
+  failed_ = true;
   close();
-  handler_.on_peer_gone(peer_, orderly, why);
+  handler_.on_peer_gone(peer_, false, why);
 }
 
 void Stream::push(OutFrame frame) {
@@ -73,7 +74,7 @@ bool Stream::flush() {
     message.msg_iovlen = parts;
     const ssize_t n = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL);
     if (n < 0 && errno != EAGAIN && errno != EINTR) {
-      fail(false, fmt::format("sending to it: {}", std::strerror(errno)));
+      fail(fmt::format("sending to it: {}", std::strerror(errno)));
       return any;
     }
     const std::size_t sent = n > 0 ? static_cast<std::size_t>(n) : 0;
@@ -115,7 +116,7 @@ void Stream::cancel(std::uint32_t group, std::uint64_t run) {
 bool Stream::payload_sound(const wire::Header& header, const std::byte* payload) {
   if ((header.flags & wire::kHasChecksum) == 0 || header.payload_checksum == crc32c(payload, header.length))
     return true;
-  fail(false, fmt::format("a payload of {} bytes from it does not match its checksum", header.length));
+  fail(fmt::format("a payload of {} bytes from it does not match its checksum", header.length));
   return false;
 }
 
@@ -126,7 +127,7 @@ bool Stream::parse() {
     const std::byte* at = staging_.data() + begin_;
     if (const char* why = wire::decode(std::span<const std::byte, kHeader>(at, kHeader), header);
         why != nullptr) {
-      fail(false, fmt::format("a frame from it cannot be read: {}", why));
+      fail(fmt::format("a frame from it cannot be read: {}", why));
       return false;
     }
     const std::size_t staged = end_ - begin_ - kHeader;
@@ -179,12 +180,21 @@ bool Stream::receive() {
     wanted = direct + stage;
     const ssize_t n = ::readv(socket_.get(), iov.data(), static_cast<int>(parts));
     if (n == 0) {
-      fail(said_goodbye_, "it closed the connection");
+      if (said_goodbye_) {
+        close();
+      } else {
+        fail("it closed the connection");
+      }
       return true;
     }
     if (n < 0) {
       if (errno == EINTR) continue;
-      if (errno != EAGAIN) fail(said_goodbye_, fmt::format("receiving from it: {}", std::strerror(errno)));
+      if (errno == EAGAIN) return any;
+      if (said_goodbye_) {
+        close();
+      } else {
+        fail(fmt::format("receiving from it: {}", std::strerror(errno)));
+      }
       return any;
     }
     any = true;

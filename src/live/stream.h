@@ -24,6 +24,9 @@ class Stream {
 
   int fd() const { return socket_.get(); }
   bool open() const { return static_cast<bool>(socket_); }
+  // The peer said goodbye before the stream ended. Not reported to the handler: a peer has more streams than
+  // one.
+  bool ended_orderly() const { return !open() && said_goodbye_ && !failed_; }
   void push(OutFrame frame);
   // Sends what the kernel takes, up to a budget that keeps its backlog short. True if anything was sent.
   bool flush();
@@ -47,7 +50,7 @@ class Stream {
   };
   bool parse();
   bool payload_sound(const wire::Header& header, const std::byte* payload);
-  void fail(bool orderly, const std::string& why);
+  void fail(const std::string& why);
 
   FileDescriptor socket_;
   const int peer_;
@@ -66,6 +69,7 @@ class Stream {
   std::optional<Incoming> incoming_;  // its payload goes into a place
   std::vector<std::byte> discard_;    // a place for payloads that nobody wants any more
   bool said_goodbye_ = false;
+  bool failed_ = false;
 
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;

@@ -243,23 +243,31 @@ void send_with_descriptor(const FileDescriptor& socket, const void* data, std::s
 
 FileDescriptor receive_with_descriptor(const FileDescriptor& socket, void* data, std::size_t bytes,
                                        std::int64_t deadline_ns) {
-  if (!wait_ready(socket, false, deadline_ns))
-    throw Error(ErrorCode::timeout, "receiving: the deadline has passed");
-  iovec iov{data, bytes};
-  alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
-  msghdr message{};
-  message.msg_iov = &iov;
-  message.msg_iovlen = 1;
-  message.msg_control = control.data();
-  message.msg_controllen = control.size();
-  const ssize_t n = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_WAITALL);
-  if (n == 0) throw Error(ErrorCode::peer_failed, "receiving: the connection was closed");
-  if (n != static_cast<ssize_t>(bytes)) throw_errno("receiving a descriptor from another rank");
-  const cmsghdr* c = CMSG_FIRSTHDR(&message);
-  if (c == nullptr || c->cmsg_type != SCM_RIGHTS) return {};
-  int fd = -1;
-  std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
-  return FileDescriptor(fd);
+  FileDescriptor received;
+  auto* p = static_cast<char*>(data);
+  while (bytes > 0) {
+    if (!wait_ready(socket, false, deadline_ns))
+      throw Error(ErrorCode::timeout, "receiving: the deadline has passed");
+    iovec iov{p, bytes};
+    alignas(cmsghdr) std::array<char, CMSG_SPACE(sizeof(int))> control{};
+    msghdr message{};
+    message.msg_iov = &iov;
+    message.msg_iovlen = 1;
+    message.msg_control = control.data();
+    message.msg_controllen = control.size();
+    const ssize_t n = ::recvmsg(socket.get(), &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (n == 0) throw Error(ErrorCode::peer_failed, "receiving: the connection was closed");
+    if (n < 0 && errno != EINTR && errno != EAGAIN) throw_errno("receiving a descriptor from another rank");
+    if (n < 0) continue;
+    p += n;
+    bytes -= static_cast<std::size_t>(n);
+    const cmsghdr* c = CMSG_FIRSTHDR(&message);
+    if (c == nullptr || c->cmsg_type != SCM_RIGHTS) continue;
+    int fd = -1;
+    std::memcpy(&fd, CMSG_DATA(c), sizeof fd);
+    received = FileDescriptor(fd);
+  }
+  return received;
 }
 
 std::int64_t now_ns() {

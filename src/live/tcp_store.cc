@@ -31,7 +31,7 @@ constexpr std::uint32_t kMaxKey = 4096;
 constexpr std::uint32_t kMaxValue = 64 << 10;
 constexpr std::size_t kMaxClients = 16384;
 constexpr std::int64_t kMillisecond = 1'000'000;
-enum : std::uint32_t { kSet = 1, kGet = 2 };
+enum : std::uint32_t { set_request = 1, get_request = 2 };
 
 struct RequestHead {
   std::uint32_t magic, kind, key_bytes, value_bytes_or_ms;
@@ -106,15 +106,15 @@ class Server {
     RequestHead head;
     while (c.input.size() >= sizeof head) {
       std::memcpy(&head, c.input.data(), sizeof head);
-      const bool sound = head.magic == kMagic && (head.kind == kSet || head.kind == kGet) &&
+      const bool sound = head.magic == kMagic && (head.kind == set_request || head.kind == get_request) &&
                          head.key_bytes <= kMaxKey &&
-                         (head.kind == kGet || head.value_bytes_or_ms <= kMaxValue);
+                         (head.kind == get_request || head.value_bytes_or_ms <= kMaxValue);
       if (!sound || c.wants) return false;
       const std::size_t total =
-          sizeof head + head.key_bytes + (head.kind == kSet ? head.value_bytes_or_ms : 0);
+          sizeof head + head.key_bytes + (head.kind == set_request ? head.value_bytes_or_ms : 0);
       if (c.input.size() < total) return true;
       const std::string key(c.input.data() + sizeof head, head.key_bytes);
-      if (head.kind == kSet) {
+      if (head.kind == set_request) {
         values_[key] = std::string(c.input.data() + sizeof head + head.key_bytes, head.value_bytes_or_ms);
         for (Client& other : clients_)
           if (other.wants == key) answer(other, &values_[key]);
@@ -170,7 +170,7 @@ class TcpStore : public Store {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("store: key \"{}\" or its value is too long", key));
     const std::lock_guard lock(mutex_);
-    const RequestHead head{kMagic, kSet, static_cast<std::uint32_t>(key.size()),
+    const RequestHead head{kMagic, set_request, static_cast<std::uint32_t>(key.size()),
                            static_cast<std::uint32_t>(value.size())};
     std::string message(reinterpret_cast<const char*>(&head), sizeof head);
     message += key + value;
@@ -185,7 +185,7 @@ class TcpStore : public Store {
         std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
     const std::int64_t ms =
         std::clamp<std::int64_t>((until - live::now_ns()) / kMillisecond, 0, 1'000'000'000);
-    const RequestHead head{kMagic, kGet, static_cast<std::uint32_t>(key.size()),
+    const RequestHead head{kMagic, get_request, static_cast<std::uint32_t>(key.size()),
                            static_cast<std::uint32_t>(ms)};
     std::string message(reinterpret_cast<const char*>(&head), sizeof head);
     message += key;

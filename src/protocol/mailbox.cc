@@ -32,6 +32,11 @@ std::optional<std::uint64_t> Mailbox::announce(const Envelope& envelope, bool& f
   return run;
 }
 
+void Mailbox::retract(int source, std::optional<std::uint64_t> number) {
+  std::erase_if(waiting_,
+                [&](const Envelope& e) { return e.source == source && (!number || *number == e.number); });
+}
+
 void Mailbox::withdraw(std::uint64_t run) {
   std::erase_if(posted_, [&](const Posted& p) { return p.run == run; });
 }

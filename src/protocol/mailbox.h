@@ -32,6 +32,8 @@ class Mailbox {
   // not be.
   std::optional<std::uint64_t> announce(const Envelope& envelope, bool& full);
   void withdraw(std::uint64_t run);
+  // The sender has given up on a message, or (without a number) has gone.
+  void retract(int source, std::optional<std::uint64_t> number);
 
  private:
   struct Posted {

@@ -58,12 +58,13 @@ std::uint64_t Session::start(Operation operation) {
   if (const auto doom = doomed_.find(id); doom != doomed_.end()) {
     const Outcome outcome = std::move(doom->second);
     doomed_.erase(doom);
-    early_.erase(id);
+    take_early(id);
     finish(id, outcome);
     return id;
   }
   if (const auto left = std::find(gone_.begin(), gone_.end(), true); left != gone_.end()) {
     const int who_left = static_cast<int>(left - gone_.begin());
+    take_early(id);
     fail(run, ErrorCode::peer_failed, who(who_left) + " has left the group");
     return id;
   }
@@ -74,18 +75,24 @@ std::uint64_t Session::start(Operation operation) {
   run.missing = run.gated ? size - 1 : 0;
   announce(run);
   begin_if_agreed(run);
-  if (early_.empty() || early_.begin()->first > id) return id;
-  const auto [first, last] = early_.equal_range(id);
-  std::vector<Early> frames;
-  for (auto it = first; it != last; ++it) frames.push_back(std::move(it->second));
-  early_.erase(first, last);
-  for (const Early& frame : frames) {
-    early_bytes_[static_cast<std::size_t>(frame.from)] -= frame.payload.size();
-    Run* still = find(id);
-    if (still == nullptr) break;
-    deliver(*still, frame.from, frame.header, frame.payload.data());
-  }
+  for (const Early& frame : take_early(id))
+    if (Run* still = find(id); still != nullptr)
+      deliver(*still, frame.from, frame.header, frame.payload.data());
   return id;
+}
+
+// What came for a collective before it was started here.
+std::vector<Session::Early> Session::take_early(std::uint64_t id) {
+  std::vector<Early> frames;
+  if (early_.empty() || early_.begin()->first > id) return frames;
+  const auto [first, last] = early_.equal_range(id);
+  for (auto it = first; it != last; ++it) {
+    early_bytes_[static_cast<std::size_t>(it->second.from)] -=
+        sizeof(wire::Header) + it->second.payload.size();
+    frames.push_back(std::move(it->second));
+  }
+  early_.erase(first, last);
+  return frames;
 }
 
 wire::Header Session::header(const Run& run, wire::FrameType type, int to) const {
@@ -144,10 +151,11 @@ std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t byt
   if (run.gated || run.kind != Run::Kind::collective || started_[n] > run.id) return kWindow;
   if (bytes > kEagerBytes) return 0;
   if (eager_bytes_[n] + bytes > kEagerBudget) {
-    // Normally our data tell that we have started; if they have to wait, this must go by itself, or two ranks
-    // that are both out of budget would wait for each other.
-    if (!run.op.plan->senders_need_start)
-      post(node, header(run, wire::FrameType::announce, node), run.op.priority);
+    // Normally our data tell that we have started, and the other rank's tell that it has. Data that have to
+    // wait tell nothing, and nothing else may be on its way from there: so we tell, and ask.
+    wire::Header ask = header(run, wire::FrameType::announce, node);
+    ask.flags |= wire::kAskStart;
+    post(node, ask, run.op.priority);
     return 0;
   }
   eager_bytes_[n] += bytes;
@@ -221,12 +229,12 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
   saw_start(from, h.sequence);
   if (h.sequence >= next_) {
     auto& held = early_bytes_[static_cast<std::size_t>(from)];
-    if (held + h.length > 2 * kEagerBudget) {
+    if (held + sizeof h + h.length > kEarlyLimit) {
       on_damaged(from, ErrorCode::corrupted,
                  "it sent more than its eager budget for collectives not started here");
       return;
     }
-    held += h.length;
+    held += sizeof h + h.length;
     early_.emplace(h.sequence, Early{from, h, {payload, payload + h.length}});
     return;
   }
@@ -240,6 +248,8 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
     mismatch(run, from, h);
     return;
   }
+  if (h.type == wire::FrameType::announce && (h.flags & wire::kAskStart) != 0)
+    post(from, header(run, wire::FrameType::announce, from), run.op.priority);
   const bool data = h.type == wire::FrameType::up || h.type == wire::FrameType::down;
   if (run.gated && !run.run.begun()) {
     if (h.type == wire::FrameType::announce) {

@@ -38,6 +38,10 @@ namespace talweg::protocol {
 inline constexpr std::int64_t kUnknownCount = -1;
 inline constexpr std::size_t kEagerBudget = 1U << 20;
 
+// What one sender may make us keep: its budget, and the headers of very many collectives that carry next to
+// nothing.
+inline constexpr std::size_t kEarlyLimit = 8 * kEagerBudget;
+
 struct Operation {
   std::shared_ptr<const LocalPlan> plan;
   wire::Signature signature;
@@ -118,6 +122,7 @@ class Session : private Actions {
 
   Run& add(std::uint64_t id);
   Run* find(std::uint64_t id);
+  std::vector<Early> take_early(std::uint64_t id);
   wire::Header header(const Run& run, wire::FrameType type, int to) const;
   void post(int to, const wire::Header& header, int priority);
   void announce(const Run& run);

@@ -94,7 +94,10 @@ void Session::on_failure_frame(int from, const wire::Header& h, const std::byte*
   std::uint64_t id = h.sequence;
   if ((id & kMessageBit) != 0 && (h.flags & kToSender) == 0) {
     const auto it = incoming_.find({from, id});
-    if (it == incoming_.end()) return;
+    if (it == incoming_.end()) {
+      mailbox_.retract(from, id);
+      return;
+    }
     id = it->second;
   }
   if ((id & kMessageBit) == 0 && id >= next_) {
@@ -124,6 +127,7 @@ void Session::break_group(ErrorCode code, const std::string& text) {
 
 void Session::on_peer_gone(int rank, bool orderly, const std::string& why) {
   gone_[static_cast<std::size_t>(rank)] = true;
+  mailbox_.retract(rank, std::nullopt);
   if (broken_) return;
   if (!orderly) {
     on_damaged(rank, ErrorCode::peer_failed, why);

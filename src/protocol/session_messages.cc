@@ -83,7 +83,16 @@ void Session::on_message_frame(int from, const wire::Header& h, const std::byte*
   }
   if (h.type == wire::FrameType::clear) {
     Run* run = find(h.sequence);
-    if (run == nullptr || run->kind != Run::Kind::send || run->peer != from || run->run.begun()) return;
+    if (run == nullptr) {  // given up here after it was announced: the receiver must not wait for it
+      wire::Header gone = h;
+      const std::string text = who(rank_) + " has given up sending this message";
+      gone.type = wire::FrameType::failure;
+      gone.flags = static_cast<std::uint32_t>(ErrorCode::aborted) << 8;
+      gone.length = static_cast<std::uint32_t>(text.size());
+      outbox_.send_text(from, gone, text);
+      return;
+    }
+    if (run->kind != Run::Kind::send || run->peer != from || run->run.begun()) return;
     run->op.plan = plan_message_(rank_, from, run->op.signature.count, run->op.signature.type);
     run->run.reset(run->op.plan, run->op.operands);
     begin_if_agreed(*run);

@@ -29,12 +29,7 @@ void seal(Header& header) {
   header.header_checksum = crc32c(&header, kChecked);
 }
 
-const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& header) {
-  std::memcpy(&header, bytes.data(), sizeof header);
-  constexpr std::uint32_t kVersionMask = 0xff000000;
-  if ((header.magic & ~kVersionMask) != (kMagic & ~kVersionMask)) return "these are not Talweg frames";
-  if (header.magic != kMagic) return "another version of the frame layout";
-  if (header.header_checksum != crc32c(&header, kChecked)) return "header checksum does not match";
+const char* check(const Header& header) {
   const auto type = static_cast<unsigned>(header.type);
   if (type < static_cast<unsigned>(FrameType::announce) || type > static_cast<unsigned>(FrameType::wake))
     return "unknown frame type";
@@ -43,6 +38,15 @@ const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& hea
   if (static_cast<unsigned>(header.reduction) >= kReduceOps) return "unknown reduction";
   if (header.length > kMaxPayload) return "payload longer than any chunk";
   return nullptr;
+}
+
+const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& header) {
+  std::memcpy(&header, bytes.data(), sizeof header);
+  constexpr std::uint32_t kVersionMask = 0xff000000;
+  if ((header.magic & ~kVersionMask) != (kMagic & ~kVersionMask)) return "these are not Talweg frames";
+  if (header.magic != kMagic) return "another version of the frame layout";
+  if (header.header_checksum != crc32c(&header, kChecked)) return "header checksum does not match";
+  return check(header);
 }
 
 std::string to_string(const Header& h) {

@@ -28,7 +28,9 @@ inline constexpr std::uint32_t kMagic =
 inline constexpr std::uint32_t kMaxPayload = 1U
                                              << 20;  // a chunk is at most 256 KiB; room for larger ones later
 inline constexpr std::uint64_t kWholeGroup = ~0ULL;  // `sequence` of a failure that ends the group
-inline constexpr std::uint32_t kHasChecksum = 1;     // flags: `payload_checksum` is set
+inline constexpr std::uint32_t kAskStart =
+    4;  // flags of an announce: the sender waits to hear that we have started
+inline constexpr std::uint32_t kHasChecksum = 1;  // flags: `payload_checksum` is set
 
 struct Header {
   std::uint32_t magic = kMagic;
@@ -57,6 +59,9 @@ Signature signature_of(const Header& header);
 
 // Fills in the header's checksum.
 void seal(Header& header);
+
+// The part of `decode` that looks at values alone: for frames that come through shared memory.
+const char* check(const Header& header);
 
 // Copies 64 bytes into `header`. Returns null when the frame may be acted upon, else the reason (a static
 // string) why it must not: wrong magic, version or checksum, an unknown enum value, an excessive length.

@@ -214,6 +214,25 @@ TEST_P(Groups, ProgressIsMadeWhenNobodyWaits) {
   });
 }
 
+TEST(Group, ACallbackMayLetGoOfTheLastReference) {
+  for (int round = 0; round < 5; ++round) {
+    const TemporaryFile store;
+    std::vector<std::thread> ranks;
+    std::atomic<int> ended{0};
+    for (int r = 0; r < 2; ++r)
+      ranks.emplace_back([&, r] {
+        auto group = Group::join(options_for(r, 2, store.path()));
+        auto data = std::make_shared<Ints>(filled(r, 200'000));
+        const auto work =
+            group->start_all_reduce(data->data(), data->data(), data->size(), DataType::i32, ReduceOp::sum);
+        work->on_done([group, data, &ended] { ++ended; });
+        group.reset();
+      });
+    for (auto& t : ranks) t.join();
+    while (ended < 2) std::this_thread::yield();
+  }
+}
+
 TEST_P(Groups, SplitGroupsWorkSideBySide) {
   run([](Group& g) {
     std::vector<int> even;

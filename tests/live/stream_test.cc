@@ -140,15 +140,15 @@ TEST_F(Streams, AGoodbyeMakesTheEndOrderly) {
   pump();
   a.reset();
   b->receive();
-  EXPECT_TRUE(at_b.gone);
-  EXPECT_TRUE(at_b.orderly);
+  EXPECT_TRUE(b->ended_orderly());
+  EXPECT_FALSE(at_b.gone) << "told by whoever knows all streams of the peer";
 }
 
 TEST_F(Streams, AnEndWithoutOneIsNot) {
   a->close();
   b->receive();
   EXPECT_TRUE(at_b.gone);
-  EXPECT_FALSE(at_b.orderly);
+  EXPECT_FALSE(b->ended_orderly());
 }
 
 TEST(DamagedStream, IsNoticedWhereverTheDamageIs) {

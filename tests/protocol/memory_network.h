@@ -151,7 +151,7 @@ class MemoryNetwork {
     queue.pop_front();
     const Session::Placement place = to.session->place(a, frame.header);
     if (place.data != nullptr && random_.below(2) == 0) {
-      std::memcpy(place.data, frame.copy.data(), frame.copy.size());
+      if (!frame.copy.empty()) std::memcpy(place.data, frame.copy.data(), frame.copy.size());
       to.session->on_frame(a, frame.header, place.data);
     } else {
       to.session->on_frame(a, frame.header, frame.copy.data());

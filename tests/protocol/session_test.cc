@@ -351,6 +351,81 @@ TEST(Session, ManySmallCollectivesAheadOfASlowRankStayWithinTheEagerBudget) {
   }
 }
 
+TEST(Session, ALeafOutOfBudgetAsksARootThatWouldTellItNothing) {
+  // A star: the root sends nothing to a leaf before it has heard from all, and names only its successor.
+  constexpr std::size_t kCalls = 150;
+  constexpr std::int64_t kElements = 4000;
+  MemoryNetwork net(4, 2);
+  Call call;
+  call.request = {Collective::all_reduce, 4, 0, 0, {kElements}, 4};
+  call.planner = "star";
+  call.chunk = kElements;
+  std::vector<Buffers> buffers(4 * kCalls);
+  std::vector<Result> results(4 * kCalls);
+  for (int rank = 3; rank >= 0; --rank) {
+    for (std::size_t c = 0; c < kCalls; ++c) {
+      const std::size_t i = c * 4 + static_cast<std::size_t>(rank);
+      buffers[i] = buffers_for(call, rank, c);
+      net.session(rank).start(operation_for(net, call, rank, buffers[i], results[i]));
+    }
+    net.run();
+  }
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    ASSERT_TRUE(results[i].done && results[i].outcome.ok) << i;
+    ASSERT_EQ(buffers[i].out, buffers[i].expected);
+  }
+}
+
+TEST(Session, FailuresOfManyEarlyCollectivesDoNotUseUpWhatASenderMayHave) {
+  constexpr std::int64_t kElements = 15000;
+  for (int round = 0; round < 2; ++round) {
+    Pair group(2);
+    for (int c = 0; c < 300; ++c) {
+      group.results = std::vector<Result>(2);
+      group.start(1, kElements, Collective::all_reduce, "one_hop");
+      group.net.run();
+      group.net.session(1).on_time(2'000'000'000);  // fails there before rank 0 has started it
+      group.net.run();
+      group.start(0, kElements, Collective::all_reduce, "one_hop");
+      ASSERT_EQ(group.results[0].outcome.code, ErrorCode::timeout)
+          << c << ": " << group.results[0].outcome.text;
+    }
+  }
+}
+
+TEST(Session, AMessageGivenUpByItsSenderIsNotReceivedLater) {
+  MemoryNetwork net(2, 0);
+  std::vector<std::int32_t> data(10, 1);
+  std::vector<std::int32_t> into(10, -1);
+  Result first;
+  Result second;
+  Result received;
+  Message message;
+  message.peer = 1;
+  message.signature = {Collective::send_recv, DataType::i32, ReduceOp::sum, 0, 10, 0};
+  message.send = reinterpret_cast<const std::byte*>(data.data());
+  message.deadline_ns = 1;
+  message.user = &first;
+  net.session(0).send(message);
+  net.run();
+  net.session(0).on_time(5);
+  EXPECT_EQ(first.outcome.code, ErrorCode::timeout);
+  net.run();
+  message.deadline_ns = 100;
+  message.user = &second;
+  data.assign(10, 2);
+  net.session(0).send(message);
+  message.peer = 0;
+  message.send = nullptr;
+  message.receive = reinterpret_cast<std::byte*>(into.data());
+  message.user = &received;
+  net.session(1).receive(message);
+  net.run();
+  EXPECT_TRUE(second.done && second.outcome.ok);
+  EXPECT_TRUE(received.done && received.outcome.ok) << received.outcome.text;
+  EXPECT_THAT(into, ::testing::Each(2));
+}
+
 TEST(Session, ASenderThatIgnoresItsBudgetIsCutOff) {
   Pair group;
   wire::Header h;
@@ -358,7 +433,7 @@ TEST(Session, ASenderThatIgnoresItsBudgetIsCutOff) {
   h.group = 1;
   h.length = 1000;
   const std::vector<std::byte> payload(h.length);
-  for (std::uint64_t s = 0; s < 4000; ++s) {
+  for (std::uint64_t s = 0; s < 16000; ++s) {
     h.sequence = 100 + s;
     group.net.session(0).on_frame(1, h, payload.data());
   }
