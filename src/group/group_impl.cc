@@ -340,6 +340,8 @@ WorkPtr GroupImpl::start_message(bool sends, void* data, std::size_t count, Data
   if (sends) {
     session_.send(message);
   } else {
+    // What a sender has announced and given up again while nothing was in flight here must not be received.
+    world_->engine().poll();
     session_.receive(message);
   }
   world_->submit(std::move(guard), options.will_wait);
