@@ -3,13 +3,15 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup demo check bench build format clean
+.PHONY: help setup demo check fuzz bench soak build format clean
 .DEFAULT_GOAL := build
 
 help:
 	@echo "make demo    install what is missing, build, train a model with gloo and with Talweg, compare"
 	@echo "make check   everything that must hold: format, tests, sanitizers, lint, Python (under 20 minutes)"
+	@echo "make fuzz    every fuzzer for MINUTES (10), then a million strangers at a running job"
 	@echo "make bench   measure Talweg beside its peers; ARGS=\"net --quick\" for a part of it"
+	@echo "make soak    a hundred thousand mixed collectives, each checked, in four kinds of groups (minutes)"
 	@echo "make build   the release build, leaving the program at build/talweg (the default)"
 	@echo "make format  rewrite the C++ sources in the house's format"
 	@echo "make clean   remove all build folders (the virtual environment stays)"
@@ -27,12 +29,22 @@ demo: setup
 check:
 	@tools/check.sh
 
+fuzz:
+	@tools/setup.sh check
+	@tools/fuzz.sh $(MINUTES)
+
 bench:
 	@tools/setup.sh bench
 	@bash bench/run.sh $(ARGS)
+
+# 10^5 collectives: ranks as threads and as processes, through shared memory and over TCP. Some ten minutes.
+SOAK ?= --steps 25000 --seed 1
+soak:
+	@tools/build.sh release $(JOBS)
+	@for how in "" --tcp --processes "--processes --tcp"; do build/tests/soak/soak $(SOAK) $$how || exit 1; done
 
 format:
 	@tools/sources.sh | xargs -r clang-format-14 -i
 
 clean:
-	@rm -rf build build-dev build-asan build-tsan
+	@rm -rf build build-dev build-asan build-tsan build-fuzz

@@ -12,6 +12,12 @@ endif()
 # Without -DNDEBUG: assertions guard against programmer errors in production too.
 set(CMAKE_CXX_FLAGS_RELEASE "-O3")
 
+# What was compiled before, here or for a wheel or a sanitizer's stage, need not be compiled again.
+find_program(TALWEG_CCACHE ccache)
+if(TALWEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${TALWEG_CCACHE})
+endif()
+
 add_library(talweg_warnings INTERFACE)
 target_compile_options(talweg_warnings INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
                                                  -Wno-sign-conversion)

@@ -9,7 +9,7 @@ jobs=$(nproc)
 results=$(mktemp --directory)
 trap 'rm -rf "$results"' EXIT
 started=$SECONDS
-all_stages=(setup format build test tidy asan tsan)
+all_stages=(setup format build test tidy asan tsan fuzz)
 failed_stages=()
 
 # Records the outcome of a step that is not itself a set of tests.
@@ -64,6 +64,11 @@ stage_tsan() {
   if setarch -R true 2>/dev/null; then under=(setarch -R); fi
   step tsan-build tools/build.sh tsan "$jobs" &&
     TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan --label-exclude 'no_tsan|no_sanitizers'
+}
+
+# Each fuzzer for some seconds, from its corpus; `make fuzz` is the long way.
+stage_fuzz() {
+  step fuzz-build tools/build.sh fuzz "$jobs" && run_ctest fuzz build-fuzz -L fuzz
 }
 
 stages=("$@")

@@ -7,12 +7,14 @@ cd "$(dirname "$0")/.."
 
 purpose=${1:-run}
 packages=(ca-certificates cmake g++ iproute2 libcli11-dev libfmt-dev libgtest-dev libgmock-dev libhwy-dev
-  libyaml-cpp-dev make nftables ninja-build nlohmann-json3-dev pybind11-dev python3 python3-dev python3-venv)
+  libpugixml-dev libsodium-dev libyaml-cpp-dev make nftables ninja-build nlohmann-json3-dev pybind11-dev python3
+  python3-dev python3-venv)
 requirements=(requirements.txt)
 case $purpose in
   run) ;;
   check)
-    packages+=(clang-format-14 clang-tidy-14 util-linux)
+    packages+=(ccache clang-14 clang-format-14 clang-tidy-14 dpkg-dev groff-base libclang-rt-14-dev lintian
+      pkg-config util-linux zsh)
     requirements+=(requirements-dev.txt)
     ;;
   bench) packages+=(libbenchmark-dev libgloo-dev libopenmpi-dev openmpi-bin) ;;

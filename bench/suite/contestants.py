@@ -44,16 +44,22 @@ class Runner:
     def available(self, contestants):
         return [c for c in contestants if self.has(c)]
 
-    def measure(self, contestant, place, size_bytes, seconds):
-        """The program's JSON as a dict; {"error": line} when it failed, named after what failed first."""
+    def measure(self, contestant, place, size_bytes, seconds, environment=None, store=None):
+        """The program's JSON as a dict; {"error": line} when it failed, named after what failed first.
+
+        `environment` and `store` ("tcp://host:port" in place of a file) are Talweg's only.
+        """
         with places.workspace() as folder:
             options = ["--board", f"{folder}/board", "--size", str(place.ranks), "--bytes", str(size_bytes),
                        "--seconds", str(seconds), "--algorithm", contestant.algorithm,
                        "--spawned-ns", str(time.monotonic_ns())]
             if contestant.library == "ompi":
                 return run_all([self.open_mpi(place, contestant, options, folder)], open_mpi_environment())
-            commands, environment = getattr(self, contestant.library)(place, options, folder)
-            return run_all(commands, environment)
+            if contestant.library == "talweg":
+                commands, own = self.talweg(place, options, folder, store)
+            else:
+                commands, own = getattr(self, contestant.library)(place, options, folder)
+            return run_all(commands, own | (environment or {}))
 
     def gloo(self, place, options, folder):
         store = f"{folder}/store"
@@ -61,11 +67,11 @@ class Runner:
         return [place.prefix(r) + [str(self.programs / "gloo_bench"), "--rank", str(r), "--store", store,
                                    "--address", place.address(r)] + options for r in range(place.ranks)], {}
 
-    def talweg(self, place, options, folder):
+    def talweg(self, place, options, folder, store=None):
         if place.rates:
             options = options + ["--interface", place.interface]
         return ([place.prefix(r) + [str(self.programs / "talweg_bench"), "--rank", str(r), "--store",
-                                    f"{folder}/store"] + options for r in range(place.ranks)],
+                                    store or f"{folder}/store"] + options for r in range(place.ranks)],
                 talweg_environment(place, folder))
 
     def open_mpi(self, place, contestant, options, folder):

@@ -463,6 +463,7 @@ PYBIND11_MODULE(_core, m) {
           "set_timeout", [](PyGroup& g, const py::object& t) { g.group().set_timeout(milliseconds_of(t)); },
           py::arg("timeout"))
       .def("describe", [](const PyGroup& g) { return g.group().describe(); })
+      .def("flight_record", [](const PyGroup& g) { return g.group().flight_record(); })
       .def("explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"))
       .def("statistics", &statistics)
       .def(

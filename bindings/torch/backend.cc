@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
 #include <numeric>
 #include <torch/csrc/distributed/c10d/ParamCommsUtils.hpp>
 #include <tuple>
@@ -69,6 +70,22 @@ std::shared_ptr<Group> TalwegBackend::group() const {
   TORCH_CHECK_WITH(DistBackendError, group_ != nullptr,
                    "talweg: this process group has been shut down (rank ", rank_, ")");
   return group_;
+}
+
+c10::intrusive_ptr<c10d::Backend> TalwegBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                       const std::vector<int>& ranks,
+                                                       const c10::intrusive_ptr<Options>& options) {
+  const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+  if (mine == ranks.end()) return nullptr;
+  c10d::DistributedBackendOptions part;
+  part.store = store;
+  part.group_rank = static_cast<int>(mine - ranks.begin());
+  part.group_size = static_cast<int>(ranks.size());
+  part.timeout = options ? options->timeout : getBackendOptions()->timeout;
+  part.group_id = options ? options->group_name : "";
+  for (const int rank : ranks)
+    part.global_ranks_in_group.push_back(global_ranks_.empty() ? rank : global_ranks_.at(rank));
+  return c10::make_intrusive<TalwegBackend>(part);
 }
 
 void TalwegBackend::setTimeout(std::chrono::milliseconds timeout) {

@@ -69,6 +69,13 @@ class TalwegBackend : public c10d::Backend {
   // Rank 0 names the ranks that did not come within the time: the first one found, or all of them.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
 
+  // A group of some of this one's ranks, numbered in the order given, which all of them ask for; null on
+  // others.
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<Backend> split(const c10::intrusive_ptr<c10d::Store>& store,
+                                    const std::vector<int>& ranks,
+                                    const c10::intrusive_ptr<Options>& options) override;
+
   void setSequenceNumberForGroup() override {}  // every rank counts from zero
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
   void setTimeout(std::chrono::milliseconds timeout) override;

@@ -1,5 +1,7 @@
 #include "completer.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 namespace talweg::torch_face {
@@ -36,11 +38,16 @@ void Completer::Queue::run(const std::shared_ptr<Queue>& queue) {
   }
 }
 
-Completer::Completer() : queue_(std::make_shared<Queue>()) {
+Completer::Completer() : process_(::getpid()), queue_(std::make_shared<Queue>()) {
   queue_->self_ = queue_;
 }
 
 void Completer::stop() {
+  if (::getpid() != process_) {
+    // A forked child: the threads are not here, and a lock of theirs may be held for ever.
+    static_cast<void>(new std::shared_ptr<Queue>(queue_));
+    return;
+  }
   std::vector<std::thread> threads;
   {
     const std::lock_guard lock(queue_->mutex_);

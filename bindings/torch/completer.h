@@ -53,6 +53,7 @@ class Completer {
   const std::shared_ptr<Queue>& queue() const { return queue_; }
 
  private:
+  const int process_;
   const std::shared_ptr<Queue> queue_;
 };
 

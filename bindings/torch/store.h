@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <utility>
@@ -43,6 +44,20 @@ class TorchStore : public Store {
                   "torch's store had no key " + key + " within " + std::to_string(limit.count()) + " ms");
     }
   }
+
+  // Not by a wait that ends at once: torch would log each as a failure.
+  std::optional<std::string> find(const std::string& key) override {
+    try {
+      if (!store_->check({key})) return std::nullopt;
+      return store_->get_to_str(key);
+    } catch (const c10::Error& e) {
+      throw Error(ErrorCode::peer_failed,
+                  "torch's store is gone while looking for key " + key + ": " + first_line(e));
+    }
+  }
+
+  // A group's own key is as safe here as all else that torch's ranks tell each other.
+  bool confidential() const override { return true; }
 
  private:
   static std::string first_line(const c10::Error& error) {

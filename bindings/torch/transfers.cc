@@ -1,6 +1,8 @@
 // Sends, receives, and the barrier that is made of them.
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -60,9 +62,14 @@ TalwegBackend::TorchWork TalwegBackend::recvAnysource(Tensors& tensors, int tag)
 void TalwegBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   const auto group = this->group();
   CallOptions call;
-  {
+  if (options.timeout == c10d::kUnsetTimeout) {
     const std::lock_guard lock(mutex_);
-    call.timeout = options.timeout > kNoTimeout ? options.timeout : timeout_;
+    call.timeout = timeout_;
+  } else {
+    TORCH_CHECK_WITH(DistBackendError, rank_ != 0 || options.timeout > kNoTimeout,
+                     "[Rank 0]: Rank 0 timed out in monitoredBarrier after ", options.timeout.count(), " ms");
+    // Zero would mean the group's own deadline.
+    call.timeout = std::max(options.timeout, std::chrono::milliseconds(1));
   }
   const char token = 1;
   char answer = 0;
@@ -73,7 +80,9 @@ void TalwegBackend::monitoredBarrier(const c10d::BarrierOptions& options, bool w
     } catch (const Error& e) {
       TORCH_CHECK_WITH(
           DistBackendError, false, "Rank ", rank_,
-          " successfully reached monitoredBarrier, but received errors while waiting for rank 0: ", e.what());
+          " successfully reached monitoredBarrier, but received errors while waiting for send/recv from "
+          "rank 0: ",
+          e.what());
     }
     return;
   }

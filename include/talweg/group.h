@@ -39,7 +39,8 @@ namespace talweg {
 struct GroupOptions {
   int rank = -1;  // -1: from the environment (talweg run, torchrun, Open MPI, Slurm, PMI)
   int size = -1;
-  std::shared_ptr<Store> store;          // empty: from TALWEG_STORE=file:/path or MASTER_ADDR and MASTER_PORT
+  std::shared_ptr<Store> store;          // where the ranks meet; empty: at `rendezvous`
+  std::string rendezvous;                // "tcp://host:port" or "file:/path"; empty: TALWEG_STORE or MASTER_*
   std::string prefix;                    // of the keys in the store: several groups can share one store
   std::chrono::milliseconds timeout{0};  // default deadline of calls; 0: TALWEG_TIMEOUT or 30 s
   std::string interface;     // NCCL_SOCKET_IFNAME's grammar; empty: TALWEG_SOCKET_IFNAME or automatic
@@ -157,6 +158,9 @@ class Group {
   // Which algorithm would carry this call, and the predicted time: "ring, 64 chunks of 64 KiB, predicted 8.9
   // ms".
   virtual std::string explain(Collective op, std::size_t count, DataType type) const = 0;
+  // The flight recorder: this rank's last calls, those in flight with the ranks that they wait for, as JSON
+  // for `talweg doctor` (docs/seeing.md). Any thread may ask at any time.
+  virtual std::string flight_record() const = 0;
   // "hostname pid" of a rank of this group.
   virtual std::string host_of(int rank) const = 0;
 };

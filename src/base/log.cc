@@ -1,11 +1,18 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
+
+#include "base/settings.h"
+#include "talweg/error.h"
 
 namespace talweg {
 namespace {
@@ -18,6 +25,20 @@ std::string host_name() {
   return buffer.data();
 }
 
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::transform(out.begin(), out.end(), out.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return out;
+}
+
+// For a file's name, before any group has been joined.
+int launcher_rank() {
+  for (const char* variable : {"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (const char* text = std::getenv(variable); text != nullptr && *text != '\0') return std::atoi(text);
+  return -1;
+}
+
 }  // namespace
 
 const char* name(LogLevel level) {
@@ -25,43 +46,111 @@ const char* name(LogLevel level) {
 }
 
 std::optional<LogLevel> parse_log_level(std::string_view text) {
-  std::string upper(text);
-  std::transform(upper.begin(), upper.end(), upper.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    if (upper == kNames[i]) return static_cast<LogLevel>(i);
-  }
+  for (std::size_t i = 0; i < kNames.size(); ++i)
+    if (upper(text) == kNames[i]) return static_cast<LogLevel>(i);
   return std::nullopt;
 }
 
-LogLevel environment_log_level() {
-  static const LogLevel level = [] {
-    const char* const text = std::getenv("TALWEG_DEBUG");
-    if (text == nullptr) return LogLevel::warn;
-    const auto parsed = parse_log_level(text);
-    if (!parsed) {
-      Logger(-1, LogLevel::warn)
-          .log(LogLevel::warn, "log",
-               "TALWEG_DEBUG=\"{}\": expected none, version, warn, info or trace; using warn", text);
+LogFilter::LogFilter(std::string_view text) {
+  if (text.starts_with('^')) {
+    text.remove_prefix(1);
+  } else {
+    excludes_ = text.empty();
+  }
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    if (comma > 0) names_.push_back(upper(text.substr(0, comma)));
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+}
+
+bool LogFilter::passes(std::string_view subsystem) const {
+  const auto named = [&](const std::string& name) {
+    return std::find(names_.begin(), names_.end(), name) != names_.end();
+  };
+  return (named("ALL") || named(upper(subsystem))) != excludes_;
+}
+
+std::string expand_file_name(std::string_view pattern, int rank) {
+  std::string out;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+    ++i;
+    if (next == 'h') {
+      out += host_name();
+    } else if (next == 'p') {
+      out += std::to_string(getpid());
+    } else if (next == 'r') {
+      out += rank < 0 ? "-" : std::to_string(rank);
+    } else if (next == '%') {
+      out += '%';
+    } else {
+      out += pattern[--i];
     }
-    return parsed.value_or(LogLevel::warn);
-  }();
-  return level;
+  }
+  return out;
+}
+
+LogSettings read_log_settings() {
+  LogSettings found;
+  const Logger complain(-1, LogLevel::warn);
+  // A log must not end a program: what cannot be used is told once, and the default taken.
+  const auto value = [&](const char* setting) -> std::string {
+    try {
+      return resolve(setting).value;
+    } catch (const Error& e) {
+      complain.log(LogLevel::warn, "log", "{}: {}", setting, e.what());
+      return {};
+    }
+  };
+  const std::string level = value("TALWEG_DEBUG");
+  if (const auto parsed = parse_log_level(level)) {
+    found.level = *parsed;
+  } else if (!level.empty()) {
+    complain.log(LogLevel::warn, "log",
+                 "TALWEG_DEBUG=\"{}\": expected none, version, warn, info or trace; using warn", level);
+  }
+  found.filter = LogFilter(value("TALWEG_DEBUG_SUBSYS"));
+  found.timestamp = value("TALWEG_DEBUG_TIMESTAMP");
+  if (const std::string pattern = value("TALWEG_DEBUG_FILE"); !pattern.empty()) {
+    const std::string path = expand_file_name(pattern, launcher_rank());
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    if (file >= 0) {
+      found.file = file;
+    } else {
+      complain.log(LogLevel::warn, "log", "TALWEG_DEBUG_FILE: cannot write {}: {}", path,
+                   std::strerror(errno));
+    }
+  }
+  return found;
+}
+
+const LogSettings& environment_log_settings() {
+  static const LogSettings settings = read_log_settings();
+  return settings;
 }
 
 std::string Logger::line(LogLevel level, std::string_view subsystem, std::string_view text) const {
+  std::array<char, 100> time{};
+  if (!settings_.timestamp.empty()) {
+    const std::time_t now = std::time(nullptr);
+    std::tm parts{};
+    ::localtime_r(&now, &parts);
+    if (std::strftime(time.data(), time.size() - 1, settings_.timestamp.c_str(), &parts) > 0)
+      time[std::strlen(time.data())] = ' ';
+  }
   const std::string rank = rank_ < 0 ? "" : fmt::format("[{}] ", rank_);
-  std::string line =
-      fmt::format("talweg: {}:{} {}{} {}: {}", host_name(), getpid(), rank, name(level), subsystem, text);
+  std::string line = fmt::format("{}talweg: {}:{} {}{} {}: {}", time.data(), host_name(), getpid(), rank,
+                                 name(level), subsystem, text);
   std::replace(line.begin(), line.end(), '\n', ' ');
   line += '\n';
   return line;
 }
 
-void Logger::write(const std::string& line) {
+void Logger::write(const std::string& line) const {
   // One system call, so that lines of ranks that share a terminal do not mix. A log that cannot be written is
   // dropped.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  [[maybe_unused]] const ssize_t written = ::write(settings_.file, line.data(), line.size());
 }
 
 }  // namespace talweg

@@ -1,9 +1,11 @@
 #include "base/settings.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -15,9 +17,15 @@ namespace talweg {
 namespace {
 
 constexpr const char* kFileVariable = "TALWEG_CONF_FILE";
+constexpr const char* kJobVariable = "TALWEG_JOB";  // what `talweg run` calls a job, for programs to read
 
 bool known(std::string_view name) {
   return std::any_of(settings().begin(), settings().end(), [&](const Setting& s) { return s.name == name; });
+}
+
+bool is_secret(std::string_view name) {
+  return std::any_of(settings().begin(), settings().end(),
+                     [&](const Setting& s) { return s.name == name && s.secret; });
 }
 
 std::string_view trimmed(std::string_view text) {
@@ -51,6 +59,11 @@ std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string
       throw Error(
           ErrorCode::bad_file,
           fmt::format("{}:{}: no setting is called \"{}\" (talweg info lists them)", path, line, key));
+    if (is_secret(key))
+      throw Error(
+          ErrorCode::bad_file,
+          fmt::format("{}:{}: {} does not belong into a file of settings: name a file of mode 600 in {}_FILE",
+                      path, line, key, key));
     if (key == name)
       found = ResolvedSetting{std::string(trimmed(content.substr(equals + 1))), SettingOrigin::file,
                               fmt::format("{}:{}", path, line)};
@@ -69,8 +82,14 @@ std::optional<ResolvedSetting> find_in_files(std::string_view name) {
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> kSettings = {
-      {"TALWEG_DEBUG", "what is logged to stderr: NONE, VERSION, WARN, INFO or TRACE", "WARN"},
+      {"TALWEG_DEBUG", "what is logged: NONE, VERSION, WARN, INFO or TRACE", "WARN"},
+      {"TALWEG_DEBUG_SUBSYS", "sub-systems that are logged, such as plan,call; ^plan: all others; empty: all",
+       ""},
+      {"TALWEG_DEBUG_FILE", "where logs go, %h: host, %p: process, %r: rank; empty: stderr", ""},
+      {"TALWEG_DEBUG_TIMESTAMP", "time in front of each line, in strftime's grammar; empty: none", ""},
       {"TALWEG_TIMEOUT", "deadline of every call that has none of its own, such as 30s", "30s"},
+      {"TALWEG_HOST_TIMEOUT", "a host that answers nothing for so long has failed, and its ranks with it",
+       "15s"},
       {"TALWEG_SOCKET_IFNAME",
        "interfaces to use: prefixes separated by commas, =name for exact, ^name to exclude; empty: automatic",
        ""},
@@ -80,9 +99,25 @@ const std::vector<Setting>& settings() {
        ""},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
+      {"TALWEG_KEY", "the job's key, the same on all ranks; needed where ranks are not all on loopback", "",
+       true},
+      {"TALWEG_KEY_FILE", "file of mode 600 that holds the job's key; beats TALWEG_KEY", ""},
+      {"TALWEG_ENCRYPT", "1: what travels between hosts is encrypted; 0: off; the same on all ranks", "0"},
       {"TALWEG_CHECKSUM", "1: every chunk carries a CRC-32C that is checked; 0: off", "1"},
       {"TALWEG_STREAMS", "TCP connections to each peer on another host", "1"},
       {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1"},
+      {"TALWEG_RECORDER", "calls of each group that the flight recorder keeps; 0: off", "1024"},
+      {"TALWEG_RECORDER_DIR",
+       "directory for flight records, written when a call fails; empty: only when asked", ""},
+      {"TALWEG_DUMP_SIGNAL", "signal that asks for flight records: USR1, USR2 or none", "USR1"},
+      {"TALWEG_STALL_WARNING", "a call that waits longer is logged with the ranks it waits for; 0: never",
+       "10s"},
+      {"TALWEG_METRICS_FILE",
+       "Prometheus text file, %r: rank, %j: job, %h: host, %p: process; written now and then; empty: none",
+       ""},
+      {"TALWEG_METRICS_PERIOD", "time between two writes of TALWEG_METRICS_FILE", "5s"},
+      {"TALWEG_TRACE", "directory for traces of every call and chunk, one file a rank; empty: none", ""},
+      {"TALWEG_TRACE_LIMIT", "events in the trace of one rank; what comes later is only counted", "1000000"},
   };
   return kSettings;
 }
@@ -111,6 +146,44 @@ ResolvedSetting resolve(std::string_view name, std::string_view flag) {
     return {value, SettingOrigin::environment, {}};
   if (auto found = find_in_files(name)) return *found;
   return {std::string(setting->default_value), SettingOrigin::default_value, {}};
+}
+
+std::vector<std::string> mistyped_settings() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view variable = *entry;
+    const std::string_view name = variable.substr(0, variable.find('='));
+    if (name.starts_with("TALWEG_") && !known(name) && name != kFileVariable && name != kJobVariable)
+      names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::int64_t whole_number_of(std::string_view setting, std::int64_t low, std::int64_t high) {
+  const std::string text = resolve(setting).value;
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: expected a whole number from {} to {}, got \"{}\"", setting, low, high, text));
+  return value;
+}
+
+bool switch_of(std::string_view setting) {
+  const std::string text = resolve(setting).value;
+  if (text == "1" || text == "on" || text == "true") return true;
+  if (text == "0" || text == "off" || text == "false") return false;
+  throw Error(ErrorCode::invalid_argument, fmt::format("{}: expected on or off, got \"{}\"", setting, text));
+}
+
+Nanoseconds wait_of(std::string_view setting, Nanoseconds least) {
+  const Nanoseconds wait = parse_wait(setting, resolve(setting).value);
+  if (wait < least)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: expected at least {}, got {}", setting, to_string(least), to_string(wait)));
+  return wait;
 }
 
 }  // namespace talweg

@@ -6,9 +6,12 @@
 // `#` begins a comment. Nothing is kept between calls: what the environment says now is what counts.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/units.h"
 
 namespace talweg {
 
@@ -16,6 +19,7 @@ struct Setting {
   std::string_view name;           // of the environment variable and of the line in the file
   std::string_view description;    // one line: meaning, unit, grammar
   std::string_view default_value;  // empty: decided at run time, as the description says
+  bool secret = false;             // never shown, and refused in a file that anybody may read
 };
 
 // All there are, in the order in which tables list them.
@@ -34,5 +38,14 @@ struct ResolvedSetting {
 // as not set. Throws Error{invalid_argument} for a name that is not in the table, Error{bad_file} for a file
 // with a line that is no NAME=value or names no setting, or when $TALWEG_CONF_FILE cannot be read.
 ResolvedSetting resolve(std::string_view name, std::string_view flag = {});
+
+// Variables of the environment that look like settings and are none: typing mistakes, which do nothing.
+std::vector<std::string> mistyped_settings();
+
+// The value in force, read as what the setting is. They throw as resolve does, and Error{invalid_argument}
+// that names the setting and what was expected.
+std::int64_t whole_number_of(std::string_view setting, std::int64_t low, std::int64_t high);
+bool switch_of(std::string_view setting);                               // 1, on, true; 0, off, false
+Nanoseconds wait_of(std::string_view setting, Nanoseconds least = {});  // "1500ms"; a bare number is seconds
 
 }  // namespace talweg

@@ -166,6 +166,18 @@ Nanoseconds parse_nanoseconds(std::string_view text) {
           text));
 }
 
+Nanoseconds parse_wait(std::string_view what, std::string_view text) {
+  const bool bare = text.find_first_not_of("0123456789.") == std::string_view::npos;
+  try {
+    return parse_nanoseconds(bare ? std::string(text) + "s" : std::string(text));
+  } catch (const Error& e) {
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: expected a time such as \"500ms\" or \"30s\", or a number of seconds, got "
+                            "\"{}\"",
+                            what, text));
+  }
+}
+
 std::string to_string(Bytes bytes) {
   constexpr PrintUnit kUnits[] = {
       {1LL << 40, "TiB"}, {1LL << 30, "GiB"}, {1LL << 20, "MiB"}, {1LL << 10, "KiB"}, {1, "B"}};

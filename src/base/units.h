@@ -31,6 +31,8 @@ Bytes parse_bytes(std::string_view text);
 Bandwidth parse_bandwidth(std::string_view text);
 // "30us", "1.5 ms", "2s", "100ns". Must be >= 0.
 Nanoseconds parse_nanoseconds(std::string_view text);
+// The same where people say how long to wait: a bare number is seconds. `what` names the option in the error.
+Nanoseconds parse_wait(std::string_view what, std::string_view text);
 
 // Short, with a unit, such as "64 KiB", "200 Mbit/s", "30 us"; exact values survive a round trip.
 std::string to_string(Bytes bytes);

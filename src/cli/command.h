@@ -22,5 +22,7 @@ std::vector<std::string> with_separator(const CLI::App& app, std::vector<std::st
 
 void add_perf(CLI::App& app, Action* action);
 void add_info(CLI::App& app, Action* action);
+void add_doctor(CLI::App& app, Action* action);
+void add_convert(CLI::App& app, Action* action);
 
 }  // namespace talweg::cli

@@ -14,10 +14,13 @@
 #include "cli/machine.h"
 #include "cli/version.h"
 #include "cluster/cluster.h"
+#include "cluster/import.h"
 #include "group/network.h"
 #include "kernel/reduce.h"
 #include "live/interface.h"
+#include "live/job_key.h"
 #include "talweg/error.h"
+#include "wire/cipher.h"
 
 namespace talweg::cli {
 namespace {
@@ -45,6 +48,26 @@ std::string origin_text(const ResolvedSetting& setting) {
                                : fmt::format("{} {}", name(setting.origin), setting.place);
 }
 
+// Where the key comes from, never what it is.
+std::string job_key_text() {
+  try {
+    const auto key = live::find_job_key();
+    return key ? "from " + key->origin : "none: talweg run draws one; by hand, set TALWEG_KEY_FILE";
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+wire::CipherKind cipher() {
+  return wire::has_aes() ? wire::CipherKind::aes256_gcm : wire::CipherKind::chacha20_poly1305;
+}
+
+ResolvedSetting shown(const Setting& setting) {
+  auto value = resolve(setting.name);
+  if (setting.secret && !value.value.empty()) value.value = "(not shown)";
+  return value;
+}
+
 std::string bytes_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
@@ -64,14 +87,17 @@ Json machine_json(const MachineFacts& facts) {
   document["interfaces"] = Json::array();
   for (const auto& interface : live::interfaces())
     document["interfaces"].push_back({{"name", interface.name}, {"address", interface.address}});
+  document["job_key"] = job_key_text();
+  document["encryption"] = wire::name(cipher());
   document["settings"] = Json::array();
   for (const auto& setting : settings()) {
-    const auto value = resolve(setting.name);
+    const auto value = shown(setting);
     document["settings"].push_back({{"name", std::string(setting.name)},
                                     {"value", value.value},
                                     {"origin", origin_text(value)},
                                     {"description", std::string(setting.description)}});
   }
+  document["mistyped_settings"] = mistyped_settings();
   return document;
 }
 
@@ -92,14 +118,18 @@ std::string machine_text(const MachineFacts& facts) {
   text += line("congestion control", fmt::format("{} (available: {})", facts.congestion_control,
                                                  facts.congestion_controls_available));
   text += line("network namespaces", facts.namespaces);
+  text += line("job key", job_key_text());
+  text += line("encryption", fmt::format("{}, when TALWEG_ENCRYPT is on", wire::name(cipher())));
   for (const auto& interface : live::interfaces())
     text += line("interface", fmt::format("{} {}", interface.name, interface.address));
   text += "\nsettings: an option beats the environment, which beats the file, which beats the default\n";
   for (const auto& setting : settings()) {
-    const auto value = resolve(setting.name);
-    text += fmt::format("  {:<22}{:<16}({})\n  {:<22}  {}\n", setting.name,
+    const auto value = shown(setting);
+    text += fmt::format("  {:<23}{:<16}({})\n  {:<23}  {}\n", setting.name,
                         value.value.empty() ? "-" : value.value, origin_text(value), "", setting.description);
   }
+  for (const auto& name : mistyped_settings())
+    text += fmt::format("  {:<23}is in the environment, but is no setting: it does nothing\n", name);
   return text;
 }
 
@@ -111,7 +141,7 @@ struct Network {
 Network find_network(const InfoFlags& flags) {
   const auto file = resolve("TALWEG_CLUSTER", flags.cluster);
   if (!file.value.empty()) {
-    Network network{cluster::load_cluster(file.value), fmt::format("{} ({})", file.value, origin_text(file))};
+    Network network{cluster::load_any(file.value), fmt::format("{} ({})", file.value, origin_text(file))};
     if (flags.ranks > 0 && flags.ranks != network.cluster.workers())
       throw Error(ErrorCode::invalid_argument, fmt::format("-n {}: {} has {} workers", flags.ranks,
                                                            file.value, network.cluster.workers()));

@@ -7,6 +7,7 @@
 
 #include "base/units.h"
 #include "cluster/cluster.h"
+#include "cluster/import.h"
 #include "fabric/lab.h"
 #include "fabric/lab_state.h"
 #include "talweg/error.h"
@@ -50,7 +51,7 @@ std::optional<LabNote> find_lab(const std::string& name, const std::string& fold
 
 int up(const LabFlags& flags) {
   const std::string folder = fabric::lab_state_folder();
-  const cluster::Cluster cluster = cluster::load_cluster(flags.file);
+  const cluster::Cluster cluster = cluster::load_any(flags.file);
   if (const auto other = find_lab(flags.lab_name(), folder))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a lab named {} is up already (of {}); take it down or give another --name",
@@ -80,20 +81,15 @@ Lab lab_for_run(const LabFlags& flags, const cluster::Cluster& cluster) {
   return fabric::attach(*note);
 }
 
-std::chrono::milliseconds parse_timeout(const std::string& text) {
-  if (text.empty()) return std::chrono::milliseconds{0};
-  const bool bare = text.find_first_not_of("0123456789.") == std::string::npos;
-  return std::chrono::milliseconds(parse_nanoseconds(bare ? text + "s" : text).value / 1'000'000);
-}
-
 int run(const LabFlags& flags) {
   if (flags.program.empty())
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("no program given: talweg lab run {} -- program arguments", flags.file));
-  const cluster::Cluster cluster = cluster::load_cluster(flags.file);
+  const cluster::Cluster cluster = cluster::load_any(flags.file);
   fabric::LaunchOptions options;
   options.prefix = flags.tag_output;
-  options.timeout = parse_timeout(flags.timeout);
+  if (!flags.timeout.empty())
+    options.timeout = std::chrono::milliseconds(parse_wait("--timeout", flags.timeout).value / 1'000'000);
   const Lab lab = lab_for_run(flags, cluster);
   show_warnings(lab);
   const fabric::LaunchResult result = lab.run(flags.program, flags.file, options);
@@ -133,13 +129,13 @@ void add_lab(CLI::App& app, Action* action) {
   constexpr const char* kNameHelp = "of the lab (default: the file's name)";
 
   CLI::App* up_app = lab->add_subcommand("up", "build a lab that stays up");
-  up_app->add_option("cluster", flags->file, "cluster file (YAML or JSON)")->required();
+  up_app->add_option("cluster", flags->file, "cluster file (see docs/clusters-and-plans.md)")->required();
   up_app->add_option("--name", flags->name, kNameHelp);
   up_app->callback([=] { *action = [=] { return up(*flags); }; });
 
   CLI::App* run_app = lab->add_subcommand("run", "run a program with one rank per worker in a lab");
   run_app->footer(kExamples);
-  run_app->add_option("cluster", flags->file, "cluster file (YAML or JSON)")->required();
+  run_app->add_option("cluster", flags->file, "cluster file (see docs/clusters-and-plans.md)")->required();
   run_app->add_option("--name", flags->name,
                       "of a lab that is up (default: the file's, or a lab of its own)");
   run_app->add_option("--timeout", flags->timeout,

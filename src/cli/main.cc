@@ -7,24 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/command.h"
-#include "cli/lab.h"
-#include "cli/version.h"
+#include "cli/app.h"
 #include "talweg/error.h"
 
 namespace {
 
 using talweg::Error;
 using talweg::ErrorCode;
-
-constexpr const char* kExamples = R"(
-Examples:
-  talweg run -n 4 -- python train.py
-  talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
-  talweg lab run cluster.yaml -- talweg perf all_reduce
-  talweg info
-
-"talweg <subcommand> --help" has more.)";
 
 // "talweg perf", or "talweg perf [rank 2]" under a launcher.
 std::string speaker(const CLI::App& app) {
@@ -42,10 +31,8 @@ std::string one_line(std::string text) {
 
 int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
   if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-  // Each rank reads the same command line: one of them says what is wrong with it.
-  const char* rank = std::getenv("RANK");
-  if (!rank || std::string(rank) == "0")
-    fmt::print(stderr, "{}: {} (see --help)\n", speaker(app), one_line(error.what()));
+  // On every rank: their command lines may differ, and the wrong one need not be rank 0's.
+  fmt::print(stderr, "{}: {} (see --help)\n", speaker(app), one_line(error.what()));
   return talweg::cli::kUsageExitCode;
 }
 
@@ -64,15 +51,9 @@ void check_subcommand(const CLI::App& app, const std::vector<std::string>& argum
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Talweg: collectives for distributed training over the network that is there", "talweg");
-  app.set_version_flag("--version", std::string("talweg ") + talweg::cli::kVersion);
-  app.footer(kExamples);
-  app.require_subcommand(1);
   talweg::cli::Action action;
-  talweg::cli::add_run(app, &action);
-  talweg::cli::add_perf(app, &action);
-  talweg::cli::add_info(app, &action);
-  talweg::cli::add_lab(app, &action);
+  const auto made = talweg::cli::make_app(&action);
+  CLI::App& app = *made;
   try {
     std::vector<std::string> arguments = talweg::cli::with_separator(app, {argv + 1, argv + argc});
     check_subcommand(app, arguments);

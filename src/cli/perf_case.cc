@@ -75,26 +75,6 @@ std::size_t output_elements(const PerfCase& c, int rank) {
   return 0;
 }
 
-double busbw_factor(Collective op, int ranks) {
-  const double n = ranks;
-  switch (op) {
-    case Collective::all_reduce:
-      return 2 * (n - 1) / n;
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter:
-      return (n - 1) / n;
-    case Collective::reduce:
-    case Collective::broadcast:
-    case Collective::send_recv:
-    case Collective::barrier:
-      return 1;
-  }
-  return 1;
-}
-
 std::vector<std::size_t> sizes_to_scan(std::size_t first, std::size_t last, std::size_t step,
                                        std::size_t factor) {
   std::vector<std::size_t> sizes;

@@ -13,7 +13,9 @@
 #include "cli/command.h"
 #include "cli/run_plan.h"
 #include "fabric/launcher.h"
+#include "live/job_key.h"
 #include "talweg/error.h"
+#include "wire/key.h"
 
 namespace talweg::cli {
 namespace {
@@ -26,7 +28,7 @@ Examples:
   talweg run -n 2 --timeout 60s --no-tag-output -- ./program
 
 Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TALWEG_JOB in its
-environment. Its lines are prefixed with its rank. When one fails the others are stopped, and the exit code is
+environment, and in TALWEG_KEY the job's key: yours, if TALWEG_KEY or TALWEG_KEY_FILE is set here, else a new one. Its lines are prefixed with its rank. When one fails the others are stopped, and the exit code is
 that rank's (128 + n for signal n, 124 when --timeout passed).)";
 
 struct RunFlags {
@@ -54,32 +56,31 @@ int free_port() {
   return ntohs(address.sin_port);
 }
 
+// Without the key and the file that it came from, neither of which is for a command line.
 std::vector<std::string> talweg_environment() {
   std::vector<std::string> pairs;
   for (char** entry = environ; *entry; ++entry)
-    if (std::string_view(*entry).substr(0, 7) == "TALWEG_") pairs.emplace_back(*entry);
+    if (const std::string_view pair = *entry; pair.starts_with("TALWEG_") && !pair.starts_with("TALWEG_KEY"))
+      pairs.emplace_back(pair);
   return pairs;
 }
 
-std::chrono::milliseconds parse_timeout(const std::string& text) {
-  if (text.empty()) return std::chrono::milliseconds{0};
-  const bool bare = text.find_first_not_of("0123456789.") == std::string::npos;
-  return std::chrono::milliseconds(parse_nanoseconds(bare ? text + "s" : text).value / 1'000'000);
-}
-
-// The standard input of remote-shell clients: it never has anything to read, and ends only when this process
-// does, which is how the far side learns of it.
-class SilentInput {
+// The standard input of a remote-shell client: one line to read, and it ends only when this process does,
+// which is how the far side learns of it.
+class OneLineInput {
  public:
-  SilentInput() {
+  explicit OneLineInput(const std::string& text) {
     if (pipe2(ends_, O_CLOEXEC) != 0) throw Error(ErrorCode::system, "cannot make a pipe");
+    const std::string line = text + "\n";
+    if (write(ends_[1], line.data(), line.size()) != static_cast<ssize_t>(line.size()))
+      throw Error(ErrorCode::system, "cannot write to a pipe");
   }
-  ~SilentInput() {
+  ~OneLineInput() {
     close(ends_[0]);
     close(ends_[1]);
   }
-  SilentInput(const SilentInput&) = delete;
-  SilentInput& operator=(const SilentInput&) = delete;
+  OneLineInput(const OneLineInput&) = delete;
+  OneLineInput& operator=(const OneLineInput&) = delete;
   void become_stdin() const { dup2(ends_[0], STDIN_FILENO); }
 
  private:
@@ -98,19 +99,22 @@ int run(const RunFlags& flags, const std::vector<std::string>& program) {
       fmt::format("{:016x}", std::random_device{}() * 0x100000001ULL ^ static_cast<unsigned>(getpid()));
   request.directory = std::filesystem::current_path();
   request.pass = talweg_environment();
+  const auto key = live::find_job_key();
+  request.key = key ? key->text : wire::random_key_text();
 
   fabric::LaunchOptions options;
   options.prefix = flags.tag_output;
-  options.timeout = parse_timeout(flags.timeout);
+  if (!flags.timeout.empty())
+    options.timeout = std::chrono::milliseconds(parse_wait("--timeout", flags.timeout).value / 1'000'000);
 
-  const auto silent = std::make_shared<SilentInput>();
   std::vector<fabric::Process> processes;
   for (auto& rank : plan_run(request).ranks) {
     fabric::Process process;
     process.label = std::to_string(processes.size());
     process.command = std::move(rank.command);
     process.environment = std::move(rank.environment);
-    if (rank.remote) process.before_exec = [silent] { silent->become_stdin(); };
+    if (rank.remote)
+      process.before_exec = [input = std::make_shared<OneLineInput>(request.key)] { input->become_stdin(); };
     processes.push_back(std::move(process));
   }
   const auto result = fabric::launch(processes, options);

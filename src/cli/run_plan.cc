@@ -15,8 +15,9 @@ namespace {
 
 // A remote shell passes no signals on. What the far side does notice is the end of its standard input, which
 // comes when the remote-shell client here ends for whatever reason; then the program is stopped over there.
+// The job's key comes in that way, too: a command line is for everybody to see.
 constexpr const char* kRemoteGuard =
-    "exec 3<&0; \"$@\" </dev/null & p=$!; "
+    "IFS= read -r TALWEG_KEY; export TALWEG_KEY; exec 3<&0; \"$@\" </dev/null & p=$!; "
     "(cat <&3; kill -TERM $p; sleep 3; kill -KILL $p) >/dev/null 2>&1 & w=$!; "
     "exec 3<&-; wait $p; s=$?; kill $w 2>/dev/null; exit $s";
 
@@ -109,6 +110,9 @@ RunPlan plan_run(const RunRequest& request) {
                           {"MASTER_ADDR", master},
                           {"MASTER_PORT", std::to_string(request.master_port)},
                           {"TALWEG_JOB", request.job}};
+      if (!rank.remote)
+        rank.environment.insert(rank.environment.end(),
+                                {{"TALWEG_KEY", request.key}, {"TALWEG_KEY_FILE", ""}});
       rank.command = rank.remote ? remote_command(request, rank) : request.program;
       plan.ranks.push_back(std::move(rank));
     }

@@ -24,7 +24,7 @@ bool is_local(const std::string& host);
 struct RunPlan {
   struct Rank {
     std::string host;
-    bool remote = false;
+    bool remote = false;  // the first line of its standard input is the key
     std::vector<std::pair<std::string, std::string>> environment;
     std::vector<std::string> command;
   };
@@ -41,6 +41,7 @@ struct RunRequest {
   std::string job;                // TALWEG_JOB
   std::string directory;          // where remote programs start
   std::vector<std::string> pass;  // NAME=value pairs that remote ranks get as well
+  std::string key;                // TALWEG_KEY: local ranks get it in their environment, remote ones read it
 };
 
 // Throws Error{invalid_argument} when ranks and slots do not fit or nothing is to be run.

@@ -62,6 +62,7 @@ std::optional<Problem> find_link_problem(const Cluster& cluster) {
     }
     if (!valid(link.capacity)) return problem(what + ": expected a capacity above zero");
     if (link.latency.value < 0) return problem(what + ": expected a latency of zero or more");
+    if (link.burst.value < 0) return problem(what + ": expected a burst of zero or more");
   }
   return std::nullopt;
 }

@@ -9,8 +9,12 @@
 //   links:
 //     - {between: [host0, sw], capacity: 1Gbit/s, latency: 30us}     # both ways
 //     - {from: host1, to: sw, capacity: 200Mbit/s, latency: 30us}    # one way
+//     - {between: [host2, sw], capacity: 1Gbit/s, burst: 128KiB}     # a token bucket: short messages pass at
+//     once
 //   groups:                                              # what several links share
 //     - {name: nic0, capacity: 1Gbit/s, links: [host0->sw, sw->host0]}
+//   shared_cores: 2                                      # of one machine that all workers run on; else left
+//   out
 #pragma once
 
 #include <optional>
@@ -38,6 +42,7 @@ struct Link {
   int to = 0;
   Bandwidth capacity;
   Nanoseconds latency;
+  Bytes burst{};  // that pass faster than `capacity` after a pause, as a shaper's token bucket lets them
   bool operator==(const Link&) const = default;
 };
 
@@ -58,6 +63,9 @@ struct Cluster {
   std::vector<Node> nodes;
   std::vector<Link> links;
   std::vector<CapacityGroup> groups;
+  // Cores that all workers share, where they run on one machine (processes of one host, a lab); 0: every
+  // worker has one of its own.
+  int shared_cores = 0;
   int workers() const;
   bool operator==(const Cluster&) const = default;
 };

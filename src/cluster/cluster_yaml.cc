@@ -45,13 +45,23 @@ Nanoseconds parse_latency(const YamlReader& reader) {
   }
 }
 
+Bytes parse_burst(const YamlReader& reader) {
+  try {
+    return parse_bytes(reader.text());
+  } catch (const Error&) {
+    reader.expected("a size such as 128KiB");
+  }
+}
+
 // Collects the cluster and, for each of its entries, where it was written.
 class ClusterParser {
  public:
   explicit ClusterParser(const YamlReader& document) : document_(document) {}
 
   Cluster parse() {
-    document_.allow_keys({"nodes", "links", "groups"});
+    document_.allow_keys({"nodes", "links", "groups", "shared_cores"});
+    if (const auto cores = document_.optional("shared_cores"))
+      cluster_.shared_cores = static_cast<int>(cores->integer(1, 1 << 16));
     parse_nodes(document_.required("nodes").items());
     complain(find_problem(cluster_, Section::nodes));
     if (const auto links = document_.optional("links")) {
@@ -101,7 +111,7 @@ class ClusterParser {
   }
 
   void parse_link(const YamlReader& reader) {
-    reader.allow_keys({"between", "from", "to", "capacity", "latency"});
+    reader.allow_keys({"between", "from", "to", "capacity", "latency", "burst"});
     Link link;
     const auto between = reader.optional("between");
     if (between) {
@@ -120,6 +130,7 @@ class ClusterParser {
     }
     link.capacity = parse_capacity(reader.required("capacity"));
     if (const auto latency = reader.optional("latency")) link.latency = parse_latency(*latency);
+    if (const auto burst = reader.optional("burst")) link.burst = parse_burst(*burst);
     add_link(link, reader);
     if (between && link.from != link.to) {
       std::swap(link.from, link.to);
@@ -158,7 +169,7 @@ class ClusterParser {
 
 bool is_way_back(const Link& link, const Link& other) {
   return link.from == other.to && link.to == other.from && link.capacity == other.capacity &&
-         link.latency == other.latency;
+         link.latency == other.latency && link.burst == other.burst;
 }
 
 // Both file forms are this tree; keys come out in the order in which people read them.
@@ -185,6 +196,7 @@ nlohmann::ordered_json to_tree(const Cluster& cluster) {
     }
     entry["capacity"] = to_string(link.capacity);
     entry["latency"] = to_string(link.latency);
+    if (link.burst.value > 0) entry["burst"] = to_string(link.burst);
     tree["links"].push_back(std::move(entry));
   }
   for (const CapacityGroup& group : cluster.groups) {
@@ -196,6 +208,7 @@ nlohmann::ordered_json to_tree(const Cluster& cluster) {
     tree["groups"].push_back(
         {{"name", group.name}, {"capacity", to_string(group.capacity)}, {"links", std::move(links)}});
   }
+  if (cluster.shared_cores > 0) tree["shared_cores"] = cluster.shared_cores;
   return tree;
 }
 
@@ -214,6 +227,10 @@ std::string to_yaml(const Cluster& cluster) {
   std::string text;
   const auto tree = to_tree(cluster);
   for (const auto& [section, entries] : tree.items()) {
+    if (!entries.is_array()) {
+      text += fmt::format("{}: {}\n", section, entries.dump());
+      continue;
+    }
     text += fmt::format("{}:{}\n", section, entries.empty() ? " []" : "");
     for (const auto& entry : entries) text += fmt::format("  - {}\n", entry.dump());
   }

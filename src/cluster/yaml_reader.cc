@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -26,6 +27,20 @@ std::string describe(const YAML::Node& node) {
   if (node.IsScalar()) return fmt::format("\"{}\"", node.Scalar());
   if (node.IsSequence()) return fmt::format("a list of {}", node.size());
   return node.IsMap() ? "a map" : "nothing";
+}
+
+// The length of the character that begins the text, or 0 if none does: what RFC 3629, section 4 allows.
+std::size_t utf8_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const bool too_long = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
+  const bool no_character = (first == 0xed && byte(1) > 0x9f) || (first == 0xf4 && byte(1) > 0x8f);
+  return too_long || no_character ? 0 : length;
 }
 
 }  // namespace
@@ -85,6 +100,14 @@ std::string YamlReader::text() const {
   return node_.Scalar();
 }
 
+std::optional<double> read_number(const std::string& text) {
+  double value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc{} || stop != end || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
 bool YamlReader::boolean() const {
   bool value = false;
   if (!node_.IsScalar() || !YAML::convert<bool>::decode(node_, value)) expected("true or false");
@@ -106,7 +129,32 @@ std::int64_t YamlReader::integer(std::int64_t least, std::int64_t most) const {
                         : fmt::format("an integer from {} to {}", least, most));
 }
 
+double YamlReader::above_zero() const {
+  const auto value = node_.IsScalar() ? read_number(node_.Scalar()) : std::nullopt;
+  if (!value || *value <= 0) expected("a number above 0");
+  return *value;
+}
+
+double YamlReader::at_least_zero() const {
+  const auto value = node_.IsScalar() ? read_number(node_.Scalar()) : std::nullopt;
+  if (!value || *value < 0) expected("a number, at least 0");
+  return *value;
+}
+
+void require_utf8(std::string_view text, const std::string& origin) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text.substr(at));
+    if (length == 0) {
+      const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+      throw Error(ErrorCode::bad_file, fmt::format("{}:{}: expected UTF-8, got a byte {:#04x}", origin, line,
+                                                   static_cast<unsigned char>(text[at])));
+    }
+    at += length;
+  }
+}
+
 YamlReader read_document(const std::string& text, const std::string& origin) {
+  require_utf8(text, origin);
   try {
     return YamlReader(YAML::Load(text), origin, "", 1);
   } catch (const YAML::Exception& error) {

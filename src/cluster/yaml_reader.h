@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace talweg::cluster {
@@ -40,6 +41,9 @@ class YamlReader {
   bool boolean() const;
   std::int64_t integer(std::int64_t least = std::numeric_limits<std::int64_t>::min(),
                        std::int64_t most = std::numeric_limits<std::int64_t>::max()) const;
+  // Finite.
+  double above_zero() const;
+  double at_least_zero() const;
 
  private:
   YAML::Node node_;
@@ -50,6 +54,10 @@ class YamlReader {
 
 // `origin` is what the text is called in messages.
 YamlReader read_document(const std::string& text, const std::string& origin);
+// All of `text` as a number, if it is one and finite.
+std::optional<double> read_number(const std::string& text);
+// Throws Error{bad_file} that names the line unless all of `text` is UTF-8 (RFC 3629).
+void require_utf8(std::string_view text, const std::string& origin);
 // The text of a file. Throws Error{bad_file} with the system's reason.
 std::string read_file(const std::string& path);
 

@@ -14,7 +14,9 @@
 #include "fabric/privileges.h"
 #include "fabric/system.h"
 #include "fabric/tool.h"
+#include "live/job_key.h"
 #include "talweg/error.h"
+#include "wire/key.h"
 
 namespace talweg::fabric {
 
@@ -151,6 +153,8 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   const std::string port = std::to_string(free_port(*workers.at(0)));
   std::random_device random;
   const std::string job = fmt::format("{:08x}{:08x}", random(), random());
+  const auto key = live::find_job_key();
+  const std::string drawn_key = wire::random_key_text();
   std::vector<Process> ranks;
   for (std::size_t r = 0; r < workers.size(); ++r) {
     Process rank;
@@ -163,6 +167,8 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
                         {"MASTER_ADDR", workers[0]->address},
                         {"MASTER_PORT", port},
                         {"TALWEG_JOB", job},
+                        {"TALWEG_KEY", key ? key->text : drawn_key},
+                        {"TALWEG_KEY_FILE", ""},
                         {"TALWEG_CLUSTER", std::filesystem::absolute(cluster_file).string()},
                         {"TALWEG_SOCKET_IFNAME", "eth0"},
                         {"GLOO_SOCKET_IFNAME", "eth0"}};

@@ -86,7 +86,7 @@ class Planner {
   }
 
   Shape shape_of(int link) const {
-    Shape shape{groups_.rate[link], {}};
+    Shape shape{groups_.rate[link], {}, cluster_.links[link].burst};
     if (means_.delay) shape.latency = cluster_.links[link].latency;
     return shape;
   }

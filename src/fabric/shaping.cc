@@ -16,8 +16,9 @@ constexpr int kFirstTotal = 0x8000;  // class numbers of totals: above those of 
 constexpr int kQuantumBytes = 64 * 1024;
 constexpr int kPacketBytes = 1514;
 
-std::int64_t burst_bytes(Bandwidth rate) {
-  return std::max(kMinBurstBytes, static_cast<std::int64_t>(rate.bytes_per_second() * kBurstSeconds));
+std::int64_t burst_bytes(const Shape& shape) {
+  const auto needed = static_cast<std::int64_t>(shape.rate.bytes_per_second() * kBurstSeconds);
+  return std::max({kMinBurstBytes, needed, shape.burst.value});
 }
 
 std::string bits(Bandwidth rate) {
@@ -27,22 +28,23 @@ std::string bits(Bandwidth rate) {
 // netem counts packets: those in flight and those that wait.
 std::string delay(const Shape& shape) {
   const double in_flight = shape.rate.bytes_per_second() * static_cast<double>(shape.latency.value) * 1e-9;
-  const double bytes = in_flight + static_cast<double>(kLimitPerBurst * burst_bytes(shape.rate));
+  const double bytes = in_flight + static_cast<double>(kLimitPerBurst * burst_bytes(shape));
   return fmt::format("netem delay {}ns limit {:.0f}", shape.latency.value, std::ceil(bytes / kPacketBytes));
 }
 
-std::string htb_class(const std::string& device, int parent, int number, Bandwidth rate, Bandwidth ceiling) {
+std::string htb_class(const std::string& device, int parent, int number, Bandwidth rate,
+                      const Shape& ceiling) {
   const std::int64_t burst = burst_bytes(ceiling);
   return fmt::format(
       "class add dev {} parent 1:{} classid 1:{:x} htb rate {} ceil {} burst {}b cburst {}b quantum {}",
-      device, parent == 0 ? "" : fmt::format("{:x}", parent), number, bits(rate), bits(ceiling), burst, burst,
-      kQuantumBytes);
+      device, parent == 0 ? "" : fmt::format("{:x}", parent), number, bits(rate), bits(ceiling.rate), burst,
+      burst, kQuantumBytes);
 }
 
 }  // namespace
 
 std::vector<std::string> shape_device(const std::string& device, const Shape& shape) {
-  const std::int64_t burst = burst_bytes(shape.rate);
+  const std::int64_t burst = burst_bytes(shape);
   std::vector<std::string> lines = {
       fmt::format("qdisc replace dev {} root handle 1: tbf rate {} burst {}b limit {}b", device,
                   bits(shape.rate), burst, kLimitPerBurst * burst)};
@@ -60,7 +62,8 @@ std::vector<std::string> shape_destinations(const std::string& device,
   for (const DestinationShape& d : destinations)
     if (d.total && counted.insert(d.number).second) asked[*d.total] += d.shape.rate.bits_per_second;
   for (std::size_t i = 0; i < totals.size(); ++i)
-    lines.push_back(htb_class(device, 0, kFirstTotal + static_cast<int>(i), totals[i], totals[i]));
+    lines.push_back(
+        htb_class(device, 0, kFirstTotal + static_cast<int>(i), totals[i], Shape{totals[i], {}, {}}));
 
   std::set<int> made;
   for (const DestinationShape& d : destinations) {
@@ -69,12 +72,10 @@ std::vector<std::string> shape_destinations(const std::string& device,
       Bandwidth guaranteed = d.shape.rate;
       if (d.total)
         guaranteed.bits_per_second *= std::min(1.0, totals[*d.total].bits_per_second / asked[*d.total]);
-      lines.push_back(
-          htb_class(device, d.total ? kFirstTotal + *d.total : 0, d.number, guaranteed, d.shape.rate));
-      const std::string queue =
-          d.shape.latency.value > 0
-              ? delay(d.shape)
-              : fmt::format("bfifo limit {}b", kLimitPerBurst * burst_bytes(d.shape.rate));
+      lines.push_back(htb_class(device, d.total ? kFirstTotal + *d.total : 0, d.number, guaranteed, d.shape));
+      const std::string queue = d.shape.latency.value > 0
+                                    ? delay(d.shape)
+                                    : fmt::format("bfifo limit {}b", kLimitPerBurst * burst_bytes(d.shape));
       lines.push_back(fmt::format("qdisc add dev {} parent 1:{:x} {}", device, d.number, queue));
     }
     lines.push_back(

@@ -24,6 +24,7 @@ inline constexpr int kLimitPerBurst = 4;
 struct Shape {
   Bandwidth rate;
   Nanoseconds latency;
+  Bytes burst{};  // at least; 0: what the rate needs
   bool operator==(const Shape&) const = default;
 };
 

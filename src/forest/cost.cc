@@ -4,7 +4,11 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
+#include <set>
+#include <tuple>
 
+#include "forest/shared_sums.h"
 #include "forest/walk.h"
 
 namespace talweg::forest {
@@ -43,6 +47,9 @@ void CostModel::measure_hops() {
       hop.payload = memory ? 1 : parameters_.tcp_payload;
       hop.most_chunk_bytes = transport.most_chunk_bytes;
       hop.overhead = 2 * hop.frame + static_cast<double>(routes_.latency(from, to).value) * 1e-9;
+      hop.burst = std::numeric_limits<double>::infinity();
+      for (const int link : routes_.path(from, to))
+        hop.burst = std::min(hop.burst, static_cast<double>(cluster_.links[at(link)].burst.value));
       hop.per_byte = 1 / (routes_.rate(from, to).bytes_per_second() * hop.payload);
     }
   }
@@ -84,7 +91,10 @@ struct CostModel::Resource {
     head = std::min(head, before);
     tail = std::min(tail, after);
   }
-  double bound(double slowdown = 1) const { return work > 0 ? head + work * slowdown + tail : 0; }
+  // `free`: seconds of the work that cost no time.
+  double bound(double slowdown = 1, double free = 0) const {
+    return work > 0 ? head + std::max(0.0, work * slowdown - free) + tail : 0;
+  }
 };
 
 // One forest's use of all resources.
@@ -100,7 +110,9 @@ class CostModel::Pricing {
         ready_(model.cluster_.nodes.size()),
         remaining_(model.cluster_.nodes.size()) {}
 
-  void add(const Tree& tree, std::int64_t element_size) {
+  // `carried(child)`: whether an earlier tree sends this sum over the child's edge already.
+  template <class Carried>
+  void add(const Tree& tree, std::int64_t element_size, Carried&& carried) {
     chunks_ = static_cast<double>(chunk_count(tree));
     bytes_ = static_cast<double>(tree.slice.count * element_size);
     chunk_bytes_ = static_cast<double>(std::min(tree.slice.count, tree.chunk) * element_size);
@@ -126,8 +138,9 @@ class CostModel::Pricing {
     up_remaining_.assign(ready_.size(), below_root);
     for (const Edge& edge : up) {
       up_remaining_[at(edge.child)] = up_remaining_[at(edge.parent)] + up_hop(edge);
-      charge(edge.child, edge.parent, up_hop(edge), ready_[at(edge.child)], up_remaining_[at(edge.parent)],
-             model_.parameters_.reduce_per_byte);
+      if (!carried(edge.child))
+        charge(edge.child, edge.parent, up_hop(edge), ready_[at(edge.child)], up_remaining_[at(edge.parent)],
+               model_.parameters_.reduce_per_byte);
     }
     for (const Edge& edge : down) {
       const double sent = edge.parent == tree.root ? at_root : ready_[at(edge.parent)];
@@ -141,13 +154,17 @@ class CostModel::Pricing {
     double work = 0;
     for (std::size_t link = 0; link < links_.size(); ++link) {
       const int over = senders_[at(model_.cluster_.links[link].to)] - model_.parameters_.incast_free;
-      result = std::max(result, links_[link].bound(1 + model_.parameters_.incast_loss * std::max(0, over)));
+      const cluster::Link& properties = model_.cluster_.links[link];
+      const double refilled = static_cast<double>(properties.burst.value) * model_.parameters_.burst_share /
+                              properties.capacity.bytes_per_second();
+      result = std::max(result,
+                        links_[link].bound(1 + model_.parameters_.incast_loss * std::max(0, over), refilled));
     }
     for (const auto* resources : {&groups_, &processors_}) {
       for (const Resource& resource : *resources) result = std::max(result, resource.bound());
     }
     for (const Resource& processor : processors_) work += processor.work;
-    const double cores = model_.parameters_.shared_cores;
+    const int cores = model_.cluster_.shared_cores;
     return cores > 0 ? std::max(result, work / cores) : result;
   }
 
@@ -158,8 +175,8 @@ class CostModel::Pricing {
   }
   double hop_seconds(const Hop& hop, double reduce_per_byte) const {
     const double header = static_cast<double>(model_.parameters_.header_bytes);
-    return hop.overhead + (chunk_bytes_ + header) * hop.per_byte +
-           chunk_bytes_ * (2 * hop.work_per_byte + reduce_per_byte);
+    const double on_the_wire = bytes_ <= hop.burst ? 0 : (chunk_bytes_ + header) * hop.per_byte;
+    return hop.overhead + on_the_wire + chunk_bytes_ * (2 * hop.work_per_byte + reduce_per_byte);
   }
 
   void charge(NodeId from, NodeId to, double hop_time, double sent, double after, double reduce_per_byte) {
@@ -179,22 +196,26 @@ class CostModel::Pricing {
         use(groups_[g], model_.cluster_.groups[g].capacity);
       }
     }
-    work(from, hop, 0, sent, after + hop_time - hop.frame - chunk_bytes_ * hop.work_per_byte);
+    // Those that are ready within a frame's time of each other go out, and are read, together.
+    const auto moment = static_cast<std::int64_t>(sent / hop.frame);
+    const bool alone = batches_.insert({from, to, moment}).second;
+    work(from, hop, alone, 0, sent, after + hop_time - hop.frame - chunk_bytes_ * hop.work_per_byte);
     const double received = hop.frame + chunk_bytes_ * (hop.work_per_byte + reduce_per_byte);
-    work(to, hop, reduce_per_byte, sent + hop_time - received, after);
+    work(to, hop, alone, reduce_per_byte, sent + hop_time - received, after);
   }
 
   // Switches move data without a processor.
-  void work(NodeId node, const Hop& hop, double reduce_per_byte, double before, double after) {
+  void work(NodeId node, const Hop& hop, bool alone, double reduce_per_byte, double before, double after) {
     if (model_.cluster_.nodes[at(node)].kind == cluster::NodeKind::switch_) return;
-    processors_[at(node)].use(chunks_ * hop.frame + bytes_ * (hop.work_per_byte + reduce_per_byte), before,
-                              after);
+    const double frames = alone ? chunks_ * hop.frame : 0;
+    processors_[at(node)].use(frames + bytes_ * (hop.work_per_byte + reduce_per_byte), before, after);
   }
 
   const CostModel& model_;
   std::vector<Resource> links_, groups_, processors_;
-  std::vector<bool> heard_;   // receiver by sender, over TCP
-  std::vector<int> senders_;  // how many a node hears
+  std::vector<bool> heard_;                                     // receiver by sender, over TCP
+  std::vector<int> senders_;                                    // how many a node hears
+  std::set<std::tuple<NodeId, NodeId, std::int64_t>> batches_;  // (from, to, when in frames)
   double longest_path_ = 0;
   // Of the tree at hand.
   double chunks_ = 0, bytes_ = 0, chunk_bytes_ = 0;
@@ -205,7 +226,11 @@ class CostModel::Pricing {
 
 double CostModel::seconds(const Forest& forest) const {
   Pricing pricing(*this);
-  for (const Tree& tree : forest.trees) pricing.add(tree, forest.request.element_size);
+  std::optional<SharedSums> shared;
+  if (forest.sums_once) shared.emplace(forest);
+  for (std::size_t i = 0; i < forest.trees.size(); ++i)
+    pricing.add(forest.trees[i], forest.request.element_size,
+                [&](NodeId child) { return shared && shared->first(i, child) != i; });
   return pricing.seconds();
 }
 
@@ -222,7 +247,7 @@ std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t eleme
     for (const Edge& edge : outward(edges, tree.root, nodes)) {
       most = std::max(most, depth[at(edge.child)] = depth[at(edge.parent)] + 1);
       const Hop& used = upward ? hop(edge.child, edge.parent) : hop(edge.parent, edge.child);
-      slowest = std::max(slowest, used.per_byte);
+      if (static_cast<double>(bytes) > used.burst) slowest = std::max(slowest, used.per_byte);
       frame = std::max(frame, used.frame);
       most_bytes = std::min(most_bytes, used.most_chunk_bytes);
     }
@@ -242,7 +267,9 @@ std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t eleme
 }
 
 void CostModel::choose_chunks(Forest& forest) const {
-  for (Tree& tree : forest.trees) tree.chunk = chunk_of(tree, forest.nodes, forest.request.element_size);
+  for (Tree& tree : forest.trees)
+    tree.chunk = forest.sums_once ? std::max<std::int64_t>(1, tree.slice.count)
+                                  : chunk_of(tree, forest.nodes, forest.request.element_size);
 }
 
 double predict_seconds(const Forest& forest, const cluster::Cluster& cluster,

@@ -8,13 +8,18 @@
 //
 //   hop = 2 frame + latency + (c + header) / rate + c (send + receive + reduce)       (reduce: upward only)
 //
-// where `frame` is the processor's work for a message on either side, rate that of the narrowest link or
-// group of the route, and send, receive, reduce the work for a byte. Every link, every group and every node's
-// processor is a resource with three numbers:
+// where `frame` is the processor's work for a message on either side (once for all that are ready for the
+// same peer together: they travel together), rate that of the narrowest link or group of the route, and send,
+// receive, reduce the work for a byte. Every link, every group and every node's processor is a resource with
+// three numbers:
 //
 //   head    when the first chunk can reach it, by the hops before it      (least over the edges that use it)
 //   stream  the work of all trees on it: (bytes + m header) / capacity, or m frame + bytes (send, ...)
 //   tail    what the last chunk has still to go after it                  (least over the edges that use it)
+//
+// A slice that fits into the bursts of a route meets no rate there; of what a link carries in all,
+// burst_share of its burst passes at once: calls that follow each other find the bucket nearly empty. Where
+// all workers share the cores of one machine, the work of all processors over these cores is a bound as well.
 //
 // No schedule beats head + stream + tail on any resource (the one-machine bound of shop scheduling, Carlier
 // 1982), nor the hops along the longest path of any tree. The prediction is the largest of these. In a chain,
@@ -60,12 +65,11 @@ struct CostParameters {
   // Two workers with a link of their own that is quicker than this share memory; all others speak TCP.
   Nanoseconds memory_latency{3000};
 
-  // Cores that all workers share, as ranks on one machine do; 0: every worker has one of its own.
-  double shared_cores = 0;
-
   // Measured with 2 to 8 hosts on a shaped bridge: three senders at once cost nothing, seven some 8 %.
   int incast_free = 3;
   double incast_loss = 0.02;
+
+  double burst_share = 0.125;  // of a token bucket, refilled between calls
 
   std::int64_t least_chunk_bytes = 4 << 10;  // of chunks; below, frames cost more than bytes
 };
@@ -96,6 +100,7 @@ class CostModel {
     double per_byte = 0;       // on the wire, at the rate of the narrowest part of the route
     double work_per_byte = 0;  // of either processor
     double payload = 1;        // over bytes on the wire
+    double burst = 0;          // bytes that every link of the route lets pass at once
     std::int64_t most_chunk_bytes = 0;
   };
   // A link, a group or a node's processor while a forest is priced.

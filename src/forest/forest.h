@@ -68,6 +68,9 @@ struct Forest {
   Request request;
   int nodes = 0;  // ranks plus inner nodes
   std::vector<Tree> trees;
+  // Trees over the same slice share their sums: one that several of them send over the same edge travels
+  // once. SharedSums says what that takes of the trees.
+  bool sums_once = false;
   bool operator==(const Forest&) const = default;
 };
 
@@ -86,6 +89,7 @@ std::int64_t output_count(const Request& request, NodeId rank);
 // File form, YAML or JSON:
 //   planner: ring
 //   nodes: 4
+//   sums_once: false                                                                    # may be left out
 //   request: {op: all_reduce, ranks: 4, root: 0, peer: 0, counts: [1024], element_size: 4}
 //   trees:
 //     - {slice: [0, 256], root: 0, chunk: 256, contributors: [0, 1, 2, 3], receivers: [0, 1, 2, 3],

@@ -96,6 +96,7 @@ nlohmann::ordered_json to_tree(const Forest& forest) {
   const Request& request = forest.request;
   nlohmann::ordered_json tree{{"planner", forest.planner},
                               {"nodes", forest.nodes},
+                              {"sums_once", forest.sums_once},
                               {"request",
                                {{"op", name(request.op)},
                                 {"ranks", request.ranks},
@@ -131,11 +132,12 @@ std::string to_json(const Forest& forest) {
 
 Forest parse_forest(const std::string& text, const std::string& origin) {
   const YamlReader document = cluster::read_document(text, origin);
-  document.allow_keys({"planner", "nodes", "request", "trees"});
+  document.allow_keys({"planner", "nodes", "sums_once", "request", "trees"});
   Forest forest{.planner = document.required("planner").text(),
                 .request = read_request(document.required("request")),
                 .nodes = static_cast<int>(document.required("nodes").integer(1, kMostNodes)),
                 .trees = {}};
+  if (const auto sums_once = document.optional("sums_once")) forest.sums_once = sums_once->boolean();
   for (const YamlReader& tree : document.required("trees").items()) forest.trees.push_back(read_tree(tree));
   return forest;
 }

@@ -29,14 +29,14 @@ constexpr std::uint32_t operations(std::initializer_list<Collective> list) {
 using enum Collective;
 
 constexpr Algorithm kAlgorithms[] = {
+    {"halving_doubling", "recursive halving and doubling: N binomial trees, a share of 1/N each",
+     operations({all_reduce, reduce_scatter, all_gather}), plan_halving_doubling},
     {"ring", "N paths around a ring, a share of 1/N each",
      operations({all_reduce, reduce_scatter, all_gather}), plan_ring},
     {"chain", "one path through all ranks, pipelined", operations({all_reduce, reduce, broadcast}),
      plan_chain},
     {"double_binary_tree", "two binary trees, half each; inner ranks of one are leaves of the other",
      operations({all_reduce, reduce, broadcast}), plan_double_binary_tree},
-    {"halving_doubling", "recursive halving and doubling: N binomial trees, a share of 1/N each",
-     operations({all_reduce, reduce_scatter, all_gather}), plan_halving_doubling},
     {"binomial", "one binomial tree", operations({all_reduce, reduce, broadcast, barrier}), plan_binomial},
     {"star", "one parameter server", operations({all_reduce, reduce, broadcast}), plan_star},
     {"sharded_star", "parameter servers on the best-connected ranks, shares by capacity",
@@ -46,6 +46,8 @@ constexpr Algorithm kAlgorithms[] = {
      plan_direct},
     {"one_hop", "everyone sends all to everyone: for tiny messages", operations({all_reduce, barrier}),
      plan_one_hop},
+    {"recursive_doubling", "pairs at distance 1, 2, 4 .. exchange sums: for small messages",
+     operations({all_reduce, barrier}), plan_recursive_doubling},
 };
 
 bool serves(const Algorithm& algorithm, const Request& request) {
@@ -71,12 +73,13 @@ Forest plan(const Algorithm& algorithm, const Request& request, const CostModel&
   return forest;
 }
 
-// Above, one-hop may still be predicted to tie with others, but sums as many vectors as there are ranks on
-// each of them and keeps a copy of the whole: it stays what it is for.
-constexpr std::int64_t kMostOneHopBytes = 256 << 10;
+// Above, planners that send whole vectors to be done in few rounds may still be predicted to tie with others,
+// but sum more on every rank: they stay what they are for.
+constexpr std::int64_t kMostBytesInFewRounds = 256 << 10;
 
 bool worth_pricing(const Algorithm& algorithm, const Request& request) {
-  return algorithm.plan != plan_one_hop || request.counts[0] * request.element_size <= kMostOneHopBytes;
+  const bool few_rounds = algorithm.plan == plan_one_hop || algorithm.plan == plan_recursive_doubling;
+  return !few_rounds || request.counts[0] * request.element_size <= kMostBytesInFewRounds;
 }
 
 // Ranks may know different counts (see Request), so costs, which depend on counts, must not decide among

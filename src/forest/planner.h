@@ -13,8 +13,8 @@
 namespace talweg::forest {
 
 struct Planner {
-  std::string name;         // "ring", "chain", "double_binary_tree", "halving_doubling", "binomial", "star",
-                            // "sharded_star", "direct", "one_hop"
+  std::string name;         // "halving_doubling", "ring", "chain", "double_binary_tree", "binomial", "star",
+                            // "sharded_star", "direct", "one_hop", "recursive_doubling"
   std::string description;  // one line
   std::function<bool(const Request&)> serves;
   std::function<Forest(const Request&, const cluster::Cluster&)> plan;

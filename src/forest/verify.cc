@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "cluster/routing.h"
+#include "forest/shared_sums.h"
 #include "forest/walk.h"
 #include "talweg/error.h"
 
@@ -188,7 +190,8 @@ void verify_delivery(const Forest& forest) {
   }
 }
 
-Verification measure_load(const Forest& forest, const cluster::Cluster& cluster) {
+Verification measure_load(const Forest& forest, const cluster::Cluster& cluster,
+                          const std::optional<SharedSums>& shared) {
   const cluster::Routes routes(cluster);
   Verification load{std::vector<Bytes>(cluster.links.size()), std::vector<Bytes>(cluster.groups.size())};
   const auto send = [&](NodeId from, NodeId to, std::int64_t bytes) {
@@ -198,9 +201,11 @@ Verification measure_load(const Forest& forest, const cluster::Cluster& cluster)
     }
     for (const int link : routes.path(from, to)) load.link_bytes[at(link)].value += bytes;
   };
-  for (const Tree& tree : forest.trees) {
+  for (std::size_t i = 0; i < forest.trees.size(); ++i) {
+    const Tree& tree = forest.trees[i];
     const std::int64_t bytes = tree.slice.count * forest.request.element_size;
-    for (const Edge& edge : tree.up) send(edge.child, edge.parent, bytes);
+    for (const Edge& edge : tree.up)
+      if (!shared || shared->first(i, edge.child) == i) send(edge.child, edge.parent, bytes);
     for (const Edge& edge : tree.down) send(edge.parent, edge.child, bytes);
   }
   for (std::size_t g = 0; g < cluster.groups.size(); ++g) {
@@ -226,7 +231,15 @@ Verification verify(const Forest& forest, const cluster::Cluster* cluster) {
   }
   for (std::size_t i = 0; i < forest.trees.size(); ++i) TreeVerifier(forest, i, cluster).verify();
   verify_delivery(forest);
-  return cluster == nullptr ? Verification{} : measure_load(forest, *cluster);
+  std::optional<SharedSums> shared;
+  if (forest.sums_once) {
+    try {
+      shared.emplace(forest);
+    } catch (const Error& error) {
+      refuse(forest, error.what());
+    }
+  }
+  return cluster == nullptr ? Verification{} : measure_load(forest, *cluster, shared);
 }
 
 }  // namespace talweg::forest

@@ -27,6 +27,7 @@ struct Verification {
 //   - the slices that a rank receives cover its output exactly once. In broadcast the root may receive
 //   nothing; in a
 //     barrier everyone is reached by exactly one tree.
+// A forest with sums_once is held to what SharedSums asks as well, and its load counts a shared sum once.
 // Chunks must be above 0. Trees of empty slices are held to the same structure, and may be absent.
 Verification verify(const Forest& forest, const cluster::Cluster* cluster = nullptr);
 

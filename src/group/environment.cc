@@ -7,11 +7,12 @@
 #include <optional>
 
 #include "base/settings.h"
-#include "base/units.h"
 
 namespace talweg::group {
 
 namespace {
+
+constexpr std::int64_t kMillisecondNs = 1'000'000;
 
 std::optional<std::string> variable(const char* name) {
   const char* value = std::getenv(name);
@@ -26,6 +27,15 @@ int number(const std::string& name, const std::string& text) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: expected a whole number, got \"{}\"", name, text));
   return value;
+}
+
+int port_number(const std::string& name, const std::string& text) {
+  constexpr int kHighest = 65535;
+  const int port = number(name, text);
+  if (port < 1 || port > kHighest)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: expected a port from 1 to {}, got {}", name, kHighest, port));
+  return port;
 }
 
 struct Pair {
@@ -79,24 +89,24 @@ Place find_place(const GroupOptions& options) {
   return place;
 }
 
-Meeting find_meeting(const Place& place) {
-  const std::string store = resolve("TALWEG_STORE").value;
-  if (store.starts_with("file:")) return {store.substr(5), "", 0, "TALWEG_STORE"};
+Meeting find_meeting(const Place& place, const std::string& rendezvous) {
+  const std::string store = resolve("TALWEG_STORE", rendezvous).value;
+  const std::string origin = rendezvous.empty() ? "TALWEG_STORE" : "option rendezvous";
+  if (store.starts_with("file:")) return {store.substr(5), "", 0, origin};
   if (!store.empty()) {
     std::string address = store.starts_with("tcp://") ? store.substr(6) : store;
     const std::size_t colon = address.rfind(':');
     if (colon == std::string::npos)
       throw Error(ErrorCode::invalid_argument,
-                  fmt::format("TALWEG_STORE: expected file:/path or tcp://host:port, got \"{}\"", store));
-    return {"", address.substr(0, colon), number("TALWEG_STORE's port", address.substr(colon + 1)),
-            "TALWEG_STORE"};
+                  fmt::format("{}: expected file:/path or tcp://host:port, got \"{}\"", origin, store));
+    return {"", address.substr(0, colon), port_number(origin + "'s port", address.substr(colon + 1)), origin};
   }
   const auto master = variable("MASTER_ADDR");
   const auto port = variable("MASTER_PORT");
   if (master && port) {
     // Under torchrun the agent's own store listens on MASTER_PORT; ours goes next to it.
     const int shift = variable("TORCHELASTIC_USE_AGENT_STORE").value_or("") == "True" ? 1 : 0;
-    return {"", *master, number("MASTER_PORT", *port) + shift, "MASTER_ADDR and MASTER_PORT"};
+    return {"", *master, port_number("MASTER_PORT", *port) + shift, "MASTER_ADDR and MASTER_PORT"};
   }
   if (const auto job = variable("SLURM_JOB_ID"); job) {
     const auto list =
@@ -118,13 +128,7 @@ Meeting find_meeting(const Place& place) {
 
 std::chrono::milliseconds find_timeout(const GroupOptions& options) {
   if (options.timeout.count() > 0) return options.timeout;
-  std::string text = resolve("TALWEG_TIMEOUT").value;
-  if (text.find_first_not_of("0123456789.") == std::string::npos) text += "s";
-  const auto ms = std::chrono::milliseconds(parse_nanoseconds(text).value / 1'000'000);
-  if (ms.count() < 1)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("TALWEG_TIMEOUT: expected at least 1ms, got \"{}\"", text));
-  return ms;
+  return std::chrono::milliseconds(wait_of("TALWEG_TIMEOUT", {kMillisecondNs}).value / kMillisecondNs);
 }
 
 }  // namespace talweg::group

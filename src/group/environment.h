@@ -27,8 +27,8 @@ struct Meeting {
   int port = 0;
   std::string origin;
 };
-// Throws Error{invalid_argument} that says which variables were looked for.
-Meeting find_meeting(const Place& place);
+// The option first. Throws Error{invalid_argument} that says which variables were looked for.
+Meeting find_meeting(const Place& place, const std::string& rendezvous = {});
 
 // "30s" or a number of seconds; the option first. At least 1 ms.
 std::chrono::milliseconds find_timeout(const GroupOptions& options);

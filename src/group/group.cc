@@ -4,35 +4,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <sstream>
 
 #include "base/settings.h"
+#include "cluster/import.h"
 #include "group/environment.h"
 #include "group/group_impl.h"
 #include "group/network.h"
 #include "live/connect.h"
 #include "live/interface.h"
+#include "live/job_key.h"
 
 namespace talweg {
 
 namespace {
 
-int whole_number(const char* setting, int low, int high) {
-  const std::string text = resolve(setting).value;
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{}: expected a whole number from {} to {}, got \"{}\"", setting, low, high, text));
-  return value;
-}
-
-bool on_or_off(const char* setting) {
-  const std::string text = resolve(setting).value;
-  if (text == "1" || text == "on" || text == "true") return true;
-  if (text == "0" || text == "off" || text == "false") return false;
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: expected on or off, got \"{}\"", setting, text));
+std::uint64_t digest(const std::string& text) {
+  const std::vector<std::int64_t> bytes(text.begin(), text.end());
+  return wire::layout_digest(bytes.data(), bytes.size());
 }
 
 struct Address {
@@ -60,10 +49,12 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   const std::chrono::milliseconds timeout = group::find_timeout(options);
   const Clock::time_point deadline = Clock::now() + timeout;
   std::shared_ptr<Store> store = options.store;
+  const std::optional<live::JobKey> job_key = live::find_job_key();
   group::Meeting meeting{"", "", 0, "given by the caller"};
   if (place.size > 1 && !store) {
-    meeting = group::find_meeting(place);
-    store = meeting.file.empty() ? tcp_store(meeting.host, meeting.port, place.rank == 0, deadline)
+    meeting = group::find_meeting(place, options.rendezvous);
+    store = meeting.file.empty() ? tcp_store(meeting.host, meeting.port, place.rank == 0, deadline,
+                                             job_key ? job_key->text : std::string())
                                  : file_store(meeting.file);
   } else if (place.size == 1) {
     meeting.origin = "not needed";
@@ -74,22 +65,30 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   connect.size = place.size;
   connect.prefix = options.prefix;
   connect.address = address.value;
-  connect.streams = whole_number("TALWEG_STREAMS", 1, 64);
-  connect.shared_memory = on_or_off("TALWEG_SHM");
+  connect.streams = static_cast<int>(whole_number_of("TALWEG_STREAMS", 1, 64));
+  connect.shared_memory = switch_of("TALWEG_SHM");
+  if (job_key) connect.key = wire::secret_from_text(job_key->text);
+  connect.encrypt = switch_of("TALWEG_ENCRYPT");
   connect.deadline_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
+  group::ObserverOptions seeing = group::find_observer_options();
   live::EngineOptions engine;
-  engine.stream.checksum = on_or_off("TALWEG_CHECKSUM");
+  engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
+  engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT", {1'000'000}).value;
   const ResolvedSetting cluster_file = resolve("TALWEG_CLUSTER", options.cluster_file);
   const ResolvedSetting algorithm = resolve("TALWEG_ALGO", options.algorithm);
   std::optional<cluster::Cluster> network;
   if (!cluster_file.value.empty()) {
-    network = cluster::load_cluster(cluster_file.value);
+    network = cluster::load_any(cluster_file.value);
     if (network->workers() != place.size)
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{} describes {} workers, the group has {} ranks", cluster_file.value,
                               network->workers(), place.size));
   }
+
+  // Ranks that do not plan alike would not know what to do with each other's chunks.
+  connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
+                   {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
 
   live::Mesh mesh = place.size > 1 ? live::connect_all(*store, connect) : live::Mesh{};
   group::GroupImpl::Identity identity;
@@ -109,16 +108,32 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     if (place.size > 1) host_numbers.push_back(c.host_number);
   }
   if (!network) network = group::assumed_network(host_numbers);
+  if (mesh.one_machine && place.size > mesh.cores && network->shared_cores == 0)
+    network->shared_cores = mesh.cores;
   const std::string description = fmt::format(
       "rank: {} of {} ({})\nrendezvous: {}\naddress: {} ({})\nshared memory: {} of {} ranks on this host\n"
-      "streams to other hosts: {}\nchecksums on the wire: {}\nnetwork: {} ({})\nalgorithm: {} ({})\n"
+      "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {} ({})\nalgorithm: {} "
+      "({})\n"
       "timeout: {} ms\nsums computed with: {}\n",
       place.rank, place.size, place.origin, meeting.origin, address.value, address.why, local, place.size,
-      connect.streams, engine.stream.checksum ? "on" : "off",
+      connect.streams, engine.stream.checksum ? "on" : "off", mesh.security,
       cluster_file.value.empty() ? "assumed" : cluster_file.value, name(cluster_file.origin),
       algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin), timeout.count(),
       kernel::target_name());
-  auto world = std::make_shared<group::World>(place.rank, std::move(mesh), engine);
+  seeing.rank = place.rank;
+  seeing.size = place.size;
+  seeing.job = group::job_number(mesh.job);
+  seeing.hosts = identity.hosts;
+  seeing.clock_shared = place.rank == 0 || mesh.connections[0].local;
+  auto world = std::make_shared<group::World>(place.rank, std::move(mesh), engine, std::move(seeing));
+  const Logger log(place.rank);
+  // The default level is WARN: who did not ask is not told.
+  if (place.rank == 0 && log.level() != LogLevel::warn)
+    log.log(LogLevel::version, "init", "talweg {}, {} ranks", TALWEG_VERSION, place.size);
+  for (std::istringstream lines(log.shows(LogLevel::info) ? description : ""); lines;) {
+    std::string line;
+    if (std::getline(lines, line)) log.log(LogLevel::info, "init", "{}", line);
+  }
   return std::make_shared<group::GroupImpl>(std::move(world), std::move(identity), std::move(*network),
                                             algorithm.value, timeout, description);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 
 #include "base/units.h"
@@ -13,6 +14,9 @@ namespace {
 
 // All elements of a group's vector, and so all byte counts, stay far inside 63 bits.
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
+
+// Before a call's deadline: long enough for every rank that lives to answer.
+constexpr std::int64_t kQuestionNs = 1'000'000'000;
 
 forest::Request request_of(Collective op, int size, int root, DataType type,
                            std::vector<std::int64_t> counts) {
@@ -49,7 +53,8 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::C
                  r.peer = destination;
                  return plans_.find(r);
                }),
-      timeout_ns_(std::chrono::nanoseconds(timeout).count()) {
+      timeout_ns_(std::chrono::nanoseconds(timeout).count()),
+      recorder_(world_->observer().options().recorded) {
   group_rank_.assign(
       static_cast<std::size_t>(*std::max_element(identity_.members.begin(), identity_.members.end())) + 1,
       -1);
@@ -60,7 +65,14 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::C
 }
 
 GroupImpl::~GroupImpl() {
+  if (world_->inherited()) {
+    // A forked child has no part in it, and its copy can neither be stopped (the threads are not here) nor
+    // taken apart (destroying what a thread waited for when the process was copied would wait for it).
+    static_cast<void>(new (std::nothrow) std::shared_ptr<World>(std::move(world_)));
+    return;
+  }
   auto guard = world_->lock();
+  leaving_ = true;
   session_.close();
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
@@ -95,13 +107,11 @@ std::vector<std::int64_t> GroupImpl::checked(std::span<const std::size_t> counts
   return out;
 }
 
-std::int64_t GroupImpl::deadline(const CallOptions& options) const {
+std::int64_t GroupImpl::timeout_ns(const CallOptions& options) const {
   // Longer than anybody waits, shorter than what nanoseconds can hold.
   constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 30);
-  const std::int64_t ns = options.timeout.count() > 0
-                              ? std::chrono::nanoseconds(std::min(options.timeout, kLongest)).count()
-                              : timeout_ns_.load(std::memory_order_relaxed);
-  return live::now_ns() + ns;
+  return options.timeout.count() > 0 ? std::chrono::nanoseconds(std::min(options.timeout, kLongest)).count()
+                                     : timeout_ns_.load(std::memory_order_relaxed);
 }
 
 WorkPtr GroupImpl::start(Call call, const CallOptions& options) {
@@ -127,15 +137,22 @@ WorkPtr GroupImpl::start(Call call, const CallOptions& options) {
   operation.tell = std::move(call.tell);
   operation.expect = std::move(call.expect);
   operation.all_contribute = call.all_contribute;
-  operation.deadline_ns = deadline(options);
+  const std::int64_t timeout = timeout_ns(options);
+  const std::int64_t now = live::now_ns();
+  operation.deadline_ns = now + timeout;
+  operation.question_ns = operation.deadline_ns - std::min(timeout / 4, kQuestionNs);
   operation.priority = options.priority;
   auto work = std::make_shared<WorkImpl>(world_);
   auto guard = world_->lock();
   operation.plan = plans_.find(call.request);
   operation.user = work.get();
   work->keep(work);
-  world_->started(operation.deadline_ns);
+  world_->started(operation.question_ns);
   work->set_sequence(session_.next_sequence());
+  note_start(*work, {CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
+                     call.shown_count * static_cast<std::int64_t>(size_of(call.type)), now,
+                     operation.deadline_ns, operation.plan->forest->planner,
+                     static_cast<std::uint32_t>(operation.plan->forest->trees.size())});
   session_.start(std::move(operation));
   world_->submit(std::move(guard), options.will_wait);
   return work;
@@ -331,12 +348,15 @@ WorkPtr GroupImpl::start_message(bool sends, void* data, std::size_t count, Data
   message.signature = {Collective::send_recv, type, ReduceOp::sum, 0, n, 0};
   message.send = sends ? static_cast<const std::byte*>(data) : nullptr;
   message.receive = sends ? nullptr : static_cast<std::byte*>(data);
-  message.deadline_ns = deadline(options);
+  const std::int64_t now = live::now_ns();
+  message.deadline_ns = now + timeout_ns(options);
   message.priority = options.priority;
   message.user = work.get();
   auto guard = world_->lock();
   work->keep(work);
   world_->started(message.deadline_ns);
+  note_start(*work, {sends ? CallNote::Kind::send : CallNote::Kind::receive, message.signature, 0, peer, tag,
+                     n * static_cast<std::int64_t>(size_of(type)), now, message.deadline_ns, "", 0});
   if (sends) {
     session_.send(message);
   } else {
@@ -434,12 +454,23 @@ live::Place GroupImpl::place(int world_rank, const wire::Header& header) {
 
 void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::byte* payload) {
   const auto w = static_cast<std::size_t>(world_rank);
-  if (w < group_rank_.size() && group_rank_[w] >= 0) session_.on_frame(group_rank_[w], header, payload);
+  if (w >= group_rank_.size() || group_rank_[w] < 0) return;
+  Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();
+  if (trace == nullptr) {
+    session_.on_frame(group_rank_[w], header, payload);
+    return;
+  }
+  const std::int64_t begin_ns = live::now_ns();
+  session_.on_frame(group_rank_[w], header, payload);
+  if (header.type == wire::FrameType::up || header.type == wire::FrameType::down)
+    trace->chunk(false, header, group_rank_[w], identity_.rank, begin_ns, live::now_ns());
 }
 
-void GroupImpl::on_peer_gone(int world_rank, bool orderly, const std::string& why) {
+void GroupImpl::on_peer_gone(int world_rank, std::optional<ErrorCode> failure, const std::string& why) {
   const auto w = static_cast<std::size_t>(world_rank);
-  if (w < group_rank_.size() && group_rank_[w] >= 0) session_.on_peer_gone(group_rank_[w], orderly, why);
+  if (w >= group_rank_.size() || group_rank_[w] < 0) return;
+  note_missing();
+  session_.on_peer_gone(group_rank_[w], failure, why);
 }
 
 bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payload,
@@ -451,7 +482,13 @@ bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payloa
   frame.priority = priority;
   frame.stable = stable;
   frame.reported = header.type != wire::FrameType::up && header.type != wire::FrameType::down;
-  return world_->engine().send(identity_.members[static_cast<std::size_t>(to)], std::move(frame));
+  const int peer = identity_.members[static_cast<std::size_t>(to)];
+  Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
+  if (trace == nullptr) return world_->engine().send(peer, std::move(frame));
+  const std::int64_t begin_ns = live::now_ns();
+  const bool taken = world_->engine().send(peer, std::move(frame));
+  trace->chunk(true, header, identity_.rank, to, begin_ns, live::now_ns());
+  return taken;
 }
 
 void GroupImpl::send_text(int to, const wire::Header& header, const std::string& text) {
@@ -467,7 +504,15 @@ void GroupImpl::cancel(std::uint64_t run) {
 }
 
 void GroupImpl::completed(void* user, const protocol::Outcome& outcome) {
-  world_->completed(*static_cast<WorkImpl*>(user), outcome);
+  auto& work = *static_cast<WorkImpl*>(user);
+  const std::string more = note_end(work, outcome);
+  if (more.empty()) {
+    world_->completed(work, outcome);
+  } else {
+    protocol::Outcome longer = outcome;
+    longer.text += more;
+    world_->completed(work, longer);
+  }
 }
 
 }  // namespace talweg::group

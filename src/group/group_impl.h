@@ -1,12 +1,15 @@
 // Group as seen from inside: turns calls into operations of a Session.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
 #include "group/plan_cache.h"
+#include "group/recorder.h"
 #include "group/world.h"
 #include "protocol/session.h"
 #include "talweg/group.h"
@@ -52,12 +55,20 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::string describe() const override;
   std::string explain(Collective op, std::size_t count, DataType type) const override;
   std::string host_of(int rank) const override;
+  std::string flight_record() const override;
 
   // For the World, under its lock.
   protocol::Session& session() { return session_; }
   live::Place place(int world_rank, const wire::Header& header);
   void on_frame(int world_rank, const wire::Header& header, const std::byte* payload);
-  void on_peer_gone(int world_rank, bool orderly, const std::string& why);
+  void on_peer_gone(int world_rank, std::optional<ErrorCode> failure, const std::string& why);
+  // In group_observe.cc: what is written down about this group.
+  void on_time(std::int64_t now_ns);
+  std::int64_t next_time_ns() const { return std::min(session_.next_deadline_ns(), next_stall_ns_); }
+  std::string record(const std::string& reason) const;
+  const Identity& identity() const { return identity_; }
+  // lag[r]: for how many seconds a call in flight here has waited for rank r of the joined group to start it.
+  void add_lag(std::vector<double>& lag, std::int64_t now_ns) const;
 
  private:
   struct Call {
@@ -80,13 +91,19 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::vector<std::int64_t> checked(std::span<const std::size_t> counts, const char* what) const;
   void check_rank(int rank, const char* what) const;
   void check_buffer(const void* data, std::int64_t count, const char* what) const;
-  std::int64_t deadline(const CallOptions& options) const;
+  std::int64_t timeout_ns(const CallOptions& options) const;
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
             int priority, bool stable) override;
   void send_text(int to, const wire::Header& header, const std::string& text) override;
   void cancel(std::uint64_t run) override;
   void completed(void* user, const protocol::Outcome& outcome) override;
+
+  void note_start(WorkImpl& work, const CallNote& note);
+  // What is to be added to the text of an error.
+  std::string note_end(WorkImpl& work, const protocol::Outcome& outcome);
+  void note_missing();
+  std::string write_record(const protocol::Outcome& outcome, std::int64_t now_ns);
 
   std::shared_ptr<World> world_;
   const Identity identity_;
@@ -98,6 +115,11 @@ class GroupImpl : public Group, private protocol::Outbox {
   protocol::Session session_;
   std::atomic<std::int64_t> timeout_ns_;
   std::uint32_t splits_ = 0;
+  Recorder recorder_;
+  std::int64_t next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t recorded_ns_ = 0;  // when the record was written last
+  std::string recorded_;          // what was said about that
+  bool leaving_ = false;
 };
 
 }  // namespace talweg::group

@@ -5,12 +5,25 @@
 #include <memory>
 #include <vector>
 
+#include "group/recorder.h"
 #include "protocol/outbox.h"
 #include "talweg/group.h"
 
 namespace talweg::group {
 
 class World;
+
+// What those who watch a group keep with a call: see GroupImpl::note_start.
+struct Watched {
+  CallNote::Kind kind = CallNote::Kind::collective;
+  Collective op = Collective::barrier;
+  bool stalled = false;  // somebody has been warned
+  std::int64_t bytes = 0;
+  std::int64_t started_ns = 0;
+  std::int64_t deadline_ns = 0;
+  std::uint64_t ticket = 0;  // in the group's recorder
+  std::uint64_t trace = 0;   // in the trace
+};
 
 class WorkImpl : public Work, public std::enable_shared_from_this<WorkImpl> {
  public:
@@ -26,6 +39,7 @@ class WorkImpl : public Work, public std::enable_shared_from_this<WorkImpl> {
 
   bool done() const { return done_.load(std::memory_order_acquire); }
   void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
+  Watched& watched() { return watched_; }
   void keep(std::shared_ptr<WorkImpl> self) { in_flight_ = std::move(self); }
 
   // Under the world's lock. Returns what kept the work alive; its callbacks are due.
@@ -40,6 +54,7 @@ class WorkImpl : public Work, public std::enable_shared_from_this<WorkImpl> {
   // that is gone has completed all its works.
   const std::weak_ptr<World> world_;
   std::uint64_t sequence_ = 0;
+  Watched watched_;
   std::shared_ptr<WorkImpl> in_flight_;
   protocol::Outcome outcome_;
   std::vector<std::function<void()>> callbacks_;

@@ -1,5 +1,8 @@
 #include "group/world.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "group/group_impl.h"
@@ -11,15 +14,18 @@
 namespace talweg::group {
 
 namespace {
-// Looks at the rings before the core is offered to others: some microseconds, several times what a rank that
-// runs takes to answer. Pointless where ranks share cores.
-constexpr int kBusyLooks = 30;
+// Looks at the rings before the core is offered to others: some 50 us, longer than ranks that run are apart,
+// because an answer that comes during a system call waits for its end. Not done where ranks share cores.
+constexpr int kBusyLooks = 1000;
 // After that, yields for this long before sleeping: a wake-up costs some 50 us on a virtual machine.
 constexpr std::int64_t kYieldNs = 2'000'000;
 // With ranks on other hosts it is the kernel that has work to do before anything arrives, and a sleeper that
 // is woken gets a core sooner than one that keeps giving it up.
 constexpr std::int64_t kRemoteYieldNs = 50'000;
 constexpr auto kNoRoomPause = std::chrono::microseconds(20);
+constexpr std::int64_t kPulseNs = 1'000'000'000;  // between two looks at whether other hosts are alive
+// A caller that said it would wait, and does not come for so long, has broken its word.
+constexpr auto kTakeOver = std::chrono::milliseconds(100);
 constexpr int kLetIn = 50;           // tries to let a waiting thread have the lock
 constexpr int kDeadlineEvery = 256;  // looks between two looks at the clock
 
@@ -61,8 +67,9 @@ class World::Patience {
   std::int64_t since_ns_ = 0;
 };
 
-World::World(int rank, live::Mesh mesh, const live::EngineOptions& options)
+World::World(int rank, live::Mesh mesh, const live::EngineOptions& options, ObserverOptions seeing)
     : engine_(rank, std::move(mesh), options, *this),
+      observer_(std::move(seeing)),
       crowded_(!engine_.all_local() ||
                engine_.local_ranks() > static_cast<int>(std::thread::hardware_concurrency())) {
   progress_ = std::thread([this] { progress_loop(); });
@@ -77,9 +84,17 @@ World::~World() {
   }
   progress_.join();
   engine_.say_goodbye();
+  if (Metrics* metrics = observer_.metrics())
+    write_atomically(observer_.options().metrics_file, metrics->text(sight(live::now_ns())));
 }
 
 std::unique_lock<std::mutex> World::lock() {
+  if (inherited())
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("this group was joined by process {}, of which this process ({}) is a forked child: it "
+                    "must join a group of its own",
+                    mark_.made_in(), ::getpid()));
   wanting_.fetch_add(1, std::memory_order_relaxed);
   std::unique_lock guard(mutex_);
   wanting_.fetch_sub(1, std::memory_order_relaxed);
@@ -88,6 +103,7 @@ std::unique_lock<std::mutex> World::lock() {
 
 void World::started(std::int64_t deadline_ns) {
   ++in_flight_;
+  ++calls_;
   next_deadline_ns_ = std::min(next_deadline_ns_, deadline_ns);
 }
 
@@ -101,7 +117,9 @@ void World::submit(std::unique_lock<std::mutex> lock, bool will_wait) {
   if (asleep_) engine_.wake();  // whoever sleeps does not know the new deadline
   // Whoever waits drives; but a call that is done may still have frames on their way out.
   const bool left_alone = in_flight_ > 0 ? !will_wait : engine_.unsent();
-  if (left_alone && progress_idle_ && waiters_ == 0 && !driving_) idle_.notify_one();
+  expected_ = in_flight_ > 0 && will_wait;
+  if ((left_alone || (expected_ && forgotten_)) && progress_idle_ && waiters_ == 0 && !driving_)
+    idle_.notify_one();
   run_callbacks(lock);
 }
 
@@ -113,16 +131,21 @@ void World::run_callbacks(std::unique_lock<std::mutex>& lock) {
     for (const auto& work : due) work->run_callbacks();
     due.clear();
     lock.lock();
+    if (due_.empty()) due_.swap(due);  // keeps its memory
   }
 }
 
 void World::check_deadlines() {
   const std::int64_t now = live::now_ns();
+  if (now >= next_pulse_ns_) {
+    next_pulse_ns_ = now + kPulseNs;
+    engine_.check_hosts();
+  }
   if (now < next_deadline_ns_) return;
   next_deadline_ns_ = std::numeric_limits<std::int64_t>::max();
   for (const auto& [id, group] : groups_) {
-    group->session().on_time(now);
-    next_deadline_ns_ = std::min(next_deadline_ns_, group->session().next_deadline_ns());
+    group->on_time(now);
+    next_deadline_ns_ = std::min(next_deadline_ns_, group->next_time_ns());
   }
   engine_.flush();
 }
@@ -183,6 +206,7 @@ bool World::wait(const WorkImpl& work, std::optional<std::chrono::milliseconds> 
                                       : std::numeric_limits<std::int64_t>::max();
   auto guard = lock();
   ++waiters_;
+  expected_ = false;
   Patience patience(crowded_, engine_.all_local() ? kYieldNs : kRemoteYieldNs);
   while (!work.done()) {
     if (limit && live::now_ns() >= limit_ns) break;
@@ -219,11 +243,20 @@ void World::progress_loop() {
   auto guard = lock();
   // In the background: never keep a core from the computation.
   Patience patience(true, kRemoteYieldNs);
+  std::uint64_t seen = 0;
   while (!stop_) {
-    if ((in_flight_ == 0 && !engine_.unsent()) || waiters_ > 0 || driving_) {
+    if (observer_.needs_looks()) look(guard);
+    if ((in_flight_ == 0 && !engine_.unsent()) || waiters_ > 0 || driving_ || expected_) {
       progress_idle_ = true;
-      idle_.wait(guard);
-      progress_idle_ = false;
+      // Nobody wakes this thread for each call of those who wait themselves: while there are calls, it looks.
+      forgotten_ = calls_ == seen && !expected_ && !observer_.needs_looks();
+      seen = calls_;
+      if (forgotten_) {
+        idle_.wait(guard);
+      } else if (idle_.wait_for(guard, kTakeOver) == std::cv_status::timeout && calls_ == seen) {
+        expected_ = false;
+      }
+      progress_idle_ = forgotten_ = false;
       patience.reset();
       continue;
     }
@@ -243,6 +276,10 @@ live::Place World::place(int peer, const wire::Header& header) {
 
 void World::on_frame(int peer, const wire::Header& header, const std::byte* payload) {
   if (header.type == wire::FrameType::wake) return;
+  if (header.type == wire::FrameType::ping || header.type == wire::FrameType::pong) {
+    on_clock_frame(peer, header);
+    return;
+  }
   // A group that this rank has left, or never was in: nothing waits for its frames.
   const auto it = groups_.find(header.group);
   if (it != groups_.end()) it->second->on_frame(peer, header, payload);
@@ -253,8 +290,8 @@ void World::on_sent(std::uint32_t group, const protocol::Token& token) {
   if (it != groups_.end()) it->second->session().on_sent(token);
 }
 
-void World::on_peer_gone(int peer, bool orderly, const std::string& why) {
-  for (const auto& [id, group] : groups_) group->on_peer_gone(peer, orderly, why);
+void World::on_peer_gone(int peer, std::optional<ErrorCode> failure, const std::string& why) {
+  for (const auto& [id, group] : groups_) group->on_peer_gone(peer, failure, why);
 }
 
 }  // namespace talweg::group

@@ -7,6 +7,7 @@
 // away), then yields its core to the ranks it waits for, then sleeps.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
@@ -18,8 +19,10 @@
 #include <unordered_map>
 #include <vector>
 
+#include "group/observer.h"
 #include "group/work.h"
 #include "live/engine.h"
+#include "live/fork_mark.h"
 #include "protocol/session.h"
 
 namespace talweg::group {
@@ -28,10 +31,12 @@ class GroupImpl;
 
 class World : public live::FrameHandler {
  public:
-  World(int rank, live::Mesh mesh, const live::EngineOptions& options);
+  World(int rank, live::Mesh mesh, const live::EngineOptions& options, ObserverOptions seeing);
   ~World() override;
 
+  // Throws Error{invalid_argument} in a process that was forked from the one that joined.
   std::unique_lock<std::mutex> lock();
+  bool inherited() const { return mark_.inherited(); }
 
   // Under the lock:
   void add(std::uint32_t id, GroupImpl* group) { groups_[id] = group; }
@@ -39,7 +44,11 @@ class World : public live::FrameHandler {
   bool knows(std::uint32_t id) const { return groups_.contains(id); }
   live::Engine& engine() { return engine_; }
   protocol::BufferPool& pool() { return pool_; }
+  Observer& observer() { return observer_; }
+  void ask_time(std::int64_t now_ns);
   void started(std::int64_t deadline_ns);
+  // Somebody wants to look at the clock then.
+  void look_at(std::int64_t when_ns) { next_deadline_ns_ = std::min(next_deadline_ns_, when_ns); }
   void completed(WorkImpl& work, const protocol::Outcome& outcome);
 
   // Sends what calls have produced, lets go of the lock, runs callbacks that are due. `will_wait`: the caller
@@ -55,7 +64,7 @@ class World : public live::FrameHandler {
   live::Place place(int peer, const wire::Header& header) override;
   void on_frame(int peer, const wire::Header& header, const std::byte* payload) override;
   void on_sent(std::uint32_t group, const protocol::Token& token) override;
-  void on_peer_gone(int peer, bool orderly, const std::string& why) override;
+  void on_peer_gone(int peer, std::optional<ErrorCode> failure, const std::string& why) override;
 
  private:
   class Patience;
@@ -63,7 +72,12 @@ class World : public live::FrameHandler {
   void check_deadlines();
   void run_callbacks(std::unique_lock<std::mutex>& lock);
   void progress_loop();
+  // In world_observe.cc.
+  void look(std::unique_lock<std::mutex>& lock);
+  void on_clock_frame(int peer, const wire::Header& header);
+  Sight sight(std::int64_t now_ns);
 
+  const live::ForkMark mark_;
   std::mutex mutex_;
   std::atomic<int> wanting_{0};       // threads on their way into the lock: the driver lets them in
   std::condition_variable handover_;  // waiters that do not drive
@@ -71,11 +85,17 @@ class World : public live::FrameHandler {
   protocol::BufferPool pool_;
   std::unordered_map<std::uint32_t, GroupImpl*> groups_;
   live::Engine engine_;
+  Observer observer_;
+  std::int64_t next_look_ns_ = 0;
   const bool crowded_;                          // more ranks on this host than cores
   std::vector<std::shared_ptr<WorkImpl>> due_;  // completed, callbacks not yet run
   std::vector<std::optional<std::string>> gone_;
   std::int64_t next_deadline_ns_ = std::numeric_limits<std::int64_t>::max();
+  std::int64_t next_pulse_ns_ = 0;
   std::size_t in_flight_ = 0;
+  std::uint64_t calls_ = 0;
+  bool expected_ = false;   // the last caller said that it would wait: the progress thread leaves it to it
+  bool forgotten_ = false;  // the progress thread sleeps without looking now and then
   int waiters_ = 0;
   bool driving_ = false;
   bool asleep_ = false;  // the driver is in the kernel, without the lock

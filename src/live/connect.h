@@ -1,14 +1,21 @@
-// From a rendezvous to a connection with every rank.
+// From a rendezvous to a connection with every rank, each opened by a handshake (wire/handshake.h).
+//
+// The key of the handshake is the job's. Without one, rank 0 draws a key for this group and publishes it in
+// the store, if that is a place that only members can read. Without either, ranks meet openly, and only on
+// loopback: anything else is refused. When all are connected, the listeners are closed: nothing of a group
+// listens.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "live/segment.h"
 #include "live/system.h"
 #include "talweg/store.h"
+#include "wire/handshake.h"
 
 namespace talweg::live {
 
@@ -19,6 +26,10 @@ struct ConnectOptions {
   std::string address;  // of this rank: what it listens on and tells the others
   int streams = 1;      // TCP connections to each rank of another host
   bool shared_memory = true;
+  std::optional<wire::Secret> key;  // the job's
+  bool encrypt = false;             // frames to other hosts; must be the same on all ranks
+  // Further settings that must be the same on all ranks: what each is called, and a digest of its value.
+  std::vector<std::pair<std::string, std::uint64_t>> alike;
   std::int64_t deadline_ns = 0;
 };
 
@@ -28,20 +39,26 @@ struct Connection {
   std::string host;     // "name pid 123"
   bool local = false;   // reached through shared memory
   int host_number = 0;  // hosts numbered in the order in which ranks name them: the same on all ranks
-  std::vector<FileDescriptor> streams;  // Unix (one) when local, else TCP
-  std::optional<Segment> segment;       // the peer's, when local
-  int local_index = 0;                  // the peer's number among the ranks of this host
+  std::vector<FileDescriptor> streams;        // Unix (one) when local, else TCP
+  std::vector<wire::SessionSecrets> secrets;  // by stream, where frames are encrypted; else empty
+  std::optional<Segment> segment;             // the peer's, when local
+  int local_index = 0;                        // the peer's number among the ranks of this host
 };
 
 struct Mesh {
+  std::uint64_t job = 0;                // a number that rank 0 drew: the same on all ranks of this group
   std::vector<Connection> connections;  // by rank; this rank's own entry has no streams
   std::optional<Segment> segment;       // this rank's own; empty when it is alone on its host
   int local_index = 0;
   int local_ranks = 1;
+  std::string security = "nobody else to talk to";  // who was let in and how, for people
+  bool one_machine = false;  // all ranks run on one, be it in several network namespaces
+  int cores = 1;             // of this machine
 };
 
 // Blocks until every rank is connected to every other. Throws Error: timeout (names the ranks that never
-// came), version, system.
+// came), version, invalid_argument (no key where one is needed, another key, encryption not everywhere),
+// system.
 Mesh connect_all(Store& store, const ConnectOptions& options);
 
 }  // namespace talweg::live

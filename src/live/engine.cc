@@ -1,8 +1,13 @@
 #include "live/engine.h"
 
 #include <fmt/format.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +18,7 @@ namespace talweg::live {
 
 namespace {
 constexpr std::uint64_t kWakeKey = ~0ULL;
+constexpr std::uint64_t kProcessKey = 0xffff;  // in place of a stream's number
 constexpr int kEvents = 64;
 // With all peers on this host, sockets only carry doorbells and deaths: looking at them every time would cost
 // a system call for each look at the rings.
@@ -22,6 +28,7 @@ constexpr std::int64_t kGoodbyePatienceNs = 200'000'000;
 
 Engine::Engine(int rank, Mesh mesh, const EngineOptions& options, FrameHandler& handler)
     : rank_(rank),
+      host_timeout_ns_(options.host_timeout_ns),
       handler_(handler),
       segment_(std::move(mesh.segment)),
       peers_(mesh.connections.size()),
@@ -43,10 +50,17 @@ Engine::Engine(int rank, Mesh mesh, const EngineOptions& options, FrameHandler& 
       shared_.push_back(c.rank);
     } else {
       ++remote_;
+      peer.pulses.resize(c.streams.size());
+    }
+    // A child that a rank has forked holds its sockets open when it is dead.
+    if (c.local && (peer.process = watch_process(c.streams[0]))) {
+      event.events = EPOLLIN;
+      event.data.u64 = static_cast<std::uint64_t>(c.rank) << 16 | kProcessKey;
+      check(::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, peer.process.get(), &event), "watching a process");
     }
     for (std::size_t s = 0; s < c.streams.size(); ++s) {
-      peer.streams.push_back(
-          std::make_unique<Stream>(std::move(c.streams[s]), c.rank, options.stream, handler_));
+      peer.streams.push_back(std::make_unique<Stream>(std::move(c.streams[s]), c.rank, options.stream,
+                                                      handler_, c.secrets.empty() ? nullptr : &c.secrets[s]));
       peer.polled_for_write.push_back(false);
       event.events = EPOLLIN;
       event.data.u64 = static_cast<std::uint64_t>(c.rank) << 16 | s;
@@ -123,7 +137,36 @@ void Engine::check_gone(int p) {
   if (!failed && open) return;
   peer.gone = true;
   for (auto& stream : peer.streams) stream->close();
-  if (!failed) handler_.on_peer_gone(p, true, {});
+  if (!failed) handler_.on_peer_gone(p, std::nullopt, {});
+}
+
+void Engine::lose(int p, const std::string& why) {
+  Peer& peer = peers_[static_cast<std::size_t>(p)];
+  peer.gone = true;
+  for (auto& stream : peer.streams) stream->close();
+  handler_.on_peer_gone(p, ErrorCode::peer_failed, why);
+}
+
+// It may have said goodbye before.
+void Engine::on_process_end(int p) {
+  Peer& peer = peers_[static_cast<std::size_t>(p)];
+  peer.process.reset();
+  while (!peer.shared->broken() && peer.shared->receive(handler_)) {
+  }
+  if (peer.streams[0]->open()) peer.streams[0]->receive();
+  check_gone(p);
+  if (!peer.gone) lose(p, "its process has ended");
+}
+
+void Engine::check_hosts() {
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    Peer& peer = peers_[p];
+    for (std::size_t s = 0; s < peer.pulses.size() && !peer.gone; ++s)
+      if (peer.pulses[s].lost(peer.streams[s]->fd(), host_timeout_ns_))
+        lose(static_cast<int>(p),
+             fmt::format("its host has not answered for {} s", host_timeout_ns_ / 1'000'000'000));
+  }
+  flush();
 }
 
 bool Engine::poll_sockets() {
@@ -140,6 +183,15 @@ bool Engine::poll_sockets() {
     const int p = static_cast<int>(event.data.u64 >> 16);
     const auto s = static_cast<std::size_t>(event.data.u64 & 0xffff);
     Peer& peer = peers_[static_cast<std::size_t>(p)];
+    if (s == kProcessKey) {
+      if (peer.gone) {
+        peer.process.reset();
+      } else {
+        on_process_end(p);
+      }
+      any = true;
+      continue;
+    }
     if (peer.gone) continue;
     if ((event.events & EPOLLOUT) != 0) {
       peer.streams[s]->on_writable();
@@ -246,9 +298,34 @@ void Engine::say_goodbye() {
   }
   for (Peer& peer : peers_) {
     for (auto& stream : peer.streams) {
-      while (stream->open() && !stream->idle() && now_ns() < until) {
+      while (!stream->deaf() && !stream->idle() && now_ns() < until) {
         stream->on_writable();
         if (!stream->flush()) ::usleep(1000);
+      }
+    }
+  }
+  linger(until);
+}
+
+// Closing a TCP socket that has something unread resets the connection, and what the other side has not yet
+// been sent is lost: our last words. So what comes is thrown away until they have arrived.
+void Engine::linger(std::int64_t until_ns) {
+  std::array<std::byte, 4096> ignored;
+  for (Peer& peer : peers_) {
+    if (peer.shared) continue;
+    for (auto& stream : peer.streams)
+      if (stream->open()) ::shutdown(stream->fd(), SHUT_WR);
+  }
+  for (Peer& peer : peers_) {
+    if (peer.shared) continue;
+    for (auto& stream : peer.streams) {
+      while (!stream->deaf()) {
+        while (::recv(stream->fd(), ignored.data(), ignored.size(), MSG_DONTWAIT) > 0) {
+        }
+        int unacknowledged = 0;
+        if (::ioctl(stream->fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0) break;
+        if (now_ns() >= until_ns) return;
+        ::usleep(1000);
       }
     }
   }
@@ -267,6 +344,24 @@ EngineStatistics Engine::statistics() const {
   }
   if (segment_) s.shared_bytes = Segment::bytes_for(local_ranks_);
   return s;
+}
+
+std::vector<PeerStatistics> Engine::peer_statistics() const {
+  std::vector<PeerStatistics> list;
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    const Peer& peer = peers_[p];
+    if (peer.gone) continue;
+    PeerStatistics s{static_cast<int>(p), 0, 0};
+    for (const auto& stream : peer.streams) {
+      tcp_info info{};
+      socklen_t length = sizeof info;
+      if (::getsockopt(stream->fd(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;  // a Unix socket
+      s.retransmits += info.tcpi_total_retrans;
+      s.round_trip_us = std::max(s.round_trip_us, info.tcpi_rtt);
+    }
+    list.push_back(s);
+  }
+  return list;
 }
 
 }  // namespace talweg::live

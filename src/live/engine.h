@@ -8,6 +8,7 @@
 
 #include "live/connect.h"
 #include "live/frame_handler.h"
+#include "live/pulse.h"
 #include "live/shared_link.h"
 #include "live/stream.h"
 
@@ -15,12 +16,21 @@ namespace talweg::live {
 
 struct EngineOptions {
   StreamOptions stream;
+  std::int64_t host_timeout_ns =
+      15'000'000'000;  // without any answer from a host, until its ranks count as failed
 };
 
 struct EngineStatistics {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
   std::uint64_t shared_bytes = 0;  // of this rank's segment
+};
+
+// The connection to one rank that has not gone, as TCP has measured it; zeros where shared memory serves.
+struct PeerStatistics {
+  int rank = 0;
+  std::uint64_t retransmits = 0;    // segments sent again
+  std::uint32_t round_trip_us = 0;  // smoothed
 };
 
 class Engine {
@@ -39,6 +49,8 @@ class Engine {
   // Sleeps until something happens, or `ms` have passed (-1: for ever). Call poll afterwards.
   void sleep(int ms);
   void wake();
+  // About once a second while something is waited for: finds machines that no longer answer.
+  void check_hosts();
   void cancel(std::uint32_t group, std::uint64_t run);
   // An orderly end: tells all peers and gives the kernel a moment to take what is still to be sent.
   void say_goodbye();
@@ -49,11 +61,14 @@ class Engine {
   bool all_local() const { return remote_ == 0; }
   int local_ranks() const { return local_ranks_; }
   EngineStatistics statistics() const;
+  std::vector<PeerStatistics> peer_statistics() const;
 
  private:
   struct Peer {
     std::vector<std::unique_ptr<Stream>> streams;
     std::unique_ptr<SharedLink> shared;
+    FileDescriptor process;     // of a rank on this host: readable when it has ended
+    std::vector<Pulse> pulses;  // by stream, of a rank on another host
     std::vector<bool> polled_for_write;
     bool dirty = false;
     bool gone = true;
@@ -61,9 +76,13 @@ class Engine {
   void watch(int peer, std::size_t stream);
   bool poll_sockets();
   void check_gone(int peer);
+  void on_process_end(int peer);
+  void lose(int peer, const std::string& why);
+  void linger(std::int64_t until_ns);
   static void ring(Peer& peer);
 
   const int rank_;
+  const std::int64_t host_timeout_ns_;
   FrameHandler& handler_;
   std::optional<Segment> segment_;
   std::unique_ptr<SharedSender> sender_;

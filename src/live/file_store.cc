@@ -62,6 +62,12 @@ class FileStore : public Store {
     }
   }
 
+  bool confidential() const override {
+    struct stat info {};
+    return ::fstat(file_.get(), &info) == 0 && info.st_uid == ::geteuid() &&
+           (info.st_mode & (S_IRWXG | S_IRWXO)) == 0;
+  }
+
  private:
   void read_more() {
     char chunk[4096];

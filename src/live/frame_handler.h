@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "protocol/outbox.h"
@@ -24,7 +25,8 @@ class FrameHandler {
   // `payload` is valid during the call.
   virtual void on_frame(int peer, const wire::Header& header, const std::byte* payload) = 0;
   virtual void on_sent(std::uint32_t group, const protocol::Token& token) = 0;
-  virtual void on_peer_gone(int peer, bool orderly, const std::string& why) = 0;
+  // `failure` is empty when it said goodbye first.
+  virtual void on_peer_gone(int peer, std::optional<ErrorCode> failure, const std::string& why) = 0;
 };
 
 }  // namespace talweg::live

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "live/system.h"
 #include "talweg/error.h"
@@ -55,23 +56,29 @@ Interface choose_interface(const std::string& choice, const std::vector<Interfac
   }
   if (choice.empty()) {
     exclude = true;
-    list = "lo,docker";
+    list = "docker";
   }
   const std::vector<std::string> names = split(list);
+  std::optional<Interface> loopback;
   for (const Interface& i : from) {
     const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& n) {
       return exact ? i.name == n : i.name.starts_with(n);
     });
-    if (named != exclude) return i;
+    if (named == exclude) continue;
+    // Who excludes one card means another card: loopback only where there is nothing else.
+    if (!exclude || !i.loopback) return i;
+    if (!loopback) loopback = i;
   }
-  if (choice.empty())
-    for (const Interface& i : from)
-      if (i.loopback) return i;
+  if (loopback) return *loopback;
   std::vector<std::string> there;
   for (const Interface& i : from) there.push_back(fmt::format("{} ({})", i.name, i.address));
   throw Error(ErrorCode::invalid_argument,
               fmt::format("no network interface matches \"{}\"; there are: {}", choice,
                           there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
+}
+
+bool is_loopback(const std::string& dotted) {
+  return dotted.starts_with("127.");
 }
 
 std::string address_toward(const std::string& host) {

@@ -16,10 +16,12 @@ struct Interface {
 std::vector<Interface> interfaces();
 
 // `choice` in NCCL_SOCKET_IFNAME's grammar: a comma-separated list of prefixes; "=" in front makes the names
-// exact,
-// "^" excludes them. Empty: everything but lo and docker*, or lo where nothing else is left. Throws
-// Error{invalid_argument} that lists the interfaces there are when none matches.
+// exact, "^" excludes them. Empty: "^docker". Where names are excluded, loopback is taken only when nothing
+// else is left. Throws Error{invalid_argument} that lists the interfaces there are when none matches.
 Interface choose_interface(const std::string& choice, const std::vector<Interface>& from);
+
+// 127.0.0.0/8: nobody else can reach it.
+bool is_loopback(const std::string& dotted);
 
 // The address from which this machine would talk to `host`; without any route throws Error{system}.
 std::string address_toward(const std::string& host);

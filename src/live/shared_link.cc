@@ -99,7 +99,7 @@ bool SharedLink::receive(FrameHandler& handler) {
     const std::size_t room = inlined ? kInline : (block < kBlocks ? Segment::block_bytes(block) : 0);
     if (wire::check(header) != nullptr || header.length > room) {
       broken_ = true;
-      handler.on_peer_gone(peer_, false, "it wrote a frame into shared memory that cannot be");
+      handler.on_peer_gone(peer_, ErrorCode::corrupted, "it wrote a frame into shared memory that cannot be");
       return false;
     }
     const std::byte* payload = inlined ? entry.payload : theirs_.block(block);

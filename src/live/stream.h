@@ -1,7 +1,13 @@
 // Frames over one TCP or Unix stream. Payloads are sent from where they lie and, where the handler knows a
 // place, received straight into it.
+//
+// Encrypted, a header and a payload are a record each, followed by its tag. What is next on the wire is then
+// encrypted into a buffer; a payload is received into its place as before and decrypted there.
 #pragma once
 
+#include <sys/uio.h>
+
+#include <array>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -10,6 +16,7 @@
 #include "live/frame_handler.h"
 #include "live/send_queue.h"
 #include "live/system.h"
+#include "wire/handshake.h"
 
 namespace talweg::live {
 
@@ -19,8 +26,9 @@ struct StreamOptions {
 
 class Stream {
  public:
-  // Takes a connected socket; makes it non-blocking.
-  Stream(FileDescriptor socket, int peer, StreamOptions options, FrameHandler& handler);
+  // Takes a connected socket; makes it non-blocking. With `secrets` all that travels is encrypted.
+  Stream(FileDescriptor socket, int peer, StreamOptions options, FrameHandler& handler,
+         const wire::SessionSecrets* secrets = nullptr);
 
   int fd() const { return socket_.get(); }
   bool open() const { return static_cast<bool>(socket_); }
@@ -33,6 +41,8 @@ class Stream {
   // Something is waiting and the kernel was full: poll for writability.
   bool wants_write() const { return blocked_ && open(); }
   bool idle() const { return queue_.empty() && committed_.empty(); }
+  // Nothing will be sent any more, though something may still be read.
+  bool deaf() const { return !open() || !send_error_.empty(); }
   void on_writable() { blocked_ = false; }
   // Receives what is there, up to a budget. True if anything came.
   bool receive();
@@ -47,15 +57,39 @@ class Stream {
     wire::Header header;
     Place place;  // data null: the payload is collected in the staging buffer
     std::size_t received = 0;
+    std::array<std::byte, wire::kTagBytes> tag{};  // encrypted only
   };
+  struct Encryption {
+    wire::Cipher to;
+    wire::Cipher from;
+    std::vector<std::byte> sealed;  // what is committed, as it goes onto the wire
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  // Bytes on the wire.
+  std::size_t head_bytes() const { return sizeof(wire::Header) + (encryption_ ? wire::kTagBytes : 0); }
+  std::size_t body_bytes(const wire::Header& h) const {
+    return h.length + (encryption_ && h.length > 0 ? wire::kTagBytes : 0);
+  }
+  std::size_t frame_bytes(const OutFrame& frame) const { return head_bytes() + body_bytes(frame.header); }
+
+  void commit(std::size_t budget);
+  void encrypt(const OutFrame& frame);
+  std::size_t gather(iovec* iov, std::size_t& total);
+  void release(std::size_t sent);
+
   bool parse();
-  bool payload_sound(const wire::Header& header, const std::byte* payload);
-  void fail(const std::string& why);
+  const char* open_header(std::byte* at, wire::Header& header);
+  bool open_payload(const wire::Header& header, std::byte* payload, const std::byte* tag);
+  void take(std::size_t got);
+  bool complete_incoming();
+  void fail(ErrorCode code, const std::string& why);
 
   FileDescriptor socket_;
   const int peer_;
   const StreamOptions options_;
   FrameHandler& handler_;
+  std::optional<Encryption> encryption_;
 
   SendQueue queue_;
   RingQueue<OutFrame> committed_;  // next on the wire; nothing overtakes these any more
@@ -66,8 +100,10 @@ class Stream {
   std::vector<std::byte> staging_;
   std::size_t begin_ = 0;  // of what is staged and not yet handed over
   std::size_t end_ = 0;
-  std::optional<Incoming> incoming_;  // its payload goes into a place
-  std::vector<std::byte> discard_;    // a place for payloads that nobody wants any more
+  std::optional<wire::Header> header_;  // of the frame whose payload is being staged
+  std::optional<Incoming> incoming_;    // its payload goes into a place
+  std::vector<std::byte> discard_;      // a place for payloads that nobody wants any more
+  std::string send_error_;
   bool said_goodbye_ = false;
   bool failed_ = false;
 

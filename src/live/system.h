@@ -73,6 +73,10 @@ FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns);
 FileDescriptor listen_unix(const std::string& name);
 FileDescriptor connect_unix(const std::string& name);
 
+// A descriptor that is readable once the process at the other end of a Unix socket has ended, whoever else
+// holds that end. Empty where it is this process, or cannot be seen from here.
+FileDescriptor watch_process(const FileDescriptor& unix_socket);
+
 void set_non_blocking(const FileDescriptor& fd);
 // For frames: no Nagle delay, a short unsent backlog in the kernel, dead peers found by keep-alive.
 void tune_tcp(const FileDescriptor& socket);
@@ -94,6 +98,8 @@ std::int64_t now_ns();  // steady
 
 // One machine and one network namespace: ranks with the same id reach each other's memory and Unix sockets.
 std::string host_id();
+// Cores that this machine has, whatever of them this process may use: the same for all its processes.
+int cores_online();
 std::string host_name();
 
 }  // namespace talweg::live

@@ -1,7 +1,7 @@
 // A key-value store that rank 0 serves over TCP, for as long as it takes ranks to find each other.
 //
-// A request is {magic, kind, key length, value length or timeout in ms} and the bytes; an answer to get is
-// {found, length} and the bytes. Lengths are bounded; a connection that breaks the form is dropped.
+// Clients pass the gate first (gate.h); then both sides speak in encrypted records (wire/store_message.h). A
+// connection that breaks the form is dropped.
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -9,16 +9,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
 
+#include "live/fork_mark.h"
+#include "live/gate.h"
+#include "live/interface.h"
 #include "live/system.h"
 #include "talweg/error.h"
 #include "talweg/store.h"
+#include "wire/store_message.h"
 
 namespace talweg {
 
@@ -26,38 +30,40 @@ namespace {
 
 using live::FileDescriptor;
 
-constexpr std::uint32_t kMagic = 0x53574c54;  // "TLWS"
-constexpr std::uint32_t kMaxKey = 4096;
-constexpr std::uint32_t kMaxValue = 64 << 10;
 constexpr std::size_t kMaxClients = 16384;
 constexpr std::int64_t kMillisecond = 1'000'000;
-enum : std::uint32_t { set_request = 1, get_request = 2 };
-
-struct RequestHead {
-  std::uint32_t magic, kind, key_bytes, value_bytes_or_ms;
-};
-struct AnswerHead {
-  std::uint32_t found, bytes;
-};
 
 // Serves from one thread; every client is a small buffer and at most one pending get.
 class Server {
  public:
-  explicit Server(FileDescriptor listener)
-      : listener_(std::move(listener)), stop_(live::check(::eventfd(0, EFD_CLOEXEC), "creating an eventfd")) {
+  Server(FileDescriptor listener, const wire::Secret& key)
+      : key_(key),
+        gate_(
+            key_, [](const wire::Introduction& i) { return i.purpose == wire::Purpose::store && i.encrypt; },
+            Logger(0)),
+        stop_(live::check(::eventfd(0, EFD_CLOEXEC), "creating an eventfd")) {
+    gate_.listen(std::move(listener));
     thread_ = std::thread([this] { loop(); });
   }
   ~Server() {
+    if (mark_.inherited()) {  // the thread is not here, and the eventfd is the other process's as well
+      thread_.detach();
+      return;
+    }
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto n = ::write(stop_.get(), &one, sizeof one);
     thread_.join();
   }
 
+  const live::GateCounts& counts() const { return gate_.counts(); }
+
  private:
   struct Client {
     FileDescriptor socket;
-    std::vector<char> input;
-    std::vector<char> output;
+    wire::Cipher from;
+    wire::Cipher to;
+    std::vector<std::byte> input;
+    std::vector<std::byte> output;
     std::optional<std::string> wants;
     std::int64_t until_ns = 0;
   };
@@ -67,16 +73,15 @@ class Server {
     for (;;) {
       polled.clear();
       polled.push_back({stop_.get(), POLLIN, 0});
-      polled.push_back({listener_.get(), static_cast<short>(clients_.size() < kMaxClients ? POLLIN : 0), 0});
-      int wait_ms = -1;
+      polled.push_back({gate_.fd().get(), POLLIN, 0});
+      std::int64_t next = gate_.next_ns();
       for (const Client& c : clients_) {
         polled.push_back({c.socket.get(), static_cast<short>(POLLIN | (c.output.empty() ? 0 : POLLOUT)), 0});
-        if (!c.wants) continue;
-        const auto left = static_cast<int>(
-            std::clamp<std::int64_t>((c.until_ns - live::now_ns()) / kMillisecond + 1, 0, 1000));
-        wait_ms = wait_ms < 0 ? left : std::min(wait_ms, left);
+        if (c.wants) next = std::min(next, c.until_ns);
       }
-      ::poll(polled.data(), polled.size(), wait_ms);
+      const std::int64_t left = std::min(next, live::now_ns() + 1000 * kMillisecond) - live::now_ns();
+      ::poll(polled.data(), polled.size(),
+             static_cast<int>(std::max<std::int64_t>(left / kMillisecond + 1, 0)));
       if (polled[0].revents != 0) return;
       for (std::size_t i = 0; i < clients_.size(); ++i)
         if (polled[i + 2].revents != 0 && !serve(clients_[i])) clients_[i].socket.reset();
@@ -85,56 +90,58 @@ class Server {
         if (c.wants && c.until_ns <= now) answer(c, nullptr);
       for (Client& c : clients_) flush(c);
       std::erase_if(clients_, [](const Client& c) { return !c.socket; });
-      if (polled[1].revents != 0) accept_all();
+      let_in(now);
     }
   }
 
-  void accept_all() {
-    for (;;) {
-      const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
-      if (fd < 0) return;
-      clients_.push_back({FileDescriptor(fd), {}, {}, {}, 0});
+  void let_in(std::int64_t now) {
+    for (live::Visitor& v : gate_.step(now)) {
+      if (clients_.size() >= kMaxClients) continue;
+      const wire::CipherKind kind = v.secrets.cipher;
+      clients_.push_back({std::move(v.socket),
+                          wire::Cipher(kind, v.secrets.receive),
+                          wire::Cipher(kind, v.secrets.send),
+                          {},
+                          {},
+                          {},
+                          0});
     }
   }
 
   bool serve(Client& c) {
-    char chunk[16384];
-    const ssize_t n = ::recv(c.socket.get(), chunk, sizeof chunk, MSG_DONTWAIT);
+    std::array<std::byte, 16384> chunk;
+    const ssize_t n = ::recv(c.socket.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
     if (n == 0) return false;
     if (n < 0) return errno == EAGAIN || errno == EINTR;
-    c.input.insert(c.input.end(), chunk, chunk + n);
-    RequestHead head;
-    while (c.input.size() >= sizeof head) {
-      std::memcpy(&head, c.input.data(), sizeof head);
-      const bool sound = head.magic == kMagic && (head.kind == set_request || head.kind == get_request) &&
-                         head.key_bytes <= kMaxKey &&
-                         (head.kind == get_request || head.value_bytes_or_ms <= kMaxValue);
-      if (!sound || c.wants) return false;
-      const std::size_t total =
-          sizeof head + head.key_bytes + (head.kind == set_request ? head.value_bytes_or_ms : 0);
-      if (c.input.size() < total) return true;
-      const std::string key(c.input.data() + sizeof head, head.key_bytes);
-      if (head.kind == set_request) {
-        values_[key] = std::string(c.input.data() + sizeof head + head.key_bytes, head.value_bytes_or_ms);
-        for (Client& other : clients_)
-          if (other.wants == key) answer(other, &values_[key]);
-      } else {
-        c.wants = key;
-        c.until_ns = live::now_ns() + static_cast<std::int64_t>(head.value_bytes_or_ms) * kMillisecond;
-        if (const auto it = values_.find(key); it != values_.end()) answer(c, &it->second);
-      }
-      c.input.erase(c.input.begin(), c.input.begin() + static_cast<std::ptrdiff_t>(total));
+    c.input.insert(c.input.end(), chunk.begin(), chunk.begin() + n);
+    for (;;) {
+      const wire::StoreRecord record = wire::first_record(c.input, c.from);
+      if (record.state == wire::StoreRecord::State::incomplete) return true;
+      if (record.state == wire::StoreRecord::State::broken) return false;
+      c.input.erase(c.input.begin(), c.input.begin() + static_cast<std::ptrdiff_t>(record.bytes));
+      const auto request = wire::decode_store_request(record.text);
+      if (!request || c.wants) return false;
+      obey(*request, c);
     }
-    return true;
+  }
+
+  void obey(const wire::StoreRequest& request, Client& c) {
+    if (!request.get) {
+      values_[request.key] = request.value;
+      for (Client& other : clients_)
+        if (other.wants == request.key) answer(other, &request.value);
+      return;
+    }
+    c.wants = request.key;
+    c.until_ns = live::now_ns() + static_cast<std::int64_t>(request.wait_ms) * kMillisecond;
+    if (const auto it = values_.find(request.key); it != values_.end()) answer(c, &it->second);
   }
 
   static void answer(Client& c, const std::string* value) {
     c.wants.reset();
-    const AnswerHead head{value != nullptr ? 1U : 0U,
-                          value != nullptr ? static_cast<std::uint32_t>(value->size()) : 0U};
-    const auto* raw = reinterpret_cast<const char*>(&head);
-    c.output.insert(c.output.end(), raw, raw + sizeof head);
-    if (value != nullptr) c.output.insert(c.output.end(), value->begin(), value->end());
+    wire::append_record(
+        encode(wire::StoreAnswer{value != nullptr, value != nullptr ? *value : std::string()}), c.to,
+        c.output);
   }
 
   static void flush(Client& c) {
@@ -144,39 +151,51 @@ class Server {
     if (n < 0 && errno != EAGAIN && errno != EINTR) c.socket.reset();
   }
 
-  FileDescriptor listener_;
+  const wire::Secret key_;
+  live::Gate gate_;
   FileDescriptor stop_;
   std::map<std::string, std::string> values_;
   std::vector<Client> clients_;
+  live::ForkMark mark_;
   std::thread thread_;
 };
 
 class TcpStore : public Store {
  public:
-  TcpStore(const std::string& host, int port, bool serve, std::int64_t deadline_ns) {
-    std::string address = live::resolve_host(host);
+  TcpStore(const std::string& host, int port, bool serve, std::int64_t deadline_ns, const std::string& key)
+      : endpoint_{live::resolve_host(host), port} {
+    const wire::Secret secret = key.empty() ? wire::Secret{} : wire::secret_from_text(key);
     if (serve) {
-      FileDescriptor listener = live::listen_tcp({address, port});
-      port = live::local_endpoint(listener).port;
-      server_.emplace(std::move(listener));
+      if (key.empty() && !live::is_loopback(endpoint_.host))
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("store at {}: will not listen where others can reach it without a job key: give "
+                        "every rank the same secret in TALWEG_KEY or in a file of mode 600 named by "
+                        "TALWEG_KEY_FILE (talweg run does so by itself)",
+                        to_string(endpoint_)));
+      FileDescriptor listener = live::listen_tcp(endpoint_);
+      endpoint_.port = live::local_endpoint(listener).port;
+      server_.emplace(std::move(listener), secret);
     }
-    endpoint_ = {address, port};
-    socket_ = live::connect_tcp(endpoint_, deadline_ns);
+    wire::Introduction introduction;
+    introduction.purpose = wire::Purpose::store;
+    introduction.encrypt = true;
+    attempt("joining", "", [&] {
+      live::Visitor visitor = live::knock([&] { return live::connect_tcp(endpoint_, deadline_ns); }, secret,
+                                          introduction, deadline_ns);
+      socket_ = std::move(visitor.socket);
+      to_.emplace(visitor.secrets.cipher, visitor.secrets.send);
+      from_.emplace(visitor.secrets.cipher, visitor.secrets.receive);
+    });
     live::tune_tcp(socket_);
   }
 
   void set(const std::string& key, const std::string& value) override {
-    if (key.size() > kMaxKey || value.size() > kMaxValue)
+    if (key.size() > wire::kMaxStoreKey || value.size() > wire::kMaxStoreValue)
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("store: key \"{}\" or its value is too long", key));
     const std::lock_guard lock(mutex_);
-    const RequestHead head{kMagic, set_request, static_cast<std::uint32_t>(key.size()),
-                           static_cast<std::uint32_t>(value.size())};
-    std::string message(reinterpret_cast<const char*>(&head), sizeof head);
-    message += key + value;
-    attempt("setting", key, [&] {
-      live::send_all(socket_, message.data(), message.size(), live::now_ns() + 10'000 * kMillisecond);
-    });
+    attempt("setting", key, [&] { say({false, key, value, 0}, live::now_ns() + 10'000 * kMillisecond); });
   }
 
   std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
@@ -185,26 +204,20 @@ class TcpStore : public Store {
         std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
     const std::int64_t ms =
         std::clamp<std::int64_t>((until - live::now_ns()) / kMillisecond, 0, 1'000'000'000);
-    const RequestHead head{kMagic, get_request, static_cast<std::uint32_t>(key.size()),
-                           static_cast<std::uint32_t>(ms)};
-    std::string message(reinterpret_cast<const char*>(&head), sizeof head);
-    message += key;
-    std::string value;
-    AnswerHead answer{};
     // The server answers at the deadline; a server that does not is gone.
     const std::int64_t patience = std::max(until, live::now_ns()) + 5'000 * kMillisecond;
+    wire::StoreAnswer answer;
     attempt("asking for", key, [&] {
-      live::send_all(socket_, message.data(), message.size(), patience);
-      live::receive_all(socket_, &answer, sizeof answer, patience);
-      if (answer.bytes > kMaxValue) throw Error(ErrorCode::corrupted, "the answer is too long");
-      value.resize(answer.bytes);
-      live::receive_all(socket_, value.data(), value.size(), patience);
+      say({true, key, {}, static_cast<std::uint32_t>(ms)}, patience);
+      answer = hear(patience);
     });
-    if (answer.found == 0)
+    if (!answer.found)
       throw Error(ErrorCode::timeout,
                   fmt::format("store at {}: nobody has set \"{}\"", to_string(endpoint_), key));
-    return value;
+    return answer.value;
   }
+
+  std::uint64_t refused_connections() const override { return server_ ? server_->counts().strangers() : 0; }
 
  private:
   template <class Function>
@@ -212,23 +225,49 @@ class TcpStore : public Store {
     try {
       function();
     } catch (const Error& e) {
+      const std::string subject = key.empty() ? "" : fmt::format(" \"{}\"", key);
       throw Error(e.code(),
-                  fmt::format("store at {}: {} \"{}\": {}", to_string(endpoint_), what, key, e.what()));
+                  fmt::format("store at {}: {}{}: {}", to_string(endpoint_), what, subject, e.what()));
+    }
+  }
+
+  void say(const wire::StoreRequest& request, std::int64_t deadline_ns) {
+    std::vector<std::byte> record;
+    wire::append_record(encode(request), *to_, record);
+    live::send_all(socket_, record.data(), record.size(), deadline_ns);
+  }
+
+  wire::StoreAnswer hear(std::int64_t deadline_ns) {
+    std::vector<std::byte> input;
+    for (std::size_t more = wire::kMinStoreRecord;;) {
+      input.resize(input.size() + more);
+      live::receive_all(socket_, input.data() + input.size() - more, more, deadline_ns);
+      const wire::StoreRecord record = wire::first_record(input, *from_);
+      if (record.state == wire::StoreRecord::State::incomplete) {
+        more = record.bytes - input.size();
+        continue;
+      }
+      const auto answer = wire::decode_store_answer(record.text);
+      if (record.state == wire::StoreRecord::State::broken || !answer)
+        throw Error(ErrorCode::corrupted, "the answer is forged or damaged");
+      return *answer;
     }
   }
 
   std::optional<Server> server_;
   live::Endpoint endpoint_;
   FileDescriptor socket_;
+  std::optional<wire::Cipher> to_;
+  std::optional<wire::Cipher> from_;
   std::mutex mutex_;
 };
 
 }  // namespace
 
 std::shared_ptr<Store> tcp_store(const std::string& host, int port, bool serve,
-                                 std::chrono::steady_clock::time_point deadline) {
+                                 std::chrono::steady_clock::time_point deadline, const std::string& key) {
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
-  return std::make_shared<TcpStore>(host, port, serve, ns);
+  return std::make_shared<TcpStore>(host, port, serve, ns, key);
 }
 
 }  // namespace talweg

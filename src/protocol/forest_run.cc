@@ -13,6 +13,10 @@ constexpr std::byte kEmpty{};
 const std::byte* present(const std::byte* data) {
   return data == nullptr ? &kEmpty : data;
 }
+
+bool is_left(const LocalTree& local, std::size_t operand) {
+  return !local.is_left.empty() && local.is_left[operand];
+}
 }  // namespace
 
 void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& operands) {
@@ -22,15 +26,24 @@ void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& ope
   begun_ = false;
   steps_left_ = own_left_ = sends_pending_ = 0;
   std::size_t children = 0;
-  for (const LocalTree& local : plan_->trees) children += local.up_children.size();
+  std::size_t taps = 0;
+  for (const LocalTree& local : plan_->trees) {
+    children += local.up_children.size();
+    taps += local.taps.size();
+  }
   children_.assign(children, Child{});
+  tap_granted_.assign(taps, 0);
   trees_.assign(plan_->trees.size(), TreeState{});
   Child* next = children_.data();
+  std::uint32_t* next_tap = tap_granted_.data();
   for (std::size_t i = 0; i < trees_.size(); ++i) {
     const LocalTree& local = plan_->trees[i];
     TreeState& tree = trees_[i];
     tree.local = &local;
     tree.children = next;
+    tree.tap_granted = next_tap;
+    next_tap += local.taps.size();
+    steps_left_ += local.taps.size();
     for (std::size_t c = 0; c < local.up_children.size(); ++c) next++->granted = kWindow;
     if (local.up_parent != kNone) {
       steps_left_ += local.chunks;
@@ -95,7 +108,11 @@ void ForestRun::on_sent(std::uint32_t tree, std::byte* buffer) {
   if (buffer == nullptr) return;
   TreeState& state = *find(tree);
   --state.sums_in_flight;
-  pool_.release(buffer, state.local->chunk_bytes);
+  if (buffer == state.sum) {
+    state.sum_lent = false;
+  } else {
+    pool_.release(buffer, state.local->chunk_bytes);
+  }
 }
 
 // A leaf's chunks go out straight from the caller's input.
@@ -117,6 +134,28 @@ bool ForestRun::open_sum(TreeState& tree) {
   const LocalTree& local = *tree.local;
   if (!local.root && (tree.summed >= tree.up_granted || tree.sums_in_flight >= kWindow)) return false;
   tree.sum = pool_.acquire(local.chunk_bytes);
+  return true;
+}
+
+// Where the next operand is added: not where a tap is still being sent from.
+std::byte* ForestRun::writable_sum(TreeState& tree) {
+  return tree.sum_lent ? pool_.acquire(tree.local->chunk_bytes) : tree.sum;
+}
+
+// Sends what is summed so far to those who want exactly this; false when one of them has no room yet.
+bool ForestRun::send_taps(TreeState& tree, Actions& actions) {
+  const LocalTree& local = *tree.local;
+  while (tree.taps_sent < local.taps.size() && local.taps[tree.taps_sent].operands == tree.operand) {
+    const LocalTree::Tap& tap = local.taps[tree.taps_sent];
+    if (tree.tap_granted[tree.taps_sent] == 0) return false;
+    ++tree.taps_sent;
+    --steps_left_;
+    ++tree.sums_in_flight;
+    tree.sum_lent = true;
+    ++sends_pending_;
+    if (actions.send_chunk({true, tap.parent, tap.tree, 0, tree.sum, local.bytes_of(0), false, tree.sum}))
+      on_sent(tap.tree, tree.sum);
+  }
   return true;
 }
 
@@ -189,6 +228,7 @@ void ForestRun::advance(TreeState& tree, Arrival arrival, Actions& actions) {
       const bool direct = keeps && n == 2;
       if (second == nullptr || (!direct && !open_sum(tree))) return;
       std::byte* to = direct ? result(tree) : tree.sum;
+      if (is_left(local, 1)) std::swap(first, second);
       operands_.reduce(to, first, second, count);
       consumed(tree, 0, actions);
       consumed(tree, 1, actions);
@@ -199,10 +239,20 @@ void ForestRun::advance(TreeState& tree, Arrival arrival, Actions& actions) {
       }
     }
     while (tree.operand < n) {
+      if (!send_taps(tree, actions)) return;
       const std::byte* next = source(tree, tree.operand, arrival);
       if (next == nullptr) return;
-      std::byte* to = keeps && tree.operand + 1 == n ? result(tree) : tree.sum;
-      operands_.reduce(to, tree.sum, next, count);
+      std::byte* to = keeps && tree.operand + 1 == n ? result(tree) : writable_sum(tree);
+      const std::byte* sum = tree.sum;
+      if (!keeps || tree.operand + 1 < n) {
+        tree.sum = to;
+        tree.sum_lent = false;
+      }
+      if (is_left(local, tree.operand)) {
+        operands_.reduce(to, next, sum, count);
+      } else {
+        operands_.reduce(to, sum, next, count);
+      }
       consumed(tree, tree.operand++, actions);
       if (tree.operand == n) close_sum(tree, to, actions);
       if (tree.operand == 0) break;
@@ -216,7 +266,7 @@ void ForestRun::close_sum(TreeState& tree, const std::byte* sum, Actions& action
   const std::uint32_t bytes = local.bytes_of(chunk);
   std::byte* buffer = std::exchange(tree.sum, nullptr);
   if (buffer != nullptr && buffer != sum) {  // it held the sum until the last operand came
-    pool_.release(buffer, local.chunk_bytes);
+    if (!std::exchange(tree.sum_lent, false)) pool_.release(buffer, local.chunk_bytes);
     buffer = nullptr;
   }
   tree.operand = 0;
@@ -257,8 +307,17 @@ void ForestRun::send_down(TreeState& tree, std::uint32_t chunk, const std::byte*
 void ForestRun::on_ready(NodeId node, Actions& actions) {
   if (!begun_) return;
   for (TreeState& tree : trees_) {
-    if (tree.local->up_parent != node || tree.up_granted >= kWindow) continue;
-    tree.up_granted = kWindow;
+    bool opened = false;
+    if (tree.local->up_parent == node && tree.up_granted < kWindow) {
+      tree.up_granted = kWindow;
+      opened = true;
+    }
+    for (std::size_t tap = 0; tap < tree.local->taps.size(); ++tap)
+      if (tree.local->taps[tap].parent == node && tree.tap_granted[tap] == 0) {
+        tree.tap_granted[tap] = kWindow;
+        opened = true;
+      }
+    if (!opened) continue;
     send_own(tree, actions);
     advance(tree, {}, actions);
   }
@@ -349,6 +408,8 @@ std::vector<NodeId> ForestRun::waiting_for() const {
     if (local.down_parent != kNone && tree.down_received < local.chunks) nodes.insert(local.down_parent);
     if (local.up_parent != kNone && tree.up_sent < local.chunks && tree.up_sent >= tree.up_granted)
       nodes.insert(local.up_parent);
+    for (std::size_t tap = tree.taps_sent; tap < local.taps.size(); ++tap)
+      if (tree.tap_granted[tap] == 0) nodes.insert(local.taps[tap].parent);
   }
   return {nodes.begin(), nodes.end()};
 }

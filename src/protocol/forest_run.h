@@ -70,6 +70,9 @@ class ForestRun {
     for (TreeState& tree : trees_)
       if (tree.local->up_parent != kNone)
         tree.up_granted = grant(tree.local->up_parent, tree.local->bytes_of(0));
+    for (TreeState& tree : trees_)
+      for (std::size_t tap = 0; tap < tree.local->taps.size(); ++tap)
+        tree.tap_granted[tap] = grant(tree.local->taps[tap].parent, tree.local->bytes_of(0));
     start_trees(actions);
   }
 
@@ -111,6 +114,9 @@ class ForestRun {
     std::uint32_t operand = 0;     // operands of that chunk already in `sum`
     std::byte* sum = nullptr;      // a pool buffer: not complete, or on its way up
     std::byte* scratch = nullptr;  // whole slice, in place of `out` until all inputs are sent
+    bool sum_lent = false;         // `sum` is being sent to a tap: it must not change
+    std::uint32_t taps_sent = 0;
+    std::uint32_t* tap_granted = nullptr;
     std::uint32_t sums_in_flight = 0;
     std::uint32_t up_sent = 0;
     std::uint32_t up_granted = 0;
@@ -127,6 +133,8 @@ class ForestRun {
   void send_own(TreeState& tree, Actions& actions);
   void advance(TreeState& tree, Arrival arrival, Actions& actions);
   bool open_sum(TreeState& tree);
+  std::byte* writable_sum(TreeState& tree);
+  bool send_taps(TreeState& tree, Actions& actions);
   std::byte* result(TreeState& tree);
   const std::byte* source(const TreeState& tree, std::uint32_t operand, const Arrival& arrival) const;
   void consumed(TreeState& tree, std::uint32_t operand, Actions& actions);
@@ -143,6 +151,7 @@ class ForestRun {
   Operands operands_;
   std::vector<TreeState> trees_;
   std::vector<Child> children_;
+  std::vector<std::uint32_t> tap_granted_;
   std::uint64_t steps_left_ = 0;  // chunks still to be summed at roots, sent up, or received from above
   std::uint64_t own_left_ = 0;    // chunks of our input not yet handed to the driver
   std::uint64_t sends_pending_ = 0;

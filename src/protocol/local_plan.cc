@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
 
+#include "forest/shared_sums.h"
 #include "talweg/error.h"
 #include "wire/frame.h"
 
@@ -68,6 +71,88 @@ bool overlap(const forest::Forest& forest) {
   return false;
 }
 
+// Trees of a forest with sums_once, seen from one node. What it sums in several trees is one sum, that of the
+// tree it is the root of, with taps for the others; what it sends from its input to one parent in several
+// trees is sent in the first.
+class SharedTrees {
+ public:
+  SharedTrees(const forest::Forest& forest, NodeId self) : sums_(forest), self_(self) {}
+
+  // Takes over from `local` what other trees do already. False when nothing is left of it.
+  bool keep(LocalTree& local) {
+    const std::size_t tree = local.index;
+    if (local.root) {
+      local.operands.assign(1, kSelf);
+      local.is_left.assign(1, false);
+      for (const auto& [child, on_left] : sums_.steps(tree)) {
+        const auto it = std::lower_bound(local.up_children.begin(), local.up_children.end(), child);
+        local.operands.push_back(static_cast<int>(it - local.up_children.begin()));
+        local.is_left.push_back(on_left);
+      }
+      return true;
+    }
+    const std::size_t first = local.up_parent == kNone ? tree : sums_.first(tree, self_);
+    if (!local.up_children.empty()) {
+      const auto root = static_cast<std::size_t>(sums_.rooted_at(self_, tree));
+      instead_[tree] = root;
+      if (first == tree)
+        taps_[root].push_back(
+            {static_cast<std::uint32_t>(local.up_children.size() + 1), local.up_parent, local.index});
+      return false;
+    }
+    if (first == tree) return true;
+    local.up_parent = kNone;
+    local.operands.clear();
+    if (local.down_parent == kNone) instead_[tree] = first;
+    return local.down_parent != kNone;
+  }
+
+  void finish(LocalPlan& plan) {
+    for (const auto& [tree, other] : instead_) plan.position[tree] = plan.position[other];
+    for (LocalTree& local : plan.trees) {
+      local.taps = std::move(taps_[local.index]);
+      std::sort(local.taps.begin(), local.taps.end(),
+                [](const auto& a, const auto& b) { return a.operands < b.operands; });
+    }
+  }
+
+ private:
+  forest::SharedSums sums_;
+  NodeId self_;
+  std::map<std::size_t, std::size_t> instead_;
+  std::map<std::size_t, std::vector<LocalTree::Tap>> taps_;
+};
+
+// Ranks that disagree about a collective may have chosen forests without an edge between them, and each must
+// hear of it. Where every rank is a root, whoever cannot finish waits for somebody who will not send, and it
+// is enough that all whom a rank waits for get something from it before. Else every rank tells its successor:
+// all forests share that edge.
+std::set<NodeId> announcements(const LocalPlan& plan, int ranks) {
+  std::set<NodeId> sent;
+  std::set<NodeId> tell;
+  for (const LocalTree& local : plan.trees)
+    if (local.up_parent != kNone && local.up_children.empty()) sent.insert(local.up_parent);
+  bool need_start = false;
+  for (const LocalTree& local : plan.trees)
+    if (!local.up_children.empty() && (local.chunks > 1 || local.chunk_bytes > kEagerBytes))
+      need_start = true;
+  for (const LocalTree& local : plan.trees) {
+    if (need_start) tell.insert(local.up_children.begin(), local.up_children.end());
+    if (!plan.slices_overlap) continue;
+    std::size_t tap = 0;
+    for (std::size_t i = 0; i < local.operands.size(); ++i) {
+      for (; tap < local.taps.size() && local.taps[tap].operands <= i; ++tap)
+        sent.insert(local.taps[tap].parent);
+      if (local.operands[i] == kSelf) continue;
+      const NodeId child = local.up_children[static_cast<std::size_t>(local.operands[i])];
+      if (!sent.contains(child)) tell.insert(child);
+    }
+  }
+  const NodeId successor = (plan.self + 1) % ranks;
+  if (!plan.slices_overlap && successor != plan.self) tell.insert(successor);
+  return tell;
+}
+
 }  // namespace
 
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self) {
@@ -75,23 +160,18 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
   plan->self = self;
   plan->slices_overlap = overlap(*forest);
   plan->position.assign(forest->trees.size(), -1);
-  std::set<NodeId> to;
-  std::set<NodeId> from;
+  std::optional<SharedTrees> shared;
+  if (forest->sums_once) shared.emplace(*forest, self);
   for (std::uint32_t i = 0; i < forest->trees.size(); ++i) {
-    LocalTree local = local_tree(*forest, i, self, plan->slices_overlap);
+    LocalTree local = local_tree(*forest, i, self, plan->slices_overlap && !shared);
     const bool takes_part = !local.operands.empty() || local.up_parent != kNone || local.down_parent != kNone;
-    if (!takes_part) continue;
-    if (local.up_parent != kNone && local.up_children.empty()) to.insert(local.up_parent);
-    if (!local.up_children.empty() && (local.chunks > 1 || local.chunk_bytes > kEagerBytes))
-      plan->senders_need_start = true;
-    from.insert(local.up_children.begin(), local.up_children.end());
+    if (!takes_part || (shared && !shared->keep(local))) continue;
     plan->position[i] = static_cast<std::int32_t>(plan->trees.size());
     plan->trees.push_back(std::move(local));
   }
-  plan->senders.assign(from.begin(), from.end());
-  plan->sends_to_all = true;
-  for (NodeId r = 0; r < forest->request.ranks; ++r)
-    if (r != self && !to.contains(r)) plan->sends_to_all = false;
+  if (shared) shared->finish(*plan);
+  const auto tell = announcements(*plan, forest->request.ranks);
+  plan->announce_to.assign(tell.begin(), tell.end());
   plan->forest = std::move(forest);
   return plan;
 }

@@ -38,6 +38,15 @@ struct LocalTree {
   // roots sum the same elements (one-hop) all of them go by ascending node number, or their bits would
   // differ.
   std::vector<int> operands;
+  std::vector<bool> is_left;  // by operand: it is the left one of its addition; empty: none is
+  // In a forest with sums_once: who else gets the sum of the first `operands` operands, in ascending order of
+  // these. Such a tree has one chunk.
+  struct Tap {
+    std::uint32_t operands = 0;
+    NodeId parent = kNone;
+    std::uint32_t tree = 0;
+  };
+  std::vector<Tap> taps;
 
   std::uint32_t bytes_of(std::uint32_t chunk) const {
     const std::int64_t begin = static_cast<std::int64_t>(chunk) * chunk_bytes;
@@ -52,10 +61,7 @@ struct LocalPlan {
   std::vector<LocalTree> trees;        // only those in which this node takes part
   std::vector<std::int32_t> position;  // forest index -> position in `trees`, -1 if not ours
   bool slices_overlap = false;         // trees share elements (one-hop): in-place results need a scratch copy
-  bool sends_to_all = false;           // every other rank gets a chunk from this node unasked
-  std::vector<NodeId> senders;         // nodes that send us chunks toward a root, ascending
-  bool senders_need_start =
-      false;  // they have more for us than one small chunk: they wait until we have started
+  std::vector<NodeId> announce_to;     // who must be told that we have started, besides by data; ascending
 };
 
 // Throws Error{invalid_argument} for a chunk that does not fit a frame. The forest should have been verified.

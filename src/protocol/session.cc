@@ -26,19 +26,23 @@ Session::Session(int rank, std::vector<std::string> hosts, std::uint32_t id, Out
 Session::~Session() = default;
 
 Session::Run& Session::add(std::uint64_t id) {
-  std::unique_ptr<Run> run;
+  std::unique_ptr<Run>* entry = nullptr;
   if (spare_.empty()) {
-    run = std::make_unique<Run>(pool_);
+    entry = &(runs_[id] = std::make_unique<Run>(pool_));
   } else {
-    run = std::move(spare_.back());
+    Runs::node_type node = std::move(spare_.back());
     spare_.pop_back();
+    node.key() = id;
+    entry = &runs_.insert(std::move(node)).position->second;
   }
+  Run* const run = entry->get();
   run->id = id;
   run->failing = false;
+  run->asked = false;
   run->gated = false;
   run->missing = 0;
   run->peer = kNone;
-  return *(runs_[id] = std::move(run));
+  return *run;
 }
 
 Session::Run* Session::find(std::uint64_t id) {
@@ -117,15 +121,7 @@ void Session::announce(const Run& run) {
     for (int i = 1; i < size; ++i) tell((rank_ + i) % size);
     return;
   }
-  const LocalPlan& plan = *run.op.plan;
-  const int successor = (rank_ + 1) % size;
-  bool told_successor = plan.sends_to_all;
-  if (plan.senders_need_start)
-    for (const NodeId sender : plan.senders) {
-      tell(sender);
-      told_successor = told_successor || sender == successor;
-    }
-  if (!told_successor) tell(successor);
+  for (const NodeId to : run.op.plan->announce_to) tell(to);
 }
 
 bool Session::agrees(const Run& run, int from, const wire::Header& h) const {
@@ -238,12 +234,21 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
     early_.emplace(h.sequence, Early{from, h, {payload, payload + h.length}});
     return;
   }
-  // No run: it has failed here already, and what is still on the way for it no longer matters.
-  if (Run* run = find(h.sequence); run != nullptr) deliver(*run, from, h, payload);
+  if (Run* run = find(h.sequence); run != nullptr) {
+    deliver(*run, from, h, payload);
+  } else if (h.type == wire::FrameType::announce && (h.flags & wire::kAskStart) != 0) {
+    // It has ended here; what is still on the way for it no longer matters, but this rank is not the one that
+    // others wait for.
+    wire::Header answer = h;
+    answer.flags = 0;
+    answer.count = kUnknownCount;
+    post(from, answer, 0);
+  }
 }
 
 void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte* payload) {
   if (run.failing) return;
+  if (run.asked) run.answered[static_cast<std::size_t>(from)] = true;
   if (!agrees(run, from, h)) {
     mismatch(run, from, h);
     return;
@@ -314,20 +319,22 @@ void Session::finish_if_done(Run& run) {
 }
 
 void Session::finish(std::uint64_t id, const Outcome& outcome) {
-  const auto it = runs_.find(id);
-  std::unique_ptr<Run> run = std::move(it->second);
-  runs_.erase(it);
+  Runs::node_type node = runs_.extract(id);
+  Run* const run = node.mapped().get();
   if (run->kind == Run::Kind::receive && run->peer >= 0) incoming_.erase({run->peer, run->number});
   run->run.release();
   run->held.clear();
   void* user = run->op.user;
-  spare_.push_back(std::move(run));
+  spare_.push_back(std::move(node));
   outbox_.completed(user, outcome);
 }
 
 std::int64_t Session::next_deadline_ns() const {
   std::int64_t next = std::numeric_limits<std::int64_t>::max();
-  for (const auto& [id, run] : runs_) next = std::min(next, run->op.deadline_ns);
+  for (const auto& [id, run] : runs_) {
+    const bool question = run->op.question_ns > 0 && !run->asked;
+    next = std::min(next, question ? run->op.question_ns : run->op.deadline_ns);
+  }
   return next;
 }
 

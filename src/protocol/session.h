@@ -8,9 +8,8 @@
 // Agreement. Every frame carries its sender's Signature. In a collective to which all contribute (all_reduce,
 // barrier, reduce_scatter to all ranks) a root has heard from all before anything is written, so the data
 // carry the agreement. In the others each rank announces itself to all and sends or writes nothing before it
-// has heard from all. On top, every rank announces itself to its successor unless it sends data to everybody
-// at once: ranks that disagree may have chosen forests without an edge between them, and this one they always
-// share.
+// has heard from all. On top, ranks that disagree may have chosen forests without an edge between them: the
+// plan says who else must be told (LocalPlan::announce_to).
 //
 // A rank that has not started a collective keeps the first chunks that others send for it, if they are small
 // (kEagerBytes) and few (kEagerBudget per sender, counted by the sender); larger ones wait for the
@@ -52,6 +51,9 @@ struct Operation {
   std::vector<std::int64_t> expect;
   bool all_contribute = false;  // the data carry the agreement
   std::int64_t deadline_ns = 0;
+  // Before the deadline: when all ranks are asked whether they have started it, so that who answers nothing
+  // is named, and not who waits in vain itself. 0: they are not asked.
+  std::int64_t question_ns = 0;
   int priority = 0;
   void* user = nullptr;
 };
@@ -93,12 +95,12 @@ class Session : private Actions {
   Placement place(int from, const wire::Header& header);
   void on_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_sent(const Token& token);
-  // The connection to `rank` is gone. `orderly`: it said goodbye first, so only what still waits for it
-  // fails.
-  void on_peer_gone(int rank, bool orderly, const std::string& why);
+  // The connection to `rank` is gone. Without `failure` it said goodbye first, so only what still waits for
+  // it fails.
+  void on_peer_gone(int rank, std::optional<ErrorCode> failure, const std::string& why);
   // Something that `rank` sent is damaged or makes no sense.
   void on_damaged(int rank, ErrorCode code, const std::string& why);
-  // Fails what is past its deadline.
+  // Asks who has started what is close to its deadline, and fails what is past it.
   void on_time(std::int64_t now_ns);
   std::int64_t next_deadline_ns() const;
   // Fails everything, here and on all other ranks.
@@ -107,6 +109,15 @@ class Session : private Actions {
   void close();
 
   std::size_t in_flight() const { return runs_.size(); }
+  // What an operation in flight waits for: whoever watches a group asks, the operations themselves do not.
+  struct Pending {
+    void* user = nullptr;
+    bool moving = false;      // it has begun: the ranks that matter here agree
+    std::vector<int> absent;  // ranks that have not started it
+    std::vector<int> silent;  // ranks that have, but whose data are missing
+    std::string text;         // "all_reduce(...) #7 on rank 2 (...): rank 1 (...) has not started it"
+  };
+  std::vector<Pending> pending() const;
   std::uint64_t next_sequence() const { return next_; }
 
  private:
@@ -141,9 +152,13 @@ class Session : private Actions {
   // Fails the run here and tells the ranks concerned.
   void fail(Run& run, ErrorCode code, const std::string& reason);
   void break_group(ErrorCode code, const std::string& text);
+  void tell_group(ErrorCode code, const std::string& text, int except);
   std::string context(const Run& run) const;
   std::string who(int rank) const;
+  void find_missing(const Run& run, std::vector<int>& absent, std::vector<int>& silent) const;
   std::string waiting_text(const Run& run) const;
+  void ask_all(Run& run);
+  std::string timeout_text(const Run& run) const;
 
   const int rank_;
   const std::vector<std::string> hosts_;
@@ -154,8 +169,9 @@ class Session : private Actions {
 
   std::uint64_t next_ = 0;  // sequence number of the next collective
   std::uint64_t next_message_ = 0;
-  std::unordered_map<std::uint64_t, std::unique_ptr<Run>> runs_;
-  std::vector<std::unique_ptr<Run>> spare_;
+  using Runs = std::unordered_map<std::uint64_t, std::unique_ptr<Run>>;
+  Runs runs_;
+  std::vector<Runs::node_type> spare_;  // entries of runs that have ended, for those to come
   std::vector<std::uint64_t> started_;  // per rank: it has started all collectives below this number
   struct Eager {
     std::uint64_t sequence;

@@ -21,30 +21,50 @@ std::string Session::who(int rank) const {
 
 std::string Session::context(const Run& run) const {
   const std::string op = to_string(run.op.signature);
-  if (run.kind == Run::Kind::collective) return fmt::format("{} #{} on {}", op, run.id, who(rank_));
+  const char* phase = run.run.begun() ? "data" : "agreement";
+  if (run.kind == Run::Kind::collective)
+    return fmt::format("{} #{} on {}, phase {}", op, run.id, who(rank_), phase);
   const bool sends = run.kind == Run::Kind::send;
-  return fmt::format("{} {} {} tag {} on {}", op, sends ? "to" : "from",
-                     run.peer < 0 ? std::string("any rank") : who(run.peer), run.tag, who(rank_));
+  return fmt::format("{} #{} {} {} tag {} on {}, phase {}", op, run.id & ~kMessageBit, sends ? "to" : "from",
+                     run.peer < 0 ? std::string("any rank") : who(run.peer), run.tag, who(rank_), phase);
+}
+
+void Session::find_missing(const Run& run, std::vector<int>& absent, std::vector<int>& silent) const {
+  if (run.kind != Run::Kind::collective) {
+    if (run.peer >= 0) (run.run.begun() ? silent : absent).push_back(run.peer);
+    return;
+  }
+  const auto classify = [&](int r) {
+    (started_[static_cast<std::size_t>(r)] > run.id ? silent : absent).push_back(r);
+  };
+  if (run.gated && !run.run.begun()) {
+    for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
+      if (r != rank_ && !run.agreed[static_cast<std::size_t>(r)]) classify(r);
+  } else {
+    for (const NodeId node : run.run.waiting_for()) classify(node);
+  }
+}
+
+std::vector<Session::Pending> Session::pending() const {
+  std::vector<Pending> list;
+  for (const auto& [id, run] : runs_) {
+    Pending p{run->op.user, run->run.begun(), {}, {}, context(*run) + ": " + waiting_text(*run)};
+    find_missing(*run, p.absent, p.silent);
+    list.push_back(std::move(p));
+  }
+  return list;
 }
 
 std::string Session::waiting_text(const Run& run) const {
+  if (run.kind == Run::Kind::send && !run.run.begun()) return "the receiver has not asked for it";
+  if (run.kind == Run::Kind::receive && !run.run.begun()) return "no such message was sent";
+  std::vector<int> absent_ranks;
+  std::vector<int> silent_ranks;
+  find_missing(run, absent_ranks, silent_ranks);
   std::vector<std::string> absent;
   std::vector<std::string> silent;
-  if (run.kind == Run::Kind::collective) {
-    const auto classify = [&](int r) {
-      (started_[static_cast<std::size_t>(r)] > run.id ? silent : absent).push_back(who(r));
-    };
-    if (run.gated && !run.run.begun()) {
-      for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
-        if (r != rank_ && !run.agreed[static_cast<std::size_t>(r)]) classify(r);
-    } else {
-      for (const NodeId node : run.run.waiting_for()) classify(node);
-    }
-  } else if (run.run.begun()) {
-    silent.push_back(who(run.peer));
-  } else {
-    return run.kind == Run::Kind::send ? "the receiver has not asked for it" : "no such message was sent";
-  }
+  for (const int r : absent_ranks) absent.push_back(who(r));
+  for (const int r : silent_ranks) silent.push_back(who(r));
   std::string text;
   if (!absent.empty()) text = fmt::format("{} not started it", fmt::join(absent, ", "));
   if (!absent.empty()) text.replace(text.rfind(" not"), 4, absent.size() > 1 ? " have not" : " has not");
@@ -88,6 +108,8 @@ void Session::on_failure_frame(int from, const wire::Header& h, const std::byte*
                                                                             : ErrorCode::aborted;
   const std::string text(reinterpret_cast<const char*>(payload), h.length);
   if (h.sequence == wire::kWholeGroup) {
+    // Passed on: where a link is cut, not everybody hears the one who noticed.
+    if (!broken_) tell_group(code, text, from);
     break_group(code, text);
     return;
   }
@@ -125,12 +147,12 @@ void Session::break_group(ErrorCode code, const std::string& text) {
   }
 }
 
-void Session::on_peer_gone(int rank, bool orderly, const std::string& why) {
+void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std::string& why) {
   gone_[static_cast<std::size_t>(rank)] = true;
   mailbox_.retract(rank, std::nullopt);
   if (broken_) return;
-  if (!orderly) {
-    on_damaged(rank, ErrorCode::peer_failed, why);
+  if (failure) {
+    on_damaged(rank, *failure, why);
     return;
   }
   std::vector<std::uint64_t> lost;
@@ -152,15 +174,21 @@ void Session::on_peer_gone(int rank, bool orderly, const std::string& why) {
 void Session::on_damaged(int rank, ErrorCode code, const std::string& why) {
   if (broken_) return;
   const std::string text = who(rank) + " failed: " + why;
+  // Where a link is cut, each side takes the other for dead: the others hear whose view this is.
+  tell_group(code, fmt::format("{} (noticed by {})", text, who(rank_)), rank_);
+  break_group(code, text);
+}
+
+void Session::tell_group(ErrorCode code, const std::string& text, int except) {
   wire::Header h;
   h.type = wire::FrameType::failure;
   h.group = id_;
   h.sequence = wire::kWholeGroup;
   h.flags = static_cast<std::uint32_t>(code) << 8;
-  h.length = static_cast<std::uint32_t>(std::min(text.size(), kMaxText));
+  const std::string told = text.substr(0, kMaxText);
+  h.length = static_cast<std::uint32_t>(told.size());
   for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
-    if (r != rank_ && !gone_[static_cast<std::size_t>(r)]) outbox_.send_text(r, h, text.substr(0, kMaxText));
-  break_group(code, text);
+    if (r != rank_ && r != except && !gone_[static_cast<std::size_t>(r)]) outbox_.send_text(r, h, told);
 }
 
 void Session::close() {
@@ -170,25 +198,48 @@ void Session::close() {
 void Session::abort(const std::string& why) {
   if (broken_) return;
   const std::string text = fmt::format("{} aborted the group{}{}", who(rank_), why.empty() ? "" : ": ", why);
-  wire::Header h;
-  h.type = wire::FrameType::failure;
-  h.group = id_;
-  h.sequence = wire::kWholeGroup;
-  h.flags = static_cast<std::uint32_t>(ErrorCode::aborted) << 8;
-  h.length = static_cast<std::uint32_t>(std::min(text.size(), kMaxText));
-  for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
-    if (r != rank_ && !gone_[static_cast<std::size_t>(r)]) outbox_.send_text(r, h, text.substr(0, kMaxText));
+  tell_group(ErrorCode::aborted, text, rank_);
   break_group(ErrorCode::aborted, text);
+}
+
+void Session::ask_all(Run& run) {
+  run.asked = true;
+  run.answered.assign(hosts_.size(), false);
+  for (int r = 0; r < static_cast<int>(hosts_.size()); ++r) {
+    if (r == rank_ || gone_[static_cast<std::size_t>(r)]) continue;
+    wire::Header ask = header(run, wire::FrameType::announce, r);
+    ask.flags |= wire::kAskStart;
+    post(r, ask, run.op.priority);
+  }
+}
+
+// Whom this rank waits for itself may only wait for another one: who does not even answer comes first.
+std::string Session::timeout_text(const Run& run) const {
+  std::vector<std::string> absent;
+  std::vector<std::string> silent;
+  for (std::size_t r = 0; run.asked && r < hosts_.size(); ++r)
+    if (static_cast<int>(r) != rank_ && !run.answered[r])
+      (started_[r] > run.id ? silent : absent).push_back(who(static_cast<int>(r)));
+  if (absent.empty() && silent.empty()) return waiting_text(run);
+  std::string text;
+  if (!absent.empty())
+    text = fmt::format("{} {} not started it", fmt::join(absent, ", "), absent.size() > 1 ? "have" : "has");
+  if (!silent.empty())
+    text += fmt::format("{}{} {} not answer", text.empty() ? "" : "; ", fmt::join(silent, ", "),
+                        silent.size() > 1 ? "do" : "does");
+  return text;
 }
 
 void Session::on_time(std::int64_t now_ns) {
   std::vector<std::uint64_t> late;
-  for (const auto& [id, run] : runs_)
+  for (const auto& [id, run] : runs_) {
+    if (run->op.question_ns > 0 && !run->asked && run->op.question_ns <= now_ns) ask_all(*run);
     if (run->op.deadline_ns <= now_ns) late.push_back(id);
+  }
   std::sort(late.begin(), late.end());
   for (const std::uint64_t id : late)
     if (Run* run = find(id); run != nullptr)
-      fail(*run, ErrorCode::timeout, "timed out: " + waiting_text(*run));
+      fail(*run, ErrorCode::timeout, "timed out: " + timeout_text(*run));
 }
 
 }  // namespace talweg::protocol

@@ -25,7 +25,9 @@ struct Session::Run {
   std::uint64_t number = 0;  // messages: the sender's number for it
   std::uint32_t tag = 0;
   bool failing = false;
-  std::vector<Early> held;  // pairwise collectives: data that came before everybody had agreed
+  bool asked = false;          // close to its deadline: all ranks were asked whether they have started it
+  std::vector<bool> answered;  // asked: who has been heard since
+  std::vector<Early> held;     // pairwise collectives: data that came before everybody had agreed
 
   // What this rank tells `to`, and expects to be told by `from`.
   std::int64_t told(int to) const {

@@ -31,7 +31,7 @@ void seal(Header& header) {
 
 const char* check(const Header& header) {
   const auto type = static_cast<unsigned>(header.type);
-  if (type < static_cast<unsigned>(FrameType::announce) || type > static_cast<unsigned>(FrameType::wake))
+  if (type < static_cast<unsigned>(FrameType::announce) || type > static_cast<unsigned>(FrameType::pong))
     return "unknown frame type";
   if (static_cast<unsigned>(header.op) >= kCollectives) return "unknown collective";
   if (static_cast<unsigned>(header.data_type) >= kDataTypes) return "unknown element type";
@@ -50,8 +50,8 @@ const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& hea
 }
 
 std::string to_string(const Header& h) {
-  static constexpr const char* kNames[] = {"?",       "announce", "up",    "down",    "credit",
-                                           "failure", "request",  "clear", "goodbye", "wake"};
+  static constexpr const char* kNames[] = {"?",       "announce", "up",      "down", "credit", "failure",
+                                           "request", "clear",    "goodbye", "wake", "ping",   "pong"};
   return fmt::format("{} group {} #{} tree {} chunk {} length {} {}", kNames[static_cast<unsigned>(h.type)],
                      h.group, h.sequence, h.tree, h.chunk, h.length, to_string(signature_of(h)));
 }

@@ -21,6 +21,8 @@ enum class FrameType : std::uint8_t {
   clear = 7,     // send_recv: "send it"
   goodbye = 8,   // an orderly end: the connection closes without anybody having died
   wake = 9,      // rings the doorbell of a rank that sleeps on its shared-memory rings
+  ping = 10,     // "what time is it there?": `count` = the asker's clock, in nanoseconds
+  pong = 11,     // the answer: `count` as asked, `layout` = the answerer's clock
 };
 
 inline constexpr std::uint32_t kMagic =

@@ -51,5 +51,53 @@ TEST(Log, ReadsLevelsInAnyCase) {
   EXPECT_EQ(parse_log_level("loud"), std::nullopt);
 }
 
+TEST(Log, FilterNamesWhoSpeaksOrWhoDoesNot) {
+  EXPECT_TRUE(LogFilter().passes("plan"));
+  EXPECT_TRUE(LogFilter("ALL").passes("plan"));
+  EXPECT_TRUE(LogFilter("call,PLAN").passes("plan"));
+  EXPECT_FALSE(LogFilter("call,live").passes("plan"));
+  EXPECT_FALSE(LogFilter("^plan,call").passes("call"));
+  EXPECT_TRUE(LogFilter("^plan,call").passes("live"));
+}
+
+TEST(Log, AFilterNeverHidesWarnings) {
+  testing::internal::CaptureStderr();
+  const Logger logger(0, LogSettings{LogLevel::info, LogFilter("plan"), 2, {}});
+  logger.log(LogLevel::info, "live", "hidden");
+  logger.log(LogLevel::info, "plan", "chosen");
+  logger.log(LogLevel::warn, "live", "slow");
+  const std::string output = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(output,
+              testing::AllOf(HasSubstr("chosen"), HasSubstr("slow"), testing::Not(HasSubstr("hidden"))));
+}
+
+TEST(Log, PutsTheTimeInFrontWhereAsked) {
+  EXPECT_THAT(Logger(0, LogSettings{LogLevel::warn, LogFilter(), 2, "at %%"}).line(LogLevel::warn, "x", "y"),
+              StartsWith("at % talweg: "));
+}
+
+TEST(Log, FileNamesAreExpanded) {
+  EXPECT_EQ(expand_file_name("a%p.%r%%%x%", 3), "a" + std::to_string(getpid()) + ".3%%x%");
+  EXPECT_EQ(expand_file_name("%r", -1), "-");
+}
+
+TEST(Log, GoesToTheFileThatIsNamed) {
+  char name[] = "/tmp/talweg-test-XXXXXX";
+  const int file = ::mkstemp(name);
+  ASSERT_GE(file, 0);
+  ::setenv("TALWEG_DEBUG_FILE", name, 1);
+  ::setenv("TALWEG_DEBUG", "info", 1);
+  const LogSettings settings = read_log_settings();
+  ::unsetenv("TALWEG_DEBUG_FILE");
+  ::unsetenv("TALWEG_DEBUG");
+  Logger(1, settings).log(LogLevel::info, "plan", "ring");
+  std::string text(1000, '\0');
+  text.resize(static_cast<std::size_t>(::read(file, text.data(), text.size())));
+  ::close(file);
+  ::close(settings.file);
+  ::unlink(name);
+  EXPECT_THAT(text, EndsWith("[1] INFO plan: ring\n"));
+}
+
 }  // namespace
 }  // namespace talweg

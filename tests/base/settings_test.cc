@@ -47,6 +47,35 @@ class Settings : public testing::Test {
   std::string folder_;
 };
 
+template <class Function>
+std::string refusal(Function&& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+    return error.what();
+  }
+  return "no refusal";
+}
+
+TEST_F(Settings, AreReadAsWhatTheyAreOrRefusedByName) {
+  configure("TALWEG_STREAMS = 4\nTALWEG_SHM = off\nTALWEG_TIMEOUT = 1.5s\nTALWEG_STALL_WARNING = 7");
+  EXPECT_EQ(whole_number_of("TALWEG_STREAMS", 1, 64), 4);
+  EXPECT_FALSE(switch_of("TALWEG_SHM"));
+  EXPECT_TRUE(switch_of("TALWEG_CHECKSUM"));
+  EXPECT_EQ(wait_of("TALWEG_TIMEOUT").value, 1'500'000'000);
+  EXPECT_EQ(wait_of("TALWEG_STALL_WARNING").value, 7'000'000'000);
+  EXPECT_THAT(refusal([] { whole_number_of("TALWEG_STREAMS", 1, 3); }),
+              HasSubstr("TALWEG_STREAMS: expected a whole number from 1 to 3, got \"4\""));
+  EXPECT_THAT(refusal([] { wait_of("TALWEG_TIMEOUT", {2'000'000'000}); }),
+              HasSubstr("TALWEG_TIMEOUT: expected at least 2 s, got 1.5 s"));
+  configure("TALWEG_STREAMS = 4x\nTALWEG_SHM = maybe\nTALWEG_TIMEOUT = soon");
+  EXPECT_THAT(refusal([] { whole_number_of("TALWEG_STREAMS", 1, 64); }), HasSubstr("TALWEG_STREAMS"));
+  EXPECT_THAT(refusal([] { switch_of("TALWEG_SHM"); }), HasSubstr("TALWEG_SHM: expected on or off"));
+  EXPECT_THAT(refusal([] { wait_of("TALWEG_TIMEOUT"); }),
+              HasSubstr("TALWEG_TIMEOUT: expected a time such as"));
+}
+
 TEST_F(Settings, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_EQ(resolve("TALWEG_CHECKSUM").value, "1");
   EXPECT_EQ(resolve("TALWEG_ALGO").origin, SettingOrigin::default_value);
@@ -72,6 +101,12 @@ TEST_F(Settings, AMistakeInTheFileIsNamedWithItsLineWhateverWasAsked) {
   EXPECT_THAT(complaint(), HasSubstr(file() + ":2: no setting is called \"TALWEG_SPEED\""));
   configure("ring\n");
   EXPECT_THAT(complaint(), HasSubstr(file() + ":1: expected NAME=value, got \"ring\""));
+}
+
+TEST_F(Settings, ASecretDoesNotBelongIntoAFileThatOthersMayRead) {
+  configure("TALWEG_KEY=0123456789abcdef\n");
+  EXPECT_THAT(complaint(), HasSubstr(file() + ":1: TALWEG_KEY"));
+  EXPECT_THAT(complaint(), testing::Not(HasSubstr("0123456789abcdef")));
 }
 
 TEST_F(Settings, ANamedFileThatIsNotThereIsAnError) {

@@ -12,10 +12,25 @@ using testing::HasSubstr;
 TEST(Info, SaysEverySettingWithItsValueAndOrigin) {
   const auto outcome = talweg({"info"}, {"TALWEG_TIMEOUT=7s"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("TALWEG_TIMEOUT        7s              (environment)"));
+  EXPECT_THAT(outcome.out, HasSubstr("TALWEG_TIMEOUT         7s              (environment)"));
   EXPECT_THAT(outcome.out, HasSubstr("(default)"));
   for (const char* key : {"SIMD", "CPUs", "memory", "congestion control", "interface", "network namespaces"})
     EXPECT_THAT(outcome.out, HasSubstr(key));
+}
+
+TEST(Info, NamesVariablesThatAreNoSettings) {
+  EXPECT_THAT(talweg({"info"}, {"TALWEG_TIMOUT=7s"}).out, HasSubstr("TALWEG_TIMOUT          is in the"));
+  EXPECT_THAT(talweg({"info"}, {"TALWEG_TIMEOUT=7s"}).out,
+              testing::Not(HasSubstr("TALWEG_TIMEOUT         is in the")));
+}
+
+TEST(Info, SaysWhereTheJobKeyComesFromAndNeverWhatItIs) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"info"}, {"info", "--json", "-"}}) {
+    const auto outcome = talweg(words, {"TALWEG_KEY=the-key-of-this-job"});
+    EXPECT_THAT(outcome.out, HasSubstr("from TALWEG_KEY"));
+    EXPECT_THAT(outcome.out, HasSubstr("(not shown)"));
+    EXPECT_THAT(outcome.out + outcome.err, testing::Not(HasSubstr("the-key-of-this-job")));
+  }
 }
 
 TEST(Info, JsonIsValidAndHasUnitsInItsNames) {

@@ -68,6 +68,7 @@ class LonelyGroup : public Group {
   GroupStatistics statistics() const override { return {}; }
   std::string describe() const override { return {}; }
   std::string explain(Collective, std::size_t, DataType) const override { return {}; }
+  std::string flight_record() const override { return {}; }
   std::string host_of(int) const override { return "here 1"; }
 
  private:

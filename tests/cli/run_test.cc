@@ -83,6 +83,38 @@ TEST(Run, OtherHostsAreReachedThroughTheRemoteShell) {
   EXPECT_THAT(outcome.err, HasSubstr("[2] host h1\n"));
 }
 
+TEST(Run, RanksShareANewKeyUnlessThereIsOne) {
+  const auto key_of = [](const std::string& before) {
+    const auto outcome = shell(
+        before + " \"$TALWEG\" run -n 2 --no-tag-output -- sh -c 'echo key $TALWEG_KEY $TALWEG_KEY_FILE'");
+    EXPECT_EQ(count_lines(outcome.out), 2) << outcome.out << outcome.err;
+    const std::string first = outcome.out.substr(0, outcome.out.find('\n') + 1);
+    EXPECT_EQ(outcome.out, first + first);
+    return first;
+  };
+  const std::string drawn = key_of("");
+  EXPECT_THAT(drawn, MatchesRegex("key [0-9a-f]+\n"));
+  EXPECT_EQ(drawn.size(), std::string("key \n").size() + 64);
+  EXPECT_NE(key_of(""), drawn);
+  EXPECT_EQ(key_of("TALWEG_KEY=the-key-of-this-job"), "key the-key-of-this-job\n");
+  EXPECT_EQ(key_of("f=$(mktemp); trap 'rm $f' EXIT; echo the-key-in-a-file >$f; TALWEG_KEY_FILE=$f"),
+            "key the-key-in-a-file\n");
+}
+
+// What ps shows is what the remote shell was given; it says it here.
+TEST(Run, RemoteRanksGetTheKeyButNoCommandLineShowsIt) {
+  const auto outcome = shell(
+      "d=$(mktemp -d); trap 'rm -r $d' EXIT; "
+      "printf '#!/bin/sh\\necho line \"$@\" >&2\\nexec sh -c \"$2\"\\n' >$d/rsh; chmod +x $d/rsh; "
+      "TALWEG_KEY=the-key-of-this-job \"$TALWEG\" run --hosts h0,h1 --ssh $d/rsh -- sh -c "
+      "'echo got $TALWEG_KEY; tr \"\\000\" \" \" </proc/$PPID/cmdline >&2'");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("[0] got the-key-of-this-job\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("[1] got the-key-of-this-job\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("[0] line h0"));
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("the-key-of-this-job")));
+}
+
 TEST(Run, TheExitCodeOfARemoteRankComesBack) {
   const auto outcome = shell(std::string(kFakeShell) +
                              "\"$TALWEG\" run --hosts h0,h1 --ssh $d/rsh -- sh -c "
@@ -103,6 +135,20 @@ TEST(Run, ARemoteProgramIsStoppedWhenItsRemoteShellIsGone) {
       "kill -KILL $run; wait $run 2>/dev/null\n"
       "for i in $(seq 200); do kill -0 $(cat $d/pid) 2>/dev/null || { echo gone; exit; }; sleep 0.05; done");
   EXPECT_EQ(outcome.out, "gone\n") << outcome.err;
+}
+
+TEST(Run, AtVersionLevelOneRankSaysWhatRunsAndAtInfoLevelAllSayHowTheyJoined) {
+  const auto quiet =
+      shell("TALWEG_DEBUG=VERSION \"$TALWEG\" run -n 2 -- \"$TALWEG\" perf all_reduce -b 4 -e 4 -n 1");
+  EXPECT_EQ(quiet.exit_code, 0) << quiet.err;
+  const std::string both = quiet.out + quiet.err;
+  EXPECT_THAT(both, HasSubstr("VERSION init: talweg "));
+  EXPECT_EQ(both.find("VERSION init"), both.rfind("VERSION init"));
+  const auto chatty =
+      shell("TALWEG_DEBUG=INFO \"$TALWEG\" run -n 2 -- \"$TALWEG\" perf all_reduce -b 4 -e 4 -n 1");
+  for (const char* line :
+       {"[0] INFO init: rank: 0 of 2", "[1] INFO init: rank: 1 of 2", "INFO init: algorithm:"})
+    EXPECT_THAT(chatty.out + chatty.err, HasSubstr(line));
 }
 
 }  // namespace

@@ -46,6 +46,12 @@ TEST(Usage, EveryMistakeIsAnsweredWithOneLineAndExitCode2) {
   }
 }
 
+TEST(Usage, AMistakeOfAnyRankIsShown) {
+  const auto outcome = talweg({"perf", "all_reduce", "-g", "1"}, {"RANK=3", "WORLD_SIZE=4"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, StartsWith("talweg perf [rank 3]: "));
+}
+
 TEST(Usage, VersionAndHelpEndWell) {
   EXPECT_THAT(talweg({"--version"}).out, StartsWith("talweg "));
   EXPECT_EQ(talweg({"--version"}).exit_code, 0);

@@ -113,11 +113,24 @@ TEST(ClusterFile, BadValuesAreNamedWithLineAndWhatWasExpected) {
             "c.yaml:2: nodes[0].multicast: expected true or false, got \"maybe\"");
 }
 
+TEST(ClusterFile, ReadsAndWritesBurstsAndSharedCores) {
+  const std::string text =
+      "nodes: [{name: a}, {name: b}]\nlinks:\n  - {between: [a, b], capacity: 1Gbit/s, burst: 128KiB}\n"
+      "shared_cores: 2\n";
+  const Cluster cluster = parse_cluster(text, "c.yaml");
+  EXPECT_EQ(cluster.links[1].burst, Bytes{128 << 10});
+  EXPECT_EQ(cluster.shared_cores, 2);
+  EXPECT_EQ(parse_cluster(to_yaml(cluster), "again"), cluster);
+  EXPECT_EQ(complaint_about("nodes: [{name: a}]\nshared_cores: 0\n").substr(0, 23),
+            "c.yaml:2: shared_cores:");
+}
+
 TEST(ClusterFile, UnknownKeysAreNamed) {
   EXPECT_EQ(complaint("groups:", "group:"),
-            "c.yaml:11: unknown key \"group\": expected nodes, links, groups");
-  EXPECT_EQ(complaint("latency: 1500ns", "delay: 1500ns"),
-            "c.yaml:10: links[3]: unknown key \"delay\": expected between, from, to, capacity, latency");
+            "c.yaml:11: unknown key \"group\": expected nodes, links, groups, shared_cores");
+  EXPECT_EQ(
+      complaint("latency: 1500ns", "delay: 1500ns"),
+      "c.yaml:10: links[3]: unknown key \"delay\": expected between, from, to, capacity, latency, burst");
   EXPECT_EQ(complaint("{name: h0}", "{name: h0, rank: 0}"),
             "c.yaml:3: nodes[1]: unknown key \"rank\": expected name, kind, multicast, aggregate");
   EXPECT_EQ(complaint("{name: h0}", "{name: h0, name: h0}"),
@@ -164,8 +177,10 @@ TEST(ClusterFile, WorkersThatCannotReachEachOtherAreNamedWhereOneIsWritten) {
 TEST(ClusterFile, TextThatIsNoDocumentIsAnsweredWithItsLine) {
   EXPECT_THAT(complaint_about("nodes: [\n  {name: a"),
               testing::StartsWith("c.yaml:2: expected YAML or JSON:"));
-  EXPECT_EQ(complaint_about(""), "c.yaml:1: expected a map with nodes, links, groups, got nothing");
-  EXPECT_EQ(complaint_about("7"), "c.yaml:1: expected a map with nodes, links, groups, got \"7\"");
+  EXPECT_EQ(complaint_about(""),
+            "c.yaml:1: expected a map with nodes, links, groups, shared_cores, got nothing");
+  EXPECT_EQ(complaint_about("7"),
+            "c.yaml:1: expected a map with nodes, links, groups, shared_cores, got \"7\"");
   EXPECT_EQ(complaint_about("nodes: 7"), "c.yaml:1: nodes: expected a list, got \"7\"");
   EXPECT_EQ(complaint_about("nodes: []"), "c.yaml:1: expected at least one node of kind worker");
   EXPECT_EQ(complaint_about("{\"nodes\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}"),

@@ -142,15 +142,27 @@ TEST(Cost, RanksThatShareMemoryAreCheaperThanTheNetworkAtTheSameRate) {
 }
 
 TEST(Cost, SharedCoresBoundTheWorkOfAllRanks) {
-  const auto cluster = gigabit_star(8);
+  auto cluster = gigabit_star(8);
   const Forest forest = find_planner("one_hop").plan(make_request(Collective::all_reduce, 8, 1), cluster);
-  CostParameters parameters;
-  parameters.shared_cores = 2;
+  const double before = predict_seconds(forest, cluster);
+  cluster.shared_cores = 2;
   // 56 messages, two frames each.
-  const double work = 56 * 2 * parameters.tcp.per_frame;
-  const double seconds = predict_seconds(forest, cluster, parameters);
+  const double work = 56 * 2 * CostParameters{}.tcp.per_frame;
+  const double seconds = predict_seconds(forest, cluster);
   EXPECT_GE(seconds, work / 2);
-  EXPECT_GT(seconds, predict_seconds(forest, cluster));
+  EXPECT_GT(seconds, before);
+}
+
+TEST(Cost, ABurstLetsShortMessagesHopFasterButLinksCarryNoMore) {
+  auto cluster = gigabit_star(4);
+  const auto seconds = [&](const char* planner, std::int64_t count) {
+    return predict_seconds(
+        find_planner(planner).plan(make_request(Collective::all_reduce, 4, count), cluster), cluster);
+  };
+  const double chain_before = seconds("chain", 1 << 10), long_before = seconds("star", 16 << 20);
+  for (auto& link : cluster.links) link.burst = Bytes{256 << 10};
+  EXPECT_LT(seconds("chain", 1 << 10), 0.8 * chain_before);
+  EXPECT_NEAR(seconds("star", 16 << 20), long_before, 1e-3);
 }
 
 TEST(ChunkSizes, AreCacheLinesWithinBoundsOrTheWholeSlice) {

@@ -98,8 +98,8 @@ TEST(Planners, AreFoundByName) {
     EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
     EXPECT_STREQ(
         error.what(),
-        "algorithm \"rong\": expected one of ring, chain, double_binary_tree, halving_doubling, binomial, "
-        "star, sharded_star, direct, one_hop");
+        "algorithm \"rong\": expected one of halving_doubling, ring, chain, double_binary_tree, binomial, "
+        "star, sharded_star, direct, one_hop, recursive_doubling");
   }
 }
 

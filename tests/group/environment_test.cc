@@ -52,6 +52,7 @@ TEST(Environment, KnowsWhereToMeet) {
     const Variable store("TALWEG_STORE", "tcp://host:123");
     EXPECT_EQ(find_meeting(place).host, "host");
     EXPECT_EQ(find_meeting(place).port, 123);
+    EXPECT_EQ(find_meeting(place, "tcp://other:456").host, "other") << "an option beats the environment";
   }
   {
     const Variable store("TALWEG_STORE", "nonsense");
@@ -60,6 +61,13 @@ TEST(Environment, KnowsWhereToMeet) {
   const Variable address("MASTER_ADDR", "10.0.0.1");
   const Variable port("MASTER_PORT", "29500");
   EXPECT_EQ(find_meeting(place).port, 29500);
+  {
+    const Variable high("MASTER_PORT", "65536");
+    EXPECT_THROW(find_meeting(place), Error);
+    EXPECT_THROW(find_meeting(place, "tcp://10.0.0.1:99999"), Error);
+    EXPECT_THROW(find_meeting(place, "tcp://10.0.0.1:0"), Error);
+  }
+  const Variable restored("MASTER_PORT", "29500");
   const Variable agent("TORCHELASTIC_USE_AGENT_STORE", "True");
   EXPECT_EQ(find_meeting(place).port, 29501) << "the agent's own store has the port itself";
 }

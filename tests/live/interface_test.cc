@@ -26,6 +26,8 @@ TEST(Interface, UnderstandsNcclsGrammar) {
   EXPECT_EQ(choose_interface("=eth1", kThree).name, "eth1");
   EXPECT_EQ(choose_interface("^lo,docker,eth0", kThree).name, "eth1");
   EXPECT_EQ(choose_interface("^=lo,docker0", kThree).name, "eth0");
+  EXPECT_EQ(choose_interface("^docker,br-", kThree).name, "eth0") << "loopback is no way to other hosts";
+  EXPECT_EQ(choose_interface("^docker,eth", kThree).name, "lo") << "where nothing else is left";
 }
 
 TEST(Interface, FailsLoudlyWhenNothingMatches) {

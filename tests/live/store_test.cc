@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <thread>
 
+#include "live/system.h"
 #include "talweg/error.h"
 
 namespace talweg {
@@ -48,26 +51,85 @@ TEST(Store, AFileCarriesKeysBetweenItsReaders) {
   std::filesystem::remove(name);
 }
 
-TEST(Store, ATcpServerCarriesKeysBetweenItsClients) {
-  std::shared_ptr<Store> a;
-  int port = 25456;
-  while (!a && port < 25556) {
+// A server on the first port that is free.
+std::pair<std::shared_ptr<Store>, int> serve(const std::string& key) {
+  for (int port = 25456; port < 25556; ++port) {
     try {
-      a = tcp_store("127.0.0.1", port, true, in_ms(5000));
+      return {tcp_store("127.0.0.1", port, true, in_ms(5000), key), port};
     } catch (const Error&) {
-      ++port;
     }
   }
+  ADD_FAILURE() << "no port is free";
+  return {};
+}
+
+TEST(Store, ATcpServerCarriesKeysBetweenItsClients) {
+  for (const char* key : {"", "the key of this job"}) {
+    auto [a, port] = serve(key);
+    ASSERT_TRUE(a);
+    const auto b = tcp_store("localhost", port, false, in_ms(5000), key);
+    exchange(*a, *b);
+    a.reset();
+    try {
+      b->get("key", in_ms(2000));
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::peer_failed);
+    }
+  }
+}
+
+TEST(Store, ATcpServerRefusesOtherKeys) {
+  const auto [a, port] = serve("the key of this job");
   ASSERT_TRUE(a);
-  const auto b = tcp_store("localhost", port, false, in_ms(5000));
-  exchange(*a, *b);
-  a.reset();
+  for (const char* key : {"", "the key of another job"}) {
+    try {
+      tcp_store("127.0.0.1", port, false, in_ms(5000), key);
+      FAIL();
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(e.what()).find("the same job key"), std::string::npos) << e.what();
+    }
+  }
+  // The server counts after it has answered; who is served later knows that it has.
+  a->set("key", "value");
+  EXPECT_EQ(a->get("key", in_ms(1000)), "value");
+  EXPECT_EQ(a->refused_connections(), 2U);
+}
+
+TEST(Store, ATcpServerListensBeyondLoopbackOnlyWithAKey) {
   try {
-    b->get("key", in_ms(2000));
+    tcp_store("192.0.2.1", 25456, true, in_ms(100));
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), ErrorCode::peer_failed);
+    EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+    EXPECT_NE(std::string(e.what()).find("TALWEG_KEY_FILE"), std::string::npos) << e.what();
   }
+}
+
+TEST(Store, StrangersDoNotDisturbATcpServer) {
+  const auto [a, port] = serve("the key of this job");
+  ASSERT_TRUE(a);
+  const auto b = tcp_store("127.0.0.1", port, false, in_ms(5000), "the key of this job");
+  std::vector<live::FileDescriptor> crowd;
+  for (int i = 0; i < 600; ++i) {
+    crowd.push_back(live::connect_tcp({"127.0.0.1", port}, live::now_ns() + 5'000'000'000));
+    const std::string noise(static_cast<std::size_t>(i % 300), static_cast<char>(i));
+    ::send(crowd.back().get(), noise.data(), noise.size(), MSG_NOSIGNAL);
+  }
+  exchange(*a, *b);
+  const auto late = tcp_store("127.0.0.1", port, false, in_ms(5000), "the key of this job");
+  EXPECT_EQ(late->get("empty", in_ms(1000)), "");
+  EXPECT_GT(a->refused_connections(), 300U);
+}
+
+TEST(Store, OnlyAFileOfItsOwnerAloneKeepsSecrets) {
+  char name[] = "/tmp/talweg-store-XXXXXX";
+  ::close(::mkstemp(name));
+  EXPECT_TRUE(file_store(name)->confidential());
+  ASSERT_EQ(::chmod(name, 0640), 0);
+  EXPECT_FALSE(file_store(name)->confidential());
+  std::filesystem::remove(name);
 }
 
 }  // namespace

@@ -5,7 +5,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
+#include <optional>
 
 namespace talweg::live {
 namespace {
@@ -22,9 +25,9 @@ class Collector : public FrameHandler {
     payloads.emplace_back(payload, payload + header.length);
   }
   void on_sent(std::uint32_t, const protocol::Token& token) override { sent.push_back(token.tree); }
-  void on_peer_gone(int, bool orderly_end, const std::string& reason) override {
+  void on_peer_gone(int, std::optional<ErrorCode> failure, const std::string& reason) override {
     gone = true;
-    orderly = orderly_end;
+    code = failure.value_or(ErrorCode::aborted);
     why = reason;
   }
 
@@ -34,17 +37,47 @@ class Collector : public FrameHandler {
   std::vector<std::uint32_t> sent;
   int direct = 0;
   bool gone = false;
-  bool orderly = false;
+  ErrorCode code = ErrorCode::aborted;
   std::string why;
 };
 
-class Streams : public ::testing::Test {
+enum class Protection { checksum, chacha, aes };
+
+// What a handshake would have left to both ends; empty for an open stream.
+std::array<std::optional<wire::SessionSecrets>, 2> secrets_for(Protection protection) {
+  if (protection == Protection::checksum) return {};
+  wire::SessionSecrets one;
+  one.cipher =
+      protection == Protection::aes ? wire::CipherKind::aes256_gcm : wire::CipherKind::chacha20_poly1305;
+  one.send = wire::secret_from_text("from a to b");
+  one.receive = wire::secret_from_text("from b to a");
+  wire::SessionSecrets other = one;
+  std::swap(other.send, other.receive);
+  return {one, other};
+}
+
+const wire::SessionSecrets* pointer(const std::optional<wire::SessionSecrets>& secrets) {
+  return secrets ? &*secrets : nullptr;
+}
+
+std::string name_of(const ::testing::TestParamInfo<Protection>& info) {
+  return info.param == Protection::checksum ? "Open" : info.param == Protection::aes ? "Aes" : "ChaCha";
+}
+
+std::vector<Protection> protections() {
+  std::vector<Protection> all = {Protection::checksum, Protection::chacha};
+  if (wire::has_aes()) all.push_back(Protection::aes);
+  return all;
+}
+
+class Streams : public ::testing::TestWithParam<Protection> {
  protected:
   Streams() {
     int fds[2];
     EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
-    a = std::make_unique<Stream>(FileDescriptor(fds[0]), 1, StreamOptions{}, at_a);
-    b = std::make_unique<Stream>(FileDescriptor(fds[1]), 0, StreamOptions{}, at_b);
+    const auto secrets = secrets_for(GetParam());
+    a = std::make_unique<Stream>(FileDescriptor(fds[0]), 1, StreamOptions{}, at_a, pointer(secrets[0]));
+    b = std::make_unique<Stream>(FileDescriptor(fds[1]), 0, StreamOptions{}, at_b, pointer(secrets[1]));
   }
   static OutFrame frame(std::uint32_t chunk, const std::vector<std::byte>& payload, bool down = false) {
     OutFrame f;
@@ -75,7 +108,7 @@ class Streams : public ::testing::Test {
   std::unique_ptr<Stream> a, b;
 };
 
-TEST_F(Streams, CarryFramesOfEverySizeInOrder) {
+TEST_P(Streams, CarryFramesOfEverySizeInOrder) {
   std::vector<std::vector<std::byte>> payloads;
   for (const std::size_t n : {0UL, 1UL, 100UL, 16'000UL, 65'536UL, 200'000UL, 262'144UL, 3UL, 262'144UL})
     payloads.push_back(pattern(n, static_cast<int>(n)));
@@ -86,7 +119,7 @@ TEST_F(Streams, CarryFramesOfEverySizeInOrder) {
   EXPECT_TRUE(a->idle());
 }
 
-TEST_F(Streams, LargeResultsAreReceivedStraightIntoPlace) {
+TEST_P(Streams, LargeResultsAreReceivedStraightIntoPlace) {
   at_b.into.resize(262'144);
   const auto payload = pattern(262'144, 1);
   a->push(frame(0, payload, true));
@@ -95,7 +128,7 @@ TEST_F(Streams, LargeResultsAreReceivedStraightIntoPlace) {
   EXPECT_EQ(at_b.into, payload);
 }
 
-TEST_F(Streams, ACancelledFrameDoesNotReadItsPayloadAgain) {
+TEST_P(Streams, ACancelledFrameDoesNotReadItsPayloadAgain) {
   auto payload = std::make_unique<std::vector<std::byte>>(pattern(262'144, 2));
   const auto copy = *payload;
   const auto other = pattern(1000, 3);
@@ -117,7 +150,7 @@ TEST_F(Streams, ACancelledFrameDoesNotReadItsPayloadAgain) {
   EXPECT_EQ(at_b.payloads.back(), other);
 }
 
-TEST_F(Streams, WhatIsReceivedForACancelledRunGoesNowhere) {
+TEST_P(Streams, WhatIsReceivedForACancelledRunGoesNowhere) {
   at_b.into.assign(262'144, std::byte{7});
   const auto payload = pattern(262'144, 4);
   a->push(frame(0, payload, true));
@@ -133,7 +166,7 @@ TEST_F(Streams, WhatIsReceivedForACancelledRunGoesNowhere) {
   EXPECT_EQ(at_b.chunks, std::vector<std::uint32_t>{9}) << "the stream goes on";
 }
 
-TEST_F(Streams, AGoodbyeMakesTheEndOrderly) {
+TEST_P(Streams, AGoodbyeMakesTheEndOrderly) {
   OutFrame bye;
   bye.header.type = wire::FrameType::goodbye;
   a->push(std::move(bye));
@@ -144,46 +177,103 @@ TEST_F(Streams, AGoodbyeMakesTheEndOrderly) {
   EXPECT_FALSE(at_b.gone) << "told by whoever knows all streams of the peer";
 }
 
-TEST_F(Streams, AnEndWithoutOneIsNot) {
+TEST_P(Streams, AnEndWithoutOneIsNot) {
   a->close();
   b->receive();
   EXPECT_TRUE(at_b.gone);
   EXPECT_FALSE(b->ended_orderly());
 }
 
-TEST(DamagedStream, IsNoticedWhereverTheDamageIs) {
+TEST_P(Streams, LastWordsAreReadAlsoWhenSendingHasFailedBefore) {
+  a->push(frame(7, {}));
+  pump();
+  a->push(frame(8, {}));
+  a->flush();
+  a->close();
+  b->push(frame(1, {}));
+  b->flush();
+  EXPECT_FALSE(at_b.gone) << "what came before the end is still to be read";
+  b->receive();
+  b->receive();
+  EXPECT_EQ(at_b.chunks, (std::vector<std::uint32_t>{7, 8}));
+  EXPECT_TRUE(at_b.gone);
+  EXPECT_THAT(at_b.why, ::testing::HasSubstr("sending to it: Broken pipe"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Streams, ::testing::ValuesIn(protections()), name_of);
+
+class DamagedStream : public ::testing::TestWithParam<Protection> {};
+
+TEST_P(DamagedStream, IsNoticedWhereverTheDamageIs) {
   const std::vector<std::byte> payload(5000, std::byte{1});
+  const auto secrets = secrets_for(GetParam());
   // A good frame, as a stream writes it.
-  std::vector<std::byte> good;
+  std::vector<std::byte> good(20'000);
   {
     int fds[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     Collector handler;
-    Stream stream(FileDescriptor{fds[0]}, 0, StreamOptions{}, handler);
+    Stream stream(FileDescriptor{fds[0]}, 0, StreamOptions{}, handler, pointer(secrets[0]));
     OutFrame f;
     f.header.type = wire::FrameType::up;
     f.header.length = 5000;
     f.payload = payload.data();
     stream.push(std::move(f));
     stream.flush();
-    good.resize(sizeof(wire::Header) + payload.size());
-    ASSERT_EQ(::read(fds[1], good.data(), good.size()), static_cast<ssize_t>(good.size()));
+    const ssize_t n = ::read(fds[1], good.data(), good.size());
+    ASSERT_EQ(n, GetParam() == Protection::checksum ? 5064 : 5064 + 32);
+    good.resize(static_cast<std::size_t>(n));
     ::close(fds[1]);
   }
-  for (const std::size_t at : {0UL, 3UL, 9UL, 40UL, 63UL, 64UL, 3000UL, 5063UL}) {
+  const auto looks_encrypted =
+      std::search(good.begin(), good.end(), payload.begin(), payload.begin() + 16) == good.end();
+  EXPECT_EQ(looks_encrypted, GetParam() != Protection::checksum);
+  for (const std::size_t at : {0UL, 3UL, 9UL, 40UL, 63UL, 64UL, 79UL, 80UL, 3000UL, good.size() - 1}) {
     int fds[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     Collector handler;
-    Stream stream(FileDescriptor{fds[0]}, 3, StreamOptions{}, handler);
+    Stream stream(FileDescriptor{fds[0]}, 3, StreamOptions{}, handler, pointer(secrets[1]));
     auto bad = good;
     bad[at] ^= std::byte{0x10};
     ASSERT_EQ(::write(fds[1], bad.data(), bad.size()), static_cast<ssize_t>(bad.size()));
     stream.receive();
     EXPECT_TRUE(handler.gone) << "byte " << at;
-    EXPECT_FALSE(handler.orderly);
+    EXPECT_EQ(handler.code, ErrorCode::corrupted) << "byte " << at;
     EXPECT_TRUE(handler.chunks.empty()) << "byte " << at;
     ::close(fds[1]);
   }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DamagedStream, ::testing::ValuesIn(protections()), name_of);
+
+// One byte at a time, so that every place where what has come may end is met.
+TEST_P(Streams, FramesComeOutWholeHoweverTheyArrive) {
+  int fds[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+  const auto secrets = secrets_for(GetParam());
+  Collector handler;
+  handler.into.resize(100);
+  Stream receiver(FileDescriptor{fds[0]}, 0, StreamOptions{}, handler, pointer(secrets[1]));
+  int raw[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, raw), 0);
+  Stream sender(FileDescriptor{raw[0]}, 1, StreamOptions{}, at_a, pointer(secrets[0]));
+  const auto small = pattern(100, 1);
+  const auto larger = pattern(700, 2);
+  sender.push(frame(0, small, true));
+  sender.push(frame(1, larger));
+  sender.push(frame(2, small, true));
+  sender.flush();
+  std::vector<std::byte> sent(4000);
+  const ssize_t n = ::read(raw[1], sent.data(), sent.size());
+  for (ssize_t i = 0; i < n; ++i) {
+    ASSERT_EQ(::write(fds[1], &sent[static_cast<std::size_t>(i)], 1), 1);
+    receiver.receive();
+  }
+  ASSERT_FALSE(handler.gone) << handler.why;
+  EXPECT_EQ(handler.payloads, (std::vector<std::vector<std::byte>>{small, larger, small}));
+  EXPECT_EQ(handler.direct, 2);
+  ::close(raw[1]);
+  ::close(fds[1]);
 }
 
 }  // namespace

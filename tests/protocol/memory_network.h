@@ -127,7 +127,8 @@ class MemoryNetwork {
                                         std::int64_t chunk) {
     const auto network = cluster::uniform_star(size_, Bandwidth{1e9}, Nanoseconds{10000});
     auto forest = std::make_shared<forest::Forest>(forest::find_planner(planner).plan(request, network));
-    for (auto& tree : forest->trees) tree.chunk = chunk;
+    if (!forest->sums_once)
+      for (auto& tree : forest->trees) tree.chunk = chunk;
     return make_local_plan(std::move(forest), rank);
   }
 

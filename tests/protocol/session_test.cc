@@ -12,6 +12,7 @@ namespace talweg::protocol {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Case {
   Collective op;
@@ -197,18 +198,21 @@ struct Pair {
     call.planner = planner;
     const auto r = static_cast<std::size_t>(rank);
     buffers[r] = buffers_for(call, rank, 0);
-    net.session(rank).start(operation_for(net, call, rank, buffers[r], results[r]));
+    Operation operation = operation_for(net, call, rank, buffers[r], results[r]);
+    operation.question_ns = question_ns;
+    net.session(rank).start(std::move(operation));
   }
   MemoryNetwork net;
   std::vector<Buffers> buffers;
   std::vector<Result> results;
+  std::int64_t question_ns = 0;
 };
 
 TEST(Session, RanksThatDisagreeAllHearBothSidesAndNothingIsWritten) {
   const std::pair<std::int64_t, std::int64_t> sizes[] = {
       {100, 101}, {100, 200}, {100, 0}, {5, 4000}, {4000, 5}};
   for (const auto& [a, b] : sizes)
-    for (const char* planner : {"chain", "ring", "one_hop", "binomial", "double_binary_tree"})
+    for (const char* planner : {"chain", "ring", "one_hop", "recursive_doubling", "double_binary_tree"})
       for (int odd = 0; odd < 4; ++odd)
         for (std::uint64_t seed = 0; seed < 4; ++seed) {
           SCOPED_TRACE(::testing::Message()
@@ -232,6 +236,27 @@ TEST(Session, RanksThatDisagreeAllHearBothSidesAndNothingIsWritten) {
           for (std::size_t r = 0; r < 4; ++r) {
             ASSERT_TRUE(group.results[r].outcome.ok) << group.results[r].outcome.text;
             EXPECT_EQ(group.buffers[r].out, group.buffers[r].expected);
+          }
+        }
+}
+
+TEST(Session, RanksThatChoseDifferentForestsAllHearOfIt) {
+  const char* const planners[] = {"chain", "ring", "one_hop", "recursive_doubling", "star"};
+  for (const int size : {3, 4, 6})
+    for (const char* planner : planners)
+      for (const char* other : planners)
+        for (int odd = 0; odd < size; ++odd) {
+          if (planner == other) continue;
+          SCOPED_TRACE(::testing::Message()
+                       << planner << ", " << other << " on rank " << odd << " of " << size);
+          Pair group(size, static_cast<std::uint64_t>(odd));
+          for (int r = 0; r < size; ++r)
+            group.start(r, r == odd ? 101 : 100, Collective::all_reduce, r == odd ? other : planner);
+          group.net.run();
+          for (std::size_t r = 0; r < static_cast<std::size_t>(size); ++r) {
+            ASSERT_TRUE(group.results[r].done) << r;
+            EXPECT_EQ(group.results[r].outcome.code, ErrorCode::mismatch);
+            EXPECT_THAT(group.buffers[r].out, ::testing::Each(-1));
           }
         }
 }
@@ -280,20 +305,49 @@ TEST(Session, ADeadlineNamesWhoHasNotStarted) {
   EXPECT_EQ(group.results[1].outcome.code, ErrorCode::timeout);
 }
 
+TEST(Session, ADeadlineNamesWhoDoesNotAnswerAndNotWhoWaitsToo) {
+  // In a chain each rank waits for its neighbour: 0 for 1, and 1 for 2, which has not started.
+  Pair group(4);
+  for (const int r : {0, 1, 3}) {
+    group.question_ns = 500;
+    group.start(r, 10);
+  }
+  group.net.run();
+  group.net.session(0).on_time(499);
+  EXPECT_EQ(group.net.session(0).next_deadline_ns(), 500);
+  group.net.session(0).on_time(500);
+  EXPECT_EQ(group.net.session(0).next_deadline_ns(), 1'000'000'000);
+  group.net.run();
+  group.net.session(0).on_time(1'000'000'000);
+  ASSERT_TRUE(group.results[0].done);
+  EXPECT_THAT(group.results[0].outcome.text, HasSubstr("timed out: rank 2 (h2) has not started it"));
+  EXPECT_THAT(group.results[0].outcome.text, Not(HasSubstr("rank 1")));
+}
+
 TEST(Session, ARankThatDiesFailsEverythingInFlightAndAllThatFollows) {
   Pair group(3);
   group.start(0, 10);
   group.start(1, 10);
-  group.net.session(0).on_peer_gone(2, false, "it closed the connection");
+  group.net.session(0).on_peer_gone(2, ErrorCode::peer_failed, "it closed the connection");
   ASSERT_TRUE(group.results[0].done);
   EXPECT_EQ(group.results[0].outcome.code, ErrorCode::peer_failed);
   EXPECT_THAT(group.results[0].outcome.text, HasSubstr("rank 2 (h2) failed"));
   EXPECT_THAT(group.results[0].outcome.text, HasSubstr("#0"));
   group.net.run();
   EXPECT_EQ(group.results[1].outcome.code, ErrorCode::peer_failed) << "told by rank 0";
+  EXPECT_THAT(group.results[1].outcome.text, HasSubstr("noticed by rank 0 (h0)"));
   group.results[0] = {};
   group.start(0, 10);
   EXPECT_EQ(group.results[0].outcome.code, ErrorCode::peer_failed);
+}
+
+TEST(Session, ADeathIsPassedOnToARankThatTheNoticerDoesNotReach) {
+  // The link between 1 and 2 is cut: 1 takes 2 for dead and tells 0, and 0 tells 2.
+  Pair group(3);
+  for (int r = 0; r < 3; ++r) group.start(r, 10);
+  group.net.session(1).on_peer_gone(2, ErrorCode::peer_failed, "its host has not answered for 15 s");
+  group.net.run();
+  EXPECT_THAT(group.results[2].outcome.text, HasSubstr("noticed by rank 1 (h1)"));
 }
 
 TEST(Session, ARankThatLeavesOnlyFailsWhatStillNeedsIt) {
@@ -302,7 +356,7 @@ TEST(Session, ARankThatLeavesOnlyFailsWhatStillNeedsIt) {
   group.start(1, 10);
   group.net.run();
   EXPECT_TRUE(group.results[0].outcome.ok);
-  group.net.session(0).on_peer_gone(1, true, "");
+  group.net.session(0).on_peer_gone(1, std::nullopt, "");
   group.results[0] = {};
   group.start(0, 10);
   ASSERT_TRUE(group.results[0].done);

@@ -1,5 +1,6 @@
 """The Python face: arrays in, arrays out, errors with codes."""
 
+import json
 import functools
 import multiprocessing
 import os
@@ -180,6 +181,8 @@ def test_a_split_group_numbers_its_ranks_as_told(group):
 @on_ranks(2)
 def test_a_closed_group_says_so(group):
     assert ":" in group.describe() and group.statistics()["bytes_sent"] >= 0
+    group.barrier()
+    assert [call["operation"] for call in json.loads(group.flight_record())["operations"]][-1] == "barrier"
     group.close()
     with pytest.raises(talweg.Error, match="closed"):
         group.barrier()

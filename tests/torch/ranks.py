@@ -59,24 +59,25 @@ def run(size, body, arguments=(), timeout=timedelta(seconds=30)):
         for rank in hung:
             processes[rank].kill()
             processes[rank].join()
-    texts = [f"ranks {hung} were still running after {LIMIT_S} s"] if hung else []
+    texts = [f"ranks {hung} of {size} were still running after {LIMIT_S} s"] if hung else []
     while not failures.empty():
         rank, text = failures.get()
-        texts.append(f"rank {rank}:\n{text}")
+        texts.append(f"rank {rank} of {size}:\n{text}")
     bad = [rank for rank, process in enumerate(processes) if process.exitcode != 0]
     if bad and not texts:
-        texts.append(f"ranks {bad} ended with {[processes[rank].exitcode for rank in bad]}")
+        texts.append(f"ranks {bad} of {size} ended with {[processes[rank].exitcode for rank in bad]}")
     if texts:
         pytest.fail("\n".join(texts), pytrace=False)
 
 
-def on_ranks(size, timeout=timedelta(seconds=30)):
-    """Decorates a test whose body is to run on each of `size` ranks."""
+def on_ranks(*sizes, timeout=timedelta(seconds=30)):
+    """Decorates a test whose body is to run on each of several ranks, once for every size given."""
 
     def decorate(body):
         @functools.wraps(body)
         def test(*positional, **named):
-            run(size, functools.partial(body, **named), positional, timeout)
+            for size in sizes:
+                run(size, functools.partial(body, **named), positional, timeout)
 
         return test
 

@@ -56,24 +56,55 @@ def test_all_reduce_is_gloos(size):
     body()
 
 
-@on_ranks(3)
-def test_all_reduce_takes_the_types_that_gloo_refuses():
+@on_ranks(2, 4)
+def test_reductions_take_the_types_that_gloo_refuses():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    gloo = dist.new_group(backend="gloo")
     for dtype in ONLY_TALWEG:
-        tensor = torch.tensor([dist.get_rank() + 1, 7]).to(dtype)
-        dist.all_reduce(tensor)
-        same(tensor, torch.tensor([6, 21]).to(dtype))
-    flags = torch.tensor([dist.get_rank() == 1, False, True])
+        for op in ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]:
+            ours = sample(dtype, 1000, rank)
+            wide = ours.to(torch.int64)
+            dist.all_reduce(ours, getattr(dist.ReduceOp, op))
+            dist.all_reduce(wide, getattr(dist.ReduceOp, op), group=gloo)
+            same(ours, wide.to(dtype))
+        part = torch.zeros(3).to(dtype)
+        dist.reduce_scatter_tensor(part, torch.arange(3 * size).to(dtype))
+        same(part, size * torch.arange(3 * rank, 3 * rank + 3).to(dtype))
+    flags = torch.tensor([rank == 1, False, True])
     dist.all_reduce(flags, dist.ReduceOp.MAX)
     assert flags.tolist() == [True, False, True]
     dist.all_reduce(flags, dist.ReduceOp.MIN)
     assert flags.tolist() == [True, False, True]
 
 
-@on_ranks(3)
+@on_ranks(2, 4)
 def test_premultiplied_sum_multiplies_before_it_sums():
+    size = dist.get_world_size()
     tensor = torch.tensor([1.0, 2.0])
     dist.all_reduce(tensor, dist._make_nccl_premul_sum(0.5))
-    assert tensor.tolist() == [1.5, 3.0]
+    assert tensor.tolist() == [0.5 * size, 1.0 * size]
+    out = torch.zeros(1)
+    dist.reduce_scatter_tensor(out, torch.ones(size), dist._make_nccl_premul_sum(torch.tensor([0.25])))
+    assert out.item() == 0.25 * size
+
+
+@on_ranks(2, 4)
+def test_eight_bit_floats_go_where_nothing_is_computed():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        mine = torch.full((3,), float(rank + 1)).to(dtype)
+        everyone = torch.arange(1.0, size + 1).repeat_interleave(3).to(dtype)
+        out = torch.zeros(3 * size).to(dtype)
+        dist.all_gather_into_tensor(out, mine)
+        same(out, everyone)
+        swapped = torch.zeros(3 * size).to(dtype)
+        dist.all_to_all_single(swapped, mine.repeat(size))
+        same(swapped, everyone)
+        got = torch.zeros(3).to(dtype)
+        work = dist.isend(mine, (rank + 1) % size)
+        dist.recv(got, (rank - 1) % size)
+        work.wait()
+        same(got, everyone[3 * ((rank - 1) % size) :][:3])
 
 
 @on_ranks(4)
@@ -192,6 +223,7 @@ def test_sends_meet_receives_by_peer_and_tag():
         assert seen == {(1, 1.0), (2, 2.0), (3, 3.0)}
     else:
         dist.send(torch.full((2,), float(rank)), 0)
+    dist.barrier()  # who receives from anybody would take what comes next as well
     operations = [
         dist.P2POp(dist.isend, torch.full((5,), float(rank)), right),
         dist.P2POp(dist.irecv, got := torch.zeros(5), left),

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "base/random.h"
-#include "wire/hello.h"
 
 namespace talweg::wire {
 namespace {
@@ -80,23 +79,6 @@ TEST(Frame, RandomBytesNeverPass) {
     Header out;
     EXPECT_NE(decode(bytes, out), nullptr);
   }
-}
-
-TEST(Hello, SurvivesTheWireAndRefusesOtherVersions) {
-  Hello hello;
-  hello.rank = 7;
-  hello.stream = 2;
-  hello.job = 0x123456789abcdefULL;
-  auto bytes = encode(hello);
-  Hello out;
-  ASSERT_EQ(decode(bytes, out), "");
-  EXPECT_EQ(out.rank, 7U);
-  EXPECT_EQ(out.stream, 2);
-  EXPECT_EQ(out.job, hello.job);
-  hello.version = 255;
-  EXPECT_NE(decode(encode(hello), out).find("255"), std::string::npos);
-  bytes[14] ^= std::byte{1};
-  EXPECT_NE(decode(bytes, out), "");
 }
 
 TEST(Signature, SaysWhatARankBelieves) {

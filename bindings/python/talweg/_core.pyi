@@ -122,6 +122,8 @@ class Group:
     def set_timeout(self, timeout: float | timedelta) -> None: ...
     def describe(self) -> str:
         """How the group is connected and what was chosen and why, a "key: value (origin)" a line."""
+    def flight_record(self) -> str:
+        """The last calls of this rank as JSON; `talweg doctor` reads the files of all ranks."""
     def explain(self, operation: str, count: int, type: str) -> str:
         """Which algorithm would carry a call, and how long it is expected to take."""
     def statistics(self) -> dict[str, int]: ...

@@ -5,21 +5,28 @@
     dist.init_process_group("talweg")
 
 DistributedDataParallel, FSDP and everything else that speaks torch.distributed then runs over Talweg.
+
+What torch offers only to backends that it knows by name (monitored_barrier, split_group, the all-to-all of DTensor)
+serves groups over Talweg too; for every other group these functions do what they did before.
 """
 
-from __future__ import annotations
+from talweg import _torch_check  # noqa: F401  (first: it says what is wrong with torch here)
 
 import torch
 import torch.distributed as dist
 
 if not dist.is_available():
     raise ImportError("talweg.torch needs a torch that was built with torch.distributed")
-if tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2]) != (2, 13):
-    raise ImportError(f"talweg.torch was compiled for torch 2.13, but this is torch {torch.__version__}")
 
-from talweg import _c10d  # noqa: E402  (a wrong torch must be reported before its symbols are missed)
+from talweg import _c10d, _known_by_name  # noqa: E402
 
-dist.Backend.register_backend("talweg", _c10d.create, extended_api=True, devices=["cpu"])
+
+def _create(options, backend_options=None) -> _c10d.Backend:
+    _known_by_name.serve_tensors()
+    return _c10d.create(options, backend_options)
+
+
+dist.Backend.register_backend("talweg", _create, extended_api=True, devices=["cpu"])
 
 
 def backend(group: dist.ProcessGroup | None = None) -> _c10d.Backend:
@@ -31,3 +38,24 @@ def backend(group: dist.ProcessGroup | None = None) -> _c10d.Backend:
     if not isinstance(found, _c10d.Backend):
         raise ValueError(f"this process group runs over {dist.get_backend(group)}, not over talweg")
     return found
+
+
+def compress_bfloat16(
+    group: dist.ProcessGroup | None, bucket: dist.GradBucket
+) -> torch.futures.Future[torch.Tensor]:
+    """A communication hook for DDP that halves what is sent: gradients travel and are averaged as bfloat16.
+
+    model.register_comm_hook(None, talweg.torch.compress_bfloat16)     # None: the world
+
+    Torch's bf16_compress_hook does the same, but DDP refuses it where there is no NCCL.
+    """
+    gradient = bucket.buffer()
+
+    def widen(future: torch.futures.Future[list[torch.Tensor]]) -> torch.Tensor:
+        return gradient.copy_(future.value()[0])
+
+    half = gradient.to(torch.bfloat16)
+    return dist.all_reduce(half, dist.ReduceOp.AVG, group, async_op=True).get_future().then(widen)
+
+
+_known_by_name.serve()

@@ -1,0 +1,46 @@
+"""How fast the packet simulator is, and whether it says what another simulator said of the same networks."""
+import json
+import statistics
+import subprocess
+
+import report
+
+# Scenario: least link-hops per CPU second, most memory in MB (None: no target), and the last flow's completion time in
+# ms that htsim gave (NDP, one core: LS16 of 16 hosts, 4 leaves, 4 spines at 10 Gbit/s; packets sprayed).
+TARGETS = {
+    "ls16-permutation-30MB": (8e6, None, 26.33),
+    "ls16-all-to-all-1MB": (None, None, 13.26),
+    "ls16-all-to-all-4MB": (None, None, 52.93),
+    "ls16-incast-10MB": (None, None, 126.3),
+    "fat-tree-1024-permutation-2MB": (4e6, 150, None),
+    "fat-tree-8192-permutation-2MB": (3e6, 1500, None),
+}
+
+
+def measure(program, scenario):
+    done = subprocess.run([program, scenario], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"bench: {program} {scenario}: {done.stderr.strip() or 'not all flows ended'}")
+    return json.loads(done.stdout)
+
+
+def run(settings):
+    program = settings.build / "bench" / "sim_bench"
+    if not program.exists():
+        print("# sim: left out, sim_bench is not built")
+        return []
+    rows, records = [], []
+    for scenario, (speed, memory, htsim_ms) in TARGETS.items():
+        rounds = [measure(program, scenario) for _ in range(settings.rounds)]
+        hops = statistics.median(r["link_hops_per_s"] for r in rounds)
+        peak = max(r["peak_memory_MB"] for r in rounds)
+        last_ms = rounds[0]["last_finish_ms"]
+        misses = (speed is not None and hops < speed) or (memory is not None and peak > memory)
+        verdict = "-" if speed is None else "MISS" if misses else "PASS"
+        rows.append([scenario, f"{hops / 1e6:.1f}", f"{speed / 1e6:.0f}" if speed else "-", f"{peak:.0f}",
+                     f"{last_ms:.3f}", f"{last_ms / htsim_ms - 1:+.1%}" if htsim_ms else "-", verdict])
+        records.append({"scenario": "sim", "name": scenario, "link_hops_per_s": hops, "peak_memory_MB": peak,
+                        "last_finish_ms": last_ms, "htsim_last_finish_ms": htsim_ms, "rounds": rounds})
+    report.table("packet simulator, one core",
+                 ["scenario", "M link-hops/s", "target", "peak MB", "last flow, ms", "against htsim", "verdict"], rows)
+    return records

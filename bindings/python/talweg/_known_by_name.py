@@ -1,0 +1,77 @@
+"""Torch's functions that look at a backend's name and refuse what they do not know, made to serve Talweg's groups."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+def serve() -> None:
+    """Puts the functions below in front of torch's; whatever is not for a group over Talweg still reaches torch's."""
+    for name, ours in (("monitored_barrier", _monitored_barrier), ("split_group", _split_group)):
+        torchs = getattr(dist.distributed_c10d, name)
+        for module in (dist, dist.distributed_c10d):
+            setattr(module, name, functools.wraps(torchs)(functools.partial(ours, torchs)))
+    log = DistributedDataParallel._get_ddp_logging_data
+    DistributedDataParallel._get_ddp_logging_data = functools.wraps(log)(lambda self: _logging_data(log, self))
+
+
+def serve_tensors() -> None:
+    """The same for DTensor, if it has been imported by now: doing so here would cost everyone else half a second."""
+    for module in ("torch.distributed.tensor._collective_utils", "torch.distributed.tensor.placement_types"):
+        torchs = getattr(sys.modules.get(module), "shard_dim_alltoall", None)
+        if torchs is not None and not isinstance(torchs, functools.partial):
+            sys.modules[module].shard_dim_alltoall = functools.partial(_shard_dim_alltoall, torchs)
+
+
+def _is_over_talweg(group: dist.ProcessGroup | None) -> bool:
+    """False on ranks that are not in the group, and before there is one."""
+    try:
+        return "cpu:talweg" in dist.get_backend_config(group).split(",")
+    except ValueError:
+        return False
+
+
+def _monitored_barrier(torchs, group=None, timeout=None, wait_all_ranks=False):
+    if not _is_over_talweg(group):
+        return torchs(group, timeout, wait_all_ranks)
+    if isinstance(timeout, (int, float)):
+        warnings.warn(f"timeout should be a timedelta; {timeout} is taken for seconds", stacklevel=2)
+        timeout = timedelta(seconds=timeout)
+    # Without a timeout: the group's own.
+    (group or dist.group.WORLD).monitored_barrier(timeout, wait_all_ranks)
+
+
+def _split_group(
+    torchs, parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None, **others
+):
+    if not _is_over_talweg(parent_pg):
+        return torchs(parent_pg, split_ranks, timeout, pg_options, group_desc, **others)
+    if not split_ranks or not all(split_ranks):
+        raise ValueError("split_ranks must be lists of the parent's ranks, none of them empty")
+    parent = parent_pg or dist.group.WORLD
+    mine = next((sorted(ranks) for ranks in split_ranks if parent.rank() in ranks), None)
+    if mine is None:
+        return None
+    world_ranks = [dist.get_global_rank(parent, rank) for rank in mine]
+    return dist.new_group(world_ranks, timeout, use_local_synchronization=True, group_desc=group_desc)
+
+
+def _logging_data(torchs, model):
+    data = torchs(model)
+    # To torch's C++ every backend from elsewhere is "custom".
+    return data | {"backend_name": "talweg"} if _is_over_talweg(model.process_group) else data
+
+
+def _shard_dim_alltoall(torchs, input, gather_dim, shard_dim, mesh, mesh_dim):
+    group = mesh.get_group(mesh_dim)
+    if not _is_over_talweg(group):
+        return torchs(input, gather_dim, shard_dim, mesh, mesh_dim)
+    # Torch takes CPU tensors for gloo's: it would gather all and throw most of it away.
+    return torch.ops._dtensor.shard_dim_alltoall(input, gather_dim, shard_dim, group.group_name)

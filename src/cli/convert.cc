@@ -1,0 +1,128 @@
+// talweg convert: networks and forests from one file format into another.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/units.h"
+#include "cli/choices.h"
+#include "cli/command.h"
+#include "cluster/import.h"
+#include "cluster/yaml_reader.h"
+#include "forest/graphviz.h"
+#include "forest/msccl.h"
+#include "forest/planner.h"
+#include "forest/verify.h"
+#include "talweg/error.h"
+
+namespace talweg::cli {
+namespace {
+
+constexpr const char* kExamples = R"(
+Reads networks: talweg (YAML, JSON), nccl, taccl, adapcc, astra_sim, htsim; and forests.
+Writes both: yaml, json, dot (GraphViz); and forests: msccl (XML for MSCCL and RCCL).
+The format to write is the ending of OUT if there is no --to: .yaml, .json, .dot, .xml. OUT - is standard output.
+
+Examples:
+  talweg convert topo.xml cluster.yaml                      # NCCL's, recognised by what it says
+  talweg convert leaf_spine.topo network.dot
+  talweg convert topo.xml algo.xml --collective all_reduce  # plan on it, write the forest for MSCCL
+  talweg convert forest.yaml algo.xml)";
+
+struct ConvertFlags {
+  std::string in, out;
+  std::string from, to;
+  std::string collective;
+  std::string size = "64M";
+  std::string algorithm;
+};
+
+std::string target_format(const ConvertFlags& flags) {
+  constexpr std::pair<const char*, const char*> kEndings[] = {{".yaml", "yaml"}, {".yml", "yaml"},
+                                                              {".json", "json"}, {".dot", "dot"},
+                                                              {".gv", "dot"},    {".xml", "msccl"}};
+  if (!flags.to.empty()) return flags.to;
+  for (const auto& [ending, format] : kEndings)
+    if (flags.out.ends_with(ending)) return format;
+  throw Error(
+      ErrorCode::invalid_argument,
+      fmt::format("{}: which format? give --to yaml, json, dot or msccl, or a name that ends so", flags.out));
+}
+
+forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) {
+  const auto op = parse_collective(flags.collective);
+  if (!op)
+    throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.collective));
+  const auto bytes = static_cast<std::size_t>(parse_bytes(flags.size).value);
+  const forest::Request request = request_for(*op, network.workers(), bytes);
+  return flags.algorithm.empty() ? forest::plan_best(request, network)
+                                 : forest::find_planner(flags.algorithm).plan(request, network);
+}
+
+std::string write(const cluster::Cluster& network, const std::string& format) {
+  if (format == "yaml") return cluster::to_yaml(network);
+  if (format == "json") return cluster::to_json(network);
+  if (format == "dot") return forest::to_dot(network);
+  throw Error(
+      ErrorCode::invalid_argument,
+      "--to msccl: this writes a forest, and the file is a network: give --collective to plan one on it");
+}
+
+std::string write(const forest::Forest& forest, const std::string& format) {
+  if (format == "yaml") return forest::to_yaml(forest);
+  if (format == "json") return forest::to_json(forest);
+  if (format == "dot") return forest::to_dot(forest);
+  return forest::to_xml(forest::to_msccl(forest));
+}
+
+std::string converted(const ConvertFlags& flags) {
+  const std::string format = target_format(flags);
+  const std::string text = cluster::read_file(flags.in);
+  // A forest's file looks like a network's, but for this key.
+  if (flags.from == "forest" || (flags.from.empty() && cluster::has_key(text, "trees"))) {
+    const forest::Forest forest = forest::parse_forest(text, flags.in);
+    forest::verify(forest);
+    return write(forest, format);
+  }
+  const auto from =
+      flags.from.empty() ? cluster::recognise(text, flags.in) : cluster::parse_format(flags.from);
+  const cluster::Cluster network = cluster::import_text(from, text, flags.in);
+  return flags.collective.empty() ? write(network, format) : write(plan(flags, network), format);
+}
+
+int convert(const ConvertFlags& flags) {
+  const std::string text = converted(flags);
+  if (flags.out == "-") {
+    fmt::print("{}", text);
+    return 0;
+  }
+  std::ofstream file(flags.out, std::ios::binary);
+  file << text;
+  file.close();
+  if (!file) throw Error(ErrorCode::invalid_argument, fmt::format("cannot write {}", flags.out));
+  return 0;
+}
+
+}  // namespace
+
+void add_convert(CLI::App& app, Action* action) {
+  auto flags = std::make_shared<ConvertFlags>();
+  auto* sub = app.add_subcommand("convert", "networks and forests from one file format into another");
+  sub->footer(kExamples);
+  sub->add_option("in", flags->in, "file to read")->required();
+  sub->add_option("out", flags->out, "file to write; - for standard output")->required();
+  std::vector<std::string> sources{"forest"};
+  for (const cluster::Format format : cluster::formats()) sources.emplace_back(cluster::name(format));
+  sub->add_option("--from", flags->from, "format of IN (default: recognised)")->check(CLI::IsMember(sources));
+  sub->add_option("--to", flags->to, "format of OUT (default: by its ending)")
+      ->check(CLI::IsMember(std::vector<std::string>{"yaml", "json", "dot", "msccl"}));
+  sub->add_option("--collective", flags->collective, "plan this on the network and write the forest");
+  sub->add_option("--size", flags->size, "of the vector that is planned for")->capture_default_str();
+  sub->add_option("--algorithm", flags->algorithm,
+                  "that plans (default: the one that is predicted to be fastest)");
+  sub->callback([flags, action] { *action = [flags] { return convert(*flags); }; });
+}
+
+}  // namespace talweg::cli

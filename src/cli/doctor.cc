@@ -1,0 +1,99 @@
+// talweg doctor: reads what ranks have written down and says what went wrong.
+#include <fmt/format.h>
+
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/command.h"
+#include "cli/doctor_findings.h"
+#include "cli/doctor_trace.h"
+#include "talweg/error.h"
+
+namespace talweg::cli {
+namespace {
+
+constexpr const char* kExamples = R"(
+Examples:
+  TALWEG_RECORDER_DIR=/shared/records talweg run -n 8 -- python train.py    # records are written when a call fails
+  kill -USR1 <pid of each rank>                                             # or when asked for
+  talweg doctor /shared/records                                             # who waits for whom, who disagrees
+  TALWEG_TRACE=/shared/traces talweg run -n 4 -- python train.py
+  talweg doctor --trace all.json /shared/traces                             # all ranks on one clock, for ui.perfetto.dev)";
+
+struct DoctorFlags {
+  std::vector<std::string> paths;
+  std::string trace;
+  bool json = false;
+};
+
+void print(const std::vector<Diagnosis>& list) {
+  for (const Diagnosis& d : list) {
+    fmt::print("job {} group {}: {} of {} ranks have left a record\n", d.job, d.group, d.seen.size(), d.size);
+    for (const Finding& finding : d.findings) fmt::print("  {}: {}\n", name(finding.kind), finding.text);
+  }
+}
+
+void print_json(const std::vector<Diagnosis>& list) {
+  nlohmann::json document = {{"groups", nlohmann::json::array()}};
+  for (const Diagnosis& d : list) {
+    nlohmann::json group = {
+        {"job", d.job}, {"group", d.group}, {"size", d.size}, {"ranks_with_record", d.seen}};
+    group["findings"] = nlohmann::json::array();
+    for (const Finding& f : d.findings)
+      group["findings"].push_back({{"kind", name(f.kind)}, {"text", f.text}, {"ranks", f.ranks}});
+    document["groups"].push_back(std::move(group));
+  }
+  fmt::print("{}\n", document.dump(2));
+}
+
+int merge(const DoctorFlags& flags) {
+  const auto files = find_files(flags.paths, "trace-");
+  if (files.empty())
+    throw Error(ErrorCode::invalid_argument,
+                "no trace-*.json there: was TALWEG_TRACE set when the ranks ran?");
+  std::ofstream out(flags.trace);
+  const MergedTrace merged = merge_traces(files, out);
+  out.close();
+  if (!out) throw Error(ErrorCode::system, fmt::format("--trace: cannot write {}", flags.trace));
+  fmt::print("{}: {} ranks, {} events, {} arrows from sender to receiver; {}\n", flags.trace, merged.ranks,
+             merged.events, merged.arrows,
+             merged.clock_error_us < 0 ? std::string("on the hosts' wall clocks")
+                                       : fmt::format("clocks agree to {:.3g} us", merged.clock_error_us));
+  if (merged.left_out > 0)
+    fmt::print("{} events were past TALWEG_TRACE_LIMIT and are not in it\n", merged.left_out);
+  return 0;
+}
+
+int doctor(const DoctorFlags& flags) {
+  if (!flags.trace.empty()) return merge(flags);
+  const auto files = find_files(flags.paths, "record-");
+  if (files.empty())
+    throw Error(
+        ErrorCode::invalid_argument,
+        "no record-*.json there: was TALWEG_RECORDER_DIR set, or the signal sent, when the ranks ran?");
+  std::vector<Record> records;
+  for (const std::string& file : files) records.push_back(read_record(file));
+  const auto diagnoses = diagnose(records);
+  if (flags.json) {
+    print_json(diagnoses);
+  } else {
+    print(diagnoses);
+  }
+  return 0;
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app, Action* action) {
+  auto flags = std::make_shared<DoctorFlags>();
+  auto* sub =
+      app.add_subcommand("doctor", "what the flight records of all ranks say; or their traces in one");
+  sub->footer(kExamples);
+  sub->add_option("paths", flags->paths, "flight records (or traces), or directories of them")->required();
+  sub->add_flag("--json", flags->json, "print the findings as JSON");
+  sub->add_option("--trace", flags->trace, "merge traces, not records, into this file for ui.perfetto.dev");
+  sub->callback([flags, action] { *action = [flags] { return doctor(*flags); }; });
+}
+
+}  // namespace talweg::cli

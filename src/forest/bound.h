@@ -1,0 +1,67 @@
+// How fast a collective can be on a network, whatever the forest, and why.
+//
+//   Bound bound = best_rate(cluster, Collective::all_reduce);
+//   bound.rate.value();                   // bit/s: M bits take at least M / rate
+//   to_words(bound, cluster);             // "host3's downlink"
+//
+// The reason is a price for every link and every capacity group. Load times price, summed over all of them,
+// is at most capacity times price, summed; and it is at least the rate times what the cheapest trees cost at
+// these prices. So
+//
+//   rate <= (sum of capacity times price) / (cost of the cheapest trees)
+//
+// and whoever doubts a bound can recompute it from the prices: rate_at_prices() does, in integers. A cut is
+// the case of price 1 on the links that cross it, a partition that of price 1 on all links between its parts
+// (Tutte 1961, Nash-Williams 1961).
+//
+// Rates are those of the whole vector, as time = bytes / rate: for all_gather and reduce_scatter it is that
+// of all ranks' parts together, which are taken to be equal.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "forest/forest.h"
+#include "forest/ratio.h"
+
+namespace talweg::forest {
+
+struct Certificate {
+  enum class Kind {
+    nothing,    // one worker: nothing moves
+    cut,        // parts[0] and parts[1]: the links from the first to the second
+    partition,  // all links between the parts
+    prices      // these links and groups, each weighted by its price
+  };
+  Kind kind = Kind::nothing;
+  std::vector<std::vector<int>> parts;  // nodes of the cluster
+  std::vector<std::int64_t> link_prices, group_prices;
+  bool operator==(const Certificate&) const = default;
+};
+
+struct Bound {
+  Collective op = Collective::all_reduce;
+  NodeId root = 0;  // broadcast, reduce
+  Ratio rate;       // bit/s; exact for capacities in whole bit/s
+  // Whether some packing of trees was found, or is known, to reach the rate. Where switches sum or copy it
+  // may be out of reach.
+  bool attained = false;
+  Certificate certificate;
+  bool operator==(const Bound&) const = default;
+};
+
+// The least bound that is known for all_reduce, reduce, broadcast, reduce_scatter or all_gather. Throws
+// Error{unsupported} for other operations, Error{invalid_argument} for clusters that are not valid.
+Bound best_rate(const cluster::Cluster& cluster, Collective op, NodeId root = 0);
+
+// What the prices prove, in bit/s. Prices are at least 0, and add up to less than 2^50 along any path.
+Ratio rate_at_prices(const cluster::Cluster& cluster, Collective op, NodeId root,
+                     const std::vector<std::int64_t>& link_prices,
+                     const std::vector<std::int64_t>& group_prices);
+
+// The reason in the names of the cluster: "h3's downlink", "the cut between {h0, h1} and the rest".
+std::string to_words(const Bound& bound, const cluster::Cluster& cluster);
+
+}  // namespace talweg::forest

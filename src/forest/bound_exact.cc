@@ -1,0 +1,228 @@
+// Least cuts and weakest partitions by discrete Newton steps (Dinkelbach 1967): to minimise a quotient f(S) /
+// g(S), guess its value, find the S for which f(S) is furthest below the guess times g(S), and guess again
+// from that S. Guesses are fractions of small integers, every step is a maximum flow, and a few steps
+// suffice.
+#include "forest/bound_exact.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "cluster/max_flow.h"
+#include "forest/tree_market.h"
+
+namespace talweg::forest {
+namespace {
+
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 4;
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+struct Arc {
+  int from, to;
+  std::int64_t capacity;
+};
+
+std::vector<Arc> arcs(const cluster::Cluster& cluster, const ExactCapacities& capacities, bool reversed) {
+  std::vector<Arc> result;
+  for (std::size_t link = 0; link < cluster.links.size(); ++link) {
+    const auto& [from, to] = std::pair{cluster.links[link].from, cluster.links[link].to};
+    result.push_back({reversed ? to : from, reversed ? from : to, capacities.links[link]});
+  }
+  return result;
+}
+
+std::int64_t leaving(const std::vector<Arc>& arcs, const std::vector<bool>& side) {
+  std::int64_t sum = 0;
+  for (const Arc& arc : arcs)
+    if (side[at(arc.from)] && !side[at(arc.to)]) sum += arc.capacity;
+  return sum;
+}
+
+struct Cut {
+  std::int64_t capacity = kUnlimited;
+  std::vector<bool> side;  // where what crosses comes from
+};
+
+// The least cut between `root` and any other worker.
+Cut cut_from(const std::vector<Arc>& arcs, int nodes, int workers, NodeId root) {
+  cluster::MaxFlow flow(nodes);
+  for (const Arc& arc : arcs) flow.add_arc(arc.from, arc.to, arc.capacity);
+  Cut least;
+  for (NodeId worker = 0; worker < workers; ++worker) {
+    if (worker == root) continue;
+    const std::int64_t capacity = flow.solve(root, worker);
+    if (capacity < least.capacity) least = {capacity, flow.source_side()};
+  }
+  return least;
+}
+
+// The set of nodes, not with all workers, that least capacity leaves for each of its workers. Guess p/q:
+// every worker sends p of its own over arcs of q times their capacity; all n p of it reach every worker, or a
+// least cut shows a set with less than p/q (section 2 of Zhao et al., "Efficient direct-connect topologies
+// for collective communications").
+std::vector<bool> gather_cut(const std::vector<Arc>& arcs, int nodes, int workers) {
+  std::vector<bool> best;
+  std::int64_t p = kUnlimited, q = 1;
+  const auto consider = [&](const std::vector<bool>& side) {
+    const std::int64_t capacity = leaving(arcs, side);
+    const std::int64_t senders = std::count(side.begin(), side.begin() + workers, true);
+    if (static_cast<Wide>(capacity) * q >= static_cast<Wide>(p) * senders) return false;
+    const std::int64_t common = std::gcd(capacity, senders);
+    p = capacity / common;
+    q = senders / common;
+    best = side;
+    return true;
+  };
+  for (int worker = 0; worker < workers; ++worker) {
+    std::vector<bool> alone(at(nodes)), others(at(nodes), true);
+    alone[at(worker)] = true;
+    others[at(worker)] = false;
+    consider(alone);
+    consider(others);
+  }
+  for (bool better = true; better;) {
+    better = false;
+    cluster::MaxFlow flow(nodes + 1);
+    for (const Arc& arc : arcs) flow.add_arc(arc.from, arc.to, q * arc.capacity);
+    for (int worker = 0; worker < workers; ++worker) flow.add_arc(nodes, worker, p);
+    const std::int64_t wanted = workers * p;
+    for (int worker = 0; worker < workers; ++worker) {
+      if (flow.solve(nodes, worker) >= wanted) continue;
+      auto side = flow.source_side();
+      side.pop_back();
+      better = consider(side) || better;
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+ExactCapacities::ExactCapacities(const cluster::Cluster& cluster) {
+  constexpr double kFinest = 1 << 20;
+  std::vector<double> all;
+  for (const auto& link : cluster.links) all.push_back(link.capacity.bits_per_second);
+  for (const auto& group : cluster.groups) all.push_back(group.capacity.bits_per_second);
+  double scale = 1;
+  const auto whole = [&](double capacity) { return capacity * scale == std::floor(capacity * scale); };
+  while (scale < kFinest && !std::all_of(all.begin(), all.end(), whole)) scale *= 2;
+  // Sums of capacities are multiplied by numbers of workers.
+  const double most = std::ldexp(1.0, 60) / (4.0 * (cluster.workers() + 1));
+  const double sum = std::accumulate(all.begin(), all.end(), 0.0);
+  double coarse = 1;
+  std::int64_t common = 0;
+  const auto rounded = [&](double capacity) {
+    return static_cast<std::int64_t>(std::ceil(capacity * scale / coarse));
+  };
+  if (sum * scale < std::ldexp(1.0, 62))
+    for (const double capacity : all) common = std::gcd(common, rounded(capacity));
+  common = std::max<std::int64_t>(1, common);
+  if (sum * scale / static_cast<double>(common) > most) {
+    common = 1;
+    while (sum * scale / coarse > most) coarse *= 2;
+  }
+  for (std::size_t i = 0; i < all.size(); ++i)
+    (i < cluster.links.size() ? links : groups).push_back(rounded(all[i]) / common);
+  unit = static_cast<double>(common) * coarse / scale;
+}
+
+Ratio ExactCapacities::rate(Wide over, Wide under) const {
+  double whole = unit;
+  Wide parts = 1;
+  for (; whole != std::floor(whole); whole *= 2) parts *= 2;
+  const Ratio units = reduced(over, under);
+  return reduced(static_cast<Wide>(units.numerator) * static_cast<Wide>(whole), units.denominator * parts);
+}
+
+Ratio reduced(Wide over, Wide under) {
+  Wide common = over;
+  for (Wide rest = under; rest != 0;) {
+    common %= rest;
+    std::swap(common, rest);
+  }
+  over /= common;
+  under /= common;
+  constexpr Wide kMost = std::numeric_limits<std::int64_t>::max();
+  if (over <= kMost && under <= kMost)
+    return {static_cast<std::int64_t>(over), static_cast<std::int64_t>(under)};
+  const double value = static_cast<double>(over) / static_cast<double>(under);
+  double parts = 1;
+  while (value * parts < 1e15) parts *= 2;
+  return {static_cast<std::int64_t>(std::ceil(value * parts)), static_cast<std::int64_t>(parts)};
+}
+
+std::vector<bool> narrowest_cut(const cluster::Cluster& cluster, const ExactCapacities& capacities,
+                                Collective op, NodeId root) {
+  const int nodes = static_cast<int>(cluster.nodes.size()), workers = cluster.workers();
+  const auto forward = arcs(cluster, capacities, false), backward = arcs(cluster, capacities, true);
+  const auto complement = [](std::vector<bool> side) {
+    for (std::size_t node = 0; node < side.size(); ++node) side[node] = !side[node];
+    return side;
+  };
+  if (op == Collective::all_gather) return gather_cut(forward, nodes, workers);
+  if (op == Collective::reduce_scatter) return complement(gather_cut(backward, nodes, workers));
+  Cut down, up;
+  if (goes_down(op)) down = cut_from(forward, nodes, workers, root);
+  if (goes_up(op)) up = cut_from(backward, nodes, workers, root);
+  return down.capacity <= up.capacity ? down.side : complement(up.side);
+}
+
+// Newton's step at p/q: the partition that least capacity separates, p/q being granted for every part. That
+// minimum over partitions of the sum of g(S) = q d(S) - 2p, d(S) being what leaves S, is found one node at a
+// time (the Dilworth truncation of g; Cunningham 1985, Barahona 1992): y(v) is the most by which v can extend
+// y to a vector with y(S) <= g(S) for all S among the nodes so far; the sets that stop it merge the parts
+// that they meet.
+std::vector<int> weakest_partition(const cluster::Cluster& cluster, const ExactCapacities& capacities) {
+  const int nodes = static_cast<int>(cluster.nodes.size());
+  std::vector<int> part(at(nodes));
+  std::iota(part.begin(), part.end(), 0);
+  // Twice the capacity between parts, over the number of parts less one.
+  const auto weigh = [&] {
+    std::int64_t capacity = 0;
+    for (std::size_t link = 0; link < cluster.links.size(); ++link)
+      if (part[at(cluster.links[link].from)] != part[at(cluster.links[link].to)])
+        capacity += capacities.links[link];
+    auto names = part;
+    std::sort(names.begin(), names.end());
+    return Ratio(capacity, std::unique(names.begin(), names.end()) - names.begin() - 1);
+  };
+  for (;;) {
+    const Ratio guess = weigh();
+    const std::int64_t granted = guess.numerator, q = guess.denominator;
+    const int source = nodes, sink = nodes + 1;
+    cluster::MaxFlow flow(nodes + 2);
+    for (std::size_t link = 0; link < cluster.links.size(); ++link)
+      flow.add_arc(cluster.links[link].from, cluster.links[link].to, q * capacities.links[link]);
+    std::vector<int> wanted, unwanted;
+    for (int node = 0; node < nodes; ++node) {
+      wanted.push_back(flow.add_arc(source, node, 0));
+      unwanted.push_back(flow.add_arc(node, sink, kUnlimited));
+    }
+    std::vector<int> found(at(nodes));
+    std::iota(found.begin(), found.end(), 0);
+    std::int64_t total = 0, positive = 0;
+    for (int node = 0; node < nodes; ++node) {
+      flow.set_capacity(wanted[at(node)], kUnlimited);
+      flow.set_capacity(unwanted[at(node)], 0);
+      const std::int64_t y = flow.solve(source, sink) - positive - granted;
+      const auto stops = flow.source_side();
+      for (int other = 0; other < node; ++other) {
+        if (!stops[at(other)] || found[at(other)] == found[at(node)]) continue;
+        const int merged = found[at(other)];
+        std::replace(found.begin(), found.end(), merged, found[at(node)]);
+      }
+      flow.set_capacity(wanted[at(node)], std::max<std::int64_t>(0, y));
+      flow.set_capacity(unwanted[at(node)], std::max<std::int64_t>(0, -y));
+      positive += std::max<std::int64_t>(0, y);
+      total += y;
+    }
+    if (total >= -granted) return part;
+    part = found;
+  }
+}
+
+}  // namespace talweg::forest

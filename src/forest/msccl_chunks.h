@@ -1,0 +1,13 @@
+// The first step towards MSCCL: a forest whose elements are chunks, few and of equal size.
+#pragma once
+
+#include "forest/forest.h"
+
+namespace talweg::forest {
+
+// The same trees over a vector of at most `most_chunks` elements (or one for each part, if that is more): as
+// few as keep every slice within 1 % of its share, or those that come nearest. Empty slices are gone. Throws
+// Error{unsupported} when parts differ in length, are empty, or hold more slices than chunks.
+Forest in_chunks(const Forest& forest, int most_chunks);
+
+}  // namespace talweg::forest

@@ -1,0 +1,63 @@
+// PackingLp: how much to take of each of many columns so that the gain is greatest and no row holds more than
+// its capacity; columns may be added after a solution, as column generation wants it.
+//
+//   PackingLp lp({1.0, 2.0});
+//   lp.add_column({{0, 1.0}, {1, 1.0}}, 1.0);
+//   lp.solve();
+//   lp.value(); lp.prices(); lp.amounts();
+//
+// Deterministic: the same columns in the same order give the same solution on every machine.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace talweg::forest {
+
+class PackingLp {
+ public:
+  struct Term {
+    int row = 0;
+    double amount = 0;
+  };
+
+  // Capacities are at least 0, the greatest should be near 1.
+  explicit PackingLp(std::vector<double> capacities);
+  // Returns the column's number. The gain of all columns together must be bounded by the rows.
+  int add_column(std::vector<Term> terms, double gain);
+  // Until no column improves the gain by more than rounding.
+  void solve();
+
+  double value() const;
+  // Of each row, at least 0: at these prices no column costs less than it gains.
+  std::vector<double> prices() const;
+  // Of each column, at least 0.
+  std::vector<double> amounts() const;
+
+ private:
+  struct Column {
+    std::vector<Term> terms;
+    double gain = 0;
+    bool in_basis = false;
+  };
+  double reduced_gain(const Column& column) const;
+  bool pivot();
+  void enter(int column, std::size_t row, const std::vector<double>& direction);
+  void refactor();
+  std::vector<double> levels(const std::vector<double>& capacities) const;
+  double& inverse(std::size_t row, std::size_t column) { return inverse_[row * rows_ + column]; }
+  double inverse(std::size_t row, std::size_t column) const { return inverse_[row * rows_ + column]; }
+
+  std::size_t rows_;
+  std::vector<double> capacities_;
+  std::vector<double> perturbed_;
+  std::vector<Column> columns_;  // the first rows_ are slacks
+  std::vector<int> basis_;       // the column that each row of the inverse stands for
+  std::vector<double> inverse_;
+  std::vector<double> level_;   // of the basic columns, for the perturbed capacities
+  std::vector<double> prices_;  // of the rows
+  int pivots_since_refactor_ = 0;
+};
+
+}  // namespace talweg::forest

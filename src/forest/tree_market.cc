@@ -1,0 +1,272 @@
+#include "forest/tree_market.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+namespace talweg::forest {
+namespace {
+
+// The cost of an edge that does not exist: above that of any tree.
+constexpr double kAbsent = 1e18;
+
+std::size_t at(NodeId node) {
+  return static_cast<std::size_t>(node);
+}
+
+}  // namespace
+
+bool goes_up(Collective op) {
+  return op == Collective::all_reduce || op == Collective::reduce || op == Collective::reduce_scatter;
+}
+
+bool goes_down(Collective op) {
+  return op == Collective::all_reduce || op == Collective::broadcast || op == Collective::all_gather;
+}
+
+TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths)
+    : cluster_(cluster),
+      workers_(at(cluster.workers())),
+      op_(op),
+      paths_(paths),
+      resources_(cluster.links.size()),
+      leaving_(cluster.nodes.size()) {
+  if (paths == Paths::routes) routes_.emplace(cluster);
+  for (std::size_t link = 0; link < cluster.links.size(); ++link)
+    leaving_[at(cluster.links[link].from)].push_back(static_cast<int>(link));
+  symmetric_ = find_symmetry();
+  for (std::size_t link = 0; link < cluster.links.size(); ++link) {
+    if (symmetric_ && reverse_[link] < static_cast<int>(link)) {
+      resources_[link] = resources_[at(reverse_[link])];
+      continue;
+    }
+    resources_[link] = {static_cast<int>(capacities_.size())};
+    capacities_.push_back(cluster.links[link].capacity.bits_per_second);
+  }
+  for (const cluster::CapacityGroup& group : cluster.groups) {
+    for (const int link : group.links) resources_[at(link)].push_back(static_cast<int>(capacities_.size()));
+    capacities_.push_back(group.capacity.bits_per_second);
+  }
+  const bool rooted = op == Collective::broadcast || op == Collective::reduce;
+  for (NodeId node = 0; node < workers(); ++node)
+    if (rooted ? node == root : !symmetric_ || node == 0) roots_.push_back(node);
+}
+
+bool TreeMarket::find_symmetry() {
+  if (op_ != Collective::all_reduce || !cluster_.groups.empty()) return false;
+  std::map<std::pair<int, int>, int> link_of;
+  for (std::size_t link = 0; link < cluster_.links.size(); ++link)
+    link_of[{cluster_.links[link].from, cluster_.links[link].to}] = static_cast<int>(link);
+  for (const cluster::Link& link : cluster_.links) {
+    const auto found = link_of.find({link.to, link.from});
+    if (found == link_of.end() || cluster_.links[at(found->second)].capacity != link.capacity) return false;
+    reverse_.push_back(found->second);
+  }
+  if (paths_ == Paths::all) return true;
+  for (NodeId from = 0; from < workers(); ++from) {
+    for (NodeId to = 0; to < from; ++to) {
+      const auto there = routes_->path(from, to), back = routes_->path(to, from);
+      if (!std::equal(there.begin(), there.end(), back.rbegin(), back.rend(),
+                      [&](int a, int b) { return reverse_[at(a)] == b; }))
+        return false;
+    }
+  }
+  return true;
+}
+
+void TreeMarket::set_prices(const std::vector<double>& prices) {
+  std::vector<double> link_prices(cluster_.links.size());
+  for (std::size_t link = 0; link < link_prices.size(); ++link)
+    for (const int resource : resources_[link]) link_prices[link] += prices[at(resource)];
+  costs_.assign(workers_ * workers_, kAbsent);
+  if (paths_ == Paths::routes)
+    price_routes(link_prices);
+  else
+    price_all_paths(link_prices);
+  double sum = 0;
+  int edges = 0;
+  for (std::size_t i = 0; i < costs_.size(); ++i) {
+    if (costs_[i] >= kAbsent || i % (workers_ + 1) == 0) continue;
+    sum += costs_[i];
+    ++edges;
+  }
+  mean_cost_ = edges > 0 ? sum / edges : 0;
+  down_.reset();
+  up_.reset();
+  if (goes_down(op_)) down_ = std::make_unique<cluster::Arborescences<double>>(costs_, workers());
+  if (!goes_up(op_) || symmetric_) return;
+  std::vector<double> transposed(costs_.size());
+  for (std::size_t from = 0; from < workers_; ++from)
+    for (std::size_t to = 0; to < workers_; ++to)
+      transposed[to * workers_ + from] = costs_[from * workers_ + to];
+  up_ = std::make_unique<cluster::Arborescences<double>>(std::move(transposed), workers());
+}
+
+// Edges whose route passes through a third worker are left out: that worker can be on the tree itself.
+void TreeMarket::price_routes(const std::vector<double>& link_prices) {
+  for (NodeId from = 0; from < workers(); ++from) {
+    for (NodeId to = 0; to < workers(); ++to) {
+      if (from == to) continue;
+      double cost = 0;
+      for (const int link : routes_->path(from, to)) {
+        cost += link_prices[at(link)];
+        const int passed = cluster_.links[at(link)].to;
+        if (passed != to && cluster_.nodes[at(passed)].kind == cluster::NodeKind::worker) cost = kAbsent;
+      }
+      costs_[at(from) * workers_ + at(to)] = std::min(cost, kAbsent);
+    }
+  }
+}
+
+void TreeMarket::price_all_paths(const std::vector<double>& link_prices) {
+  const std::size_t nodes = cluster_.nodes.size();
+  entering_.assign(workers_ * nodes, -1);
+  using Key = std::tuple<double, int, int>;  // cost, hops, node
+  std::vector<std::pair<double, int>> best(nodes);
+  for (NodeId from = 0; from < workers(); ++from) {
+    int* const entering = &entering_[at(from) * nodes];
+    std::fill(best.begin(), best.end(), std::pair{kAbsent, std::numeric_limits<int>::max()});
+    best[at(from)] = {0, 0};
+    std::priority_queue<Key, std::vector<Key>, std::greater<>> queue;
+    queue.emplace(0, 0, from);
+    while (!queue.empty()) {
+      const auto [cost, hops, node] = queue.top();
+      queue.pop();
+      if (std::pair{cost, hops} != best[at(node)]) continue;
+      if (node != from && node < workers()) continue;  // workers pass nothing on but as nodes of the tree
+      for (const int link : leaving_[at(node)]) {
+        const int next = cluster_.links[at(link)].to;
+        const std::pair reached{cost + link_prices[at(link)], hops + 1};
+        if (reached >= best[at(next)]) continue;
+        best[at(next)] = reached;
+        entering[next] = link;
+        queue.emplace(reached.first, reached.second, next);
+      }
+    }
+    for (NodeId to = 0; to < workers(); ++to)
+      if (to != from) costs_[at(from) * workers_ + at(to)] = best[at(to)].first;
+  }
+}
+
+void TreeMarket::for_each_link(NodeId from, NodeId to, const std::function<void(int)>& visit) const {
+  if (paths_ == Paths::routes) {
+    for (const int link : routes_->path(from, to)) visit(link);
+    return;
+  }
+  const int* const entering = &entering_[at(from) * cluster_.nodes.size()];
+  for (NodeId node = to; node != from; node = cluster_.links[at(entering[node])].from) visit(entering[node]);
+}
+
+TreePair TreeMarket::cheapest(NodeId root) const {
+  TreePair trees{.root = root, .up = {}, .down = {}};
+  if (down_) trees.down = down_->parents(root);
+  if (up_) trees.up = up_->parents(root);
+  if (symmetric_) trees.up = trees.down;
+  return trees;
+}
+
+TreePair TreeMarket::shallow(NodeId root, double per_hop) const {
+  TreePair trees{.root = root, .up = {}, .down = {}};
+  if (goes_down(op_)) trees.down = grow(root, per_hop, false);
+  if (goes_up(op_)) trees.up = symmetric_ ? trees.down : grow(root, per_hop, true);
+  return trees;
+}
+
+TreeMarket::Shape TreeMarket::grow(NodeId root, double per_hop, bool upward) const {
+  Shape parents(workers_, root);
+  std::vector<double> least(workers_, std::numeric_limits<double>::infinity());
+  std::vector<int> depths(workers_);
+  std::vector<bool> grown(workers_);
+  NodeId last = root;
+  for (std::size_t count = 1; count < workers_; ++count) {
+    grown[at(last)] = true;
+    NodeId nearest = -1;
+    for (NodeId node = 0; node < workers(); ++node) {
+      if (grown[at(node)]) continue;
+      const double cost = (upward ? edge(node, last) : edge(last, node)) + per_hop * depths[at(last)];
+      if (cost < least[at(node)]) {
+        least[at(node)] = cost;
+        parents[at(node)] = last;
+        depths[at(node)] = depths[at(last)] + 1;
+      }
+      if (nearest < 0 || least[at(node)] < least[at(nearest)]) nearest = node;
+    }
+    last = nearest;
+  }
+  return parents;
+}
+
+double TreeMarket::cost(const TreePair& trees) const {
+  double sum = 0;
+  for (NodeId node = 0; node < workers(); ++node) {
+    if (node == trees.root) continue;
+    if (!trees.down.empty()) sum += edge(trees.down[at(node)], node);
+    if (!trees.up.empty() && !symmetric_) sum += edge(node, trees.up[at(node)]);
+  }
+  return sum;
+}
+
+std::vector<PackingLp::Term> TreeMarket::use(const TreePair& trees) const {
+  std::map<int, double> used;
+  const auto take = [&](int link) {
+    for (const int resource : resources_[at(link)]) used[resource] += 1;
+  };
+  for (NodeId node = 0; node < workers(); ++node) {
+    if (node == trees.root) continue;
+    if (!trees.down.empty()) for_each_link(trees.down[at(node)], node, take);
+    if (!trees.up.empty() && !symmetric_) for_each_link(node, trees.up[at(node)], take);
+  }
+  std::vector<PackingLp::Term> terms;
+  for (const auto& [resource, amount] : used) terms.push_back({resource, amount});
+  return terms;
+}
+
+int depth(const std::vector<NodeId>& parents, NodeId root) {
+  std::vector<int> depths(parents.size(), -1);
+  if (!parents.empty()) depths[at(root)] = 0;
+  int most = 0;
+  std::vector<NodeId> way;
+  for (NodeId node = 0; node < std::ssize(parents); ++node) {
+    way.clear();
+    NodeId known = node;
+    for (; depths[at(known)] < 0; known = parents[at(known)]) way.push_back(known);
+    int below = depths[at(known)];
+    for (auto step = way.rbegin(); step != way.rend(); ++step) depths[at(*step)] = ++below;
+    most = std::max(most, depths[at(node)]);
+  }
+  return most;
+}
+
+NodeId centre(std::vector<NodeId>& parents, NodeId root) {
+  std::vector<std::vector<NodeId>> neighbours(parents.size());
+  for (NodeId node = 0; node < std::ssize(parents); ++node) {
+    if (node == root) continue;
+    neighbours[at(node)].push_back(parents[at(node)]);
+    neighbours[at(parents[at(node)])].push_back(node);
+  }
+  // Hangs the tree on `top`; returns the node that is reached last, hence farthest.
+  const auto hang = [&](NodeId top) {
+    std::vector<NodeId> order{top};
+    parents[at(top)] = top;
+    for (std::size_t i = 0; i < order.size(); ++i)
+      for (const NodeId next : neighbours[at(order[i])])
+        if (next != parents[at(order[i])]) {
+          parents[at(next)] = order[i];
+          order.push_back(next);
+        }
+    return order.back();
+  };
+  const NodeId one_end = hang(root);
+  NodeId other_end = hang(one_end);
+  std::vector<NodeId> longest{other_end};
+  for (; other_end != one_end; other_end = parents[at(other_end)]) longest.push_back(parents[at(other_end)]);
+  // Of two middles the one written first, so that equal trees get equal roots.
+  const NodeId middle = std::min(longest[(longest.size() - 1) / 2], longest[longest.size() / 2]);
+  hang(middle);
+  return middle;
+}
+
+}  // namespace talweg::forest

@@ -1,0 +1,102 @@
+// TreeMarket: links and groups have prices, edges between workers cost what the links on their way cost, and
+// the cheapest trees are bought. Behind the bounds and the packing.
+//
+//   TreeMarket market(cluster, Collective::all_reduce, 0, TreeMarket::Paths::routes);
+//   market.set_prices(prices);                  // of each resource
+//   market.cheapest(root).cost;
+//
+// A resource is a link or a capacity group. Where an all-reduce runs on links that are alike both ways, and
+// without groups, a link and its reverse are one resource: a tree then sums and sends over the same edges,
+// loads both alike, and costs the same whatever its root.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "cluster/arborescence.h"
+#include "cluster/cluster.h"
+#include "cluster/routing.h"
+#include "forest/forest.h"
+#include "forest/packing_lp.h"
+
+namespace talweg::forest {
+
+// The parent of each worker, the root being its own, on the way up and on the way down; empty where the
+// operation has no such way.
+struct TreePair {
+  NodeId root = 0;
+  std::vector<NodeId> up;
+  std::vector<NodeId> down;
+  bool operator==(const TreePair&) const = default;
+};
+
+bool goes_up(Collective op);
+bool goes_down(Collective op);
+
+class TreeMarket {
+ public:
+  // Edges run over the routes that a forest's messages take, or over the cheapest paths of all.
+  enum class Paths { routes, all };
+
+  // The operation is one of all_reduce, reduce, broadcast, reduce_scatter, all_gather. Throws
+  // Error{invalid_argument} unless all workers reach each other without passing through third ones that are
+  // cut off.
+  TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths);
+
+  int workers() const { return static_cast<int>(workers_); }
+  bool symmetric() const { return symmetric_; }
+  // Of each resource, in bit/s; and the resources that a link uses.
+  const std::vector<double>& capacities() const { return capacities_; }
+  const std::vector<int>& resources_of(int link) const { return resources_[static_cast<std::size_t>(link)]; }
+  // The roots that trees may have: all workers, but one for broadcast, reduce, and where all roots cost the
+  // same.
+  const std::vector<NodeId>& roots() const { return roots_; }
+
+  void set_prices(const std::vector<double>& prices);
+  // The cheapest trees with this root at the prices set.
+  TreePair cheapest(NodeId root) const;
+  // Trees that trade price for depth (Prim's order, where an edge from depth d costs `per_hop` d more).
+  TreePair shallow(NodeId root, double per_hop) const;
+  // What it costs and what it uses of each resource per unit of rate.
+  double cost(const TreePair& trees) const;
+  std::vector<PackingLp::Term> use(const TreePair& trees) const;
+  // The mean of the costs of all edges that there are.
+  double mean_cost() const { return mean_cost_; }
+
+ private:
+  using Shape = std::vector<NodeId>;
+  double edge(NodeId from, NodeId to) const {
+    return costs_[static_cast<std::size_t>(from) * workers_ + static_cast<std::size_t>(to)];
+  }
+  bool find_symmetry();
+  void price_routes(const std::vector<double>& link_prices);
+  void price_all_paths(const std::vector<double>& link_prices);
+  void for_each_link(NodeId from, NodeId to, const std::function<void(int)>& visit) const;
+  Shape grow(NodeId root, double per_hop, bool upward) const;
+
+  const cluster::Cluster& cluster_;
+  std::size_t workers_;
+  Collective op_;
+  Paths paths_;
+  std::optional<cluster::Routes> routes_;  // where edges run over them
+  bool symmetric_ = false;
+  std::vector<int> reverse_;  // of each link, where symmetric
+  std::vector<double> capacities_;
+  std::vector<std::vector<int>> resources_;  // of each link
+  std::vector<NodeId> roots_;
+  std::vector<std::vector<int>> leaving_;  // links of each node
+  std::vector<double> costs_;              // edges, from by to
+  std::vector<int> entering_;              // all paths: the last link of the cheapest path, from by node
+  double mean_cost_ = 0;
+  std::unique_ptr<cluster::Arborescences<double>> down_, up_;
+};
+
+// How many edges lie between the root and the farthest worker.
+int depth(const std::vector<NodeId>& parents, NodeId root);
+// The same tree with its root in the middle of a longest path: the least depth that it can have.
+NodeId centre(std::vector<NodeId>& parents, NodeId root);
+
+}  // namespace talweg::forest

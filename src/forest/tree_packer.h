@@ -1,0 +1,77 @@
+// TreePacker: how much of which trees, so that their rates add up to as much as the network carries. The
+// linear program has a row for every resource and a column for every tree; trees are found as they are
+// needed, by their price.
+//
+//   TreePacker packer(market);
+//   packer.run(0.003);                       // until within 0.3 % of what is possible
+//   packer.rate(); packer.upper();           // of the trees found; of all trees, by duality
+//
+// all_gather and reduce_scatter want trees of every root in equal amounts: their rate has a column, and every
+// root a row.
+#pragma once
+
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+#include "forest/packing_lp.h"
+#include "forest/tree_market.h"
+
+namespace talweg::forest {
+
+struct PackedTree {
+  TreePair trees;
+  double rate = 0;  // bit/s
+  bool operator==(const PackedTree&) const = default;
+};
+
+class TreePacker {
+ public:
+  // `depth_penalty`: the part of a tree's rate that a depth of all workers would cost; 0 packs for rate
+  // alone. The market is used while the packer lives.
+  TreePacker(TreeMarket& market, Collective op, double depth_penalty = 0);
+
+  // Until the rate is within `gap` of the most possible, or reaches `enough` (bit/s).
+  void run(double gap, double enough = std::numeric_limits<double>::infinity());
+  // Drops trees, the least used first, for as long as at least `floor` (bit/s) is left.
+  void prune(double floor);
+
+  double rate() const { return rate_; }
+  double upper() const { return upper_; }
+  // Per bit/s and resource, the prices that prove upper().
+  const std::vector<double>& prices() const { return prices_; }
+  std::vector<PackedTree> trees() const;
+
+ private:
+  struct Column {
+    TreePair trees;
+    std::vector<PackingLp::Term> terms;
+    double gain = 0;
+    double amount = 0;
+  };
+  void seed();
+  Column make_column(TreePair trees) const;
+  // Takes the trees as a column if they gain more than they cost.
+  bool offer(TreePair trees, const std::vector<double>& prices);
+  bool buy(const std::vector<double>& prices);
+  void sharpen_upper(const std::vector<double>& prices);
+  PackingLp make_lp() const;
+  // Reads the amounts from the solved program into its columns, scaled to what the capacities truly allow,
+  // and returns the rate.
+  double read(const PackingLp& lp, std::vector<Column>& columns) const;
+  // The rate of these columns alone, and their amounts.
+  double solve_alone(std::vector<Column>& columns) const;
+
+  TreeMarket& market_;
+  Collective op_;
+  bool per_root_;
+  double depth_penalty_;
+  double scale_;                    // bit/s for a 1 in the program
+  std::vector<double> capacities_;  // scaled
+  std::vector<Column> columns_;
+  double rate_ = 0;
+  double upper_ = std::numeric_limits<double>::infinity();
+  std::vector<double> prices_;
+};
+
+}  // namespace talweg::forest

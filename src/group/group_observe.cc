@@ -1,0 +1,118 @@
+// What a group writes down about its calls.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "group/group_impl.h"
+
+namespace talweg::group {
+
+void GroupImpl::note_start(WorkImpl& work, const CallNote& note) {
+  Observer& observer = world_->observer();
+  work.watched() = {note.kind,        note.signature.op,     false, note.bytes, note.started_ns,
+                    note.deadline_ns, recorder_.start(note), 0};
+  if (Trace* trace = observer.trace()) work.watched().trace = trace->begin(note, identity_.id);
+  if (observer.should_ask(note.started_ns)) world_->ask_time(note.started_ns);
+  if (const std::int64_t patience = observer.options().stall_ns; patience > 0) {
+    const std::int64_t stalled_ns = note.started_ns + patience;
+    if (stalled_ns < next_stall_ns_) {
+      next_stall_ns_ = stalled_ns;
+      world_->look_at(stalled_ns);
+    }
+  }
+  if (log_.shows(LogLevel::trace))
+    log_.log(LogLevel::trace, "call", "{} #{}: {}, {} bytes, {}", call_name(note.kind, note.signature.op),
+             note.sequence, to_string(note.signature), note.bytes, note.algorithm);
+}
+
+std::string GroupImpl::note_end(WorkImpl& work, const protocol::Outcome& outcome) {
+  Observer& observer = world_->observer();
+  const Watched& call = work.watched();
+  const std::int64_t now = observer.end_time();
+  if (Trace* trace = observer.trace()) trace->end(call.trace, call.kind, call.op, now, outcome.ok);
+  if (Metrics* metrics = observer.metrics()) {
+    if (outcome.ok) {
+      metrics->add(call.op, call.bytes, size(), now - call.started_ns);
+    } else if (!leaving_) {
+      metrics->fail(call.op, outcome.code);
+    }
+  }
+  if (outcome.ok) {
+    recorder_.end(call.ticket, now);
+    return {};
+  }
+  recorder_.fail(call.ticket, now, outcome.code, outcome.text);
+  return write_record(outcome, now);
+}
+
+// On an error. Calls that fail together are in one record; and a program that goes on failing is not slowed
+// down by writing about it.
+std::string GroupImpl::write_record(const protocol::Outcome& outcome, std::int64_t now_ns) {
+  constexpr std::int64_t kPauseNs = 1'000'000'000;
+  Observer& observer = world_->observer();
+  if (leaving_ || observer.options().record_dir.empty() || observer.options().recorded == 0) return {};
+  if (!recorded_.empty() && now_ns - recorded_ns_ < kPauseNs) return recorded_;
+  recorded_ns_ = now_ns;
+  const std::string path = observer.record_path(identity_.id);
+  const std::string why = write_atomically(path, record(outcome.text));
+  recorded_ = why.empty() ? fmt::format(" (flight record: {})", path)
+                          : fmt::format(" (no flight record: cannot write {}: {})", path, why);
+  if (Trace* trace = observer.trace()) trace->flush();
+  return recorded_;
+}
+
+void GroupImpl::note_missing() {
+  for (const protocol::Session::Pending& p : session_.pending())
+    recorder_.miss(static_cast<WorkImpl*>(p.user)->watched().ticket, p);
+}
+
+void GroupImpl::on_time(std::int64_t now_ns) {
+  if (now_ns >= next_stall_ns_) {
+    next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t patience = world_->observer().options().stall_ns;
+    for (const protocol::Session::Pending& p : session_.pending()) {
+      Watched& call = static_cast<WorkImpl*>(p.user)->watched();
+      if (call.stalled) continue;
+      if (now_ns - call.started_ns < patience) {
+        next_stall_ns_ = std::min(next_stall_ns_, call.started_ns + patience);
+        continue;
+      }
+      call.stalled = true;
+      if (Metrics* metrics = world_->observer().metrics()) metrics->stall();
+      log_.log(LogLevel::warn, "stall", "{} (for {:.0f} s; given up in {:.0f} s)", p.text,
+               static_cast<double>(now_ns - call.started_ns) * 1e-9,
+               static_cast<double>(call.deadline_ns - now_ns) * 1e-9);
+    }
+  }
+  if (now_ns >= session_.next_deadline_ns()) note_missing();
+  session_.on_time(now_ns);
+}
+
+std::string GroupImpl::record(const std::string& reason) const {
+  std::vector<std::pair<std::uint64_t, protocol::Session::Pending>> pending;
+  for (protocol::Session::Pending& p : session_.pending())
+    pending.emplace_back(static_cast<WorkImpl*>(p.user)->watched().ticket, std::move(p));
+  const Observer& observer = world_->observer();
+  RecordHead head{observer.options().job, identity_.id,    identity_.rank,
+                  identity_.members,      identity_.hosts, reason,
+                  live::now_ns(),         wall_ns(),       observer.clock()};
+  return to_json(head, recorder_, pending);
+}
+
+std::string GroupImpl::flight_record() const {
+  const auto guard = world_->lock();
+  return record("asked for by the program");
+}
+
+void GroupImpl::add_lag(std::vector<double>& lag, std::int64_t now_ns) const {
+  for (const protocol::Session::Pending& p : session_.pending()) {
+    const Watched& call = static_cast<WorkImpl*>(p.user)->watched();
+    if (call.kind != CallNote::Kind::collective) continue;
+    for (const int r : p.absent) {
+      double& most = lag[static_cast<std::size_t>(identity_.members[static_cast<std::size_t>(r)])];
+      most = std::max(most, static_cast<double>(now_ns - call.started_ns) * 1e-9);
+    }
+  }
+}
+
+}  // namespace talweg::group

@@ -1,0 +1,81 @@
+// What a World writes down now and then, and how it learns rank 0's time.
+#include <algorithm>
+
+#include "group/group_impl.h"
+
+namespace talweg::group {
+
+void World::ask_time(std::int64_t now_ns) {
+  live::OutFrame question;
+  question.header.type = wire::FrameType::ping;
+  question.header.count = now_ns;
+  question.priority = live::kPriorities - 1;  // what waits in a queue tells a wrong time
+  engine_.send(0, std::move(question));
+}
+
+void World::on_clock_frame(int peer, const wire::Header& header) {
+  const std::int64_t now = live::now_ns();
+  if (header.type == wire::FrameType::pong) {
+    if (peer == 0) observer_.learn_time(header.count, static_cast<std::int64_t>(header.layout), now);
+    return;
+  }
+  live::OutFrame answer;
+  answer.header.type = wire::FrameType::pong;
+  answer.header.count = header.count;
+  answer.header.layout = static_cast<std::uint64_t>(now);
+  answer.priority = live::kPriorities - 1;
+  engine_.send(peer, std::move(answer));
+}
+
+Sight World::sight(std::int64_t now_ns) {
+  const ObserverOptions& o = observer_.options();
+  const live::EngineStatistics engine = engine_.statistics();
+  Sight sight{o.rank,
+              o.size,
+              o.hosts[static_cast<std::size_t>(o.rank)],
+              o.job,
+              in_flight_,
+              engine.bytes_sent,
+              engine.bytes_received,
+              pool_.peak_bytes(),
+              {}};
+  std::vector<double> lag(static_cast<std::size_t>(o.size), 0.0);
+  for (const auto& [id, group] : groups_) group->add_lag(lag, now_ns);
+  for (const live::PeerStatistics& peer : engine_.peer_statistics())
+    sight.peers.push_back({peer.rank, o.hosts[static_cast<std::size_t>(peer.rank)], peer.retransmits,
+                           static_cast<double>(peer.round_trip_us) * 1e-6,
+                           lag[static_cast<std::size_t>(peer.rank)]});
+  return sight;
+}
+
+// From the progress thread: files are written without the lock, so that nobody waits for a disk.
+void World::look(std::unique_lock<std::mutex>& lock) {
+  const std::int64_t now = live::now_ns();
+  if (now < next_look_ns_) return;
+  next_look_ns_ = now + Observer::kLookNs / 2;
+  struct File {
+    std::string path;
+    std::string text;
+    bool record;
+  };
+  std::vector<File> files;
+  if (observer_.dump_asked()) {
+    for (const auto& [id, group] : groups_)
+      files.push_back({observer_.record_path(id), group->record("asked for by a signal"), true});
+    if (Trace* trace = observer_.trace()) trace->flush();
+  }
+  if (observer_.metrics_due(now))
+    files.push_back({observer_.options().metrics_file, observer_.metrics()->text(sight(now)), false});
+  if (files.empty()) return;
+  lock.unlock();
+  const Logger log(observer_.options().rank);
+  for (const File& file : files) {
+    const std::string why = write_atomically(file.path, file.text);
+    if (!why.empty()) log.log(LogLevel::warn, "observe", "cannot write {}: {}", file.path, why);
+    if (why.empty() && file.record)  // somebody asked, and wants to know where
+      log.log(LogLevel::warn, "observe", "flight record written to {}", file.path);
+  }
+  lock.lock();
+}
+
+}  // namespace talweg::group

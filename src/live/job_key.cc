@@ -1,0 +1,71 @@
+#include "live/job_key.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "base/settings.h"
+#include "live/system.h"
+#include "talweg/error.h"
+#include "wire/key.h"
+
+namespace talweg::live {
+
+namespace {
+
+constexpr std::size_t kLongestFile = 4096;
+
+[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+  throw Error(ErrorCode::invalid_argument, fmt::format("TALWEG_KEY_FILE {}: {}", path, why));
+}
+
+// What is checked is what is read: the open file, not whatever the path names a moment later.
+std::string read_private_file(const std::string& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0) refuse(path, std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) refuse(path, "expected a file");
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) refuse(path, "it belongs to another user");
+  if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
+    refuse(path, fmt::format("others may read or change it (mode {:04o}): chmod 600 {}",
+                             info.st_mode & 07777U, path));
+  std::array<char, kLongestFile + 1> text;
+  const ssize_t n = ::read(file.get(), text.data(), text.size());
+  if (n < 0) refuse(path, std::strerror(errno));
+  if (static_cast<std::size_t>(n) > kLongestFile)
+    refuse(path, fmt::format("it is longer than {} bytes", kLongestFile));
+  return {text.data(), static_cast<std::size_t>(n)};
+}
+
+std::string trimmed(const std::string& text) {
+  constexpr const char* kBlank = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(kBlank);
+  if (first == std::string::npos) return {};
+  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
+}
+
+}  // namespace
+
+std::optional<JobKey> find_job_key() {
+  JobKey key;
+  if (const std::string path = resolve("TALWEG_KEY_FILE").value; !path.empty()) {
+    key = {trimmed(read_private_file(path)), "TALWEG_KEY_FILE " + path};
+  } else {
+    key = {trimmed(resolve("TALWEG_KEY").value), "TALWEG_KEY"};
+    if (key.text.empty()) return std::nullopt;
+  }
+  if (key.text.size() < wire::kShortestKey)
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("{}: a key has at least {} characters, this one has {}; such as that of: openssl rand "
+                    "-hex 32",
+                    key.origin, wire::kShortestKey, key.text.size()));
+  return key;
+}
+
+}  // namespace talweg::live

@@ -1,0 +1,26 @@
+#include "live/pulse.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace talweg::live {
+
+namespace {
+// One probe may get lost, and the next be long in coming: the kernel probes a full receiver ever less often.
+constexpr int kProbes = 3;
+constexpr std::int64_t kMillisecond = 1'000'000;
+}  // namespace
+
+bool Pulse::lost(int socket, std::int64_t patience_ns) {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
+  const bool owed = info.tcpi_unacked > 0 || info.tcpi_probes >= kProbes;
+  // Twice: after a pause of this whole machine the last answer is old, and the next one on its way.
+  const bool lost = owed && owed_ && info.tcpi_last_ack_recv * kMillisecond >= patience_ns;
+  owed_ = owed;
+  return lost;
+}
+
+}  // namespace talweg::live

@@ -1,0 +1,96 @@
+// EventQueue: what happens next. A 4-ary heap over 16-byte records; equal times go by the order in which they
+// were scheduled, so a run depends on nothing but its inputs.
+//
+// Few things wait at a time: one event for each link with packets on it, one timer for each flow. The event
+// at the top stays in place while it is looked at: an event that leads to the next one of its kind (the
+// packet behind on the same link) replaces it, which costs one way down the heap and no way up.
+#pragma once
+
+#include <cassert>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "sim/time.h"
+
+namespace talweg::sim {
+
+enum class EventKind : std::uint8_t {
+  arrival,   // target: the link whose first packet arrives
+  port,      // target: the link whose transmitter is free again
+  timer,     // target: the flow whose timer may be due
+  callback,  // target: a slot of the Simulation
+};
+
+struct Event {
+  Picoseconds time = 0;
+  std::uint64_t order = 0;  // 38 bits of sequence, 2 of kind, 24 of target
+
+  EventKind kind() const { return static_cast<EventKind>((order >> 24) & 3); }
+  std::uint32_t target() const { return static_cast<std::uint32_t>(order & 0xffffff); }
+  bool operator<(const Event& other) const {
+    return time != other.time ? time < other.time : order < other.order;
+  }
+};
+static_assert(sizeof(Event) == 16);
+
+class EventQueue {
+ public:
+  static constexpr std::uint32_t kMaxTargets = 1U << 24;  // of a kind; a run has at most 2^38 events
+
+  bool empty() const { return heap_.empty(); }
+  std::size_t size() const { return heap_.size(); }
+  const Event& top() const { return heap_.front(); }
+  // What is likely to be next soon: the top and what stands below it.
+  const Event* soon() const { return heap_.data(); }
+  // Number of events scheduled so far.
+  std::uint64_t scheduled() const { return next_; }
+
+  void push(Picoseconds time, EventKind kind, std::uint32_t target) {
+    heap_.emplace_back();
+    rise(heap_.size() - 1, make(time, kind, target));
+  }
+  void pop() {
+    const Event last = heap_.back();
+    heap_.pop_back();
+    if (!heap_.empty()) sink(last);
+  }
+  void replace_top(Picoseconds time, EventKind kind, std::uint32_t target) { sink(make(time, kind, target)); }
+
+ private:
+  Event make(Picoseconds time, EventKind kind, std::uint32_t target) {
+    assert(target < kMaxTargets && next_ < (std::uint64_t{1} << 38));
+    return {time, next_++ << 26 | static_cast<std::uint64_t>(kind) << 24 | target};
+  }
+  void rise(std::size_t hole, const Event& event) {
+    while (hole > 0) {
+      const std::size_t parent = (hole - 1) / 4;
+      if (!(event < heap_[parent])) break;
+      heap_[hole] = heap_[parent];
+      hole = parent;
+    }
+    heap_[hole] = event;
+  }
+  // Puts `event` in place of the top.
+  void sink(const Event& event) {
+    const std::size_t n = heap_.size();
+    std::size_t hole = 0;
+    while (true) {
+      const std::size_t first = hole * 4 + 1;
+      if (first >= n) break;
+      std::size_t least = first;
+      const std::size_t end = first + 4 < n ? first + 4 : n;
+      for (std::size_t child = first + 1; child < end; ++child)
+        least = heap_[child] < heap_[least] ? child : least;
+      if (!(heap_[least] < event)) break;
+      heap_[hole] = heap_[least];
+      hole = least;
+    }
+    heap_[hole] = event;
+  }
+
+  std::vector<Event> heap_;
+  std::uint64_t next_ = 0;
+};
+
+}  // namespace talweg::sim

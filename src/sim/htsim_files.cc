@@ -1,0 +1,186 @@
+#include "sim/htsim_files.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <map>
+#include <optional>
+#include <sstream>
+
+#include "talweg/error.h"
+
+namespace talweg::sim {
+
+namespace {
+
+// The words of a file, line by line, with a complaint that names the line.
+class Lines {
+ public:
+  Lines(const std::string& text, std::string origin) : text_(text), origin_(std::move(origin)) {}
+
+  bool next() {
+    std::string line;
+    while (std::getline(text_, line)) {
+      ++number_;
+      std::istringstream split(line.substr(0, line.find('#')));
+      words_.clear();
+      for (std::string word; split >> word;) words_.push_back(word);
+      at_ = 0;
+      if (!words_.empty()) return true;
+    }
+    return false;
+  }
+  bool more() const { return at_ < words_.size(); }
+  const std::string& word(const char* expected) {
+    if (!more()) fail(fmt::format("expected {}, got the end of the line", expected));
+    return words_[at_++];
+  }
+  std::int64_t number(const char* expected, std::int64_t least = 0) {
+    return parse(word(expected), expected, least);
+  }
+  std::int64_t parse(const std::string& word, const char* expected, std::int64_t least = 0) const {
+    std::int64_t value = 0;
+    const char* end = word.data() + word.size();
+    const auto [stop, error] = std::from_chars(word.data(), end, value);
+    if (error != std::errc{} || stop != end || value < least)
+      fail(fmt::format("expected {} of at least {}, got \"{}\"", expected, least, word));
+    return value;
+  }
+  int line() const { return number_; }
+  [[noreturn]] void fail(const std::string& text) const {
+    throw Error(ErrorCode::bad_file, fmt::format("{}:{}: {}", origin_, number_, text));
+  }
+
+ private:
+  std::istringstream text_;
+  std::string origin_;
+  std::vector<std::string> words_;
+  std::size_t at_ = 0;
+  int number_ = 0;
+};
+
+void read_tier_key(Lines& in, const std::string& key, ClosTier& tier) {
+  if (key == "Downlink_speed_Gbps")
+    tier.down.capacity.bits_per_second = 1e9 * static_cast<double>(in.number("a rate in Gbit/s", 1));
+  else if (key == "Radix_Down")
+    tier.radix_down = static_cast<int>(in.number("a number of links", 1));
+  else if (key == "Radix_Up")
+    tier.radix_up = static_cast<int>(in.number("a number of links", 1));
+  else if (key == "Downlink_Latency_ns")
+    tier.down.latency.value = in.number("a latency in ns");
+  else if (key == "Switch_Latency_ns")
+    tier.switch_latency.value = in.number("a latency in ns");
+  else if (key == "Bundle")
+    tier.bundle = static_cast<int>(in.number("a number of links", 1));
+  else if (key == "Oversubscribed" || key == "Queue_Size_Down" || key == "Queue_Size_Up")
+    in.number("a number");  // the radixes say the first; queues are options of a run
+  else
+    in.fail(fmt::format("\"{}\" is not known here", key));
+}
+
+}  // namespace
+
+Clos parse_topo(const std::string& text, const std::string& origin) {
+  Lines in(text, origin);
+  Clos shape;
+  std::size_t tiers = 0;
+  ClosTier* tier = nullptr;
+  while (in.next()) {
+    const std::string key = in.word("a key");
+    if (key == "Nodes")
+      shape.hosts = static_cast<int>(in.number("a number of hosts", 1));
+    else if (key == "Podsize")
+      shape.pod_hosts = static_cast<int>(in.number("a number of hosts", 1));
+    else if (key == "Tiers")
+      tiers = static_cast<std::size_t>(in.number("a number of tiers", 2));
+    else if (key == "Tier") {
+      if (in.number("a tier") != static_cast<std::int64_t>(shape.tiers.size()))
+        in.fail(fmt::format("expected Tier {}", shape.tiers.size()));
+      tier = &shape.tiers.emplace_back();
+      tier->down = {Bandwidth{0}, Nanoseconds{0}};
+    } else if (tier == nullptr)
+      in.fail(fmt::format("expected Nodes, Tiers, Podsize or Tier, got \"{}\"", key));
+    else
+      read_tier_key(in, key, *tier);
+    if (in.more()) in.fail(fmt::format("\"{}\" is too much", in.word("")));
+  }
+  if (shape.tiers.size() != tiers)
+    in.fail(fmt::format("expected {} tiers, got {}", tiers, shape.tiers.size()));
+  for (const ClosTier& t : shape.tiers)
+    if (t.down.capacity.bits_per_second <= 0) in.fail("a tier has no Downlink_speed_Gbps");
+  return shape;
+}
+
+Matrix parse_matrix(const std::string& text, const std::string& origin) {
+  Lines in(text, origin);
+  Matrix matrix;
+  std::optional<std::int64_t> announced;
+  std::map<std::int64_t, int> index;  // of triggers, by id
+  const auto trigger = [&](std::int64_t id) {
+    const auto [it, fresh] = index.emplace(id, static_cast<int>(matrix.triggers.size()));
+    if (fresh) matrix.triggers.push_back(0);
+    return it->second;
+  };
+  while (in.next()) {
+    const std::string key = in.word("a key");
+    if (key == "Nodes") {
+      matrix.nodes = static_cast<int>(in.number("a number of hosts", 1));
+    } else if (key == "Connections") {
+      announced = in.number("a number of connections");
+    } else if (key == "Triggers") {
+      in.number("a number of triggers");
+    } else if (key == "trigger") {
+      if (in.word("id") != "id") in.fail("expected \"trigger id <number>\"");
+      const int t = trigger(in.number("a trigger's id"));
+      const std::string kind = in.word("oneshot, multishot or barrier");
+      int pulls = 1;
+      if (kind == "barrier") {
+        if (in.more() && in.word("count") != "count") in.fail("expected \"barrier count <number>\"");
+        pulls = static_cast<int>(in.number("a count", 1));
+      } else if (kind != "oneshot" && kind != "multishot") {
+        in.fail(fmt::format("expected oneshot, multishot or barrier, got \"{}\"", kind));
+      }
+      matrix.triggers[static_cast<std::size_t>(t)] = pulls;
+    } else if (const std::size_t arrow = key.find("->"); arrow != std::string::npos) {
+      Connection& c = matrix.connections.emplace_back();
+      c.line = in.line();
+      c.id = static_cast<int>(matrix.connections.size());
+      c.from = static_cast<int>(in.parse(key.substr(0, arrow), "a host"));
+      c.to = static_cast<int>(in.parse(key.substr(arrow + 2), "a host"));
+      for (const int end : {c.from, c.to})
+        if (end >= matrix.nodes) in.fail(fmt::format("there is no host {}: Nodes {}", end, matrix.nodes));
+      if (c.from == c.to) in.fail(fmt::format("{} to itself", key));
+      while (in.more()) {
+        const std::string what = in.word("");
+        if (what == "id")
+          c.id = static_cast<int>(in.number("a number"));
+        else if (what == "start")
+          c.start = in.number("a time in ps");
+        else if (what == "size")
+          c.bytes = in.number("a number of bytes", 1);
+        else if (what == "trigger")
+          c.trigger = trigger(in.number("a trigger's id"));
+        else if (what == "send_done_trigger")
+          c.send_done = trigger(in.number("a trigger's id"));
+        else if (what == "recv_done_trigger")
+          c.receive_done = trigger(in.number("a trigger's id"));
+        else if (what == "prio")
+          c.priority = static_cast<int>(in.number("a priority"));
+        else
+          in.fail(fmt::format("\"{}\" is not known here", what));
+      }
+      if (c.bytes == 0) in.fail("a connection without a size");
+    } else {
+      in.fail(fmt::format("expected Nodes, Connections, Triggers, trigger or <from>-><to>, got \"{}\"", key));
+    }
+    if (in.more()) in.fail(fmt::format("\"{}\" is too much", in.word("")));
+  }
+  if (announced && *announced != static_cast<std::int64_t>(matrix.connections.size()))
+    in.fail(fmt::format("{} connections were announced, {} came", *announced, matrix.connections.size()));
+  for (const auto& [id, t] : index)
+    if (matrix.triggers[static_cast<std::size_t>(t)] == 0)
+      in.fail(fmt::format("trigger {} is not defined", id));
+  return matrix;
+}
+
+}  // namespace talweg::sim

@@ -1,0 +1,42 @@
+// The files of htsim (Broadcom/csg-htsim): fat trees (.topo) and connection matrices (.cm).
+// Reading throws Error{bad_file} with file, line and what was expected.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/time.h"
+#include "sim/topologies.h"
+
+namespace talweg::sim {
+
+// "Nodes 16", "Tiers 2", "Podsize 16", then for each tier "Tier 0" and its Downlink_speed_Gbps, Radix_Down,
+// Radix_Up, Downlink_Latency_ns, and if wanted Switch_Latency_ns, Bundle, Oversubscribed. Lines after # are
+// remarks. Queue sizes, which htsim reads here too, are options of a run and are passed over.
+Clos parse_topo(const std::string& text, const std::string& origin);
+
+// "Nodes 16", "Connections 2", and for each "0->4 id 1 start 0 size 2000000"; times are in picoseconds. A
+// connection may name a `trigger` in place of a start, and triggers that it pulls when its last byte has been
+// acknowledged (send_done_trigger) or has arrived (recv_done_trigger). "trigger id 1 oneshot", "multishot",
+// or "barrier count 4": the last to be pulled counts.
+struct Connection {
+  int from = 0;
+  int to = 0;
+  int id = 0;
+  Picoseconds start = 0;
+  std::int64_t bytes = 0;
+  int trigger = -1;  // an index into Matrix::triggers, as the two below
+  int send_done = -1;
+  int receive_done = -1;
+  int priority = 0;
+  int line = 0;
+};
+struct Matrix {
+  int nodes = 0;
+  std::vector<Connection> connections;
+  std::vector<int> triggers;  // pulls that each needs
+};
+Matrix parse_matrix(const std::string& text, const std::string& origin);
+
+}  // namespace talweg::sim

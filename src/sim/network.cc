@@ -1,0 +1,259 @@
+#include "sim/network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/network_parts.h"
+#include "talweg/error.h"
+
+namespace talweg::sim {
+
+// In a large network most of an event's time would go to waiting for memory. The next link's line was asked
+// for when its event stood one level below the top, so by now its first packet's address is known.
+inline void Network::prefetch() const {
+  const std::size_t n = std::min<std::size_t>(events_.size(), 5);
+  const Event* soon = events_.soon();
+  for (std::size_t i = 1; i < n; ++i)
+    if (soon[i].kind() == EventKind::arrival) __builtin_prefetch(&links_[soon[i].target()]);
+  if (n > 0 && soon[0].kind() == EventKind::arrival) __builtin_prefetch(links_[soon[0].target()].head);
+}
+
+void Network::on_arrival(std::uint32_t target, Picoseconds now) {
+  Link& link = links_[target];
+  Packet* packet = link.head;
+  link.head = packet->next;
+  if (link.head != nullptr) {
+    link.head_arrival = packet->next_arrival;
+    events_.replace_top(link.head_arrival, EventKind::arrival, target);
+  } else {
+    events_.pop();
+  }
+  prefetch();
+  ++counters_.link_hops;
+  ++packet->hop;
+  if (link.lossy && !survives(static_cast<int>(target), packet, now)) return;
+  forward(link.to, packet, now);
+}
+
+inline void Network::forward(int node, Packet* packet, Picoseconds now) {
+  if ((packet->flags & kMulticast) != 0) [[unlikely]] {
+    multicast(node, packet, now);
+    return;
+  }
+  if (packet->destination == node) {
+    endpoint_.on_packet(node, packet);
+    return;
+  }
+  int link = -1;
+  if (packet->route == kNoRoute) {
+    link = forwarding_.link(node, packet->destination, packet->spread);
+  } else {
+    const auto& route = routes_[packet->route];
+    if (packet->hop < route.size()) link = route[packet->hop];
+  }
+  if (link < 0) [[unlikely]] {
+    ++counters_.unroutable;
+    pool_.give_back(packet);
+    return;
+  }
+  transmit(link, packet, now);
+}
+
+inline void Network::transmit(int l, Packet* packet, Picoseconds now) {
+  Link& link = hot(l);
+  const Picoseconds done = std::max(link.busy_until, now) + link.transmit.of(packet->bytes);
+  const Picoseconds backlog = done - now;
+  if (backlog > link.calm) {
+    transmit_with_care(l, packet, now);
+    return;
+  }
+  link.busy_until = done;
+  link.most_backlog = std::max(link.most_backlog, backlog);
+  ++link.packets;
+  link.bytes += packet->bytes;
+  append(l, packet, done + link.delay);
+}
+
+// Behind all that are on the wire.
+inline void Network::append(int l, Packet* packet, Picoseconds arrival) {
+  Link& link = hot(l);
+  packet->next = nullptr;
+  if (link.head == nullptr) {
+    link.head = packet;
+    link.head_arrival = arrival;
+    events_.push(arrival, EventKind::arrival, static_cast<std::uint32_t>(l));
+  } else {
+    link.tail->next = packet;
+    link.tail->next_arrival = arrival;
+  }
+  link.tail = packet;
+}
+
+// Where packets are held up at random, one may overtake others; but not the first, whose arrival is already
+// scheduled.
+void Network::insert(int l, Packet* packet, Picoseconds arrival) {
+  Link& link = hot(l);
+  if (link.head == nullptr) {
+    append(l, packet, arrival);
+    return;
+  }
+  arrival = std::max(arrival, link.head_arrival);
+  Packet* before = link.head;
+  while (before->next != nullptr && before->next_arrival <= arrival) before = before->next;
+  packet->next = before->next;
+  packet->next_arrival = before->next_arrival;
+  before->next = packet;
+  before->next_arrival = arrival;
+  if (packet->next == nullptr) link.tail = packet;
+}
+
+void Network::transmit_with_care(int l, Packet* packet, Picoseconds now) {
+  LinkDetails& d = details(l);
+  if (d.down) {
+    ++d.lost;
+    pool_.give_back(packet);
+    return;
+  }
+  if (d.port) {
+    enqueue(l, packet, now);
+    return;
+  }
+  const Picoseconds backlog = hot(l).busy_until - now;
+  if (admit(l, packet, backlog > 0 ? hot(l).transmit.bytes_in(backlog) : 0)) launch(l, packet, now);
+}
+
+bool Network::admit(int l, Packet* packet, std::int64_t queued) {
+  LinkDetails& d = details(l);
+  const QueuePolicy& policy = *d.policy;
+  const std::int64_t after = queued + packet->bytes;
+  const std::int64_t own_limit = policy.class_limit_bytes[packet->priority];
+  bool drop = (policy.limit_bytes > 0 && after > policy.limit_bytes) || (own_limit > 0 && after > own_limit);
+  bool mark = policy.mark_bytes > 0 && queued > policy.mark_bytes;
+  if (!drop && policy.red.most_bytes > 0 && queued > policy.red.least_bytes) {
+    const double span = static_cast<double>(policy.red.most_bytes - policy.red.least_bytes);
+    const double share = static_cast<double>(queued - policy.red.least_bytes) / span;
+    const bool chosen = queued > policy.red.most_bytes || d.random.uniform() < share * policy.red.probability;
+    (policy.red.marks ? mark : drop) |= chosen;
+  }
+  if (drop) {
+    ++d.dropped[packet->priority];
+    pool_.give_back(packet);
+    return false;
+  }
+  if (mark && packet->kind != PacketKind::acknowledgement) {
+    packet->flags |= kMarked;
+    ++d.marked;
+  }
+  return true;
+}
+
+void Network::enqueue(int l, Packet* packet, Picoseconds now) {
+  LinkDetails& d = details(l);
+  Port& port = *d.port;
+  const int last = d.policy->priorities - 1;
+  auto* queue = &port.queues[std::min<int>(packet->priority, last)];
+  if (d.policy->trim && packet->kind == PacketKind::data && (packet->flags & kTrimmed) == 0 &&
+      queue->bytes + packet->bytes > d.policy->limit_bytes) {
+    packet->flags |= kTrimmed;
+    packet->bytes = std::min(packet->bytes, d.policy->trimmed_bytes);
+    packet->priority = 0;
+    ++d.trimmed;
+    queue = &port.queues[0];
+  }
+  if (!admit(l, packet, queue->bytes)) return;
+  const bool idle = hot(l).busy_until <= now && port.waiting == 0;
+  if (idle) {
+    launch(l, packet, now);
+    return;
+  }
+  queue->push(packet);
+  ++port.waiting;
+  port.bytes += packet->bytes;
+  port.most_bytes = std::max(port.most_bytes, port.bytes);
+  if (port.waiting == 1) events_.push(hot(l).busy_until, EventKind::port, static_cast<std::uint32_t>(l));
+}
+
+void Network::on_port(std::uint32_t l, Picoseconds now) {
+  events_.pop();
+  Port& port = *details_[l].port;
+  if (port.waiting == 0) return;  // the link went down meanwhile
+  auto* queue = port.queues.data();
+  while (queue->head == nullptr) ++queue;
+  Packet* packet = queue->pop();
+  --port.waiting;
+  port.bytes -= packet->bytes;
+  launch(static_cast<int>(l), packet, now);
+  if (port.waiting > 0) events_.push(links_[l].busy_until, EventKind::port, l);
+}
+
+void Network::launch(int l, Packet* packet, Picoseconds now) {
+  Link& link = hot(l);
+  LinkDetails& d = details(l);
+  Picoseconds start = now;
+  Picoseconds shared = now;
+  for (const int g : d.groups) {
+    CapacityGroup& group = groups_[static_cast<std::size_t>(g)];
+    start = std::max(start, group.busy_until);
+    group.busy_until = std::max(group.busy_until, now) + group.transmit.of(packet->bytes);
+    shared = std::max(shared, group.busy_until);
+  }
+  link.busy_until = std::max(link.busy_until, start - d.burst) + link.transmit.of(packet->bytes);
+  const Picoseconds departure = std::max({link.busy_until, start, shared});
+  link.most_backlog = std::max(link.most_backlog, departure - now);
+  ++link.packets;
+  link.bytes += packet->bytes;
+  const Picoseconds arrival = departure + link.delay;
+  if (d.loss.delay <= 0) {
+    append(l, packet, arrival);
+    return;
+  }
+  const auto most = static_cast<std::uint64_t>(picoseconds(d.loss.most_delay));
+  const bool held_up = d.random.uniform() < d.loss.delay;
+  insert(l, packet, held_up ? arrival + static_cast<Picoseconds>(d.random.below(most + 1)) : arrival);
+}
+
+bool Network::survives(int l, Packet* packet, Picoseconds now) {
+  LinkDetails& d = details(l);
+  if (d.doomed) {  // it was on the wire when the link failed
+    d.doomed = false;
+    ++d.lost;
+    pool_.give_back(packet);
+    return false;
+  }
+  const LossModel& m = d.loss;
+  const auto happens = [&](double probability) {
+    return probability > 0 && d.random.uniform() < probability;
+  };
+  if (m.burst_begins > 0) d.in_burst = d.in_burst ? !happens(m.burst_ends) : happens(m.burst_begins);
+  if (happens(m.loss) || (d.in_burst && happens(m.burst_loss)) ||
+      happens(d.bit_errors.probability(8 * packet->bytes))) {
+    ++d.lost;
+    pool_.give_back(packet);
+    return false;
+  }
+  if (happens(m.damage)) packet->flags |= kDamaged;
+  if (happens(m.duplicate)) {
+    Packet* copy = pool_.take();
+    *copy = *packet;
+    forward(hot(l).to, copy, now);
+  }
+  return true;
+}
+
+void Network::multicast(int node, Packet* packet, Picoseconds now) {
+  const auto& links = multicast_[static_cast<std::size_t>(packet->destination) * cluster_.nodes.size() +
+                                 static_cast<std::size_t>(node)];
+  if (links.empty()) {
+    endpoint_.on_packet(node, packet);
+    return;
+  }
+  for (std::size_t i = 1; i < links.size(); ++i) {
+    Packet* copy = pool_.take();
+    *copy = *packet;
+    transmit(links[i], copy, now);
+  }
+  transmit(links[0], packet, now);
+}
+
+}  // namespace talweg::sim

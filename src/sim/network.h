@@ -1,0 +1,148 @@
+// Network: the links, queues and switches of a cluster, moving packets in virtual time.
+//
+//   EventQueue events;
+//   Network network(cluster, {}, events, endpoint);
+//   network.send(node, packet);        // `endpoint` gets it at its destination
+//   while (!events.empty()) ... network.on_arrival(events.top().target(), now);
+//
+// A packet that is sent over a link is given its time of arrival at once: a FIFO's future is known when a
+// packet joins it. So a hop is one event, and a link has one event pending however many packets are on it.
+// Only where priorities may reorder what waits does a link wake up a second time, when its transmitter is
+// free.
+//
+// Switches store and forward: a packet arrives when its last bit has, `latency` after it was sent. Capacity
+// groups work like a FIFO in front of their links; a link's burst is a token bucket's.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "cluster/cluster.h"
+#include "sim/event_queue.h"
+#include "sim/forwarding.h"
+#include "sim/packet.h"
+#include "sim/queue_policy.h"
+
+namespace talweg::sim {
+
+// Who gets packets at their destination, and owns them from then on.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+  virtual void on_packet(int node, Packet* packet) = 0;
+};
+
+struct NetworkOptions {
+  QueuePolicy switch_queue;  // in front of every link that leaves a switch or an aggregator
+  QueuePolicy host_queue;    // and of those that leave a worker
+  LossModel loss;            // of every link
+  std::uint64_t seed = 1;
+};
+
+struct LinkCounters {
+  std::uint64_t packets = 0;  // sent, whatever became of them
+  std::int64_t bytes = 0;
+  std::int64_t most_queued_bytes = 0;
+  std::uint64_t marked = 0;
+  std::uint64_t trimmed = 0;
+  std::array<std::uint64_t, kPriorities> dropped{};  // by the queue, for want of room
+  std::uint64_t lost = 0;                            // on the wire, or because the link was down
+};
+
+struct NetworkCounters {
+  std::uint64_t link_hops = 0;  // packets that crossed a link
+  std::uint64_t unroutable = 0;
+};
+
+class Network {
+ public:
+  // The cluster is copied. Throws Error{invalid_argument} for policies that cannot work.
+  Network(const cluster::Cluster& cluster, const NetworkOptions& options, EventQueue& events,
+          Endpoint& endpoint);
+  ~Network();
+
+  // Before the first packet: what differs from the options. Throws Error{invalid_argument}.
+  void set_policy(int link, const QueuePolicy& policy);
+  void set_loss(int link, const LossModel& loss);
+  // Links one behind the other, each passed once; a packet whose `route` is the number returned follows them.
+  std::uint32_t add_route(const std::vector<int>& links);
+  // Copies of a packet go along a tree: packets with kMulticast and this number as destination are copied at
+  // every node onto those of `links` that leave it, and handed over at nodes that none of them leaves.
+  int add_multicast(const std::vector<int>& links);
+
+  PacketPool& packets() { return pool_; }
+  // Takes the packet; it starts at `node`.
+  void send(int node, Packet* packet, Picoseconds now) { forward(node, packet, now); }
+
+  void on_arrival(std::uint32_t link, Picoseconds now);
+  void on_port(std::uint32_t link, Picoseconds now);
+
+  // What is on the way or waits there is lost. Routes avoid it from then on; packets that have come to rely
+  // on it are lost.
+  void set_link(int link, bool up);
+  void set_node(int node, bool up);
+
+  const cluster::Cluster& cluster() const { return cluster_; }
+  LinkCounters counters(int link) const;
+  const NetworkCounters& counters() const { return counters_; }
+  // Bytes that wait or are being sent.
+  std::int64_t queued_bytes(int link, Picoseconds now) const;
+
+ private:
+  // What every hop touches: the first cache line to move a packet, the second to count it.
+  struct alignas(64) Link {
+    Packet* head = nullptr;  // on the wire, by arrival
+    Packet* tail = nullptr;
+    Picoseconds head_arrival = 0;
+    Picoseconds busy_until = 0;
+    Picoseconds calm = kNever;  // the backlog, packet included, up to which nothing need be considered
+    TransmitTime transmit;
+    Picoseconds delay = 0;
+    std::int32_t to = 0;
+    bool lossy = false;
+    std::uint64_t packets = 0;
+    std::int64_t bytes = 0;
+    Picoseconds most_backlog = 0;
+  };
+  struct Port;
+  struct LinkDetails;
+  struct CapacityGroup;
+
+  Link& hot(int link) { return links_[static_cast<std::size_t>(link)]; }
+  LinkDetails& details(int link);
+
+  void prefetch() const;
+  void forward(int node, Packet* packet, Picoseconds now);
+  void multicast(int node, Packet* packet, Picoseconds now);
+  void transmit(int link, Packet* packet, Picoseconds now);
+  void transmit_with_care(int link, Packet* packet, Picoseconds now);
+  bool admit(int link, Packet* packet, std::int64_t queued);
+  void enqueue(int link, Packet* packet, Picoseconds now);
+  void launch(int link, Packet* packet, Picoseconds now);
+  void append(int link, Packet* packet, Picoseconds arrival);
+  void insert(int link, Packet* packet, Picoseconds arrival);
+  // Draws what the wire does; false when the packet is gone.
+  bool survives(int link, Packet* packet, Picoseconds now);
+  void settle(int link);
+  void drop_all(int link);
+  void reroute();
+
+  const cluster::Cluster cluster_;
+  EventQueue& events_;
+  Endpoint& endpoint_;
+  PacketPool pool_;
+  Forwarding forwarding_;
+  std::vector<Link> links_;
+  std::vector<LinkDetails> details_;
+  std::vector<CapacityGroup> groups_;
+  std::vector<std::vector<int>> routes_;
+  std::vector<std::vector<int>> multicast_;  // by group and node: links, at group * nodes + node
+  std::vector<bool> node_down_;
+  std::uint64_t seed_;
+  NetworkCounters counters_;
+};
+
+}  // namespace talweg::sim

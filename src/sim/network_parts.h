@@ -1,0 +1,76 @@
+// What a network keeps about its links beside what every packet touches. Private to the network's own files.
+#pragma once
+
+#include <optional>
+
+#include "sim/network.h"
+
+namespace talweg::sim {
+
+// The output queues of a link with priorities.
+struct Network::Port {
+  struct Queue {
+    Packet* head = nullptr;
+    Packet* tail = nullptr;
+    std::int64_t bytes = 0;
+
+    void push(Packet* packet) {
+      packet->next = nullptr;
+      (head == nullptr ? head : tail->next) = packet;
+      tail = packet;
+      bytes += packet->bytes;
+    }
+    Packet* pop() {
+      Packet* packet = head;
+      head = packet->next;
+      bytes -= packet->bytes;
+      return packet;
+    }
+  };
+  std::array<Queue, kPriorities> queues;
+  std::size_t waiting = 0;
+  std::int64_t bytes = 0;
+  std::int64_t most_bytes = 0;
+};
+
+// The chance that at least one of n bits is wrong, by squaring: the same on every machine, which a library's
+// pow need not be.
+struct BitErrors {
+  double rate = 0;
+  double probability(int bits) const {
+    if (rate <= 0) return 0;
+    double right = 1;
+    for (double factor = 1 - rate; bits > 0; bits >>= 1, factor *= factor)
+      if ((bits & 1) != 0) right *= factor;
+    return 1 - right;
+  }
+};
+
+struct Network::LinkDetails {
+  std::shared_ptr<const QueuePolicy> policy;
+  std::unique_ptr<Port> port;  // where there are priorities
+  std::vector<int> groups;     // of capacity
+  Picoseconds burst = 0;       // as time at the link's rate
+  bool down = false;           // for whatever reason
+  bool failed = false;         // itself, not a node at its end
+  bool doomed = false;         // the first packet on the wire was there when the link failed
+  bool in_burst = false;       // Gilbert-Elliott: in the bad state
+  LossModel loss;
+  BitErrors bit_errors;
+  Random random{0};
+  std::uint64_t marked = 0;
+  std::uint64_t trimmed = 0;
+  std::uint64_t lost = 0;
+  std::array<std::uint64_t, kPriorities> dropped{};
+};
+
+struct Network::CapacityGroup {
+  TransmitTime transmit;
+  Picoseconds busy_until = 0;
+};
+
+inline Network::LinkDetails& Network::details(int link) {
+  return details_[static_cast<std::size_t>(link)];
+}
+
+}  // namespace talweg::sim

@@ -1,0 +1,221 @@
+// How a network is built and changed; network.cc moves packets.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/network_parts.h"
+#include "talweg/error.h"
+
+namespace talweg::sim {
+
+namespace {
+
+void check(const QueuePolicy& policy) {
+  const auto refuse = [](const std::string& text) {
+    throw Error(ErrorCode::invalid_argument, "queue policy: " + text);
+  };
+  if (policy.priorities < 1 || policy.priorities > kPriorities)
+    refuse(fmt::format("{} priorities: expected 1 .. {}", policy.priorities, kPriorities));
+  if (policy.trim && (policy.priorities < 2 || policy.limit_bytes <= 0))
+    refuse("trimming needs a limit, and a second priority for what remains");
+  if (policy.red.most_bytes > 0 && policy.red.most_bytes <= policy.red.least_bytes)
+    refuse("RED: most_bytes must be above least_bytes");
+}
+
+void check(const LossModel& m) {
+  for (const double p :
+       {m.loss, m.bit_error_rate, m.burst_begins, m.burst_ends, m.burst_loss, m.duplicate, m.damage, m.delay})
+    if (!(p >= 0 && p <= 1))
+      throw Error(ErrorCode::invalid_argument, fmt::format("loss model: {} is no probability", p));
+}
+
+}  // namespace
+
+Network::~Network() = default;
+
+Network::Network(const cluster::Cluster& cluster, const NetworkOptions& options, EventQueue& events,
+                 Endpoint& endpoint)
+    : cluster_(cluster),
+      events_(events),
+      endpoint_(endpoint),
+      forwarding_(cluster),
+      links_(cluster.links.size()),
+      details_(cluster.links.size()),
+      node_down_(cluster.nodes.size(), false),
+      seed_(options.seed) {
+  if (links_.size() > EventQueue::kMaxTargets)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a network of {} links is too large", links_.size()));
+  check(options.switch_queue);
+  check(options.host_queue);
+  check(options.loss);
+  const auto of_switches = std::make_shared<const QueuePolicy>(options.switch_queue);
+  const auto of_hosts = std::make_shared<const QueuePolicy>(options.host_queue);
+  for (const cluster::CapacityGroup& group : cluster.groups) {
+    for (const int l : group.links) details(l).groups.push_back(static_cast<int>(groups_.size()));
+    groups_.push_back({TransmitTime(group.capacity), 0});
+  }
+  const int workers = cluster.workers();
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    const cluster::Link& given = cluster.links[l];
+    links_[l].transmit = TransmitTime(given.capacity);
+    links_[l].delay = picoseconds(given.latency);
+    links_[l].to = given.to;
+    LinkDetails& d = details_[l];
+    d.random = Random(seed_, l);
+    d.burst = links_[l].transmit.of(given.burst.value);
+    d.policy = given.from < workers ? of_hosts : of_switches;
+    d.loss = options.loss;
+    settle(static_cast<int>(l));
+  }
+}
+
+void Network::set_policy(int link, const QueuePolicy& policy) {
+  check(policy);
+  details(link).policy = std::make_shared<const QueuePolicy>(policy);
+  settle(link);
+}
+
+void Network::set_loss(int link, const LossModel& loss) {
+  check(loss);
+  details(link).loss = loss;
+  settle(link);
+}
+
+// Works out the backlog up to which the fast path will do.
+void Network::settle(int l) {
+  LinkDetails& d = details(l);
+  Link& link = hot(l);
+  const QueuePolicy& policy = *d.policy;
+  if (policy.priorities > 1 && !d.port) d.port = std::make_unique<Port>();
+  d.bit_errors.rate = d.loss.bit_error_rate;
+  link.lossy = d.loss.any() || d.doomed;
+  link.calm = kNever;
+  if (d.down || d.port || !d.groups.empty() || d.burst > 0 || d.loss.delay > 0) {
+    link.calm = -kNever;
+    return;
+  }
+  const auto look_from = [&](std::int64_t bytes) {
+    link.calm = std::min(link.calm, link.transmit.of(bytes));
+  };
+  if (policy.limit_bytes > 0) look_from(policy.limit_bytes);
+  for (const std::int64_t limit : policy.class_limit_bytes)
+    if (limit > 0) look_from(limit);
+  if (policy.mark_bytes > 0) look_from(policy.mark_bytes);
+  if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
+}
+
+std::uint32_t Network::add_route(const std::vector<int>& links) {
+  const auto refuse = [](const std::string& text) {
+    throw Error(ErrorCode::invalid_argument, "route: " + text);
+  };
+  if (links.empty()) refuse("it has no links");
+  std::vector<int> seen;
+  int at = -1;
+  for (const int l : links) {
+    if (l < 0 || static_cast<std::size_t>(l) >= links_.size()) refuse(fmt::format("there is no link {}", l));
+    const cluster::Link& link = cluster_.links[static_cast<std::size_t>(l)];
+    const std::string& from = cluster_.nodes[static_cast<std::size_t>(link.from)].name;
+    if (at >= 0 && link.from != at)
+      refuse(
+          fmt::format("{} does not follow on {}", from, cluster_.nodes[static_cast<std::size_t>(at)].name));
+    if (std::find(seen.begin(), seen.end(), link.from) != seen.end())
+      refuse(fmt::format("it comes to {} twice", from));
+    seen.push_back(link.from);
+    at = link.to;
+  }
+  if (std::find(seen.begin(), seen.end(), at) != seen.end())
+    refuse(fmt::format("it comes to {} twice", cluster_.nodes[static_cast<std::size_t>(at)].name));
+  routes_.push_back(links);
+  return static_cast<std::uint32_t>(routes_.size() - 1);
+}
+
+int Network::add_multicast(const std::vector<int>& links) {
+  const std::size_t nodes = cluster_.nodes.size();
+  const std::size_t group = multicast_.size() / nodes;
+  multicast_.resize(multicast_.size() + nodes);
+  std::vector<bool> reached(nodes, false);
+  for (const int l : links) {
+    const cluster::Link& link = cluster_.links[static_cast<std::size_t>(l)];
+    if (reached[static_cast<std::size_t>(link.to)])
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("multicast: {} is reached twice",
+                              cluster_.nodes[static_cast<std::size_t>(link.to)].name));
+    reached[static_cast<std::size_t>(link.to)] = true;
+    multicast_[group * nodes + static_cast<std::size_t>(link.from)].push_back(l);
+  }
+  return static_cast<int>(group);
+}
+
+void Network::set_link(int l, bool up) {
+  details(l).failed = !up;
+  reroute();
+}
+
+void Network::set_node(int node, bool up) {
+  node_down_[static_cast<std::size_t>(node)] = !up;
+  reroute();
+}
+
+void Network::reroute() {
+  std::vector<bool> down(links_.size());
+  for (std::size_t l = 0; l < links_.size(); ++l) {
+    LinkDetails& d = details_[l];
+    const cluster::Link& link = cluster_.links[l];
+    const bool now_down = d.failed || node_down_[static_cast<std::size_t>(link.from)] ||
+                          node_down_[static_cast<std::size_t>(link.to)];
+    if (now_down && !d.down) drop_all(static_cast<int>(l));
+    d.down = now_down;
+    down[l] = now_down;
+    settle(static_cast<int>(l));
+  }
+  forwarding_.rebuild(down);
+}
+
+// All but the first packet on the wire go at once; its arrival is scheduled, so it is lost when it arrives.
+void Network::drop_all(int l) {
+  Link& link = hot(l);
+  LinkDetails& d = details(l);
+  const auto drop = [&](Packet* packet) {
+    ++d.lost;
+    pool_.give_back(packet);
+  };
+  if (d.port) {
+    for (auto& queue : d.port->queues)
+      while (queue.head != nullptr) drop(queue.pop());
+    d.port->waiting = 0;
+    d.port->bytes = 0;
+  }
+  if (link.head == nullptr) return;
+  while (link.head->next != nullptr) {
+    Packet* packet = link.head->next;
+    link.head->next = packet->next;
+    drop(packet);
+  }
+  link.tail = link.head;
+  d.doomed = true;
+}
+
+std::int64_t Network::queued_bytes(int l, Picoseconds now) const {
+  const Link& link = links_[static_cast<std::size_t>(l)];
+  const LinkDetails& d = details_[static_cast<std::size_t>(l)];
+  const Picoseconds backlog = link.busy_until - now;
+  return (backlog > 0 ? link.transmit.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
+}
+
+LinkCounters Network::counters(int l) const {
+  const Link& link = links_[static_cast<std::size_t>(l)];
+  const LinkDetails& d = details_[static_cast<std::size_t>(l)];
+  LinkCounters c;
+  c.packets = link.packets;
+  c.bytes = link.bytes;
+  c.most_queued_bytes =
+      link.transmit.bytes_in(std::max<Picoseconds>(link.most_backlog, 0)) + (d.port ? d.port->most_bytes : 0);
+  c.marked = d.marked;
+  c.trimmed = d.trimmed;
+  c.dropped = d.dropped;
+  c.lost = d.lost;
+  return c;
+}
+
+}  // namespace talweg::sim

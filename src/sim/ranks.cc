@@ -1,0 +1,303 @@
+#include "sim/ranks.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "forest/planner.h"
+
+namespace talweg::sim {
+
+namespace {
+
+struct Frame {
+  wire::Header header;
+  const std::byte* payload = nullptr;
+  std::string text;  // owned payload of a control frame
+  protocol::Token token;
+  bool reported = true;  // nobody waits for on_sent
+
+  std::int64_t bytes() const { return static_cast<std::int64_t>(sizeof(wire::Header)) + header.length; }
+};
+
+// A frame that is in the stream: what arrives when its last byte does.
+struct Travelling {
+  wire::Header header;
+  std::byte* copy = nullptr;
+  std::int64_t end = 0;  // of it, in the stream
+};
+
+}  // namespace
+
+// From one rank to another.
+struct Ranks::Channel {
+  int from = 0;
+  int to = 0;
+  FlowId flow = 0;
+  std::array<RingQueue<Frame>, kPriorities> waiting;
+  RingQueue<Travelling> stream;
+  std::int64_t written = 0;
+  std::int64_t arrived = 0;
+  bool send_queued = false;  // as work of the sender's processor, and of the receiver's
+  bool receive_queued = false;
+
+  RingQueue<Frame>* most_urgent() {
+    for (int p = kPriorities; p-- > 0;)
+      if (!waiting[static_cast<std::size_t>(p)].empty()) return &waiting[static_cast<std::size_t>(p)];
+    return nullptr;
+  }
+};
+
+class Ranks::Host : public protocol::Outbox {
+ public:
+  Host(Ranks& ranks, int rank, std::vector<std::string> names)
+      : ranks_(ranks),
+        rank_(rank),
+        session(rank, std::move(names), ranks.options_.group, *this, pool_,
+                [this](int source, int destination, std::int64_t count, DataType type) {
+                  forest::Request q;
+                  q.op = Collective::send_recv;
+                  q.ranks = ranks_.size();
+                  q.root = source;
+                  q.peer = destination;
+                  q.counts = {count};
+                  q.element_size = static_cast<std::int64_t>(size_of(type));
+                  auto forest = std::make_shared<forest::Forest>(
+                      forest::plan_best(q, ranks_.simulation_.network().cluster()));
+                  return protocol::make_local_plan(std::move(forest), rank_);
+                }) {}
+
+  bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
+            int priority, bool) override {
+    const bool reported = header.type != wire::FrameType::up && header.type != wire::FrameType::down;
+    push(to, {header, payload, {}, token, reported}, priority);
+    return false;
+  }
+  void send_text(int to, const wire::Header& header, const std::string& text) override {
+    push(to, {header, nullptr, text, {}, true}, kPriorities - 1);
+  }
+  void cancel(std::uint64_t run) override {
+    for (auto& [ends, c] : ranks_.channels_) {
+      if (ends.first != rank_) continue;
+      for (auto& queue : c->waiting)
+        for (std::size_t left = queue.size(); left-- > 0;) {
+          Frame frame = queue.pop();
+          if (!frame.reported && frame.token.run == run)
+            session.on_sent(frame.token);
+          else
+            queue.push(std::move(frame));
+        }
+    }
+  }
+  void completed(void* user, const protocol::Outcome& outcome) override {
+    auto* result = static_cast<CollectiveResult*>(user);
+    result->ended = ranks_.simulation_.now();
+    result->outcome = outcome;
+    if (ranks_.on_end_) ranks_.on_end_(*result);
+  }
+
+  void want_send(Channel& c) {
+    if (c.send_queued || c.most_urgent() == nullptr) return;
+    const auto buffer = ranks_.options_.send_buffer_bytes;
+    if (ranks_.simulation_.transport().unsent_bytes(c.flow) >= buffer) {
+      ranks_.simulation_.transport().notify_below(c.flow, buffer);
+      return;
+    }
+    c.send_queued = true;
+    add_work(c, false);
+  }
+  void want_receive(Channel& c) {
+    if (c.receive_queued || c.stream.empty() || c.stream.front().end > c.arrived) return;
+    c.receive_queued = true;
+    add_work(c, true);
+  }
+
+ private:
+  struct Work {
+    Channel* channel = nullptr;
+    bool receive = false;
+  };
+
+  void push(int to, Frame frame, int priority) {
+    Channel& c = ranks_.channel(rank_, to);
+    c.waiting[static_cast<std::size_t>(std::clamp(priority, 0, kPriorities - 1))].push(std::move(frame));
+    want_send(c);
+  }
+
+  // The session may be in the middle of a call: what it asks for begins when that has returned.
+  void add_work(Channel& c, bool receive) {
+    work_.push({&c, receive});
+    if (working_) return;
+    working_ = true;
+    ranks_.simulation_.at(ranks_.simulation_.now(), [this] { begin(); });
+  }
+
+  void begin() {
+    if (work_.empty()) {
+      working_ = false;
+      return;
+    }
+    const Work work = work_.pop();
+    const std::size_t frames = work.receive ? ready(*work.channel) : batch(*work.channel);
+    Picoseconds start = ranks_.simulation_.now();
+    Picoseconds* core = nullptr;
+    if (!ranks_.cores_.empty()) {
+      core = &*std::min_element(ranks_.cores_.begin(), ranks_.cores_.end());
+      start = std::max(start, *core);
+    }
+    const Picoseconds finish = start + cost_;
+    if (core != nullptr) *core = finish;
+    ranks_.simulation_.at(finish, [this, work, frames] {
+      if (work.receive)
+        receive(*work.channel, frames);
+      else
+        take(*work.channel, frames);
+      begin();
+    });
+  }
+
+  // How many frames the next piece of work is about; leaves in cost_ what it takes.
+  std::size_t batch(Channel& c) {
+    const HostCosts& costs = ranks_.options_.costs;
+    std::int64_t room =
+        ranks_.options_.send_buffer_bytes - ranks_.simulation_.transport().unsent_bytes(c.flow);
+    std::size_t frames = 0;
+    cost_ = picoseconds(costs.per_batch);
+    for (int p = kPriorities; p-- > 0;) {
+      auto& queue = c.waiting[static_cast<std::size_t>(p)];
+      for (std::size_t i = 0; i < queue.size() && room > 0; ++i, ++frames) {
+        room -= queue[i].bytes();
+        cost_ += queue[i].bytes() * costs.per_byte;
+      }
+    }
+    return frames;
+  }
+  std::size_t ready(Channel& c) {
+    const HostCosts& costs = ranks_.options_.costs;
+    std::size_t frames = 0;
+    cost_ = picoseconds(costs.per_batch);
+    for (; frames < c.stream.size() && c.stream[frames].end <= c.arrived; ++frames) {
+      const wire::Header& h = c.stream[frames].header;
+      const std::int64_t bytes = static_cast<std::int64_t>(sizeof h) + h.length;
+      cost_ += bytes * (costs.per_byte + (h.type == wire::FrameType::up ? costs.reduce_per_byte : 0));
+    }
+    return frames;
+  }
+
+  void take(Channel& c, std::size_t frames) {
+    std::int64_t bytes = 0;
+    for (; frames > 0 && c.most_urgent() != nullptr; --frames) {
+      Frame frame = c.most_urgent()->pop();
+      Travelling& t = travel(c, frame);
+      bytes += frame.bytes();
+      t.end = c.written + bytes;
+      if (!frame.reported) session.on_sent(frame.token);
+    }
+    c.written += bytes;
+    Reliable& transport = ranks_.simulation_.transport();
+    if (!c.stream.empty()) transport.notify_at(c.flow, c.stream.front().end);
+    transport.write(c.flow, bytes, ranks_.simulation_.now());
+    c.send_queued = false;
+    want_send(c);
+  }
+  Travelling& travel(Channel& c, const Frame& frame) {
+    Travelling t;
+    t.header = frame.header;
+    const std::byte* payload =
+        frame.text.empty() ? frame.payload : reinterpret_cast<const std::byte*>(frame.text.data());
+    if (frame.header.length > 0 && (ranks_.options_.carry_payloads || !frame.text.empty())) {
+      t.copy = ranks_.copies_.acquire(frame.header.length);
+      std::memcpy(t.copy, payload, frame.header.length);
+    }
+    c.stream.push(t);
+    return c.stream[c.stream.size() - 1];
+  }
+
+  void receive(Channel& c, std::size_t frames) {
+    c.receive_queued = false;
+    for (; frames > 0; --frames) {
+      const Travelling t = c.stream.pop();
+      const protocol::Session::Placement place = session.place(c.from, t.header);
+      const std::byte* payload = t.copy;
+      if (place.data != nullptr) {
+        if (t.copy != nullptr) std::memcpy(place.data, t.copy, t.header.length);
+        payload = place.data;
+      } else if (t.copy == nullptr) {
+        payload = ranks_.nothing_.data();
+      }
+      session.on_frame(c.from, t.header, payload);
+      if (t.copy != nullptr) ranks_.copies_.release(t.copy, t.header.length);
+    }
+    // What has arrived in the meantime was not announced.
+    c.arrived = ranks_.simulation_.transport().delivered_bytes(c.flow);
+    want_receive(c);
+    if (!c.stream.empty()) ranks_.simulation_.transport().notify_at(c.flow, c.stream.front().end);
+  }
+
+  Ranks& ranks_;
+  const int rank_;
+  protocol::BufferPool pool_;
+  RingQueue<Work> work_;
+  Picoseconds cost_ = 0;
+  bool working_ = false;
+
+ public:
+  protocol::Session session;
+};
+
+Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
+    : simulation_(simulation), options_(options) {
+  const cluster::Cluster& cluster = simulation.network().cluster();
+  const int n = cluster.workers();
+  std::vector<std::string> names;
+  for (int r = 0; r < n; ++r) names.push_back(cluster.nodes[static_cast<std::size_t>(r)].name);
+  cores_.resize(static_cast<std::size_t>(cluster.shared_cores));
+  if (!options.carry_payloads) nothing_.resize(wire::kMaxPayload);
+  calls_.resize(static_cast<std::size_t>(n));
+  for (int r = 0; r < n; ++r) hosts_.push_back(std::make_unique<Host>(*this, r, names));
+  simulation.set_client(this);
+}
+
+Ranks::~Ranks() {
+  simulation_.set_client(nullptr);
+}
+
+protocol::Session& Ranks::session(int rank) {
+  return hosts_[static_cast<std::size_t>(rank)]->session;
+}
+
+void Ranks::start(int rank, protocol::Operation operation, Picoseconds when) {
+  CollectiveResult& result = results_.emplace_back();
+  result.rank = rank;
+  result.call = calls_[static_cast<std::size_t>(rank)]++;
+  operation.user = &result;
+  simulation_.at(when, [this, rank, &result, op = std::move(operation)] {
+    result.started = simulation_.now();
+    session(rank).start(op);
+  });
+}
+
+Ranks::Channel& Ranks::channel(int from, int to) {
+  auto& slot = channels_[{from, to}];
+  if (!slot) {
+    slot = std::make_unique<Channel>();
+    slot->from = from;
+    slot->to = to;
+    slot->flow = simulation_.transport().open({from, to, 0, kNoRoute});
+    by_flow_.resize(slot->flow + 1);
+    by_flow_[slot->flow] = slot.get();
+  }
+  return *slot;
+}
+
+void Ranks::on_delivered(FlowId flow, std::int64_t bytes, Picoseconds) {
+  Channel& c = *by_flow_[flow];
+  c.arrived = bytes;
+  hosts_[static_cast<std::size_t>(c.to)]->want_receive(c);
+}
+
+void Ranks::on_writable(FlowId flow, Picoseconds) {
+  Channel& c = *by_flow_[flow];
+  hosts_[static_cast<std::size_t>(c.from)]->want_send(c);
+}
+
+}  // namespace talweg::sim

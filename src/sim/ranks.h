@@ -1,0 +1,87 @@
+// Ranks: the members of a group on a simulated network. Each runs the protocol::Session that it would run on
+// real sockets; what the session sends travels as a stream of frames over the simulation's transport.
+//
+//   Ranks ranks(simulation, options);
+//   ranks.start(rank, operation, when);       // one for each rank, as many collectives as wanted
+//   simulation.run();
+//   ranks.results()                           // when each ended, and how
+//
+// A frame is taken once little enough waits in front of it, as a socket's buffer takes it; more urgent ones
+// overtake until then. A host has one processor, or shares the cluster's cores with the others: every batch
+// of frames to or from one peer costs it time before the next thing happens.
+//
+// Payloads are carried, or (`carry_payloads` off) only their lengths: then operands may lie in one piece of
+// memory for all ranks and nothing is summed, and a run needs no more memory than its packets.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ring_queue.h"
+#include "protocol/session.h"
+#include "sim/simulation.h"
+
+namespace talweg::sim {
+
+// What a message costs its sender's and its receiver's processor.
+struct HostCosts {
+  Nanoseconds per_batch{};
+  Picoseconds per_byte = 0;
+  Picoseconds reduce_per_byte = 0;  // received on the way to a root
+};
+
+struct RanksOptions {
+  HostCosts costs;
+  bool carry_payloads = true;
+  std::int64_t send_buffer_bytes = 256 << 10;  // written to a connection but not sent
+  std::uint32_t group = 1;
+};
+
+struct CollectiveResult {
+  int rank = 0;
+  std::uint64_t call = 0;  // 0, 1, ... in the order in which this rank was told to start them
+  Picoseconds started = 0;
+  Picoseconds ended = kNever;  // kNever: it has not
+  protocol::Outcome outcome;
+};
+
+class Ranks : private FlowClient {
+ public:
+  // Rank r is node r of the simulation's cluster. Becomes the simulation's client.
+  Ranks(Simulation& simulation, const RanksOptions& options);
+  ~Ranks() override;
+
+  int size() const { return static_cast<int>(hosts_.size()); }
+  void start(int rank, protocol::Operation operation, Picoseconds when);
+  // In no particular order of ranks; pointers into it stay valid.
+  const std::deque<CollectiveResult>& results() const { return results_; }
+  protocol::Session& session(int rank);
+  // Called at each end of an operation.
+  void on_end(std::function<void(const CollectiveResult&)> call) { on_end_ = std::move(call); }
+
+ private:
+  class Host;
+  struct Channel;
+
+  void on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) override;
+  void on_writable(FlowId flow, Picoseconds now) override;
+  Channel& channel(int from, int to);
+
+  Simulation& simulation_;
+  const RanksOptions options_;
+  std::vector<std::unique_ptr<Host>> hosts_;
+  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels_;
+  std::vector<Channel*> by_flow_;
+  std::vector<Picoseconds> cores_;  // of the machine that all share, if they do: when each is free
+  std::vector<std::byte> nothing_;  // stands in for payloads that are not carried
+  protocol::BufferPool copies_;
+  std::deque<CollectiveResult> results_;
+  std::vector<std::uint64_t> calls_;  // by rank
+  std::function<void(const CollectiveResult&)> on_end_;
+};
+
+}  // namespace talweg::sim

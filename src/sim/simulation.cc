@@ -1,0 +1,94 @@
+#include "sim/simulation.h"
+
+#include <algorithm>
+
+namespace talweg::sim {
+
+Simulation::Simulation(const cluster::Cluster& cluster, const SimulationOptions& options)
+    : network_(cluster, options.network, events_, *this),
+      transport_(options.transport, network_, events_, *this, options.seed) {}
+
+Simulation::~Simulation() = default;
+
+void Simulation::at(Picoseconds when, std::function<void()> call) {
+  std::uint32_t slot = 0;
+  if (free_calls_.empty()) {
+    slot = static_cast<std::uint32_t>(calls_.size());
+    calls_.push_back(std::move(call));
+  } else {
+    slot = free_calls_.back();
+    free_calls_.pop_back();
+    calls_[slot] = std::move(call);
+  }
+  events_.push(std::max(when, now_), EventKind::callback, slot);
+}
+
+bool Simulation::run(Picoseconds horizon) {
+  stopped_ = false;
+  while (!events_.empty() && !stopped_) {
+    const Event event = events_.top();
+    if (event.time > horizon) return false;
+    now_ = event.time;
+    ++events_done_;
+    switch (event.kind()) {
+      case EventKind::arrival:
+        network_.on_arrival(event.target(), now_);
+        break;
+      case EventKind::port:
+        network_.on_port(event.target(), now_);
+        break;
+      case EventKind::timer:
+        transport_.on_timer(event.target(), now_);
+        break;
+      case EventKind::callback: {
+        events_.pop();
+        const auto call = std::move(calls_[event.target()]);
+        free_calls_.push_back(event.target());
+        call();
+        break;
+      }
+    }
+  }
+  return true;
+}
+
+void Simulation::on_packet(int node, Packet* packet) {
+  if (packet->kind != PacketKind::datagram) {
+    transport_.on_packet(packet, now_);
+    return;
+  }
+  const auto it = ports_.find({node, packet->flow});
+  if (it != ports_.end()) it->second(*packet);
+  network_.packets().give_back(packet);
+}
+
+void Simulation::on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) {
+  if (client_ != nullptr) client_->on_delivered(flow, bytes, now);
+}
+
+void Simulation::on_writable(FlowId flow, Picoseconds now) {
+  if (client_ != nullptr) client_->on_writable(flow, now);
+}
+
+void Simulation::bind(int node, std::uint32_t port, DatagramHandler handler) {
+  ports_[{node, port}] = std::move(handler);
+}
+
+void Simulation::send(const Datagram& datagram) {
+  Packet* packet = network_.packets().take();
+  *packet = Packet{};
+  packet->kind = PacketKind::datagram;
+  packet->sent = now_;
+  packet->source = datagram.from;
+  packet->destination = datagram.to;
+  packet->flow = datagram.port;
+  packet->number = datagram.number;
+  packet->bytes = datagram.bytes;
+  packet->priority = datagram.priority;
+  packet->route = datagram.route;
+  packet->spread = datagram.spread;
+  packet->flags = datagram.multicast ? kMulticast : 0;
+  network_.send(datagram.from, packet, now_);
+}
+
+}  // namespace talweg::sim

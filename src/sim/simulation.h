@@ -1,0 +1,85 @@
+// Simulation: one network, its transport and its clock. Several can live in one process; none knows another.
+//
+//   Simulation simulation(cluster, options);
+//   simulation.set_client(&client);
+//   const FlowId flow = simulation.transport().open({0, 1});
+//   simulation.at(start, [&] { simulation.transport().write(flow, bytes, simulation.now()); });
+//   simulation.run();                                    // until nothing is left to happen, or a horizon
+#pragma once
+
+#include <functional>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "sim/event_queue.h"
+#include "sim/network.h"
+#include "sim/reliable.h"
+
+namespace talweg::sim {
+
+struct SimulationOptions {
+  NetworkOptions network;
+  TransportOptions transport;
+  std::uint64_t seed = 1;
+};
+
+class Simulation : private Endpoint, private FlowClient {
+ public:
+  // `packet` is valid during the call.
+  using DatagramHandler = std::function<void(const Packet& packet)>;
+
+  Simulation(const cluster::Cluster& cluster, const SimulationOptions& options);
+  ~Simulation() override;
+
+  // Who hears from flows; null: nobody.
+  void set_client(FlowClient* client) { client_ = client; }
+
+  Picoseconds now() const { return now_; }
+  // Calls back then. Times that have passed count as now.
+  void at(Picoseconds when, std::function<void()> call);
+  // Ends when nothing is left to happen, when `stop` was called, or before the first event after `horizon`.
+  // True unless the horizon came first.
+  bool run(Picoseconds horizon = kNever);
+  void stop() { stopped_ = true; }
+
+  // Datagrams: sent as they are, each a packet; they may be lost, reordered, marked or doubled. `number` is
+  // the user's own. `to` is a node, or a multicast group of the network.
+  void bind(int node, std::uint32_t port, DatagramHandler handler);
+  struct Datagram {
+    int from = 0;
+    int to = 0;
+    std::uint32_t port = 0;
+    std::uint32_t number = 0;
+    std::uint16_t bytes = 0;  // on the wire
+    std::uint8_t priority = 0;
+    std::uint32_t route = kNoRoute;
+    std::uint32_t spread = 0;
+    bool multicast = false;
+  };
+  void send(const Datagram& datagram);
+
+  Network& network() { return network_; }
+  const Network& network() const { return network_; }
+  Reliable& transport() { return transport_; }
+  const Reliable& transport() const { return transport_; }
+  std::uint64_t events() const { return events_done_; }
+
+ private:
+  void on_packet(int node, Packet* packet) override;
+  void on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) override;
+  void on_writable(FlowId flow, Picoseconds now) override;
+
+  EventQueue events_;
+  Network network_;
+  Reliable transport_;
+  FlowClient* client_ = nullptr;
+  std::map<std::pair<int, std::uint32_t>, DatagramHandler> ports_;
+  std::vector<std::function<void()>> calls_;
+  std::vector<std::uint32_t> free_calls_;
+  Picoseconds now_ = 0;
+  std::uint64_t events_done_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace talweg::sim

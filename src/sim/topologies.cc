@@ -1,0 +1,179 @@
+#include "sim/topologies.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "talweg/error.h"
+
+namespace talweg::sim {
+
+namespace {
+
+using cluster::Cluster;
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorCode::invalid_argument, text);
+}
+
+class Builder {
+ public:
+  explicit Builder(int hosts) {
+    if (hosts < 1) refuse(fmt::format("a network of {} hosts: expected at least 1", hosts));
+    for (int h = 0; h < hosts; ++h) add(fmt::format("h{}", h), cluster::NodeKind::worker);
+  }
+  int add_switch(std::string name) { return add(std::move(name), cluster::NodeKind::switch_); }
+  void join(int a, int b, LinkShape link) {
+    cluster_.links.push_back({a, b, link.capacity, link.latency, {}});
+    cluster_.links.push_back({b, a, link.capacity, link.latency, {}});
+  }
+  Cluster take() { return std::move(cluster_); }
+
+ private:
+  int add(std::string name, cluster::NodeKind kind) {
+    cluster::Node node;
+    node.name = std::move(name);
+    node.kind = kind;
+    cluster_.nodes.push_back(std::move(node));
+    return static_cast<int>(cluster_.nodes.size()) - 1;
+  }
+  Cluster cluster_;
+};
+
+std::size_t index(int i) {
+  return static_cast<std::size_t>(i);
+}
+
+int even_share(int all, int parts, const char* what) {
+  if (parts < 1 || all % parts != 0) refuse(fmt::format("{}: {} cannot be divided by {}", what, all, parts));
+  return all / parts;
+}
+
+// Half of what a switch takes goes onto each of its links, both ways.
+LinkShape with_switch(LinkShape link, Nanoseconds below, Nanoseconds above) {
+  link.latency.value += (below.value + above.value) / 2;
+  return link;
+}
+
+}  // namespace
+
+Cluster clos(const Clos& shape) {
+  const std::size_t tiers = shape.tiers.size();
+  if (tiers != 2 && tiers != 3) refuse(fmt::format("{} tiers: expected 2 or 3", tiers));
+  const ClosTier& t0 = shape.tiers[0];
+  const ClosTier& t1 = shape.tiers[1];
+  if (t0.bundle != 1) refuse("tier 0: hosts have one link each");
+  Builder b(shape.hosts);
+  const int pods = even_share(shape.hosts, shape.pod_hosts, "hosts per pod");
+  if (tiers == 2 && pods != 1) refuse("two tiers make one pod: its hosts must be all");
+  const int leaves = even_share(shape.pod_hosts, t0.radix_down, "hosts per leaf switch");  // of a pod
+  const int above = even_share(t0.radix_up, t1.bundle, "links up of tier 0 by bundle");    // tier 1, of a pod
+  if (t1.radix_down != leaves * t1.bundle)
+    refuse(fmt::format("tier 1: {} links down, but {} switches below it with {} each", t1.radix_down, leaves,
+                       t1.bundle));
+  std::vector<int> tier1;
+  for (int p = 0; p < pods; ++p) {
+    std::vector<int> tops;
+    for (int a = 0; a < above; ++a)
+      tops.push_back(b.add_switch(tiers == 2 ? fmt::format("spine{}", a) : fmt::format("pod{}agg{}", p, a)));
+    for (int l = 0; l < leaves; ++l) {
+      const int leaf = b.add_switch(tiers == 2 ? fmt::format("leaf{}", l) : fmt::format("pod{}leaf{}", p, l));
+      for (int h = 0; h < t0.radix_down; ++h)
+        b.join((p * leaves + l) * t0.radix_down + h, leaf, with_switch(t0.down, {}, t0.switch_latency));
+      for (const int top : tops)
+        for (int i = 0; i < t1.bundle; ++i)
+          b.join(leaf, top, with_switch(t1.down, t0.switch_latency, t1.switch_latency));
+    }
+    tier1.insert(tier1.end(), tops.begin(), tops.end());
+  }
+  if (tiers == 2) return b.take();
+  const ClosTier& t2 = shape.tiers[2];
+  const int cores =
+      even_share(t1.radix_up, t2.bundle, "links up of tier 1 by bundle");  // above each of a pod
+  if (t2.radix_down != pods * t2.bundle)
+    refuse(fmt::format("tier 2: {} links down, but {} pods with {} each", t2.radix_down, pods, t2.bundle));
+  for (int a = 0; a < above; ++a)
+    for (int c = 0; c < cores; ++c) {
+      const int core = b.add_switch(fmt::format("core{}", a * cores + c));
+      for (int p = 0; p < pods; ++p)
+        for (int i = 0; i < t2.bundle; ++i)
+          b.join(tier1[index(p * above + a)], core,
+                 with_switch(t2.down, t1.switch_latency, t2.switch_latency));
+    }
+  return b.take();
+}
+
+Cluster star(int hosts, LinkShape link) {
+  Builder b(hosts);
+  const int hub = b.add_switch("switch");
+  for (int h = 0; h < hosts; ++h) b.join(h, hub, link);
+  return b.take();
+}
+
+Cluster leaf_spine(int leaves, int hosts_per_leaf, int spines, LinkShape host_link, LinkShape up_link) {
+  Clos shape;
+  shape.hosts = shape.pod_hosts = leaves * hosts_per_leaf;
+  shape.tiers = {{host_link, hosts_per_leaf, spines, 1, {}}, {up_link, leaves, 0, 1, {}}};
+  return clos(shape);
+}
+
+Cluster fat_tree(int hosts, int tiers, int oversubscription, LinkShape link) {
+  if (tiers != 2 && tiers != 3) refuse(fmt::format("a fat tree of {} tiers: expected 2 or 3", tiers));
+  int half = 1;  // of a switch's ports
+  const auto room = [&] { return tiers == 2 ? 2 * half * half : 2 * half * half * half; };
+  while (room() < hosts) ++half;
+  if (room() != hosts)
+    refuse(fmt::format("a fat tree of {} hosts: the next that is full has {}", hosts, room()));
+  const int up = even_share(half, oversubscription, "links up of the first tier by oversubscription");
+  Clos shape;
+  shape.hosts = hosts;
+  shape.pod_hosts = tiers == 2 ? hosts : half * half;
+  shape.tiers = {{link, half, up, 1, {}}, {link, tiers == 2 ? 2 * half : half, half, 1, {}}};
+  if (tiers == 3) shape.tiers.push_back({link, 2 * half, 0, 1, {}});
+  return clos(shape);
+}
+
+Cluster torus(const std::vector<int>& dimensions, LinkShape host_link, LinkShape router_link) {
+  const int n = std::accumulate(dimensions.begin(), dimensions.end(), 1, [](int product, int d) {
+    if (d < 1) refuse(fmt::format("a torus of {} in one dimension: expected at least 1", d));
+    return product * d;
+  });
+  if (dimensions.empty()) refuse("a torus needs a dimension");
+  Builder b(n);
+  for (int r = 0; r < n; ++r) b.join(r, b.add_switch(fmt::format("r{}", r)), host_link);
+  int stride = 1;
+  for (const int d : dimensions) {
+    for (int r = 0; r < n; ++r) {
+      const int place = r / stride % d;
+      const int next = r + (place + 1 == d ? stride * (1 - d) : stride);
+      // In a ring of two the second link would be the first one again.
+      if (d > 2 || (d == 2 && place == 0)) b.join(n + r, n + next, router_link);
+    }
+    stride *= d;
+  }
+  return b.take();
+}
+
+Cluster dragonfly(int routers, int hosts, int global, LinkShape local_link, LinkShape global_link) {
+  if (routers < 1 || hosts < 1 || global < 1) refuse("a dragonfly needs routers, hosts and global links");
+  const int groups = routers * global + 1;
+  Builder b(groups * routers * hosts);
+  std::vector<int> router;
+  for (int r = 0; r < groups * routers; ++r) {
+    router.push_back(b.add_switch(fmt::format("g{}r{}", r / routers, r % routers)));
+    for (int h = 0; h < hosts; ++h) b.join(r * hosts + h, router.back(), local_link);
+  }
+  const auto at = [&](int group, int r) { return router[index(group * routers + r)]; };
+  for (int g = 0; g < groups; ++g)
+    for (int a = 0; a < routers; ++a)
+      for (int c = a + 1; c < routers; ++c) b.join(at(g, a), at(g, c), local_link);
+  // Port p of a group leads to the group p + 1 further on; seen from there it is port groups - 2 - p.
+  for (int g = 0; g < groups; ++g)
+    for (int p = 0; p < groups - 1; ++p) {
+      const int other = (g + p + 1) % groups;
+      if (g < other) b.join(at(g, p / global), at(other, (groups - 2 - p) / global), global_link);
+    }
+  return b.take();
+}
+
+}  // namespace talweg::sim

@@ -1,0 +1,225 @@
+"""Real ranks on hosts that are network namespaces, and the faults that can happen to them.
+
+A namespace belongs to a process that holds it and dies with this one, so nothing needs to be cleaned up however a test
+ends. Faults of links are nftables rules with counters: `hits` proves that a rule met packets.
+"""
+import ctypes
+import json
+import os
+import pathlib
+import queue
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+PROGRAM = os.environ["FAULT_RANK"]
+PATIENCE_S = 250  # of the harness: longer than any deadline that a test gives to ranks
+SKIPPED = 77  # as CMakeLists.txt says
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+def run(*command, stdin=None):
+    done = subprocess.run(command, capture_output=True, text=True, input=stdin)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def die_with_parent():
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def why_not():
+    """Why this machine cannot run these tests; empty when it can."""
+    done = subprocess.run(["unshare", "--net", "sh", "-c", "nft add table t && ip link add veth0 type veth peer name veth1"],
+                          capture_output=True, text=True)
+    return done.stderr.strip() if done.returncode else ""
+
+
+class Namespace:
+    """A network namespace of its own, held by a process that sleeps."""
+
+    def __init__(self):
+        self.holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"], preexec_fn=die_with_parent)
+        ours = os.readlink("/proc/self/ns/net")
+        while os.readlink(f"/proc/{self.holder.pid}/ns/net") == ours:
+            time.sleep(0.005)
+        self.inside = ["nsenter", f"--net=/proc/{self.holder.pid}/ns/net"]
+        self.run("ip", "link", "set", "lo", "up")
+
+    def run(self, *command, stdin=None):
+        return run(*self.inside, *command, stdin=stdin)
+
+    def close(self):
+        self.holder.kill()
+        self.holder.wait()
+
+
+class Host(Namespace):
+    """A machine at `address` with one link, eth0."""
+
+    def __init__(self, switch, number):
+        super().__init__()
+        self.switch, self.port = switch, f"p{number}"
+        self.address = f"10.88.0.{number + 1}"
+        self.run("ip", "link", "add", "eth0", "type", "veth", "peer", "name", self.port, "netns",
+                 str(switch.holder.pid))
+        self.run("ip", "addr", "add", f"{self.address}/24", "dev", "eth0")
+        self.run("ip", "link", "set", "eth0", "up")
+        switch.run("ip", "link", "set", self.port, "master", "br0", "up")
+        self.run("nft", "-f", "-", stdin="""table ip faults {
+            chain input { type filter hook input priority 0; }
+            chain output { type filter hook output priority 0; }
+            chain late { type filter hook postrouting priority 300; }
+        }""")
+
+    def rule(self, chain, text):
+        """Adds what happens to packets on their way in (input) or out (output, late)."""
+        self.run("nft", "add", "rule", "ip", "faults", chain, *text.split())
+
+    def heal(self):
+        self.run("nft", "flush", "table", "ip", "faults")
+
+    def hits(self):
+        """Packets that rules with a counter have met."""
+        listing = json.loads(self.run("nft", "-j", "list", "table", "ip", "faults"))["nftables"]
+        return sum(part["counter"]["packets"] for entry in listing if "rule" in entry
+                   for part in entry["rule"]["expr"] if "counter" in part)
+
+    def unplug(self):
+        self.switch.run("ip", "link", "set", self.port, "down")
+
+    def plug(self):
+        self.switch.run("ip", "link", "set", self.port, "up")
+
+    def shape(self, rate):
+        for place, device in ((self, "eth0"), (self.switch, self.port)):
+            place.run("tc", "qdisc", "replace", "dev", device, "root", "tbf", "rate", rate, "burst", "64kb", "limit",
+                      "256kb")
+
+
+class Rank:
+    """A running process of rank.cc. What it says arrives in `events`, in order."""
+
+    def __init__(self, lab, rank, size, host, steps, environment, timeout_ms, limits):
+        self.rank, self.host, self.events = rank, host, []
+        self.incoming = queue.Queue()
+
+        def prepare():
+            die_with_parent()
+            for limit, value in limits.items():
+                resource.setrlimit(limit, (value, value))
+
+        interface = "=eth0" if lab.hosts[1:] else "lo"
+        steps = ["join=" + interface if step == "join" else step for step in steps]
+        self.process = subprocess.Popen(
+            [*host.inside, PROGRAM, str(rank), str(size), lab.meeting, str(timeout_ms), *steps],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=prepare,
+            env=os.environ | {"TALWEG_DEBUG": "WARN"} | environment)
+        self.errors = []
+        self.readers = [threading.Thread(target=self.read, daemon=True),
+                        threading.Thread(target=lambda: self.errors.extend(self.process.stderr), daemon=True)]
+        for reader in self.readers:
+            reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.incoming.put(json.loads(line) if line.startswith("{") else {"event": line.strip()})
+        self.incoming.put(None)
+
+    @property
+    def name(self):
+        return f"rank {self.rank}"
+
+    def expect(self, name):
+        """The next event, which must have this name."""
+        event = self.next()
+        assert event is not None and event["event"] == name, \
+            f"{self.name}: expected '{name}', got {event}; before: {self.events[:-1]}; stderr: {''.join(self.errors)}"
+        return event
+
+    def next(self):
+        try:
+            event = self.incoming.get(timeout=PATIENCE_S)
+        except queue.Empty:
+            raise AssertionError(f"{self.name} says nothing; so far: {self.events}") from None
+        self.events.append(event)
+        return event
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        """Returns the moment of death, on the clock of the events."""
+        now = time.monotonic_ns()
+        self.process.kill()
+        self.process.wait()
+        return now
+
+
+class Lab:
+    """`hosts` machines on one switch. With one host ranks share memory, with several they use TCP between them."""
+
+    def __init__(self, hosts):
+        self.ranks, self.hosts, self.switch = [], [], None
+        self.folder = tempfile.TemporaryDirectory(prefix="talweg-faults-")
+        self.meeting = f"file:{self.folder.name}/store"
+        self.switch = Namespace()
+        self.switch.run("ip", "link", "add", "br0", "type", "bridge")
+        self.switch.run("ip", "link", "set", "br0", "up")
+        for number in range(hosts):
+            self.hosts.append(Host(self.switch, number))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for rank in self.ranks:
+            if rank.process.poll() is None:
+                rank.signal(signal.SIGCONT)
+                rank.kill()
+            for reader, pipe in zip(rank.readers, (rank.process.stdout, rank.process.stderr)):
+                reader.join(5)
+                if not reader.is_alive():  # a child of the rank may hold the pipe
+                    pipe.close()
+        for place in [*self.hosts, self.switch]:
+            place.close()
+        self.folder.cleanup()
+
+    def start(self, rank, size, steps, environment=None, timeout_ms=200_000, limits=None):
+        """Starts one rank; ranks are dealt to hosts in turn."""
+        host = self.hosts[rank % len(self.hosts)]
+        started = Rank(self, rank, size, host, steps, environment or {}, timeout_ms, limits or {})
+        self.ranks.append(started)
+        return started
+
+    def start_all(self, size, steps, **options):
+        """`steps`: a list for all ranks, or a function of the rank."""
+        return [self.start(r, size, steps(r) if callable(steps) else steps, **options) for r in range(size)]
+
+    def path(self, name):
+        return pathlib.Path(self.folder.name) / name
+
+
+class Case(unittest.TestCase):
+    def expect_error(self, rank, code, *words):
+        """The next event is an error that names the operation, its number, this rank and its phase, and `words`."""
+        event = rank.expect("error")
+        self.assertEqual(event["code"], code, event)
+        for word in (f"on rank {rank.rank} (", "#", "phase ", *words):
+            self.assertIn(word, event["text"])
+        return event
+
+
+def main():
+    reason = why_not()
+    if reason:
+        print(f"skipped: no network namespaces here: {reason}")
+        sys.exit(SKIPPED)
+    unittest.main(module="__main__", verbosity=2)

@@ -1,0 +1,261 @@
+// One rank of a group that something happens to: carries out the steps it is given, one after the other, and
+// writes one line of JSON for each that has an outcome, with the time on the machine's steady clock.
+//
+//   fault_rank RANK SIZE MEETING TIMEOUT_MS STEP...
+//
+// MEETING is GroupOptions::rendezvous. Steps, whose values are separated by commas:
+//   join=INTERFACE     a group of all ranks; the n-th join of each rank meets the n-th of the others
+//   call=OP,COUNT,TYPE,REDUCTION,ROOT     one collective; its result, if all ranks agree, is checked
+//   loop=COUNT,MS      all-reduces of that size, checked, until MS have passed or one fails
+//   start=COUNT        an all-reduce that nobody waits for; finish waits for it
+//   sleep=MS, mark=NAME, abort=WHY, leave, skip (a join that this process missed)
+//   child=MS           forks a process that lives so long and inherits everything
+//   resources          how many descriptors and threads this process has, once this has settled
+// An error ends the step, not the program, unless there is no group to go on with.
+#include <fmt/format.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "talweg/group.h"
+
+namespace {
+
+using namespace talweg;
+using std::chrono::milliseconds;
+using Clock = std::chrono::steady_clock;
+
+std::vector<std::string> split(const std::string& text) {
+  std::vector<std::string> parts{""};
+  for (const char c : text) {
+    if (c == ',') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+void say(const std::string& event, const std::string& more = {}) {
+  const auto now = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch());
+  fmt::print("{{\"event\": {}, \"ns\": {}{}}}\n", quoted(event), now.count(), more);
+  fflush(stdout);
+}
+
+std::size_t entries(const char* folder) {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator(folder), std::filesystem::directory_iterator()));
+}
+
+class Actor {
+ public:
+  Actor(int rank, int size, std::string meeting, milliseconds timeout)
+      : rank_(rank), size_(size), meeting_(std::move(meeting)), timeout_(timeout) {}
+
+  void act(const std::string& name, const std::string& value) {
+    const std::vector<std::string> v = split(value);
+    if (name == "join") return join(value);
+    if (name == "call") return call(v);
+    if (name == "loop") return loop(std::stoul(v[0]), milliseconds(std::stol(v[1])));
+    if (name == "start") return start(std::stoul(v[0]));
+    if (name == "finish") return finish();
+    if (name == "sleep") return std::this_thread::sleep_for(milliseconds(std::stol(value)));
+    if (name == "mark") return say(value);
+    if (name == "abort") return group_->abort(value);
+    if (name == "leave") return leave();
+    if (name == "skip") return static_cast<void>(++joins_);  // a meeting that this process missed
+    if (name == "child") return child(milliseconds(std::stol(value)));
+    if (name == "resources") return resources();
+    throw Error(ErrorCode::invalid_argument, "no step is called " + name);
+  }
+
+  bool has_group() const { return group_ != nullptr; }
+
+ private:
+  void join(const std::string& interface) {
+    group_.reset();
+    GroupOptions options;
+    options.rank = rank_;
+    options.size = size_;
+    options.prefix = fmt::format("join{}/", ++joins_);
+    options.timeout = timeout_;
+    options.interface = interface;
+    options.rendezvous = meeting_;
+    group_ = Group::join(options);
+    say("joined");
+  }
+
+  void call(const std::vector<std::string>& v) {
+    const auto op = *parse_collective(v[0]);
+    const auto count = static_cast<std::size_t>(std::stoul(v.at(1)));
+    const DataType type = *parse_data_type(v.at(2));
+    const ReduceOp reduction = *parse_reduce_op(v.at(3));
+    const int root = std::stoi(v.at(4));
+    const auto n = static_cast<std::size_t>(size_);
+    constexpr std::byte kUntouched{0x5a};
+    const std::vector<std::byte> in(n * count * size_of(type));
+    std::vector<std::byte> out(in.size(), kUntouched);
+    const std::vector<std::size_t> counts(n, count);
+    try {
+      switch (op) {
+        case Collective::all_reduce:
+          group_->all_reduce(in.data(), out.data(), count, type, reduction);
+          break;
+        case Collective::reduce:
+          group_->reduce(in.data(), out.data(), count, type, reduction, root);
+          break;
+        case Collective::broadcast:
+          group_->broadcast(out.data(), count, type, root);
+          break;
+        case Collective::reduce_scatter:
+          group_->reduce_scatter(in.data(), out.data(), counts, type, reduction);
+          break;
+        case Collective::all_gather:
+          group_->all_gather(in.data(), out.data(), counts, type);
+          break;
+        case Collective::all_to_all:
+          group_->all_to_all(in.data(), counts, out.data(), counts, type);
+          break;
+        case Collective::gather:
+          group_->gather(in.data(), out.data(), counts, type, root);
+          break;
+        case Collective::scatter:
+          group_->scatter(in.data(), out.data(), counts, type, root);
+          break;
+        default:
+          group_->barrier();
+      }
+    } catch (const Error&) {
+      const bool touched = std::any_of(out.begin(), out.end(), [=](std::byte b) { return b != kUntouched; });
+      say(touched ? "buffer written" : "buffer untouched");
+      throw;
+    }
+    say("called");
+  }
+
+  void all_reduce_checked(std::vector<float>& data) {
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = static_cast<float>(rank_ + static_cast<int>(i % 97));
+    group_->all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
+    check(data);
+  }
+
+  void check(const std::vector<float>& data) const {
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const int expected = size_ * (size_ - 1) / 2 + size_ * static_cast<int>(i % 97);
+      if (data[i] != static_cast<float>(expected)) {
+        say("wrong value", fmt::format(", \"index\": {}, \"value\": {}", i, data[i]));
+        ::exit(3);
+      }
+    }
+  }
+
+  void loop(std::size_t count, milliseconds time) {
+    std::vector<float> data(count);
+    const auto until = Clock::now() + time;
+    long calls = 0;
+    // The first call of the last round tells all to stop: ranks count time from different moments.
+    for (float more = 1; more > 0; ++calls) {
+      all_reduce_checked(data);
+      if (calls == 0) say("looping");
+      more = Clock::now() < until ? 1.0F : 0.0F;
+      group_->all_reduce(&more, &more, 1, DataType::f32, ReduceOp::min);
+    }
+    say("looped", fmt::format(", \"calls\": {}", calls));
+  }
+
+  // The caller says that it will wait, and does not.
+  void start(std::size_t count) {
+    started_.assign(count, 0);
+    for (std::size_t i = 0; i < count; ++i)
+      started_[i] = static_cast<float>(rank_ + static_cast<int>(i % 97));
+    CallOptions options;
+    options.will_wait = true;
+    work_ = group_->start_all_reduce(started_.data(), started_.data(), count, DataType::f32, ReduceOp::sum,
+                                     options);
+  }
+
+  void finish() {
+    work_->wait();
+    check(started_);
+    say("finished");
+  }
+
+  void leave() {
+    work_.reset();
+    const auto before = Clock::now();
+    group_.reset();
+    const auto ms = std::chrono::duration_cast<milliseconds>(Clock::now() - before).count();
+    say("left", fmt::format(", \"ms\": {}", ms));
+  }
+
+  static void child(milliseconds time) {
+    if (::fork() != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, 0);
+    ::close(STDOUT_FILENO);  // whoever reads our reports waits for their end
+    ::close(STDERR_FILENO);
+    std::this_thread::sleep_for(time);
+    ::_exit(0);
+  }
+
+  // Other processes' ends are seen a moment after they happen; a leak stays.
+  static void resources() {
+    std::size_t fds = 0;
+    std::size_t threads = 0;
+    for (int i = 0; i < 20; ++i) {
+      fds = entries("/proc/self/fd");
+      threads = entries("/proc/self/task");
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    say("resources", fmt::format(", \"fds\": {}, \"threads\": {}", fds, threads));
+  }
+
+  const int rank_;
+  const int size_;
+  const std::string meeting_;
+  const milliseconds timeout_;
+  int joins_ = 0;
+  std::shared_ptr<Group> group_;
+  std::vector<float> started_;
+  WorkPtr work_;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 5) {
+    fmt::print(stderr, "usage: fault_rank RANK SIZE MEETING TIMEOUT_MS STEP...\n");
+    return 2;
+  }
+  Actor actor(std::stoi(argv[1]), std::stoi(argv[2]), argv[3], milliseconds(std::stol(argv[4])));
+  for (int i = 5; i < argc; ++i) {
+    const std::string step = argv[i];
+    const std::size_t equals = std::min(step.find('='), step.size());
+    try {
+      actor.act(step.substr(0, equals), equals < step.size() ? step.substr(equals + 1) : "");
+    } catch (const Error& e) {
+      say("error", fmt::format(", \"step\": {}, \"code\": {}, \"text\": {}", quoted(step),
+                               quoted(name(e.code())), quoted(e.what())));
+      if (!actor.has_group()) return 0;
+    }
+  }
+  return 0;
+}

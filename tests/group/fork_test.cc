@@ -1,0 +1,105 @@
+// What a forked child may do with the groups of its parent: nothing, and harm nobody by trying.
+#include <gmock/gmock.h>
+#include <sys/wait.h>
+
+#include "group/ranks.h"
+
+namespace talweg {
+namespace {
+
+using testing::HasSubstr;
+
+// What `body` says in a forked child, which then ends without a word to anybody.
+std::string in_a_child(const std::function<std::string()>& body) {
+  int ends[2];
+  EXPECT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const std::string text = body();
+    [[maybe_unused]] const auto n = ::write(ends[1], text.data(), text.size());
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  std::string said;
+  char chunk[512];
+  for (ssize_t n = 0; (n = ::read(ends[0], chunk, sizeof chunk)) > 0;)
+    said.append(chunk, static_cast<std::size_t>(n));
+  ::close(ends[0]);
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  return said;
+}
+
+class Forked : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+#ifdef __SANITIZE_THREAD__
+    GTEST_SKIP() << "ThreadSanitizer does not follow a fork of a process with several threads";
+#endif
+  }
+};
+INSTANTIATE_TEST_SUITE_P(SharedMemory, Forked, testing::Values("1", "0"),
+                         [](const auto& test) { return std::string(test.param[0] == '1' ? "On" : "Off"); });
+
+TEST_P(Forked, AChildIsRefusedEveryCallAndTheGroupGoesOn) {
+  const Variable memory("TALWEG_SHM", GetParam());
+  run_ranks(2, [](Group& group) {
+    float x = 1;
+    group.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
+    if (group.rank() == 0) {
+      const std::string said = in_a_child([&]() -> std::string {
+        float y = 50;
+        try {
+          group.all_reduce(&y, &y, 1, DataType::f32, ReduceOp::sum);
+        } catch (const Error& error) {
+          return error.code() == ErrorCode::invalid_argument ? error.what() : "another code";
+        }
+        return "it went through";
+      });
+      EXPECT_THAT(said, HasSubstr("joined by process " + std::to_string(::getpid())));
+    }
+    group.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
+    EXPECT_EQ(x, 4);
+  });
+}
+
+TEST_P(Forked, AChildMayLetGoOfAGroupAndTheOthersDoNotNotice) {
+  const Variable memory("TALWEG_SHM", GetParam());
+  const TemporaryFile store;
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 2; ++r)
+    ranks.emplace_back([&, r] {
+      auto group = Group::join(options_for(r, 2, store.path()));
+      float x = 1;
+      if (r == 0) {
+        const auto let_go = [&] {
+          group.reset();
+          return std::string("gone");
+        };
+        EXPECT_EQ(in_a_child(let_go), "gone");
+      }
+      group->all_reduce(&x, &x, 1, DataType::f32, ReduceOp::sum);
+      EXPECT_EQ(x, 2);
+    });
+  for (auto& rank : ranks) rank.join();
+}
+
+TEST(Fork, AChildMayLetGoOfAStoreThatItsParentServes) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not follow a fork of a process with several threads";
+#endif
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  const int port = 20000 + ::getpid() % 20000;
+  auto store = tcp_store("127.0.0.1", port, true, deadline);
+  EXPECT_EQ(in_a_child([&] {
+              store.reset();
+              return std::string("gone");
+            }),
+            "gone");
+  store->set("key", "value");
+  EXPECT_EQ(store->get("key", deadline), "value");
+}
+
+}  // namespace
+}  // namespace talweg

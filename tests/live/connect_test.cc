@@ -1,0 +1,272 @@
+// Ranks as threads that meet in a store in memory: with which keys they connect, and with which they do not.
+#include "live/connect.h"
+
+#include <gmock/gmock.h>
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "talweg/error.h"
+
+namespace talweg::live {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+class MemoryStore : public Store {
+ public:
+  explicit MemoryStore(bool confidential = false) : confidential_(confidential) {}
+  void set(const std::string& key, const std::string& value) override {
+    const std::lock_guard lock(mutex_);
+    values_[key] = value;
+    changed_.notify_all();
+  }
+  std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
+    std::unique_lock lock(mutex_);
+    if (!changed_.wait_until(lock, deadline, [&] { return values_.contains(key); }))
+      throw Error(ErrorCode::timeout, "nobody has set " + key);
+    return values_[key];
+  }
+  bool confidential() const override { return confidential_; }
+
+ private:
+  const bool confidential_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string> values_;
+};
+
+struct Outcome {
+  Mesh mesh;
+  std::string error;
+  ErrorCode code = ErrorCode::system;
+};
+
+std::vector<Outcome> connect(Store& store, int size,
+                             const std::function<void(ConnectOptions&)>& change = {}) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r)
+    threads.emplace_back([&, r] {
+      ConnectOptions options;
+      options.rank = r;
+      options.size = size;
+      options.address = "127.0.0.1";
+      options.deadline_ns = now_ns() + 20 * kSecond;
+      if (change) change(options);
+      Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
+      try {
+        outcome.mesh = connect_all(store, options);
+      } catch (const Error& e) {
+        outcome.error = e.what();
+        outcome.code = e.code();
+      }
+    });
+  for (auto& thread : threads) thread.join();
+  return outcomes;
+}
+
+const wire::Secret kKey = wire::secret_from_text("the key of this job");
+
+void expect_connected(const std::vector<Outcome>& outcomes, const std::string& security) {
+  for (std::size_t r = 0; r < outcomes.size(); ++r) {
+    ASSERT_EQ(outcomes[r].error, "") << r;
+    EXPECT_THAT(outcomes[r].mesh.security, HasSubstr(security));
+    for (std::size_t other = 0; other < outcomes.size(); ++other)
+      if (other != r) {
+        EXPECT_FALSE(outcomes[r].mesh.connections[other].streams.empty()) << r << " to " << other;
+      }
+  }
+}
+
+TEST(Connect, WorksWithAJobKeyWithOneOfTheStoreAndOnLoopbackWithNone) {
+  for (const bool shared : {true, false}) {
+    const auto memory = [&](ConnectOptions& o) { o.shared_memory = shared; };
+    MemoryStore open, confidential(true), keyed;
+    expect_connected(connect(open, 4, memory), "no key");
+    expect_connected(connect(confidential, 4, memory), "a key from the store");
+    expect_connected(connect(keyed, 4,
+                             [&](ConnectOptions& o) {
+                               o.shared_memory = shared;
+                               o.key = kKey;
+                             }),
+                     "the job's key");
+  }
+}
+
+TEST(Connect, IsNotMisledByWhatEarlierGroupsLeftInTheStore) {
+  MemoryStore store;
+  for (int attempt = 0; attempt < 4; ++attempt) {
+    // Rank 0 comes last and meets cards of the dead; then first, while the others still see its dead self.
+    const auto late = [&](ConnectOptions& o) {
+      if ((o.rank == 0) == (attempt % 2 == 0)) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    };
+    expect_connected(connect(store, 3, late), "no key");
+  }
+}
+
+TEST(Connect, IsNotMisledByAGroupThatNeverFormed) {
+  MemoryStore store;
+  const auto alone = [&](int rank) {
+    ConnectOptions options;
+    options.rank = rank;
+    options.size = 3;
+    options.address = "127.0.0.1";
+    options.deadline_ns = now_ns() + kSecond / 5;
+    EXPECT_THROW(connect_all(store, options), Error) << rank;
+  };
+  std::thread first([&] { alone(0); });
+  alone(1);  // rank 2 does not come
+  first.join();
+  expect_connected(connect(store, 3,
+                           [](ConnectOptions& o) {
+                             if (o.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                           }),
+                   "no key");
+}
+
+TEST(Connect, EncryptsEveryStreamToOtherHostsWithSecretsOfItsOwn) {
+  MemoryStore store;
+  const auto outcomes = connect(store, 3, [](ConnectOptions& o) {
+    o.shared_memory = false;
+    o.key = kKey;
+    o.encrypt = true;
+    o.streams = 2;
+  });
+  expect_connected(outcomes, "are encrypted");
+  const auto& low = outcomes[0].mesh.connections[2].secrets;
+  const auto& high = outcomes[2].mesh.connections[0].secrets;
+  ASSERT_EQ(low.size(), 2U);
+  ASSERT_EQ(high.size(), 2U);
+  EXPECT_EQ(low[1].send, high[1].receive);
+  EXPECT_NE(low[0].send, low[1].send);
+}
+
+TEST(Connect, WillNotListenBeyondLoopbackWithoutAKey) {
+  MemoryStore store;
+  const auto outcomes = connect(store, 2, [](ConnectOptions& o) { o.address = "192.0.2.1"; });
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.code, ErrorCode::invalid_argument);
+    EXPECT_THAT(outcome.error, HasSubstr("TALWEG_KEY_FILE"));
+    EXPECT_THAT(outcome.error, HasSubstr("192.0.2.1"));
+  }
+}
+
+TEST(Connect, EncryptionWithoutAKeyIsRefused) {
+  MemoryStore store;
+  for (const Outcome& outcome : connect(store, 2, [](ConnectOptions& o) { o.encrypt = true; }))
+    EXPECT_THAT(outcome.error, HasSubstr("TALWEG_ENCRYPT needs a job key"));
+}
+
+TEST(Connect, ARankWithoutTheKeyOrWithoutEncryptionIsNamedOnAllRanks) {
+  MemoryStore store;
+  for (const Outcome& outcome : connect(store, 3, [](ConnectOptions& o) {
+         if (o.rank != 1) o.key = kKey;
+       })) {
+    EXPECT_EQ(outcome.code, ErrorCode::invalid_argument);
+    EXPECT_THAT(outcome.error, HasSubstr("rank 1 has no key"));
+    EXPECT_THAT(outcome.error, HasSubstr("has a job key"));
+  }
+  MemoryStore other;
+  for (const Outcome& outcome : connect(other, 3, [](ConnectOptions& o) {
+         o.key = kKey;
+         o.encrypt = o.rank == 2;
+       }))
+    EXPECT_THAT(outcome.error, HasSubstr("TALWEG_ENCRYPT alike"));
+}
+
+TEST(Connect, ASettingThatDiffersIsNamedOnAllRanks) {
+  MemoryStore store;
+  for (const Outcome& outcome : connect(store, 3, [](ConnectOptions& o) {
+         o.alike = {{"TALWEG_ALGO", 7}, {"TALWEG_CLUSTER", o.rank == 1 ? 2U : 3U}};
+       })) {
+    EXPECT_EQ(outcome.code, ErrorCode::invalid_argument);
+    EXPECT_THAT(outcome.error, HasSubstr("rank 1"));
+    EXPECT_THAT(outcome.error, HasSubstr("different values of TALWEG_CLUSTER"));
+  }
+}
+
+TEST(Connect, RanksThatWereToldAnotherNumberOfRanksAreNamed) {
+  MemoryStore fewer;
+  for (const Outcome& outcome : connect(fewer, 3, [](ConnectOptions& o) {
+         if (o.rank == 1) o.size = 2;
+       })) {
+    EXPECT_THAT(outcome.error, HasSubstr("rank 1 was told that there are 2 ranks, rank 0 that there are 3"));
+  }
+  // The group of two forms; the third was never a part of it.
+  MemoryStore more;
+  const auto outcomes = connect(more, 3, [](ConnectOptions& o) {
+    if (o.rank < 2) o.size = 2;
+    if (o.rank == 2) o.deadline_ns = now_ns() + kSecond / 2;
+  });
+  EXPECT_EQ(outcomes[0].error, "");
+  EXPECT_EQ(outcomes[1].error, "");
+  EXPECT_THAT(outcomes[2].error,
+              HasSubstr("rank 0 was told that there are 2 ranks, rank 2 that there are 3"));
+}
+
+TEST(Connect, ARankWithAnotherKeyIsToldAndNobodyBelievesIt) {
+  MemoryStore store;
+  const auto outcomes = connect(store, 2, [](ConnectOptions& o) {
+    o.key = o.rank == 1 ? wire::secret_from_text("the key of another job") : kKey;
+    o.deadline_ns = now_ns() + 4 * kSecond;
+  });
+  EXPECT_EQ(outcomes[1].code, ErrorCode::invalid_argument);
+  EXPECT_THAT(outcomes[1].error, HasSubstr("do not hold the same job key"));
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 joined but did not connect"));
+}
+
+// Where the rank whose card this is listens.
+Endpoint endpoint_on(const std::string& card) {
+  std::istringstream words(card);
+  std::string magic, version;
+  Endpoint endpoint;
+  words >> magic >> version >> endpoint.host >> endpoint.port;
+  return endpoint;
+}
+
+TEST(Connect, StrangersDoNotKeepRanksApartAndAreDroppedWhileRanksAreAwaited) {
+  MemoryStore store;
+  std::vector<FileDescriptor> crowd;
+  std::thread strangers([&] {
+    const Endpoint first =
+        endpoint_on(store.get("rank0", std::chrono::steady_clock::now() + std::chrono::seconds(10)));
+    for (int i = 0; i < 400; ++i) {
+      crowd.push_back(connect_tcp(first, now_ns() + 5 * kSecond));
+      const std::string noise(static_cast<std::size_t>(i % 120), 'x');
+      ::send(crowd.back().get(), noise.data(), noise.size(), MSG_NOSIGNAL);
+    }
+    // More than the gate holds: rank 0, which waits for rank 1, must have dropped some.
+    char byte = 0;
+    EXPECT_TRUE(wait_ready(crowd.front(), false, now_ns() + 5 * kSecond));
+    EXPECT_LE(::recv(crowd.front().get(), &byte, 1, 0), 0);
+    store.set("go", "");
+  });
+  const auto outcomes = connect(store, 2, [&](ConnectOptions& o) {
+    o.key = kKey;
+    o.shared_memory = false;
+    if (o.rank == 1) store.get("go", std::chrono::steady_clock::now() + std::chrono::seconds(15));
+  });
+  strangers.join();
+  expect_connected(outcomes, "the job's key");
+  EXPECT_THAT(outcomes[0].mesh.security, HasSubstr("strange connections dropped"));
+}
+
+TEST(Connect, NothingListensOnceAllAreConnected) {
+  MemoryStore store;
+  const auto outcomes = connect(store, 3, [](ConnectOptions& o) { o.key = kKey; });
+  expect_connected(outcomes, "the job's key");
+  const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (const char* card : {"rank0", "rank1", "rank2"})
+    EXPECT_THROW(connect_tcp(endpoint_on(store.get(card, soon)), now_ns()), Error) << card;
+}
+
+}  // namespace
+}  // namespace talweg::live

@@ -1,0 +1,155 @@
+// Whole groups on simulated networks: the protocol objects of production, their packets in virtual time.
+#include "sim/ranks.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "forest/cost.h"
+#include "forest/planner.h"
+#include "sim/collectives.h"
+#include "sim/topologies.h"
+#include "talweg/error.h"
+
+namespace talweg::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
+
+forest::Request all_reduce(int ranks, std::int64_t count) {
+  forest::Request q;
+  q.ranks = ranks;
+  q.counts = {count};
+  q.element_size = 4;
+  return q;
+}
+
+std::shared_ptr<const forest::Forest> planned(const std::string& planner, const forest::Request& q,
+                                              const cluster::Cluster& cluster) {
+  auto forest = std::make_shared<forest::Forest>(forest::find_planner(planner).plan(q, cluster));
+  forest::choose_chunks(*forest, cluster);
+  return forest;
+}
+
+// Runs one all-reduce of every planner over a network and holds every rank's result to the sum.
+void expect_right_sums(const cluster::Cluster& cluster, const SimulationOptions& options,
+                       std::int64_t count) {
+  const int n = cluster.workers();
+  for (const forest::Planner& planner : forest::planners()) {
+    const forest::Request q = all_reduce(n, count);
+    if (!planner.serves(q)) continue;
+    const auto forest = planned(planner.name, q, cluster);
+    Simulation simulation(cluster, options);
+    Ranks ranks(simulation, {});
+    std::vector<std::vector<std::int32_t>> in;
+    std::vector<std::vector<std::int32_t>> out;
+    std::vector<std::int32_t> sum(static_cast<std::size_t>(count));
+    for (int r = 0; r < n; ++r) {
+      in.emplace_back(static_cast<std::size_t>(count));
+      out.emplace_back(static_cast<std::size_t>(count), -1);
+      for (std::size_t i = 0; i < in.back().size(); ++i)
+        sum[i] += in.back()[i] = static_cast<std::int32_t>(i * 31 + static_cast<std::size_t>(r) * 1009);
+    }
+    for (std::size_t r = 0; r < in.size(); ++r)
+      ranks.start(static_cast<int>(r),
+                  operation_for(forest, static_cast<int>(r), DataType::i32, ReduceOp::sum,
+                                reinterpret_cast<const std::byte*>(in[r].data()),
+                                reinterpret_cast<std::byte*>(out[r].data()), true),
+                  static_cast<Picoseconds>(r) * 1'000'000);
+    simulation.run();
+    for (const CollectiveResult& result : ranks.results()) {
+      EXPECT_NE(result.ended, kNever) << planner.name << " rank " << result.rank;
+      for (const auto& pending : ranks.session(result.rank).pending()) ADD_FAILURE() << pending.text;
+      EXPECT_TRUE(result.outcome.ok) << result.outcome.text;
+    }
+    for (std::size_t r = 0; r < out.size(); ++r) EXPECT_EQ(out[r], sum) << planner.name << " rank " << r;
+  }
+}
+
+TEST(Ranks, EveryPlannersAllReduceIsRightOverASwitch) {
+  expect_right_sums(star(4, kTen), {}, 50'000);
+}
+
+TEST(Ranks, EveryPlannersAllReduceIsRightOverALossySprayedFabricWithSlowHosts) {
+  SimulationOptions options;
+  options.transport.spray = true;
+  options.network.loss.loss = 0.02;
+  options.network.loss.duplicate = 0.02;
+  options.network.loss.delay = 0.05;
+  options.network.loss.most_delay = Nanoseconds{20'000};
+  for (std::uint64_t seed = 1; seed <= 4; ++seed) {
+    options.seed = options.network.seed = seed;
+    expect_right_sums(leaf_spine(2, 4, 2, kTen, kTen), options, 5'000);
+    if (HasFailure()) FAIL() << "seed " << seed;
+  }
+}
+
+TEST(Ranks, RanksThatDisagreeAllGetAnError) {
+  const cluster::Cluster cluster = star(2, kTen);
+  Simulation simulation(cluster, {});
+  Ranks ranks(simulation, {});
+  std::vector<std::int32_t> buffer(200);
+  auto* bytes = reinterpret_cast<std::byte*>(buffer.data());
+  for (int r = 0; r < 2; ++r)
+    ranks.start(r,
+                operation_for(planned("ring", all_reduce(2, 100 + r), cluster), r, DataType::i32,
+                              ReduceOp::sum, bytes, bytes, true),
+                0);
+  simulation.run();
+  for (const CollectiveResult& result : ranks.results()) {
+    EXPECT_FALSE(result.outcome.ok);
+    EXPECT_EQ(result.outcome.code, ErrorCode::mismatch);
+  }
+}
+
+TEST(Ranks, ALargeRingRunsAtTheRateOfItsLinks) {
+  const cluster::Cluster cluster = star(8, kTen);
+  const std::int64_t bytes = 32 << 20;
+  SimulationOptions options;
+  options.network.switch_queue.mark_bytes = 60'000;
+  options.network.host_queue.mark_bytes = 60'000;
+  Simulation simulation(cluster, options);
+  RanksOptions without;
+  without.carry_payloads = false;
+  Ranks ranks(simulation, without);
+  const auto forest = planned("ring", all_reduce(8, bytes / 4), cluster);
+  const CallTimes times = run_calls(simulation, ranks, forest, DataType::f32, 1, 2, kNever);
+  // Each host sends 2 (n-1) / n of the vector; acknowledgements share its link.
+  const double bound = 1.75 * static_cast<double>(bytes) * 8 / 10e9 * (1514 + 66) / 1448;
+  EXPECT_NEAR(seconds(times.total) / 2, bound, 0.1 * bound);
+}
+
+TEST(Ranks, ProcessorsThatTakeTimeMakeSmallCallsSlower) {
+  const cluster::Cluster cluster = star(4, kTen);
+  const auto forest = planned("one_hop", all_reduce(4, 16), cluster);
+  const auto time_of = [&](Nanoseconds per_batch) {
+    Simulation simulation(cluster, {});
+    RanksOptions options;
+    options.carry_payloads = false;
+    options.costs.per_batch = per_batch;
+    Ranks ranks(simulation, options);
+    return run_calls(simulation, ranks, forest, DataType::f32, 1, 1, kNever).total;
+  };
+  const Picoseconds free = time_of({0});
+  EXPECT_LT(seconds(free), 4e-6);  // two links of 1 us each, and little to send
+  EXPECT_GT(seconds(time_of({5000})) - seconds(free), 4 * 5e-6);  // three sent, and at least one received
+}
+
+TEST(Ranks, TheHorizonNamesWhoHasNotEnded) {
+  const cluster::Cluster cluster = star(2, kTen);
+  Simulation simulation(cluster, {});
+  RanksOptions options;
+  options.carry_payloads = false;
+  Ranks ranks(simulation, options);
+  try {
+    run_calls(simulation, ranks, planned("ring", all_reduce(2, 1 << 20), cluster), DataType::f32, 0, 1,
+              1'000'000);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("all_reduce of ring had not ended on h0, h1"));
+  }
+}
+
+}  // namespace
+}  // namespace talweg::sim

@@ -1,0 +1,170 @@
+// The reliable transport: line rate, fair shares, short queues, and nothing missing whatever the wire does.
+#include "sim/reliable.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sim/matrix_run.h"
+#include "sim/simulation.h"
+#include "sim/topologies.h"
+#include "talweg/error.h"
+
+namespace talweg::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
+
+SimulationOptions with_marks() {
+  SimulationOptions o;
+  o.network.switch_queue.limit_bytes = 150'000;
+  o.network.switch_queue.mark_bytes = 30'000;
+  o.network.host_queue.mark_bytes = 30'000;
+  return o;
+}
+
+Matrix matrix_of(int nodes, const std::vector<std::pair<int, int>>& flows, std::int64_t bytes) {
+  Matrix m;
+  m.nodes = nodes;
+  for (const auto& [from, to] : flows) {
+    Connection c;
+    c.from = from;
+    c.to = to;
+    c.bytes = bytes;
+    c.id = static_cast<int>(m.connections.size());
+    m.connections.push_back(c);
+  }
+  return m;
+}
+
+TEST(Reliable, OneFlowFillsALink) {
+  Simulation s(star(2, kTen), with_marks());
+  const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 100'000'000), kNever);
+  const double line_rate = 100e6 * 8 / 10e9 * 1514 / 1448;
+  EXPECT_NEAR(seconds(flows[0].ended), line_rate, 0.01 * line_rate);
+  EXPECT_EQ(flows[0].counters.retransmissions, 0U);
+  EXPECT_EQ(flows[0].counters.delivered_bytes, 100'000'000);
+}
+
+TEST(Reliable, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
+  Simulation s(star(5, kTen), with_marks());
+  const auto flows = run_matrix(s, matrix_of(5, {{0, 4}, {1, 4}, {2, 4}, {3, 4}}, 50'000'000), kNever);
+  const double all = 4 * 50e6 * 8 / 10e9 * 1514 / 1448;
+  EXPECT_NEAR(seconds(completion_percentile(flows, 1)), all, 0.01 * all);
+  EXPECT_GT(seconds(completion_percentile(flows, 0)), 0.9 * all);
+  const NetworkSummary n = summarise(s.network(), s.now());
+  EXPECT_EQ(n.dropped, 0U);
+  EXPECT_GT(n.marked, 0U);
+  EXPECT_LT(n.most_queued_bytes, 100'000);
+}
+
+TEST(Reliable, EverythingArrivesOnceWhateverTheWireDoes) {
+  for (const bool spray : {false, true})
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      SimulationOptions o = with_marks();
+      o.seed = o.network.seed = seed;
+      o.transport.spray = spray;
+      o.network.loss.loss = 0.02 * static_cast<double>(seed);
+      o.network.loss.duplicate = 0.05;
+      o.network.loss.damage = 0.02;
+      o.network.loss.delay = 0.1;
+      o.network.loss.most_delay = Nanoseconds{50'000};
+      Simulation s(leaf_spine(2, 2, 2, kTen, kTen), o);
+      const auto flows =
+          run_matrix(s, matrix_of(4, {{0, 2}, {1, 3}, {2, 1}}, 300'000), 100 * kPicosecondsPerSecond);
+      for (const FlowResult& f : flows) EXPECT_EQ(f.counters.delivered_bytes, 300'000) << seed;
+      s.run();
+      EXPECT_EQ(s.network().packets().in_use(), 0U) << seed;
+    }
+}
+
+TEST(Reliable, ALonelyLossCostsARoundTripAndNoTimeout) {
+  SimulationOptions o = with_marks();
+  o.network.loss.loss = 0.0005;
+  Simulation s(star(2, kTen), o);
+  const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 20'000'000), kNever);
+  EXPECT_GT(flows[0].counters.retransmissions, 5U);
+  EXPECT_EQ(flows[0].counters.timeouts, 0U);
+}
+
+TEST(Reliable, ALostLastSegmentIsSentAgainByTheTimer) {
+  SimulationOptions o = with_marks();
+  Simulation s(star(2, kTen), o);
+  s.network().set_link(0, false);
+  s.at(kPicosecondsPerSecond / 200, [&s] { s.network().set_link(0, true); });  // 5 ms
+  const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 1000), kNever);
+  EXPECT_EQ(flows[0].counters.timeouts, 1U);
+  EXPECT_NEAR(seconds(flows[0].ended), 0.010, 0.0001);  // first_rto
+}
+
+TEST(Reliable, AnIncastThroughAShallowQueueEnds) {
+  SimulationOptions o = with_marks();
+  o.network.switch_queue.limit_bytes = 40'000;
+  std::vector<std::pair<int, int>> pairs;
+  for (int h = 0; h < 31; ++h) pairs.emplace_back(h, 31);
+  Simulation s(star(32, kTen), o);
+  const auto flows = run_matrix(s, matrix_of(32, pairs, 1'000'000), kPicosecondsPerSecond);
+  EXPECT_GT(summarise(s.network(), s.now()).dropped, 0U);
+  EXPECT_LT(seconds(completion_percentile(flows, 1)), 2 * 31e6 * 8 / 10e9);
+}
+
+std::string run_once(std::uint64_t seed) {
+  SimulationOptions o = with_marks();
+  o.seed = o.network.seed = seed;
+  o.network.loss.loss = 0.01;
+  o.transport.spray = true;
+  Simulation s(leaf_spine(4, 4, 4, kTen, kTen), o);
+  std::vector<std::pair<int, int>> pairs;
+  for (int h = 0; h < 16; ++h) pairs.emplace_back(h, (h + 5) % 16);
+  std::string text;
+  for (const FlowResult& f : run_matrix(s, matrix_of(16, pairs, 1'000'000), kNever))
+    text += std::to_string(f.ended) + " " + std::to_string(f.counters.retransmissions) + "\n";
+  return text + std::to_string(s.events());
+}
+
+TEST(Reliable, ASeedGivesTheSameRunAndAnotherSeedAnotherOne) {
+  const std::string one = run_once(1);
+  EXPECT_EQ(one, run_once(1));
+  EXPECT_NE(one, run_once(2));
+}
+
+TEST(Matrix, TheHorizonNamesTheFlowsThatHadNotEnded) {
+  Simulation s(star(3, kTen), with_marks());
+  Matrix m = matrix_of(3, {{0, 1}, {1, 2}}, 1'000'000'000);
+  m.connections[0].bytes = 1000;
+  try {
+    run_matrix(s, m, kPicosecondsPerSecond / 1000);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::timeout);
+    EXPECT_THAT(error.what(), HasSubstr("1 of 2 flows had not ended"));
+    EXPECT_THAT(error.what(), HasSubstr("1 (1->2)"));
+  }
+}
+
+TEST(Matrix, ATriggeredFlowStartsWhenAllBeforeItHaveEnded) {
+  Simulation s(star(4, kTen), with_marks());
+  const auto flows = run_matrix(s,
+                                parse_matrix("Nodes 4\nConnections 3\nTriggers 1\n"
+                                             "0->3 id 1 start 0 size 100000 recv_done_trigger 1\n"
+                                             "1->3 id 2 start 5000000 size 200000 send_done_trigger 1\n"
+                                             "2->3 id 3 trigger 1 size 1000\n"
+                                             "trigger id 1 barrier count 2\n",
+                                             "three.cm"),
+                                kNever);
+  EXPECT_EQ(flows[1].started, 5'000'000);
+  EXPECT_EQ(flows[2].started, std::max(flows[0].ended, flows[1].ended));
+}
+
+TEST(Simulation, TwoInOneProcessDoNotMeet) {
+  Simulation a(star(2, kTen), with_marks());
+  Simulation b(star(2, kTen), with_marks());
+  const Matrix m = matrix_of(2, {{0, 1}}, 1'000'000);
+  const auto first = run_matrix(a, m, kNever);
+  const auto second = run_matrix(b, m, kNever);
+  EXPECT_EQ(first[0].ended, second[0].ended);
+}
+
+}  // namespace
+}  // namespace talweg::sim

@@ -1,0 +1,123 @@
+// Generated networks: sizes from the literature, and every host reaches every other over equally many paths.
+#include "sim/topologies.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "sim/forwarding.h"
+#include "talweg/error.h"
+
+namespace talweg::sim {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
+constexpr LinkShape kFar{Bandwidth{5e9}, Nanoseconds{5000}};
+
+std::size_t switches(const cluster::Cluster& c) {
+  return c.nodes.size() - static_cast<std::size_t>(c.workers());
+}
+
+// Follows the forwarding tables from one host to another; the nodes passed, or nothing when lost.
+std::vector<int> walk(const cluster::Cluster& c, const Forwarding& f, int from, int to,
+                      std::uint32_t spread) {
+  std::vector<int> nodes{from};
+  while (nodes.back() != to && nodes.size() < 64) {
+    const int link = f.link(nodes.back(), to, spread);
+    if (link < 0) return {};
+    nodes.push_back(c.links[static_cast<std::size_t>(link)].to);
+  }
+  return nodes;
+}
+
+void expect_all_connected(const cluster::Cluster& c) {
+  EXPECT_FALSE(cluster::find_problem(c).has_value());
+  const Forwarding f(c);
+  for (int a = 0; a < c.workers(); ++a)
+    for (int b = 0; b < c.workers(); ++b) {
+      const auto nodes = walk(c, f, a, b, 17);
+      ASSERT_FALSE(nodes.empty()) << a << " " << b;
+      ASSERT_EQ(nodes.back(), b);
+      ASSERT_EQ(std::set<int>(nodes.begin(), nodes.end()).size(), nodes.size()) << "a loop";
+    }
+}
+
+TEST(Topologies, AreValidAndConnectedWithAsManySwitchesAsTheyShould) {
+  const auto check = [](const cluster::Cluster& c, int hosts, std::size_t expected) {
+    EXPECT_EQ(c.workers(), hosts);
+    EXPECT_EQ(switches(c), expected);
+    expect_all_connected(c);
+  };
+  check(star(5, kTen), 5, 1);
+  check(leaf_spine(4, 4, 4, kTen, kTen), 16, 8);
+  check(fat_tree(16, 3, 1, kTen), 16, 20);    // k = 4: 5 k^2 / 4
+  check(fat_tree(128, 3, 1, kTen), 128, 80);  // k = 8
+  check(fat_tree(32, 2, 2, kTen), 32, 8 + 2);
+  check(torus({3, 4}, kTen, kTen), 12, 12);
+  check(torus({2, 2, 2}, kTen, kTen), 8, 8);
+  check(dragonfly(4, 2, 2, kTen, kFar), 72, 36);  // 9 groups of 4
+}
+
+TEST(Topologies, AFatTreeOffersEveryPathOnceToACountingSpread) {
+  const cluster::Cluster c = fat_tree(128, 3, 1, kTen);
+  const Forwarding f(c);
+  std::set<std::vector<int>> paths;
+  for (std::uint32_t spread = 0; spread < 16; ++spread) paths.insert(walk(c, f, 0, 127, spread));
+  EXPECT_EQ(paths.size(), 16U);  // (k/2)^2 cores
+}
+
+TEST(Topologies, OversubscriptionLeavesFewerLinksUp) {
+  const auto up = [](int oversubscription) {
+    const cluster::Cluster c = fat_tree(128, 3, oversubscription, kTen);
+    int links = 0;
+    for (const cluster::Link& l : c.links) links += l.from == 128 + 4 / oversubscription ? 1 : 0;  // a leaf
+    return links;
+  };
+  EXPECT_EQ(up(1), 4 + 4);
+  EXPECT_EQ(up(2), 4 + 2);
+}
+
+TEST(Topologies, ADragonflyJoinsEachPairOfGroupsOnce) {
+  const cluster::Cluster c = dragonfly(4, 2, 2, kTen, kFar);
+  std::set<std::pair<char, char>> pairs;
+  int global = 0;
+  for (const cluster::Link& l : c.links) {
+    if (l.latency != kFar.latency) continue;
+    ++global;
+    pairs.emplace(c.nodes[static_cast<std::size_t>(l.from)].name[1],
+                  c.nodes[static_cast<std::size_t>(l.to)].name[1]);
+  }
+  EXPECT_EQ(global, 9 * 8);
+  EXPECT_EQ(pairs.size(), 72U);
+}
+
+TEST(Topologies, NumbersThatDoNotFitAreRefusedInOneLine) {
+  const auto message = [](const std::function<void()>& call) -> std::string {
+    try {
+      call();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message([] { fat_tree(1000, 3, 1, kTen); }), HasSubstr("the next that is full has 1024"));
+  EXPECT_THAT(message([] { fat_tree(128, 3, 3, kTen); }), HasSubstr("cannot be divided by 3"));
+  EXPECT_THAT(message([] { star(0, kTen); }), HasSubstr("0 hosts"));
+  EXPECT_THAT(message([] { torus({3, 0}, kTen, kTen); }), HasSubstr("0 in one dimension"));
+  EXPECT_THAT(message([] { dragonfly(0, 1, 1, kTen, kTen); }), HasSubstr("needs routers"));
+}
+
+TEST(Forwarding, WorkersForwardOnlyWhereNothingElseDoes) {
+  cluster::Cluster c = star(3, kTen);
+  c.links.push_back({0, 1, Bandwidth{10e9}, Nanoseconds{1}, {}});  // h0 -> h1 -> h2 would be quicker
+  c.links.push_back({1, 2, Bandwidth{10e9}, Nanoseconds{1}, {}});
+  const Forwarding f(c);
+  EXPECT_EQ(walk(c, f, 0, 2, 0), (std::vector<int>{0, 3, 2}));
+  EXPECT_EQ(walk(c, f, 0, 1, 0), (std::vector<int>{0, 1}));
+}
+
+}  // namespace
+}  // namespace talweg::sim

@@ -1,0 +1,63 @@
+"""Whole programs: the example, torchrun, and programs that end as they should not."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run_program(arguments, size):
+    """Its ranks as processes that find each other as torchrun's do; their outputs."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    shared = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    processes = [
+        subprocess.Popen([sys.executable, *arguments], env={**shared, "RANK": str(rank)}, text=True,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for rank in range(size)
+    ]  # fmt: skip
+    results = [process.communicate(timeout=90) for process in processes]
+    for process, (_, errors) in zip(processes, results):
+        assert process.returncode == 0, errors
+    return [output for output, _ in results]
+
+
+def test_the_readme_example_learns():
+    example = Path(__file__).parents[2] / "examples" / "train_ddp.py"
+    output = run_program([str(example)], 2)[0]
+    assert "on 2 ranks" in output and float(output.split()[-1]) < 1.0
+
+
+def test_a_program_may_end_without_destroying_its_groups():
+    program = """
+import torch, torch.distributed as dist, talweg.torch
+dist.init_process_group("talweg")
+half = dist.new_group()
+futures = [dist.all_reduce(torch.ones(3), group=g, async_op=True).get_future() for g in (None, half)]
+print([f.then(lambda g: g.value()[0].sum()).wait().item() for f in futures])
+"""
+    assert run_program(["-c", program], 2) == ["[6.0, 6.0]\n"] * 2
+
+
+def test_torchrun_restarts_a_job_that_lost_a_rank(tmp_path):
+    program = tmp_path / "job.py"
+    program.write_text("""
+import os, torch, torch.distributed as dist, talweg.torch
+dist.init_process_group("talweg")
+tensor = torch.ones(1000)
+dist.all_reduce(tensor)
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+    if dist.get_rank() == 1:
+        os._exit(3)
+    dist.all_reduce(tensor)
+    print("an all-reduce without rank 1 came to an end")
+print(f"rank {dist.get_rank()} start {os.environ['TORCHELASTIC_RESTART_COUNT']} sum {tensor[0].item()}")
+dist.destroy_process_group()
+""")
+    run = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1",
+         "--monitor-interval", "0.1", str(program)], text=True, capture_output=True, timeout=200)  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    assert sorted(run.stdout.split("\n")) == ["", "rank 0 start 1 sum 2.0", "rank 1 start 1 sum 2.0"], run.stdout
