@@ -216,10 +216,11 @@ TEST(Doctor, RefusesNumbersThatDoNotFit) {
   const Scratch scratch;
   for (const char* rank : {"1e300", "0.5", "4294967296", "-1", "true"}) {
     const std::string path = scratch.write(
-        "x.json", fmt::format(R"({{"talweg_flight_record": 1, "reason": "", "job": "", "group": "", "rank": {},
+        "x.json",
+        fmt::format(R"({{"talweg_flight_record": 1, "reason": "", "job": "", "group": "", "rank": {},
                                   "size": 2, "hosts": ["a", "b"], "monotonic_ns": 0, "wall_ns": 0,
                                   "operations": []}})",
-                              rank));
+                    rank));
     EXPECT_THROW(read_record(path), Error) << rank;
   }
 }
