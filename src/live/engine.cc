@@ -147,13 +147,18 @@ void Engine::lose(int p, const std::string& why) {
   handler_.on_peer_gone(p, ErrorCode::peer_failed, why);
 }
 
-// It may have said goodbye before.
+// It may have said goodbye before; what it wrote is here already. A child that it forked may still hold its
+// sockets, so that they do not end.
 void Engine::on_process_end(int p) {
   Peer& peer = peers_[static_cast<std::size_t>(p)];
   peer.process.reset();
   while (!peer.shared->broken() && peer.shared->receive(handler_)) {
   }
-  if (peer.streams[0]->open()) peer.streams[0]->receive();
+  for (auto& stream : peer.streams) {
+    while (stream->receive()) {
+    }
+    if (stream->said_goodbye()) stream->close();
+  }
   check_gone(p);
   if (!peer.gone) lose(p, "its process has ended");
 }

@@ -32,6 +32,8 @@ class Stream {
 
   int fd() const { return socket_.get(); }
   bool open() const { return static_cast<bool>(socket_); }
+  // The peer will send no more.
+  bool said_goodbye() const { return said_goodbye_; }
   // The peer said goodbye before the stream ended. Not reported to the handler: a peer has more streams than
   // one.
   bool ended_orderly() const { return !open() && said_goodbye_ && !failed_; }

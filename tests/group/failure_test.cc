@@ -153,6 +153,46 @@ TEST_P(Failures, AKilledProcessIsNamedByAllOthers) {
   }
 }
 
+// Its goodbye and its end are both there before anybody looks.
+TEST_P(Failures, ARankThatSaidGoodbyeAndEndedHasNotFailed) {
+  const TemporaryFile store;
+  std::array<int, 2> ended{};
+  ASSERT_EQ(::pipe(ended.data()), 0);
+  std::vector<pid_t> children;
+  for (int r = 0; r < 3; ++r) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      ::close(ended[1]);
+      int status = 0;
+      try {
+        const auto group = Group::join(options_for(r, 3, store.path()));
+        float x = 1;
+        if (r < 2) {
+          char byte = 0;
+          if (::read(ended[0], &byte, 1) != 0) status = 3;  // the end of the pipe
+          for (int i = 0; i < 10; ++i) {
+            if (r == 0) group->send(&x, 1, DataType::f32, 1);
+            if (r == 1) group->recv(&x, 1, DataType::f32, 0);
+          }
+        }
+      } catch (const Error& e) {
+        std::fprintf(stderr, "rank %d: %s\n", r, e.what());
+        status = 2;
+      }
+      ::_exit(status);
+    }
+    children.push_back(pid);
+  }
+  ::close(ended[0]);
+  for (const int r : {2, 0, 1}) {
+    int status = 0;
+    ::waitpid(children[static_cast<std::size_t>(r)], &status, 0);
+    EXPECT_EQ(status, 0) << "rank " << r;
+    if (r == 2) ::close(ended[1]);
+  }
+}
+
 TEST(Joining, NamesTheRanksThatNeverCame) {
   const TemporaryFile store;
   GroupOptions options = options_for(0, 3, store.path());

@@ -64,7 +64,7 @@ def run(size, body, arguments=(), timeout=timedelta(seconds=30)):
         rank, text = failures.get()
         texts.append(f"rank {rank} of {size}:\n{text}")
     bad = [rank for rank, process in enumerate(processes) if process.exitcode != 0]
-    if bad and not texts:
+    if bad:  # a rank that crashed leaves no text
         texts.append(f"ranks {bad} of {size} ended with {[processes[rank].exitcode for rank in bad]}")
     if texts:
         pytest.fail("\n".join(texts), pytrace=False)
