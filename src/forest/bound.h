@@ -56,7 +56,8 @@ struct Bound {
 // Error{unsupported} for other operations, Error{invalid_argument} for clusters that are not valid.
 Bound best_rate(const cluster::Cluster& cluster, Collective op, NodeId root = 0);
 
-// What the prices prove, in bit/s. Prices are at least 0, and add up to less than 2^50 along any path.
+// What the prices prove, in bit/s; infinity, hence nothing, where some trees cost nothing. Prices are at
+// least 0, and add up to less than 2^50 along any path.
 Ratio rate_at_prices(const cluster::Cluster& cluster, Collective op, NodeId root,
                      const std::vector<std::int64_t>& link_prices,
                      const std::vector<std::int64_t>& group_prices);

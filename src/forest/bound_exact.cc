@@ -131,6 +131,7 @@ ExactCapacities::ExactCapacities(const cluster::Cluster& cluster) {
 }
 
 Ratio ExactCapacities::rate(Wide over, Wide under) const {
+  if (under == 0) return Ratio(1, 0);
   double whole = unit;
   Wide parts = 1;
   for (; whole != std::floor(whole); whole *= 2) parts *= 2;

@@ -14,7 +14,7 @@ __extension__ using Wide = __int128;
 // and small enough that what is computed from them stays within 64 bits; else rounded up.
 struct ExactCapacities {
   explicit ExactCapacities(const cluster::Cluster& cluster);
-  // over / under of the unit, in bit/s.
+  // over / under of the unit, in bit/s; infinite where nothing is paid for (under is 0).
   Ratio rate(Wide over, Wide under) const;
 
   std::vector<std::int64_t> links, groups;

@@ -120,6 +120,13 @@ TEST(Bound, IsProvedByItsPrices) {
   }
 }
 
+TEST(Bound, IsNotProvedByPricesOfNothing) {
+  const auto star = cluster::uniform_star(3, {1e9}, {1000});
+  for (const Collective op : {all_reduce, reduce, broadcast, reduce_scatter, all_gather})
+    EXPECT_EQ(rate_at_prices(star, op, 0, std::vector<std::int64_t>(star.links.size()), {}), Ratio(1, 0))
+        << name(op);
+}
+
 TEST(Bound, OfRandomNetworksIsProvedAndReached) {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     const auto cluster = random_network(seed, 2 + static_cast<int>(seed % 5));
