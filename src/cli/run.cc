@@ -27,8 +27,9 @@ Examples:
   talweg run --hosts node0:2,node1:2 -- ./train --epochs 3
   talweg run -n 2 --timeout 60s --no-tag-output -- ./program
 
-Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT and TALWEG_JOB in its
-environment, and in TALWEG_KEY the job's key: yours, if TALWEG_KEY or TALWEG_KEY_FILE is set here, else a new one. Its lines are prefixed with its rank. When one fails the others are stopped, and the exit code is
+Each rank finds RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT in its
+environment, and in TALWEG_KEY the job's key: yours, if TALWEG_KEY or TALWEG_KEY_FILE is set here, else a new
+one. Its lines are prefixed with its rank. When one fails the others are stopped, and the exit code is
 that rank's (128 + n for signal n, 124 when --timeout passed).)";
 
 struct RunFlags {
@@ -43,17 +44,27 @@ struct RunFlags {
 
 // A port that is free now. It is taken by rank 0 only later: a collision is unlikely and ends in a clear
 // error.
+// Rank 0 takes it seconds later, when its program has come so far. So that no client gets it meanwhile, it is
+// below the ports that the kernel hands out by itself, and drawn so that jobs that start together do not
+// meet.
 int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const bool good = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                    getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  if (fd >= 0) close(fd);
-  if (!good) throw Error(ErrorCode::system, "cannot find a free port on 127.0.0.1");
-  return ntohs(address.sin_port);
+  constexpr int kFirst = 20000;
+  constexpr int kLast = 31999;
+  constexpr int kTries = 200;
+  std::random_device random;
+  std::uniform_int_distribution<int> any(kFirst, kLast);
+  for (int i = 0; i < kTries; ++i) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(any(random)));
+    const bool free = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+    if (fd >= 0) close(fd);
+    if (free) return ntohs(address.sin_port);
+  }
+  throw Error(ErrorCode::system,
+              fmt::format("cannot find a free port on 127.0.0.1 from {} to {}", kFirst, kLast));
 }
 
 // Without the key and the file that it came from, neither of which is for a command line.
@@ -95,8 +106,6 @@ int run(const RunFlags& flags, const std::vector<std::string>& program) {
   request.remote_shell = flags.remote_shell;
   request.master_address = flags.master_address;
   request.master_port = flags.master_port > 0 ? flags.master_port : free_port();
-  request.job =
-      fmt::format("{:016x}", std::random_device{}() * 0x100000001ULL ^ static_cast<unsigned>(getpid()));
   request.directory = std::filesystem::current_path();
   request.pass = talweg_environment();
   const auto key = live::find_job_key();

@@ -1,24 +1,38 @@
 """Whole programs: the example, torchrun, and programs that end as they should not."""
 
 import os
+import random
 import socket
 import subprocess
 import sys
 from pathlib import Path
 
 
+LIMIT_S = 250  # a hang must not stop the run; torch alone takes many seconds to import on a busy machine
+
+
+def free_port():
+    """Below those that the kernel gives to clients: rank 0 binds it seconds later, when it has imported torch."""
+    while True:
+        port = random.randrange(20000, 32000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+
+
 def run_program(arguments, size):
     """Its ranks as processes that find each other as torchrun's do; their outputs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     shared = {**os.environ, "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     processes = [
         subprocess.Popen([sys.executable, *arguments], env={**shared, "RANK": str(rank)}, text=True,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         for rank in range(size)
     ]  # fmt: skip
-    results = [process.communicate(timeout=90) for process in processes]
+    results = [process.communicate(timeout=LIMIT_S) for process in processes]
     for process, (_, errors) in zip(processes, results):
         assert process.returncode == 0, errors
     return [output for output, _ in results]
@@ -56,8 +70,10 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
 print(f"rank {dist.get_rank()} start {os.environ['TORCHELASTIC_RESTART_COUNT']} sum {tensor[0].item()}")
 dist.destroy_process_group()
 """)
+    # With an address: torchrun would tell its ranks this machine's name, which need not be known to any resolver.
     run = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--max-restarts", "1",
-         "--monitor-interval", "0.1", str(program)], text=True, capture_output=True, timeout=200)  # fmt: skip
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1", "--nproc-per-node",
+         "2", "--max-restarts", "1", "--monitor-interval", "0.1", str(program)],
+        text=True, capture_output=True, timeout=LIMIT_S)  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert sorted(run.stdout.split("\n")) == ["", "rank 0 start 1 sum 2.0", "rank 1 start 1 sum 2.0"], run.stdout
