@@ -17,7 +17,6 @@ namespace talweg {
 namespace {
 
 constexpr const char* kFileVariable = "TALWEG_CONF_FILE";
-constexpr const char* kJobVariable = "TALWEG_JOB";  // what `talweg run` calls a job, for programs to read
 
 bool known(std::string_view name) {
   return std::any_of(settings().begin(), settings().end(), [&](const Setting& s) { return s.name == name; });
@@ -153,8 +152,7 @@ std::vector<std::string> mistyped_settings() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable = *entry;
     const std::string_view name = variable.substr(0, variable.find('='));
-    if (name.starts_with("TALWEG_") && !known(name) && name != kFileVariable && name != kJobVariable)
-      names.emplace_back(name);
+    if (name.starts_with("TALWEG_") && !known(name) && name != kFileVariable) names.emplace_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

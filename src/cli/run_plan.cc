@@ -108,8 +108,7 @@ RunPlan plan_run(const RunRequest& request) {
                           {"LOCAL_WORLD_SIZE", std::to_string(here)},
                           {"GROUP_RANK", std::to_string(h)},
                           {"MASTER_ADDR", master},
-                          {"MASTER_PORT", std::to_string(request.master_port)},
-                          {"TALWEG_JOB", request.job}};
+                          {"MASTER_PORT", std::to_string(request.master_port)}};
       if (!rank.remote)
         rank.environment.insert(rank.environment.end(),
                                 {{"TALWEG_KEY", request.key}, {"TALWEG_KEY_FILE", ""}});

@@ -38,7 +38,6 @@ struct RunRequest {
   std::string remote_shell = "ssh";  // split at blanks; the host and the command line are appended
   std::string master_address;        // empty: 127.0.0.1, or the first host when there are several
   int master_port = 0;
-  std::string job;                // TALWEG_JOB
   std::string directory;          // where remote programs start
   std::vector<std::string> pass;  // NAME=value pairs that remote ranks get as well
   std::string key;                // TALWEG_KEY: local ranks get it in their environment, remote ones read it

@@ -7,7 +7,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <random>
 #include <sstream>
 
 #include "fabric/host_view.h"
@@ -151,8 +150,6 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
     if (host.worker) workers.push_back(&host);
   }
   const std::string port = std::to_string(free_port(*workers.at(0)));
-  std::random_device random;
-  const std::string job = fmt::format("{:08x}{:08x}", random(), random());
   const auto key = live::find_job_key();
   const std::string drawn_key = wire::random_key_text();
   std::vector<Process> ranks;
@@ -166,7 +163,6 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
                         {"LOCAL_WORLD_SIZE", "1"},
                         {"MASTER_ADDR", workers[0]->address},
                         {"MASTER_PORT", port},
-                        {"TALWEG_JOB", job},
                         {"TALWEG_KEY", key ? key->text : drawn_key},
                         {"TALWEG_KEY_FILE", ""},
                         {"TALWEG_CLUSTER", std::filesystem::absolute(cluster_file).string()},

@@ -28,7 +28,7 @@ Outcome shell(const std::string& line) {
   std::string folder = (std::filesystem::temp_directory_path() / "talweg-test-XXXXXX").string();
   if (!mkdtemp(folder.data())) throw std::runtime_error("cannot make a scratch folder");
   const std::string script =
-      "unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TALWEG_JOB TALWEG_KEY TALWEG_KEY_FILE\n"
+      "unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TALWEG_KEY TALWEG_KEY_FILE\n"
       "TALWEG=" +
       shell_quoted(TALWEG_PROGRAM) + "; export TALWEG\n" + line;
   const std::string command = "/bin/sh -c " + shell_quoted(script) + " >" + shell_quoted(folder + "/out") +

@@ -18,7 +18,6 @@ RunRequest request(int ranks, const std::string& hosts = "") {
   if (!hosts.empty()) r.hosts = parse_hosts(hosts);
   r.program = {"prog", "it's", "-x"};
   r.master_port = 1234;
-  r.job = "j";
   r.directory = "/a b";
   return r;
 }
@@ -38,7 +37,6 @@ TEST(RunPlan, RanksOfThisMachineGetWhatTorchrunWouldTellThem) {
   EXPECT_EQ(second["LOCAL_WORLD_SIZE"], "2");
   EXPECT_EQ(second["MASTER_ADDR"], "127.0.0.1");
   EXPECT_EQ(second["MASTER_PORT"], "1234");
-  EXPECT_EQ(second["TALWEG_JOB"], "j");
   EXPECT_THAT(plan.ranks[0].command, ElementsAre("prog", "it's", "-x"));
 }
 
