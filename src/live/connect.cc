@@ -10,9 +10,9 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
+#include "live/card.h"
 #include "live/gate.h"
 #include "live/interface.h"
 #include "talweg/error.h"
@@ -21,61 +21,9 @@ namespace talweg::live {
 
 namespace {
 
-// What a rank publishes about itself, one word each.
-struct Card {
-  unsigned version = wire::kProtocolVersion;
-  Endpoint endpoint;
-  std::string host_id = "-";
-  std::string unix_name = "-";
-  std::string host_name = "-";
-  long pid = 0;
-  int streams = 1;
-  std::uint64_t job = 0;            // rank 0's own number, or the one that this rank has seen of it
-  std::string key_origin = "open";  // "job", "store", "open"
-  int encrypt = 0;
-  std::string secret = "-";  // rank 0's, when the origin is the store
-  int size = 0;              // how many ranks it was told that there are
-  std::vector<std::uint64_t> alike;
-};
-
 // Host ids are machine.namespace.
 std::string machine_of(const std::string& host) {
   return host.substr(0, host.find('.'));
-}
-
-std::string to_text(const Card& c) {
-  return fmt::format("talweg {} {} {} {} {} {} {} {} {} {} {} {} {} {:x}", c.version, c.endpoint.host,
-                     c.endpoint.port, c.host_id, c.unix_name, c.host_name, c.pid, c.streams, c.job,
-                     c.key_origin, c.encrypt, c.secret, c.size, fmt::join(c.alike, " "));
-}
-
-Card parse_card(const std::string& text, int rank) {
-  Card c;
-  std::string magic;
-  std::istringstream in(text);
-  in >> magic >> c.version;
-  if (magic != "talweg")
-    throw Error(ErrorCode::version, fmt::format("rank {} published something that is not Talweg's: another "
-                                                "program uses the same store and prefix",
-                                                rank));
-  if (c.version != wire::kProtocolVersion)
-    throw Error(
-        ErrorCode::version,
-        fmt::format(
-            "rank {} speaks protocol version {}, this rank speaks {}: install the same version everywhere",
-            rank, c.version, wire::kProtocolVersion));
-  if (!(in >> c.endpoint.host >> c.endpoint.port >> c.host_id >> c.unix_name >> c.host_name >> c.pid >>
-        c.streams >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size))
-    throw Error(ErrorCode::version,
-                fmt::format("rank {} published a card that this version cannot read", rank));
-  for (std::uint64_t digest = 0; in >> std::hex >> digest;) c.alike.push_back(digest);
-  return c;
-}
-
-std::string key_in_words(const Card& card) {
-  return card.key_origin == "job"     ? "a job key"
-         : card.key_origin == "store" ? "a key from the store"
-                                      : "no key";
 }
 
 std::uint64_t random_number() {
@@ -85,11 +33,7 @@ std::uint64_t random_number() {
 }
 
 constexpr std::int64_t kSweepEveryNs = 200'000'000;
-constexpr std::chrono::microseconds kShortestRest{500};  // between two looks into the store
-constexpr std::chrono::microseconds kLongestRest{20'000};
-constexpr const char* kGivenUp = "given up: ";
-constexpr std::int64_t kOldNs = 1'000'000'000;  // after so long it was not a rank 0 of the past that gave up
-constexpr std::byte kSegmentFollows{'S'};       // what a descriptor travels along with
+constexpr std::byte kSegmentFollows{'S'};  // what a descriptor travels along with
 
 // Drops strangers while this thread waits for ranks that are late; nobody else may use the gate meanwhile.
 class Sweeper {
@@ -119,7 +63,7 @@ class Connector {
   Mesh run() {
     mesh_.connections.resize(static_cast<std::size_t>(options_.size));
     find_key();
-    publish();
+    listen();
     collect();
     prepare_segment();
     for (int r = 0; r < options_.rank; ++r) connect_to(r);
@@ -151,7 +95,7 @@ class Connector {
     own_.encrypt = options_.encrypt ? 1 : 0;
   }
 
-  void publish() {
+  void listen() {
     // Cards of other groups that share the store and use the same name must not be mistaken for ours: the
     // random part makes the Unix name unique.
     const std::uint64_t token = random_number();
@@ -173,135 +117,20 @@ class Connector {
     own_.streams = options_.streams;
     for (const auto& [setting, digest] : options_.alike) own_.alike.push_back(digest);
     own_.job = options_.rank == 0 ? token : 0;
-    if (options_.size > 1) store_.set(key(options_.rank), to_text(own_));
   }
 
-  // A store may outlive a group that used the same prefix (torchrun keeps one through its restarts), so what
-  // is found there may be what the dead have left. Rank 0 draws a number; the others put into their cards
-  // which number they have seen; when all have seen this one, rank 0 publishes the cards under it. A table
-  // that lacks a rank's own card is an old one, and the rank looks again.
   void collect() {
-    cards_.resize(static_cast<std::size_t>(options_.size));
-    cards_[static_cast<std::size_t>(options_.rank)] = own_;
-    {
+    if (options_.size > 1) {
       const Sweeper sweeper(gate_);
-      if (options_.rank > 0) {
-        read_table();
-      } else if (options_.size > 1) {
-        try {
-          gather_cards();
-        } catch (const Error& e) {
-          store_.set(table_key(own_.job), std::string(kGivenUp) + e.what());
-          throw;
-        }
-      }
+      cards_ = exchange_cards(store_, options_, own_);
+    } else {
+      cards_ = {own_};
     }
     job_ = cards_[0].job;
     mesh_.job = job_;
-    agree_on_security();
-    agree_on_settings();
+    settle_security();
     number_hosts();
   }
-
-  void gather_cards() {
-    std::vector<int> missing;
-    std::string table = to_text(own_);
-    for (int r = 1; r < options_.size; ++r) {
-      Card& card = cards_[static_cast<std::size_t>(r)];
-      for (;;) {
-        const auto text = look_up(key(r), options_.deadline_ns);
-        if (!text) {
-          missing.push_back(r);
-          break;
-        }
-        card = parse_card(*text, r);
-        if (card.job == own_.job) {
-          agree_on_size(r, card, 0, own_);
-          table += "\n" + *text;
-          break;
-        }
-        if (now_ns() >= options_.deadline_ns) {
-          missing.push_back(r);
-          break;
-        }
-        std::this_thread::sleep_for(kLongestRest);
-      }
-    }
-    never_came(missing);
-    store_.set(table_key(own_.job), table);
-  }
-
-  void read_table() {
-    const std::string mine = key(options_.rank);
-    std::int64_t given_up_ns = 0;
-    auto rest = kShortestRest;
-    for (;;) {
-      const auto root = look_up(key(0), options_.deadline_ns);
-      if (!root) break;
-      if (const Card first = parse_card(*root, 0); first.job != own_.job) {
-        own_.job = first.job;
-        given_up_ns = 0;
-        store_.set(mine, to_text(own_));
-      }
-      const auto table = store_.find(table_key(own_.job));
-      if (table && table->starts_with(kGivenUp)) {
-        // Perhaps another rank 0 is on its way.
-        if (given_up_ns == 0) given_up_ns = now_ns();
-        if (now_ns() - given_up_ns > kOldNs)
-          throw Error(ErrorCode::peer_failed, table->substr(std::strlen(kGivenUp)));
-      } else if (table && accept_table(*table)) {
-        return;
-      }
-      if (now_ns() >= options_.deadline_ns) break;
-      std::this_thread::sleep_for(rest);
-      rest = std::min(2 * rest, kLongestRest);
-    }
-    std::vector<int> missing;
-    for (int r = 0; r < options_.size; ++r) {
-      if (r == options_.rank) continue;
-      const auto card = store_.find(key(r));
-      if (!card || parse_card(*card, r).job != own_.job)
-        missing.push_back(r);  // a card of the dead does not count
-    }
-    never_came(missing);
-    if (const auto root = store_.find(key(0))) agree_on_size(0, parse_card(*root, 0), options_.rank, own_);
-    throw Error(ErrorCode::timeout,
-                fmt::format("rank {} of {}: rank 0 did not say before the deadline that all "
-                            "have joined",
-                            options_.rank, options_.size));
-  }
-
-  bool accept_table(const std::string& text) {
-    std::istringstream lines(text);
-    std::string line;
-    for (int r = 0; r < options_.size; ++r) {
-      if (!std::getline(lines, line)) return false;
-      if (r == options_.rank && line != to_text(own_)) return false;
-      cards_[static_cast<std::size_t>(r)] = parse_card(line, r);
-    }
-    return true;
-  }
-
-  // Empty at the deadline.
-  std::optional<std::string> look_up(const std::string& name, std::int64_t deadline_ns) {
-    try {
-      return store_.get(name, std::chrono::steady_clock::time_point{std::chrono::nanoseconds(deadline_ns)});
-    } catch (const Error& e) {
-      if (e.code() != ErrorCode::timeout) throw;
-      return std::nullopt;
-    }
-  }
-
-  void never_came(const std::vector<int>& missing) const {
-    if (missing.empty()) return;
-    throw Error(ErrorCode::timeout,
-                fmt::format("rank {} of {} waited for the others to join: {} {} never came", options_.rank,
-                            options_.size, missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", ")));
-  }
-
-  std::string table_key(std::uint64_t job) const { return fmt::format("{}all{:016x}", options_.prefix, job); }
-
-  std::string key(int rank) const { return fmt::format("{}rank{}", options_.prefix, rank); }
 
   void number_hosts() {
     std::vector<std::string> hosts;
@@ -332,19 +161,7 @@ class Connector {
     mesh_.segment.emplace(segment_file_, local_ranks_);
   }
 
-  void agree_on_security() {
-    for (int r = 0; r < options_.size; ++r) {
-      const Card& card = cards_[static_cast<std::size_t>(r)];
-      if (card.key_origin != own_.key_origin)
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("rank {} has {}, rank {} has {}: give TALWEG_KEY or TALWEG_KEY_FILE to all",
-                                r, key_in_words(card), options_.rank, key_in_words(own_)));
-      if (card.encrypt != own_.encrypt)
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("rank {} {}, rank {} {}: set TALWEG_ENCRYPT alike on all", r,
-                                card.encrypt != 0 ? "encrypts" : "does not encrypt", options_.rank,
-                                own_.encrypt != 0 ? "does" : "does not"));
-    }
+  void settle_security() {
     if (own_.key_origin == "store") key_ = wire::secret_from_text(cards_[0].secret);
     mesh_.security = own_.key_origin == "job" ? "both ends of every connection proved the job's key"
                      : own_.key_origin == "store"
@@ -352,27 +169,6 @@ class Connector {
                          : "no key: all on loopback";
     mesh_.security +=
         own_.encrypt != 0 ? ", frames to other hosts are encrypted" : ", frames are not encrypted";
-  }
-
-  static void agree_on_size(int r, const Card& card, int other, const Card& others) {
-    if (card.size != others.size)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("rank {} was told that there are {} ranks, rank {} that there are {}: give all "
-                              "the same WORLD_SIZE",
-                              r, card.size, other, others.size));
-  }
-
-  void agree_on_settings() const {
-    for (int r = 0; r < options_.size; ++r) {
-      const Card& card = cards_[static_cast<std::size_t>(r)];
-      if (card.alike.size() != own_.alike.size())
-        throw Error(ErrorCode::version, fmt::format("rank {} published a card of another version", r));
-      for (std::size_t i = 0; i < own_.alike.size(); ++i)
-        if (card.alike[i] != own_.alike[i])
-          throw Error(ErrorCode::invalid_argument,
-                      fmt::format("rank {} and rank {} have different values of {}: set it alike on all", r,
-                                  options_.rank, options_.alike[i].first));
-    }
   }
 
   wire::Introduction introduction(int r, int stream) const {

@@ -58,7 +58,7 @@ struct Mesh {
 
 // Blocks until every rank is connected to every other. Throws Error: timeout (names the ranks that never
 // came), version, invalid_argument (no key where one is needed, another key, encryption not everywhere),
-// system.
+// system. When what the ranks publish does not fit together, every rank throws the same error.
 Mesh connect_all(Store& store, const ConnectOptions& options);
 
 }  // namespace talweg::live

@@ -228,17 +228,10 @@ TEST(Joining, ADirectoryIsNoFileStore) {
 
 TEST(Joining, APortInUseIsNamed) {
   const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  std::shared_ptr<Store> first;
-  int port = 23456;
-  while (!first && port < 23556) {
-    try {
-      first = tcp_store("127.0.0.1", port, true, soon);
-    } catch (const Error&) {
-      ++port;
-    }
-  }
+  const auto [first, port] = serve_store(soon, 23456);
   ASSERT_TRUE(first);
-  const std::string text = error_of(ErrorCode::system, [&] { tcp_store("127.0.0.1", port, true, soon); });
+  const std::string text =
+      error_of(ErrorCode::system, [&, p = port] { tcp_store("127.0.0.1", p, true, soon); });
   EXPECT_THAT(text, AllOf(HasSubstr(std::to_string(port)), HasSubstr("Address already in use")));
 }
 
@@ -256,19 +249,37 @@ TEST(Joining, AnotherVersionIsRefusedByName) {
   EXPECT_THAT(text, AllOf(HasSubstr("99"), HasSubstr("rank 1")));
 }
 
+TEST(Joining, EveryRankReadsWhyItWasRefusedBeforeRankZeroGoesWithItsStore) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::string texts[4];
+  ServedStore served = serve_store(until, 25456);
+  ASSERT_TRUE(served.store);
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 4; ++r) {
+    GroupOptions options;
+    options.rank = r;
+    options.size = 4;
+    options.store = r == 0 ? std::move(served.store) : tcp_store("127.0.0.1", served.port, false, until);
+    options.timeout = std::chrono::seconds(30);
+    options.interface = "lo";
+    options.algorithm = r == 2 ? "ring" : "";
+    // Nobody but rank 0's call holds the store that it serves.
+    ranks.emplace_back([options = std::move(options), &text = texts[r]]() mutable {
+      text = error_of(ErrorCode::invalid_argument, [&] { Group::join(options); });
+      options.store.reset();
+    });
+  }
+  for (auto& rank : ranks) rank.join();
+  for (const std::string& text : texts)
+    EXPECT_EQ(text, "rank 2 and rank 0 have different values of TALWEG_ALGO: set it alike on all");
+}
+
 TEST(Joining, StrangersOnThePortDoNotDisturb) {
   // The store's port is hit by garbage while a group forms over it.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  int port = 24456;
-  std::shared_ptr<Store> server;
-  while (!server && port < 24556) {
-    try {
-      server = tcp_store("127.0.0.1", port, true, until);
-    } catch (const Error&) {
-      ++port;
-    }
-  }
-  ASSERT_TRUE(server);
+  const ServedStore server = serve_store(until, 24456);
+  const int port = server.port;
+  ASSERT_TRUE(server.store);
   std::atomic<bool> stop{false};
   std::thread stranger([&] {
     const std::string command = "head -c 20000 /dev/urandom > /dev/tcp/127.0.0.1/" + std::to_string(port);

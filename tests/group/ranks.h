@@ -46,6 +46,24 @@ class TemporaryFile {
   std::string path_;
 };
 
+struct ServedStore {
+  std::shared_ptr<Store> store;
+  int port = 0;
+};
+
+// A TCP store on a port of loopback that was free.
+inline ServedStore serve_store(std::chrono::steady_clock::time_point until, int first_port) {
+  for (int port = first_port; port < first_port + 100; ++port) {
+    try {
+      return {tcp_store("127.0.0.1", port, true, until), port};
+    } catch (const Error&) {
+      continue;  // in use
+    }
+  }
+  ADD_FAILURE() << "no port from " << first_port << " on is free";
+  return {};
+}
+
 inline GroupOptions options_for(int rank, int size, const std::string& store) {
   GroupOptions options;
   options.rank = rank;

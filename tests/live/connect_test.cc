@@ -73,6 +73,15 @@ std::vector<Outcome> connect(Store& store, int size,
   return outcomes;
 }
 
+// All have failed, with the same words.
+void expect_refused(const std::vector<Outcome>& outcomes, ErrorCode code, const std::string& words) {
+  for (const Outcome& outcome : outcomes) {
+    EXPECT_EQ(outcome.code, code);
+    EXPECT_EQ(outcome.error, outcomes[0].error);
+    EXPECT_THAT(outcome.error, HasSubstr(words));
+  }
+}
+
 const wire::Secret kKey = wire::secret_from_text("the key of this job");
 
 void expect_connected(const std::vector<Outcome>& outcomes, const std::string& security) {
@@ -167,39 +176,66 @@ TEST(Connect, EncryptionWithoutAKeyIsRefused) {
 
 TEST(Connect, ARankWithoutTheKeyOrWithoutEncryptionIsNamedOnAllRanks) {
   MemoryStore store;
-  for (const Outcome& outcome : connect(store, 3, [](ConnectOptions& o) {
-         if (o.rank != 1) o.key = kKey;
-       })) {
-    EXPECT_EQ(outcome.code, ErrorCode::invalid_argument);
-    EXPECT_THAT(outcome.error, HasSubstr("rank 1 has no key"));
-    EXPECT_THAT(outcome.error, HasSubstr("has a job key"));
-  }
+  expect_refused(connect(store, 3,
+                         [](ConnectOptions& o) {
+                           if (o.rank != 1) o.key = kKey;
+                         }),
+                 ErrorCode::invalid_argument, "rank 1 has no key, rank 0 has a job key");
   MemoryStore other;
-  for (const Outcome& outcome : connect(other, 3, [](ConnectOptions& o) {
-         o.key = kKey;
-         o.encrypt = o.rank == 2;
-       }))
-    EXPECT_THAT(outcome.error, HasSubstr("TALWEG_ENCRYPT alike"));
+  expect_refused(connect(other, 3,
+                         [](ConnectOptions& o) {
+                           o.key = kKey;
+                           o.encrypt = o.rank == 2;
+                         }),
+                 ErrorCode::invalid_argument, "rank 2 encrypts, rank 0 does not: set TALWEG_ENCRYPT alike");
 }
 
 TEST(Connect, ASettingThatDiffersIsNamedOnAllRanks) {
-  MemoryStore store;
-  for (const Outcome& outcome : connect(store, 3, [](ConnectOptions& o) {
-         o.alike = {{"TALWEG_ALGO", 7}, {"TALWEG_CLUSTER", o.rank == 1 ? 2U : 3U}};
-       })) {
-    EXPECT_EQ(outcome.code, ErrorCode::invalid_argument);
-    EXPECT_THAT(outcome.error, HasSubstr("rank 1"));
-    EXPECT_THAT(outcome.error, HasSubstr("different values of TALWEG_CLUSTER"));
+  for (const int odd : {0, 1, 2}) {
+    MemoryStore store;
+    expect_refused(connect(store, 3,
+                           [&](ConnectOptions& o) {
+                             o.alike = {{"TALWEG_ALGO", 7}, {"TALWEG_CLUSTER", o.rank == odd ? 2U : 3U}};
+                           }),
+                   ErrorCode::invalid_argument,
+                   odd == 2 ? "rank 2 and rank 0 have different values of TALWEG_CLUSTER"
+                            : "rank 1 and rank 0 have different values of TALWEG_CLUSTER");
   }
+}
+
+TEST(Connect, ARankThatNeverComesIsNamedByAllThatCame) {
+  MemoryStore store;
+  const auto outcomes = connect(store, 3, [&](ConnectOptions& o) {
+    o.size = 4;
+    if (o.rank > 0) return;
+    const auto soon = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    for (const char* card : {"rank1", "rank2"}) store.get(card, soon);
+    o.deadline_ns = now_ns() + 2 * kSecond;
+  });
+  expect_refused(outcomes, ErrorCode::timeout,
+                 "rank 0 of 4 waited for the others to join: rank 3 never came");
+}
+
+TEST(Connect, ARefusalOfThePastIsNotBelieved) {
+  MemoryStore store;
+  const auto differs = [](ConnectOptions& o) { o.alike = {{"TALWEG_ALGO", o.rank == 1 ? 2U : 3U}}; };
+  expect_refused(connect(store, 3, differs), ErrorCode::invalid_argument, "TALWEG_ALGO");
+  // Rank 0 comes when the others have long seen what its dead self has said.
+  expect_connected(connect(store, 3,
+                           [](ConnectOptions& o) {
+                             if (o.rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                           }),
+                   "no key");
 }
 
 TEST(Connect, RanksThatWereToldAnotherNumberOfRanksAreNamed) {
   MemoryStore fewer;
-  for (const Outcome& outcome : connect(fewer, 3, [](ConnectOptions& o) {
-         if (o.rank == 1) o.size = 2;
-       })) {
-    EXPECT_THAT(outcome.error, HasSubstr("rank 1 was told that there are 2 ranks, rank 0 that there are 3"));
-  }
+  expect_refused(connect(fewer, 3,
+                         [](ConnectOptions& o) {
+                           if (o.rank == 1) o.size = 2;
+                         }),
+                 ErrorCode::invalid_argument,
+                 "rank 1 was told that there are 2 ranks, rank 0 that there are 3");
   // The group of two forms; the third was never a part of it.
   MemoryStore more;
   const auto outcomes = connect(more, 3, [](ConnectOptions& o) {
