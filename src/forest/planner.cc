@@ -77,7 +77,7 @@ Forest plan(const Algorithm& algorithm, const Request& request, const CostModel&
 // but sum more on every rank: they stay what they are for.
 constexpr std::int64_t kMostBytesInFewRounds = 256 << 10;
 
-bool worth_pricing(const Algorithm& algorithm, const Request& request) {
+bool suits(const Algorithm& algorithm, const Request& request) {
   const bool few_rounds = algorithm.plan == plan_one_hop || algorithm.plan == plan_recursive_doubling;
   return !few_rounds || request.counts[0] * request.element_size <= kMostBytesInFewRounds;
 }
@@ -98,7 +98,8 @@ const std::vector<Planner>& planners() {
                         [&algorithm](const Request& request) { return serves(algorithm, request); },
                         [&algorithm](const Request& request, const cluster::Cluster& cluster) {
                           return plan(algorithm, request, model_for(request, cluster));
-                        }});
+                        },
+                        [&algorithm](const Request& request) { return suits(algorithm, request); }});
     }
     return result;
   }();
@@ -119,7 +120,7 @@ Forest plan_best(const Request& request, const cluster::Cluster& cluster) {
   Forest best;
   double least = 0;
   for (const Algorithm& algorithm : kAlgorithms) {
-    if (!serves(algorithm, request) || !worth_pricing(algorithm, request)) continue;
+    if (!serves(algorithm, request) || !suits(algorithm, request)) continue;
     Forest forest = plan(algorithm, request, model);
     if (counts_differ_by_rank(request.op)) return forest;
     const double seconds = model.seconds(forest);
@@ -135,7 +136,7 @@ std::vector<Candidate> rank_planners(const Request& request, const cluster::Clus
   const CostModel model = model_for(request, cluster);
   std::vector<Candidate> candidates;
   for (const Algorithm& algorithm : kAlgorithms) {
-    if (!serves(algorithm, request)) continue;
+    if (!serves(algorithm, request) || !suits(algorithm, request)) continue;
     candidates.push_back({algorithm.name, model.seconds(plan(algorithm, request, model))});
   }
   std::stable_sort(candidates.begin(), candidates.end(),

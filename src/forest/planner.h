@@ -18,6 +18,9 @@ struct Planner {
   std::string description;  // one line
   std::function<bool(const Request&)> serves;
   std::function<Forest(const Request&, const cluster::Cluster&)> plan;
+  // Whether it is meant for a request of this size. Others it plans as well, if asked by name, but the forest
+  // may then take gigabytes.
+  std::function<bool(const Request&)> suits;
 };
 
 // All of them, in the order in which tables list them.
@@ -25,7 +28,7 @@ const std::vector<Planner>& planners();
 // Throws Error{invalid_argument} that lists the names there are.
 const Planner& find_planner(const std::string& name);
 
-// The forest with the least predicted time among all planners that serve the request (ties: first in
+// The forest with the least predicted time among all planners that serve and suit the request (ties: first in
 // `planners()`), with the chunk sizes that the cost model likes best. Deterministic. The cluster needs
 // workers() == request.ranks.
 Forest plan_best(const Request& request, const cluster::Cluster& cluster);
