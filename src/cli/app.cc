@@ -13,6 +13,7 @@ Examples:
   talweg run -n 4 -- python train.py
   talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
   talweg lab run cluster.yaml -- talweg perf all_reduce
+  talweg plan cluster.yaml --html plan.html
   talweg info
 
 "talweg <subcommand> --help" has more.)";
@@ -30,6 +31,7 @@ std::unique_ptr<CLI::App> make_app(Action* action) {
   add_info(*app, action);
   add_doctor(*app, action);
   add_lab(*app, action);
+  add_plan(*app, action);
   add_convert(*app, action);
   return app;
 }

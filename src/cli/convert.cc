@@ -1,18 +1,16 @@
 // talweg convert: networks and forests from one file format into another.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "base/units.h"
 #include "cli/choices.h"
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cluster/import.h"
 #include "cluster/yaml_reader.h"
 #include "forest/graphviz.h"
-#include "forest/msccl.h"
 #include "forest/planner.h"
 #include "forest/verify.h"
 #include "talweg/error.h"
@@ -40,12 +38,8 @@ struct ConvertFlags {
 };
 
 std::string target_format(const ConvertFlags& flags) {
-  constexpr std::pair<const char*, const char*> kEndings[] = {{".yaml", "yaml"}, {".yml", "yaml"},
-                                                              {".json", "json"}, {".dot", "dot"},
-                                                              {".gv", "dot"},    {".xml", "msccl"}};
-  if (!flags.to.empty()) return flags.to;
-  for (const auto& [ending, format] : kEndings)
-    if (flags.out.ends_with(ending)) return format;
+  const std::string format = flags.to.empty() ? format_of_ending(flags.out) : flags.to;
+  if (!format.empty()) return format;
   throw Error(
       ErrorCode::invalid_argument,
       fmt::format("{}: which format? give --to yaml, json, dot or msccl, or a name that ends so", flags.out));
@@ -70,13 +64,6 @@ std::string write(const cluster::Cluster& network, const std::string& format) {
       "--to msccl: this writes a forest, and the file is a network: give --collective to plan one on it");
 }
 
-std::string write(const forest::Forest& forest, const std::string& format) {
-  if (format == "yaml") return forest::to_yaml(forest);
-  if (format == "json") return forest::to_json(forest);
-  if (format == "dot") return forest::to_dot(forest);
-  return forest::to_xml(forest::to_msccl(forest));
-}
-
 std::string converted(const ConvertFlags& flags) {
   const std::string format = target_format(flags);
   const std::string text = cluster::read_file(flags.in);
@@ -84,24 +71,16 @@ std::string converted(const ConvertFlags& flags) {
   if (flags.from == "forest" || (flags.from.empty() && cluster::has_key(text, "trees"))) {
     const forest::Forest forest = forest::parse_forest(text, flags.in);
     forest::verify(forest);
-    return write(forest, format);
+    return forest_text(forest, format);
   }
   const auto from =
       flags.from.empty() ? cluster::recognise(text, flags.in) : cluster::parse_format(flags.from);
   const cluster::Cluster network = cluster::import_text(from, text, flags.in);
-  return flags.collective.empty() ? write(network, format) : write(plan(flags, network), format);
+  return flags.collective.empty() ? write(network, format) : forest_text(plan(flags, network), format);
 }
 
 int convert(const ConvertFlags& flags) {
-  const std::string text = converted(flags);
-  if (flags.out == "-") {
-    fmt::print("{}", text);
-    return 0;
-  }
-  std::ofstream file(flags.out, std::ios::binary);
-  file << text;
-  file.close();
-  if (!file) throw Error(ErrorCode::invalid_argument, fmt::format("cannot write {}", flags.out));
+  write_text(flags.out, converted(flags));
   return 0;
 }
 

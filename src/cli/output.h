@@ -1,0 +1,19 @@
+// What commands write besides their tables: files, standard output, forests in the formats there are.
+#pragma once
+
+#include <string>
+
+#include "forest/forest.h"
+
+namespace talweg::cli {
+
+// "-" is standard output. Throws Error{invalid_argument} that names the path.
+void write_text(const std::string& path, const std::string& text);
+
+// By the ending of `path`: "yaml", "json", "dot" or "msccl"; empty if it has none of theirs.
+std::string format_of_ending(const std::string& path);
+
+// Throws Error{unsupported} where a format cannot express the forest.
+std::string forest_text(const forest::Forest& forest, const std::string& format);
+
+}  // namespace talweg::cli

@@ -1,0 +1,132 @@
+// talweg plan: how fast a collective can be on a network, what each planner would take, and what the trees
+// look like.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/output.h"
+#include "cli/perf_case.h"
+#include "cli/plan_page.h"
+#include "cli/plan_report.h"
+#include "cli/plan_study.h"
+#include "cluster/import.h"
+#include "cluster/yaml_reader.h"
+#include "forest/planner.h"
+#include "forest/verify.h"
+#include "talweg/error.h"
+
+namespace talweg::cli {
+namespace {
+
+constexpr const char* kExamples = R"(
+CLUSTER is a network in any format that "talweg convert" reads. Sizes are those of the whole vector; -o and the trees of
+--html are for the largest of them. The format that -o writes is the ending of its name: .yaml, .json, .dot (GraphViz) or
+.xml (a program for MSCCL and RCCL).
+
+Examples:
+  talweg plan cluster.yaml
+  talweg plan cluster.yaml --op broadcast --root 2 --bytes 64K,1M..64M
+  talweg plan cluster.yaml --html plan.html                  # the network, its loads, the trees, the rates
+  talweg plan topo.xml --bytes 64M -o forest.yaml            # the forest that a group would take
+  talweg plan topo.xml --bytes 64M --algo ring -o ring.xml)";
+
+struct PlanFlags {
+  std::string in;
+  std::string from;
+  std::string op = "all_reduce";
+  int root = 0;
+  std::string sizes = "4K..1G";
+  std::string algorithm;
+  std::string out, html, json;
+  std::string patience = "20s";
+};
+
+struct Planned {
+  cluster::Cluster network;
+  NetworkSource source;
+  StudyRequest request;
+};
+
+Planned read(const PlanFlags& flags) {
+  Planned planned;
+  const std::string text = cluster::read_file(flags.in);
+  if (flags.from.empty() && cluster::has_key(text, "trees"))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: expected a network, and this is a forest", flags.in));
+  const auto format =
+      flags.from.empty() ? cluster::recognise(text, flags.in) : cluster::parse_format(flags.from);
+  planned.network = cluster::import_text(format, text, flags.in);
+  planned.source = {flags.in, cluster::name(format)};
+
+  const auto op = parse_collective(flags.op);
+  if (!op) throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.op));
+  if (flags.root != 0 && !has_root(*op))
+    throw Error(ErrorCode::invalid_argument, fmt::format("--root {}: {} has no root", flags.root, flags.op));
+  if (flags.root < 0 || flags.root >= planned.network.workers())
+    throw Error(ErrorCode::invalid_argument, fmt::format("--root {}: {} has workers 0 to {}", flags.root,
+                                                         flags.in, planned.network.workers() - 1));
+  planned.request.op = *op;
+  planned.request.root = flags.root;
+  planned.request.sizes = parse_sizes(flags.sizes);
+  planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
+  return planned;
+}
+
+void write_forest(const PlanFlags& flags, const Planned& planned) {
+  const std::string format = format_of_ending(flags.out);
+  if (format.empty())
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("-o {}: which format? give a name that ends in .yaml, .json, .dot or .xml", flags.out));
+  const forest::Request request = request_of(planned.request.op, planned.request.root,
+                                             planned.network.workers(), planned.request.sizes.back());
+  const forest::Forest forest = plan_for(planned.network, request, flags.algorithm);
+  forest::verify(forest, &planned.network);
+  write_text(flags.out, forest_text(forest, format));
+}
+
+int plan(const PlanFlags& flags) {
+  if (!flags.algorithm.empty())
+    forest::find_planner(flags.algorithm);  // a wrong name is said before the work
+  const Planned planned = read(flags);
+  const Study found = study(planned.network, planned.request);
+  fmt::print(flags.json == "-" ? stderr : stdout, "{}", to_text(planned.network, planned.source, found));
+  if (!flags.json.empty())
+    write_text(flags.json, to_json(planned.network, planned.source, found).dump(2) + "\n");
+  if (!flags.out.empty()) write_forest(flags, planned);
+  if (!flags.html.empty()) write_text(flags.html, plan_page(planned.network, planned.source, found));
+  return 0;
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, Action* action) {
+  auto flags = std::make_shared<PlanFlags>();
+  auto* sub =
+      app.add_subcommand("plan", "how fast a collective can be on a network, and what each planner takes");
+  sub->footer(kExamples);
+  sub->add_option("cluster", flags->in, "file that describes the network")->required();
+  std::vector<std::string> sources;
+  for (const cluster::Format format : cluster::formats()) sources.emplace_back(cluster::name(format));
+  sub->add_option("--from", flags->from, "format of CLUSTER (default: recognised)")
+      ->check(CLI::IsMember(sources));
+  sub->add_option("--op", flags->op, "the collective")->capture_default_str();
+  sub->add_option("--root", flags->root, "rank, where the collective has one")->capture_default_str();
+  sub->add_option("--bytes", flags->sizes, "sizes: a list, or FIRST..LAST in steps of 4")
+      ->capture_default_str();
+  sub->add_option("--algo", flags->algorithm, "whose forest -o writes (default: what a group takes)");
+  sub->add_option("-o,--out", flags->out, "write the forest of the largest size into this file");
+  sub->add_option("--html", flags->html, "write a page of pictures into this file");
+  sub->add_option("-J,--json", flags->json,
+                  "as JSON, into this file; - for standard output, the table then goes to standard error");
+  sub->add_option("--patience", flags->patience,
+                  "time for all of it; what is not done by then is left out, and named")
+      ->capture_default_str();
+  sub->callback([flags, action] { *action = [flags] { return plan(*flags); }; });
+}
+
+}  // namespace talweg::cli

@@ -1,0 +1,336 @@
+#include "cli/plan_study.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+
+#include "base/units.h"
+#include "cli/choices.h"
+#include "cli/side_by_side.h"
+#include "forest/cost.h"
+#include "forest/planner.h"
+#include "talweg/error.h"
+
+namespace talweg::cli {
+namespace {
+
+using Json = nlohmann::json;
+using forest::Bound;
+using forest::Certificate;
+
+// What is known of all pairs is kept: some 100 bytes each, for every planner at a time.
+constexpr std::size_t kMostNodes = 1200;
+constexpr std::int64_t kSizeStep = 4;
+constexpr std::size_t kMostSizes = 100;
+
+std::size_t at(int index) {
+  return static_cast<std::size_t>(index);
+}
+
+// What one worker's links carry bounds every collective: the narrowest of them, in time linear in the
+// network.
+class NarrowestWorker {
+ public:
+  NarrowestWorker(const cluster::Cluster& network, Collective op, forest::NodeId root)
+      : network_(network), op_(op), root_(root) {}
+
+  Bound find() {
+    best_.op = op_;
+    best_.root = root_;
+    best_.rate = forest::Ratio(1, 0);
+    const int workers = network_.workers();
+    std::vector<std::int64_t> in(network_.nodes.size()), out(network_.nodes.size());
+    for (const cluster::Link& link : network_.links) {
+      const auto capacity = static_cast<std::int64_t>(link.capacity.bits_per_second);
+      out[at(link.from)] += capacity;
+      in[at(link.to)] += capacity;
+    }
+    for (int worker = 0; worker < workers && workers > 1; ++worker) {
+      offer(worker, false, in[at(worker)], down_share(worker));
+      offer(worker, true, out[at(worker)], up_share(worker));
+    }
+    return best_;
+  }
+
+ private:
+  // Of the vector, in parts of one rank's, what a worker must take in; out of `workers` parts.
+  std::int64_t down_share(int worker) const {
+    const int workers = network_.workers();
+    switch (op_) {
+      case Collective::broadcast:
+        return worker == root_ ? 0 : workers;
+      case Collective::reduce:
+        return worker == root_ ? workers : 0;
+      case Collective::all_gather:
+        return workers - 1;
+      case Collective::reduce_scatter:
+        return 1;
+      default:
+        return workers;
+    }
+  }
+  std::int64_t up_share(int worker) const {
+    const int workers = network_.workers();
+    switch (op_) {
+      case Collective::broadcast:
+        return worker == root_ ? workers : 0;
+      case Collective::reduce:
+        return worker == root_ ? 0 : workers;
+      case Collective::all_gather:
+        return 1;
+      case Collective::reduce_scatter:
+        return workers - 1;
+      default:
+        return workers;
+    }
+  }
+
+  void offer(int worker, bool leaving, std::int64_t capacity, std::int64_t share) {
+    const int workers = network_.workers();
+    if (share == 0 || capacity > std::numeric_limits<std::int64_t>::max() / workers) return;
+    const forest::Ratio rate(capacity * workers, share);
+    if (rate.value() >= best_.rate.value()) return;
+    best_.rate = rate;
+    Certificate certificate{Certificate::Kind::cut, {{}, {}}, {}, {}};
+    for (std::size_t node = 0; node < network_.nodes.size(); ++node)
+      certificate.parts[(static_cast<int>(node) == worker) == leaving ? 0 : 1].push_back(
+          static_cast<int>(node));
+    for (const cluster::Link& link : network_.links)
+      certificate.link_prices.push_back((leaving ? link.from : link.to) == worker ? 1 : 0);
+    certificate.group_prices.resize(network_.groups.size());
+    best_.certificate = std::move(certificate);
+  }
+
+  const cluster::Cluster& network_;
+  Collective op_;
+  forest::NodeId root_;
+  Bound best_;
+};
+
+bool has_bound(Collective op) {
+  constexpr Collective kBounded[] = {Collective::all_reduce, Collective::reduce, Collective::broadcast,
+                                     Collective::reduce_scatter, Collective::all_gather};
+  return std::find(std::begin(kBounded), std::end(kBounded), op) != std::end(kBounded);
+}
+
+Json to_json(const Bound& bound) {
+  const Certificate& proof = bound.certificate;
+  return {bound.rate.numerator, bound.rate.denominator, bound.attained,    static_cast<int>(proof.kind),
+          proof.parts,          proof.link_prices,      proof.group_prices};
+}
+
+void read(const Json& text, Bound& bound) {
+  bound.rate.numerator = text[0];
+  bound.rate.denominator = text[1];
+  bound.attained = text[2];
+  bound.certificate.kind = static_cast<Certificate::Kind>(text[3].get<int>());
+  text[4].get_to(bound.certificate.parts);
+  text[5].get_to(bound.certificate.link_prices);
+  text[6].get_to(bound.certificate.group_prices);
+}
+
+// Everything that may take long, each in a process of its own: the bound, what a group takes, and every
+// planner's predictions. Large sizes come first: most depends on them, should time run out.
+class Pieces {
+ public:
+  Pieces(const cluster::Cluster& network, const StudyRequest& request, Study& result)
+      : network_(network), patience_(request.patience), result_(result) {}
+
+  void run() {
+    const bool bound = has_bound(result_.op), predictions = !result_.rows.empty();
+    if (bound)
+      pieces_.emplace_back([this](const HandOver& hand_over) {
+        hand_over(to_json(forest::best_rate(network_, result_.op, result_.root)).dump());
+      });
+    if (predictions) {
+      pieces_.emplace_back([this](const HandOver& hand_over) { choose(hand_over); });
+      for (const std::string& planner : result_.planners)
+        pieces_.emplace_back([this, &planner](const HandOver& hand_over) {
+          predict(forest::find_planner(planner), hand_over);
+        });
+    }
+    const std::vector<WorkResult> done = side_by_side(pieces_, patience_);
+    auto next = done.begin();
+    if (bound) read_bound(*next++);
+    if (!predictions) return;
+    const WorkResult& chosen = *next++;
+    for (std::size_t planner = 0; planner < result_.planners.size(); ++planner)
+      read_predictions(planner, *next++);
+    read_choice(chosen);
+  }
+
+ private:
+  forest::Request request_for_row(std::size_t row) const {
+    return request_of(result_.op, result_.root, result_.ranks, result_.rows[row].bytes);
+  }
+
+  void choose(const HandOver& hand_over) const {
+    for (std::size_t row = result_.rows.size(); row-- > 0;)
+      hand_over(forest::plan_best(request_for_row(row), network_).planner);
+  }
+
+  void predict(const forest::Planner& planner, const HandOver& hand_over) const {
+    const forest::CostModel model(network_);
+    for (std::size_t row = result_.rows.size(); row-- > 0;) {
+      const forest::Request request = request_for_row(row);
+      if (!planner.suits(request)) {
+        hand_over("it is not meant for requests of this size");
+        continue;
+      }
+      try {
+        hand_over(fmt::format("={:.17g}", model.seconds(planner.plan(request, network_))));
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::unsupported) throw;
+        hand_over(error.what());
+      }
+    }
+  }
+
+  void read_bound(const WorkResult& done) {
+    result_.bound = NarrowestWorker(network_, result_.op, result_.root).find();
+    if (done.failure.empty()) return read(Json::parse(done.lines[0]), *result_.bound);
+    result_.notes.push_back(fmt::format(
+        "the bound is that of the narrowest worker alone; the search for a closer one: {}", done.failure));
+  }
+
+  void read_predictions(std::size_t planner, const WorkResult& done) {
+    std::size_t row = result_.rows.size();
+    for (const std::string& line : done.lines) {
+      Prediction& prediction = result_.rows[--row].predictions[planner];
+      if (line.starts_with('='))
+        prediction.seconds = std::stod(line.substr(1));
+      else
+        prediction.reason = line;
+    }
+    if (row > 0)
+      result_.notes.push_back(fmt::format("{}: {}{}", result_.planners[planner], done.failure,
+                                          done.lines.empty() ? "" : "; the smaller sizes are left out"));
+    while (row-- > 0) result_.rows[row].predictions[planner].reason = done.failure;
+  }
+
+  // Where there was no time for the group's own choice, the least prediction stands for it.
+  void read_choice(const WorkResult& done) {
+    std::size_t row = result_.rows.size();
+    for (const std::string& planner : done.lines)
+      result_.rows[--row].taken = static_cast<int>(
+          std::find(result_.planners.begin(), result_.planners.end(), planner) - result_.planners.begin());
+    if (row > 0)
+      result_.notes.push_back(
+          fmt::format("what a group takes: {}; from {} down the least prediction is marked", done.failure,
+                      to_string(Bytes{result_.rows[row - 1].bytes})));
+    while (row-- > 0) result_.rows[row].taken = least(result_.rows[row]);
+  }
+
+  static int least(const StudyRow& row) {
+    int best = -1;
+    for (std::size_t i = 0; i < row.predictions.size(); ++i)
+      if (const auto& seconds = row.predictions[i].seconds;
+          seconds && (best < 0 || *seconds < *row.predictions[at(best)].seconds))
+        best = static_cast<int>(i);
+    return best;
+  }
+
+  const cluster::Cluster& network_;
+  double patience_;
+  Study& result_;
+  std::vector<Work> pieces_;
+};
+
+void add_sizes(const std::string& text, std::vector<std::int64_t>& sizes) {
+  const auto positive = [&](const std::string& part) {
+    const std::int64_t bytes = parse_bytes(part).value;
+    if (bytes > 0) return bytes;
+    throw Error(ErrorCode::invalid_argument, fmt::format("--bytes {}: expected more than 0 bytes", text));
+  };
+  const auto dots = text.find("..");
+  if (dots == std::string::npos) {
+    sizes.push_back(positive(text));
+    return;
+  }
+  const std::int64_t first = positive(text.substr(0, dots)), last = positive(text.substr(dots + 2));
+  if (first > last)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--bytes {}: the first size is larger than the last", text));
+  for (std::int64_t bytes = first; bytes < last; bytes *= kSizeStep) {
+    sizes.push_back(bytes);
+    if (bytes > last / kSizeStep) break;
+  }
+  sizes.push_back(last);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> parse_sizes(const std::string& text) {
+  std::vector<std::int64_t> sizes;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) add_sizes(part, sizes);
+  if (sizes.empty())
+    throw Error(ErrorCode::invalid_argument, "--bytes: expected sizes such as 4K..1G or 64K,1M");
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  if (sizes.size() > kMostSizes)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--bytes: {} sizes: expected at most {}", sizes.size(), kMostSizes));
+  return sizes;
+}
+
+forest::Request request_of(Collective op, forest::NodeId root, int ranks, std::int64_t bytes) {
+  forest::Request request = request_for(op, ranks, static_cast<std::size_t>(bytes));
+  request.root = root;
+  return request;
+}
+
+forest::Forest plan_for(const cluster::Cluster& network, const forest::Request& request,
+                        const std::string& planner) {
+  return planner.empty() ? forest::plan_best(request, network)
+                         : forest::find_planner(planner).plan(request, network);
+}
+
+std::int64_t request_bytes(const forest::Request& request) {
+  return std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) *
+         request.element_size;
+}
+
+std::optional<double> rate_of(const Study& study, const StudyRow& row, std::size_t planner) {
+  const auto& seconds = row.predictions[planner].seconds;
+  if (!seconds || *seconds <= 0) return {};
+  return 8 * static_cast<double>(request_bytes(request_of(study.op, study.root, study.ranks, row.bytes))) /
+         *seconds;
+}
+
+std::optional<double> part_of_bound(const Study& study, const StudyRow& row, std::size_t planner) {
+  const auto rate = rate_of(study, row, planner);
+  if (!rate || !study.bound || study.bound->rate.denominator == 0) return {};
+  return *rate / study.bound->rate.value();
+}
+
+Study study(const cluster::Cluster& network, const StudyRequest& request) {
+  Study result;
+  result.op = request.op;
+  result.root = request.root;
+  result.ranks = network.workers();
+  const forest::Request asked = request_of(request.op, request.root, result.ranks, request.sizes.front());
+  forest::validate(asked);
+  for (const forest::Planner& planner : forest::planners())
+    (planner.serves(asked) ? result.planners : result.others).push_back(planner.name);
+  if (!has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));
+  if (network.nodes.size() > kMostNodes) {
+    if (has_bound(request.op)) result.bound = NarrowestWorker(network, request.op, request.root).find();
+    result.notes.push_back(
+        fmt::format("the bound is that of the narrowest worker alone, and no times are predicted: that is "
+                    "done for networks "
+                    "of up to {} nodes, and this one has {}",
+                    kMostNodes, network.nodes.size()));
+    return result;
+  }
+  for (const std::int64_t bytes : request.sizes)
+    result.rows.push_back({bytes, std::vector<Prediction>(result.planners.size()), -1});
+  Pieces(network, request, result).run();
+  return result;
+}
+
+}  // namespace talweg::cli

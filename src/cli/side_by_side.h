@@ -1,0 +1,24 @@
+// Pieces of work side by side, each in a process of its own: one that takes too long or too much memory is
+// ended, and harms no other.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace talweg::cli {
+
+struct WorkResult {
+  std::vector<std::string> lines;  // handed over before its end, in order
+  std::string failure;             // empty: it came to its end; else why not, in one line
+};
+
+// Hands a line over, without its end; it has none inside.
+using HandOver = std::function<void(const std::string&)>;
+using Work = std::function<void(const HandOver&)>;
+
+// Returns when all have ended, or after `seconds`; with 0 nothing is begun. What a piece throws becomes its
+// failure. There must be no other threads. Throws Error{system} if processes cannot be made.
+std::vector<WorkResult> side_by_side(const std::vector<Work>& pieces, double seconds);
+
+}  // namespace talweg::cli

@@ -1,0 +1,123 @@
+#include "cli/plan_study.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "cli/plan_layout.h"
+#include "cli/plan_report.h"
+#include "talweg/error.h"
+
+namespace talweg::cli {
+namespace {
+
+using cluster::NodeKind;
+using testing::ElementsAre;
+
+TEST(PlanSizes, AreListsAndRangesInStepsOfFour) {
+  EXPECT_THAT(parse_sizes("64K,1M"), ElementsAre(64 << 10, 1 << 20));
+  EXPECT_THAT(parse_sizes("4K..256K"), ElementsAre(4 << 10, 16 << 10, 64 << 10, 256 << 10));
+  EXPECT_THAT(parse_sizes("4K..100K"), ElementsAre(4 << 10, 16 << 10, 64 << 10, 100 << 10));
+  EXPECT_THAT(parse_sizes("1M,4K..64K,16K"), ElementsAre(4 << 10, 16 << 10, 64 << 10, 1 << 20));
+  EXPECT_THAT(parse_sizes("8..8"), ElementsAre(8));
+  EXPECT_EQ(parse_sizes("1..9000000000000000000").back(), 9000000000000000000);
+  for (const char* bad : {"", "0", "..", "4K..", "..4K", "1M..4K", "4K,,8K", "-4", "nan", "1e400"})
+    EXPECT_THROW(parse_sizes(bad), Error) << bad;
+}
+
+TEST(PlanReport, TimesHaveThreeDigitsAndAUnit) {
+  EXPECT_EQ(duration_text(1.234e-6), "1.2 us");
+  EXPECT_EQ(duration_text(0.00123), "1.23 ms");
+  EXPECT_EQ(duration_text(0.0123), "12.3 ms");
+  EXPECT_EQ(duration_text(0.123), "123 ms");
+  EXPECT_EQ(duration_text(0.99999), "1.00 s");
+  EXPECT_EQ(duration_text(1234), "1234 s");
+}
+
+// Leaves with four hosts each under spines.
+cluster::Cluster leaf_spine(int leaves, int spines) {
+  cluster::Cluster network;
+  for (int i = 0; i < 4 * leaves; ++i) network.nodes.push_back({.name = "h" + std::to_string(i)});
+  for (int i = 0; i < leaves + spines; ++i)
+    network.nodes.push_back({.name = "s" + std::to_string(i), .kind = NodeKind::switch_});
+  const auto join = [&](int a, int b) {
+    network.links.push_back({a, b, {1e10}, {1000}});
+    network.links.push_back({b, a, {1e10}, {1000}});
+  };
+  // Hosts are dealt to the leaves in turn: their order on the circle is the layout's to find.
+  for (int i = 0; i < 4 * leaves; ++i) join(i, 4 * leaves + i % leaves);
+  for (int leaf = 0; leaf < leaves; ++leaf)
+    for (int spine = 0; spine < spines; ++spine) join(4 * leaves + leaf, 5 * leaves + spine);
+  return network;
+}
+
+double distance(const Place& a, const Place& b) {
+  return std::hypot(a.x - b.x, a.y - b.y);
+}
+
+TEST(PlanLayout, NoTwoNodesMeet) {
+  for (const auto& network :
+       {leaf_spine(16, 4), leaf_spine(4, 1), leaf_spine(4, 2), cluster::uniform_star(64, {1e9}, {0}),
+        cluster::uniform_mesh(64, {1e9}, {0}), cluster::uniform_mesh(1, {1e9}, {0})}) {
+    const auto places = lay_out(network);
+    ASSERT_EQ(places.size(), network.nodes.size());
+    const double apart = 0.9 * std::min(1.0, 2 * 3.14159 / network.workers());
+    for (std::size_t a = 0; a < places.size(); ++a)
+      for (std::size_t b = 0; b < a; ++b)
+        EXPECT_GT(distance(places[a], places[b]), apart) << network.nodes[a].name << network.nodes[b].name;
+  }
+}
+
+TEST(PlanLayout, HostsOfOneLeafStandTogetherAndTheLeafBetweenThemAndTheCentre) {
+  const auto network = leaf_spine(4, 1);
+  const auto places = lay_out(network);
+  EXPECT_EQ(places[20].tier, 2);
+  EXPECT_NEAR(std::hypot(places[20].x, places[20].y), 0, 1e-9);  // the spine
+  for (std::size_t host = 0; host < 16; ++host) {
+    EXPECT_NEAR(std::hypot(places[host].x, places[host].y), 1, 1e-9);
+    for (std::size_t other = 0; other < 16; ++other) {
+      if (other % 4 == host % 4) continue;
+      EXPECT_LT(distance(places[host], places[16 + host % 4]),
+                distance(places[other], places[16 + host % 4]));
+    }
+  }
+}
+
+TEST(PlanStudy, SaysWhichPlannersItAskedAndWhatAGroupTakes) {
+  StudyRequest request;
+  request.sizes = {4096, 1 << 20};
+  const auto network = cluster::uniform_star(4, {1e9}, {30000});
+  const Study found = study(network, request);
+  ASSERT_EQ(found.rows.size(), 2u);
+  for (const StudyRow& row : found.rows) {
+    ASSERT_EQ(row.predictions.size(), found.planners.size());
+    const auto planned = plan_for(network, request_of(found.op, 0, 4, row.bytes), "");
+    EXPECT_EQ(found.planners[static_cast<std::size_t>(row.taken)], planned.planner);
+  }
+  EXPECT_TRUE(found.notes.empty());
+}
+
+TEST(PlanStudy, TheNarrowestWorkersBoundIsThatOfTheExactSearchOnAStar) {
+  // One that is too large for the exact search, and one that is not.
+  const auto star = [](int n) {
+    auto network = cluster::uniform_star(n, {1e9}, {0});
+    network.links[0].capacity = {2e8};
+    network.links[5].capacity = {3e8};
+    return network;
+  };
+  for (const Collective op : {Collective::all_reduce, Collective::broadcast, Collective::reduce}) {
+    StudyRequest request;
+    request.op = op;
+    request.root = 1;
+    request.sizes = {4096};
+    request.patience = 300;
+    const Study small = study(star(8), request), large = study(star(2000), request);
+    ASSERT_TRUE(small.bound && large.bound);
+    EXPECT_EQ(to_string(small.bound->rate), to_string(large.bound->rate)) << name(op);
+    EXPECT_EQ(to_words(*small.bound, star(8)), to_words(*large.bound, star(2000)));
+    EXPECT_FALSE(large.bound->attained);
+  }
+}
+
+}  // namespace
+}  // namespace talweg::cli

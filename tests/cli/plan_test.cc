@@ -1,0 +1,272 @@
+// `talweg plan` as a user runs it.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <pugixml.hpp>
+#include <sstream>
+
+#include "cli/program.h"
+#include "forest/forest.h"
+#include "forest/planner.h"
+#include "forest/verify.h"
+
+namespace talweg::cli {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kClusters = std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/";
+const std::vector<std::string> kExamples = {
+    "even4.yaml",         "uneven4.yaml",           "pairwise4.yaml",
+    "four_gpus.nccl.xml", "two_servers.adapcc.xml", "torus_switch.astra_sim.yml",
+    "rack8.topo",         "dgx1_1MB.taccl.json"};
+
+class Plan : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("talweg-plan-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string file(const std::string& name) const { return folder_ / name; }
+  std::string text(const std::string& name) const {
+    std::ifstream in(file(name));
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::string saved(const std::string& name, const std::string& text) const {
+    std::ofstream(file(name)) << text;
+    return file(name);
+  }
+  // A star of `n` hosts.
+  std::string star(int n, const std::string& capacity = "1Gbit/s") const {
+    std::ostringstream nodes, links;
+    for (int i = 0; i < n; ++i) {
+      nodes << "  - {name: h" << i << ", kind: worker}\n";
+      links << "  - {between: [h" << i << ", sw], capacity: " << capacity << ", latency: 30us}\n";
+    }
+    return saved("star.yaml",
+                 "nodes:\n" + nodes.str() + "  - {name: sw, kind: switch}\nlinks:\n" + links.str());
+  }
+  static json parsed(const std::vector<std::string>& arguments) {
+    std::vector<std::string> line{"plan"};
+    line.insert(line.end(), arguments.begin(), arguments.end());
+    line.insert(line.end(), {"--json", "-"});
+    const Outcome outcome = talweg(line);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return json::parse(outcome.out);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+std::string line_with(const std::string& text, const std::string& part) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.find(part) != std::string::npos) return line;
+  return {};
+}
+
+TEST_F(Plan, TheTableSaysTheNetworkTheBoundAndATimeForEachSize) {
+  const Outcome outcome = talweg({"plan", kClusters + "uneven4.yaml", "--bytes", "4K,64M"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(line_with(outcome.out, "network"), HasSubstr("(talweg): 4 workers, 1 switch, 8 links"));
+  // Of the slow hosts' links each has to carry the whole vector: 200 Mbit/s, and trees through the fast ones
+  // do.
+  EXPECT_THAT(line_with(outcome.out, "bound"), AllOf(HasSubstr("0.2 Gbit/s (0.025 GB/s)"), HasSubstr("h2's"),
+                                                     HasSubstr("proved: some trees reach it")));
+  const std::string large = line_with(outcome.out, "64 MiB");
+  EXPECT_THAT(large, HasSubstr("*"));
+  EXPECT_THAT(large, HasSubstr(" s"));
+  EXPECT_THAT(line_with(outcome.out, "4 KiB"), HasSubstr(" us"));
+  // Columns line up: a row is as long as the head's second line.
+  EXPECT_EQ(large.size(), line_with(outcome.out, "of bound").size());
+}
+
+TEST_F(Plan, EveryExampleHasABoundAndNobodyIsPredictedToBeatIt) {
+  for (const std::string& name : kExamples) {
+    SCOPED_TRACE(name);
+    const json document = parsed({kClusters + name, "--bytes", "1M,256M"});
+    EXPECT_EQ(document["format"], "talweg plan");
+    EXPECT_EQ(document["sizes"].size(), 2u);
+    EXPECT_GT(document["bound"]["algbw_GB_per_s"].get<double>(), 0);
+    EXPECT_FALSE(document["bound"]["set_by"].get<std::string>().empty());
+    EXPECT_FALSE(document["bound"]["proof"]["links"].empty() && document["bound"]["proof"]["groups"].empty());
+    for (const json& size : document["sizes"]) {
+      std::vector<std::string> names;
+      for (const json& candidate : size["candidates"]) {
+        names.push_back(candidate["algorithm"]);
+        if (candidate.contains("left_out_because")) continue;
+        EXPECT_GT(candidate["predicted_us"].get<double>(), 0) << candidate;
+        EXPECT_LE(candidate["part_of_bound"].get<double>(), 1.0) << candidate;
+        EXPECT_NEAR(candidate["algbw_GB_per_s"].get<double>(),
+                    size["size_bytes"].get<double>() / candidate["predicted_us"].get<double>() * 1e-3,
+                    0.01 * candidate["algbw_GB_per_s"].get<double>());
+      }
+      EXPECT_THAT(names, testing::Contains(size["taken"].get<std::string>()));
+      EXPECT_EQ(names.size(), document["planners"].size());
+      EXPECT_EQ(names.size() + document["planners_left_out"].size(), forest::planners().size());
+    }
+  }
+}
+
+TEST_F(Plan, KnowsEveryCollectiveAndItsRoot) {
+  const std::string network = kClusters + "uneven4.yaml";
+  for (const char* op : {"all_gather", "reduce_scatter", "broadcast", "reduce"})
+    EXPECT_GT(parsed({network, "--op", op, "--bytes", "1M"})["bound"]["rate_Gbit_per_s"].get<double>(), 0)
+        << op;
+  // From a slow host's downlink on, a broadcast from a fast one is as slow; the root makes no difference
+  // here.
+  const json reduce = parsed({network, "--op", "reduce", "--root", "2", "--bytes", "1M"});
+  EXPECT_EQ(reduce["root"], 2);
+  const json none = parsed({network, "--op", "all_to_all", "--bytes", "1M"});
+  EXPECT_THAT(none["bound"]["none_because"].get<std::string>(),
+              HasSubstr("no bound is known for all_to_all"));
+  EXPECT_TRUE(none["sizes"][0]["candidates"][0]["part_of_bound"].is_null());
+}
+
+TEST_F(Plan, TakesWhatAGroupTakes) {
+  const json document = parsed({kClusters + "uneven4.yaml", "--bytes", "4K,4M"});
+  for (const json& size : document["sizes"]) {
+    const Outcome forest = talweg({"convert", kClusters + "uneven4.yaml", "-", "--to", "json", "--collective",
+                                   "all_reduce", "--size", std::to_string(size["size_bytes"].get<int>())});
+    EXPECT_EQ(json::parse(forest.out)["planner"], size["taken"]);
+  }
+}
+
+TEST_F(Plan, WritesTheForestOfTheLargestSize) {
+  const std::string network = kClusters + "four_gpus.nccl.xml";
+  EXPECT_EQ(talweg({"plan", network, "--bytes", "4K,64M", "--algo", "ring", "-o", file("f.yaml")}).exit_code,
+            0);
+  const forest::Forest ring = forest::load_forest(file("f.yaml"));
+  EXPECT_EQ(ring.planner, "ring");
+  EXPECT_THAT(ring.request.counts, ElementsAre(16 << 20));
+  forest::verify(ring);
+  EXPECT_EQ(talweg({"plan", network, "--bytes", "1M", "--algo", "ring", "-o", file("f.xml")}).exit_code, 0);
+  EXPECT_THAT(text("f.xml"), HasSubstr("<algo name=\"ring-allreduce\""));
+}
+
+TEST_F(Plan, ThePageIsWellFormedAndHasEveryNodeAndTree) {
+  for (const std::string& name : kExamples) {
+    SCOPED_TRACE(name);
+    const Outcome outcome = talweg({"plan", kClusters + name, "--bytes", "4K,16M", "--html", file("p.html")});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    pugi::xml_document page;
+    const std::string html = text("p.html");
+    const auto result = page.load_string(html.c_str(), pugi::parse_full);
+    ASSERT_TRUE(result) << result.description() << " at " << html.substr(result.offset, 80);
+    const auto network = page.select_node("//*[@id='network']").node();
+    const auto data = json::parse(page.select_node("//*[@id='data']").node().text().get());
+    ASSERT_TRUE(network);
+    EXPECT_EQ(network.select_nodes(".//*[@data-node]").size(), data["nodes"].size());
+    EXPECT_EQ(network.select_nodes(".//*[@data-link]").size(), data["links"].size());
+    EXPECT_GT(network.select_nodes(".//*[@class='priced']").size(), 0u);
+    for (const json& node : data["nodes"])
+      EXPECT_THAT(html, HasSubstr(">" + node[0].get<std::string>() + "</text>"));
+    EXPECT_TRUE(data["plans"][0]["taken"].get<bool>());
+    for (const json& plan : data["plans"]) {
+      double parts = 0;
+      for (const json& tree : plan["trees"]) {
+        parts += tree["part"].get<double>();
+        EXPECT_FALSE(tree["up"].empty() && tree["down"].empty());
+        for (const char* way : {"up", "down"})
+          for (const json& edge : tree[way])
+            EXPECT_TRUE(data["routes"].contains(edge[0].dump() + "," + edge[1].dump())) << edge;
+      }
+      EXPECT_GE(parts, 0.999) << plan["name"];
+      for (const json& busy : plan["busy"])
+        EXPECT_THAT(busy.get<double>(), AllOf(testing::Ge(0), testing::Le(1.001)));
+    }
+    EXPECT_THAT(html, Not(HasSubstr("http://www.w3.org/2000/svg\" src")));
+    EXPECT_EQ(page.select_nodes("//script[@src] | //link | //img").size(), 0u) << "it must stand alone";
+  }
+}
+
+TEST_F(Plan, NamesThatMeanSomethingInHtmlAreHarmless) {
+  const std::string network =
+      saved("odd.yaml",
+            "nodes:\n  - {name: \"a<b>&'\", kind: worker}\n  - {name: \"</script>\", kind: worker}\n"
+            "links:\n  - {between: [\"a<b>&'\", \"</script>\"], capacity: 1Gbit/s}\n");
+  EXPECT_EQ(talweg({"plan", network, "--bytes", "1M", "--html", file("odd.html")}).exit_code, 0);
+  pugi::xml_document page;
+  EXPECT_TRUE(page.load_string(text("odd.html").c_str()));
+  EXPECT_EQ(json::parse(page.select_node("//*[@id='data']").node().text().get())["nodes"][1][0], "</script>");
+}
+
+TEST_F(Plan, OneWorkerNeedsNoNetwork) {
+  const Outcome outcome = talweg({"plan", saved("one.yaml", "nodes:\n  - {name: a, kind: worker}\n"),
+                                  "--bytes", "4K", "--html", file("one.html")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("nothing moves"));
+}
+
+TEST_F(Plan, AHugeNetworkHasTheBoundOfItsNarrowestWorkerAndSaysWhatIsLeftOut) {
+  const std::string network = star(10'000);
+  const json document = parsed({network, "--html", file("huge.html")});
+  EXPECT_NEAR(document["bound"]["rate_Gbit_per_s"].get<double>(), 1, 1e-9);
+  EXPECT_EQ(document["bound"]["reached_by_some_trees"], false);
+  EXPECT_TRUE(document["sizes"].empty());
+  EXPECT_THAT(document["notes"].dump(), AllOf(HasSubstr("10001"), HasSubstr("no times are predicted")));
+  EXPECT_THAT(text("huge.html"), HasSubstr("Not drawn"));
+  const json gather = parsed({network, "--op", "all_gather"});
+  EXPECT_NEAR(gather["bound"]["rate_Gbit_per_s"].get<double>(), 10000.0 / 9999, 1e-9);
+  EXPECT_THAT(gather["bound"]["set_by"].get<std::string>(), HasSubstr("downlink"));
+}
+
+TEST_F(Plan, PlannersThatTakeTooLongAreLeftOutAndNamed) {
+  const json document = parsed({star(8), "--bytes", "4K,1M", "--patience", "0s"});
+  for (const json& candidate : document["sizes"][0]["candidates"])
+    EXPECT_EQ(candidate["left_out_because"], "not done within 0 s");
+  EXPECT_TRUE(document["sizes"][0]["taken"].is_null());
+  EXPECT_THAT(document["notes"].dump(), HasSubstr("ring: not done within 0 s"));
+  EXPECT_NEAR(document["bound"]["rate_Gbit_per_s"].get<double>(), 1, 1e-9) << "that of a worker's link";
+}
+
+TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
+  const auto about = [](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), "plan");
+    const Outcome outcome = talweg(arguments);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+    return outcome.err;
+  };
+  const std::string network = kClusters + "even4.yaml";
+  EXPECT_THAT(about({file("none.yaml")}), HasSubstr("cannot read it"));
+  EXPECT_THAT(about({network, "--op", "all_everything"}),
+              HasSubstr("no collective is called \"all_everything\""));
+  EXPECT_THAT(about({network, "--op", "broadcast", "--root", "4"}), HasSubstr("has workers 0 to 3"));
+  EXPECT_THAT(about({network, "--root", "1"}), HasSubstr("all_reduce has no root"));
+  EXPECT_THAT(about({network, "--bytes", "lots"}), HasSubstr("lots"));
+  EXPECT_THAT(about({network, "--bytes", "1M..4K"}), HasSubstr("the first size is larger"));
+  EXPECT_THAT(about({network, "--bytes", "0"}), HasSubstr("more than 0"));
+  EXPECT_THAT(about({network, "--bytes", ""}), HasSubstr("--bytes"));
+  EXPECT_THAT(about({network, "--algo", "magic"}), HasSubstr("algorithm \"magic\""));
+  EXPECT_THAT(about({network, "--bytes", "1M", "-o", file("forest.txt")}), HasSubstr("which format?"));
+  EXPECT_THAT(about({network, "--bytes", "1M", "-o", "/nowhere/f.yaml"}),
+              HasSubstr("cannot write /nowhere/f.yaml"));
+  EXPECT_THAT(about({network, "--bytes", "1M", "--html", "/nowhere/p.html"}),
+              HasSubstr("cannot write /nowhere/p.html"));
+  EXPECT_THAT(about({network, "--bytes", "1M", "--json", "/nowhere/p.json"}),
+              HasSubstr("cannot write /nowhere/p.json"));
+  EXPECT_THAT(about({star(2, "0Gbit/s")}), HasSubstr("capacity"));
+  EXPECT_THAT(about({star(2, "-1Gbit/s")}), HasSubstr("capacity"));
+  EXPECT_THAT(about({star(2, "nan")}), HasSubstr("capacity"));
+  EXPECT_THAT(
+      about({saved("apart.yaml", "nodes:\n  - {name: a, kind: worker}\n  - {name: b, kind: worker}\n")}),
+      HasSubstr("reach"));
+  EXPECT_EQ(talweg({"plan", network, "--bytes", "1M", "--algo", "ring", "-o", file("f.yaml")}).exit_code, 0);
+  EXPECT_THAT(about({file("f.yaml")}), HasSubstr("expected a network, and this is a forest"));
+}
+
+}  // namespace
+}  // namespace talweg::cli
