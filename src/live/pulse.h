@@ -15,6 +15,8 @@ class Pulse {
   // To be called about once a second. True when the other machine owes an answer, and has owed it at the
   // last call, and has not sent anything for `patience_ns`. False for a socket that is not TCP.
   bool lost(int socket, std::int64_t patience_ns);
+  // The same for a connection that is no socket: whether an answer is owed, and for how long none has come.
+  bool lost(bool owes, std::int64_t silence_ns, std::int64_t patience_ns);
 
  private:
   bool owed_ = false;

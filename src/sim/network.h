@@ -64,7 +64,8 @@ class Network {
           Endpoint& endpoint);
   ~Network();
 
-  // Before the first packet: what differs from the options. Throws Error{invalid_argument}.
+  // Before the first packet: what differs from the options. Throws Error{invalid_argument}. Losses may change
+  // at any time, but for delays.
   void set_policy(int link, const QueuePolicy& policy);
   void set_loss(int link, const LossModel& loss);
   // Links one behind the other, each passed once; a packet whose `route` is the number returned follows them.

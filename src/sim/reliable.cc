@@ -48,6 +48,7 @@ void Reliable::on_packet(Packet* packet, Picoseconds now) {
 void Reliable::on_segment(Packet* packet, Picoseconds now) {
   const FlowId flow = packet->flow;
   Receiver& r = receivers_[flow];
+  r.heard = now;
   const std::uint32_t number = packet->number;
   const std::uint32_t bits = static_cast<std::uint32_t>(r.arrived.size()) * 64;
   const bool trimmed = (packet->flags & kTrimmed) != 0;
@@ -96,6 +97,7 @@ void Reliable::on_acknowledgement(Packet* packet, Picoseconds now) {
   const Picoseconds sent = packet->sent;
   const std::uint8_t flags = packet->flags;
   network_.packets().give_back(packet);
+  s.answered = now;
 
   const bool limited = s.in_flight + options_.payload_bytes > s.window;
   const bool trimmed = (flags & kTrimmed) != 0;
@@ -277,7 +279,7 @@ Picoseconds Reliable::timeout(const Sender& s) const {
   const Picoseconds base = s.round_trip == 0
                                ? picoseconds(options_.first_rto)
                                : std::max(picoseconds(options_.least_rto), s.round_trip + 4 * s.deviation);
-  return base << s.backoff;
+  return std::min(base << s.backoff, picoseconds(options_.most_rto));
 }
 
 void Reliable::set_timer(FlowId flow, Picoseconds now) {

@@ -16,8 +16,8 @@
 // Loss recovery. A segment is lost when one sent `reordering` (a time; 0 where packets keep to one path)
 // after it and three numbers above it has been acknowledged; or when its trimmed header arrives. What is
 // still missing when the retransmission timer ends (smoothed round trip + 4 deviations, at least `least_rto`,
-// doubling) is all taken for lost and the window falls to its least. A flow has one timer event pending, put
-// off when it fires early, so an acknowledgement costs no event.
+// doubling up to `most_rto`) is all taken for lost and the window falls to its least. A flow has one timer
+// event pending, put off when it fires early, so an acknowledgement costs no event.
 //
 // Shortcuts of a simulation: there is no handshake, the receiver's buffer is never full, and both ends share
 // the lengths of segments in flight. A flow has at most 2^32 segments.
@@ -41,6 +41,7 @@ struct TransportOptions {
   int least_window = 2;
   std::int64_t most_window_bytes = 4 << 20;
   Nanoseconds least_rto{1'000'000};
+  Nanoseconds most_rto{120'000'000'000};
   Nanoseconds first_rto{10'000'000};  // before the first round trip has been measured
   bool spray = false;                 // each segment takes the next of all equal paths; else all take one
   int acknowledgement_priority = 0;
@@ -83,6 +84,11 @@ class Reliable {
   void notify_below(FlowId flow, std::int64_t low_water) { senders_[flow].low_water = low_water; }
   std::int64_t delivered_bytes(FlowId flow) const { return receivers_[flow].delivered; }
   std::int64_t unsent_bytes(FlowId flow) const { return senders_[flow].unsent; }
+  // What an end knows of the other one: whether something sent has not been acknowledged, when the last
+  // acknowledgement came, and, of the flow that comes from there, when its last segment did.
+  bool owed(FlowId flow) const { return senders_[flow].first != senders_[flow].next; }
+  Picoseconds answered(FlowId flow) const { return senders_[flow].answered; }
+  Picoseconds heard(FlowId flow) const { return receivers_[flow].heard; }
 
   // From the network and the event queue.
   void on_packet(Packet* packet, Picoseconds now);
@@ -124,6 +130,7 @@ class Reliable {
     Picoseconds timer_at = kNever;  // of the event that is pending
     int backoff = 0;
     std::uint32_t spread = 0;
+    Picoseconds answered = 0;
     std::int64_t low_water = 0;
     RingQueue<std::uint32_t> lost;        // to be sent again
     RingQueue<std::uint32_t> sent_again;  // in the order of sending
@@ -139,6 +146,7 @@ class Reliable {
     std::uint32_t expected = 0;
     std::vector<std::uint64_t> arrived;  // bits of segments from `expected` on, at n % (64 * size)
     std::int64_t delivered = 0;
+    Picoseconds heard = 0;
     std::int64_t notify_at = kNever;
   };
 

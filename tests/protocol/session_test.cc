@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "memory_network.h"
+#include "random_calls.h"
 
 namespace talweg::protocol {
 namespace {
@@ -14,126 +15,23 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-struct Case {
-  Collective op;
-  std::string planner;
-};
-
-// One collective as one rank calls it, with the reference result worked out element by element.
-struct Call {
-  forest::Request request;
-  std::string planner;
-  std::int64_t chunk = 64;
-  bool in_place = false;
-  int priority = 0;
-
-  std::int64_t total() const {
-    return std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0});
-  }
-};
-
-std::int32_t contribution(int rank, std::int64_t element, std::uint64_t call) {
-  return static_cast<std::int32_t>((element * 7 + rank * 1001 + static_cast<std::int64_t>(call) * 13) % 997);
-}
-
-struct Buffers {
-  std::vector<std::int32_t> in, out, expected;
-};
-
-// Input: element i of the logical vector as this rank holds it. Expected: sum over contributors, or the
-// owner's.
-Buffers buffers_for(const Call& call, int rank, std::uint64_t number) {
-  const forest::Request& q = call.request;
-  Buffers b;
-  b.in.assign(static_cast<std::size_t>(forest::input_count(q, rank)), 0);
-  b.out.assign(static_cast<std::size_t>(forest::output_count(q, rank)), -1);
-  b.expected = b.out;
-  const std::int64_t n = call.total();
-  const auto owner = [&](std::int64_t i) {  // of element i, for collectives that concatenate
-    std::size_t part = 0;
-    for (std::int64_t left = i; left >= q.counts[part]; ++part) left -= q.counts[part];
-    return static_cast<int>(part);
-  };
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::int64_t at_in = forest::input_offset(q, rank, {i, 1});
-    const std::int64_t at_out = forest::output_offset(q, rank, {i, 1});
-    if (at_in >= 0) b.in[static_cast<std::size_t>(at_in)] = contribution(rank, i, number);
-    if (at_out < 0) continue;
-    std::int32_t value = 0;
-    switch (q.op) {
-      case Collective::all_reduce:
-      case Collective::reduce:
-      case Collective::reduce_scatter:
-        for (int r = 0; r < q.ranks; ++r) value += contribution(r, i, number);
-        break;
-      case Collective::all_gather:
-      case Collective::gather:
-        value = contribution(owner(i), i, number);
-        break;
-      case Collective::all_to_all:
-        value = contribution(owner(i) / q.ranks, i, number);
-        break;
-      default:
-        value = contribution(q.root, i, number);
-    }
-    b.expected[static_cast<std::size_t>(at_out)] = value;
-  }
-  return b;
-}
-
 Operation operation_for(MemoryNetwork& net, const Call& call, int rank, Buffers& b, Result& result) {
   const forest::Request& q = call.request;
   Operation op;
   op.plan = net.plan(q, call.planner, rank, call.chunk);
-  op.signature = {q.op, DataType::i32, ReduceOp::sum, q.root, call.total(), 0};
+  op.signature = {q.op, DataType::i32, call.reduction, q.root, call.total(), 0};
   const bool in_place = call.in_place && b.in.size() == b.out.size();
   if (in_place) b.out = b.in;
   op.operands.in = reinterpret_cast<const std::byte*>(in_place ? b.out.data() : b.in.data());
   op.operands.out = reinterpret_cast<std::byte*>(b.out.data());
   op.operands.type = DataType::i32;
-  op.operands.reduce = kernel::reduce_function(DataType::i32, ReduceOp::sum);
+  op.operands.reduce = kernel::reduce_function(DataType::i32, call.reduction);
+  if (call.reduction == ReduceOp::avg) op.operands.divisor = q.ranks;
   op.all_contribute = (q.op == Collective::all_reduce && call.total() > 0) || q.op == Collective::barrier;
   op.deadline_ns = 1'000'000'000;
   op.priority = call.priority;
   op.user = &result;
   return op;
-}
-
-Call random_call(Random& random, int size) {
-  Call call;
-  std::vector<std::string> able;
-  do {
-    call.request = {};
-    call.request.op = static_cast<Collective>(random.below(kCollectives));
-    call.request.ranks = size;
-    call.request.root = static_cast<int>(random.below(static_cast<std::uint64_t>(size)));
-    call.request.element_size = 4;
-    const auto some = [&] { return static_cast<std::int64_t>(random.below(4) == 0 ? 0 : random.below(400)); };
-    std::size_t parts = 1;
-    switch (call.request.op) {
-      case Collective::reduce_scatter:
-      case Collective::all_gather:
-      case Collective::gather:
-      case Collective::scatter:
-        parts = static_cast<std::size_t>(size);
-        break;
-      case Collective::all_to_all:
-        parts = static_cast<std::size_t>(size * size);
-        break;
-      default:
-        break;
-    }
-    for (std::size_t i = 0; i < parts; ++i) call.request.counts.push_back(some());
-    if (call.request.op == Collective::barrier) call.request.counts = {0};
-    able.clear();
-    for (const forest::Planner& p : forest::planners())
-      if (p.serves(call.request)) able.push_back(p.name);
-  } while (able.empty() || call.request.op == Collective::send_recv);
-  call.planner = able[random.below(able.size())];
-  call.chunk = 1 + static_cast<std::int64_t>(random.below(100));
-  call.in_place = call.request.op == Collective::all_reduce && random.below(2) == 0;
-  call.priority = static_cast<int>(random.below(3));
-  return call;
 }
 
 // Every rank starts the same calls, each at its own pace, all at once in flight.
