@@ -3,7 +3,7 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup demo check fuzz bench soak build format clean
+.PHONY: help setup demo check fuzz bench soak chaos build format clean
 .DEFAULT_GOAL := build
 
 help:
@@ -12,6 +12,7 @@ help:
 	@echo "make fuzz    every fuzzer for MINUTES (10), then a million strangers at a running job"
 	@echo "make bench   measure Talweg beside its peers; ARGS=\"net --quick\" for a part of it"
 	@echo "make soak    a hundred thousand mixed collectives, each checked, in four kinds of groups (minutes)"
+	@echo "make chaos   SEEDS (10000) simulated clusters that lose, cut, crash and pause; each promise checked (minutes)"
 	@echo "make build   the release build, leaving the program at build/talweg (the default)"
 	@echo "make format  rewrite the C++ sources in the house's format"
 	@echo "make clean   remove all build folders (the virtual environment stays)"
@@ -42,6 +43,13 @@ SOAK ?= --steps 25000 --seed 1
 soak:
 	@tools/build.sh release $(JOBS)
 	@for how in "" --tcp --processes "--processes --tcp"; do build/tests/soak/soak $(SOAK) $$how || exit 1; done
+
+# Clusters in virtual time, each from its seed; a seed that fails is printed as the command that replays it.
+SEEDS ?= 10000
+FIRST ?= 1
+chaos:
+	@tools/build.sh release $(JOBS)
+	@build/tests/chaos/chaos --seeds $(SEEDS) --first $(FIRST)
 
 format:
 	@tools/sources.sh | xargs -r clang-format-14 -i

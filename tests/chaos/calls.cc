@@ -1,0 +1,191 @@
+#include "chaos/calls.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "forest/cost.h"
+
+namespace talweg::chaos {
+
+namespace {
+
+std::byte* bytes(std::vector<std::int32_t>& data) {
+  return reinterpret_cast<std::byte*>(data.data());
+}
+
+// What a rank calls that disagrees with the others.
+protocol::Call odd_call(const ScriptedCall& script) {
+  protocol::Call call = script.call;
+  forest::Request& q = call.request;
+  const bool whole =
+      q.op == Collective::all_reduce || q.op == Collective::reduce || q.op == Collective::broadcast;
+  if (whole && script.number % 2 == 0) {
+    ++q.counts[0];
+  } else if (q.op == Collective::barrier) {
+    q.op = Collective::all_reduce;
+    q.counts = {5};
+    call.planner = "chain";
+  } else {
+    q.op = Collective::barrier;
+    q.counts = {0};
+    q.root = 0;
+    call.planner = "binomial";
+    call.reduction = ReduceOp::sum;
+  }
+  return call;
+}
+
+std::uint64_t digest(const forest::Request& q) {
+  return wire::layout_digest(q.counts.data(), q.counts.size());
+}
+
+}  // namespace
+
+bool Record::in_place() const {
+  return script->call.in_place || script->call.request.op == Collective::broadcast;
+}
+
+std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& script,
+                                                          const forest::Request& request, int rank,
+                                                          bool shared) {
+  std::shared_ptr<const forest::Forest> unshared;
+  auto& slot = shared ? forests_[script.number] : unshared;
+  if (!slot) {
+    const auto network = cluster::uniform_star(request.ranks, Bandwidth{1e9}, Nanoseconds{10'000});
+    auto forest =
+        std::make_shared<forest::Forest>(forest::find_planner(script.call.planner).plan(request, network));
+    if (!forest->sums_once)
+      for (auto& tree : forest->trees) tree.chunk = script.call.chunk;
+    slot = forest;
+  }
+  return protocol::make_local_plan(slot, rank);
+}
+
+protocol::Operation operation_of(Record& record, Planning& planning) {
+  const ScriptedCall& script = *record.script;
+  const bool odd = script.odd == record.rank;
+  ScriptedCall own = script;
+  if (odd) own.call = odd_call(script);
+  const protocol::Call& call = own.call;
+  forest::Request q = call.request;
+  const auto me = static_cast<std::size_t>(record.rank);
+  const auto n = static_cast<std::size_t>(q.ranks);
+
+  protocol::Buffers& b = record.buffers;
+  b = protocol::buffers_for(call, record.rank, script.number);
+  if (q.op == Collective::broadcast) {
+    if (record.rank == q.root) b.out = b.in;
+    if (record.rank == q.root) b.expected = b.in;
+  } else if (call.in_place) {
+    b.out = b.in;
+  }
+  record.before = b.out;
+
+  protocol::Operation op;
+  op.tell.clear();
+  std::int64_t shown = call.total();
+  std::uint64_t layout = 0;
+  bool shared = !odd;
+  op.all_contribute = q.op == Collective::barrier || (q.op == Collective::all_reduce && shown > 0);
+  if (q.op == Collective::reduce_scatter || q.op == Collective::all_gather) {
+    layout = digest(q);
+    if (q.op == Collective::reduce_scatter)
+      op.all_contribute = std::all_of(q.counts.begin(), q.counts.end(), [](std::int64_t c) { return c > 0; });
+  } else if (q.op == Collective::all_to_all) {
+    shared = false;
+    op.tell.resize(n);
+    op.expect.resize(n);
+    std::vector<std::int64_t> blocks(n * n, 0);
+    for (std::size_t r = 0; r < n; ++r) {
+      blocks[me * n + r] = op.tell[r] = q.counts[me * n + r];
+      blocks[r * n + me] = op.expect[r] = q.counts[r * n + me];
+    }
+    shown = std::accumulate(op.tell.begin(), op.tell.end(), std::int64_t{0});
+    q.counts = blocks;
+  } else if (q.op == Collective::gather || q.op == Collective::scatter) {
+    shared = false;
+    op.tell.assign(n, protocol::kUnknownCount);
+    op.expect = op.tell;
+    const bool root = record.rank == q.root;
+    auto& of_root = q.op == Collective::gather ? op.expect : op.tell;
+    auto& of_others = q.op == Collective::gather ? op.tell : op.expect;
+    if (root)
+      of_root = q.counts;
+    else
+      of_others[static_cast<std::size_t>(q.root)] = q.counts[me];
+    for (std::size_t r = 0; r < n; ++r)
+      if (!root && r != me) q.counts[r] = 0;
+    if (!root) shown = q.counts[me];
+  }
+  op.plan = planning.plan(own, q, record.rank, shared);
+  op.signature = {q.op, DataType::i32, call.reduction, q.root, shown, layout};
+  const bool one_buffer = q.op == Collective::broadcast || call.in_place;
+  op.operands.in = bytes(one_buffer ? b.out : b.in);
+  op.operands.out = bytes(b.out);
+  op.operands.type = DataType::i32;
+  op.operands.reduce = kernel::reduce_function(DataType::i32, call.reduction);
+  if (call.reduction == ReduceOp::avg) op.operands.divisor = q.ranks;
+  op.priority = call.priority;
+  op.user = &record;
+  record.memory = most_memory(*op.plan);
+  return op;
+}
+
+protocol::Message message_of(Record& record) {
+  const ScriptedCall& script = *record.script;
+  const bool sends = record.rank == script.source;
+  std::int64_t count = script.call.request.counts[0];
+  protocol::Buffers& b = record.buffers;
+  b.expected.resize(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < b.expected.size(); ++i)
+    b.expected[i] = protocol::contribution(script.source, static_cast<std::int64_t>(i), script.number);
+  if (script.odd == record.rank) ++count;
+  if (sends) {
+    b.in = b.expected;
+    b.in.resize(static_cast<std::size_t>(count));
+    b.expected.clear();
+  } else {
+    b.out.assign(static_cast<std::size_t>(count), -1);
+  }
+  record.before = b.out;
+  protocol::Message m;
+  m.peer = sends ? script.destination : script.any_source ? protocol::kAnySource : script.source;
+  m.tag = script.tag;
+  m.signature = {Collective::send_recv, DataType::i32, ReduceOp::sum, 0, count, 0};
+  m.send = sends ? bytes(b.in) : nullptr;
+  m.receive = sends ? nullptr : bytes(b.out);
+  m.priority = script.call.priority;
+  m.user = &record;
+  return m;
+}
+
+std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int source, int destination,
+                                                        std::int64_t count, DataType type) {
+  forest::Request q;
+  q.op = Collective::send_recv;
+  q.ranks = size;
+  q.root = source;
+  q.peer = destination;
+  q.counts = {count};
+  q.element_size = static_cast<std::int64_t>(size_of(type));
+  const auto network = cluster::uniform_star(size, Bandwidth{1e9}, Nanoseconds{10'000});
+  auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(q, network));
+  for (auto& tree : forest->trees) tree.chunk = 500;
+  return protocol::make_local_plan(std::move(forest), rank);
+}
+
+// Per tree: what each child may have sent ahead, the sums on their way, the one being summed, copies for each
+// that takes the result from a rank that keeps none, and the whole slice where the output is still an input.
+std::size_t most_memory(const protocol::LocalPlan& plan) {
+  const auto rounded = [](std::size_t n) { return std::bit_ceil(std::max<std::size_t>(n, 64)); };
+  std::size_t all = 0;
+  for (const protocol::LocalTree& tree : plan.trees) {
+    std::size_t chunks = (tree.up_children.size() + 1) * protocol::kWindow + 1 + 2 * tree.taps.size();
+    if (tree.out_offset < 0 && !tree.down_children.empty()) chunks += tree.chunks * tree.down_children.size();
+    all += chunks * rounded(tree.chunk_bytes);
+    if (plan.slices_overlap) all += rounded(static_cast<std::size_t>(tree.bytes));
+  }
+  return all;
+}
+
+}  // namespace talweg::chaos

@@ -1,0 +1,56 @@
+// What one rank passes to its session for a scripted call, as a group's public face would put it, and what
+// became of it.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "chaos/scenario.h"
+#include "protocol/session.h"
+
+namespace talweg::chaos {
+
+// One rank's part of one call.
+struct Record {
+  const ScriptedCall* script = nullptr;
+  int rank = 0;   // of the group
+  int group = 0;  // index in the scenario; -1: after everything had healed
+  protocol::Buffers buffers;
+  std::vector<std::int32_t> before;  // the output as it was
+  std::vector<std::int32_t> after;   // and as it was when the call ended
+  bool started = false;
+  bool done = false;
+  bool lost = false;  // its rank died
+  int times_done = 0;
+  Picoseconds deadline = 0;
+  std::size_t memory = 0;  // of chunk buffers, at most
+  protocol::Outcome outcome;
+
+  bool concerns_rank() const {
+    return !script->message || rank == script->source || rank == script->destination;
+  }
+  bool in_place() const;
+};
+
+// Forests by call, shared by its ranks.
+class Planning {
+ public:
+  std::shared_ptr<const protocol::LocalPlan> plan(const ScriptedCall& call, const forest::Request& request,
+                                                  int rank, bool shared);
+
+ private:
+  std::map<std::uint64_t, std::shared_ptr<const forest::Forest>> forests_;
+};
+
+// Fills in the record's buffers. For collectives.
+protocol::Operation operation_of(Record& record, Planning& planning);
+// For messages.
+protocol::Message message_of(Record& record);
+// Of a message of a group of `size`, for its session.
+std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int source, int destination,
+                                                        std::int64_t count, DataType type);
+
+// The most that the chunk buffers of one run may take.
+std::size_t most_memory(const protocol::LocalPlan& plan);
+
+}  // namespace talweg::chaos
