@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <set>
+#include <utility>
+
 #include "cluster/routing.h"
 #include "talweg/error.h"
 
@@ -34,6 +38,26 @@ int next_host(const Cluster& cluster, const cluster::Routes& routes, int from, i
   return -1;
 }
 
+void find_trunks(const Cluster& cluster, const cluster::Routes& routes, LabPaths& paths) {
+  std::set<std::pair<int, int>> used;  // either way
+  const int nodes = static_cast<int>(cluster.nodes.size());
+  for (int from = 0; from < nodes; ++from) {
+    for (int to = 0; to < nodes; ++to) {
+      if (is_switch(cluster, from) || is_switch(cluster, to)) continue;
+      for (const int l : routes.path(from, to))
+        used.insert(std::minmax(cluster.links[l].from, cluster.links[l].to));
+    }
+  }
+  for (std::size_t l = 0; l < cluster.links.size(); ++l) {
+    const Link& link = cluster.links[l];
+    if (!is_switch(cluster, link.from) || !is_switch(cluster, link.to) || link.from > link.to) continue;
+    if (used.count({link.from, link.to}) > 0)
+      paths.trunks.push_back(static_cast<int>(l));
+    else
+      ++paths.trunks_left_out;
+  }
+}
+
 }  // namespace
 
 LabPaths find_paths(const Cluster& cluster) {
@@ -42,7 +66,6 @@ LabPaths find_paths(const Cluster& cluster) {
   for (std::size_t l = 0; l < cluster.links.size(); ++l) {
     const Link& link = cluster.links[l];
     const bool from_switch = is_switch(cluster, link.from), to_switch = is_switch(cluster, link.to);
-    if (from_switch && to_switch && link.from < link.to) paths.trunks.push_back(static_cast<int>(l));
     if (from_switch && !to_switch) attach(cluster, paths, link.to, link.from);
     if (!from_switch && to_switch) attach(cluster, paths, link.from, link.to);
   }
@@ -53,6 +76,7 @@ LabPaths find_paths(const Cluster& cluster) {
   }
   const int nodes = static_cast<int>(cluster.nodes.size());
   const cluster::Routes routes(cluster);
+  find_trunks(cluster, routes, paths);
   paths.next_hop.assign(nodes, std::vector<int>(nodes, -1));
   for (int from = 0; from < nodes; ++from)
     for (int to = 0; to < nodes; ++to) paths.next_hop[from][to] = next_host(cluster, routes, from, to);

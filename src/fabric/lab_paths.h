@@ -9,7 +9,10 @@ namespace talweg::fabric {
 
 struct LabPaths {
   std::vector<int> switch_of;  // by node: the switch that a host hangs on; -1: none (and for switches)
-  std::vector<int> trunks;     // links between switches, one direction of each
+  // Links between switches, one direction of each; without those that no route of the cluster takes, such as
+  // those of a second spine: bridges allow no loops, and nothing is lost that the cost model counts on.
+  std::vector<int> trunks;
+  int trunks_left_out = 0;
   // [from][to], by node: the next node that is not a switch on the cluster's route; -1: no path.
   std::vector<std::vector<int>> next_hop;
 };

@@ -193,6 +193,10 @@ class Planner {
     if (longest.value > 0 && !means_.delay)
       plan_.warnings.push_back(
           fmt::format("latencies (up to {}) are not emulated: this kernel has no netem", to_string(longest)));
+    if (paths_.trunks_left_out > 0)
+      plan_.warnings.push_back(
+          fmt::format("{} links between switches are left out: no route of the cluster takes them",
+                      paths_.trunks_left_out));
     if (relayed_ > 0)
       plan_.warnings.push_back(fmt::format(
           "{} pairs of hosts have no link of their own in one direction: others forward their packets",

@@ -74,6 +74,30 @@ TEST(LabPlan, JoinsSwitchesThatFormATree) {
   EXPECT_THAT(plan.hosts[0].ip, Not(Contains(HasSubstr("unreachable"))));
 }
 
+// Two leaves of two hosts each under two spines; the second spine is as good as the first.
+Cluster leaves_and_spines() {
+  Cluster cluster = workers(4);
+  for (const char* name : {"leaf0", "leaf1", "spine0", "spine1"})
+    cluster.nodes.push_back({name, NodeKind::switch_});
+  for (int host = 0; host < 4; ++host) link_both(cluster, host, 4 + host / 2, kFast, kFast);
+  for (const int leaf : {4, 5})
+    for (const int spine : {6, 7}) link_both(cluster, leaf, spine, kSlow, kFast);
+  return cluster;
+}
+
+TEST(LabPlan, LeavesOutTheSpinesThatNoRouteTakes) {
+  const LabPlan plan = plan_lab(leaves_and_spines(), {});
+  // leaf0-spine0 is link 8, leaf0-spine1 10, leaf1-spine0 12, leaf1-spine1 14.
+  EXPECT_THAT(plan.ports_ip, Contains("link set t8b master br6 up"));
+  EXPECT_THAT(plan.ports_ip, Contains("link set t12b master br6 up"));
+  EXPECT_THAT(plan.ports_ip, Not(Contains(HasSubstr("master br7 up"))));
+  EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev t8a root handle 1: tbf rate 200000000bit")));
+  EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev t8b root handle 1: tbf rate 1000000000bit")));
+  EXPECT_THAT(
+      plan.warnings,
+      testing::ElementsAre("2 links between switches are left out: no route of the cluster takes them"));
+}
+
 TEST(LabPlan, ShapesDirectLinksByDestination) {
   const LabPlan plan = plan_lab(mesh(), {});
   EXPECT_THAT(plan.hosts[1].tc, Contains(HasSubstr("classid 1:1 htb rate 200000000bit ceil 200000000bit")));
@@ -177,12 +201,12 @@ TEST(LabPlan, RefusesASwitchLinkWithOneDirection) {
 }
 
 TEST(LabPlan, RefusesALoopOfSwitches) {
-  Cluster cluster = workers(1);
+  Cluster cluster = workers(3);  // one on each switch: routes use every link between them
   for (const char* name : {"a", "b", "c"}) cluster.nodes.push_back({name, NodeKind::switch_});
-  link_both(cluster, 0, 1, kFast, kFast);
-  link_both(cluster, 1, 2, kFast, kFast);
-  link_both(cluster, 2, 3, kFast, kFast);
-  link_both(cluster, 1, 3, kFast, kFast);
+  for (int host = 0; host < 3; ++host) link_both(cluster, host, 3 + host, kFast, kFast);
+  link_both(cluster, 3, 4, kFast, kFast);
+  link_both(cluster, 4, 5, kFast, kFast);
+  link_both(cluster, 3, 5, kFast, kFast);
   EXPECT_THAT(refusal(cluster), HasSubstr("the switches form a loop at link a->c"));
 }
 

@@ -201,6 +201,28 @@ TEST_F(LabTest, JoinsTwoSwitches) {
   EXPECT_EQ(connect_to(socket_on(lab->hosts()[0]), lab->hosts()[1], 7000), 0);
 }
 
+TEST_F(LabTest, BuildsLeavesUnderSpinesAsTheRoutesUseThem) {
+  Cluster cluster;
+  for (int host = 0; host < 4; ++host) cluster.nodes.push_back({.name = "host" + std::to_string(host)});
+  for (const char* name : {"leaf0", "leaf1", "spine0", "spine1"})
+    cluster.nodes.push_back({.name = name, .kind = NodeKind::switch_});
+  const auto join = [&](int a, int b, double rate) {
+    cluster.links.push_back({a, b, Bandwidth{rate}, {}});
+    cluster.links.push_back({b, a, Bandwidth{rate}, {}});
+  };
+  for (int host = 0; host < 4; ++host) join(host, 4 + host / 2, 1e9);
+  for (const int leaf : {4, 5})
+    for (const int spine : {6, 7}) join(leaf, spine, 3e8);
+  BUILD_OR_SKIP(lab, cluster);
+  for (const LabHost& to : lab->hosts()) {
+    const Fd listener = listen_on(to, 7000);
+    for (const LabHost& from : lab->hosts())
+      EXPECT_EQ(connect_to(socket_on(from), to, 7000), 0) << from.name << " to " << to.name;
+  }
+  EXPECT_THAT(queueing_on(lab->switches(), "t8a"), HasSubstr("rate 300Mbit"));
+  EXPECT_THAT(queueing_on(lab->switches(), "t8b"), HasSubstr("rate 300Mbit"));
+}
+
 TEST_F(LabTest, TellsEachRankWhoAndWhereItIs) {
   const Cluster cluster = three_hosts();
   BUILD_OR_SKIP(lab, cluster);
