@@ -38,7 +38,7 @@ struct ConvertFlags {
 };
 
 std::string target_format(const ConvertFlags& flags) {
-  const std::string format = flags.to.empty() ? format_of_ending(flags.out) : flags.to;
+  std::string format = flags.to.empty() ? format_of_ending(flags.out) : flags.to;
   if (!format.empty()) return format;
   throw Error(
       ErrorCode::invalid_argument,

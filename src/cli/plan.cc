@@ -76,23 +76,41 @@ Planned read(const PlanFlags& flags) {
   return planned;
 }
 
-void write_forest(const PlanFlags& flags, const Planned& planned) {
-  const std::string format = format_of_ending(flags.out);
-  if (format.empty())
+forest::Request largest_request(const Planned& planned) {
+  return request_of(planned.request.op, planned.request.root, planned.network.workers(),
+                    planned.request.sizes.back());
+}
+
+// Before any work: what -o cannot write at all, and what would take more memory than there is.
+void check_forest(const PlanFlags& flags, const Planned& planned) {
+  if (format_of_ending(flags.out).empty())
     throw Error(
         ErrorCode::invalid_argument,
         fmt::format("-o {}: which format? give a name that ends in .yaml, .json, .dot or .xml", flags.out));
-  const forest::Request request = request_of(planned.request.op, planned.request.root,
-                                             planned.network.workers(), planned.request.sizes.back());
+  if (planned.network.nodes.size() > kMostNodesToPlan)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("-o {}: forests are planned for networks of up to {} nodes, and this one has {}",
+                            flags.out, kMostNodesToPlan, planned.network.nodes.size()));
+  if (flags.algorithm.empty()) return;
+  const forest::Request request = largest_request(planned);
+  if (!forest::find_planner(flags.algorithm).suits(request))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--algo {}: it is not meant for {}; give smaller --bytes", flags.algorithm,
+                            to_string(Bytes{planned.request.sizes.back()})));
+}
+
+void write_forest(const PlanFlags& flags, const Planned& planned) {
+  const forest::Request request = largest_request(planned);
   const forest::Forest forest = plan_for(planned.network, request, flags.algorithm);
   forest::verify(forest, &planned.network);
-  write_text(flags.out, forest_text(forest, format));
+  write_text(flags.out, forest_text(forest, format_of_ending(flags.out)));
 }
 
 int plan(const PlanFlags& flags) {
   if (!flags.algorithm.empty())
     forest::find_planner(flags.algorithm);  // a wrong name is said before the work
   const Planned planned = read(flags);
+  if (!flags.out.empty()) check_forest(flags, planned);
   const Study found = study(planned.network, planned.request);
   fmt::print(flags.json == "-" ? stderr : stdout, "{}", to_text(planned.network, planned.source, found));
   if (!flags.json.empty())

@@ -22,8 +22,6 @@ using Json = nlohmann::json;
 using forest::Bound;
 using forest::Certificate;
 
-// What is known of all pairs is kept: some 100 bytes each, for every planner at a time.
-constexpr std::size_t kMostNodes = 1200;
 constexpr std::int64_t kSizeStep = 4;
 constexpr std::size_t kMostSizes = 100;
 
@@ -318,13 +316,13 @@ Study study(const cluster::Cluster& network, const StudyRequest& request) {
   for (const forest::Planner& planner : forest::planners())
     (planner.serves(asked) ? result.planners : result.others).push_back(planner.name);
   if (!has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));
-  if (network.nodes.size() > kMostNodes) {
+  if (network.nodes.size() > kMostNodesToPlan) {
     if (has_bound(request.op)) result.bound = NarrowestWorker(network, request.op, request.root).find();
     result.notes.push_back(
         fmt::format("the bound is that of the narrowest worker alone, and no times are predicted: that is "
                     "done for networks "
                     "of up to {} nodes, and this one has {}",
-                    kMostNodes, network.nodes.size()));
+                    kMostNodesToPlan, network.nodes.size()));
     return result;
   }
   for (const std::int64_t bytes : request.sizes)

@@ -14,6 +14,9 @@
 
 namespace talweg::cli {
 
+// What is known of all pairs of nodes is kept: some 100 bytes each, for every planner at a time.
+inline constexpr std::size_t kMostNodesToPlan = 1200;
+
 struct StudyRequest {
   Collective op = Collective::all_reduce;
   forest::NodeId root = 0;

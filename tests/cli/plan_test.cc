@@ -251,6 +251,10 @@ TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
   EXPECT_THAT(about({network, "--bytes", "0"}), HasSubstr("more than 0"));
   EXPECT_THAT(about({network, "--bytes", ""}), HasSubstr("--bytes"));
   EXPECT_THAT(about({network, "--algo", "magic"}), HasSubstr("algorithm \"magic\""));
+  EXPECT_THAT(about({network, "--bytes", "4K..1G", "--algo", "recursive_doubling", "-o", file("f.yaml")}),
+              HasSubstr("recursive_doubling: it is not meant for 1 GiB"));
+  EXPECT_THAT(about({star(5000), "-o", file("f.yaml")}),
+              HasSubstr("forests are planned for networks of up to"));
   EXPECT_THAT(about({network, "--bytes", "1M", "-o", file("forest.txt")}), HasSubstr("which format?"));
   EXPECT_THAT(about({network, "--bytes", "1M", "-o", "/nowhere/f.yaml"}),
               HasSubstr("cannot write /nowhere/f.yaml"));
