@@ -91,8 +91,13 @@ std::shared_ptr<const protocol::LocalPlan> PlanCache::find(const forest::Request
              to_string(Bytes{std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) *
                              request.element_size}),
              describe(*forest, network_));
-  if (plans_.size() >= kMaxPlans) plans_.clear();
-  return plans_[request] = protocol::make_local_plan(std::move(forest), rank_);
+  if (plans_.size() >= kMaxPlans) {
+    plans_.erase(plans_.find(*order_.front()));
+    order_.pop_front();
+  }
+  const auto added = plans_.emplace(request, protocol::make_local_plan(std::move(forest), rank_)).first;
+  order_.push_back(&added->first);
+  return added->second;
 }
 
 std::string PlanCache::explain(const forest::Request& request) {

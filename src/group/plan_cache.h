@@ -1,6 +1,7 @@
 // Which forest carries which call: chosen by cost when a shape is first seen, then kept.
 #pragma once
 
+#include <deque>
 #include <map>
 #include <memory>
 #include <string>
@@ -32,7 +33,8 @@ class PlanCache {
   };
   forest::Forest plan(const forest::Request& request) const;
 
-  // Shapes that are kept; a program with more starts over, which costs it planning time but never memory.
+  // Shapes that are kept; of a program with more the oldest goes for each new one, which costs planning time
+  // but never memory.
   static constexpr std::size_t kMaxPlans = 512;
 
   const int rank_;
@@ -40,7 +42,9 @@ class PlanCache {
   std::map<Collective, std::string> chosen_;  // by the user
   std::string chosen_for_all_;
   const Logger& log_;
-  std::unordered_map<forest::Request, std::shared_ptr<const protocol::LocalPlan>, Hash> plans_;
+  using Plans = std::unordered_map<forest::Request, std::shared_ptr<const protocol::LocalPlan>, Hash>;
+  Plans plans_;
+  std::deque<const forest::Request*> order_;  // the keys of plans_, oldest first
 };
 
 }  // namespace talweg::group

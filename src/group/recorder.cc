@@ -22,9 +22,13 @@ ShortName short_name(std::string_view text) {
   return out;
 }
 
+constexpr std::size_t kFirstEntries = 16;
+
 std::uint64_t Recorder::start(const CallNote& note) {
   const std::uint64_t ticket = next_;
-  if (entries_.empty()) return ticket;
+  if (most_ == 0) return ticket;
+  if (ticket == entries_.size() && entries_.size() < most_)
+    entries_.resize(std::min(most_, std::max(kFirstEntries, 2 * entries_.size())));
   ++next_;
   Entry& entry = entries_[ticket % entries_.size()];
   entry.note = note;

@@ -1,11 +1,11 @@
 // The flight recorder of one group: its last operations, for the day on which something goes wrong.
 //
-//   const auto ticket = recorder.start(note);    // when a call begins: no allocation, no clock
-//   recorder.end(ticket, now);                   // or fail(ticket, ...)
-//   to_json(head, recorder, session.pending())   // at any time, under the lock under which calls begin and
-//   end
+//   const auto ticket = recorder.start(note);    // when a call begins: no clock; no allocation once it is
+//   full recorder.end(ticket, now);                   // or fail(ticket, ...) to_json(head, recorder,
+//   session.pending())   // at any time, under the lock under which calls begin and end
 //
-// The memory is taken once. A size of 0 turns it off.
+// Memory is taken as calls come, for as many as are kept at most: a group that is hardly used costs little. A
+// size of 0 turns it off.
 #pragma once
 
 #include <algorithm>
@@ -55,7 +55,7 @@ class Recorder {
     std::vector<int> silent;              // failed: whose data were missing then
   };
 
-  explicit Recorder(std::size_t operations) : entries_(operations) {}
+  explicit Recorder(std::size_t operations) : most_(operations) {}
 
   std::uint64_t start(const CallNote& note);
   void end(std::uint64_t ticket, std::int64_t now_ns);
@@ -71,7 +71,8 @@ class Recorder {
  private:
   Entry* change(std::uint64_t ticket);
 
-  std::vector<Entry> entries_;  // ticket t in entries_[t % size]
+  const std::size_t most_;
+  std::vector<Entry> entries_;  // ticket t in entries_[t % size]; grows only while no ticket has gone round
   std::uint64_t next_ = 0;
 };
 

@@ -53,6 +53,10 @@ Player::Player(std::shared_ptr<Group> all, std::uint64_t seed, std::uint64_t str
       sizes_(kGroups, 0) {
   sizes_[0] = all->size();
   groups_[0] = std::move(all);
+  start_afresh();
+}
+
+void Player::start_afresh() {
   for (std::size_t g = 1; g < kGroups; ++g) {
     Step step;
     step.group = g;

@@ -21,6 +21,9 @@ class Player {
   Player(std::shared_ptr<Group> all, std::uint64_t seed, std::uint64_t stream, std::size_t max_bytes);
   // Plays as many steps and waits for all. Throws std::runtime_error that says which step came out wrong.
   void play(long steps);
+  // New groups in place of all but the first: what those of before have kept is gone. Every rank's player of
+  // this stream does so after the same step.
+  void start_afresh();
   // Fails whatever the other ranks' players of this stream still wait for.
   void abort(const std::string& why);
 
