@@ -137,7 +137,12 @@ void Engine::check_gone(int p) {
   if (!failed && open) return;
   peer.gone = true;
   for (auto& stream : peer.streams) stream->close();
-  if (!failed) handler_.on_peer_gone(p, std::nullopt, {});
+  if (failed) return;
+  handler_.on_peer_gone(p, std::nullopt, {});
+  // What waits for it counts as sent, as what is sent to it from now on does: an operation that is not told
+  // to fail would else wait for its deadline.
+  if (peer.shared) peer.shared->forget(handler_);
+  for (auto& stream : peer.streams) stream->forget();
 }
 
 void Engine::lose(int p, const std::string& why) {

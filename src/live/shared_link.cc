@@ -119,6 +119,13 @@ void SharedLink::cancel(std::uint32_t group, std::uint64_t run, FrameHandler& ha
   queue_.cancel(group, run, [&](const OutFrame& frame) { handler.on_sent(frame.header.group, frame.token); });
 }
 
+void SharedLink::forget(FrameHandler& handler) {
+  while (!queue_.empty()) {
+    const OutFrame frame = queue_.pop();
+    if (!frame.reported) handler.on_sent(frame.header.group, frame.token);
+  }
+}
+
 bool SharedLink::must_wake() {
   std::atomic<std::uint32_t>& sleeping = theirs_.doorbell().sleeping;
   return sleeping.load(std::memory_order_relaxed) != 0 &&

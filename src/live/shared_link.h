@@ -45,6 +45,8 @@ class SharedLink {
   // The peer's memory holds what cannot be; it has been reported gone.
   bool broken() const { return broken_; }
   void cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler);
+  // Nobody takes what still waits: it counts as sent.
+  void forget(FrameHandler& handler);
   // True once for each time the peer went to sleep: the caller must then wake it.
   bool must_wake();
 

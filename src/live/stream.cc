@@ -167,6 +167,14 @@ void Stream::cancel(std::uint32_t group, std::uint64_t run) {
   }
 }
 
+void Stream::forget() {
+  while (!idle()) {
+    const OutFrame frame = committed_.empty() ? queue_.pop() : committed_.pop();
+    if (!frame.reported) handler_.on_sent(frame.header.group, frame.token);
+  }
+  committed_bytes_ = head_sent_ = 0;
+}
+
 // Null, or why the frame must not be acted upon.
 const char* Stream::open_header(std::byte* at, wire::Header& header) {
   if (encryption_ && !encryption_->from.open(at, kHeader, at + kHeader, at)) return "it is forged or damaged";

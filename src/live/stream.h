@@ -50,6 +50,8 @@ class Stream {
   bool receive();
   void cancel(std::uint32_t group, std::uint64_t run);
   void close() { socket_.reset(); }
+  // Nobody takes what still waits: it counts as sent.
+  void forget();
 
   std::uint64_t bytes_sent() const { return bytes_sent_; }
   std::uint64_t bytes_received() const { return bytes_received_; }

@@ -399,6 +399,19 @@ bool ForestRun::done() {
   return true;
 }
 
+bool ForestRun::depends_on(NodeId node) const {
+  for (const TreeState& tree : trees_) {
+    const LocalTree& local = *tree.local;
+    for (std::size_t c = 0; c < local.up_children.size(); ++c)
+      if (local.up_children[c] == node && tree.children[c].received < local.chunks) return true;
+    if (local.down_parent == node && tree.down_received < local.chunks) return true;
+    if (local.up_parent == node && tree.up_sent < local.chunks) return true;
+    for (std::size_t tap = tree.taps_sent; tap < local.taps.size(); ++tap)
+      if (local.taps[tap].parent == node) return true;
+  }
+  return false;
+}
+
 std::vector<NodeId> ForestRun::waiting_for() const {
   std::set<NodeId> nodes;
   for (const TreeState& tree : trees_) {

@@ -96,6 +96,9 @@ class ForestRun {
   bool begun() const { return begun_; }
   // Nodes that something is still expected from, ascending.
   std::vector<NodeId> waiting_for() const;
+  // Whether anything is still to come from `node`, or to be summed there that has not been sent. False for
+  // one that only waits for our results: what it gets does not matter to us.
+  bool depends_on(NodeId node) const;
   const LocalPlan& plan() const { return *plan_; }
   // Gives all buffers back.
   void release();

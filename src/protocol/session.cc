@@ -42,6 +42,7 @@ Session::Run& Session::add(std::uint64_t id) {
   run->gated = false;
   run->missing = 0;
   run->peer = kNone;
+  run->source = kNone;
   return *run;
 }
 
@@ -248,6 +249,8 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
 
 void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte* payload) {
   if (run.failing) return;
+  const std::uint64_t id = run.id;
+  const bool waited = run.gated && !run.run.begun();
   if (run.asked) run.answered[static_cast<std::size_t>(from)] = true;
   if (!agrees(run, from, h)) {
     mismatch(run, from, h);
@@ -261,7 +264,6 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
       if (!run.agreed[static_cast<std::size_t>(from)]) {
         run.agreed[static_cast<std::size_t>(from)] = true;
         --run.missing;
-        const std::uint64_t id = run.id;
         begin_if_agreed(run);
         Run* begun = find(id);
         if (begun == nullptr || !begun->run.begun()) return;
@@ -269,6 +271,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
           begun = find(id);
           if (begun != nullptr) deliver(*begun, frame.from, frame.header, frame.payload.data());
         }
+        fail_if_left(id);
       }
       return;
     }
@@ -280,7 +283,6 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
     }
     // Whoever sends data has heard from all ranks that they agree with it, and it agrees with us.
     run.missing = 0;
-    const std::uint64_t id = run.id;
     begin_if_agreed(run);
     if (find(id) == nullptr) return;
   }
@@ -305,6 +307,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
     return;
   }
   finish_if_done(run);
+  if (waited) fail_if_left(id);
 }
 
 void Session::on_sent(const Token& token) {

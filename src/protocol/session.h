@@ -148,6 +148,7 @@ class Session : private Actions {
   void accept(Run& run, const Envelope& envelope);
   void finish_if_done(Run& run);
   void finish(std::uint64_t id, const Outcome& outcome);
+  void fail_if_left(std::uint64_t id);
   void mismatch(Run& run, int from, const wire::Header& header);
   // Fails the run here and tells the ranks concerned.
   void fail(Run& run, ErrorCode code, const std::string& reason);

@@ -25,13 +25,15 @@ std::string Session::context(const Run& run) const {
   if (run.kind == Run::Kind::collective)
     return fmt::format("{} #{} on {}, phase {}", op, run.id, who(rank_), phase);
   const bool sends = run.kind == Run::Kind::send;
+  const int peer = run.peer < 0 ? run.source : run.peer;
   return fmt::format("{} #{} {} {} tag {} on {}, phase {}", op, run.id & ~kMessageBit, sends ? "to" : "from",
-                     run.peer < 0 ? std::string("any rank") : who(run.peer), run.tag, who(rank_), phase);
+                     peer < 0 ? std::string("any rank") : who(peer), run.tag, who(rank_), phase);
 }
 
 void Session::find_missing(const Run& run, std::vector<int>& absent, std::vector<int>& silent) const {
   if (run.kind != Run::Kind::collective) {
-    if (run.peer >= 0) (run.run.begun() ? silent : absent).push_back(run.peer);
+    const int peer = run.peer < 0 ? run.source : run.peer;
+    if (peer >= 0) (run.run.begun() ? silent : absent).push_back(peer);
     return;
   }
   const auto classify = [&](int r) {
@@ -157,18 +159,27 @@ void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std
   }
   std::vector<std::uint64_t> lost;
   for (const auto& [id, run] : runs_) {
-    bool needed = run->peer == rank;
-    if (run->kind == Run::Kind::collective) {
-      const auto waiting = run->run.waiting_for();
-      needed = (run->gated && !run->run.begun())
-                   ? !run->agreed[static_cast<std::size_t>(rank)]
-                   : std::find(waiting.begin(), waiting.end(), rank) != waiting.end();
-    }
+    bool needed = (run->peer < 0 ? run->source : run->peer) == rank;
+    if (run->kind == Run::Kind::collective)
+      needed = (run->gated && !run->run.begun()) ? !run->agreed[static_cast<std::size_t>(rank)]
+                                                 : run->run.depends_on(rank);
     if (needed) lost.push_back(id);
   }
   for (const std::uint64_t id : lost)
     if (Run* run = find(id); run != nullptr)
       fail(*run, ErrorCode::peer_failed, who(rank) + " has left the group");
+}
+
+// A rank may announce a collective and leave before the others have begun it: whether more than that was
+// needed of it shows when they begin.
+void Session::fail_if_left(std::uint64_t id) {
+  Run* const run = find(id);
+  if (run == nullptr || run->failing || !run->run.begun()) return;
+  for (int r = 0; r < static_cast<int>(gone_.size()); ++r) {
+    if (!gone_[static_cast<std::size_t>(r)] || !run->run.depends_on(r)) continue;
+    fail(*run, ErrorCode::peer_failed, who(r) + " has left the group");
+    return;
+  }
 }
 
 void Session::on_damaged(int rank, ErrorCode code, const std::string& why) {

@@ -42,6 +42,7 @@ std::uint64_t Session::receive(const Message& message) {
   run.op.priority = message.priority;
   run.op.user = message.user;
   run.number = id;
+  run.source = message.peer;
   run.tag = message.tag;
   if (broken_) {
     finish(id, {false, broken_->code, context(run) + ": " + broken_->text, -1});

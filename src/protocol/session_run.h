@@ -21,7 +21,8 @@ struct Session::Run {
   bool gated = false;        // waits for everybody's announcement before it begins
   std::vector<bool> agreed;  // gated: who has announced the same
   int missing = 0;           // gated: how many have not
-  int peer = kNone;          // messages
+  int peer = kNone;          // messages; of a receive once it has found one
+  int source = kNone;        // receives: who was named, if anybody
   std::uint64_t number = 0;  // messages: the sender's number for it
   std::uint32_t tag = 0;
   bool failing = false;

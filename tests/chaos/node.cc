@@ -165,6 +165,7 @@ void Node::end_of_streams(std::size_t p) {
     for (Pipe* pipe : peer.in) pipe->stale = true;
     someone_left_ = true;
     gone(static_cast<int>(p), std::nullopt, "");
+    for (Pipe* pipe : peer.out) pipe->forget();
   }
 }
 

@@ -95,6 +95,19 @@ void Pipe::drop_unsent() {
   committed_.clear();
 }
 
+void Pipe::forget() {
+  while (!idle()) {
+    live::OutFrame frame;
+    if (committed_.empty()) {
+      frame = queue_.pop();
+    } else {
+      frame = std::move(committed_.front());
+      committed_.pop_front();
+    }
+    if (!frame.reported) from.on_sent(frame.header.group, frame.token);
+  }
+}
+
 void Pipe::on_delivered(std::int64_t bytes) {
   arrived_ = bytes;
   if (stale)

@@ -30,6 +30,8 @@ class Pipe {
   void cancel(std::uint32_t group, std::uint64_t run);
   bool idle() const { return queue_.empty() && committed_.empty(); }
   void drop_unsent();
+  // Nobody takes what still waits: it counts as sent.
+  void forget();
 
   // The receiver's side.
   void on_delivered(std::int64_t bytes);

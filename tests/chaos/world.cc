@@ -344,11 +344,15 @@ void World::check_outcomes() {
   const bool dies = has(scenario_, FaultKind::crash_process) || has(scenario_, FaultKind::crash_host) ||
                     has(scenario_, FaultKind::leave) || has(scenario_, FaultKind::damage) ||
                     (has(scenario_, FaultKind::cut) && !scenario_.all_must_end_well);
+  const bool others_than_leaving = std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
+                                               [](const Fault& f) { return f.kind != FaultKind::leave; });
+  const bool any_source = any_call(scenario_, [](const ScriptedCall& c) { return c.any_source; });
   const auto possible = [&](ErrorCode code) {
     if (scenario_.all_must_end_well) return false;
     switch (code) {
       case ErrorCode::timeout:
-        return fault || impatient;
+        // Who waits for a rank that leaves is told; who waits for anybody cannot be.
+        return impatient || others_than_leaving || (fault && any_source);
       case ErrorCode::peer_failed:
         return dies;
       case ErrorCode::aborted:

@@ -105,6 +105,27 @@ TEST_P(Failures, ARankThatLeavesFailsTheOthers) {
   });
 }
 
+TEST_P(Failures, WhatWaitsForARankThatLeavesKeepsNobodyWaiting) {
+  // More than the kernel and a shared pool take: most of it still waits when rank 2 leaves.
+  std::vector<std::vector<float>> of_ranks(3, std::vector<float>(16U << 20, 1.0F));
+  run_ranks(
+      3,
+      [&](Group& group) {
+        std::vector<float>& data = of_ranks[static_cast<std::size_t>(group.rank())];
+        const auto work = group.start_broadcast(data.data(), data.size(), DataType::f32, 0);
+        CallOptions first;
+        first.priority = 7;
+        group.start_barrier(first)->wait();  // all have started the broadcast
+        if (group.rank() == 2) return;
+        try {
+          work->wait();
+        } catch (const Error& e) {
+          EXPECT_EQ(e.code(), ErrorCode::peer_failed) << e.what();
+        }
+      },
+      [](GroupOptions& options) { options.algorithm = "broadcast:star"; });
+}
+
 TEST_P(Failures, AbortWakesEveryWaiter) {
   run_ranks(3, [](Group& g) {
     if (g.rank() == 0) {

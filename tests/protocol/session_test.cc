@@ -261,6 +261,43 @@ TEST(Session, ARankThatLeavesOnlyFailsWhatStillNeedsIt) {
   EXPECT_THAT(group.results[0].outcome.text, HasSubstr("has left the group"));
 }
 
+TEST(Session, ARankThatLeavesBetweenItsAnnouncementAndItsDataIsNotWaitedFor) {
+  Pair group(3);
+  group.start(0, 10, Collective::reduce, "star");
+  group.start(1, 10, Collective::reduce, "star");
+  group.net.run();
+  group.net.session(1).close();
+  group.net.session(0).on_peer_gone(1, std::nullopt, "");
+  EXPECT_FALSE(group.results[0].done) << "it had announced it";
+  group.start(2, 10, Collective::reduce, "star");
+  group.net.run();
+  ASSERT_TRUE(group.results[0].done);
+  EXPECT_THAT(group.results[0].outcome.text, HasSubstr("rank 1 (h1) has left the group"));
+  EXPECT_TRUE(group.results[2].done) << "whose part was to send";
+}
+
+TEST(Session, AReceiveFromARankThatLeavesFailsAtOnce) {
+  MemoryNetwork net(3, 0);
+  std::vector<std::int32_t> into(10, -1);
+  std::vector<Result> results(3);
+  Message message;
+  message.tag = 4;
+  message.signature = {Collective::send_recv, DataType::i32, ReduceOp::sum, 0, 10, 0};
+  message.receive = reinterpret_cast<std::byte*>(into.data());
+  message.deadline_ns = 1'000'000'000;
+  const int sources[] = {1, 2, kAnySource};
+  for (std::size_t i = 0; i < 3; ++i) {
+    message.peer = sources[i];
+    message.user = &results[i];
+    net.session(0).receive(message);
+  }
+  net.session(0).on_peer_gone(1, std::nullopt, "");
+  ASSERT_TRUE(results[0].done);
+  EXPECT_THAT(results[0].outcome.text, HasSubstr("from rank 1 (h1) tag 4 on rank 0"));
+  EXPECT_THAT(results[0].outcome.text, HasSubstr("rank 1 (h1) has left the group"));
+  EXPECT_FALSE(results[1].done || results[2].done) << "others may still send";
+}
+
 TEST(Session, AbortReachesEveryRank) {
   Pair group(3);
   for (int r = 0; r < 2; ++r) group.start(r, 10);
