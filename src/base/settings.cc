@@ -96,6 +96,8 @@ const std::vector<Setting>& settings() {
        "algorithm, such as ring or all_reduce:ring;broadcast:chain; empty: the cheapest by cost", ""},
       {"TALWEG_CLUSTER", "file that describes the network, rank i = worker i; empty: built-in assumptions",
        ""},
+      {"TALWEG_REPLAN", "1: plans follow the network as it changes; 0: they stay; the same on all ranks",
+       "0"},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_KEY", "the job's key, the same on all ranks; needed where ranks are not all on loopback", "",

@@ -87,7 +87,9 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   }
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.
+  const bool replan = switch_of("TALWEG_REPLAN");
   connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
+                   {"TALWEG_REPLAN", replan ? 1 : 0},
                    {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
 
   live::Mesh mesh = place.size > 1 ? live::connect_all(*store, connect) : live::Mesh{};
@@ -114,12 +116,12 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
       "rank: {} of {} ({})\nrendezvous: {}\naddress: {} ({})\nshared memory: {} of {} ranks on this host\n"
       "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {} ({})\nalgorithm: {} "
       "({})\n"
-      "timeout: {} ms\nsums computed with: {}\n",
+      "plans: {}\ntimeout: {} ms\nsums computed with: {}\n",
       place.rank, place.size, place.origin, meeting.origin, address.value, address.why, local, place.size,
       connect.streams, engine.stream.checksum ? "on" : "off", mesh.security,
       cluster_file.value.empty() ? "assumed" : cluster_file.value, name(cluster_file.origin),
-      algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin), timeout.count(),
-      kernel::target_name());
+      algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin),
+      replan ? "follow the network" : "stay", timeout.count(), kernel::target_name());
   seeing.rank = place.rank;
   seeing.size = place.size;
   seeing.job = group::job_number(mesh.job);
@@ -134,8 +136,10 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     std::string line;
     if (std::getline(lines, line)) log.log(LogLevel::info, "init", "{}", line);
   }
-  return std::make_shared<group::GroupImpl>(std::move(world), std::move(identity), std::move(*network),
-                                            algorithm.value, timeout, description);
+  auto group = std::make_shared<group::GroupImpl>(std::move(world), std::move(identity), std::move(*network),
+                                                  algorithm.value, timeout, description);
+  if (replan) group->adapt();
+  return group;
 }
 
 namespace {

@@ -71,8 +71,11 @@ GroupImpl::~GroupImpl() {
     static_cast<void>(new (std::nothrow) std::shared_ptr<World>(std::move(world_)));
     return;
   }
+  exchange_.reset();
   auto guard = world_->lock();
   leaving_ = true;
+  follows_ = false;
+  if (undecided_) begin_held();
   session_.close();
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
@@ -114,7 +117,7 @@ std::int64_t GroupImpl::timeout_ns(const CallOptions& options) const {
                                      : timeout_ns_.load(std::memory_order_relaxed);
 }
 
-WorkPtr GroupImpl::start(Call call, const CallOptions& options) {
+GroupImpl::Start GroupImpl::prepare(Call call, const CallOptions& options) {
   const Collective op = call.request.op;
   const bool reduces =
       op == Collective::all_reduce || op == Collective::reduce || op == Collective::reduce_scatter;
@@ -143,19 +146,42 @@ WorkPtr GroupImpl::start(Call call, const CallOptions& options) {
   operation.question_ns = operation.deadline_ns - std::min(timeout / 4, kQuestionNs);
   operation.priority = options.priority;
   auto work = std::make_shared<WorkImpl>(world_);
-  auto guard = world_->lock();
-  operation.plan = plans_.find(call.request);
   operation.user = work.get();
-  work->keep(work);
-  world_->started(operation.question_ns);
-  work->set_sequence(session_.next_sequence());
-  note_start(*work, {CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
-                     call.shown_count * static_cast<std::int64_t>(size_of(call.type)), now,
-                     operation.deadline_ns, operation.plan->forest->planner,
-                     static_cast<std::uint32_t>(operation.plan->forest->trees.size())});
-  session_.start(std::move(operation));
+  return {std::move(call.request), std::move(operation), std::move(work), now, call.shown_count};
+}
+
+WorkPtr GroupImpl::start(Call call, const CallOptions& options) {
+  Start start = prepare(std::move(call), options);
+  const WorkPtr work = start.work;
+  auto guard = world_->lock();
+  enter(std::move(start));
   world_->submit(std::move(guard), options.will_wait);
   return work;
+}
+
+void GroupImpl::enter(Start start) {
+  start.work->keep(start.work);
+  start.work->set_sequence(session_.next_sequence() + held_.size());
+  world_->started(start.operation.question_ns);
+  if (!undecided_) {
+    begin(std::move(start));
+    return;
+  }
+  next_held_ns_ = std::min(next_held_ns_, start.operation.deadline_ns);
+  held_.push_back(std::move(start));
+}
+
+void GroupImpl::begin(Start start) {
+  protocol::Operation& operation = start.operation;
+  operation.plan = plans_.find(start.request);
+  // Ranks whose plans have changed a different number of times must not take each other's chunks for theirs.
+  if (adaptation_ && adaptation_->changes() > 0) operation.signature.layout ^= ~adaptation_->changes();
+  note_start(*start.work, {CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
+                           start.shown_count * static_cast<std::int64_t>(size_of(operation.operands.type)),
+                           start.called_ns, operation.deadline_ns, operation.plan->forest->planner,
+                           static_cast<std::uint32_t>(operation.plan->forest->trees.size())});
+  session_.start(std::move(operation));
+  if (follows_ && adaptation_->count(start.request)) end_epoch();
 }
 
 WorkPtr GroupImpl::start_all_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op,
@@ -219,24 +245,28 @@ WorkPtr GroupImpl::start_reduce_scatter(const void* in, void* out, std::span<con
   return start(std::move(call), options);
 }
 
-WorkPtr GroupImpl::start_all_gather(const void* in, void* out, std::span<const std::size_t> counts,
-                                    DataType type, const CallOptions& options) {
+GroupImpl::Call GroupImpl::gather_call(const void* in, void* out, std::span<const std::size_t> counts,
+                                       DataType type) const {
   std::vector<std::int64_t> n = checked(counts, "all_gather");
   const std::int64_t total = std::accumulate(n.begin(), n.end(), std::int64_t{0});
   check_buffer(in, n[static_cast<std::size_t>(rank())], "all_gather: the input");
   check_buffer(out, total, "all_gather: the output");
   const std::uint64_t layout = wire::layout_digest(n.data(), n.size());
-  Call call{request_of(Collective::all_gather, size(), 0, type, std::move(n)),
-            type,
-            ReduceOp::sum,
-            in,
-            out,
-            {},
-            {},
-            false,
-            layout,
-            total};
-  return start(std::move(call), options);
+  return {request_of(Collective::all_gather, size(), 0, type, std::move(n)),
+          type,
+          ReduceOp::sum,
+          in,
+          out,
+          {},
+          {},
+          false,
+          layout,
+          total};
+}
+
+WorkPtr GroupImpl::start_all_gather(const void* in, void* out, std::span<const std::size_t> counts,
+                                    DataType type, const CallOptions& options) {
+  return start(gather_call(in, out, counts, type), options);
 }
 
 WorkPtr GroupImpl::start_all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
@@ -392,8 +422,14 @@ std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
   }
   child.id = child_id(identity_.id, splits_++, ranks);
   std::shared_ptr<GroupImpl> group;
+  // Every rank must see the network of the same epoch.
+  if (adaptation_) barrier();
   if (child.rank >= 0) {
-    const cluster::Cluster network = cluster::restrict_to(plans_.network(), ranks);
+    cluster::Cluster network;
+    {
+      const auto guard = world_->lock();
+      network = cluster::restrict_to(plans_.network(), ranks);
+    }
     group =
         std::make_shared<GroupImpl>(world_, std::move(child), network, algorithm_,
                                     std::chrono::milliseconds(timeout_ns_.load() / 1'000'000), description_);
@@ -406,6 +442,8 @@ std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
 void GroupImpl::abort(const std::string& why) {
   auto guard = world_->lock();
   session_.abort(why);
+  if (undecided_) next_held_ns_ = 0;  // what is held fails as well
+  world_->look_at(next_held_ns_);
   world_->submit(std::move(guard), true);
 }
 
@@ -505,6 +543,7 @@ void GroupImpl::cancel(std::uint64_t run) {
 
 void GroupImpl::completed(void* user, const protocol::Outcome& outcome) {
   auto& work = *static_cast<WorkImpl*>(user);
+  if (adapting_ != nullptr) adapting_->exchanged(outcome.ok, outcome.text);
   const std::string more = note_end(work, outcome);
   if (more.empty()) {
     world_->completed(work, outcome);

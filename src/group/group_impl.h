@@ -2,12 +2,14 @@
 #pragma once
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "group/adaptation.h"
 #include "group/plan_cache.h"
 #include "group/recorder.h"
 #include "group/world.h"
@@ -57,6 +59,9 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::string host_of(int rank) const override;
   std::string flight_record() const override;
 
+  // Lets plans follow the network from now on. To be called before the first collective, on every rank.
+  void adapt();
+
   // For the World, under its lock.
   protocol::Session& session() { return session_; }
   live::Place place(int world_rank, const wire::Header& header);
@@ -64,7 +69,9 @@ class GroupImpl : public Group, private protocol::Outbox {
   void on_peer_gone(int world_rank, std::optional<ErrorCode> failure, const std::string& why);
   // In group_observe.cc: what is written down about this group.
   void on_time(std::int64_t now_ns);
-  std::int64_t next_time_ns() const { return std::min(session_.next_deadline_ns(), next_stall_ns_); }
+  std::int64_t next_time_ns() const {
+    return std::min({session_.next_deadline_ns(), next_stall_ns_, next_held_ns_});
+  }
   std::string record(const std::string& reason) const;
   const Identity& identity() const { return identity_; }
   // lag[r]: for how many seconds a call in flight here has waited for rank r of the joined group to start it.
@@ -83,9 +90,28 @@ class GroupImpl : public Group, private protocol::Outbox {
     std::uint64_t layout = 0;
     std::int64_t shown_count = 0;
   };
+  // A collective that has been called and waits to begin.
+  struct Start {
+    forest::Request request;
+    protocol::Operation operation;
+    std::shared_ptr<WorkImpl> work;
+    std::int64_t called_ns = 0;
+    std::int64_t shown_count = 0;
+  };
   WorkPtr start(Call call, const CallOptions& options);
+  Start prepare(Call call, const CallOptions& options);
+  // Under the lock: at once, or when the ranks have decided on their plans.
+  void enter(Start start);
+  void begin(Start start);
+  // In group_adapt.cc.
+  void end_epoch();
+  void turn_epoch();
+  void exchanged(bool ok, const std::string& why);
+  void stop_following(const std::string& why);
+  void begin_held();
   WorkPtr start_message(bool send, void* data, std::size_t count, DataType type, int peer, std::uint32_t tag,
                         const CallOptions& options);
+  Call gather_call(const void* in, void* out, std::span<const std::size_t> counts, DataType type) const;
   Call rooted_call(Collective op, const void* in, void* out, std::span<const std::size_t> counts,
                    DataType type, int root) const;
   std::vector<std::int64_t> checked(std::span<const std::size_t> counts, const char* what) const;
@@ -120,6 +146,18 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::int64_t recorded_ns_ = 0;  // when the record was written last
   std::string recorded_;          // what was said about that
   bool leaving_ = false;
+
+  // Where plans follow the network. The exchange runs in a group of its own, whose numbers are not the
+  // user's; while a decision is due, collectives are held, and begin in their order after it.
+  enum class Exchange { none, running, done };
+  std::unique_ptr<Adaptation> adaptation_;
+  std::shared_ptr<GroupImpl> exchange_;
+  GroupImpl* adapting_ = nullptr;  // of an exchange group: whose it is
+  Exchange exchange_state_ = Exchange::none;
+  bool follows_ = false;    // as long as nothing went wrong
+  bool undecided_ = false;  // an epoch has ended before the ranks had exchanged the one before
+  std::deque<Start> held_;
+  std::int64_t next_held_ns_ = std::numeric_limits<std::int64_t>::max();
 };
 
 }  // namespace talweg::group

@@ -8,6 +8,7 @@
 namespace talweg::group {
 
 void GroupImpl::note_start(WorkImpl& work, const CallNote& note) {
+  if (adapting_ != nullptr) return;  // no call of the user's
   Observer& observer = world_->observer();
   work.watched() = {note.kind,        note.signature.op,     false, note.bytes, note.started_ns,
                     note.deadline_ns, recorder_.start(note), 0};
@@ -26,6 +27,7 @@ void GroupImpl::note_start(WorkImpl& work, const CallNote& note) {
 }
 
 std::string GroupImpl::note_end(WorkImpl& work, const protocol::Outcome& outcome) {
+  if (adapting_ != nullptr) return {};
   Observer& observer = world_->observer();
   const Watched& call = work.watched();
   const std::int64_t now = observer.end_time();
@@ -67,6 +69,7 @@ void GroupImpl::note_missing() {
 }
 
 void GroupImpl::on_time(std::int64_t now_ns) {
+  if (now_ns >= next_held_ns_) begin_held();
   if (now_ns >= next_stall_ns_) {
     next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
     const std::int64_t patience = world_->observer().options().stall_ns;

@@ -30,7 +30,7 @@ std::string describe(const forest::Forest& forest, const cluster::Cluster& netwo
 }  // namespace
 
 PlanCache::PlanCache(int rank, cluster::Cluster network, const std::string& algorithm, const Logger& log)
-    : rank_(rank), network_(std::move(network)), log_(log) {
+    : rank_(rank), given_(std::move(network)), network_(given_), log_(log) {
   std::size_t begin = 0;
   while (begin < algorithm.size()) {
     const std::size_t end = std::min(algorithm.find(';', begin), algorithm.size());
@@ -68,19 +68,25 @@ std::size_t PlanCache::Hash::operator()(const forest::Request& r) const {
   return h;
 }
 
+void PlanCache::change_to(cluster::Cluster network) {
+  network_ = std::move(network);
+  plans_.clear();
+}
+
 forest::Forest PlanCache::plan(const forest::Request& request) const {
+  const cluster::Cluster& network = request.op == Collective::send_recv ? given_ : network_;
   std::string wanted = chosen_for_all_;
   if (const auto it = chosen_.find(request.op); it != chosen_.end()) wanted = it->second;
   if (!wanted.empty()) {
     const forest::Planner& planner = forest::find_planner(wanted);
     // "ring" for everything leaves operations that no ring can do to those who can.
     if (planner.serves(request)) {
-      forest::Forest forest = planner.plan(request, network_);
-      forest::choose_chunks(forest, network_);
+      forest::Forest forest = planner.plan(request, network);
+      forest::choose_chunks(forest, network);
       return forest;
     }
   }
-  return forest::plan_best(request, network_);
+  return forest::plan_best(request, network);
 }
 
 std::shared_ptr<const protocol::LocalPlan> PlanCache::find(const forest::Request& request) {

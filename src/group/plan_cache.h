@@ -26,6 +26,9 @@ class PlanCache {
   // "ring, 64 chunks of 64 KiB, predicted 8.9 ms".
   std::string explain(const forest::Request& request);
   const cluster::Cluster& network() const { return network_; }
+  // From now on plans are made for this network; those of messages stay, since ranks change at a collective
+  // and messages are not ordered against these.
+  void change_to(cluster::Cluster network);
 
  private:
   struct Hash {
@@ -38,7 +41,8 @@ class PlanCache {
   static constexpr std::size_t kMaxPlans = 512;
 
   const int rank_;
-  const cluster::Cluster network_;
+  const cluster::Cluster given_;
+  cluster::Cluster network_;
   std::map<Collective, std::string> chosen_;  // by the user
   std::string chosen_for_all_;
   const Logger& log_;

@@ -14,6 +14,8 @@
 #include <array>
 #include <atomic>
 
+#include "live/tcp_traffic.h"
+
 namespace talweg::live {
 
 namespace {
@@ -361,13 +363,17 @@ std::vector<PeerStatistics> Engine::peer_statistics() const {
   for (std::size_t p = 0; p < peers_.size(); ++p) {
     const Peer& peer = peers_[p];
     if (peer.gone) continue;
-    PeerStatistics s{static_cast<int>(p), 0, 0};
+    PeerStatistics s;
+    s.rank = static_cast<int>(p);
     for (const auto& stream : peer.streams) {
       tcp_info info{};
       socklen_t length = sizeof info;
       if (::getsockopt(stream->fd(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;  // a Unix socket
       s.retransmits += info.tcpi_total_retrans;
       s.round_trip_us = std::max(s.round_trip_us, info.tcpi_rtt);
+      const TcpTraffic traffic = tcp_traffic(stream->fd());
+      s.acked_bytes += traffic.acked_bytes;
+      s.busy_seconds = std::max(s.busy_seconds, traffic.busy_seconds);
     }
     list.push_back(s);
   }

@@ -31,6 +31,8 @@ struct PeerStatistics {
   int rank = 0;
   std::uint64_t retransmits = 0;    // segments sent again
   std::uint32_t round_trip_us = 0;  // smoothed
+  std::uint64_t acked_bytes = 0;    // that have arrived there
+  double busy_seconds = 0;          // for which something was on its way there and there was room for it
 };
 
 class Engine {

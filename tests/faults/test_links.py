@@ -81,6 +81,30 @@ class Links(lab.Case):
             for rank in started:
                 self.assertGreater(rank.expect("looped")["calls"], 0)
 
+    def test_plans_follow_a_link_that_is_slower_than_was_said(self):
+        with lab.Lab(4) as place:
+            for host in place.hosts:
+                host.shape("250mbit")
+            place.hosts[1].shape("50mbit")
+            said = place.path("cluster.yaml")
+            hosts = range(4)
+            said.write_text(
+                "nodes:\n" + "".join(f"  - {{name: h{h}, kind: worker}}\n" for h in hosts) +
+                "  - {name: sw, kind: switch}\nlinks:\n" +
+                "".join(f"  - {{between: [h{h}, sw], capacity: 250Mbit/s, latency: 30us}}\n" for h in hosts))
+            started = self.loop(place, 4, count=1_000_000, environment={
+                "TALWEG_CLUSTER": str(said), "TALWEG_REPLAN": "1", "TALWEG_DEBUG": "INFO",
+                "TALWEG_DEBUG_SUBSYS": "plan"})
+            until = time.monotonic() + lab.PATIENCE_S
+            for rank in started:
+                while not any("the network has changed" in line for line in rank.errors):
+                    self.assertLess(time.monotonic(), until, rank.errors)
+                    self.assertIsNone(rank.process.poll(), rank.errors)
+                    time.sleep(0.1)
+            time.sleep(1)  # some calls with the new plan: their sums are checked
+            for rank in started:
+                self.assertIsNone(rank.process.poll(), rank.errors)
+
     def test_a_connection_that_is_reset_is_named_at_once(self):
         with lab.Lab(3) as place:
             started = self.loop(place, 3)

@@ -1,0 +1,76 @@
+#include "group/adaptation.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace talweg::group {
+
+namespace {
+constexpr double kShort = 0.1;  // seconds
+constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
+}  // namespace
+
+Adaptation::Adaptation(int rank, cluster::Cluster network)
+    : rank_(static_cast<std::size_t>(rank)),
+      ranks_(static_cast<std::size_t>(network.workers())),
+      replanner_(std::move(network)),
+      carried_(ranks_, 0),
+      busy_(ranks_, 0),
+      own_(row(), 0),
+      all_(row() * ranks_, 0) {}
+
+bool Adaptation::count(const forest::Request& request) {
+  switch (request.op) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+    case Collective::broadcast:
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+      break;
+    default:
+      return false;  // not every rank knows all counts, or there is nothing to count
+  }
+  const std::int64_t bytes =
+      std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) * request.element_size;
+  bytes_ += bytes;
+  if (bytes > largest_bytes_) {
+    largest_bytes_ = bytes;
+    largest_ = request;
+  }
+  return bytes_ >= enough_;
+}
+
+void Adaptation::take(const std::vector<live::PeerStatistics>& statistics, std::int64_t now_ns) {
+  std::fill(own_.begin(), own_.end(), 0);
+  own_[0] = static_cast<double>(now_ns);
+  for (const live::PeerStatistics& peer : statistics) {
+    const auto p = static_cast<std::size_t>(peer.rank);
+    const auto carried = static_cast<double>(peer.acked_bytes);
+    own_[1 + 2 * p] = carried - std::exchange(carried_[p], carried);
+    own_[2 + 2 * p] = peer.busy_seconds - std::exchange(busy_[p], peer.busy_seconds);
+  }
+  decisive_ = largest_;
+  bytes_ = largest_bytes_ = 0;
+}
+
+bool Adaptation::decide() {
+  protocol::TrafficEpoch epoch;
+  epoch.time_ns = static_cast<std::int64_t>(all_[0]);
+  for (std::size_t from = 0; from < ranks_; ++from) {
+    for (std::size_t to = 0; to < ranks_; ++to) {
+      const double* const pair = all_.data() + from * row() + 1 + 2 * to;
+      if (pair[0] > 0 && pair[1] > 0)
+        epoch.edges.push_back({static_cast<int>(from), static_cast<int>(to), pair[0], pair[1]});
+    }
+  }
+  double length = 0;
+  for (const protocol::EdgeTraffic& edge : epoch.edges) length = std::max(length, edge.busy);
+  if (length < kShort && enough_ < kMostBytes) enough_ *= 2;
+  const bool changed = replanner_.observe(epoch, decisive_);
+  gain_ = replanner_.gain();
+  if (changed) ++changes_;
+  return changed;
+}
+
+}  // namespace talweg::group

@@ -1,0 +1,56 @@
+// Adaptation: a group's epochs, what its ranks tell each other at their ends, and what follows from it.
+//
+// An epoch ends with the collective that brings its bytes to a number that grows until epochs are long enough
+// to say something; every rank counts the same. At its end each rank writes down what its connections have
+// carried (take), and the ranks exchange these rows. At the end of the next epoch they decide on them
+// (decide): all at the same collective, and from the same numbers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "forest/forest.h"
+#include "live/engine.h"
+#include "protocol/replanner.h"
+
+namespace talweg::group {
+
+class Adaptation {
+ public:
+  Adaptation(int rank, cluster::Cluster network);
+
+  // A collective starts. True when an epoch ends with it.
+  bool count(const forest::Request& request);
+
+  // The exchange: `row()` doubles of each rank, by rank.
+  std::size_t row() const { return 2 * ranks_ + 1; }
+  const double* own() const { return own_.data(); }
+  double* all() { return all_.data(); }
+  // This rank's row: what has been carried since it was asked last.
+  void take(const std::vector<live::PeerStatistics>& statistics, std::int64_t now_ns);
+  // Reads all(). True when plans should be made for network() from now on.
+  bool decide();
+
+  const cluster::Cluster& network() const { return replanner_.network(); }
+  double gain() const { return gain_; }
+  // How often the plans have changed; what is planned differently must not be taken for the same.
+  std::uint64_t changes() const { return changes_; }
+
+ private:
+  const std::size_t rank_;
+  const std::size_t ranks_;
+  protocol::Replanner replanner_;
+  std::int64_t enough_ = std::int64_t{16} << 20;  // bytes, for an epoch
+  std::int64_t bytes_ = 0;                        // of this epoch
+  forest::Request largest_;                       // of this epoch
+  forest::Request decisive_;                      // the largest of the epoch that was exchanged
+  std::int64_t largest_bytes_ = 0;
+  std::vector<double> carried_, busy_;  // by peer, when taken last
+  std::vector<double> own_, all_;
+  double gain_ = 0;
+  std::uint64_t changes_ = 0;
+};
+
+}  // namespace talweg::group

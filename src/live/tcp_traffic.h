@@ -1,0 +1,16 @@
+// What TCP itself knows of how much a connection has carried and for how long it was busy with that.
+#pragma once
+
+#include <cstdint>
+
+namespace talweg::live {
+
+struct TcpTraffic {
+  std::uint64_t acked_bytes = 0;
+  double busy_seconds = 0;  // with something unacknowledged, less what the receiver had no room for
+};
+
+// Since the connection was made; zeros for a socket that is not TCP.
+TcpTraffic tcp_traffic(int socket);
+
+}  // namespace talweg::live

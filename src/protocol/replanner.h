@@ -1,0 +1,99 @@
+// Replanner: decides, while a job runs, when its network has changed so much that other plans are worth it.
+//
+//   Replanner replanner(network, options);
+//   if (replanner.observe(epoch, request)) plans.use(replanner.network());
+//
+// It sends nothing: what the job's own traffic has met is all that it knows. An edge is a connection between
+// two workers; an epoch says of each how many bytes arrived and for how long something was on its way. An
+// edge that was busy all the time has met something full. Where a link or group of its route carried what it
+// is thought to carry, that is the reason. Else one of them has become slower: the one all of whose edges
+// were busy (where others were idle, there was room), of several the one that most edges share; it carries
+// what its edges carried while they were busy. What is not full carries at least what it carried; and what
+// had become slow is hoped to be quicker again, step by step, with smaller steps each time that was wrong. Of
+// the last three values the middle one counts: one epoch may be wrong.
+//
+// A plan is given up when another one is predicted to take `threshold` less for the largest call of the
+// epoch, at `patience` epochs in a row, but changes that gain no more than that once per `hold` at most,
+// those that gain twice as much twice as often (and a few in a row, since a first guess may be wrong): noise
+// must not make plans flap.
+//
+// Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "cluster/routing.h"
+#include "forest/cost.h"
+#include "forest/forest.h"
+
+namespace talweg::protocol {
+
+struct EdgeTraffic {
+  int from = 0;  // workers
+  int to = 0;
+  double bytes = 0;  // payload that has arrived
+  double busy = 0;   // seconds for which some of it was on its way
+};
+
+struct TrafficEpoch {
+  std::int64_t time_ns = 0;  // on one rank's clock, the same for all
+  std::vector<EdgeTraffic> edges;
+};
+
+struct ReplanOptions {
+  double threshold = 0.1;
+  int patience = 1;
+  std::int64_t hold_ns = 60'000'000'000;
+  double least_seconds = 0.02;    // a shorter epoch says nothing: latency and bursts rule it
+  double payload = 1448. / 1514;  // over bytes on the wire, as in forest::CostParameters
+};
+
+class Replanner {
+ public:
+  // `network` must be valid. It is what plans are made for now.
+  explicit Replanner(cluster::Cluster network, const ReplanOptions& options = {});
+
+  // True when plans should be made for network() from now on. `request` is the call that matters most.
+  bool observe(const TrafficEpoch& epoch, const forest::Request& request);
+
+  // What plans are, or now should be, made for.
+  const cluster::Cluster& network() const { return planned_; }
+  // What the network is thought to be, whether or not plans are made for it.
+  const cluster::Cluster& estimate() const { return estimate_; }
+  // By how much less time the best plan for the estimate was last predicted to take; 0 where none is.
+  double gain() const { return gain_; }
+
+ private:
+  // A link or, behind them, a group.
+  struct Use {
+    double bytes = 0;
+    double busy = 0;      // of its busiest edge
+    double weighted = 0;  // bytes times busy
+    int edges = 0;
+  };
+  void saw(std::size_t resource, double bits_per_second);
+  void learn(const TrafficEpoch& epoch);
+  std::vector<std::size_t> resources_of(const EdgeTraffic& edge) const;
+  bool worth_it(std::int64_t now_ns, const forest::Request& request);
+
+  const ReplanOptions options_;
+  const cluster::Cluster given_;
+  const cluster::Routes routes_;
+  cluster::Cluster planned_;
+  cluster::Cluster estimate_;
+  std::vector<std::vector<std::size_t>> groups_of_link_;
+  std::vector<std::array<double, 3>> seen_;  // by resource, the latest last
+  std::vector<double> eager_;                // by resource: the step of hope
+  std::optional<forest::Forest> current_;    // the plan in use for the last request
+  double gain_ = 0;
+  int in_favour_ = 0;   // epochs in a row
+  double allowed_ = 0;  // changes, now; one more per hold
+  std::int64_t refilled_ns_ = 0;
+};
+
+}  // namespace talweg::protocol

@@ -1,0 +1,116 @@
+// Groups whose plans follow the network, over TCP on loopback. What the cluster file says of it is far from
+// what it is, so that plans may change; that they do is tested where rates are known (tests/faults).
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <mutex>
+
+#include "group/adaptation.h"
+#include "ranks.h"
+
+namespace talweg {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 4;
+constexpr std::size_t kCount = 1 << 20;  // floats: four calls are an epoch
+
+// Host 1 is said to be ten times slower than the others.
+std::string wrong_network(int hosts) {
+  std::string text = "nodes:\n";
+  for (int h = 0; h < hosts; ++h) text += "  - {name: h" + std::to_string(h) + ", kind: worker}\n";
+  text += "  - {name: sw, kind: switch}\nlinks:\n";
+  for (int h = 0; h < hosts; ++h)
+    text += "  - {between: [h" + std::to_string(h) +
+            ", sw], capacity: " + (h == 1 ? "100Mbit/s" : "1Gbit/s") + ", latency: 30us}\n";
+  return text;
+}
+
+class Replanning : public ::testing::Test {
+ protected:
+  Replanning() {
+    std::ofstream(network_.path()) << wrong_network(kRanks);
+    std::ofstream(two_.path()) << wrong_network(2);
+  }
+  TemporaryFile network_, two_;
+  Variable cluster_{"TALWEG_CLUSTER", network_.path()};
+  Variable shm_{"TALWEG_SHM", "0"};
+  Variable replan_{"TALWEG_REPLAN", "1"};
+};
+
+TEST_F(Replanning, ChangesOnAllRanksAtTheSameCallAndSumsStayRight) {
+  std::mutex mutex;
+  std::vector<std::vector<std::string>> plans(kRanks);
+  run_ranks(kRanks, [&](Group& g) {
+    EXPECT_THAT(g.describe(), HasSubstr("plans: follow the network"));
+    std::vector<float> x(kCount);
+    std::vector<std::string> seen;
+    for (int call = 0; call < 32; ++call) {
+      for (std::size_t i = 0; i < kCount; i += 4097) x[i] = static_cast<float>(g.rank() + call);
+      g.all_reduce(x.data(), x.data(), kCount, DataType::f32, ReduceOp::sum);
+      for (std::size_t i = 0; i < kCount; i += 4097) ASSERT_EQ(x[i], static_cast<float>(6 + 4 * call));
+      seen.push_back(g.explain(Collective::all_reduce, kCount, DataType::f32));
+    }
+    const std::lock_guard guard(mutex);
+    plans[static_cast<std::size_t>(g.rank())] = seen;
+  });
+  for (int r = 1; r < kRanks; ++r) EXPECT_EQ(plans[static_cast<std::size_t>(r)], plans[0]);
+}
+
+// One rank runs far ahead of another that waits for its message first: nobody may wait for a decision inside
+// a call.
+TEST_F(Replanning, CallsNeverBlockOnADecision) {
+  constexpr int kCalls = 40;
+  run_ranks(
+      2,
+      [&](Group& g) {
+        std::vector<std::vector<float>> x(kCalls, std::vector<float>(kCount, 1.0F));
+        std::vector<WorkPtr> works;
+        float token = 7;
+        if (g.rank() == 1) g.recv(&token, 1, DataType::f32, 0);
+        for (auto& v : x)
+          works.push_back(g.start_all_reduce(v.data(), v.data(), kCount, DataType::f32, ReduceOp::sum));
+        for (std::size_t i = 0; i < works.size(); ++i) EXPECT_EQ(works[i]->sequence(), i);
+        if (g.rank() == 0) g.send(&token, 1, DataType::f32, 1);
+        for (const WorkPtr& work : works) work->wait();
+        for (const auto& v : x) ASSERT_EQ(v[kCount / 2], 2.0F);
+      },
+      [&](GroupOptions& o) { o.cluster_file = two_.path(); });
+}
+
+TEST_F(Replanning, AHeldCallKeepsItsDeadlineAndAGroupMayBeLeftWithHeldCalls) {
+  run_ranks(
+      2,
+      [&](Group& g) {
+        std::vector<std::vector<float>> x(40, std::vector<float>(kCount, 1.0F));
+        if (g.rank() == 1) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(700));  // calls nothing
+          return;
+        }
+        std::vector<WorkPtr> works;
+        CallOptions options;
+        options.timeout = std::chrono::milliseconds(300);
+        for (auto& v : x)
+          works.push_back(
+              g.start_all_reduce(v.data(), v.data(), kCount, DataType::f32, ReduceOp::sum, options));
+        for (const WorkPtr& work : works) EXPECT_THROW(work->wait(), Error);
+      },
+      [&](GroupOptions& o) { o.cluster_file = two_.path(); });
+}
+
+TEST_F(Replanning, AGroupMayBeLeftWithHeldCalls) {
+  run_ranks(
+      2,
+      [&](Group& g) {
+        std::vector<WorkPtr> works;
+        static std::vector<std::vector<float>> x(12, std::vector<float>(kCount, 1.0F));
+        if (g.rank() == 1) return;
+        for (auto& v : x)
+          works.push_back(g.start_all_reduce(v.data(), v.data(), kCount, DataType::f32, ReduceOp::sum));
+      },
+      [&](GroupOptions& o) { o.cluster_file = two_.path(); });
+}
+
+}  // namespace
+}  // namespace talweg
