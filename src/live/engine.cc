@@ -292,6 +292,7 @@ bool Engine::unsent() const {
 
 void Engine::say_goodbye() {
   const std::int64_t until = now_ns() + kGoodbyePatienceNs;
+  for (const int p : shared_) peers_[static_cast<std::size_t>(p)].shared->stop_reading();
   for (const int p : shared_) {
     Peer& peer = peers_[static_cast<std::size_t>(p)];
     while (!peer.gone && peer.shared->backlog() && now_ns() < until) {

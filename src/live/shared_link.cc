@@ -124,6 +124,17 @@ void SharedLink::forget(FrameHandler& handler) {
     const OutFrame frame = queue_.pop();
     if (!frame.reported) handler.on_sent(frame.header.group, frame.token);
   }
+  known_taken_ = out_tail_.taken.load(std::memory_order_acquire);
+  if (written_ - known_taken_ > kEntries) return;  // what it wrote there cannot be
+  for (; known_taken_ != written_; ++known_taken_) {
+    const std::uint32_t block = out_[known_taken_ % kEntries].block;
+    if (block < kBlocks) sender_.segment.readers(block).fetch_sub(1, std::memory_order_release);
+  }
+}
+
+void SharedLink::stop_reading() {
+  in_tail_.taken.store(read_, std::memory_order_release);
+  published_ = read_;
 }
 
 bool SharedLink::must_wake() {

@@ -45,8 +45,10 @@ class SharedLink {
   // The peer's memory holds what cannot be; it has been reported gone.
   bool broken() const { return broken_; }
   void cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler);
-  // Nobody takes what still waits: it counts as sent.
+  // The peer has left: what still waits counts as sent, and blocks that it has not read are free again.
   void forget(FrameHandler& handler);
+  // Tells the peer exactly what has been read: nothing more will be.
+  void stop_reading();
   // True once for each time the peer went to sleep: the caller must then wake it.
   bool must_wake();
 
