@@ -24,6 +24,7 @@ struct Scenario {
   sim::SimulationOptions options;
   std::vector<std::pair<int, int>> flows;
   std::int64_t bytes;
+  int priority = 0;
 };
 
 // A packet of htsim's NDP has its MTU as payload and 64 bytes of header; acknowledgements have 64.
@@ -36,6 +37,14 @@ sim::SimulationOptions like_htsim(int payload, int window, int queue_packets) {
   o.network.switch_queue.limit_bytes = static_cast<std::int64_t>(queue_packets) * (payload + 64);
   o.network.switch_queue.mark_bytes = o.network.switch_queue.limit_bytes / 5;
   o.network.host_queue.mark_bytes = o.network.switch_queue.mark_bytes;
+  return o;
+}
+
+// NDP's switches cut packets that do not fit down to their headers, so that a sender learns of each loss at
+// once; where many send to one this decides when the last of them ends.
+sim::SimulationOptions trimming(sim::SimulationOptions o) {
+  o.network.switch_queue.priorities = o.network.host_queue.priorities = 2;
+  o.network.switch_queue.trim = true;
   return o;
 }
 
@@ -65,7 +74,8 @@ std::vector<Scenario> scenarios(const char* wanted) {
   });
   for (const int mb : {1, 4})
     add(mb == 1 ? "ls16-all-to-all-1MB" : "ls16-all-to-all-4MB", [&](const char* name) {
-      Scenario s{name, ls16(), like_htsim(1500, 30, 100), {}, mb * 1'000'000LL};
+      Scenario s{name, ls16(), trimming(like_htsim(1500, 30, 100)), {}, mb * 1'000'000LL};
+      s.priority = 1;
       for (int a = 0; a < 16; ++a)
         for (int b = 0; b < 16; ++b)
           if (a != b) s.flows.emplace_back(a, b);
@@ -106,7 +116,7 @@ int measure(const Scenario& s) {
   Finish finish(s.flows.size());
   simulation.set_client(&finish);
   for (const auto& [from, to] : s.flows) {
-    const sim::FlowId flow = simulation.transport().open({from, to, 0, sim::kNoRoute});
+    const sim::FlowId flow = simulation.transport().open({from, to, s.priority, sim::kNoRoute});
     simulation.transport().notify_at(flow, s.bytes);
     simulation.transport().write(flow, s.bytes, 0);
   }

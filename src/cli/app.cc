@@ -14,6 +14,7 @@ Examples:
   talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
   talweg lab run cluster.yaml -- talweg perf all_reduce
   talweg plan cluster.yaml --html plan.html
+  talweg simulate cluster.yaml --bytes 1M..64M
   talweg info
 
 "talweg <subcommand> --help" has more.)";
@@ -33,6 +34,7 @@ std::unique_ptr<CLI::App> make_app(Action* action) {
   add_lab(*app, action);
   add_plan(*app, action);
   add_convert(*app, action);
+  add_simulate(*app, action);
   return app;
 }
 

@@ -18,33 +18,8 @@ std::string time_text(double seconds) {
 }  // namespace
 
 forest::Request request_for(Collective op, int ranks, std::size_t bytes) {
-  forest::Request request;
-  request.op = op;
-  request.ranks = ranks;
-  request.element_size = static_cast<std::int64_t>(size_of(DataType::f32));
-  const auto n = static_cast<std::size_t>(ranks);
-  const auto elements = static_cast<std::int64_t>(bytes) / request.element_size;
-  switch (op) {
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::scatter:
-      request.counts.assign(n, elements / ranks);
-      break;
-    case Collective::all_to_all:
-      request.counts.assign(n * n, elements / ranks);
-      break;
-    case Collective::barrier:
-      request.counts = {0};
-      break;
-    case Collective::send_recv:
-      request.peer = ranks > 1 ? 1 : 0;
-      request.counts = {elements};
-      break;
-    default:
-      request.counts = {elements};
-  }
-  return request;
+  const auto size = static_cast<std::int64_t>(size_of(DataType::f32));
+  return forest::even_request(op, ranks, 0, static_cast<std::int64_t>(bytes) / size, size);
 }
 
 std::vector<Choice> choices(Collective op, const cluster::Cluster& network) {

@@ -25,5 +25,6 @@ void add_info(CLI::App& app, Action* action);
 void add_doctor(CLI::App& app, Action* action);
 void add_convert(CLI::App& app, Action* action);
 void add_plan(CLI::App& app, Action* action);
+void add_simulate(CLI::App& app, Action* action);
 
 }  // namespace talweg::cli

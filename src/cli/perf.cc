@@ -14,7 +14,6 @@
 #include "cli/perf_table.h"
 #include "cli/version.h"
 #include "group/environment.h"
-#include "kernel/reduce.h"
 #include "talweg/error.h"
 #include "talweg/group.h"
 
@@ -27,6 +26,7 @@ Examples:
   talweg run -n 2 -- talweg perf all_gather -b 1M -e 1M -d bfloat16 -n 100 -a 3
   talweg run -n 4 --no-tag-output -- talweg perf all_reduce -b 8 -e 1M -f 2 -z 1 --json result.json
   mpirun -np 4 talweg perf broadcast -r all
+  talweg perf all_reduce -b 1M -e 64M -f 4 --sim cluster.yaml        # simulated, with the processors' costs
 
 Flags, columns and # lines are those of nccl-tests; Talweg's own columns follow on the right. busbw is algbw times
 what the slowest link of a ring would carry, 2(n-1)/n for all-reduce of n ranks. GB/s is 1e9 bytes/s. #wrong counts
@@ -35,21 +35,6 @@ code 1 on every rank.)";
 
 std::string now_text() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr)));
-}
-
-// The lines of one run, in the order of nccl-tests: size within root within reduction within type.
-std::vector<PerfCase> cases_of(const PerfOptions& options, int ranks) {
-  std::vector<PerfCase> cases;
-  const int first_root = options.all_roots ? 0 : options.root;
-  const int last_root = options.all_roots && has_root(options.op) ? ranks - 1 : first_root;
-  for (const DataType type : options.types)
-    for (const ReduceOp reduce : options.reductions) {
-      if (has_reduction(options.op) && !kernel::reduce_function(type, reduce)) continue;  // of -d all, -o all
-      for (int root = first_root; root <= last_root; ++root)
-        for (const std::size_t size : options.sizes)
-          cases.push_back({options.op, type, reduce, root, ranks, count_for(options.op, size, type, ranks)});
-    }
-  return cases;
 }
 
 PerfTotals totals_of(Group& group, const std::vector<PerfRow>& rows) {
@@ -93,6 +78,7 @@ class Printer {
 };
 
 int perf(const PerfOptions& options) {
+  if (!options.sim.empty()) return perf_simulated(options);
   const auto launcher = group::find_place({});
   Printer printer(launcher.rank == 0, options.json);
   const auto group = Group::join();
@@ -108,7 +94,7 @@ int perf(const PerfOptions& options) {
   for (int rank = 0; rank < ranks; ++rank) setup.hosts.push_back(group->host_of(rank));
   printer.line(header_text(options, setup));
 
-  const auto cases = cases_of(options, ranks);
+  const auto cases = perf_cases(options, ranks);
   const PerfBuffers buffers(options, ranks);
   std::vector<PerfRow> rows;
   for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {

@@ -45,6 +45,20 @@ constexpr GpuFlag kGpuFlags[] = {
 
 }  // namespace
 
+std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks) {
+  std::vector<PerfCase> cases;
+  const int first_root = options.all_roots ? 0 : options.root;
+  const int last_root = options.all_roots && has_root(options.op) ? ranks - 1 : first_root;
+  for (const DataType type : options.types)
+    for (const ReduceOp reduce : options.reductions) {
+      if (has_reduction(options.op) && !kernel::reduce_function(type, reduce)) continue;  // of -d all, -o all
+      for (int root = first_root; root <= last_root; ++root)
+        for (const std::size_t size : options.sizes)
+          cases.push_back({options.op, type, reduce, root, ranks, count_for(options.op, size, type, ranks)});
+    }
+  return cases;
+}
+
 struct PerfFlags::Raw {
   std::string collective;
   std::string min_bytes;
@@ -68,6 +82,7 @@ struct PerfFlags::Raw {
   std::string type = "float";
   std::string root = "0";
   std::string json;
+  std::string sim;
 };
 
 PerfFlags::PerfFlags() : raw_(std::make_shared<Raw>()) {}
@@ -121,6 +136,7 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("-M,--memory_report", raw->memory, "accepted: memory is always shown");
   app.add_option("-J,--json,--output_file", raw->json,
                  "write results as JSON to this file; - for standard output");
+  app.add_option("--sim", raw->sim, "simulate it on the network of this file instead; no ranks are needed");
   for (const GpuFlag& flag : kGpuFlags) {
     const std::string names = flag.names;
     const std::string why = flag.why;
@@ -205,6 +221,16 @@ PerfOptions PerfFlags::checked() const {
   options.misaligned = raw.misaligned != 0;
   options.timestamps = raw.timestamps != 0;
   options.json = raw.json;
+  options.sim = raw.sim;
+  if (!raw.sim.empty()) {
+    const auto only = [](bool holds, const char* text) {
+      if (!holds) refuse(fmt::format("--sim: {}", text));
+    };
+    only(raw.blocking == 1, "-z must be 1: a simulated rank starts a call when its last one has ended");
+    only(raw.aggregate == 1, "-m must be 1: a simulated rank has one call in flight");
+    only(raw.cycles == 1, "-N must be 1: every cycle would be the same");
+    options.check = 0;  // no payloads are carried
+  }
   return options;
 }
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/perf_case.h"
 #include "talweg/types.h"
 
 namespace talweg::cli {
@@ -43,7 +44,14 @@ struct PerfOptions {
   bool misaligned = false;
   bool timestamps = false;
   std::string json;  // empty: none; "-": standard output
+  std::string sim;   // a file of a network on which this is simulated; empty: it is measured
 };
+
+// The lines of one run, in the order of nccl-tests: size within root within reduction within type.
+std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks);
+
+// talweg perf --sim. Returns the exit code.
+int perf_simulated(const PerfOptions& options);
 
 // How to use it: PerfFlags flags; flags.add_to(app); parse; PerfOptions options = flags.checked();
 class PerfFlags {

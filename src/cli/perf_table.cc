@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/units.h"
 
 namespace talweg::cli {
 namespace {
+
+constexpr std::size_t kMostNamed = 256;  // ranks in the header
 
 // Seven characters hold it, with as many digits as fit: as nccl-tests.
 std::string time_text(double us) {
@@ -90,11 +93,13 @@ std::string header_text(const PerfOptions& options, const PerfSetup& setup) {
       setup.hosts.size(), options.size_text, options.warmup, options.iterations, options.aggregate,
       options.check, static_cast<int>(options.blocking), static_cast<int>(options.average));
   text += "# Using ranks\n";
-  for (std::size_t rank = 0; rank < setup.hosts.size(); ++rank) {
+  const std::size_t named = std::min(setup.hosts.size(), kMostNamed);
+  for (std::size_t rank = 0; rank < named; ++rank) {
     const std::string& whose = setup.hosts[rank];
     const std::string host = whose.substr(0, whose.find(' ')), pid = whose.substr(whose.rfind(' ') + 1);
     text += fmt::format("#  Rank {:>2} Group  0 Pid {:>6} on {:>10}\n", rank, pid, host);
   }
+  if (named < setup.hosts.size()) text += fmt::format("#  ... and {} more\n", setup.hosts.size() - named);
   text += "#\n" + commented(setup.description);
   if (setup.hint_one_rank)
     text +=

@@ -37,6 +37,7 @@ class YamlReader {
   std::optional<YamlReader> optional(const char* key) const;
   std::vector<YamlReader> items() const;
 
+  bool is_word() const { return node_.IsScalar(); }
   std::string text() const;
   bool boolean() const;
   std::int64_t integer(std::int64_t least = std::numeric_limits<std::int64_t>::min(),

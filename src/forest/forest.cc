@@ -124,6 +124,37 @@ std::size_t wanted_counts(const Request& request) {
 
 }  // namespace
 
+Request even_request(Collective op, int ranks, NodeId root, std::int64_t elements,
+                     std::int64_t element_size) {
+  Request request;
+  request.op = op;
+  request.ranks = ranks;
+  request.root = root;
+  request.element_size = element_size;
+  const auto n = static_cast<std::size_t>(ranks);
+  switch (op) {
+    case Collective::reduce_scatter:
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::scatter:
+      request.counts.assign(n, elements / ranks);
+      break;
+    case Collective::all_to_all:
+      request.counts.assign(n * n, elements / ranks);
+      break;
+    case Collective::barrier:
+      request.counts = {0};
+      break;
+    case Collective::send_recv:
+      request.peer = ranks > 1 ? 1 : 0;
+      request.counts = {elements};
+      break;
+    default:
+      request.counts = {elements};
+  }
+  return request;
+}
+
 void validate(const Request& request) {
   const auto require = [&](bool holds, const std::string& text) {
     if (!holds) throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", name(request.op), text));

@@ -40,6 +40,10 @@ struct Request {
 // one, 0).
 void validate(const Request& request);
 
+// A request for a logical vector of `elements`, spread evenly where ranks have parts (all_to_all: of one
+// rank's row). send_recv: from rank 0 to rank 1.
+Request even_request(Collective op, int ranks, NodeId root, std::int64_t elements, std::int64_t element_size);
+
 struct Slice {
   std::int64_t offset = 0;  // elements into the logical vector
   std::int64_t count = 0;   // elements; 0 is allowed (the tree then only synchronises)

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <limits>
+#include <new>
 #include <numeric>
 
 #include "kernel/reduce.h"
@@ -14,7 +17,29 @@ namespace {
 
 void add_nothing(void*, const void*, const void*, std::size_t) {}
 
+const std::string& node_name(const Simulation& simulation, const Ranks& ranks, int rank) {
+  return simulation.network().cluster().nodes[static_cast<std::size_t>(ranks.node(rank))].name;
+}
+
+std::byte* zeros(std::int64_t elements, std::int64_t element_size) {
+  // Pages that nothing is written to cost nothing.
+  void* memory = std::calloc(static_cast<std::size_t>(elements + 1), static_cast<std::size_t>(element_size));
+  if (memory == nullptr) throw std::bad_alloc();
+  return static_cast<std::byte*>(memory);
+}
+
 }  // namespace
+
+SharedOperands::SharedOperands(const forest::Forest& forest) {
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  for (int r = 0; r < forest.request.ranks; ++r) {
+    in = std::max(in, forest::input_count(forest.request, r));
+    out = std::max(out, forest::output_count(forest.request, r));
+  }
+  in_.reset(zeros(in, forest.request.element_size));
+  out_.reset(zeros(out, forest.request.element_size));
+}
 
 protocol::Operation operation_for(const std::shared_ptr<const forest::Forest>& forest, int rank,
                                   DataType type, ReduceOp reduction, const std::byte* in, std::byte* out,
@@ -34,29 +59,29 @@ protocol::Operation operation_for(const std::shared_ptr<const forest::Forest>& f
 }
 
 CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<const forest::Forest>& forest,
-                    DataType type, int warm_up, int calls, Picoseconds horizon) {
+                    DataType type, int warm_up, int calls, Picoseconds horizon, Trace* trace) {
   const auto n = static_cast<std::size_t>(ranks.size());
-  const std::int64_t size =
-      std::accumulate(forest->request.counts.begin(), forest->request.counts.end(), std::int64_t{1}) *
-      forest->request.element_size;
-  // Never read or written but by address arithmetic and copies of zeros: all ranks share them.
-  const auto in = std::make_unique<std::byte[]>(static_cast<std::size_t>(size));
-  const auto out = std::make_unique<std::byte[]>(static_cast<std::size_t>(size));
+  const SharedOperands memory(*forest);
   std::vector<protocol::Operation> operations;
   for (std::size_t r = 0; r < n; ++r)
     operations.push_back(
-        operation_for(forest, static_cast<int>(r), type, ReduceOp::sum, in.get(), out.get(), false));
+        operation_for(forest, static_cast<int>(r), type, ReduceOp::sum, memory.in(), memory.out(), false));
 
   CallTimes times;
   times.of_call.resize(static_cast<std::size_t>(calls));
+  times.of_rank.assign(static_cast<std::size_t>(calls), std::vector<Picoseconds>(n));
   std::vector<int> done(n, 0);
   std::size_t left = n;
   ranks.on_end([&](const CollectiveResult& result) {
     const auto r = static_cast<std::size_t>(result.rank);
     if (!result.outcome.ok) throw Error(result.outcome.code, result.outcome.text);
     const Picoseconds took = result.ended - result.started;
+    if (trace != nullptr)
+      trace->span(ranks.node(result.rank), name(forest->request.op), result.started, result.ended);
     if (done[r] >= warm_up) {
-      times.of_call[static_cast<std::size_t>(done[r] - warm_up)] += took / static_cast<Picoseconds>(n);
+      const auto call = static_cast<std::size_t>(done[r] - warm_up);
+      times.of_call[call] += took / static_cast<Picoseconds>(n);
+      times.of_rank[call][r] = took;
       times.total += took / static_cast<Picoseconds>(n);
     }
     if (++done[r] < warm_up + calls)
@@ -72,7 +97,7 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
   for (std::size_t r = 0; r < n; ++r)
     if (done[r] < warm_up + calls)
       missing +=
-          fmt::format("{}{}", missing.empty() ? "" : ", ", simulation.network().cluster().nodes[r].name);
+          fmt::format("{}{}", missing.empty() ? "" : ", ", node_name(simulation, ranks, static_cast<int>(r)));
   throw Error(ErrorCode::timeout,
               fmt::format("{} of {} had not ended on {} at {}", name(forest->request.op), forest->planner,
                           missing, to_string(Nanoseconds{simulation.now() / 1000})));

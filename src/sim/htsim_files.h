@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/packet.h"
 #include "sim/time.h"
 #include "sim/topologies.h"
 
@@ -30,6 +31,7 @@ struct Connection {
   int send_done = -1;
   int receive_done = -1;
   int priority = 0;
+  std::uint32_t route = kNoRoute;  // of its segments; files do not say
   int line = 0;
 };
 struct Matrix {

@@ -62,9 +62,10 @@ inline void Network::forward(int node, Packet* packet, Picoseconds now) {
 
 inline void Network::transmit(int l, Packet* packet, Picoseconds now) {
   Link& link = hot(l);
-  const Picoseconds done = std::max(link.busy_until, now) + link.transmit.of(packet->bytes);
+  const Shape& s = shape(link);
+  const Picoseconds done = std::max(link.busy_until, now) + s.transmit.of(packet->bytes);
   const Picoseconds backlog = done - now;
-  if (backlog > link.calm) {
+  if (backlog > s.calm) {
     transmit_with_care(l, packet, now);
     return;
   }
@@ -72,7 +73,7 @@ inline void Network::transmit(int l, Packet* packet, Picoseconds now) {
   link.most_backlog = std::max(link.most_backlog, backlog);
   ++link.packets;
   link.bytes += packet->bytes;
-  append(l, packet, done + link.delay);
+  append(l, packet, done + s.delay);
 }
 
 // Behind all that are on the wire.
@@ -120,7 +121,7 @@ void Network::transmit_with_care(int l, Packet* packet, Picoseconds now) {
     return;
   }
   const Picoseconds backlog = hot(l).busy_until - now;
-  if (admit(l, packet, backlog > 0 ? hot(l).transmit.bytes_in(backlog) : 0)) launch(l, packet, now);
+  if (admit(l, packet, backlog > 0 ? shape(hot(l)).transmit.bytes_in(backlog) : 0)) launch(l, packet, now);
 }
 
 bool Network::admit(int l, Packet* packet, std::int64_t queued) {
@@ -143,7 +144,7 @@ bool Network::admit(int l, Packet* packet, std::int64_t queued) {
   }
   if (mark && packet->kind != PacketKind::acknowledgement) {
     packet->flags |= kMarked;
-    ++d.marked;
+    ++d.marked[packet->priority];
   }
   return true;
 }
@@ -198,12 +199,12 @@ void Network::launch(int l, Packet* packet, Picoseconds now) {
     group.busy_until = std::max(group.busy_until, now) + group.transmit.of(packet->bytes);
     shared = std::max(shared, group.busy_until);
   }
-  link.busy_until = std::max(link.busy_until, start - d.burst) + link.transmit.of(packet->bytes);
+  link.busy_until = std::max(link.busy_until, start - d.burst) + shape(link).transmit.of(packet->bytes);
   const Picoseconds departure = std::max({link.busy_until, start, shared});
   link.most_backlog = std::max(link.most_backlog, departure - now);
   ++link.packets;
   link.bytes += packet->bytes;
-  const Picoseconds arrival = departure + link.delay;
+  const Picoseconds arrival = departure + shape(link).delay;
   if (d.loss.delay <= 0) {
     append(l, packet, arrival);
     return;

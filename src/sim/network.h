@@ -23,6 +23,7 @@
 #include "cluster/cluster.h"
 #include "sim/event_queue.h"
 #include "sim/forwarding.h"
+#include "sim/huge_pages.h"
 #include "sim/packet.h"
 #include "sim/queue_policy.h"
 
@@ -46,7 +47,7 @@ struct LinkCounters {
   std::uint64_t packets = 0;  // sent, whatever became of them
   std::int64_t bytes = 0;
   std::int64_t most_queued_bytes = 0;
-  std::uint64_t marked = 0;
+  std::array<std::uint64_t, kPriorities> marked{};  // by priority
   std::uint64_t trimmed = 0;
   std::array<std::uint64_t, kPriorities> dropped{};  // by the queue, for want of room
   std::uint64_t lost = 0;                            // on the wire, or because the link was down
@@ -83,36 +84,46 @@ class Network {
 
   // What is on the way or waits there is lost. Routes avoid it from then on; packets that have come to rely
   // on it are lost.
-  void set_link(int link, bool up);
+  void set_link(int link, bool up) { set_links({link}, up); }
+  void set_links(const std::vector<int>& links, bool up);
   void set_node(int node, bool up);
 
   const cluster::Cluster& cluster() const { return cluster_; }
   LinkCounters counters(int link) const;
   const NetworkCounters& counters() const { return counters_; }
+  // Bytes that have left, as far as whole packets go.
+  std::int64_t sent_bytes(int link, Picoseconds now) const;
   // Bytes that wait or are being sent.
   std::int64_t queued_bytes(int link, Picoseconds now) const;
 
  private:
-  // What every hop touches: the first cache line to move a packet, the second to count it.
+  // What every hop touches, in one cache line: in a large network nearly all of an event's time goes to
+  // waiting for memory. What many links have in common stands in a Shape, of which there are few.
+  struct Shape {
+    TransmitTime transmit;
+    Picoseconds delay = 0;
+    Picoseconds calm = kNever;  // the backlog, packet included, up to which nothing need be considered
+    bool operator==(const Shape&) const = default;
+  };
   struct alignas(64) Link {
     Packet* head = nullptr;  // on the wire, by arrival
     Packet* tail = nullptr;
     Picoseconds head_arrival = 0;
     Picoseconds busy_until = 0;
-    Picoseconds calm = kNever;  // the backlog, packet included, up to which nothing need be considered
-    TransmitTime transmit;
-    Picoseconds delay = 0;
-    std::int32_t to = 0;
-    bool lossy = false;
     std::uint64_t packets = 0;
     std::int64_t bytes = 0;
     Picoseconds most_backlog = 0;
+    std::int32_t to = 0;
+    std::uint32_t lossy : 1 = 0;
+    std::uint32_t shape : 31 = 0;
   };
+  static_assert(sizeof(Link) == 64);
   struct Port;
   struct LinkDetails;
   struct CapacityGroup;
 
   Link& hot(int link) { return links_[static_cast<std::size_t>(link)]; }
+  const Shape& shape(const Link& link) const { return shapes_[link.shape]; }
   LinkDetails& details(int link);
 
   void prefetch() const;
@@ -136,7 +147,8 @@ class Network {
   Endpoint& endpoint_;
   PacketPool pool_;
   Forwarding forwarding_;
-  std::vector<Link> links_;
+  std::vector<Link, HugePages<Link>> links_;
+  std::vector<Shape> shapes_;
   std::vector<LinkDetails> details_;
   std::vector<CapacityGroup> groups_;
   std::vector<std::vector<int>> routes_;

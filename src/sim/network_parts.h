@@ -58,7 +58,7 @@ struct Network::LinkDetails {
   LossModel loss;
   BitErrors bit_errors;
   Random random{0};
-  std::uint64_t marked = 0;
+  std::array<std::uint64_t, kPriorities> marked{};
   std::uint64_t trimmed = 0;
   std::uint64_t lost = 0;
   std::array<std::uint64_t, kPriorities> dropped{};

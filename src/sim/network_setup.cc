@@ -29,6 +29,18 @@ void check(const LossModel& m) {
       throw Error(ErrorCode::invalid_argument, fmt::format("loss model: {} is no probability", p));
 }
 
+// What a file cannot have, but a program's own cluster can.
+void check(const cluster::Cluster& cluster) {
+  for (const cluster::Link& link : cluster.links)
+    if (!(link.capacity.bits_per_second > 0) || link.latency.value < 0)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("link {}->{}: expected a capacity above 0 and a latency of at least 0, got {} "
+                              "bit/s and {} ns",
+                              cluster.nodes[static_cast<std::size_t>(link.from)].name,
+                              cluster.nodes[static_cast<std::size_t>(link.to)].name,
+                              link.capacity.bits_per_second, link.latency.value));
+}
+
 }  // namespace
 
 Network::~Network() = default;
@@ -49,6 +61,7 @@ Network::Network(const cluster::Cluster& cluster, const NetworkOptions& options,
   check(options.switch_queue);
   check(options.host_queue);
   check(options.loss);
+  check(cluster);
   const auto of_switches = std::make_shared<const QueuePolicy>(options.switch_queue);
   const auto of_hosts = std::make_shared<const QueuePolicy>(options.host_queue);
   for (const cluster::CapacityGroup& group : cluster.groups) {
@@ -58,12 +71,10 @@ Network::Network(const cluster::Cluster& cluster, const NetworkOptions& options,
   const int workers = cluster.workers();
   for (std::size_t l = 0; l < links_.size(); ++l) {
     const cluster::Link& given = cluster.links[l];
-    links_[l].transmit = TransmitTime(given.capacity);
-    links_[l].delay = picoseconds(given.latency);
     links_[l].to = given.to;
     LinkDetails& d = details_[l];
     d.random = Random(seed_, l);
-    d.burst = links_[l].transmit.of(given.burst.value);
+    d.burst = TransmitTime(given.capacity).of(given.burst.value);
     d.policy = given.from < workers ? of_hosts : of_switches;
     d.loss = options.loss;
     settle(static_cast<int>(l));
@@ -89,20 +100,23 @@ void Network::settle(int l) {
   const QueuePolicy& policy = *d.policy;
   if (policy.priorities > 1 && !d.port) d.port = std::make_unique<Port>();
   d.bit_errors.rate = d.loss.bit_error_rate;
-  link.lossy = d.loss.any() || d.doomed;
-  link.calm = kNever;
+  link.lossy = d.loss.any() || d.doomed ? 1 : 0;
+  const cluster::Link& given = cluster_.links[static_cast<std::size_t>(l)];
+  Shape shape{TransmitTime(given.capacity), picoseconds(given.latency), kNever};
   if (d.down || d.port || !d.groups.empty() || d.burst > 0 || d.loss.delay > 0) {
-    link.calm = -kNever;
-    return;
+    shape.calm = -kNever;
   }
   const auto look_from = [&](std::int64_t bytes) {
-    link.calm = std::min(link.calm, link.transmit.of(bytes));
+    shape.calm = std::min(shape.calm, shape.transmit.of(bytes));
   };
   if (policy.limit_bytes > 0) look_from(policy.limit_bytes);
   for (const std::int64_t limit : policy.class_limit_bytes)
     if (limit > 0) look_from(limit);
   if (policy.mark_bytes > 0) look_from(policy.mark_bytes);
   if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
+  const auto same = std::find(shapes_.begin(), shapes_.end(), shape);
+  link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x7fffffffU;
+  if (same == shapes_.end()) shapes_.push_back(shape);
 }
 
 std::uint32_t Network::add_route(const std::vector<int>& links) {
@@ -147,8 +161,8 @@ int Network::add_multicast(const std::vector<int>& links) {
   return static_cast<int>(group);
 }
 
-void Network::set_link(int l, bool up) {
-  details(l).failed = !up;
+void Network::set_links(const std::vector<int>& links, bool up) {
+  for (const int l : links) details(l).failed = !up;
   reroute();
 }
 
@@ -165,9 +179,9 @@ void Network::reroute() {
     const bool now_down = d.failed || node_down_[static_cast<std::size_t>(link.from)] ||
                           node_down_[static_cast<std::size_t>(link.to)];
     if (now_down && !d.down) drop_all(static_cast<int>(l));
-    d.down = now_down;
-    down[l] = now_down;
-    settle(static_cast<int>(l));
+    const bool changed = d.down != now_down;
+    d.down = down[l] = now_down;
+    if (changed) settle(static_cast<int>(l));
   }
   forwarding_.rebuild(down);
 }
@@ -200,7 +214,13 @@ std::int64_t Network::queued_bytes(int l, Picoseconds now) const {
   const Link& link = links_[static_cast<std::size_t>(l)];
   const LinkDetails& d = details_[static_cast<std::size_t>(l)];
   const Picoseconds backlog = link.busy_until - now;
-  return (backlog > 0 ? link.transmit.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
+  return (backlog > 0 ? shape(link).transmit.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
+}
+
+std::int64_t Network::sent_bytes(int l, Picoseconds now) const {
+  const Link& link = links_[static_cast<std::size_t>(l)];
+  const Picoseconds backlog = link.busy_until - now;
+  return link.bytes - (backlog > 0 ? shape(link).transmit.bytes_in(backlog) : 0);
 }
 
 LinkCounters Network::counters(int l) const {
@@ -209,8 +229,8 @@ LinkCounters Network::counters(int l) const {
   LinkCounters c;
   c.packets = link.packets;
   c.bytes = link.bytes;
-  c.most_queued_bytes =
-      link.transmit.bytes_in(std::max<Picoseconds>(link.most_backlog, 0)) + (d.port ? d.port->most_bytes : 0);
+  c.most_queued_bytes = shape(link).transmit.bytes_in(std::max<Picoseconds>(link.most_backlog, 0)) +
+                        (d.port ? d.port->most_bytes : 0);
   c.marked = d.marked;
   c.trimmed = d.trimmed;
   c.dropped = d.dropped;

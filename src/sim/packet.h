@@ -1,11 +1,11 @@
-// Packets: one cache line each, from a pool that grows in blocks and never moves what it has handed out.
+// Packets: one cache line each, from a pool that grows by huge pages and never moves what it has handed out.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "sim/huge_pages.h"
 #include "sim/time.h"
 
 namespace talweg::sim {
@@ -43,11 +43,14 @@ class PacketPool {
  public:
   // Contents are what the last user left.
   Packet* take() {
-    if (free_ == nullptr) grow();
-    Packet* packet = free_;
-    free_ = packet->next;
     ++in_use_;
-    return packet;
+    if (free_ != nullptr) {
+      Packet* packet = free_;
+      free_ = packet->next;
+      return packet;
+    }
+    if (untouched_ == 0) grow();
+    return &blocks_.back()[kBlock - untouched_--];
   }
   void give_back(Packet* packet) {
     packet->next = free_;
@@ -58,16 +61,13 @@ class PacketPool {
   std::size_t bytes() const { return blocks_.size() * kBlock * sizeof(Packet); }
 
  private:
-  static constexpr std::size_t kBlock = 1024;
+  static constexpr std::size_t kBlock = HugePages<Packet>::kPage / sizeof(Packet);
   void grow() {
-    blocks_.push_back(std::make_unique<Packet[]>(kBlock));
-    Packet* block = blocks_.back().get();
-    for (std::size_t i = kBlock; i-- > 0;) {
-      block[i].next = free_;
-      free_ = &block[i];
-    }
+    blocks_.emplace_back(kBlock);
+    untouched_ = kBlock;
   }
-  std::vector<std::unique_ptr<Packet[]>> blocks_;
+  std::vector<std::vector<Packet, HugePages<Packet>>> blocks_;
+  std::size_t untouched_ = 0;  // at the end of the last block
   Packet* free_ = nullptr;
   std::size_t in_use_ = 0;
 };

@@ -1,9 +1,13 @@
 #include "sim/ranks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "forest/planner.h"
+#include "talweg/error.h"
 
 namespace talweg::sim {
 
@@ -24,6 +28,7 @@ struct Travelling {
   wire::Header header;
   std::byte* copy = nullptr;
   std::int64_t end = 0;  // of it, in the stream
+  Picoseconds sent = 0;
 };
 
 }  // namespace
@@ -61,8 +66,8 @@ class Ranks::Host : public protocol::Outbox {
                   q.peer = destination;
                   q.counts = {count};
                   q.element_size = static_cast<std::int64_t>(size_of(type));
-                  auto forest = std::make_shared<forest::Forest>(
-                      forest::plan_best(q, ranks_.simulation_.network().cluster()));
+                  auto forest = std::make_shared<forest::Forest>(forest::plan_best(
+                      q, cluster::restrict_to(ranks_.simulation_.network().cluster(), ranks_.nodes_)));
                   return protocol::make_local_plan(std::move(forest), rank_);
                 }) {}
 
@@ -202,6 +207,7 @@ class Ranks::Host : public protocol::Outbox {
   Travelling& travel(Channel& c, const Frame& frame) {
     Travelling t;
     t.header = frame.header;
+    t.sent = ranks_.simulation_.now();
     const std::byte* payload =
         frame.text.empty() ? frame.payload : reinterpret_cast<const std::byte*>(frame.text.data());
     if (frame.header.length > 0 && (ranks_.options_.carry_payloads || !frame.text.empty())) {
@@ -226,6 +232,9 @@ class Ranks::Host : public protocol::Outbox {
       }
       session.on_frame(c.from, t.header, payload);
       if (t.copy != nullptr) ranks_.copies_.release(t.copy, t.header.length);
+      if (ranks_.on_frame_)
+        ranks_.on_frame_(
+            {ranks_.node(c.from), ranks_.node(c.to), t.header, t.sent, ranks_.simulation_.now()});
     }
     // What has arrived in the meantime was not announced.
     c.arrived = ranks_.simulation_.transport().delivered_bytes(c.flow);
@@ -247,18 +256,32 @@ class Ranks::Host : public protocol::Outbox {
 Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
     : simulation_(simulation), options_(options) {
   const cluster::Cluster& cluster = simulation.network().cluster();
-  const int n = cluster.workers();
+  nodes_ = options.nodes;
+  if (nodes_.empty()) {
+    nodes_.resize(static_cast<std::size_t>(cluster.workers()));
+    std::iota(nodes_.begin(), nodes_.end(), 0);
+  }
+  std::vector<bool> taken(cluster.nodes.size(), false);
   std::vector<std::string> names;
-  for (int r = 0; r < n; ++r) names.push_back(cluster.nodes[static_cast<std::size_t>(r)].name);
+  for (const int node : nodes_) {
+    if (node < 0 || node >= cluster.workers())
+      throw Error(ErrorCode::invalid_argument, fmt::format("a group's node {} is no worker", node));
+    const auto i = static_cast<std::size_t>(node);
+    if (taken[i])
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("a group has {} twice: expected each worker once", cluster.nodes[i].name));
+    taken[i] = true;
+    names.push_back(cluster.nodes[i].name);
+  }
+  const int n = static_cast<int>(nodes_.size());
   cores_.resize(static_cast<std::size_t>(cluster.shared_cores));
   if (!options.carry_payloads) nothing_.resize(wire::kMaxPayload);
   calls_.resize(static_cast<std::size_t>(n));
   for (int r = 0; r < n; ++r) hosts_.push_back(std::make_unique<Host>(*this, r, names));
-  simulation.set_client(this);
 }
 
 Ranks::~Ranks() {
-  simulation_.set_client(nullptr);
+  simulation_.forget(*this);
 }
 
 protocol::Session& Ranks::session(int rank) {
@@ -282,7 +305,7 @@ Ranks::Channel& Ranks::channel(int from, int to) {
     slot = std::make_unique<Channel>();
     slot->from = from;
     slot->to = to;
-    slot->flow = simulation_.transport().open({from, to, 0, kNoRoute});
+    slot->flow = simulation_.open({node(from), node(to), options_.priority, kNoRoute}, *this);
     by_flow_.resize(slot->flow + 1);
     by_flow_[slot->flow] = slot.get();
   }

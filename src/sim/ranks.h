@@ -39,6 +39,17 @@ struct RanksOptions {
   bool carry_payloads = true;
   std::int64_t send_buffer_bytes = 256 << 10;  // written to a connection but not sent
   std::uint32_t group = 1;
+  std::vector<int> nodes;  // rank r is this worker; empty: worker r, for all workers
+  int priority = 0;        // of all that the group sends
+};
+
+// A frame of one rank that another one has received.
+struct FrameNote {
+  int from = 0;  // nodes
+  int to = 0;
+  const wire::Header& header;
+  Picoseconds sent = 0;
+  Picoseconds received = 0;
 };
 
 struct CollectiveResult {
@@ -51,15 +62,18 @@ struct CollectiveResult {
 
 class Ranks : private FlowClient {
  public:
-  // Rank r is node r of the simulation's cluster. Becomes the simulation's client.
+  // Several groups may share one simulation, and workers. Throws Error{invalid_argument} for nodes that are
+  // no workers or come twice.
   Ranks(Simulation& simulation, const RanksOptions& options);
   ~Ranks() override;
 
   int size() const { return static_cast<int>(hosts_.size()); }
+  int node(int rank) const { return nodes_[static_cast<std::size_t>(rank)]; }
   void start(int rank, protocol::Operation operation, Picoseconds when);
   // In no particular order of ranks; pointers into it stay valid.
   const std::deque<CollectiveResult>& results() const { return results_; }
   protocol::Session& session(int rank);
+  void on_frame(std::function<void(const FrameNote&)> call) { on_frame_ = std::move(call); }
   // Called at each end of an operation.
   void on_end(std::function<void(const CollectiveResult&)> call) { on_end_ = std::move(call); }
 
@@ -73,6 +87,7 @@ class Ranks : private FlowClient {
 
   Simulation& simulation_;
   const RanksOptions options_;
+  std::vector<int> nodes_;  // by rank
   std::vector<std::unique_ptr<Host>> hosts_;
   std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels_;
   std::vector<Channel*> by_flow_;
@@ -82,6 +97,7 @@ class Ranks : private FlowClient {
   std::deque<CollectiveResult> results_;
   std::vector<std::uint64_t> calls_;  // by rank
   std::function<void(const CollectiveResult&)> on_end_;
+  std::function<void(const FrameNote&)> on_frame_;
 };
 
 }  // namespace talweg::sim

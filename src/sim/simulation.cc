@@ -4,6 +4,10 @@
 
 namespace talweg::sim {
 
+namespace {
+constexpr std::uint64_t kWatchMask = (1U << 20) - 1;  // a look at a clock every tenth of a second or so
+}
+
 Simulation::Simulation(const cluster::Cluster& cluster, const SimulationOptions& options)
     : network_(cluster, options.network, events_, *this),
       transport_(options.transport, network_, events_, *this, options.seed) {}
@@ -23,13 +27,22 @@ void Simulation::at(Picoseconds when, std::function<void()> call) {
   events_.push(std::max(when, now_), EventKind::callback, slot);
 }
 
+void Simulation::every(Picoseconds first, std::function<Picoseconds()> call) {
+  ++periodic_;
+  at(now_ + first, [this, call = std::move(call)]() mutable {
+    --periodic_;
+    const Picoseconds next = call();
+    if (next > 0) every(next, std::move(call));
+  });
+}
+
 bool Simulation::run(Picoseconds horizon) {
   stopped_ = false;
-  while (!events_.empty() && !stopped_) {
+  while (events_.size() > periodic_ && !stopped_) {
     const Event event = events_.top();
     if (event.time > horizon) return false;
     now_ = event.time;
-    ++events_done_;
+    if ((++events_done_ & kWatchMask) == 0 && watcher_) watcher_();
     switch (event.kind()) {
       case EventKind::arrival:
         network_.on_arrival(event.target(), now_);
@@ -63,11 +76,23 @@ void Simulation::on_packet(int node, Packet* packet) {
 }
 
 void Simulation::on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) {
-  if (client_ != nullptr) client_->on_delivered(flow, bytes, now);
+  if (FlowClient* client = client_of(flow); client != nullptr) client->on_delivered(flow, bytes, now);
 }
 
 void Simulation::on_writable(FlowId flow, Picoseconds now) {
-  if (client_ != nullptr) client_->on_writable(flow, now);
+  if (FlowClient* client = client_of(flow); client != nullptr) client->on_writable(flow, now);
+}
+
+FlowId Simulation::open(const FlowOptions& options, FlowClient& client) {
+  const FlowId flow = transport_.open(options);
+  clients_.resize(flow + 1, nullptr);
+  clients_[flow] = &client;
+  return flow;
+}
+
+void Simulation::forget(const FlowClient& client) {
+  std::replace_if(
+      clients_.begin(), clients_.end(), [&](const FlowClient* c) { return c == &client; }, nullptr);
 }
 
 void Simulation::bind(int node, std::uint32_t port, DatagramHandler handler) {

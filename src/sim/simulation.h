@@ -32,12 +32,20 @@ class Simulation : private Endpoint, private FlowClient {
   Simulation(const cluster::Cluster& cluster, const SimulationOptions& options);
   ~Simulation() override;
 
-  // Who hears from flows; null: nobody.
+  // Who hears from flows that nobody else hears from; null: nobody.
   void set_client(FlowClient* client) { client_ = client; }
+  // A flow whose events `client` hears, until it says that it will not be there any more.
+  FlowId open(const FlowOptions& options, FlowClient& client);
+  void forget(const FlowClient& client);
 
   Picoseconds now() const { return now_; }
   // Calls back then. Times that have passed count as now.
   void at(Picoseconds when, std::function<void()> call);
+  // Calls back after `first` and then after what the call returns, for as long as anything else is left to
+  // happen; 0 ends it.
+  void every(Picoseconds first, std::function<Picoseconds()> call);
+  // Called now and then while events happen, for whoever watches a run from outside of its time.
+  void watch(std::function<void()> call) { watcher_ = std::move(call); }
   // Ends when nothing is left to happen, when `stop` was called, or before the first event after `horizon`.
   // True unless the horizon came first.
   bool run(Picoseconds horizon = kNever);
@@ -69,16 +77,22 @@ class Simulation : private Endpoint, private FlowClient {
   void on_packet(int node, Packet* packet) override;
   void on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) override;
   void on_writable(FlowId flow, Picoseconds now) override;
+  FlowClient* client_of(FlowId flow) const {
+    return flow < clients_.size() && clients_[flow] != nullptr ? clients_[flow] : client_;
+  }
 
   EventQueue events_;
   Network network_;
   Reliable transport_;
   FlowClient* client_ = nullptr;
+  std::vector<FlowClient*> clients_;  // by flow
   std::map<std::pair<int, std::uint32_t>, DatagramHandler> ports_;
   std::vector<std::function<void()>> calls_;
   std::vector<std::uint32_t> free_calls_;
   Picoseconds now_ = 0;
   std::uint64_t events_done_ = 0;
+  std::size_t periodic_ = 0;  // events pending that keep no run alive
+  std::function<void()> watcher_;
   bool stopped_ = false;
 };
 

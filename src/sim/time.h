@@ -30,6 +30,7 @@ class TransmitTime {
   TransmitTime() = default;
   explicit TransmitTime(Bandwidth rate)
       : per_byte_(std::llround(8e12 / rate.bits_per_second * (1 << kFraction))) {}
+  bool operator==(const TransmitTime&) const = default;
   Picoseconds of(std::int64_t bytes) const {
     return (bytes * per_byte_ + (1 << (kFraction - 1))) >> kFraction;
   }

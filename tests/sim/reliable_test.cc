@@ -56,7 +56,9 @@ TEST(Reliable, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
   const NetworkSummary n = summarise(s.network(), s.now());
   EXPECT_EQ(n.dropped, 0U);
   EXPECT_GT(n.marked, 0U);
-  EXPECT_LT(n.most_queued_bytes, 100'000);
+  // The queue is longest at the start. First windows come at four times the rate at which they leave, so the
+  // first 4/3 K bytes find less than K and are not marked; each segment of those lets one more go than came.
+  EXPECT_LT(n.most_queued_bytes, 4 * (10 + 1) * 1514 + 30'000 * 4 / 3);
 }
 
 TEST(Reliable, EverythingArrivesOnceWhateverTheWireDoes) {
@@ -156,8 +158,8 @@ TEST(Matrix, TheHorizonNamesTheFlowsThatHadNotEnded) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::timeout);
-    EXPECT_THAT(error.what(), HasSubstr("1 of 2 flows had not ended"));
-    EXPECT_THAT(error.what(), HasSubstr("1 (1->2)"));
+    EXPECT_THAT(error.what(), HasSubstr("at the horizon of 1 ms: "));
+    EXPECT_THAT(error.what(), HasSubstr("1 of 2 flows had not ended: 1 (1->2)"));
   }
 }
 

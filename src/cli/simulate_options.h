@@ -1,0 +1,54 @@
+// The flags of `talweg simulate` and what they come to once checked.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/perf_options.h"
+#include "cluster/cluster.h"
+#include "sim/ranks.h"
+#include "sim/workload.h"
+
+namespace talweg::cli {
+
+struct SimulateOptions {
+  std::string network;  // as it was written
+  cluster::Cluster cluster;
+  sim::SimulationOptions simulation;
+  sim::RanksOptions ranks;
+  std::vector<sim::NetworkChange> changes;
+  sim::Picoseconds horizon = sim::kNever;
+
+  PerfOptions perf;                     // what to run, unless one of these:
+  std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
+  std::string matrix;                   // a file
+  std::string workload;                 // a file
+
+  std::string json, csv;    // files; "-": standard output, in place of the table
+  std::string trace, html;  // files
+  bool progress = false;    // even if standard error is no terminal and the run is short
+};
+
+inline constexpr std::int64_t kQueueBytes = 1 << 20;  // --queue: of a switch with a shallow buffer
+inline constexpr std::int64_t kMarkBytes = 100
+                                           << 10;  // --mark: about 65 packets, as DCTCP has it at 10 Gbit/s
+
+// What a message costs a host's processor, as the cost model has it.
+sim::HostCosts tcp_host_costs();
+
+// How to use it: SimulateFlags flags; flags.add_to(app); parse; SimulateOptions options = flags.checked();
+class SimulateFlags {
+ public:
+  SimulateFlags();
+  void add_to(CLI::App& app);
+  // Reads the network. Throws Error{invalid_argument} with one line that names the flag, Error{bad_file}.
+  SimulateOptions checked() const;
+
+ private:
+  struct Raw;
+  std::shared_ptr<Raw> raw_;
+};
+
+}  // namespace talweg::cli

@@ -1,0 +1,267 @@
+#include "sim/workload.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "cluster/yaml_reader.h"
+#include "forest/planner.h"
+#include "sim/queue_policy.h"
+#include "talweg/error.h"
+
+namespace talweg::sim {
+
+namespace {
+
+using cluster::YamlReader;
+
+constexpr double kMostJitter = 0.25;  // no compute time is drawn below zero
+
+class Names {
+ public:
+  explicit Names(const cluster::Cluster& cluster) : cluster_(cluster) {
+    for (std::size_t n = 0; n < cluster.nodes.size(); ++n)
+      node_.emplace(cluster.nodes[n].name, static_cast<int>(n));
+  }
+  std::optional<int> node(const std::string& name) const {
+    const auto it = node_.find(name);
+    return it == node_.end() ? std::nullopt : std::optional(it->second);
+  }
+  std::vector<int> links(int from, int to) const {
+    std::vector<int> found;
+    for (std::size_t l = 0; l < cluster_.links.size(); ++l)
+      if (cluster_.links[l].from == from && cluster_.links[l].to == to) found.push_back(static_cast<int>(l));
+    return found;
+  }
+  const cluster::Cluster& cluster() const { return cluster_; }
+
+ private:
+  const cluster::Cluster& cluster_;
+  std::map<std::string, int> node_;
+};
+
+NetworkChange from_name(const std::string& what, const Names& names) {
+  const auto refuse = [](const std::string& text) { throw Error(ErrorCode::invalid_argument, text); };
+  NetworkChange change;
+  if (const auto node = names.node(what)) {
+    change.node = *node;
+    return change;
+  }
+  const std::size_t arrow = what.find("->");
+  if (arrow == std::string::npos) refuse(fmt::format("there is no node \"{}\"", what));
+  int ends[2];
+  for (const bool second : {false, true}) {
+    const std::string name = second ? what.substr(arrow + 2) : what.substr(0, arrow);
+    const auto node = names.node(name);
+    if (!node) refuse(fmt::format("there is no node \"{}\"", name));
+    ends[second ? 1 : 0] = *node;
+  }
+  change.links = names.links(ends[0], ends[1]);
+  if (change.links.empty()) refuse(fmt::format("there is no link {}", what));
+  return change;
+}
+
+class Reader {
+ public:
+  explicit Reader(const cluster::Cluster& cluster) : names_(cluster), workers_(cluster.workers()) {}
+
+  Workload read(const YamlReader& document) {
+    document.allow_keys({"groups", "flows", "background", "changes"});
+    each(document, "groups", [this](const YamlReader& y) { group(y); });
+    each(document, "flows", [this](const YamlReader& y) { flow(y); });
+    each(document, "background", [this](const YamlReader& y) { background(y); });
+    each(document, "changes", [this](const YamlReader& y) { change(y); });
+    if (w_.groups.empty() && w_.flows.empty() && w_.background.empty())
+      document.fail("expected groups, flows or background");
+    return std::move(w_);
+  }
+
+ private:
+  template <typename Call>
+  static void each(const YamlReader& document, const char* key, Call&& call) {
+    if (const auto list = document.optional(key))
+      for (const YamlReader& item : list->items()) call(item);
+  }
+  // A quantity with a unit, or what `parse` has to say about it.
+  template <typename Parse>
+  static auto quantity(const YamlReader& y, Parse&& parse) {
+    try {
+      return parse(y.text());
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::bad_file) throw;
+      y.fail(error.what());
+    }
+  }
+  static Nanoseconds time(const YamlReader& y, const char* key, Nanoseconds otherwise = {}) {
+    const auto value = y.optional(key);
+    return value ? quantity(*value, [](const std::string& t) { return parse_nanoseconds(t); }) : otherwise;
+  }
+  static std::int64_t bytes(const YamlReader& y, std::int64_t least) {
+    const std::int64_t value = quantity(y, [](const std::string& t) { return parse_bytes(t); }).value;
+    if (value < least) y.expected(fmt::format("a size of at least {} B", least));
+    return value;
+  }
+  static int priority(const YamlReader& y) {
+    const auto value = y.optional("priority");
+    return value ? static_cast<int>(value->integer(0, kPriorities - 1)) : 0;
+  }
+  int node(const YamlReader& y) const {
+    const auto found = names_.node(y.text());
+    if (!found) y.expected("the name of a node");
+    return *found;
+  }
+  int worker(const YamlReader& y) const {
+    const int n = node(y);
+    if (n >= workers_) y.expected("the name of a worker");
+    return n;
+  }
+  std::vector<int> all_workers() const {
+    std::vector<int> all(static_cast<std::size_t>(workers_));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }
+
+  void group(const YamlReader& y) {
+    y.allow_keys({"name", "ranks", "start", "priority", "repeat", "jitter", "steps"});
+    WorkloadGroup& g = w_.groups.emplace_back();
+    const auto name = y.optional("name");
+    g.name = name ? name->text() : fmt::format("group{}", w_.groups.size() - 1);
+    ranks(y.required("ranks"), g);
+    g.start = time(y, "start");
+    g.priority = priority(y);
+    if (const auto repeat = y.optional("repeat")) g.repeat = static_cast<int>(repeat->integer(1, 1 << 30));
+    if (const auto jitter = y.optional("jitter")) g.jitter = share(*jitter);
+    for (const YamlReader& s : y.required("steps").items()) g.steps.push_back(step(s, g));
+    if (g.steps.empty()) y.fail("expected at least one step");
+  }
+  void ranks(const YamlReader& y, WorkloadGroup& g) const {
+    if (y.is_word()) {
+      if (y.text() != "all") y.expected("a list of workers, or all");
+      g.nodes = all_workers();
+      return;
+    }
+    for (const YamlReader& r : y.items()) {
+      g.nodes.push_back(worker(r));
+      if (std::count(g.nodes.begin(), g.nodes.end(), g.nodes.back()) > 1) r.fail("a worker comes twice");
+    }
+    if (g.nodes.empty()) y.fail("expected at least one worker");
+  }
+  static double share(const YamlReader& y) {
+    std::string text = y.text();
+    const bool percent = text.ends_with("%");
+    if (percent) text.pop_back();
+    const auto number = cluster::read_number(text);
+    const double value = number ? *number / (percent ? 100 : 1) : -1;
+    if (!(value >= 0 && value <= kMostJitter))
+      y.expected(fmt::format("a share from 0 to {}, such as 5%", kMostJitter));
+    return value;
+  }
+  static WorkloadStep step(const YamlReader& y, const WorkloadGroup& g) {
+    y.allow_keys({"compute", "op", "bytes", "type", "root", "algorithm"});
+    WorkloadStep s;
+    if (y.optional("compute")) {
+      for (const char* key : {"op", "bytes", "type", "root", "algorithm"})
+        if (y.optional(key)) y.fail(fmt::format("a step that computes has no \"{}\"", key));
+      s.compute = time(y, "compute");
+      return s;
+    }
+    const YamlReader op = y.required("op");
+    s.op = parse_collective(op.text());
+    if (!s.op) op.expected("a collective such as all_reduce");
+    if (*s.op != Collective::barrier) s.bytes = bytes(y.required("bytes"), 0);
+    if (const auto type = y.optional("type")) {
+      const auto parsed = parse_data_type(type->text());
+      if (!parsed) type->expected("a data type such as float");
+      s.type = *parsed;
+    }
+    if (const auto root = y.optional("root"))
+      s.root = static_cast<int>(root->integer(0, static_cast<std::int64_t>(g.nodes.size()) - 1));
+    if (const auto algorithm = y.optional("algorithm")) {
+      s.algorithm = algorithm->text();
+      quantity(*algorithm, [](const std::string& t) { return &forest::find_planner(t); });
+    }
+    return s;
+  }
+
+  void flow(const YamlReader& y) {
+    y.allow_keys({"from", "to", "bytes", "start", "priority", "route"});
+    Workload::Flow& f = w_.flows.emplace_back();
+    Connection& c = f.connection;
+    c.id = static_cast<int>(w_.flows.size());
+    c.line = y.line();
+    c.from = worker(y.required("from"));
+    c.to = worker(y.required("to"));
+    if (c.from == c.to) y.fail("a flow to itself");
+    c.bytes = bytes(y.required("bytes"), 1);
+    c.start = picoseconds(time(y, "start"));
+    c.priority = priority(y);
+    if (const auto route = y.optional("route")) f.route = links_of(*route, c);
+  }
+  // Loops are found here, where the line is known.
+  std::vector<int> links_of(const YamlReader& y, const Connection& c) const {
+    std::vector<int> nodes;
+    for (const YamlReader& item : y.items()) {
+      nodes.push_back(node(item));
+      if (std::count(nodes.begin(), nodes.end(), nodes.back()) > 1)
+        item.fail(fmt::format("a loop: the route comes to {} twice", item.text()));
+    }
+    if (nodes.size() < 2 || nodes.front() != c.from || nodes.back() != c.to)
+      y.fail("a route goes from the flow's sender to its receiver");
+    std::vector<int> links;
+    for (std::size_t i = 0; i + 1 < nodes.size(); ++i) {
+      const auto between = names_.links(nodes[i], nodes[i + 1]);
+      if (between.empty())
+        y.fail(fmt::format("there is no link {}->{}", name_of(nodes[i]), name_of(nodes[i + 1])));
+      links.push_back(between[0]);
+    }
+    return links;
+  }
+  const std::string& name_of(int node) const {
+    return names_.cluster().nodes[static_cast<std::size_t>(node)].name;
+  }
+
+  void background(const YamlReader& y) {
+    y.allow_keys({"from", "to", "rate", "packet", "start", "end", "priority"});
+    BackgroundTraffic& b = w_.background.emplace_back();
+    const YamlReader from = y.required("from");
+    b.from = from.text() == "all" ? all_workers() : std::vector<int>{worker(from)};
+    const YamlReader to = y.required("to");
+    if (to.text() != "random") b.to = worker(to);
+    if (b.to < 0 && workers_ < 2) to.fail("there is no other worker");
+    b.rate = quantity(y.required("rate"), [](const std::string& t) { return parse_bandwidth(t); });
+    if (const auto packet = y.optional("packet"))
+      b.packet_bytes = static_cast<std::uint16_t>(packet->integer(64, 65535));
+    b.start = time(y, "start");
+    b.end = time(y, "end", b.end);
+    b.priority = priority(y);
+  }
+  void change(const YamlReader& y) {
+    y.allow_keys({"at", "fail", "repair"});
+    const auto fail = y.optional("fail");
+    const auto repair = y.optional("repair");
+    if (fail.has_value() == repair.has_value()) y.fail("expected fail or repair");
+    const YamlReader& what = fail ? *fail : *repair;
+    NetworkChange change = quantity(what, [this](const std::string& t) { return from_name(t, names_); });
+    change.at = time(y, "at");
+    change.up = repair.has_value();
+    w_.changes.push_back(std::move(change));
+  }
+
+  const Names names_;
+  const int workers_;
+  Workload w_;
+};
+
+}  // namespace
+
+Workload parse_workload(const std::string& text, const std::string& origin, const cluster::Cluster& cluster) {
+  return Reader(cluster).read(cluster::read_document(text, origin));
+}
+
+NetworkChange change_of(const std::string& what, const cluster::Cluster& cluster) {
+  return from_name(what, Names(cluster));
+}
+
+}  // namespace talweg::sim

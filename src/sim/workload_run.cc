@@ -1,0 +1,301 @@
+#include "sim/workload_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "forest/cost.h"
+#include "forest/planner.h"
+#include "sim/collectives.h"
+#include "talweg/error.h"
+
+namespace talweg::sim {
+
+namespace {
+
+// Of background datagrams; the transport has no ports.
+constexpr std::uint32_t kBackgroundPort = 1;
+
+std::shared_ptr<const forest::Forest> plan(const WorkloadStep& step, int ranks,
+                                           const cluster::Cluster& network) {
+  const auto size = static_cast<std::int64_t>(size_of(step.type));
+  const forest::Request request = forest::even_request(*step.op, ranks, step.root, step.bytes / size, size);
+  if (step.algorithm.empty())
+    return std::make_shared<const forest::Forest>(forest::plan_best(request, network));
+  auto forest = std::make_shared<forest::Forest>(forest::find_planner(step.algorithm).plan(request, network));
+  forest::choose_chunks(*forest, network);
+  return forest;
+}
+
+// One group: each rank goes through the steps by itself; collectives hold it to the others.
+class GroupRun {
+ public:
+  GroupRun(Simulation& simulation, const WorkloadGroup& group, const WorkloadOptions& options, int index,
+           std::function<void()> on_end)
+      : simulation_(simulation),
+        group_(group),
+        options_(options),
+        ranks_(simulation, ranks_options(options, group, index)),
+        on_end_(std::move(on_end)) {
+    outcome_.name = group.name;
+    outcome_.ranks = ranks_.size();
+    outcome_.started = picoseconds(group.start);
+    outcome_.of_step.resize(group.steps.size());
+    const cluster::Cluster network = cluster::restrict_to(simulation.network().cluster(), group.nodes);
+    for (const WorkloadStep& step : group.steps) {
+      forests_.push_back(step.op ? plan(step, ranks_.size(), network) : nullptr);
+      outcome_.algorithms.push_back(step.op ? forests_.back()->planner : "");
+      memory_.push_back(step.op ? std::make_unique<SharedOperands>(*forests_.back()) : nullptr);
+    }
+    ranks_.on_end([this](const CollectiveResult& result) { ended(result); });
+    if (options.trace != nullptr)
+      ranks_.on_frame([this](const FrameNote& f) {
+        if (f.header.length > 0)
+          options_.trace->transfer(f.from, f.to, group_.name, f.header.length, f.sent, f.received);
+      });
+    for (int r = 0; r < ranks_.size(); ++r) {
+      members_.push_back({Random(options.seed, (static_cast<std::uint64_t>(index) << 32) +
+                                                   static_cast<std::uint64_t>(r) + (1ULL << 62))});
+      simulation.at(picoseconds(group.start), [this, r] { step(r); });
+    }
+    iteration_ends_.resize(static_cast<std::size_t>(group.repeat));
+  }
+
+  bool done() const { return left() == 0; }
+  std::string missing() const {
+    return fmt::format("group {} had not ended: {} of {} ranks go on", group_.name, left(), ranks_.size());
+  }
+  GroupOutcome take() {
+    Picoseconds before = outcome_.started;
+    for (const Picoseconds end : iteration_ends_) {
+      outcome_.iterations.push_back(end - before);
+      before = end;
+    }
+    outcome_.ended = before;
+    const Picoseconds n = ranks_.size();
+    for (std::size_t s = 0; s < outcome_.of_step.size(); ++s) {
+      if (group_.steps[s].op) outcome_.communication += outcome_.of_step[s] / n;
+      outcome_.of_step[s] /= n * group_.repeat;
+    }
+    return std::move(outcome_);
+  }
+
+ private:
+  struct Member {
+    Random random;
+    int iteration = 0;
+    std::size_t step = 0;
+    Picoseconds began = 0;
+  };
+
+  static RanksOptions ranks_options(const WorkloadOptions& options, const WorkloadGroup& group, int index) {
+    RanksOptions o = options.ranks;
+    o.carry_payloads = false;
+    o.nodes = group.nodes;
+    o.priority = group.priority;
+    o.group = static_cast<std::uint32_t>(index) + 1;
+    return o;
+  }
+
+  int left() const {
+    return static_cast<int>(std::count_if(members_.begin(), members_.end(),
+                                          [this](const Member& m) { return m.iteration < group_.repeat; }));
+  }
+
+  void step(int rank) {
+    Member& m = members_[static_cast<std::size_t>(rank)];
+    const WorkloadStep& s = group_.steps[m.step];
+    m.began = simulation_.now();
+    if (!s.op) {
+      const double stretch = 1 + group_.jitter * roughly_normal(m.random);
+      const auto took =
+          static_cast<Picoseconds>(static_cast<double>(picoseconds(s.compute)) * std::max(stretch, 0.0));
+      simulation_.at(simulation_.now() + took, [this, rank] { next(rank); });
+      return;
+    }
+    const SharedOperands& memory = *memory_[m.step];
+    ranks_.start(
+        rank, operation_for(forests_[m.step], rank, s.type, ReduceOp::sum, memory.in(), memory.out(), false),
+        simulation_.now());
+  }
+  void ended(const CollectiveResult& result) {
+    if (!result.outcome.ok) throw Error(result.outcome.code, result.outcome.text);
+    next(result.rank);
+  }
+  void next(int rank) {
+    Member& m = members_[static_cast<std::size_t>(rank)];
+    const Picoseconds now = simulation_.now();
+    outcome_.of_step[m.step] += now - m.began;
+    if (options_.trace != nullptr) {
+      const WorkloadStep& s = group_.steps[m.step];
+      options_.trace->span(ranks_.node(rank),
+                           fmt::format("{}: {}", group_.name, s.op ? talweg::name(*s.op) : "compute"),
+                           m.began, now);
+    }
+    if (++m.step == group_.steps.size()) {
+      m.step = 0;
+      Picoseconds& end = iteration_ends_[static_cast<std::size_t>(m.iteration)];
+      end = std::max(end, now);
+      if (++m.iteration == group_.repeat) {
+        if (done()) on_end_();
+        return;
+      }
+    }
+    // Not at once: the session is in the middle of ending the last one.
+    simulation_.at(now, [this, rank] { step(rank); });
+  }
+
+  Simulation& simulation_;
+  const WorkloadGroup& group_;
+  const WorkloadOptions& options_;
+  Ranks ranks_;
+  std::function<void()> on_end_;
+  std::vector<std::shared_ptr<const forest::Forest>> forests_;  // by step
+  std::vector<std::unique_ptr<SharedOperands>> memory_;
+  std::vector<Member> members_;
+  std::vector<Picoseconds> iteration_ends_;
+  GroupOutcome outcome_;
+};
+
+// Datagrams of one sender at random times.
+class Background {
+ public:
+  Background(Simulation& simulation, const BackgroundTraffic& traffic, int from, std::uint64_t seed,
+             std::uint64_t stream, BackgroundOutcome& outcome, std::uint32_t index)
+      : simulation_(simulation),
+        traffic_(traffic),
+        from_(from),
+        random_(seed, stream),
+        outcome_(outcome),
+        index_(index),
+        mean_(TransmitTime(traffic.rate).of(traffic.packet_bytes)) {
+    simulation.every(std::max<Picoseconds>(picoseconds(traffic.start) + gap(), 1), [this] { return send(); });
+  }
+
+ private:
+  Picoseconds gap() { return static_cast<Picoseconds>(static_cast<double>(mean_) * exponential(random_)); }
+  Picoseconds send() {
+    if (traffic_.end.value >= 0 && simulation_.now() > picoseconds(traffic_.end)) return 0;
+    Simulation::Datagram d;
+    d.from = from_;
+    d.to = traffic_.to;
+    if (d.to < 0) {
+      const int workers = simulation_.network().cluster().workers();
+      d.to = static_cast<int>(random_.below(static_cast<std::uint64_t>(workers) - 1));
+      if (d.to >= from_) ++d.to;
+    }
+    d.port = kBackgroundPort;
+    d.bytes = traffic_.packet_bytes;
+    d.priority = static_cast<std::uint8_t>(traffic_.priority);
+    d.spread = static_cast<std::uint32_t>(random_.next());
+    d.number = index_;
+    simulation_.send(d);
+    ++outcome_.sent;
+    return std::max<Picoseconds>(gap(), 1);
+  }
+
+  Simulation& simulation_;
+  const BackgroundTraffic& traffic_;
+  const int from_;
+  Random random_;
+  BackgroundOutcome& outcome_;
+  const std::uint32_t index_;
+  const Picoseconds mean_;
+};
+
+}  // namespace
+
+double exponential(Random& random) {
+  // Von Neumann (1951): the first of a falling run of odd length, plus the number of even runs before.
+  for (double whole = 0;; whole += 1) {
+    const double first = random.uniform();
+    double last = first;
+    int length = 1;
+    for (double next = random.uniform(); next < last; next = random.uniform(), ++length) last = next;
+    if (length % 2 == 1) return whole + first;
+  }
+}
+
+double roughly_normal(Random& random) {
+  double sum = -6;  // twelve uniform ones have variance 1
+  for (int i = 0; i < 12; ++i) sum += random.uniform();
+  return sum;
+}
+
+void schedule(Simulation& simulation, const std::vector<NetworkChange>& changes, Trace* trace) {
+  for (const NetworkChange& change : changes)
+    simulation.at(picoseconds(change.at), [&simulation, change, trace] {
+      Network& network = simulation.network();
+      if (change.node >= 0) network.set_node(change.node, change.up);
+      network.set_links(change.links, change.up);
+      if (trace == nullptr) return;
+      const int node = change.node >= 0
+                           ? change.node
+                           : network.cluster().links[static_cast<std::size_t>(change.links[0])].from;
+      const std::string what = change.node >= 0 ? network.cluster().nodes[static_cast<std::size_t>(node)].name
+                                                : link_name(network.cluster(), change.links[0]);
+      trace->mark(node, (change.up ? "repaired: " : "failed: ") + what, simulation.now());
+    });
+}
+
+WorkloadOutcome run_workload(Simulation& simulation, const Workload& workload,
+                             const WorkloadOptions& options) {
+  WorkloadOutcome outcome;
+  Network& network = simulation.network();
+  std::size_t left = workload.groups.size();
+  schedule(simulation, workload.changes, options.trace);
+
+  Matrix matrix;
+  matrix.nodes = network.cluster().workers();
+  for (const Workload::Flow& flow : workload.flows) {
+    matrix.connections.push_back(flow.connection);
+    if (!flow.route.empty()) matrix.connections.back().route = network.add_route(flow.route);
+  }
+  std::unique_ptr<MatrixRun> flows;
+  const auto ended = [&] {
+    if (left == 0 && (!flows || flows->done())) simulation.stop();
+  };
+  if (!matrix.connections.empty())
+    flows = std::make_unique<MatrixRun>(simulation, matrix, options.trace, ended);
+
+  std::vector<std::unique_ptr<GroupRun>> groups;
+  for (std::size_t g = 0; g < workload.groups.size(); ++g)
+    groups.push_back(
+        std::make_unique<GroupRun>(simulation, workload.groups[g], options, static_cast<int>(g), [&] {
+          --left;
+          ended();
+        }));
+
+  outcome.background.resize(workload.background.size());
+  for (int w = 0; w < network.cluster().workers() && !workload.background.empty(); ++w)
+    simulation.bind(w, kBackgroundPort,
+                    [&](const Packet& packet) { ++outcome.background[packet.number].arrived; });
+  std::vector<std::unique_ptr<Background>> background;
+  for (std::size_t b = 0; b < workload.background.size(); ++b)
+    for (const int from : workload.background[b].from)
+      background.push_back(std::make_unique<Background>(
+          simulation, workload.background[b], from, options.seed,
+          (1ULL << 61) + (static_cast<std::uint64_t>(b) << 32) + static_cast<std::uint64_t>(from),
+          outcome.background[b], static_cast<std::uint32_t>(b)));
+
+  const bool endless = groups.empty() && !flows;
+  if (endless) {
+    if (options.horizon == kNever)
+      throw Error(ErrorCode::invalid_argument,
+                  "background traffic alone goes on for ever: give a horizon at which the run ends");
+    simulation.at(options.horizon, [&] { simulation.stop(); });
+  }
+  simulation.run(options.horizon);
+  std::string missing;
+  for (const auto& group : groups)
+    if (!group->done()) missing += (missing.empty() ? "" : "; ") + group->missing();
+  if (flows && !flows->done()) missing += (missing.empty() ? "" : "; ") + flows->missing();
+  if (!missing.empty())
+    throw Error(ErrorCode::timeout, fmt::format("{}: {}", horizon_text(options.horizon), missing));
+  for (const auto& group : groups) outcome.groups.push_back(group->take());
+  if (flows) outcome.flows = flows->take();
+  return outcome;
+}
+
+}  // namespace talweg::sim

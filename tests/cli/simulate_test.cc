@@ -1,0 +1,188 @@
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace talweg::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const std::string kUneven = std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/uneven4.yaml";
+
+class Simulate : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::temp_directory_path() / ("talweg-simulate-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder_);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::string file(const std::string& name) const { return folder_ / name; }
+  std::string text(const std::string& name) const {
+    std::ifstream in(file(name));
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  std::string written(const std::string& name, const std::string& what) const {
+    std::ofstream(file(name)) << what;
+    return file(name);
+  }
+
+ private:
+  std::filesystem::path folder_;
+};
+
+const std::vector<std::string> kSmall{"simulate", "--topology", "star:hosts=4", "-b", "64K..256K", "-n", "2"};
+
+std::vector<std::string> with(std::vector<std::string> arguments, const std::vector<std::string>& more) {
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return arguments;
+}
+
+TEST_F(Simulate, PrintsTheTableOfPerfAndTheSameOneAgain) {
+  const Outcome first = talweg(kSmall);
+  EXPECT_EQ(first.exit_code, 0) << first.err;
+  EXPECT_THAT(first.out, HasSubstr("# Collective test starting: all_reduce\n"));
+  EXPECT_THAT(first.out, HasSubstr("\n       65536         16384     float     sum      -1"));
+  EXPECT_THAT(first.out, HasSubstr("\n      262144         65536     float     sum      -1"));
+  EXPECT_THAT(first.out, HasSubstr("# Dropped"));
+  EXPECT_THAT(first.err, StartsWith("talweg simulate: "));
+  EXPECT_THAT(first.err, HasSubstr("M link-hops/s, peak memory"));
+  EXPECT_EQ(count_lines(first.err), 1);
+  EXPECT_EQ(talweg(kSmall).out, first.out);
+}
+
+TEST_F(Simulate, RunsEveryAlgorithmThatServesOnAFileOfANetwork) {
+  const Outcome outcome =
+      talweg({"simulate", kUneven, "--algo", "all", "-b", "64K", "-n", "1", "--csv", "-"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  for (const char* algorithm : {",ring\n", ",halving_doubling\n", ",one_hop\n", ",double_binary_tree\n"})
+    EXPECT_THAT(outcome.out, HasSubstr(algorithm));
+  EXPECT_THAT(outcome.out, StartsWith("collective,size_bytes,"));
+  EXPECT_EQ(talweg({"simulate", kUneven, "--op", "broadcast", "--algo", "all", "-b", "64K"}).exit_code, 0);
+}
+
+TEST_F(Simulate, WritesJsonTraceAndAPage) {
+  const Outcome outcome =
+      talweg(with(kSmall, {"--json", file("a.json"), "--trace", file("t.json"), "--html", file("p.html")}));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(text("a.json"));
+  EXPECT_EQ(json["results"].size(), 3U);
+  EXPECT_GT(json["report"]["link_hops"], 0);
+  EXPECT_EQ(json["report"]["dropped_by_priority"].size(), 8U);
+  const auto trace = nlohmann::json::parse(text("t.json"));
+  EXPECT_GT(trace.size(), 100U);
+  const std::string page = text("p.html");
+  EXPECT_THAT(page, StartsWith("<!doctype html>"));
+  EXPECT_THAT(page, HasSubstr("<svg"));
+  EXPECT_THAT(page, HasSubstr("h0-&gt;switch"));
+  EXPECT_THAT(page, testing::Not(HasSubstr("http")));  // nothing from elsewhere
+}
+
+TEST_F(Simulate, RunsTheFlowsOfAMatrix) {
+  const std::string cm = written(
+      "a.cm", "Nodes 4\nConnections 2\n0->3 id 7 start 0 size 1000000\n1->3 id 8 start 0 size 1000000\n");
+  const Outcome outcome =
+      talweg({"simulate", "--topology", "star:hosts=4", "--cm", cm, "--json", file("f.json")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("# 2 flows took least "));
+  const auto json = nlohmann::json::parse(text("f.json"));
+  EXPECT_EQ(json["flows"].size(), 2U);
+  EXPECT_EQ(json["flows"][0]["from"], "h0");
+  // Both through one link of 10 Gbit/s: 2 MB and headers take 1.67 ms, and no flow has less than its half.
+  EXPECT_NEAR(json["flows"][1]["took_us"].get<double>(), 1673, 170);
+}
+
+TEST_F(Simulate, RunsAWorkloadWithFailures) {
+  const std::string w =
+      written("w.yaml",
+              "groups: [{name: job, ranks: all, repeat: 2, steps: [{compute: 1ms}, {op: all_reduce, "
+              "bytes: 1MiB}]}]\n");
+  const Outcome outcome = talweg({"simulate", "--topology", "leaf-spine:leaves=2,hosts=2,spines=2",
+                                  "--workload", w, "--fail", "spine1@500us..1500us"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\n             job      4          2"));
+}
+
+TEST_F(Simulate, SweepsOverAllCombinationsAndMergesWhatSeveralProcessesDid) {
+  const auto sweep = [&](const std::vector<std::string>& more, const std::vector<std::string>& environment) {
+    return talweg(with({"simulate", "--topology", "star:hosts=4", "-b", "64K", "-n", "1", "--sweep",
+                        "algo=ring,one_hop", "--sweep", "loss=0,0.01", "--csv", "-"},
+                       more),
+                  environment);
+  };
+  const Outcome alone = sweep({}, {});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_EQ(count_lines(alone.out), 5);
+  EXPECT_THAT(alone.out, StartsWith("algo,loss,"));
+  EXPECT_THAT(alone.out, HasSubstr("\nring,0,"));
+  EXPECT_THAT(alone.out, HasSubstr("\none_hop,0.01,"));
+  EXPECT_EQ(sweep({"--jobs", "1"}, {}).out, alone.out);
+  const std::vector<std::string> folder{"--sweep-folder", file("points")};
+  EXPECT_EQ(sweep(folder, {"RANK=0", "WORLD_SIZE=2"}).out, "");
+  EXPECT_EQ(sweep(folder, {"RANK=1", "WORLD_SIZE=2"}).out, alone.out);
+  const std::vector<std::string> other{"--sweep-folder", file("array")};
+  const auto array = [](const std::string& id) {
+    return std::vector<std::string>{"SLURM_ARRAY_TASK_ID=" + id, "SLURM_ARRAY_TASK_MIN=5",
+                                    "SLURM_ARRAY_TASK_COUNT=2"};
+  };
+  EXPECT_EQ(sweep(other, array("6")).out, "");
+  EXPECT_EQ(sweep(other, array("5")).out, alone.out);
+}
+
+TEST_F(Simulate, APointThatFailsIsNamedAndTheOthersAreThere) {
+  const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=2", "-b", "64K", "-n", "1", "--sweep",
+                                  "horizon=1us,1s", "--csv", "-"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(count_lines(outcome.out), 3);
+  EXPECT_THAT(outcome.out, HasSubstr("had not ended"));
+}
+
+TEST_F(Simulate, PerfSimulatesOnAFile) {
+  const Outcome outcome = talweg({"perf", "all_reduce", "--sim", kUneven, "-b", "1M", "-e", "4M", "-f", "2",
+                                  "-n", "2", "--json", file("p.json")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("# simulated network: " + kUneven));
+  const auto json = nlohmann::json::parse(text("p.json"));
+  EXPECT_EQ(json["results"].size(), 3U);
+  EXPECT_EQ(json["iterations"], 2);
+}
+
+TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
+  const auto about = [](const std::vector<std::string>& arguments) {
+    const Outcome outcome = talweg(arguments);
+    EXPECT_NE(outcome.exit_code, 0);
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+    return outcome.err;
+  };
+  const std::vector<std::string> star{"simulate", "--topology", "star:hosts=2"};
+  EXPECT_THAT(about({"simulate"}), HasSubstr("expected a file of the network, or --topology"));
+  EXPECT_THAT(about({"simulate", "--topology", "star:rate=0G"}), HasSubstr("0G"));
+  EXPECT_THAT(about(with(star, {"--op", "juggle"})), HasSubstr("juggle"));
+  EXPECT_THAT(about(with(star, {"-b", "4M..1M"})), HasSubstr("--bytes"));
+  EXPECT_THAT(about(with(star, {"--algo", "best"})), HasSubstr("best"));
+  EXPECT_THAT(about(with(star, {"--root", "2"})), HasSubstr("there are 2 ranks"));
+  EXPECT_THAT(about(with(star, {"--red", "1K,2K"})), HasSubstr("expected least,most,probability"));
+  EXPECT_THAT(about(with(star, {"--fail", "h7@1ms"})), HasSubstr("--fail: there is no node \"h7\""));
+  EXPECT_THAT(about(with(star, {"--trim"})), HasSubstr("trimming needs"));
+  EXPECT_THAT(about(with(star, {"--horizon", "1us"})), HasSubstr("had not ended on h0, h1"));
+  EXPECT_THAT(about(with(star, {"--sweep", "speed=1,2"})), HasSubstr("there is no option --speed"));
+  EXPECT_THAT(about(with(star, {"--sweep", "loss"})), HasSubstr("expected option=value"));
+  EXPECT_THAT(about(with(star, {"--html", "/nowhere/x.html"})), HasSubstr("cannot write /nowhere/x.html"));
+  const std::string cm = written("a.cm", "Nodes 4\nConnections 1\n0->9 id 1 start 0 size 1000\n");
+  EXPECT_THAT(about({"simulate", "--topology", "star:hosts=4", "--cm", cm}),
+              HasSubstr("a.cm:3: there is no host 9"));
+  const std::string big = written("b.cm", "Nodes 4\nConnections 1\n0->3 id 1 start 0 size 1000000000\n");
+  EXPECT_THAT(about(with(star, {"--cm", big})), HasSubstr("the matrix is for 4 hosts, the network has 2"));
+  EXPECT_THAT(about({"simulate", "--topology", "star:hosts=4", "--cm", big, "--horizon", "1ms"}),
+              HasSubstr("1 of 1 flows had not ended: 1 (0->3)"));
+  EXPECT_THAT(about({"perf", "all_reduce", "--sim", kUneven, "-z", "0"}), HasSubstr("--sim: -z must be 1"));
+}
+
+}  // namespace
+}  // namespace talweg::cli

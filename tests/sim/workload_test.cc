@@ -1,0 +1,245 @@
+// Workloads: groups, flows, background traffic and failures, from a file to what came of them.
+#include "sim/workload.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "sim/sampler.h"
+#include "sim/topologies.h"
+#include "sim/topology_text.h"
+#include "sim/workload_run.h"
+#include "talweg/error.h"
+
+namespace talweg::sim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
+constexpr Picoseconds kMicrosecond = 1'000'000;
+constexpr Picoseconds kMillisecond = 1000 * kMicrosecond;
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+SimulationOptions with_priorities() {
+  SimulationOptions o;
+  o.network.switch_queue.priorities = o.network.host_queue.priorities = 8;
+  o.network.switch_queue.mark_bytes = o.network.host_queue.mark_bytes = 60'000;
+  return o;
+}
+
+WorkloadOutcome run(const cluster::Cluster& cluster, const std::string& text,
+                    const SimulationOptions& options = {}, Picoseconds horizon = kNever) {
+  const Workload workload = parse_workload(text, "w.yaml", cluster);
+  Simulation simulation(cluster, options);
+  WorkloadOptions how;
+  how.horizon = horizon;
+  return run_workload(simulation, workload, how);
+}
+
+TEST(Workload, AComputeStepTakesItsTimeAndAStartIsWaitedFor) {
+  const auto outcome =
+      run(star(2, kTen),
+          "groups:\n"
+          "  - {name: a, ranks: [h0, h1], start: 3ms, repeat: 4, steps: [{compute: 2ms}, {compute: 1ms}]}\n");
+  ASSERT_EQ(outcome.groups.size(), 1U);
+  const GroupOutcome& g = outcome.groups[0];
+  EXPECT_THAT(g.iterations,
+              ElementsAre(3 * kMillisecond, 3 * kMillisecond, 3 * kMillisecond, 3 * kMillisecond));
+  EXPECT_EQ(g.ended, 15 * kMillisecond);
+  EXPECT_EQ(g.of_step[0], 2 * kMillisecond);
+  EXPECT_EQ(g.communication, 0);
+}
+
+TEST(Workload, AnIterationIsComputingAndThenCommunicating) {
+  const std::string op = "{op: all_reduce, bytes: 4MiB, algorithm: ring}";
+  const std::string group = "groups:\n  - {ranks: all, repeat: 3, steps: [";
+  const auto alone = run(star(4, kTen), group + op + "]}\n");
+  const auto both = run(star(4, kTen), group + "{compute: 5ms}, " + op + "]}\n");
+  EXPECT_EQ(both.groups[0].algorithms, (std::vector<std::string>{"", "ring"}));
+  // The first iteration is the same but for the computing; later windows are wider.
+  EXPECT_EQ(both.groups[0].iterations[0], alone.groups[0].iterations[0] + 5 * kMillisecond);
+  EXPECT_GT(both.groups[0].communication, 0);
+}
+
+TEST(Workload, JitterHasTheMeanAndTheDeviationThatWereAskedFor) {
+  const auto outcome =
+      run(star(1, kTen), "groups:\n  - {ranks: [h0], repeat: 4000, jitter: 5%, steps: [{compute: 1ms}]}\n");
+  double sum = 0;
+  double squares = 0;
+  for (const Picoseconds t : outcome.groups[0].iterations) {
+    const double ms = static_cast<double>(t) / kMillisecond;
+    sum += ms;
+    squares += ms * ms;
+  }
+  const double mean = sum / 4000;
+  const double deviation = std::sqrt(squares / 4000 - mean * mean);
+  EXPECT_NEAR(mean, 1, 4 * 0.05 / std::sqrt(4000.0));              // four standard errors
+  EXPECT_NEAR(deviation, 0.05, 4 * 0.05 / std::sqrt(2 * 4000.0));  // likewise
+}
+
+TEST(Workload, AnUrgentGroupDoesNotFeelAnotherOneOnTheSameLinks) {
+  const std::string urgent =
+      "  - {name: urgent, ranks: [h0, h2], priority: 0, repeat: 4, steps: [{op: all_reduce, bytes: 8MiB, "
+      "algorithm: ring}]}\n";
+  const std::string other =
+      "  - {name: other, ranks: [h1, h3], priority: PRIORITY, repeat: 4, steps: [{op: all_reduce, bytes: "
+      "8MiB, algorithm: ring}]}\n";
+  const cluster::Cluster cluster = leaf_spine(2, 2, 1, kTen, kTen);  // one link between the leaves
+  const auto with = [&](const std::string& priority) {
+    std::string text = other;
+    text.replace(text.find("PRIORITY"), 8, priority);
+    return run(cluster, "groups:\n" + urgent + text, with_priorities()).groups[0].ended;
+  };
+  const Picoseconds alone = run(cluster, "groups:\n" + urgent, with_priorities()).groups[0].ended;
+  // Strict priorities leave it all of the link but for the packet being sent (at most 1.2 us of each round);
+  // equal ones halve it.
+  EXPECT_LT(static_cast<double>(with("7")), 1.1 * static_cast<double>(alone));
+  EXPECT_GT(static_cast<double>(with("0")), 1.7 * static_cast<double>(alone));
+}
+
+TEST(Workload, BackgroundTrafficComesAtItsRateAndEndsWithTheRest) {
+  const auto outcome = run(star(4, kTen),
+                           "groups:\n  - {ranks: [h0], steps: [{compute: 10ms}]}\n"
+                           "background:\n"
+                           "  - {from: h1, to: h2, rate: 1Gbit/s, packet: 1250}\n"
+                           "  - {from: all, to: random, rate: 1Gbit/s, packet: 1250, start: 5ms}\n");
+  // 1 Gbit/s in packets of 10 us: 1000 in 10 ms, with the Poisson deviation of its root.
+  EXPECT_NEAR(static_cast<double>(outcome.background[0].sent), 1000, 4 * std::sqrt(1000.0));
+  EXPECT_NEAR(static_cast<double>(outcome.background[1].sent), 2000, 4 * std::sqrt(2000.0));
+  EXPECT_EQ(outcome.groups[0].ended, 10 * kMillisecond);
+  // All but what was on its way.
+  EXPECT_GE(outcome.background[0].arrived + 10, outcome.background[0].sent);
+}
+
+TEST(Workload, FlowsFollowTheRoutesTheyAreGiven) {
+  const cluster::Cluster cluster = leaf_spine(2, 1, 4, kTen, kTen);
+  const Workload workload = parse_workload(
+      "flows: [{from: h0, to: h1, bytes: 1MB, route: [h0, leaf0, spine3, leaf1, h1]}]", "w.yaml", cluster);
+  Simulation simulation(cluster, {});
+  const auto outcome = run_workload(simulation, workload, {});
+  EXPECT_EQ(outcome.flows[0].counters.delivered_bytes, 1'000'000);
+  const int up = change_of("leaf0->spine3", cluster).links.at(0);
+  EXPECT_EQ(simulation.network().counters(up).packets, outcome.flows[0].counters.segments);
+}
+
+TEST(Workload, ALinkThatFailsIsAvoidedUntilItIsRepaired) {
+  const cluster::Cluster cluster = leaf_spine(2, 1, 1, kTen, kTen);  // no other way
+  const auto outcome = run(cluster,
+                           "flows: [{from: h0, to: h1, bytes: 10kB}]\n"
+                           "changes: [{at: 0ms, fail: leaf0->spine0}, {at: 25ms, repair: leaf0->spine0}]\n");
+  // The retransmission timer doubles from 10 ms: what is sent at 30 ms arrives.
+  EXPECT_EQ(outcome.flows[0].counters.timeouts, 2U);
+  EXPECT_NEAR(static_cast<double>(outcome.flows[0].ended), 30e9, 1e9);
+}
+
+TEST(Workload, TheHorizonNamesGroupsAndFlowsThatHadNotEnded) {
+  const std::string said = message_of([] {
+    run(star(3, kTen),
+        "groups: [{name: big, ranks: [h0, h1], steps: [{compute: 1s}]}]\n"
+        "flows: [{from: h0, to: h1, bytes: 1GB}]\n",
+        {}, kMillisecond);
+  });
+  EXPECT_THAT(said, HasSubstr("at the horizon of 1 ms: group big had not ended: 2 of 2 ranks go on"));
+  EXPECT_THAT(said, HasSubstr("1 of 1 flows had not ended: 1 (0->1)"));
+}
+
+TEST(Workload, BackgroundAloneNeedsAHorizon) {
+  const std::string text = "background: [{from: h0, to: h1, rate: 1G}]";
+  EXPECT_THAT(message_of([&] { run(star(2, kTen), text); }), HasSubstr("give a horizon"));
+  EXPECT_GT(run(star(2, kTen), text, {}, 10 * kMillisecond).background[0].sent, 500U);
+}
+
+TEST(Workload, MistakesAreNamedWithTheirLine) {
+  const cluster::Cluster cluster = leaf_spine(2, 1, 2, kTen, kTen);
+  const auto about = [&](const std::string& text) {
+    return message_of([&] { parse_workload(text, "w.yaml", cluster); });
+  };
+  EXPECT_THAT(about("flows:\n  - {from: h0, to: h9, bytes: 1}\n"),
+              HasSubstr("w.yaml:2: flows[0].to: expected the name of a node, got \"h9\""));
+  EXPECT_THAT(about("flows:\n  - {from: h0, to: leaf0, bytes: 1}\n"),
+              HasSubstr("expected the name of a worker"));
+  EXPECT_THAT(about("flows: [{from: h0, to: h1, bytes: 1, route: [h0, leaf0, spine0, leaf0, h1]}]\n"),
+              HasSubstr("a loop: the route comes to leaf0 twice"));
+  EXPECT_THAT(about("flows: [{from: h0, to: h1, bytes: 1, route: [h0, spine0, leaf1, h1]}]\n"),
+              HasSubstr("there is no link h0->spine0"));
+  EXPECT_THAT(about("groups: [{ranks: [h0, h0], steps: [{compute: 1ms}]}]\n"), HasSubstr("comes twice"));
+  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: juggle, bytes: 1}]}]\n"),
+              HasSubstr("expected a collective"));
+  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: all_reduce, bytes: 1, algorithm: best}]}]\n"),
+              HasSubstr("w.yaml:1: "));
+  EXPECT_THAT(about("groups: [{ranks: all, jitter: 90%, steps: [{compute: 1ms}]}]\n"),
+              HasSubstr("such as 5%"));
+  EXPECT_THAT(about("background: [{from: h0, to: h1, rate: 0G}]\n"),
+              HasSubstr("w.yaml:1: background[0].rate"));
+  EXPECT_THAT(about("changes: [{at: 1ms, fail: h0->spine1}]\n"), HasSubstr("there is no link h0->spine1"));
+  EXPECT_THAT(about("{}\n"), HasSubstr("expected groups, flows or background"));
+}
+
+TEST(Workload, RandomNumbersWithoutLogarithmsHaveTheRightMoments) {
+  Random random(5);
+  constexpr int kDraws = 200'000;
+  double sum = 0;
+  double squares = 0;
+  int beyond = 0;
+  for (int i = 0; i < kDraws; ++i) {
+    const double x = exponential(random);
+    sum += x;
+    squares += x * x;
+    beyond += x > 2 ? 1 : 0;
+  }
+  // Mean 1, second moment 2, tail e^-2; four standard errors each (variances 1, 20, p(1-p)).
+  const double n = kDraws;
+  EXPECT_NEAR(sum / n, 1, 4 / std::sqrt(n));
+  EXPECT_NEAR(squares / n, 2, 4 * std::sqrt(20 / n));
+  const double tail = std::exp(-2.0);
+  EXPECT_NEAR(beyond / n, tail, 4 * std::sqrt(tail * (1 - tail) / n));
+}
+
+TEST(Sampler, AddsUpToWhatTheLinksCarriedAndHalvesWhenItHasTooMany) {
+  const cluster::Cluster cluster = star(2, kTen);
+  Simulation simulation(cluster, {});
+  const Sampler sampler(simulation);
+  Matrix m;
+  m.nodes = 2;
+  m.connections.push_back({});
+  m.connections[0].to = 1;
+  m.connections[0].bytes = 5'000'000;  // some 4 ms: 4000 steps of a microsecond
+  run_matrix(simulation, m, kNever);
+  EXPECT_LT(sampler.samples(), 2 * Sampler::kMostSamples);
+  EXPECT_GE(sampler.samples(), Sampler::kMostSamples / 2);
+  std::int64_t sent = 0;
+  for (std::size_t i = 0; i < sampler.samples(); ++i) {
+    sent += sampler.series(0).sent_bytes[i];
+    EXPECT_LE(sampler.use(0, i), 1.01);
+  }
+  const auto all = static_cast<double>(simulation.network().counters(0).bytes);
+  EXPECT_NEAR(static_cast<double>(sent), all, all / 100);  // but for the steps after the last sample
+}
+
+TEST(TopologyText, SaysWhatTheGeneratorsMake) {
+  EXPECT_EQ(parse_topology("star:hosts=3").workers(), 3);
+  EXPECT_EQ(parse_topology("leaf-spine:leaves=2,hosts=3,spines=2,rate=25G,up=100G,latency=2us"),
+            leaf_spine(2, 3, 2, {Bandwidth{25e9}, Nanoseconds{2000}}, {Bandwidth{100e9}, Nanoseconds{2000}}));
+  EXPECT_EQ(parse_topology("fat-tree:hosts=16,tiers=3"), fat_tree(16, 3, 1, kTen));
+  EXPECT_EQ(parse_topology("torus:dims=2x3x4").workers(), 24);
+  EXPECT_EQ(parse_topology("dragonfly:routers=2,hosts=2,global=1").workers(), 12);
+  const auto about = [](const std::string& text) { return message_of([&] { parse_topology(text); }); };
+  EXPECT_THAT(about("ring:hosts=3"), HasSubstr("expected star, leaf-spine, fat-tree, torus or dragonfly"));
+  EXPECT_THAT(about("star:nodes=3"), HasSubstr("\"nodes\" is not known here"));
+  EXPECT_THAT(about("star:hosts=many"), HasSubstr("hosts: expected a number"));
+  EXPECT_THAT(about("star:hosts"), HasSubstr("expected name=value"));
+}
+
+}  // namespace
+}  // namespace talweg::sim
