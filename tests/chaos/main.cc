@@ -19,7 +19,7 @@ namespace talweg::chaos {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr std::uint64_t kShort = 1000;
+constexpr std::uint64_t kShort = 300;
 constexpr bool kMarksCount = false;  // too few for all of them
 #else
 constexpr std::uint64_t kShort = 3000;
