@@ -146,6 +146,7 @@ HandshakeStep Initiator::take(Bytes bytes) {
     ChallengeLayout challenge;
     std::memcpy(&challenge, bytes.data(), sizeof challenge);
     other_version_ = challenge.version;
+    if (challenge.refusal > Refusal::wrong_key) return refused(Refusal::not_talweg);
     if (challenge.refusal != Refusal::none) return refused(challenge.refusal);
     if (challenge.version != kProtocolVersion) return refused(Refusal::version);
     const bool aes = (challenge.flags & kAes) != 0;

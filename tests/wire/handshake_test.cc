@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <string_view>
 #include <vector>
 
 #include "base/random.h"
@@ -182,6 +184,14 @@ TEST_F(Handshake, WhoDoesNotSpeakTalwegGetsNoAnswer) {
     EXPECT_EQ(step.why, Refusal::not_talweg);
     EXPECT_TRUE(step.reply.empty());
   }
+}
+
+TEST_F(Handshake, WhatAnswersSomethingElseIsNotTakenForARefusal) {
+  Bytes answer(kChallengeBytes, std::byte{' '});
+  const std::string_view text = "HTTP/1.1 400 Bad Request";
+  std::memcpy(answer.data(), text.data(), text.size());
+  Initiator a(key, sample(), ephemeral_a);
+  EXPECT_EQ(a.take(answer).why, Refusal::not_talweg);
 }
 
 class Ciphers : public ::testing::TestWithParam<CipherKind> {
