@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 
@@ -37,6 +38,10 @@ std::string_view trimmed(std::string_view text) {
 // The whole file is checked even when the name is found early, so that a typing mistake in another line is
 // reported by whichever program reads the file first.
 std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string_view name, bool must_exist) {
+  std::error_code unknown;
+  if (must_exist && std::filesystem::is_directory(path, unknown))
+    throw Error(ErrorCode::bad_file,
+                fmt::format("{} (named by {}): expected a file, got a directory", path, kFileVariable));
   std::ifstream file(path);
   if (!file) {
     if (must_exist)

@@ -47,6 +47,18 @@ constexpr Pair kLaunchers[] = {{"RANK", "WORLD_SIZE"},
                                {"PMI_RANK", "PMI_SIZE"},
                                {"SLURM_PROCID", "SLURM_NTASKS"}};
 
+constexpr const char* kAlone = "alone: no launcher";
+
+// Every rank would work on its own and nobody notice. Slurm, in contrast, tells a size to programs that are
+// started without it.
+void refuse_half_a_place() {
+  const auto& [rank, size] = kLaunchers[0];
+  if (variable(rank) || variable(size))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is set but {} is not: set both, or neither", variable(rank) ? rank : size,
+                            variable(rank) ? size : rank));
+}
+
 // The first host of a Slurm list: "node[03-07,9],other" -> "node03".
 std::string first_slurm_host(const std::string& list) {
   const std::size_t end = list.find_first_of(",[");
@@ -70,7 +82,7 @@ int derived_port(const std::string& job) {
 
 Place find_place(const GroupOptions& options) {
   Place place;
-  place.origin = "alone: no launcher";
+  place.origin = kAlone;
   if (options.rank >= 0 && options.size >= 0) {
     place = {options.rank, options.size, "option"};
   } else {
@@ -82,6 +94,7 @@ Place find_place(const GroupOptions& options) {
                fmt::format("{} and {}", launcher.rank, launcher.size)};
       break;
     }
+    if (place.origin == kAlone) refuse_half_a_place();
   }
   if (place.size < 1 || place.rank < 0 || place.rank >= place.size)
     throw Error(ErrorCode::invalid_argument, fmt::format("rank {} of {} ({}): expected 0 <= rank < size",
@@ -96,7 +109,7 @@ Meeting find_meeting(const Place& place, const std::string& rendezvous) {
   if (!store.empty()) {
     std::string address = store.starts_with("tcp://") ? store.substr(6) : store;
     const std::size_t colon = address.rfind(':');
-    if (colon == std::string::npos)
+    if (colon == std::string::npos || address.find("://") != std::string::npos)
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: expected file:/path or tcp://host:port, got \"{}\"", origin, store));
     return {"", address.substr(0, colon), port_number(origin + "'s port", address.substr(colon + 1)), origin};

@@ -114,6 +114,11 @@ TEST_F(Settings, ANamedFileThatIsNotThereIsAnError) {
   EXPECT_THAT(complaint(), HasSubstr("cannot read /no/such/file"));
 }
 
+TEST_F(Settings, ADirectoryIsNoFileOfSettings) {
+  setenv("TALWEG_CONF_FILE", "/tmp", 1);
+  EXPECT_THAT(complaint(), HasSubstr("/tmp (named by TALWEG_CONF_FILE): expected a file, got a directory"));
+}
+
 TEST_F(Settings, ANameThatIsNotInTheTableIsRefused) {
   EXPECT_THROW(resolve("TALWEG_SPEED"), Error);
 }

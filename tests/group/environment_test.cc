@@ -28,6 +28,16 @@ TEST(Environment, WithoutALauncherThereIsOneRank) {
   EXPECT_EQ(place.size, 1);
 }
 
+TEST(Environment, HalfAPlaceIsNoReasonToWorkAlone) {
+  for (const char* one : {"RANK", "WORLD_SIZE"}) {
+    const Variable half(one, "2");
+    EXPECT_THROW(find_place({}), Error) << one;
+    const Variable rank("OMPI_COMM_WORLD_RANK", "1");
+    const Variable size("OMPI_COMM_WORLD_SIZE", "2");
+    EXPECT_EQ(find_place({}).rank, 1) << "another launcher has said both";
+  }
+}
+
 TEST(Environment, OptionsComeFirstAndNonsenseIsRefused) {
   const Variable rank("RANK", "1");
   const Variable size("WORLD_SIZE", "2");
@@ -54,9 +64,14 @@ TEST(Environment, KnowsWhereToMeet) {
     EXPECT_EQ(find_meeting(place).port, 123);
     EXPECT_EQ(find_meeting(place, "tcp://other:456").host, "other") << "an option beats the environment";
   }
-  {
-    const Variable store("TALWEG_STORE", "nonsense");
-    EXPECT_THROW(find_meeting(place), Error);
+  for (const char* nonsense : {"nonsense", "http://host:123", "unix:///tmp/x"}) {
+    const Variable store("TALWEG_STORE", nonsense);
+    try {
+      find_meeting(place);
+      ADD_FAILURE() << nonsense;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("expected file:/path or tcp://host:port, got"));
+    }
   }
   const Variable address("MASTER_ADDR", "10.0.0.1");
   const Variable port("MASTER_PORT", "29500");
