@@ -1,13 +1,17 @@
 #include "group/adaptation.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <utility>
+
+#include "wire/signature.h"
 
 namespace talweg::group {
 
 namespace {
 constexpr double kShort = 0.1;  // seconds
+constexpr int kInexactBits = 64 - std::numeric_limits<double>::digits;
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 }  // namespace
 
@@ -34,6 +38,10 @@ bool Adaptation::count(const forest::Request& request) {
   const std::int64_t bytes =
       std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) * request.element_size;
   bytes_ += bytes;
+  std::vector<std::int64_t> words = request.counts;
+  words.insert(words.end(), {static_cast<std::int64_t>(counted_), static_cast<std::int64_t>(request.op),
+                             request.root, request.element_size});
+  counted_ = wire::layout_digest(words.data(), words.size());
   if (bytes > largest_bytes_) {
     largest_bytes_ = bytes;
     largest_ = request;
@@ -44,22 +52,26 @@ bool Adaptation::count(const forest::Request& request) {
 void Adaptation::take(const std::vector<live::PeerStatistics>& statistics, std::int64_t now_ns) {
   std::fill(own_.begin(), own_.end(), 0);
   own_[0] = static_cast<double>(now_ns);
+  own_[1] = static_cast<double>(counted_ >> kInexactBits);
   for (const live::PeerStatistics& peer : statistics) {
     const auto p = static_cast<std::size_t>(peer.rank);
     const auto carried = static_cast<double>(peer.acked_bytes);
-    own_[1 + 2 * p] = carried - std::exchange(carried_[p], carried);
-    own_[2 + 2 * p] = peer.busy_seconds - std::exchange(busy_[p], peer.busy_seconds);
+    own_[kHead + 2 * p] = carried - std::exchange(carried_[p], carried);
+    own_[kHead + 1 + 2 * p] = peer.busy_seconds - std::exchange(busy_[p], peer.busy_seconds);
   }
   decisive_ = largest_;
   bytes_ = largest_bytes_ = 0;
 }
 
 bool Adaptation::decide() {
+  for (std::size_t r = 1; r < ranks_; ++r)
+    if (all_[r * row() + 1] != all_[1]) disagreed_ = true;
+  if (disagreed_) return false;
   protocol::TrafficEpoch epoch;
   epoch.time_ns = static_cast<std::int64_t>(all_[0]);
   for (std::size_t from = 0; from < ranks_; ++from) {
     for (std::size_t to = 0; to < ranks_; ++to) {
-      const double* const pair = all_.data() + from * row() + 1 + 2 * to;
+      const double* const pair = all_.data() + from * row() + kHead + 2 * to;
       if (pair[0] > 0 && pair[1] > 0)
         epoch.edges.push_back({static_cast<int>(from), static_cast<int>(to), pair[0], pair[1]});
     }

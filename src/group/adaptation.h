@@ -3,7 +3,9 @@
 // An epoch ends with the collective that brings its bytes to a number that grows until epochs are long enough
 // to say something; every rank counts the same. At its end each rank writes down what its connections have
 // carried (take), and the ranks exchange these rows. At the end of the next epoch they decide on them
-// (decide): all at the same collective, and from the same numbers.
+// (decide): all at the same collective, and from the same numbers. Where they have called different
+// collectives, which they are told is an error, they are no longer at the same collective: they decide
+// nothing any more.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +27,15 @@ class Adaptation {
   bool count(const forest::Request& request);
 
   // The exchange: `row()` doubles of each rank, by rank.
-  std::size_t row() const { return 2 * ranks_ + 1; }
+  std::size_t row() const { return kHead + 2 * ranks_; }
   const double* own() const { return own_.data(); }
   double* all() { return all_.data(); }
   // This rank's row: what has been carried since it was asked last.
   void take(const std::vector<live::PeerStatistics>& statistics, std::int64_t now_ns);
   // Reads all(). True when plans should be made for network() from now on.
   bool decide();
+  // Ranks have counted different calls, as decide has found: they cannot decide alike any more.
+  bool disagreed() const { return disagreed_; }
 
   const cluster::Cluster& network() const { return replanner_.network(); }
   double gain() const { return gain_; }
@@ -39,6 +43,7 @@ class Adaptation {
   std::uint64_t changes() const { return changes_; }
 
  private:
+  static constexpr std::size_t kHead = 2;  // of a row: the time, a digest of what was counted
   const std::size_t rank_;
   const std::size_t ranks_;
   protocol::Replanner replanner_;
@@ -49,6 +54,8 @@ class Adaptation {
   std::int64_t largest_bytes_ = 0;
   std::vector<double> carried_, busy_;  // by peer, when taken last
   std::vector<double> own_, all_;
+  std::uint64_t counted_ = 0;  // a digest of all calls so far
+  bool disagreed_ = false;
   double gain_ = 0;
   std::uint64_t changes_ = 0;
 };

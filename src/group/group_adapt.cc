@@ -4,6 +4,12 @@
 
 namespace talweg::group {
 
+namespace {
+// Of an exchange: a rank may be busy with its own work for longer than calls usually wait. What is held for
+// it has deadlines of its own.
+constexpr std::chrono::milliseconds kPatience = std::chrono::hours(24);
+}  // namespace
+
 void GroupImpl::adapt() {
   // Between ranks of one host there is no network to follow.
   if (size() < 2 || world_->engine().all_local()) return;
@@ -25,7 +31,12 @@ void GroupImpl::end_epoch() {
 }
 
 void GroupImpl::turn_epoch() {
-  if (exchange_state_ == Exchange::done && adaptation_->decide()) {
+  const bool change = exchange_state_ == Exchange::done && adaptation_->decide();
+  if (adaptation_->disagreed()) {
+    stop_following("ranks have made different calls");
+    return;
+  }
+  if (change) {
     log_.log(LogLevel::info, "plan", "the network has changed: other plans, predicted to take {:.0f} % less",
              adaptation_->gain() * 100);
     plans_.change_to(adaptation_->network());
@@ -35,6 +46,7 @@ void GroupImpl::turn_epoch() {
   const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), adaptation_->row());
   CallOptions urgent;
   urgent.priority = live::kPriorities - 1;
+  urgent.timeout = kPatience;
   exchange_->enter(exchange_->prepare(
       exchange_->gather_call(adaptation_->own(), adaptation_->all(), counts, DataType::f64), urgent));
 }
@@ -56,8 +68,10 @@ void GroupImpl::stop_following(const std::string& why) {
 }
 
 void GroupImpl::begin_held() {
-  if (exchange_state_ == Exchange::running)
+  if (exchange_state_ == Exchange::running && follows_) {
     stop_following("a call's deadline has passed before the ranks had agreed");
+    exchange_->session_.abort("plans no longer follow the network there");
+  }
   undecided_ = false;
   next_held_ns_ = std::numeric_limits<std::int64_t>::max();
   if (follows_) turn_epoch();

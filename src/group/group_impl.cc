@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <new>
 #include <numeric>
+#include <utility>
 
 #include "base/units.h"
 
@@ -71,10 +72,13 @@ GroupImpl::~GroupImpl() {
     static_cast<void>(new (std::nothrow) std::shared_ptr<World>(std::move(world_)));
     return;
   }
+  {
+    const auto guard = world_->lock();
+    leaving_ = true;
+    follows_ = false;  // whoever drives meanwhile begins no further exchange
+  }
   exchange_.reset();
   auto guard = world_->lock();
-  leaving_ = true;
-  follows_ = false;
   if (undecided_) begin_held();
   session_.close();
   world_->remove(identity_.id);
@@ -442,6 +446,7 @@ std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
 void GroupImpl::abort(const std::string& why) {
   auto guard = world_->lock();
   session_.abort(why);
+  if (std::exchange(follows_, false)) exchange_->session_.abort(why);
   if (undecided_) next_held_ns_ = 0;  // what is held fails as well
   world_->look_at(next_held_ns_);
   world_->submit(std::move(guard), true);

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 
 #include <fstream>
+#include <future>
 #include <mutex>
 
-#include "group/adaptation.h"
 #include "ranks.h"
 
 namespace talweg {
@@ -79,7 +79,7 @@ TEST_F(Replanning, CallsNeverBlockOnADecision) {
       [&](GroupOptions& o) { o.cluster_file = two_.path(); });
 }
 
-TEST_F(Replanning, AHeldCallKeepsItsDeadlineAndAGroupMayBeLeftWithHeldCalls) {
+TEST_F(Replanning, AHeldCallKeepsItsDeadline) {
   run_ranks(
       2,
       [&](Group& g) {
@@ -97,6 +97,34 @@ TEST_F(Replanning, AHeldCallKeepsItsDeadlineAndAGroupMayBeLeftWithHeldCalls) {
         for (const WorkPtr& work : works) EXPECT_THROW(work->wait(), Error);
       },
       [&](GroupOptions& o) { o.cluster_file = two_.path(); });
+}
+
+// Else the others would change their plans alone some day, and every call would be a mismatch from then on.
+TEST_F(Replanning, WhenOneRankCanNoLongerFollowNobodyDoes) {
+  constexpr int kCalls = 12;
+  std::promise<void> failed;
+  testing::internal::CaptureStderr();
+  run_ranks(
+      2,
+      [&](Group& g) {
+        std::vector<std::vector<float>> x(kCalls, std::vector<float>(kCount, 1.0F));
+        std::vector<WorkPtr> works;
+        CallOptions options;
+        if (g.rank() == 0) options.timeout = std::chrono::milliseconds(300);
+        if (g.rank() == 1) failed.get_future().wait();
+        for (auto& v : x)
+          works.push_back(
+              g.start_all_reduce(v.data(), v.data(), kCount, DataType::f32, ReduceOp::sum, options));
+        for (const WorkPtr& work : works) EXPECT_THROW(work->wait(), Error);
+        if (g.rank() == 0) failed.set_value();
+        for (int call = 0; call < 3 * kCalls; ++call)
+          g.all_reduce(x[0].data(), x[0].data(), kCount, DataType::f32, ReduceOp::max);
+        EXPECT_EQ(x[0][kCount / 2], 1.0F);
+      },
+      [&](GroupOptions& o) { o.cluster_file = two_.path(); });
+  const std::string log = testing::internal::GetCapturedStderr();
+  for (const char* rank : {"[0]", "[1]"})
+    EXPECT_THAT(log, HasSubstr(std::string(rank) + " WARN plan: plans no longer follow the network"));
 }
 
 TEST_F(Replanning, AGroupMayBeLeftWithHeldCalls) {
