@@ -37,11 +37,11 @@ namespace talweg {
 
 // Where a setting comes from: explicit option > environment > default. `Group::describe` says which.
 struct GroupOptions {
-  int rank = -1;  // -1: from the environment (talweg run, torchrun, Open MPI, Slurm, PMI)
-  int size = -1;
-  std::shared_ptr<Store> store;          // where the ranks meet; empty: at `rendezvous`
-  std::string rendezvous;                // "tcp://host:port" or "file:/path"; empty: TALWEG_STORE or MASTER_*
-  std::string prefix;                    // of the keys in the store: several groups can share one store
+  int rank = -1;                 // -1: from the environment (talweg run, torchrun, Open MPI, Slurm, PMI)
+  int size = -1;                 // both or neither
+  std::shared_ptr<Store> store;  // where the ranks meet; empty: at `rendezvous`
+  std::string rendezvous;        // "tcp://host:port" or "file:/path"; empty: TALWEG_STORE or MASTER_*
+  std::string prefix;            // of the keys in the store: several groups can share one store
   std::chrono::milliseconds timeout{0};  // default deadline of calls; 0: TALWEG_TIMEOUT or 30 s
   std::string interface;     // NCCL_SOCKET_IFNAME's grammar; empty: TALWEG_SOCKET_IFNAME or automatic
   std::string cluster_file;  // the network, rank i = worker i; empty: TALWEG_CLUSTER or built-in defaults

@@ -83,6 +83,10 @@ int derived_port(const std::string& job) {
 Place find_place(const GroupOptions& options) {
   Place place;
   place.origin = kAlone;
+  if ((options.rank >= 0) != (options.size >= 0))
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("rank {} of {} (option): give rank and size, or neither", options.rank, options.size));
   if (options.rank >= 0 && options.size >= 0) {
     place = {options.rank, options.size, "option"};
   } else {

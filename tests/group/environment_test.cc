@@ -29,6 +29,12 @@ TEST(Environment, WithoutALauncherThereIsOneRank) {
 }
 
 TEST(Environment, HalfAPlaceIsNoReasonToWorkAlone) {
+  GroupOptions options;
+  options.rank = 1;
+  EXPECT_THROW(find_place(options), Error);
+  options = {};
+  options.size = 2;
+  EXPECT_THROW(find_place(options), Error);
   for (const char* one : {"RANK", "WORLD_SIZE"}) {
     const Variable half(one, "2");
     EXPECT_THROW(find_place({}), Error) << one;
