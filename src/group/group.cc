@@ -121,7 +121,10 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
       connect.streams, engine.stream.checksum ? "on" : "off", mesh.security,
       cluster_file.value.empty() ? "assumed" : cluster_file.value, name(cluster_file.origin),
       algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin),
-      replan ? "follow the network" : "stay", timeout.count(), kernel::target_name());
+      !replan               ? "stay"
+      : local == place.size ? "stay: all ranks are on this host"
+                            : "follow the network",
+      timeout.count(), kernel::target_name());
   seeing.rank = place.rank;
   seeing.size = place.size;
   seeing.job = group::job_number(mesh.job);

@@ -58,6 +58,13 @@ TEST_F(Replanning, ChangesOnAllRanksAtTheSameCallAndSumsStayRight) {
   for (int r = 1; r < kRanks; ++r) EXPECT_EQ(plans[static_cast<std::size_t>(r)], plans[0]);
 }
 
+TEST_F(Replanning, BetweenRanksOfOneHostPlansStayAndThatIsSaid) {
+  const Variable shared("TALWEG_SHM", "1");
+  run_ranks(
+      2, [](Group& g) { EXPECT_THAT(g.describe(), HasSubstr("plans: stay: all ranks are on this host")); },
+      [&](GroupOptions& o) { o.cluster_file = two_.path(); });
+}
+
 // One rank runs far ahead of another that waits for its message first: nobody may wait for a decision inside
 // a call.
 TEST_F(Replanning, CallsNeverBlockOnADecision) {
