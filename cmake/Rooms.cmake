@@ -9,6 +9,12 @@ function(talweg_room name)
   target_link_libraries(talweg_${name} PUBLIC ${ARG_DEPS} PRIVATE talweg_warnings)
 endfunction()
 
+# Sanitizers make optimising take twice as long as all the rest of compiling. What they are there to check is
+# optimised all the same; tests and the commands' options and tables, which run briefly, are not.
+if(TALWEG_SANITIZE)
+  set(TALWEG_UNOPTIMISED_WHERE_CHECKED -O0)
+endif()
+
 # talweg_test(NAME SOURCES a_test.cc DEPS talweg_kernel [TIMEOUT seconds] [LABELS label] [SERIAL]): one GoogleTest
 # program, one ctest entry per test case. The label no_asan, no_tsan or no_sanitizers keeps a test out of those runs
 # of `make check`; SERIAL gives it the machine to itself.
@@ -31,7 +37,7 @@ function(talweg_test name)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main talweg_warnings)
   # Tests are built often and run briefly; what they test is optimised in full.
-  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1> ${TALWEG_UNOPTIMISED_WHERE_CHECKED})
   # Discovered when ctest starts, not while building: a test program that cannot start fails its tests, not the
   # build. The prefix keeps equal names of two programs apart: ctest would give both the properties of the last.
   gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
