@@ -71,6 +71,7 @@ std::size_t PlanCache::Hash::operator()(const forest::Request& r) const {
 void PlanCache::change_to(cluster::Cluster network) {
   network_ = std::move(network);
   plans_.clear();
+  order_.clear();
 }
 
 forest::Forest PlanCache::plan(const forest::Request& request) const {
