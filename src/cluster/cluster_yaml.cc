@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "cluster/cluster.h"
@@ -45,6 +46,30 @@ Nanoseconds parse_latency(const YamlReader& reader) {
   }
 }
 
+// YYYY-MM-DDTHH:MM:SSZ, in numbers that a calendar and a clock have.
+bool is_moment(const std::string& text) {
+  constexpr std::string_view kForm = "dddd-dd-ddTdd:dd:ddZ";
+  if (text.size() != kForm.size()) return false;
+  for (std::size_t i = 0; i < kForm.size(); ++i)
+    if (kForm[i] == 'd' ? text[i] < '0' || text[i] > '9' : text[i] != kForm[i]) return false;
+  const auto number = [&](std::size_t at) { return (text[at] - '0') * 10 + text[at + 1] - '0'; };
+  const int month = number(5), day = number(8);
+  return month >= 1 && month <= 12 && day >= 1 && day <= 31 && number(11) < 24 && number(14) < 60 &&
+         number(17) <= 60;
+}
+
+double parse_confidence(const YamlReader& reader) {
+  const double part = reader.at_least_zero();
+  if (part >= 1) reader.expected("a part of the rates, such as 0.05 for 5 %");
+  return part;
+}
+
+std::string parse_measured(const YamlReader& reader) {
+  const std::string text = reader.text();
+  if (!is_moment(text)) reader.expected("a time such as 2026-03-01T12:00:00Z");
+  return text;
+}
+
 Bytes parse_burst(const YamlReader& reader) {
   try {
     return parse_bytes(reader.text());
@@ -59,9 +84,11 @@ class ClusterParser {
   explicit ClusterParser(const YamlReader& document) : document_(document) {}
 
   Cluster parse() {
-    document_.allow_keys({"nodes", "links", "groups", "shared_cores"});
+    document_.allow_keys({"nodes", "links", "groups", "shared_cores", "confidence", "measured"});
     if (const auto cores = document_.optional("shared_cores"))
       cluster_.shared_cores = static_cast<int>(cores->integer(1, 1 << 16));
+    if (const auto part = document_.optional("confidence")) cluster_.confidence = parse_confidence(*part);
+    if (const auto moment = document_.optional("measured")) cluster_.measured = parse_measured(*moment);
     parse_nodes(document_.required("nodes").items());
     complain(find_problem(cluster_, Section::nodes));
     if (const auto links = document_.optional("links")) {
@@ -209,6 +236,8 @@ nlohmann::ordered_json to_tree(const Cluster& cluster) {
         {{"name", group.name}, {"capacity", to_string(group.capacity)}, {"links", std::move(links)}});
   }
   if (cluster.shared_cores > 0) tree["shared_cores"] = cluster.shared_cores;
+  if (cluster.confidence > 0) tree["confidence"] = cluster.confidence;
+  if (!cluster.measured.empty()) tree["measured"] = cluster.measured;
   return tree;
 }
 

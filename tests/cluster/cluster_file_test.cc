@@ -8,6 +8,8 @@
 namespace talweg::cluster {
 namespace {
 
+using testing::HasSubstr;
+
 const std::string kSourceDir = TALWEG_SOURCE_DIR;
 
 constexpr const char* kGood = R"(nodes:
@@ -69,6 +71,26 @@ TEST(ClusterFile, WhatIsWrittenAsYamlOrJsonIsReadBackTheSame) {
     EXPECT_EQ(parse_cluster(to_yaml(cluster), "y"), cluster) << to_yaml(cluster);
     EXPECT_EQ(parse_cluster(to_json(cluster), "j"), cluster) << to_json(cluster);
   }
+}
+
+TEST(ClusterFile, SaysWhenItWasMeasuredAndHowSurely) {
+  const std::string measured = std::string(kGood) + "confidence: 0.03\nmeasured: 2026-03-01T12:00:00Z\n";
+  const Cluster cluster = parse_cluster(measured, "c.yaml");
+  EXPECT_DOUBLE_EQ(cluster.confidence, 0.03);
+  EXPECT_EQ(cluster.measured, "2026-03-01T12:00:00Z");
+  EXPECT_EQ(parse_cluster(to_yaml(cluster), "y"), cluster) << to_yaml(cluster);
+  EXPECT_EQ(parse_cluster(to_json(cluster), "j"), cluster);
+  const int first_two[] = {0, 1};
+  EXPECT_EQ(restrict_to(cluster, first_two).measured, cluster.measured);
+  for (const char* wrong : {"1", "-0.1", "sure", "nan"})
+    EXPECT_THAT(complaint_about(std::string(kGood) + "confidence: " + wrong + "\n"),
+                HasSubstr("c.yaml:13: confidence: expected"))
+        << wrong;
+  for (const char* wrong : {"yesterday", "2026-03-01", "2026-13-01T12:00:00Z", "2026-03-01T25:00:00Z",
+                            "2026-03-01T12:00:00+01:00", "20x6-03-01T12:00:00Z"})
+    EXPECT_THAT(complaint_about(std::string(kGood) + "measured: " + wrong + "\n"),
+                HasSubstr("c.yaml:13: measured: expected a time such as"))
+        << wrong;
 }
 
 TEST(ClusterFile, NamesThatNeedQuotesSurvive) {
