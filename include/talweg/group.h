@@ -82,6 +82,13 @@ struct GroupStatistics {
   std::uint64_t shared_memory_bytes = 0;  // mapped for this rank's rings and payload pool
 };
 
+// How the network is to be measured.
+struct ProbeOptions {
+  double confidence = 0.05;                          // repeats until rates are sure to this part of them
+  std::chrono::milliseconds budget{0};               // 0: 10 s for 8 hosts. A goal, not a deadline
+  std::function<void(const std::string&)> progress;  // called on rank 0: a line for people
+};
+
 class Group {
  public:
   // Blocks until all ranks are connected to each other. Throws Error: invalid_argument (options, an interface
@@ -147,6 +154,13 @@ class Group {
   // A group of some of this group's ranks, numbered in the order given; every rank of *this* group calls it,
   // in the same order. Null on ranks that are not in the list. Shares this group's connections.
   virtual std::shared_ptr<Group> split(std::span<const int> ranks) = 0;
+
+  // Measures the network between the hosts of this group: latency and bandwidth of pairs and of sets, and
+  // what they share. Every rank calls it, with nothing else in flight. Returns a cluster file, the same on
+  // all ranks, by which this group plans from then on; groups that were split from it before keep theirs. It
+  // loads the network for some seconds. Throws Error{invalid_argument} where all ranks are on one host, or a
+  // value is out of range; when a call fails in the middle, the group is aborted.
+  virtual std::string probe(const ProbeOptions& = {}) = 0;
 
   // Fails everything in flight and every later call, here and on all other ranks, with Error{aborted}.
   virtual void abort(const std::string& why) = 0;

@@ -103,6 +103,10 @@ const std::vector<Setting>& settings() {
        ""},
       {"TALWEG_REPLAN", "1: plans follow the network as it changes; 0: they stay; the same on all ranks",
        "0"},
+      {"TALWEG_PROBE",
+       "1: the network between hosts is measured when a group is joined, some seconds, and beats "
+       "TALWEG_CLUSTER",
+       "0"},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_KEY", "the job's key, the same on all ranks; needed where ranks are not all on loopback", "",

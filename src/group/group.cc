@@ -86,10 +86,13 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
                               network->workers(), place.size));
   }
 
+  const bool probes = switch_of("TALWEG_PROBE");
+
   // Ranks that do not plan alike would not know what to do with each other's chunks.
   const bool replan = switch_of("TALWEG_REPLAN");
   connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
                    {"TALWEG_REPLAN", replan ? 1 : 0},
+                   {"TALWEG_PROBE", probes ? 1 : 0},
                    {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
 
   live::Mesh mesh = place.size > 1 ? live::connect_all(*store, connect) : live::Mesh{};
@@ -110,16 +113,23 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     if (place.size > 1) host_numbers.push_back(c.host_number);
   }
   if (!network) network = group::assumed_network(host_numbers);
+  identity.machines = host_numbers;
+  const bool several_hosts =
+      std::any_of(host_numbers.begin(), host_numbers.end(), [](int h) { return h > 0; });
+  const std::string network_from =
+      probes && several_hosts
+          ? "measured at the start (TALWEG_PROBE)"
+          : fmt::format("{} ({})", cluster_file.value.empty() ? "assumed" : cluster_file.value,
+                        name(cluster_file.origin));
   if (mesh.one_machine && place.size > mesh.cores && network->shared_cores == 0)
     network->shared_cores = mesh.cores;
   const std::string description = fmt::format(
       "rank: {} of {} ({})\nrendezvous: {}\naddress: {} ({})\nshared memory: {} of {} ranks on this host\n"
-      "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {} ({})\nalgorithm: {} "
+      "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {}\nalgorithm: {} "
       "({})\n"
       "plans: {}\ntimeout: {} ms\nsums computed with: {}\n",
       place.rank, place.size, place.origin, meeting.origin, address.value, address.why, local, place.size,
-      connect.streams, engine.stream.checksum ? "on" : "off", mesh.security,
-      cluster_file.value.empty() ? "assumed" : cluster_file.value, name(cluster_file.origin),
+      connect.streams, engine.stream.checksum ? "on" : "off", mesh.security, network_from,
       algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin),
       !replan               ? "stay"
       : local == place.size ? "stay: all ranks are on this host"
@@ -141,6 +151,11 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   }
   auto group = std::make_shared<group::GroupImpl>(std::move(world), std::move(identity), std::move(*network),
                                                   algorithm.value, timeout, description);
+  if (probes && several_hosts) {
+    ProbeOptions probe;
+    probe.progress = [&log](const std::string& line) { log.log(LogLevel::info, "probe", "{}", line); };
+    group->probe(probe);
+  }
   if (replan) group->adapt();
   return group;
 }

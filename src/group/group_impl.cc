@@ -423,6 +423,7 @@ std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
       throw Error(ErrorCode::invalid_argument, fmt::format("split: rank {} is listed twice", r));
     child.members.push_back(member);
     child.hosts.push_back(identity_.hosts[static_cast<std::size_t>(r)]);
+    child.machines.push_back(identity_.machines[static_cast<std::size_t>(r)]);
   }
   child.id = child_id(identity_.id, splits_++, ranks);
   std::shared_ptr<GroupImpl> group;

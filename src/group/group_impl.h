@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "group/adaptation.h"
 #include "group/plan_cache.h"
+#include "group/prober.h"
 #include "group/recorder.h"
 #include "group/world.h"
 #include "protocol/session.h"
@@ -24,6 +25,7 @@ class GroupImpl : public Group, private protocol::Outbox {
     int rank = 0;
     std::vector<int> members;        // group rank -> rank in the world
     std::vector<std::string> hosts;  // group rank -> "name pid 123"
+    std::vector<int> machines;       // group rank -> number of its host
     std::uint32_t id = 0;            // on the wire
   };
   GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::Cluster network, std::string algorithm,
@@ -51,6 +53,9 @@ class GroupImpl : public Group, private protocol::Outbox {
   WorkPtr start_barrier(const CallOptions&) override;
 
   std::shared_ptr<Group> split(std::span<const int> ranks) override;
+  std::string probe(const ProbeOptions& options) override;
+  // As probe(), with all that was found.
+  ProbeResult probe_in_full(const ProbeOptions& options);
   void abort(const std::string& why) override;
   void set_timeout(std::chrono::milliseconds timeout) override;
   GroupStatistics statistics() const override;

@@ -8,10 +8,6 @@
 namespace talweg::group {
 
 namespace {
-// A core copies and adds at some 10 GB/s once it shares its memory with others. A cache line crosses in a
-// tenth of a microsecond, but where ranks share cores it is the switch from one to the next that counts.
-constexpr Bandwidth kMemory{80e9};
-constexpr Nanoseconds kMemoryLatency{2500};
 // Ordinary Ethernet, and what a frame takes from one process to another over it.
 constexpr Bandwidth kEthernet{10e9};
 constexpr Nanoseconds kEthernetLatency{25'000};

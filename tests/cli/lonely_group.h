@@ -63,6 +63,7 @@ class LonelyGroup : public Group {
     return unexpected();
   }
   std::shared_ptr<Group> split(std::span<const int>) override { return nullptr; }
+  std::string probe(const ProbeOptions&) override { return {}; }
   void abort(const std::string&) override {}
   void set_timeout(std::chrono::milliseconds) override {}
   GroupStatistics statistics() const override { return {}; }

@@ -1,0 +1,28 @@
+// A group that measures the network between its hosts, and plans with what it found.
+#include <fmt/format.h>
+
+#include "group/group_impl.h"
+
+namespace talweg::group {
+
+ProbeResult GroupImpl::probe_in_full(const ProbeOptions& options) {
+  if (!(options.confidence > 0 && options.confidence < 1))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("probe: confidence {}: expected a part of the rates, such as 0.05 for 5 %",
+                            options.confidence));
+  if (options.budget.count() < 0)
+    throw Error(ErrorCode::invalid_argument, "probe: expected a budget of zero or more");
+  ProbeResult result = group::probe(*this, identity_.machines, options);
+  if (adaptation_) return result;  // its plans follow the network by themselves
+  cluster::Cluster network = result.network;
+  const auto guard = world_->lock();
+  network.shared_cores = plans_.network().shared_cores;  // of this machine, not of the network
+  plans_.change_to(std::move(network));
+  return result;
+}
+
+std::string GroupImpl::probe(const ProbeOptions& options) {
+  return cluster::to_yaml(probe_in_full(options).network);
+}
+
+}  // namespace talweg::group
