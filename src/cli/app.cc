@@ -29,6 +29,7 @@ std::unique_ptr<CLI::App> make_app(Action* action) {
   app->require_subcommand(1);
   add_run(*app, action);
   add_perf(*app, action);
+  add_probe(*app, action);
   add_info(*app, action);
   add_doctor(*app, action);
   add_lab(*app, action);

@@ -21,6 +21,7 @@ void add_run(CLI::App& app, Action* action);
 std::vector<std::string> with_separator(const CLI::App& app, std::vector<std::string> arguments);
 
 void add_perf(CLI::App& app, Action* action);
+void add_probe(CLI::App& app, Action* action);
 void add_info(CLI::App& app, Action* action);
 void add_doctor(CLI::App& app, Action* action);
 void add_convert(CLI::App& app, Action* action);
