@@ -1,0 +1,148 @@
+"""What `talweg probe` finds out about networks that are known, and how long that takes.
+
+Each network is built by `talweg lab`; the prober is not told its rates. For pairs of hosts the rate of one flow alone
+is compared, by the file that it wrote against the file that the lab was built from; for uplinks their rates.
+"""
+import json
+import os
+import pathlib
+import random
+import re
+import subprocess
+import tempfile
+
+import report
+
+SECONDS = 10  # for 8 hosts
+ERROR = 0.10
+LATENCY = "3us"
+PAIR_RATES = (100, 200, 400, 700)  # Mbit/s
+SEED = 1
+
+
+def node(name, kind="worker"):
+    return {"name": name, "kind": kind}
+
+
+def link(a, b, mbit):
+    return {"between": [a, b], "capacity": f"{mbit}Mbit/s", "latency": LATENCY}
+
+
+def star(rates):
+    hosts = [f"h{i}" for i in range(len(rates))]
+    return {"nodes": [*map(node, hosts), node("sw", "switch")],
+            "links": [link(host, "sw", rate) for host, rate in zip(hosts, rates)]}
+
+
+def mesh(ranks):
+    draw = random.Random(SEED)
+    hosts = [f"h{i}" for i in range(ranks)]
+    links = [{"from": a, "to": b, "capacity": f"{draw.choice(PAIR_RATES)}Mbit/s", "latency": LATENCY}
+             for a in hosts for b in hosts if a != b]
+    return {"nodes": [*map(node, hosts)], "links": links}
+
+
+def racks(ranks, mbit, uplink):
+    """Two racks; hosts of one have numbers in a row."""
+    hosts = [f"h{i}" for i in range(ranks)]
+    leaf = ["leaf0" if i < ranks // 2 else "leaf1" for i in range(ranks)]
+    nodes = [*map(node, hosts), node("leaf0", "switch"), node("leaf1", "switch"), node("spine", "switch")]
+    return {"nodes": nodes, "links": [link(h, l, mbit) for h, l in zip(hosts, leaf)]
+            + [link(l, "spine", uplink) for l in ("leaf0", "leaf1")]}
+
+
+def networks(ranks):
+    return {
+        "even 1G": star([1000] * ranks),
+        "uneven 1G/200M": star([1000 if i % 2 == 0 else 200 for i in range(ranks)]),
+        "pairs drawn": mesh(ranks),
+        "two racks 500M": racks(ranks, 500, 500 * ranks // 8),
+    }
+
+
+def bits(text):
+    """"200 Mbit/s" and "200Mbit/s" in bit/s."""
+    number, factor = re.fullmatch(r"([0-9.]+) ?([kMG]?)bit/s", text).groups()
+    return float(number) * {"": 1, "k": 1e3, "M": 1e6, "G": 1e9}[factor]
+
+
+def edges(cluster):
+    for entry in cluster["links"]:
+        rate = bits(entry["capacity"])
+        if "between" in entry:
+            a, b = entry["between"]
+            yield a, b, rate
+            yield b, a, rate
+        else:
+            yield entry["from"], entry["to"], rate
+
+
+def alone(cluster):
+    """The rate of one flow between every two workers: the widest path, as these networks have one each."""
+    workers = [n["name"] for n in cluster["nodes"] if n.get("kind", "worker") == "worker"]
+    inner = {n["name"] for n in cluster["nodes"]} - set(workers)
+    onward = {}
+    for a, b, rate in edges(cluster):
+        onward.setdefault(a, []).append((b, rate))
+    rates = {}
+    for start in workers:
+        widest = {start: float("inf")}
+        open_nodes = [start]
+        while open_nodes:
+            at = open_nodes.pop()
+            if at != start and at not in inner:
+                continue  # hosts do not forward
+            for to, rate in onward.get(at, []):
+                width = min(widest[at], rate)
+                if width > widest.get(to, 0):
+                    widest[to] = width
+                    open_nodes.append(to)
+        rates.update({(start, end): widest[end] for end in workers if end != start})
+    return rates
+
+
+def measure(program, network):
+    with tempfile.TemporaryDirectory(prefix="talweg-probe") as folder:
+        path = pathlib.Path(folder) / "network.yaml"
+        path.write_text(json.dumps(network))
+        done = subprocess.run([program, "lab", "run", "--no-tag-output", path, "--timeout", "120s", "--", program, "probe",
+                               "--json"], capture_output=True, text=True, env={**os.environ, "TALWEG_TIMEOUT": "60s"})
+    if done.returncode != 0:
+        return None, done.stderr.strip().splitlines()[-1:]
+    return json.loads(done.stdout), None
+
+
+def worst_error(truth, found):
+    return max((abs(found[pair] / rate - 1), pair) for pair, rate in truth.items())
+
+
+def run(ranks, settings):
+    program = settings.build / "talweg"
+    if not program.exists():
+        print("# probe: left out, talweg is not built")
+        return []
+    rows, records = [], []
+    for name, network in networks(ranks).items():
+        for _ in range(settings.rounds):
+            found, failed = measure(program, network)
+            if found is None:
+                print(f"# probe: {name}: {failed}")
+                continue
+            error, pair = worst_error(alone(network), alone(found["cluster"]))
+            uplinks = [round(way["bit_per_s"] / 1e6) for u in found["uplinks"] for way in (u["leaving"], u["entering"])
+                       if way]
+            true_uplink = next((bits(entry["capacity"]) / 1e6 for entry in network["links"]
+                                if "spine" in entry.get("between", [])), None)
+            good = error < ERROR and (ranks > 8 or found["seconds"] < SECONDS)
+            good = good and bool(uplinks) == (true_uplink is not None)
+            good = good and all(abs(u / true_uplink - 1) < ERROR for u in uplinks)
+            rows.append([name, f"{found['seconds']:.1f}", str(found["measurements"]), f"{found['traffic_bytes'] / 1e9:.2f}",
+                         f"{error:.1%}", f"{pair[0]} to {pair[1]}", str(len(found["pairs"])),
+                         ",".join(map(str, uplinks)) or "-", f"{true_uplink:.0f}" if true_uplink else "-",
+                         str(found["unexplained_flows"]), f"{found['confidence']:.1%}", "PASS" if good else "MISS"])
+            records.append({"scenario": "probe", "network": name, "ranks": ranks, "worst_pair_error": error,
+                            "true_network": network, "found": found})
+    report.table(f"what the prober finds, {ranks} hosts; target: rates within {ERROR:.0%}, {SECONDS} s for 8 hosts",
+                 ["network", "s", "trials", "GB", "worst error", "of", "pairs apart", "uplinks, Mbit/s", "true",
+                  "unexplained", "stated +-", "verdict"], rows)
+    return records
