@@ -17,5 +17,6 @@ Forest plan_sharded_star(const Request& request, const CostModel& model);
 Forest plan_direct(const Request& request, const CostModel& model);
 Forest plan_one_hop(const Request& request, const CostModel& model);
 Forest plan_recursive_doubling(const Request& request, const CostModel& model);
+Forest plan_packed(const Request& request, const CostModel& model);
 
 }  // namespace talweg::forest

@@ -86,6 +86,7 @@ class CostModel {
   void choose_chunks(Forest& forest) const;
 
   const cluster::Cluster& network() const { return cluster_; }
+  const CostParameters& parameters() const { return parameters_; }
   // Bytes per second that a worker can send and receive at once: the lesser of the two sums over its links.
   double capacity(NodeId worker) const { return capacities_[static_cast<std::size_t>(worker)]; }
   // All workers by capacity, the greatest first, then by rank.

@@ -16,6 +16,7 @@ namespace {
 constexpr double kTolerance = 1e-10;  // of reduced gains
 constexpr double kLeastPivot = 1e-9;  // smaller ones are rounding
 constexpr double kPerturbation = 1e-7;
+constexpr std::size_t kBlock = 256;     // columns
 constexpr int kPivotsPerInverse = 400;  // rounding adds up over pivots
 
 }  // namespace
@@ -43,6 +44,16 @@ int PackingLp::add_column(std::vector<Term> terms, double gain) {
   return static_cast<int>(columns_.size() - rows_) - 1;
 }
 
+void PackingLp::set_gain(int column, double gain) {
+  Column& changed = columns_[rows_ + static_cast<std::size_t>(column)];
+  const double more = gain - changed.gain;
+  changed.gain = gain;
+  if (!changed.in_basis) return;
+  const auto place =
+      std::find(basis_.begin(), basis_.end(), static_cast<int>(rows_) + column) - basis_.begin();
+  for (std::size_t i = 0; i < rows_; ++i) prices_[i] += more * inverse(static_cast<std::size_t>(place), i);
+}
+
 double PackingLp::reduced_gain(const Column& column) const {
   double gain = column.gain;
   for (const Term& term : column.terms) gain -= prices_[static_cast<std::size_t>(term.row)] * term.amount;
@@ -54,17 +65,28 @@ void PackingLp::solve() {
   }
 }
 
-bool PackingLp::pivot() {
-  int entering = -1;
+// The best of the first block, from where the last search ended, that has a column which gains: to look at
+// all columns for every pivot takes longer than the pivot.
+int PackingLp::choose() {
+  int best = -1;
   double most = kTolerance;
-  for (std::size_t i = 0; i < columns_.size(); ++i) {
-    if (columns_[i].in_basis) continue;
-    const double gain = reduced_gain(columns_[i]);
-    if (gain > most) {
-      most = gain;
-      entering = static_cast<int>(i);
+  for (std::size_t seen = 1; seen <= columns_.size(); ++seen) {
+    if (next_ >= columns_.size()) next_ = 0;
+    const std::size_t i = next_++;
+    if (!columns_[i].in_basis) {
+      const double gain = reduced_gain(columns_[i]);
+      if (gain > most) {
+        most = gain;
+        best = static_cast<int>(i);
+      }
     }
+    if (best >= 0 && seen % kBlock == 0) break;
   }
+  return best;
+}
+
+bool PackingLp::pivot() {
+  const int entering = choose();
   if (entering < 0) return false;
   std::vector<double> direction(rows_);
   for (const Term& term : columns_[static_cast<std::size_t>(entering)].terms)

@@ -26,6 +26,8 @@ class PackingLp {
   explicit PackingLp(std::vector<double> capacities);
   // Returns the column's number. The gain of all columns together must be bounded by the rows.
   int add_column(std::vector<Term> terms, double gain);
+  // From where the last solution ended, a solution is near if little was changed.
+  void set_gain(int column, double gain);
   // Until no column improves the gain by more than rounding.
   void solve();
 
@@ -42,6 +44,7 @@ class PackingLp {
     bool in_basis = false;
   };
   double reduced_gain(const Column& column) const;
+  int choose();
   bool pivot();
   void enter(int column, std::size_t row, const std::vector<double>& direction);
   void refactor();
@@ -57,6 +60,7 @@ class PackingLp {
   std::vector<double> inverse_;
   std::vector<double> level_;   // of the basic columns, for the perturbed capacities
   std::vector<double> prices_;  // of the rows
+  std::size_t next_ = 0;        // where to look for the next column
   int pivots_since_refactor_ = 0;
 };
 

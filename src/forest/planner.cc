@@ -8,6 +8,7 @@
 
 #include "forest/algorithms.h"
 #include "forest/cost.h"
+#include "forest/packed.h"
 #include "talweg/error.h"
 
 namespace talweg::forest {
@@ -48,6 +49,9 @@ constexpr Algorithm kAlgorithms[] = {
      plan_one_hop},
     {"recursive_doubling", "pairs at distance 1, 2, 4 .. exchange sums: for small messages",
      operations({all_reduce, barrier}), plan_recursive_doubling},
+    {"packed",
+     "trees that together use what the links carry, within 1 % of the bound; shares by rate and depth",
+     operations({all_reduce, reduce, broadcast, reduce_scatter, all_gather}), plan_packed},
 };
 
 bool serves(const Algorithm& algorithm, const Request& request) {
@@ -77,7 +81,15 @@ Forest plan(const Algorithm& algorithm, const Request& request, const CostModel&
 // but sum more on every rank: they stay what they are for.
 constexpr std::int64_t kMostBytesInFewRounds = 256 << 10;
 
+// Above, packing may take seconds, and too long for a call to wait for.
+constexpr int kMostRanksPacked = 256, kMostRanksPackedUnasked = 16;
+
+bool worth_packing(const Request& request, const CostModel& model, double least) {
+  return request.ranks <= kMostRanksPackedUnasked && packing_may_beat(least, request, model);
+}
+
 bool suits(const Algorithm& algorithm, const Request& request) {
+  if (algorithm.plan == plan_packed) return request.ranks <= kMostRanksPacked;
   const bool few_rounds = algorithm.plan == plan_one_hop || algorithm.plan == plan_recursive_doubling;
   return !few_rounds || request.counts[0] * request.element_size <= kMostBytesInFewRounds;
 }
@@ -121,6 +133,7 @@ Forest plan_best(const Request& request, const cluster::Cluster& cluster) {
   double least = 0;
   for (const Algorithm& algorithm : kAlgorithms) {
     if (!serves(algorithm, request) || !suits(algorithm, request)) continue;
+    if (algorithm.plan == plan_packed && !worth_packing(request, model, least)) continue;
     Forest forest = plan(algorithm, request, model);
     if (counts_differ_by_rank(request.op)) return forest;
     const double seconds = model.seconds(forest);

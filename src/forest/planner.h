@@ -14,12 +14,12 @@ namespace talweg::forest {
 
 struct Planner {
   std::string name;         // "halving_doubling", "ring", "chain", "double_binary_tree", "binomial", "star",
-                            // "sharded_star", "direct", "one_hop", "recursive_doubling"
+                            // "sharded_star", "direct", "one_hop", "recursive_doubling", "packed"
   std::string description;  // one line
   std::function<bool(const Request&)> serves;
   std::function<Forest(const Request&, const cluster::Cluster&)> plan;
   // Whether it is meant for a request of this size. Others it plans as well, if asked by name, but the forest
-  // may then take gigabytes.
+  // may then take gigabytes, or seconds to plan.
   std::function<bool(const Request&)> suits;
 };
 
@@ -30,7 +30,8 @@ const Planner& find_planner(const std::string& name);
 
 // The forest with the least predicted time among all planners that serve and suit the request (ties: first in
 // `planners()`), with the chunk sizes that the cost model likes best. Deterministic. The cluster needs
-// workers() == request.ranks.
+// workers() == request.ranks. "packed", the only planner that takes long, is left out where it can win no
+// more than a few percent, and among more than 16 ranks unless it is asked for by name.
 Forest plan_best(const Request& request, const cluster::Cluster& cluster);
 
 // The table behind that choice, cheapest first.

@@ -11,9 +11,12 @@
 namespace talweg::forest {
 namespace {
 
-constexpr double kRounding = 1e-9;              // of reduced gains
-constexpr int kMostRounds = 20000;              // never met; keeps rounding from turning in circles
-constexpr int kRootsPerRound = 4;               // whose trees are offered
+constexpr double kRounding = 1e-9;  // of reduced gains
+constexpr int kMostRounds = 20000;  // never met; keeps rounding from turning in circles
+constexpr int kRootsPerRound = 4;   // whose trees are offered
+constexpr double kRefused = -1e6;   // a gain that nothing makes up for
+constexpr int kConcentrations = 8;
+constexpr double kConcentration = 0.01;         // that the greatest tree gains more
 constexpr double kPerHop[] = {1.0, 0.2, 0.02};  // of the mean cost of an edge, from shallow to cheap
 
 std::size_t at(int index) {
@@ -22,12 +25,14 @@ std::size_t at(int index) {
 
 }  // namespace
 
-TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty)
+TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, std::vector<double> parts)
     : market_(market),
       op_(op),
       per_root_(op == Collective::all_gather || op == Collective::reduce_scatter),
       depth_penalty_(depth_penalty),
+      parts_(std::move(parts)),
       scale_(*std::max_element(market.capacities().begin(), market.capacities().end())) {
+  if (parts_.empty()) parts_.assign(at(market.workers()), 1.0 / market.workers());
   for (const double capacity : market.capacities()) capacities_.push_back(capacity / scale_);
   seed();
 }
@@ -79,7 +84,7 @@ PackingLp TreePacker::make_lp() const {
   if (per_root_) {
     std::vector<PackingLp::Term> rate;
     for (int root = 0; root < market_.workers(); ++root)
-      rate.push_back({static_cast<int>(capacities_.size()) + root, 1.0 / market_.workers()});
+      rate.push_back({static_cast<int>(capacities_.size()) + root, parts_[at(root)]});
     lp.add_column(std::move(rate), 1);
   }
   return lp;
@@ -101,15 +106,12 @@ double TreePacker::read(const PackingLp& lp, std::vector<Column>& columns) const
   for (std::size_t i = 0; i < used.size(); ++i) most = std::max(most, used[i] / capacities_[i]);
   if (most == 0) return 0;
   for (Column& column : columns) column.amount /= most;
-  const double rate = per_root_ ? *std::min_element(of_root.begin(), of_root.end()) * market_.workers() : sum;
-  return rate / most * scale_;
-}
-
-double TreePacker::solve_alone(std::vector<Column>& columns) const {
-  PackingLp lp = make_lp();
-  for (const Column& column : columns) lp.add_column(column.terms, column.gain);
-  lp.solve();
-  return read(lp, columns);
+  if (per_root_) {
+    sum = std::numeric_limits<double>::infinity();
+    for (std::size_t root = 0; root < of_root.size(); ++root)
+      if (parts_[root] > 0) sum = std::min(sum, of_root[root] / parts_[root]);
+  }
+  return sum / most * scale_;
 }
 
 void TreePacker::run(double gap, double enough) {
@@ -125,7 +127,6 @@ void TreePacker::run(double gap, double enough) {
   }
   columns_.resize(loaded);
   rate_ = read(lp, columns_);
-  std::erase_if(columns_, [](const Column& column) { return column.amount <= 0; });
 }
 
 // Buys trees that gain more than they cost.
@@ -157,42 +158,84 @@ void TreePacker::sharpen_upper(const std::vector<double>& prices) {
   for (const NodeId root : market_.roots()) {
     const double cost = market_.cost(market_.cheapest(root));
     least = std::min(least, cost);
-    sum += cost;
+    sum += parts_[at(root)] * cost;
   }
-  const double cost = per_root_ ? sum / market_.workers() : least;
+  const double cost = per_root_ ? sum : least;
   if (cost <= 0 || worth / cost * scale_ >= upper_) return;
   upper_ = worth / cost * scale_;
   prices_.assign(prices.begin(), prices.begin() + static_cast<std::ptrdiff_t>(capacities_.size()));
 }
 
-void TreePacker::prune(double floor) {
-  std::vector<Column> kept;  // those that cannot be missed come last
-  std::size_t needed = 0, batch = std::max<std::size_t>(1, columns_.size() / 4);
-  const auto by_amount = [](const Column& a, const Column& b) { return a.amount < b.amount; };
-  std::stable_sort(columns_.begin(), columns_.end(), by_amount);
-  while (needed < columns_.size()) {
-    const std::size_t dropped = std::min(batch, columns_.size() - needed);
-    kept.assign(columns_.begin() + static_cast<std::ptrdiff_t>(dropped), columns_.end());
-    const double rate = kept.empty() ? 0 : solve_alone(kept);
-    if (rate >= floor) {
-      rate_ = rate;
-      const auto end = kept.end() - static_cast<std::ptrdiff_t>(needed);
-      std::stable_sort(kept.begin(), end, by_amount);
-      columns_ = kept;
-      continue;
-    }
-    if (dropped == 1) {
-      std::rotate(columns_.begin(), columns_.begin() + 1, columns_.end());
-      ++needed;
-    }
-    batch = std::max<std::size_t>(1, dropped / 2);
+// Among packings of nearly the same rate those with great squares of amounts have few trees: that sum is
+// raised step by step along its tangent (Frank and Wolfe 1956), which makes a tree gain more, the more of it
+// there is.
+void TreePacker::concentrate(PackingLp& lp, double floor) {
+  const auto used = [](const std::vector<Column>& columns) {
+    return std::count_if(columns.begin(), columns.end(), [](const Column& c) { return c.amount > 0; });
+  };
+  double most = 0;
+  for (const Column& column : columns_) most = std::max(most, column.amount);
+  auto tried = columns_;
+  for (int round = 0; round < kConcentrations && most > 0; ++round) {
+    for (std::size_t i = 0; i < tried.size(); ++i)
+      lp.set_gain(number(i), columns_[i].gain + kConcentration * tried[i].amount / most);
+    lp.solve();
+    const double rate = read(lp, tried);
+    if (rate < floor || used(tried) >= used(columns_)) continue;
+    columns_ = tried;
+    rate_ = rate;
   }
-  std::erase_if(columns_, [](const Column& column) { return column.amount <= 0; });
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    lp.set_gain(number(i), columns_[i].amount > 0 ? columns_[i].gain : kRefused);
+}
+
+// Refuses trees, the least used first, for as long as the others make up for them; several at once at first.
+void TreePacker::drop_least(PackingLp& lp, double floor) {
+  std::vector<bool> settled(columns_.size());  // refused, or needed
+  for (std::size_t i = 0; i < columns_.size(); ++i) settled[i] = columns_[i].amount <= 0;
+  std::size_t batch = std::max<std::size_t>(1, columns_.size() / 4);
+  auto tried = columns_;
+  for (;;) {
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < columns_.size(); ++i)
+      if (!settled[i]) open.push_back(i);
+    if (open.empty()) break;
+    std::stable_sort(open.begin(), open.end(),
+                     [&](std::size_t a, std::size_t b) { return columns_[a].amount < columns_[b].amount; });
+    open.resize(std::min(batch, open.size()));
+    for (const std::size_t i : open) lp.set_gain(number(i), kRefused);
+    lp.solve();
+    const double rate = read(lp, tried);
+    const bool without =
+        std::all_of(open.begin(), open.end(), [&](std::size_t i) { return tried[i].amount <= 0; });
+    if (without && rate >= floor) {
+      columns_ = tried;
+      rate_ = rate;
+    } else {
+      for (const std::size_t i : open) lp.set_gain(number(i), columns_[i].gain);
+    }
+    if ((without && rate >= floor) || open.size() == 1)
+      for (const std::size_t i : open) settled[i] = true;
+    else
+      batch = open.size() / 2;
+  }
+}
+
+void TreePacker::prune(double floor) {
+  const auto unused = [](const Column& column) { return column.amount <= 0; };
+  std::erase_if(columns_, unused);
+  PackingLp lp = make_lp();
+  for (const Column& column : columns_) lp.add_column(column.terms, column.gain);
+  lp.solve();
+  concentrate(lp, floor);
+  drop_least(lp, floor);
+  std::erase_if(columns_, unused);
 }
 
 std::vector<PackedTree> TreePacker::trees() const {
   std::vector<PackedTree> result;
-  for (const Column& column : columns_) result.push_back({column.trees, column.amount * scale_});
+  for (const Column& column : columns_)
+    if (column.amount > 0) result.push_back({column.trees, column.amount * scale_});
   std::stable_sort(result.begin(), result.end(),
                    [](const PackedTree& a, const PackedTree& b) { return a.rate > b.rate; });
   return result;

@@ -6,8 +6,8 @@
 //   packer.run(0.003);                       // until within 0.3 % of what is possible
 //   packer.rate(); packer.upper();           // of the trees found; of all trees, by duality
 //
-// all_gather and reduce_scatter want trees of every root in equal amounts: their rate has a column, and every
-// root a row.
+// all_gather and reduce_scatter want trees of every root in amounts that are given: their rate has a column,
+// and every root a row.
 #pragma once
 
 #include <cstddef>
@@ -28,12 +28,13 @@ struct PackedTree {
 class TreePacker {
  public:
   // `depth_penalty`: the part of a tree's rate that a depth of all workers would cost; 0 packs for rate
-  // alone. The market is used while the packer lives.
-  TreePacker(TreeMarket& market, Collective op, double depth_penalty = 0);
+  // alone. `parts`: what part of the vector each worker's trees carry in all_gather and reduce_scatter,
+  // adding up to 1; empty for equal ones. The market is used while the packer lives.
+  TreePacker(TreeMarket& market, Collective op, double depth_penalty = 0, std::vector<double> parts = {});
 
   // Until the rate is within `gap` of the most possible, or reaches `enough` (bit/s).
   void run(double gap, double enough = std::numeric_limits<double>::infinity());
-  // Drops trees, the least used first, for as long as at least `floor` (bit/s) is left.
+  // Keeps few trees that together have at least `floor` (bit/s), at most rate().
   void prune(double floor);
 
   double rate() const { return rate_; }
@@ -53,19 +54,23 @@ class TreePacker {
   Column make_column(TreePair trees) const;
   // Takes the trees as a column if they gain more than they cost.
   bool offer(TreePair trees, const std::vector<double>& prices);
+  // Both change the amounts of the columns, `lp` being solved for them, and keep at least `floor`.
+  void concentrate(PackingLp& lp, double floor);
+  void drop_least(PackingLp& lp, double floor);
   bool buy(const std::vector<double>& prices);
   void sharpen_upper(const std::vector<double>& prices);
   PackingLp make_lp() const;
+  // In the program, of a column.
+  int number(std::size_t column) const { return static_cast<int>(column) + (per_root_ ? 1 : 0); }
   // Reads the amounts from the solved program into its columns, scaled to what the capacities truly allow,
   // and returns the rate.
   double read(const PackingLp& lp, std::vector<Column>& columns) const;
-  // The rate of these columns alone, and their amounts.
-  double solve_alone(std::vector<Column>& columns) const;
 
   TreeMarket& market_;
   Collective op_;
   bool per_root_;
   double depth_penalty_;
+  std::vector<double> parts_;
   double scale_;                    // bit/s for a 1 in the program
   std::vector<double> capacities_;  // scaled
   std::vector<Column> columns_;

@@ -99,7 +99,7 @@ TEST(Planners, AreFoundByName) {
     EXPECT_STREQ(
         error.what(),
         "algorithm \"rong\": expected one of halving_doubling, ring, chain, double_binary_tree, binomial, "
-        "star, sharded_star, direct, one_hop, recursive_doubling");
+        "star, sharded_star, direct, one_hop, recursive_doubling, packed");
   }
 }
 

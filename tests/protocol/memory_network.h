@@ -125,7 +125,10 @@ class MemoryNetwork {
   // A rank's part of the named planner's forest, with chunks small enough that there are several.
   std::shared_ptr<const LocalPlan> plan(const forest::Request& request, const std::string& planner, int rank,
                                         std::int64_t chunk) {
-    const auto network = cluster::uniform_star(size_, Bandwidth{1e9}, Nanoseconds{10000});
+    auto network = cluster::uniform_star(size_, Bandwidth{1e9}, Nanoseconds{10000});
+    // Uneven, so that planners which look at rates make trees of many shapes.
+    for (std::size_t link = 0; link < network.links.size(); ++link)
+      network.links[link].capacity.bits_per_second *= static_cast<double>(1 + link * 3 % 5);
     auto forest = std::make_shared<forest::Forest>(forest::find_planner(planner).plan(request, network));
     if (!forest->sums_once)
       for (auto& tree : forest->trees) tree.chunk = chunk;

@@ -1,0 +1,254 @@
+// Packed: as many trees as the network carries together, each with the rate that the packing gives it, shares
+// of the vector by rate and depth. For networks whose links differ, where one ring or one tree leaves most of
+// them idle.
+//
+// What is promised: over the routes that messages take, the rates of the trees add up to at least 99 % of
+// what any trees reach together; where there is one route between any two workers (stars, trees of switches,
+// direct links) that is 99 % of best_rate() (bound.h). For vectors so long that filling the pipelines does
+// not matter, the busiest link then works at most 1 / 0.99 as long as on the best forest there is.
+//
+// Shares (Zhang, Wu, Li, INFOCOM 2021, section 4: equal finishing times): tree t with rate w_t, whose first
+// chunk takes f_t to get through, ends at f_t + M_t / w_t. The shares M_t that add up to M and make all trees
+// end together are M_t = w_t (T - f_t), with T as the level to which M fills up; trees that are too deep for
+// that stay dry. In all_gather and reduce_scatter each rank's part is shared out so among the trees of that
+// root.
+#include "forest/packed.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "forest/algorithms.h"
+#include "forest/trees.h"
+
+namespace talweg::forest {
+namespace {
+
+constexpr double kDepthPenalty = 0.004;  // of the rate, for a depth of all workers
+constexpr double kGap = 0.003;           // where the search for better trees ends
+constexpr double kPromised = 0.991;      // of the most possible, with the few trees that are kept
+// Fewer trees and hops for vectors that the fill matters to: what is left of the rate.
+constexpr double kFewer[] = {0.9, 0.75, 0.5, 0.25};
+constexpr double kFillMatters = 0.05;  // of the time
+// A slice below this is more message than data.
+constexpr double kLeastSliceBytes = 4096;
+// Planning takes milliseconds where other planners take microseconds: not for a gain below 5 %.
+constexpr double kWorthIt = 0.95;
+
+std::size_t at(NodeId node) {
+  return static_cast<std::size_t>(node);
+}
+
+bool per_root(Collective op) {
+  return op == Collective::all_gather || op == Collective::reduce_scatter;
+}
+
+std::int64_t total_count(const Request& request) {
+  return std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0});
+}
+
+// Of each root, what part of the vector its trees carry; empty where they are equal, or any may carry any.
+std::vector<double> parts_of_roots(const Request& request) {
+  const auto& counts = request.counts;
+  if (!per_root(request.op) ||
+      std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to()) == counts.end())
+    return {};
+  // A part that is tiny is still to have a tree.
+  constexpr double kLeastPart = 1e-4;
+  const auto all = static_cast<double>(total_count(request));
+  std::vector<double> parts;
+  for (const std::int64_t count : counts)
+    parts.push_back(count > 0 ? std::max(kLeastPart, static_cast<double>(count) / all) : 0);
+  const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
+  for (double& part : parts) part /= sum;
+  return parts;
+}
+
+Tree tree_of(const Request& request, const TreePair& trees, const Slice& slice) {
+  Tree tree = collective_tree(request, slice, trees.root, goes_up(request.op) ? trees.up : trees.down);
+  if (request.op == Collective::all_reduce)
+    tree.down = collective_tree(request, slice, trees.root, trees.down).down;
+  return tree;
+}
+
+// The shares of `bytes` that end together: trees have rates (bytes/s) and fills (s).
+std::vector<double> water_fill(const std::vector<double>& rates, const std::vector<double>& fills,
+                               double bytes) {
+  std::vector<std::size_t> order(rates.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return fills[a] < fills[b]; });
+  double rate = 0, head_start = 0, level = 0;
+  for (const std::size_t tree : order) {
+    if (rate > 0 && level <= fills[tree]) break;
+    rate += rates[tree];
+    head_start += rates[tree] * fills[tree];
+    level = (bytes + head_start) / rate;
+  }
+  std::vector<double> shares;
+  for (std::size_t tree = 0; tree < rates.size(); ++tree)
+    shares.push_back(rates[tree] * std::max(0.0, level - fills[tree]));
+  return shares;
+}
+
+// The trees of one part of the vector, from `offset` on.
+class Sharing {
+ public:
+  Sharing(const Request& request, const CostModel& model, const Slice& slice)
+      : request_(request), model_(model), slice_(slice) {}
+
+  void add(const PackedTree& tree) { trees_.push_back(tree); }
+
+  // Appends the trees of this part, and raises `longest_fill` to theirs.
+  void share_out(std::vector<Tree>& result, double& longest_fill) {
+    if (trees_.empty()) return;
+    const double bytes = static_cast<double>(slice_.count * request_.element_size);
+    std::vector<double> rates, fills;
+    for (const PackedTree& tree : trees_) {
+      rates.push_back(tree.rate / 8);
+      fills.push_back(fill(tree, 1));
+    }
+    auto shares = water_fill(rates, fills, bytes);
+    // Now that sizes are known, so are the chunks that have to get through.
+    for (std::size_t i = 0; i < trees_.size(); ++i)
+      fills[i] = fill(trees_[i], static_cast<std::int64_t>(shares[i]) / request_.element_size);
+    for (;;) {
+      shares = water_fill(rates, fills, bytes);
+      const auto least = std::min_element(shares.begin(), shares.end());
+      if (trees_.size() == 1 || *least >= kLeastSliceBytes) break;
+      const auto dropped = least - shares.begin();
+      trees_.erase(trees_.begin() + dropped);
+      rates.erase(rates.begin() + dropped);
+      fills.erase(fills.begin() + dropped);
+    }
+    if (trees_.size() == 1) shares = {1};
+    Request part = request_;
+    part.counts = {slice_.count};
+    const auto slices = split_by_weight(part, shares);
+    for (std::size_t i = 0; i < trees_.size(); ++i) {
+      result.push_back(
+          tree_of(request_, trees_[i].trees, {slice_.offset + slices[i].offset, slices[i].count}));
+      longest_fill = std::max(longest_fill, fills[i]);
+    }
+  }
+
+ private:
+  // How long the first chunk of a slice takes from the farthest leaf to the root and down again, beyond the
+  // time it takes at the tree's rate.
+  double fill(const PackedTree& tree, std::int64_t count) const {
+    Forest one{.planner = {}, .request = request_, .nodes = request_.ranks, .trees = {}};
+    one.trees.push_back(tree_of(request_, tree.trees, {0, std::max<std::int64_t>(1, count)}));
+    model_.choose_chunks(one);
+    one.trees[0].slice.count = std::min(one.trees[0].slice.count, one.trees[0].chunk);
+    const double chunk_bytes = static_cast<double>(one.trees[0].slice.count * request_.element_size);
+    return std::max(0.0, model_.seconds(one) - chunk_bytes / (tree.rate / 8));
+  }
+
+  const Request& request_;
+  const CostModel& model_;
+  Slice slice_;
+  std::vector<PackedTree> trees_;
+};
+
+// The forest of a packing, and how much of its time goes by until data flows everywhere.
+struct Plan {
+  Forest forest;
+  double seconds = 0;
+  double fill = 0;
+};
+
+Plan share_out(const Request& request, const CostModel& model, const std::vector<PackedTree>& packed) {
+  std::vector<Sharing> parts;
+  if (per_root(request.op)) {
+    for (const Slice& slice : split_by_count(request)) parts.emplace_back(request, model, slice);
+  } else {
+    parts.emplace_back(request, model, Slice{0, request.counts[0]});
+  }
+  for (const PackedTree& tree : packed) parts[per_root(request.op) ? at(tree.trees.root) : 0].add(tree);
+  Plan plan;
+  std::vector<Tree> trees;
+  for (Sharing& part : parts) part.share_out(trees, plan.fill);
+  plan.forest = useful_forest("packed", request, std::move(trees));
+  model.choose_chunks(plan.forest);
+  plan.seconds = model.seconds(plan.forest);
+  return plan;
+}
+
+// What no forest of workers can beat, in the cost model's terms: everything that a tree carries leaves a
+// worker and enters another one, over their links and by the work of their processors.
+double least_seconds(const Request& request, const CostModel& model) {
+  const cluster::Cluster& cluster = model.network();
+  const CostParameters& parameters = model.parameters();
+  const auto workers = at(cluster.workers());
+  std::vector<double> in(workers), out(workers);  // bit/s
+  double latency = std::numeric_limits<double>::infinity();
+  for (const cluster::Link& link : cluster.links) {
+    if (at(link.from) < workers) out[at(link.from)] += link.capacity.bits_per_second;
+    if (at(link.to) < workers) in[at(link.to)] += link.capacity.bits_per_second;
+    latency = std::min(latency, static_cast<double>(link.latency.value) * 1e-9);
+  }
+  const double bits = 8 * static_cast<double>(total_count(request) * request.element_size);
+  const bool both = request.op == Collective::all_reduce, up = goes_up(request.op);
+  const auto edges = static_cast<double>(workers - 1) * (both ? 2 : 1);
+  double seconds = 0;
+  const auto hold = [&](double carried, double capacity) { seconds = std::max(seconds, carried / capacity); };
+  hold(bits * edges, std::accumulate(in.begin(), in.end(), 0.0));
+  hold(bits * edges, std::accumulate(out.begin(), out.end(), 0.0));
+  for (NodeId worker = 0; at(worker) < workers; ++worker) {
+    // What the worker takes in, and puts out, of what goes down; of what goes up it is the other way round.
+    double all = bits, own = both ? bits : 0;
+    if (per_root(request.op)) {
+      own = 8 * static_cast<double>(request.counts[at(worker)] * request.element_size);
+      all -= own;
+    } else if (!both && worker == request.root) {
+      std::swap(all, own);
+    }
+    hold(all, up ? out[at(worker)] : in[at(worker)]);
+    hold(own, up ? in[at(worker)] : out[at(worker)]);
+  }
+  const double hop = 2 * parameters.memory.per_frame + latency;
+  const double byte = std::min(parameters.tcp.per_byte, parameters.memory.per_byte);
+  const double work = bits / 8 * static_cast<double>(workers - 1) *
+                      ((both ? 4 : 2) * byte + (up ? parameters.reduce_per_byte : 0));
+  const double processors = cluster.shared_cores > 0
+                                ? std::min<double>(cluster.shared_cores, static_cast<double>(workers))
+                                : static_cast<double>(workers);
+  return std::max({seconds + hop, (both ? 2 : 1) * hop, work / processors});
+}
+
+}  // namespace
+
+std::vector<Packing> pack(const Request& request, const CostModel& model) {
+  cluster::validate(model.network());  // trees hang together only if the network does
+  TreeMarket market(model.network(), request.op, request.root, TreeMarket::Paths::routes);
+  TreePacker packer(market, request.op, kDepthPenalty, parts_of_roots(request));
+  packer.run(kGap);
+  packer.prune(std::min(packer.rate(), packer.upper() * kPromised));
+  std::vector<Packing> packings{{packer.trees(), packer.rate(), packer.upper()}};
+  for (const double less : kFewer) {
+    packer.prune(packings.front().rate * less);
+    if (packer.trees().size() < packings.back().trees.size())
+      packings.push_back({packer.trees(), packer.rate(), packer.upper()});
+  }
+  return packings;
+}
+
+bool packing_may_beat(double seconds, const Request& request, const CostModel& model) {
+  return request.ranks > 1 && least_seconds(request, model) < kWorthIt * seconds;
+}
+
+Forest plan_packed(const Request& request, const CostModel& model) {
+  if (request.ranks == 1)
+    return useful_forest("packed", request, {collective_tree(request, {0, request.counts[0]}, 0, {0})});
+  const auto packings = pack(request, model);
+  Plan best = share_out(request, model, packings.front().trees);
+  for (std::size_t i = 1; i < packings.size() && best.fill > kFillMatters * best.seconds; ++i) {
+    Plan plan = share_out(request, model, packings[i].trees);
+    if (plan.seconds < best.seconds) best = std::move(plan);
+  }
+  return std::move(best.forest);
+}
+
+}  // namespace talweg::forest

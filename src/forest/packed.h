@@ -1,0 +1,29 @@
+// Packings: trees that together carry as much as the network does; behind the planner "packed".
+//
+//   for (const Packing& packing : pack(request, model)) packing.rate, packing.trees.size();
+#pragma once
+
+#include <vector>
+
+#include "forest/cost.h"
+#include "forest/forest.h"
+#include "forest/tree_packer.h"
+
+namespace talweg::forest {
+
+struct Packing {
+  std::vector<PackedTree> trees;
+  double rate = 0;   // bit/s, of all of them together
+  double upper = 0;  // that no trees over these routes can pass
+};
+
+// The first has at least 99 % of the upper bound; each next one has fewer trees and less of the rate. For
+// all_reduce, reduce, broadcast, reduce_scatter and all_gather of two ranks or more. Depends on the request
+// only by operation, root, and how counts relate.
+std::vector<Packing> pack(const Request& request, const CostModel& model);
+
+// Whether the planner could beat a forest that takes `seconds` by more than a few percent: what the links of
+// each worker, and of all workers together, allow is not reached yet. Quick, and never wrong about a no.
+bool packing_may_beat(double seconds, const Request& request, const CostModel& model);
+
+}  // namespace talweg::forest

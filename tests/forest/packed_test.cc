@@ -1,0 +1,174 @@
+#include "forest/packed.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "forest/bound.h"
+#include "forest/planner.h"
+#include "forest/random_networks.h"
+#include "forest/requests.h"
+#include "forest/topologies.h"
+#include "forest/verify.h"
+#include "talweg/error.h"
+
+namespace talweg::forest {
+namespace {
+
+using enum Collective;
+
+constexpr Collective kOperations[] = {all_reduce, reduce, broadcast, reduce_scatter, all_gather};
+
+// A request for about `elements` in all, of 4 bytes each.
+Request long_vector(Collective op, int ranks, std::int64_t elements = std::int64_t{1} << 34) {
+  const bool split = op == all_gather || op == reduce_scatter;
+  return make_request(op, ranks, split ? elements / ranks : elements, false, 1 % ranks);
+}
+
+// The rate at which the busiest link or group lets the forest go, in bit/s: from what the verifier counts.
+double rate_of(const Forest& forest, const cluster::Cluster& cluster) {
+  const Verification load = verify(forest, &cluster);
+  double bits_of_time = 0, bits = 0;
+  for (std::size_t link = 0; link < cluster.links.size(); ++link)
+    bits_of_time = std::max(bits_of_time, 8.0 * static_cast<double>(load.link_bytes[link].value) /
+                                              cluster.links[link].capacity.bits_per_second);
+  for (std::size_t group = 0; group < cluster.groups.size(); ++group)
+    bits_of_time = std::max(bits_of_time, 8.0 * static_cast<double>(load.group_bytes[group].value) /
+                                              cluster.groups[group].capacity.bits_per_second);
+  for (const std::int64_t count : forest.request.counts)
+    bits += 8.0 * static_cast<double>(count * forest.request.element_size);
+  return bits / bits_of_time;
+}
+
+Forest packed(const Request& request, const cluster::Cluster& cluster) {
+  return find_planner("packed").plan(request, cluster);
+}
+
+TEST(Packed, ReachesTheBoundsOfTheLiteratureWithFewTrees) {
+  for (const Topology& topology : topologies()) {
+    const int workers = topology.cluster.workers();
+    if (workers > 16) continue;  // takes seconds, minutes with sanitizers
+    for (const Collective op : kOperations) {
+      const Forest forest = packed(long_vector(op, workers), topology.cluster);
+      const double bound = best_rate(topology.cluster, op, 1).rate.value();
+      EXPECT_GE(rate_of(forest, topology.cluster), 0.99 * bound) << topology.id << " " << name(op);
+      EXPECT_LE(rate_of(forest, topology.cluster), bound * (1 + 1e-9)) << topology.id << " " << name(op);
+      const bool per_root = op == all_gather || op == reduce_scatter;
+      EXPECT_LE(std::ssize(forest.trees), (per_root ? 4 : 3) * workers) << topology.id << " " << name(op);
+    }
+  }
+}
+
+TEST(Packed, ReachesTheBoundsOfRandomNetworks) {
+  for (std::uint64_t seed = 0; seed < 90; ++seed) {
+    const auto cluster = random_network(seed, 3 + static_cast<int>(seed % (seed < 80 ? 8 : 14)));
+    const Collective op = kOperations[seed % std::size(kOperations)];
+    const double bound = best_rate(cluster, op, 1).rate.value();
+    EXPECT_GE(rate_of(packed(long_vector(op, cluster.workers()), cluster), cluster), 0.99 * bound)
+        << "seed " << seed << " " << name(op);
+  }
+}
+
+TEST(Packed, SharesPartsOfAnySizes) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto cluster = random_network(seed, 3 + static_cast<int>(seed % 5));
+    for (const Collective op : {all_gather, reduce_scatter}) {
+      Request request = long_vector(op, cluster.workers());
+      for (std::size_t rank = 0; rank < request.counts.size(); ++rank)
+        request.counts[rank] = rank == 1 ? 0 : request.counts[rank] * static_cast<std::int64_t>(rank * rank);
+      request.counts[0] = 1;
+      const Forest forest = packed(request, cluster);
+      EXPECT_NO_THROW(verify(forest, &cluster)) << seed << " " << name(op);
+      // No slower than with equal parts as long as the longest.
+      const auto longest = *std::max_element(request.counts.begin(), request.counts.end());
+      std::int64_t sum = 0;
+      for (const std::int64_t count : request.counts) sum += count;
+      const double part = static_cast<double>(sum) / static_cast<double>(longest * request.ranks);
+      EXPECT_GE(rate_of(forest, cluster), 0.98 * part * best_rate(cluster, op).rate.value())
+          << seed << " " << name(op);
+    }
+  }
+}
+
+TEST(Packed, IsTakenWhereItWinsAndTheChoiceIsNeverSlowerThanOtherPlanners) {
+  int taken = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    const auto cluster = random_network(seed, 3 + static_cast<int>(seed % 6));
+    for (const std::int64_t count : {100, 100000, 10000000}) {
+      const Request request = make_request(all_reduce, cluster.workers(), count);
+      const Forest best = plan_best(request, cluster);
+      taken += best.planner == "packed" ? 1 : 0;
+      const double seconds = predict_seconds(best, cluster);
+      for (const auto& [planner, other] : rank_planners(request, cluster)) {
+        if (planner == "packed") {
+          EXPECT_GE(other, 0.95 * seconds) << "seed " << seed;
+        } else if (planner != "one_hop" && planner != "recursive_doubling") {
+          EXPECT_LE(seconds, other) << "seed " << seed << " " << planner;
+        }
+      }
+    }
+  }
+  EXPECT_GT(taken, 20);
+}
+
+TEST(Packed, IsNotTriedWhereOthersReachTheBound) {
+  const auto star = cluster::uniform_star(8, {1e9}, {30000});
+  for (const Collective op : kOperations) {
+    const Request request = long_vector(op, 8, 1 << 26);
+    const CostModel model(star);
+    double least = 1e9;
+    for (const Candidate& candidate : rank_planners(request, star)) {
+      if (candidate.planner != "packed") least = std::min(least, candidate.seconds);
+    }
+    EXPECT_FALSE(packing_may_beat(least, request, model)) << name(op);
+    EXPECT_TRUE(packing_may_beat(2 * least, request, model)) << name(op);
+  }
+}
+
+TEST(Packed, LeavesDeepTreesDryWhenVectorsAreShort) {
+  for (const Topology& topology : topologies()) {
+    if (topology.id != "t1" && topology.id != "t9" && topology.id != "t13a") continue;
+    const auto trees = [&](std::int64_t count) {
+      const Request request = make_request(all_reduce, topology.cluster.workers(), count);
+      return packed(request, topology.cluster).trees.size();
+    };
+    EXPECT_EQ(trees(1), 1u) << topology.id;
+    EXPECT_LE(trees(20000), trees(std::int64_t{1} << 30)) << topology.id;
+    EXPECT_GT(trees(std::int64_t{1} << 30), 2u) << topology.id;
+  }
+}
+
+TEST(Packed, GivesTheSharesThatEndTogether) {
+  // The vector is so long that fills hardly matter.
+  const auto cluster = topologies()[0].cluster;
+  const Request request = make_request(all_reduce, 8, std::int64_t{1} << 34);
+  const CostModel model(cluster);
+  const auto packings = pack(request, model);
+  const Forest forest = packed(request, cluster);
+  const auto& trees = packings.front().trees;
+  ASSERT_EQ(forest.trees.size(), trees.size());
+  for (std::size_t i = 0; i < trees.size(); ++i)
+    EXPECT_NEAR(static_cast<double>(forest.trees[i].slice.count) / static_cast<double>(request.counts[0]),
+                trees[i].rate / packings.front().rate, 0.01);
+}
+
+TEST(Packed, OffersPackingsOfFewerAndFewerTrees) {
+  for (const Topology& topology : topologies()) {
+    if (topology.cluster.workers() > 16) continue;
+    const CostModel model(topology.cluster);
+    const auto packings = pack(long_vector(all_reduce, topology.cluster.workers()), model);
+    EXPECT_GE(packings.front().rate, 0.99 * packings.front().upper) << topology.id;
+    for (std::size_t i = 1; i < packings.size(); ++i)
+      EXPECT_LT(packings[i].trees.size(), packings[i - 1].trees.size()) << topology.id;
+  }
+}
+
+TEST(Packed, RefusesNetworksThatDoNotHangTogether) {
+  auto star = cluster::uniform_star(3, {1e9}, {1000});
+  star.links.pop_back();
+  EXPECT_THROW(packed(make_request(all_reduce, 3, 100), star), Error);
+}
+
+}  // namespace
+}  // namespace talweg::forest
