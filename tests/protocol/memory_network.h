@@ -125,14 +125,19 @@ class MemoryNetwork {
   // A rank's part of the named planner's forest, with chunks small enough that there are several.
   std::shared_ptr<const LocalPlan> plan(const forest::Request& request, const std::string& planner, int rank,
                                         std::int64_t chunk) {
-    auto network = cluster::uniform_star(size_, Bandwidth{1e9}, Nanoseconds{10000});
-    // Uneven, so that planners which look at rates make trees of many shapes.
-    for (std::size_t link = 0; link < network.links.size(); ++link)
-      network.links[link].capacity.bits_per_second *= static_cast<double>(1 + link * 3 % 5);
-    auto forest = std::make_shared<forest::Forest>(forest::find_planner(planner).plan(request, network));
-    if (!forest->sums_once)
-      for (auto& tree : forest->trees) tree.chunk = chunk;
-    return make_local_plan(std::move(forest), rank);
+    // Ranks mostly ask the same, one after the other.
+    if (!planned_ || planned_->request != request || planned_->planner != planner || chunk_ != chunk) {
+      auto network = cluster::uniform_star(size_, Bandwidth{1e9}, Nanoseconds{10000});
+      // Uneven, so that planners which look at rates make trees of many shapes.
+      for (std::size_t link = 0; link < network.links.size(); ++link)
+        network.links[link].capacity.bits_per_second *= static_cast<double>(1 + link * 3 % 5);
+      auto forest = std::make_shared<forest::Forest>(forest::find_planner(planner).plan(request, network));
+      if (!forest->sums_once)
+        for (auto& tree : forest->trees) tree.chunk = chunk;
+      planned_ = std::move(forest);
+      chunk_ = chunk;
+    }
+    return make_local_plan(planned_, rank);
   }
 
   // One thing happens somewhere. False when nothing is left that could.
@@ -176,6 +181,8 @@ class MemoryNetwork {
   Random random_;
   int size_;
   std::vector<std::unique_ptr<Node>> nodes_;
+  std::shared_ptr<const forest::Forest> planned_;  // what was planned last
+  std::int64_t chunk_ = 0;
 };
 
 }  // namespace talweg::protocol
