@@ -72,7 +72,7 @@ struct Cluster {
   // Of a network that was measured: the half-width of its rates as a part of them, and when that was
   // (2026-03-01T12:00:00Z). 0 and empty: written by hand. Planners take the rates as they are.
   double confidence = 0;
-  std::string measured;
+  std::string measured{};
   int workers() const;
   bool operator==(const Cluster&) const = default;
 };
