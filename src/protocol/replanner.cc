@@ -14,6 +14,7 @@ constexpr double kExplained = 0.9;  // of its capacity: what carries so much is 
 constexpr double kEager = 0.2;      // how much quicker what seems not to be full is thought to be, per epoch
 constexpr double kSlower = 0.8;
 constexpr double kAlike = 0.05;
+constexpr double kDear = 3;
 constexpr double kChangesAtOnce = 3;
 constexpr double kNoChange = 0.02;
 
@@ -120,6 +121,10 @@ void Replanner::learn(const TrafficEpoch& epoch) {
   }
 }
 
+double Replanner::price() const {
+  return std::min(1., kDear * options_.threshold / gain_);
+}
+
 bool Replanner::worth_it(std::int64_t now_ns, const forest::Request& request) {
   if (!current_ || current_->request != request) current_ = forest::plan_best(request, planned_);
   gain_ = 0;
@@ -135,7 +140,7 @@ bool Replanner::worth_it(std::int64_t now_ns, const forest::Request& request) {
   const double passed = static_cast<double>(now_ns - refilled_ns_) / static_cast<double>(options_.hold_ns);
   allowed_ = std::min(kChangesAtOnce, allowed_ + std::max(0., passed));
   refilled_ns_ = now_ns;
-  return in_favour_ >= options_.patience && allowed_ >= options_.threshold / gain_;
+  return in_favour_ >= options_.patience && allowed_ >= price();
 }
 
 bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request) {
@@ -144,7 +149,7 @@ bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& reques
   planned_ = estimate_;
   current_.reset();
   in_favour_ = 0;
-  allowed_ -= options_.threshold / gain_;
+  allowed_ -= price();
   return true;
 }
 

@@ -79,6 +79,7 @@ class Replanner {
   void saw(std::size_t resource, double bits_per_second);
   void learn(const TrafficEpoch& epoch);
   std::vector<std::size_t> resources_of(const EdgeTraffic& edge) const;
+  double price() const;  // of a change, in those that are allowed
   bool worth_it(std::int64_t now_ns, const forest::Request& request);
 
   const ReplanOptions options_;

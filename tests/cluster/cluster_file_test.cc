@@ -149,7 +149,8 @@ TEST(ClusterFile, ReadsAndWritesBurstsAndSharedCores) {
 
 TEST(ClusterFile, UnknownKeysAreNamed) {
   EXPECT_EQ(complaint("groups:", "group:"),
-            "c.yaml:11: unknown key \"group\": expected nodes, links, groups, shared_cores");
+            "c.yaml:11: unknown key \"group\": expected nodes, links, groups, shared_cores, confidence, "
+            "measured");
   EXPECT_EQ(
       complaint("latency: 1500ns", "delay: 1500ns"),
       "c.yaml:10: links[3]: unknown key \"delay\": expected between, from, to, capacity, latency, burst");
@@ -199,10 +200,12 @@ TEST(ClusterFile, WorkersThatCannotReachEachOtherAreNamedWhereOneIsWritten) {
 TEST(ClusterFile, TextThatIsNoDocumentIsAnsweredWithItsLine) {
   EXPECT_THAT(complaint_about("nodes: [\n  {name: a"),
               testing::StartsWith("c.yaml:2: expected YAML or JSON:"));
-  EXPECT_EQ(complaint_about(""),
-            "c.yaml:1: expected a map with nodes, links, groups, shared_cores, got nothing");
-  EXPECT_EQ(complaint_about("7"),
-            "c.yaml:1: expected a map with nodes, links, groups, shared_cores, got \"7\"");
+  EXPECT_EQ(
+      complaint_about(""),
+      "c.yaml:1: expected a map with nodes, links, groups, shared_cores, confidence, measured, got nothing");
+  EXPECT_EQ(
+      complaint_about("7"),
+      "c.yaml:1: expected a map with nodes, links, groups, shared_cores, confidence, measured, got \"7\"");
   EXPECT_EQ(complaint_about("nodes: 7"), "c.yaml:1: nodes: expected a list, got \"7\"");
   EXPECT_EQ(complaint_about("nodes: []"), "c.yaml:1: expected at least one node of kind worker");
   EXPECT_EQ(complaint_about("{\"nodes\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}"),
