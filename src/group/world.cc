@@ -249,9 +249,11 @@ void World::progress_loop() {
     if ((in_flight_ == 0 && !engine_.unsent()) || waiters_ > 0 || driving_ || expected_) {
       progress_idle_ = true;
       // Nobody wakes this thread for each call of those who wait themselves: while there are calls, it looks.
-      forgotten_ = calls_ == seen && !expected_ && !observer_.needs_looks();
+      forgotten_ = calls_ == seen && !expected_;
       seen = calls_;
-      if (forgotten_) {
+      if (forgotten_ && observer_.needs_looks()) {
+        idle_.wait_for(guard, std::chrono::nanoseconds(Observer::kLookNs));
+      } else if (forgotten_) {
         idle_.wait(guard);
       } else if (idle_.wait_for(guard, kTakeOver) == std::cv_status::timeout && calls_ == seen) {
         expected_ = false;

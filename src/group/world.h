@@ -95,7 +95,7 @@ class World : public live::FrameHandler {
   std::size_t in_flight_ = 0;
   std::uint64_t calls_ = 0;
   bool expected_ = false;   // the last caller said that it would wait: the progress thread leaves it to it
-  bool forgotten_ = false;  // the progress thread sleeps without looking now and then
+  bool forgotten_ = false;  // the progress thread sleeps without looking for calls now and then
   int waiters_ = 0;
   bool driving_ = false;
   bool asleep_ = false;  // the driver is in the kernel, without the lock
