@@ -42,7 +42,7 @@ at::ScalarType traced_type(const TalwegWork::Description& call) {
 
 }  // namespace
 
-TalwegBackend::TalwegBackend(const c10d::DistributedBackendOptions& options)
+TalwegBackend::TalwegBackend(const c10d::DistributedBackendOptions& options, const TalwegBackend* parent)
     : Backend(options.group_rank, options.group_size),
       global_ranks_(options.global_ranks_in_group),
       timeout_(std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout)) {
@@ -52,6 +52,7 @@ TalwegBackend::TalwegBackend(const c10d::DistributedBackendOptions& options)
   group_options.store = std::make_shared<TorchStore>(options.store);
   group_options.prefix = "talweg/";
   group_options.timeout = timeout_;
+  if (parent != nullptr) group_options.within = parent->group();
   group_ = with_torch_errors([&] { return Group::join(group_options); });
   init();
 }
@@ -85,7 +86,7 @@ c10::intrusive_ptr<c10d::Backend> TalwegBackend::split(const c10::intrusive_ptr<
   part.group_id = options ? options->group_name : "";
   for (const int rank : ranks)
     part.global_ranks_in_group.push_back(global_ranks_.empty() ? rank : global_ranks_.at(rank));
-  return c10::make_intrusive<TalwegBackend>(part);
+  return c10::make_intrusive<TalwegBackend>(part, this);
 }
 
 void TalwegBackend::setTimeout(std::chrono::milliseconds timeout) {

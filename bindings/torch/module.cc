@@ -11,10 +11,11 @@ namespace py = pybind11;
 namespace talweg::torch_face {
 namespace {
 
-c10::intrusive_ptr<TalwegBackend> create(const c10d::DistributedBackendOptions& options, const py::object&) {
+c10::intrusive_ptr<TalwegBackend> create(const c10d::DistributedBackendOptions& options,
+                                         const c10::intrusive_ptr<TalwegBackend>& parent) {
   auto backend = [&] {
     const py::gil_scoped_release no_gil;
-    return c10::make_intrusive<TalwegBackend>(options);
+    return c10::make_intrusive<TalwegBackend>(options, parent.get());
   }();
   // For programs that end without destroy_process_group: no callback may be left running when Python is gone.
   const py::cpp_function end([weak = c10::weak_intrusive_ptr<TalwegBackend>(backend)] {
@@ -54,5 +55,5 @@ PYBIND11_MODULE(_c10d, m) {
       .def("describe", [](const TalwegBackend& b) { return b.group()->describe(); })
       .def("explain", &talweg::torch_face::explain, py::arg("operation"), py::arg("count"), py::arg("type"))
       .def("statistics", &talweg::torch_face::statistics);
-  m.def("create", &talweg::torch_face::create, py::arg("options"), py::arg("backend_options") = py::none());
+  m.def("create", &talweg::torch_face::create, py::arg("options"), py::arg("parent") = py::none());
 }

@@ -45,7 +45,10 @@ struct GroupOptions {
   std::chrono::milliseconds timeout{0};  // default deadline of calls; 0: TALWEG_TIMEOUT or 30 s
   std::string interface;     // NCCL_SOCKET_IFNAME's grammar; empty: TALWEG_SOCKET_IFNAME or automatic
   std::string cluster_file;  // the network, rank i = worker i; empty: TALWEG_CLUSTER or built-in defaults
-  std::string algorithm;     // "all_reduce:ring;broadcast:chain" or "ring"; empty: TALWEG_ALGO or by cost
+  // Another group of this process: when every rank brings one and they are the same group with all its ranks
+  // still there, the new group shares its connections; else it makes its own.
+  std::shared_ptr<class Group> within;
+  std::string algorithm;  // "all_reduce:ring;broadcast:chain" or "ring"; empty: TALWEG_ALGO or by cost
 };
 
 struct CallOptions {

@@ -11,6 +11,7 @@
 #include "group/environment.h"
 #include "group/group_impl.h"
 #include "group/network.h"
+#include "group/within.h"
 #include "live/connect.h"
 #include "live/interface.h"
 #include "live/job_key.h"
@@ -58,6 +59,10 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
                                  : file_store(meeting.file);
   } else if (place.size == 1) {
     meeting.origin = "not needed";
+  }
+  if (options.within) {
+    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
+    if (auto shared = group::join_within(options, place, store.get(), timeout, ns)) return shared;
   }
   const Address address = place.size > 1 ? own_address(options, meeting) : Address{"127.0.0.1", "alone"};
   live::ConnectOptions connect;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <new>
 #include <numeric>
 #include <utility>
@@ -80,6 +81,11 @@ GroupImpl::~GroupImpl() {
   exchange_.reset();
   auto guard = world_->lock();
   if (undecided_) begin_held();
+  // An exchange of measurements is nobody's own business: it ends with its group.
+  for (int r = 0; r < size() && adapting_ == nullptr; ++r)
+    if (r != rank())
+      session_.leave(r, static_cast<std::uint32_t>(
+                            world_->engine().lanes_to(identity_.members[static_cast<std::size_t>(r)])));
   session_.close();
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
@@ -412,8 +418,22 @@ WorkPtr GroupImpl::start_recv(void* data, std::size_t count, DataType type, int 
   return start_message(false, data, count, type, source, tag, options);
 }
 
-std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
+std::uint64_t GroupImpl::number() const {
+  const std::array<std::int64_t, 2> words{static_cast<std::int64_t>(world_->observer().options().job),
+                                          identity_.id};
+  return wire::layout_digest(words.data(), words.size());
+}
+
+bool GroupImpl::can_be_shared() const {
+  if (world_->inherited()) return false;
+  const auto guard = world_->lock();
+  return !adaptation_ && session_.whole() && world_->engine().whole();
+}
+
+std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint32_t id,
+                                           std::chrono::milliseconds timeout) {
   Identity child;
+  child.id = id;
   child.rank = -1;
   for (const int r : ranks) {
     check_rank(r, "split: rank");
@@ -425,20 +445,20 @@ std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
     child.hosts.push_back(identity_.hosts[static_cast<std::size_t>(r)]);
     child.machines.push_back(identity_.machines[static_cast<std::size_t>(r)]);
   }
-  child.id = child_id(identity_.id, splits_++, ranks);
-  std::shared_ptr<GroupImpl> group;
+  if (child.rank < 0) return nullptr;
+  cluster::Cluster network;
+  {
+    const auto guard = world_->lock();
+    network = cluster::restrict_to(plans_.network(), ranks);
+  }
+  return std::make_shared<GroupImpl>(world_, std::move(child), network, algorithm_, timeout, description_);
+}
+
+std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
   // Every rank must see the network of the same epoch.
   if (adaptation_) barrier();
-  if (child.rank >= 0) {
-    cluster::Cluster network;
-    {
-      const auto guard = world_->lock();
-      network = cluster::restrict_to(plans_.network(), ranks);
-    }
-    group =
-        std::make_shared<GroupImpl>(world_, std::move(child), network, algorithm_,
-                                    std::chrono::milliseconds(timeout_ns_.load() / 1'000'000), description_);
-  }
+  std::shared_ptr<Group> group = part(ranks, child_id(identity_.id, splits_++, ranks),
+                                      std::chrono::milliseconds(timeout_ns_.load() / 1'000'000));
   // Everybody knows the new group before anybody sends to it.
   barrier();
   return group;

@@ -66,6 +66,13 @@ class GroupImpl : public Group, private protocol::Outbox {
 
   // Lets plans follow the network from now on. To be called before the first collective, on every rank.
   void adapt();
+  // For those who would share this group's connections: what it is called on all its ranks; whether all ranks
+  // are still there and plan alike at any time, which they do not while plans follow the network; and a group
+  // of those whose ranks here these are, known on the wire as `id`.
+  std::uint64_t number() const;
+  bool can_be_shared() const;
+  std::shared_ptr<GroupImpl> part(std::span<const int> ranks, std::uint32_t id,
+                                  std::chrono::milliseconds timeout);
 
   // For the World, under its lock.
   protocol::Session& session() { return session_; }

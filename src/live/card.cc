@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <span>
 #include <sstream>
 #include <thread>
 
@@ -21,9 +22,10 @@ constexpr std::int64_t kOldNs = 1'000'000'000;  // after so long it was not a ra
 static_assert(kFarewellNs > kOldNs, "rank 0 must not go before the others believe it");
 
 std::string to_text(const Card& c) {
-  return fmt::format("talweg {} {} {} {} {} {} {} {} {} {} {} {} {} {:x}", c.version, c.endpoint.host,
+  return fmt::format("talweg {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {:x}", c.version, c.endpoint.host,
                      c.endpoint.port, c.host_id, c.unix_name, c.host_name, c.pid, c.streams, c.job,
-                     c.key_origin, c.encrypt, c.secret, c.size, fmt::join(c.alike, " "));
+                     c.key_origin, c.encrypt, c.secret, c.size, c.parent, c.parent_rank,
+                     fmt::join(c.alike, " "));
 }
 
 Card parse_card(const std::string& text, int rank) {
@@ -42,7 +44,7 @@ Card parse_card(const std::string& text, int rank) {
             "rank {} speaks protocol version {}, this rank speaks {}: install the same version everywhere",
             rank, c.version, wire::kProtocolVersion));
   if (!(in >> c.endpoint.host >> c.endpoint.port >> c.host_id >> c.unix_name >> c.host_name >> c.pid >>
-        c.streams >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size))
+        c.streams >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size >> c.parent >> c.parent_rank))
     throw Error(ErrorCode::version,
                 fmt::format("rank {} published a card that this version cannot read", rank));
   for (std::uint64_t digest = 0; in >> std::hex >> digest;) c.alike.push_back(digest);
@@ -115,7 +117,9 @@ Verdict parse_verdict(const std::string& text) {
 class Exchange {
  public:
   Exchange(Store& store, const ConnectOptions& options, const Card& own)
-      : store_(store), options_(options), own_(own), cards_(static_cast<std::size_t>(options.size)) {}
+      : store_(store), options_(options), own_(own), cards_(static_cast<std::size_t>(options.size)) {
+    own_.job = options.rank == 0 ? random_number() : 0;
+  }
 
   std::vector<Card> run() {
     store_.set(key(options_.rank), to_text(own_));
@@ -289,6 +293,12 @@ class Exchange {
 };
 
 }  // namespace
+
+std::uint64_t random_number() {
+  std::uint64_t value = 0;
+  wire::fill_random(std::as_writable_bytes(std::span(&value, 1)));
+  return value;
+}
 
 std::vector<Card> exchange_cards(Store& store, const ConnectOptions& options, const Card& own) {
   return Exchange(store, options, own).run();

@@ -19,7 +19,7 @@ namespace talweg::live {
 // What a rank publishes about itself, one word each.
 struct Card {
   unsigned version = wire::kProtocolVersion;
-  Endpoint endpoint;
+  Endpoint endpoint{"-", 0};  // of its listener; none: it opens no connections
   std::string host_id = "-";
   std::string unix_name = "-";
   std::string host_name = "-";
@@ -30,12 +30,17 @@ struct Card {
   int encrypt = 0;
   std::string secret = "-";  // rank 0's, when the origin is the store
   int size = 0;              // how many ranks it was told that there are
+  std::uint64_t parent = 0;  // the group whose connections it would share, and its rank there; 0: none
+  int parent_rank = 0;
   std::vector<std::uint64_t> alike;
 };
 
-// The cards of all ranks, by rank; `own` is this one's. Throws Error: timeout (names the ranks that never
-// came), version, invalid_argument (security or settings that are not alike). Rank 0, which may be the one
-// that serves the store, stays for up to kFarewellNs after a refusal, until the others have read why.
+std::uint64_t random_number();  // that nobody can guess
+
+// The cards of all ranks, by rank; `own` is this one's, and gets its job number here. Throws Error: timeout
+// (names the ranks that never came), version, invalid_argument (security or settings that are not alike).
+// Rank 0, which may be the one that serves the store, stays for up to kFarewellNs after a refusal, until the
+// others have read why.
 std::vector<Card> exchange_cards(Store& store, const ConnectOptions& options, const Card& own);
 
 // Longer than the others take to believe a refusal that does not mention them (see card.cc).

@@ -26,12 +26,6 @@ std::string machine_of(const std::string& host) {
   return host.substr(0, host.find('.'));
 }
 
-std::uint64_t random_number() {
-  std::uint64_t value = 0;
-  wire::fill_random(std::as_writable_bytes(std::span(&value, 1)));
-  return value;
-}
-
 constexpr std::int64_t kSweepEveryNs = 200'000'000;
 constexpr std::byte kSegmentFollows{'S'};  // what a descriptor travels along with
 
@@ -116,7 +110,6 @@ class Connector {
     own_.size = options_.size;
     own_.streams = options_.streams;
     for (const auto& [setting, digest] : options_.alike) own_.alike.push_back(digest);
-    own_.job = options_.rank == 0 ? token : 0;
   }
 
   void collect() {

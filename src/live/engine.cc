@@ -290,6 +290,17 @@ bool Engine::unsent() const {
   });
 }
 
+bool Engine::whole() const {
+  for (std::size_t p = 0; p < peers_.size(); ++p)
+    if (static_cast<int>(p) != rank_ && peers_[p].gone) return false;
+  return true;
+}
+
+std::size_t Engine::lanes_to(int p) const {
+  const Peer& peer = peers_[static_cast<std::size_t>(p)];
+  return peer.shared ? 1 : peer.streams.size();
+}
+
 void Engine::say_goodbye() {
   const std::int64_t until = now_ns() + kGoodbyePatienceNs;
   for (const int p : shared_) peers_[static_cast<std::size_t>(p)].shared->stop_reading();

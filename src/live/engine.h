@@ -60,6 +60,10 @@ class Engine {
   // Something waits to be sent: whoever drives must go on until it is gone.
   bool unsent() const;
 
+  // No rank has gone.
+  bool whole() const;
+  // On how many ways, told apart by their trees, frames to a rank may overtake one another.
+  std::size_t lanes_to(int peer) const;
   bool all_local() const { return remote_ == 0; }
   int local_ranks() const { return local_ranks_; }
   EngineStatistics statistics() const;

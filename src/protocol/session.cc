@@ -21,7 +21,8 @@ Session::Session(int rank, std::vector<std::string> hosts, std::uint32_t id, Out
       eager_(hosts_.size()),
       eager_bytes_(hosts_.size(), 0),
       early_bytes_(hosts_.size(), 0),
-      gone_(hosts_.size(), false) {}
+      gone_(hosts_.size(), false),
+      leaving_(hosts_.size(), 0) {}
 
 Session::~Session() = default;
 

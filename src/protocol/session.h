@@ -18,6 +18,7 @@
 // Pure: events in, Outbox calls out, time only as an argument. One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -107,8 +108,12 @@ class Session : private Actions {
   void abort(const std::string& why);
   // Fails everything here only: this rank leaves.
   void close();
+  // Tells `rank` so, which then fails what still waits for this one; on `trees` trees, so that what is on its
+  // way is heard before. Call it before close().
+  void leave(int rank, std::uint32_t trees);
 
   std::size_t in_flight() const { return runs_.size(); }
+  bool whole() const { return !broken_ && std::find(gone_.begin(), gone_.end(), true) == gone_.end(); }
   // What an operation in flight waits for: whoever watches a group asks, the operations themselves do not.
   struct Pending {
     void* user = nullptr;
@@ -186,6 +191,7 @@ class Session : private Actions {
   Mailbox mailbox_;
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
   std::vector<bool> gone_;
+  std::vector<std::uint32_t> leaving_;  // per rank: on how many trees it has said that it has left
   std::optional<Outcome> broken_;
   Run* acting_ = nullptr;  // whose Actions are being carried out
 };

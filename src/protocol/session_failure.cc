@@ -109,6 +109,11 @@ void Session::on_failure_frame(int from, const wire::Header& h, const std::byte*
   const auto code = raw <= static_cast<std::uint32_t>(ErrorCode::corrupted) ? static_cast<ErrorCode>(raw)
                                                                             : ErrorCode::aborted;
   const std::string text(reinterpret_cast<const char*>(payload), h.length);
+  if (h.sequence == wire::kWholeGroup && (h.flags & wire::kLeft) != 0) {
+    if (static_cast<std::int64_t>(++leaving_[static_cast<std::size_t>(from)]) == h.count)
+      on_peer_gone(from, std::nullopt, {});
+    return;
+  }
   if (h.sequence == wire::kWholeGroup) {
     // Passed on: where a link is cut, not everybody hears the one who noticed.
     if (!broken_) tell_group(code, text, from);
@@ -204,6 +209,17 @@ void Session::tell_group(ErrorCode code, const std::string& text, int except) {
 
 void Session::close() {
   break_group(ErrorCode::aborted, "the group was closed on this rank");
+}
+
+void Session::leave(int rank, std::uint32_t trees) {
+  if (broken_ || rank == rank_ || gone_[static_cast<std::size_t>(rank)]) return;
+  wire::Header h;
+  h.type = wire::FrameType::failure;
+  h.group = id_;
+  h.sequence = wire::kWholeGroup;
+  h.flags = wire::kLeft;
+  h.count = trees;
+  for (h.tree = 0; h.tree < trees; ++h.tree) post(rank, h, 0);
 }
 
 void Session::abort(const std::string& why) {

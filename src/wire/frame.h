@@ -32,6 +32,9 @@ inline constexpr std::uint32_t kMaxPayload = 1U
 inline constexpr std::uint64_t kWholeGroup = ~0ULL;  // `sequence` of a failure that ends the group
 inline constexpr std::uint32_t kAskStart =
     4;  // flags of an announce: the sender waits to hear that we have started
+// Flags of a failure with kWholeGroup: nothing has failed, the sender has left the group. It comes once on
+// each of `count` trees, behind whatever the sender has still sent there.
+inline constexpr std::uint32_t kLeft = 8;
 inline constexpr std::uint32_t kHasChecksum = 1;  // flags: `payload_checksum` is set
 
 struct Header {

@@ -126,6 +126,25 @@ TEST_P(Failures, WhatWaitsForARankThatLeavesKeepsNobodyWaiting) {
       [](GroupOptions& options) { options.algorithm = "broadcast:star"; });
 }
 
+TEST_P(Failures, ARankThatLeavesAPartOfAGroupFailsTheOthersOfThatPart) {
+  const Variable streams("TALWEG_STREAMS", "3");
+  run_ranks(3, [](Group& all) {
+    const std::vector<int> members{0, 1, 2};
+    auto part = all.split(members);
+    const auto large = std::vector<float>(300'000, 1.0F);
+    std::vector<float> sum(large.size());
+    part->all_reduce(large.data(), sum.data(), sum.size(), DataType::f32, ReduceOp::sum);
+    EXPECT_THAT(sum, ::testing::Each(3.0F));
+    if (all.rank() == 1) {
+      part.reset();
+    } else {
+      const std::string text = error_of(ErrorCode::peer_failed, [&] { part->barrier(); });
+      EXPECT_THAT(text, HasSubstr("rank 1"));
+    }
+    all.barrier();
+  });
+}
+
 TEST_P(Failures, AbortWakesEveryWaiter) {
   run_ranks(3, [](Group& g) {
     if (g.rank() == 0) {

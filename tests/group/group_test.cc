@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <filesystem>
 #include <numeric>
 
 #include "base/random.h"
@@ -249,6 +250,67 @@ TEST_P(Groups, SplitGroupsWorkSideBySide) {
     EXPECT_EQ(one[0], std::accumulate(members.begin(), members.end(), 0));
     EXPECT_EQ(members[static_cast<std::size_t>(mine->rank())], g.rank());
     g.barrier();
+  });
+}
+
+std::ptrdiff_t open_descriptors() {
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                       std::filesystem::directory_iterator());
+}
+
+std::shared_ptr<Group> join_within(Group& all, int rank, int size, Store& store, const std::string& prefix) {
+  GroupOptions options;
+  options.rank = rank;
+  options.size = size;
+  options.store = std::shared_ptr<Store>(&store, [](Store*) {});
+  options.prefix = prefix;
+  options.interface = "lo";
+  options.timeout = std::chrono::seconds(30);
+  options.within = std::shared_ptr<Group>(&all, [](Group*) {});
+  return Group::join(options);
+}
+
+TEST_P(Groups, AGroupJoinedWithinAnotherSharesItsConnections) {
+  const TemporaryFile path;
+  run_ranks(4, [&](Group& all) {
+    const auto store = file_store(path.path());
+    // Looking takes a descriptor: one rank looks, while the others wait.
+    const auto look = [&] {
+      all.barrier();
+      const std::ptrdiff_t seen = all.rank() == 0 ? open_descriptors() : 0;
+      all.barrier();
+      return seen;
+    };
+    const std::ptrdiff_t before = look();
+    // Backwards, and without rank 1.
+    const int rank = all.rank() == 0 ? 2 : all.rank() == 3 ? 0 : 1;
+    std::vector<std::shared_ptr<Group>> groups;
+    for (int i = 0; i < 10 && all.rank() != 1; ++i)
+      groups.push_back(join_within(all, rank, 3, *store, std::to_string(i)));
+    groups.push_back(join_within(all, 0, 1, *store, "alone"));
+    EXPECT_EQ(look(), before);
+    EXPECT_EQ(groups.back()->host_of(0), all.host_of(all.rank()));
+    groups.pop_back();
+    for (const auto& group : groups) {
+      int sum = all.rank();
+      group->all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum);
+      EXPECT_EQ(sum, 5);
+      EXPECT_EQ(group->host_of(0), all.host_of(3));
+    }
+    all.barrier();
+  });
+}
+
+TEST_P(Groups, AGroupJoinedWithinABrokenOneHasConnectionsOfItsOwn) {
+  const TemporaryFile path;
+  run_ranks(2, [&](Group& all) {
+    const auto store = file_store(path.path());
+    all.barrier();
+    if (all.rank() == 0) all.abort("to see what happens");
+    const auto group = join_within(all, all.rank(), 2, *store, "again");
+    int sum = 1;
+    group->all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum);
+    EXPECT_EQ(sum, 2);
   });
 }
 

@@ -298,6 +298,22 @@ TEST(Session, AReceiveFromARankThatLeavesFailsAtOnce) {
   EXPECT_FALSE(results[1].done || results[2].done) << "others may still send";
 }
 
+TEST(Session, WhoHasLeftOnEveryTreeIsWaitedForNoMore) {
+  Pair group(2);
+  group.start(0, 10);
+  wire::Header left;
+  left.type = wire::FrameType::failure;
+  left.sequence = wire::kWholeGroup;
+  left.flags = wire::kLeft;
+  left.count = 2;
+  group.net.session(0).on_frame(1, left, nullptr);
+  EXPECT_FALSE(group.results[0].done) << "it may still have sent something on the other tree";
+  left.tree = 1;
+  group.net.session(0).on_frame(1, left, nullptr);
+  ASSERT_TRUE(group.results[0].done);
+  EXPECT_THAT(group.results[0].outcome.text, HasSubstr("has left the group"));
+}
+
 TEST(Session, AbortReachesEveryRank) {
   Pair group(3);
   for (int r = 0; r < 2; ++r) group.start(r, 10);

@@ -44,6 +44,30 @@ def test_groups_are_made_of_groups():
         dist.split_group(dist.new_group(backend="gloo"), pairs)
 
 
+@on_ranks(2, 4)
+def test_many_groups_share_the_connections_of_the_first():
+    def held():
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    dist.barrier()
+    before = held()
+    size = dist.get_world_size()
+    groups = [dist.new_group(list(range(i % 2, size))) for i in range(20)]
+    assert held() == before
+    for i, group in enumerate(groups):
+        if group != dist.GroupMember.NON_GROUP_MEMBER:
+            assert total(group) == sum(range(i % 2, size))
+    # One that has been left by a rank is not waited for.
+    last = groups[-2]
+    dist.barrier()
+    if dist.get_rank() == 0:
+        dist.destroy_process_group(last)
+    else:
+        with pytest.raises(dist.DistBackendError, match="rank 0 .* has left the group"):
+            total(last)
+    dist.barrier()
+
+
 @on_ranks(4)
 def test_a_mesh_has_a_group_in_every_dimension():
     rank = dist.get_rank()

@@ -30,7 +30,7 @@ def serve_tensors() -> None:
             sys.modules[module].shard_dim_alltoall = functools.partial(_shard_dim_alltoall, torchs)
 
 
-def _is_over_talweg(group: dist.ProcessGroup | None) -> bool:
+def is_over_talweg(group: dist.ProcessGroup | None) -> bool:
     """False on ranks that are not in the group, and before there is one."""
     try:
         return "cpu:talweg" in dist.get_backend_config(group).split(",")
@@ -39,7 +39,7 @@ def _is_over_talweg(group: dist.ProcessGroup | None) -> bool:
 
 
 def _monitored_barrier(torchs, group=None, timeout=None, wait_all_ranks=False):
-    if not _is_over_talweg(group):
+    if not is_over_talweg(group):
         return torchs(group, timeout, wait_all_ranks)
     if isinstance(timeout, (int, float)):
         warnings.warn(f"timeout should be a timedelta; {timeout} is taken for seconds", stacklevel=2)
@@ -51,7 +51,7 @@ def _monitored_barrier(torchs, group=None, timeout=None, wait_all_ranks=False):
 def _split_group(
     torchs, parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None, **others
 ):
-    if not _is_over_talweg(parent_pg):
+    if not is_over_talweg(parent_pg):
         return torchs(parent_pg, split_ranks, timeout, pg_options, group_desc, **others)
     if not split_ranks or not all(split_ranks):
         raise ValueError("split_ranks must be lists of the parent's ranks, none of them empty")
@@ -66,12 +66,12 @@ def _split_group(
 def _logging_data(torchs, model):
     data = torchs(model)
     # To torch's C++ every backend from elsewhere is "custom".
-    return data | {"backend_name": "talweg"} if _is_over_talweg(model.process_group) else data
+    return data | {"backend_name": "talweg"} if is_over_talweg(model.process_group) else data
 
 
 def _shard_dim_alltoall(torchs, input, gather_dim, shard_dim, mesh, mesh_dim):
     group = mesh.get_group(mesh_dim)
-    if not _is_over_talweg(group):
+    if not is_over_talweg(group):
         return torchs(input, gather_dim, shard_dim, mesh, mesh_dim)
     # Torch takes CPU tensors for gloo's: it would gather all and throw most of it away.
     return torch.ops._dtensor.shard_dim_alltoall(input, gather_dim, shard_dim, group.group_name)

@@ -23,7 +23,16 @@ from talweg import _c10d, _known_by_name  # noqa: E402
 
 def _create(options, backend_options=None) -> _c10d.Backend:
     _known_by_name.serve_tensors()
-    return _c10d.create(options, backend_options)
+    return _c10d.create(options, _world())
+
+
+def _world() -> _c10d.Backend | None:
+    """What further groups share their connections with: the first group, if it is Talweg's on CPU tensors."""
+    world = dist.group.WORLD
+    if world is None or not _known_by_name.is_over_talweg(world):
+        return None
+    found = world._get_backend(torch.device("cpu"))
+    return found if isinstance(found, _c10d.Backend) else None  # torch's debug wrapper is not
 
 
 dist.Backend.register_backend("talweg", _create, extended_api=True, devices=["cpu"])
