@@ -31,6 +31,7 @@ wheel() { # ENVIRONMENT FOLDER: the wheel that pip makes for this environment, w
     compgen -G "$packages/$tool*" >/dev/null || fail "$python has no $tool: tools/setup.sh check brings it"
     ln -sf "$packages/$tool"* "$site/"
   done
+  rm -f "$build/wheel-$2/CMakeCache.txt" # it names the environment of the last run
   "$1/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-build-isolation --no-deps --wheel-dir "$2" \
     --config-settings=build-dir="$build/wheel-$2" "$tree" >"$2.txt" 2>&1 || fail "$(tail -40 "$2.txt")"
 }

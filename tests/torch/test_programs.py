@@ -67,7 +67,8 @@ if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
         os._exit(3)
     dist.all_reduce(tensor)
     print("an all-reduce without rank 1 came to an end")
-print(f"rank {dist.get_rank()} start {os.environ['TORCHELASTIC_RESTART_COUNT']} sum {tensor[0].item()}")
+line = f"rank {dist.get_rank()} start {os.environ['TORCHELASTIC_RESTART_COUNT']} sum {tensor[0].item()}\\n"
+os.write(1, line.encode())  # print may write a line in two parts, and the ranks share the pipe
 dist.destroy_process_group()
 """)
     # With an address: torchrun would tell its ranks this machine's name, which need not be known to any resolver.
