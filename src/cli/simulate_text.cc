@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "cli/version.h"
@@ -29,7 +30,7 @@ double percentile_us(std::vector<sim::Picoseconds> times, double share) {
   if (times.empty()) return 0;
   std::sort(times.begin(), times.end());
   const auto last = static_cast<double>(times.size() - 1);
-  return us(times[static_cast<std::size_t>(share * last + 0.5)]);
+  return us(times[static_cast<std::size_t>(std::lround(share * last))]);
 }
 
 double gbit_per_s(const sim::FlowResult& f) {

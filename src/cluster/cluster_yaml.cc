@@ -65,7 +65,7 @@ double parse_confidence(const YamlReader& reader) {
 }
 
 std::string parse_measured(const YamlReader& reader) {
-  const std::string text = reader.text();
+  std::string text = reader.text();
   if (!is_moment(text)) reader.expected("a time such as 2026-03-01T12:00:00Z");
   return text;
 }

@@ -162,7 +162,7 @@ GroupImpl::Start GroupImpl::prepare(Call call, const CallOptions& options) {
 
 WorkPtr GroupImpl::start(Call call, const CallOptions& options) {
   Start start = prepare(std::move(call), options);
-  const WorkPtr work = start.work;
+  WorkPtr work = start.work;
   auto guard = world_->lock();
   enter(std::move(start));
   world_->submit(std::move(guard), options.will_wait);
