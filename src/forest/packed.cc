@@ -7,11 +7,11 @@
 // direct links) that is 99 % of best_rate() (bound.h). For vectors so long that filling the pipelines does
 // not matter, the busiest link then works at most 1 / 0.99 as long as on the best forest there is.
 //
-// Shares (Zhang, Wu, Li, INFOCOM 2021, section 4: equal finishing times): tree t with rate w_t, whose first
-// chunk takes f_t to get through, ends at f_t + M_t / w_t. The shares M_t that add up to M and make all trees
-// end together are M_t = w_t (T - f_t), with T as the level to which M fills up; trees that are too deep for
-// that stay dry. In all_gather and reduce_scatter each rank's part is shared out so among the trees of that
-// root.
+// Shares: in proportion to rates (as Zhang, Wu, Li, INFOCOM 2021), but for the time that filling takes. Tree
+// t with rate w_t, whose first chunk takes f_t to get through, ends at f_t + M_t / w_t. The shares M_t that
+// add up to M and make all trees end together are M_t = w_t (T - f_t), with T as the level to which M fills
+// up; trees that are too deep for that stay dry. In all_gather and reduce_scatter each rank's part is shared
+// out so among the trees of that root.
 #include "forest/packed.h"
 
 #include <algorithm>
