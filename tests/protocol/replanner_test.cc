@@ -244,8 +244,8 @@ TEST(Replanner, LosesMuchLessThanAPlanThatStaysWhereACloudsRatesChange) {
     job.request.counts = {64 << 20};
     job.first_plan = job.plan();
     watched = &job;
-    job.run_for(900);
-    EXPECT_LE(job.changes, 30) << seed;
+    job.run_for(450);
+    EXPECT_LE(job.changes, 15) << seed;
   }
   EXPECT_LT(followed - best, 0.6 * (kept - best)) << kept / best << " " << followed / best;
 }
