@@ -36,7 +36,7 @@ void Network::on_arrival(std::uint32_t target, Picoseconds now) {
   forward(link.to, packet, now);
 }
 
-inline void Network::forward(int node, Packet* packet, Picoseconds now) {
+void Network::forward(int node, Packet* packet, Picoseconds now) {
   if ((packet->flags & kMulticast) != 0) [[unlikely]] {
     multicast(node, packet, now);
     return;
