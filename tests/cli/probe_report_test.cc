@@ -28,7 +28,7 @@ group::ProbeResult found(int hosts) {
 
 TEST(ProbeReport, AStarIsATable) {
   const std::string text = probe_table(found(3));
-  EXPECT_THAT(text, HasSubstr("h1         1 Gbit/s    200 Mbit/s         30 us\n"));
+  EXPECT_THAT(text, HasSubstr("h1        1 Gbit/s    200 Mbit/s         30 us\n"));
   EXPECT_THAT(text, HasSubstr("nothing is shared between hosts that was seen to hold flows up\n"));
   EXPECT_THAT(text, HasSubstr("rates are sure to 2.1 %: 63 measurements, 4.2 s, 1.8 GB\n"));
   EXPECT_THAT(text, Not(HasSubstr("pairs")));
