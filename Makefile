@@ -55,4 +55,4 @@ format:
 	@tools/sources.sh | xargs -r clang-format-14 -i
 
 clean:
-	@rm -rf build build-dev build-asan build-tsan build-fuzz
+	@rm -rf build build-dev build-asan build-tsan build-fuzz build-lint

@@ -1,5 +1,13 @@
 # One function per kind of target, so that a room's CMakeLists.txt only lists its files and what it stands on.
 
+# Most of the time that sanitizers and the linter take for a file goes into the headers it includes, so they take eight
+# files of a room at once. Names without linkage are therefore unique in a room. Whether each file stands alone, and
+# without warnings, is for the release build to say.
+option(TALWEG_UNITY "Compile several files of a room at once" OFF)
+if(TALWEG_UNITY)
+  add_compile_options(-w)
+endif()
+
 # talweg_room(NAME SOURCES a.cc b.cc DEPS talweg_base fmt::fmt): the static library talweg_NAME.
 function(talweg_room name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
@@ -7,6 +15,9 @@ function(talweg_room name)
   set_target_properties(talweg_${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
   target_include_directories(talweg_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(talweg_${name} PUBLIC ${ARG_DEPS} PRIVATE talweg_warnings)
+  if(TALWEG_UNITY)
+    set_target_properties(talweg_${name} PROPERTIES UNITY_BUILD ON)
+  endif()
 endfunction()
 
 # Sanitizers make optimising take twice as long as all the rest of compiling. What they are there to check is

@@ -46,7 +46,8 @@ stage_test() { run_ctest test build; }
 
 # -w: warnings are the business of the compiler that builds; here only the checks of .clang-tidy speak.
 run_clang_tidy() {
-  run-clang-tidy-14 -quiet -j"$jobs" -p build -extra-arg=-w "$PWD/src/" 2>&1 |
+  cmake --preset lint >/dev/null || return 1
+  run-clang-tidy-14 -quiet -j"$jobs" -p build-lint -extra-arg=-w '/src/' 2>&1 |
     grep -vE '^clang-tidy-14 |^[0-9]+ warnings? (and [0-9]+ errors? )?generated|^$'
   return "${PIPESTATUS[0]}"
 }

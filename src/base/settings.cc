@@ -12,6 +12,7 @@
 #include <fstream>
 #include <optional>
 
+#include "base/trim.h"
 #include "talweg/error.h"
 
 namespace talweg {
@@ -26,13 +27,6 @@ bool known(std::string_view name) {
 bool is_secret(std::string_view name) {
   return std::any_of(settings().begin(), settings().end(),
                      [&](const Setting& s) { return s.name == name && s.secret; });
-}
-
-std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const auto first = text.find_first_not_of(kBlank);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
 // The whole file is checked even when the name is found early, so that a typing mistake in another line is

@@ -8,6 +8,7 @@
 #include <optional>
 #include <span>
 
+#include "base/trim.h"
 #include "talweg/error.h"
 
 namespace talweg {
@@ -35,12 +36,6 @@ constexpr Unit kRatePrefixes[] = {{"", 1},     {"k", 1e3},  {"K", 1e3},  {"m", 1
 constexpr Unit kRateUnits[] = {{"", 1},    {"bit/s", 1}, {"bit", 1}, {"bps", 1},
                                {"b/s", 1}, {"B/s", 8},   {"Bps", 8}};
 
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
 std::optional<double> scale_of(std::string_view unit, std::span<const Unit> units) {
   for (const auto& known : units) {
     if (unit == known.text) return known.scale;
@@ -64,7 +59,7 @@ struct Quantity {
 };
 
 std::optional<Quantity> split(std::string_view text) {
-  const std::string_view body = trimmed(text);
+  const std::string_view body = trimmed(text, " \t");
   const char* const end = body.data() + body.size();
   Quantity quantity{};
   const auto number = std::from_chars(body.data(), end, quantity.number);

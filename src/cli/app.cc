@@ -8,7 +8,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kProgramExamples = R"(
 Examples:
   talweg run -n 4 -- python train.py
   talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
@@ -25,7 +25,7 @@ std::unique_ptr<CLI::App> make_app(Action* action) {
   auto app = std::make_unique<CLI::App>(
       "Talweg: collectives for distributed training over the network that is there", "talweg");
   app->set_version_flag("--version", std::string("talweg ") + kVersion);
-  app->footer(kExamples);
+  app->footer(kProgramExamples);
   app->require_subcommand(1);
   add_run(*app, action);
   add_perf(*app, action);

@@ -11,7 +11,7 @@ constexpr std::size_t kSmallest = 4 << 10;
 constexpr std::size_t kLargest = 64 << 20;
 constexpr std::size_t kStep = 4;
 
-std::string time_text(double seconds) {
+std::string cost_text(double seconds) {
   return fmt::format("{:.1f}", seconds * 1e6);
 }
 
@@ -38,7 +38,7 @@ std::string to_text(Collective op, const std::vector<Choice>& choices) {
     text += fmt::format("{:>12}", to_string(Bytes{static_cast<std::int64_t>(choice.bytes)}));
     for (std::size_t i = 0; i < choice.candidates.size() && i < 2; ++i)
       text += fmt::format("  {:<20}{:>14}", choice.candidates[i].planner,
-                          time_text(choice.candidates[i].seconds));
+                          cost_text(choice.candidates[i].seconds));
     if (choice.candidates.size() > 1 && choice.candidates[0].seconds > 0)
       text += fmt::format("{:>8.2f}x", choice.candidates[1].seconds / choice.candidates[0].seconds);
     text += "\n";

@@ -18,7 +18,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kConvertExamples = R"(
 Reads networks: talweg (YAML, JSON), nccl, taccl, adapcc, astra_sim, htsim; and forests.
 Writes both: yaml, json, dot (GraphViz); and forests: msccl (XML for MSCCL and RCCL).
 The format to write is the ending of OUT if there is no --to: .yaml, .json, .dot, .xml. OUT - is standard output.
@@ -89,7 +89,7 @@ int convert(const ConvertFlags& flags) {
 void add_convert(CLI::App& app, Action* action) {
   auto flags = std::make_shared<ConvertFlags>();
   auto* sub = app.add_subcommand("convert", "networks and forests from one file format into another");
-  sub->footer(kExamples);
+  sub->footer(kConvertExamples);
   sub->add_option("in", flags->in, "file to read")->required();
   sub->add_option("out", flags->out, "file to write; - for standard output")->required();
   std::vector<std::string> sources{"forest"};

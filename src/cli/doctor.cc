@@ -13,7 +13,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kDoctorExamples = R"(
 Examples:
   TALWEG_RECORDER_DIR=/shared/records talweg run -n 8 -- python train.py    # records are written when a call fails
   kill -USR1 <pid of each rank>                                             # or when asked for
@@ -89,7 +89,7 @@ void add_doctor(CLI::App& app, Action* action) {
   auto flags = std::make_shared<DoctorFlags>();
   auto* sub =
       app.add_subcommand("doctor", "what the flight records of all ranks say; or their traces in one");
-  sub->footer(kExamples);
+  sub->footer(kDoctorExamples);
   sub->add_option("paths", flags->paths, "flight records (or traces), or directories of them")->required();
   sub->add_flag("--json", flags->json, "print the findings as JSON");
   sub->add_option("--trace", flags->trace, "merge traces, not records, into this file for ui.perfetto.dev");

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 // Ranks of a second job in the same picture are numbered from here.
 constexpr int kNextJob = 100'000;
 
-struct Clock {
+struct ClockReading {
   double offset_us = 0;
   double error_us = 0;
 };
@@ -30,13 +30,13 @@ struct RankTrace {
   std::string file;
   std::string job;
   int rank = 0;
-  double wall_offset_us = 0;      // own clock to 1970
-  std::map<double, Clock> clock;  // by own time: what was learned then
+  double wall_offset_us = 0;             // own clock to 1970
+  std::map<double, ClockReading> clock;  // by own time: what was learned then
   double first_us = std::numeric_limits<double>::max();
   std::size_t left_out = 0;
 
   // What was learned last before `us`, or first after it.
-  std::optional<Clock> at(double us) const {
+  std::optional<ClockReading> at(double us) const {
     if (clock.empty()) return std::nullopt;
     const auto after = clock.upper_bound(us);
     return after == clock.begin() ? after->second : std::prev(after)->second;

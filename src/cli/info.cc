@@ -27,7 +27,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr const char* kExamples = R"(
+constexpr const char* kInfoExamples = R"(
 Examples:
   talweg info                                        # this build, this machine, every setting and its origin
   talweg info --json -
@@ -68,7 +68,7 @@ ResolvedSetting shown(const Setting& setting) {
   return value;
 }
 
-std::string bytes_text(std::uint64_t bytes) {
+std::string memory_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
@@ -109,11 +109,11 @@ std::string machine_text(const MachineFacts& facts) {
   text += line("SIMD", kernel::target_name());
   text += line("host", fmt::format("{}, {}", facts.host, facts.kernel));
   text += line("CPUs", std::to_string(facts.cpus));
-  text += line("memory", fmt::format("{}, {} available", bytes_text(facts.memory_bytes),
-                                     bytes_text(facts.memory_available_bytes)));
+  text += line("memory", fmt::format("{}, {} available", memory_text(facts.memory_bytes),
+                                     memory_text(facts.memory_available_bytes)));
   text +=
       line("shared memory", facts.shared_memory_bytes > 0
-                                ? fmt::format("{} free in /dev/shm", bytes_text(facts.shared_memory_bytes))
+                                ? fmt::format("{} free in /dev/shm", memory_text(facts.shared_memory_bytes))
                                 : "none: /dev/shm cannot be written");
   text += line("congestion control", fmt::format("{} (available: {})", facts.congestion_control,
                                                  facts.congestion_controls_available));
@@ -215,7 +215,7 @@ void add_info(CLI::App& app, Action* action) {
   auto flags = std::make_shared<InfoFlags>();
   auto* sub =
       app.add_subcommand("info", "this build, this machine, every setting; or the algorithm for each size");
-  sub->footer(kExamples);
+  sub->footer(kInfoExamples);
   sub->add_option("collective", flags->collective, "show which algorithm is taken for it");
   sub->add_option("-n,--ranks", flags->ranks, "ranks of the group")->check(CLI::Range(1, 1 << 12));
   sub->add_option("--ranks-per-host", flags->ranks_per_host, "of the assumed network")

@@ -18,7 +18,7 @@ namespace {
 using fabric::Lab;
 using fabric::LabNote;
 
-constexpr const char* kExamples = R"(
+constexpr const char* kLabExamples = R"(
 Examples:
   talweg lab run cluster.yaml -- talweg perf all_reduce -b 4K -e 64M -f 4
   talweg lab run cluster.yaml --timeout 60s -- python train.py
@@ -124,7 +124,7 @@ void add_lab(CLI::App& app, Action* action) {
   auto flags = std::make_shared<LabFlags>();
   CLI::App* lab =
       app.add_subcommand("lab", "build the network of a cluster file on this machine and run in it");
-  lab->footer(kExamples);
+  lab->footer(kLabExamples);
   lab->require_subcommand(1);
   constexpr const char* kNameHelp = "of the lab (default: the file's name)";
 
@@ -134,7 +134,7 @@ void add_lab(CLI::App& app, Action* action) {
   up_app->callback([=] { *action = [=] { return up(*flags); }; });
 
   CLI::App* run_app = lab->add_subcommand("run", "run a program with one rank per worker in a lab");
-  run_app->footer(kExamples);
+  run_app->footer(kLabExamples);
   run_app->add_option("cluster", flags->file, "cluster file (see docs/clusters-and-plans.md)")->required();
   run_app->add_option("--name", flags->name,
                       "of a lab that is up (default: the file's, or a lab of its own)");

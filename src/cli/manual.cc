@@ -77,10 +77,10 @@ std::string options_text(const CLI::App& app) {
 // The footer's lines that follow "Examples:" as they are, and its other paragraphs.
 std::string footer_text(const CLI::App& app) {
   std::string footer = app.get_footer();
-  constexpr std::string_view kExamples = "\nExamples:\n";
+  constexpr std::string_view kManualExamples = "\nExamples:\n";
   std::string examples, prose = footer;
-  if (const auto begin = footer.find(kExamples); begin != std::string::npos) {
-    const auto first = begin + kExamples.size();
+  if (const auto begin = footer.find(kManualExamples); begin != std::string::npos) {
+    const auto first = begin + kManualExamples.size();
     const auto end = footer.find("\n\n", first);
     examples = footer.substr(first, end == std::string::npos ? std::string::npos : end - first);
     prose = end == std::string::npos ? "" : footer.substr(end + 2);

@@ -20,7 +20,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kPerfExamples = R"(
 Examples:
   talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
   talweg run -n 2 -- talweg perf all_gather -b 1M -e 1M -d bfloat16 -n 100 -a 3
@@ -118,7 +118,7 @@ int perf(const PerfOptions& options) {
 
 void add_perf(CLI::App& app, Action* action) {
   auto* sub = app.add_subcommand("perf", "measure and check a collective, as nccl-tests do");
-  sub->footer(kExamples);
+  sub->footer(kPerfExamples);
   PerfFlags flags;
   flags.add_to(*sub);
   sub->callback([flags, action] { *action = [flags] { return perf(flags.checked()); }; });

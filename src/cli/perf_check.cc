@@ -146,16 +146,16 @@ bool is_bitwise(const PerfCase& c) {
 
 // Where a piece of an output comes from: `from` contributed it (or all ranks, reduced), and it is elements
 // `first` .. of that pattern.
-struct Piece {
+struct OutputPiece {
   bool reduced;
   int from;
   std::size_t first;
 };
 
 // The pieces of this rank's output, c.count elements each, in order.
-std::vector<Piece> output_pieces(const PerfCase& c, int rank) {
+std::vector<OutputPiece> output_pieces(const PerfCase& c, int rank) {
   const std::size_t own_part = static_cast<std::size_t>(rank) * c.count;
-  std::vector<Piece> pieces;
+  std::vector<OutputPiece> pieces;
   switch (c.op) {
     case Collective::all_reduce:
     case Collective::reduce:
@@ -243,7 +243,7 @@ std::size_t count_wrong_output(const PerfCase& c, int rank, std::uint64_t seed, 
   if (output_elements(c, rank) == 0) return 0;
   const auto* at = static_cast<const std::byte*>(output);
   std::size_t wrong = 0;
-  for (const Piece& piece : output_pieces(c, rank)) {
+  for (const OutputPiece& piece : output_pieces(c, rank)) {
     const Pattern expected =
         piece.reduced ? Pattern::reduced(c, seed) : Pattern::of_rank(c, piece.from, seed);
     wrong += expected.count_wrong(at, piece.first, c.count);

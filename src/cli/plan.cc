@@ -22,7 +22,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kPlanExamples = R"(
 CLUSTER is a network in any format that "talweg convert" reads. Sizes are those of the whole vector; -o and the trees of
 --html are for the largest of them. The format that -o writes is the ending of its name: .yaml, .json, .dot (GraphViz) or
 .xml (a program for MSCCL and RCCL).
@@ -126,7 +126,7 @@ void add_plan(CLI::App& app, Action* action) {
   auto flags = std::make_shared<PlanFlags>();
   auto* sub =
       app.add_subcommand("plan", "how fast a collective can be on a network, and what each planner takes");
-  sub->footer(kExamples);
+  sub->footer(kPlanExamples);
   sub->add_option("cluster", flags->in, "file that describes the network")->required();
   std::vector<std::string> sources;
   for (const cluster::Format format : cluster::formats()) sources.emplace_back(cluster::name(format));

@@ -6,17 +6,15 @@
 #include <numbers>
 #include <numeric>
 
+#include "base/at.h"
+
 namespace talweg::cli {
 namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
-constexpr double kTop = -kTurn / 4;  // where the first worker stands
+constexpr double kFirstAngle = -kTurn / 4;  // where the first worker stands
 // Of the mean of what hangs on a switch: below, it has no side.
 constexpr double kNoSide = 0.15;
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 class Layout {
  public:
@@ -88,7 +86,7 @@ class Layout {
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return homes[a] < homes[b]; });
     for (std::size_t i = 0; i < workers; ++i)
-      put(order[i], 1, kTop + kTurn * static_cast<double>(i) / static_cast<double>(workers));
+      put(order[i], 1, kFirstAngle + kTurn * static_cast<double>(i) / static_cast<double>(workers));
   }
 
   void put(std::size_t node, double radius, double angle) {
@@ -114,9 +112,10 @@ class Layout {
         ++n;
       }
       const double angle = std::atan2(y, x);
-      wishes.push_back({node, angle < kTop ? angle + kTurn : angle, n > 0 && std::hypot(x, y) > kNoSide * n});
+      wishes.push_back(
+          {node, angle < kFirstAngle ? angle + kTurn : angle, n > 0 && std::hypot(x, y) > kNoSide * n});
     }
-    if (wishes.size() == 1 && tier == tiers_) return put(wishes[0].node, 0, kTop);
+    if (wishes.size() == 1 && tier == tiers_) return put(wishes[0].node, 0, kFirstAngle);
 
     const double radius = 1 - static_cast<double>(tier) / (tiers_ + 0.6);
     const double step = kTurn / static_cast<double>(wishes.size());
@@ -131,7 +130,7 @@ class Layout {
       const double next = i + 1 < wishes.size() ? wishes[i + 1].angle : wishes[0].angle + kTurn;
       room = next - wishes[i].angle > step / 2;
     }
-    const double first = all_have ? wishes[0].angle : kTop + step / 2;
+    const double first = all_have ? wishes[0].angle : kFirstAngle + step / 2;
     for (std::size_t i = 0; i < wishes.size(); ++i)
       put(wishes[i].node, radius, room ? wishes[i].angle : first + step * static_cast<double>(i));
   }

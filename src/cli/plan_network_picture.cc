@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "cli/plan_pictures.h"
 #include "forest/bound.h"
@@ -22,10 +23,6 @@ constexpr double kHalo = 17;             // of links that set the bound
 constexpr double kFullWidthLinks = 256;  // more of them are drawn thinner
 constexpr double kLetter = 6.6;          // width, at 11 pixels
 constexpr double kLinkOffset = 3.6;      // to the right of the way it leads
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 struct Line {
   double x1, y1, x2, y2;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "cli/plan_layout.h"
 #include "cli/plan_pictures.h"
@@ -27,10 +28,6 @@ using Json = nlohmann::json;
 constexpr std::size_t kMostEdges = 400'000;
 constexpr std::size_t kMostTrees = 256;  // of one plan: nobody looks at more
 constexpr std::size_t kMostNodesToDraw = 2000;
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 // [from, to, step] of each edge: what goes up starts at the leaves, what comes down at the root.
 Json edges_up(const forest::Tree& tree, int nodes) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "cli/perf_case.h"
 #include "cli/version.h"
@@ -18,10 +19,6 @@ using cluster::NodeKind;
 
 constexpr std::size_t kSizeWidth = 10;
 constexpr std::size_t kTimeWidth = 9;  // "*123.4 us"
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 std::ptrdiff_t count(const cluster::Cluster& network, NodeKind kind) {
   return std::count_if(network.nodes.begin(), network.nodes.end(),

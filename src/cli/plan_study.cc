@@ -8,6 +8,7 @@
 #include <numeric>
 #include <sstream>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "cli/choices.h"
 #include "cli/side_by_side.h"
@@ -24,10 +25,6 @@ using forest::Certificate;
 
 constexpr std::int64_t kSizeStep = 4;
 constexpr std::size_t kMostSizes = 100;
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 // What one worker's links carry bounds every collective: the narrowest of them, in time linear in the
 // network.

@@ -19,7 +19,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kProbeExamples = R"(
 Examples:
   talweg run --hosts node1,node2,node3,node4 -- talweg probe -o cluster.yaml
   talweg lab run examples/clusters/uneven4.yaml -- talweg probe -o cluster.yaml
@@ -106,7 +106,7 @@ int probe(const ProbeFlags& flags) {
 void add_probe(CLI::App& app, Action* action) {
   auto flags = std::make_shared<ProbeFlags>();
   auto* sub = app.add_subcommand("probe", "measure the network between hosts and write a cluster file");
-  sub->footer(kExamples);
+  sub->footer(kProbeExamples);
   sub->add_option("-o,--output", flags->output, "the cluster file to write (rank 0 writes it)");
   sub->add_flag("--json", flags->json, "print what was found as JSON; the table goes to standard error");
   sub->add_option("--confidence", flags->confidence,

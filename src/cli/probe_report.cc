@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/at.h"
 #include "base/units.h"
 
 namespace talweg::cli {
@@ -12,10 +13,6 @@ namespace {
 
 using cluster::Estimate;
 using cluster::Findings;
-
-std::size_t at(int host) {
-  return static_cast<std::size_t>(host);
-}
 
 // Three digits are more than a measurement knows.
 std::string rate_text(double bits_per_second) {

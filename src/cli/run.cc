@@ -20,7 +20,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kRunExamples = R"(
 Examples:
   talweg run -n 4 -- python train.py
   talweg run -n 4 -- talweg perf all_reduce -b 4K -e 64M -f 4
@@ -136,7 +136,7 @@ int run(const RunFlags& flags, const std::vector<std::string>& program) {
 void add_run(CLI::App& app, Action* action) {
   auto flags = std::make_shared<RunFlags>();
   auto* sub = app.add_subcommand("run", "start the ranks of a group, here or on other hosts");
-  sub->footer(kExamples);
+  sub->footer(kRunExamples);
   sub->add_option("-n,--ranks", flags->ranks, "how many ranks (default: as many as --hosts has slots)")
       ->check(CLI::Range(1, 1 << 16));
   sub->add_option("--hosts", flags->hosts, "host:slots,... ; localhost needs no remote shell");

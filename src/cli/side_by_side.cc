@@ -31,7 +31,7 @@ constexpr char kDone = 'd';
 
 void write_all(int fd, const std::string& text) {
   for (std::size_t done = 0; done < text.size();) {
-    const ssize_t n = write(fd, text.data() + done, text.size() - done);
+    const ssize_t n = ::write(fd, text.data() + done, text.size() - done);
     if (n < 0 && errno != EINTR) return;  // nobody listens any more
     done += static_cast<std::size_t>(std::max<ssize_t>(0, n));
   }
@@ -40,9 +40,9 @@ void write_all(int fd, const std::string& text) {
 [[noreturn]] void do_piece(const Work& work, int fd) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   // Should memory run out, it is this process that has to go.
-  if (const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); score >= 0) {
+  if (const int score = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC); score >= 0) {
     write_all(score, "1000");
-    close(score);
+    ::close(score);
   }
   std::string last(1, kDone);
   try {
@@ -90,7 +90,7 @@ class Piece {
   // False at the end of what it says.
   bool read_more() {
     std::array<char, 65536> buffer;
-    const ssize_t n = read(fd_, buffer.data(), buffer.size());
+    const ssize_t n = ::read(fd_, buffer.data(), buffer.size());
     if (n > 0) text_.append(buffer.data(), static_cast<std::size_t>(n));
     return n > 0 || (n < 0 && errno == EINTR);
   }

@@ -17,7 +17,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr const char* kExamples = R"(
+constexpr const char* kSimulateExamples = R"(
 Examples:
   talweg simulate cluster.yaml --bytes 1M..64M
   talweg simulate --topology leaf-spine:leaves=4,hosts=8,spines=2 --op all_to_all --algo all --html run.html
@@ -95,7 +95,7 @@ int simulate(const SimulateOptions& options) {
 void add_simulate(CLI::App& app, Action* action) {
   auto* sub =
       app.add_subcommand("simulate", "collectives, flows and workloads on a network, packet by packet");
-  sub->footer(kExamples);
+  sub->footer(kSimulateExamples);
   SimulateFlags flags;
   flags.add_to(*sub);
   auto sweep = std::make_shared<SweepOptions>();

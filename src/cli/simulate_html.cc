@@ -15,7 +15,7 @@
 namespace talweg::cli {
 namespace {
 
-constexpr int kWidth = 900;  // of the time axis, in pixels
+constexpr int kAxisWidth = 900;  // of the time axis, in pixels
 constexpr int kLabel = 170;
 constexpr int kRow = 14;
 constexpr int kShades = 10;
@@ -38,14 +38,14 @@ struct Row {
 std::string heat_map(const std::vector<Row>& rows, sim::Picoseconds duration, int hue) {
   const int height = static_cast<int>(rows.size()) * kRow;
   std::string svg =
-      fmt::format(R"(<svg width="{}" height="{}" role="img">)", kLabel + kWidth + 20, height + 24);
+      fmt::format(R"(<svg width="{}" height="{}" role="img">)", kLabel + kAxisWidth + 20, height + 24);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     const int y = static_cast<int>(r) * kRow;
     svg += fmt::format(R"(<text x="{}" y="{}" text-anchor="end">{}</text>)", kLabel - 6, y + kRow - 3,
                        html_escaped(rows[r].name));
     const auto& values = rows[r].values;
     const double step =
-        static_cast<double>(kWidth) / static_cast<double>(std::max<std::size_t>(values.size(), 1));
+        static_cast<double>(kAxisWidth) / static_cast<double>(std::max<std::size_t>(values.size(), 1));
     const auto shade = [&](std::size_t i) {
       return std::clamp(static_cast<int>(values[i] * kShades + (values[i] > 0 ? 0.999 : 0)), 0, kShades);
     };
@@ -60,12 +60,12 @@ std::string heat_map(const std::vector<Row>& rows, sim::Picoseconds duration, in
     }
   }
   for (int i = 0; i <= 4; ++i)
-    svg +=
-        fmt::format(R"(<text x="{}" y="{}" text-anchor="{}">{}</text>)", kLabel + kWidth * i / 4, height + 16,
-                    i == 4   ? "end"
-                    : i == 0 ? "start"
-                             : "middle",
-                    to_string(Nanoseconds{duration / 4 * i / 1000}));
+    svg += fmt::format(R"(<text x="{}" y="{}" text-anchor="{}">{}</text>)", kLabel + kAxisWidth * i / 4,
+                       height + 16,
+                       i == 4   ? "end"
+                       : i == 0 ? "start"
+                                : "middle",
+                       to_string(Nanoseconds{duration / 4 * i / 1000}));
   return svg + "</svg>";
 }
 

@@ -18,7 +18,7 @@
 namespace talweg::cli {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_option(const std::string& text) {
   throw Error(ErrorCode::invalid_argument, text);
 }
 
@@ -51,10 +51,10 @@ std::vector<double> numbers(const char* flag, const std::string& text, std::size
   std::vector<double> values;
   for (const std::string& part : split(text, ',')) {
     const auto value = cluster::read_number(part);
-    if (!value || *value < 0) refuse(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
+    if (!value || *value < 0) refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
     values.push_back(*value);
   }
-  if (values.size() != count) refuse(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
+  if (values.size() != count) refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
   return values;
 }
 
@@ -66,12 +66,12 @@ std::vector<std::size_t> sizes(const std::string& text, int factor) {
     const auto first = static_cast<std::size_t>(bytes("--bytes", part.substr(0, dots)));
     const auto last =
         dots == std::string::npos ? first : static_cast<std::size_t>(bytes("--bytes", part.substr(dots + 2)));
-    if (first > last) refuse(fmt::format("--bytes: {} is larger than what it leads to", part));
-    if (first == 0 && last > 0) refuse("--bytes: a size of 0 never grows by a factor");
+    if (first > last) refuse_option(fmt::format("--bytes: {} is larger than what it leads to", part));
+    if (first == 0 && last > 0) refuse_option("--bytes: a size of 0 never grows by a factor");
     for (const std::size_t size : sizes_to_scan(first, last, 0, static_cast<std::size_t>(factor)))
       all.push_back(size);
   }
-  if (all.empty()) refuse("--bytes: expected sizes such as 1M, 1M,4M or 1M..64M");
+  if (all.empty()) refuse_option("--bytes: expected sizes such as 1M, 1M,4M or 1M..64M");
   return all;
 }
 
@@ -80,8 +80,8 @@ void read_failure(const std::string& text, const cluster::Cluster& cluster,
                   std::vector<sim::NetworkChange>& changes) {
   const std::size_t at = text.rfind('@');
   if (at == std::string::npos)
-    refuse(fmt::format("--fail: expected what@when or what@when..until, such as spine1@1ms..2ms, got \"{}\"",
-                       text));
+    refuse_option(fmt::format(
+        "--fail: expected what@when or what@when..until, such as spine1@1ms..2ms, got \"{}\"", text));
   sim::NetworkChange change = read("--fail", [&] { return sim::change_of(text.substr(0, at), cluster); });
   const std::string when = text.substr(at + 1);
   const std::size_t dots = when.find("..");
@@ -240,22 +240,24 @@ SimulateOptions SimulateFlags::checked() const {
   const Raw& raw = *raw_;
   SimulateOptions o;
   if (raw.network.empty() == raw.topology.empty())
-    refuse("expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
+    refuse_option(
+        "expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
   o.network = raw.network.empty() ? raw.topology : raw.network;
   o.cluster = raw.network.empty() ? sim::parse_topology(raw.topology) : cluster::load_any(raw.network);
 
   const auto op = parse_collective(raw.op);
-  if (!op) refuse(fmt::format("--op: no collective is called \"{}\"", raw.op));
+  if (!op) refuse_option(fmt::format("--op: no collective is called \"{}\"", raw.op));
   o.perf.op = *op;
   o.perf.sizes = *op == Collective::barrier ? std::vector<std::size_t>{0} : sizes(raw.bytes, raw.factor);
   o.perf.size_text = fmt::format("bytes {}", raw.bytes);
   const auto type = parse_data_type(raw.type);
-  if (!type) refuse(fmt::format("--type: no data type is called \"{}\"", raw.type));
+  if (!type) refuse_option(fmt::format("--type: no data type is called \"{}\"", raw.type));
   o.perf.types = {*type};
   o.perf.reductions = {ReduceOp::sum};
   o.perf.root = raw.root;
   if (raw.root >= o.cluster.workers())
-    refuse(fmt::format("--root {}: there are {} ranks, numbered from 0", raw.root, o.cluster.workers()));
+    refuse_option(
+        fmt::format("--root {}: there are {} ranks, numbered from 0", raw.root, o.cluster.workers()));
   o.perf.iterations = raw.iterations;
   o.perf.warmup = raw.warmup;
   o.perf.check = 0;
@@ -275,7 +277,8 @@ SimulateOptions SimulateFlags::checked() const {
   queue.trim = raw.trim;
   if (!raw.red.empty()) {
     const auto parts = split(raw.red, ',');
-    if (parts.size() != 3) refuse(fmt::format("--red: expected least,most,probability, got \"{}\"", raw.red));
+    if (parts.size() != 3)
+      refuse_option(fmt::format("--red: expected least,most,probability, got \"{}\"", raw.red));
     queue.red.least_bytes = bytes("--red", parts[0]);
     queue.red.most_bytes = bytes("--red", parts[1]);
     queue.red.probability = numbers("--red", parts[2], 1, "a probability")[0];
@@ -285,7 +288,7 @@ SimulateOptions SimulateFlags::checked() const {
   if (!raw.class_limits.empty()) {
     const auto parts = split(raw.class_limits, ',');
     if (parts.size() > queue.class_limit_bytes.size())
-      refuse(fmt::format("--class-limits: there are {} priorities", sim::kPriorities));
+      refuse_option(fmt::format("--class-limits: there are {} priorities", sim::kPriorities));
     for (std::size_t i = 0; i < parts.size(); ++i)
       queue.class_limit_bytes[i] = bytes("--class-limits", parts[i]);
   }
@@ -303,7 +306,8 @@ SimulateOptions SimulateFlags::checked() const {
   network.loss.damage = raw.damage;
   if (!raw.reorder.empty()) {
     const auto parts = split(raw.reorder, ',');
-    if (parts.size() != 2) refuse(fmt::format("--reorder: expected share,time, got \"{}\"", raw.reorder));
+    if (parts.size() != 2)
+      refuse_option(fmt::format("--reorder: expected share,time, got \"{}\"", raw.reorder));
     network.loss.delay = numbers("--reorder", parts[0], 1, "a share")[0];
     network.loss.most_delay = time("--reorder", parts[1]);
   }
@@ -324,7 +328,7 @@ SimulateOptions SimulateFlags::checked() const {
   o.workload = raw.workload;
   o.json = raw.json;
   o.csv = raw.csv;
-  if (o.json == "-" && o.csv == "-") refuse("--json - and --csv -: only one can have standard output");
+  if (o.json == "-" && o.csv == "-") refuse_option("--json - and --csv -: only one can have standard output");
   o.trace = raw.trace;
   o.html = raw.html;
   o.progress = raw.progress;

@@ -27,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_sweep(const std::string& text) {
   throw Error(ErrorCode::invalid_argument, text);
 }
 
@@ -36,7 +36,8 @@ std::optional<int> number_of(const char* variable) {
   if (text == nullptr) return std::nullopt;
   char* end = nullptr;
   const long value = std::strtol(text, &end, 10);
-  if (end == text || *end != 0) refuse(fmt::format("{}: expected a number, got \"{}\"", variable, text));
+  if (end == text || *end != 0)
+    refuse_sweep(fmt::format("{}: expected a number, got \"{}\"", variable, text));
   return static_cast<int>(value);
 }
 
@@ -53,7 +54,7 @@ std::vector<std::string> arguments_of(const CLI::App& sub, const SweepPoint& poi
     if (option->count() == 0) continue;
     const std::string name = option->get_lnames().empty() ? "" : option->get_lnames()[0];
     if (kOfSweep.contains(name) || swept.contains(name)) continue;
-    if (name == "trace" || name == "html") refuse(fmt::format("--{}: not with --sweep", name));
+    if (name == "trace" || name == "html") refuse_sweep(fmt::format("--{}: not with --sweep", name));
     for (const std::string& result : option->results())
       arguments.push_back(name.empty() ? result : fmt::format("--{}={}", name, result));
   }
@@ -84,11 +85,12 @@ class Sweep {
     for (const SweepPoint& point : points_) {
       for (const auto& [key, value] : point)
         if (sub.get_option_no_throw("--" + key) == nullptr || key == "sweep")
-          refuse(fmt::format("--sweep {}={}: there is no option --{}", key, value, key));
+          refuse_sweep(fmt::format("--sweep {}={}: there is no option --{}", key, value, key));
       arguments_.push_back(arguments_of(sub, point));
     }
     if (folder_.empty()) {
-      if (share.count > 1) refuse("--sweep in several processes: give a --sweep-folder that all of them see");
+      if (share.count > 1)
+        refuse_sweep("--sweep in several processes: give a --sweep-folder that all of them see");
       std::string name = (fs::temp_directory_path() / "talweg-sweep-XXXXXX").string();
       if (::mkdtemp(name.data()) == nullptr) throw Error(ErrorCode::system, "cannot make a temporary folder");
       folder_ = name;
@@ -256,7 +258,7 @@ std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps) {
   for (const std::string& sweep : sweeps) {
     const std::size_t equals = sweep.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == sweep.size())
-      refuse(fmt::format("--sweep: expected option=value,value, got \"{}\"", sweep));
+      refuse_sweep(fmt::format("--sweep: expected option=value,value, got \"{}\"", sweep));
     const std::string key = sweep.substr(0, equals);
     const char at = sweep.find(';') != std::string::npos ? ';' : ',';
     std::istringstream list(sweep.substr(equals + 1));
@@ -279,7 +281,8 @@ SweepShare find_share() {
     const int step = std::max(1, number_of("SLURM_ARRAY_TASK_STEP").value_or(1));
     const int count = number_of("SLURM_ARRAY_TASK_COUNT").value_or(1);
     if (*task < first || (*task - first) / step >= count)
-      refuse(fmt::format("SLURM_ARRAY_TASK_ID {}: expected one of {} tasks from {} on", *task, count, first));
+      refuse_sweep(
+          fmt::format("SLURM_ARRAY_TASK_ID {}: expected one of {} tasks from {} on", *task, count, first));
     return {(*task - first) / step, count};
   }
   const group::Place place = group::find_place({});

@@ -9,14 +9,9 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/at.h"
+
 namespace talweg::cluster {
-namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
-
-}  // namespace
 
 template <class Cost>
 Arborescences<Cost>::Arborescences(std::vector<Cost> costs, int nodes)

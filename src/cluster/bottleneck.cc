@@ -7,15 +7,13 @@
 #include <set>
 #include <utility>
 
+#include "base/at.h"
+
 namespace talweg::cluster {
 namespace {
 
 // Two measurements of the same thing differ by less than this.
 constexpr double kAgree = 0.9;
-
-std::size_t at(int host) {
-  return static_cast<std::size_t>(host);
-}
 
 // What find_shared_exit looks at: one observation without what is beside the point.
 struct Case {

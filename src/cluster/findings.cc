@@ -7,6 +7,8 @@
 #include <set>
 #include <utility>
 
+#include "base/at.h"
+
 namespace talweg::cluster {
 namespace {
 
@@ -14,10 +16,6 @@ namespace {
 constexpr double kAlike = 0.08;
 // Something shared whose users together are below this many times its capacity limits nobody.
 constexpr double kBinds = 1.02;
-
-std::size_t at(int i) {
-  return static_cast<std::size_t>(i);
-}
 
 // Every rate in its class: sorted, a class ends where its span would pass kAlike.
 class Classes {

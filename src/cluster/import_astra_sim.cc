@@ -59,9 +59,9 @@ std::vector<Dimension> read_dimensions(const YamlReader& document) {
   return dimensions;
 }
 
-class Importer {
+class AstraSimImporter {
  public:
-  Importer(const YamlReader& document, const std::string& origin)
+  AstraSimImporter(const YamlReader& document, const std::string& origin)
       : builder_(origin), dimensions_(read_dimensions(document)) {}
 
   Cluster build() {
@@ -111,7 +111,7 @@ class Importer {
 }  // namespace
 
 Cluster import_astra_sim(const std::string& text, const std::string& origin) {
-  return Importer(read_document(text, origin), origin).build();
+  return AstraSimImporter(read_document(text, origin), origin).build();
 }
 
 }  // namespace talweg::cluster

@@ -35,9 +35,9 @@ struct Value {
   int line = 0;
 };
 
-class Importer {
+class HtsimImporter {
  public:
-  Importer(const std::string& text, const std::string& origin) : builder_(origin) {
+  HtsimImporter(const std::string& text, const std::string& origin) : builder_(origin) {
     require_utf8(text, origin);
     read(text);
   }
@@ -255,7 +255,7 @@ class Importer {
 }  // namespace
 
 Cluster import_htsim(const std::string& text, const std::string& origin) {
-  return Importer(text, origin).build();
+  return HtsimImporter(text, origin).build();
 }
 
 }  // namespace talweg::cluster

@@ -91,9 +91,9 @@ double socket_gigabytes(const XmlReader& cpu) {
   return model >= 0x55 ? 10 : 6;  // Skylake, Broadwell
 }
 
-class Importer {
+class NcclImporter {
  public:
-  Importer(const XmlDocument& document, const std::string& origin)
+  NcclImporter(const XmlDocument& document, const std::string& origin)
       : root_(document.root()), builder_(origin) {}
 
   Cluster build() {
@@ -284,7 +284,7 @@ class Importer {
 
 Cluster import_nccl(const std::string& text, const std::string& origin) {
   const XmlDocument document(text, origin);
-  return Importer(document, origin).build();
+  return NcclImporter(document, origin).build();
 }
 
 }  // namespace talweg::cluster

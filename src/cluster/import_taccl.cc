@@ -33,9 +33,10 @@ namespace {
 constexpr std::array<const char*, 8> kDgx1 = {"02112000", "20120100", "11020020", "12200001",
                                               "20000211", "01002012", "00201102", "00011220"};
 
-class Importer {
+class TacclImporter {
  public:
-  Importer(const YamlReader& document, const std::string& origin) : document_(document), builder_(origin) {}
+  TacclImporter(const YamlReader& document, const std::string& origin)
+      : document_(document), builder_(origin) {}
 
   Cluster build() {
     document_.allow_keys({"name", "gpus_per_node", "nics_per_node", "alpha", "node_betas_list",
@@ -147,7 +148,7 @@ class Importer {
 }  // namespace
 
 Cluster import_taccl(const std::string& text, const std::string& origin) {
-  return Importer(read_document(text, origin), origin).build();
+  return TacclImporter(read_document(text, origin), origin).build();
 }
 
 }  // namespace talweg::cluster

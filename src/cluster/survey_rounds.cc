@@ -10,7 +10,7 @@ namespace talweg::cluster {
 namespace {
 
 // So many measurements, in other company each, make a limit of a pair.
-constexpr int kBelieved = 3;
+constexpr int kPairBelieved = 3;
 constexpr std::uint64_t kRelabelSeed = 7;
 
 // Host h at place `label[h]` sends to the one that is `step` places further.
@@ -154,7 +154,7 @@ bool Survey::repeat_pairs() {
   for (PairValue& pair : pairs_) {
     pair.rate = pair_rate(pair);
     // What only seems slow is a disturbance more often than a limit.
-    const bool doubtful = pair.rate.value < kFull * ports(pair.flow) && pair.rate.agreeing < kBelieved;
+    const bool doubtful = pair.rate.value < kFull * ports(pair.flow) && pair.rate.agreeing < kPairBelieved;
     const bool more =
         (doubtful || pair.rate.half_width > options_.confidence) && !hurry_ && few_repeats(pair.series);
     if (more && std::find(again.begin(), again.end(), pair.series) == again.end())

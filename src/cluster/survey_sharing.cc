@@ -11,7 +11,7 @@ namespace {
 // Flows that reach this part of what they reach alone are not held up.
 constexpr double kFree = 0.93;
 // So many measurements that agree make a limit.
-constexpr int kBelieved = 3;
+constexpr int kSumBelieved = 3;
 
 }  // namespace
 
@@ -65,7 +65,7 @@ void Survey::share() {
   if (!uplinks_.empty() && uplinks_.back().leaving && !uplinks_.back().leaving_rate) {
     Uplink& supposed = uplinks_.back();
     const Index series = *supposed.leaving;
-    const bool believed = total(series).agreeing >= kBelieved;
+    const bool believed = total(series).agreeing >= kSumBelieved;
     if (unsure(total(series), series) || (!believed && !hurry_ && few_repeats(series))) {
       queue_.push_back(series);
       return;

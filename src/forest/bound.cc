@@ -9,6 +9,7 @@
 #include <queue>
 #include <utility>
 
+#include "base/at.h"
 #include "cluster/arborescence.h"
 #include "forest/bound_exact.h"
 #include "forest/tree_packer.h"
@@ -19,12 +20,8 @@ namespace {
 
 using Prices = std::vector<std::int64_t>;
 
-constexpr std::int64_t kAbsent = std::int64_t{1} << 51;
+constexpr std::int64_t kNoPrice = std::int64_t{1} << 51;
 constexpr double kSame = 1e-9;  // rates are the same but for rounding
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 // Integer prices of links, those of their groups included, and what trees cost at them.
 class PriceList {
@@ -72,7 +69,7 @@ class PriceList {
   }
 
   Prices distances(std::size_t from) const {
-    Prices best(leaving_.size(), kAbsent);
+    Prices best(leaving_.size(), kNoPrice);
     best[from] = 0;
     using Key = std::pair<std::int64_t, int>;
     std::priority_queue<Key, std::vector<Key>, std::greater<>> queue;

@@ -9,6 +9,7 @@
 #include <limits>
 #include <numeric>
 
+#include "base/at.h"
 #include "cluster/max_flow.h"
 #include "forest/tree_market.h"
 
@@ -16,10 +17,6 @@ namespace talweg::forest {
 namespace {
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max() / 4;
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 struct Arc {
   int from, to;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "forest/bound.h"
 
@@ -13,10 +14,6 @@ namespace {
 
 constexpr std::size_t kMostNames = 8;  // on one line
 constexpr std::size_t kMostPrices = 6;
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 std::vector<std::string> workers_of(const std::vector<int>& nodes, const cluster::Cluster& cluster) {
   std::vector<std::string> names;

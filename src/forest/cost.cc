@@ -8,20 +8,12 @@
 #include <set>
 #include <tuple>
 
+#include "base/at.h"
 #include "forest/shared_sums.h"
+#include "forest/trees.h"
 #include "forest/walk.h"
 
 namespace talweg::forest {
-namespace {
-
-constexpr std::int64_t kCacheLine = 64;
-
-std::size_t at(NodeId node) {
-  return static_cast<std::size_t>(node);
-}
-
-}  // namespace
-
 CostModel::CostModel(const cluster::Cluster& cluster, const CostParameters& parameters)
     : cluster_(cluster), parameters_(parameters), routes_(cluster_), groups_of_link_(cluster_.links.size()) {
   for (std::size_t g = 0; g < cluster_.groups.size(); ++g) {
@@ -262,7 +254,7 @@ std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t eleme
   const std::int64_t chunks = (bytes + wanted - 1) / wanted;
   const std::int64_t even = (bytes + chunks - 1) / chunks;
   // Rounding up never makes more chunks; the upper bound is itself a multiple of 64.
-  const std::int64_t rounded = (even + kCacheLine - 1) / kCacheLine * kCacheLine;
+  const std::int64_t rounded = (even + kCacheLineBytes - 1) / kCacheLineBytes * kCacheLineBytes;
   return std::clamp<std::int64_t>(rounded / element_size, 1, tree.slice.count);
 }
 

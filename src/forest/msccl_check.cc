@@ -4,15 +4,12 @@
 #include <map>
 #include <tuple>
 
+#include "base/at.h"
 #include "forest/msccl.h"
 #include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 bool receives(const MscclStep& step) {
   return step.type[0] == 'r';

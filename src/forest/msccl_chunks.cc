@@ -12,10 +12,6 @@
 namespace talweg::forest {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::unsupported, "MSCCL: " + text);
-}
-
 // Where an element of a part lies when the part has `chunks` of them.
 std::int64_t rounded(std::int64_t element, std::int64_t part, std::int64_t chunks) {
   return std::llround(static_cast<double>(element) * static_cast<double>(chunks) / static_cast<double>(part));
@@ -35,14 +31,18 @@ double excess(const std::set<std::int64_t>& cuts, std::int64_t part, std::int64_
 
 }  // namespace
 
+void refuse_for_msccl(const std::string& text) {
+  throw Error(ErrorCode::unsupported, "MSCCL: " + text);
+}
+
 Forest in_chunks(const Forest& forest, int most_chunks) {
   constexpr double kGoodEnough = 0.01;
   const auto& counts = forest.request.counts;
   const std::int64_t part = counts[0];
   const auto parts = static_cast<std::int64_t>(counts.size());
   if (std::any_of(counts.begin(), counts.end(), [&](std::int64_t count) { return count != part; }))
-    refuse("counts differ by rank: expected the same for all");
-  if (part == 0) refuse("the vector is empty: expected at least one element");
+    refuse_for_msccl("counts differ by rank: expected the same for all");
+  if (part == 0) refuse_for_msccl("the vector is empty: expected at least one element");
 
   // Where slices begin and end in their part; the same cuts for all parts.
   std::set<std::int64_t> cuts{0, part};
@@ -61,8 +61,8 @@ Forest in_chunks(const Forest& forest, int most_chunks) {
     chunks = candidate;
   }
   if (chunks == 0)
-    refuse(fmt::format("slices are too unequal for {} chunks: expected at most {} of them in each part", most,
-                       most));
+    refuse_for_msccl(fmt::format(
+        "slices are too unequal for {} chunks: expected at most {} of them in each part", most, most));
 
   Forest result = forest;
   result.request.counts.assign(counts.size(), chunks);
@@ -71,7 +71,7 @@ Forest in_chunks(const Forest& forest, int most_chunks) {
     if (tree.slice.count == 0) continue;
     const std::int64_t first = tree.slice.offset / part, begin = tree.slice.offset % part;
     const std::int64_t end = begin + tree.slice.count;
-    if (end > part) refuse("a slice reaches from one part into the next");
+    if (end > part) refuse_for_msccl("a slice reaches from one part into the next");
     tree.slice.offset = first * chunks + rounded(begin, part, chunks);
     tree.slice.count = first * chunks + rounded(end, part, chunks) - tree.slice.offset;
     tree.chunk = tree.slice.count;

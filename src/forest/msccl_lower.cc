@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/at.h"
 #include "forest/msccl.h"
 #include "forest/msccl_chunks.h"
 #include "forest/verify.h"
@@ -14,14 +15,6 @@
 
 namespace talweg::forest {
 namespace {
-
-[[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::unsupported, "MSCCL: " + text);
-}
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 constexpr std::pair<Collective, const char*> kCollectives[] = {{Collective::all_reduce, "allreduce"},
                                                                {Collective::all_gather, "allgather"},
@@ -32,8 +25,9 @@ constexpr std::pair<Collective, const char*> kCollectives[] = {{Collective::all_
 const char* collective_name(const Request& request) {
   for (const auto& [op, word] : kCollectives)
     if (op == request.op) return word;
-  refuse(fmt::format("no word for {}: expected all_reduce, all_gather, reduce_scatter, broadcast or reduce",
-                     name(request.op)));
+  refuse_for_msccl(
+      fmt::format("no word for {}: expected all_reduce, all_gather, reduce_scatter, broadcast or reduce",
+                  name(request.op)));
 }
 
 // A step before it has its block.
@@ -287,10 +281,10 @@ MscclProgram to_msccl(const Forest& forest, const MscclLimits& limits) {
       for (const auto* edges : {&tree.up, &tree.down})
         for (const Edge& edge : *edges)
           if (std::max(edge.child, edge.parent) >= forest.request.ranks)
-            refuse(fmt::format("node {} is no rank: expected trees through ranks only",
-                               std::max(edge.child, edge.parent)));
+            refuse_for_msccl(fmt::format("node {} is no rank: expected trees through ranks only",
+                                         std::max(edge.child, edge.parent)));
   if (forest.sums_once)
-    refuse(fmt::format("the trees of {} share sums: expected trees of their own", forest.planner));
+    refuse_for_msccl(fmt::format("the trees of {} share sums: expected trees of their own", forest.planner));
   Forest chunks = in_chunks(forest, limits.chunks);
   chunks.nodes = forest.request.ranks;
   verify(chunks);
@@ -300,7 +294,8 @@ MscclProgram to_msccl(const Forest& forest, const MscclLimits& limits) {
   std::sort(slices.begin(), slices.end(), [](const Slice& a, const Slice& b) { return a.offset < b.offset; });
   for (std::size_t i = 1; i < slices.size(); ++i)
     if (slices[i - 1].offset + slices[i - 1].count > slices[i].offset)
-      refuse(fmt::format("trees of {} overlap: expected a slice of its own for each", forest.planner));
+      refuse_for_msccl(
+          fmt::format("trees of {} overlap: expected a slice of its own for each", forest.planner));
 
   // Channels of their own let trees run side by side; with fewer, blocks are shared.
   int channels = std::max(1, std::min(limits.channels, static_cast<int>(chunks.trees.size())));

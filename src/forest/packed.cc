@@ -20,6 +20,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/at.h"
 #include "forest/algorithms.h"
 #include "forest/trees.h"
 
@@ -36,10 +37,6 @@ constexpr double kFillMatters = 0.05;  // of the time
 constexpr double kLeastSliceBytes = 4096;
 // Planning takes milliseconds where other planners take microseconds: not for a gain below 5 %.
 constexpr double kWorthIt = 0.95;
-
-std::size_t at(NodeId node) {
-  return static_cast<std::size_t>(node);
-}
 
 bool per_root(Collective op) {
   return op == Collective::all_gather || op == Collective::reduce_scatter;

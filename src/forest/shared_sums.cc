@@ -4,17 +4,14 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "forest/walk.h"
 #include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
 
-std::size_t at(NodeId node) {
-  return static_cast<std::size_t>(node);
-}
-
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_sums(const std::string& text) {
   throw Error(ErrorCode::invalid_argument, "sums_once: " + text);
 }
 
@@ -31,20 +28,20 @@ SharedSums::SharedSums(const Forest& forest)
     offsets_[t] = tree.slice.offset;
     by_offset[tree.slice.offset].push_back(t);
     if (!rooted_.insert({{tree.slice.offset, tree.root}, t}).second)
-      refuse(fmt::format("two trees over slice {}+{} have root {}", tree.slice.offset, tree.slice.count,
-                         tree.root));
+      refuse_sums(fmt::format("two trees over slice {}+{} have root {}", tree.slice.offset, tree.slice.count,
+                              tree.root));
     if (chunk_count(tree) != 1)
-      refuse(fmt::format("tree {} has {} chunks, expected one", t, chunk_count(tree)));
+      refuse_sums(fmt::format("tree {} has {} chunks, expected one", t, chunk_count(tree)));
     if (std::ssize(tree.contributors) != forest.nodes)
-      refuse(fmt::format("tree {} has {} contributors, expected all {} nodes", t, tree.contributors.size(),
-                         forest.nodes));
+      refuse_sums(fmt::format("tree {} has {} contributors, expected all {} nodes", t,
+                              tree.contributors.size(), forest.nodes));
   }
   std::int64_t end = 0;
   for (const auto& [offset, trees] : by_offset) {
     const Slice& slice = forest.trees[trees.front()].slice;
     for (const std::size_t t : trees)
       if (forest.trees[t].slice != slice || offset < end)
-        refuse(fmt::format("tree {}: expected slices that are equal or apart", t));
+        refuse_sums(fmt::format("tree {}: expected slices that are equal or apart", t));
     end = offset + slice.count;
     join_trees(forest, trees);
   }
@@ -79,8 +76,8 @@ void SharedSums::join_trees(const Forest& forest, const std::vector<std::size_t>
     for (const Edge& edge : tree.up) children[at(edge.parent)].push_back(edge.child);
     for (const Edge& edge : tree.down)
       if (edge.child != tree.root && !children[at(edge.child)].empty())
-        refuse(fmt::format("tree {}: node {} sums, but is not the root, and receives the result", t,
-                           edge.child));
+        refuse_sums(fmt::format("tree {}: node {} sums, but is not the root, and receives the result", t,
+                                edge.child));
     const auto add = [&](NodeId node) {
       auto& list = children[at(node)];
       std::sort(list.begin(), list.end(), [&](NodeId a, NodeId b) {
@@ -113,15 +110,15 @@ void SharedSums::join_trees(const Forest& forest, const std::vector<std::size_t>
     }
     add(tree.root);
     if (result >= 0 && sums[at(tree.root)].expression != result)
-      refuse(fmt::format("tree {} adds in another order than tree {}", t, trees.front()));
+      refuse_sums(fmt::format("tree {} adds in another order than tree {}", t, trees.front()));
     result = sums[at(tree.root)].expression;
   }
   for (const auto& list : partial)
     for (const auto& [t, node, prefix] : list) {
       const auto& whole = prefixes[at(node)];
       if (prefix.size() > whole.size() || !std::equal(prefix.begin(), prefix.end(), whole.begin()))
-        refuse(fmt::format("tree {}: what node {} sums is not the beginning of what it sums as a root", t,
-                           node));
+        refuse_sums(fmt::format("tree {}: what node {} sums is not the beginning of what it sums as a root",
+                                t, node));
     }
 }
 

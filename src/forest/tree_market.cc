@@ -7,15 +7,13 @@
 #include <tuple>
 #include <utility>
 
+#include "base/at.h"
+
 namespace talweg::forest {
 namespace {
 
 // The cost of an edge that does not exist: above that of any tree.
 constexpr double kAbsent = 1e18;
-
-std::size_t at(NodeId node) {
-  return static_cast<std::size_t>(node);
-}
 
 }  // namespace
 

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/at.h"
+
 namespace talweg::forest {
 namespace {
 
@@ -18,10 +20,6 @@ constexpr double kRefused = -1e6;   // a gain that nothing makes up for
 constexpr int kConcentrations = 8;
 constexpr double kConcentration = 0.01;         // that the greatest tree gains more
 constexpr double kPerHop[] = {1.0, 0.2, 0.02};  // of the mean cost of an edge, from shallow to cheap
-
-std::size_t at(int index) {
-  return static_cast<std::size_t>(index);
-}
 
 }  // namespace
 

@@ -9,7 +9,6 @@
 namespace talweg::forest {
 namespace {
 
-constexpr std::int64_t kCacheLine = 64;
 // Below this many bytes a slice, an uneven split costs more than shared cache lines do.
 constexpr std::int64_t kLongSlice = 4096;
 
@@ -20,7 +19,7 @@ std::int64_t total(const Request& request) {
 // Elements between two boundaries that a slice may have.
 std::int64_t grain(const Request& request, std::int64_t pieces) {
   const bool is_long = total(request) / pieces * request.element_size >= kLongSlice;
-  return is_long && kCacheLine % request.element_size == 0 ? kCacheLine / request.element_size : 1;
+  return is_long && kCacheLineBytes % request.element_size == 0 ? kCacheLineBytes / request.element_size : 1;
 }
 
 std::vector<Edge> edges_of(const Shape& shape) {

@@ -2,6 +2,7 @@
 // collective makes of a slice and a shape.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,6 +10,8 @@
 #include "forest/forest.h"
 
 namespace talweg::forest {
+
+inline constexpr std::int64_t kCacheLineBytes = 64;
 
 // A tree over all ranks: parent[r] is the parent of rank r; the root is its own parent.
 using Shape = std::vector<NodeId>;

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/at.h"
 #include "cluster/routing.h"
 #include "forest/shared_sums.h"
 #include "forest/walk.h"
@@ -15,10 +16,6 @@
 
 namespace talweg::forest {
 namespace {
-
-std::size_t at(NodeId node) {
-  return static_cast<std::size_t>(node);
-}
 
 bool sums(Collective op) {
   return op == Collective::all_reduce || op == Collective::reduce || op == Collective::reduce_scatter ||

@@ -10,6 +10,7 @@
 #include <map>
 #include <numeric>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "cluster/survey.h"
 #include "forest/cost.h"
@@ -128,7 +129,6 @@ class Prober {
   void say(const std::string& line) const {
     if (leads() && options_.progress) options_.progress(line);
   }
-  static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
   void announce() const {
     const int expected = Survey::expected_trials(hosts_);

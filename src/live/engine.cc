@@ -21,7 +21,7 @@ namespace talweg::live {
 namespace {
 constexpr std::uint64_t kWakeKey = ~0ULL;
 constexpr std::uint64_t kProcessKey = 0xffff;  // in place of a stream's number
-constexpr int kEvents = 64;
+constexpr int kEventsAtOnce = 64;
 // With all peers on this host, sockets only carry doorbells and deaths: looking at them every time would cost
 // a system call for each look at the rings.
 constexpr unsigned kSocketEvery = 64;
@@ -182,8 +182,8 @@ void Engine::check_hosts() {
 }
 
 bool Engine::poll_sockets() {
-  std::array<epoll_event, kEvents> events;
-  const int n = ::epoll_wait(epoll_.get(), events.data(), kEvents, 0);
+  std::array<epoll_event, kEventsAtOnce> events;
+  const int n = ::epoll_wait(epoll_.get(), events.data(), kEventsAtOnce, 0);
   bool any = false;
   for (int i = 0; i < n; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];

@@ -19,7 +19,7 @@ namespace talweg::live {
 namespace {
 
 constexpr std::uint64_t kListeners = 1ULL << 63;  // numbers from here on are listeners
-constexpr int kEvents = 64;
+constexpr int kGateEvents = 64;
 constexpr int kAcceptsAtOnce = 64;     // before those who are inside get their turn
 constexpr int kAcceptsInSweep = 4096;  // all that a listener's backlog holds
 constexpr std::int64_t kReportEveryNs = 5'000'000'000;
@@ -69,8 +69,8 @@ std::int64_t Gate::next_ns() const {
 
 std::vector<Visitor> Gate::step(std::int64_t now) {
   std::vector<Visitor> admitted;
-  std::array<epoll_event, kEvents> events;
-  const int n = ::epoll_wait(epoll_.get(), events.data(), kEvents, 0);
+  std::array<epoll_event, kGateEvents> events;
+  const int n = ::epoll_wait(epoll_.get(), events.data(), kGateEvents, 0);
   for (int i = 0; i < n; ++i) {
     const std::uint64_t number = events[static_cast<std::size_t>(i)].data.u64;
     // A guest may have been pushed out by a newcomer of this very step.

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/settings.h"
+#include "base/trim.h"
 #include "live/system.h"
 #include "talweg/error.h"
 #include "wire/key.h"
@@ -42,21 +43,14 @@ std::string read_private_file(const std::string& path) {
   return {text.data(), static_cast<std::size_t>(n)};
 }
 
-std::string trimmed(const std::string& text) {
-  constexpr const char* kBlank = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == std::string::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
-}
-
 }  // namespace
 
 std::optional<JobKey> find_job_key() {
   JobKey key;
   if (const std::string path = resolve("TALWEG_KEY_FILE").value; !path.empty()) {
-    key = {trimmed(read_private_file(path)), "TALWEG_KEY_FILE " + path};
+    key = {std::string(trimmed(read_private_file(path))), "TALWEG_KEY_FILE " + path};
   } else {
-    key = {trimmed(resolve("TALWEG_KEY").value), "TALWEG_KEY"};
+    key = {std::string(trimmed(resolve("TALWEG_KEY").value)), "TALWEG_KEY"};
     if (key.text.empty()) return std::nullopt;
   }
   if (key.text.size() < wire::kShortestKey)

@@ -4,19 +4,20 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include "live/system.h"
+
 namespace talweg::live {
 
 namespace {
 // One probe may get lost, and the next be long in coming: the kernel probes a full receiver ever less often.
 constexpr int kProbes = 3;
-constexpr std::int64_t kMillisecond = 1'000'000;
 }  // namespace
 
 bool Pulse::lost(int socket, std::int64_t patience_ns) {
   tcp_info info{};
   socklen_t length = sizeof info;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
-  return lost(info.tcpi_unacked > 0 || info.tcpi_probes >= kProbes, info.tcpi_last_ack_recv * kMillisecond,
+  return lost(info.tcpi_unacked > 0 || info.tcpi_probes >= kProbes, info.tcpi_last_ack_recv * kMillisecondNs,
               patience_ns);
 }
 

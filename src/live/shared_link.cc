@@ -6,7 +6,7 @@
 namespace talweg::live {
 
 namespace {
-constexpr std::uint32_t kReceiveBudget = 32;  // frames, before other peers get their turn
+constexpr std::uint32_t kReceiveBudgetFrames = 32;  // before other peers get their turn
 constexpr std::uint64_t kPublishEvery =
     64;  // entries taken between two updates of the tail that the writer reads
 }  // namespace
@@ -89,7 +89,7 @@ bool SharedLink::something_arrived() const {
 }
 
 bool SharedLink::receive(FrameHandler& handler) {
-  std::uint32_t budget = kReceiveBudget;
+  std::uint32_t budget = kReceiveBudgetFrames;
   while (budget > 0 && something_arrived()) {
     --budget;
     const Entry& entry = in_[read_ % kEntries];
@@ -112,7 +112,7 @@ bool SharedLink::receive(FrameHandler& handler) {
       published_ = read_;
     }
   }
-  return budget < kReceiveBudget;
+  return budget < kReceiveBudgetFrames;
 }
 
 void SharedLink::cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler) {

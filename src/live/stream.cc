@@ -21,9 +21,9 @@ constexpr std::size_t kStaging = 2 * wire::kMaxPayload;
 // What is read ahead while the next header is not known: enough for small frames in bulk, little enough that
 // most of a large payload can still go straight to its place.
 constexpr std::size_t kReadAhead = 16U << 10;
-constexpr std::size_t kBatch = 32;                // frames in one system call
-constexpr std::size_t kSendBudget = 256U << 10;   // before the kernel is asked whether it has sent anything
-constexpr std::size_t kReceiveBudget = 1U << 20;  // before other peers get their turn
+constexpr std::size_t kBatch = 32;               // frames in one system call
+constexpr std::size_t kSendBudget = 256U << 10;  // before the kernel is asked whether it has sent anything
+constexpr std::size_t kReceiveBudgetBytes = 1U << 20;  // before other peers get their turn
 }  // namespace
 
 Stream::Stream(FileDescriptor socket, int peer, StreamOptions options, FrameHandler& handler,
@@ -266,7 +266,7 @@ void Stream::take(std::size_t got) {
 }
 
 bool Stream::receive() {
-  std::size_t budget = kReceiveBudget;
+  std::size_t budget = kReceiveBudgetBytes;
   bool any = false;
   while (open() && budget > 0) {
     std::array<iovec, 3> iov;

@@ -28,7 +28,6 @@ namespace talweg::live {
 namespace {
 
 constexpr int kBacklog = 4096;
-constexpr std::int64_t kMillisecond = 1'000'000;
 
 [[noreturn]] void throw_errno(const std::string& what) {
   throw Error(ErrorCode::system, fmt::format("{}: {}", what, std::strerror(errno)));
@@ -116,7 +115,7 @@ Endpoint local_endpoint(const FileDescriptor& socket) {
 
 FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns) {
   const sockaddr_in address = address_of(endpoint);
-  std::int64_t pause = kMillisecond;
+  std::int64_t pause = kMillisecondNs;
   for (;;) {
     FileDescriptor fd(
         check(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), "creating a TCP socket"));
@@ -138,7 +137,7 @@ FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns) {
       throw Error(may_pass ? ErrorCode::timeout : ErrorCode::system,
                   fmt::format("connecting to {}: {}", to_string(endpoint), std::strerror(error)));
     ::usleep(static_cast<useconds_t>(pause / 1000));
-    pause = std::min(pause * 2, 100 * kMillisecond);
+    pause = std::min(pause * 2, 100 * kMillisecondNs);
   }
 }
 
@@ -197,7 +196,7 @@ bool wait_ready(const FileDescriptor& fd, bool writable, std::int64_t deadline_n
   for (;;) {
     const std::int64_t left = std::max<std::int64_t>(deadline_ns - now_ns(), 0);
     pollfd p{fd.get(), static_cast<short>(writable ? POLLOUT : POLLIN), 0};
-    const auto ms = static_cast<int>(std::min<std::int64_t>(left / kMillisecond + 1, 1000));
+    const auto ms = static_cast<int>(std::min<std::int64_t>(left / kMillisecondNs + 1, 1000));
     const int rc = ::poll(&p, 1, left == 0 ? 0 : ms);
     if (rc > 0) return true;
     if (rc < 0 && errno != EINTR) throw_errno("waiting for a socket");

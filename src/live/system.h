@@ -95,6 +95,7 @@ FileDescriptor receive_with_descriptor(const FileDescriptor& socket, void* data,
 bool wait_ready(const FileDescriptor& fd, bool writable, std::int64_t deadline_ns);
 
 std::int64_t now_ns();  // steady
+inline constexpr std::int64_t kMillisecondNs = 1'000'000;
 
 // One machine and one network namespace: ranks with the same id reach each other's memory and Unix sockets.
 std::string host_id();

@@ -31,7 +31,6 @@ namespace {
 using live::FileDescriptor;
 
 constexpr std::size_t kMaxClients = 16384;
-constexpr std::int64_t kMillisecond = 1'000'000;
 
 // Serves from one thread; every client is a small buffer and at most one pending get.
 class Server {
@@ -79,9 +78,9 @@ class Server {
         polled.push_back({c.socket.get(), static_cast<short>(POLLIN | (c.output.empty() ? 0 : POLLOUT)), 0});
         if (c.wants) next = std::min(next, c.until_ns);
       }
-      const std::int64_t left = std::min(next, live::now_ns() + 1000 * kMillisecond) - live::now_ns();
+      const std::int64_t left = std::min(next, live::now_ns() + 1000 * live::kMillisecondNs) - live::now_ns();
       ::poll(polled.data(), polled.size(),
-             static_cast<int>(std::max<std::int64_t>(left / kMillisecond + 1, 0)));
+             static_cast<int>(std::max<std::int64_t>(left / live::kMillisecondNs + 1, 0)));
       if (polled[0].revents != 0) return;
       for (std::size_t i = 0; i < clients_.size(); ++i)
         if (polled[i + 2].revents != 0 && !serve(clients_[i])) clients_[i].socket.reset();
@@ -133,7 +132,7 @@ class Server {
       return;
     }
     c.wants = request.key;
-    c.until_ns = live::now_ns() + static_cast<std::int64_t>(request.wait_ms) * kMillisecond;
+    c.until_ns = live::now_ns() + static_cast<std::int64_t>(request.wait_ms) * live::kMillisecondNs;
     if (const auto it = values_.find(request.key); it != values_.end()) answer(c, &it->second);
   }
 
@@ -195,7 +194,9 @@ class TcpStore : public Store {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("store: key \"{}\" or its value is too long", key));
     const std::lock_guard lock(mutex_);
-    attempt("setting", key, [&] { say({false, key, value, 0}, live::now_ns() + 10'000 * kMillisecond); });
+    attempt("setting", key, [&] {
+      say({false, key, value, 0}, live::now_ns() + 10'000 * live::kMillisecondNs);
+    });
   }
 
   std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
@@ -203,9 +204,9 @@ class TcpStore : public Store {
     const std::int64_t until =
         std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
     const std::int64_t ms =
-        std::clamp<std::int64_t>((until - live::now_ns()) / kMillisecond, 0, 1'000'000'000);
+        std::clamp<std::int64_t>((until - live::now_ns()) / live::kMillisecondNs, 0, 1'000'000'000);
     // The server answers at the deadline; a server that does not is gone.
-    const std::int64_t patience = std::max(until, live::now_ns()) + 5'000 * kMillisecond;
+    const std::int64_t patience = std::max(until, live::now_ns()) + 5'000 * live::kMillisecondNs;
     wire::StoreAnswer answer;
     attempt("asking for", key, [&] {
       say({true, key, {}, static_cast<std::uint32_t>(ms)}, patience);

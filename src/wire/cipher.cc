@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "wire/sodium_bytes.h"
+
 namespace talweg::wire {
 
 namespace {
@@ -12,12 +14,6 @@ static_assert(crypto_aead_aes256gcm_ABYTES == kTagBytes &&
               crypto_aead_chacha20poly1305_ietf_ABYTES == kTagBytes);
 static_assert(crypto_aead_aes256gcm_NPUBBYTES == 12 && crypto_aead_chacha20poly1305_ietf_NPUBBYTES == 12);
 
-const unsigned char* raw(const std::byte* p) {
-  return reinterpret_cast<const unsigned char*>(p);
-}
-unsigned char* raw(std::byte* p) {
-  return reinterpret_cast<unsigned char*>(p);
-}
 }  // namespace
 
 const char* name(CipherKind kind) {

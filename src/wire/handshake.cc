@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "wire/sodium_bytes.h"
+
 namespace talweg::wire {
 
 namespace {
@@ -52,13 +54,6 @@ struct AnswerLayout {
 static_assert(sizeof(AnswerLayout) == kAnswerBytes);
 
 using Bytes = std::span<const std::byte>;
-
-const unsigned char* raw(const std::byte* p) {
-  return reinterpret_cast<const unsigned char*>(p);
-}
-unsigned char* raw(std::byte* p) {
-  return reinterpret_cast<unsigned char*>(p);
-}
 
 class Mac {
  public:

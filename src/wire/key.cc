@@ -3,17 +3,16 @@
 #include <sodium.h>
 
 #include "talweg/error.h"
+#include "wire/sodium_bytes.h"
 
 namespace talweg::wire {
 
 namespace {
+
 void start_sodium() {
   if (sodium_init() < 0) throw Error(ErrorCode::system, "libsodium cannot be started on this machine");
 }
 
-unsigned char* raw(std::byte* p) {
-  return reinterpret_cast<unsigned char*>(p);
-}
 }  // namespace
 
 Secret secret_from_text(std::string_view text) {

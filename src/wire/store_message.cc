@@ -8,13 +8,13 @@ namespace {
 
 enum : std::uint32_t { set_request = 1, get_request = 2 };
 
-struct RequestLayout {
+struct StoreRequestLayout {
   std::uint32_t kind;
   std::uint32_t key_bytes;
   std::uint32_t value_bytes;
   std::uint32_t wait_ms;
 };
-struct AnswerLayout {
+struct StoreAnswerLayout {
   std::uint32_t found;
   std::uint32_t value_bytes;
 };
@@ -31,17 +31,17 @@ std::string text_at(std::span<const std::byte> bytes, std::size_t at, std::size_
 }  // namespace
 
 std::string encode(const StoreRequest& r) {
-  const RequestLayout head{r.get ? get_request : set_request, static_cast<std::uint32_t>(r.key.size()),
-                           static_cast<std::uint32_t>(r.value.size()), r.wait_ms};
+  const StoreRequestLayout head{r.get ? get_request : set_request, static_cast<std::uint32_t>(r.key.size()),
+                                static_cast<std::uint32_t>(r.value.size()), r.wait_ms};
   return with_head(head, r.key, r.value);
 }
 
 std::string encode(const StoreAnswer& a) {
-  return with_head(AnswerLayout{a.found ? 1U : 0U, static_cast<std::uint32_t>(a.value.size())}, a.value);
+  return with_head(StoreAnswerLayout{a.found ? 1U : 0U, static_cast<std::uint32_t>(a.value.size())}, a.value);
 }
 
 std::optional<StoreRequest> decode_store_request(std::span<const std::byte> bytes) {
-  RequestLayout head;
+  StoreRequestLayout head;
   if (bytes.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
   const bool get = head.kind == get_request;
@@ -54,7 +54,7 @@ std::optional<StoreRequest> decode_store_request(std::span<const std::byte> byte
 }
 
 std::optional<StoreAnswer> decode_store_answer(std::span<const std::byte> bytes) {
-  AnswerLayout head;
+  StoreAnswerLayout head;
   if (bytes.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
   if (head.found > 1 || head.value_bytes > kMaxStoreValue || bytes.size() != sizeof head + head.value_bytes)
