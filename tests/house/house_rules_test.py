@@ -92,6 +92,23 @@ class HouseRulesTest(unittest.TestCase):
             self.assert_one({"README.md": f"one\nsee {word}\n"}, "README.md:2", word[:4])
         self.assertEqual(self.violations({"README.md": "net/wor" + "k/x TO" + "DOS\n"}), [])
 
+    def test_symbolic_links_are_reported_wherever_they_lead(self):
+        for target in ("README.md", "src", "/nowhere"):
+            with self.subTest(target=target), tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, "src").mkdir()
+                pathlib.Path(folder, "README.md").write_text("fine\n")
+                pathlib.Path(folder, "link").symlink_to(target)
+                self.assertEqual(house_rules.violations(folder), [f"link:1: a symbolic link (to {target})"])
+
+    def test_a_symbolic_link_that_git_ignores_is_nobodys_business_unless_it_is_tracked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["git", "init", "-q", folder], check=True)
+            pathlib.Path(folder, ".gitignore").write_text("link\n")
+            pathlib.Path(folder, "link").symlink_to(".gitignore")
+            self.assertEqual(house_rules.violations(folder), [])
+            subprocess.run(["git", "-C", folder, "add", "--force", "link"], check=True)
+            self.assertEqual(house_rules.violations(folder), ["link:1: a symbolic link (to .gitignore)"])
+
     def test_the_program_reports_by_exit_status_and_counts_untracked_files_of_a_repository(self):
         with tempfile.TemporaryDirectory() as folder:
             program = [sys.executable, "-B", house_rules.__file__, folder]
