@@ -34,8 +34,8 @@ void print(const std::vector<Diagnosis>& list) {
   }
 }
 
-void print_json(const std::vector<Diagnosis>& list) {
-  nlohmann::json document = {{"groups", nlohmann::json::array()}};
+void print_json(const std::vector<Diagnosis>& list, const std::vector<std::string>& unreadable) {
+  nlohmann::json document = {{"groups", nlohmann::json::array()}, {"unreadable", unreadable}};
   for (const Diagnosis& d : list) {
     nlohmann::json group = {
         {"job", d.job}, {"group", d.group}, {"size", d.size}, {"ranks_with_record", d.seen}};
@@ -47,6 +47,14 @@ void print_json(const std::vector<Diagnosis>& list) {
   fmt::print("{}\n", document.dump(2));
 }
 
+// A file that was cut off, or is no file of Talweg's, must not hide what all others say.
+void report_unreadable(const std::vector<std::string>& errors, std::size_t files) {
+  if (errors.size() == files)
+    throw Error(ErrorCode::bad_file,
+                files == 1 ? errors[0] : fmt::format("none of {} files can be read; {}", files, errors[0]));
+  for (const std::string& error : errors) fmt::print(stderr, "talweg doctor: left out: {}\n", error);
+}
+
 int merge(const DoctorFlags& flags) {
   const auto files = find_files(flags.paths, "trace-");
   if (files.empty())
@@ -54,6 +62,7 @@ int merge(const DoctorFlags& flags) {
                 "no trace-*.json there: was TALWEG_TRACE set when the ranks ran?");
   std::ofstream out(flags.trace);
   const MergedTrace merged = merge_traces(files, out);
+  report_unreadable(merged.unreadable, files.size());
   out.close();
   if (!out) throw Error(ErrorCode::system, fmt::format("--trace: cannot write {}", flags.trace));
   fmt::print("{}: {} ranks, {} events, {} arrows from sender to receiver; {}\n", flags.trace, merged.ranks,
@@ -73,10 +82,18 @@ int doctor(const DoctorFlags& flags) {
         ErrorCode::invalid_argument,
         "no record-*.json there: was TALWEG_RECORDER_DIR set, or the signal sent, when the ranks ran?");
   std::vector<Record> records;
-  for (const std::string& file : files) records.push_back(read_record(file));
+  std::vector<std::string> unreadable;
+  for (const std::string& file : files) {
+    try {
+      records.push_back(read_record(file));
+    } catch (const Error& e) {
+      unreadable.emplace_back(e.what());
+    }
+  }
+  report_unreadable(unreadable, files.size());
   const auto diagnoses = diagnose(records);
   if (flags.json) {
-    print_json(diagnoses);
+    print_json(diagnoses, unreadable);
   } else {
     print(diagnoses);
   }

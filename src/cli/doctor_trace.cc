@@ -10,6 +10,7 @@
 #include <optional>
 #include <ostream>
 
+#include "cli/doctor_json.h"
 #include "talweg/error.h"
 
 namespace talweg::cli {
@@ -33,7 +34,7 @@ struct RankTrace {
   double wall_offset_us = 0;             // own clock to 1970
   std::map<double, ClockReading> clock;  // by own time: what was learned then
   double first_us = std::numeric_limits<double>::max();
-  std::size_t left_out = 0;
+  std::uint64_t left_out = 0;
 
   // What was learned last before `us`, or first after it.
   std::optional<ClockReading> at(double us) const {
@@ -47,7 +48,7 @@ struct RankTrace {
 template <class Function>
 void each_event(const std::string& path, Function&& use) {
   std::ifstream file(path);
-  if (!file) throw Error(ErrorCode::bad_file, fmt::format("{}: cannot be read", path));
+  if (!file) throw Error(ErrorCode::bad_file, "it cannot be read");
   std::string line;
   std::string before;
   for (int number = 1; std::getline(file, line); ++number) {
@@ -56,7 +57,7 @@ void each_event(const std::string& path, Function&& use) {
     Json event = Json::parse(line, nullptr, false);
     if (event.is_discarded() || !event.is_object()) {
       if (number > 1 && file.peek() == std::ifstream::traits_type::eof()) return;  // its process died
-      throw Error(ErrorCode::bad_file, fmt::format("{}:{}: expected an event of a trace", path, number));
+      throw Error(ErrorCode::bad_file, fmt::format("line {} is not an event", number));
     }
     use(event);
   }
@@ -68,25 +69,25 @@ RankTrace survey(const std::string& path) {
   bool known = false;
   try {
     each_event(path, [&](const Json& event) {
-      const std::string name = event.at("name");
+      const std::string name = text_field(event, "name");
+      text_field(event, "id", "");  // refuses what is no text
       if (name == "talweg_trace") {
-        const Json& args = event.at("args");
-        trace.job = args.at("job");
-        trace.rank = args.at("rank");
-        trace.wall_offset_us =
-            (args.at("wall_ns").get<double>() - args.at("monotonic_ns").get<double>()) / 1e3;
+        const Json& args = field(event, "args");
+        trace.job = text_field(args, "job");
+        read_field(args, "rank", trace.rank);
+        trace.wall_offset_us = (number_field(args, "wall_ns") - number_field(args, "monotonic_ns")) / 1e3;
         known = true;
       } else if (name == "talweg_clock") {
-        const Json& args = event.at("args");
-        trace.clock[args.at("at_us")] = {args.at("offset_to_rank0_us"),
-                                         args.at("round_trip_us").get<double>() / 2};
+        const Json& args = field(event, "args");
+        trace.clock[number_field(args, "at_us")] = {number_field(args, "offset_to_rank0_us"),
+                                                    number_field(args, "round_trip_us") / 2};
       } else if (name == "talweg_events_left_out") {
-        trace.left_out = event.at("args").at("count");
+        read_field(field(event, "args"), "count", trace.left_out);
       } else if (event.contains("ts")) {
-        trace.first_us = std::min(trace.first_us, event.at("ts").get<double>());
+        trace.first_us = std::min(trace.first_us, number_field(event, "ts"));
       }
     });
-  } catch (const Json::exception& e) {
+  } catch (const Error& e) {
     throw Error(ErrorCode::bad_file, fmt::format("{}: expected a trace of talweg: {}", path, e.what()));
   }
   if (!known) throw Error(ErrorCode::bad_file, fmt::format("{}: expected a trace of talweg", path));
@@ -97,14 +98,20 @@ RankTrace survey(const std::string& path) {
 
 MergedTrace merge_traces(const std::vector<std::string>& files, std::ostream& out) {
   std::vector<RankTrace> traces;
-  for (const std::string& file : files) traces.push_back(survey(file));
+  MergedTrace merged;
+  for (const std::string& file : files) {
+    try {
+      traces.push_back(survey(file));
+    } catch (const Error& e) {
+      merged.unreadable.emplace_back(e.what());
+    }
+  }
   // Without a common clock for all ranks everybody's wall clock has to do.
   const bool common =
       std::all_of(traces.begin(), traces.end(), [](const RankTrace& t) { return !t.clock.empty(); });
   const auto offset = [&](const RankTrace& t, double us) {
     return common ? t.at(us)->offset_us : t.wall_offset_us;
   };
-  MergedTrace merged;
   double zero = std::numeric_limits<double>::max();
   std::map<std::string, int> jobs;
   for (const RankTrace& t : traces) {

@@ -20,6 +20,28 @@ TALWEG_RECORDER_DIR=$d "$TALWEG" run -n 2 -- sh -c '
   EXPECT_THAT(found.out, HasSubstr("rank 1"));
 }
 
+TEST(Doctor, GoesOnPastFilesThatItCannotRead) {
+  const char* folder = R"(
+d=$(mktemp -d); trap 'rm -r $d' EXIT
+echo '{"talweg_flight_record":1,"reason":"asked","job":"j","group":"g","rank":0,"size":1,"hosts":["h"],
+       "monotonic_ns":1,"wall_ns":1,"operations":[]}' > $d/record-good.json
+head -c 60 $d/record-good.json > $d/record-cut.json
+echo hello > $d/record-other.json
+mkdir $d/record-folder.json
+)";
+  const auto found = shell(folder + std::string("\"$TALWEG\" doctor $d"));
+  EXPECT_EQ(found.exit_code, 0) << found.err;
+  EXPECT_THAT(found.out, HasSubstr("1 of 1 ranks have left a record"));
+  EXPECT_EQ(count_lines(found.err), 3) << found.err;
+  for (const char* name :
+       {"record-cut.json: expected", "record-other.json: expected", "record-folder.json: cannot"})
+    EXPECT_THAT(found.err, HasSubstr(name));
+  const auto none = shell(folder + std::string("rm $d/record-good.json; \"$TALWEG\" doctor $d"));
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_THAT(none.err, HasSubstr("none of 3 files can be read"));
+  EXPECT_EQ(count_lines(none.err), 1) << none.err;
+}
+
 TEST(Doctor, SaysWhatItCannotRead) {
   const auto outcome = talweg({"doctor", "/nonexistent/records"});
   EXPECT_EQ(outcome.exit_code, 2);

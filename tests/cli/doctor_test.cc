@@ -225,23 +225,50 @@ TEST(Doctor, RefusesNumbersThatDoNotFit) {
   }
 }
 
-TEST(Doctor, RefusesFilesOfOtherKindsByName) {
+// What read_record says of a file with this text, behind the file's name.
+std::string complaint(const Scratch& scratch, const std::string& text) {
+  const std::string path = scratch.write("x.json", text);
+  try {
+    read_record(path);
+  } catch (const Error& e) {
+    const std::string expected = path + ": expected a flight record: ";
+    EXPECT_THAT(e.what(), testing::StartsWith(expected));
+    return std::string(e.what()).substr(expected.size());
+  }
+  ADD_FAILURE() << "taken: " << text;
+  return {};
+}
+
+TEST(Doctor, SaysInOneLineWhatItExpectedOfARecord) {
   const Scratch scratch;
-  std::ostringstream out;
-  for (const char* text : {"", "hello\nworld\n", "{}", "[1,2]"}) {
-    const std::string path = scratch.write("x.json", text);
-    try {
-      read_record(path);
-      ADD_FAILURE() << text;
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr(path + ": expected a flight record"));
-    }
-    try {
-      merge_traces({path}, out);
-      ADD_FAILURE() << text;
-    } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr(path));
-    }
+  EXPECT_EQ(complaint(scratch, ""), "it is empty or ends in the middle");
+  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":1,"reason":"call fa)"),
+            "it is empty or ends in the middle");
+  EXPECT_EQ(complaint(scratch, "hello\nworld\n"), "it is not JSON from byte 1 on");
+  EXPECT_EQ(complaint(scratch, "{\"talweg_flight_record\":1e999}"),
+            "a number in it is larger than any that can be");
+  EXPECT_EQ(complaint(scratch, "{}"), "talweg_flight_record is missing");
+  EXPECT_EQ(complaint(scratch, "[1,2]"), "talweg_flight_record belongs in an object, not in this array");
+  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":2})"), "it has version 2: expected 1");
+  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":1,"reason":7})"), "reason: expected text, got 7");
+  EXPECT_EQ(
+      complaint(scratch, fmt::format(R"({{"talweg_flight_record":1,"reason":[{:01000}]}})", 0)).find('['),
+      std::string::npos);
+}
+
+TEST(Doctor, LaysTogetherTheTracesThatCanBeReadAndNamesTheOthers) {
+  const Scratch scratch;
+  const std::string good = scratch.write("good", trace(0, 0, 1000, "\n]\n"));
+  for (const char* text : {"", "hello\nworld\n", "{}", "[1,2]", R"({"name":"chunk","ts":"soon"})",
+                           R"({"name":"talweg_trace","args":{"job":"j","rank":1e300}})"}) {
+    const std::string bad = scratch.write("bad", text);
+    std::ostringstream out;
+    const MergedTrace merged = merge_traces({bad, good}, out);
+    EXPECT_EQ(merged.ranks, 1) << text;
+    EXPECT_EQ(merged.events, 2u) << text;
+    ASSERT_EQ(merged.unreadable.size(), 1u) << text;
+    EXPECT_THAT(merged.unreadable[0], testing::StartsWith(bad + ": expected a trace of talweg"));
+    EXPECT_THAT(merged.unreadable[0], testing::Not(HasSubstr("exception")));
   }
 }
 
