@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "arguments.h"
 #include "buffer.h"
 #include "talweg/group.h"
 
@@ -21,6 +22,15 @@ namespace {
 using std::chrono::milliseconds;
 using Counts = std::vector<std::size_t>;
 using BufferPtr = std::shared_ptr<Buffer>;
+using Async = Argument<"async_op", bool>;
+using Priority = Argument<"priority", int>;
+using Root = Argument<"root", int>;
+using Op = Argument<"op", ReduceOp>;
+using Tag = Argument<"tag", std::uint32_t>;
+template <Name kName>
+using Text = Argument<kName, std::string>;
+template <Name kName>
+using OptionalCounts = Argument<kName, std::optional<Counts>>;
 
 // How long a wait may go without looking whether the user has pressed Ctrl-C.
 constexpr milliseconds kSignalInterval{100};
@@ -41,7 +51,10 @@ BufferPtr writable(const py::object& object, const char* what) {
 milliseconds milliseconds_of(const py::object& timeout) {
   if (timeout.is_none()) return milliseconds(0);
   const bool is_delta = py::hasattr(timeout, "total_seconds");
-  const auto seconds = py::cast<double>(is_delta ? timeout.attr("total_seconds")() : timeout);
+  const py::object number = is_delta ? timeout.attr("total_seconds")() : timeout;
+  if (!PyNumber_Check(number.ptr()))
+    throw py::type_error("timeout: expected seconds (int or float) or a timedelta, got " + given(timeout));
+  const auto seconds = py::cast<double>(number);
   if (!(seconds > 0) || seconds > 1e9)
     refuse(fmt::format("a timeout is a positive number of seconds, not {}", seconds));
   return std::max(milliseconds(1), milliseconds(static_cast<std::int64_t>(seconds * 1e3)));
@@ -196,8 +209,8 @@ void check_root(const PyGroup& group, int root) {
     refuse(fmt::format("root {} is not a rank of a group of {}", root, group.group().size()));
 }
 
-py::object all_reduce(PyGroup& self, const py::object& array, ReduceOp op, const py::object& out,
-                      bool async_op, const py::object& timeout, int priority) {
+py::object all_reduce(PyGroup& self, const py::object& array, Op op, const py::object& out, Async async_op,
+                      const py::object& timeout, Priority priority) {
   const auto to = writable(out.is_none() ? array : out, out.is_none() ? "array" : "out");
   const auto from = out.is_none() ? to : readable(array, "array");
   check_types(*from, *to);
@@ -208,8 +221,8 @@ py::object all_reduce(PyGroup& self, const py::object& array, ReduceOp op, const
   });
 }
 
-py::object reduce(PyGroup& self, const py::object& array, int root, ReduceOp op, const py::object& out,
-                  bool async_op, const py::object& timeout, int priority) {
+py::object reduce(PyGroup& self, const py::object& array, Root root, Op op, const py::object& out,
+                  Async async_op, const py::object& timeout, Priority priority) {
   check_root(self, root);
   const bool is_root = root == self.group().rank();
   if (!is_root) {
@@ -228,17 +241,17 @@ py::object reduce(PyGroup& self, const py::object& array, int root, ReduceOp op,
   });
 }
 
-py::object broadcast(PyGroup& self, const py::object& array, int root, bool async_op,
-                     const py::object& timeout, int priority) {
+py::object broadcast(PyGroup& self, const py::object& array, Root root, Async async_op,
+                     const py::object& timeout, Priority priority) {
   const auto data = writable(array, "array");
   return self.run({data}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
     return g.start_broadcast(data->data(), data->count(), data->type(), root, o);
   });
 }
 
-py::object reduce_scatter(PyGroup& self, const py::object& array, const py::object& out, ReduceOp op,
-                          const std::optional<Counts>& given, bool async_op, const py::object& timeout,
-                          int priority) {
+py::object reduce_scatter(PyGroup& self, const py::object& array, const py::object& out, Op op,
+                          const OptionalCounts<"counts">& given, Async async_op, const py::object& timeout,
+                          Priority priority) {
   const auto from = readable(array, "array");
   const auto to = writable(out, "out");
   check_types(*from, *to);
@@ -250,8 +263,8 @@ py::object reduce_scatter(PyGroup& self, const py::object& array, const py::obje
 }
 
 py::object all_gather(PyGroup& self, const py::object& array, const py::object& out,
-                      const std::optional<Counts>& given, bool async_op, const py::object& timeout,
-                      int priority) {
+                      const OptionalCounts<"counts">& given, Async async_op, const py::object& timeout,
+                      Priority priority) {
   const auto from = readable(array, "array");
   const auto to = writable(out, "out");
   check_types(*from, *to);
@@ -263,8 +276,9 @@ py::object all_gather(PyGroup& self, const py::object& array, const py::object& 
 }
 
 py::object all_to_all(PyGroup& self, const py::object& array, const py::object& out,
-                      const std::optional<Counts>& given_in, const std::optional<Counts>& given_out,
-                      bool async_op, const py::object& timeout, int priority) {
+                      const OptionalCounts<"in_counts">& given_in,
+                      const OptionalCounts<"out_counts">& given_out, Async async_op,
+                      const py::object& timeout, Priority priority) {
   const auto from = readable(array, "array");
   const auto to = writable(out, "out");
   check_types(*from, *to);
@@ -275,9 +289,9 @@ py::object all_to_all(PyGroup& self, const py::object& array, const py::object& 
   });
 }
 
-py::object gather(PyGroup& self, const py::object& array, const py::object& out, int root,
-                  const std::optional<Counts>& given, bool async_op, const py::object& timeout,
-                  int priority) {
+py::object gather(PyGroup& self, const py::object& array, const py::object& out, Root root,
+                  const OptionalCounts<"counts">& given, Async async_op, const py::object& timeout,
+                  Priority priority) {
   check_root(self, root);
   const auto from = readable(array, "array");
   const bool is_root = root == self.group().rank();
@@ -295,9 +309,9 @@ py::object gather(PyGroup& self, const py::object& array, const py::object& out,
   });
 }
 
-py::object scatter(PyGroup& self, const py::object& array, const py::object& out, int root,
-                   const std::optional<Counts>& given, bool async_op, const py::object& timeout,
-                   int priority) {
+py::object scatter(PyGroup& self, const py::object& array, const py::object& out, Root root,
+                   const OptionalCounts<"counts">& given, Async async_op, const py::object& timeout,
+                   Priority priority) {
   check_root(self, root);
   const auto to = writable(out, "out");
   const bool is_root = root == self.group().rank();
@@ -315,30 +329,32 @@ py::object scatter(PyGroup& self, const py::object& array, const py::object& out
   });
 }
 
-py::object send(PyGroup& self, const py::object& array, int destination, std::uint32_t tag, bool async_op,
-                const py::object& timeout, int priority) {
+py::object send(PyGroup& self, const py::object& array, Argument<"destination", int> destination, Tag tag,
+                Async async_op, const py::object& timeout, Priority priority) {
   const auto data = readable(array, "array");
   return self.run({data}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
     return g.start_send(data->data(), data->count(), data->type(), destination, tag, o);
   });
 }
 
-py::object recv(PyGroup& self, const py::object& array, int source, std::uint32_t tag, bool async_op,
-                const py::object& timeout, int priority) {
+py::object recv(PyGroup& self, const py::object& array, Argument<"source", int> source, Tag tag,
+                Async async_op, const py::object& timeout, Priority priority) {
   const auto data = writable(array, "array");
   return self.run({data}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
     return g.start_recv(data->data(), data->count(), data->type(), source, tag, o);
   });
 }
 
-py::object barrier(PyGroup& self, bool async_op, const py::object& timeout, int priority) {
+py::object barrier(PyGroup& self, Async async_op, const py::object& timeout, Priority priority) {
   return self.run({}, async_op, timeout, priority,
                   [](Group& g, const CallOptions& o) { return g.start_barrier(o); });
 }
 
-std::unique_ptr<PyGroup> init(int rank, int size, const std::string& store, const std::string& prefix,
-                              const py::object& timeout, const std::string& interface,
-                              const std::string& cluster, const std::string& algorithm) {
+std::unique_ptr<PyGroup> init(Argument<"rank", int> rank, Argument<"size", int> size,
+                              const Text<"store">& given_store, const Text<"prefix">& prefix,
+                              const py::object& timeout, const Text<"interface">& interface,
+                              const Text<"cluster">& cluster, const Text<"algorithm">& algorithm) {
+  const std::string& store = given_store;
   GroupOptions options;
   options.rank = rank;
   options.size = size;
@@ -357,20 +373,20 @@ std::unique_ptr<PyGroup> init(int rank, int size, const std::string& store, cons
   return std::make_unique<PyGroup>(Group::join(options));
 }
 
-std::unique_ptr<PyGroup> split(PyGroup& self, const std::vector<int>& ranks) {
+std::unique_ptr<PyGroup> split(PyGroup& self, const Argument<"ranks", std::vector<int>>& ranks) {
   auto part = [&] {
     const py::gil_scoped_release no_gil;
-    return self.group().split(ranks);
+    return self.group().split(ranks.value);
   }();
   return part ? std::make_unique<PyGroup>(std::move(part)) : nullptr;
 }
 
-std::string explain(const PyGroup& self, const std::string& operation, std::size_t count,
-                    const std::string& type) {
-  const auto collective = parse_collective(operation);
-  const auto element = parse_data_type(type);
-  if (!collective) refuse(fmt::format("no collective is called \"{}\"", operation));
-  if (!element) refuse(fmt::format("no element type is called \"{}\"", type));
+std::string explain(const PyGroup& self, const Text<"operation">& operation,
+                    Argument<"count", std::size_t> count, const Text<"type">& type) {
+  const auto collective = parse_collective(operation.value);
+  const auto element = parse_data_type(type.value);
+  if (!collective) refuse(fmt::format("no collective is called \"{}\"", operation.value));
+  if (!element) refuse(fmt::format("no element type is called \"{}\"", type.value));
   return self.group().explain(*collective, count, *element);
 }
 
@@ -417,12 +433,12 @@ PYBIND11_MODULE(_core, m) {
       .value("AVG", ReduceOp::avg)
       .export_values();
 
-  py::class_<PyWork, PyWorkPtr>(m, "Work")
-      .def("wait", &PyWork::wait, py::arg("timeout") = py::none())
-      .def("is_completed", &PyWork::is_completed)
+  py::class_<PyWork, PyWorkPtr> work(m, "Work");
+  work.def("is_completed", &PyWork::is_completed)
       .def("exception", &PyWork::exception)
       .def_property_readonly("sequence", &PyWork::sequence)
       .def_property_readonly("source_rank", &PyWork::source_rank);
+  define(work, "wait", &PyWork::wait, py::arg("timeout") = py::none());
 
   // What every collective takes after its own arguments.
   const auto async_op = py::arg("async_op") = false;
@@ -436,43 +452,44 @@ PYBIND11_MODULE(_core, m) {
   const auto out = py::arg("out");
   const auto no_out = py::arg("out") = py::none();
 
-  py::class_<PyGroup>(m, "Group")
-      .def_property_readonly("rank", [](const PyGroup& g) { return g.group().rank(); })
+  py::class_<PyGroup> group(m, "Group");
+  define(group, "all_reduce", &all_reduce, array, op, no_out, async_op, timeout, priority);
+  define(group, "reduce", &reduce, array, root, op, no_out, async_op, timeout, priority);
+  define(group, "broadcast", &broadcast, array, root, async_op, timeout, priority);
+  define(group, "reduce_scatter", &reduce_scatter, array, out, op, counts, async_op, timeout, priority);
+  define(group, "all_gather", &all_gather, array, out, counts, async_op, timeout, priority);
+  define(group, "all_to_all", &all_to_all, array, out, py::arg("in_counts") = py::none(),
+         py::arg("out_counts") = py::none(), async_op, timeout, priority);
+  define(group, "gather", &gather, array, no_out, root, counts, async_op, timeout, priority);
+  define(group, "scatter", &scatter, array, out, root, counts, async_op, timeout, priority);
+  define(group, "send", &send, array, py::arg("destination"), tag, async_op, timeout, priority);
+  define(group, "recv", &recv, array, py::arg("source") = talweg::kAnyRank, tag, async_op, timeout, priority);
+  define(group, "barrier", &barrier, async_op, timeout, priority);
+  define(group, "split", &split, py::arg("ranks"));
+  define(
+      group, "abort",
+      [](PyGroup& g, const Text<"why">& why) {
+        const py::gil_scoped_release no_gil;
+        g.group().abort(why);
+      },
+      py::arg("why"));
+  define(
+      group, "set_timeout",
+      [](PyGroup& g, const py::object& t) { g.group().set_timeout(milliseconds_of(t)); }, py::arg("timeout"));
+  define(group, "explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
+  define(
+      group, "host_of", [](const PyGroup& g, Argument<"rank", int> r) { return g.group().host_of(r); },
+      py::arg("rank"));
+  group.def_property_readonly("rank", [](const PyGroup& g) { return g.group().rank(); })
       .def_property_readonly("size", [](const PyGroup& g) { return g.group().size(); })
-      .def("all_reduce", &all_reduce, array, op, no_out, async_op, timeout, priority)
-      .def("reduce", &reduce, array, root, op, no_out, async_op, timeout, priority)
-      .def("broadcast", &broadcast, array, root, async_op, timeout, priority)
-      .def("reduce_scatter", &reduce_scatter, array, out, op, counts, async_op, timeout, priority)
-      .def("all_gather", &all_gather, array, out, counts, async_op, timeout, priority)
-      .def("all_to_all", &all_to_all, array, out, py::arg("in_counts") = py::none(),
-           py::arg("out_counts") = py::none(), async_op, timeout, priority)
-      .def("gather", &gather, array, no_out, root, counts, async_op, timeout, priority)
-      .def("scatter", &scatter, array, out, root, counts, async_op, timeout, priority)
-      .def("send", &send, array, py::arg("destination"), tag, async_op, timeout, priority)
-      .def("recv", &recv, array, py::arg("source") = talweg::kAnyRank, tag, async_op, timeout, priority)
-      .def("barrier", &barrier, async_op, timeout, priority)
-      .def("split", &split, py::arg("ranks"))
-      .def(
-          "abort",
-          [](PyGroup& g, const std::string& why) {
-            const py::gil_scoped_release no_gil;
-            g.group().abort(why);
-          },
-          py::arg("why"))
-      .def(
-          "set_timeout", [](PyGroup& g, const py::object& t) { g.group().set_timeout(milliseconds_of(t)); },
-          py::arg("timeout"))
       .def("describe", [](const PyGroup& g) { return g.group().describe(); })
       .def("flight_record", [](const PyGroup& g) { return g.group().flight_record(); })
-      .def("explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"))
       .def("statistics", &statistics)
-      .def(
-          "host_of", [](const PyGroup& g, int r) { return g.group().host_of(r); }, py::arg("rank"))
       .def("close", &PyGroup::close)
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](PyGroup& g, const py::args&) { g.close(); });
 
-  m.def("init", &init, py::arg("rank") = -1, py::arg("size") = -1, py::arg("store") = "",
-        py::arg("prefix") = "", timeout, py::arg("interface") = "", py::arg("cluster") = "",
-        py::arg("algorithm") = "");
+  define(m, "init", &init, py::arg("rank") = -1, py::arg("size") = -1, py::arg("store") = "",
+         py::arg("prefix") = "", timeout, py::arg("interface") = "", py::arg("cluster") = "",
+         py::arg("algorithm") = "");
 }

@@ -165,6 +165,44 @@ def test_errors_have_a_code_and_leave_the_array_alone(group):
     group.barrier()
 
 
+@on_ranks(1)
+def test_wrong_arguments_are_a_type_error_of_one_line(group):
+    x = np.ones(1000)
+    y = np.ones(1000)
+    for call, text in [
+        (lambda: group.all_reduce(x, "sum"), "op: expected a talweg.ReduceOp such as talweg.SUM, got 'sum' (str)"),
+        (lambda: group.all_reduce(x, y), "op: expected a talweg.ReduceOp such as talweg.SUM, got a numpy.ndarray"),
+        (lambda: group.all_reduce(x, 1), "op: expected a talweg.ReduceOp such as talweg.SUM, got 1 (int)"),
+        (lambda: group.broadcast(x, root="0"), "root: expected an int, got '0' (str)"),
+        (lambda: group.broadcast(x, root=None), "root: expected an int, got None"),
+        (lambda: group.broadcast(x, root=1 << 40), "root: expected an int, got 1099511627776 (int)"),
+        (lambda: group.broadcast(x, priority=0.5), "priority: expected an int, got 0.5 (float)"),
+        (lambda: group.send(x, 0, tag=-1), "tag: expected an int of at least 0, got -1 (int)"),
+        (lambda: group.all_gather(x, y, counts=["1000"]), "counts: expected a list of ints, got ['1000'] (list)"),
+        (lambda: group.split(0), "ranks: expected a list of ints, got 0 (int)"),
+        (lambda: group.barrier(timeout="soon"),
+         "timeout: expected seconds (int or float) or a timedelta, got 'soon' (str)"),
+        (lambda: group.abort(3), "why: expected a str, got 3 (int)"),
+        (lambda: talweg.init(rank="0", size=1), "rank: expected an int, got '0' (str)"),
+        (lambda: group.broadcast(), "broadcast(array, root, async_op, timeout, priority): array is missing"),
+        (lambda: group.broadcast(x, rot=0),
+         "broadcast(array, root, async_op, timeout, priority): no argument is called rot"),
+        (lambda: group.barrier(False, array=x), "barrier(async_op, timeout, priority): no argument is called array"),
+        (lambda: group.barrier(1, 2, 3, 4), "barrier(async_op, timeout, priority): at most 3 arguments are taken, "
+                                            "4 were given"),
+        (lambda: group.split([0], ranks=[0]), "split(ranks): ranks is given twice"),
+        (lambda: talweg.init(0, 1, world=3), "init(rank, size, store, prefix, timeout, interface, cluster, algorithm): "
+                                             "no argument is called world"),
+    ]:
+        with pytest.raises(TypeError) as caught:
+            call()
+        assert str(caught.value) == text
+    # What fits still does.
+    group.all_reduce(x, talweg.MAX, priority=np.int64(1), timeout=np.float32(5))
+    group.all_gather(x, y, counts=(1000,))
+    group.broadcast(root=np.int32(0), array=x)
+
+
 @on_ranks(4)
 def test_a_split_group_numbers_its_ranks_as_told(group):
     pair = group.split([3, 1])

@@ -1,0 +1,129 @@
+// Arguments from Python: what does not fit is a TypeError of one line that says which argument, what was
+// expected and what was given. pybind11's own message lists all signatures and prints every array in full.
+//
+//   py::object broadcast(PyGroup& self, const py::object& array, Argument<"root", int> root);
+//   define(group, "broadcast", &broadcast, py::arg("array"), py::arg("root") = 0);
+#pragma once
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "talweg/types.h"
+
+namespace talweg::python {
+
+template <std::size_t kSize>
+struct Name {
+  char text[kSize] = {};
+  consteval Name(const char (&literal)[kSize]) { std::copy_n(literal, kSize, text); }
+};
+
+// A value called `kName` in messages.
+template <Name kName, class T>
+struct Argument {
+  T value{};
+  operator const T&() const { return value; }  // NOLINT(google-explicit-constructor): it stands for its value
+};
+
+template <class T>
+constexpr const char* expected() {
+  if constexpr (std::is_same_v<T, bool>) return "True or False";
+  if constexpr (std::is_integral_v<T>) return std::is_signed_v<T> ? "an int" : "an int of at least 0";
+  if constexpr (std::is_same_v<T, std::string>) return "a str";
+  if constexpr (std::is_same_v<T, ReduceOp>) return "a talweg.ReduceOp such as talweg.SUM";
+  return "a list of ints";
+}
+
+// "'two' (str)", or only the type where the value is long.
+inline std::string given(pybind11::handle object) {
+  constexpr std::size_t kShort = 40;
+  const std::string type = Py_TYPE(object.ptr())->tp_name;
+  const pybind11::object text = pybind11::reinterpret_steal<pybind11::object>(PyObject_Repr(object.ptr()));
+  if (!text) PyErr_Clear();
+  const std::string shown = text ? std::string(pybind11::str(text)) : "";
+  if (shown.empty() || shown.size() > kShort || shown.find('\n') != std::string::npos) return "a " + type;
+  return object.is_none() ? shown : fmt::format("{} ({})", shown, type);
+}
+
+// The overload that takes what the function itself does not: a wrong number of arguments, or unknown names.
+class Misfit {
+ public:
+  template <class... Extra>
+  Misfit(std::string function, bool is_method, const Extra&... extra)
+      : function_(std::move(function)), is_method_(is_method) {
+    (add(extra), ...);
+  }
+
+  [[noreturn]] pybind11::object operator()(const pybind11::args& positional,
+                                           const pybind11::kwargs& named) const {
+    throw pybind11::type_error(
+        fmt::format("{}({}): {}", function_, fmt::join(names_, ", "), complaint(positional.size(), named)));
+  }
+
+ private:
+  void add(const pybind11::arg& argument) { names_.emplace_back(argument.name), ++required_; }
+  void add(const pybind11::arg_v& argument) { names_.emplace_back(argument.name); }
+
+  // `positional` counts a method's self.
+  std::string complaint(std::size_t positional, const pybind11::kwargs& named) const {
+    const std::size_t given = positional - (is_method_ ? 1 : 0);
+    if (given > names_.size())
+      return fmt::format("at most {} arguments are taken, {} were given", names_.size(), given);
+    for (const auto& [key, value] : named) {
+      const auto found = std::find(names_.begin(), names_.end(), std::string(pybind11::str(key)));
+      if (found == names_.end())
+        return fmt::format("no argument is called {}", std::string(pybind11::str(key)));
+      if (found - names_.begin() < static_cast<std::ptrdiff_t>(given)) return *found + " is given twice";
+    }
+    for (std::size_t i = given; i < required_; ++i)
+      if (!named.contains(names_[i].c_str())) return names_[i] + " is missing";
+    return "self is no object of this class";
+  }
+
+  const std::string function_;
+  std::vector<std::string> names_;
+  std::size_t required_ = 0;  // the first so many
+  const bool is_method_;
+};
+
+template <class... Options, class Function, class... Extra>
+void define(pybind11::class_<Options...>& type, const char* name, Function function, const Extra&... extra) {
+  type.def(name, function, extra...);
+  type.def(name, Misfit(name, true, extra...));
+}
+template <class Function, class... Extra>
+void define(pybind11::module_& module, const char* name, Function function, const Extra&... extra) {
+  module.def(name, function, extra...);
+  module.def(name, Misfit(name, false, extra...));
+}
+
+}  // namespace talweg::python
+
+namespace pybind11::detail {
+
+template <talweg::python::Name kName, class T>
+struct type_caster<talweg::python::Argument<kName, T>> {
+  using Value = talweg::python::Argument<kName, T>;
+  PYBIND11_TYPE_CASTER(Value, make_caster<T>::name);
+
+  // Conversions are as pybind11 makes them where there is no other overload: NumPy's integers are ints.
+  bool load(handle source, bool) {
+    make_caster<T> inner;
+    if (!inner.load(source, true))
+      throw type_error(fmt::format("{}: expected {}, got {}", kName.text, talweg::python::expected<T>(),
+                                   talweg::python::given(source)));
+    value.value = cast_op<T>(inner);
+    return true;
+  }
+};
+
+}  // namespace pybind11::detail
