@@ -3,6 +3,7 @@
 A namespace belongs to a process that holds it and dies with this one, so nothing needs to be cleaned up however a test
 ends. Faults of links are nftables rules with counters: `hits` proves that a rule met packets.
 """
+import contextlib
 import ctypes
 import json
 import os
@@ -161,6 +162,76 @@ class Rank:
         self.process.kill()
         self.process.wait()
         return now
+
+
+class Quota:
+    """A twentieth of a core for a process, by a control group of its own."""
+
+    PERIOD_US = 100_000
+
+    def __init__(self, rank):
+        v2 = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
+        root = v2.parent if v2.exists() else v2.parent / "cpu"
+        self.rank, self.folder = rank, root / f"talweg-faults-{os.getpid()}-{rank.process.pid}"
+        self.folder.mkdir()
+        try:
+            if v2.exists():
+                (self.folder / "cpu.max").write_text(f"{self.PERIOD_US // 20} {self.PERIOD_US}")
+            else:
+                (self.folder / "cpu.cfs_period_us").write_text(f"{self.PERIOD_US}")
+                (self.folder / "cpu.cfs_quota_us").write_text(f"{self.PERIOD_US // 20}")
+            (self.folder / "cgroup.procs").write_text(str(rank.process.pid))
+        except OSError:
+            self.folder.rmdir()
+            raise
+
+    def times(self):
+        """How often it has been held back."""
+        words = (self.folder / "cpu.stat").read_text().split()
+        return int(words[words.index("nr_throttled") + 1])
+
+    def close(self):
+        if self.rank.process.poll() is None:  # a test has failed
+            self.rank.kill()
+        self.folder.rmdir()
+
+
+class Stutter:
+    """The same where control groups cannot be made: stopped most of the time."""
+
+    RUNS_S, STOPS_S = 0.005, 0.095
+
+    def __init__(self, rank):
+        self.rank, self.stops, self.ended = rank, 0, threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        while not self.ended.wait(self.RUNS_S) and self.rank.process.poll() is None:
+            self.rank.signal(signal.SIGSTOP)
+            self.stops += 1
+            self.ended.wait(self.STOPS_S)
+            self.rank.signal(signal.SIGCONT)
+
+    def times(self):
+        return self.stops
+
+    def close(self):
+        self.ended.set()
+        self.thread.join()
+
+
+@contextlib.contextmanager
+def slowed(rank):
+    """Lets a rank have a twentieth of a core; `times()` of what it yields says how often it was held back."""
+    try:
+        brake = Quota(rank)
+    except OSError:
+        brake = Stutter(rank)
+    try:
+        yield brake
+    finally:
+        brake.close()
 
 
 class Lab:

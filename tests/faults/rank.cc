@@ -10,16 +10,20 @@
 //   start=COUNT        an all-reduce that nobody waits for; finish waits for it
 //   sleep=MS, mark=NAME, abort=WHY, leave, skip (a join that this process missed)
 //   child=MS           forks a process that lives so long and inherits everything
-//   resources          how many descriptors and threads this process has, once this has settled
+//   alarms=US          a signal so often from now on, which interrupts system calls; 0: no more, and how many
+//   there were resources          how many descriptors and threads this process has, once this has settled
 // An error ends the step, not the program, unless there is no group to go on with.
 #include <fmt/format.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -32,6 +36,9 @@ namespace {
 using namespace talweg;
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
+
+std::atomic<long> alarmed{0};
+static_assert(std::atomic<long>::is_always_lock_free, "a signal handler counts");
 
 std::vector<std::string> split(const std::string& text) {
   std::vector<std::string> parts{""};
@@ -83,6 +90,7 @@ class Actor {
     if (name == "leave") return leave();
     if (name == "skip") return static_cast<void>(++joins_);  // a meeting that this process missed
     if (name == "child") return child(milliseconds(std::stol(value)));
+    if (name == "alarms") return alarms(std::stol(value));
     if (name == "resources") return resources();
     throw Error(ErrorCode::invalid_argument, "no step is called " + name);
   }
@@ -214,6 +222,16 @@ class Actor {
     ::close(STDERR_FILENO);
     std::this_thread::sleep_for(time);
     ::_exit(0);
+  }
+
+  static void alarms(long microseconds) {
+    struct sigaction action {};  // without SA_RESTART
+    action.sa_handler = [](int) { ++alarmed; };
+    ::sigaction(SIGALRM, &action, nullptr);
+    itimerval timer{};
+    timer.it_interval.tv_usec = timer.it_value.tv_usec = microseconds;
+    ::setitimer(ITIMER_REAL, &timer, nullptr);
+    if (microseconds == 0) say("alarmed", fmt::format(", \"times\": {}", alarmed.load()));
   }
 
   // Other processes' ends are seen a moment after they happen; a leak stays.

@@ -46,6 +46,29 @@ class Links(lab.Case):
                 self.peer_failed_everywhere([started[1]], since, [0, 2])
                 self.assertGreater(place.hosts[1].hits(), 0)
 
+    def test_halves_that_are_cut_off_from_each_other_both_fail_and_join_anew_when_the_cut_heals(self):
+        with lab.Lab(4) as place:
+            again = ["join", "loop=1000,100"]
+            started = place.start_all(4, ["join", f"loop=20000,{FOREVER_MS}", *again],
+                                      environment={"TALWEG_HOST_TIMEOUT": f"{SILENCE_S}s"})
+            for rank in started:
+                rank.expect("joined")
+                rank.expect("looping")
+            since = time.monotonic_ns()
+            halves = ([0, 1], [2, 3])
+            for here in halves[0]:
+                for there in halves[1]:
+                    place.hosts[here].rule("output", f"ip daddr {place.hosts[there].address} counter drop")
+                    place.hosts[here].rule("input", f"ip saddr {place.hosts[there].address} counter drop")
+            for half, others in (halves, halves[::-1]):
+                self.peer_failed_everywhere([started[r] for r in half], since, others, "all_reduce")
+            for r in halves[0]:
+                self.assertGreater(place.hosts[r].hits(), 0)
+                place.hosts[r].heal()
+            for rank in started:
+                for event in ("joined", "looping", "looped"):
+                    rank.expect(event)
+
     def test_a_cut_between_two_hosts_is_told_to_those_that_reach_both(self):
         with lab.Lab(3) as place:
             started = self.loop(place, 3)

@@ -71,6 +71,30 @@ class Processes(lab.Case):
                 for rank in started:
                     self.assertGreater(rank.expect("looped")["calls"], 1)
 
+    def test_a_rank_that_gets_a_twentieth_of_a_core_slows_the_others_and_fails_nobody(self):
+        for hosts in (1, 3):
+            with self.subTest(hosts=hosts), lab.Lab(hosts) as place:
+                started = place.start_all(3, ["join", "loop=20000,2000"], environment={"TALWEG_HOST_TIMEOUT": "1s"})
+                for rank in started:
+                    rank.expect("joined")
+                    rank.expect("looping")
+                with lab.slowed(started[1]) as slowed:
+                    for rank in started:
+                        self.assertGreater(rank.expect("looped")["calls"], 0)
+                    self.assertEqual(started[1].process.wait(lab.PATIENCE_S), 0)
+                    self.assertGreater(slowed.times(), 0)
+
+    def test_signals_in_every_system_call_change_no_result(self):
+        for hosts in (1, 3):
+            with self.subTest(hosts=hosts), lab.Lab(hosts) as place:
+                steps = ["alarms=500", "join", "loop=1,500", "loop=100000,500", "call=barrier,0,u8,sum,0",
+                         "start=200000", "finish", "leave", "join", "loop=1000,200", "alarms=0"]
+                for rank in place.start_all(3, steps):
+                    for event in ("joined", "looping", "looped", "looping", "looped", "called", "finished", "left",
+                                  "joined", "looping", "looped"):
+                        rank.expect(event)
+                    self.assertGreater(rank.expect("alarmed")["times"], 100)
+
     def test_a_rank_that_stays_stopped_is_named_at_the_deadline(self):
         for hosts in (1, 3):
             with self.subTest(hosts=hosts), lab.Lab(hosts) as place:

@@ -1,12 +1,17 @@
 """What can be wrong when a group forms: no room, no descriptors, another version, somebody who never comes."""
 import os
+import pathlib
 import resource
 import signal
+import subprocess
+import sys
 import time
 
 import lab
 
 TIMEOUT_MS = 3000
+RELAY = str(pathlib.Path(__file__).with_name("relay.py"))
+CHALLENGE_AND_REFUSAL = 72 + 72  # bytes that whoever has no key is answered at most
 KEY = {"TALWEG_KEY": "a key that these tests have in common"}
 
 
@@ -108,6 +113,37 @@ class Start(lab.Case):
             self.assertEqual(event["code"], "peer_failed", event)
             self.assertIn(f"{place.hosts[0].address}:29999", event["text"])
             self.assertLess(event["ns"] - killed, 60e9)
+
+    def test_what_a_member_has_said_is_refused_when_a_stranger_says_it_again(self):
+        with lab.Lab(3) as place:
+            server, between = place.hosts[0], place.hosts[2]
+            steps = ["join", "loop=1000,200"]
+            place.meeting = f"tcp://{server.address}:29999"
+            first = place.start(0, 3, steps, KEY, timeout_ms=60_000)
+            # Rank 1 takes the way through host 2, and tells all its own through it.
+            file = str(place.path("said"))
+            relay = subprocess.Popen([*between.inside, sys.executable, RELAY, "record", "29998", server.address, "29999",
+                                      file], stdout=subprocess.PIPE, preexec_fn=lab.die_with_parent)
+            self.addCleanup(relay.stdout.close)
+            self.addCleanup(relay.wait)
+            self.addCleanup(relay.kill)
+            self.assertEqual(relay.stdout.readline(), b"listening\n")
+            place.meeting = f"tcp://{between.address}:29998"
+            second = place.start(1, 3, steps, KEY, timeout_ms=60_000)
+            until = time.monotonic() + 30
+            while not os.path.exists(file) or os.path.getsize(file) < 500:  # more than a greeting; it asks again and again
+                self.assertLess(time.monotonic(), until, second.errors)
+                time.sleep(0.02)
+            for _ in range(2):
+                answered = between.run(sys.executable, RELAY, "replay", server.address, "29999", file)
+                self.assertLessEqual(int(answered), CHALLENGE_AND_REFUSAL)
+            place.meeting = f"tcp://{server.address}:29999"
+            third = place.start(2, 3, steps, KEY, timeout_ms=60_000)
+            for rank in (first, second, third):
+                for event in ("joined", "looping", "looped"):
+                    rank.expect(event)
+            address = between.address
+            self.assertTrue(any(f"dropped a connection from {address}" in line for line in first.errors), first.errors)
 
     def until_connected(self, host):
         """Until rank 0, and the other one, are clients of the store."""
