@@ -20,6 +20,9 @@ library=$(dirname "$(find "$prefix" -name libtalweg.so)")
 talweg=$prefix/bin/talweg
 [[ $("$talweg" --version) == "talweg $version" ]] || fail "the installed program does not say talweg $version"
 
+# The shared library is the only one: what it stands on is linked into it, and of a static one it would be the user's.
+[[ -z $(find "$prefix" -name '*.a') ]] || fail "static libraries were installed"
+
 # Nothing but what users include, and nothing that remembers where it was built.
 headers=$(cd "$prefix/include" && find . -type f | sort | xargs)
 [[ $headers == "$(cd "$here/../../include" && find . -type f | sort | xargs)" ]] || fail "headers installed: $headers"
