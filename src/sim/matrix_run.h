@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "sim/htsim_files.h"
+#include "sim/matrix_file.h"
 #include "sim/report.h"
 #include "sim/simulation.h"
 #include "sim/trace.h"

@@ -49,59 +49,48 @@ int even_share(int all, int parts, const char* what) {
   return all / parts;
 }
 
-// Half of what a switch takes goes onto each of its links, both ways.
-LinkShape with_switch(LinkShape link, Nanoseconds below, Nanoseconds above) {
-  link.latency.value += (below.value + above.value) / 2;
-  return link;
-}
-
-}  // namespace
+// A Clos network (leaf-spine, fat tree) as tiers of switches, the lowest first. `radix_up` of the last tier
+// is not used.
+struct ClosTier {
+  LinkShape down;  // links toward the hosts
+  int radix_down = 0;
+  int radix_up = 0;
+};
+struct Clos {
+  int hosts = 0;
+  int pod_hosts = 0;            // hosts below one switch group of tier 1; two tiers: all
+  std::vector<ClosTier> tiers;  // 2 or 3
+};
 
 Cluster clos(const Clos& shape) {
   const std::size_t tiers = shape.tiers.size();
-  if (tiers != 2 && tiers != 3) refuse(fmt::format("{} tiers: expected 2 or 3", tiers));
   const ClosTier& t0 = shape.tiers[0];
   const ClosTier& t1 = shape.tiers[1];
-  if (t0.bundle != 1) refuse("tier 0: hosts have one link each");
   Builder b(shape.hosts);
   const int pods = even_share(shape.hosts, shape.pod_hosts, "hosts per pod");
-  if (tiers == 2 && pods != 1) refuse("two tiers make one pod: its hosts must be all");
   const int leaves = even_share(shape.pod_hosts, t0.radix_down, "hosts per leaf switch");  // of a pod
-  const int above = even_share(t0.radix_up, t1.bundle, "links up of tier 0 by bundle");    // tier 1, of a pod
-  if (t1.radix_down != leaves * t1.bundle)
-    refuse(fmt::format("tier 1: {} links down, but {} switches below it with {} each", t1.radix_down, leaves,
-                       t1.bundle));
   std::vector<int> tier1;
   for (int p = 0; p < pods; ++p) {
     std::vector<int> tops;
-    for (int a = 0; a < above; ++a)
+    for (int a = 0; a < t0.radix_up; ++a)
       tops.push_back(b.add_switch(tiers == 2 ? fmt::format("spine{}", a) : fmt::format("pod{}agg{}", p, a)));
     for (int l = 0; l < leaves; ++l) {
       const int leaf = b.add_switch(tiers == 2 ? fmt::format("leaf{}", l) : fmt::format("pod{}leaf{}", p, l));
-      for (int h = 0; h < t0.radix_down; ++h)
-        b.join((p * leaves + l) * t0.radix_down + h, leaf, with_switch(t0.down, {}, t0.switch_latency));
-      for (const int top : tops)
-        for (int i = 0; i < t1.bundle; ++i)
-          b.join(leaf, top, with_switch(t1.down, t0.switch_latency, t1.switch_latency));
+      for (int h = 0; h < t0.radix_down; ++h) b.join((p * leaves + l) * t0.radix_down + h, leaf, t0.down);
+      for (const int top : tops) b.join(leaf, top, t1.down);
     }
     tier1.insert(tier1.end(), tops.begin(), tops.end());
   }
   if (tiers == 2) return b.take();
-  const ClosTier& t2 = shape.tiers[2];
-  const int cores =
-      even_share(t1.radix_up, t2.bundle, "links up of tier 1 by bundle");  // above each of a pod
-  if (t2.radix_down != pods * t2.bundle)
-    refuse(fmt::format("tier 2: {} links down, but {} pods with {} each", t2.radix_down, pods, t2.bundle));
-  for (int a = 0; a < above; ++a)
-    for (int c = 0; c < cores; ++c) {
-      const int core = b.add_switch(fmt::format("core{}", a * cores + c));
-      for (int p = 0; p < pods; ++p)
-        for (int i = 0; i < t2.bundle; ++i)
-          b.join(tier1[index(p * above + a)], core,
-                 with_switch(t2.down, t1.switch_latency, t2.switch_latency));
+  for (int a = 0; a < t0.radix_up; ++a)
+    for (int c = 0; c < t1.radix_up; ++c) {
+      const int core = b.add_switch(fmt::format("core{}", a * t1.radix_up + c));
+      for (int p = 0; p < pods; ++p) b.join(tier1[index(p * t0.radix_up + a)], core, shape.tiers[2].down);
     }
   return b.take();
 }
+
+}  // namespace
 
 Cluster star(int hosts, LinkShape link) {
   Builder b(hosts);
@@ -113,7 +102,7 @@ Cluster star(int hosts, LinkShape link) {
 Cluster leaf_spine(int leaves, int hosts_per_leaf, int spines, LinkShape host_link, LinkShape up_link) {
   Clos shape;
   shape.hosts = shape.pod_hosts = leaves * hosts_per_leaf;
-  shape.tiers = {{host_link, hosts_per_leaf, spines, 1, {}}, {up_link, leaves, 0, 1, {}}};
+  shape.tiers = {{host_link, hosts_per_leaf, spines}, {up_link, leaves, 0}};
   return clos(shape);
 }
 
@@ -128,8 +117,8 @@ Cluster fat_tree(int hosts, int tiers, int oversubscription, LinkShape link) {
   Clos shape;
   shape.hosts = hosts;
   shape.pod_hosts = tiers == 2 ? hosts : half * half;
-  shape.tiers = {{link, half, up, 1, {}}, {link, tiers == 2 ? 2 * half : half, half, 1, {}}};
-  if (tiers == 3) shape.tiers.push_back({link, 2 * half, 0, 1, {}});
+  shape.tiers = {{link, half, up}, {link, tiers == 2 ? 2 * half : half, half}};
+  if (tiers == 3) shape.tiers.push_back({link, 2 * half, 0});
   return clos(shape);
 }
 

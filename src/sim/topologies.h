@@ -13,22 +13,6 @@ struct LinkShape {
   Nanoseconds latency{1000};
 };
 
-// A Clos network (leaf-spine, fat tree) as tiers of switches, the lowest first. `radix_up` of the last tier
-// is not used. Between a switch and one above it there are `bundle` links.
-struct ClosTier {
-  LinkShape down;  // links toward the hosts
-  int radix_down = 0;
-  int radix_up = 0;
-  int bundle = 1;  // of the links down; tier 0: 1
-  Nanoseconds switch_latency{};
-};
-struct Clos {
-  int hosts = 0;
-  int pod_hosts = 0;            // hosts below one switch group of tier 1; two tiers: all
-  std::vector<ClosTier> tiers;  // 2 or 3
-};
-cluster::Cluster clos(const Clos& shape);
-
 cluster::Cluster star(int hosts, LinkShape link);
 cluster::Cluster leaf_spine(int leaves, int hosts_per_leaf, int spines, LinkShape host_link,
                             LinkShape up_link);

@@ -26,7 +26,7 @@
 #include <vector>
 
 #include "cluster/cluster.h"
-#include "sim/htsim_files.h"
+#include "sim/matrix_file.h"
 #include "talweg/types.h"
 
 namespace talweg::sim {

@@ -1,4 +1,4 @@
-// The files of htsim (Broadcom/csg-htsim): fat trees (.topo) and connection matrices (.cm).
+// Connection matrices of htsim (Broadcom/csg-htsim): .cm. Its networks, .topo, are src/cluster's to read.
 // Reading throws Error{bad_file} with file, line and what was expected.
 #pragma once
 
@@ -8,14 +8,8 @@
 
 #include "sim/packet.h"
 #include "sim/time.h"
-#include "sim/topologies.h"
 
 namespace talweg::sim {
-
-// "Nodes 16", "Tiers 2", "Podsize 16", then for each tier "Tier 0" and its Downlink_speed_Gbps, Radix_Down,
-// Radix_Up, Downlink_Latency_ns, and if wanted Switch_Latency_ns, Bundle, Oversubscribed. Lines after # are
-// remarks. Queue sizes, which htsim reads here too, are options of a run and are passed over.
-Clos parse_topo(const std::string& text, const std::string& origin);
 
 // "Nodes 16", "Connections 2", and for each "0->4 id 1 start 0 size 2000000"; times are in picoseconds. A
 // connection may name a `trigger` in place of a start, and triggers that it pulls when its last byte has been

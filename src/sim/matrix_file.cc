@@ -1,4 +1,4 @@
-#include "sim/htsim_files.h"
+#include "sim/matrix_file.h"
 
 #include <fmt/format.h>
 
@@ -59,57 +59,7 @@ class Lines {
   int number_ = 0;
 };
 
-void read_tier_key(Lines& in, const std::string& key, ClosTier& tier) {
-  if (key == "Downlink_speed_Gbps")
-    tier.down.capacity.bits_per_second = 1e9 * static_cast<double>(in.number("a rate in Gbit/s", 1));
-  else if (key == "Radix_Down")
-    tier.radix_down = static_cast<int>(in.number("a number of links", 1));
-  else if (key == "Radix_Up")
-    tier.radix_up = static_cast<int>(in.number("a number of links", 1));
-  else if (key == "Downlink_Latency_ns")
-    tier.down.latency.value = in.number("a latency in ns");
-  else if (key == "Switch_Latency_ns")
-    tier.switch_latency.value = in.number("a latency in ns");
-  else if (key == "Bundle")
-    tier.bundle = static_cast<int>(in.number("a number of links", 1));
-  else if (key == "Oversubscribed" || key == "Queue_Size_Down" || key == "Queue_Size_Up")
-    in.number("a number");  // the radixes say the first; queues are options of a run
-  else
-    in.fail(fmt::format("\"{}\" is not known here", key));
-}
-
 }  // namespace
-
-Clos parse_topo(const std::string& text, const std::string& origin) {
-  Lines in(text, origin);
-  Clos shape;
-  std::size_t tiers = 0;
-  ClosTier* tier = nullptr;
-  while (in.next()) {
-    const std::string key = in.word("a key");
-    if (key == "Nodes")
-      shape.hosts = static_cast<int>(in.number("a number of hosts", 1));
-    else if (key == "Podsize")
-      shape.pod_hosts = static_cast<int>(in.number("a number of hosts", 1));
-    else if (key == "Tiers")
-      tiers = static_cast<std::size_t>(in.number("a number of tiers", 2));
-    else if (key == "Tier") {
-      if (in.number("a tier") != static_cast<std::int64_t>(shape.tiers.size()))
-        in.fail(fmt::format("expected Tier {}", shape.tiers.size()));
-      tier = &shape.tiers.emplace_back();
-      tier->down = {Bandwidth{0}, Nanoseconds{0}};
-    } else if (tier == nullptr)
-      in.fail(fmt::format("expected Nodes, Tiers, Podsize or Tier, got \"{}\"", key));
-    else
-      read_tier_key(in, key, *tier);
-    if (in.more()) in.fail(fmt::format("\"{}\" is too much", in.word("")));
-  }
-  if (shape.tiers.size() != tiers)
-    in.fail(fmt::format("expected {} tiers, got {}", tiers, shape.tiers.size()));
-  for (const ClosTier& t : shape.tiers)
-    if (t.down.capacity.bits_per_second <= 0) in.fail("a tier has no Downlink_speed_Gbps");
-  return shape;
-}
 
 Matrix parse_matrix(const std::string& text, const std::string& origin) {
   Lines in(text, origin);
