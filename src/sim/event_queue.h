@@ -1,102 +1,225 @@
-// EventQueue: what happens next. A 4-ary heap over 16-byte records; equal times go by the order in which they
-// were scheduled, so a run depends on nothing but its inputs.
+// EventQueue: what happens next. Equal times go by the order in which they were scheduled, so a run depends
+// on nothing but its inputs.
 //
-// Few things wait at a time: one event for each link with packets on it, one timer for each flow. The event
-// at the top stays in place while it is looked at: an event that leads to the next one of its kind (the
-// packet behind on the same link) replaces it, which costs one way down the heap and no way up. The four
-// below an event share a cache line: the top stands at the end of the first.
+// Few things wait at a time: one event for each link with packets on it, one timer for each flow. But in a
+// large network these are tens of thousands within a microsecond or two, and a heap of them would be deep. So
+// time is cut into slots (a calendar queue, Brown 1988): the events of the slot at hand are in a heap, which
+// is small; those of the next kSlots slots lie unsorted, each in its slot's list; what is later is in another
+// heap, and is looked at when its slot comes into reach. How long a slot is follows from how many events
+// there are in one. None of that decides the order: all events of a slot come before all of the next.
+//
+// An event that leads to the next one of its kind (the packet behind on the same link) replaces the top.
 #pragma once
 
+#include <array>
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
-#include "sim/huge_pages.h"
-#include "sim/time.h"
+#include "sim/event_heap.h"
 
 namespace talweg::sim {
-
-enum class EventKind : std::uint8_t {
-  arrival,   // target: the link whose first packet arrives
-  port,      // target: the link whose transmitter is free again
-  timer,     // target: the flow whose timer may be due
-  callback,  // target: a slot of the Simulation
-};
-
-struct Event {
-  Picoseconds time = 0;
-  std::uint64_t order = 0;  // 38 bits of sequence, 2 of kind, 24 of target
-
-  EventKind kind() const { return static_cast<EventKind>((order >> 24) & 3); }
-  std::uint32_t target() const { return static_cast<std::uint32_t>(order & 0xffffff); }
-  bool operator<(const Event& other) const {
-    return time != other.time ? time < other.time : order < other.order;
-  }
-};
-static_assert(sizeof(Event) == 16);
 
 class EventQueue {
  public:
   static constexpr std::uint32_t kMaxTargets = 1U << 24;  // of a kind; a run has at most 2^38 events
 
-  EventQueue() : heap_(kBefore) {}
-
-  bool empty() const { return heap_.size() == kBefore; }
-  std::size_t size() const { return heap_.size() - kBefore; }
-  const Event& top() const { return heap_[kBefore]; }
-  // What is likely to be next soon: the top and what stands below it.
-  const Event* soon() const { return heap_.data() + kBefore; }
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+  const Event& top() const { return near_.top(); }
   // Number of events scheduled so far.
   std::uint64_t scheduled() const { return next_; }
 
   void push(Picoseconds time, EventKind kind, std::uint32_t target) {
-    heap_.emplace_back();
-    rise(size() - 1, make(time, kind, target));
+    ++size_;
+    place(make(time, kind, target));
+    if (near_.empty()) turn();
   }
   void pop() {
-    const Event last = heap_.back();
-    heap_.pop_back();
-    if (!empty()) sink(last);
+    --size_;
+    near_.pop();
+    if (near_.empty() && size_ > 0) turn();
   }
-  void replace_top(Picoseconds time, EventKind kind, std::uint32_t target) { sink(make(time, kind, target)); }
+  void replace_top(Picoseconds time, EventKind kind, std::uint32_t target) {
+    const Event event = make(time, kind, target);
+    if (slot(event) <= current_) {
+      near_.replace_top(event);
+      return;
+    }
+    near_.pop();
+    place(event);
+    if (near_.empty()) turn();
+  }
+
+  // For whoever fetches ahead what events are about: the events of the slot at hand, and how often that has
+  // changed.
+  const EventHeap& near() const { return near_; }
+  std::uint64_t turns() const { return turns_; }
+  // Those of the slot after it that has any.
+  template <class Call>
+  void following(Call&& call) const {
+    const std::size_t index = next_index();
+    if (index == kSlots) return;
+    for (std::uint32_t b = lists_[index]; b != kNone; b = blocks_[b].next)
+      for (std::uint32_t i = 0; i < blocks_[b].count; ++i) call(blocks_[b].events[i]);
+  }
 
  private:
-  static constexpr std::size_t kBefore = 3;  // unused, so that child 4 i + 1 begins a line
-  Event& at(std::size_t i) { return heap_[i + kBefore]; }
+  static constexpr std::size_t kSlots = 1 << 13;
+  static constexpr std::size_t kWords = kSlots / 64;
+  static constexpr std::uint32_t kNone = ~0U;
+  static constexpr std::uint64_t kReview = 1 << 14;  // events between two looks at the length of slots
+  static constexpr std::uint64_t kWanted = 12;       // events in a slot
+  static constexpr int kLongest = 40;                // of shift_: a second
+
+  // A piece of a slot's list. Those that are free are used again soon, while they are still in the cache.
+  struct alignas(64) Block {
+    std::array<Event, 7> events;
+    std::uint32_t count = 0;
+    std::uint32_t next = kNone;
+  };
+  static_assert(sizeof(Block) == 128);
 
   Event make(Picoseconds time, EventKind kind, std::uint32_t target) {
     assert(target < kMaxTargets && next_ < (std::uint64_t{1} << 38));
     return {time, next_++ << 26 | static_cast<std::uint64_t>(kind) << 24 | target};
   }
-  void rise(std::size_t hole, const Event& event) {
-    while (hole > 0) {
-      const std::size_t parent = (hole - 1) / 4;
-      if (!(event < at(parent))) break;
-      at(hole) = at(parent);
-      hole = parent;
+  std::uint64_t slot(const Event& event) const { return static_cast<std::uint64_t>(event.time) >> shift_; }
+
+  void place(const Event& event) {
+    const std::uint64_t s = slot(event);
+    if (s <= current_) {
+      near_.push(event);
+    } else if (s - current_ < kSlots) {
+      append(s % kSlots, event);
+    } else {
+      far_.push(event);
+      ++far_pushes_;
     }
-    at(hole) = event;
-  }
-  // Puts `event` in place of the top.
-  void sink(const Event& event) {
-    const std::size_t n = size();
-    std::size_t hole = 0;
-    while (true) {
-      const std::size_t first = hole * 4 + 1;
-      if (first >= n) break;
-      std::size_t least = first;
-      const std::size_t end = first + 4 < n ? first + 4 : n;
-      for (std::size_t child = first + 1; child < end; ++child) least = at(child) < at(least) ? child : least;
-      if (!(at(least) < event)) break;
-      at(hole) = at(least);
-      hole = least;
-    }
-    at(hole) = event;
   }
 
-  std::vector<Event, HugePages<Event>> heap_;
+  void append(std::size_t index, const Event& event) {
+    std::uint32_t b = lists_[index];
+    if (b == kNone || blocks_[b].count == blocks_[b].events.size()) {
+      const std::uint32_t fresh = take_block();
+      blocks_[fresh].next = b;
+      lists_[index] = b = fresh;
+      words_[index / 64] |= std::uint64_t{1} << (index % 64);
+      summary_[index / 4096] |= std::uint64_t{1} << (index / 64 % 64);
+    }
+    blocks_[b].events[blocks_[b].count++] = event;
+  }
+  std::uint32_t take_block() {
+    if (free_ == kNone) {
+      blocks_.emplace_back();
+      return static_cast<std::uint32_t>(blocks_.size() - 1);
+    }
+    const std::uint32_t b = free_;
+    free_ = blocks_[b].next;
+    blocks_[b].count = 0;
+    return b;
+  }
+  // Hands over what a slot's list holds, and empties it.
+  template <class Call>
+  void drain(std::size_t index, Call&& call) {
+    std::uint32_t b = lists_[index];
+    if (b == kNone) return;
+    lists_[index] = kNone;
+    words_[index / 64] &= ~(std::uint64_t{1} << (index % 64));
+    if (words_[index / 64] == 0) summary_[index / 4096] &= ~(std::uint64_t{1} << (index / 64 % 64));
+    while (b != kNone) {
+      Block& block = blocks_[b];
+      for (std::uint32_t i = 0; i < block.count; ++i) call(block.events[i]);
+      const std::uint32_t next = block.next;
+      block.next = free_;
+      free_ = b;
+      b = next;
+    }
+  }
+
+  // The first index from `from` on whose list is not empty; kSlots: none up to the end.
+  std::size_t index_from(std::size_t from) const {
+    if (from >= kSlots) return kSlots;
+    std::size_t word = from / 64;
+    if (const std::uint64_t rest = words_[word] >> (from % 64); rest != 0)
+      return from + static_cast<std::size_t>(std::countr_zero(rest));
+    for (++word; word < kWords; word = (word / 64 + 1) * 64)
+      if (const std::uint64_t rest = summary_[word / 64] >> (word % 64); rest != 0) {
+        word += static_cast<std::size_t>(std::countr_zero(rest));
+        return word * 64 + static_cast<std::size_t>(std::countr_zero(words_[word]));
+      }
+    return kSlots;
+  }
+  // Likewise, from the slot after the one at hand, all around.
+  std::size_t next_index() const {
+    const std::size_t here = current_ % kSlots;
+    const std::size_t index = index_from(here + 1);
+    return index != kSlots ? index : index_from(0);
+  }
+
+  // The slot at hand has no more events: goes on to the next that has.
+  void turn() {
+    const std::size_t index = next_index();
+    const std::size_t here = current_ % kSlots;
+    std::uint64_t next = index == kSlots ? ~std::uint64_t{0} : current_ + (index + kSlots - here) % kSlots;
+    if (!far_.empty() && slot(far_.top()) < next) next = slot(far_.top());
+    current_ = next;
+    drain(next % kSlots, [&](const Event& event) { near_.push(event); });
+    reach();
+    ++turns_;
+    ++turns_reviewed_;
+    turned_ += near_.size();
+    if (turned_ >= kReview) review();
+  }
+  void reach() {
+    while (!far_.empty() && slot(far_.top()) < current_ + kSlots) {
+      const Event event = far_.top();
+      far_.pop();
+      place(event);
+    }
+  }
+
+  // Too many events in a slot make the heap deep, too few make many turns; and most should be within reach.
+  void review() {
+    const std::uint64_t mean = turned_ / turns_reviewed_;
+    int shift = shift_;
+    if (4 * far_pushes_ > turned_ || mean < kWanted / 2) {
+      ++shift;
+    } else if (mean > 2 * kWanted && 32 * far_pushes_ < turned_) {
+      shift -= static_cast<int>(std::bit_width(mean / kWanted)) - 1;
+    }
+    turned_ = turns_reviewed_ = far_pushes_ = 0;
+    shift = shift < 0 ? 0 : shift > kLongest ? kLongest : shift;
+    if (shift != shift_) cut_anew(shift);
+  }
+  void cut_anew(int shift) {
+    std::vector<Event> all(near_.begin(), near_.end());
+    const Event first = near_.top();
+    for (std::size_t i = 0; i < kSlots; ++i) drain(i, [&](const Event& event) { all.push_back(event); });
+    near_ = {};
+    shift_ = shift;
+    current_ = slot(first);
+    for (const Event& event : all) place(event);
+    reach();
+    far_pushes_ = 0;
+  }
+
+  EventHeap near_;  // of all slots up to current_; empty only where the queue is
+  EventHeap far_;   // of slots out of reach
+  std::vector<Block, HugePages<Block>> blocks_;
+  std::uint32_t free_ = kNone;
+  std::vector<std::uint32_t> lists_ =
+      std::vector<std::uint32_t>(kSlots, kNone);      // a slot's is at slot % kSlots
+  std::array<std::uint64_t, kWords> words_{};         // which lists are not empty
+  std::array<std::uint64_t, kWords / 64> summary_{};  // and which words
+  int shift_ = 16;                                    // a slot lasts 2^shift_ ps
+  std::uint64_t current_ = 0;
+  std::size_t size_ = 0;
   std::uint64_t next_ = 0;
+  std::uint64_t turns_ = 0;
+  std::uint64_t turned_ = 0, turns_reviewed_ = 0, far_pushes_ = 0;  // since the last look
 };
 
 }  // namespace talweg::sim

@@ -9,14 +9,16 @@
 
 namespace talweg::sim {
 
-// In a large network most of an event's time would go to waiting for memory. The next link's line was asked
-// for when its event stood one level below the top, so by now its first packet's address is known.
-inline void Network::prefetch() const {
-  const std::size_t n = std::min<std::size_t>(events_.size(), 5);
-  const Event* soon = events_.soon();
-  for (std::size_t i = 1; i < n; ++i)
-    if (soon[i].kind() == EventKind::arrival) __builtin_prefetch(&links_[soon[i].target()]);
-  if (n > 0 && soon[0].kind() == EventKind::arrival) __builtin_prefetch(links_[soon[0].target()].head);
+// In a large network most of an event's time would go to waiting for memory. A link's line is asked for one
+// slot of the queue ahead, so that by its own slot the address of its first packet is known.
+inline void Network::prefetch() {
+  if (events_.turns() == fetched_) return;
+  fetched_ = events_.turns();
+  for (const Event& event : events_.near())
+    if (event.kind() == EventKind::arrival) __builtin_prefetch(links_[event.target()].head);
+  events_.following([&](const Event& event) {
+    if (event.kind() == EventKind::arrival) __builtin_prefetch(&links_[event.target()]);
+  });
 }
 
 void Network::on_arrival(std::uint32_t target, Picoseconds now) {

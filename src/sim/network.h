@@ -126,7 +126,7 @@ class Network {
   const Shape& shape(const Link& link) const { return shapes_[link.shape]; }
   LinkDetails& details(int link);
 
-  void prefetch() const;
+  void prefetch();
   void forward(int node, Packet* packet, Picoseconds now);
   void multicast(int node, Packet* packet, Picoseconds now);
   void transmit(int link, Packet* packet, Picoseconds now);
@@ -155,6 +155,7 @@ class Network {
   std::vector<std::vector<int>> multicast_;  // by group and node: links, at group * nodes + node
   std::vector<bool> node_down_;
   std::uint64_t seed_;
+  std::uint64_t fetched_ = 0;  // turns of the queue whose events' memory was asked for
   NetworkCounters counters_;
 };
 
