@@ -1,0 +1,170 @@
+#include "sim/digests.h"
+
+#include "sim/ranks.h"
+#include "sim/topologies.h"
+#include "sim/workload_run.h"
+
+namespace talweg::sim {
+namespace {
+
+class Digest {
+ public:
+  void add(std::uint64_t value) {  // FNV-1a, byte by byte
+    for (int i = 0; i < 8; ++i) {
+      sum_ ^= (value >> (8 * i)) & 0xff;
+      sum_ *= 0x100000001b3;
+    }
+  }
+  void add(Picoseconds time) { add(static_cast<std::uint64_t>(time)); }
+  void add(const RunReport& report) {
+    for (const std::uint64_t n :
+         {report.events, report.link_hops, report.retransmissions, report.timeouts, report.network.marked,
+          report.network.dropped, report.network.trimmed, report.network.lost})
+      add(n);
+  }
+  void add(const WorkloadOutcome& outcome) {
+    for (const GroupOutcome& g : outcome.groups)
+      for (const Picoseconds t : g.iterations) add(t);
+    for (const FlowResult& f : outcome.flows) add(f.ended);
+    for (const BackgroundOutcome& b : outcome.background) add(b.arrived);
+  }
+  std::uint64_t sum() const { return sum_; }
+
+ private:
+  std::uint64_t sum_ = 0xcbf29ce484222325;
+};
+
+std::uint64_t run(const cluster::Cluster& cluster, const SimulationOptions& options, const char* workload,
+                  const WorkloadOptions& how = {}) {
+  Simulation simulation(cluster, options);
+  Digest digest;
+  digest.add(run_workload(simulation, parse_workload(workload, "workload.yaml", cluster), how));
+  digest.add(report_of(simulation));
+  return digest.sum();
+}
+
+std::uint64_t run(const cluster::Cluster& cluster, const SimulationOptions& options, const Matrix& matrix) {
+  Simulation simulation(cluster, options);
+  Digest digest;
+  for (const FlowResult& f : run_matrix(simulation, matrix, kNever)) digest.add(f.ended);
+  digest.add(report_of(simulation));
+  return digest.sum();
+}
+
+std::uint64_t everything() {
+  const cluster::Cluster cluster = fat_tree(16, 3, 1, {Bandwidth{25e9}, Nanoseconds{700}});
+  SimulationOptions options;
+  options.transport.spray = true;
+  auto& queue = options.network.switch_queue;
+  queue.priorities = 4;
+  queue.limit_bytes = 60'000;
+  queue.red = {10'000, 50'000, 0.3, true};
+  queue.class_limit_bytes[3] = 30'000;
+  queue.trim = true;
+  options.network.host_queue.priorities = 4;
+  options.network.loss = {0.001, 1e-9, 0.0005, 0.3, 0.5, 0.001, 0.001, 0.01, Nanoseconds{5000}};
+  return run(cluster, options,
+             "groups:\n"
+             "  - {name: a, ranks: all, priority: 1, repeat: 2, jitter: 5%, steps: [{compute: 20us}, {op: "
+             "all_reduce, bytes: 256KiB, algorithm: ring}]}\n"
+             "  - {name: b, ranks: [h1, h5, h9], priority: 2, repeat: 3, steps: [{op: all_to_all, bytes: "
+             "64KiB}, {op: broadcast, bytes: 100KiB, algorithm: binomial}]}\n"
+             "flows:\n"
+             "  - {from: h0, to: h15, bytes: 1MB, start: 10us, priority: 1}\n"
+             "background:\n"
+             "  - {from: all, to: random, rate: 2Gbit/s, priority: 3}\n"
+             "changes:\n"
+             "  - {at: 100us, fail: core0}\n"
+             "  - {at: 300us, repair: core0}\n");
+}
+
+// Flows that keep to one of many equal paths, with queues that fill, mark and drop.
+std::uint64_t equal_paths() {
+  Matrix matrix;
+  matrix.nodes = 54;
+  for (int h = 0; h < matrix.nodes; ++h)
+    matrix.connections.push_back({h, (h * 5 + 7) % matrix.nodes, h, h * 1000, 300'000});
+  SimulationOptions options;
+  options.seed = 7;
+  options.transport.first_window = 30;
+  options.network.switch_queue.limit_bytes = 40'000;
+  options.network.switch_queue.mark_bytes = 15'000;
+  return run(fat_tree(matrix.nodes, 3, 1, {Bandwidth{10e9}, Nanoseconds{1300}}), options, matrix);
+}
+
+// Everybody to everybody over all paths in turn; wires lose packets alone and in bursts.
+std::uint64_t sprayed_losses() {
+  Matrix matrix;
+  matrix.nodes = 16;
+  for (int a = 0; a < matrix.nodes; ++a)
+    for (int b = 0; b < matrix.nodes; ++b)
+      if (a != b) matrix.connections.push_back({a, b, 16 * a + b, 0, 60'000});
+  SimulationOptions options;
+  options.transport.spray = true;
+  options.network.loss.loss = 0.004;
+  options.network.loss.bit_error_rate = 3e-7;
+  options.network.loss.burst_begins = 0.0003;
+  options.network.loss.burst_ends = 0.2;
+  options.network.seed = 3;
+  const LinkShape link{Bandwidth{40e9}, Nanoseconds{333}};
+  return run(leaf_spine(4, 4, 4, link, link), options, matrix);
+}
+
+// Computing times that differ, processors that cost, buckets, a link that is shared, other traffic at random
+// times.
+std::uint64_t jitter() {
+  cluster::Cluster cluster = star(6, {Bandwidth{1e9}, Nanoseconds{3000}});
+  for (std::size_t l = 0; l < 4; ++l)
+    cluster.links[l].capacity = Bandwidth{0.3e9 + 0.1e9 * static_cast<double>(l)};
+  for (cluster::Link& link : cluster.links) link.burst = Bytes{64 << 10};
+  cluster.groups.push_back({"riser", Bandwidth{1.7e9}, {8, 10}});
+  cluster.shared_cores = 2;
+  WorkloadOptions how;
+  how.seed = 11;
+  how.ranks.costs = {Nanoseconds{5000}, 200, 67};
+  return run(
+      cluster, {},
+      "groups:\n"
+      "  - {name: a, ranks: all, repeat: 4, jitter: 20%, steps: [{compute: 700us}, {op: all_reduce, bytes: "
+      "200KiB, algorithm: halving_doubling}, {compute: 100us}, {op: all_gather, bytes: 60KiB, "
+      "algorithm: ring}]}\n"
+      "background:\n"
+      "  - {from: all, to: random, rate: 20Mbit/s}\n",
+      how);
+}
+
+// Rings of switches of which some fail, over wires that double, damage and hold up packets.
+std::uint64_t failures() {
+  SimulationOptions options;
+  options.network.loss.duplicate = 0.003;
+  options.network.loss.damage = 0.002;
+  options.network.loss.delay = 0.05;
+  options.network.loss.most_delay = Nanoseconds{20'000};
+  options.transport.least_rto = Nanoseconds{200'000};
+  options.transport.first_rto = Nanoseconds{400'000};
+  return run(torus({3, 4}, {Bandwidth{10e9}, Nanoseconds{500}}, {Bandwidth{25e9}, Nanoseconds{800}}), options,
+             "groups:\n"
+             "  - {name: a, ranks: all, repeat: 3, steps: [{op: all_reduce, bytes: 300KiB, algorithm: "
+             "double_binary_tree}]}\n"
+             "flows:\n"
+             "  - {from: h0, to: h5, bytes: 400KB, start: 5us}\n"
+             "changes:\n"
+             "  - {at: 80us, fail: r1}\n"
+             "  - {at: 500us, repair: r1}\n"
+             "  - {at: 600us, fail: r4->r5}\n");
+}
+
+}  // namespace
+
+const std::vector<DigestRun>& digest_runs() {
+  static const std::vector<DigestRun> kRuns = {
+      {"everything", 16188159351342598611U, everything},
+      {"equal_paths", 17609218236628565086U, equal_paths},
+      {"sprayed_losses", 7790622929888655316U, sprayed_losses},
+      {"jitter", 10541582096476816668U, jitter},
+      {"failures", 12462540251477973128U, failures},
+  };
+  return kRuns;
+}
+
+}  // namespace talweg::sim
