@@ -160,8 +160,9 @@ PerfRow simulate_case(const SimulateOptions& options, const PerfCase& c, const s
     watchers.progress->expect(bytes_to_move(*forest) * (perf.warmup + perf.iterations));
   sim::Ranks ranks(run.simulation, options.ranks);
   trace_frames(ranks, watchers.trace.get());
-  const sim::CallTimes times = sim::run_calls(run.simulation, ranks, forest, c.type, perf.warmup,
-                                              perf.iterations, options.horizon, watchers.trace.get());
+  const sim::CallTimes times =
+      sim::run_calls(run.simulation, ranks, forest, c.type, {perf.warmup, perf.iterations}, options.horizon,
+                     watchers.trace.get());
   run.end(report);
   PerfRow row{c, timing_of(times, perf), {}, {}, {}};
   row.plan = fmt::format("{}, predicted {:.4g} ms", forest->planner,

@@ -19,7 +19,8 @@ bool has(const std::vector<NodeId>& sorted, NodeId node) {
   return std::binary_search(sorted.begin(), sorted.end(), node);
 }
 
-LocalTree local_tree(const forest::Forest& forest, std::uint32_t index, NodeId self, bool ascending) {
+// All but the node's neighbours in the tree.
+LocalTree begin_tree(const forest::Forest& forest, std::uint32_t index, NodeId self) {
   const forest::Tree& tree = forest.trees[index];
   const std::int64_t element = forest.request.element_size;
   LocalTree local;
@@ -39,26 +40,45 @@ LocalTree local_tree(const forest::Forest& forest, std::uint32_t index, NodeId s
     local.in_offset = forest::input_offset(forest.request, self, tree.slice) * element;
   if (rank && has(tree.receivers, self))
     local.out_offset = forest::output_offset(forest.request, self, tree.slice) * element;
+  return local;
+}
+
+// Tells both ends of each edge; `at(node)` is the LocalTree of a node, or null.
+template <class At>
+void add_edges(const forest::Tree& tree, At&& at) {
   for (const forest::Edge& edge : tree.up) {
-    if (edge.child == self) local.up_parent = edge.parent;
-    if (edge.parent == self) local.up_children.push_back(edge.child);
+    if (LocalTree* local = at(edge.child)) local->up_parent = edge.parent;
+    if (LocalTree* local = at(edge.parent)) local->up_children.push_back(edge.child);
   }
   for (const forest::Edge& edge : tree.down) {
-    if (edge.child == self) local.down_parent = edge.parent;
-    if (edge.parent == self) local.down_children.push_back(edge.child);
+    if (LocalTree* local = at(edge.child)) local->down_parent = edge.parent;
+    if (LocalTree* local = at(edge.parent)) local->down_children.push_back(edge.child);
   }
+}
+
+// Once the neighbours are known: what is summed, in which order.
+void order_operands(LocalTree& local, NodeId self, bool ascending) {
   std::sort(local.up_children.begin(), local.up_children.end());
   std::sort(local.down_children.begin(), local.down_children.end());
+  local.operands.reserve(local.up_children.size() + 1);
   if (local.in_offset >= 0) local.operands.push_back(kSelf);
   for (std::size_t i = 0; i < local.up_children.size(); ++i) local.operands.push_back(static_cast<int>(i));
-  if (ascending)
-    std::sort(local.operands.begin(), local.operands.end(), [&](int a, int b) {
-      const auto node = [&](int i) {
-        return i == kSelf ? self : local.up_children[static_cast<std::size_t>(i)];
-      };
-      return node(a) < node(b);
-    });
-  return local;
+  if (!ascending) return;
+  std::sort(local.operands.begin(), local.operands.end(), [&](int a, int b) {
+    const auto node = [&](int i) {
+      return i == kSelf ? self : local.up_children[static_cast<std::size_t>(i)];
+    };
+    return node(a) < node(b);
+  });
+}
+
+bool takes_part(const LocalTree& local) {
+  return !local.operands.empty() || local.up_parent != kNone || local.down_parent != kNone;
+}
+
+void add_tree(LocalPlan& plan, LocalTree&& local) {
+  plan.position[local.index] = static_cast<std::int32_t>(plan.trees.size());
+  plan.trees.push_back(std::move(local));
 }
 
 bool overlap(const forest::Forest& forest) {
@@ -163,17 +183,53 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
   std::optional<SharedTrees> shared;
   if (forest->sums_once) shared.emplace(*forest, self);
   for (std::uint32_t i = 0; i < forest->trees.size(); ++i) {
-    LocalTree local = local_tree(*forest, i, self, plan->slices_overlap && !shared);
-    const bool takes_part = !local.operands.empty() || local.up_parent != kNone || local.down_parent != kNone;
-    if (!takes_part || (shared && !shared->keep(local))) continue;
-    plan->position[i] = static_cast<std::int32_t>(plan->trees.size());
-    plan->trees.push_back(std::move(local));
+    LocalTree local = begin_tree(*forest, i, self);
+    add_edges(forest->trees[i], [&](NodeId node) { return node == self ? &local : nullptr; });
+    order_operands(local, self, plan->slices_overlap && !shared);
+    if (takes_part(local) && (!shared || shared->keep(local))) add_tree(*plan, std::move(local));
   }
   if (shared) shared->finish(*plan);
   const auto tell = announcements(*plan, forest->request.ranks);
   plan->announce_to.assign(tell.begin(), tell.end());
   plan->forest = std::move(forest);
   return plan;
+}
+
+std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
+    const std::shared_ptr<const forest::Forest>& forest) {
+  const NodeId ranks = forest->request.ranks;
+  std::vector<std::shared_ptr<const LocalPlan>> finished;
+  if (forest->sums_once) {  // for short vectors, of which few ranks make much
+    for (NodeId r = 0; r < ranks; ++r) finished.push_back(make_local_plan(forest, r));
+    return finished;
+  }
+  std::vector<std::shared_ptr<LocalPlan>> plans;
+  const bool overlapping = overlap(*forest);
+  for (NodeId r = 0; r < ranks; ++r) {
+    plans.push_back(std::make_shared<LocalPlan>());
+    plans.back()->self = r;
+    plans.back()->slices_overlap = overlapping;
+    plans.back()->position.assign(forest->trees.size(), -1);
+  }
+  std::vector<LocalTree> locals(plans.size());  // of one tree, by rank
+  for (std::uint32_t i = 0; i < forest->trees.size(); ++i) {
+    for (NodeId r = 0; r < ranks; ++r) locals[static_cast<std::size_t>(r)] = begin_tree(*forest, i, r);
+    add_edges(forest->trees[i],
+              [&](NodeId node) { return node < ranks ? &locals[static_cast<std::size_t>(node)] : nullptr; });
+    for (NodeId r = 0; r < ranks; ++r) {
+      LocalTree& local = locals[static_cast<std::size_t>(r)];
+      order_operands(local, r, overlapping);
+      if (takes_part(local)) add_tree(*plans[static_cast<std::size_t>(r)], std::move(local));
+    }
+  }
+  for (const auto& plan : plans) {
+    const auto tell = announcements(*plan, ranks);
+    plan->announce_to.assign(tell.begin(), tell.end());
+    plan->forest = forest;
+    plan->trees.shrink_to_fit();
+    finished.push_back(plan);
+  }
+  return finished;
 }
 
 }  // namespace talweg::protocol

@@ -45,8 +45,10 @@ struct LocalTree {
     std::uint32_t operands = 0;
     NodeId parent = kNone;
     std::uint32_t tree = 0;
+    bool operator==(const Tap&) const = default;
   };
   std::vector<Tap> taps;
+  bool operator==(const LocalTree&) const = default;
 
   std::uint32_t bytes_of(std::uint32_t chunk) const {
     const std::int64_t begin = static_cast<std::int64_t>(chunk) * chunk_bytes;
@@ -66,5 +68,9 @@ struct LocalPlan {
 
 // Throws Error{invalid_argument} for a chunk that does not fit a frame. The forest should have been verified.
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self);
+// Of every rank. Each tree is looked at once for all of them, which for many ranks takes far less than one by
+// one.
+std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
+    const std::shared_ptr<const forest::Forest>& forest);
 
 }  // namespace talweg::protocol

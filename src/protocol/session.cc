@@ -157,7 +157,7 @@ std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t byt
     return 0;
   }
   eager_bytes_[n] += bytes;
-  eager_[n].push_back({run.id, bytes});
+  eager_[n].push({run.id, bytes});
   return 1;
 }
 
@@ -168,7 +168,7 @@ void Session::saw_start(int from, std::uint64_t sequence) {
   started_[f] = sequence + 1;
   while (!eager_[f].empty() && eager_[f].front().sequence <= sequence) {
     eager_bytes_[f] -= eager_[f].front().bytes;
-    eager_[f].pop_front();
+    eager_[f].pop();
   }
   for (std::uint64_t s = first; s <= sequence && s < next_; ++s) {
     Run* run = find(s);

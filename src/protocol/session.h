@@ -20,7 +20,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -29,6 +28,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/ring_queue.h"
 #include "protocol/forest_run.h"
 #include "protocol/mailbox.h"
 #include "protocol/outbox.h"
@@ -183,7 +183,7 @@ class Session : private Actions {
     std::uint64_t sequence;
     std::uint32_t bytes;
   };
-  std::vector<std::deque<Eager>> eager_;  // per rank: chunks sent ahead of its start
+  std::vector<RingQueue<Eager>> eager_;  // per rank: chunks sent ahead of its start
   std::vector<std::size_t> eager_bytes_;
   std::multimap<std::uint64_t, Early> early_;  // frames of collectives that we have not started
   std::vector<std::size_t> early_bytes_;       // per sender

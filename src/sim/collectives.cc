@@ -41,13 +41,12 @@ SharedOperands::SharedOperands(const forest::Forest& forest) {
   out_.reset(zeros(out, forest.request.element_size));
 }
 
-protocol::Operation operation_for(const std::shared_ptr<const forest::Forest>& forest, int rank,
-                                  DataType type, ReduceOp reduction, const std::byte* in, std::byte* out,
+protocol::Operation operation_for(std::shared_ptr<const protocol::LocalPlan> plan, DataType type,
+                                  ReduceOp reduction, const std::byte* in, std::byte* out,
                                   bool carry_payloads) {
-  const forest::Request& q = forest->request;
+  const forest::Request& q = plan->forest->request;
   const std::int64_t total = std::accumulate(q.counts.begin(), q.counts.end(), std::int64_t{0});
   protocol::Operation op;
-  op.plan = protocol::make_local_plan(forest, rank);
   op.signature = {q.op, type, reduction, q.root, total, 0};
   op.operands.in = in;
   op.operands.out = out;
@@ -55,47 +54,58 @@ protocol::Operation operation_for(const std::shared_ptr<const forest::Forest>& f
   op.operands.reduce = carry_payloads ? kernel::reduce_function(type, reduction) : add_nothing;
   op.all_contribute = (q.op == Collective::all_reduce && total > 0) || q.op == Collective::barrier;
   op.deadline_ns = std::numeric_limits<std::int64_t>::max();
+  op.plan = std::move(plan);
   return op;
 }
 
 CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<const forest::Forest>& forest,
-                    DataType type, int warm_up, int calls, Picoseconds horizon, Trace* trace) {
+                    DataType type, const Calls& calls, Picoseconds horizon, Trace* trace) {
   const auto n = static_cast<std::size_t>(ranks.size());
   const SharedOperands memory(*forest);
   std::vector<protocol::Operation> operations;
-  for (std::size_t r = 0; r < n; ++r)
+  for (auto& plan : protocol::make_local_plans(forest))
     operations.push_back(
-        operation_for(forest, static_cast<int>(r), type, ReduceOp::sum, memory.in(), memory.out(), false));
+        operation_for(std::move(plan), type, ReduceOp::sum, memory.in(), memory.out(), false));
 
   CallTimes times;
-  times.of_call.resize(static_cast<std::size_t>(calls));
-  times.of_rank.assign(static_cast<std::size_t>(calls), std::vector<Picoseconds>(n));
+  times.of_call.resize(static_cast<std::size_t>(calls.timed));
+  times.of_rank.assign(static_cast<std::size_t>(calls.timed), std::vector<Picoseconds>(n));
+  const int all = calls.warm_up + calls.timed;
   std::vector<int> done(n, 0);
   std::size_t left = n;
+  std::size_t warming = n;
+  const auto start = [&](std::size_t r, Picoseconds when) {
+    ranks.start(static_cast<int>(r), operations[r], when);
+  };
   ranks.on_end([&](const CollectiveResult& result) {
     const auto r = static_cast<std::size_t>(result.rank);
     if (!result.outcome.ok) throw Error(result.outcome.code, result.outcome.text);
     const Picoseconds took = result.ended - result.started;
     if (trace != nullptr)
       trace->span(ranks.node(result.rank), name(forest->request.op), result.started, result.ended);
-    if (done[r] >= warm_up) {
-      const auto call = static_cast<std::size_t>(done[r] - warm_up);
+    if (done[r] >= calls.warm_up) {
+      const auto call = static_cast<std::size_t>(done[r] - calls.warm_up);
       times.of_call[call] += took / static_cast<Picoseconds>(n);
       times.of_rank[call][r] = took;
       times.total += took / static_cast<Picoseconds>(n);
     }
-    if (++done[r] < warm_up + calls)
-      ranks.start(result.rank, operations[r], simulation.now());
-    else if (--left == 0)
+    ++done[r];
+    if (calls.rest > 0 && done[r] == calls.warm_up) {
+      if (--warming == 0)
+        for (std::size_t other = 0; other < n; ++other) start(other, simulation.now() + calls.rest);
+    } else if (done[r] < all) {
+      start(r, simulation.now());
+    } else if (--left == 0) {
       simulation.stop();
+    }
   });
-  for (std::size_t r = 0; r < n; ++r) ranks.start(static_cast<int>(r), operations[r], simulation.now());
+  for (std::size_t r = 0; r < n; ++r) start(r, simulation.now());
   simulation.run(horizon);
   ranks.on_end({});
   if (left == 0) return times;
   std::string missing;
   for (std::size_t r = 0; r < n; ++r)
-    if (done[r] < warm_up + calls)
+    if (done[r] < all)
       missing +=
           fmt::format("{}{}", missing.empty() ? "" : ", ", node_name(simulation, ranks, static_cast<int>(r)));
   throw Error(ErrorCode::timeout,

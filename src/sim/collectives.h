@@ -11,10 +11,10 @@
 
 namespace talweg::sim {
 
-// What one rank passes to its session for its part of a forest. `sums`: null for payloads that are not
-// carried, then nothing is added up.
-protocol::Operation operation_for(const std::shared_ptr<const forest::Forest>& forest, int rank,
-                                  DataType type, ReduceOp reduction, const std::byte* in, std::byte* out,
+// What one rank passes to its session for its part of a forest. Of payloads that are not carried nothing is
+// added up.
+protocol::Operation operation_for(std::shared_ptr<const protocol::LocalPlan> plan, DataType type,
+                                  ReduceOp reduction, const std::byte* in, std::byte* out,
                                   bool carry_payloads);
 
 // Operands of payloads that are not carried: never read or written but by address arithmetic and copies of
@@ -32,8 +32,16 @@ class SharedOperands {
   std::unique_ptr<std::byte, Free> in_, out_;
 };
 
-// How `calls` collectives of one forest went, each rank starting the next when it has ended the last.
-// Payloads are not carried. `warm_up` calls before are not counted.
+// Calls of one forest: each rank starts the next when it has ended the last. Payloads are not carried.
+struct Calls {
+  int warm_up = 0;  // before the others, not counted
+  int timed = 1;
+  // Above 0: once the warm-up has ended everywhere, all ranks rest so long and start the timed calls
+  // together. Token buckets fill meanwhile.
+  Picoseconds rest = 0;
+};
+
+// How they went.
 struct CallTimes {
   std::vector<Picoseconds> of_call;               // mean over the ranks of what each call took
   std::vector<std::vector<Picoseconds>> of_rank;  // by call and rank
@@ -41,6 +49,6 @@ struct CallTimes {
 };
 // Throws what the operations ended in; Error{timeout} that names the ranks when the horizon comes first.
 CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<const forest::Forest>& forest,
-                    DataType type, int warm_up, int calls, Picoseconds horizon, Trace* trace = nullptr);
+                    DataType type, const Calls& calls, Picoseconds horizon, Trace* trace = nullptr);
 
 }  // namespace talweg::sim

@@ -81,8 +81,7 @@ class Ranks::Host : public protocol::Outbox {
     push(to, {header, nullptr, text, {}, true}, kPriorities - 1);
   }
   void cancel(std::uint64_t run) override {
-    for (auto& [ends, c] : ranks_.channels_) {
-      if (ends.first != rank_) continue;
+    for (auto& [to, c] : ranks_.channels_[static_cast<std::size_t>(rank_)])
       for (auto& queue : c->waiting)
         for (std::size_t left = queue.size(); left-- > 0;) {
           Frame frame = queue.pop();
@@ -91,7 +90,6 @@ class Ranks::Host : public protocol::Outbox {
           else
             queue.push(std::move(frame));
         }
-    }
   }
   void completed(void* user, const protocol::Outcome& outcome) override {
     auto* result = static_cast<CollectiveResult*>(user);
@@ -141,8 +139,8 @@ class Ranks::Host : public protocol::Outbox {
       working_ = false;
       return;
     }
-    const Work work = work_.pop();
-    const std::size_t frames = work.receive ? ready(*work.channel) : batch(*work.channel);
+    at_hand_ = work_.pop();
+    frames_ = at_hand_.receive ? ready(*at_hand_.channel) : batch(*at_hand_.channel);
     Picoseconds start = ranks_.simulation_.now();
     Picoseconds* core = nullptr;
     if (!ranks_.cores_.empty()) {
@@ -151,11 +149,11 @@ class Ranks::Host : public protocol::Outbox {
     }
     const Picoseconds finish = start + cost_;
     if (core != nullptr) *core = finish;
-    ranks_.simulation_.at(finish, [this, work, frames] {
-      if (work.receive)
-        receive(*work.channel, frames);
+    ranks_.simulation_.at(finish, [this] {
+      if (at_hand_.receive)
+        receive(*at_hand_.channel, frames_);
       else
-        take(*work.channel, frames);
+        take(*at_hand_.channel, frames_);
       begin();
     });
   }
@@ -246,6 +244,8 @@ class Ranks::Host : public protocol::Outbox {
   const int rank_;
   protocol::BufferPool pool_;
   RingQueue<Work> work_;
+  Work at_hand_;
+  std::size_t frames_ = 0;  // that it is about
   Picoseconds cost_ = 0;
   bool working_ = false;
 
@@ -277,6 +277,7 @@ Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
   cores_.resize(static_cast<std::size_t>(cluster.shared_cores));
   if (!options.carry_payloads) nothing_.resize(wire::kMaxPayload);
   calls_.resize(static_cast<std::size_t>(n));
+  channels_.resize(static_cast<std::size_t>(n));
   for (int r = 0; r < n; ++r) hosts_.push_back(std::make_unique<Host>(*this, r, names));
 }
 
@@ -300,7 +301,7 @@ void Ranks::start(int rank, protocol::Operation operation, Picoseconds when) {
 }
 
 Ranks::Channel& Ranks::channel(int from, int to) {
-  auto& slot = channels_[{from, to}];
+  auto& slot = channels_[static_cast<std::size_t>(from)][to];
   if (!slot) {
     slot = std::make_unique<Channel>();
     slot->from = from;

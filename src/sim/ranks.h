@@ -15,6 +15,7 @@
 #pragma once
 
 #include <array>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -89,7 +90,7 @@ class Ranks : private FlowClient {
   const RanksOptions options_;
   std::vector<int> nodes_;  // by rank
   std::vector<std::unique_ptr<Host>> hosts_;
-  std::map<std::pair<int, int>, std::unique_ptr<Channel>> channels_;
+  std::vector<std::map<int, std::unique_ptr<Channel>>> channels_;  // by sender, then by receiver
   std::vector<Channel*> by_flow_;
   std::vector<Picoseconds> cores_;  // of the machine that all share, if they do: when each is free
   std::vector<std::byte> nothing_;  // stands in for payloads that are not carried

@@ -44,9 +44,11 @@ class GroupRun {
     outcome_.of_step.resize(group.steps.size());
     const cluster::Cluster network = cluster::restrict_to(simulation.network().cluster(), group.nodes);
     for (const WorkloadStep& step : group.steps) {
-      forests_.push_back(step.op ? plan(step, ranks_.size(), network) : nullptr);
-      outcome_.algorithms.push_back(step.op ? forests_.back()->planner : "");
-      memory_.push_back(step.op ? std::make_unique<SharedOperands>(*forests_.back()) : nullptr);
+      const auto forest = step.op ? plan(step, ranks_.size(), network) : nullptr;
+      plans_.emplace_back();
+      if (forest) plans_.back() = protocol::make_local_plans(forest);
+      outcome_.algorithms.push_back(forest ? forest->planner : "");
+      memory_.push_back(forest ? std::make_unique<SharedOperands>(*forest) : nullptr);
     }
     ranks_.on_end([this](const CollectiveResult& result) { ended(result); });
     if (options.trace != nullptr)
@@ -115,9 +117,10 @@ class GroupRun {
       return;
     }
     const SharedOperands& memory = *memory_[m.step];
-    ranks_.start(
-        rank, operation_for(forests_[m.step], rank, s.type, ReduceOp::sum, memory.in(), memory.out(), false),
-        simulation_.now());
+    ranks_.start(rank,
+                 operation_for(plans_[m.step][static_cast<std::size_t>(rank)], s.type, ReduceOp::sum,
+                               memory.in(), memory.out(), false),
+                 simulation_.now());
   }
   void ended(const CollectiveResult& result) {
     if (!result.outcome.ok) throw Error(result.outcome.code, result.outcome.text);
@@ -151,7 +154,7 @@ class GroupRun {
   const WorkloadOptions& options_;
   Ranks ranks_;
   std::function<void()> on_end_;
-  std::vector<std::shared_ptr<const forest::Forest>> forests_;  // by step
+  std::vector<std::vector<std::shared_ptr<const protocol::LocalPlan>>> plans_;  // by step and rank
   std::vector<std::unique_ptr<SharedOperands>> memory_;
   std::vector<Member> members_;
   std::vector<Picoseconds> iteration_ends_;

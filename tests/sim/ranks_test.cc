@@ -53,8 +53,8 @@ void expect_right_sums(const cluster::Cluster& cluster, const SimulationOptions&
     }
     for (std::size_t r = 0; r < in.size(); ++r)
       ranks.start(static_cast<int>(r),
-                  operation_for(forest, static_cast<int>(r), DataType::i32, ReduceOp::sum,
-                                reinterpret_cast<const std::byte*>(in[r].data()),
+                  operation_for(protocol::make_local_plan(forest, static_cast<int>(r)), DataType::i32,
+                                ReduceOp::sum, reinterpret_cast<const std::byte*>(in[r].data()),
                                 reinterpret_cast<std::byte*>(out[r].data()), true),
                   static_cast<Picoseconds>(r) * 1'000'000);
     simulation.run();
@@ -93,8 +93,8 @@ TEST(Ranks, RanksThatDisagreeAllGetAnError) {
   auto* bytes = reinterpret_cast<std::byte*>(buffer.data());
   for (int r = 0; r < 2; ++r)
     ranks.start(r,
-                operation_for(planned("ring", all_reduce(2, 100 + r), cluster), r, DataType::i32,
-                              ReduceOp::sum, bytes, bytes, true),
+                operation_for(protocol::make_local_plan(planned("ring", all_reduce(2, 100 + r), cluster), r),
+                              DataType::i32, ReduceOp::sum, bytes, bytes, true),
                 0);
   simulation.run();
   for (const CollectiveResult& result : ranks.results()) {
@@ -114,7 +114,7 @@ TEST(Ranks, ALargeRingRunsAtTheRateOfItsLinks) {
   without.carry_payloads = false;
   Ranks ranks(simulation, without);
   const auto forest = planned("ring", all_reduce(8, bytes / 4), cluster);
-  const CallTimes times = run_calls(simulation, ranks, forest, DataType::f32, 1, 2, kNever);
+  const CallTimes times = run_calls(simulation, ranks, forest, DataType::f32, {1, 2}, kNever);
   // Each host sends 2 (n-1) / n of the vector; acknowledgements share its link.
   const double bound = 1.75 * static_cast<double>(bytes) * 8 / 10e9 * (1514 + 66) / 1448;
   EXPECT_NEAR(seconds(times.total) / 2, bound, 0.1 * bound);
@@ -129,11 +129,28 @@ TEST(Ranks, ProcessorsThatTakeTimeMakeSmallCallsSlower) {
     options.carry_payloads = false;
     options.costs.per_batch = per_batch;
     Ranks ranks(simulation, options);
-    return run_calls(simulation, ranks, forest, DataType::f32, 1, 1, kNever).total;
+    return run_calls(simulation, ranks, forest, DataType::f32, {1, 1}, kNever).total;
   };
   const Picoseconds free = time_of({0});
   EXPECT_LT(seconds(free), 4e-6);  // two links of 1 us each, and little to send
   EXPECT_GT(seconds(time_of({5000})) - seconds(free), 4 * 5e-6);  // three sent, and at least one received
+}
+
+TEST(Ranks, ARestBeforeTheTimedCallsFillsTheTokenBuckets) {
+  cluster::Cluster cluster = star(2, kTen);
+  for (cluster::Link& link : cluster.links) link.burst = Bytes{1 << 20};
+  const auto forest = planned("chain", all_reduce(2, 1 << 18), cluster);  // 1 MiB over each link
+  const auto time_of = [&](Picoseconds rest) {
+    Simulation simulation(cluster, {});
+    RanksOptions options;
+    options.carry_payloads = false;
+    Ranks ranks(simulation, options);
+    return run_calls(simulation, ranks, forest, DataType::f32, {8, 1, rest}, kNever).total;
+  };
+  const Picoseconds busy = time_of(0);
+  const Picoseconds rested = time_of(kPicosecondsPerSecond);
+  EXPECT_GT(seconds(busy), 0.9 * (1 << 20) * 8 / 10e9);  // at the rate of the links
+  EXPECT_LT(seconds(rested), 0.5 * seconds(busy));
 }
 
 TEST(Ranks, TheHorizonNamesWhoHasNotEnded) {
@@ -143,7 +160,7 @@ TEST(Ranks, TheHorizonNamesWhoHasNotEnded) {
   options.carry_payloads = false;
   Ranks ranks(simulation, options);
   try {
-    run_calls(simulation, ranks, planned("ring", all_reduce(2, 1 << 20), cluster), DataType::f32, 0, 1,
+    run_calls(simulation, ranks, planned("ring", all_reduce(2, 1 << 20), cluster), DataType::f32, {0, 1},
               1'000'000);
     FAIL();
   } catch (const Error& error) {

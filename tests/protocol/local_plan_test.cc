@@ -1,0 +1,51 @@
+// What a rank is told of a forest, one rank at a time or all at once.
+#include "protocol/local_plan.h"
+
+#include <gtest/gtest.h>
+
+#include "forest/cost.h"
+#include "forest/planner.h"
+
+namespace talweg::protocol {
+namespace {
+
+cluster::Cluster star(int hosts) {
+  cluster::Cluster c;
+  for (int h = 0; h < hosts; ++h) c.nodes.push_back({.name = "h" + std::to_string(h)});
+  c.nodes.push_back({.name = "switch", .kind = cluster::NodeKind::switch_});
+  for (int h = 0; h < hosts; ++h)
+    for (const auto& [from, to] : {std::pair{h, hosts}, {hosts, h}})
+      c.links.push_back({from, to, Bandwidth{1e9}, Nanoseconds{1000}, {}});
+  return c;
+}
+
+TEST(LocalPlan, PlansOfAllRanksMadeAtOnceAreThoseMadeOneByOne) {
+  const int ranks = 6;
+  const cluster::Cluster network = star(ranks);
+  int compared = 0;
+  for (const Collective op : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
+                              Collective::broadcast, Collective::reduce, Collective::all_to_all})
+    for (const forest::Planner& planner : forest::planners()) {
+      const forest::Request request = forest::even_request(op, ranks, 0, 6000, 4);
+      if (!planner.serves(request)) continue;
+      auto forest = std::make_shared<forest::Forest>(planner.plan(request, network));
+      forest::choose_chunks(*forest, network);
+      const auto all = make_local_plans(forest);
+      ASSERT_EQ(all.size(), static_cast<std::size_t>(ranks));
+      for (int r = 0; r < ranks; ++r) {
+        const auto one = make_local_plan(forest, r);
+        const LocalPlan& other = *all[static_cast<std::size_t>(r)];
+        EXPECT_EQ(other.self, r);
+        EXPECT_EQ(other.forest, forest);
+        EXPECT_EQ(other.trees, one->trees) << planner.name << ", rank " << r;
+        EXPECT_EQ(other.position, one->position);
+        EXPECT_EQ(other.announce_to, one->announce_to);
+        EXPECT_EQ(other.slices_overlap, one->slices_overlap);
+        ++compared;
+      }
+    }
+  EXPECT_GT(compared, 50);
+}
+
+}  // namespace
+}  // namespace talweg::protocol
