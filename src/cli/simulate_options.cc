@@ -108,6 +108,7 @@ struct SimulateFlags::Raw {
   std::string network, topology;
   std::string op = "all_reduce", bytes = "1M", type = "float", algorithm;
   int factor = 2, root = 0, iterations = 3, warmup = 1;
+  std::string average = "mean", rest = "0";
   std::string matrix, workload;
   std::string queue = "1M", mark = "100K", red, class_limits, hosts = "ideal", routing = "ecmp";
   int priorities = 1;
@@ -150,6 +151,13 @@ void SimulateFlags::add_to(CLI::App& app) {
       ->group(what);
   app.add_option("-w,--warmup", raw->warmup, "calls before those")
       ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str()
+      ->group(what);
+  app.add_option("--rest", raw->rest, "between those and the timed ones, which all ranks then start together")
+      ->capture_default_str()
+      ->group(what);
+  app.add_option("--average", raw->average, "over the ranks: mean, min, max or rank0")
+      ->check(CLI::IsMember(std::vector<std::string>{"mean", "min", "max", "rank0"}))
       ->capture_default_str()
       ->group(what);
   auto* matrix =
@@ -260,6 +268,10 @@ SimulateOptions SimulateFlags::checked() const {
         fmt::format("--root {}: there are {} ranks, numbered from 0", raw.root, o.cluster.workers()));
   o.perf.iterations = raw.iterations;
   o.perf.warmup = raw.warmup;
+  o.perf.average = raw.average == "min"     ? Average::min
+                   : raw.average == "max"   ? Average::max
+                   : raw.average == "rank0" ? Average::rank0
+                                            : Average::mean;
   o.perf.check = 0;
   o.algorithms = raw.algorithm.empty() ? std::vector<std::string>{""} : split(raw.algorithm, ',');
   if (raw.algorithm == "all") {
@@ -322,6 +334,9 @@ SimulateOptions SimulateFlags::checked() const {
   o.ranks.carry_payloads = false;
   if (raw.hosts == "tcp") o.ranks.costs = tcp_host_costs();
   for (const std::string& text : raw.failures) read_failure(text, o.cluster, o.changes);
+  o.rest = sim::picoseconds(time("--rest", raw.rest));
+  if (o.rest > 0 && raw.warmup == 0)
+    refuse_option("--rest comes after warm-up calls: expected a --warmup above 0");
   if (!raw.horizon.empty()) o.horizon = sim::picoseconds(time("--horizon", raw.horizon));
 
   o.matrix = raw.matrix;

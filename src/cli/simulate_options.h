@@ -20,6 +20,7 @@ struct SimulateOptions {
   sim::RanksOptions ranks;
   std::vector<sim::NetworkChange> changes;
   sim::Picoseconds horizon = sim::kNever;
+  sim::Picoseconds rest = 0;  // between warm-up and timed calls
 
   PerfOptions perf;                     // what to run, unless one of these:
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest

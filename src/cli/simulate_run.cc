@@ -91,12 +91,16 @@ double average_of(const std::vector<sim::Picoseconds>& ranks, Average average) {
   return sum / static_cast<double>(ranks.size());
 }
 
-// As talweg perf: the mean of the calls, and percentiles of them without the first ones.
+// As talweg perf: of what a call took each rank on average, and percentiles of calls without the first ones.
 Timing timing_of(const sim::CallTimes& times, const PerfOptions& options) {
   std::vector<double> calls;
-  for (const auto& ranks : times.of_rank) calls.push_back(average_of(ranks, options.average));
+  std::vector<sim::Picoseconds> of_rank(times.of_rank[0].size());
+  for (const auto& ranks : times.of_rank) {
+    calls.push_back(average_of(ranks, options.average));
+    for (std::size_t r = 0; r < ranks.size(); ++r) of_rank[r] += ranks[r];
+  }
   Timing t;
-  for (const double call : calls) t.time_us += call / static_cast<double>(calls.size());
+  t.time_us = average_of(of_rank, options.average) / static_cast<double>(calls.size());
   calls.erase(calls.begin(), calls.begin() + std::min<std::ptrdiff_t>(options.skip, std::ssize(calls) - 1));
   std::sort(calls.begin(), calls.end());
   const auto percentile = [&](double share) {
@@ -161,10 +165,11 @@ PerfRow simulate_case(const SimulateOptions& options, const PerfCase& c, const s
   sim::Ranks ranks(run.simulation, options.ranks);
   trace_frames(ranks, watchers.trace.get());
   const sim::CallTimes times =
-      sim::run_calls(run.simulation, ranks, forest, c.type, {perf.warmup, perf.iterations}, options.horizon,
-                     watchers.trace.get());
+      sim::run_calls(run.simulation, ranks, forest, c.type, {perf.warmup, perf.iterations, options.rest},
+                     options.horizon, watchers.trace.get());
   run.end(report);
   PerfRow row{c, timing_of(times, perf), {}, {}, {}};
+  if (has_in_place(c.op)) row.in_place = row.out_of_place;  // the same packets
   row.plan = fmt::format("{}, predicted {:.4g} ms", forest->planner,
                          forest::predict_seconds(*forest, options.cluster) * 1e3);
   return row;

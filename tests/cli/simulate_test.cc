@@ -153,6 +153,30 @@ TEST_F(Simulate, PerfSimulatesOnAFile) {
   EXPECT_EQ(json["iterations"], 2);
 }
 
+TEST_F(Simulate, InPlaceIsTheSameRunWhereThereIsSuchAForm) {
+  const auto sides = [](const std::string& op) {
+    const auto json = nlohmann::json::parse(
+        talweg({"perf", op, "-b", "64K", "-e", "64K", "--sim", kUneven, "--json", "-"}).out);
+    return std::pair{json["results"][0]["out_of_place"], json["results"][0]["in_place"]};
+  };
+  const auto [apart, in_place] = sides("all_reduce");
+  EXPECT_GT(apart["time_us"], 0);
+  EXPECT_EQ(in_place, apart);
+  EXPECT_TRUE(sides("all_to_all").second.is_null());
+}
+
+TEST_F(Simulate, AveragesOverTheRanksAsAsked) {
+  const auto time_of = [&](const std::string& average) {
+    const auto json = nlohmann::json::parse(
+        talweg({"simulate", "--topology", "star:hosts=4", "--op", "broadcast", "--algo", "binomial", "-b",
+                "1M", "-n", "1", "-w", "0", "--average", average, "--json", "-"})
+            .out);
+    return json["results"][0]["out_of_place"]["time_us"].get<double>();
+  };
+  EXPECT_LT(time_of("min"), time_of("mean"));
+  EXPECT_LT(time_of("mean"), time_of("max"));
+}
+
 TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   const auto about = [](const std::vector<std::string>& arguments) {
     const Outcome outcome = talweg(arguments);
@@ -170,6 +194,7 @@ TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_THAT(about(with(star, {"--red", "1K,2K"})), HasSubstr("expected least,most,probability"));
   EXPECT_THAT(about(with(star, {"--fail", "h7@1ms"})), HasSubstr("--fail: there is no node \"h7\""));
   EXPECT_THAT(about(with(star, {"--trim"})), HasSubstr("trimming needs"));
+  EXPECT_THAT(about(with(star, {"--rest", "1ms", "-w", "0"})), HasSubstr("--rest comes after warm-up calls"));
   EXPECT_THAT(about(with(star, {"--horizon", "1us"})), HasSubstr("had not ended on h0, h1"));
   EXPECT_THAT(about(with(star, {"--sweep", "speed=1,2"})), HasSubstr("there is no option --speed"));
   EXPECT_THAT(about(with(star, {"--sweep", "loss"})), HasSubstr("expected option=value"));
