@@ -17,7 +17,7 @@ int perf_simulated(const PerfOptions& perf) {
   options.network = perf.sim;
   options.cluster = cluster::load_any(perf.sim);
   options.ranks.carry_payloads = false;
-  options.ranks.costs = tcp_host_costs();
+  options.ranks.costs = tcp_host_costs(options.cluster);
   auto& network = options.simulation.network;
   network.switch_queue.limit_bytes = kQueueBytes;
   network.switch_queue.mark_bytes = network.host_queue.mark_bytes = kMarkBytes;

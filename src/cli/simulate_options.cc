@@ -95,8 +95,8 @@ void read_failure(const std::string& text, const cluster::Cluster& cluster,
 
 }  // namespace
 
-sim::HostCosts tcp_host_costs() {
-  const forest::CostParameters calibrated;
+sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster) {
+  const forest::CostParameters calibrated = forest::parameters_for(cluster);
   const auto picoseconds = [](double seconds) {
     return static_cast<sim::Picoseconds>(std::lround(seconds * 1e12));
   };
@@ -332,7 +332,7 @@ SimulateOptions SimulateFlags::checked() const {
   transport.least_rto = time("--least-rto", raw.least_rto);
   transport.spray = raw.routing == "spray";
   o.ranks.carry_payloads = false;
-  if (raw.hosts == "tcp") o.ranks.costs = tcp_host_costs();
+  if (raw.hosts == "tcp") o.ranks.costs = tcp_host_costs(o.cluster);
   for (const std::string& text : raw.failures) read_failure(text, o.cluster, o.changes);
   o.rest = sim::picoseconds(time("--rest", raw.rest));
   if (o.rest > 0 && raw.warmup == 0)

@@ -37,7 +37,7 @@ inline constexpr std::int64_t kMarkBytes = 100
                                            << 10;  // --mark: about 65 packets, as DCTCP has it at 10 Gbit/s
 
 // What a message costs a host's processor, as the cost model has it.
-sim::HostCosts tcp_host_costs();
+sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster);
 
 // How to use it: SimulateFlags flags; flags.add_to(app); parse; SimulateOptions options = flags.checked();
 class SimulateFlags {

@@ -13,11 +13,10 @@
 //     once
 //   groups:                                              # what several links share
 //     - {name: nic0, capacity: 1Gbit/s, links: [host0->sw, sw->host0]}
-//   shared_cores: 2                                      # of one machine that all workers run on; else left
-//   out
-//   confidence: 0.03                                     # of a network that was measured: rates are right
-//   within 3 %, and when it was measured:
-//   measured: 2026-03-01T12:00:00Z
+//   processor: {message: 5us, copy: 40Gbit/s, sum: 120Gbit/s}    # what TCP costs a worker's; each may be
+//   left out shared_cores: 2                                      # of one machine that all workers run on;
+//   else left out confidence: 0.03                                     # of a network that was measured:
+//   rates are right within 3 %, and when it was measured: measured: 2026-03-01T12:00:00Z
 #pragma once
 
 #include <optional>
@@ -57,6 +56,14 @@ struct CapacityGroup {
   bool operator==(const CapacityGroup&) const = default;
 };
 
+// What TCP costs a worker's processor, where somebody has measured it; 0: not known.
+struct Processor {
+  Nanoseconds message{};  // of each message, at either end
+  Bandwidth copy{};       // how fast its bytes are sent, or received, while nothing else is done
+  Bandwidth sum{};        // how fast received bytes are added to others
+  bool operator==(const Processor&) const = default;
+};
+
 // The flags above with what their kind implies.
 bool can_multicast(const Node& node);
 bool can_aggregate(const Node& node);
@@ -69,6 +76,7 @@ struct Cluster {
   // Cores that all workers share, where they run on one machine (processes of one host, a lab); 0: every
   // worker has one of its own.
   int shared_cores = 0;
+  Processor processor{};
   // Of a network that was measured: the half-width of its rates as a part of them, and when that was
   // (2026-03-01T12:00:00Z). 0 and empty: written by hand. Planners take the rates as they are.
   double confidence = 0;

@@ -70,6 +70,15 @@ std::string parse_measured(const YamlReader& reader) {
   return text;
 }
 
+Processor parse_processor(const YamlReader& reader) {
+  reader.allow_keys({"message", "copy", "sum"});
+  Processor processor;
+  if (const auto time = reader.optional("message")) processor.message = parse_latency(*time);
+  if (const auto rate = reader.optional("copy")) processor.copy = parse_capacity(*rate);
+  if (const auto rate = reader.optional("sum")) processor.sum = parse_capacity(*rate);
+  return processor;
+}
+
 Bytes parse_burst(const YamlReader& reader) {
   try {
     return parse_bytes(reader.text());
@@ -84,9 +93,10 @@ class ClusterParser {
   explicit ClusterParser(const YamlReader& document) : document_(document) {}
 
   Cluster parse() {
-    document_.allow_keys({"nodes", "links", "groups", "shared_cores", "confidence", "measured"});
+    document_.allow_keys({"nodes", "links", "groups", "shared_cores", "processor", "confidence", "measured"});
     if (const auto cores = document_.optional("shared_cores"))
       cluster_.shared_cores = static_cast<int>(cores->integer(1, 1 << 16));
+    if (const auto costs = document_.optional("processor")) cluster_.processor = parse_processor(*costs);
     if (const auto part = document_.optional("confidence")) cluster_.confidence = parse_confidence(*part);
     if (const auto moment = document_.optional("measured")) cluster_.measured = parse_measured(*moment);
     parse_nodes(document_.required("nodes").items());
@@ -236,6 +246,10 @@ nlohmann::ordered_json to_tree(const Cluster& cluster) {
         {{"name", group.name}, {"capacity", to_string(group.capacity)}, {"links", std::move(links)}});
   }
   if (cluster.shared_cores > 0) tree["shared_cores"] = cluster.shared_cores;
+  const Processor& processor = cluster.processor;
+  if (processor.message.value > 0) tree["processor"]["message"] = to_string(processor.message);
+  if (processor.copy.bits_per_second > 0) tree["processor"]["copy"] = to_string(processor.copy);
+  if (processor.sum.bits_per_second > 0) tree["processor"]["sum"] = to_string(processor.sum);
   if (cluster.confidence > 0) tree["confidence"] = cluster.confidence;
   if (!cluster.measured.empty()) tree["measured"] = cluster.measured;
   return tree;

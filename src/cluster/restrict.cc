@@ -24,6 +24,7 @@ Cluster restrict_to(const Cluster& cluster, std::span<const int> workers) {
     link.to = moved[static_cast<std::size_t>(link.to)];
   }
   result.groups = cluster.groups;
+  result.processor = cluster.processor;
   result.confidence = cluster.confidence;
   result.measured = cluster.measured;
   return result;

@@ -14,8 +14,21 @@
 #include "forest/walk.h"
 
 namespace talweg::forest {
+
+CostParameters parameters_for(const cluster::Cluster& cluster, const CostParameters& parameters) {
+  const cluster::Processor& known = cluster.processor;
+  CostParameters result = parameters;
+  if (known.message.value > 0) result.tcp.per_frame = static_cast<double>(known.message.value) * 1e-9;
+  if (known.copy.bits_per_second > 0) result.tcp.per_byte = 1 / known.copy.bytes_per_second();
+  if (known.sum.bits_per_second > 0) result.reduce_per_byte = 1 / known.sum.bytes_per_second();
+  return result;
+}
+
 CostModel::CostModel(const cluster::Cluster& cluster, const CostParameters& parameters)
-    : cluster_(cluster), parameters_(parameters), routes_(cluster_), groups_of_link_(cluster_.links.size()) {
+    : cluster_(cluster),
+      parameters_(parameters_for(cluster, parameters)),
+      routes_(cluster_),
+      groups_of_link_(cluster_.links.size()) {
   for (std::size_t g = 0; g < cluster_.groups.size(); ++g) {
     for (const int link : cluster_.groups[g].links) groups_of_link_[at(link)].push_back(g);
   }

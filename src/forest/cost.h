@@ -45,7 +45,8 @@
 
 namespace talweg::forest {
 
-// Everything that can be calibrated. Times in seconds; the defaults are for a recent x86 server.
+// Everything that can be calibrated. Times in seconds; the defaults are for a recent x86 server, and what the
+// cluster says of its processors goes before them.
 struct CostParameters {
   // What a message costs the processor on either side, and a byte of it. Sending a byte and receiving it are
   // taken to cost the same.
@@ -73,6 +74,9 @@ struct CostParameters {
 
   std::int64_t least_chunk_bytes = 4 << 10;  // of chunks; below, frames cost more than bytes
 };
+
+// The parameters, but for what the cluster says.
+CostParameters parameters_for(const cluster::Cluster& cluster, const CostParameters& parameters = {});
 
 class CostModel {
  public:

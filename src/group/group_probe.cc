@@ -17,6 +17,7 @@ ProbeResult GroupImpl::probe_in_full(const ProbeOptions& options) {
   cluster::Cluster network = result.network;
   const auto guard = world_->lock();
   network.shared_cores = plans_.network().shared_cores;  // of this machine, not of the network
+  network.processor = plans_.network().processor;
   plans_.change_to(std::move(network));
   return result;
 }

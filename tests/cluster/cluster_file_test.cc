@@ -147,10 +147,22 @@ TEST(ClusterFile, ReadsAndWritesBurstsAndSharedCores) {
             "c.yaml:2: shared_cores:");
 }
 
+TEST(ClusterFile, ReadsAndWritesWhatProcessorsCost) {
+  const Cluster cluster = parse_cluster(
+      "nodes: [{name: a}]\nprocessor: {message: 12us, copy: 8Gbit/s, sum: 64Gbit/s}\n", "c.yaml");
+  EXPECT_EQ(cluster.processor, (Processor{Nanoseconds{12'000}, Bandwidth{8e9}, Bandwidth{64e9}}));
+  EXPECT_EQ(parse_cluster(to_yaml(cluster), "again"), cluster);
+  const Cluster part = parse_cluster("nodes: [{name: a}]\nprocessor: {copy: 8Gbit/s}\n", "c.yaml");
+  EXPECT_EQ(part.processor.message, Nanoseconds{0});
+  EXPECT_EQ(parse_cluster(to_yaml(part), "again"), part);
+  EXPECT_THAT(complaint_about("nodes: [{name: a}]\nprocessor: {frames: 12us}\n"),
+              testing::HasSubstr("expected message, copy, sum"));
+}
+
 TEST(ClusterFile, UnknownKeysAreNamed) {
   EXPECT_EQ(complaint("groups:", "group:"),
-            "c.yaml:11: unknown key \"group\": expected nodes, links, groups, shared_cores, confidence, "
-            "measured");
+            "c.yaml:11: unknown key \"group\": expected nodes, links, groups, shared_cores, processor, "
+            "confidence, measured");
   EXPECT_EQ(
       complaint("latency: 1500ns", "delay: 1500ns"),
       "c.yaml:10: links[3]: unknown key \"delay\": expected between, from, to, capacity, latency, burst");
@@ -200,12 +212,12 @@ TEST(ClusterFile, WorkersThatCannotReachEachOtherAreNamedWhereOneIsWritten) {
 TEST(ClusterFile, TextThatIsNoDocumentIsAnsweredWithItsLine) {
   EXPECT_THAT(complaint_about("nodes: [\n  {name: a"),
               testing::StartsWith("c.yaml:2: expected YAML or JSON:"));
-  EXPECT_EQ(
-      complaint_about(""),
-      "c.yaml:1: expected a map with nodes, links, groups, shared_cores, confidence, measured, got nothing");
-  EXPECT_EQ(
-      complaint_about("7"),
-      "c.yaml:1: expected a map with nodes, links, groups, shared_cores, confidence, measured, got \"7\"");
+  EXPECT_EQ(complaint_about(""),
+            "c.yaml:1: expected a map with nodes, links, groups, shared_cores, processor, confidence, "
+            "measured, got nothing");
+  EXPECT_EQ(complaint_about("7"),
+            "c.yaml:1: expected a map with nodes, links, groups, shared_cores, processor, confidence, "
+            "measured, got \"7\"");
   EXPECT_EQ(complaint_about("nodes: 7"), "c.yaml:1: nodes: expected a list, got \"7\"");
   EXPECT_EQ(complaint_about("nodes: []"), "c.yaml:1: expected at least one node of kind worker");
   EXPECT_EQ(complaint_about("{\"nodes\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}"),

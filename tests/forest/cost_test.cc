@@ -154,6 +154,23 @@ TEST(Cost, SharedCoresBoundTheWorkOfAllRanks) {
   EXPECT_GT(seconds, before);
 }
 
+TEST(Cost, WhatTheClusterSaysOfItsProcessorsGoesBeforeTheDefaults) {
+  auto cluster = gigabit_star(8);
+  const auto seconds = [&](const char* planner, std::int64_t count) {
+    return predict_seconds(
+        find_planner(planner).plan(make_request(Collective::all_reduce, 8, count), cluster), cluster);
+  };
+  const double small = seconds("one_hop", 1), large = seconds("ring", 16 << 20);
+  cluster.processor.message = Nanoseconds{50'000};  // ten times the default
+  EXPECT_GT(seconds("one_hop", 1), 5 * small);
+  EXPECT_NEAR(seconds("ring", 16 << 20), large, 0.1 * large);
+  cluster.processor = {};
+  cluster.processor.copy = Bandwidth{0.5e9};  // half of what the links carry, one way alone
+  EXPECT_NEAR(seconds("one_hop", 1), small, 0.01 * small);
+  EXPECT_GT(seconds("ring", 16 << 20), 2 * large);
+  EXPECT_EQ(parameters_for(cluster).reduce_per_byte, CostParameters{}.reduce_per_byte);
+}
+
 TEST(Cost, ABurstLetsShortMessagesHopFasterButLinksCarryNoMore) {
   auto cluster = gigabit_star(4);
   const auto seconds = [&](const char* planner, std::int64_t count) {
