@@ -16,7 +16,7 @@ import time
 PREFIX = "twbench"
 SHARED = "/dev/shm"
 BURST = "128kb"  # whole GSO packets pass the bucket; it would cut bigger ones
-LIMIT = "512kb"
+LIMIT_BYTES = 512 << 10
 LATENCY = "3us"  # half of what a veth, a bridge and a wake-up cost; only Talweg's planner reads it and BURST
 
 
@@ -77,6 +77,7 @@ class Place:
     def __init__(self, ranks, rates=None):
         self.ranks = ranks
         self.rates = rates
+        self.processor = ""  # what its processors cost, as a cluster file says it
         base = own_name()
         self.switch = base + "sw"
         self.names = [f"{base}{r}" for r in range(ranks)] if rates else [base + "0"] * ranks
@@ -131,7 +132,7 @@ class Place:
     @staticmethod
     def shape(namespace, device, mbit):
         sh("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{mbit}mbit",
-           "burst", BURST, "limit", LIMIT)
+           "burst", BURST, "limit", f"{LIMIT_BYTES}b")
 
     def cluster_yaml(self):
         """The network as Talweg reads it; empty on one host, where Talweg's own defaults hold."""
@@ -142,6 +143,8 @@ class Place:
         lines += ["  - {name: switch, kind: switch}", "links:"]
         lines += [f"  - {{between: [host{r}, switch], capacity: {self.rates[r]}Mbit/s, latency: {LATENCY}, burst: 128KiB}}"
                   for r in range(self.ranks)]
+        if self.processor:
+            lines.append(f"processor: {self.processor}")
         return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,8 @@
-"""How far the cost model's times are from measured ones: every planner at every size, on even and uneven networks."""
+"""How far the cost model's and the packet simulator's times are from measured ones: every planner at every size, on
+even and uneven networks. Both read the same description of the network, and take the same costs of processors.
+
+Calls back to back are what is predicted: a token bucket then meets each batch of calls full and most calls empty. Where
+only single calls are measured (see bench/peers/measure.cc), every call finds it full."""
 import json
 import os
 import statistics
@@ -12,24 +16,63 @@ from contestants import Contestant
 LEAST_SIZE = 64 << 10  # below, wake-ups of the processor make most of the time
 NETWORKS = {"even": lambda rank: 1000, "uneven": lambda rank: 1000 if rank % 2 == 0 else 200}
 SLOWEST_SECONDS = 4  # predicted for one call; slower ones tell nothing that smaller sizes do not
+LONG = 8 << 20
+BATCH = 8  # calls back to back, as bench/peers/measure.cc makes them
+MOST_STREAM = 16 << 20  # above, it measures single calls only
+# What the lab's hosts and switches are: a limit in front of each link, no marking, Linux's least timer, and buckets that
+# fill while values are written and checked.
+LAB = ["--hosts", "tcp", "--queue", str(places.LIMIT_BYTES), "--mark", "0", "--least-rto", "200ms", "--rest", "20ms",
+       "--average", "max"]
 
 
-def predictions(settings, place, sizes):
-    """{size: {planner: predicted ms}} and {size: what a group takes}, of `talweg plan` on the network as it is."""
-    with places.workspace() as folder:
-        path = f"{folder}/cluster.yaml"
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(place.cluster_yaml())
-            if place.ranks > os.cpu_count():  # as a group adds by itself
-                file.write(f"shared_cores: {os.cpu_count()}\n")
-        done = subprocess.run([settings.build / "talweg", "plan", path, "--bytes", ",".join(map(str, sizes)), "--json", "-"],
-                              capture_output=True, text=True, check=True)
+def processor_costs(runner, settings):
+    """What TCP costs a processor here, for a cluster file: of two ranks on links without a limit, by the cost model's
+    formulas for a call that is all messages (each rank sends one and gets one) and one that is all bytes. The quickest of
+    the calls counts: what else the machine did is no cost of theirs."""
+    with places.star([0, 0]) as place:
+        short, long = (runner.measure(Contestant("talweg", planner), place, size, settings.seconds)
+                       for planner, size in (("one_hop", 4), ("ring", LONG)))
+    for result in (short, long):
+        if result.get("error"):
+            raise SystemExit(f"predict: costs of processors: {result['error']}")
+    latency_ms = 2 * float(places.LATENCY.removesuffix("us")) / 1e3
+    message_ms = max(short["isolated"]["min_ms"] - latency_ms, 0) / 2
+    bits_per_ms = 2 * 8 * LONG / long["stream"]["min_ms"]
+    return f"{{message: {1e6 * message_ms:.0f}ns, copy: {bits_per_ms / 1e6:.3f}Gbit/s}}"
+
+
+def write_cluster(place, folder):
+    """The network as it is, with what a group adds by itself."""
+    path = f"{folder}/cluster.yaml"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(place.cluster_yaml())
+        if place.ranks > os.cpu_count():
+            file.write(f"shared_cores: {os.cpu_count()}\n")
+    return path
+
+
+def talweg(settings, *words):
+    done = subprocess.run([settings.build / "talweg", *map(str, words), "--json", "-"], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"talweg {' '.join(map(str, words))}: {done.stderr.strip()}")
+    return json.loads(done.stdout)
+
+
+def predictions(settings, cluster, sizes):
+    """{size: {planner: predicted ms}} and {size: what a group takes}, of `talweg plan`."""
     times, taken = {}, {}
-    for line in json.loads(done.stdout)["sizes"]:
+    for line in talweg(settings, "plan", cluster, "--bytes", ",".join(map(str, sizes)))["sizes"]:
         times[line["size_bytes"]] = {c["algorithm"]: c["predicted_us"] / 1e3 for c in line["candidates"]
-                                     if "predicted_us" in c}
+                                     if c.get("predicted_us", 1e6 * SLOWEST_SECONDS) < 1e6 * SLOWEST_SECONDS}
         taken[line["size_bytes"]] = line["taken"]
     return times, taken
+
+
+def simulations(settings, cluster, size, planners):
+    """{planner: simulated ms}, of `talweg simulate`."""
+    calls = ["--warmup", 1, "--iters", BATCH if size <= MOST_STREAM else 1]
+    rows = talweg(settings, "simulate", cluster, "--bytes", size, "--algo", ",".join(planners), *LAB, *calls)["results"]
+    return {planner: row["out_of_place"]["time_us"] / 1e3 for planner, row in zip(planners, rows, strict=True)}
 
 
 def measured(runner, place, planner, size, settings):
@@ -39,7 +82,7 @@ def measured(runner, place, planner, size, settings):
         if result.get("error") or result.get("wrong"):
             print(f"# {planner}, {report.size_name(size)}: {result.get('error') or 'wrong values'}", file=sys.stderr, flush=True)
             return None
-        rounds.append(result["isolated"]["median_ms"])
+        rounds.append(result.get("stream", result["isolated"])["median_ms"])
     return statistics.median(rounds)
 
 
@@ -47,41 +90,73 @@ def error_text(error):
     return "-" if error is None else f"{error:+.0%}"
 
 
-def run_network(network, ranks, runner, settings):
+ERRORS = {"model": "error", "simulator": "simulation_error"}  # and where a record has it
+
+
+def summary(planner, records):
+    """Of one planner's records, or of all: for the model and the simulator the median of |error| and the worst error."""
+    line = {"planner": planner, "pairs": len(records)}
+    for who, key in ERRORS.items():
+        errors = [record[key] for record in records if record[key] is not None]
+        line[who] = {"median": statistics.median(map(abs, errors)), "worst": max(errors, key=abs)} if errors else None
+    return line
+
+
+def summaries(network, ranks, planners, records, settings):
+    lines = [summary(planner, [r for r in records if r["planner"] == planner]) for planner in planners]
+    lines.append(summary("all", records))
+    rows = []
+    for line in lines:
+        row = [line["planner"], str(line["pairs"])]
+        for who in ERRORS:
+            row += [f"{line[who]['median']:.0%}", error_text(line[who]["worst"])] if line[who] else ["-", "-"]
+        rows.append(row)
+    report.table(f"error of predicted times, all_reduce, {ranks} ranks, {network} links, {settings.rounds} rounds; "
+                 "median of its size, and the worst",
+                 ["planner", "pairs", "model median", "worst", "simulator median", "worst"], rows)
+    return [{"scenario": "predict summary", "network": network, "ranks": ranks} | line for line in lines]
+
+
+def run_network(network, ranks, processor, runner, settings):
     sizes = [size for size in settings.sizes if size >= LEAST_SIZE]
     records, rows = [], []
     with places.star([NETWORKS[network](rank) for rank in range(ranks)]) as place:
-        predicted, taken = predictions(settings, place, sizes)
+        place.processor = processor
+        with places.workspace() as folder:
+            cluster = write_cluster(place, folder)
+            predicted, taken = predictions(settings, cluster, sizes)
+            simulated = {size: simulations(settings, cluster, size, list(predicted[size])) for size in sizes}
         planners = list(predicted[sizes[0]])
         for size in sizes:
             row = [report.size_name(size)]
             times = {}
             for planner in planners:
                 expected = predicted[size].get(planner)
-                if expected is None or expected > 1e3 * SLOWEST_SECONDS:
+                if expected is None:
                     row.append("-")
                     continue
                 time_ms = measured(runner, place, planner, size, settings)
-                error = None if time_ms is None else expected / time_ms - 1
-                row.append(error_text(error))
                 if time_ms is None:
+                    row.append("-")
                     continue
+                simulated_ms = simulated[size][planner]
+                errors = [expected / time_ms - 1, simulated_ms / time_ms - 1]
+                row.append("/".join(map(error_text, errors)))
                 times[planner] = time_ms
                 records.append({"scenario": "predict", "network": network, "ranks": ranks, "bytes": size,
-                                "planner": planner, "predicted_ms": expected, "measured_ms": time_ms, "error": error})
+                                "planner": planner, "processor": processor, "predicted_ms": expected, "simulated_ms": simulated_ms,
+                                "measured_ms": time_ms, "error": errors[0], "simulation_error": errors[1]})
             # What the choice cost: the measured time of what is taken over the best measured one.
             regret = times[taken[size]] / min(times.values()) if taken[size] in times else None
             rows.append(row + [taken[size], report.ratio(regret)])
             print(f"# predict, {network}, {ranks} ranks: {'  '.join(rows[-1])}", file=sys.stderr, flush=True)
-    title = (f"predicted over measured time - 1, all_reduce, float32 sum, {ranks} ranks, {network} links; "
-             f"{settings.rounds} rounds; regret = measured time of what is taken / of the quickest")
+    title = (f"time by the model / by the simulator over the measured one - 1, all_reduce, float32 sum, {ranks} ranks, "
+             f"{network} links; {settings.rounds} rounds; regret = measured time of what is taken / of the quickest")
     report.table(title, ["size"] + planners + ["taken", "regret"], rows)
-    if records:
-        errors = sorted(abs(record["error"]) for record in records)
-        print(f"# predict, {network}, {ranks} ranks: median error {statistics.median(errors):.0%}, "
-              f"nine in ten within {errors[int(0.9 * (len(errors) - 1))]:.0%}, {len(errors)} pairs", flush=True)
-    return records
+    return records + (summaries(network, ranks, planners, records, settings) if records else [])
 
 
 def run(ranks, runner, settings):
-    return [record for network in NETWORKS for record in run_network(network, ranks, runner, settings)]
+    processor = processor_costs(runner, settings)
+    print(f"# predict, processors as measured between two ranks: {processor}", flush=True)
+    return [record for network in NETWORKS for record in run_network(network, ranks, processor, runner, settings)]
