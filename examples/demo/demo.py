@@ -50,6 +50,10 @@ def table(gloo: dict, talweg: dict) -> str:
     def row(name: str, value) -> tuple[str, str, str]:
         return name, value(gloo), value(talweg)
 
+    def predicted(result: dict) -> str:
+        seconds = result["all_reduce_predicted_s"]
+        return "-" if seconds is None else f"{seconds:.3f} s"
+
     rows = [
         ("", "gloo", "talweg"),
         row("test accuracy", lambda r: f"{r['test_accuracy']:.1%}"),
@@ -57,6 +61,8 @@ def table(gloo: dict, talweg: dict) -> str:
         row("step time (median)", lambda r: f"{r['step_s']:.3f} s"),
         row("  in synchronisation", lambda r: f"{r['sync_s']:.3f} s"),
         row("speed-up of a step", lambda r: f"{gloo['step_s'] / r['step_s']:.2f} x"),
+        row(f"all-reduce of {4 * gloo['parameters'] / 1e6:.0f} MB alone", lambda r: f"{r['all_reduce_s']:.3f} s"),
+        row("  as predicted", predicted),
         row("replicas bit-equal", lambda r: "yes" if r["replicas_equal"] else "NO"),
     ]
     widths = [max(len(r[column]) for r in rows) for column in range(3)]

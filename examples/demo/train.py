@@ -11,6 +11,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import statistics
 import sys
 import time
@@ -86,8 +87,11 @@ def main() -> int:
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-4)
     parameters = sum(p.numel() for p in model.parameters())
     say(f"{size} workers, {parameters / 1e6:.1f} million parameters, {len(train_labels)} images, {options.steps} steps")
+    predicted_s = None
     if options.backend == "talweg":
-        say(f"gradients by {talweg.torch.backend().explain('all_reduce', parameters, 'f32')}")
+        plan = talweg.torch.backend().explain("all_reduce", parameters, "f32")
+        say(f"gradients by {plan}")
+        predicted_s = float(re.search(r"predicted (\S+) ms", plan)[1]) / 1e3
 
     order = torch.Generator().manual_seed(options.seed)
     queue = torch.empty(0, dtype=torch.long)
@@ -129,6 +133,18 @@ def main() -> int:
         steps.append((time.perf_counter() - start, synchronised - start))
         say(f"step {step + 1:2d} of {options.steps}: loss {loss.item():.3f}, {steps[-1][0]:.2f} s")
 
+    # All gradients in one call, while nobody computes: what predictions are about.
+    flat = torch.ones(parameters)
+    calls = []
+    for _ in range(3):
+        flat.fill_(rank)
+        dist.barrier()
+        start = time.perf_counter()
+        dist.all_reduce(flat)
+        calls.append(time.perf_counter() - start)
+    if not (flat == size * (size - 1) / 2).all():
+        sys.exit(f"{options.backend}: rank {rank}: a sum is wrong")
+
     with torch.no_grad():
         scores = model.module(test_images)
     accuracy = (scores.argmax(1) == test_labels).float().mean().item()
@@ -146,6 +162,8 @@ def main() -> int:
         "test_loss": loss,
         "step_s": statistics.median(s for s, _ in settled),
         "sync_s": max(0.0, statistics.median(s for _, s in settled) - compute_s),
+        "all_reduce_s": statistics.median(calls),
+        "all_reduce_predicted_s": predicted_s,
         "fingerprints": fingerprints,
         "replicas_equal": len(set(fingerprints)) == 1,
     }
