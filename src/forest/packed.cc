@@ -27,9 +27,10 @@
 namespace talweg::forest {
 namespace {
 
-constexpr double kDepthPenalty = 0.004;  // of the rate, for a depth of all workers
-constexpr double kGap = 0.003;           // where the search for better trees ends
-constexpr double kPromised = 0.991;      // of the most possible, with the few trees that are kept
+constexpr double kDepthPenalty = 0.004;      // of the rate, for a depth of all workers
+constexpr double kGap = 0.003;               // where the search for better trees ends
+constexpr double kPromised = 0.991;          // of the most possible, with the few trees that are kept
+constexpr double kPromisedWithFew = 0.9905;  // and where they are made as few as the workers
 // Fewer trees and hops for vectors that the fill matters to: what is left of the rate.
 constexpr double kFewer[] = {0.9, 0.75, 0.5, 0.25};
 constexpr double kFillMatters = 0.05;  // of the time
@@ -223,7 +224,9 @@ std::vector<Packing> pack(const Request& request, const CostModel& model) {
   TreePacker packer(market, request.op, kDepthPenalty, parts_of_roots(request));
   packer.run(kGap);
   packer.prune(std::min(packer.rate(), packer.upper() * kPromised));
-  std::vector<Packing> packings{{packer.trees(), packer.rate(), packer.upper()}};
+  TreePacker few = packer;
+  few.reshape(at(market.workers()), std::min(packer.rate(), packer.upper() * kPromisedWithFew));
+  std::vector<Packing> packings{{few.trees(), few.rate(), few.upper()}};
   for (const double less : kFewer) {
     packer.prune(packings.front().rate * less);
     if (packer.trees().size() < packings.back().trees.size())

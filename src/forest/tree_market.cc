@@ -66,6 +66,7 @@ bool TreeMarket::find_symmetry() {
   if (paths_ == Paths::all) return true;
   for (NodeId from = 0; from < workers(); ++from) {
     for (NodeId to = 0; to < from; ++to) {
+      if (passes_worker(from, to) && passes_worker(to, from)) continue;  // no edge of a tree
       const auto there = routes_->path(from, to), back = routes_->path(to, from);
       if (!std::equal(there.begin(), there.end(), back.rbegin(), back.rend(),
                       [&](int a, int b) { return reverse_[at(a)] == b; }))
@@ -103,18 +104,23 @@ void TreeMarket::set_prices(const std::vector<double>& prices) {
   up_ = std::make_unique<cluster::Arborescences<double>>(std::move(transposed), workers());
 }
 
+bool TreeMarket::passes_worker(NodeId from, NodeId to) const {
+  const auto path = routes_->path(from, to);
+  return std::any_of(path.begin(), path.end(), [&](int link) {
+    const NodeId passed = cluster_.links[at(link)].to;
+    return passed != to && cluster_.nodes[at(passed)].kind == cluster::NodeKind::worker;
+  });
+}
+
 // Edges whose route passes through a third worker are left out: that worker can be on the tree itself.
 void TreeMarket::price_routes(const std::vector<double>& link_prices) {
   for (NodeId from = 0; from < workers(); ++from) {
     for (NodeId to = 0; to < workers(); ++to) {
       if (from == to) continue;
+      if (passes_worker(from, to)) continue;
       double cost = 0;
-      for (const int link : routes_->path(from, to)) {
-        cost += link_prices[at(link)];
-        const int passed = cluster_.links[at(link)].to;
-        if (passed != to && cluster_.nodes[at(passed)].kind == cluster::NodeKind::worker) cost = kAbsent;
-      }
-      costs_[at(from) * workers_ + at(to)] = std::min(cost, kAbsent);
+      for (const int link : routes_->path(from, to)) cost += link_prices[at(link)];
+      costs_[at(from) * workers_ + at(to)] = cost;
     }
   }
 }
@@ -220,6 +226,14 @@ std::vector<PackingLp::Term> TreeMarket::use(const TreePair& trees) const {
   std::vector<PackingLp::Term> terms;
   for (const auto& [resource, amount] : used) terms.push_back({resource, amount});
   return terms;
+}
+
+std::vector<int> TreeMarket::resources_between(NodeId from, NodeId to) const {
+  std::vector<int> result;
+  if (from == to || passes_worker(from, to)) return result;
+  for (const int link : routes_->path(from, to))
+    result.insert(result.end(), resources_of(link).begin(), resources_of(link).end());
+  return result;
 }
 
 int depth(const std::vector<NodeId>& parents, NodeId root) {

@@ -63,6 +63,8 @@ class TreeMarket {
   // What it costs and what it uses of each resource per unit of rate.
   double cost(const TreePair& trees) const;
   std::vector<PackingLp::Term> use(const TreePair& trees) const;
+  // Those that an edge over routes uses, as often as it does; empty where there is none.
+  std::vector<int> resources_between(NodeId from, NodeId to) const;
   // The mean of the costs of all edges that there are.
   double mean_cost() const { return mean_cost_; }
 
@@ -72,6 +74,7 @@ class TreeMarket {
     return costs_[static_cast<std::size_t>(from) * workers_ + static_cast<std::size_t>(to)];
   }
   bool find_symmetry();
+  bool passes_worker(NodeId from, NodeId to) const;
   void price_routes(const std::vector<double>& link_prices);
   void price_all_paths(const std::vector<double>& link_prices);
   void for_each_link(NodeId from, NodeId to, const std::function<void(int)>& visit) const;

@@ -18,7 +18,14 @@ constexpr int kMostRounds = 20000;  // never met; keeps rounding from turning in
 constexpr int kRootsPerRound = 4;   // whose trees are offered
 constexpr double kRefused = -1e6;   // a gain that nothing makes up for
 constexpr int kConcentrations = 8;
-constexpr double kConcentration = 0.01;         // that the greatest tree gains more
+constexpr double kConcentration = 0.01;  // that the greatest tree gains more
+// Exchanges of edges between solutions of the program, and in all.
+constexpr std::size_t kTriesPerEdge = 80, kTriesAtOnce = 200000;
+constexpr int kMostTries = 800000;
+// Of the exchanges, from round to round; then it begins anew, since it may be caught where no way leads on.
+constexpr double kWarmest = 3, kColdest = 0.35, kCooling = 0.6;
+constexpr double kAim = 0.994;                  // of the most possible: what trees are reshaped for
+constexpr double kLeastRate = 0.02;             // of the mean
 constexpr double kPerHop[] = {1.0, 0.2, 0.02};  // of the mean cost of an edge, from shallow to cheap
 
 }  // namespace
@@ -228,6 +235,44 @@ void TreePacker::prune(double floor) {
   concentrate(lp, floor);
   drop_least(lp, floor);
   std::erase_if(columns_, unused);
+}
+
+// The trees exchange edges, the program finds the rates that they then have, and so on in turn.
+void TreePacker::reshape(std::size_t most, double floor) {
+  auto packed = trees();
+  if (per_root_ || packed.size() <= most) return;
+  packed.resize(most);
+  const auto start = packed;
+  TreeExchange exchange(market_, packed);
+  const std::size_t area = most * at(market_.workers());
+  const int tries = static_cast<int>(std::min(kTriesAtOnce, kTriesPerEdge * area));
+  const int rounds = kMostTries / tries;
+  double warmth = kWarmest;
+  for (int round = 0; round <= rounds; ++round) {
+    std::vector<Column> columns;
+    for (const PackedTree& tree : packed) columns.push_back(make_column(tree.trees));
+    PackingLp lp = make_lp();
+    for (const Column& column : columns) lp.add_column(column.terms, 1);
+    lp.solve();
+    const double rate = read(lp, columns);
+    if (rate >= floor) {
+      columns_ = std::move(columns);
+      rate_ = rate;
+      return;
+    }
+    // Trees that the program has no use for are to be of use once they changed.
+    double sum = 0;
+    for (std::size_t i = 0; i < packed.size(); ++i) {
+      packed[i].rate = std::max(columns[i].amount * scale_, kLeastRate * upper_ / static_cast<double>(most));
+      sum += packed[i].rate;
+    }
+    for (PackedTree& tree : packed) tree.rate *= kAim * upper_ / sum;
+    exchange.even_out(packed, tries, warmth);
+    warmth *= kCooling;
+    if (warmth >= kColdest) continue;
+    warmth = kWarmest;
+    packed = start;
+  }
 }
 
 std::vector<PackedTree> TreePacker::trees() const {

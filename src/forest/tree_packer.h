@@ -15,15 +15,10 @@
 #include <vector>
 
 #include "forest/packing_lp.h"
+#include "forest/tree_exchange.h"
 #include "forest/tree_market.h"
 
 namespace talweg::forest {
-
-struct PackedTree {
-  TreePair trees;
-  double rate = 0;  // bit/s
-  bool operator==(const PackedTree&) const = default;
-};
 
 class TreePacker {
  public:
@@ -36,6 +31,9 @@ class TreePacker {
   void run(double gap, double enough = std::numeric_limits<double>::infinity());
   // Keeps few trees that together have at least `floor` (bit/s), at most rate().
   void prune(double floor);
+  // Where there are more than `most` trees: looks for that many that have `floor` together, or leaves it all
+  // as it is. Not for all_gather and reduce_scatter.
+  void reshape(std::size_t most, double floor);
 
   double rate() const { return rate_; }
   double upper() const { return upper_; }

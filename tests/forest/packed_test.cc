@@ -48,14 +48,17 @@ Forest packed(const Request& request, const cluster::Cluster& cluster) {
 TEST(Packed, ReachesTheBoundsOfTheLiteratureWithFewTrees) {
   for (const Topology& topology : topologies()) {
     const int workers = topology.cluster.workers();
-    if (workers > 16) continue;  // takes seconds, minutes with sanitizers
     for (const Collective op : kOperations) {
+      if (workers > 16 && op != all_reduce) continue;  // takes seconds, minutes with sanitizers
       const Forest forest = packed(long_vector(op, workers), topology.cluster);
       const double bound = best_rate(topology.cluster, op, 1).rate.value();
       EXPECT_GE(rate_of(forest, topology.cluster), 0.99 * bound) << topology.id << " " << name(op);
       EXPECT_LE(rate_of(forest, topology.cluster), bound * (1 + 1e-9)) << topology.id << " " << name(op);
+      // As many trees as workers do for all_reduce. Where each root's trees have a rate of their own one tree
+      // each cannot use all links: the DGX-1 has 48 for 8 trees of 7 edges.
       const bool per_root = op == all_gather || op == reduce_scatter;
-      EXPECT_LE(std::ssize(forest.trees), (per_root ? 4 : 3) * workers) << topology.id << " " << name(op);
+      const int times = per_root ? 4 : op == all_reduce ? 1 : 3;
+      EXPECT_LE(std::ssize(forest.trees), times * workers) << topology.id << " " << name(op);
     }
   }
 }
