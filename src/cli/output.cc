@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
+#include <system_error>
 #include <utility>
 
 #include "forest/graphviz.h"
@@ -20,6 +22,16 @@ void write_text(const std::string& path, const std::string& text) {
   file << text;
   file.close();
   if (!file) throw Error(ErrorCode::invalid_argument, fmt::format("cannot write {}", path));
+}
+
+void check_writable(const std::string& path) {
+  std::error_code ignored;
+  const auto there = std::filesystem::status(path, ignored);
+  const bool absent = there.type() == std::filesystem::file_type::not_found;
+  if (path == "-" || is_other(there)) return;  // a pipe, when it is opened, waits for its reader
+  const bool opened = std::ofstream(path, std::ios::app).is_open();
+  if (opened && absent) std::filesystem::remove(path, ignored);
+  if (!opened) throw Error(ErrorCode::invalid_argument, fmt::format("cannot write {}", path));
 }
 
 std::string format_of_ending(const std::string& path) {

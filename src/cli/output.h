@@ -10,6 +10,10 @@ namespace talweg::cli {
 // "-" is standard output. Throws Error{invalid_argument} that names the path.
 void write_text(const std::string& path, const std::string& text);
 
+// Before long work: throws the same if it is certain that write_text() will. Leaves no file behind that was
+// not there.
+void check_writable(const std::string& path);
+
 // By the ending of `path`: "yaml", "json", "dot" or "msccl"; empty if it has none of theirs.
 std::string format_of_ending(const std::string& path);
 

@@ -111,6 +111,8 @@ int plan(const PlanFlags& flags) {
     forest::find_planner(flags.algorithm);  // a wrong name is said before the work
   const Planned planned = read(flags);
   if (!flags.out.empty()) check_forest(flags, planned);
+  for (const std::string& path : {flags.json, flags.out, flags.html})
+    if (!path.empty()) check_writable(path);
   const Study found = study(planned.network, planned.request);
   fmt::print(flags.json == "-" ? stderr : stdout, "{}", to_text(planned.network, planned.source, found));
   if (!flags.json.empty())

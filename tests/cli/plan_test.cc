@@ -144,6 +144,23 @@ TEST_F(Plan, TakesWhatAGroupTakes) {
   }
 }
 
+TEST_F(Plan, FindsOutBeforeTheWorkWhatItCannotWrite) {
+  const std::string network = kClusters + "even4.yaml";
+  for (const char* flag : {"--json", "--html", "-o"}) {
+    const Outcome outcome = talweg({"plan", network, "--bytes", "1M", flag, "/nowhere/p.json"});
+    EXPECT_NE(outcome.exit_code, 0) << flag;
+    EXPECT_EQ(outcome.out, "") << flag;  // no table: nothing was worked out
+    EXPECT_THAT(outcome.err, HasSubstr("cannot write /nowhere/p.json")) << flag;
+  }
+  // To ask neither makes a file nor empties one.
+  const std::string kept = saved("kept.html", "kept");
+  const Outcome outcome = talweg({"plan", network, "--bytes", "1M", "--json", file("new.json"), "--html",
+                                  kept, "-o", "/nowhere/p.json"});
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(file("new.json")));
+  EXPECT_EQ(text("kept.html"), "kept");
+}
+
 TEST_F(Plan, WritesTheForestOfTheLargestSize) {
   const std::string network = kClusters + "four_gpus.nccl.xml";
   EXPECT_EQ(talweg({"plan", network, "--bytes", "4K,64M", "--algo", "ring", "-o", file("f.yaml")}).exit_code,
@@ -262,6 +279,7 @@ TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
               HasSubstr("cannot write /nowhere/p.html"));
   EXPECT_THAT(about({network, "--bytes", "1M", "--json", "/nowhere/p.json"}),
               HasSubstr("cannot write /nowhere/p.json"));
+  EXPECT_THAT(about({network, "--html", file("")}), HasSubstr("cannot write"));
   EXPECT_THAT(about({star(2, "0Gbit/s")}), HasSubstr("capacity"));
   EXPECT_THAT(about({star(2, "-1Gbit/s")}), HasSubstr("capacity"));
   EXPECT_THAT(about({star(2, "nan")}), HasSubstr("capacity"));
