@@ -22,6 +22,10 @@ using Prices = std::vector<std::int64_t>;
 
 constexpr std::int64_t kNoPrice = std::int64_t{1} << 51;
 constexpr double kSame = 1e-9;  // rates are the same but for rounding
+// Some seconds. Only for hundreds of links without any pattern: what was proved by then is as good as the
+// same.
+constexpr std::int64_t kMostEffort = 3'000'000'000;
+constexpr std::size_t kSeeds = 8;  // most bounds are reached by a few trees of the best connected
 
 // Integer prices of links, those of their groups included, and what trees cost at them.
 class PriceList {
@@ -195,9 +199,10 @@ class BoundFinder {
 
   void pack_trees() {
     TreeMarket market(cluster_, best_.op, best_.root, TreeMarket::Paths::all);
-    TreePacker packer(market, best_.op);
-    packer.run(kSame, rate() * (1 - kSame));
-    if (packer.rate() < rate() * (1 - kSame)) {
+    TreePacker packer(market, best_.op, 0, {}, kSeeds);
+    packer.run(kSame, rate() * (1 - kSame), kMostEffort);
+    // There are none yet where the search ended while some trees were free.
+    if (packer.rate() < rate() * (1 - kSame) && !packer.prices().empty()) {
       Certificate certificate = rounded(market, packer.prices());
       try_partition(joined_by_free_links(certificate));
       try_prices(std::move(certificate));

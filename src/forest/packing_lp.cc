@@ -114,6 +114,7 @@ void PackingLp::enter(int column, std::size_t row, const std::vector<double>& di
   columns_[static_cast<std::size_t>(basis_[row])].in_basis = false;
   columns_[static_cast<std::size_t>(column)].in_basis = true;
   basis_[row] = column;
+  effort_ += static_cast<std::int64_t>(rows_ * rows_);
   if (++pivots_since_refactor_ >= kPivotsPerInverse) {
     refactor();
     return;

@@ -32,6 +32,8 @@ class PackingLp {
   void solve();
 
   double value() const;
+  // How much was worked so far, in steps that take about a nanosecond: the same on every machine.
+  std::int64_t effort() const { return effort_; }
   // Of each row, at least 0: at these prices no column costs less than it gains.
   std::vector<double> prices() const;
   // Of each column, at least 0.
@@ -62,6 +64,7 @@ class PackingLp {
   std::vector<double> prices_;  // of the rows
   std::size_t next_ = 0;        // where to look for the next column
   int pivots_since_refactor_ = 0;
+  std::int64_t effort_ = 0;
 };
 
 }  // namespace talweg::forest

@@ -213,6 +213,13 @@ double TreeMarket::cost(const TreePair& trees) const {
   return sum;
 }
 
+double TreeMarket::cost_of_star(NodeId root) const {
+  double sum = 0;
+  for (NodeId node = 0; node < workers(); ++node)
+    if (node != root) sum += edge(root, node) + edge(node, root);
+  return sum;
+}
+
 std::vector<PackingLp::Term> TreeMarket::use(const TreePair& trees) const {
   std::map<int, double> used;
   const auto take = [&](int link) {

@@ -65,6 +65,8 @@ class TreeMarket {
   std::vector<PackingLp::Term> use(const TreePair& trees) const;
   // Those that an edge over routes uses, as often as it does; empty where there is none.
   std::vector<int> resources_between(NodeId from, NodeId to) const;
+  // What edges straight to all others would cost.
+  double cost_of_star(NodeId root) const;
   // The mean of the costs of all edges that there are.
   double mean_cost() const { return mean_cost_; }
 

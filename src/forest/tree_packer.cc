@@ -30,7 +30,8 @@ constexpr double kPerHop[] = {1.0, 0.2, 0.02};  // of the mean cost of an edge, 
 
 }  // namespace
 
-TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, std::vector<double> parts)
+TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, std::vector<double> parts,
+                       std::size_t seeds)
     : market_(market),
       op_(op),
       per_root_(op == Collective::all_gather || op == Collective::reduce_scatter),
@@ -39,11 +40,11 @@ TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, 
       scale_(*std::max_element(market.capacities().begin(), market.capacities().end())) {
   if (parts_.empty()) parts_.assign(at(market.workers()), 1.0 / market.workers());
   for (const double capacity : market.capacities()) capacities_.push_back(capacity / scale_);
-  seed();
+  seed(seeds);
 }
 
 // Trees that are good on even networks: straight to everybody, and following the wide links.
-void TreePacker::seed() {
+void TreePacker::seed(std::size_t most) {
   std::vector<double> prices;
   for (const double capacity : capacities_) prices.push_back(1 / capacity);
   market_.set_prices(prices);
@@ -51,6 +52,13 @@ void TreePacker::seed() {
   if (market_.symmetric()) {
     roots.resize(at(market_.workers()));
     std::iota(roots.begin(), roots.end(), 0);
+  }
+  if (!per_root_ && roots.size() > most) {  // the best connected
+    std::vector<double> costs;
+    for (NodeId root = 0; root < market_.workers(); ++root) costs.push_back(market_.cost_of_star(root));
+    std::stable_sort(roots.begin(), roots.end(),
+                     [&](NodeId a, NodeId b) { return costs[at(a)] < costs[at(b)]; });
+    roots.resize(most);
   }
   for (const NodeId root : roots) {
     for (const double per_hop : kPerHop)
@@ -119,7 +127,7 @@ double TreePacker::read(const PackingLp& lp, std::vector<Column>& columns) const
   return sum / most * scale_;
 }
 
-void TreePacker::run(double gap, double enough) {
+void TreePacker::run(double gap, double enough, std::int64_t most_effort) {
   if (market_.workers() == 1) return;
   PackingLp lp = make_lp();
   std::size_t loaded = 0;
@@ -128,7 +136,7 @@ void TreePacker::run(double gap, double enough) {
     lp.solve();
     const bool found = buy(lp.prices());
     rate_ = lp.value() * scale_;
-    if (!found || rate_ >= upper_ * (1 - gap) || rate_ >= enough) break;
+    if (!found || rate_ >= upper_ * (1 - gap) || rate_ >= enough || lp.effort() > most_effort) break;
   }
   columns_.resize(loaded);
   rate_ = read(lp, columns_);

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <limits>
 #include <vector>
 
@@ -24,11 +25,15 @@ class TreePacker {
  public:
   // `depth_penalty`: the part of a tree's rate that a depth of all workers would cost; 0 packs for rate
   // alone. `parts`: what part of the vector each worker's trees carry in all_gather and reduce_scatter,
-  // adding up to 1; empty for equal ones. The market is used while the packer lives.
-  TreePacker(TreeMarket& market, Collective op, double depth_penalty = 0, std::vector<double> parts = {});
+  // adding up to 1; empty for equal ones. `seeds`: of how many roots trees are tried before any are searched
+  // for, where not all roots must have one. The market is used while the packer lives.
+  TreePacker(TreeMarket& market, Collective op, double depth_penalty = 0, std::vector<double> parts = {},
+             std::size_t seeds = 64);
 
-  // Until the rate is within `gap` of the most possible, or reaches `enough` (bit/s).
-  void run(double gap, double enough = std::numeric_limits<double>::infinity());
+  // Until the rate is within `gap` of the most possible, or reaches `enough` (bit/s); or until so much was
+  // worked on programs (PackingLp::effort()), which leaves the gap that there is.
+  void run(double gap, double enough = std::numeric_limits<double>::infinity(),
+           std::int64_t most_effort = std::numeric_limits<std::int64_t>::max());
   // Keeps few trees that together have at least `floor` (bit/s), at most rate().
   void prune(double floor);
   // Where there are more than `most` trees: looks for that many that have `floor` together, or leaves it all
@@ -48,7 +53,7 @@ class TreePacker {
     double gain = 0;
     double amount = 0;
   };
-  void seed();
+  void seed(std::size_t most);
   Column make_column(TreePair trees) const;
   // Takes the trees as a column if they gain more than they cost.
   bool offer(TreePair trees, const std::vector<double>& prices);
