@@ -13,6 +13,7 @@
 #include "cli/choices.h"
 #include "cli/side_by_side.h"
 #include "forest/cost.h"
+#include "forest/packed.h"
 #include "forest/planner.h"
 #include "talweg/error.h"
 
@@ -164,12 +165,14 @@ class Pieces {
   }
 
   void choose(const HandOver& hand_over) const {
+    forest::PackingMemo memo;
     for (std::size_t row = result_.rows.size(); row-- > 0;)
-      hand_over(forest::plan_best(request_for_row(row), network_).planner);
+      hand_over(forest::plan_best(request_for_row(row), network_, memo).planner);
   }
 
   void predict(const forest::Planner& planner, const HandOver& hand_over) const {
     const forest::CostModel model(network_);
+    forest::PackingMemo memo;
     for (std::size_t row = result_.rows.size(); row-- > 0;) {
       const forest::Request request = request_for_row(row);
       if (!planner.suits(request)) {
@@ -177,7 +180,7 @@ class Pieces {
         continue;
       }
       try {
-        hand_over(fmt::format("={:.17g}", model.seconds(planner.plan(request, network_))));
+        hand_over(fmt::format("={:.17g}", model.seconds(forest::plan_by(planner, request, network_, memo))));
       } catch (const Error& error) {
         if (error.code() != ErrorCode::unsupported) throw;
         hand_over(error.what());

@@ -31,6 +31,7 @@ constexpr double kDepthPenalty = 0.004;      // of the rate, for a depth of all 
 constexpr double kGap = 0.003;               // where the search for better trees ends
 constexpr double kPromised = 0.991;          // of the most possible, with the few trees that are kept
 constexpr double kPromisedWithFew = 0.9905;  // and where they are made as few as the workers
+constexpr int kMostToReshape = 128;          // workers; with more it would take seconds
 // Fewer trees and hops for vectors that the fill matters to: what is left of the rate.
 constexpr double kFewer[] = {0.9, 0.75, 0.5, 0.25};
 constexpr double kFillMatters = 0.05;  // of the time
@@ -218,14 +219,15 @@ double least_seconds(const Request& request, const CostModel& model) {
 
 }  // namespace
 
-std::vector<Packing> pack(const Request& request, const CostModel& model) {
+std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees) {
   cluster::validate(model.network());  // trees hang together only if the network does
   TreeMarket market(model.network(), request.op, request.root, TreeMarket::Paths::routes);
   TreePacker packer(market, request.op, kDepthPenalty, parts_of_roots(request));
   packer.run(kGap);
   packer.prune(std::min(packer.rate(), packer.upper() * kPromised));
   TreePacker few = packer;
-  few.reshape(at(market.workers()), std::min(packer.rate(), packer.upper() * kPromisedWithFew));
+  if (trees == Trees::few && market.workers() <= kMostToReshape)
+    few.reshape(at(market.workers()), std::min(packer.rate(), packer.upper() * kPromisedWithFew));
   std::vector<Packing> packings{{few.trees(), few.rate(), few.upper()}};
   for (const double less : kFewer) {
     packer.prune(packings.front().rate * less);
@@ -239,10 +241,22 @@ bool packing_may_beat(double seconds, const Request& request, const CostModel& m
   return request.ranks > 1 && least_seconds(request, model) < kWorthIt * seconds;
 }
 
+const std::vector<Packing>& PackingMemo::find(const Request& request, const CostModel& model) {
+  Key key{request.op, request.root, parts_of_roots(request)};
+  if (const auto found = known_.find(key); found != known_.end()) return found->second;
+  if (known_.size() >= kMost) known_.clear();
+  return known_.emplace(std::move(key), pack(request, model, trees_)).first->second;
+}
+
 Forest plan_packed(const Request& request, const CostModel& model) {
+  PackingMemo memo;
+  return plan_from_packings(request, model, memo);
+}
+
+Forest plan_from_packings(const Request& request, const CostModel& model, PackingMemo& memo) {
   if (request.ranks == 1)
     return useful_forest("packed", request, {collective_tree(request, {0, request.counts[0]}, 0, {0})});
-  const auto packings = pack(request, model);
+  const auto& packings = memo.find(request, model);
   Plan best = share_out(request, model, packings.front().trees);
   for (std::size_t i = 1; i < packings.size() && best.fill > kFillMatters * best.seconds; ++i) {
     Plan plan = share_out(request, model, packings[i].trees);

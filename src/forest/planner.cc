@@ -67,12 +67,15 @@ CostModel model_for(const Request& request, const cluster::Cluster& cluster) {
   return CostModel(cluster);
 }
 
-Forest plan(const Algorithm& algorithm, const Request& request, const CostModel& model) {
+// `memo` may be null.
+Forest plan(const Algorithm& algorithm, const Request& request, const CostModel& model,
+            PackingMemo* memo = nullptr) {
   if (!serves(algorithm, request)) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} does not serve {}", algorithm.name, name(request.op)));
   }
-  Forest forest = algorithm.plan(request, model);
+  Forest forest = memo != nullptr && algorithm.plan == plan_packed ? plan_from_packings(request, model, *memo)
+                                                                   : algorithm.plan(request, model);
   model.choose_chunks(forest);
   return forest;
 }
@@ -98,6 +101,24 @@ bool suits(const Algorithm& algorithm, const Request& request) {
 // planners.
 bool counts_differ_by_rank(Collective op) {
   return op == all_to_all || op == gather || op == scatter;
+}
+
+Forest plan_least(const Request& request, const cluster::Cluster& cluster, PackingMemo* memo) {
+  const CostModel model = model_for(request, cluster);
+  Forest best;
+  double least = 0;
+  for (const Algorithm& algorithm : kAlgorithms) {
+    if (!serves(algorithm, request) || !suits(algorithm, request)) continue;
+    if (algorithm.plan == plan_packed && !worth_packing(request, model, least)) continue;
+    Forest forest = plan(algorithm, request, model, memo);
+    if (counts_differ_by_rank(request.op)) return forest;
+    const double seconds = model.seconds(forest);
+    if (best.planner.empty() || seconds < least) {
+      least = seconds;
+      best = std::move(forest);
+    }
+  }
+  return best;
 }
 
 }  // namespace
@@ -128,21 +149,19 @@ const Planner& find_planner(const std::string& name) {
 }
 
 Forest plan_best(const Request& request, const cluster::Cluster& cluster) {
-  const CostModel model = model_for(request, cluster);
-  Forest best;
-  double least = 0;
-  for (const Algorithm& algorithm : kAlgorithms) {
-    if (!serves(algorithm, request) || !suits(algorithm, request)) continue;
-    if (algorithm.plan == plan_packed && !worth_packing(request, model, least)) continue;
-    Forest forest = plan(algorithm, request, model);
-    if (counts_differ_by_rank(request.op)) return forest;
-    const double seconds = model.seconds(forest);
-    if (best.planner.empty() || seconds < least) {
-      least = seconds;
-      best = std::move(forest);
-    }
-  }
-  return best;
+  return plan_least(request, cluster, nullptr);
+}
+
+Forest plan_best(const Request& request, const cluster::Cluster& cluster, PackingMemo& memo) {
+  return plan_least(request, cluster, &memo);
+}
+
+Forest plan_by(const Planner& planner, const Request& request, const cluster::Cluster& cluster,
+               PackingMemo& memo) {
+  const auto* const algorithm =
+      std::find_if(std::begin(kAlgorithms), std::end(kAlgorithms),
+                   [&](const Algorithm& known) { return planner.name == known.name; });
+  return plan(*algorithm, request, model_for(request, cluster), &memo);
 }
 
 std::vector<Candidate> rank_planners(const Request& request, const cluster::Cluster& cluster) {

@@ -34,6 +34,13 @@ const Planner& find_planner(const std::string& name);
 // more than a few percent, and among more than 16 ranks unless it is asked for by name.
 Forest plan_best(const Request& request, const cluster::Cluster& cluster);
 
+// The same, and that of one planner, with the packings that were made before for this network: most of what
+// planning takes.
+class PackingMemo;  // packed.h
+Forest plan_best(const Request& request, const cluster::Cluster& cluster, PackingMemo& memo);
+Forest plan_by(const Planner& planner, const Request& request, const cluster::Cluster& cluster,
+               PackingMemo& memo);
+
 // The table behind that choice, cheapest first.
 struct Candidate {
   std::string planner;

@@ -71,11 +71,12 @@ std::size_t PlanCache::Hash::operator()(const forest::Request& r) const {
 
 void PlanCache::change_to(cluster::Cluster network) {
   network_ = std::move(network);
+  packings_ = forest::PackingMemo();
   plans_.clear();
   order_.clear();
 }
 
-forest::Forest PlanCache::plan(const forest::Request& request) const {
+forest::Forest PlanCache::plan(const forest::Request& request) {
   const cluster::Cluster& network = request.op == Collective::send_recv ? given_ : network_;
   std::string wanted = chosen_for_all_;
   if (const auto it = chosen_.find(request.op); it != chosen_.end()) wanted = it->second;
@@ -83,12 +84,12 @@ forest::Forest PlanCache::plan(const forest::Request& request) const {
     const forest::Planner& planner = forest::find_planner(wanted);
     // "ring" for everything leaves operations that no ring can do to those who can.
     if (planner.serves(request)) {
-      forest::Forest forest = planner.plan(request, network);
+      forest::Forest forest = forest::plan_by(planner, request, network, packings_);
       forest::choose_chunks(forest, network);
       return forest;
     }
   }
-  return forest::plan_best(request, network);
+  return forest::plan_best(request, network, packings_);
 }
 
 std::shared_ptr<const protocol::LocalPlan> PlanCache::find(const forest::Request& request) {

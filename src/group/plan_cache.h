@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "cluster/cluster.h"
+#include "forest/packed.h"
 #include "protocol/local_plan.h"
 
 namespace talweg::group {
@@ -34,7 +35,7 @@ class PlanCache {
   struct Hash {
     std::size_t operator()(const forest::Request& request) const;
   };
-  forest::Forest plan(const forest::Request& request) const;
+  forest::Forest plan(const forest::Request& request);
 
   // Shapes that are kept; of a program with more the oldest goes for each new one, which costs planning time
   // but never memory.
@@ -46,6 +47,7 @@ class PlanCache {
   std::map<Collective, std::string> chosen_;  // by the user
   std::string chosen_for_all_;
   const Logger& log_;
+  forest::PackingMemo packings_;  // of network_
   using Plans = std::unordered_map<forest::Request, std::shared_ptr<const protocol::LocalPlan>, Hash>;
   Plans plans_;
   std::deque<const forest::Request*> order_;  // the keys of plans_, oldest first

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "forest/packed.h"
 #include "forest/planner.h"
 
 namespace talweg::protocol {
@@ -133,7 +134,9 @@ bool Replanner::worth_it(std::int64_t now_ns, const forest::Request& request) {
     any = any || std::abs(capacity(estimate_, r) / capacity(planned_, r) - 1) > kNoChange;
   if (any) {
     const double kept = forest::predict_seconds(*current_, estimate_);
-    const double best = forest::predict_seconds(forest::plan_best(request, estimate_), estimate_);
+    // How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
+    forest::PackingMemo quick(forest::Trees::any);
+    const double best = forest::predict_seconds(forest::plan_best(request, estimate_, quick), estimate_);
     gain_ = std::max(0., 1 - best / kept);
   }
   in_favour_ = gain_ > options_.threshold ? in_favour_ + 1 : 0;

@@ -167,6 +167,26 @@ TEST(Packed, OffersPackingsOfFewerAndFewerTrees) {
   }
 }
 
+TEST(Packed, PlansTheSameWithPackingsThatWereMadeBefore) {
+  for (std::uint64_t seed = 0; seed < 4; ++seed) {
+    const auto cluster = random_network(seed, 3 + static_cast<int>(seed % 5));
+    PackingMemo memo;
+    for (const Collective op : kOperations) {
+      for (const std::int64_t elements : {1000, 1000000, 100000000}) {
+        for (const int root : {0, 1}) {
+          Request request = long_vector(op, cluster.workers(), elements);
+          if (op == reduce || op == broadcast) request.root = root;
+          if (op == all_gather && root == 1) request.counts[1] *= 2;
+          EXPECT_EQ(plan_by(find_planner("packed"), request, cluster, memo), packed(request, cluster))
+              << seed << " " << name(op) << " " << elements << " " << root;
+          EXPECT_EQ(plan_best(request, cluster, memo), plan_best(request, cluster))
+              << seed << " " << name(op);
+        }
+      }
+    }
+  }
+}
+
 TEST(Packed, RefusesNetworksThatDoNotHangTogether) {
   auto star = cluster::uniform_star(3, {1e9}, {1000});
   star.links.pop_back();
