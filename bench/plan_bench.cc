@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <string>
 #include <vector>
 
 #include "base/random.h"
@@ -70,6 +71,36 @@ cluster::Cluster grid(int side) {
   return result;
 }
 
+// Hosts of 10 to 40 Gbit/s under a fat tree of three tiers, of switches with `ports` ports of 40 Gbit/s:
+// ports^3 / 4 hosts.
+cluster::Cluster fat_tree(int ports) {
+  Random random(7);
+  cluster::Cluster result;
+  const int half = ports / 2;
+  const double rates[] = {10e9, 20e9, 40e9};
+  const auto add = [&](const std::string& name, int count, cluster::NodeKind kind) {
+    const int first = static_cast<int>(result.nodes.size());
+    for (int i = 0; i < count; ++i)
+      result.nodes.push_back({.name = fmt::format("{}{}", name, i), .kind = kind});
+    return first;
+  };
+  const auto join = [&](int a, int b, double rate) {
+    result.links.push_back({a, b, {rate}, {1000}});
+    result.links.push_back({b, a, {rate}, {1000}});
+  };
+  const int hosts = half * half * ports;
+  add("h", hosts, cluster::NodeKind::worker);
+  const int edges = add("edge", half * ports, cluster::NodeKind::switch_);
+  const int middles = add("middle", half * ports, cluster::NodeKind::switch_);
+  const int cores = add("core", half * half, cluster::NodeKind::switch_);
+  for (int host = 0; host < hosts; ++host) join(host, edges + host / half, rates[random.below(3)]);
+  for (int edge = 0; edge < half * ports; ++edge)
+    for (int i = 0; i < half; ++i) join(edges + edge, middles + edge / half * half + i, 40e9);
+  for (int middle = 0; middle < half * ports; ++middle)
+    for (int i = 0; i < half; ++i) join(middles + middle, cores + middle % half * half + i, 40e9);
+  return result;
+}
+
 void measure(const std::string& name, const cluster::Cluster& cluster) {
   constexpr std::int64_t kElements = std::int64_t{1} << 34;
   Request request{.ranks = cluster.workers(), .counts = {kElements}, .element_size = 4};
@@ -100,8 +131,14 @@ void measure(const std::string& name, const cluster::Cluster& cluster) {
 
 }  // namespace
 
-// Networks of up to so many workers: plan_bench 64.
+// Networks of up to so many workers: plan_bench 64. Or one fat tree of switches with so many ports, which
+// takes minutes: plan_bench fat-tree 16.
 int main(int argc, char** argv) {
+  if (argc > 2 && std::string(argv[1]) == "fat-tree") {
+    const int ports = std::atoi(argv[2]);
+    measure(fmt::format("fat-tree-{}", ports), fat_tree(ports));
+    return 0;
+  }
   const int most = argc > 1 ? std::atoi(argv[1]) : 64;
   for (const Topology& topology : topologies())
     if (topology.cluster.workers() <= most) measure(topology.id, topology.cluster);
