@@ -172,7 +172,7 @@ WorkPtr GroupImpl::start(Call call, const CallOptions& options) {
 void GroupImpl::enter(Start start) {
   start.work->keep(start.work);
   start.work->set_sequence(session_.next_sequence() + held_.size());
-  world_->started(start.operation.question_ns);
+  world_->started(start.operation.question_ns, start.called_ns);
   if (!undecided_) {
     begin(std::move(start));
     return;
@@ -394,7 +394,7 @@ WorkPtr GroupImpl::start_message(bool sends, void* data, std::size_t count, Data
   message.user = work.get();
   auto guard = world_->lock();
   work->keep(work);
-  world_->started(message.deadline_ns);
+  world_->started(message.deadline_ns, now);
   note_start(*work, {sends ? CallNote::Kind::send : CallNote::Kind::receive, message.signature, 0, peer, tag,
                      n * static_cast<std::int64_t>(size_of(type)), now, message.deadline_ns, "", 0});
   if (sends) {

@@ -46,7 +46,9 @@ class World : public live::FrameHandler {
   protocol::BufferPool& pool() { return pool_; }
   Observer& observer() { return observer_; }
   void ask_time(std::int64_t now_ns);
-  void started(std::int64_t deadline_ns);
+  // A call begins that was made at `called_ns`. What other ranks have said of it meanwhile is heard before.
+  void started(std::int64_t deadline_ns, std::int64_t called_ns);
+  std::size_t in_flight() const { return in_flight_; }
   // Somebody wants to look at the clock then.
   void look_at(std::int64_t when_ns) { next_deadline_ns_ = std::min(next_deadline_ns_, when_ns); }
   void completed(WorkImpl& work, const protocol::Outcome& outcome);
@@ -93,6 +95,7 @@ class World : public live::FrameHandler {
   std::int64_t next_deadline_ns_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t next_pulse_ns_ = 0;
   std::size_t in_flight_ = 0;
+  std::int64_t last_called_ns_ = 0;
   std::uint64_t calls_ = 0;
   bool expected_ = false;   // the last caller said that it would wait: the progress thread leaves it to it
   bool forgotten_ = false;  // the progress thread sleeps without looking for calls now and then

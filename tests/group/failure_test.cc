@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <csignal>
+#include <latch>
 
 #include "ranks.h"
 
@@ -93,6 +94,30 @@ TEST_P(Failures, ARankThatNeverCallsIsNamedAtTheDeadline) {
       EXPECT_EQ(x, 1.0F);
     }
   });
+}
+
+// What the others have sent is all there when it comes: enough to be done, had they not given up.
+TEST_P(Failures, ARankThatComesWhenTheOthersHaveGivenUpHearsThatAndFromWhom) {
+  for (const int size : {2, 3}) {
+    std::latch given_up(size - 1);
+    run_ranks(size, [&](Group& g) {
+      g.barrier();
+      const bool late = g.rank() == size - 1;
+      const std::string late_rank = "rank " + std::to_string(size - 1) + " (";
+      CallOptions options;
+      if (late) {
+        given_up.wait();
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // for what was sent to arrive
+      } else {
+        options.timeout = std::chrono::milliseconds(100);
+      }
+      const std::string text = error_of(ErrorCode::timeout, [&] { g.barrier(options); });
+      EXPECT_THAT(text, AllOf(HasSubstr("barrier() #1 on rank "), HasSubstr("phase "), HasSubstr(late_rank),
+                              ::testing::Not(HasSubstr("on " + late_rank))));
+      if (!late) given_up.count_down();
+      g.barrier();  // the group stays usable
+    });
+  }
 }
 
 TEST_P(Failures, ARankThatLeavesFailsTheOthers) {
