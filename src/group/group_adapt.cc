@@ -30,7 +30,16 @@ void GroupImpl::end_epoch() {
   }
 }
 
+// Called while somebody else's call begins, or by whoever drives: neither has asked for new plans.
 void GroupImpl::turn_epoch() {
+  try {
+    try_to_turn_epoch();
+  } catch (const Error& e) {
+    stop_following(e.what());
+  }
+}
+
+void GroupImpl::try_to_turn_epoch() {
   const bool change = exchange_state_ == Exchange::done && adaptation_->decide();
   if (adaptation_->disagreed()) {
     stop_following("ranks have made different calls");
@@ -67,6 +76,18 @@ void GroupImpl::stop_following(const std::string& why) {
   follows_ = false;
 }
 
+// The call has returned long ago, and whoever drives is not the one to tell: its work fails.
+void GroupImpl::begin_or_refuse(Start start) {
+  try {
+    start.operation.plan = plans_.find(start.request);
+  } catch (const Error& e) {
+    world_->completed(*start.work, {false, e.code(), e.what(), -1});
+    return;
+  }
+  start.work->set_sequence(session_.next_sequence());
+  begin(std::move(start));
+}
+
 void GroupImpl::begin_held() {
   if (exchange_state_ == Exchange::running && follows_) {
     stop_following("a call's deadline has passed before the ranks had agreed");
@@ -78,7 +99,7 @@ void GroupImpl::begin_held() {
   while (!undecided_ && !held_.empty()) {
     Start start = std::move(held_.front());
     held_.pop_front();
-    begin(std::move(start));
+    begin_or_refuse(std::move(start));
   }
   for (const Start& start : held_) next_held_ns_ = std::min(next_held_ns_, start.operation.deadline_ns);
 }

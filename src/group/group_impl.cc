@@ -170,6 +170,8 @@ WorkPtr GroupImpl::start(Call call, const CallOptions& options) {
 }
 
 void GroupImpl::enter(Start start) {
+  // What has no plan is refused before it is counted or has a number: as if it had never been called.
+  if (!undecided_) start.operation.plan = plans_.find(start.request);
   start.work->keep(start.work);
   start.work->set_sequence(session_.next_sequence() + held_.size());
   world_->started(start.operation.question_ns, start.called_ns);
@@ -183,7 +185,6 @@ void GroupImpl::enter(Start start) {
 
 void GroupImpl::begin(Start start) {
   protocol::Operation& operation = start.operation;
-  operation.plan = plans_.find(start.request);
   // Ranks whose plans have changed a different number of times must not take each other's chunks for theirs.
   if (adaptation_ && adaptation_->changes() > 0) operation.signature.layout ^= ~adaptation_->changes();
   note_start(*start.work, {CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,

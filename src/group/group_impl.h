@@ -112,15 +112,18 @@ class GroupImpl : public Group, private protocol::Outbox {
   };
   WorkPtr start(Call call, const CallOptions& options);
   Start prepare(Call call, const CallOptions& options);
-  // Under the lock: at once, or when the ranks have decided on their plans.
+  // Under the lock: at once, or when the ranks have decided on their plans. Throws Error when there is no
+  // plan.
   void enter(Start start);
-  void begin(Start start);
+  void begin(Start start);  // which has a plan
   // In group_adapt.cc.
   void end_epoch();
   void turn_epoch();
+  void try_to_turn_epoch();
   void exchanged(bool ok, const std::string& why);
   void stop_following(const std::string& why);
   void begin_held();
+  void begin_or_refuse(Start start);
   WorkPtr start_message(bool send, void* data, std::size_t count, DataType type, int peer, std::uint32_t tag,
                         const CallOptions& options);
   Call gather_call(const void* in, void* out, std::span<const std::size_t> counts, DataType type) const;
