@@ -168,6 +168,8 @@ void Engine::on_process_end(int p) {
   }
   check_gone(p);
   if (!peer.gone) lose(p, "its process has ended");
+  // Groups without it go on, and need the blocks that it has not read.
+  peer.shared->forget(handler_);
 }
 
 void Engine::check_hosts() {
@@ -197,7 +199,9 @@ bool Engine::poll_sockets() {
     Peer& peer = peers_[static_cast<std::size_t>(p)];
     if (s == kProcessKey) {
       if (peer.gone) {
+        // While only its connection was broken it might still have read.
         peer.process.reset();
+        peer.shared->forget(handler_);
       } else {
         on_process_end(p);
       }
@@ -303,7 +307,6 @@ std::size_t Engine::lanes_to(int p) const {
 
 void Engine::say_goodbye() {
   const std::int64_t until = now_ns() + kGoodbyePatienceNs;
-  for (const int p : shared_) peers_[static_cast<std::size_t>(p)].shared->stop_reading();
   for (const int p : shared_) {
     Peer& peer = peers_[static_cast<std::size_t>(p)];
     while (!peer.gone && peer.shared->backlog() && now_ns() < until) {

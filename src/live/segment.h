@@ -31,7 +31,10 @@ struct alignas(128) Entry {
 static_assert(sizeof(Entry) == 128);
 
 struct alignas(128) RingTail {
-  std::atomic<std::uint64_t> taken;  // entries that the reader has finished with
+  std::atomic<std::uint64_t> taken;  // entries that the reader has finished with, told now and then
+  // Entries whose blocks the reader has given back, or is about to: exact whenever it dies, so that the
+  // writer can give back the others.
+  std::atomic<std::uint64_t> used;
 };
 
 struct alignas(128) Doorbell {

@@ -105,8 +105,11 @@ bool SharedLink::receive(FrameHandler& handler) {
     const std::byte* payload = inlined ? entry.payload : theirs_.block(block);
     bytes_received_ += sizeof(wire::Header) + header.length;
     handler.on_frame(peer_, header, payload);
-    if (!inlined) theirs_.readers(block).fetch_sub(1, std::memory_order_release);
     ++read_;
+    // First: whoever is killed between the two leaves a block that is lent for ever, not one that is given
+    // back twice.
+    in_tail_.used.store(read_, std::memory_order_relaxed);
+    if (!inlined) theirs_.readers(block).fetch_sub(1, std::memory_order_release);
     if (read_ - published_ >= kPublishEvery) {
       in_tail_.taken.store(read_, std::memory_order_release);
       published_ = read_;
@@ -124,17 +127,13 @@ void SharedLink::forget(FrameHandler& handler) {
     const OutFrame frame = queue_.pop();
     if (!frame.reported) handler.on_sent(frame.header.group, frame.token);
   }
-  known_taken_ = out_tail_.taken.load(std::memory_order_acquire);
-  if (written_ - known_taken_ > kEntries) return;  // what it wrote there cannot be
-  for (; known_taken_ != written_; ++known_taken_) {
-    const std::uint32_t block = out_[known_taken_ % kEntries].block;
+  if (std::exchange(forgotten_, true)) return;
+  std::uint64_t used = out_tail_.used.load(std::memory_order_acquire);
+  if (written_ - used > kEntries) return;  // what it wrote there cannot be
+  for (; used != written_; ++used) {
+    const std::uint32_t block = out_[used % kEntries].block;
     if (block < kBlocks) sender_.segment.readers(block).fetch_sub(1, std::memory_order_release);
   }
-}
-
-void SharedLink::stop_reading() {
-  in_tail_.taken.store(read_, std::memory_order_release);
-  published_ = read_;
 }
 
 bool SharedLink::must_wake() {

@@ -45,10 +45,9 @@ class SharedLink {
   // The peer's memory holds what cannot be; it has been reported gone.
   bool broken() const { return broken_; }
   void cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler);
-  // The peer has left: what still waits counts as sent, and blocks that it has not read are free again.
+  // The peer has left or its process has ended: what still waits counts as sent, and blocks that it has not
+  // read are free again. Once is enough.
   void forget(FrameHandler& handler);
-  // Tells the peer exactly what has been read: nothing more will be.
-  void stop_reading();
   // True once for each time the peer went to sleep: the caller must then wake it.
   bool must_wake();
 
@@ -72,6 +71,7 @@ class SharedLink {
   std::uint64_t published_ = 0;
   SendQueue queue_;
   bool broken_ = false;
+  bool forgotten_ = false;
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t bytes_received_ = 0;
 };

@@ -218,6 +218,73 @@ TEST_P(Failures, AKilledProcessIsNamedByAllOthers) {
   }
 }
 
+// It dies with all of a rank's shared blocks lent to it. A part of the group without it needs them.
+TEST(SharedBlocks, OfAKilledRankAreFreeForAPartOfTheGroupWithoutIt) {
+  const Variable shm("TALWEG_SHM", "on");
+  const TemporaryFile store;
+  std::array<int, 2> stopped{};
+  std::array<int, 2> lent{};
+  ASSERT_EQ(::pipe(stopped.data()), 0);
+  ASSERT_EQ(::pipe(lent.data()), 0);
+  std::vector<pid_t> children;
+  for (int r = 0; r < 3; ++r) {
+    const pid_t pid = ::fork();
+    ASSERT_GE(pid, 0);
+    if (pid == 0) {
+      int status = 0;
+      try {
+        GroupOptions options = options_for(r, 3, store.path());
+        options.algorithm = "broadcast:star";
+        const auto group = Group::join(options);
+        const std::vector<int> survivors{0, 1};
+        const auto part = group->split(survivors);
+        // Of each broadcast a few chunks go to a rank that does not read: of all together more than there are
+        // blocks.
+        std::vector<std::vector<float>> data(12, std::vector<float>(1U << 20, 1.0F));
+        std::vector<WorkPtr> works;
+        const auto start = [&] {
+          for (auto& d : data) works.push_back(group->start_broadcast(d.data(), d.size(), DataType::f32, 0));
+        };
+        if (r != 0) start();
+        if (r == 2) ::raise(SIGSTOP);  // its threads, too
+        char byte = 0;
+        if (r == 0 && ::read(stopped[0], &byte, 1) == 1) {
+          start();
+          works[0]->wait_for(std::chrono::milliseconds(300));  // sends what can be sent
+          if (::write(lent[1], "x", 1) != 1) status = 1;
+        }
+        for (const auto& work : works) {
+          const std::string text = error_of(ErrorCode::peer_failed, [&] { work->wait(); });
+          if (text.find("rank 2 (") == std::string::npos) status = 2;
+        }
+        for (int i = 0; i < 20; ++i) {
+          std::vector<float> x(1U << 20, 1.0F);
+          part->all_reduce(x.data(), x.data(), x.size(), DataType::f32, ReduceOp::sum);
+          if (x.front() != 2 || x.back() != 2) status = 3;
+        }
+      } catch (const Error& e) {
+        std::fprintf(stderr, "rank %d: %s\n", r, e.what());
+        status = 4;
+      }
+      ::_exit(status);
+    }
+    children.push_back(pid);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(children[2], &status, WUNTRACED), children[2]);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  ASSERT_EQ(::write(stopped[1], "x", 1), 1);
+  char byte = 0;
+  ASSERT_EQ(::read(lent[0], &byte, 1), 1);
+  ::kill(children[2], SIGKILL);
+  ::waitpid(children[2], &status, 0);
+  for (const int fd : {stopped[0], stopped[1], lent[0], lent[1]}) ::close(fd);
+  for (const int r : {0, 1}) {
+    ::waitpid(children[static_cast<std::size_t>(r)], &status, 0);
+    EXPECT_EQ(status, 0) << "rank " << r;
+  }
+}
+
 // Its goodbye and its end are both there before anybody looks.
 TEST_P(Failures, ARankThatSaidGoodbyeAndEndedHasNotFailed) {
   const TemporaryFile store;
