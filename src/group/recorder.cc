@@ -27,23 +27,28 @@ constexpr std::size_t kFirstEntries = 16;
 std::uint64_t Recorder::start(const CallNote& note) {
   const std::uint64_t ticket = next_;
   if (most_ == 0) return ticket;
-  if (ticket == entries_.size() && entries_.size() < most_)
-    entries_.resize(std::min(most_, std::max(kFirstEntries, 2 * entries_.size())));
+  if (ticket == kept_ && kept_ < most_) {
+    kept_ = std::min(most_, std::max(kFirstEntries, 2 * kept_));
+    entries_.resize(kept_);
+  }
   ++next_;
-  Entry& entry = entries_[ticket % entries_.size()];
+  Entry& entry = entries_[ticket & (kept_ - 1)];
   entry.note = note;
   entry.algorithm = short_name(note.algorithm);
   entry.note.algorithm = {};  // the plan may go away before the record does
   entry.state = State::in_flight;
   entry.ended_ns = 0;
-  entry.error.clear();
-  entry.absent.clear();
-  entry.silent.clear();
+  if (entry.detailed) {
+    entry.detailed = false;
+    entry.error.clear();
+    entry.absent.clear();
+    entry.silent.clear();
+  }
   return ticket;
 }
 
 const Recorder::Entry* Recorder::find(std::uint64_t ticket) const {
-  return ticket >= first() && ticket < next_ ? &entries_[ticket % entries_.size()] : nullptr;
+  return ticket >= first() && ticket < next_ ? &entries_[ticket & (kept_ - 1)] : nullptr;
 }
 
 Recorder::Entry* Recorder::change(std::uint64_t ticket) {
@@ -62,6 +67,7 @@ void Recorder::fail(std::uint64_t ticket, std::int64_t now_ns, ErrorCode code, c
   if (entry == nullptr) return;
   entry->state = State::failed;
   entry->ended_ns = std::max(now_ns, entry->note.started_ns);
+  entry->detailed = true;
   entry->code = code;
   entry->error = text;
 }
@@ -69,6 +75,7 @@ void Recorder::fail(std::uint64_t ticket, std::int64_t now_ns, ErrorCode code, c
 void Recorder::miss(std::uint64_t ticket, const protocol::Session::Pending& pending) {
   Entry* entry = change(ticket);
   if (entry == nullptr) return;
+  entry->detailed = true;
   entry->absent = pending.absent;
   entry->silent = pending.silent;
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -49,13 +50,16 @@ class Recorder {
     ShortName algorithm{};
     State state = State::in_flight;
     std::int64_t ended_ns = 0;
+    bool detailed = false;  // some of what follows has been written: it is far from the rest in the cache
     ErrorCode code = ErrorCode::aborted;  // failed
     std::string error;                    // failed: what the caller was told
     std::vector<int> absent;              // failed: who had not started it when it was given up
     std::vector<int> silent;              // failed: whose data were missing then
   };
 
-  explicit Recorder(std::size_t operations) : most_(operations) {}
+  // Keeps so many, rounded up to a power of two: a call takes less time than a division by another number
+  // would.
+  explicit Recorder(std::size_t operations) : most_(operations == 0 ? 0 : std::bit_ceil(operations)) {}
 
   std::uint64_t start(const CallNote& note);
   void end(std::uint64_t ticket, std::int64_t now_ns);
@@ -64,7 +68,7 @@ class Recorder {
   void miss(std::uint64_t ticket, const protocol::Session::Pending& pending);
 
   std::uint64_t started() const { return next_; }  // operations in all
-  std::uint64_t first() const { return next_ - std::min<std::uint64_t>(next_, entries_.size()); }
+  std::uint64_t first() const { return next_ - std::min<std::uint64_t>(next_, kept_); }
   // The operation with this ticket; null when it has been overwritten.
   const Entry* find(std::uint64_t ticket) const;
 
@@ -72,7 +76,9 @@ class Recorder {
   Entry* change(std::uint64_t ticket);
 
   const std::size_t most_;
-  std::vector<Entry> entries_;  // ticket t in entries_[t % size]; grows only while no ticket has gone round
+  std::size_t kept_ = 0;  // entries_.size()
+  std::vector<Entry>
+      entries_;  // ticket t in entries_[t mod kept_]; grows only while no ticket has gone round
   std::uint64_t next_ = 0;
 };
 
