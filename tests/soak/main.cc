@@ -3,8 +3,10 @@
 // grown.
 //
 //   soak [--ranks 4] [--threads 2] [--steps 4000] [--seed 1] [--bytes 4194304] [--processes] [--tcp]
+//        [--replan]
 //
-// Ranks are threads of this process, or processes of their own. A failure prints the line that repeats it.
+// Ranks are threads of this process, or processes of their own. With --replan plans follow the network, over
+// TCP. A failure prints the line that repeats it.
 #include <fmt/format.h>
 #include <malloc.h>
 #include <stdlib.h>
@@ -15,6 +17,7 @@
 #include <csignal>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -32,20 +35,21 @@ struct Options {
   std::size_t bytes = 4U << 20;
   bool processes = false;
   bool tcp = false;
+  bool replan = false;
 };
 
 std::string replay_line(const Options& o, const char* program) {
-  return fmt::format("{} --ranks {} --threads {} --steps {} --seed {} --bytes {}{}{}", program, o.ranks,
+  return fmt::format("{} --ranks {} --threads {} --steps {} --seed {} --bytes {}{}{}{}", program, o.ranks,
                      o.threads, o.steps, o.seed, o.bytes, o.processes ? " --processes" : "",
-                     o.tcp ? " --tcp" : "");
+                     o.tcp ? " --tcp" : "", o.replan ? " --replan" : "");
 }
 
 Options parse(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
-    if (word == "--processes" || word == "--tcp") {
-      (word == "--tcp" ? o.tcp : o.processes) = true;
+    if (word == "--processes" || word == "--tcp" || word == "--replan") {
+      (word == "--tcp" ? o.tcp : word == "--replan" ? o.replan : o.processes) = true;
       continue;
     }
     if (i + 1 == argc) throw std::runtime_error("no value after " + word);
@@ -122,9 +126,14 @@ class Rank {
     group_ = Group::join(join);
     std::vector<int> all;
     for (int r = 0; r < o.ranks; ++r) all.push_back(r);
-    for (int t = 0; t < o.threads; ++t)
-      players_.push_back(
-          std::make_unique<Player>(group_->split(all), o.seed, static_cast<std::uint64_t>(t), o.bytes));
+    for (int t = 0; t < o.threads; ++t) {
+      join.prefix = fmt::format("thread{}/", t);
+      // Only of a group that was joined do plans follow the network.
+      const auto own = o.replan ? Group::join(join) : group_->split(all);
+      if (o.replan && own->describe().find("plans: follow the network") == std::string::npos)
+        throw std::runtime_error("plans do not follow the network");
+      players_.push_back(std::make_unique<Player>(own, o.seed, static_cast<std::uint64_t>(t), o.bytes));
+    }
   }
 
   void play(long steps) {
@@ -214,11 +223,25 @@ bool soak_in_processes(const Options& o, const std::string& meeting) {
   return good;
 }
 
+// What is said of the network is wrong, so that plans have a reason to change.
+void mislead(int ranks, const std::string& path) {
+  std::ofstream file(path);
+  file << "nodes:\n";
+  for (int r = 0; r < ranks; ++r) file << "  - {name: h" << r << ", kind: worker}\n";
+  file << "  - {name: sw, kind: switch}\nlinks:\n";
+  for (int r = 0; r < ranks; ++r)
+    file << "  - {between: [h" << r << ", sw], capacity: " << (r == 1 ? 100 : 1000)
+         << "Mbit/s, latency: 30us}\n";
+  ::setenv("TALWEG_CLUSTER", path.c_str(), 1);
+}
+
 int run(int argc, char** argv) {
   const Options o = parse(argc, argv);
-  ::setenv("TALWEG_SHM", o.tcp ? "0" : "1", 1);
+  ::setenv("TALWEG_SHM", o.tcp || o.replan ? "0" : "1", 1);
+  ::setenv("TALWEG_REPLAN", o.replan ? "1" : "0", 1);
   std::string folder = "/tmp/talweg-soak-XXXXXX";
   if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("cannot make a folder in /tmp");
+  if (o.replan) mislead(o.ranks, folder + "/cluster.yaml");
   bool good = true;
   try {
     if (o.processes) {
