@@ -25,7 +25,7 @@ constexpr double kSame = 1e-9;  // rates are the same but for rounding
 // Some seconds. Only for hundreds of links without any pattern: what was proved by then is as good as the
 // same.
 constexpr std::int64_t kMostEffort = 3'000'000'000;
-constexpr std::size_t kSeeds = 8;  // most bounds are reached by a few trees of the best connected
+constexpr std::size_t kSeeds = 32;  // most bounds are reached by a few trees of the best connected
 
 // Integer prices of links, those of their groups included, and what trees cost at them.
 class PriceList {

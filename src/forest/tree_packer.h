@@ -28,7 +28,7 @@ class TreePacker {
   // adding up to 1; empty for equal ones. `seeds`: of how many roots trees are tried before any are searched
   // for, where not all roots must have one. The market is used while the packer lives.
   TreePacker(TreeMarket& market, Collective op, double depth_penalty = 0, std::vector<double> parts = {},
-             std::size_t seeds = 64);
+             std::size_t seeds = 256);
 
   // Until the rate is within `gap` of the most possible, or reaches `enough` (bit/s); or until so much was
   // worked on programs (PackingLp::effort()), which leaves the gap that there is.
