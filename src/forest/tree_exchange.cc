@@ -13,8 +13,8 @@ namespace {
 
 constexpr int kSquarings = 6;  // of the power, which is 64
 constexpr int kStages = 20;
-constexpr double kCooling = 0.8;  // from stage to stage, to a hundredth in the end
-constexpr double kBusiest = 1e4;  // above, powers would overflow
+constexpr double kExchangeCooling = 0.8;  // from stage to stage, to a hundredth in the end
+constexpr double kBusiest = 1e4;          // above, powers would overflow
 
 double weight(double load) {
   load = std::min(load, kBusiest);
@@ -65,7 +65,7 @@ void TreeExchange::even_out(std::vector<PackedTree>& trees, int tries, double wa
       else
         exchange_parent(tree, allowed);
     }
-    warmth *= kCooling;
+    warmth *= kExchangeCooling;
   }
   if (market_.symmetric())
     for (PackedTree& tree : trees) tree.trees.up = tree.trees.down;
