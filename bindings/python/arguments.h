@@ -118,7 +118,8 @@ struct type_caster<talweg::python::Argument<kName, T>> {
   // Conversions are as pybind11 makes them where there is no other overload: NumPy's integers are ints.
   bool load(handle source, bool) {
     make_caster<T> inner;
-    if (!inner.load(source, true))
+    // pybind11 takes None for any class of C++, enumerations too.
+    if (!inner.load(source, true) || (std::is_enum_v<T> && source.is_none()))
       throw type_error(fmt::format("{}: expected {}, got {}", kName.text, talweg::python::expected<T>(),
                                    talweg::python::given(source)));
     value.value = cast_op<T>(inner);

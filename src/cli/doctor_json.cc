@@ -35,7 +35,11 @@ Integer whole_of(const Json& value, const char* what) {
 
 std::string text_of(const Json& value, const char* what) {
   if (!value.is_string()) unexpected(what, "text", value);
-  return value.get<std::string>();
+  auto text = value.get<std::string>();
+  // It will be shown on a line of a terminal.
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  return text;
 }
 
 const Json& list_of(const Json& value, const char* what) {

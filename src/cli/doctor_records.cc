@@ -34,6 +34,10 @@ RecordedCall read_call(const Json& json) {
   read_field(json, "count", call.count);
   call.algorithm = text_field(json, "algorithm");
   call.state = text_field(json, "state");
+  if (call.state != "started" && call.state != "moving" && call.state != "completed" &&
+      call.state != "failed")
+    throw Error(ErrorCode::bad_file,
+                fmt::format("state: expected started, moving, completed or failed, got {}", call.state));
   read_field(json, "started_ns", call.started_ns);
   if (json.contains("ended_ns")) read_field(json, "ended_ns", call.ended_ns);
   call.not_started = numbers_field(json, "not_started");
@@ -41,6 +45,12 @@ RecordedCall read_call(const Json& json) {
   call.error = text_field(json, "error", "");
   call.text = text_field(json, "text", "");
   return call;
+}
+
+void check_ranks(const std::vector<int>& ranks, int size, const char* what) {
+  for (const int rank : ranks)
+    if (rank < 0 || rank >= size)
+      throw Error(ErrorCode::bad_file, fmt::format("{}: there is no rank {} of {}", what, rank, size));
 }
 
 Record read_json(const Json& json) {
@@ -62,7 +72,11 @@ Record read_json(const Json& json) {
   }
   const Json& calls = field(json, "operations");
   if (!calls.is_array()) throw Error(ErrorCode::bad_file, "operations: expected a list");
-  for (const Json& call : calls) record.calls.push_back(read_call(call));
+  for (const Json& call : calls) {
+    record.calls.push_back(read_call(call));
+    check_ranks(record.calls.back().not_started, record.size, "not_started");
+    check_ranks(record.calls.back().data_missing_from, record.size, "data_missing_from");
+  }
   if (record.rank < 0 || record.rank >= record.size ||
       record.hosts.size() != static_cast<std::size_t>(record.size))
     throw Error(ErrorCode::bad_file,
@@ -72,8 +86,11 @@ Record read_json(const Json& json) {
 
 std::string content_of(const std::string& path) {
   std::ostringstream text;
-  const std::ifstream file(path);
   std::error_code problem;
+  // A pipe would be waited for.
+  if (std::filesystem::is_other(std::filesystem::status(path, problem)))
+    throw Error(ErrorCode::bad_file, fmt::format("{}: cannot be read: it is no regular file", path));
+  const std::ifstream file(path);
   if (!file || std::filesystem::is_directory(path, problem))
     throw Error(ErrorCode::bad_file, fmt::format("{}: cannot be read", path));
   text << file.rdbuf();

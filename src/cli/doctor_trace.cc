@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -47,6 +48,9 @@ struct RankTrace {
 // Calls `use(event)` for each event: the writer puts each on a line of its own.
 template <class Function>
 void each_event(const std::string& path, Function&& use) {
+  std::error_code problem;
+  if (std::filesystem::is_other(std::filesystem::status(path, problem)))
+    throw Error(ErrorCode::bad_file, "it is no regular file");
   std::ifstream file(path);
   if (!file) throw Error(ErrorCode::bad_file, "it cannot be read");
   std::string line;

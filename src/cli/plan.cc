@@ -111,10 +111,13 @@ int plan(const PlanFlags& flags) {
     forest::find_planner(flags.algorithm);  // a wrong name is said before the work
   const Planned planned = read(flags);
   if (!flags.out.empty()) check_forest(flags, planned);
+  if (flags.json == "-" && flags.html == "-")
+    throw Error(ErrorCode::invalid_argument, "--json - and --html -: only one can have standard output");
   for (const std::string& path : {flags.json, flags.out, flags.html})
     if (!path.empty()) check_writable(path);
   const Study found = study(planned.network, planned.request);
-  fmt::print(flags.json == "-" ? stderr : stdout, "{}", to_text(planned.network, planned.source, found));
+  fmt::print(flags.json == "-" || flags.html == "-" ? stderr : stdout, "{}",
+             to_text(planned.network, planned.source, found));
   if (!flags.json.empty())
     write_text(flags.json, to_json(planned.network, planned.source, found).dump(2) + "\n");
   if (!flags.out.empty()) write_forest(flags, planned);

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/output.h"
 #include "cli/simulate_options.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_sweep.h"
@@ -70,6 +71,7 @@ int simulate(const SimulateOptions& options) {
   Progress progress(options.progress);
   watchers.progress = &progress;
   if (!options.trace.empty()) watchers.trace = std::make_unique<sim::Trace>(options.trace, options.cluster);
+  if (!options.html.empty()) check_writable(options.html);
   if (!options.html.empty()) watchers.page = std::make_unique<SimulatePage>();
 
   std::FILE* const table = options.json == "-" || options.csv == "-" ? stderr : stdout;
@@ -85,6 +87,7 @@ int simulate(const SimulateOptions& options) {
   show(simulate_body(options, result));
   if (!options.json.empty()) json.write(simulate_json(options, result).dump(2) + "\n");
   if (!options.csv.empty()) csv.write(simulate_csv(options, result));
+  if (watchers.trace) watchers.trace->close();
   if (watchers.page) watchers.page->write(options.html, options.network, page);
   say_speed(result.report, std::chrono::duration<double>(Clock::now() - begun).count());
   return 0;
@@ -102,8 +105,7 @@ void add_simulate(CLI::App& app, Action* action) {
   const char* group = "Sweeps";
   sub->add_option("--sweep", sweep->sweeps,
                   "option=value,value: a run for each; several: for each combination")
-      ->expected(1)
-      ->take_all()
+      ->allow_extra_args(false)
       ->group(group);
   sub->add_option("--sweep-folder", sweep->folder, "keep what each run gave here, and go on from there")
       ->group(group);

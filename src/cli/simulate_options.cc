@@ -18,6 +18,8 @@
 namespace talweg::cli {
 namespace {
 
+constexpr sim::Picoseconds kDay = sim::Picoseconds{86'400} * 1'000'000'000'000;
+
 [[noreturn]] void refuse_option(const std::string& text) {
   throw Error(ErrorCode::invalid_argument, text);
 }
@@ -89,6 +91,8 @@ void read_failure(const std::string& text, const cluster::Cluster& cluster,
   changes.push_back(change);
   if (dots == std::string::npos) return;
   change.at = time("--fail", when.substr(dots + 2));
+  if (change.at <= changes.back().at)
+    refuse_option(fmt::format("--fail: expected a repair after the failure, got \"{}\"", text));
   change.up = true;
   changes.push_back(change);
 }
@@ -165,9 +169,13 @@ void SimulateFlags::add_to(CLI::App& app) {
   app.add_option("--workload", raw->workload, "or groups, flows and background traffic of a file")
       ->excludes(matrix)
       ->group(what);
-  app.add_option("--fail", raw->failures, "a link or a node, and when: leaf0->spine1@1ms, spine1@1ms..2ms")
+  app.add_option("--fail", raw->failures,
+                 "a link or a node, and when: leaf0->spine1@1ms, spine1@1ms..2ms; again for another")
+      ->allow_extra_args(false)
       ->group(what);
-  app.add_option("--horizon", raw->horizon, "virtual time by which all must have ended")->group(what);
+  app.add_option("--horizon", raw->horizon,
+                 "virtual time by which all must have ended (a day; workloads: none)")
+      ->group(what);
   app.add_option("--seed", raw->seed, "of all that is random")->capture_default_str()->group(what);
 
   const char* queues = "Queues and losses";
@@ -263,6 +271,8 @@ SimulateOptions SimulateFlags::checked() const {
   o.perf.types = {*type};
   o.perf.reductions = {ReduceOp::sum};
   o.perf.root = raw.root;
+  if (raw.root != 0 && !has_root(*op))
+    refuse_option(fmt::format("--root {}: {} has no root", raw.root, raw.op));
   if (raw.root >= o.cluster.workers())
     refuse_option(
         fmt::format("--root {}: there are {} ranks, numbered from 0", raw.root, o.cluster.workers()));
@@ -304,6 +314,13 @@ SimulateOptions SimulateFlags::checked() const {
     for (std::size_t i = 0; i < parts.size(); ++i)
       queue.class_limit_bytes[i] = bytes("--class-limits", parts[i]);
   }
+  const std::int64_t packet = raw.payload + raw.header;
+  const auto holds_a_packet = [packet](const char* flag, std::int64_t limit) {
+    if (limit > 0 && limit < packet)
+      refuse_option(fmt::format("{} {}: no packet of {} bytes would ever pass", flag, limit, packet));
+  };
+  holds_a_packet("--queue", queue.limit_bytes);
+  for (const std::int64_t limit : queue.class_limit_bytes) holds_a_packet("--class-limits", limit);
   // A host holds its packets back rather than losing them.
   network.host_queue.priorities = raw.priorities;
   network.host_queue.mark_bytes = queue.mark_bytes;
@@ -337,10 +354,13 @@ SimulateOptions SimulateFlags::checked() const {
   o.rest = sim::picoseconds(time("--rest", raw.rest));
   if (o.rest > 0 && raw.warmup == 0)
     refuse_option("--rest comes after warm-up calls: expected a --warmup above 0");
-  if (!raw.horizon.empty()) o.horizon = sim::picoseconds(time("--horizon", raw.horizon));
-
   o.matrix = raw.matrix;
   o.workload = raw.workload;
+  // What is cut off for good is sent again and again; a workload's background traffic goes on of itself.
+  if (!raw.horizon.empty())
+    o.horizon = sim::picoseconds(time("--horizon", raw.horizon));
+  else if (o.workload.empty())
+    o.horizon = kDay;
   o.json = raw.json;
   o.csv = raw.csv;
   if (o.json == "-" && o.csv == "-") refuse_option("--json - and --csv -: only one can have standard output");

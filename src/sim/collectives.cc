@@ -100,7 +100,7 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
     }
   });
   for (std::size_t r = 0; r < n; ++r) start(r, simulation.now());
-  simulation.run(horizon);
+  const bool early = !simulation.run(horizon);
   ranks.on_end({});
   if (left == 0) return times;
   std::string missing;
@@ -110,7 +110,7 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
           fmt::format("{}{}", missing.empty() ? "" : ", ", node_name(simulation, ranks, static_cast<int>(r)));
   throw Error(ErrorCode::timeout,
               fmt::format("{} of {} had not ended on {} at {}", name(forest->request.op), forest->planner,
-                          missing, to_string(Nanoseconds{simulation.now() / 1000})));
+                          missing, to_string(Nanoseconds{(early ? horizon : simulation.now()) / 1000})));
 }
 
 }  // namespace talweg::sim

@@ -33,7 +33,7 @@ std::string escaped(const std::string& text) {
 }  // namespace
 
 Trace::Trace(const std::string& path, const cluster::Cluster& cluster, std::uint64_t limit)
-    : limit_(limit), file_(std::fopen(path.c_str(), "we")), rows_(cluster.nodes.size()) {
+    : limit_(limit), path_(path), file_(std::fopen(path.c_str(), "we")), rows_(cluster.nodes.size()) {
   if (!file_)
     throw Error(ErrorCode::system, fmt::format("trace: cannot write {}: {}", path, std::strerror(errno)));
   for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
@@ -46,6 +46,17 @@ Trace::Trace(const std::string& path, const cluster::Cluster& cluster, std::uint
 }
 
 Trace::~Trace() {
+  if (file_) end();
+}
+
+void Trace::close() {
+  end();
+  const bool bad = std::ferror(file_.get()) != 0;
+  if (std::fclose(file_.release()) != 0 || bad)
+    throw Error(ErrorCode::system, fmt::format("trace: cannot write {}", path_));
+}
+
+void Trace::end() {
   if (left_out_ > 0)
     line(fmt::format(R"({{"ph":"M","pid":0,"name":"talweg_events_left_out","args":{{"count":{}}}}})",
                      left_out_));

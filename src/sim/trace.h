@@ -24,6 +24,9 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
+  // Nothing may follow. Throws Error{system} when not all could be written.
+  void close();
+
   // Times of what follows begin here: runs one behind the other in one file.
   void begin_run(Picoseconds at) { origin_ = at; }
   // A node was busy with something that may overlap with other things: a call, a flow.
@@ -38,12 +41,14 @@ class Trace {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  void end();
   bool room(std::uint64_t events);
   void line(const std::string& text);
   // The first row of a node on which nothing else happens then: bars on a row may not overlap.
   std::size_t row(int node, Picoseconds begin, Picoseconds end);
 
   const std::uint64_t limit_;
+  const std::string path_;
   std::unique_ptr<std::FILE, Close> file_;
   std::vector<std::vector<Picoseconds>> rows_;  // by node and row: until when it is taken
   Picoseconds origin_ = 0;

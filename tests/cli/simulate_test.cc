@@ -190,9 +190,17 @@ TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_THAT(about(with(star, {"--op", "juggle"})), HasSubstr("juggle"));
   EXPECT_THAT(about(with(star, {"-b", "4M..1M"})), HasSubstr("--bytes"));
   EXPECT_THAT(about(with(star, {"--algo", "best"})), HasSubstr("best"));
-  EXPECT_THAT(about(with(star, {"--root", "2"})), HasSubstr("there are 2 ranks"));
+  EXPECT_THAT(about(with(star, {"--root", "2", "--op", "broadcast"})), HasSubstr("there are 2 ranks"));
+  EXPECT_THAT(about(with(star, {"--root", "1"})), HasSubstr("--root 1: all_reduce has no root"));
   EXPECT_THAT(about(with(star, {"--red", "1K,2K"})), HasSubstr("expected least,most,probability"));
   EXPECT_THAT(about(with(star, {"--fail", "h7@1ms"})), HasSubstr("--fail: there is no node \"h7\""));
+  EXPECT_THAT(about(with(star, {"--fail", "h0@2ms..1ms"})), HasSubstr("a repair after the failure"));
+  // What is cut off for good ends all the same: in a day of virtual time.
+  EXPECT_THAT(about(with(star, {"--fail", "h0@0s"})), HasSubstr("had not ended on h0, h1 at 86400"));
+  EXPECT_THAT(about({"simulate", "--fail", "h0@0s", kUneven}), HasSubstr("had not ended on h0, h1"));
+  EXPECT_THAT(about(with(star, {"--queue", "1K"})),
+              HasSubstr("--queue 1024: no packet of 1514 bytes would ever pass"));
+  EXPECT_THAT(about(with(star, {"--trace", "/dev/full"})), HasSubstr("cannot write /dev/full"));
   EXPECT_THAT(about(with(star, {"--trim"})), HasSubstr("trimming needs"));
   EXPECT_THAT(about(with(star, {"--rest", "1ms", "-w", "0"})), HasSubstr("--rest comes after warm-up calls"));
   EXPECT_THAT(about(with(star, {"--horizon", "1us"})), HasSubstr("had not ended on h0, h1"));

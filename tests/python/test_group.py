@@ -172,6 +172,7 @@ def test_wrong_arguments_are_a_type_error_of_one_line(group):
     for call, text in [
         (lambda: group.all_reduce(x, "sum"), "op: expected a talweg.ReduceOp such as talweg.SUM, got 'sum' (str)"),
         (lambda: group.all_reduce(x, y), "op: expected a talweg.ReduceOp such as talweg.SUM, got a numpy.ndarray"),
+        (lambda: group.all_reduce(x, op=None), "op: expected a talweg.ReduceOp such as talweg.SUM, got None"),
         (lambda: group.all_reduce(x, 1), "op: expected a talweg.ReduceOp such as talweg.SUM, got 1 (int)"),
         (lambda: group.broadcast(x, root="0"), "root: expected an int, got '0' (str)"),
         (lambda: group.broadcast(x, root=None), "root: expected an int, got None"),
