@@ -36,6 +36,14 @@ LONGEST_README = 24  # lines: a room is explained on one screen
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 STANDARD_HEADER = re.compile(r"[a-z_0-9]+|std(def|int)\.h")  # no suffix, no folder: <vector>; C's own in the C face
+# What has no linkage: sanitizers and the linter compile several files of a room at once, so its names are the room's.
+NAMELESS = re.compile(r"^namespace \{$(.*?)^\}  // namespace$", re.MULTILINE | re.DOTALL)
+DEFINED = re.compile(
+    r"^(?=\w)(?!return\b)(?:template <[^\n]*>\n)?"
+    r"(?:(?:struct|class|union|enum(?: class)?) (?P<type>\w+)[^;()]*?\{"
+    r"|using (?P<alias>\w+) =(?P<target>[^;]*);"
+    r"|[\w:<>,&* \[\]()]*?[ &*>](?P<name>\w+)(?:\[[^\]]*\])*"
+    r"(?: =| ?\{|\((?P<parameters>(?:[^()]|\([^()]*\))*)\)[\w ]*\{))", re.MULTILINE)
 SOURCE_SUFFIXES = {".h", ".cc", ".py", ".sh"}
 # Spelled in pieces, so that this file does not break its own rule.
 FORBIDDEN = {
@@ -104,6 +112,43 @@ def check_words(_, text):
             yield text.count("\n", 0, match.start()) + 1, f"{what}: {match[0]!r}"
 
 
+def nameless_in(text):
+    """Yields (line number, name, what tells apart two things of this name that may live in one room, or None)."""
+    for block in NAMELESS.finditer(text):
+        for match in DEFINED.finditer(block[1]):
+            line = text.count("\n", 0, block.start(1) + match.start()) + 1
+            if match["parameters"] is not None:  # overloads: types without the parameters' names and defaults
+                types = [re.sub(r"\s*\b\w+\s*(=.*)?$", "", " ".join(parameter.split()))
+                         for parameter in re.split(r",(?![^<(]*[>)])", match["parameters"])]
+                yield line, match["name"], ("function", ", ".join(types))
+            elif match["alias"]:  # may be repeated
+                yield line, match["alias"], ("alias", " ".join(match["target"].split()))
+            else:
+                yield line, match["type"] or match["name"], None
+
+
+def clash(one, other):
+    """Whether two things of one name cannot be compiled together: told apart as nameless_in says."""
+    if one is None or other is None or one[0] != other[0]:
+        return True
+    return one[1] != other[1] if one[0] == "alias" else one[1] == other[1]
+
+
+def check_nameless(texts):
+    """Files that define the same name in namespaces without one, where both belong to one room. `texts`: by path."""
+    known = {}
+    for path, text in texts.items():
+        if path.parts[0] != "src" or path.suffix != ".cc":
+            continue
+        for line, name, kind in nameless_in(text):
+            others = known.setdefault((room_of(path), name), [])
+            for other, other_kind in others:
+                if other != path and clash(kind, other_kind):
+                    yield path, line, f"{name} is also in {other}: a room's files are compiled together at times"
+                    break
+            others.append((path, kind))
+
+
 def check_rooms(files):
     """Every folder of src/ and bindings/ that holds files has a floor and a README.md."""
     rooms = {path.parts[:2] for path in files if path.parts[0] in ("src", "bindings") and len(path.parts) > 2}
@@ -120,6 +165,7 @@ def violations(tree):
     tree = pathlib.Path(tree)
     files = files_of(tree)
     found = [(folder, line, text) for folder, line, text in check_rooms(set(files))]
+    texts = {}
     for path in files:
         if (tree / path).is_symlink():  # it leads nowhere on another machine, or out of the tree
             found.append((path, 1, f"a symbolic link (to {(tree / path).readlink()})"))
@@ -128,8 +174,10 @@ def violations(tree):
             text = (tree / path).read_text(encoding="utf-8")
         except UnicodeDecodeError:
             continue  # pictures and data
+        texts[path] = text
         for check in (check_floors, check_public_header, check_length, check_words):
             found += [(path, line, message) for line, message in check(path, text)]
+    found += check_nameless(texts)
     return [f"{path}:{line}: {message}" for path, line, message in found]
 
 

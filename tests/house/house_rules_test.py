@@ -87,6 +87,26 @@ class HouseRulesTest(unittest.TestCase):
     def test_a_long_file_is_reported(self):
         self.assert_one({"src/base/log.cc": "\n" * 601}, "src/base/log.cc:601", "longer than 600")
 
+    def test_a_name_without_linkage_is_one_in_its_room(self):
+        def two(first, second, room="base"):
+            nameless = "namespace talweg {{\nnamespace {{\n{}\n}}  // namespace\n}}  // namespace talweg\n"
+            return {"src/base/a.cc": nameless.format(first), f"src/{room}/b.cc": nameless.format(second)}
+
+        for first, second in (
+                ("constexpr int kMost = 3;", "constexpr std::uint64_t kMost{4};"),
+                ("const char* const kNames[] = {};", "constexpr std::array<int, 2> kNames = {1, 2};"),
+                ("struct Unit {\n  int a = 0;\n};", "class Unit final {\n};"),
+                ("using Unit = int;", "using Unit = long;"),
+                ("int size(const Plan& a, int b) {\n}", "bool size(const Plan& plan,\n          int n = 3) {\n}"),
+                ("int size() {\n}", "int size = 3;")):
+            self.assert_one(two(first, second), "src/base/b.cc:3", " is also in src/base/a.cc")
+        for first, second in (
+                ("using Unit = std::vector<int>;", "using Unit =\n    std::vector<int>;"),
+                ("int size(const Plan& a) {\n}", "int size(Plan& a) {\n}\nint size(int b) {\n}"),
+                ("void a() {\n  int left = 3;\n}", "void b() {\n  int left = 3;\n}")):
+            self.assertEqual(self.violations(two(first, second)), [])
+        self.assertEqual(self.violations(two("int x = 3;", "int x = 3;", "kernel")), [])
+
     def test_forbidden_words_are_reported(self):
         for word in ("TO" + "DO", "/wor" + "k/main", "../shar" + "ed/notes"):
             self.assert_one({"README.md": f"one\nsee {word}\n"}, "README.md:2", word[:4])
