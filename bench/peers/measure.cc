@@ -19,6 +19,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kPeriod = 61;  // prime, so that no chunk boundary repeats the pattern
 constexpr int kLeastIterations = 3;
+constexpr double kSlowSeconds = 8;    // calls that take longer are measured once
+constexpr double kStreamSeconds = 1;  // in calls that take longer, the pause between them does not show
 constexpr int kMostIterations = 201;
 constexpr int kMostWarmUps = 20;
 constexpr double kWarmUpSeconds = 0.2;
@@ -102,7 +104,8 @@ class Measurement {
 
   Summary run(int calls, double seconds_per_call) {
     const double fitting = options_.seconds / (seconds_per_call * calls);
-    const int iterations = static_cast<int>(std::clamp<double>(fitting, kLeastIterations, kMostIterations));
+    const int least = seconds_per_call * calls > kSlowSeconds ? 1 : kLeastIterations;
+    const int iterations = static_cast<int>(std::clamp<double>(fitting, least, kMostIterations));
     std::vector<double> times;
     for (int k = 0; k < iterations; ++k) times.push_back(batch(calls) / calls);
     return summarise(board_.max_over_ranks(times));
@@ -177,7 +180,7 @@ int measure(const std::string& contestant_name, const Options& options, Contesta
     Measurement measurement(options, contestant, board);
     const double seconds_per_call = measurement.warm_up();
     isolated = measurement.run(1, seconds_per_call);
-    if (options.bytes <= kMostStreamBytes)
+    if (options.bytes <= kMostStreamBytes && seconds_per_call < kStreamSeconds)
       stream = measurement.run(batch_calls(options.size), isolated.median_ms / 1e3);
     wrong = board.max_over_ranks({static_cast<double>(measurement.wrong())});
   }

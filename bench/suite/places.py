@@ -3,6 +3,7 @@
 `one_host(n)`: every rank in one namespace that has only loopback.
 `star(rates)`: every rank in a namespace of its own, joined by veth pairs to a bridge in another one; rates[r] in
 Mbit/s shapes rank r's link both ways with a token bucket. 0: not shaped.
+`mesh(rates)`: the same namespaces and bridge, but what shapes is each pair's link, rates[a, b] in Mbit/s each way.
 Every route says cubic, whatever the machine's default is: all contestants must have the same, and a namespace may
 not set its own default to what the machine has not allowed.
 """
@@ -16,6 +17,7 @@ import time
 PREFIX = "twbench"
 SHARED = "/dev/shm"
 BURST = "128kb"  # whole GSO packets pass the bucket; it would cut bigger ones
+MESH_BURST, MESH_BURST_TEXT = "16kb", "16KiB"  # a tenth of a second of the slowest of its links is 60 KB
 LIMIT_BYTES = 512 << 10
 LATENCY = "3us"  # half of what a veth, a bridge and a wake-up cost; only Talweg's planner reads it and BURST
 
@@ -135,17 +137,67 @@ class Place:
            "burst", BURST, "limit", f"{LIMIT_BYTES}b")
 
     def cluster_yaml(self):
-        """The network as Talweg reads it; empty on one host, where Talweg's own defaults hold."""
-        if not self.rates or not all(self.rates):
+        """The network as Talweg reads it; empty where nothing is shaped and Talweg's own defaults hold."""
+        if not self.rates or self.rates == [0] * self.ranks:
             return ""
         lines = ["nodes:"]
         lines += [f"  - {{name: host{r}, kind: worker}}" for r in range(self.ranks)]
-        lines += ["  - {name: switch, kind: switch}", "links:"]
-        lines += [f"  - {{between: [host{r}, switch], capacity: {self.rates[r]}Mbit/s, latency: {LATENCY}, burst: 128KiB}}"
-                  for r in range(self.ranks)]
+        lines += self.links_yaml()
         if self.processor:
             lines.append(f"processor: {self.processor}")
         return "\n".join(lines) + "\n"
+
+
+    def links_yaml(self):
+        return ["  - {name: switch, kind: switch}", "links:"] + [
+            f"  - {{between: [host{r}, switch], capacity: {self.rates[r]}Mbit/s, latency: {LATENCY}, burst: 128KiB}}"
+            for r in range(self.ranks)]
+
+
+class Mesh(Place):
+    """Every pair of hosts has a link of its own: a class per destination in each host, none at the bridge."""
+
+    def __init__(self, rates):
+        super().__init__(1 + max(a for a, _ in rates), rates)
+
+    def build(self):
+        shaped, self.rates = self.rates, [0] * self.ranks
+        try:
+            super().build()
+        finally:
+            self.rates = shaped
+        for a, name in enumerate(self.names):
+            tc = ["tc", "-n", name]
+            sh(*tc, "qdisc", "replace", "dev", "eth0", "root", "handle", "1:", "htb")
+            for b in range(self.ranks):
+                if a == b:
+                    continue
+                rate, this = f"{self.rates[a, b]}mbit", f"1:{b + 1}"
+                sh(*tc, "class", "add", "dev", "eth0", "parent", "1:", "classid", this, "htb", "rate", rate, "ceil", rate,
+                   "burst", MESH_BURST, "cburst", MESH_BURST, "quantum", "1514")
+                sh(*tc, "qdisc", "add", "dev", "eth0", "parent", this, "bfifo", "limit", f"{LIMIT_BYTES}b")
+                sh(*tc, "filter", "add", "dev", "eth0", "parent", "1:", "protocol", "ip", "prio", "1", "u32", "match", "ip",
+                   "dst", f"{self.address(b)}/32", "flowid", this)
+
+    def links_yaml(self):
+        return ["links:"] + [
+            f"  - {{from: host{a}, to: host{b}, capacity: {rate}Mbit/s, latency: {LATENCY}, burst: {MESH_BURST_TEXT}}}"
+            for (a, b), rate in self.rates.items()]
+
+
+class Reordered:
+    """A view of a place: its rank r is at the place's position order[r]. For peers that go by rank order."""
+
+    def __init__(self, place, order):
+        self.place, self.order = place, order
+        self.ranks, self.rates, self.interface = place.ranks, place.rates, place.interface
+        self.names = [place.names[at] for at in order]
+
+    def address(self, rank):
+        return self.place.address(self.order[rank])
+
+    def prefix(self, rank):
+        return self.place.prefix(self.order[rank])
 
 
 def one_host(ranks):
@@ -154,3 +206,7 @@ def one_host(ranks):
 
 def star(rates):
     return Place(len(rates), rates)
+
+
+def mesh(rates):
+    return Mesh(rates)
