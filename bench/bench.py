@@ -19,12 +19,13 @@ import predict  # noqa: E402
 import probe  # noqa: E402
 import report  # noqa: E402
 import security  # noqa: E402
+import seeing  # noqa: E402
 import simulator  # noqa: E402
 import startup  # noqa: E402
 import training  # noqa: E402
 
 RANKS = {"host": [2, 4, 8], "net": [2, 4, 8], "uneven": [4, 8], "mesh": [8], "startup": [16], "faults": [8], "torch": [4], "ddp": [4],
-         "security": [4], "strangers": [4], "sim": [1], "predict": [2, 4, 8], "probe": [4, 8], "plan": [256]}
+         "security": [4], "seeing": [2, 4], "strangers": [4], "sim": [1], "predict": [2, 4, 8], "probe": [4, 8], "plan": [256]}
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
 QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh")},
          "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}
@@ -86,6 +87,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return faults.run(ranks, runner, settings)
     if scenario == "sim":
         return simulator.run(settings)
+    if scenario == "seeing":
+        return seeing.run(ranks, runner, settings)
     if scenario == "mesh":
         return mesh.run(ranks, runner, settings)
     if scenario == "predict":

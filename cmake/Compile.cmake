@@ -15,7 +15,8 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3")
 # What was compiled before, here or for a wheel or a sanitizer's stage, need not be compiled again.
 find_program(TALWEG_CCACHE ccache)
 if(TALWEG_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${TALWEG_CCACHE})
+  # What a precompiled header defines is known to be the same wherever the header is.
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TALWEG_CCACHE})
 endif()
 
 add_library(talweg_warnings INTERFACE)

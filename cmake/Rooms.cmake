@@ -1,7 +1,7 @@
 # One function per kind of target, so that a room's CMakeLists.txt only lists its files and what it stands on.
 
 # Most of the time that sanitizers and the linter take for a file goes into the headers it includes, so they take eight
-# files of a room at once. Names without linkage are therefore unique in a room. Whether each file stands alone, and
+# files of a room, or of its tests, at once. Names without linkage are therefore unique there. Whether each file stands alone, and
 # without warnings, is for the release build to say.
 option(TALWEG_UNITY "Compile several files of a room at once" OFF)
 if(TALWEG_UNITY)
@@ -48,6 +48,12 @@ function(talweg_test name)
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main talweg_warnings)
   # Tests are built often and run briefly; what they test is optimised in full.
+  if(TALWEG_UNITY)
+    set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON)
+  else()
+    target_precompile_headers(${name}_test PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+    target_compile_options(${name}_test PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # for ccache
+  endif()
   target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1> ${TALWEG_UNOPTIMISED_WHERE_CHECKED})
   # Discovered when ctest starts, not while building: a test program that cannot start fails its tests, not the
   # build. The prefix keeps equal names of two programs apart: ctest would give both the properties of the last.

@@ -10,16 +10,6 @@
 namespace talweg::chaos {
 namespace {
 
-bool has(const Scenario& s, FaultKind kind) {
-  return std::any_of(s.faults.begin(), s.faults.end(), [&](const Fault& f) { return f.kind == kind; });
-}
-template <class Which>
-bool any_call(const Scenario& s, Which which) {
-  return std::any_of(s.groups.begin(), s.groups.end(), [&](const Group& group) {
-    return std::any_of(group.calls.begin(), group.calls.end(), which);
-  });
-}
-
 // Tries scenarios that `fit` until a check fails.
 void expect_caught(Mutation mutation, const std::function<bool(const Scenario&)>& fit) {
   constexpr int kMostTries = 500;

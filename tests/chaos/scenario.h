@@ -2,6 +2,7 @@
 // and which faults come when.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -78,6 +79,18 @@ struct Scenario {
   std::vector<Fault> faults;
   std::vector<ScriptedCall> again;  // what a new group of all ranks calls after everything has healed
 };
+
+// Whether a fault of this kind comes; whether a call is such that `which(call)`.
+inline bool has(const Scenario& scenario, FaultKind kind) {
+  return std::any_of(scenario.faults.begin(), scenario.faults.end(),
+                     [&](const Fault& f) { return f.kind == kind; });
+}
+template <class Which>
+bool any_call(const Scenario& scenario, Which which) {
+  return std::any_of(scenario.groups.begin(), scenario.groups.end(), [&](const Group& group) {
+    return std::any_of(group.calls.begin(), group.calls.end(), which);
+  });
+}
 
 Scenario scenario_of(std::uint64_t seed);
 std::string to_string(const Scenario& scenario);

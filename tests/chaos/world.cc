@@ -25,17 +25,6 @@ sim::SimulationOptions options_for(const Scenario& scenario, Mutation mutation) 
   return options;
 }
 
-bool has(const Scenario& scenario, FaultKind kind) {
-  return std::any_of(scenario.faults.begin(), scenario.faults.end(),
-                     [&](const Fault& f) { return f.kind == kind; });
-}
-template <class Which>
-bool any_call(const Scenario& scenario, Which which) {
-  for (const Group& group : scenario.groups)
-    if (std::any_of(group.calls.begin(), group.calls.end(), which)) return true;
-  return false;
-}
-
 }  // namespace
 
 World::World(Scenario scenario, const WorldOptions& options)

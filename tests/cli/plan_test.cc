@@ -24,7 +24,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::string kClusters = std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/";
+const std::string kClusterFolder = std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/";
 const std::vector<std::string> kExamples = {
     "even4.yaml",         "uneven4.yaml",           "pairwise4.yaml",
     "four_gpus.nccl.xml", "two_servers.adapcc.xml", "torus_switch.astra_sim.yml",
@@ -78,7 +78,7 @@ std::string line_with(const std::string& text, const std::string& part) {
 }
 
 TEST_F(Plan, TheTableSaysTheNetworkTheBoundAndATimeForEachSize) {
-  const Outcome outcome = talweg({"plan", kClusters + "uneven4.yaml", "--bytes", "4K,64M"});
+  const Outcome outcome = talweg({"plan", kClusterFolder + "uneven4.yaml", "--bytes", "4K,64M"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(line_with(outcome.out, "network"), HasSubstr("(talweg): 4 workers, 1 switch, 8 links"));
   // Of the slow hosts' links each has to carry the whole vector: 200 Mbit/s, and trees through the fast ones
@@ -96,7 +96,7 @@ TEST_F(Plan, TheTableSaysTheNetworkTheBoundAndATimeForEachSize) {
 TEST_F(Plan, EveryExampleHasABoundAndNobodyIsPredictedToBeatIt) {
   for (const std::string& name : kExamples) {
     SCOPED_TRACE(name);
-    const json document = parsed({kClusters + name, "--bytes", "1M,256M"});
+    const json document = parsed({kClusterFolder + name, "--bytes", "1M,256M"});
     EXPECT_EQ(document["format"], "talweg plan");
     EXPECT_EQ(document["sizes"].size(), 2u);
     EXPECT_GT(document["bound"]["algbw_GB_per_s"].get<double>(), 0);
@@ -121,7 +121,7 @@ TEST_F(Plan, EveryExampleHasABoundAndNobodyIsPredictedToBeatIt) {
 }
 
 TEST_F(Plan, KnowsEveryCollectiveAndItsRoot) {
-  const std::string network = kClusters + "uneven4.yaml";
+  const std::string network = kClusterFolder + "uneven4.yaml";
   for (const char* op : {"all_gather", "reduce_scatter", "broadcast", "reduce"})
     EXPECT_GT(parsed({network, "--op", op, "--bytes", "1M"})["bound"]["rate_Gbit_per_s"].get<double>(), 0)
         << op;
@@ -136,16 +136,17 @@ TEST_F(Plan, KnowsEveryCollectiveAndItsRoot) {
 }
 
 TEST_F(Plan, TakesWhatAGroupTakes) {
-  const json document = parsed({kClusters + "uneven4.yaml", "--bytes", "4K,4M"});
+  const json document = parsed({kClusterFolder + "uneven4.yaml", "--bytes", "4K,4M"});
   for (const json& size : document["sizes"]) {
-    const Outcome forest = talweg({"convert", kClusters + "uneven4.yaml", "-", "--to", "json", "--collective",
-                                   "all_reduce", "--size", std::to_string(size["size_bytes"].get<int>())});
+    const Outcome forest =
+        talweg({"convert", kClusterFolder + "uneven4.yaml", "-", "--to", "json", "--collective", "all_reduce",
+                "--size", std::to_string(size["size_bytes"].get<int>())});
     EXPECT_EQ(json::parse(forest.out)["planner"], size["taken"]);
   }
 }
 
 TEST_F(Plan, FindsOutBeforeTheWorkWhatItCannotWrite) {
-  const std::string network = kClusters + "even4.yaml";
+  const std::string network = kClusterFolder + "even4.yaml";
   for (const char* flag : {"--json", "--html", "-o"}) {
     const Outcome outcome = talweg({"plan", network, "--bytes", "1M", flag, "/nowhere/p.json"});
     EXPECT_NE(outcome.exit_code, 0) << flag;
@@ -162,7 +163,7 @@ TEST_F(Plan, FindsOutBeforeTheWorkWhatItCannotWrite) {
 }
 
 TEST_F(Plan, WritesTheForestOfTheLargestSize) {
-  const std::string network = kClusters + "four_gpus.nccl.xml";
+  const std::string network = kClusterFolder + "four_gpus.nccl.xml";
   EXPECT_EQ(talweg({"plan", network, "--bytes", "4K,64M", "--algo", "ring", "-o", file("f.yaml")}).exit_code,
             0);
   const forest::Forest ring = forest::load_forest(file("f.yaml"));
@@ -176,7 +177,8 @@ TEST_F(Plan, WritesTheForestOfTheLargestSize) {
 TEST_F(Plan, ThePageIsWellFormedAndHasEveryNodeAndTree) {
   for (const std::string& name : kExamples) {
     SCOPED_TRACE(name);
-    const Outcome outcome = talweg({"plan", kClusters + name, "--bytes", "4K,16M", "--html", file("p.html")});
+    const Outcome outcome =
+        talweg({"plan", kClusterFolder + name, "--bytes", "4K,16M", "--html", file("p.html")});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     pugi::xml_document page;
     const std::string html = text("p.html");
@@ -257,7 +259,7 @@ TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
     EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
     return outcome.err;
   };
-  const std::string network = kClusters + "even4.yaml";
+  const std::string network = kClusterFolder + "even4.yaml";
   EXPECT_THAT(about({file("none.yaml")}), HasSubstr("cannot read it"));
   EXPECT_THAT(about({network, "--op", "all_everything"}),
               HasSubstr("no collective is called \"all_everything\""));

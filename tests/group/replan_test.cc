@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kRanks = 4;
-constexpr std::size_t kCount = 1 << 20;  // floats: four calls are an epoch
+constexpr int kReplanRanks = 4;
+constexpr std::size_t kReplanCount = 1 << 20;  // floats: four calls are an epoch
 
 // Host 1 is said to be ten times slower than the others.
 std::string wrong_network(int hosts) {
@@ -30,7 +30,7 @@ std::string wrong_network(int hosts) {
 class Replanning : public ::testing::Test {
  protected:
   Replanning() {
-    std::ofstream(network_.path()) << wrong_network(kRanks);
+    std::ofstream(network_.path()) << wrong_network(kReplanRanks);
     std::ofstream(two_.path()) << wrong_network(2);
   }
   TemporaryFile network_, two_;
@@ -41,21 +41,21 @@ class Replanning : public ::testing::Test {
 
 TEST_F(Replanning, ChangesOnAllRanksAtTheSameCallAndSumsStayRight) {
   std::mutex mutex;
-  std::vector<std::vector<std::string>> plans(kRanks);
-  run_ranks(kRanks, [&](Group& g) {
+  std::vector<std::vector<std::string>> plans(kReplanRanks);
+  run_ranks(kReplanRanks, [&](Group& g) {
     EXPECT_THAT(g.describe(), HasSubstr("plans: follow the network"));
-    std::vector<float> x(kCount);
+    std::vector<float> x(kReplanCount);
     std::vector<std::string> seen;
     for (int call = 0; call < 32; ++call) {
-      for (std::size_t i = 0; i < kCount; i += 4097) x[i] = static_cast<float>(g.rank() + call);
-      g.all_reduce(x.data(), x.data(), kCount, DataType::f32, ReduceOp::sum);
-      for (std::size_t i = 0; i < kCount; i += 4097) ASSERT_EQ(x[i], static_cast<float>(6 + 4 * call));
-      seen.push_back(g.explain(Collective::all_reduce, kCount, DataType::f32));
+      for (std::size_t i = 0; i < kReplanCount; i += 4097) x[i] = static_cast<float>(g.rank() + call);
+      g.all_reduce(x.data(), x.data(), kReplanCount, DataType::f32, ReduceOp::sum);
+      for (std::size_t i = 0; i < kReplanCount; i += 4097) ASSERT_EQ(x[i], static_cast<float>(6 + 4 * call));
+      seen.push_back(g.explain(Collective::all_reduce, kReplanCount, DataType::f32));
     }
     const std::lock_guard guard(mutex);
     plans[static_cast<std::size_t>(g.rank())] = seen;
   });
-  for (int r = 1; r < kRanks; ++r) EXPECT_EQ(plans[static_cast<std::size_t>(r)], plans[0]);
+  for (int r = 1; r < kReplanRanks; ++r) EXPECT_EQ(plans[static_cast<std::size_t>(r)], plans[0]);
 }
 
 TEST_F(Replanning, BetweenRanksOfOneHostPlansStayAndThatIsSaid) {
@@ -72,16 +72,16 @@ TEST_F(Replanning, CallsNeverBlockOnADecision) {
   run_ranks(
       2,
       [&](Group& g) {
-        std::vector<std::vector<float>> x(kCalls, std::vector<float>(kCount, 1.0F));
+        std::vector<std::vector<float>> x(kCalls, std::vector<float>(kReplanCount, 1.0F));
         std::vector<WorkPtr> works;
         float token = 7;
         if (g.rank() == 1) g.recv(&token, 1, DataType::f32, 0);
         for (auto& v : x)
-          works.push_back(g.start_all_reduce(v.data(), v.data(), kCount, DataType::f32, ReduceOp::sum));
+          works.push_back(g.start_all_reduce(v.data(), v.data(), kReplanCount, DataType::f32, ReduceOp::sum));
         for (std::size_t i = 0; i < works.size(); ++i) EXPECT_EQ(works[i]->sequence(), i);
         if (g.rank() == 0) g.send(&token, 1, DataType::f32, 1);
         for (const WorkPtr& work : works) work->wait();
-        for (const auto& v : x) ASSERT_EQ(v[kCount / 2], 2.0F);
+        for (const auto& v : x) ASSERT_EQ(v[kReplanCount / 2], 2.0F);
       },
       [&](GroupOptions& o) { o.cluster_file = two_.path(); });
 }
@@ -90,7 +90,7 @@ TEST_F(Replanning, AHeldCallKeepsItsDeadline) {
   run_ranks(
       2,
       [&](Group& g) {
-        std::vector<std::vector<float>> x(40, std::vector<float>(kCount, 1.0F));
+        std::vector<std::vector<float>> x(40, std::vector<float>(kReplanCount, 1.0F));
         if (g.rank() == 1) {
           std::this_thread::sleep_for(std::chrono::milliseconds(700));  // calls nothing
           return;
@@ -100,7 +100,7 @@ TEST_F(Replanning, AHeldCallKeepsItsDeadline) {
         options.timeout = std::chrono::milliseconds(300);
         for (auto& v : x)
           works.push_back(
-              g.start_all_reduce(v.data(), v.data(), kCount, DataType::f32, ReduceOp::sum, options));
+              g.start_all_reduce(v.data(), v.data(), kReplanCount, DataType::f32, ReduceOp::sum, options));
         for (const WorkPtr& work : works) EXPECT_THROW(work->wait(), Error);
       },
       [&](GroupOptions& o) { o.cluster_file = two_.path(); });
@@ -114,19 +114,19 @@ TEST_F(Replanning, WhenOneRankCanNoLongerFollowNobodyDoes) {
   run_ranks(
       2,
       [&](Group& g) {
-        std::vector<std::vector<float>> x(kCalls, std::vector<float>(kCount, 1.0F));
+        std::vector<std::vector<float>> x(kCalls, std::vector<float>(kReplanCount, 1.0F));
         std::vector<WorkPtr> works;
         CallOptions options;
         if (g.rank() == 0) options.timeout = std::chrono::milliseconds(300);
         if (g.rank() == 1) failed.get_future().wait();
         for (auto& v : x)
           works.push_back(
-              g.start_all_reduce(v.data(), v.data(), kCount, DataType::f32, ReduceOp::sum, options));
+              g.start_all_reduce(v.data(), v.data(), kReplanCount, DataType::f32, ReduceOp::sum, options));
         for (const WorkPtr& work : works) EXPECT_THROW(work->wait(), Error);
         if (g.rank() == 0) failed.set_value();
         for (int call = 0; call < 3 * kCalls; ++call)
-          g.all_reduce(x[0].data(), x[0].data(), kCount, DataType::f32, ReduceOp::max);
-        EXPECT_EQ(x[0][kCount / 2], 1.0F);
+          g.all_reduce(x[0].data(), x[0].data(), kReplanCount, DataType::f32, ReduceOp::max);
+        EXPECT_EQ(x[0][kReplanCount / 2], 1.0F);
       },
       [&](GroupOptions& o) { o.cluster_file = two_.path(); });
   const std::string log = testing::internal::GetCapturedStderr();
@@ -139,10 +139,10 @@ TEST_F(Replanning, AGroupMayBeLeftWithHeldCalls) {
       2,
       [&](Group& g) {
         std::vector<WorkPtr> works;
-        static std::vector<std::vector<float>> x(12, std::vector<float>(kCount, 1.0F));
+        static std::vector<std::vector<float>> x(12, std::vector<float>(kReplanCount, 1.0F));
         if (g.rank() == 1) return;
         for (auto& v : x)
-          works.push_back(g.start_all_reduce(v.data(), v.data(), kCount, DataType::f32, ReduceOp::sum));
+          works.push_back(g.start_all_reduce(v.data(), v.data(), kReplanCount, DataType::f32, ReduceOp::sum));
       },
       [&](GroupOptions& o) { o.cluster_file = two_.path(); });
 }

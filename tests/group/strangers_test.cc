@@ -21,7 +21,7 @@ namespace talweg {
 namespace {
 
 constexpr const char* kKey = "the key of this job";
-constexpr int kRanks = 4;
+constexpr int kVictims = 4;
 
 std::chrono::steady_clock::time_point in_s(int seconds) {
   return std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
@@ -130,7 +130,7 @@ TEST(Strangers, DoNoHarmToARunningJob) {
   std::atomic<bool> stop{false};
   std::atomic<long> wrong{0}, calls{0}, formed{0};
   std::vector<std::thread> threads;
-  std::vector<std::string> errors(kRanks + 2);
+  std::vector<std::string> errors(kVictims + 2);
   const auto guarded = [&](std::size_t i, auto body) {
     threads.emplace_back([&errors, &stop, i, body] {
       try {
@@ -141,15 +141,15 @@ TEST(Strangers, DoNoHarmToARunningJob) {
       }
     });
   };
-  for (int r = 0; r < kRanks; ++r)
+  for (int r = 0; r < kVictims; ++r)
     guarded(static_cast<std::size_t>(r), [&, r, p = port] {
-      const auto group = Group::join(joining(r, kRanks, p, "job/"));
+      const auto group = Group::join(joining(r, kVictims, p, "job/"));
       work(*group, stop, wrong, calls);
     });
   // Beside them a group of two that forms anew all the time: its listeners are open while it does.
   std::atomic<int> round{0};
   for (int r = 0; r < 2; ++r)
-    guarded(static_cast<std::size_t>(kRanks + r), [&, r, p = port] {
+    guarded(static_cast<std::size_t>(kVictims + r), [&, r, p = port] {
       const auto s = tcp_store("127.0.0.1", p, false, in_s(60), kKey);
       for (int turn = 0;; ++turn) {
         const std::string prefix = "pair" + std::to_string(turn) + "/";

@@ -138,10 +138,10 @@ def check_nameless(texts):
     """Files that define the same name in namespaces without one, where both belong to one room. `texts`: by path."""
     known = {}
     for path, text in texts.items():
-        if path.parts[0] != "src" or path.suffix != ".cc":
+        if path.parts[0] not in ("src", "tests") or path.suffix != ".cc":
             continue
         for line, name, kind in nameless_in(text):
-            others = known.setdefault((room_of(path), name), [])
+            others = known.setdefault((path.parts[:2], name), [])
             for other, other_kind in others:
                 if other != path and clash(kind, other_kind):
                     yield path, line, f"{name} is also in {other}: a room's files are compiled together at times"

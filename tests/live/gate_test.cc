@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kGateSecond = 1'000'000'000;
 
 class AGate : public ::testing::Test {
  protected:
@@ -27,31 +27,31 @@ class AGate : public ::testing::Test {
     gate.listen(std::move(listener));
   }
 
-  FileDescriptor stranger() const { return connect_tcp(endpoint, now_ns() + 5 * kSecond); }
+  FileDescriptor stranger() const { return connect_tcp(endpoint, now_ns() + 5 * kGateSecond); }
   static void say(const FileDescriptor& socket, const std::string& text) {
     EXPECT_EQ(::send(socket.get(), text.data(), text.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(text.size()));
   }
   // Everything that has been sent here has been heard.
   void hear_all(std::int64_t now) {
-    while (wait_ready(gate.fd(), false, now_ns() + kSecond / 20)) gate.step(now);
+    while (wait_ready(gate.fd(), false, now_ns() + kGateSecond / 20)) gate.step(now);
   }
   static bool is_cut(const FileDescriptor& socket) {
     char byte = 0;
-    if (!wait_ready(socket, false, now_ns() + 2 * kSecond)) return false;
+    if (!wait_ready(socket, false, now_ns() + 2 * kGateSecond)) return false;
     return ::recv(socket.get(), &byte, 1, 0) <= 0;
   }
   static wire::Introduction introduction() { return {wire::Purpose::data, false, 0, 1, 0, 42}; }
   Visitor enter(const wire::Secret& with, const wire::Introduction& as) const {
-    const std::int64_t deadline = now_ns() + 10 * kSecond;
+    const std::int64_t deadline = now_ns() + 10 * kGateSecond;
     return knock([&] { return connect_tcp(endpoint, deadline); }, with, as, deadline);
   }
   // Serves the gate until `n` have been let in.
   std::vector<Visitor> let_in(std::size_t n) {
     std::vector<Visitor> in;
-    const std::int64_t deadline = now_ns() + 10 * kSecond;
+    const std::int64_t deadline = now_ns() + 10 * kGateSecond;
     while (in.size() < n && now_ns() < deadline) {
-      wait_ready(gate.fd(), false, now_ns() + kSecond / 100);
+      wait_ready(gate.fd(), false, now_ns() + kGateSecond / 100);
       for (Visitor& v : gate.step(now_ns())) in.push_back(std::move(v));
     }
     return in;
@@ -69,7 +69,7 @@ class AGate : public ::testing::Test {
       over = true;
     });
     while (!over) {
-      wait_ready(gate.fd(), false, now_ns() + kSecond / 100);
+      wait_ready(gate.fd(), false, now_ns() + kGateSecond / 100);
       EXPECT_TRUE(gate.step(now_ns()).empty());
     }
     knocking.join();
@@ -120,11 +120,11 @@ TEST_F(AGate, DropsTheSilentAndTheSlowAfterFiveSeconds) {
   const FileDescriptor slow = stranger();
   for (int second = 0; second < 5; ++second) {
     say(slow, "T");
-    hear_all(begin + second * kSecond);
+    hear_all(begin + second * kGateSecond);
     EXPECT_EQ(gate.half_open(), 2U) << second;
   }
-  EXPECT_LE(gate.next_ns(), begin + 6 * kSecond);
-  gate.step(begin + 5 * kSecond);
+  EXPECT_LE(gate.next_ns(), begin + 6 * kGateSecond);
+  gate.step(begin + 5 * kGateSecond);
   EXPECT_EQ(gate.half_open(), 0U);
   EXPECT_EQ(gate.counts().silent, 2U);
   EXPECT_TRUE(is_cut(silent));
@@ -137,7 +137,7 @@ TEST_F(AGate, SweepsOutTheSilentWithoutHearingAnybody) {
   say(loud, std::string(500, 'x'));
   gate.sweep(0);
   EXPECT_EQ(gate.half_open(), 2U);
-  gate.sweep(5 * kSecond);
+  gate.sweep(5 * kGateSecond);
   EXPECT_EQ(gate.half_open(), 0U);
   EXPECT_EQ(gate.counts().silent, 2U);
 }
@@ -169,7 +169,7 @@ TEST_F(AGate, WhoIsCutOffWithoutAWordTriesAgain) {
           ::close(ends[1]);
           return FileDescriptor(ends[0]);
         },
-        key, introduction(), now_ns() + 10 * kSecond);
+        key, introduction(), now_ns() + 10 * kGateSecond);
   });
   EXPECT_EQ(let_in(1).size(), 1U);
   knocking.join();
@@ -184,13 +184,13 @@ TEST_F(AGate, WithoutDescriptorsRestsInsteadOfSpinning) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
   std::vector<FileDescriptor> used;
   for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) used.emplace_back(fd);
-  gate.step(kSecond);
+  gate.step(kGateSecond);
   EXPECT_EQ(gate.half_open(), 0U);
-  EXPECT_FALSE(wait_ready(gate.fd(), false, now_ns() + kSecond / 50));
+  EXPECT_FALSE(wait_ready(gate.fd(), false, now_ns() + kGateSecond / 50));
   used.clear();
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
   gate.step(gate.next_ns());
-  gate.step(2 * kSecond);
+  gate.step(2 * kGateSecond);
   EXPECT_EQ(gate.half_open(), 1U);
 }
 

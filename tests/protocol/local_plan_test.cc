@@ -9,7 +9,7 @@
 namespace talweg::protocol {
 namespace {
 
-cluster::Cluster star(int hosts) {
+cluster::Cluster idle_star(int hosts) {
   cluster::Cluster c;
   for (int h = 0; h < hosts; ++h) c.nodes.push_back({.name = "h" + std::to_string(h)});
   c.nodes.push_back({.name = "switch", .kind = cluster::NodeKind::switch_});
@@ -21,7 +21,7 @@ cluster::Cluster star(int hosts) {
 
 TEST(LocalPlan, PlansOfAllRanksMadeAtOnceAreThoseMadeOneByOne) {
   const int ranks = 6;
-  const cluster::Cluster network = star(ranks);
+  const cluster::Cluster network = idle_star(ranks);
   int compared = 0;
   for (const Collective op : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
                               Collective::broadcast, Collective::reduce, Collective::all_to_all})

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/shapes.h"
 #include "sim/simulation.h"
 #include "sim/topologies.h"
 #include "talweg/error.h"
@@ -18,8 +19,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr LinkShape kGigabit{Bandwidth{1e9}, Nanoseconds{1000}};  // 1500 bytes take 12 us
-constexpr Picoseconds kMicrosecond = 1'000'000;
 constexpr std::uint32_t kPort = 7;
 
 struct Arrival {
@@ -59,15 +58,6 @@ int link_of(const cluster::Cluster& cluster, const std::string& from, const std:
       return static_cast<int>(l);
   ADD_FAILURE() << from << "->" << to;
   return -1;
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
 }
 
 TEST(EventQueue, GivesEventsByTimeAndEqualTimesInTheOrderOfScheduling) {

@@ -7,6 +7,7 @@
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "sim/collectives.h"
+#include "sim/shapes.h"
 #include "sim/topologies.h"
 #include "talweg/error.h"
 
@@ -14,8 +15,6 @@ namespace talweg::sim {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
 
 forest::Request all_reduce(int ranks, std::int64_t count) {
   forest::Request q;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "sim/matrix_run.h"
+#include "sim/shapes.h"
 #include "sim/simulation.h"
 #include "sim/topologies.h"
 #include "talweg/error.h"
@@ -13,8 +14,6 @@ namespace talweg::sim {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
 
 SimulationOptions with_marks() {
   SimulationOptions o;

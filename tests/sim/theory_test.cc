@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "sim/matrix_run.h"
+#include "sim/shapes.h"
 #include "sim/simulation.h"
 #include "sim/topologies.h"
 #include "sim/workload_run.h"
@@ -13,9 +14,7 @@
 namespace talweg::sim {
 namespace {
 
-constexpr LinkShape kGigabit{Bandwidth{1e9}, Nanoseconds{1000}};  // 1500 bytes take 12 us
-constexpr Picoseconds kMicrosecond = 1'000'000;
-constexpr std::uint32_t kPort = 9;
+constexpr std::uint32_t kTheoryPort = 9;
 
 // Hosts at the ends of a row of `links` links.
 cluster::Cluster row(int links) {
@@ -40,8 +39,8 @@ TEST(Theory, APipelineOfStoresAndForwardsTakesPacketsPlusLinksLessOne) {
     for (const std::uint32_t packets : {1U, 2U, 17U, 300U}) {
       Simulation s(row(links), {});
       Picoseconds last = 0;
-      s.bind(1, kPort, [&](const Packet&) { last = s.now(); });
-      for (std::uint32_t i = 0; i < packets; ++i) s.send({0, 1, kPort, i, 1500, 0, kNoRoute, 0, false});
+      s.bind(1, kTheoryPort, [&](const Packet&) { last = s.now(); });
+      for (std::uint32_t i = 0; i < packets; ++i) s.send({0, 1, kTheoryPort, i, 1500, 0, kNoRoute, 0, false});
       s.run();
       const Picoseconds expected =
           (static_cast<Picoseconds>(packets) + links - 1) * 12 * kMicrosecond + links * kMicrosecond;
@@ -76,7 +75,7 @@ TEST(Theory, FlowsThroughOneLinkEndAfterTheSumOfTheirBytesAndShareItEvenly) {
 class SingleServer {
  public:
   SingleServer(double load, std::uint32_t packets) : s_(row(1), {}), load_(load), packets_(packets) {
-    s_.bind(1, kPort, [this](const Packet& p) { waited_ += s_.now() - p.sent - 13 * kMicrosecond; });
+    s_.bind(1, kTheoryPort, [this](const Packet& p) { waited_ += s_.now() - p.sent - 13 * kMicrosecond; });
     feed();
   }
   double mean_wait_us() {
@@ -88,7 +87,7 @@ class SingleServer {
   void feed() {
     const double gap = exponential(random_) * 12 / load_;
     s_.at(s_.now() + static_cast<Picoseconds>(gap * kMicrosecond), [this] {
-      s_.send({0, 1, kPort, sent_, 1500, 0, kNoRoute, 0, false});
+      s_.send({0, 1, kTheoryPort, sent_, 1500, 0, kNoRoute, 0, false});
       if (++sent_ < packets_) feed();
     });
   }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "sim/forwarding.h"
+#include "sim/shapes.h"
 #include "talweg/error.h"
 
 namespace talweg::sim {
@@ -14,7 +15,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
 constexpr LinkShape kFar{Bandwidth{5e9}, Nanoseconds{5000}};
 
 std::size_t switches(const cluster::Cluster& c) {

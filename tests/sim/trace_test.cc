@@ -12,13 +12,12 @@
 #include <set>
 
 #include "sim/matrix_run.h"
+#include "sim/shapes.h"
 #include "sim/topologies.h"
 #include "talweg/error.h"
 
 namespace talweg::sim {
 namespace {
-
-constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
 
 class TraceFile : public testing::Test {
  protected:

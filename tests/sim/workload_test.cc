@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "sim/sampler.h"
+#include "sim/shapes.h"
 #include "sim/topologies.h"
 #include "sim/topology_text.h"
 #include "sim/workload_run.h"
@@ -18,18 +19,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-constexpr LinkShape kTen{Bandwidth{10e9}, Nanoseconds{1000}};
-constexpr Picoseconds kMicrosecond = 1'000'000;
 constexpr Picoseconds kMillisecond = 1000 * kMicrosecond;
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
 
 SimulationOptions with_priorities() {
   SimulationOptions o;

@@ -19,7 +19,7 @@ Bytes copy(std::span<const std::byte> bytes) {
   return {bytes.begin(), bytes.end()};
 }
 
-Introduction sample() {
+Introduction introduction() {
   return {Purpose::data, true, 2, 7, 3, 0x123456789abcdefULL};
 }
 
@@ -39,7 +39,7 @@ class Handshake : public ::testing::Test {
   // `damage` may change each message on its way.
   template <class Damage>
   Conversation talk(const Secret& left, const Secret& right, Damage&& damage) {
-    Initiator a(left, sample(), ephemeral_a);
+    Initiator a(left, introduction(), ephemeral_a);
     Acceptor b(right, ephemeral_b);
     Conversation c;
     c.hello = copy(a.hello());
@@ -87,14 +87,14 @@ TEST_F(Handshake, TwoWithTheSameKeyAgreeOnSecretsThatNobodyElseHas) {
 }
 
 TEST_F(Handshake, TheAcceptingSideLearnsWhoCame) {
-  Initiator a(key, sample(), ephemeral_a);
+  Initiator a(key, introduction(), ephemeral_a);
   Acceptor b(key, ephemeral_b);
   Introduction seen;
   b.take(a.hello(), [&](const Introduction& i) {
     seen = i;
     return true;
   });
-  EXPECT_EQ(seen, sample());
+  EXPECT_EQ(seen, introduction());
 }
 
 TEST_F(Handshake, AnotherKeyIsRefusedByBothSides) {
@@ -106,7 +106,7 @@ TEST_F(Handshake, AnotherKeyIsRefusedByBothSides) {
 }
 
 TEST_F(Handshake, AnAcceptorWithoutTheKeyCannotPretendToHaveAccepted) {
-  Initiator a(key, sample(), ephemeral_a);
+  Initiator a(key, introduction(), ephemeral_a);
   Acceptor stranger(other, ephemeral_b);
   a.take(stranger.take(a.hello(), anyone).reply);
   Bytes forged(kAnswerBytes, std::byte{0});  // "no refusal", and a proof made of nothing
@@ -132,14 +132,14 @@ TEST_F(Handshake, NothingThatWasRecordedOpensAnotherConnection) {
   ASSERT_EQ(later.take(c.hello, anyone).state, State::more);
   EXPECT_EQ(later.take(c.proof, anyone).why, Refusal::wrong_key);
 
-  Initiator again(key, sample(), ephemeral_a);
+  Initiator again(key, introduction(), ephemeral_a);
   ASSERT_EQ(again.take(c.challenge).state, State::more);
   EXPECT_EQ(again.take(c.answer).why, Refusal::wrong_key);
 }
 
 TEST_F(Handshake, NothingCanBeSentBackToWhereItCameFrom) {
   // A stranger between two members returns to each what it said itself.
-  Initiator a(key, sample(), ephemeral_a);
+  Initiator a(key, introduction(), ephemeral_a);
   Acceptor b(key, ephemeral_b);
   const Bytes challenge = copy(b.take(a.hello(), anyone).reply);
   const Bytes proof = copy(a.take(challenge).reply);
@@ -155,7 +155,7 @@ TEST_F(Handshake, NothingCanBeSentBackToWhereItCameFrom) {
 }
 
 TEST_F(Handshake, ASoundHelloThatIsNotExpectedIsRefusedBeforeTheKeyIsUsed) {
-  Initiator a(key, sample(), ephemeral_a);
+  Initiator a(key, introduction(), ephemeral_a);
   Acceptor b(key, ephemeral_b);
   const HandshakeStep step = b.take(a.hello(), [](const Introduction&) { return false; });
   EXPECT_EQ(step.why, Refusal::unwanted);
@@ -168,7 +168,7 @@ TEST_F(Handshake, AnotherVersionIsCalledByItsNumber) {
   });
   EXPECT_EQ(c.at_acceptor, Refusal::version);
   EXPECT_EQ(c.at_initiator, Refusal::version);
-  Initiator a(key, sample(), ephemeral_a);
+  Initiator a(key, introduction(), ephemeral_a);
   c.challenge[2] = std::byte{77};
   a.take(c.challenge);
   EXPECT_EQ(a.other_version(), 77);
@@ -190,7 +190,7 @@ TEST_F(Handshake, WhatAnswersSomethingElseIsNotTakenForARefusal) {
   Bytes answer(kChallengeBytes, std::byte{' '});
   const std::string_view text = "HTTP/1.1 400 Bad Request";
   std::memcpy(answer.data(), text.data(), text.size());
-  Initiator a(key, sample(), ephemeral_a);
+  Initiator a(key, introduction(), ephemeral_a);
   EXPECT_EQ(a.take(answer).why, Refusal::not_talweg);
 }
 
