@@ -1,5 +1,6 @@
 """All-reduce where every pair of hosts has a link of its own, drawn from rates that differ by up to forty: against the
 bound, against gloo's ring in rank order, and against gloo's ring in the best of all orders of the hosts."""
+import fractions
 import itertools
 import json
 import random
@@ -51,7 +52,7 @@ def bound_mbit(place, size, settings):
                               capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"mesh: talweg plan: {done.stderr.strip()}")
-    return json.loads(done.stdout)["bound"]["rate_bit_per_s_exact"] / BIT_PER_MBIT
+    return float(fractions.Fraction(json.loads(done.stdout)["bound"]["rate_bit_per_s_exact"])) / BIT_PER_MBIT
 
 
 def time_of(contestant, place, size, rounds, runner, settings):
