@@ -1,5 +1,9 @@
 #include "cli/perf_case.h"
 
+#include <fmt/format.h>
+
+#include "talweg/error.h"
+
 namespace talweg::cli {
 
 bool has_reduction(Collective op) {
@@ -24,6 +28,12 @@ std::size_t count_for(Collective op, std::size_t bytes, DataType type, int ranks
   if (op == Collective::barrier) return 0;
   const std::size_t elements = bytes / size_of(type);
   return has_parts(op) ? elements / static_cast<std::size_t>(ranks) : elements;
+}
+
+void check_holds_element(const char* flag, std::size_t bytes, DataType type) {
+  if (bytes > 0 && bytes < size_of(type))
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} B is less than one element of {} ({} B)",
+                                                         flag, bytes, table_name(type), size_of(type)));
 }
 
 std::size_t vector_elements(const PerfCase& c) {

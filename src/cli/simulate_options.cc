@@ -1,6 +1,7 @@
 #include "cli/simulate_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -49,11 +50,13 @@ Nanoseconds time(const char* flag, const std::string& text) {
   return read(flag, [&] { return parse_nanoseconds(text); });
 }
 
-std::vector<double> numbers(const char* flag, const std::string& text, std::size_t count, const char* what) {
+// Of 0 to 1.
+std::vector<double> shares(const char* flag, const std::string& text, std::size_t count, const char* what) {
   std::vector<double> values;
   for (const std::string& part : split(text, ',')) {
     const auto value = cluster::read_number(part);
-    if (!value || *value < 0) refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
+    if (!value || *value < 0 || *value > 1)
+      refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
     values.push_back(*value);
   }
   if (values.size() != count) refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
@@ -75,6 +78,39 @@ std::vector<std::size_t> sizes(const std::string& text, int factor) {
   }
   if (all.empty()) refuse_option("--bytes: expected sizes such as 1M, 1M,4M or 1M..64M");
   return all;
+}
+
+// Of what is not read from a file of flows or of a workload.
+void check_calls(const SimulateOptions& o) {
+  const PerfOptions& perf = o.perf;
+  for (const std::size_t size : perf.sizes) check_holds_element("--bytes", size, perf.types[0]);
+  const int ranks = o.cluster.workers();
+  if (perf.op == Collective::send_recv && ranks < 2)
+    refuse_option("--op send_recv: it needs at least two ranks");
+  const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
+  const bool serves = std::any_of(o.algorithms.begin(), o.algorithms.end(), [&](const std::string& name) {
+    return name.empty() || forest::find_planner(name).serves(any);
+  });
+  if (!serves)
+    refuse_option(
+        fmt::format("--algo {}: it does not serve {}", fmt::join(o.algorithms, ","), name(perf.op)));
+}
+
+// The files of --cm and --workload.
+void read_traffic(SimulateOptions& o) {
+  if (!o.matrix.empty()) {
+    o.flows = read("--cm", [&] { return sim::parse_matrix(cluster::read_file(o.matrix), o.matrix); });
+    if (o.flows.nodes > o.cluster.workers())
+      refuse_option(fmt::format("--cm {}: the matrix is for {} hosts, the network has {}", o.matrix,
+                                o.flows.nodes, o.cluster.workers()));
+  }
+  if (o.workload.empty()) return;
+  o.job = read("--workload",
+               [&] { return sim::parse_workload(cluster::read_file(o.workload), o.workload, o.cluster); });
+  if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
+    refuse_option(fmt::format(
+        "--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
+        o.workload));
 }
 
 // "leaf0->spine1@1ms" or "spine1@1ms..2ms".
@@ -176,7 +212,13 @@ void SimulateFlags::add_to(CLI::App& app) {
   app.add_option("--horizon", raw->horizon,
                  "virtual time by which all must have ended (a day; workloads: none)")
       ->group(what);
-  app.add_option("--seed", raw->seed, "of all that is random")->capture_default_str()->group(what);
+  // CLI11 would take -1 for the largest there is.
+  app.add_option("--seed", raw->seed, "of all that is random")
+      ->check([](const std::string& text) {
+        return text.starts_with('-') ? "expected 0 or more, got " + text : std::string();
+      })
+      ->capture_default_str()
+      ->group(what);
 
   const char* queues = "Queues and losses";
   app.add_option("--queue", raw->queue, "bytes that a switch keeps in front of a link; 0: no limit")
@@ -290,6 +332,7 @@ SimulateOptions SimulateFlags::checked() const {
   }
   for (const std::string& name : o.algorithms)
     if (!name.empty()) forest::find_planner(name);
+  if (raw.matrix.empty() && raw.workload.empty()) check_calls(o);
 
   auto& network = o.simulation.network;
   sim::QueuePolicy& queue = network.switch_queue;
@@ -297,13 +340,17 @@ SimulateOptions SimulateFlags::checked() const {
   queue.limit_bytes = bytes("--queue", raw.queue);
   queue.mark_bytes = bytes("--mark", raw.mark);
   queue.trim = raw.trim;
+  if (raw.trim && (raw.priorities < 2 || queue.limit_bytes == 0))
+    refuse_option("--trim: it needs --priorities of at least 2 and a --queue above 0");
   if (!raw.red.empty()) {
     const auto parts = split(raw.red, ',');
     if (parts.size() != 3)
       refuse_option(fmt::format("--red: expected least,most,probability, got \"{}\"", raw.red));
     queue.red.least_bytes = bytes("--red", parts[0]);
     queue.red.most_bytes = bytes("--red", parts[1]);
-    queue.red.probability = numbers("--red", parts[2], 1, "a probability")[0];
+    queue.red.probability = shares("--red", parts[2], 1, "a probability")[0];
+    if (queue.red.most_bytes <= queue.red.least_bytes)
+      refuse_option(fmt::format("--red {}: expected most to be more than least", raw.red));
     queue.red.marks = true;
     queue.mark_bytes = 0;
   }
@@ -327,7 +374,7 @@ SimulateOptions SimulateFlags::checked() const {
   network.loss.loss = raw.loss;
   network.loss.bit_error_rate = raw.bit_errors;
   if (!raw.burst_loss.empty()) {
-    const auto parts = numbers("--burst-loss", raw.burst_loss, 2, "two probabilities: begins,ends");
+    const auto parts = shares("--burst-loss", raw.burst_loss, 2, "two probabilities: begins,ends");
     network.loss.burst_begins = parts[0];
     network.loss.burst_ends = parts[1];
   }
@@ -337,7 +384,7 @@ SimulateOptions SimulateFlags::checked() const {
     const auto parts = split(raw.reorder, ',');
     if (parts.size() != 2)
       refuse_option(fmt::format("--reorder: expected share,time, got \"{}\"", raw.reorder));
-    network.loss.delay = numbers("--reorder", parts[0], 1, "a share")[0];
+    network.loss.delay = shares("--reorder", parts[0], 1, "a share")[0];
     network.loss.most_delay = time("--reorder", parts[1]);
   }
   network.seed = o.simulation.seed = raw.seed;
@@ -354,13 +401,14 @@ SimulateOptions SimulateFlags::checked() const {
   o.rest = sim::picoseconds(time("--rest", raw.rest));
   if (o.rest > 0 && raw.warmup == 0)
     refuse_option("--rest comes after warm-up calls: expected a --warmup above 0");
-  o.matrix = raw.matrix;
-  o.workload = raw.workload;
   // What is cut off for good is sent again and again; a workload's background traffic goes on of itself.
   if (!raw.horizon.empty())
     o.horizon = sim::picoseconds(time("--horizon", raw.horizon));
-  else if (o.workload.empty())
+  else if (raw.workload.empty())
     o.horizon = kDay;
+  o.matrix = raw.matrix;
+  o.workload = raw.workload;
+  read_traffic(o);
   o.json = raw.json;
   o.csv = raw.csv;
   if (o.json == "-" && o.csv == "-") refuse_option("--json - and --csv -: only one can have standard output");

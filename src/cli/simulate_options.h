@@ -24,8 +24,10 @@ struct SimulateOptions {
 
   PerfOptions perf;                     // what to run, unless one of these:
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
-  std::string matrix;                   // a file
-  std::string workload;                 // a file
+  std::string matrix;                   // a file,
+  sim::Matrix flows;                    // and what it says
+  std::string workload;                 // a file,
+  sim::Workload job;                    // and what it says
 
   std::string json, csv;    // files; "-": standard output, in place of the table
   std::string trace, html;  // files
@@ -44,7 +46,8 @@ class SimulateFlags {
  public:
   SimulateFlags();
   void add_to(CLI::App& app);
-  // Reads the network. Throws Error{invalid_argument} with one line that names the flag, Error{bad_file}.
+  // Reads the files. Whatever can be known to be wrong before a run is known then: throws
+  // Error{invalid_argument}, Error{bad_file} with one line that names the flag.
   SimulateOptions checked() const;
 
  private:

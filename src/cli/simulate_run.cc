@@ -5,12 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cluster/yaml_reader.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "sim/collectives.h"
 #include "sim/sampler.h"
-#include "talweg/error.h"
 
 namespace talweg::cli {
 namespace {
@@ -122,20 +120,17 @@ void trace_frames(sim::Ranks& ranks, sim::Trace* trace) {
 }
 
 void simulate_matrix(const SimulateOptions& options, Watchers& watchers, SimulateResult& result) {
-  const sim::Matrix matrix = sim::parse_matrix(cluster::read_file(options.matrix), options.matrix);
   Watched run(options, watchers, options.matrix);
   if (watchers.progress != nullptr) {
     std::int64_t bytes = 0;
-    for (const sim::Connection& c : matrix.connections) bytes += c.bytes;
+    for (const sim::Connection& c : options.flows.connections) bytes += c.bytes;
     watchers.progress->expect(bytes);
   }
-  result.flows = sim::run_matrix(run.simulation, matrix, options.horizon, watchers.trace.get());
+  result.flows = sim::run_matrix(run.simulation, options.flows, options.horizon, watchers.trace.get());
   run.end(result.report);
 }
 
 void simulate_workload(const SimulateOptions& options, Watchers& watchers, SimulateResult& result) {
-  const sim::Workload workload =
-      sim::parse_workload(cluster::read_file(options.workload), options.workload, options.cluster);
   Watched run(options, watchers, options.workload);
   if (watchers.progress != nullptr && options.horizon != sim::kNever)
     watchers.progress->expect_end(options.horizon);
@@ -144,7 +139,7 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
   how.seed = options.simulation.seed;
   how.horizon = options.horizon;
   how.trace = watchers.trace.get();
-  result.workload = sim::run_workload(run.simulation, workload, how);
+  result.workload = sim::run_workload(run.simulation, options.job, how);
   run.end(result.report);
 }
 
@@ -188,8 +183,6 @@ SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
   }
   const PerfOptions& perf = options.perf;
   const int ranks = options.cluster.workers();
-  if (perf.op == Collective::send_recv && ranks < 2)
-    throw Error(ErrorCode::invalid_argument, "send_recv needs at least two ranks");
   const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
   for (const std::size_t size : perf.sizes)
     for (const std::string& algorithm : options.algorithms) {

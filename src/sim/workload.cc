@@ -176,11 +176,17 @@ class Reader {
       if (!parsed) type->expected("a data type such as float");
       s.type = *parsed;
     }
+    if (s.bytes > 0 && s.bytes < static_cast<std::int64_t>(size_of(s.type)))
+      y.required("bytes").expected(
+          fmt::format("at least one element of {}, {} B", name(s.type), size_of(s.type)));
     if (const auto root = y.optional("root"))
       s.root = static_cast<int>(root->integer(0, static_cast<std::int64_t>(g.nodes.size()) - 1));
     if (const auto algorithm = y.optional("algorithm")) {
       s.algorithm = algorithm->text();
-      quantity(*algorithm, [](const std::string& t) { return &forest::find_planner(t); });
+      const auto* planner =
+          quantity(*algorithm, [](const std::string& t) { return &forest::find_planner(t); });
+      if (!planner->serves(forest::even_request(*s.op, static_cast<int>(g.nodes.size()), s.root, 0, 1)))
+        algorithm->fail(fmt::format("{} does not serve {}", s.algorithm, name(*s.op)));
     }
     return s;
   }

@@ -177,6 +177,45 @@ TEST_F(Simulate, AveragesOverTheRanksAsAsked) {
   EXPECT_LT(time_of("mean"), time_of("max"));
 }
 
+TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
+  const std::string w = written("w.yaml", "groups: [{ranks: all, steps: [{op: juggle, bytes: 1K}]}]\n");
+  const std::string other = written("o.yaml",
+                                    "groups: [{ranks: all, steps: [{op: broadcast, bytes: 1K, algorithm: "
+                                    "ring}]}]\n");
+  const std::string noise = written("n.yaml", "background: [{from: all, to: random, rate: 1Gbit/s}]\n");
+  const std::string cm = written("c.cm", "Nodes 4\nConnections 1\n0->3 id 1 start 0 size 1000\n");
+  struct Bad {
+    std::vector<std::string> more;
+    const char* said;
+  };
+  const Bad all[] = {
+      {{"--trim"}, "--trim: it needs --priorities of at least 2 and a --queue above 0"},
+      {{"--trim", "--priorities", "2", "--queue", "0"}, "--trim: it needs --priorities"},
+      {{"--red", "20K,10K,0.1"}, "--red 20K,10K,0.1: expected most to be more than least"},
+      {{"--red", "10K,20K,1.5"}, "--red: expected a probability, got \"1.5\""},
+      {{"--burst-loss", "4,0.5"}, "--burst-loss: expected two probabilities"},
+      {{"--reorder", "2,1us"}, "--reorder: expected a share"},
+      {{"--algo", "ring", "--op", "broadcast"}, "--algo ring: it does not serve broadcast"},
+      {{"--algo", "ring,one_hop", "--op", "gather"}, "--algo ring,one_hop: it does not serve gather"},
+      {{"--bytes", "1"}, "--bytes: 1 B is less than one element of float (4 B)"},
+      {{"--bytes", "0..8", "--factor", "2"}, "--bytes: a size of 0 never grows"},
+      {{"--seed", "-1"}, "--seed: expected 0 or more, got -1"},
+      {{"--workload", w}, "--workload: "},
+      {{"--workload", w}, "w.yaml:1: groups[0].steps[0].op: expected a collective"},
+      {{"--workload", other}, "ring does not serve broadcast"},
+      {{"--workload", noise}, "background traffic alone goes on for ever: give a --horizon"},
+      {{"--cm", cm}, "the matrix is for 4 hosts, the network has 2"},
+      {{"--cm", file("none.cm")}, "--cm: "},
+  };
+  for (const Bad& bad : all) {
+    const Outcome outcome = talweg(with({"simulate", "--topology", "star:hosts=2"}, bad.more));
+    EXPECT_EQ(outcome.exit_code, 2) << bad.said;
+    EXPECT_EQ(outcome.out, "") << bad.said;
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(bad.said));
+  }
+}
+
 TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   const auto about = [](const std::vector<std::string>& arguments) {
     const Outcome outcome = talweg(arguments);
@@ -201,7 +240,6 @@ TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_THAT(about(with(star, {"--queue", "1K"})),
               HasSubstr("--queue 1024: no packet of 1514 bytes would ever pass"));
   EXPECT_THAT(about(with(star, {"--trace", "/dev/full"})), HasSubstr("cannot write /dev/full"));
-  EXPECT_THAT(about(with(star, {"--trim"})), HasSubstr("trimming needs"));
   EXPECT_THAT(about(with(star, {"--rest", "1ms", "-w", "0"})), HasSubstr("--rest comes after warm-up calls"));
   EXPECT_THAT(about(with(star, {"--horizon", "1us"})), HasSubstr("had not ended on h0, h1"));
   EXPECT_THAT(about(with(star, {"--sweep", "speed=1,2"})), HasSubstr("there is no option --speed"));

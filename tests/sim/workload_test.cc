@@ -166,13 +166,17 @@ TEST(Workload, MistakesAreNamedWithTheirLine) {
   EXPECT_THAT(about("groups: [{ranks: [h0, h0], steps: [{compute: 1ms}]}]\n"), HasSubstr("comes twice"));
   EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: juggle, bytes: 1}]}]\n"),
               HasSubstr("expected a collective"));
-  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: all_reduce, bytes: 1, algorithm: best}]}]\n"),
-              HasSubstr("w.yaml:1: "));
+  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: all_reduce, bytes: 1K, algorithm: best}]}]\n"),
+              HasSubstr("w.yaml:1: groups[0].steps[0].algorithm"));
   EXPECT_THAT(about("groups: [{ranks: all, jitter: 90%, steps: [{compute: 1ms}]}]\n"),
               HasSubstr("such as 5%"));
   EXPECT_THAT(about("background: [{from: h0, to: h1, rate: 0G}]\n"),
               HasSubstr("w.yaml:1: background[0].rate"));
   EXPECT_THAT(about("changes: [{at: 1ms, fail: h0->spine1}]\n"), HasSubstr("there is no link h0->spine1"));
+  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: reduce, bytes: 8, type: complex128}]}]\n"),
+              HasSubstr("steps[0].bytes: expected at least one element of c128, 16 B, got \"8\""));
+  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: gather, bytes: 1K, algorithm: ring}]}]\n"),
+              HasSubstr("steps[0].algorithm: ring does not serve gather"));
   EXPECT_THAT(about("{}\n"), HasSubstr("expected groups, flows or background"));
 }
 
