@@ -8,6 +8,7 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/output.h"
+#include "cli/perf_case.h"
 #include "cluster/import.h"
 #include "cluster/yaml_reader.h"
 #include "forest/graphviz.h"
@@ -50,6 +51,7 @@ forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) 
   if (!op)
     throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.collective));
   const auto bytes = static_cast<std::size_t>(parse_bytes(flags.size).value);
+  check_holds_element("--size", bytes, DataType::f32);
   const forest::Request request = request_for(*op, network.workers(), bytes);
   return flags.algorithm.empty() ? forest::plan_best(request, network)
                                  : forest::find_planner(flags.algorithm).plan(request, network);
@@ -91,7 +93,7 @@ void add_convert(CLI::App& app, Action* action) {
   auto* sub = app.add_subcommand("convert", "networks and forests from one file format into another");
   sub->footer(kConvertExamples);
   sub->add_option("in", flags->in, "file to read")->required();
-  sub->add_option("out", flags->out, "file to write; - for standard output")->required();
+  sub->add_option("out", flags->out, "file to write; - for standard output, which needs --to")->required();
   std::vector<std::string> sources{"forest"};
   for (const cluster::Format format : cluster::formats()) sources.emplace_back(cluster::name(format));
   sub->add_option("--from", flags->from, "format of IN (default: recognised)")->check(CLI::IsMember(sources));

@@ -28,10 +28,10 @@ Examples:
   mpirun -np 4 talweg perf broadcast -r all
   talweg perf all_reduce -b 1M -e 64M -f 4 --sim cluster.yaml        # simulated, with the processors' costs
 
-Flags, columns and # lines are those of nccl-tests; Talweg's own columns follow on the right. busbw is algbw times
-what the slowest link of a ring would carry, 2(n-1)/n for all-reduce of n ranks. GB/s is 1e9 bytes/s. #wrong counts
-elements that differ from an exact serial reference, and inputs that were changed. A wrong value makes the exit
-code 1 on every rank.)";
+Flags, columns and # lines are those of nccl-tests; Talweg's own columns follow on the right. Sizes are rounded
+down to whole elements, of each rank's part where the vector is made of parts. busbw is algbw times what the slowest
+link of a ring would carry, 2(n-1)/n for all-reduce of n ranks. GB/s is 1e9 bytes/s. #wrong counts elements that
+differ from an exact serial reference, and inputs that were changed. A wrong value makes the exit code 1 on every rank.)";
 
 std::string now_text() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr)));

@@ -185,6 +185,10 @@ PerfOptions PerfFlags::checked() const {
                     "int32 ... or all",
                     raw.type));
   }
+  // Of -d all the larger types round it down to nothing, as in nccl-tests.
+  if (options.types.size() == 1)
+    for (const std::size_t size : options.sizes)
+      check_holds_element(raw.min_bytes.empty() ? "-e" : "-b", size, options.types[0]);
   if (raw.op == "all") {
     options.reductions = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::avg};
   } else if (const auto reduce = parse_reduce_op(raw.op)) {

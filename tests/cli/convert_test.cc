@@ -71,6 +71,9 @@ TEST_F(Convert, WhatCannotBeIsRefusedInOneLine) {
   };
   const std::string topo = kClusters + "rack8.topo";
   EXPECT_THAT(about({"convert", topo, "-"}), HasSubstr("which format?"));
+  EXPECT_THAT(talweg({"convert", "--help"}).out, HasSubstr("- for standard output, which needs --to"));
+  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--collective", "all_reduce", "--size", "3"}),
+              HasSubstr("--size: 3 B is less than one element of float (4 B)"));
   EXPECT_THAT(about({"convert", topo, file("x.xml")}), HasSubstr("give --collective"));
   EXPECT_THAT(about({"convert", file("none"), file("x.yaml")}), HasSubstr("cannot read it"));
   EXPECT_THAT(about({"convert", topo, "/nowhere/x.yaml"}), HasSubstr("cannot write /nowhere/x.yaml"));

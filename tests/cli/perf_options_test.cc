@@ -76,6 +76,16 @@ TEST(PerfOptions, ABarrierHasOneLineAndNothingToCheck) {
   EXPECT_EQ(options.check, 0);
 }
 
+TEST(PerfOptions, ASizeHoldsAtLeastOneElement) {
+  EXPECT_EQ(refusal({"all_reduce", "-b", "1", "-e", "1"}), "-b: 1 B is less than one element of float (4 B)");
+  EXPECT_EQ(refusal({"all_reduce", "-e", "7", "-d", "double"}),
+            "-e: 7 B is less than one element of double (8 B)");
+  EXPECT_THAT(refusal({"all_reduce", "-b", "0", "-e", "8", "-i", "2"}), HasSubstr("-b: 2 B is less"));
+  EXPECT_THAT(parsed({"all_reduce", "-b", "1", "-e", "1", "-d", "int8"}).sizes, ElementsAre(1));
+  EXPECT_THAT(parsed({"all_gather", "-b", "4", "-e", "4"}).sizes, ElementsAre(4));  // rounded down by ranks
+  EXPECT_THAT(parsed({"all_reduce", "-b", "8", "-e", "8", "-d", "all"}).sizes, ElementsAre(8));
+}
+
 TEST(PerfOptions, BadValuesAreRefusedInOneLineThatNamesTheFlag) {
   EXPECT_THAT(refusal({"all_reduce", "-b", "2M", "-e", "1M"}), HasSubstr("-b 2M is larger than -e 1M"));
   EXPECT_THAT(refusal({"all_reduce", "-b", "many"}), HasSubstr("-b: "));
