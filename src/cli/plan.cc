@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <memory>
+#include <sstream>
 #include <utility>
 
 #include "base/units.h"
@@ -23,13 +24,14 @@ namespace talweg::cli {
 namespace {
 
 constexpr const char* kPlanExamples = R"(
-CLUSTER is a network in any format that "talweg convert" reads. Sizes are those of the whole vector; -o and the trees of
---html are for the largest of them. The format that -o writes is the ending of its name: .yaml, .json, .dot (GraphViz) or
-.xml (a program for MSCCL and RCCL).
+CLUSTER is a network in any format that "talweg convert" reads. Sizes are those of the whole vector, rounded down to
+whole elements; -o and the trees of --html are for the largest of them. The format that -o writes is the ending of its
+name: .yaml, .json, .dot (GraphViz) or .xml (a program for MSCCL and RCCL).
 
 Examples:
   talweg plan cluster.yaml
   talweg plan cluster.yaml --op broadcast --root 2 --bytes 64K,1M..64M
+  talweg plan cluster.yaml --algo ring,star,packed           # these alone, side by side
   talweg plan cluster.yaml --html plan.html                  # the network, its loads, the trees, the rates
   talweg plan topo.xml --bytes 64M -o forest.yaml            # the forest that a group would take
   talweg plan topo.xml --bytes 64M --algo ring -o ring.xml)";
@@ -40,7 +42,7 @@ struct PlanFlags {
   std::string op = "all_reduce";
   int root = 0;
   std::string sizes = "4K..1G";
-  std::string algorithm;
+  std::string algorithms;
   std::string out, html, json;
   std::string patience = "20s";
 };
@@ -50,6 +52,30 @@ struct Planned {
   NetworkSource source;
   StudyRequest request;
 };
+
+forest::Request largest_request(const Planned& planned) {
+  return request_of(planned.request.op, planned.request.root, planned.network.workers(),
+                    planned.request.sizes.back());
+}
+
+// What --algo names, which has to serve the collective.
+std::vector<std::string> planners_asked_for(const std::string& text, const forest::Request& request) {
+  std::vector<std::string> names;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    if (!forest::find_planner(part).serves(request))
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--algo {}: {} does not serve {}", text, part, name(request.op)));
+    names.push_back(part);
+  }
+  return names;
+}
+
+std::vector<std::int64_t> sizes_asked_for(const std::string& text, Collective op) {
+  std::vector<std::int64_t> sizes = parse_sizes(text);
+  check_holds_element("--bytes", static_cast<std::size_t>(sizes.front()), DataType::f32);
+  return op == Collective::barrier ? std::vector<std::int64_t>{0} : sizes;
+}
 
 Planned read(const PlanFlags& flags) {
   Planned planned;
@@ -71,14 +97,11 @@ Planned read(const PlanFlags& flags) {
                                                          flags.in, planned.network.workers() - 1));
   planned.request.op = *op;
   planned.request.root = flags.root;
-  planned.request.sizes = parse_sizes(flags.sizes);
+  planned.request.sizes = sizes_asked_for(flags.sizes, *op);
   planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
+  if (!flags.algorithms.empty())
+    planned.request.only = planners_asked_for(flags.algorithms, largest_request(planned));
   return planned;
-}
-
-forest::Request largest_request(const Planned& planned) {
-  return request_of(planned.request.op, planned.request.root, planned.network.workers(),
-                    planned.request.sizes.back());
 }
 
 // Before any work: what -o cannot write at all, and what would take more memory than there is.
@@ -91,24 +114,26 @@ void check_forest(const PlanFlags& flags, const Planned& planned) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("-o {}: forests are planned for networks of up to {} nodes, and this one has {}",
                             flags.out, kMostNodesToPlan, planned.network.nodes.size()));
-  if (flags.algorithm.empty()) return;
-  const forest::Request request = largest_request(planned);
-  if (!forest::find_planner(flags.algorithm).suits(request))
+  const auto& only = planned.request.only;
+  if (only.size() > 1)
+    throw Error(
+        ErrorCode::invalid_argument,
+        fmt::format("-o {}: it takes one forest, and --algo names {} planners", flags.out, only.size()));
+  if (only.size() == 1 && !forest::find_planner(only[0]).suits(largest_request(planned)))
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("--algo {}: it is not meant for {}; give smaller --bytes", flags.algorithm,
+                fmt::format("--algo {}: it is not meant for {}; give smaller --bytes", only[0],
                             to_string(Bytes{planned.request.sizes.back()})));
 }
 
 void write_forest(const PlanFlags& flags, const Planned& planned) {
   const forest::Request request = largest_request(planned);
-  const forest::Forest forest = plan_for(planned.network, request, flags.algorithm);
+  const auto& only = planned.request.only;
+  const forest::Forest forest = plan_for(planned.network, request, only.empty() ? "" : only[0]);
   forest::verify(forest, &planned.network);
   write_text(flags.out, forest_text(forest, format_of_ending(flags.out)));
 }
 
 int plan(const PlanFlags& flags) {
-  if (!flags.algorithm.empty())
-    forest::find_planner(flags.algorithm);  // a wrong name is said before the work
   const Planned planned = read(flags);
   if (!flags.out.empty()) check_forest(flags, planned);
   if (flags.json == "-" && flags.html == "-")
@@ -139,9 +164,11 @@ void add_plan(CLI::App& app, Action* action) {
       ->check(CLI::IsMember(sources));
   sub->add_option("--op", flags->op, "the collective")->capture_default_str();
   sub->add_option("--root", flags->root, "rank, where the collective has one")->capture_default_str();
-  sub->add_option("--bytes", flags->sizes, "sizes: a list, or FIRST..LAST in steps of 4")
+  sub->add_option("--bytes", flags->sizes, "sizes: a list, or FIRST..LAST in steps of 4; a barrier has none")
       ->capture_default_str();
-  sub->add_option("--algo", flags->algorithm, "whose forest -o writes (default: what a group takes)");
+  sub->add_option("--algo", flags->algorithms,
+                  "these planners alone, with commas; -o writes the forest of one (default: all, and what a "
+                  "group takes)");
   sub->add_option("-o,--out", flags->out, "write the forest of the largest size into this file");
   sub->add_option("--html", flags->html, "write a page of pictures into this file");
   sub->add_option("-J,--json", flags->json,

@@ -53,7 +53,6 @@ Json edges_down(const forest::Tree& tree, int nodes) {
 }
 
 // Of those trees that are shown.
-// Of those trees that are shown.
 std::size_t edge_count(const forest::Forest& forest) {
   std::size_t edges = 0;
   for (std::size_t i = 0; i < std::min(kMostTrees, forest.trees.size()); ++i)
@@ -82,6 +81,7 @@ class PageData {
   // The plans of the last row, the one that is taken first; `left_out` names those that would make the page
   // too large.
   void add_plans(const Study& study, std::vector<std::string>& left_out) {
+    document_["taken"] = taken_text(study);
     const StudyRow& row = study.rows.back();
     const forest::Request request = request_of(study.op, study.root, study.ranks, row.bytes);
     routes_.emplace_back(network_);
@@ -225,7 +225,7 @@ std::string network_section(const cluster::Cluster& network, const Study& study,
   if (!study.rows.empty()) {
     page.add_plans(study, left_out);
     html += fmt::format("<p>Plans for {}. Loads count payload only, by the cluster's routes.</p>\n{}",
-                        to_string(Bytes{study.rows.back().bytes}), kControls);
+                        size_text(study, study.rows.back()), kControls);
     for (const std::string& planner : left_out)
       html += fmt::format("<p>{} has too many edges for this page.</p>\n", xml_escaped(planner));
   }
@@ -238,7 +238,7 @@ std::string table_section(const Study& study) {
   for (const std::string& planner : study.planners) html += fmt::format("<th>{}</th>", xml_escaped(planner));
   html += "<th>taken, GB/s</th><th>of bound</th></tr>\n";
   for (const StudyRow& row : study.rows) {
-    html += fmt::format("<tr><th>{}</th>", to_string(Bytes{row.bytes}));
+    html += fmt::format("<tr><th>{}</th>", size_text(study, row));
     for (std::size_t i = 0; i < row.predictions.size(); ++i) {
       const Prediction& prediction = row.predictions[i];
       html +=

@@ -117,7 +117,7 @@ function paint_tree() {
   find("network").classList.toggle("dim", shown !== null);
   find("steps").style.visibility = shown === null ? "hidden" : "visible";
   if (shown === null) {
-    find("said").textContent = plan().name + ": predicted " + plan().time + (plan().taken ? ", what a group takes" : "");
+    find("said").textContent = plan().name + ": predicted " + plan().time + (plan().taken ? ", " + data.taken : "");
     return;
   }
   const up = last_step(shown.up), down = last_step(shown.down), now = Number(slider.value);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "base/units.h"
 #include "cli/plan_pictures.h"
 #include "cli/plan_report.h"
 
@@ -78,8 +77,7 @@ class Chart {
     const std::size_t every = (study_.rows.size() + kMostSizeLabels - 1) / kMostSizeLabels;
     for (std::size_t i = 0; i < study_.rows.size(); i += every)
       svg += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n",
-                         x(study_.rows[i].bytes), kHeight - kBottom + 18,
-                         to_string(Bytes{study_.rows[i].bytes}));
+                         x(study_.rows[i].bytes), kHeight - kBottom + 18, size_text(study_, study_.rows[i]));
     svg += fmt::format(
         "<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">size of the vector (logarithmic)</text>\n",
         (kLeft + kWidth - kRight) / 2, kHeight - 8);
@@ -112,7 +110,7 @@ class Chart {
           "GB/s{}{}"
           "</title></circle>\n",
           planner % 12, taken ? "taken" : "", x(row.bytes), y(*rate), taken ? 5 : 3,
-          xml_escaped(study_.planners[planner]), to_string(Bytes{row.bytes}),
+          xml_escaped(study_.planners[planner]), size_text(study_, row),
           duration_text(*row.predictions[planner].seconds), *rate / 8e9,
           part ? fmt::format(", {:.1f} % of the bound", 100 * *part) : "", taken ? ", taken" : "");
     }
@@ -126,6 +124,7 @@ class Chart {
 }  // namespace
 
 std::string rate_picture(const Study& study) {
+  if (study.op == Collective::barrier) return "<p>no rates: a barrier moves no bytes</p>\n";
   const Chart chart(study);
   return chart.empty() ? "<p>no rates: nothing was predicted</p>\n" : chart.text();
 }
@@ -140,7 +139,7 @@ std::string rate_legend(const Study& study) {
     html += entry(fmt::format("<path class=\"series c{}\" d=\"M1 5L25 5\"/>", i % 12), study.planners[i]);
   if (study.bound)
     html += entry("<line class=\"bound-line\" x1=\"1\" x2=\"25\" y1=\"5\" y2=\"5\"/>", "bound");
-  html += entry("<circle class=\"point taken c0\" cx=\"13\" cy=\"5\" r=\"4.5\"/>", "taken by a group");
+  html += entry("<circle class=\"point taken c0\" cx=\"13\" cy=\"5\" r=\"4.5\"/>", taken_text(study));
   return html + "</p>\n";
 }
 

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "base/at.h"
-#include "base/units.h"
 #include "cli/perf_case.h"
 #include "cli/version.h"
 #include "forest/planner.h"
@@ -130,7 +129,7 @@ std::string head_text(const Study& study, std::size_t width) {
 }
 
 std::string row_text(const Study& study, const StudyRow& row, std::size_t width) {
-  std::string line = fmt::format("{:>{}}", to_string(Bytes{row.bytes}), kSizeWidth);
+  std::string line = fmt::format("{:>{}}", size_text(study, row), kSizeWidth);
   for (std::size_t i = 0; i < row.predictions.size(); ++i) {
     const auto& seconds = row.predictions[i].seconds;
     const char* mark = static_cast<int>(i) == row.taken ? "*" : "";
@@ -179,8 +178,9 @@ std::string bound_line(const cluster::Cluster& network, const Study& study) {
 
 std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study) {
   std::string text = fmt::format("network     {}\n", network_line(network, source));
-  text += fmt::format("collective  {} of f32{}\n", name(study.op),
-                      has_root(study.op) ? fmt::format(", root {}", network.nodes[at(study.root)].name) : "");
+  text +=
+      fmt::format("collective  {}{}{}\n", name(study.op), study.op == Collective::barrier ? "" : " of f32",
+                  has_root(study.op) ? fmt::format(", root {}", network.nodes[at(study.root)].name) : "");
   text += fmt::format("bound       {}\n", bound_line(network, study));
   for (const std::string& note : study.notes) text += fmt::format("note        {}\n", note);
   if (study.rows.empty()) return text;
@@ -189,7 +189,8 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
     const auto [above, below] = two_lines(planner);
     width = std::max({width, above.size(), below.size()});
   }
-  text += "\npredicted time; * is what a group takes; GB/s = bytes of the whole vector / time\n";
+  text +=
+      fmt::format("\npredicted time; * is {}; GB/s = bytes of the whole vector / time\n", taken_text(study));
   text += head_text(study, width + 2);
   for (const StudyRow& row : study.rows) text += row_text(study, row, width + 2);
   return text;

@@ -143,7 +143,8 @@ class Pieces {
         hand_over(to_json(forest::best_rate(network_, result_.op, result_.root)).dump());
       });
     if (predictions) {
-      pieces_.emplace_back([this](const HandOver& hand_over) { choose(hand_over); });
+      if (result_.all_planners)
+        pieces_.emplace_back([this](const HandOver& hand_over) { choose(hand_over); });
       for (const std::string& planner : result_.planners)
         pieces_.emplace_back([this, &planner](const HandOver& hand_over) {
           predict(forest::find_planner(planner), hand_over);
@@ -153,10 +154,11 @@ class Pieces {
     auto next = done.begin();
     if (bound) read_bound(*next++);
     if (!predictions) return;
-    const WorkResult& chosen = *next++;
+    const WorkResult* const chosen = result_.all_planners ? &*next++ : nullptr;
     for (std::size_t planner = 0; planner < result_.planners.size(); ++planner)
       read_predictions(planner, *next++);
-    read_choice(chosen);
+    if (chosen != nullptr) return read_choice(*chosen);
+    for (StudyRow& row : result_.rows) row.taken = least(row);
   }
 
  private:
@@ -219,7 +221,7 @@ class Pieces {
     if (row > 0)
       result_.notes.push_back(
           fmt::format("what a group takes: {}; from {} down the least prediction is marked", done.failure,
-                      to_string(Bytes{result_.rows[row - 1].bytes})));
+                      size_text(result_, result_.rows[row - 1])));
     while (row-- > 0) result_.rows[row].taken = least(result_.rows[row]);
   }
 
@@ -276,6 +278,14 @@ std::vector<std::int64_t> parse_sizes(const std::string& text) {
   return sizes;
 }
 
+const char* taken_text(const Study& study) {
+  return study.all_planners ? "what a group takes" : "the quickest of these";
+}
+
+std::string size_text(const Study& study, const StudyRow& row) {
+  return study.op == Collective::barrier ? "-" : to_string(Bytes{row.bytes});
+}
+
 forest::Request request_of(Collective op, forest::NodeId root, int ranks, std::int64_t bytes) {
   forest::Request request = request_for(op, ranks, static_cast<std::size_t>(bytes));
   request.root = root;
@@ -296,8 +306,9 @@ std::int64_t request_bytes(const forest::Request& request) {
 std::optional<double> rate_of(const Study& study, const StudyRow& row, std::size_t planner) {
   const auto& seconds = row.predictions[planner].seconds;
   if (!seconds || *seconds <= 0) return {};
-  return 8 * static_cast<double>(request_bytes(request_of(study.op, study.root, study.ranks, row.bytes))) /
-         *seconds;
+  const std::int64_t bytes = request_bytes(request_of(study.op, study.root, study.ranks, row.bytes));
+  if (bytes == 0) return {};
+  return 8 * static_cast<double>(bytes) / *seconds;
 }
 
 std::optional<double> part_of_bound(const Study& study, const StudyRow& row, std::size_t planner) {
@@ -313,8 +324,13 @@ Study study(const cluster::Cluster& network, const StudyRequest& request) {
   result.ranks = network.workers();
   const forest::Request asked = request_of(request.op, request.root, result.ranks, request.sizes.front());
   forest::validate(asked);
-  for (const forest::Planner& planner : forest::planners())
-    (planner.serves(asked) ? result.planners : result.others).push_back(planner.name);
+  result.all_planners = request.only.empty();
+  for (const forest::Planner& planner : forest::planners()) {
+    if (!planner.serves(asked))
+      result.others.push_back(planner.name);
+    else if (result.all_planners || std::count(request.only.begin(), request.only.end(), planner.name) > 0)
+      result.planners.push_back(planner.name);
+  }
   if (!has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));
   if (network.nodes.size() > kMostNodesToPlan) {
     if (has_bound(request.op)) result.bound = NarrowestWorker(network, request.op, request.root).find();

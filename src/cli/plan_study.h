@@ -22,6 +22,7 @@ struct StudyRequest {
   forest::NodeId root = 0;
   std::vector<std::int64_t> sizes;  // bytes, ascending, of the whole vector; all_to_all: of one rank's row
   double patience = 20;             // seconds for everything; what is not done by then is left out
+  std::vector<std::string> only;    // these planners, which must serve the collective; empty: all
 };
 
 struct Prediction {
@@ -32,7 +33,8 @@ struct Prediction {
 struct StudyRow {
   std::int64_t bytes = 0;               // as asked for; of what moves, request_bytes() says
   std::vector<Prediction> predictions;  // by Study::planners
-  int taken = -1;                       // the one that a group takes, into Study::planners; -1: not known
+  int taken =
+      -1;  // what a group takes, or the quickest of those asked for, into Study::planners; -1: not known
 };
 
 struct Study {
@@ -42,6 +44,7 @@ struct Study {
   std::optional<forest::Bound> bound;
   std::string no_bound;               // why there is none
   std::vector<std::string> planners;  // those that serve the collective, in the order of the table
+  bool all_planners = true;           // false: only those asked for
   std::vector<std::string> others;    // those that do not
   std::vector<StudyRow> rows;
   std::vector<std::string> notes;  // what was left out, one sentence each
@@ -53,6 +56,11 @@ Study study(const cluster::Cluster& network, const StudyRequest& request);
 // "4K..1G" in steps of 4 (the last one is always there), "64K,1M", or both mixed; ascending, each once.
 // Throws Error{invalid_argument}.
 std::vector<std::int64_t> parse_sizes(const std::string& text);
+
+// What StudyRow::taken is, in words.
+const char* taken_text(const Study& study);
+// "64 KiB"; "-" for a barrier, which has none.
+std::string size_text(const Study& study, const StudyRow& row);
 
 forest::Request request_of(Collective op, forest::NodeId root, int ranks, std::int64_t bytes);
 // The forest for one size: by this planner, or by the one that a group takes.

@@ -145,6 +145,34 @@ TEST_F(Plan, TakesWhatAGroupTakes) {
   }
 }
 
+TEST_F(Plan, ConsidersThePlannersThatAreNamedAndNoOthers) {
+  const std::string network = kClusters + "uneven4.yaml";
+  const json document = parsed({network, "--bytes", "4K,4M", "--algo", "star,ring"});
+  ASSERT_EQ(document["planners"].size(), 2u);
+  for (const json& size : document["sizes"]) {
+    ASSERT_EQ(size["candidates"].size(), 2u);
+    const auto us = [&](int i) { return size["candidates"][i]["predicted_us"].get<double>(); };
+    EXPECT_EQ(size["taken"], size["candidates"][us(0) <= us(1) ? 0 : 1]["algorithm"]);
+  }
+  const Outcome table =
+      talweg({"plan", network, "--bytes", "4M", "--algo", "ring", "--html", file("r.html")});
+  EXPECT_THAT(table.out, AllOf(HasSubstr("* is the quickest of these"), Not(HasSubstr("star"))));
+  EXPECT_THAT(text("r.html"), HasSubstr("the quickest of these"));
+}
+
+TEST_F(Plan, ABarrierHasOneLineAndNoSizeOrRate) {
+  const std::string network = kClusters + "even4.yaml";
+  const Outcome outcome =
+      talweg({"plan", network, "--op", "barrier", "--bytes", "1M,4M", "--html", file("b.html")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(line_with(outcome.out, "collective"), "collective  barrier");
+  EXPECT_THAT(outcome.out, Not(HasSubstr("iB")));
+  const std::string row = line_with(outcome.out, " us");
+  EXPECT_THAT(row, testing::StartsWith("         -  "));
+  EXPECT_THAT(row, testing::EndsWith("           -          -"));  // neither a rate nor a part of a bound
+  EXPECT_THAT(text("b.html"), AllOf(HasSubstr("<th>-</th>"), HasSubstr("a barrier moves no bytes")));
+}
+
 TEST_F(Plan, FindsOutBeforeTheWorkWhatItCannotWrite) {
   const std::string network = kClusterFolder + "even4.yaml";
   for (const char* flag : {"--json", "--html", "-o"}) {
@@ -270,6 +298,12 @@ TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
   EXPECT_THAT(about({network, "--bytes", "0"}), HasSubstr("more than 0"));
   EXPECT_THAT(about({network, "--bytes", ""}), HasSubstr("--bytes"));
   EXPECT_THAT(about({network, "--algo", "magic"}), HasSubstr("algorithm \"magic\""));
+  EXPECT_THAT(about({network, "--algo", "star,ring", "--op", "broadcast"}),
+              HasSubstr("--algo star,ring: ring does not serve broadcast"));
+  EXPECT_THAT(about({network, "--algo", "star,ring", "-o", file("f.yaml")}),
+              HasSubstr("it takes one forest, and --algo names 2 planners"));
+  EXPECT_THAT(about({network, "--bytes", "3,4K"}),
+              HasSubstr("--bytes: 3 B is less than one element of float (4 B)"));
   EXPECT_THAT(about({network, "--bytes", "4K..1G", "--algo", "recursive_doubling", "-o", file("f.yaml")}),
               HasSubstr("recursive_doubling: it is not meant for 1 GiB"));
   EXPECT_THAT(about({star(5000), "-o", file("f.yaml")}),
