@@ -59,7 +59,8 @@ int merge(const DoctorFlags& flags) {
   const auto files = find_files(flags.paths, "trace-");
   if (files.empty())
     throw Error(ErrorCode::invalid_argument,
-                "no trace-*.json there: was TALWEG_TRACE set when the ranks ran?");
+                "no trace-*.json there (in a directory only such names are looked for): was TALWEG_TRACE set "
+                "when the ranks ran?");
   std::ofstream out(flags.trace);
   const MergedTrace merged = merge_traces(files, out);
   report_unreadable(merged.unreadable, files.size());
@@ -78,9 +79,9 @@ int doctor(const DoctorFlags& flags) {
   if (!flags.trace.empty()) return merge(flags);
   const auto files = find_files(flags.paths, "record-");
   if (files.empty())
-    throw Error(
-        ErrorCode::invalid_argument,
-        "no record-*.json there: was TALWEG_RECORDER_DIR set, or the signal sent, when the ranks ran?");
+    throw Error(ErrorCode::invalid_argument,
+                "no record-*.json there (in a directory only such names are looked for): was "
+                "TALWEG_RECORDER_DIR set, or the signal sent, when the ranks ran?");
   std::vector<Record> records;
   std::vector<std::string> unreadable;
   for (const std::string& file : files) {
@@ -107,7 +108,9 @@ void add_doctor(CLI::App& app, Action* action) {
   auto* sub =
       app.add_subcommand("doctor", "what the flight records of all ranks say; or their traces in one");
   sub->footer(kDoctorExamples);
-  sub->add_option("paths", flags->paths, "flight records (or traces), or directories of them")->required();
+  sub->add_option("paths", flags->paths,
+                  "flight records (or traces), or directories with record-*.json (or trace-*.json)")
+      ->required();
   sub->add_flag("--json", flags->json, "print the findings as JSON");
   sub->add_option("--trace", flags->trace, "merge traces, not records, into this file for ui.perfetto.dev");
   sub->callback([flags, action] { *action = [flags] { return doctor(*flags); }; });

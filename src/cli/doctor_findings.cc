@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -259,6 +260,28 @@ class Doctor {
   std::size_t mismatch_ = 0;
 };
 
+// What a rank of a group has left.
+struct Latest {
+  const Record* record = nullptr;
+  int files = 0;
+};
+
+std::optional<Finding> find_repeated(const std::map<int, Latest>& by_rank) {
+  constexpr std::size_t kNamedFiles = 4;
+  Finding finding{Kind::repeated, "", {}};
+  std::vector<std::string> used;
+  for (const auto& [rank, latest] : by_rank) {
+    if (latest.files < 2) continue;
+    finding.ranks.push_back(rank);
+    if (used.size() < kNamedFiles) used.push_back(latest.record->file);
+  }
+  if (used.empty()) return std::nullopt;
+  finding.text =
+      fmt::format("{} left several records, the latest of each is used: {}{}", ranks_text(finding.ranks),
+                  fmt::join(used, ", "), finding.ranks.size() > used.size() ? ", ..." : "");
+  return finding;
+}
+
 }  // namespace
 
 const char* name(Finding::Kind kind) {
@@ -277,6 +300,8 @@ const char* name(Finding::Kind kind) {
       return "straggler";
     case Kind::healthy:
       return "healthy";
+    case Kind::repeated:
+      return "repeated";
   }
   return "?";
 }
@@ -295,16 +320,18 @@ std::string ranks_text(std::vector<int> ranks) {
 }
 
 std::vector<Diagnosis> diagnose(const std::vector<Record>& records) {
-  std::map<std::pair<std::string, std::string>, std::map<int, const Record*>> groups;
+  std::map<std::pair<std::string, std::string>, std::map<int, Latest>> groups;
   for (const Record& record : records) {
-    const Record*& known = groups[{record.job, record.group}][record.rank];
-    if (known == nullptr || known->wall_ns < record.wall_ns) known = &record;
+    Latest& known = groups[{record.job, record.group}][record.rank];
+    if (known.record == nullptr || known.record->wall_ns < record.wall_ns) known.record = &record;
+    ++known.files;
   }
   std::vector<Diagnosis> list;
   for (const auto& [group, by_rank] : groups) {
     std::vector<const Record*> of_group;
-    for (const auto& [rank, record] : by_rank) of_group.push_back(record);
+    for (const auto& [rank, latest] : by_rank) of_group.push_back(latest.record);
     list.push_back(Doctor(std::move(of_group)).run());
+    if (auto repeated = find_repeated(by_rank)) list.back().findings.push_back(std::move(*repeated));
   }
   return list;
 }

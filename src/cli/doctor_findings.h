@@ -9,7 +9,7 @@
 namespace talweg::cli {
 
 struct Finding {
-  enum class Kind { mismatch, waiting, message, failed, missing, straggler, healthy };
+  enum class Kind { mismatch, waiting, message, failed, missing, straggler, healthy, repeated };
   Kind kind = Kind::healthy;
   std::string text;        // a sentence
   std::vector<int> ranks;  // that it is about: those who are the trouble, where that is known
@@ -25,7 +25,7 @@ struct Diagnosis {
 };
 
 // One diagnosis for each group there are records of. A rank with several records of a group counts with its
-// latest.
+// latest, and a finding says so.
 std::vector<Diagnosis> diagnose(const std::vector<Record>& records);
 
 // "rank 7", "ranks 0-6", "ranks 0, 2-3".

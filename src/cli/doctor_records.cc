@@ -129,6 +129,7 @@ std::vector<std::string> find_files(const std::vector<std::string>& arguments, c
     }
   }
   std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 

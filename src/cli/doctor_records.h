@@ -49,7 +49,7 @@ struct Record {
 Record read_record(const std::string& path);
 
 // The files that arguments stand for: a file for itself, a directory for those in it whose names begin with
-// `prefix` and end in ".json". Throws Error{invalid_argument} for what does not exist.
+// `prefix` and end in ".json"; each once. Throws Error{invalid_argument} for what does not exist.
 std::vector<std::string> find_files(const std::vector<std::string>& arguments, const std::string& prefix);
 
 }  // namespace talweg::cli

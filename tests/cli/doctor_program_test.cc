@@ -42,6 +42,13 @@ mkdir $d/record-folder.json
   EXPECT_EQ(count_lines(none.err), 1) << none.err;
 }
 
+TEST(Doctor, SaysWhichNamesItLooksForInAFolder) {
+  const auto none = shell("d=$(mktemp -d); trap 'rm -r $d' EXIT; touch $d/rank0.json; \"$TALWEG\" doctor $d");
+  EXPECT_EQ(none.exit_code, 2);
+  EXPECT_EQ(count_lines(none.err), 1) << none.err;
+  EXPECT_THAT(none.err, HasSubstr("no record-*.json there (in a directory only such names are looked for)"));
+}
+
 TEST(Doctor, SaysWhatItCannotRead) {
   const auto outcome = talweg({"doctor", "/nonexistent/records"});
   EXPECT_EQ(outcome.exit_code, 2);

@@ -113,6 +113,23 @@ TEST(Doctor, NamesRanksThatLeftNoRecord) {
   EXPECT_THAT(findings[0].text, HasSubstr("ranks 1-2 of 3 left no record (h1, h2)"));
 }
 
+TEST(Doctor, TakesTheLatestOfSeveralRecordsOfARankAndSaysWhich) {
+  std::vector<Record> records{record(0, 2, {call(0, "moving", 1)}),
+                              record(0, 2, {call(0, "completed", 1, 2)}),
+                              record(1, 2, {call(0, "completed", 1, 2)})};
+  records[0].file = "early.json";
+  records[1].file = "late.json";
+  records[1].wall_ns = 1;
+  for (int order = 0; order < 2; ++order, std::swap(records[0], records[1])) {
+    const auto findings = diagnose(records).at(0).findings;
+    ASSERT_EQ(findings.size(), 2u);
+    EXPECT_EQ(findings[0].kind, Finding::Kind::healthy);
+    EXPECT_EQ(findings[1].kind, Finding::Kind::repeated);
+    EXPECT_EQ(findings[1].text, "rank 0 left several records, the latest of each is used: late.json");
+    EXPECT_THAT(findings[1].ranks, ElementsAre(0));
+  }
+}
+
 TEST(Doctor, FindsAStragglerOnlyWhereClocksCanBeCompared) {
   std::vector<RecordedCall> early;
   std::vector<RecordedCall> late;
