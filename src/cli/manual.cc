@@ -166,6 +166,7 @@ std::string man_page(const CLI::App& app, const std::string& path) {
   const auto commands = subcommands_of(app);
   std::string text =
       fmt::format(".TH {} 1 \"\" \"talweg {}\" \"Talweg\"\n", upper(roff(dashed(path))), kVersion);
+  text += ".ad l\n";  // words such as leaf-spine:leaves=4,hosts=4 leave too little to spread over a line
   std::string about = app.get_description();
   if (const std::string prefix = "Talweg: "; about.rfind(prefix, 0) == 0) about = about.substr(prefix.size());
   text += fmt::format(".SH NAME\n{} \\- {}\n.SH SYNOPSIS\n", roff(dashed(path)), roff(about));

@@ -44,9 +44,9 @@ def command_lines():
         waiting += [(*line, command) for command in commands(text)]
 
 
-def shown(page):
-    """A manual page as a reader sees it, on lines that are long enough."""
-    made = subprocess.run(["groff", "-man", "-ww", "-Tascii", "-P-c", "-P-b", "-P-u", "-rLL=400n", MANUAL / page],
+def shown(page, width=400):
+    """A manual page as a reader sees it, on lines of so many characters, and what troff thinks of it."""
+    made = subprocess.run(["groff", "-man", "-ww", "-Tascii", "-P-c", "-P-b", "-P-u", f"-rLL={width}n", MANUAL / page],
                           check=True, capture_output=True, text=True)
     return made.stdout, made.stderr
 
@@ -73,6 +73,13 @@ class Manual(unittest.TestCase):
                     self.assertRegex(part, rf"(?<![\w-]){re.escape(name)}(?![\w-])", "not on the page")
                     seen += 1
         self.assertGreater(seen, 50, "--help was not understood")
+
+    def test_no_page_is_too_wide_for_a_terminal(self):
+        pages = sorted(MANUAL.glob("*.1"))
+        self.assertGreater(len(pages), 5)
+        for page in pages:
+            with self.subTest(page=page.name):
+                self.assertEqual(shown(page.name, width=78)[1], "")
 
     def test_every_setting_is_on_the_main_page(self):
         page, _ = shown("talweg.1")
