@@ -31,6 +31,12 @@ forest::Request request_of(Collective op, int size, int root, DataType type,
   return r;
 }
 
+int checked_priority(const CallOptions& options) {
+  if (options.priority >= 0 && options.priority < live::kPriorities) return options.priority;
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("priority {}: expected 0 .. {}", options.priority, live::kPriorities - 1));
+}
+
 // A number for a new group that its members agree on and that no other group of theirs is likely to have.
 std::uint32_t child_id(std::uint32_t parent, std::uint32_t index, std::span<const int> ranks) {
   std::vector<std::int64_t> words{parent, index};
@@ -154,7 +160,7 @@ GroupImpl::Start GroupImpl::prepare(Call call, const CallOptions& options) {
   const std::int64_t now = live::now_ns();
   operation.deadline_ns = now + timeout;
   operation.question_ns = operation.deadline_ns - std::min(timeout / 4, kQuestionNs);
-  operation.priority = options.priority;
+  operation.priority = checked_priority(options);
   auto work = std::make_shared<WorkImpl>(world_);
   operation.user = work.get();
   return {std::move(call.request), std::move(operation), std::move(work), now, call.shown_count};
@@ -391,7 +397,7 @@ WorkPtr GroupImpl::start_message(bool sends, void* data, std::size_t count, Data
   message.receive = sends ? nullptr : static_cast<std::byte*>(data);
   const std::int64_t now = live::now_ns();
   message.deadline_ns = now + timeout_ns(options);
-  message.priority = options.priority;
+  message.priority = checked_priority(options);
   message.user = work.get();
   auto guard = world_->lock();
   work->keep(work);

@@ -1,4 +1,5 @@
 // What goes wrong, and what every rank is told.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
@@ -443,6 +444,15 @@ TEST(Arguments, AreCheckedBeforeAnythingIsSent) {
              [&] { g.all_reduce(nullptr, &x, 1, DataType::f32, ReduceOp::sum); });
     error_of(ErrorCode::invalid_argument, [&] { g.all_gather(&x, &x, one, DataType::f32); });
     error_of(ErrorCode::invalid_argument, [&] { g.send(&x, 1, DataType::f32, g.rank()); });
+    for (const int priority : {-1, 8}) {
+      CallOptions options;
+      options.priority = priority;
+      const std::string expected = fmt::format("priority {}: expected 0 .. 7", priority);
+      EXPECT_EQ(error_of(ErrorCode::invalid_argument, [&] { g.barrier(options); }), expected);
+      EXPECT_EQ(error_of(ErrorCode::invalid_argument,
+                         [&] { g.send(&x, 1, DataType::f32, 1 - g.rank(), 0, options); }),
+                expected);
+    }
     error_of(ErrorCode::unsupported, [&] { g.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::bit_and); });
     g.barrier();
   });
