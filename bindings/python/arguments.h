@@ -1,5 +1,6 @@
 // Arguments from Python: what does not fit is a TypeError of one line that says which argument, what was
-// expected and what was given. pybind11's own message lists all signatures and prints every array in full.
+// expected and what was given; an int that is too large is a talweg.Error. pybind11's own message lists all
+// signatures and prints every array in full.
 //
 //   py::object broadcast(PyGroup& self, const py::object& array, Argument<"root", int> root);
 //   define(group, "broadcast", &broadcast, py::arg("array"), py::arg("root") = 0);
@@ -17,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "talweg/error.h"
 #include "talweg/types.h"
 
 namespace talweg::python {
@@ -50,8 +52,20 @@ inline std::string given(pybind11::handle object) {
   const pybind11::object text = pybind11::reinterpret_steal<pybind11::object>(PyObject_Repr(object.ptr()));
   if (!text) PyErr_Clear();
   const std::string shown = text ? std::string(pybind11::str(text)) : "";
-  if (shown.empty() || shown.size() > kShort || shown.find('\n') != std::string::npos) return "a " + type;
+  if (shown.empty() || shown.size() > kShort || shown.find('\n') != std::string::npos)
+    return (std::string_view("aeiou").find(type.front()) == std::string_view::npos ? "a " : "an ") + type;
   return object.is_none() ? shown : fmt::format("{} ({})", shown, type);
+}
+
+// Whether `object` is an int that T is too small for; one below 0 is no int at all where T has no such.
+template <class T>
+bool too_far([[maybe_unused]] pybind11::handle object) {
+  if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
+    const auto number = pybind11::reinterpret_steal<pybind11::object>(PyNumber_Index(object.ptr()));
+    if (number) return std::is_signed_v<T> || !(number < pybind11::int_(0));
+    PyErr_Clear();
+  }
+  return false;
 }
 
 // The overload that takes what the function itself does not: a wrong number of arguments, or unknown names.
@@ -119,9 +133,14 @@ struct type_caster<talweg::python::Argument<kName, T>> {
   bool load(handle source, bool) {
     make_caster<T> inner;
     // pybind11 takes None for any class of C++, enumerations too.
-    if (!inner.load(source, true) || (std::is_enum_v<T> && source.is_none()))
+    if (!inner.load(source, true) || (std::is_enum_v<T> && source.is_none())) {
+      if (talweg::python::too_far<T>(source))
+        throw talweg::Error(
+            talweg::ErrorCode::invalid_argument,
+            fmt::format("{}: out of range, got {}", kName.text, talweg::python::given(source)));
       throw type_error(fmt::format("{}: expected {}, got {}", kName.text, talweg::python::expected<T>(),
                                    talweg::python::given(source)));
+    }
     value.value = cast_op<T>(inner);
     return true;
   }

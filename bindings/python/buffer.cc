@@ -1,10 +1,14 @@
 #include "buffer.h"
 
 #include <fmt/format.h>
+#include <pybind11/pybind11.h>
 
+#include <cstring>
 #include <optional>
+#include <string>
 #include <string_view>
 
+#include "arguments.h"
 #include "talweg/error.h"
 
 namespace talweg::python {
@@ -77,25 +81,72 @@ std::optional<DataType> parse_format(const char* format, Py_ssize_t size) {
   }
 }
 
+constexpr const char* kElements =
+    "expected integers of 8 to 64 bits, float16 to float64, complex64, complex128 or bool";
+
+// NumPy's: through the buffer protocol the mask would be lost without a word. Looked up by name, since
+// nothing here depends on NumPy.
+bool is_masked(PyObject* object) {
+  PyObject* const bases = Py_TYPE(object)->tp_mro;
+  for (Py_ssize_t i = 0; bases != nullptr && i < PyTuple_GET_SIZE(bases); ++i) {
+    const auto* const base = reinterpret_cast<const PyTypeObject*>(PyTuple_GET_ITEM(bases, i));
+    if (std::strcmp(base->tp_name, "MaskedArray") == 0) return true;
+  }
+  return false;
+}
+
+// What the object said when it was asked for its memory.
+std::string python_complaint() {
+  const pybind11::error_already_set error;
+  return pybind11::str(error.value());
+}
+
+// `view` is of any shape and may be read-only.
+void check_layout(const Py_buffer& view, const char* what, Buffer::Access access) {
+  if (access == Buffer::Access::write && view.readonly != 0)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is read-only: expected memory that can be written", what));
+  if (PyBuffer_IsContiguous(&view, 'C') == 0)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is not C-contiguous: expected elements that lie one after the other, the "
+                            "last index the fastest",
+                            what));
+}
+
+DataType element_type(const Py_buffer& view, const char* what) {
+  if (const auto type = parse_format(view.format, view.itemsize)) return *type;
+  const std::string_view format = view.format == nullptr ? "B" : view.format;
+  const bool swapped = !format.empty() && (format.front() == '>' || format.front() == '!') &&
+                       parse_format(view.format + 1, view.itemsize).has_value();
+  throw Error(ErrorCode::unsupported,
+              swapped ? fmt::format("{} has elements in big-endian byte order ('{}'): expected this "
+                                    "machine's own",
+                                    what, format)
+                      : fmt::format("{} has elements of format '{}': {}", what, format, kElements));
+}
+
 }  // namespace
 
 Buffer::Buffer(PyObject* object, const char* what, Access access) {
-  const int flags = PyBUF_C_CONTIGUOUS | PyBUF_FORMAT | (access == Access::write ? PyBUF_WRITABLE : 0);
-  if (PyObject_GetBuffer(object, &view_, flags) != 0) {
-    PyErr_Clear();
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{} must be a C-contiguous{} array (anything with the buffer protocol), not this {}",
-                    what, access == Access::write ? ", writable" : "", Py_TYPE(object)->tp_name));
-  }
-  const auto type = parse_format(view_.format, view_.itemsize);
-  if (!type) {
-    const auto text = fmt::format("{} has elements of format '{}', which Talweg does not know", what,
-                                  view_.format == nullptr ? "" : view_.format);
+  if (is_masked(object))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{} is a masked array, and its mask would be ignored: expected a plain one, such "
+                            "as its data or filled()",
+                            what));
+  if (PyObject_CheckBuffer(object) == 0)
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: expected an array (anything with the buffer "
+                                                         "protocol), got {}",
+                                                         what, given(pybind11::handle(object))));
+  if (PyObject_GetBuffer(object, &view_, PyBUF_FULL_RO) != 0)
+    throw Error(ErrorCode::unsupported,
+                fmt::format("{} has no memory to share ({}): {}", what, python_complaint(), kElements));
+  try {
+    check_layout(view_, what, access);
+    type_ = element_type(view_, what);
+  } catch (...) {
     PyBuffer_Release(&view_);
-    throw Error(ErrorCode::unsupported, text);
+    throw;
   }
-  type_ = *type;
   count_ = static_cast<std::size_t>(view_.len / view_.itemsize);
 }
 

@@ -15,8 +15,9 @@ class Buffer {
  public:
   enum class Access { read, write };
 
-  // Throws Error{invalid_argument} for objects without the protocol, not C-contiguous or (for `write`)
-  // read-only, and Error{unsupported} for element types that Talweg does not have. `what` names the argument.
+  // Throws Error{invalid_argument} for objects without the protocol, not C-contiguous, masked or (for
+  // `write`) read-only, and Error{unsupported} for element types that Talweg does not have. `what` names the
+  // argument; the text says what was found and what was expected.
   Buffer(PyObject* object, const char* what, Access access);
   ~Buffer() { PyBuffer_Release(&view_); }
   Buffer(const Buffer&) = delete;

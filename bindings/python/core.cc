@@ -47,16 +47,24 @@ BufferPtr writable(const py::object& object, const char* what) {
   throw Error(ErrorCode::invalid_argument, text);
 }
 
+[[noreturn]] void no_timeout(const py::object& what) {
+  throw py::type_error("timeout: expected seconds (int or float) or a timedelta, got " + given(what));
+}
+
 // Seconds (int, float) or a datetime.timedelta; None is 0, "the default". Never rounds a wish down to 0.
 milliseconds milliseconds_of(const py::object& timeout) {
   if (timeout.is_none()) return milliseconds(0);
   const bool is_delta = py::hasattr(timeout, "total_seconds");
   const py::object number = is_delta ? timeout.attr("total_seconds")() : timeout;
-  if (!PyNumber_Check(number.ptr()))
-    throw py::type_error("timeout: expected seconds (int or float) or a timedelta, got " + given(timeout));
-  const auto seconds = py::cast<double>(number);
-  if (!(seconds > 0) || seconds > 1e9)
-    refuse(fmt::format("a timeout is a positive number of seconds, not {}", seconds));
+  const double seconds = PyFloat_AsDouble(number.ptr());
+  bool too_many = !(seconds > 0 && seconds <= 1e9);  // some 30 years
+  if (PyErr_Occurred() != nullptr) {
+    too_many = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+    PyErr_Clear();
+    if (!too_many) no_timeout(timeout);
+  }
+  if (too_many)
+    refuse(fmt::format("timeout: expected more than 0 and up to 1e9 seconds, got {}", given(timeout)));
   return std::max(milliseconds(1), milliseconds(static_cast<std::int64_t>(seconds * 1e3)));
 }
 
@@ -475,7 +483,11 @@ PYBIND11_MODULE(_core, m) {
       py::arg("why"));
   define(
       group, "set_timeout",
-      [](PyGroup& g, const py::object& t) { g.group().set_timeout(milliseconds_of(t)); }, py::arg("timeout"));
+      [](PyGroup& g, const py::object& t) {
+        if (t.is_none()) no_timeout(t);
+        g.group().set_timeout(milliseconds_of(t));
+      },
+      py::arg("timeout"));
   define(group, "explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
   define(
       group, "host_of", [](const PyGroup& g, Argument<"rank", int> r) { return g.group().host_of(r); },

@@ -176,13 +176,14 @@ def test_wrong_arguments_are_a_type_error_of_one_line(group):
         (lambda: group.all_reduce(x, 1), "op: expected a talweg.ReduceOp such as talweg.SUM, got 1 (int)"),
         (lambda: group.broadcast(x, root="0"), "root: expected an int, got '0' (str)"),
         (lambda: group.broadcast(x, root=None), "root: expected an int, got None"),
-        (lambda: group.broadcast(x, root=1 << 40), "root: expected an int, got 1099511627776 (int)"),
+        (lambda: group.broadcast(x, root=np.ones(3)), "root: expected an int, got array([1., 1., 1.]) (numpy.ndarray)"),
         (lambda: group.broadcast(x, priority=0.5), "priority: expected an int, got 0.5 (float)"),
         (lambda: group.send(x, 0, tag=-1), "tag: expected an int of at least 0, got -1 (int)"),
         (lambda: group.all_gather(x, y, counts=["1000"]), "counts: expected a list of ints, got ['1000'] (list)"),
         (lambda: group.split(0), "ranks: expected a list of ints, got 0 (int)"),
         (lambda: group.barrier(timeout="soon"),
          "timeout: expected seconds (int or float) or a timedelta, got 'soon' (str)"),
+        (lambda: group.set_timeout(None), "timeout: expected seconds (int or float) or a timedelta, got None"),
         (lambda: group.abort(3), "why: expected a str, got 3 (int)"),
         (lambda: talweg.init(rank="0", size=1), "rank: expected an int, got '0' (str)"),
         (lambda: group.broadcast(), "broadcast(array, root, async_op, timeout, priority): array is missing"),
@@ -202,6 +203,60 @@ def test_wrong_arguments_are_a_type_error_of_one_line(group):
     group.all_reduce(x, talweg.MAX, priority=np.int64(1), timeout=np.float32(5))
     group.all_gather(x, y, counts=(1000,))
     group.broadcast(root=np.int32(0), array=x)
+
+
+@on_ranks(1)
+def test_values_out_of_range_are_named_with_their_argument(group):
+    x = np.ones(2)
+    seconds = "timeout: expected more than 0 and up to 1e9 seconds, got "
+    for call, text in [
+        (lambda: group.broadcast(x, root=1 << 40), "root: out of range, got 1099511627776 (int)"),
+        (lambda: group.broadcast(x, root=-1 << 200), "root: out of range, got an int"),
+        (lambda: group.broadcast(x, root=np.int64(1 << 40)), f"root: out of range, got {np.int64(1 << 40)!r} (numpy.int64)"),
+        (lambda: group.send(x, 0, tag=1 << 32), "tag: out of range, got 4294967296 (int)"),
+        (lambda: group.broadcast(x, root=1), "broadcast: root 1: expected 0 .. 0"),
+        (lambda: group.barrier(priority=8), "priority 8: expected 0 .. 7"),
+        (lambda: group.all_reduce(x, priority=-1), "priority -1: expected 0 .. 7"),
+        (lambda: group.barrier(timeout=1e30), seconds + "1e+30 (float)"),
+        (lambda: group.barrier(timeout=float("nan")), seconds + "nan (float)"),
+        (lambda: group.barrier(timeout=0), seconds + "0 (int)"),
+        (lambda: group.barrier(timeout=-1.5), seconds + "-1.5 (float)"),
+        (lambda: group.barrier(timeout=1 << 2000), seconds + "an int"),
+    ]:
+        with pytest.raises(talweg.Error) as caught:
+            call()
+        assert (str(caught.value), caught.value.code) == (text, "invalid_argument")
+    group.barrier(timeout=None)  # the group's own
+
+
+@on_ranks(1)
+def test_an_array_that_will_not_do_is_told_which_of_its_properties_it_is(group):
+    fixed = np.ones(3)
+    fixed.flags.writeable = False
+    elements = ": expected integers of 8 to 64 bits, float16 to float64, complex64, complex128 or bool"
+    for value, code, text in [
+        ([1, 2], "invalid_argument", "array: expected an array (anything with the buffer protocol), got [1, 2] (list)"),
+        (np.ma.array([1.0, 2.0], mask=[False, True]), "invalid_argument",
+         "array is a masked array, and its mask would be ignored: expected a plain one, such as its data or filled()"),
+        (fixed, "invalid_argument", "array is read-only: expected memory that can be written"),
+        (b"constant", "invalid_argument", "array is read-only: expected memory that can be written"),
+        (np.ones((4, 4))[:, ::2], "invalid_argument", "array is not C-contiguous: expected elements that lie one after "
+                                                      "the other, the last index the fastest"),
+        (np.asfortranarray(np.ones((4, 4))), "invalid_argument", "array is not C-contiguous: expected elements that "
+                                                                 "lie one after the other, the last index the fastest"),
+        (np.ones(2, dtype=">f4"), "unsupported",
+         "array has elements in big-endian byte order ('>f'): expected this machine's own"),
+        (np.array([object()]), "unsupported", "array has elements of format 'O'" + elements),
+        (np.zeros(3, dtype="M8[s]"), "unsupported",
+         "array has no memory to share (cannot include dtype 'M' in a buffer)" + elements),
+    ]:
+        with pytest.raises(talweg.Error) as caught:
+            group.all_reduce(value)
+        assert (str(caught.value), caught.value.code) == (text, code)
+    out = np.zeros(3)
+    group.all_reduce(fixed, out=out)  # is only read
+    assert out.tolist() == [1, 1, 1]
+    group.all_reduce(np.ma.array([1.0], mask=[True]).data)
 
 
 @on_ranks(4)

@@ -55,7 +55,7 @@ class Work:
 class Group:
     """Ranks that call collectives together, all the same ones in the same order.
 
-    Arrays are C-contiguous objects with the buffer protocol. A call returns None when done, or a Work at once with
+    Arrays are C-contiguous objects with the buffer protocol, without masks. A call returns None when done, or a Work at once with
     async_op=True. `timeout` is in seconds (default: the group's); `priority` is 0 to 7, the same on every rank.
     `counts` are elements for each rank, where they are not all equal. Arguments that differ between ranks raise
     Error with code "mismatch" on every rank, and no array has been written.
