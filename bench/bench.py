@@ -25,7 +25,7 @@ import startup  # noqa: E402
 import training  # noqa: E402
 
 RANKS = {"host": [2, 4, 8], "net": [2, 4, 8], "uneven": [4, 8], "mesh": [8], "startup": [16], "faults": [8], "torch": [4], "ddp": [4],
-         "security": [4], "seeing": [2, 4], "strangers": [4], "sim": [1], "predict": [2, 4, 8], "probe": [4, 8], "plan": [256]}
+         "security": [4], "seeing": [2, 4], "strangers": [4], "sim": [1], "predict": [2, 4, 8], "probe": [4, 8], "plan": [1024]}
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
 QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh")},
          "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}

@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "forest/bound.h"
+#include "forest/fat_tree.h"
 #include "forest/planner.h"
 #include "forest/topologies.h"
 #include "forest/tree_market.h"
@@ -71,36 +72,6 @@ cluster::Cluster grid(int side) {
   return result;
 }
 
-// Hosts of 10 to 40 Gbit/s under a fat tree of three tiers, of switches with `ports` ports of 40 Gbit/s:
-// ports^3 / 4 hosts.
-cluster::Cluster fat_tree(int ports) {
-  Random random(7);
-  cluster::Cluster result;
-  const int half = ports / 2;
-  const double rates[] = {10e9, 20e9, 40e9};
-  const auto add = [&](const std::string& name, int count, cluster::NodeKind kind) {
-    const int first = static_cast<int>(result.nodes.size());
-    for (int i = 0; i < count; ++i)
-      result.nodes.push_back({.name = fmt::format("{}{}", name, i), .kind = kind});
-    return first;
-  };
-  const auto join = [&](int a, int b, double rate) {
-    result.links.push_back({a, b, {rate}, {1000}});
-    result.links.push_back({b, a, {rate}, {1000}});
-  };
-  const int hosts = half * half * ports;
-  add("h", hosts, cluster::NodeKind::worker);
-  const int edges = add("edge", half * ports, cluster::NodeKind::switch_);
-  const int middles = add("middle", half * ports, cluster::NodeKind::switch_);
-  const int cores = add("core", half * half, cluster::NodeKind::switch_);
-  for (int host = 0; host < hosts; ++host) join(host, edges + host / half, rates[random.below(3)]);
-  for (int edge = 0; edge < half * ports; ++edge)
-    for (int i = 0; i < half; ++i) join(edges + edge, middles + edge / half * half + i, 40e9);
-  for (int middle = 0; middle < half * ports; ++middle)
-    for (int i = 0; i < half; ++i) join(middles + middle, cores + middle % half * half + i, 40e9);
-  return result;
-}
-
 void measure(const std::string& name, const cluster::Cluster& cluster) {
   constexpr std::int64_t kElements = std::int64_t{1} << 34;
   Request request{.ranks = cluster.workers(), .counts = {kElements}, .element_size = 4};
@@ -131,12 +102,16 @@ void measure(const std::string& name, const cluster::Cluster& cluster) {
 
 }  // namespace
 
-// Networks of up to so many workers: plan_bench 64. Or one fat tree of switches with so many ports, which
-// takes minutes: plan_bench fat-tree 16.
+// Networks of up to so many workers: plan_bench 64. Or one fat tree of switches with so many ports:
+// plan_bench fat-tree 16 even; uneven: hosts of 10 to 40 Gbit/s; summed: and equal switches as one.
 int main(int argc, char** argv) {
-  if (argc > 2 && std::string(argv[1]) == "fat-tree") {
-    const int ports = std::atoi(argv[2]);
-    measure(fmt::format("fat-tree-{}", ports), fat_tree(ports));
+  const auto measure_fat_tree = [](int ports, const std::string& kind) {
+    measure(fmt::format("fat-tree-{}-{}", ports, kind),
+            fat_tree(ports, kind == "even" ? Hosts::even : Hosts::uneven,
+                     kind == "summed" ? Switches::as_one : Switches::each));
+  };
+  if (argc > 3 && std::string(argv[1]) == "fat-tree") {
+    measure_fat_tree(std::atoi(argv[2]), argv[3]);
     return 0;
   }
   const int most = argc > 1 ? std::atoi(argv[1]) : 64;
@@ -146,6 +121,12 @@ int main(int argc, char** argv) {
     if (hosts > most) break;
     measure(fmt::format("uneven-star-{}", hosts), uneven(hosts, false));
     measure(fmt::format("uneven-leaves-{}", hosts), uneven(hosts, true));
-    measure(fmt::format("uneven-grid-{}", hosts), grid(static_cast<int>(std::lround(std::sqrt(hosts)))));
+    if (hosts <= 256)
+      measure(fmt::format("uneven-grid-{}", hosts), grid(static_cast<int>(std::lround(std::sqrt(hosts)))));
+  }
+  for (const int ports : {8, 16}) {
+    if (ports * ports * ports / 4 > most) break;
+    measure_fat_tree(ports, "even");
+    measure_fat_tree(ports, "summed");
   }
 }

@@ -5,6 +5,9 @@
 #include <queue>
 #include <tuple>
 
+#include "base/at.h"
+#include "cluster/stubs.h"
+
 namespace talweg::cluster {
 namespace {
 
@@ -59,9 +62,20 @@ Routes::Routes(const Cluster& cluster) : nodes_(cluster.nodes.size()), pairs_(no
     for (const int link : cluster.groups[g].links) groups_of[static_cast<std::size_t>(link)].push_back(g);
   }
   std::vector<int> uses(cluster.groups.size());
+  const auto stubs = find_stubs(cluster);
+  std::vector<std::vector<int>> from_switch(nodes_);  // where stubs hang on it
 
   for (std::size_t from = 0; from < nodes_; ++from) {
-    const auto entering = entering_links(cluster, leaving, static_cast<int>(from));
+    const Stub& stub = stubs[from];
+    std::vector<int> entering;
+    if (stub.at >= 0) {
+      auto& shared = from_switch[at(stub.at)];
+      if (shared.empty()) shared = entering_links(cluster, leaving, stub.at);
+      entering = shared;
+      entering[at(stub.at)] = stub.up;
+    } else {
+      entering = entering_links(cluster, leaving, static_cast<int>(from));
+    }
     for (std::size_t to = 0; to < nodes_; ++to) {
       Pair& pair = pairs_[from * nodes_ + to];
       pair.first = links_.size();

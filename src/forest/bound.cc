@@ -11,7 +11,9 @@
 
 #include "base/at.h"
 #include "cluster/arborescence.h"
+#include "cluster/stubs.h"
 #include "forest/bound_exact.h"
+#include "forest/tree_growth.h"
 #include "forest/tree_packer.h"
 #include "talweg/error.h"
 
@@ -26,6 +28,9 @@ constexpr double kSame = 1e-9;  // rates are the same but for rounding
 // same.
 constexpr std::int64_t kMostEffort = 3'000'000'000;
 constexpr std::size_t kSeeds = 32;  // most bounds are reached by a few trees of the best connected
+// Among more workers a bound need not be nearer than this to what trees reach.
+constexpr int kMostWorkersExactly = 256;
+constexpr double kNearEnough = 0.008;
 
 // Integer prices of links, those of their groups included, and what trees cost at them.
 class PriceList {
@@ -41,7 +46,20 @@ class PriceList {
       sums_ = sums_ || can_aggregate(cluster.nodes[node]);
     }
     const std::size_t roots = copies_ || sums_ ? cluster.nodes.size() : workers_;
-    for (std::size_t node = 0; node < roots; ++node) distances_.push_back(distances(node));
+    const auto stubs = cluster::find_stubs(cluster);
+    std::vector<Prices> from_switch(cluster.nodes.size());  // where stubs hang on it
+    for (std::size_t node = 0; node < roots; ++node) {
+      const cluster::Stub& stub = stubs[node];
+      if (stub.at < 0) {
+        distances_.push_back(distances(node));
+        continue;
+      }
+      Prices& shared = from_switch[at(stub.at)];
+      if (shared.empty()) shared = distances(at(stub.at));
+      distances_.push_back(shared);
+      for (std::int64_t& distance : distances_.back()) distance += prices_[at(stub.up)];
+      distances_.back()[node] = 0;
+    }
   }
 
   // The cheapest trees from each root there may be. Where nodes between workers copy or sum, trees may branch
@@ -200,14 +218,17 @@ class BoundFinder {
   void pack_trees() {
     TreeMarket market(cluster_, best_.op, best_.root, TreeMarket::Paths::all);
     TreePacker packer(market, best_.op, 0, {}, kSeeds);
-    packer.run(kSame, rate() * (1 - kSame), kMostEffort);
+    const bool exactly = cluster_.workers() <= kMostWorkersExactly;
+    packer.run(exactly ? kSame : kNearEnough, rate() * (1 - kSame), kMostEffort);
     // There are none yet where the search ended while some trees were free.
     if (packer.rate() < rate() * (1 - kSame) && !packer.prices().empty()) {
       Certificate certificate = rounded(market, packer.prices());
       try_partition(joined_by_free_links(certificate));
       try_prices(std::move(certificate));
     }
-    best_.attained = packer.rate() >= rate() * (1 - 1e-7);
+    const auto trees = packer.trees();
+    const double ring = trees.size() == 1 ? ring_rate(market, trees.front().trees) : 0;
+    best_.attained = std::max(packer.rate(), ring) >= rate() * (1 - 1e-7);
   }
 
   // Prices of an optimal basis are fractions with a small common denominator on most networks; else they are

@@ -4,8 +4,9 @@
 //
 // What is promised: over the routes that messages take, the rates of the trees add up to at least 99 % of
 // what any trees reach together; where there is one route between any two workers (stars, trees of switches,
-// direct links) that is 99 % of best_rate() (bound.h). For vectors so long that filling the pipelines does
-// not matter, the busiest link then works at most 1 / 0.99 as long as on the best forest there is.
+// direct links) that is 99 % of best_rate() (bound.h). There is less only where a search among hundreds of
+// workers would take minutes. For vectors so long that filling the pipelines does not matter, the busiest
+// link then works at most 1 / 0.99 as long as on the best forest there is.
 //
 // Shares: in proportion to rates (as Zhang, Wu, Li, INFOCOM 2021), but for the time that filling takes. Tree
 // t with rate w_t, whose first chunk takes f_t to get through, ends at f_t + M_t / w_t. The shares M_t that
@@ -27,8 +28,11 @@
 namespace talweg::forest {
 namespace {
 
-constexpr double kDepthPenalty = 0.004;      // of the rate, for a depth of all workers
-constexpr double kGap = 0.003;               // where the search for better trees ends
+constexpr double kDepthPenalty = 0.004;  // of the rate, for a depth of all workers
+constexpr double kGap = 0.003;           // where the search for better trees ends
+constexpr double kGapAmongMany = 0.008;  // where each step of it takes long
+// Some tens of seconds; only for a thousand workers whose routes meet on links that differ without pattern.
+constexpr std::int64_t kMostEffortToPack = 20'000'000'000;
 constexpr double kPromised = 0.991;          // of the most possible, with the few trees that are kept
 constexpr double kPromisedWithFew = 0.9905;  // and where they are made as few as the workers
 constexpr int kMostToReshape = 128;          // workers; with more it would take seconds
@@ -223,7 +227,8 @@ std::vector<Packing> pack(const Request& request, const CostModel& model, Trees 
   cluster::validate(model.network());  // trees hang together only if the network does
   TreeMarket market(model.network(), request.op, request.root, TreeMarket::Paths::routes);
   TreePacker packer(market, request.op, kDepthPenalty, parts_of_roots(request));
-  packer.run(kGap);
+  const bool many = market.workers() > TreePacker::kFewWorkers;
+  packer.run(many ? kGapAmongMany : kGap, std::numeric_limits<double>::infinity(), kMostEffortToPack);
   packer.prune(std::min(packer.rate(), packer.upper() * kPromised));
   TreePacker few = packer;
   if (trees == Trees::few && market.workers() <= kMostToReshape)

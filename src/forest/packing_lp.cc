@@ -89,8 +89,8 @@ bool PackingLp::pivot() {
   const int entering = choose();
   if (entering < 0) return false;
   std::vector<double> direction(rows_);
-  for (const Term& term : columns_[static_cast<std::size_t>(entering)].terms)
-    for (std::size_t row = 0; row < rows_; ++row)
+  for (std::size_t row = 0; row < rows_; ++row)  // along rows, as they lie in memory
+    for (const Term& term : columns_[static_cast<std::size_t>(entering)].terms)
       direction[row] += inverse(row, static_cast<std::size_t>(term.row)) * term.amount;
   std::size_t leaving = rows_;
   double least = 0;

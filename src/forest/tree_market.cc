@@ -31,7 +31,8 @@ TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId ro
       op_(op),
       paths_(paths),
       resources_(cluster.links.size()),
-      leaving_(cluster.nodes.size()) {
+      leaving_(cluster.nodes.size()),
+      stubs_(cluster::find_stubs(cluster)) {
   if (paths == Paths::routes) routes_.emplace(cluster);
   for (std::size_t link = 0; link < cluster.links.size(); ++link)
     leaving_[at(cluster.links[link].from)].push_back(static_cast<int>(link));
@@ -95,13 +96,6 @@ void TreeMarket::set_prices(const std::vector<double>& prices) {
   mean_cost_ = edges > 0 ? sum / edges : 0;
   down_.reset();
   up_.reset();
-  if (goes_down(op_)) down_ = std::make_unique<cluster::Arborescences<double>>(costs_, workers());
-  if (!goes_up(op_) || symmetric_) return;
-  std::vector<double> transposed(costs_.size());
-  for (std::size_t from = 0; from < workers_; ++from)
-    for (std::size_t to = 0; to < workers_; ++to)
-      transposed[to * workers_ + from] = costs_[from * workers_ + to];
-  up_ = std::make_unique<cluster::Arborescences<double>>(std::move(transposed), workers());
 }
 
 bool TreeMarket::passes_worker(NodeId from, NodeId to) const {
@@ -128,31 +122,102 @@ void TreeMarket::price_routes(const std::vector<double>& link_prices) {
 void TreeMarket::price_all_paths(const std::vector<double>& link_prices) {
   const std::size_t nodes = cluster_.nodes.size();
   entering_.assign(workers_ * nodes, -1);
-  using Key = std::tuple<double, int, int>;  // cost, hops, node
-  std::vector<std::pair<double, int>> best(nodes);
+  std::vector<Reach> from_switch(nodes);  // where stubs hang on it
   for (NodeId from = 0; from < workers(); ++from) {
-    int* const entering = &entering_[at(from) * nodes];
-    std::fill(best.begin(), best.end(), std::pair{kAbsent, std::numeric_limits<int>::max()});
-    best[at(from)] = {0, 0};
-    std::priority_queue<Key, std::vector<Key>, std::greater<>> queue;
-    queue.emplace(0, 0, from);
-    while (!queue.empty()) {
-      const auto [cost, hops, node] = queue.top();
-      queue.pop();
-      if (std::pair{cost, hops} != best[at(node)]) continue;
-      if (node != from && node < workers()) continue;  // workers pass nothing on but as nodes of the tree
-      for (const int link : leaving_[at(node)]) {
-        const int next = cluster_.links[at(link)].to;
-        const std::pair reached{cost + link_prices[at(link)], hops + 1};
-        if (reached >= best[at(next)]) continue;
-        best[at(next)] = reached;
-        entering[next] = link;
-        queue.emplace(reached.first, reached.second, next);
-      }
+    const cluster::Stub& hanging = stub(from);
+    Reach own;
+    if (hanging.at < 0) {
+      own = search(from, link_prices);
+    } else if (from_switch[at(hanging.at)].best.empty()) {
+      from_switch[at(hanging.at)] = search(hanging.at, link_prices);
     }
+    const Reach& reach = hanging.at < 0 ? own : from_switch[at(hanging.at)];
+    const double before = hanging.at < 0 ? 0 : link_prices[at(hanging.up)];
+    std::copy(reach.entering.begin(), reach.entering.end(),
+              entering_.begin() + static_cast<std::ptrdiff_t>(at(from) * nodes));
+    if (hanging.at >= 0) entering_[at(from) * nodes + at(hanging.at)] = hanging.up;
     for (NodeId to = 0; to < workers(); ++to)
-      if (to != from) costs_[at(from) * workers_ + at(to)] = best[at(to)].first;
+      if (to != from) costs_[at(from) * workers_ + at(to)] = before + reach.best[at(to)].first;
   }
+}
+
+TreeMarket::Reach TreeMarket::search(int from, const std::vector<double>& link_prices) const {
+  const std::size_t nodes = cluster_.nodes.size();
+  Reach reach{std::vector(nodes, std::pair{kAbsent, std::numeric_limits<int>::max()}),
+              std::vector<int>(nodes, -1)};
+  using Key = std::tuple<double, int, int>;  // cost, hops, node
+  reach.best[at(from)] = {0, 0};
+  std::priority_queue<Key, std::vector<Key>, std::greater<>> queue;
+  queue.emplace(0, 0, from);
+  while (!queue.empty()) {
+    const auto [cost, hops, node] = queue.top();
+    queue.pop();
+    if (std::pair{cost, hops} != reach.best[at(node)]) continue;
+    if (node != from && node < workers()) continue;  // workers pass nothing on but as nodes of the tree
+    for (const int link : leaving_[at(node)]) {
+      const int next = cluster_.links[at(link)].to;
+      const std::pair reached{cost + link_prices[at(link)], hops + 1};
+      if (reached >= reach.best[at(next)]) continue;
+      reach.best[at(next)] = reached;
+      reach.entering[at(next)] = link;
+      queue.emplace(reached.first, reached.second, next);
+    }
+  }
+  return reach;
+}
+
+std::vector<std::vector<double>> TreeMarket::tiers() const {
+  std::vector<int> distance(cluster_.nodes.size(), -1), order(workers_);
+  for (NodeId worker = 0; worker < workers(); ++worker) {
+    distance[at(worker)] = 0;
+    order[at(worker)] = worker;
+  }
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    for (const int link : leaving_[at(order[i])]) {
+      const int next = cluster_.links[at(link)].to;
+      if (distance[at(next)] >= 0) continue;
+      distance[at(next)] = distance[at(order[i])] + 1;
+      order.push_back(next);
+    }
+  }
+  std::vector<std::vector<double>> result(at(distance[at(order.back())]) + 1,
+                                          std::vector<double>(capacities_.size()));
+  std::vector<double> into(workers_), out_of(workers_);
+  for (std::size_t i = 0; i < cluster_.links.size(); ++i) {
+    const cluster::Link& link = cluster_.links[i];
+    const int lower = distance[at(link.from)], upper = distance[at(link.to)];
+    if (lower < 0 || upper < 0) continue;
+    result[at(std::min(lower, upper))][at(resources_[i].front())] = 1;
+    if (lower == 0) out_of[at(link.from)] += link.capacity.bits_per_second;
+    if (upper == 0) into[at(link.to)] += link.capacity.bits_per_second;
+  }
+  // Of what goes down every worker but the root takes in all, and the root puts it out; of what goes up it is
+  // the other way round. In an all-reduce everyone does both.
+  const bool both = op_ == Collective::all_reduce;
+  double least = std::numeric_limits<double>::infinity();
+  std::pair<NodeId, bool> narrowest;  // whether it is what goes in
+  for (NodeId worker = 0; worker < workers(); ++worker) {
+    const bool is_root = worker == roots_.front();
+    for (const bool in : {true, false}) {
+      if (!both && (in != is_root) != goes_down(op_)) continue;
+      const double width = (in ? into : out_of)[at(worker)];
+      if (width >= least) continue;
+      least = width;
+      narrowest = {worker, in};
+    }
+  }
+  result.emplace_back(capacities_.size());
+  for (std::size_t i = 0; i < cluster_.links.size(); ++i)
+    if ((narrowest.second ? cluster_.links[i].to : cluster_.links[i].from) == narrowest.first)
+      result.back()[at(resources_[i].front())] = 1;
+  return result;
+}
+
+std::int64_t TreeMarket::effort() const {
+  constexpr std::int64_t kPerEdge = 64, kPerLink = 16;
+  const auto edges = static_cast<std::int64_t>(workers_ * workers_);
+  const auto links = static_cast<std::int64_t>(workers_ * cluster_.links.size());
+  return kPerEdge * edges + (paths_ == Paths::all ? kPerLink * links : 0);
 }
 
 void TreeMarket::for_each_link(NodeId from, NodeId to, const std::function<void(int)>& visit) const {
@@ -166,9 +231,22 @@ void TreeMarket::for_each_link(NodeId from, NodeId to, const std::function<void(
 
 TreePair TreeMarket::cheapest(NodeId root) const {
   TreePair trees{.root = root, .up = {}, .down = {}};
-  if (down_) trees.down = down_->parents(root);
-  if (up_) trees.up = up_->parents(root);
-  if (symmetric_) trees.up = trees.down;
+  if (goes_down(op_)) {
+    if (!down_) down_ = std::make_unique<cluster::Arborescences<double>>(costs_, workers());
+    trees.down = down_->parents(root);
+  }
+  if (symmetric_) {
+    trees.up = trees.down;
+  } else if (goes_up(op_)) {
+    if (!up_) {
+      std::vector<double> transposed(costs_.size());
+      for (std::size_t from = 0; from < workers_; ++from)
+        for (std::size_t to = 0; to < workers_; ++to)
+          transposed[to * workers_ + from] = costs_[from * workers_ + to];
+      up_ = std::make_unique<cluster::Arborescences<double>>(std::move(transposed), workers());
+    }
+    trees.up = up_->parents(root);
+  }
   return trees;
 }
 
@@ -233,6 +311,15 @@ std::vector<PackingLp::Term> TreeMarket::use(const TreePair& trees) const {
   std::vector<PackingLp::Term> terms;
   for (const auto& [resource, amount] : used) terms.push_back({resource, amount});
   return terms;
+}
+
+std::vector<int> TreeMarket::links_between(NodeId from, NodeId to) const {
+  std::vector<int> result;
+  if (from == to || (paths_ == Paths::routes ? passes_worker(from, to) : edge(from, to) >= kAbsent))
+    return result;
+  for_each_link(from, to, [&](int link) { result.push_back(link); });
+  if (paths_ == Paths::all) std::reverse(result.begin(), result.end());
+  return result;
 }
 
 std::vector<int> TreeMarket::resources_between(NodeId from, NodeId to) const {

@@ -11,14 +11,17 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "cluster/arborescence.h"
 #include "cluster/cluster.h"
 #include "cluster/routing.h"
+#include "cluster/stubs.h"
 #include "forest/forest.h"
 #include "forest/packing_lp.h"
 
@@ -48,9 +51,13 @@ class TreeMarket {
 
   int workers() const { return static_cast<int>(workers_); }
   bool symmetric() const { return symmetric_; }
+  Collective operation() const { return op_; }
+  Paths paths() const { return paths_; }
   // Of each resource, in bit/s; and the resources that a link uses.
   const std::vector<double>& capacities() const { return capacities_; }
   const std::vector<int>& resources_of(int link) const { return resources_[static_cast<std::size_t>(link)]; }
+  // How a worker is joined to the network, if by one switch alone.
+  const cluster::Stub& stub(NodeId worker) const { return stubs_[static_cast<std::size_t>(worker)]; }
   // The roots that trees may have: all workers, but one for broadcast, reduce, and where all roots cost the
   // same.
   const std::vector<NodeId>& roots() const { return roots_; }
@@ -63,12 +70,20 @@ class TreeMarket {
   // What it costs and what it uses of each resource per unit of rate.
   double cost(const TreePair& trees) const;
   std::vector<PackingLp::Term> use(const TreePair& trees) const;
+  // The links that an edge runs over, at the prices set if over any paths; empty where there is none.
+  std::vector<int> links_between(NodeId from, NodeId to) const;
   // Those that an edge over routes uses, as often as it does; empty where there is none.
   std::vector<int> resources_between(NodeId from, NodeId to) const;
   // What edges straight to all others would cost.
   double cost_of_star(NodeId root) const;
   // The mean of the costs of all edges that there are.
   double mean_cost() const { return mean_cost_; }
+  // Prices that often show what no trees can pass: 1 for what lies between nodes that are equally far from
+  // workers and those a link farther away, for each such distance; and 1 for the narrowest way that some
+  // worker needs.
+  std::vector<std::vector<double>> tiers() const;
+  // How much work it is to set prices and to buy trees, in steps as PackingLp::effort() counts them.
+  std::int64_t effort() const;
 
  private:
   using Shape = std::vector<NodeId>;
@@ -79,6 +94,12 @@ class TreeMarket {
   bool passes_worker(NodeId from, NodeId to) const;
   void price_routes(const std::vector<double>& link_prices);
   void price_all_paths(const std::vector<double>& link_prices);
+  // The cheapest paths from one node, as cost and hops, and the link by which each node is entered.
+  struct Reach {
+    std::vector<std::pair<double, int>> best;
+    std::vector<int> entering;
+  };
+  Reach search(int from, const std::vector<double>& link_prices) const;
   void for_each_link(NodeId from, NodeId to, const std::function<void(int)>& visit) const;
   Shape grow(NodeId root, double per_hop, bool upward) const;
 
@@ -93,10 +114,12 @@ class TreeMarket {
   std::vector<std::vector<int>> resources_;  // of each link
   std::vector<NodeId> roots_;
   std::vector<std::vector<int>> leaving_;  // links of each node
-  std::vector<double> costs_;              // edges, from by to
-  std::vector<int> entering_;              // all paths: the last link of the cheapest path, from by node
+  std::vector<cluster::Stub> stubs_;
+  std::vector<double> costs_;  // edges, from by to
+  std::vector<int> entering_;  // all paths: the last link of the cheapest path, from by node
   double mean_cost_ = 0;
-  std::unique_ptr<cluster::Arborescences<double>> down_, up_;
+  // Worked out when the first is bought at the prices set.
+  mutable std::unique_ptr<cluster::Arborescences<double>> down_, up_;
 };
 
 // How many edges lie between the root and the farthest worker.

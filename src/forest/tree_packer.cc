@@ -5,10 +5,12 @@
 #include "forest/tree_packer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "base/at.h"
+#include "forest/tree_growth.h"
 
 namespace talweg::forest {
 namespace {
@@ -17,8 +19,11 @@ constexpr double kRounding = 1e-9;  // of reduced gains
 constexpr int kMostRounds = 20000;  // never met; keeps rounding from turning in circles
 constexpr int kRootsPerRound = 4;   // whose trees are offered
 constexpr double kRefused = -1e6;   // a gain that nothing makes up for
+constexpr int kMostGrown = 16;
+constexpr std::int64_t kMostGrowing = 1'000'000'000;  // effort for a tree: about a second
 constexpr int kConcentrations = 8;
-constexpr double kConcentration = 0.01;  // that the greatest tree gains more
+constexpr double kConcentration = 0.01;                // that the greatest tree gains more
+constexpr std::int64_t kMostPruning = 10'000'000'000;  // effort: then the trees are left as many as they are
 // Exchanges of edges between solutions of the program, and in all.
 constexpr std::size_t kTriesPerEdge = 80, kTriesAtOnce = 200000;
 constexpr int kMostTries = 800000;
@@ -37,14 +42,38 @@ TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, 
       per_root_(op == Collective::all_gather || op == Collective::reduce_scatter),
       depth_penalty_(depth_penalty),
       parts_(std::move(parts)),
+      seeds_(seeds),
       scale_(*std::max_element(market.capacities().begin(), market.capacities().end())) {
   if (parts_.empty()) parts_.assign(at(market.workers()), 1.0 / market.workers());
   for (const double capacity : market.capacities()) capacities_.push_back(capacity / scale_);
-  seed(seeds);
+}
+
+// What bounds them is often as simple: the links of the narrowest worker, or those of all.
+bool TreePacker::grow(double gap, double enough) {
+  for (const auto& prices : market_.tiers()) {
+    market_.set_prices(prices);
+    sharpen_upper(prices);
+  }
+  double goal = std::min(enough, upper_ * (1 - gap));
+  TreeGrowth growth(market_, std::min(enough, upper_));
+  if (!growth.spans() || growth.effort() > kMostGrowing) return false;
+  for (int i = 0; i < kMostGrown && growth.rate() < goal; ++i) {
+    columns_.push_back(make_column(growth.next()));
+    // Whoever wants a rate, not trees, is content to know of a ring.
+    if (i == 0 && std::isfinite(enough) && ring_rate(market_, columns_[0].trees) >= goal) return true;
+    if (i > 0 || growth.rate() >= goal) continue;
+    // Perhaps no tree can do with less of what holds this one down: a slow uplink, say.
+    std::vector<double> prices(capacities_.size());
+    prices[at(growth.busiest())] = 1;
+    market_.set_prices(prices);
+    sharpen_upper(prices);
+    goal = std::min(enough, upper_ * (1 - gap));
+  }
+  return growth.rate() >= goal;
 }
 
 // Trees that are good on even networks: straight to everybody, and following the wide links.
-void TreePacker::seed(std::size_t most) {
+void TreePacker::seed() {
   std::vector<double> prices;
   for (const double capacity : capacities_) prices.push_back(1 / capacity);
   market_.set_prices(prices);
@@ -53,12 +82,12 @@ void TreePacker::seed(std::size_t most) {
     roots.resize(at(market_.workers()));
     std::iota(roots.begin(), roots.end(), 0);
   }
-  if (!per_root_ && roots.size() > most) {  // the best connected
+  if (!per_root_ && roots.size() > seeds_) {  // the best connected
     std::vector<double> costs;
     for (NodeId root = 0; root < market_.workers(); ++root) costs.push_back(market_.cost_of_star(root));
     std::stable_sort(roots.begin(), roots.end(),
                      [&](NodeId a, NodeId b) { return costs[at(a)] < costs[at(b)]; });
-    roots.resize(most);
+    roots.resize(seeds_);
   }
   for (const NodeId root : roots) {
     for (const double per_hop : kPerHop)
@@ -69,7 +98,7 @@ void TreePacker::seed(std::size_t most) {
 }
 
 TreePacker::Column TreePacker::make_column(TreePair trees) const {
-  if (market_.symmetric()) {
+  if (market_.symmetric() && market_.paths() == TreeMarket::Paths::routes) {  // which are alike both ways
     trees.root = centre(trees.down, trees.root);
     trees.up = trees.down;
   }
@@ -129,14 +158,18 @@ double TreePacker::read(const PackingLp& lp, std::vector<Column>& columns) const
 
 void TreePacker::run(double gap, double enough, std::int64_t most_effort) {
   if (market_.workers() == 1) return;
+  const bool grown = !per_root_ && market_.workers() > kFewWorkers && grow(gap, enough);
+  if (!grown) seed();
   PackingLp lp = make_lp();
   std::size_t loaded = 0;
   for (int round = 0; round < kMostRounds; ++round) {
     for (; loaded < columns_.size(); ++loaded) lp.add_column(columns_[loaded].terms, columns_[loaded].gain);
     lp.solve();
+    if (grown) break;
     const bool found = buy(lp.prices());
     rate_ = lp.value() * scale_;
-    if (!found || rate_ >= upper_ * (1 - gap) || rate_ >= enough || lp.effort() > most_effort) break;
+    const std::int64_t effort = lp.effort() + round * market_.effort();
+    if (!found || rate_ >= upper_ * (1 - gap) || rate_ >= enough || effort > most_effort) break;
   }
   columns_.resize(loaded);
   rate_ = read(lp, columns_);
@@ -189,7 +222,7 @@ void TreePacker::concentrate(PackingLp& lp, double floor) {
   double most = 0;
   for (const Column& column : columns_) most = std::max(most, column.amount);
   auto tried = columns_;
-  for (int round = 0; round < kConcentrations && most > 0; ++round) {
+  for (int round = 0; round < kConcentrations && most > 0 && lp.effort() < kMostPruning; ++round) {
     for (std::size_t i = 0; i < tried.size(); ++i)
       lp.set_gain(number(i), columns_[i].gain + kConcentration * tried[i].amount / most);
     lp.solve();
@@ -212,7 +245,7 @@ void TreePacker::drop_least(PackingLp& lp, double floor) {
     std::vector<std::size_t> open;
     for (std::size_t i = 0; i < columns_.size(); ++i)
       if (!settled[i]) open.push_back(i);
-    if (open.empty()) break;
+    if (open.empty() || lp.effort() > kMostPruning) break;
     std::stable_sort(open.begin(), open.end(),
                      [&](std::size_t a, std::size_t b) { return columns_[a].amount < columns_[b].amount; });
     open.resize(std::min(batch, open.size()));

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "cluster/stubs.h"
+
 namespace talweg::cluster {
 namespace {
 
@@ -69,6 +71,57 @@ TEST(Routes, DirectionsAreNotConfused) {
   EXPECT_TRUE(routes.reachable(0, 1));
   EXPECT_FALSE(routes.reachable(1, 0));
   EXPECT_THAT(path(routes, 1, 0), ElementsAre());
+}
+
+// Hosts 0 and 1 on leaf 4, host 2 on leaf 5, host 3 on both; two spines, 6 and 7, the second one nearer.
+Cluster leaves_and_spines() {
+  Cluster cluster;
+  for (const char* const name : {"a", "b", "c", "d"}) cluster.nodes.push_back({.name = name});
+  for (const char* const name : {"l", "m", "s", "t"})
+    cluster.nodes.push_back({.name = name, .kind = NodeKind::switch_});
+  const auto join = [&](int a, int b, std::int64_t latency) {
+    cluster.links.push_back({a, b, kGigabit, {latency}});
+    cluster.links.push_back({b, a, kGigabit, {latency}});
+  };
+  join(0, 4, 10);
+  join(1, 4, 20);
+  join(2, 5, 10);
+  join(3, 4, 500);
+  join(3, 5, 500);
+  for (const int leaf : {4, 5}) {
+    join(leaf, 6, 40);
+    join(leaf, 7, 30);
+  }
+  return cluster;
+}
+
+TEST(Routes, OfHostsOnOneLeafAreAlike) {
+  const Routes routes(leaves_and_spines());
+  EXPECT_THAT(path(routes, 0, 1), ElementsAre(0, 3));
+  EXPECT_THAT(path(routes, 0, 2), ElementsAre(0, 12, 17, 5));
+  EXPECT_THAT(path(routes, 1, 2), ElementsAre(2, 12, 17, 5));
+  EXPECT_THAT(path(routes, 2, 1), ElementsAre(4, 16, 13, 3));
+  EXPECT_THAT(path(routes, 1, 3), ElementsAre(2, 7));
+  EXPECT_THAT(path(routes, 3, 2), ElementsAre(8, 5));
+  EXPECT_THAT(path(routes, 1, 4), ElementsAre(2));
+  EXPECT_THAT(path(routes, 4, 1), ElementsAre(3));
+  EXPECT_THAT(path(routes, 1, 1), ElementsAre());
+  EXPECT_EQ(routes.latency(1, 2), Nanoseconds{90});
+}
+
+TEST(Stubs, AreWorkersWithOneSwitchAndNothingElse) {
+  const auto stubs = find_stubs(leaves_and_spines());
+  EXPECT_EQ(stubs[1].at, 4);
+  EXPECT_EQ(stubs[1].up, 2);
+  EXPECT_EQ(stubs[1].down, 3);
+  EXPECT_EQ(stubs[2].at, 5);
+  for (std::size_t node = 3; node < stubs.size(); ++node) EXPECT_EQ(stubs[node].at, -1) << node;
+  for (const Stub& stub : find_stubs(uniform_mesh(2, kGigabit, {10}))) EXPECT_EQ(stub.at, -1);
+  Cluster one_way = uniform_star(2, kGigabit, {10});
+  one_way.links.pop_back();
+  EXPECT_EQ(find_stubs(one_way)[0].at, 2);
+  EXPECT_EQ(find_stubs(one_way)[1].at, -1);
+  EXPECT_EQ(find_stubs(detour(80, 30))[0].at, -1);
 }
 
 TEST(Routes, PassAWorkerOnlyWhereNothingElseLeads) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "forest/fat_tree.h"
 #include "forest/random_networks.h"
 #include "forest/topologies.h"
 #include "talweg/error.h"
@@ -118,6 +119,38 @@ TEST(Bound, IsProvedByItsPrices) {
       }
     }
   }
+}
+
+TEST(Bound, OfFatTreesIsThatOfTheirHosts) {
+  for (const int ports : {4, 6, 10}) {
+    for (const Switches switches : {Switches::each, Switches::as_one}) {
+      const auto even = fat_tree(ports, Hosts::even, switches);
+      const Bound bound = best_rate(even, all_reduce);
+      const std::int64_t hosts = even.workers();
+      EXPECT_NEAR(bound.rate.value() / (20e9 * static_cast<double>(hosts) / static_cast<double>(hosts - 1)),
+                  1, 1e-12)
+          << ports;
+      EXPECT_TRUE(bound.attained) << ports;
+      const Certificate& proof = bound.certificate;
+      EXPECT_EQ(rate_at_prices(even, all_reduce, 0, proof.link_prices, proof.group_prices), bound.rate);
+      EXPECT_EQ(to_words(bound, even), fmt::format("all links together, between {} workers", hosts));
+    }
+  }
+  // Every path counts: the narrowest host alone sets the bound, where one path between leaves would.
+  const auto uneven = fat_tree(10, Hosts::uneven, Switches::each);
+  const Bound bound = best_rate(uneven, all_reduce);
+  EXPECT_EQ(bound.rate, Ratio(10000000000, 1));
+  EXPECT_TRUE(bound.attained);
+}
+
+TEST(Bound, OfAFatTreeIsThatOfItsSlowUplink) {
+  auto cluster = fat_tree(10, Hosts::even, Switches::as_one);
+  for (auto& link : cluster.links)
+    if (link.from == cluster.workers() + 3 && link.to > link.from) link.capacity.bits_per_second = 5e9;
+  const Bound bound = best_rate(cluster, all_reduce);
+  EXPECT_EQ(bound.rate, Ratio(5000000000, 1));
+  EXPECT_TRUE(bound.attained);
+  EXPECT_EQ(to_words(bound, cluster), "the cut from {h15, h16, h17, h18, h19} to the rest");
 }
 
 TEST(Bound, IsNotProvedByPricesOfNothing) {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "forest/bound.h"
+#include "forest/fat_tree.h"
 #include "forest/planner.h"
 #include "forest/random_networks.h"
 #include "forest/requests.h"
@@ -70,6 +72,23 @@ TEST(Packed, ReachesTheBoundsOfRandomNetworks) {
     const double bound = best_rate(cluster, op, 1).rate.value();
     EXPECT_GE(rate_of(packed(long_vector(op, cluster.workers()), cluster), cluster), 0.99 * bound)
         << "seed " << seed << " " << name(op);
+  }
+}
+
+// More hosts than programs are solved for at once.
+TEST(Packed, ReachesTheBoundsOfFatTreesOfHundredsOfHosts) {
+  using Case = std::pair<Hosts, bool>;
+  for (const auto& [hosts, slow] :
+       {Case{Hosts::even, false}, Case{Hosts::uneven, false}, Case{Hosts::even, true}}) {
+    auto cluster = fat_tree(10, hosts, Switches::as_one);
+    for (auto& link : cluster.links)  // the uplink of one leaf, upward
+      if (slow && link.from == cluster.workers() + 3 && link.to > link.from)
+        link.capacity.bits_per_second = 5e9;
+    const Forest forest = packed(long_vector(all_reduce, cluster.workers()), cluster);
+    const double bound = best_rate(cluster, all_reduce).rate.value();
+    EXPECT_GE(rate_of(forest, cluster), 0.99 * bound) << slow;
+    EXPECT_LE(rate_of(forest, cluster), bound * (1 + 1e-9)) << slow;
+    EXPECT_LE(forest.trees.size(), 16u) << slow;
   }
 }
 
