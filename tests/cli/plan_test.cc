@@ -146,7 +146,7 @@ TEST_F(Plan, TakesWhatAGroupTakes) {
 }
 
 TEST_F(Plan, ConsidersThePlannersThatAreNamedAndNoOthers) {
-  const std::string network = kClusters + "uneven4.yaml";
+  const std::string network = kClusterFolder + "uneven4.yaml";
   const json document = parsed({network, "--bytes", "4K,4M", "--algo", "star,ring"});
   ASSERT_EQ(document["planners"].size(), 2u);
   for (const json& size : document["sizes"]) {
@@ -161,7 +161,7 @@ TEST_F(Plan, ConsidersThePlannersThatAreNamedAndNoOthers) {
 }
 
 TEST_F(Plan, ABarrierHasOneLineAndNoSizeOrRate) {
-  const std::string network = kClusters + "even4.yaml";
+  const std::string network = kClusterFolder + "even4.yaml";
   const Outcome outcome =
       talweg({"plan", network, "--op", "barrier", "--bytes", "1M,4M", "--html", file("b.html")});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

@@ -4,6 +4,7 @@
 #include <functional>
 #include <string>
 
+#include "sim/time.h"
 #include "sim/topologies.h"
 #include "talweg/error.h"
 
