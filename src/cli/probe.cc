@@ -39,43 +39,42 @@ struct ProbeFlags {
   std::string budget;
 };
 
-// The file comes into being at the end, whole; that it can is found out before anything is measured.
+// The file comes into being at the end, whole; that it can is found out before anything is measured. Nothing
+// lies there meanwhile: a launcher may end this process any time, since another rank has failed.
 class OutputFile {
  public:
   explicit OutputFile(const std::string& path) : path_(path), draft_(path + ".part") {
     if (path.empty()) return;
-    file_.open(draft_);
-    if (!file_ || std::filesystem::is_directory(path)) {
-      drop();
+    const bool opened = std::ofstream(draft_).is_open();
+    drop();
+    if (!opened || std::filesystem::is_directory(path))
       throw Error(ErrorCode::invalid_argument, fmt::format("-o: cannot write {}", path));
-    }
   }
-  ~OutputFile() { drop(); }
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
 
-  void write(const std::string& text) {
+  void write(const std::string& text) const {
     if (path_.empty()) return;
-    file_ << text;
-    file_.close();
+    std::ofstream file(draft_);
+    file << text;
+    file.close();
     std::error_code failed;
-    if (file_) std::filesystem::rename(draft_, path_, failed);
-    if (!file_ || failed) throw Error(ErrorCode::system, fmt::format("-o: cannot write {}", path_));
+    if (file) std::filesystem::rename(draft_, path_, failed);
+    if (file && !failed) return;
+    drop();
+    throw Error(ErrorCode::system, fmt::format("-o: cannot write {}", path_));
   }
 
  private:
-  void drop() {
+  void drop() const {
     std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove(draft_, ignored);
+    std::filesystem::remove(draft_, ignored);
   }
 
   std::string path_, draft_;
-  std::ofstream file_;
 };
 
 int probe(const ProbeFlags& flags) {
   const bool leads = group::find_place({}).rank == 0;
-  OutputFile file(leads ? flags.output : std::string());
+  const OutputFile file(leads ? flags.output : std::string());
   const auto joined = Group::join();
   auto& group = dynamic_cast<group::GroupImpl&>(*joined);
   std::FILE* people = flags.json ? stderr : stdout;
