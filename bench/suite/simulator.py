@@ -16,6 +16,7 @@ TARGETS = {
     "fat-tree-1024-permutation-2MB": (4e6, 150, None),
     "fat-tree-8192-permutation-2MB": (3e6, 1500, None),
 }
+NS3 = "ls16-permutation-30MB"  # what ns3_bench, too, simulates, by UDP
 
 
 def measure(program, scenario):
@@ -30,9 +31,14 @@ def run(settings):
     if not program.exists():
         print("# sim: left out, sim_bench is not built")
         return []
+    peer = settings.build / "bench" / "ns3_bench"
     rows, records = [], []
     for scenario, (speed, memory, htsim_ms) in TARGETS.items():
-        rounds = [measure(program, scenario) for _ in range(settings.rounds)]
+        rounds, peer_rounds = [], []
+        for _ in range(settings.rounds):
+            rounds.append(measure(program, scenario))
+            if scenario == NS3 and peer.exists():
+                peer_rounds.append(measure(peer, scenario))
         hops = statistics.median(r["link_hops_per_s"] for r in rounds)
         peak = max(r["peak_memory_MB"] for r in rounds)
         last_ms = rounds[0]["last_finish_ms"]
@@ -42,6 +48,12 @@ def run(settings):
                      f"{last_ms:.3f}", f"{last_ms / htsim_ms - 1:+.1%}" if htsim_ms else "-", verdict])
         records.append({"scenario": "sim", "name": scenario, "link_hops_per_s": hops, "peak_memory_MB": peak,
                         "last_finish_ms": last_ms, "htsim_last_finish_ms": htsim_ms, "rounds": rounds})
+        if peer_rounds:
+            slow = statistics.median(r["link_hops_per_s"] for r in peer_rounds)
+            rows.append([f"ns-3, UDP: {scenario}", f"{slow / 1e6:.2f}", "-", f"{max(r['peak_memory_MB'] for r in peer_rounds):.0f}",
+                         f"{peer_rounds[0]['last_finish_ms']:.3f}", "-", "-"])
+            records.append({"scenario": "sim", "name": scenario, "simulator": "ns-3", "link_hops_per_s": slow,
+                            "rounds": peer_rounds})
     report.table("packet simulator, one core",
                  ["scenario", "M link-hops/s", "target", "peak MB", "last flow, ms", "against htsim", "verdict"], rows)
     return records
