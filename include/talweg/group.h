@@ -14,9 +14,9 @@
 // the group stays usable. Buffers belong to the caller and must stay untouched until the work is done. `in ==
 // out` is allowed (in place) in all_reduce, reduce and broadcast, and where the input is the rank's own part
 // of the output (all_gather, gather) or the output is a part of the input (reduce_scatter, scatter) at its
-// own offset; all_to_all wants distinct buffers. Any thread may call; calls of one group are ordered by when
-// they were made. Every call has a deadline and ends in a result or in an Error that names rank, operation,
-// sequence number.
+// own offset; all_to_all wants distinct buffers. Buffers that share memory otherwise are refused. Any thread
+// may call; calls of one group are ordered by when they were made. Every call has a deadline and ends in a
+// result or in an Error that names rank, operation, sequence number.
 #pragma once
 
 #include <chrono>

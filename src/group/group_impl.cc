@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "group/buffers.h"
 
 namespace talweg::group {
 
@@ -103,12 +104,6 @@ GroupImpl::~GroupImpl() {
 void GroupImpl::check_rank(int rank, const char* what) const {
   if (rank < 0 || rank >= size())
     throw Error(ErrorCode::invalid_argument, fmt::format("{} {}: expected 0 .. {}", what, rank, size() - 1));
-}
-
-void GroupImpl::check_buffer(const void* data, std::int64_t count, const char* what) const {
-  if (data == nullptr && count > 0)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} is null but {} elements are needed", what, count));
 }
 
 std::vector<std::int64_t> GroupImpl::checked(std::span<const std::size_t> counts, const char* what) const {
@@ -206,6 +201,7 @@ WorkPtr GroupImpl::start_all_reduce(const void* in, void* out, std::size_t count
   const auto n = static_cast<std::int64_t>(count);
   check_buffer(in, n, "all_reduce: the input");
   check_buffer(out, n, "all_reduce: the output");
+  check_sharing(in, n, out, n, type, 0, "all_reduce");
   // Nothing to sum, nothing that would carry the agreement.
   Call call{
       request_of(Collective::all_reduce, size(), 0, type, {n}), type, op, in, out, {}, {}, count > 0, 0, n};
@@ -217,7 +213,10 @@ WorkPtr GroupImpl::start_reduce(const void* in, void* out, std::size_t count, Da
   check_rank(root, "reduce: root");
   const auto n = static_cast<std::int64_t>(count);
   check_buffer(in, n, "reduce: the input");
-  if (root == rank()) check_buffer(out, n, "reduce: the root's output");
+  if (root == rank()) {
+    check_buffer(out, n, "reduce: the root's output");
+    check_sharing(in, n, out, n, type, 0, "reduce");
+  }
   Call call{request_of(Collective::reduce, size(), root, type, {n}), type, op, in, out, {}, {}, false, 0, n};
   return start(std::move(call), options);
 }
@@ -245,7 +244,9 @@ WorkPtr GroupImpl::start_reduce_scatter(const void* in, void* out, std::span<con
   std::vector<std::int64_t> n = checked(counts, "reduce_scatter");
   const std::int64_t total = std::accumulate(n.begin(), n.end(), std::int64_t{0});
   check_buffer(in, total, "reduce_scatter: the input");
-  check_buffer(out, n[static_cast<std::size_t>(rank())], "reduce_scatter: the output");
+  const std::int64_t own = n[static_cast<std::size_t>(rank())];
+  check_buffer(out, own, "reduce_scatter: the output");
+  check_sharing(in, total, out, own, type, sum_before(n, rank()), "reduce_scatter");
   // A rank that receives nothing would not hear from all.
   const bool all_receive = std::all_of(n.begin(), n.end(), [](std::int64_t c) { return c > 0; });
   const std::uint64_t layout = wire::layout_digest(n.data(), n.size());
@@ -266,8 +267,10 @@ GroupImpl::Call GroupImpl::gather_call(const void* in, void* out, std::span<cons
                                        DataType type) const {
   std::vector<std::int64_t> n = checked(counts, "all_gather");
   const std::int64_t total = std::accumulate(n.begin(), n.end(), std::int64_t{0});
-  check_buffer(in, n[static_cast<std::size_t>(rank())], "all_gather: the input");
+  const std::int64_t own = n[static_cast<std::size_t>(rank())];
+  check_buffer(in, own, "all_gather: the input");
   check_buffer(out, total, "all_gather: the output");
+  check_sharing(in, own, out, total, type, sum_before(n, rank()), "all_gather");
   const std::uint64_t layout = wire::layout_digest(n.data(), n.size());
   return {request_of(Collective::all_gather, size(), 0, type, std::move(n)),
           type,
@@ -300,10 +303,9 @@ WorkPtr GroupImpl::start_all_to_all(const void* in, std::span<const std::size_t>
                             call.tell[me], call.expect[me]));
   const std::int64_t total_in = std::accumulate(call.tell.begin(), call.tell.end(), std::int64_t{0});
   check_buffer(in, total_in, "all_to_all: the input");
-  check_buffer(out, std::accumulate(call.expect.begin(), call.expect.end(), std::int64_t{0}),
-               "all_to_all: the output");
-  if (in == out && total_in > 0 && size() > 1)
-    throw Error(ErrorCode::invalid_argument, "all_to_all: input and output must be distinct buffers");
+  const std::int64_t total_out = std::accumulate(call.expect.begin(), call.expect.end(), std::int64_t{0});
+  check_buffer(out, total_out, "all_to_all: the output");
+  if (size() > 1) check_sharing(in, total_in, out, total_out, type, std::nullopt, "all_to_all");
   std::vector<std::int64_t> blocks(n * n, 0);
   for (std::size_t r = 0; r < n; ++r) {
     blocks[me * n + r] = call.tell[r];
@@ -324,6 +326,7 @@ GroupImpl::Call GroupImpl::rooted_call(Collective op, const void* in, void* out,
   std::vector<std::int64_t> n = checked(counts, name(op));
   const std::int64_t own = n[static_cast<std::size_t>(rank())];
   const std::int64_t total = std::accumulate(n.begin(), n.end(), std::int64_t{0});
+  const std::int64_t before = sum_before(n, rank());
   const bool is_root = rank() == root;
   Call call;
   std::vector<std::int64_t> unknown(n.size(), protocol::kUnknownCount);
@@ -333,12 +336,18 @@ GroupImpl::Call GroupImpl::rooted_call(Collective op, const void* in, void* out,
     if (is_root) call.expect = n;
     if (!is_root) call.tell[r] = own;
     check_buffer(in, own, "gather: the input");
-    if (is_root) check_buffer(out, total, "gather: the root's output");
+    if (is_root) {
+      check_buffer(out, total, "gather: the root's output");
+      check_sharing(in, own, out, total, type, before, "gather");
+    }
   } else {
     if (is_root) call.tell = n;
     if (!is_root) call.expect[r] = own;
-    if (is_root) check_buffer(in, total, "scatter: the root's input");
     check_buffer(out, own, "scatter: the output");
+    if (is_root) {
+      check_buffer(in, total, "scatter: the root's input");
+      check_sharing(in, total, out, own, type, before, "scatter");
+    }
   }
   // Offsets depend on the counts before ours, which only the root must know: elsewhere only our part has a
   // place.

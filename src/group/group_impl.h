@@ -131,7 +131,6 @@ class GroupImpl : public Group, private protocol::Outbox {
                    DataType type, int root) const;
   std::vector<std::int64_t> checked(std::span<const std::size_t> counts, const char* what) const;
   void check_rank(int rank, const char* what) const;
-  void check_buffer(const void* data, std::int64_t count, const char* what) const;
   std::int64_t timeout_ns(const CallOptions& options) const;
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,

@@ -444,6 +444,24 @@ TEST(Arguments, AreCheckedBeforeAnythingIsSent) {
              [&] { g.all_reduce(nullptr, &x, 1, DataType::f32, ReduceOp::sum); });
     error_of(ErrorCode::invalid_argument, [&] { g.all_gather(&x, &x, one, DataType::f32); });
     error_of(ErrorCode::invalid_argument, [&] { g.send(&x, 1, DataType::f32, g.rank()); });
+    // A call reads while it writes: what is shared is the whole vector or the rank's own part.
+    std::vector<float> v(8, 1);
+    const std::vector<std::size_t> parts{3, 3};
+    const auto overlaps = [&](auto&& call) {
+      EXPECT_THAT(error_of(ErrorCode::invalid_argument, call), HasSubstr("input and output"));
+    };
+    const std::size_t own = 3 * static_cast<std::size_t>(g.rank());
+    constexpr DataType f32 = DataType::f32;
+    overlaps([&] { g.all_reduce(&v[0], &v[1], 7, f32, ReduceOp::sum); });
+    overlaps([&] { g.all_gather(&v[own + 1], &v[0], parts, f32); });
+    overlaps([&] { g.reduce_scatter(&v[0], &v[own + 1], parts, f32, ReduceOp::sum); });
+    overlaps([&] { g.all_to_all(&v[0], parts, &v[5], parts, f32); });
+    if (g.rank() == 0) {
+      overlaps([&] { g.reduce(&v[0], &v[1], 7, f32, ReduceOp::sum, 0); });
+      overlaps([&] { g.gather(&v[1], &v[0], parts, f32, 0); });
+      overlaps([&] { g.scatter(&v[0], &v[1], parts, f32, 0); });
+    }
+    EXPECT_THAT(v, testing::Each(1.0F));
     for (const int priority : {-1, 8}) {
       CallOptions options;
       options.priority = priority;

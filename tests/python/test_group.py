@@ -149,6 +149,7 @@ def test_errors_have_a_code_and_leave_the_array_alone(group):
     with pytest.raises(talweg.Error):
         work.wait()
     assert work.exception().code == "mismatch"
+    both = np.ones(8)
     for bad, code in [
         (lambda: group.all_reduce([1, 2]), "invalid_argument"),
         (lambda: group.all_reduce(np.ones((4, 4))[:, ::2]), "invalid_argument"),
@@ -156,6 +157,8 @@ def test_errors_have_a_code_and_leave_the_array_alone(group):
         (lambda: group.all_reduce(np.array(["text"])), "unsupported"),
         (lambda: group.all_reduce(np.ones(2, dtype=">f4")), "unsupported"),
         (lambda: group.all_gather(np.ones(2), np.ones(5)), "invalid_argument"),
+        (lambda: group.all_reduce(both[:-1], out=both[1:]), "invalid_argument"),
+        (lambda: group.all_to_all(both, both), "invalid_argument"),
         (lambda: group.barrier(timeout=-1), "invalid_argument"),
         (lambda: group.explain("all_reduce", 1, "quaternion"), "invalid_argument"),
     ]:
