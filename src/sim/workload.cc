@@ -128,6 +128,10 @@ class Reader {
     WorkloadGroup& g = w_.groups.emplace_back();
     const auto name = y.optional("name");
     g.name = name ? name->text() : fmt::format("group{}", w_.groups.size() - 1);
+    for (std::size_t i = 0; i + 1 < w_.groups.size(); ++i)
+      if (w_.groups[i].name == g.name)
+        (name ? *name : y)
+            .fail(fmt::format("expected a name of its own: there are two groups \"{}\"", g.name));
     ranks(y.required("ranks"), g);
     g.start = time(y, "start");
     g.priority = priority(y);
@@ -176,9 +180,14 @@ class Reader {
       if (!parsed) type->expected("a data type such as float");
       s.type = *parsed;
     }
-    if (s.bytes > 0 && s.bytes < static_cast<std::int64_t>(size_of(s.type)))
-      y.required("bytes").expected(
-          fmt::format("at least one element of {}, {} B", name(s.type), size_of(s.type)));
+    const auto ranks = static_cast<int>(g.nodes.size());
+    const auto size = static_cast<std::int64_t>(size_of(s.type));
+    const auto request = forest::even_request(*s.op, ranks, 0, s.bytes / size, size);
+    if (*s.op != Collective::barrier && request.counts[0] == 0)
+      y.required("bytes").expected(s.bytes < size
+                                       ? fmt::format("at least one element of {}, {} B", name(s.type), size)
+                                       : fmt::format("at least one element of {} for each of {} ranks, {} B",
+                                                     name(s.type), ranks, size * ranks));
     if (const auto root = y.optional("root"))
       s.root = static_cast<int>(root->integer(0, static_cast<std::int64_t>(g.nodes.size()) - 1));
     if (const auto algorithm = y.optional("algorithm")) {
@@ -235,12 +244,15 @@ class Reader {
     b.from = from.text() == "all" ? all_workers() : std::vector<int>{worker(from)};
     const YamlReader to = y.required("to");
     if (to.text() != "random") b.to = worker(to);
-    if (b.to < 0 && workers_ < 2) to.fail("there is no other worker");
+    if (workers_ < 2) to.fail("there is no other worker");
+    if (b.from.size() > 1) std::erase(b.from, b.to);  // of all
+    if (b.from[0] == b.to) to.fail("expected another worker than the one in \"from\"");
     b.rate = quantity(y.required("rate"), [](const std::string& t) { return parse_bandwidth(t); });
     if (const auto packet = y.optional("packet"))
       b.packet_bytes = static_cast<std::uint16_t>(packet->integer(64, 65535));
     b.start = time(y, "start");
     b.end = time(y, "end", b.end);
+    if (const auto end = y.optional("end"); end && b.end <= b.start) end->expected("a time after its start");
     b.priority = priority(y);
   }
   void change(const YamlReader& y) {

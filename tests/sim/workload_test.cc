@@ -177,6 +177,24 @@ TEST(Workload, MistakesAreNamedWithTheirLine) {
               HasSubstr("steps[0].bytes: expected at least one element of c128, 16 B, got \"8\""));
   EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: gather, bytes: 1K, algorithm: ring}]}]\n"),
               HasSubstr("steps[0].algorithm: ring does not serve gather"));
+  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: reduce, bytes: 0}]}]\n"),
+              HasSubstr("steps[0].bytes: expected at least one element of f32, 4 B, got \"0\""));
+  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: all_gather, bytes: 4}]}]\n"),
+              HasSubstr("steps[0].bytes: expected at least one element of f32 for each of 2 ranks, 8 B"));
+  EXPECT_THAT(about("groups:\n  - {name: a, ranks: all, steps: [{compute: 1ms}]}\n"
+                    "  - {name: a, ranks: all, steps: [{compute: 1ms}]}\n"),
+              HasSubstr("w.yaml:3: groups[1].name: expected a name of its own: there are two groups \"a\""));
+  EXPECT_THAT(about("groups:\n  - {name: group1, ranks: all, steps: [{compute: 1ms}]}\n"
+                    "  - {ranks: all, steps: [{compute: 1ms}]}\n"),
+              HasSubstr("w.yaml:3: groups[1]: expected a name of its own"));
+  EXPECT_THAT(about("background: [{from: h0, to: h0, rate: 1G}]\n"),
+              HasSubstr("w.yaml:1: background[0].to: expected another worker than the one in \"from\""));
+  EXPECT_THAT(about("background: [{from: h0, to: h1, rate: 1G, start: 2ms, end: 1ms}]\n"),
+              HasSubstr("w.yaml:1: background[0].end: expected a time after its start, got \"1ms\""));
+  EXPECT_THAT(about("background: [{from: h0, to: h1, rate: 1G, end: 0ms}]\n"),
+              HasSubstr("a time after its start"));
+  const Workload one = parse_workload("background: [{from: all, to: h1, rate: 1G}]\n", "w.yaml", cluster);
+  EXPECT_THAT(one.background[0].from, testing::ElementsAre(0));
   EXPECT_THAT(about("{}\n"), HasSubstr("expected groups, flows or background"));
 }
 
