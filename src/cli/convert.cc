@@ -51,7 +51,7 @@ forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) 
   if (!op)
     throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.collective));
   const auto bytes = static_cast<std::size_t>(parse_bytes(flags.size).value);
-  check_holds_element("--size", bytes, DataType::f32);
+  check_holds_element("--size", bytes, *op, DataType::f32, network.workers());
   const forest::Request request = request_for(*op, network.workers(), bytes);
   return flags.algorithm.empty() ? forest::plan_best(request, network)
                                  : forest::find_planner(flags.algorithm).plan(request, network);

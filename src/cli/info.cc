@@ -12,6 +12,7 @@
 #include "cli/choices.h"
 #include "cli/command.h"
 #include "cli/machine.h"
+#include "cli/number_checks.h"
 #include "cli/version.h"
 #include "cluster/cluster.h"
 #include "cluster/import.h"
@@ -217,9 +218,9 @@ void add_info(CLI::App& app, Action* action) {
       app.add_subcommand("info", "this build, this machine, every setting; or the algorithm for each size");
   sub->footer(kInfoExamples);
   sub->add_option("collective", flags->collective, "show which algorithm is taken for it");
-  sub->add_option("-n,--ranks", flags->ranks, "ranks of the group")->check(CLI::Range(1, 1 << 12));
+  sub->add_option("-n,--ranks", flags->ranks, "ranks of the group")->check(whole_number(1, 1 << 12));
   sub->add_option("--ranks-per-host", flags->ranks_per_host, "of the assumed network")
-      ->check(CLI::Range(1, 1 << 12))
+      ->check(whole_number(1, 1 << 12))
       ->capture_default_str();
   sub->add_option("--cluster", flags->cluster, "file that describes the network (default: TALWEG_CLUSTER)");
   sub->add_option("-J,--json", flags->json, "as JSON, into this file; - for standard output");

@@ -29,7 +29,8 @@ Examples:
   talweg perf all_reduce -b 1M -e 64M -f 4 --sim cluster.yaml        # simulated, with the processors' costs
 
 Flags, columns and # lines are those of nccl-tests; Talweg's own columns follow on the right. Sizes are rounded
-down to whole elements, of each rank's part where the vector is made of parts. busbw is algbw times what the slowest
+down to whole elements, of each rank's part where the vector is made of parts; those that hold less than one are left
+out. busbw is algbw times what the slowest
 link of a ring would carry, 2(n-1)/n for all-reduce of n ranks. GB/s is 1e9 bytes/s. #wrong counts elements that
 differ from an exact serial reference, and inputs that were changed. A wrong value makes the exit code 1 on every rank.)";
 
@@ -90,11 +91,11 @@ int perf(const PerfOptions& options) {
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("-r {}: there are {} ranks, numbered from 0", options.root, ranks));
 
+  const auto cases = perf_cases(options, ranks);
   PerfSetup setup{kVersion, {}, group->describe(), launcher.size == 1};
   for (int rank = 0; rank < ranks; ++rank) setup.hosts.push_back(group->host_of(rank));
   printer.line(header_text(options, setup));
 
-  const auto cases = perf_cases(options, ranks);
   const PerfBuffers buffers(options, ranks);
   std::vector<PerfRow> rows;
   for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {

@@ -30,10 +30,18 @@ std::size_t count_for(Collective op, std::size_t bytes, DataType type, int ranks
   return has_parts(op) ? elements / static_cast<std::size_t>(ranks) : elements;
 }
 
-void check_holds_element(const char* flag, std::size_t bytes, DataType type) {
-  if (bytes > 0 && bytes < size_of(type))
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: {} B is less than one element of {} ({} B)",
-                                                         flag, bytes, table_name(type), size_of(type)));
+std::size_t least_bytes(Collective op, DataType type, int ranks) {
+  if (op == Collective::barrier) return 0;
+  return size_of(type) * (has_parts(op) ? static_cast<std::size_t>(ranks) : 1);
+}
+
+void check_holds_element(const char* flag, std::size_t bytes, Collective op, DataType type, int ranks) {
+  const std::size_t least = least_bytes(op, type, ranks);
+  if (bytes >= least) return;
+  std::string text = fmt::format("{}: {} B is less than one element of {} ({} B)", flag, bytes,
+                                 table_name(type), size_of(type));
+  if (least > size_of(type)) text += fmt::format(" for each of {} ranks, {} B", ranks, least);
+  throw Error(ErrorCode::invalid_argument, text);
 }
 
 std::size_t vector_elements(const PerfCase& c) {

@@ -29,9 +29,13 @@ bool has_in_place(Collective op);
 
 // Elements (of a part) that come closest to `bytes` from below.
 std::size_t count_for(Collective op, std::size_t bytes, DataType type, int ranks);
-// Throws Error{invalid_argument} for a size above 0 that is smaller than one element. Sizes above are rounded
-// down to whole elements, of each part where there are parts, as nccl-tests do.
-void check_holds_element(const char* flag, std::size_t bytes, DataType type);
+// Of one element, of each rank's part where there are parts: what a size must hold. Sizes above are rounded
+// down to whole elements, as nccl-tests do; a range of sizes begins with the first of them that is large
+// enough.
+std::size_t least_bytes(Collective op, DataType type, int ranks);
+// Throws Error{invalid_argument} that names the flag for a size below that. plan, perf, simulate and convert
+// ask here.
+void check_holds_element(const char* flag, std::size_t bytes, Collective op, DataType type, int ranks);
 std::size_t vector_elements(const PerfCase& c);
 std::size_t vector_bytes(const PerfCase& c);  // what the size column shows
 

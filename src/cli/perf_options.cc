@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/units.h"
+#include "cli/number_checks.h"
 #include "cli/perf_case.h"
 #include "kernel/reduce.h"
 #include "talweg/error.h"
@@ -54,8 +55,15 @@ std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks) {
       if (has_reduction(options.op) && !kernel::reduce_function(type, reduce)) continue;  // of -d all, -o all
       for (int root = first_root; root <= last_root; ++root)
         for (const std::size_t size : options.sizes)
-          cases.push_back({options.op, type, reduce, root, ranks, count_for(options.op, size, type, ranks)});
+          if (size >= least_bytes(options.op, type, ranks))
+            cases.push_back(
+                {options.op, type, reduce, root, ranks, count_for(options.op, size, type, ranks)});
     }
+  if (cases.empty()) {
+    const DataType smallest = *std::min_element(options.types.begin(), options.types.end(),
+                                                [](auto a, auto b) { return size_of(a) < size_of(b); });
+    check_holds_element(options.last_flag, options.sizes.back(), options.op, smallest, ranks);
+  }
   return cases;
 }
 
@@ -89,8 +97,8 @@ PerfFlags::PerfFlags() : raw_(std::make_shared<Raw>()) {}
 
 void PerfFlags::add_to(CLI::App& app) {
   const auto raw = raw_;
-  const auto positive = CLI::Range(1, 1 << 30);
-  const auto count = CLI::Range(0, 1 << 30);
+  const auto positive = whole_number(1, 1 << 30);
+  const auto count = whole_number(0, 1 << 30);
   app.add_option("collective", raw->collective,
                  "all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, "
                  "send_recv or barrier")
@@ -98,13 +106,13 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("-b,--minbytes", raw->min_bytes, "smallest size in bytes; K, M, G are binary (32M)");
   app.add_option("-e,--maxbytes", raw->max_bytes, "largest size (32M)");
   app.add_option("-i,--stepbytes", raw->step_bytes, "from size to size: add this")->capture_default_str();
-  app.add_option("-f,--stepfactor", raw->step_factor, "or multiply by this")->check(CLI::Range(2, 1 << 20));
+  app.add_option("-f,--stepfactor", raw->step_factor, "or multiply by this")->check(whole_number(2, 1 << 20));
   app.add_option("-n,--iters", raw->iterations, "timed iterations")->check(positive)->capture_default_str();
   app.add_option("-w,--warmup_iters", raw->warmup, "iterations before those")
       ->check(count)
       ->capture_default_str();
   app.add_option("-m,--agg_iters", raw->aggregate, "calls started together in each iteration")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole_number(1, 4096))
       ->capture_default_str();
   app.add_option("-c,--check", raw->check, "iterations whose result is checked; 0: none")
       ->check(count)
@@ -118,19 +126,19 @@ void PerfFlags::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("-r,--root", raw->root, "root rank, or all")->capture_default_str();
   app.add_option("-a,--average", raw->average, "time shown: 0 of rank 0, 1 mean, 2 min, 3 max of the ranks")
-      ->check(CLI::Range(0, 3))
+      ->check(whole_number(0, 3))
       ->capture_default_str();
   app.add_option(
          "-z,--blocking", raw->blocking,
          "0 enqueue all calls, then wait; 1 wait after each; 2 and a barrier; 3 untimed barrier before each")
-      ->check(CLI::Range(0, 3))
+      ->check(whole_number(0, 3))
       ->capture_default_str();
   app.add_option("-T,--timeout", raw->timeout_s, "seconds that one test (size) may take (off)")
-      ->check(CLI::Range(0.0, 1e6));
+      ->check(real_number(0, 1e6));
   app.add_option("-u,--unalign", raw->misaligned, "1: buffers begin one element off alignment")
-      ->check(CLI::Range(0, 1));
+      ->check(whole_number(0, 1));
   app.add_option("-S,--report_timestamps", raw->timestamps, "1: a time stamp ends each line")
-      ->check(CLI::Range(0, 1));
+      ->check(whole_number(0, 1));
   app.add_option("-K,--skip", raw->skip, "first iterations that the percentiles leave out")->check(count);
   app.add_option("-I,--percentiles", raw->percentiles, "accepted: percentiles are always shown");
   app.add_option("-M,--memory_report", raw->memory, "accepted: memory is always shown");
@@ -185,10 +193,10 @@ PerfOptions PerfFlags::checked() const {
                     "int32 ... or all",
                     raw.type));
   }
-  // Of -d all the larger types round it down to nothing, as in nccl-tests.
+  options.last_flag = min == max && !raw.min_bytes.empty() ? "-b" : "-e";
+  // How many parts there are is not known here yet. Of -d all, lines of types too large for it are left out.
   if (options.types.size() == 1)
-    for (const std::size_t size : options.sizes)
-      check_holds_element(raw.min_bytes.empty() ? "-e" : "-b", size, options.types[0]);
+    check_holds_element(options.last_flag, options.sizes.back(), *op, options.types[0], 1);
   if (raw.op == "all") {
     options.reductions = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::avg};
   } else if (const auto reduce = parse_reduce_op(raw.op)) {
@@ -221,6 +229,8 @@ PerfOptions PerfFlags::checked() const {
   options.skip = raw.skip;
   options.blocking = static_cast<Blocking>(raw.blocking);
   options.average = static_cast<Average>(raw.average);
+  if (raw.timeout_s > 0 && raw.timeout_s < 0.001)
+    refuse(fmt::format("-T {}: expected 0 (off), or at least 0.001 s", raw.timeout_s));
   options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(raw.timeout_s * 1000));
   options.misaligned = raw.misaligned != 0;
   options.timestamps = raw.timestamps != 0;

@@ -26,7 +26,9 @@ enum class Blocking {
 
 struct PerfOptions {
   Collective op = Collective::all_reduce;
-  std::vector<std::size_t> sizes;  // bytes, ascending
+  std::vector<std::size_t>
+      sizes;                     // bytes, ascending; perf_cases() leaves out what is too small for any ranks
+  const char* last_flag = "-e";  // that said the last of them
   std::vector<DataType> types;
   std::vector<ReduceOp> reductions;
   int root = 0;
@@ -47,7 +49,8 @@ struct PerfOptions {
   std::string sim;   // a file of a network on which this is simulated; empty: it is measured
 };
 
-// The lines of one run, in the order of nccl-tests: size within root within reduction within type.
+// The lines of one run, in the order of nccl-tests: size within root within reduction within type. Sizes that
+// hold less than an element for each rank are left out; throws Error{invalid_argument} when none is left.
 std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks);
 
 // talweg perf --sim. Returns the exit code.

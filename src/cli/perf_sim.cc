@@ -30,6 +30,7 @@ int perf_simulated(const PerfOptions& perf) {
   if (has_root(perf.op) && perf.root >= ranks)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("-r {}: there are {} ranks, numbered from 0", perf.root, ranks));
+  const std::vector<PerfCase> cases = perf_cases(perf, ranks);
   std::ofstream file;
   if (!perf.json.empty() && perf.json != "-") {
     file.open(perf.json);
@@ -46,7 +47,7 @@ int perf_simulated(const PerfOptions& perf) {
   Progress progress(false);
   watchers.progress = &progress;
   SimulateResult result;
-  for (const PerfCase& c : perf_cases(perf, ranks)) {
+  for (const PerfCase& c : cases) {
     result.rows.push_back(simulate_case(options, c, "", watchers, result.report));
     show(row_text(result.rows.back()));
   }

@@ -25,8 +25,9 @@ namespace {
 
 constexpr const char* kPlanExamples = R"(
 CLUSTER is a network in any format that "talweg convert" reads. Sizes are those of the whole vector, rounded down to
-whole elements; -o and the trees of --html are for the largest of them. The format that -o writes is the ending of its
-name: .yaml, .json, .dot (GraphViz) or .xml (a program for MSCCL and RCCL).
+whole elements; a range of them begins where each rank's part has an element. -o and the trees of --html are for the
+largest. The format that -o writes is the ending of its name: .yaml, .json, .dot (GraphViz) or .xml (a program for
+MSCCL and RCCL).
 
 Examples:
   talweg plan cluster.yaml
@@ -71,9 +72,10 @@ std::vector<std::string> planners_asked_for(const std::string& text, const fores
   return names;
 }
 
-std::vector<std::int64_t> sizes_asked_for(const std::string& text, Collective op) {
-  std::vector<std::int64_t> sizes = parse_sizes(text);
-  check_holds_element("--bytes", static_cast<std::size_t>(sizes.front()), DataType::f32);
+std::vector<std::int64_t> sizes_asked_for(const std::string& text, Collective op, int ranks) {
+  std::vector<std::int64_t> sizes =
+      parse_sizes(text, static_cast<std::int64_t>(least_bytes(op, DataType::f32, ranks)));
+  check_holds_element("--bytes", static_cast<std::size_t>(sizes.front()), op, DataType::f32, ranks);
   return op == Collective::barrier ? std::vector<std::int64_t>{0} : sizes;
 }
 
@@ -97,7 +99,7 @@ Planned read(const PlanFlags& flags) {
                                                          flags.in, planned.network.workers() - 1));
   planned.request.op = *op;
   planned.request.root = flags.root;
-  planned.request.sizes = sizes_asked_for(flags.sizes, *op);
+  planned.request.sizes = sizes_asked_for(flags.sizes, *op, planned.network.workers());
   planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
   if (!flags.algorithms.empty())
     planned.request.only = planners_asked_for(flags.algorithms, largest_request(planned));

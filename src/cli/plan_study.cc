@@ -240,23 +240,21 @@ class Pieces {
   std::vector<Work> pieces_;
 };
 
-void add_sizes(const std::string& text, std::vector<std::int64_t>& sizes) {
-  const auto positive = [&](const std::string& part) {
-    const std::int64_t bytes = parse_bytes(part).value;
-    if (bytes > 0) return bytes;
-    throw Error(ErrorCode::invalid_argument, fmt::format("--bytes {}: expected more than 0 bytes", text));
-  };
+void add_sizes(const std::string& text, std::int64_t least, std::vector<std::int64_t>& sizes) {
   const auto dots = text.find("..");
   if (dots == std::string::npos) {
-    sizes.push_back(positive(text));
+    sizes.push_back(parse_bytes(text).value);
     return;
   }
-  const std::int64_t first = positive(text.substr(0, dots)), last = positive(text.substr(dots + 2));
+  const std::int64_t first = parse_bytes(text.substr(0, dots)).value;
+  const std::int64_t last = parse_bytes(text.substr(dots + 2)).value;
   if (first > last)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("--bytes {}: the first size is larger than the last", text));
+  if (first == 0 && last > 0)
+    throw Error(ErrorCode::invalid_argument, "--bytes: a size of 0 never grows by a factor");
   for (std::int64_t bytes = first; bytes < last; bytes *= kSizeStep) {
-    sizes.push_back(bytes);
+    if (bytes >= least) sizes.push_back(bytes);
     if (bytes > last / kSizeStep) break;
   }
   sizes.push_back(last);
@@ -264,10 +262,10 @@ void add_sizes(const std::string& text, std::vector<std::int64_t>& sizes) {
 
 }  // namespace
 
-std::vector<std::int64_t> parse_sizes(const std::string& text) {
+std::vector<std::int64_t> parse_sizes(const std::string& text, std::int64_t least) {
   std::vector<std::int64_t> sizes;
   std::istringstream parts(text);
-  for (std::string part; std::getline(parts, part, ',');) add_sizes(part, sizes);
+  for (std::string part; std::getline(parts, part, ',');) add_sizes(part, least, sizes);
   if (sizes.empty())
     throw Error(ErrorCode::invalid_argument, "--bytes: expected sizes such as 4K..1G or 64K,1M");
   std::sort(sizes.begin(), sizes.end());

@@ -54,8 +54,8 @@ struct Study {
 Study study(const cluster::Cluster& network, const StudyRequest& request);
 
 // "4K..1G" in steps of 4 (the last one is always there), "64K,1M", or both mixed; ascending, each once.
-// Throws Error{invalid_argument}.
-std::vector<std::int64_t> parse_sizes(const std::string& text);
+// A range begins with the first of its sizes that is at least `least`. Throws Error{invalid_argument}.
+std::vector<std::int64_t> parse_sizes(const std::string& text, std::int64_t least = 1);
 
 // What StudyRow::taken is, in words.
 const char* taken_text(const Study& study);

@@ -11,6 +11,7 @@
 
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/number_checks.h"
 #include "cli/run_plan.h"
 #include "fabric/launcher.h"
 #include "live/job_key.h"
@@ -138,13 +139,13 @@ void add_run(CLI::App& app, Action* action) {
   auto* sub = app.add_subcommand("run", "start the ranks of a group, here or on other hosts");
   sub->footer(kRunExamples);
   sub->add_option("-n,--ranks", flags->ranks, "how many ranks (default: as many as --hosts has slots)")
-      ->check(CLI::Range(1, 1 << 16));
+      ->check(whole_number(1, 1 << 16));
   sub->add_option("--hosts", flags->hosts, "host:slots,... ; localhost needs no remote shell");
   sub->add_option("--ssh", flags->remote_shell, "remote-shell command; host and command line are appended")
       ->capture_default_str();
   sub->add_option("--master-addr", flags->master_address, "where rank 0 listens (default: the first host)");
   sub->add_option("--master-port", flags->master_port, "default: one that is free on this machine")
-      ->check(CLI::Range(1, 65535));
+      ->check(whole_number(1, 65535));
   sub->add_option("--timeout", flags->timeout,
                   "stop everything after this time, such as 90s (default: never)");
   sub->add_flag("--tag-output,!--no-tag-output", flags->tag_output,

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 #include "base/units.h"
+#include "cli/number_checks.h"
 #include "cli/perf_case.h"
 #include "cluster/import.h"
 #include "cluster/yaml_reader.h"
@@ -63,28 +65,12 @@ std::vector<double> shares(const char* flag, const std::string& text, std::size_
   return values;
 }
 
-// "1M", "1M,4M", "1M..64M" in steps of `factor`.
-std::vector<std::size_t> sizes(const std::string& text, int factor) {
-  std::vector<std::size_t> all;
-  for (const std::string& part : split(text, ',')) {
-    const std::size_t dots = part.find("..");
-    const auto first = static_cast<std::size_t>(bytes("--bytes", part.substr(0, dots)));
-    const auto last =
-        dots == std::string::npos ? first : static_cast<std::size_t>(bytes("--bytes", part.substr(dots + 2)));
-    if (first > last) refuse_option(fmt::format("--bytes: {} is larger than what it leads to", part));
-    if (first == 0 && last > 0) refuse_option("--bytes: a size of 0 never grows by a factor");
-    for (const std::size_t size : sizes_to_scan(first, last, 0, static_cast<std::size_t>(factor)))
-      all.push_back(size);
-  }
-  if (all.empty()) refuse_option("--bytes: expected sizes such as 1M, 1M,4M or 1M..64M");
-  return all;
-}
-
 // Of what is not read from a file of flows or of a workload.
 void check_calls(const SimulateOptions& o) {
   const PerfOptions& perf = o.perf;
-  for (const std::size_t size : perf.sizes) check_holds_element("--bytes", size, perf.types[0]);
   const int ranks = o.cluster.workers();
+  for (const std::size_t size : perf.sizes)
+    check_holds_element("--bytes", size, perf.op, perf.types[0], ranks);
   if (perf.op == Collective::send_recv && ranks < 2)
     refuse_option("--op send_recv: it needs at least two ranks");
   const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
@@ -135,6 +121,23 @@ void read_failure(const std::string& text, const cluster::Cluster& cluster,
 
 }  // namespace
 
+std::vector<std::size_t> scanned_sizes(const std::string& text, int factor, std::size_t least) {
+  std::vector<std::size_t> all;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t dots = part.find("..");
+    const auto first = static_cast<std::size_t>(bytes("--bytes", part.substr(0, dots)));
+    const auto last =
+        dots == std::string::npos ? first : static_cast<std::size_t>(bytes("--bytes", part.substr(dots + 2)));
+    if (first > last) refuse_option(fmt::format("--bytes: {} is larger than what it leads to", part));
+    if (first == 0 && last > 0) refuse_option("--bytes: a size of 0 never grows by a factor");
+    const auto range = sizes_to_scan(first, last, 0, static_cast<std::size_t>(factor));
+    for (const std::size_t size : range)
+      if (size >= least || size == range.back()) all.push_back(size);
+  }
+  if (all.empty()) refuse_option("--bytes: expected sizes such as 1M, 1M,4M or 1M..64M");
+  return all;
+}
+
 sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster) {
   const forest::CostParameters calibrated = forest::parameters_for(cluster);
   const auto picoseconds = [](double seconds) {
@@ -167,7 +170,7 @@ SimulateFlags::SimulateFlags() : raw_(std::make_shared<Raw>()) {}
 
 void SimulateFlags::add_to(CLI::App& app) {
   const auto raw = raw_;
-  const auto share = CLI::Range(0.0, 1.0);
+  const auto share = real_number(0, 1);
   app.add_option("network", raw->network, "file of the network: talweg's own, or any that convert reads");
   app.add_option(
       "--topology", raw->topology,
@@ -175,22 +178,25 @@ void SimulateFlags::add_to(CLI::App& app) {
       "fat-tree:hosts=1024,tiers=3,oversubscription=2 torus:dims=4x4x4 dragonfly:routers=4,hosts=2,global=1");
   const char* what = "What happens";
   app.add_option("--op", raw->op, "collective")->capture_default_str()->group(what);
-  app.add_option("-b,--bytes", raw->bytes, "sizes: 1M, 1M,4M or 1M..64M")->capture_default_str()->group(what);
+  app.add_option("-b,--bytes", raw->bytes,
+                 "sizes: 1M, 1M,4M or 1M..64M, which begins where each rank's part has an element")
+      ->capture_default_str()
+      ->group(what);
   app.add_option("--factor", raw->factor, "from size to size")
-      ->check(CLI::Range(2, 1 << 20))
+      ->check(whole_number(2, 1 << 20))
       ->capture_default_str()
       ->group(what);
   app.add_option("--algo", raw->algorithm,
                  "algorithm, several with commas, or all (the one predicted cheapest)")
       ->group(what);
   app.add_option("--type", raw->type, "data type")->capture_default_str()->group(what);
-  app.add_option("--root", raw->root, "root rank")->check(CLI::Range(0, 1 << 20))->group(what);
+  app.add_option("--root", raw->root, "root rank")->check(whole_number(0, 1 << 20))->group(what);
   app.add_option("-n,--iters", raw->iterations, "timed calls")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str()
       ->group(what);
   app.add_option("-w,--warmup", raw->warmup, "calls before those")
-      ->check(CLI::Range(0, 1 << 20))
+      ->check(whole_number(0, 1 << 20))
       ->capture_default_str()
       ->group(what);
   app.add_option("--rest", raw->rest, "between those and the timed ones, which all ranks then start together")
@@ -212,11 +218,8 @@ void SimulateFlags::add_to(CLI::App& app) {
   app.add_option("--horizon", raw->horizon,
                  "virtual time by which all must have ended (a day; workloads: none)")
       ->group(what);
-  // CLI11 would take -1 for the largest there is.
   app.add_option("--seed", raw->seed, "of all that is random")
-      ->check([](const std::string& text) {
-        return text.starts_with('-') ? "expected 0 or more, got " + text : std::string();
-      })
+      ->check(whole_number(0, std::numeric_limits<std::uint64_t>::max()))
       ->capture_default_str()
       ->group(what);
 
@@ -230,7 +233,7 @@ void SimulateFlags::add_to(CLI::App& app) {
   app.add_option("--red", raw->red, "least,most,probability: random early marking in place of --mark")
       ->group(queues);
   app.add_option("--priorities", raw->priorities, "1: FIFO; up to 8: strict, a queue for each")
-      ->check(CLI::Range(1, sim::kPriorities))
+      ->check(whole_number(1, sim::kPriorities))
       ->capture_default_str()
       ->group(queues);
   app.add_option("--class-limits", raw->class_limits,
@@ -267,15 +270,15 @@ void SimulateFlags::add_to(CLI::App& app) {
       ->capture_default_str()
       ->group(hosts);
   app.add_option("--payload", raw->payload, "of a full packet, bytes")
-      ->check(CLI::Range(64, 65000))
+      ->check(whole_number(64, 65000))
       ->capture_default_str()
       ->group(hosts);
   app.add_option("--header", raw->header, "of a packet on the wire, bytes; an acknowledgement's size")
-      ->check(CLI::Range(1, 500))
+      ->check(whole_number(1, 500))
       ->capture_default_str()
       ->group(hosts);
   app.add_option("--window", raw->window, "packets that a flow begins with")
-      ->check(CLI::Range(1, 1 << 20))
+      ->check(whole_number(1, 1 << 20))
       ->capture_default_str()
       ->group(hosts);
   app.add_option("--most-window", raw->most_window, "bytes that a flow may have in flight")
@@ -297,7 +300,11 @@ void SimulateFlags::add_to(CLI::App& app) {
 SimulateOptions SimulateFlags::checked() const {
   const Raw& raw = *raw_;
   SimulateOptions o;
-  if (raw.network.empty() == raw.topology.empty())
+  if (!raw.network.empty() && !raw.topology.empty())
+    refuse_option(
+        fmt::format("--topology {}: the file {} describes a network, too: expected only one of them",
+                    raw.topology, raw.network));
+  if (raw.network.empty() && raw.topology.empty())
     refuse_option(
         "expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
   o.network = raw.network.empty() ? raw.topology : raw.network;
@@ -306,11 +313,13 @@ SimulateOptions SimulateFlags::checked() const {
   const auto op = parse_collective(raw.op);
   if (!op) refuse_option(fmt::format("--op: no collective is called \"{}\"", raw.op));
   o.perf.op = *op;
-  o.perf.sizes = *op == Collective::barrier ? std::vector<std::size_t>{0} : sizes(raw.bytes, raw.factor);
-  o.perf.size_text = fmt::format("bytes {}", raw.bytes);
   const auto type = parse_data_type(raw.type);
   if (!type) refuse_option(fmt::format("--type: no data type is called \"{}\"", raw.type));
   o.perf.types = {*type};
+  o.perf.sizes = {0};
+  if (*op != Collective::barrier)
+    o.perf.sizes = scanned_sizes(raw.bytes, raw.factor, least_bytes(*op, *type, o.cluster.workers()));
+  o.perf.size_text = fmt::format("bytes {}", raw.bytes);
   o.perf.reductions = {ReduceOp::sum};
   o.perf.root = raw.root;
   if (raw.root != 0 && !has_root(*op))

@@ -38,6 +38,10 @@ inline constexpr std::int64_t kQueueBytes = 1 << 20;  // --queue: of a switch wi
 inline constexpr std::int64_t kMarkBytes = 100
                                            << 10;  // --mark: about 65 packets, as DCTCP has it at 10 Gbit/s
 
+// "1M", "1M,4M", "1M..64M" in steps of `factor`; a range begins with the first that is at least `least`, and
+// its last is always there. Throws Error{invalid_argument} that names --bytes.
+std::vector<std::size_t> scanned_sizes(const std::string& text, int factor, std::size_t least);
+
 // What a message costs a host's processor, as the cost model has it.
 sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster);
 

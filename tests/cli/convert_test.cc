@@ -74,6 +74,8 @@ TEST_F(Convert, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_THAT(talweg({"convert", "--help"}).out, HasSubstr("- for standard output, which needs --to"));
   EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--collective", "all_reduce", "--size", "3"}),
               HasSubstr("--size: 3 B is less than one element of float (4 B)"));
+  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--collective", "all_gather", "--size", "4"}),
+              HasSubstr("--size: 4 B is less than one element of float (4 B) for each of "));
   EXPECT_THAT(about({"convert", topo, file("x.xml")}), HasSubstr("give --collective"));
   EXPECT_THAT(about({"convert", file("none"), file("x.yaml")}), HasSubstr("cannot read it"));
   EXPECT_THAT(about({"convert", topo, "/nowhere/x.yaml"}), HasSubstr("cannot write /nowhere/x.yaml"));

@@ -80,10 +80,51 @@ TEST(PerfOptions, ASizeHoldsAtLeastOneElement) {
   EXPECT_EQ(refusal({"all_reduce", "-b", "1", "-e", "1"}), "-b: 1 B is less than one element of float (4 B)");
   EXPECT_EQ(refusal({"all_reduce", "-e", "7", "-d", "double"}),
             "-e: 7 B is less than one element of double (8 B)");
-  EXPECT_THAT(refusal({"all_reduce", "-b", "0", "-e", "8", "-i", "2"}), HasSubstr("-b: 2 B is less"));
+  EXPECT_EQ(refusal({"all_reduce", "-b", "0", "-e", "0"}), "-b: 0 B is less than one element of float (4 B)");
+  EXPECT_EQ(refusal({"all_reduce", "-b", "1", "-e", "3", "-i", "1"}),
+            "-e: 3 B is less than one element of float (4 B)");
   EXPECT_THAT(parsed({"all_reduce", "-b", "1", "-e", "1", "-d", "int8"}).sizes, ElementsAre(1));
-  EXPECT_THAT(parsed({"all_gather", "-b", "4", "-e", "4"}).sizes, ElementsAre(4));  // rounded down by ranks
-  EXPECT_THAT(parsed({"all_reduce", "-b", "8", "-e", "8", "-d", "all"}).sizes, ElementsAre(8));
+}
+
+TEST(PerfOptions, ALineHoldsAtLeastOneElementOfEachRanksPart) {
+  const auto sizes = [](const std::vector<std::string>& arguments) {
+    std::vector<std::size_t> all;
+    for (const PerfCase& c : perf_cases(parsed(arguments), 4)) all.push_back(vector_bytes(c));
+    return all;
+  };
+  EXPECT_THAT(sizes({"all_gather", "-b", "4", "-e", "64", "-f", "2"}), ElementsAre(16, 32, 64));
+  EXPECT_THAT(sizes({"all_reduce", "-b", "1", "-e", "16", "-f", "2"}), ElementsAre(4, 8, 16));
+  EXPECT_THAT(sizes({"barrier"}), ElementsAre(0));
+  for (const PerfCase& c : perf_cases(parsed({"all_reduce", "-b", "4", "-e", "4", "-d", "all"}), 4))
+    EXPECT_LE(size_of(c.type), 4u);
+  const auto too_small = [](const std::vector<std::string>& arguments) -> std::string {
+    try {
+      perf_cases(parsed(arguments), 4);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "not refused";
+  };
+  EXPECT_EQ(too_small({"all_gather", "-b", "12", "-e", "12"}),
+            "-b: 12 B is less than one element of float (4 B) for each of 4 ranks, 16 B");
+  EXPECT_EQ(too_small({"all_to_all", "-b", "4", "-e", "15", "-i", "1", "-d", "all"}), "not refused");
+  EXPECT_THAT(too_small({"reduce_scatter", "-b", "3", "-e", "3", "-d", "int8"}), HasSubstr("4 ranks, 4 B"));
+  EXPECT_THAT(too_small({"gather", "-b", "3", "-e", "3", "-d", "all"}), HasSubstr("uint8 (1 B)"));
+}
+
+TEST(PerfOptions, NumbersAreNumbersAndFitTheirType) {
+  EXPECT_EQ(refusal({"all_reduce", "-T", "nan"}),
+            "--timeout: expected a number from 0 to 1000000, got \"nan\"");
+  EXPECT_THAT(refusal({"all_reduce", "-T", "inf"}), HasSubstr("--timeout: expected a number"));
+  EXPECT_THAT(refusal({"all_reduce", "-T", "-1"}), HasSubstr("--timeout: expected a number"));
+  EXPECT_THAT(refusal({"all_reduce", "-T", "1e-9"}), HasSubstr("-T 1e-09: expected 0 (off), or at least"));
+  EXPECT_EQ(parsed({"all_reduce", "-T", "1e-3"}).timeout.count(), 1);
+  EXPECT_EQ(parsed({"all_reduce", "-T", "0"}).timeout.count(), 0);
+  for (const char* wrong :
+       {"18446744073709551617", "4294967297", "010", "0x10", "nan", "1.5", "", " 1", "-1"})
+    EXPECT_THAT(refusal({"all_reduce", std::string("--iters=") + wrong}), HasSubstr("--iters: ")) << wrong;
+  EXPECT_THAT(refusal({"all_reduce", "-n", "010"}),
+              HasSubstr("expected a whole number from 1 to 1073741824, got \"010\""));
 }
 
 TEST(PerfOptions, BadValuesAreRefusedInOneLineThatNamesTheFlag) {

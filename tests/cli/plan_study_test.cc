@@ -21,8 +21,10 @@ TEST(PlanSizes, AreListsAndRangesInStepsOfFour) {
   EXPECT_THAT(parse_sizes("1M,4K..64K,16K"), ElementsAre(4 << 10, 16 << 10, 64 << 10, 1 << 20));
   EXPECT_THAT(parse_sizes("8..8"), ElementsAre(8));
   EXPECT_EQ(parse_sizes("1..9000000000000000000").back(), 9000000000000000000);
-  for (const char* bad : {"", "0", "..", "4K..", "..4K", "1M..4K", "4K,,8K", "-4", "nan", "1e400"})
+  for (const char* bad : {"", "0..4K", "..", "4K..", "..4K", "1M..4K", "4K,,8K", "-4", "nan", "1e400"})
     EXPECT_THROW(parse_sizes(bad), Error) << bad;
+  EXPECT_THAT(parse_sizes("4..300", 20), ElementsAre(64, 256, 300));
+  EXPECT_THAT(parse_sizes("4,8..16", 20), ElementsAre(4, 16));
 }
 
 TEST(PlanReport, TimesHaveThreeDigitsAndAUnit) {

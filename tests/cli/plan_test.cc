@@ -295,7 +295,7 @@ TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
   EXPECT_THAT(about({network, "--root", "1"}), HasSubstr("all_reduce has no root"));
   EXPECT_THAT(about({network, "--bytes", "lots"}), HasSubstr("lots"));
   EXPECT_THAT(about({network, "--bytes", "1M..4K"}), HasSubstr("the first size is larger"));
-  EXPECT_THAT(about({network, "--bytes", "0"}), HasSubstr("more than 0"));
+  EXPECT_THAT(about({network, "--bytes", "0"}), HasSubstr("0 B is less than one element of float"));
   EXPECT_THAT(about({network, "--bytes", ""}), HasSubstr("--bytes"));
   EXPECT_THAT(about({network, "--algo", "magic"}), HasSubstr("algorithm \"magic\""));
   EXPECT_THAT(about({network, "--algo", "star,ring", "--op", "broadcast"}),
