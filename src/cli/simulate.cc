@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/number_checks.h"
 #include "cli/output.h"
 #include "cli/simulate_options.h"
 #include "cli/simulate_run.h"
@@ -104,13 +105,14 @@ void add_simulate(CLI::App& app, Action* action) {
   auto sweep = std::make_shared<SweepOptions>();
   const char* group = "Sweeps";
   sub->add_option("--sweep", sweep->sweeps,
-                  "option=value,value: a run for each; several: for each combination")
+                  "option=value,value: a run for each, as for bytes=4K..1M and algo=all; several: for each "
+                  "combination")
       ->allow_extra_args(false)
       ->group(group);
   sub->add_option("--sweep-folder", sweep->folder, "keep what each run gave here, and go on from there")
       ->group(group);
   sub->add_option("--jobs", sweep->jobs, "runs at once (as many as there are cores)")
-      ->check(CLI::Range(1, 4096))
+      ->check(whole_number(1, 4096))
       ->group(group);
   sub->callback([flags, sweep, sub, action] {
     *action = [flags, sweep, sub] {

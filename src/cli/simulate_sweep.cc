@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,9 +17,11 @@
 #include <sstream>
 #include <thread>
 
+#include "cli/perf_case.h"
 #include "cli/simulate_options.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_text.h"
+#include "forest/planner.h"
 #include "group/environment.h"
 #include "talweg/error.h"
 
@@ -34,11 +38,11 @@ using nlohmann::json;
 std::optional<int> number_of(const char* variable) {
   const char* text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;
-  char* end = nullptr;
-  const long value = std::strtol(text, &end, 10);
-  if (end == text || *end != 0)
-    refuse_sweep(fmt::format("{}: expected a number, got \"{}\"", variable, text));
-  return static_cast<int>(value);
+  int value = 0;
+  const char* const end = text + std::strlen(text);
+  if (const auto [stop, error] = std::from_chars(text, end, value); error != std::errc{} || stop != end)
+    refuse_sweep(fmt::format("{}: expected a whole number, got \"{}\"", variable, text));
+  return value;
 }
 
 // The command line of one point: what was given but for the sweep itself, and the point's own values.
@@ -61,6 +65,55 @@ std::vector<std::string> arguments_of(const CLI::App& sub, const SweepPoint& poi
   return arguments;
 }
 
+std::string given(const CLI::App& sub, const std::string& key) {
+  const CLI::Option* option = sub.get_option("--" + key);
+  return option->empty() ? "" : option->as<std::string>();
+}
+
+bool sweeps_over(const std::vector<std::string>& sweeps, const std::string& key,
+                 const std::string& value = "") {
+  return std::any_of(sweeps.begin(), sweeps.end(), [&](const std::string& s) {
+    return s.starts_with(key + "=") && s.find(value) != std::string::npos;
+  });
+}
+
+// One point is one line: several sizes or algorithms that were given without --sweep are swept, too.
+std::vector<std::string> with_lists(const CLI::App& sub, std::vector<std::string> sweeps) {
+  for (const std::string key : {"algo", "bytes"}) {
+    const std::string text = given(sub, key);
+    const bool several =
+        text == "all" || text.find(',') != std::string::npos || text.find("..") != std::string::npos;
+    if (several && !sweeps_over(sweeps, key)) sweeps.push_back(fmt::format("{}={}", key, text));
+  }
+  return sweeps;
+}
+
+// Of all planners only those serve a point that serve its collective.
+void leave_out_what_does_not_serve(const CLI::App& sub, std::vector<SweepPoint>& points) {
+  const std::string same = given(sub, "op").empty() ? "all_reduce" : given(sub, "op");
+  std::erase_if(points, [&](const SweepPoint& point) {
+    std::string op = same, algorithm;
+    for (const auto& [key, value] : point) {
+      if (key == "op") op = value;
+      if (key == "algo") algorithm = value;
+    }
+    const auto parsed = parse_collective(op);
+    if (!parsed) refuse_sweep(fmt::format("--op: no collective is called \"{}\"", op));
+    return !forest::find_planner(algorithm).serves(forest::even_request(*parsed, 2, 0, 0, 1));
+  });
+}
+
+std::vector<SweepPoint> points_of(const CLI::App& sub, const std::vector<std::string>& given_sweeps) {
+  if (sweeps_over(given_sweeps, "factor"))
+    refuse_sweep(
+        "--sweep factor: it leads from size to size, and a point has one: expected --sweep bytes=1M..64M");
+  const bool calls = given(sub, "cm").empty() && given(sub, "workload").empty();
+  const std::vector<std::string> sweeps = calls ? with_lists(sub, given_sweeps) : given_sweeps;
+  std::vector<SweepPoint> points = sweep_points(sweeps, sub.get_option("--factor")->as<int>());
+  if (sweeps_over(sweeps, "algo", "all")) leave_out_what_does_not_serve(sub, points);
+  return points;
+}
+
 json simulate_point(std::vector<std::string> arguments) {
   json record;
   try {
@@ -81,7 +134,7 @@ json simulate_point(std::vector<std::string> arguments) {
 class Sweep {
  public:
   Sweep(const CLI::App& sub, const SweepOptions& options, SweepShare share)
-      : options_(options), share_(share), points_(sweep_points(options.sweeps)), folder_(options.folder) {
+      : options_(options), share_(share), points_(points_of(sub, options.sweeps)), folder_(options.folder) {
     for (const SweepPoint& point : points_) {
       for (const auto& [key, value] : point)
         if (sub.get_option_no_throw("--" + key) == nullptr || key == "sweep")
@@ -251,9 +304,27 @@ class Sweep {
   fs::path folder_;
 };
 
+// What a value stands for: "all" for the planners, 4K..16K for the sizes of that range. Where ";" parts the
+// values, one may be a list.
+std::vector<std::string> values_of(const std::string& key, const std::string& value, int factor) {
+  if (key != "algo" && key != "bytes") return {value};
+  std::vector<std::string> values;
+  std::istringstream list(value);
+  for (std::string part; std::getline(list, part, ',');) {
+    if (key == "algo" && part == "all") {
+      for (const forest::Planner& planner : forest::planners()) values.push_back(planner.name);
+    } else if (key == "bytes" && part.find("..") != std::string::npos) {
+      for (const std::size_t size : scanned_sizes(part, factor, 1)) values.push_back(std::to_string(size));
+    } else {
+      values.push_back(part);
+    }
+  }
+  return values;
+}
+
 }  // namespace
 
-std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps) {
+std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps, int factor) {
   std::vector<SweepPoint> points{{}};
   for (const std::string& sweep : sweeps) {
     const std::size_t equals = sweep.find('=');
@@ -264,7 +335,10 @@ std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps) {
     std::istringstream list(sweep.substr(equals + 1));
     std::vector<SweepPoint> longer;
     std::vector<std::string> values;
-    for (std::string value; std::getline(list, value, at);) values.push_back(value);
+    for (std::string value; std::getline(list, value, at);) {
+      const std::vector<std::string> meant = values_of(key, value, factor);
+      values.insert(values.end(), meant.begin(), meant.end());
+    }
     for (const SweepPoint& point : points)
       for (const std::string& value : values) {
         longer.push_back(point);

@@ -19,8 +19,9 @@ struct SweepOptions {
 
 // The values of one point, by option.
 using SweepPoint = std::vector<std::pair<std::string, std::string>>;
-// All combinations, the last option changing fastest. Throws Error{invalid_argument}.
-std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps);
+// All combinations, the last option changing fastest. Sizes may be ranges, in steps of `factor`, and the
+// algorithm "all": each planner, even where it does not serve. Throws Error{invalid_argument}.
+std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps, int factor);
 
 // Which of several processes we are: mpirun, torchrun, Slurm, a Slurm job array; 0 of 1 else.
 struct SweepShare {

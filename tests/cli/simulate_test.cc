@@ -5,12 +5,14 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/program.h"
 
 namespace talweg::cli {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -135,6 +137,36 @@ TEST_F(Simulate, SweepsOverAllCombinationsAndMergesWhatSeveralProcessesDid) {
   EXPECT_EQ(sweep(other, array("5")).out, alone.out);
 }
 
+TEST_F(Simulate, SweepsOverRangesOfSizesAndAllPlannersThatServe) {
+  // The options' values of each line of the table, after the header.
+  const auto points = [](const std::vector<std::string>& more, int keys) {
+    const Outcome outcome =
+        talweg(with({"simulate", "--topology", "star:hosts=4", "-n", "1", "--csv", "-"}, more));
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+    std::vector<std::string> lines;
+    std::istringstream table(outcome.out);
+    std::string line;
+    std::getline(table, line);
+    while (std::getline(table, line)) {
+      std::size_t end = 0;
+      for (int k = 0; k < keys; ++k) end = line.find(',', end + 1);
+      lines.push_back(line.substr(0, end));
+    }
+    return lines;
+  };
+  EXPECT_THAT(points({"--sweep", "bytes=4K..16K,1M"}, 1), ElementsAre("4096", "8192", "16384", "1M"));
+  EXPECT_THAT(points({"--sweep", "bytes=4K..64K;2K,1K", "--factor", "16"}, 1),
+              ElementsAre("4096", "65536", "2K", "1K"));
+  EXPECT_THAT(points({"-b", "4K", "--op", "all_gather", "--sweep", "algo=all"}, 1),
+              ElementsAre("halving_doubling", "ring", "direct", "packed"));
+  EXPECT_THAT(points({"-b", "4K", "--sweep", "op=gather,all_gather", "--sweep", "algo=ring;all"}, 2),
+              ElementsAre("gather,direct", "all_gather,ring", "all_gather,halving_doubling",
+                          "all_gather,ring", "all_gather,direct", "all_gather,packed"));
+  // Without --sweep they would be several lines.
+  EXPECT_THAT(points({"-b", "4K..8K", "--algo", "ring,star", "--sweep", "seed=1"}, 3),
+              ElementsAre("1,ring,4096", "1,ring,8192", "1,star,4096", "1,star,8192"));
+}
+
 TEST_F(Simulate, APointThatFailsIsNamedAndTheOthersAreThere) {
   const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=2", "-b", "64K", "-n", "1", "--sweep",
                                   "horizon=1us,1s", "--csv", "-"});
@@ -199,7 +231,19 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"--algo", "ring,one_hop", "--op", "gather"}, "--algo ring,one_hop: it does not serve gather"},
       {{"--bytes", "1"}, "--bytes: 1 B is less than one element of float (4 B)"},
       {{"--bytes", "0..8", "--factor", "2"}, "--bytes: a size of 0 never grows"},
-      {{"--seed", "-1"}, "--seed: expected 0 or more, got -1"},
+      {{"--bytes", "0"}, "--bytes: 0 B is less than one element of float (4 B)"},
+      {{"--bytes", "4", "--op", "all_gather"},
+       "--bytes: 4 B is less than one element of float (4 B) for each of 2 ranks, 8 B"},
+      {{"--seed", "-1"}, "--seed: expected a whole number from 0 to 18446744073709551615, got \"-1\""},
+      {{"--seed", "18446744073709551616"}, "--seed: expected a whole number from 0 to 18446744073709551615"},
+      {{"--loss", "nan"}, "--loss: expected a number from 0 to 1, got \"nan\""},
+      {{"--bit-errors", "nan"}, "--bit-errors: expected a number from 0 to 1"},
+      {{"--duplicate", "inf"}, "--duplicate: expected a number from 0 to 1"},
+      {{"--damage", "-nan"}, "--damage: expected a number from 0 to 1"},
+      {{kUneven}, "uneven4.yaml describes a network, too: expected only one of them"},
+      {{"--sweep", "algo=all", "--op", "juggle"}, "--op: no collective is called \"juggle\""},
+      {{"--sweep", "bytes=8K..4K"}, "--bytes: 8K..4K is larger than what it leads to"},
+      {{"--sweep", "factor=2,4"}, "--sweep factor: it leads from size to size"},
       {{"--workload", w}, "--workload: "},
       {{"--workload", w}, "w.yaml:1: groups[0].steps[0].op: expected a collective"},
       {{"--workload", other}, "ring does not serve broadcast"},
