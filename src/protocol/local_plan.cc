@@ -81,6 +81,23 @@ void add_tree(LocalPlan& plan, LocalTree&& local) {
   plan.trees.push_back(std::move(local));
 }
 
+// Everybody starts with the node after itself: ranks that all began with node 0 would flood its link while
+// the others idle.
+void order_sends(LocalPlan& plan, int nodes) {
+  const auto distance = [&](NodeId to) { return (to - plan.self - 1 + nodes) % nodes; };
+  const auto nearer = [&](NodeId a, NodeId b) { return distance(a) < distance(b); };
+  for (LocalTree& local : plan.trees)
+    std::sort(local.down_children.begin(), local.down_children.end(), nearer);
+  const auto first_to = [&](const LocalTree& local) {
+    if (local.up_parent != kNone) return distance(local.up_parent);
+    return local.down_children.empty() ? nodes : distance(local.down_children.front());
+  };
+  std::stable_sort(plan.trees.begin(), plan.trees.end(),
+                   [&](const LocalTree& a, const LocalTree& b) { return first_to(a) < first_to(b); });
+  for (std::size_t i = 0; i < plan.trees.size(); ++i)
+    plan.position[plan.trees[i].index] = static_cast<std::int32_t>(i);
+}
+
 bool overlap(const forest::Forest& forest) {
   std::vector<forest::Slice> slices;
   for (const forest::Tree& tree : forest.trees)
@@ -188,7 +205,11 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
     order_operands(local, self, plan->slices_overlap && !shared);
     if (takes_part(local) && (!shared || shared->keep(local))) add_tree(*plan, std::move(local));
   }
-  if (shared) shared->finish(*plan);
+  if (shared) {
+    shared->finish(*plan);
+  } else {
+    order_sends(*plan, forest->nodes);
+  }
   const auto tell = announcements(*plan, forest->request.ranks);
   plan->announce_to.assign(tell.begin(), tell.end());
   plan->forest = std::move(forest);
@@ -223,6 +244,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
     }
   }
   for (const auto& plan : plans) {
+    order_sends(*plan, forest->nodes);
     const auto tell = announcements(*plan, ranks);
     plan->announce_to.assign(tell.begin(), tell.end());
     plan->forest = forest;

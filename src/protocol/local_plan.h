@@ -32,7 +32,7 @@ struct LocalTree {
   NodeId up_parent = kNone;
   NodeId down_parent = kNone;
   std::vector<NodeId> up_children;    // ascending
-  std::vector<NodeId> down_children;  // ascending
+  std::vector<NodeId> down_children;  // from the next higher node on, then from 0
   // What is summed here, always in this order so that every run gives the same bits: an index into
   // up_children, or kSelf. Self comes first (an in-place sum then never overwrites it), but where several
   // roots sum the same elements (one-hop) all of them go by ascending node number, or their bits would
@@ -60,7 +60,7 @@ struct LocalTree {
 struct LocalPlan {
   std::shared_ptr<const forest::Forest> forest;
   NodeId self = 0;
-  std::vector<LocalTree> trees;        // only those in which this node takes part
+  std::vector<LocalTree> trees;        // only those in which this node takes part, in the order to start them
   std::vector<std::int32_t> position;  // forest index -> position in `trees`, -1 if not ours
   bool slices_overlap = false;         // trees share elements (one-hop): in-place results need a scratch copy
   std::vector<NodeId> announce_to;     // who must be told that we have started, besides by data; ascending

@@ -47,5 +47,24 @@ TEST(LocalPlan, PlansOfAllRanksMadeAtOnceAreThoseMadeOneByOne) {
   EXPECT_GT(compared, 50);
 }
 
+TEST(LocalPlan, EveryRankStartsWithAnotherPeerSoThatNoLinkIsFlooded) {
+  const int ranks = 5;
+  const cluster::Cluster network = idle_star(ranks);
+  for (const Collective op : {Collective::all_to_all, Collective::reduce_scatter, Collective::all_gather}) {
+    const forest::Request request = forest::even_request(op, ranks, 0, 10000, 4);
+    auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(request, network));
+    forest::choose_chunks(*forest, network);
+    for (int r = 0; r < ranks; ++r) {
+      const auto plan = make_local_plan(forest, r);
+      std::vector<NodeId> peers;
+      for (const LocalTree& tree : plan->trees) {
+        if (tree.up_parent != kNone) peers.push_back(tree.up_parent);
+        peers.insert(peers.end(), tree.down_children.begin(), tree.down_children.end());
+      }
+      EXPECT_EQ(peers, (std::vector<NodeId>{(r + 1) % 5, (r + 2) % 5, (r + 3) % 5, (r + 4) % 5})) << name(op);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace talweg::protocol
