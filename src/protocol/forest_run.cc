@@ -40,6 +40,7 @@ void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& ope
     const LocalTree& local = plan_->trees[i];
     TreeState& tree = trees_[i];
     tree.local = &local;
+    tree.waits = local.waits;
     tree.children = next;
     tree.tap_granted = next_tap;
     next_tap += local.taps.size();
@@ -202,7 +203,8 @@ void ForestRun::consumed(TreeState& tree, std::uint32_t operand, Actions& action
 // calls keeps a copy if it was not consumed.
 void ForestRun::advance(TreeState& tree, Arrival arrival, Actions& actions) {
   const LocalTree& local = *tree.local;
-  if (local.operands.empty() || (local.up_parent != kNone && local.up_children.empty())) return;
+  if (tree.waits || local.operands.empty()) return;
+  if (local.up_parent != kNone && local.up_children.empty()) return;
   const auto n = static_cast<std::uint32_t>(local.operands.size());
   const bool keeps = local.root && local.out_offset >= 0;
   while (tree.summed < local.chunks) {
@@ -385,6 +387,11 @@ const char* ForestRun::on_down(NodeId from, std::uint32_t tree, std::uint32_t ch
   }
   if (target != payload && bytes > 0) std::memcpy(target, payload, bytes);
   send_down(*state, chunk, target, buffer, actions);
+  if (state->down_received == local.chunks && local.then >= 0) {
+    TreeState& next = trees_[static_cast<std::size_t>(local.then)];
+    next.waits = false;
+    advance(next, {}, actions);
+  }
   return nullptr;
 }
 

@@ -124,6 +124,7 @@ class ForestRun {
     std::uint32_t up_sent = 0;
     std::uint32_t up_granted = 0;
     std::uint32_t down_received = 0;
+    bool waits = false;  // for another tree to be received
   };
   struct Arrival {
     int child = -1;

@@ -98,6 +98,39 @@ void order_sends(LocalPlan& plan, int nodes) {
     plan.position[plan.trees[i].index] = static_cast<std::int32_t>(i);
 }
 
+// All at once would flood links. So after the first few peers, a rank sends to the one at distance d when it
+// has received from the one at a lower distance before itself. That one waited for a lower distance again:
+// nobody waits in a circle.
+void pace_exchange(LocalPlan& plan, const forest::Forest& forest) {
+  const int ranks = forest.request.ranks;
+  if (forest.request.op != Collective::all_to_all || plan.self >= ranks) return;
+  std::vector<std::int32_t> to(static_cast<std::size_t>(ranks), -1);  // positions, by distance
+  std::vector<std::int32_t> from = to;
+  std::int64_t bytes = 0;
+  for (const LocalTree& local : plan.trees) {
+    const forest::Tree& tree = forest.trees[local.index];
+    const NodeId source = tree.contributors.front();
+    const NodeId destination = tree.receivers.front();
+    if (source == destination) continue;
+    const std::int32_t position = plan.position[local.index];
+    if (source == plan.self) {
+      to[static_cast<std::size_t>((destination - source + ranks) % ranks)] = position;
+      bytes += local.bytes;
+    } else if (destination == plan.self) {
+      from[static_cast<std::size_t>((destination - source + ranks) % ranks)] = position;
+    }
+  }
+  const std::int64_t mean = std::max<std::int64_t>(bytes / std::max(ranks - 1, 1), 1);
+  const auto ahead = static_cast<std::size_t>(std::clamp<std::int64_t>(kAheadBytes / mean, 2, ranks));
+  for (std::size_t d = ahead + 1; d < to.size(); ++d) {
+    const std::int32_t sent = to[d];
+    const std::int32_t received = from[d - ahead];
+    if (sent < 0 || received < 0) continue;
+    plan.trees[static_cast<std::size_t>(received)].then = sent;
+    plan.trees[static_cast<std::size_t>(sent)].waits = true;
+  }
+}
+
 bool overlap(const forest::Forest& forest) {
   std::vector<forest::Slice> slices;
   for (const forest::Tree& tree : forest.trees)
@@ -209,6 +242,7 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
     shared->finish(*plan);
   } else {
     order_sends(*plan, forest->nodes);
+    pace_exchange(*plan, *forest);
   }
   const auto tell = announcements(*plan, forest->request.ranks);
   plan->announce_to.assign(tell.begin(), tell.end());
@@ -245,6 +279,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   }
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
+    pace_exchange(*plan, *forest);
     const auto tell = announcements(*plan, ranks);
     plan->announce_to.assign(tell.begin(), tell.end());
     plan->forest = forest;

@@ -18,6 +18,9 @@ inline constexpr int kSelf = -1;  // in LocalTree::operands
 // one chunk is being received, one summed, one sent on and one credit is on its way back.
 inline constexpr std::uint32_t kWindow = 4;
 
+// In an all-to-all, what a rank sends ahead of what it has received: about what the queues of a link hold.
+inline constexpr std::int64_t kAheadBytes = 128 << 10;
+
 // A chunk up to this size may be sent to a rank that has not started the collective yet.
 inline constexpr std::uint32_t kEagerBytes = 64U << 10;
 
@@ -48,6 +51,9 @@ struct LocalTree {
     bool operator==(const Tap&) const = default;
   };
   std::vector<Tap> taps;
+  // A position in LocalPlan::trees: the tree that waits to begin until this one has been received; -1: none.
+  std::int32_t then = -1;
+  bool waits = false;  // is `then` of another
   bool operator==(const LocalTree&) const = default;
 
   std::uint32_t bytes_of(std::uint32_t chunk) const {

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "forest/cost.h"
 #include "forest/planner.h"
 
@@ -62,6 +64,35 @@ TEST(LocalPlan, EveryRankStartsWithAnotherPeerSoThatNoLinkIsFlooded) {
         peers.insert(peers.end(), tree.down_children.begin(), tree.down_children.end());
       }
       EXPECT_EQ(peers, (std::vector<NodeId>{(r + 1) % 5, (r + 2) % 5, (r + 3) % 5, (r + 4) % 5})) << name(op);
+    }
+  }
+}
+
+TEST(LocalPlan, LargeExchangesGoOnlyAFewPeersAheadOfWhatHasArrived) {
+  const int ranks = 6;
+  const cluster::Cluster network = idle_star(ranks);
+  for (const std::int64_t block : {std::int64_t{100}, kAheadBytes / 3, kAheadBytes * 4}) {
+    const forest::Request request =
+        forest::even_request(Collective::all_to_all, ranks, 0, block / 4 * ranks, 4);
+    auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(request, network));
+    const int ahead = block == 100 ? ranks : block < kAheadBytes ? 3 : 2;
+    for (int r = 0; r < ranks; ++r) {
+      const auto plan = make_local_plan(forest, r);
+      std::vector<std::pair<NodeId, NodeId>> order;  // received from, then sent to
+      int waiting = 0;
+      for (const LocalTree& tree : plan->trees) {
+        waiting += tree.waits ? 1 : 0;
+        if (tree.then < 0) continue;
+        const LocalTree& next = plan->trees[static_cast<std::size_t>(tree.then)];
+        EXPECT_TRUE(next.waits);
+        order.emplace_back((r - tree.down_parent + ranks) % ranks,
+                           (next.down_children.at(0) - r + ranks) % ranks);
+      }
+      std::sort(order.begin(), order.end());
+      std::vector<std::pair<NodeId, NodeId>> expected;
+      for (int d = 1; d + ahead < ranks; ++d) expected.emplace_back(d, d + ahead);
+      EXPECT_EQ(order, expected);
+      EXPECT_EQ(waiting, static_cast<int>(expected.size()));
     }
   }
 }

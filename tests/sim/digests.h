@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ostream>
 #include <vector>
 
 namespace talweg::sim {
@@ -13,6 +14,10 @@ struct DigestRun {
   std::uint64_t stored;
   std::uint64_t (*digest)();  // runs it
 };
+
+inline std::ostream& operator<<(std::ostream& out, const DigestRun& run) {
+  return out << run.name;
+}
 
 const std::vector<DigestRun>& digest_runs();
 
