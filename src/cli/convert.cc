@@ -22,7 +22,8 @@ namespace {
 constexpr const char* kConvertExamples = R"(
 Reads networks: talweg (YAML, JSON), nccl, taccl, adapcc, astra_sim, htsim; and forests.
 Writes both: yaml, json, dot (GraphViz); and forests: msccl (XML for MSCCL and RCCL).
-The format to write is the ending of OUT if there is no --to: .yaml, .json, .dot, .xml. OUT - is standard output.
+The format to write is the ending of OUT if there is no --to: .yaml, .json, .dot, .xml. OUT - is standard output;
+it cannot be the file IN.
 
 Examples:
   talweg convert topo.xml cluster.yaml                      # NCCL's, recognised by what it says
@@ -82,6 +83,7 @@ std::string converted(const ConvertFlags& flags) {
 }
 
 int convert(const ConvertFlags& flags) {
+  check_not_input(flags.out, flags.in);
   write_text(flags.out, converted(flags));
   return 0;
 }

@@ -34,6 +34,14 @@ void check_writable(const std::string& path) {
   if (!opened) throw Error(ErrorCode::invalid_argument, fmt::format("cannot write {}", path));
 }
 
+void check_not_input(const std::string& path, const std::string& in) {
+  std::error_code ignored;
+  if (path != "-" && std::filesystem::is_regular_file(path, ignored) &&
+      std::filesystem::equivalent(path, in, ignored))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: it would be written over the file that is read; give another name", path));
+}
+
 std::string format_of_ending(const std::string& path) {
   constexpr std::pair<const char*, const char*> kEndings[] = {{".yaml", "yaml"}, {".yml", "yaml"},
                                                               {".json", "json"}, {".dot", "dot"},

@@ -14,6 +14,9 @@ void write_text(const std::string& path, const std::string& text);
 // not there.
 void check_writable(const std::string& path);
 
+// Throws Error{invalid_argument} if `path` is the file `in`, by whatever name.
+void check_not_input(const std::string& path, const std::string& in);
+
 // By the ending of `path`: "yaml", "json", "dot" or "msccl"; empty if it has none of theirs.
 std::string format_of_ending(const std::string& path);
 

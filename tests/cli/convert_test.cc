@@ -48,6 +48,21 @@ TEST_F(Convert, EveryFormatBecomesAClusterFileThatIsReadBackTheSame) {
   }
 }
 
+TEST_F(Convert, NeverWritesOverWhatItReads) {
+  std::filesystem::copy_file(kClusters + "uneven4.yaml", file("a.yaml"));
+  std::filesystem::create_symlink(file("a.yaml"), file("link.yaml"));
+  const std::string before = text("a.yaml");
+  for (const char* out : {"a.yaml", "./a.yaml", "link.yaml"}) {
+    const Outcome outcome = talweg({"convert", file("a.yaml"), file(out)});
+    EXPECT_EQ(outcome.exit_code, 2) << out;
+    EXPECT_EQ(outcome.err, "talweg convert: " + file(out) +
+                               ": it would be written over the file that is read; give another name\n");
+    EXPECT_EQ(text("a.yaml"), before) << out;
+  }
+  EXPECT_EQ(talweg({"convert", file("a.yaml"), file("b.yaml")}).exit_code, 0);
+  EXPECT_EQ(talweg({"convert", file("a.yaml"), file("b.yaml")}).exit_code, 0) << "other files are replaced";
+}
+
 TEST_F(Convert, PlansOnANetworkAndWritesTheForestForMsccl) {
   const std::string topo = kClusters + "four_gpus.nccl.xml";
   const Outcome yaml =
