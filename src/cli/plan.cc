@@ -7,6 +7,7 @@
 #include <sstream>
 #include <utility>
 
+#include "base/at.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/output.h"
@@ -28,6 +29,11 @@ CLUSTER is a network in any format that "talweg convert" reads. Sizes are those 
 whole elements; a range of them begins where each rank's part has an element. -o and the trees of --html are for the
 largest. The format that -o writes is the ending of its name: .yaml, .json, .dot (GraphViz) or .xml (a program for
 MSCCL and RCCL).
+
+Times are predicted for networks of up to 2500 nodes. For larger ones there is a bound alone, that of the narrowest
+worker, and --algo and -o are refused; "talweg convert --collective" plans on any. Among more than 256 ranks, packed is
+tried if --algo names it. Where a planner that might win was not done within --patience, no * marks a choice, a note says
+which planners are missing, and -o writes no forest.
 
 Examples:
   talweg plan cluster.yaml
@@ -59,9 +65,10 @@ forest::Request largest_request(const Planned& planned) {
                     planned.request.sizes.back());
 }
 
-// What --algo names, which has to serve the collective.
+// What --algo names, which has to serve the collective; empty: all.
 std::vector<std::string> planners_asked_for(const std::string& text, const forest::Request& request) {
   std::vector<std::string> names;
+  if (text == "all") return names;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     if (!forest::find_planner(part).serves(request))
@@ -114,7 +121,8 @@ void check_forest(const PlanFlags& flags, const Planned& planned) {
         fmt::format("-o {}: which format? give a name that ends in .yaml, .json, .dot or .xml", flags.out));
   if (planned.network.nodes.size() > kMostNodesToPlan)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("-o {}: forests are planned for networks of up to {} nodes, and this one has {}",
+                fmt::format("-o {}: forests are planned for networks of up to {} nodes, and this one has {}; "
+                            "talweg convert --collective has no limit",
                             flags.out, kMostNodesToPlan, planned.network.nodes.size()));
   const auto& only = planned.request.only;
   if (only.size() > 1)
@@ -127,12 +135,28 @@ void check_forest(const PlanFlags& flags, const Planned& planned) {
                             to_string(Bytes{planned.request.sizes.back()})));
 }
 
-void write_forest(const PlanFlags& flags, const Planned& planned) {
-  const forest::Request request = largest_request(planned);
-  const auto& only = planned.request.only;
-  const forest::Forest forest = plan_for(planned.network, request, only.empty() ? "" : only[0]);
+// By the planner that is marked.
+void write_forest(const PlanFlags& flags, const Planned& planned, const Study& found) {
+  const StudyRow& row = found.rows.back();
+  if (row.taken < 0)
+    throw Error(ErrorCode::timeout,
+                fmt::format("-o {}: not written, as it is not known by whom to plan; give more --patience{}",
+                            flags.out, found.all_planners ? ", or name a planner (--algo)" : ""));
+  const forest::Forest forest =
+      plan_for(planned.network, largest_request(planned), found.planners[at(row.taken)]);
   forest::verify(forest, &planned.network);
   write_text(flags.out, forest_text(forest, format_of_ending(flags.out)));
+}
+
+// Those that were named, and have no time at any size, were asked for in vain.
+void check_found(const PlanFlags& flags, const Study& found) {
+  if (found.all_planners) return;
+  for (const StudyRow& row : found.rows)
+    for (const Prediction& prediction : row.predictions)
+      if (prediction.seconds) return;
+  const Prediction& last = found.rows.back().predictions.front();
+  throw Error(last.not_done ? ErrorCode::timeout : ErrorCode::unsupported,
+              fmt::format("--algo {}: no time is predicted: {}", flags.algorithms, last.reason));
 }
 
 int plan(const PlanFlags& flags) {
@@ -140,15 +164,19 @@ int plan(const PlanFlags& flags) {
   if (!flags.out.empty()) check_forest(flags, planned);
   if (flags.json == "-" && flags.html == "-")
     throw Error(ErrorCode::invalid_argument, "--json - and --html -: only one can have standard output");
-  for (const std::string& path : {flags.json, flags.out, flags.html})
-    if (!path.empty()) check_writable(path);
+  for (const std::string& path : {flags.json, flags.out, flags.html}) {
+    if (path.empty()) continue;
+    check_not_input(path, flags.in);
+    check_writable(path);
+  }
   const Study found = study(planned.network, planned.request);
   fmt::print(flags.json == "-" || flags.html == "-" ? stderr : stdout, "{}",
              to_text(planned.network, planned.source, found));
   if (!flags.json.empty())
     write_text(flags.json, to_json(planned.network, planned.source, found).dump(2) + "\n");
-  if (!flags.out.empty()) write_forest(flags, planned);
   if (!flags.html.empty()) write_text(flags.html, plan_page(planned.network, planned.source, found));
+  check_found(flags, found);
+  if (!flags.out.empty()) write_forest(flags, planned, found);
   return 0;
 }
 
@@ -168,15 +196,16 @@ void add_plan(CLI::App& app, Action* action) {
   sub->add_option("--root", flags->root, "rank, where the collective has one")->capture_default_str();
   sub->add_option("--bytes", flags->sizes, "sizes: a list, or FIRST..LAST in steps of 4; a barrier has none")
       ->capture_default_str();
-  sub->add_option("--algo", flags->algorithms,
-                  "these planners alone, with commas; -o writes the forest of one (default: all, and what a "
-                  "group takes)");
+  sub->add_option(
+      "--algo", flags->algorithms,
+      "these planners alone, with commas; -o writes the forest of one (default: all, as far as they "
+      "are quick, and what a group takes)");
   sub->add_option("-o,--out", flags->out, "write the forest of the largest size into this file");
   sub->add_option("--html", flags->html, "write a page of pictures into this file");
   sub->add_option("-J,--json", flags->json,
                   "as JSON, into this file; - for standard output, the table then goes to standard error");
   sub->add_option("--patience", flags->patience,
-                  "time for all of it; what is not done by then is left out, and named")
+                  "time for all predictions; what is not done by then is left out, and named")
       ->capture_default_str();
   sub->callback([flags, action] { *action = [flags] { return plan(*flags); }; });
 }

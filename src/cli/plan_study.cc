@@ -1,11 +1,16 @@
 #include "cli/plan_study.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
+#include <set>
 #include <sstream>
 
 #include "base/at.h"
@@ -129,8 +134,66 @@ void read(const Json& text, Bound& bound) {
   text[6].get_to(bound.certificate.group_prices);
 }
 
-// Everything that may take long, each in a process of its own: the bound, what a group takes, and every
-// planner's predictions. Large sizes come first: most depends on them, should time run out.
+// Why a planner is not asked for a size; empty if it is.
+std::string left_out(const forest::Planner& planner, const forest::Request& request, bool named) {
+  if (!planner.suits(request)) return "it is not meant for requests of this size";
+  if (!named && !planner.quick(request))
+    return fmt::format("it may take long among {} ranks: ask for it by name (--algo {})", request.ranks,
+                       planner.name);
+  return {};
+}
+
+// Who is taken in one row, and what is missing to know it.
+class Taker {
+ public:
+  Taker(const forest::CostModel& model, const Study& study, const StudyRow& row)
+      : model_(model), study_(study), row_(row) {}
+
+  // Into Study::planners; -1 if nobody can.
+  int find() { return study_.all_planners ? taken_by_group() : least(); }
+  // Those that might have won and were not done.
+  const std::set<std::string>& missing() const { return missing_; }
+
+ private:
+  // Infinity where there never are any.
+  double seconds(std::size_t planner) {
+    const Prediction& prediction = row_.predictions[planner];
+    if (prediction.not_done) missing_.insert(study_.planners[planner]);
+    return prediction.seconds.value_or(std::numeric_limits<double>::infinity());
+  }
+
+  int taken_by_group() {
+    const auto index = [this](const std::string& name) {
+      return static_cast<std::size_t>(std::find(study_.planners.begin(), study_.planners.end(), name) -
+                                      study_.planners.begin());
+    };
+    const forest::Request request = request_of(study_.op, study_.root, study_.ranks, row_.bytes);
+    const std::size_t best = index(
+        forest::best_planner(request, model_, [&](const std::string& name) { return seconds(index(name)); }));
+    // It may have been chosen without.
+    return std::isfinite(seconds(best)) ? static_cast<int>(best) : -1;
+  }
+
+  int least() {
+    int best = -1;
+    double least = std::numeric_limits<double>::infinity();
+    for (std::size_t planner = 0; planner < study_.planners.size(); ++planner) {
+      const double its = seconds(planner);
+      if (its >= least) continue;
+      best = static_cast<int>(planner);
+      least = its;
+    }
+    return best;
+  }
+
+  const forest::CostModel& model_;
+  const Study& study_;
+  const StudyRow& row_;
+  std::set<std::string> missing_;
+};
+
+// Everything that may take long, each in a process of its own: the bound, and every planner's predictions.
+// Large sizes come first: most depends on them, should time run out.
 class Pieces {
  public:
   Pieces(const cluster::Cluster& network, const StudyRequest& request, Study& result)
@@ -138,27 +201,25 @@ class Pieces {
 
   void run() {
     const bool bound = has_bound(result_.op), predictions = !result_.rows.empty();
+    const auto begin = std::chrono::steady_clock::now();
     if (bound)
       pieces_.emplace_back([this](const HandOver& hand_over) {
         hand_over(to_json(forest::best_rate(network_, result_.op, result_.root)).dump());
       });
     if (predictions) {
-      if (result_.all_planners)
-        pieces_.emplace_back([this](const HandOver& hand_over) { choose(hand_over); });
+      model_.emplace(network_);  // here, so that all processes share its memory
       for (const std::string& planner : result_.planners)
         pieces_.emplace_back([this, &planner](const HandOver& hand_over) {
           predict(forest::find_planner(planner), hand_over);
         });
     }
-    const std::vector<WorkResult> done = side_by_side(pieces_, patience_);
+    const std::vector<WorkResult> done = side_by_side(pieces_, patience_, begin);
     auto next = done.begin();
     if (bound) read_bound(*next++);
     if (!predictions) return;
-    const WorkResult* const chosen = result_.all_planners ? &*next++ : nullptr;
     for (std::size_t planner = 0; planner < result_.planners.size(); ++planner)
       read_predictions(planner, *next++);
-    if (chosen != nullptr) return read_choice(*chosen);
-    for (StudyRow& row : result_.rows) row.taken = least(row);
+    mark_taken(*model_, result_);
   }
 
  private:
@@ -166,23 +227,16 @@ class Pieces {
     return request_of(result_.op, result_.root, result_.ranks, result_.rows[row].bytes);
   }
 
-  void choose(const HandOver& hand_over) const {
-    forest::PackingMemo memo;
-    for (std::size_t row = result_.rows.size(); row-- > 0;)
-      hand_over(forest::plan_best(request_for_row(row), network_, memo).planner);
-  }
-
   void predict(const forest::Planner& planner, const HandOver& hand_over) const {
-    const forest::CostModel model(network_);
     forest::PackingMemo memo;
     for (std::size_t row = result_.rows.size(); row-- > 0;) {
       const forest::Request request = request_for_row(row);
-      if (!planner.suits(request)) {
-        hand_over("it is not meant for requests of this size");
+      if (const std::string why = left_out(planner, request, !result_.all_planners); !why.empty()) {
+        hand_over(why);
         continue;
       }
       try {
-        hand_over(fmt::format("={:.17g}", model.seconds(forest::plan_by(planner, request, network_, memo))));
+        hand_over(fmt::format("={:.17g}", model_->seconds(forest::plan_by(planner, request, *model_, memo))));
       } catch (const Error& error) {
         if (error.code() != ErrorCode::unsupported) throw;
         hand_over(error.what());
@@ -199,6 +253,7 @@ class Pieces {
 
   void read_predictions(std::size_t planner, const WorkResult& done) {
     std::size_t row = result_.rows.size();
+    const forest::Planner& its = forest::find_planner(result_.planners[planner]);
     for (const std::string& line : done.lines) {
       Prediction& prediction = result_.rows[--row].predictions[planner];
       if (line.starts_with('='))
@@ -207,36 +262,21 @@ class Pieces {
         prediction.reason = line;
     }
     if (row > 0)
-      result_.notes.push_back(fmt::format("{}: {}{}", result_.planners[planner], done.failure,
+      result_.notes.push_back(fmt::format("{}: {}{}", its.name, done.failure,
                                           done.lines.empty() ? "" : "; the smaller sizes are left out"));
-    while (row-- > 0) result_.rows[row].predictions[planner].reason = done.failure;
-  }
-
-  // Where there was no time for the group's own choice, the least prediction stands for it.
-  void read_choice(const WorkResult& done) {
-    std::size_t row = result_.rows.size();
-    for (const std::string& planner : done.lines)
-      result_.rows[--row].taken = static_cast<int>(
-          std::find(result_.planners.begin(), result_.planners.end(), planner) - result_.planners.begin());
-    if (row > 0)
-      result_.notes.push_back(
-          fmt::format("what a group takes: {}; from {} down the least prediction is marked", done.failure,
-                      size_text(result_, result_.rows[row - 1])));
-    while (row-- > 0) result_.rows[row].taken = least(result_.rows[row]);
-  }
-
-  static int least(const StudyRow& row) {
-    int best = -1;
-    for (std::size_t i = 0; i < row.predictions.size(); ++i)
-      if (const auto& seconds = row.predictions[i].seconds;
-          seconds && (best < 0 || *seconds < *row.predictions[at(best)].seconds))
-        best = static_cast<int>(i);
-    return best;
+    else if (result_.all_planners && !its.quick(request_for_row(0)))
+      result_.notes.push_back(fmt::format("{}: {}", its.name, done.lines.front()));
+    while (row-- > 0) {
+      Prediction& prediction = result_.rows[row].predictions[planner];
+      prediction.reason = done.failure;
+      prediction.not_done = true;
+    }
   }
 
   const cluster::Cluster& network_;
   double patience_;
   Study& result_;
+  std::optional<forest::CostModel> model_;
   std::vector<Work> pieces_;
 };
 
@@ -290,6 +330,24 @@ forest::Request request_of(Collective op, forest::NodeId root, int ranks, std::i
   return request;
 }
 
+void mark_taken(const forest::CostModel& model, Study& study) {
+  std::set<std::string> missing;
+  const StudyRow* largest = nullptr;
+  for (auto row = study.rows.rbegin(); row != study.rows.rend(); ++row) {
+    Taker taker(model, study, *row);
+    const int taken = taker.find();
+    row->taken = taker.missing().empty() ? taken : -1;
+    if (taker.missing().empty()) continue;
+    if (largest == nullptr) largest = &*row;
+    missing.insert(taker.missing().begin(), taker.missing().end());
+  }
+  if (largest == nullptr) return;
+  const bool all = largest == &study.rows.back();
+  study.notes.push_back(fmt::format("{}none is marked (*) as {}: not known of {}; more --patience may tell",
+                                    all ? "" : fmt::format("from {} down, ", size_text(study, *largest)),
+                                    taken_text(study), fmt::join(missing, ", ")));
+}
+
 forest::Forest plan_for(const cluster::Cluster& network, const forest::Request& request,
                         const std::string& planner) {
   return planner.empty() ? forest::plan_best(request, network)
@@ -331,12 +389,13 @@ Study study(const cluster::Cluster& network, const StudyRequest& request) {
   }
   if (!has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));
   if (network.nodes.size() > kMostNodesToPlan) {
-    if (has_bound(request.op)) result.bound = NarrowestWorker(network, request.op, request.root).find();
-    result.notes.push_back(
-        fmt::format("the bound is that of the narrowest worker alone, and no times are predicted: that is "
-                    "done for networks "
-                    "of up to {} nodes, and this one has {}",
-                    kMostNodesToPlan, network.nodes.size()));
+    const std::string limit = fmt::format(
+        "times are predicted for networks of up to {} nodes, and this one has {}: write several "
+        "switches as one, or see talweg simulate",
+        kMostNodesToPlan, network.nodes.size());
+    if (!has_bound(request.op) || !result.all_planners) throw Error(ErrorCode::invalid_argument, limit);
+    result.bound = NarrowestWorker(network, request.op, request.root).find();
+    result.notes.push_back("the bound is that of the narrowest worker alone; " + limit);
     return result;
   }
   for (const std::int64_t bytes : request.sizes)

@@ -9,32 +9,36 @@
 
 #include "cluster/cluster.h"
 #include "forest/bound.h"
+#include "forest/cost.h"
 #include "forest/forest.h"
 #include "talweg/types.h"
 
 namespace talweg::cli {
 
-// What is known of all pairs of nodes is kept: some 100 bytes each, for every planner at a time.
-inline constexpr std::size_t kMostNodesToPlan = 1200;
+// What is known of all pairs of nodes is kept, some 140 bytes each, and forests may have an edge for each.
+inline constexpr std::size_t kMostNodesToPlan = 2500;
 
 struct StudyRequest {
   Collective op = Collective::all_reduce;
   forest::NodeId root = 0;
   std::vector<std::int64_t> sizes;  // bytes, ascending, of the whole vector; all_to_all: of one rank's row
   double patience = 20;             // seconds for everything; what is not done by then is left out
-  std::vector<std::string> only;    // these planners, which must serve the collective; empty: all
+  std::vector<std::string> only;    // these planners, which must serve the collective; empty: all, as far as
+                                    // they are quick
 };
 
 struct Prediction {
   std::optional<double> seconds;
-  std::string reason;  // why there is none
+  std::string reason;     // why there is none
+  bool not_done = false;  // there might be one: it was not tried, or did not end
 };
 
 struct StudyRow {
   std::int64_t bytes = 0;               // as asked for; of what moves, request_bytes() says
   std::vector<Prediction> predictions;  // by Study::planners
-  int taken =
-      -1;  // what a group takes, or the quickest of those asked for, into Study::planners; -1: not known
+  // What a group takes, or the quickest of those asked for, into Study::planners; -1: not known, as others
+  // that might be were not done.
+  int taken = -1;
 };
 
 struct Study {
@@ -50,8 +54,12 @@ struct Study {
   std::vector<std::string> notes;  // what was left out, one sentence each
 };
 
-// Works in processes of its own: there must be no other threads.
+// Works in processes of its own: there must be no other threads. Throws Error{invalid_argument} where the
+// network is too large for all that was asked.
 Study study(const cluster::Cluster& network, const StudyRequest& request);
+
+// Sets StudyRow::taken where nothing that might win is missing, and says in a note where something is.
+void mark_taken(const forest::CostModel& model, Study& study);
 
 // "4K..1G" in steps of 4 (the last one is always there), "64K,1M", or both mixed; ascending, each once.
 // A range begins with the first of its sizes that is at least `least`. Throws Error{invalid_argument}.

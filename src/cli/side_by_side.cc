@@ -132,12 +132,13 @@ class Piece {
 
 }  // namespace
 
-std::vector<WorkResult> side_by_side(const std::vector<Work>& pieces, double seconds) {
+std::vector<WorkResult> side_by_side(const std::vector<Work>& pieces, double seconds,
+                                     Clock::time_point begin) {
   const std::string late = fmt::format("not done within {:.3g} s", seconds);
   std::vector<WorkResult> results(pieces.size(), {{}, late});
   if (seconds <= 0) return results;
   std::fflush(nullptr);  // or every process would write what is buffered
-  const auto deadline = Clock::now() + std::chrono::duration<double>(seconds);
+  const auto deadline = begin + std::chrono::duration<double>(seconds);
   std::vector<Piece> running;
   running.reserve(pieces.size());
   for (const Work& work : pieces) running.emplace_back(work);

@@ -2,6 +2,7 @@
 // ended, and harms no other.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,8 +18,10 @@ struct WorkResult {
 using HandOver = std::function<void(const std::string&)>;
 using Work = std::function<void(const HandOver&)>;
 
-// Returns when all have ended, or after `seconds`; with 0 nothing is begun. What a piece throws becomes its
-// failure. There must be no other threads. Throws Error{system} if processes cannot be made.
-std::vector<WorkResult> side_by_side(const std::vector<Work>& pieces, double seconds);
+// Returns when all have ended, or `seconds` after the `begin`; with 0 nothing is begun. What a piece throws
+// becomes its failure. There must be no other threads. Throws Error{system} if processes cannot be made.
+std::vector<WorkResult> side_by_side(
+    const std::vector<Work>& pieces, double seconds,
+    std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now());
 
 }  // namespace talweg::cli

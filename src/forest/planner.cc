@@ -58,12 +58,16 @@ bool serves(const Algorithm& algorithm, const Request& request) {
   return (algorithm.operations >> static_cast<unsigned>(request.op) & 1) != 0;
 }
 
-CostModel model_for(const Request& request, const cluster::Cluster& cluster) {
+void check(const Request& request, const cluster::Cluster& cluster) {
   validate(request);
   if (cluster.workers() != request.ranks) {
     throw Error(ErrorCode::invalid_argument, fmt::format("plan {}: the cluster has {} workers, expected {}",
                                                          name(request.op), cluster.workers(), request.ranks));
   }
+}
+
+CostModel model_for(const Request& request, const cluster::Cluster& cluster) {
+  check(request, cluster);
   return CostModel(cluster);
 }
 
@@ -91,8 +95,11 @@ bool worth_packing(const Request& request, const CostModel& model, double least)
   return request.ranks <= kMostRanksPackedUnasked && packing_may_beat(least, request, model);
 }
 
+bool quick(const Algorithm& algorithm, const Request& request) {
+  return algorithm.plan != plan_packed || request.ranks <= kMostRanksPacked;
+}
+
 bool suits(const Algorithm& algorithm, const Request& request) {
-  if (algorithm.plan == plan_packed) return request.ranks <= kMostRanksPacked;
   const bool few_rounds = algorithm.plan == plan_one_hop || algorithm.plan == plan_recursive_doubling;
   return !few_rounds || request.counts[0] * request.element_size <= kMostBytesInFewRounds;
 }
@@ -103,21 +110,42 @@ bool counts_differ_by_rank(Collective op) {
   return op == all_to_all || op == gather || op == scatter;
 }
 
+// Those that plan for a request without being named.
+bool considered(const Algorithm& algorithm, const Request& request) {
+  return serves(algorithm, request) && suits(algorithm, request) && quick(algorithm, request);
+}
+
+// `seconds` is asked in the order of the table.
+template <class Seconds>
+const Algorithm& choose(const Request& request, const CostModel& model, Seconds&& seconds) {
+  const Algorithm* best = nullptr;
+  double least = 0;
+  for (const Algorithm& algorithm : kAlgorithms) {
+    if (!considered(algorithm, request)) continue;
+    if (counts_differ_by_rank(request.op)) return algorithm;
+    if (algorithm.plan == plan_packed && !worth_packing(request, model, least)) continue;
+    const double its = seconds(algorithm);
+    if (best != nullptr && its >= least) continue;
+    best = &algorithm;
+    least = its;
+  }
+  return *best;
+}
+
 Forest plan_least(const Request& request, const cluster::Cluster& cluster, PackingMemo* memo) {
   const CostModel model = model_for(request, cluster);
   Forest best;
   double least = 0;
-  for (const Algorithm& algorithm : kAlgorithms) {
-    if (!serves(algorithm, request) || !suits(algorithm, request)) continue;
-    if (algorithm.plan == plan_packed && !worth_packing(request, model, least)) continue;
+  const Algorithm& chosen = choose(request, model, [&](const Algorithm& algorithm) {
     Forest forest = plan(algorithm, request, model, memo);
-    if (counts_differ_by_rank(request.op)) return forest;
     const double seconds = model.seconds(forest);
     if (best.planner.empty() || seconds < least) {
       least = seconds;
       best = std::move(forest);
     }
-  }
+    return seconds;
+  });
+  if (best.planner.empty()) best = plan(chosen, request, model, memo);
   return best;
 }
 
@@ -132,7 +160,8 @@ const std::vector<Planner>& planners() {
                         [&algorithm](const Request& request, const cluster::Cluster& cluster) {
                           return plan(algorithm, request, model_for(request, cluster));
                         },
-                        [&algorithm](const Request& request) { return suits(algorithm, request); }});
+                        [&algorithm](const Request& request) { return suits(algorithm, request); },
+                        [&algorithm](const Request& request) { return quick(algorithm, request); }});
     }
     return result;
   }();
@@ -158,17 +187,28 @@ Forest plan_best(const Request& request, const cluster::Cluster& cluster, Packin
 
 Forest plan_by(const Planner& planner, const Request& request, const cluster::Cluster& cluster,
                PackingMemo& memo) {
+  return plan_by(planner, request, model_for(request, cluster), memo);
+}
+
+Forest plan_by(const Planner& planner, const Request& request, const CostModel& model, PackingMemo& memo) {
   const auto* const algorithm =
       std::find_if(std::begin(kAlgorithms), std::end(kAlgorithms),
                    [&](const Algorithm& known) { return planner.name == known.name; });
-  return plan(*algorithm, request, model_for(request, cluster), &memo);
+  check(request, model.network());
+  return plan(*algorithm, request, model, &memo);
+}
+
+std::string best_planner(const Request& request, const CostModel& model,
+                         const std::function<double(const std::string& planner)>& seconds) {
+  check(request, model.network());
+  return choose(request, model, [&](const Algorithm& algorithm) { return seconds(algorithm.name); }).name;
 }
 
 std::vector<Candidate> rank_planners(const Request& request, const cluster::Cluster& cluster) {
   const CostModel model = model_for(request, cluster);
   std::vector<Candidate> candidates;
   for (const Algorithm& algorithm : kAlgorithms) {
-    if (!serves(algorithm, request) || !suits(algorithm, request)) continue;
+    if (!considered(algorithm, request)) continue;
     candidates.push_back({algorithm.name, model.seconds(plan(algorithm, request, model))});
   }
   std::stable_sort(candidates.begin(), candidates.end(),

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cluster/cluster.h"
+#include "forest/cost.h"
 #include "forest/forest.h"
 
 namespace talweg::forest {
@@ -19,8 +20,10 @@ struct Planner {
   std::function<bool(const Request&)> serves;
   std::function<Forest(const Request&, const cluster::Cluster&)> plan;
   // Whether it is meant for a request of this size. Others it plans as well, if asked by name, but the forest
-  // may then take gigabytes, or seconds to plan.
+  // may then take gigabytes.
   std::function<bool(const Request&)> suits;
+  // Whether to plan for so many ranks takes no more than seconds. Where it may, it is done if asked by name.
+  std::function<bool(const Request&)> quick;
 };
 
 // All of them, in the order in which tables list them.
@@ -28,10 +31,10 @@ const std::vector<Planner>& planners();
 // Throws Error{invalid_argument} that lists the names there are.
 const Planner& find_planner(const std::string& name);
 
-// The forest with the least predicted time among all planners that serve and suit the request (ties: first in
-// `planners()`), with the chunk sizes that the cost model likes best. Deterministic. The cluster needs
-// workers() == request.ranks. "packed", the only planner that takes long, is left out where it can win no
-// more than a few percent, and among more than 16 ranks unless it is asked for by name.
+// The forest with the least predicted time among all planners that serve and suit the request and are quick
+// (ties: first in `planners()`), with the chunk sizes that the cost model likes best. Deterministic. The
+// cluster needs workers() == request.ranks. "packed", the only planner that takes long, is left out where it
+// can win no more than a few percent, and among more than 16 ranks unless it is asked for by name.
 Forest plan_best(const Request& request, const cluster::Cluster& cluster);
 
 // The same, and that of one planner, with the packings that were made before for this network: most of what
@@ -40,6 +43,12 @@ class PackingMemo;  // packed.h
 Forest plan_best(const Request& request, const cluster::Cluster& cluster, PackingMemo& memo);
 Forest plan_by(const Planner& planner, const Request& request, const cluster::Cluster& cluster,
                PackingMemo& memo);
+Forest plan_by(const Planner& planner, const Request& request, const CostModel& model, PackingMemo& memo);
+
+// Whose forest plan_best() returns, where `seconds` knows what each planner's forest takes; it is asked only
+// of those that the choice is among.
+std::string best_planner(const Request& request, const CostModel& model,
+                         const std::function<double(const std::string& planner)>& seconds);
 
 // The table behind that choice, cheapest first.
 struct Candidate {

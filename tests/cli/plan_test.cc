@@ -263,11 +263,63 @@ TEST_F(Plan, AHugeNetworkHasTheBoundOfItsNarrowestWorkerAndSaysWhatIsLeftOut) {
   EXPECT_NEAR(document["bound"]["rate_Gbit_per_s"].get<double>(), 1, 1e-9);
   EXPECT_EQ(document["bound"]["reached_by_some_trees"], false);
   EXPECT_TRUE(document["sizes"].empty());
-  EXPECT_THAT(document["notes"].dump(), AllOf(HasSubstr("10001"), HasSubstr("no times are predicted")));
+  EXPECT_THAT(document["notes"].dump(),
+              AllOf(HasSubstr("10001"), HasSubstr("times are predicted for networks of up to")));
   EXPECT_THAT(text("huge.html"), HasSubstr("Not drawn"));
   const json gather = parsed({network, "--op", "all_gather"});
   EXPECT_NEAR(gather["bound"]["rate_Gbit_per_s"].get<double>(), 10000.0 / 9999, 1e-9);
   EXPECT_THAT(gather["bound"]["set_by"].get<std::string>(), HasSubstr("downlink"));
+}
+
+TEST_F(Plan, WhatAHugeNetworkHasNoAnswerToIsRefused) {
+  const std::string network = star(2600);
+  for (const std::vector<std::string>& what :
+       {std::vector<std::string>{"--algo", "ring"}, {"--op", "all_to_all"}}) {
+    const Outcome outcome = talweg({"plan", network, what[0], what[1]});
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("networks of up to 2500 nodes, and this one has 2601"));
+  }
+  EXPECT_THAT(talweg({"plan", "--help"}).out, HasSubstr("up to 2500 nodes"));
+}
+
+TEST_F(Plan, AThousandHostsHaveTimes) {
+  const json document =
+      parsed({star(1343), "--algo", "chain,binomial", "--bytes", "64M", "--patience", "300s"});
+  for (const json& candidate : document["sizes"][0]["candidates"])
+    EXPECT_GT(candidate["predicted_us"].get<double>(), 0) << candidate;
+  EXPECT_EQ(document["sizes"][0]["taken"], "chain");
+}
+
+TEST_F(Plan, AllIsEveryPlannerAndWhatAGroupTakes) {
+  const std::string network = kClusterFolder + "uneven4.yaml";
+  EXPECT_EQ(parsed({network, "--bytes", "4K,4M", "--algo", "all"}), parsed({network, "--bytes", "4K,4M"}));
+}
+
+TEST_F(Plan, WithoutTimeToPredictNoForestIsWritten) {
+  const std::string network = kClusterFolder + "even4.yaml";
+  for (const std::string planner : {"all", "ring"}) {
+    const Outcome outcome = talweg(
+        {"plan", network, "--bytes", "1M", "--patience", "1ns", "--algo", planner, "-o", file("late.yaml")});
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+    EXPECT_FALSE(std::filesystem::exists(file("late.yaml")));
+    EXPECT_THAT(outcome.out, HasSubstr("none is marked (*)"));
+    EXPECT_THAT(outcome.err,
+                HasSubstr(planner == "all" ? "not written, as it is not known by whom to plan"
+                                           : "--algo ring: no time is predicted: not done within"));
+  }
+}
+
+TEST_F(Plan, NeverWritesOverItsNetwork) {
+  const std::string network = star(3), before = text("star.yaml");
+  for (const char* flag : {"--json", "--html", "-o"}) {
+    const Outcome outcome = talweg({"plan", network, "--bytes", "1M", flag, file("./star.yaml")});
+    EXPECT_EQ(outcome.exit_code, 2) << flag;
+    EXPECT_THAT(outcome.err, HasSubstr("over the file that is read")) << flag;
+    EXPECT_EQ(text("star.yaml"), before) << flag;
+  }
 }
 
 TEST_F(Plan, PlannersThatTakeTooLongAreLeftOutAndNamed) {
