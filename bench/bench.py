@@ -24,8 +24,9 @@ import simulator  # noqa: E402
 import startup  # noqa: E402
 import training  # noqa: E402
 
-RANKS = {"host": [2, 4, 8], "net": [2, 4, 8], "uneven": [4, 8], "mesh": [8], "startup": [16], "faults": [8], "torch": [4], "ddp": [4],
-         "security": [4], "seeing": [2, 4], "strangers": [4], "sim": [1], "predict": [2, 4, 8], "probe": [4, 8], "plan": [1024]}
+RANKS = {"host": [2, 4, 8], "net": [2, 4, 8], "uneven": [4, 8], "mesh": [8], "startup": [16], "faults": [8], "torch": [4],
+         "collectives": [8], "ddp": [4], "security": [4], "seeing": [2, 4], "strangers": [4], "sim": [1],
+         "predict": [2, 4, 8], "probe": [4, 8], "plan": [1024]}
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
 QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh")},
          "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}
@@ -75,11 +76,12 @@ def find_python():
 
 
 def run_scenario(scenario, ranks, runner, settings):
-    if scenario in ("torch", "ddp"):
+    if scenario in ("torch", "collectives", "ddp"):
         if not settings.python:
             print(f"# {scenario}: left out, no Python with torch; make sets one up, or name it in TALWEG_PYTHON")
             return []
-        return {"torch": training.run_torch, "ddp": training.run_ddp}[scenario](ranks, settings)
+        return {"torch": training.run_torch, "collectives": training.run_collectives,
+                "ddp": training.run_ddp}[scenario](ranks, settings)
     if scenario in ("security", "strangers"):
         return {"security": security.run_security, "strangers": security.run_strangers}[scenario](
             ranks, runner, settings)

@@ -1,7 +1,8 @@
 """One rank of the PyTorch scenarios; prints one line of JSON on rank 0.
 
-    torch_rank.py all_reduce BACKEND BOARD BYTES SECONDS
-    torch_rank.py ddp        BACKEND BOARD LAYERSxWIDTH:BUCKET_MB STEPS
+    torch_rank.py all_reduce  BACKEND BOARD BYTES SECONDS
+    torch_rank.py collectives BACKEND BOARD BYTES SECONDS
+    torch_rank.py ddp         BACKEND BOARD LAYERSxWIDTH:BUCKET_MB STEPS
 
 Rank, size and rendezvous come from RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 """
@@ -10,6 +11,7 @@ import os
 import statistics
 import sys
 import time
+import warnings
 
 import torch
 import torch.distributed as dist
@@ -46,6 +48,51 @@ def all_reduce(board, rank, size, bytes_text, seconds_text):
     return out
 
 
+def operations(rank, size, elements):
+    """name: (call, what must hold after it)."""
+    part = elements // size
+    own, whole, other = torch.empty(part), torch.empty(elements), torch.empty(elements)
+    parts = list(other.view(size, part))
+    total = float(size * (size + 1) // 2)
+    by_rank = torch.arange(1.0, size + 1).repeat_interleave(part)
+    at_root = parts if rank == 0 else None
+
+    def fill():
+        own.fill_(float(rank + 1))
+        whole.fill_(float(rank + 1))
+        other.copy_(by_rank) if rank == 0 else other.zero_()
+
+    return fill, {
+        "all_reduce": (lambda: dist.all_reduce(whole), lambda: bool((whole == total).all())),
+        "reduce_scatter": (lambda: dist.reduce_scatter_tensor(own, whole), lambda: bool((own == total).all())),
+        "all_gather": (lambda: dist.all_gather_into_tensor(other, own), lambda: torch.equal(other, by_rank)),
+        "all_to_all": (lambda: dist.all_to_all_single(other, whole), lambda: torch.equal(other, by_rank)),
+        "broadcast": (lambda: dist.broadcast(whole, 0), lambda: bool((whole == 1).all())),
+        "reduce": (lambda: dist.reduce(whole, 0), lambda: rank != 0 or bool((whole == total).all())),
+        "gather": (lambda: dist.gather(own, at_root, 0), lambda: rank != 0 or torch.equal(other, by_rank)),
+        "scatter": (lambda: dist.scatter(own, at_root, 0), lambda: bool((own == rank + 1).all())),
+    }
+
+
+def collectives(board, rank, size, bytes_text, seconds_text):
+    fill, all_operations = operations(rank, size, int(bytes_text) // 4)
+    out = {"wrong": 0, "bytes": int(bytes_text), "median_ms": {}}
+    for name, (call, holds) in all_operations.items():
+        def once():
+            fill()
+            board.barrier()
+            start = time.perf_counter()
+            call()
+            spent = time.perf_counter() - start
+            return spent, 0 if holds() else 1
+
+        warm = [board.max_over_ranks([once()[0]])[0] for _ in range(3)]
+        results = [once() for _ in range(max(5, min(101, int(float(seconds_text) / warm[-1]))))]
+        out["median_ms"][name] = 1e3 * statistics.median(board.max_over_ranks([r[0] for r in results]))
+        out["wrong"] += int(board.max_over_ranks([sum(r[1] for r in results)])[0])
+    return out
+
+
 def ddp(board, rank, _size, model_text, steps_text):
     shape, bucket_mb = model_text.split(":")
     count, width = (int(part) for part in shape.split("x"))
@@ -75,11 +122,12 @@ def main():
     job, backend, board_path, first, second = sys.argv[1:]
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore", FutureWarning)  # names that PyTorch renames
     if backend == "talweg":
         import talweg.torch  # noqa: F401  registers the backend
     dist.init_process_group(backend)
     board = Board(board_path, rank, size)
-    result = {"all_reduce": all_reduce, "ddp": ddp}[job](board, rank, size, first, second)
+    result = {"all_reduce": all_reduce, "collectives": collectives, "ddp": ddp}[job](board, rank, size, first, second)
     if rank == 0:
         print(json.dumps(result), flush=True)
     dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""The PyTorch scenarios: dist.all_reduce and a DDP step, gloo against talweg, in namespaces of 1 Gbit/s."""
+"""The PyTorch scenarios: dist.all_reduce, all collectives and a DDP step, gloo against talweg, in namespaces of 1 Gbit/s."""
 import pathlib
 import statistics
 import sys
@@ -14,6 +14,7 @@ PORT = "29500"  # inside namespaces of our own, so nobody else has it
 MODELS = [("5.0 million parameters, DDP's own buckets", "40x352:25", 0.98),
           ("0.6 million parameters, 150 small buckets", "150x64:0.01", 1.2)]
 DDP_STEPS = 15
+COLLECTIVE_BYTES = [16 << 10, 256 << 10, 1 << 20, 8 << 20]  # of the whole vector
 
 
 def measure(settings, place, job, backend, first, second):
@@ -68,6 +69,24 @@ def run_torch(ranks, settings):
                         "talweg_ms": ours, "rounds": results})
     report.table(f"PyTorch dist.all_reduce, {report.size_name(size)}, {ranks} ranks, namespaces of 1 Gbit/s; median ms",
                  ["mode", "gloo", "talweg", "gloo / talweg", "target", "verdict"], rows)
+    return records
+
+
+def run_collectives(ranks, settings):
+    rows, records = [], []
+    with places.star([1000] * ranks) as place:
+        for size in COLLECTIVE_BYTES:
+            results = take_turns(settings, place, "collectives", str(size), str(settings.seconds))
+            good = {b: [r["median_ms"] for r in results[b] if "error" not in r and not r["wrong"]] for b in BACKENDS}
+            for name in (good["talweg"] or good["gloo"] or [{}])[0]:
+                gloo, ours = (statistics.median(r[name] for r in good[b]) if good[b] else None for b in BACKENDS)
+                rows.append([name, report.size_name(size), report.milliseconds(gloo), report.milliseconds(ours),
+                             report.ratio(quotient(gloo, ours))])
+                records.append({"scenario": "collectives", "ranks": ranks, "operation": name, "bytes": size,
+                                "gloo_ms": gloo, "talweg_ms": ours})
+    rows.sort(key=lambda row: row[0])
+    report.table(f"PyTorch's collectives, {ranks} ranks, namespaces of 1 Gbit/s; median ms of the slowest rank",
+                 ["operation", "whole vector", "gloo", "talweg", "gloo / talweg"], rows)
     return records
 
 
