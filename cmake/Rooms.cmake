@@ -26,6 +26,19 @@ if(TALWEG_SANITIZE)
   set(TALWEG_UNOPTIMISED_WHERE_CHECKED -O0)
 endif()
 
+# Tests are built often and run briefly; what they test is optimised in full.
+# For ccache: -fpch-preprocess. In precompiled headers GCC 12 warns of what is in the system's (see Compile.cmake).
+set(TALWEG_TEST_OPTIONS $<$<CONFIG:Release>:-O1> ${TALWEG_UNOPTIMISED_WHERE_CHECKED}
+                        "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-array-bounds>")
+
+# GoogleTest's headers, compiled once for the tests of all rooms.
+function(talweg_test_headers)
+  add_library(talweg_test_headers OBJECT ${PROJECT_SOURCE_DIR}/tests/headers.cc)
+  target_link_libraries(talweg_test_headers PRIVATE GTest::gmock talweg_warnings)
+  target_precompile_headers(talweg_test_headers PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
+  target_compile_options(talweg_test_headers PRIVATE ${TALWEG_TEST_OPTIONS})
+endfunction()
+
 # talweg_test(NAME SOURCES a_test.cc DEPS talweg_kernel [TIMEOUT seconds] [LABELS label] [SERIAL]): one GoogleTest
 # program, one ctest entry per test case. The label no_asan, no_tsan or no_sanitizers keeps a test out of those runs
 # of `make check`; SERIAL gives it the machine to itself.
@@ -47,16 +60,14 @@ function(talweg_test name)
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} GTest::gmock GTest::gtest_main talweg_warnings)
-  # Tests are built often and run briefly; what they test is optimised in full.
   if(TALWEG_UNITY)
     set_target_properties(${name}_test PROPERTIES UNITY_BUILD ON)
-  else()
-    target_precompile_headers(${name}_test PRIVATE <gmock/gmock.h> <gtest/gtest.h>)
-    # The first for ccache. The second: in precompiled headers GCC 12 warns of what is in the system's (see Compile.cmake).
-    target_compile_options(${name}_test PRIVATE
-      "$<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess;-Wno-array-bounds>")
   endif()
-  target_compile_options(${name}_test PRIVATE $<$<CONFIG:Release>:-O1> ${TALWEG_UNOPTIMISED_WHERE_CHECKED})
+  if(NOT TARGET talweg_test_headers)
+    talweg_test_headers()
+  endif()
+  target_precompile_headers(${name}_test REUSE_FROM talweg_test_headers)
+  target_compile_options(${name}_test PRIVATE ${TALWEG_TEST_OPTIONS})
   # Discovered when ctest starts, not while building: a test program that cannot start fails its tests, not the
   # build. The prefix keeps equal names of two programs apart: ctest would give both the properties of the last.
   gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
