@@ -11,6 +11,7 @@
 #include "forest/fat_tree.h"
 #include "forest/random_networks.h"
 #include "forest/topologies.h"
+#include "sanitized.h"
 #include "talweg/error.h"
 
 namespace talweg::forest {
@@ -161,7 +162,7 @@ TEST(Bound, IsNotProvedByPricesOfNothing) {
 }
 
 TEST(Bound, OfRandomNetworksIsProvedAndReached) {
-  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+  for (std::uint64_t seed = 0; seed < fewer(60U); ++seed) {
     const auto cluster = random_network(seed, 2 + static_cast<int>(seed % 5));
     for (const Collective op : {all_reduce, reduce, broadcast, reduce_scatter, all_gather}) {
       const Bound bound = best_rate(cluster, op, 1);
@@ -173,7 +174,7 @@ TEST(Bound, OfRandomNetworksIsProvedAndReached) {
 }
 
 TEST(Bound, OfAnAllReduceIsNoLessThanThatOfItsHalves) {
-  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+  for (std::uint64_t seed = 0; seed < fewer(20U); ++seed) {
     const auto cluster = random_network(seed, 5);
     const double together = best_rate(cluster, all_reduce).rate.value();
     const double scatter = best_rate(cluster, reduce_scatter).rate.value();

@@ -9,6 +9,7 @@
 #include "forest/oracle.h"
 #include "forest/requests.h"
 #include "forest/verify.h"
+#include "sanitized.h"
 #include "talweg/error.h"
 
 namespace talweg::forest {
@@ -167,10 +168,11 @@ TEST(Mutations, TheOracleAgreesThatEveryPlannedForestIsRight) {
 
 TEST(Mutations, NoForestThatComputesSomethingElseIsAccepted) {
   const auto forests = small_forests();
+  const std::size_t step = kSanitized ? 4 : 1;
   for (std::size_t kind = 0; kind < mutations().size(); ++kind) {
     const NamedMutation& mutation = mutations()[kind];
     int broken = 0;
-    for (std::size_t i = 0; i < forests.size(); ++i) {
+    for (std::size_t i = 0; i < forests.size(); i += step) {
       for (std::uint64_t seed = 0; seed < 2; ++seed) {
         Random random(seed, kind * forests.size() + i);
         Forest mutant = forests[i];
@@ -182,7 +184,7 @@ TEST(Mutations, NoForestThatComputesSomethingElseIsAccepted) {
             << to_yaml(mutant);
       }
     }
-    EXPECT_GT(broken, 50) << mutation.name << " broke too few forests to say anything";
+    EXPECT_GT(broken, fewer(50)) << mutation.name << " broke too few forests to say anything";
   }
 }
 

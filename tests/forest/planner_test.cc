@@ -4,6 +4,7 @@
 
 #include "forest/requests.h"
 #include "forest/verify.h"
+#include "sanitized.h"
 #include "talweg/error.h"
 
 namespace talweg::forest {
@@ -26,6 +27,7 @@ TEST_P(EveryPlanner, ComputesWhatItServesForEveryNumberOfRanksAndCount) {
   int served = 0;
   for (const Collective op : all_operations()) {
     for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16}) {
+      if (kSanitized && ranks > 9) continue;
       const auto cluster = gigabit_star(ranks);
       for (const Counts& counts : {Counts{0, false}, {1, false}, {17, false}, {1 << 24, false}, {3, true}}) {
         for (const NodeId root : {0, ranks - 1}) {
