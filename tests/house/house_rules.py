@@ -31,6 +31,10 @@ FLOOR = {
 # knows the executor.
 EXCEPTIONS = {("protocol", "forest")}
 
+# Rooms of one thread, as their tests are: ThreadSanitizer need not see them by themselves (CMakeLists.txt).
+ONE_THREAD = {"base", "kernel", "cluster", "wire", "forest", "protocol", "sim", "chaos"}
+THREADS = {"atomic", "condition_variable", "future", "mutex", "pthread.h", "semaphore", "shared_mutex", "thread"}
+
 LONGEST_FILE = 600  # lines; past this a file is two files
 LONGEST_README = 24  # lines: a room is explained on one screen
 
@@ -96,6 +100,14 @@ def check_public_header(path, text):
         fine = STANDARD_HEADER.fullmatch(header) if quote == "<" else header.startswith("talweg/")
         if not fine:
             yield number, f"a public header includes {header}: only talweg/ and the standard library are for users"
+
+
+def check_threads(path, text):
+    if path.parts[0] not in ("src", "tests") or path.parts[1] not in ONE_THREAD or path.suffix not in (".h", ".cc"):
+        return
+    for number, _, header in includes_in(text):
+        if header in THREADS:
+            yield number, f"{path.parts[1]} has one thread and no use for <{header}>"
 
 
 def check_length(path, text):
@@ -175,7 +187,7 @@ def violations(tree):
         except UnicodeDecodeError:
             continue  # pictures and data
         texts[path] = text
-        for check in (check_floors, check_public_header, check_length, check_words):
+        for check in (check_floors, check_public_header, check_threads, check_length, check_words):
             found += [(path, line, message) for line, message in check(path, text)]
     found += check_nameless(texts)
     return [f"{path}:{line}: {message}" for path, line, message in found]

@@ -81,6 +81,12 @@ class HouseRulesTest(unittest.TestCase):
     def test_a_room_without_a_floor_is_reported(self):
         self.assert_one({"src/attic/README.md": ""}, "src/attic:1", "no floor")
 
+    def test_a_second_thread_where_no_sanitizer_looks_for_it_is_reported(self):
+        for folder in ("src", "tests"):
+            self.assert_one({f"{folder}/base/log.cc": "#include <string>\n#include <atomic>\n"},
+                            f"{folder}/base/log.cc:2", "base has one thread and no use for <atomic>")
+        self.assertEqual(self.violations({"tests/live/gate_test.cc": "#include <thread>\n"}), [])
+
     def test_a_long_readme_is_reported(self):
         self.assert_one({"src/base/README.md": "x\n" * 25}, "src/base/README.md:25", "at most 24 lines")
 
