@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 
 help:
 	@echo "make demo    install what is missing, build, train a model with gloo and with Talweg, compare"
-	@echo "make check   everything that must hold: format, tests, sanitizers, lint, Python (half an hour on two cores)"
+	@echo "make check   everything that must hold: format, tests, sanitizers, lint, Python (the better part of an hour on two cores)"
 	@echo "make fuzz    every fuzzer for MINUTES (10), then a million strangers at a running job"
 	@echo "make bench   measure Talweg beside its peers; ARGS=\"net --quick\" for a part of it"
 	@echo "make soak    a hundred thousand mixed collectives, each checked, in four kinds of groups (minutes)"

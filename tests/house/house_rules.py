@@ -31,7 +31,7 @@ FLOOR = {
 # knows the executor.
 EXCEPTIONS = {("protocol", "forest")}
 
-# Rooms of one thread, as their tests are: ThreadSanitizer need not see them by themselves (CMakeLists.txt).
+# Rooms of one thread: who drives them brings threads and locks (README.md of src/protocol).
 ONE_THREAD = {"base", "kernel", "cluster", "wire", "forest", "protocol", "sim", "chaos"}
 THREADS = {"atomic", "condition_variable", "future", "mutex", "pthread.h", "semaphore", "shared_mutex", "thread"}
 
