@@ -101,7 +101,7 @@ void order_sends(LocalPlan& plan, int nodes) {
 // All at once would flood links. So after the first few peers, a rank sends to the one at distance d when it
 // has received from the one at a lower distance before itself. That one waited for a lower distance again:
 // nobody waits in a circle.
-void pace_exchange(LocalPlan& plan, const forest::Forest& forest) {
+void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes) {
   const int ranks = forest.request.ranks;
   if (forest.request.op != Collective::all_to_all || plan.self >= ranks) return;
   std::vector<std::int32_t> to(static_cast<std::size_t>(ranks), -1);  // positions, by distance
@@ -109,6 +109,7 @@ void pace_exchange(LocalPlan& plan, const forest::Forest& forest) {
   std::int64_t bytes = 0;
   for (const LocalTree& local : plan.trees) {
     const forest::Tree& tree = forest.trees[local.index];
+    if (tree.contributors.size() != 1 || tree.receivers.size() != 1) continue;
     const NodeId source = tree.contributors.front();
     const NodeId destination = tree.receivers.front();
     if (source == destination) continue;
@@ -121,7 +122,7 @@ void pace_exchange(LocalPlan& plan, const forest::Forest& forest) {
     }
   }
   const std::int64_t mean = std::max<std::int64_t>(bytes / std::max(ranks - 1, 1), 1);
-  const auto ahead = static_cast<std::size_t>(std::clamp<std::int64_t>(kAheadBytes / mean, 2, ranks));
+  const auto ahead = static_cast<std::size_t>(std::clamp<std::int64_t>(ahead_bytes / mean, 2, ranks));
   for (std::size_t d = ahead + 1; d < to.size(); ++d) {
     const std::int32_t sent = to[d];
     const std::int32_t received = from[d - ahead];
@@ -225,7 +226,8 @@ std::set<NodeId> announcements(const LocalPlan& plan, int ranks) {
 
 }  // namespace
 
-std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self) {
+std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
+                                                 std::int64_t ahead_bytes) {
   auto plan = std::make_shared<LocalPlan>();
   plan->self = self;
   plan->slices_overlap = overlap(*forest);
@@ -242,7 +244,7 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
     shared->finish(*plan);
   } else {
     order_sends(*plan, forest->nodes);
-    pace_exchange(*plan, *forest);
+    pace_exchange(*plan, *forest, ahead_bytes);
   }
   const auto tell = announcements(*plan, forest->request.ranks);
   plan->announce_to.assign(tell.begin(), tell.end());
@@ -279,7 +281,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   }
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
-    pace_exchange(*plan, *forest);
+    pace_exchange(*plan, *forest, kAheadBytes);
     const auto tell = announcements(*plan, ranks);
     plan->announce_to.assign(tell.begin(), tell.end());
     plan->forest = forest;

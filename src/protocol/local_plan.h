@@ -18,7 +18,8 @@ inline constexpr int kSelf = -1;  // in LocalTree::operands
 // one chunk is being received, one summed, one sent on and one credit is on its way back.
 inline constexpr std::uint32_t kWindow = 4;
 
-// In an all-to-all, what a rank sends ahead of what it has received: about what the queues of a link hold.
+// In an all-to-all, how far a rank's sends may be ahead of what it has received (but always by two peers):
+// about what a link's queues hold of it without loss.
 inline constexpr std::int64_t kAheadBytes = 128 << 10;
 
 // A chunk up to this size may be sent to a rank that has not started the collective yet.
@@ -73,7 +74,8 @@ struct LocalPlan {
 };
 
 // Throws Error{invalid_argument} for a chunk that does not fit a frame. The forest should have been verified.
-std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self);
+std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
+                                                 std::int64_t ahead_bytes = kAheadBytes);
 // Of every rank. Each tree is looked at once for all of them, which for many ranks takes far less than one by
 // one.
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(

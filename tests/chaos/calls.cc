@@ -9,6 +9,9 @@ namespace talweg::chaos {
 
 namespace {
 
+constexpr std::int64_t kLittleAhead =
+    64;  // so that in an all-to-all of few bytes, too, one waits for another
+
 std::byte* bytes(std::vector<std::int32_t>& data) {
   return reinterpret_cast<std::byte*>(data.data());
 }
@@ -58,7 +61,7 @@ std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& sc
       for (auto& tree : forest->trees) tree.chunk = script.call.chunk;
     slot = forest;
   }
-  return protocol::make_local_plan(slot, rank);
+  return protocol::make_local_plan(slot, rank, kLittleAhead);
 }
 
 protocol::Operation operation_of(Record& record, Planning& planning) {
@@ -171,7 +174,7 @@ std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int 
   const auto network = cluster::uniform_star(size, Bandwidth{1e9}, Nanoseconds{10'000});
   auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(q, network));
   for (auto& tree : forest->trees) tree.chunk = 500;
-  return protocol::make_local_plan(std::move(forest), rank);
+  return protocol::make_local_plan(std::move(forest), rank, kLittleAhead);
 }
 
 // Per tree: what each child may have sent ahead, the sums on their way, the one being summed, copies for each
