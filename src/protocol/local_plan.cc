@@ -103,7 +103,7 @@ void order_sends(LocalPlan& plan, int nodes) {
 // nobody waits in a circle.
 void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes) {
   const int ranks = forest.request.ranks;
-  if (forest.request.op != Collective::all_to_all || plan.self >= ranks) return;
+  if (forest.request.op != Collective::all_to_all || ranks < 2 || plan.self >= ranks) return;
   std::vector<std::int32_t> to(static_cast<std::size_t>(ranks), -1);  // positions, by distance
   std::vector<std::int32_t> from = to;
   std::int64_t bytes = 0;
@@ -121,7 +121,7 @@ void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t a
       from[static_cast<std::size_t>((destination - source + ranks) % ranks)] = position;
     }
   }
-  const std::int64_t mean = std::max<std::int64_t>(bytes / std::max(ranks - 1, 1), 1);
+  const std::int64_t mean = std::max<std::int64_t>(bytes / (ranks - 1), 1);
   const auto ahead = static_cast<std::size_t>(std::clamp<std::int64_t>(ahead_bytes / mean, 2, ranks));
   for (std::size_t d = ahead + 1; d < to.size(); ++d) {
     const std::int32_t sent = to[d];
