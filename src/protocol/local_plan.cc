@@ -98,37 +98,36 @@ void order_sends(LocalPlan& plan, int nodes) {
     plan.position[plan.trees[i].index] = static_cast<std::int32_t>(i);
 }
 
-// All at once would flood links. So after the first few peers, a rank sends to the one at distance d when it
-// has received from the one at a lower distance before itself. That one waited for a lower distance again:
-// nobody waits in a circle.
+// All at once would flood links. So a rank that has sent a few blocks sends the next one, to the rank at
+// distance d, when it has received the one from a lower distance before itself. That one waited for a lower
+// distance again: nobody waits in a circle. What arrives may be much larger than what waits for it, or
+// nothing; so a rank that sends little never waits, and none waits for far more than it sends.
 void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes) {
   const int ranks = forest.request.ranks;
-  if (forest.request.op != Collective::all_to_all || ranks < 2 || plan.self >= ranks) return;
-  std::vector<std::int32_t> to(static_cast<std::size_t>(ranks), -1);  // positions, by distance
-  std::vector<std::int32_t> from = to;
-  std::int64_t bytes = 0;
-  for (const LocalTree& local : plan.trees) {
+  if (forest.request.op != Collective::all_to_all || plan.self >= ranks) return;
+  std::vector<LocalTree*> to(static_cast<std::size_t>(ranks), nullptr);  // by distance
+  std::vector<LocalTree*> from = to;
+  for (LocalTree& local : plan.trees) {
     const forest::Tree& tree = forest.trees[local.index];
     if (tree.contributors.size() != 1 || tree.receivers.size() != 1) continue;
-    const NodeId source = tree.contributors.front();
-    const NodeId destination = tree.receivers.front();
-    if (source == destination) continue;
-    const std::int32_t position = plan.position[local.index];
-    if (source == plan.self) {
-      to[static_cast<std::size_t>((destination - source + ranks) % ranks)] = position;
-      bytes += local.bytes;
-    } else if (destination == plan.self) {
-      from[static_cast<std::size_t>((destination - source + ranks) % ranks)] = position;
-    }
+    const int distance = (tree.receivers.front() - tree.contributors.front() + ranks) % ranks;
+    if (local.root && !local.down_children.empty()) to[static_cast<std::size_t>(distance)] = &local;
+    if (local.down_parent != kNone && local.out_offset >= 0)
+      from[static_cast<std::size_t>(distance)] = &local;
   }
-  const std::int64_t mean = std::max<std::int64_t>(bytes / (ranks - 1), 1);
-  const auto ahead = static_cast<std::size_t>(std::clamp<std::int64_t>(ahead_bytes / mean, 2, ranks));
-  for (std::size_t d = ahead + 1; d < to.size(); ++d) {
-    const std::int32_t sent = to[d];
-    const std::int32_t received = from[d - ahead];
-    if (sent < 0 || received < 0) continue;
-    plan.trees[static_cast<std::size_t>(received)].then = sent;
-    plan.trees[static_cast<std::size_t>(sent)].waits = true;
+  for (std::size_t d = 3; d < to.size(); ++d) {
+    if (to[d] == nullptr || to[d]->bytes == 0) continue;
+    std::int64_t ahead = to[d]->bytes;
+    std::size_t e = d - 1;  // what was sent to farther ranks than this may be on its way
+    for (bool other = false; e > 0 && !(other && ahead >= ahead_bytes); --e) {
+      if (to[e] == nullptr || to[e]->bytes == 0) continue;
+      ahead += to[e]->bytes;
+      other = true;
+    }
+    if (e == 0 || from[e] == nullptr || from[e]->then >= 0) continue;
+    if (from[e]->bytes == 0 || from[e]->bytes > 2 * ahead) continue;
+    from[e]->then = plan.position[to[d]->index];
+    to[d]->waits = true;
   }
 }
 
