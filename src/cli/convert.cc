@@ -83,7 +83,7 @@ std::string converted(const ConvertFlags& flags) {
 }
 
 int convert(const ConvertFlags& flags) {
-  check_not_input(flags.out, flags.in);
+  check_outputs({flags.out}, {flags.in});
   write_text(flags.out, converted(flags));
   return 0;
 }

@@ -8,6 +8,7 @@
 #include "cli/command.h"
 #include "cli/doctor_findings.h"
 #include "cli/doctor_trace.h"
+#include "cli/output.h"
 #include "talweg/error.h"
 
 namespace talweg::cli {
@@ -61,6 +62,7 @@ int merge(const DoctorFlags& flags) {
     throw Error(ErrorCode::invalid_argument,
                 "no trace-*.json there (in a directory only such names are looked for): was TALWEG_TRACE set "
                 "when the ranks ran?");
+  check_outputs({flags.trace}, files);
   std::ofstream out(flags.trace);
   const MergedTrace merged = merge_traces(files, out);
   report_unreadable(merged.unreadable, files.size());

@@ -34,12 +34,28 @@ void check_writable(const std::string& path) {
   if (!opened) throw Error(ErrorCode::invalid_argument, fmt::format("cannot write {}", path));
 }
 
-void check_not_input(const std::string& path, const std::string& in) {
+void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs) {
   std::error_code ignored;
-  if (path != "-" && std::filesystem::is_regular_file(path, ignored) &&
-      std::filesystem::equivalent(path, in, ignored))
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: it would be written over the file that is read; give another name", path));
+  const auto name = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
+  };
+  const auto same = [&](const std::string& a, const std::string& b) {
+    return std::filesystem::equivalent(a, b, ignored) || name(a) == name(b);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& path = outputs[i];
+    const auto there = std::filesystem::status(path, ignored);
+    if (path.empty() || path == "-" || (exists(there) && !is_regular_file(there))) continue;
+    for (const std::string& in : inputs)
+      if (!in.empty() && same(path, in))
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("{}: it would be written over the file that is read; give another name", path));
+    for (std::size_t other = 0; other < i; ++other)
+      if (!outputs[other].empty() && outputs[other] != "-" && same(path, outputs[other]))
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("{}: two outputs would be written to it; give one another name", path));
+  }
 }
 
 std::string format_of_ending(const std::string& path) {

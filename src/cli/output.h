@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "forest/forest.h"
 
@@ -14,8 +15,9 @@ void write_text(const std::string& path, const std::string& text);
 // not there.
 void check_writable(const std::string& path);
 
-// Throws Error{invalid_argument} if `path` is the file `in`, by whatever name.
-void check_not_input(const std::string& path, const std::string& in);
+// Throws Error{invalid_argument} if one of `outputs` is one of `inputs` or another output, by whatever name.
+// Empty names and "-" are none.
+void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs);
 
 // By the ending of `path`: "yaml", "json", "dot" or "msccl"; empty if it has none of theirs.
 std::string format_of_ending(const std::string& path);

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <fstream>
 
+#include "cli/output.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_text.h"
 #include "cluster/import.h"
@@ -14,6 +15,7 @@ namespace talweg::cli {
 int perf_simulated(const PerfOptions& perf) {
   SimulateOptions options;
   options.perf = perf;
+  check_outputs({perf.json}, {perf.sim});
   options.network = perf.sim;
   options.cluster = cluster::load_any(perf.sim);
   options.ranks.carry_payloads = false;

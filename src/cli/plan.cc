@@ -10,6 +10,7 @@
 #include "base/at.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/number_checks.h"
 #include "cli/output.h"
 #include "cli/perf_case.h"
 #include "cli/plan_page.h"
@@ -164,11 +165,9 @@ int plan(const PlanFlags& flags) {
   if (!flags.out.empty()) check_forest(flags, planned);
   if (flags.json == "-" && flags.html == "-")
     throw Error(ErrorCode::invalid_argument, "--json - and --html -: only one can have standard output");
-  for (const std::string& path : {flags.json, flags.out, flags.html}) {
-    if (path.empty()) continue;
-    check_not_input(path, flags.in);
-    check_writable(path);
-  }
+  check_outputs({flags.json, flags.out, flags.html}, {flags.in});
+  for (const std::string& path : {flags.json, flags.out, flags.html})
+    if (!path.empty()) check_writable(path);
   const Study found = study(planned.network, planned.request);
   fmt::print(flags.json == "-" || flags.html == "-" ? stderr : stdout, "{}",
              to_text(planned.network, planned.source, found));
@@ -193,7 +192,9 @@ void add_plan(CLI::App& app, Action* action) {
   sub->add_option("--from", flags->from, "format of CLUSTER (default: recognised)")
       ->check(CLI::IsMember(sources));
   sub->add_option("--op", flags->op, "the collective")->capture_default_str();
-  sub->add_option("--root", flags->root, "rank, where the collective has one")->capture_default_str();
+  sub->add_option("--root", flags->root, "rank, where the collective has one")
+      ->check(whole_number(0, 1 << 20))
+      ->capture_default_str();
   sub->add_option("--bytes", flags->sizes, "sizes: a list, or FIRST..LAST in steps of 4; a barrier has none")
       ->capture_default_str();
   sub->add_option(

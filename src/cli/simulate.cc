@@ -117,8 +117,12 @@ void add_simulate(CLI::App& app, Action* action) {
   sub->callback([flags, sweep, sub, action] {
     *action = [flags, sweep, sub] {
       if (sweep->sweeps.empty()) return simulate(flags.checked());
-      sweep->json = sub->get_option("--json")->empty() ? "" : sub->get_option("--json")->as<std::string>();
-      sweep->csv = sub->get_option("--csv")->empty() ? "" : sub->get_option("--csv")->as<std::string>();
+      const auto text = [&](const char* option) {
+        return sub->get_option(option)->empty() ? "" : sub->get_option(option)->as<std::string>();
+      };
+      sweep->json = text("--json");
+      sweep->csv = text("--csv");
+      check_outputs({sweep->json, sweep->csv}, {text("network"), text("--cm"), text("--workload")});
       return run_sweep(*sub, *sweep);
     };
   });

@@ -10,6 +10,7 @@
 
 #include "base/units.h"
 #include "cli/number_checks.h"
+#include "cli/output.h"
 #include "cli/perf_case.h"
 #include "cluster/import.h"
 #include "cluster/yaml_reader.h"
@@ -423,6 +424,7 @@ SimulateOptions SimulateFlags::checked() const {
   if (o.json == "-" && o.csv == "-") refuse_option("--json - and --csv -: only one can have standard output");
   o.trace = raw.trace;
   o.html = raw.html;
+  check_outputs({o.json, o.csv, o.trace, o.html}, {o.network, o.matrix, o.workload});
   o.progress = raw.progress;
   return o;
 }

@@ -305,7 +305,8 @@ WorkPtr GroupImpl::start_all_to_all(const void* in, std::span<const std::size_t>
   check_buffer(in, total_in, "all_to_all: the input");
   const std::int64_t total_out = std::accumulate(call.expect.begin(), call.expect.end(), std::int64_t{0});
   check_buffer(out, total_out, "all_to_all: the output");
-  if (size() > 1) check_sharing(in, total_in, out, total_out, type, std::nullopt, "all_to_all");
+  const auto in_place = size() > 1 ? std::nullopt : std::optional<std::int64_t>(0);
+  check_sharing(in, total_in, out, total_out, type, in_place, "all_to_all");
   std::vector<std::int64_t> blocks(n * n, 0);
   for (std::size_t r = 0; r < n; ++r) {
     blocks[me * n + r] = call.tell[r];

@@ -62,5 +62,38 @@ TEST(Usage, VersionAndHelpEndWell) {
   }
 }
 
+TEST(Usage, NoCommandWritesOverWhatItReads) {
+  const std::string line = R"(
+d=$(mktemp -d); trap 'rm -r $d' EXIT; cd $d
+echo '{"nodes": [{"name": "a"}, {"name": "b"}], "links": [{"between": ["a", "b"], "capacity": "1Gbit/s", "latency": "1us"}]}' > net.json
+echo 'groups: [{ranks: [a, b], steps: [{op: all_reduce, bytes: 4K}]}]' > work.yaml
+echo '[]' > trace-0.json; cp net.json n; cp work.yaml w; cp trace-0.json t
+"$TALWEG" )";
+  for (const char* command :
+       {"simulate net.json --bytes 4K --json ./net.json", "simulate net.json --bytes 4K --html net.json",
+        "simulate net.json --bytes 4K --trace net.json",
+        "simulate net.json --workload work.yaml --csv work.yaml",
+        "simulate net.json --bytes 4K --sweep seed=1,2 --csv net.json",
+        "perf all_reduce -b 4K -e 4K --sim net.json --json net.json", "plan net.json --bytes 4K -o net.json",
+        "doctor --trace trace-0.json trace-0.json", "convert net.json net.json"}) {
+    const Outcome outcome =
+        shell(line + command + "; r=$?; cmp net.json n && cmp work.yaml w && cmp trace-0.json t && exit $r");
+    EXPECT_EQ(outcome.exit_code, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("it would be written over the file that is read")) << command;
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+  }
+  const Outcome twice = shell(line + "plan net.json --bytes 4K --json x --html ./x");
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, HasSubstr("./x: two outputs would be written to it"));
+}
+
+TEST(Usage, ARootIsAWholeNumberEverywhere) {
+  for (const char* command : {"plan net.json --op broadcast --root 010", "simulate net.json --root 0x2"}) {
+    const Outcome outcome = shell(std::string("\"$TALWEG\" ") + command);
+    EXPECT_EQ(outcome.exit_code, 2) << command;
+    EXPECT_THAT(outcome.err, HasSubstr("--root: expected")) << command;
+  }
+}
+
 }  // namespace
 }  // namespace talweg::cli

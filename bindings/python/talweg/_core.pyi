@@ -57,8 +57,8 @@ class Group:
 
     Arrays are C-contiguous objects with the buffer protocol, without masks. A call returns None when done, or a Work at once with
     async_op=True. `timeout` is in seconds (default: the group's); `priority` is 0 to 7, the same on every rank.
-    Input and output are one array or two: arrays that overlap otherwise are refused, but for a rank's own part of the
-    whole (in its place) in all_gather, reduce_scatter, gather and scatter.
+    Input and output are two arrays, or one array in all_reduce, reduce and broadcast. Arrays that overlap otherwise are
+    refused, but for a rank's own part of the whole (in its place) in all_gather, reduce_scatter, gather and scatter.
     `counts` are elements for each rank, where they are not all equal. Arguments that differ between ranks raise
     Error with code "mismatch" on every rank, and no array has been written.
     """
