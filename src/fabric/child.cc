@@ -152,6 +152,7 @@ bool Child::pump(Stream& stream, bool prefix) {
 
 void Child::kill_group(int signal) const {
   kill(-pid_, signal);
+  if (signal != SIGKILL) kill(-pid_, SIGCONT);  // a stopped one would else hear of it only when it goes on
 }
 
 void Child::note_end() {

@@ -54,7 +54,7 @@ void GroupImpl::try_to_turn_epoch() {
   exchange_state_ = Exchange::running;
   const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), adaptation_->row());
   CallOptions urgent;
-  urgent.priority = live::kPriorities - 1;
+  urgent.priority = protocol::kUrgent;
   urgent.timeout = kPatience;
   exchange_->enter(exchange_->prepare(
       exchange_->gather_call(adaptation_->own(), adaptation_->all(), counts, DataType::f64), urgent));

@@ -33,9 +33,9 @@ forest::Request request_of(Collective op, int size, int root, DataType type,
 }
 
 int checked_priority(const CallOptions& options) {
-  if (options.priority >= 0 && options.priority < live::kPriorities) return options.priority;
+  if (options.priority >= 0 && options.priority < protocol::kPriorities) return options.priority;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("priority {}: expected 0 .. {}", options.priority, live::kPriorities - 1));
+              fmt::format("priority {}: expected 0 .. {}", options.priority, protocol::kPriorities - 1));
 }
 
 // A number for a new group that its members agree on and that no other group of theirs is likely to have.
@@ -576,7 +576,7 @@ void GroupImpl::send_text(int to, const wire::Header& header, const std::string&
   live::OutFrame frame;
   frame.header = header;
   frame.text = text;
-  frame.priority = live::kPriorities - 1;  // bad news travels first
+  frame.priority = protocol::kUrgent;  // bad news travels first
   world_->engine().send(identity_.members[static_cast<std::size_t>(to)], std::move(frame));
 }
 

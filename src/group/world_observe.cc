@@ -9,7 +9,7 @@ void World::ask_time(std::int64_t now_ns) {
   live::OutFrame question;
   question.header.type = wire::FrameType::ping;
   question.header.count = now_ns;
-  question.priority = live::kPriorities - 1;  // what waits in a queue tells a wrong time
+  question.priority = protocol::kUrgent;  // what waits in a queue tells a wrong time
   engine_.send(0, std::move(question));
 }
 
@@ -23,7 +23,7 @@ void World::on_clock_frame(int peer, const wire::Header& header) {
   answer.header.type = wire::FrameType::pong;
   answer.header.count = header.count;
   answer.header.layout = static_cast<std::uint64_t>(now);
-  answer.priority = live::kPriorities - 1;
+  answer.priority = protocol::kUrgent;
   engine_.send(peer, std::move(answer));
 }
 

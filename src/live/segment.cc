@@ -12,6 +12,7 @@ namespace talweg::live {
 namespace {
 
 constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLentToFree = 3;  // at most, for each reader
 
 std::size_t round_up(std::size_t bytes) {
   return (bytes + kPage - 1) / kPage * kPage;
@@ -75,9 +76,15 @@ BlockPool::BlockPool(const Segment& segment) : segment_(segment) {
   for (auto& lent : lent_) lent.reserve(kBlocks);
 }
 
+bool BlockPool::may_lend(std::size_t bytes, std::size_t held) {
+  const bool large = needs_large(bytes);
+  if (kLentToFree * free_[large].size() <= held) reclaim(large);
+  return kLentToFree * free_[large].size() > held;
+}
+
 std::uint32_t BlockPool::take(std::size_t bytes) {
   if (bytes > kLarge.bytes) return kNoBlock;
-  const bool large = bytes > kSmall.bytes;
+  const bool large = needs_large(bytes);
   if (free_[large].empty()) reclaim(large);
   if (free_[large].empty()) return kNoBlock;
   const std::uint32_t block = free_[large].back();

@@ -49,6 +49,9 @@ struct BlockClass {
 inline constexpr BlockClass kSmall{16U << 10, 64};
 inline constexpr BlockClass kLarge{256U << 10, 16};
 inline constexpr std::uint32_t kBlocks = kSmall.blocks + kLarge.blocks;
+inline bool needs_large(std::size_t bytes) {
+  return bytes > kSmall.bytes;
+}
 
 class Segment {
  public:
@@ -78,6 +81,10 @@ class Segment {
 class BlockPool {
  public:
   explicit BlockPool(const Segment& segment);
+  // Whether a reader that has not given back `held` blocks of this size yet may have one more: nobody gets
+  // more than three times what is free, so that who has stopped reading leaves a quarter to the others
+  // (dynamic thresholds: Choudhury and Hahne, 1998).
+  bool may_lend(std::size_t bytes, std::size_t held);
   // A block of at least `bytes` bytes with no readers; kNoBlock while all are being read.
   std::uint32_t take(std::size_t bytes);
   // Gives back a block whose readers have been set; it is reused when they have gone.

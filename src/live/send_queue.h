@@ -12,8 +12,6 @@
 
 namespace talweg::live {
 
-inline constexpr int kPriorities = 8;
-
 struct OutFrame {
   wire::Header header;
   const std::byte* payload = nullptr;
@@ -55,7 +53,7 @@ class SendQueue {
 
  private:
   RingQueue<OutFrame>& level();
-  std::array<RingQueue<OutFrame>, kPriorities> levels_;
+  std::array<RingQueue<OutFrame>, protocol::kPriorities> levels_;
   std::size_t size_ = 0;
 };
 

@@ -25,9 +25,27 @@ SharedLink::SharedLink(int peer, SharedSender& sender, Segment theirs, int own_l
       in_(sender.segment.ring(peer_local)),
       in_tail_(sender.segment.tail(peer_local)) {}
 
-// Copies the payload into a block, or finds it in the one copied last. kNoBlock: the pool is used up.
+bool SharedLink::note_returned() {
+  const std::uint64_t used = out_tail_.used.load(std::memory_order_acquire);
+  if (written_ - used > kEntries) return false;
+  for (; known_used_ < used; ++known_used_)
+    if (const std::uint32_t block = lent_[known_used_ % kEntries]; block != kNoBlock)
+      --held_[block >= kSmall.blocks ? 1 : 0];
+  return true;
+}
+
+bool SharedLink::may_lend(std::size_t bytes) {
+  const std::size_t& held = held_[needs_large(bytes) ? 1 : 0];
+  if (sender_.pool.may_lend(bytes, held)) return true;
+  // Where its reader has come to is a cache line that it writes all the time: not looked at without need.
+  note_returned();
+  return sender_.pool.may_lend(bytes, held);
+}
+
+// Copies the payload into a block, or finds it in the one copied last. kNoBlock: too many are being read.
 std::uint32_t SharedLink::place_payload(const OutFrame& frame) {
   const wire::Header& h = frame.header;
+  if (!may_lend(h.length)) return kNoBlock;
   SharedPayload& last = sender_.last;
   const bool same = frame.stable && last.block != kNoBlock && last.type == h.type &&
                     last.data == frame.bytes() && last.bytes == h.length && last.group == h.group &&
@@ -59,6 +77,8 @@ bool SharedLink::write(const OutFrame& frame) {
     block = place_payload(frame);
     if (block == kNoBlock) return false;
   }
+  lent_[written_ % kEntries] = block;
+  if (block != kNoBlock) ++held_[block >= kSmall.blocks ? 1 : 0];
   Entry& entry = out_[written_ % kEntries];
   entry.header = frame.header;
   entry.block = block;
@@ -128,12 +148,10 @@ void SharedLink::forget(FrameHandler& handler) {
     if (!frame.reported) handler.on_sent(frame.header.group, frame.token);
   }
   if (std::exchange(forgotten_, true)) return;
-  std::uint64_t used = out_tail_.used.load(std::memory_order_acquire);
-  if (written_ - used > kEntries) return;  // what it wrote there cannot be
-  for (; used != written_; ++used) {
-    const std::uint32_t block = out_[used % kEntries].block;
-    if (block < kBlocks) sender_.segment.readers(block).fetch_sub(1, std::memory_order_release);
-  }
+  if (!note_returned()) return;
+  for (; known_used_ != written_; ++known_used_)
+    if (const std::uint32_t block = lent_[known_used_ % kEntries]; block != kNoBlock)
+      sender_.segment.readers(block).fetch_sub(1, std::memory_order_release);
 }
 
 bool SharedLink::must_wake() {

@@ -1,6 +1,7 @@
 // Frames to and from one rank of the same host, through shared memory.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "live/frame_handler.h"
@@ -56,6 +57,9 @@ class SharedLink {
 
  private:
   bool write(const OutFrame& frame);
+  bool may_lend(std::size_t bytes);
+  // False where what the reader wrote about it cannot be.
+  bool note_returned();
   std::uint32_t place_payload(const OutFrame& frame);
 
   const int peer_;
@@ -67,6 +71,9 @@ class SharedLink {
   RingTail& in_tail_;
   std::uint64_t written_ = 0;
   std::uint64_t known_taken_ = 0;
+  std::uint64_t known_used_ = 0;
+  std::array<std::uint32_t, kEntries> lent_{};  // by entry: the block that it names
+  std::array<std::size_t, 2> held_{};           // small, large: lent and not known to be given back
   std::uint64_t read_ = 0;
   std::uint64_t published_ = 0;
   SendQueue queue_;

@@ -10,6 +10,9 @@
 
 namespace talweg::protocol {
 
+inline constexpr int kPriorities = 8;
+inline constexpr int kUrgent = kPriorities - 1;  // for what must not wait behind data
+
 // Says which buffer of which run a sent payload belongs to; comes back through Session::on_sent.
 struct Token {
   std::uint64_t run = 0;  // the session's own number for the run

@@ -244,7 +244,7 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
     wire::Header answer = h;
     answer.flags = 0;
     answer.count = kUnknownCount;
-    post(from, answer, 0);
+    post(from, answer, kUrgent);
   }
 }
 
@@ -258,7 +258,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
     return;
   }
   if (h.type == wire::FrameType::announce && (h.flags & wire::kAskStart) != 0)
-    post(from, header(run, wire::FrameType::announce, from), run.op.priority);
+    post(from, header(run, wire::FrameType::announce, from), kUrgent);
   const bool data = h.type == wire::FrameType::up || h.type == wire::FrameType::down;
   if (run.gated && !run.run.begun()) {
     if (h.type == wire::FrameType::announce) {

@@ -236,7 +236,7 @@ void Session::ask_all(Run& run) {
     if (r == rank_ || gone_[static_cast<std::size_t>(r)]) continue;
     wire::Header ask = header(run, wire::FrameType::announce, r);
     ask.flags |= wire::kAskStart;
-    post(r, ask, run.op.priority);
+    post(r, ask, kUrgent);
   }
 }
 

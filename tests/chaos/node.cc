@@ -53,7 +53,7 @@ struct Node::Member : protocol::Outbox {
     live::OutFrame frame;
     frame.header = header;
     frame.text = text;
-    frame.priority = live::kPriorities - 1;
+    frame.priority = protocol::kUrgent;
     push(to, std::move(frame));
   }
   bool push(int to, live::OutFrame frame) {

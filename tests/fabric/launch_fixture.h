@@ -28,12 +28,17 @@ inline bool eventually(const std::function<bool()>& condition) {
   return true;
 }
 
-// True while the process runs; a zombie does not.
-inline bool alive(pid_t pid) {
+// As /proc writes it: R running, S sleeping, T stopped, Z zombie; 0: there is no such process.
+inline char state_of(pid_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
   std::string text;
-  if (!std::getline(file, text)) return false;
-  return text.compare(text.rfind(')'), 3, ") Z") != 0;
+  return std::getline(file, text) ? text.at(text.rfind(')') + 2) : '\0';
+}
+
+// True while the process runs; a zombie does not.
+inline bool alive(pid_t pid) {
+  const char state = state_of(pid);
+  return state != '\0' && state != 'Z';
 }
 
 class InScratchFolder : public testing::Test {

@@ -167,6 +167,16 @@ TEST_F(Launcher, ForwardsASignalToEveryRank) {
   EXPECT_THAT(read("out"), HasSubstr("[1] told\n"));
 }
 
+TEST_F(Launcher, ForwardsASignalToAStoppedRankToo) {
+  const pid_t launcher = run_apart(
+      shell({"trap 'exit 6' TERM; echo $$ > " + path("pid") + "; kill -STOP $$; sleep 100 & wait"}));
+  ASSERT_TRUE(eventually([&] { return !read("pid").empty(); }));
+  const pid_t rank = std::stoi(read("pid"));
+  ASSERT_TRUE(eventually([&] { return state_of(rank) == 'T'; }));
+  kill(launcher, SIGTERM);
+  EXPECT_EQ(exit_code_of(launcher), 6);
+}
+
 TEST_F(Launcher, KillsAtTheSecondSignal) {
   const pid_t launcher = run_apart(shell(
       {"trap 'touch " + path("told") + "' TERM; touch " + path("ready") + "; while :; do sleep 0.05; done"}));

@@ -35,6 +35,21 @@ TEST_F(Pool, ReusesABlockOnlyWhenItsLastReaderHasGone) {
   EXPECT_EQ(pool.take(kLarge.bytes), kSmall.blocks + 3);
 }
 
+TEST_F(Pool, LendsAReaderNoMoreThanItLeavesToTheOthers) {
+  std::size_t held = 0;
+  while (pool.may_lend(kLarge.bytes, held)) {
+    const std::uint32_t block = pool.take(kLarge.bytes);
+    segment.readers(block).store(1);
+    pool.lend(block);
+    ++held;
+  }
+  EXPECT_EQ(held, kLarge.blocks * 3 / 4);
+  EXPECT_TRUE(pool.may_lend(kLarge.bytes, 0)) << "to another reader";
+  EXPECT_TRUE(pool.may_lend(kSmall.bytes, 0)) << "small ones are kept apart";
+  segment.readers(kSmall.blocks).store(0);
+  EXPECT_TRUE(pool.may_lend(kLarge.bytes, held - 1)) << "one was given back";
+}
+
 TEST_F(Pool, BlocksDoNotOverlap) {
   for (std::uint32_t b = 0; b + 1 < kBlocks; ++b)
     EXPECT_GE(segment.block(b + 1), segment.block(b) + Segment::block_bytes(b));
