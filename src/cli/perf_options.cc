@@ -193,7 +193,7 @@ PerfOptions PerfFlags::checked() const {
                     "int32 ... or all",
                     raw.type));
   }
-  options.last_flag = min == max && !raw.min_bytes.empty() ? "-b" : "-e";
+  options.last_flag = options.sizes.back() == min && !raw.min_bytes.empty() ? "-b" : "-e";
   // How many parts there are is not known here yet. Of -d all, lines of types too large for it are left out.
   if (options.types.size() == 1)
     check_holds_element(options.last_flag, options.sizes.back(), *op, options.types[0], 1);

@@ -69,9 +69,9 @@ forest::Request largest_request(const Planned& planned) {
 // What --algo names, which has to serve the collective; empty: all.
 std::vector<std::string> planners_asked_for(const std::string& text, const forest::Request& request) {
   std::vector<std::string> names;
-  if (text == "all") return names;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
+    if (part == "all") return {};
     if (!forest::find_planner(part).serves(request))
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("--algo {}: {} does not serve {}", text, part, name(request.op)));

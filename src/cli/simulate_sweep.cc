@@ -336,8 +336,8 @@ std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps, int
     std::vector<SweepPoint> longer;
     std::vector<std::string> values;
     for (std::string value; std::getline(list, value, at);) {
-      const std::vector<std::string> meant = values_of(key, value, factor);
-      values.insert(values.end(), meant.begin(), meant.end());
+      for (const std::string& meant : values_of(key, value, factor))
+        if (std::find(values.begin(), values.end(), meant) == values.end()) values.push_back(meant);
     }
     for (const SweepPoint& point : points)
       for (const std::string& value : values) {
