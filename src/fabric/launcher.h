@@ -10,10 +10,10 @@
 //   return result.exit_code;
 //
 // What it promises. Every line that a rank writes comes out whole, prefixed with "[label] ", on the stream it
-// was written to. SIGINT, SIGTERM and SIGHUP go to every rank, and wake it if it is stopped; the second one kills. When a rank fails, the
-// others get SIGTERM and, after the grace time, SIGKILL. Nothing outlives the launch: what ranks leave behind
-// in their process groups is killed at the end, and also when the launcher itself is killed by a signal that
-// nobody can catch.
+// was written to. SIGINT, SIGTERM and SIGHUP go to every rank, and wake it if it is stopped; the second one
+// kills. When a rank fails, the others get SIGTERM and, after the grace time, SIGKILL. Nothing outlives the
+// launch: what ranks leave behind in their process groups is killed at the end, and also when the launcher
+// itself is killed by a signal that nobody can catch.
 #pragma once
 
 #include <unistd.h>

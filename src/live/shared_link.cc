@@ -77,6 +77,8 @@ bool SharedLink::write(const OutFrame& frame) {
     block = place_payload(frame);
     if (block == kNoBlock) return false;
   }
+  // The entry that this one replaces is taken, but what it lent may not have been looked at yet.
+  if (written_ - known_used_ >= kEntries) note_returned();
   lent_[written_ % kEntries] = block;
   if (block != kNoBlock) ++held_[block >= kSmall.blocks ? 1 : 0];
   Entry& entry = out_[written_ % kEntries];
