@@ -72,7 +72,7 @@ struct CostParameters {
 
   double burst_share = 0.125;  // of a token bucket, refilled between calls
 
-  std::int64_t least_chunk_bytes = 4 << 10;  // of chunks; below, frames cost more than bytes
+  std::int64_t least_chunk_bytes = 8 << 10;  // of chunks; below, frames cost more than bytes
 };
 
 // The parameters, but for what the cluster says.

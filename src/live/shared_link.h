@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "live/frame_handler.h"
+#include "live/out_frame.h"
 #include "live/segment.h"
-#include "live/send_queue.h"
 
 namespace talweg::live {
 

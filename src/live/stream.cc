@@ -1,6 +1,8 @@
 #include "live/stream.h"
 
 #include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "base/crc32c.h"
+#include "live/tcp_traffic.h"
 
 namespace talweg::live {
 
@@ -24,12 +27,14 @@ constexpr std::size_t kReadAhead = 16U << 10;
 constexpr std::size_t kBatch = 32;               // frames in one system call
 constexpr std::size_t kSendBudget = 256U << 10;  // before the kernel is asked whether it has sent anything
 constexpr std::size_t kReceiveBudgetBytes = 1U << 20;  // before other peers get their turn
+constexpr std::int64_t kLimitEveryNs = 10'000'000;
 }  // namespace
 
 Stream::Stream(FileDescriptor socket, int peer, StreamOptions options, FrameHandler& handler,
                const wire::SessionSecrets* secrets)
     : socket_(std::move(socket)), peer_(peer), options_(options), handler_(handler), staging_(kStaging) {
   set_non_blocking(socket_);
+  limit_unsent();
   if (secrets == nullptr) return;
   encryption_.emplace(Encryption{wire::Cipher(secrets->cipher, secrets->send),
                                  wire::Cipher(secrets->cipher, secrets->receive),
@@ -54,6 +59,21 @@ void Stream::push(OutFrame frame) {
   }
   wire::seal(frame.header);
   queue_.push(std::move(frame));
+}
+
+// What the kernel holds unsent cannot be overtaken any more. The limit sinks by half at most: after a pause
+// the congestion window begins small.
+void Stream::limit_unsent() {
+  const std::int64_t now = now_ns();
+  if (unsent_limit_ > 0 && now - limited_at_ns_ < kLimitEveryNs) return;
+  limited_at_ns_ = now;
+  const TcpPace pace = tcp_pace(socket_.get());
+  const std::int64_t limit =
+      std::max(protocol::unsent_limit(pace.window_bytes, pace.round_trip_ns), unsent_limit_ / 2);
+  if (limit == unsent_limit_) return;
+  unsent_limit_ = limit;
+  const int value = static_cast<int>(limit);
+  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, sizeof value);
 }
 
 // Decides what is next on the wire.
@@ -125,7 +145,7 @@ bool Stream::flush() {
   bool any = false;
   std::array<iovec, 2 * kBatch> iov;
   while (open() && !blocked_ && !idle()) {
-    commit(budget);
+    commit(std::min(budget, static_cast<std::size_t>(unsent_limit_)));
     std::size_t total = 0;
     msghdr message{};
     message.msg_iovlen = gather(iov.data(), total);
@@ -143,6 +163,7 @@ bool Stream::flush() {
     any = any || sent > 0;
     budget -= std::min(budget, sent);
     blocked_ = sent < total || budget == 0;
+    if (blocked_) limit_unsent();
     release(sent);
   }
   return any;

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "live/frame_handler.h"
-#include "live/send_queue.h"
+#include "live/out_frame.h"
 #include "live/system.h"
 #include "wire/handshake.h"
 
@@ -77,6 +77,7 @@ class Stream {
   }
   std::size_t frame_bytes(const OutFrame& frame) const { return head_bytes() + body_bytes(frame.header); }
 
+  void limit_unsent();
   void commit(std::size_t budget);
   void encrypt(const OutFrame& frame);
   std::size_t gather(iovec* iov, std::size_t& total);
@@ -100,6 +101,8 @@ class Stream {
   std::size_t committed_bytes_ = 0;
   std::size_t head_sent_ = 0;  // bytes of the first one, header included, that the kernel has
   bool blocked_ = false;
+  std::int64_t unsent_limit_ = 0;  // 0: not set yet
+  std::int64_t limited_at_ns_ = 0;
 
   std::vector<std::byte> staging_;
   std::size_t begin_ = 0;  // of what is staged and not yet handed over

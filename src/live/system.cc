@@ -182,8 +182,6 @@ void tune_tcp(const FileDescriptor& socket) {
     ::setsockopt(socket.get(), level, option, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // What the kernel holds unsent cannot be overtaken by a more urgent collective any more.
-  set(IPPROTO_TCP, TCP_NOTSENT_LOWAT, 256 << 10);
   // So that a silent connection, too, has an answer owed to it (live/pulse.h decides what silence means). The
   // kernel's own verdict comes after four minutes.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);

@@ -7,12 +7,25 @@
 
 namespace talweg::live {
 
-TcpTraffic tcp_traffic(int socket) {
+namespace {
+tcp_info info_of(int socket) {
   tcp_info info{};
   socklen_t length = sizeof info;
   if (::getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return {};
+  return info;
+}
+}  // namespace
+
+TcpTraffic tcp_traffic(int socket) {
+  const tcp_info info = info_of(socket);
   const auto held_up = static_cast<double>(info.tcpi_rwnd_limited);
   return {info.tcpi_bytes_acked, (static_cast<double>(info.tcpi_busy_time) - held_up) * 1e-6};
+}
+
+TcpPace tcp_pace(int socket) {
+  const tcp_info info = info_of(socket);
+  return {static_cast<std::int64_t>(info.tcpi_snd_cwnd) * info.tcpi_snd_mss,
+          static_cast<std::int64_t>(info.tcpi_rtt) * 1000};
 }
 
 }  // namespace talweg::live

@@ -13,4 +13,12 @@ struct TcpTraffic {
 // Since the connection was made; zeros for a socket that is not TCP.
 TcpTraffic tcp_traffic(int socket);
 
+struct TcpPace {
+  std::int64_t window_bytes = 0;   // of congestion control
+  std::int64_t round_trip_ns = 0;  // smoothed; 0: not measured
+};
+
+// Now; zeros for a socket that is not TCP.
+TcpPace tcp_pace(int socket);
+
 }  // namespace talweg::live

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
+#include <span>
 #include <utility>
 
 namespace talweg::protocol {
@@ -27,14 +28,18 @@ void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& ope
   steps_left_ = own_left_ = sends_pending_ = 0;
   std::size_t children = 0;
   std::size_t taps = 0;
+  std::size_t stashes = 0;
   for (const LocalTree& local : plan_->trees) {
     children += local.up_children.size();
+    stashes += local.up_children.size() * local.window;
     taps += local.taps.size();
   }
   children_.assign(children, Child{});
+  stashes_.assign(stashes, nullptr);
   tap_granted_.assign(taps, 0);
   trees_.assign(plan_->trees.size(), TreeState{});
   Child* next = children_.data();
+  std::byte** next_stash = stashes_.data();
   std::uint32_t* next_tap = tap_granted_.data();
   for (std::size_t i = 0; i < trees_.size(); ++i) {
     const LocalTree& local = plan_->trees[i];
@@ -45,7 +50,10 @@ void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& ope
     tree.tap_granted = next_tap;
     next_tap += local.taps.size();
     steps_left_ += local.taps.size();
-    for (std::size_t c = 0; c < local.up_children.size(); ++c) next++->granted = kWindow;
+    for (std::size_t c = 0; c < local.up_children.size(); ++c, ++next, next_stash += local.window) {
+      next->granted = local.window;
+      next->stash = next_stash;
+    }
     if (local.up_parent != kNone) {
       steps_left_ += local.chunks;
       if (local.up_children.empty()) own_left_ += local.chunks;
@@ -60,7 +68,7 @@ void ForestRun::release() {
   for (TreeState& tree : trees_) {
     const LocalTree& local = *tree.local;
     for (std::size_t c = 0; c < local.up_children.size(); ++c)
-      for (std::byte*& slot : tree.children[c].stash)
+      for (std::byte*& slot : std::span(tree.children[c].stash, local.window))
         if (slot != nullptr) pool_.release(std::exchange(slot, nullptr), local.chunk_bytes);
     if (tree.scratch != nullptr)
       pool_.release(std::exchange(tree.scratch, nullptr), static_cast<std::size_t>(local.bytes));
@@ -99,8 +107,9 @@ void ForestRun::start_trees(Actions& actions) {
   for (TreeState& tree : trees_) advance(tree, {}, actions);
 }
 
-void ForestRun::send(Actions& actions, TreeState& tree, const Actions::Chunk& chunk) {
+void ForestRun::send(Actions& actions, TreeState& tree, Actions::Chunk chunk) {
   ++sends_pending_;
+  chunk.progress = static_cast<float>(chunk.chunk) / static_cast<float>(tree.local->chunks);
   if (actions.send_chunk(chunk)) on_sent(tree.local->index, chunk.buffer);
 }
 
@@ -133,7 +142,7 @@ void ForestRun::send_own(TreeState& tree, Actions& actions) {
 // Finds room for a sum that goes on to others, or that is not complete yet; false while there is none.
 bool ForestRun::open_sum(TreeState& tree) {
   const LocalTree& local = *tree.local;
-  if (!local.root && (tree.summed >= tree.up_granted || tree.sums_in_flight >= kWindow)) return false;
+  if (!local.root && (tree.summed >= tree.up_granted || tree.sums_in_flight >= local.window)) return false;
   tree.sum = pool_.acquire(local.chunk_bytes);
   return true;
 }
@@ -176,7 +185,7 @@ const std::byte* ForestRun::source(const TreeState& tree, std::uint32_t operand,
   const int index = tree.local->operands[operand];
   if (index == kSelf) return present(input(tree, tree.summed));
   const Child& child = tree.children[index];
-  if (const std::byte* stashed = child.stash[tree.summed % kWindow];
+  if (const std::byte* stashed = child.stash[tree.summed % tree.local->window];
       stashed != nullptr && child.summed == tree.summed)
     return stashed;
   if (index == arrival.child && child.received == tree.summed + 1 && child.summed == tree.summed)
@@ -189,11 +198,11 @@ void ForestRun::consumed(TreeState& tree, std::uint32_t operand, Actions& action
   const int index = local.operands[operand];
   if (index == kSelf) return;
   Child& child = tree.children[index];
-  std::byte*& slot = child.stash[tree.summed % kWindow];
+  std::byte*& slot = child.stash[tree.summed % local.window];
   if (slot != nullptr) pool_.release(std::exchange(slot, nullptr), local.chunk_bytes);
   ++child.summed;
-  const std::uint32_t grant = child.summed + kWindow;
-  if (child.granted < local.chunks && grant - child.granted >= kWindow / 2) {
+  const std::uint32_t grant = child.summed + local.window;
+  if (child.granted < local.chunks && grant - child.granted >= local.window / 2) {
     child.granted = grant;
     actions.send_credit(local.up_children[static_cast<std::size_t>(index)], local.index, grant);
   }
@@ -310,13 +319,13 @@ void ForestRun::on_ready(NodeId node, Actions& actions) {
   if (!begun_) return;
   for (TreeState& tree : trees_) {
     bool opened = false;
-    if (tree.local->up_parent == node && tree.up_granted < kWindow) {
-      tree.up_granted = kWindow;
+    if (tree.local->up_parent == node && tree.up_granted < tree.local->window) {
+      tree.up_granted = tree.local->window;
       opened = true;
     }
     for (std::size_t tap = 0; tap < tree.local->taps.size(); ++tap)
       if (tree.local->taps[tap].parent == node && tree.tap_granted[tap] == 0) {
-        tree.tap_granted[tap] = kWindow;
+        tree.tap_granted[tap] = kLeastWindow;
         opened = true;
       }
     if (!opened) continue;
@@ -351,7 +360,7 @@ const char* ForestRun::on_up(NodeId from, std::uint32_t tree, std::uint32_t chun
   ++child.received;
   advance(*state, {index, payload}, actions);
   if (child.summed <= chunk) {
-    std::byte*& slot = child.stash[chunk % kWindow];
+    std::byte*& slot = child.stash[chunk % local.window];
     slot = pool_.acquire(local.chunk_bytes);
     if (bytes > 0) std::memcpy(slot, payload, bytes);
   }

@@ -7,13 +7,15 @@
 // the collective is found before any output is written, and every rank ends with the same bits.
 //
 // Flow control: a child may send chunk c of a tree once its parent has granted more than c chunks. The grant
-// starts at kWindow when the parent is known to have started (one chunk, if the session allows it, before
-// that) and moves with what the parent has summed. A parent therefore always has room for what arrives, and
-// no frame ever blocks the frames behind it. Chunks on their way down need no grant: they go into the output.
+// starts at the tree's window when the parent is known to have started (one chunk, if the session allows it,
+// before that) and moves with what the parent has summed. A parent therefore always has room for what
+// arrives, and no frame ever blocks the frames behind it. Chunks on their way down need no grant: they go
+// into the output.
 //
 // Pure: the driver calls on_*, and the run answers through Actions. One thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -38,6 +40,7 @@ class Actions {
     std::uint32_t bytes = 0;
     bool stable = false;          // `data` keeps its contents while the run lives
     std::byte* buffer = nullptr;  // hand back through on_sent; null: nothing to release
+    float progress = 0;           // 0 .. 1: the part of its tree's chunks that are before it
   };
   virtual ~Actions() = default;
   // True when the bytes have been taken already; otherwise on_sent follows, and `data` stays valid until
@@ -63,13 +66,14 @@ class ForestRun {
 
   // Prepares for a collective; memory of an earlier one is reused. Nothing is sent before `begin`.
   void reset(std::shared_ptr<const LocalPlan> plan, const Operands& operands);
-  // `grant(node)` is how many chunks per tree may be sent to that node at once.
+  // `grant(node, bytes of a chunk)` is how many chunks per tree may be sent to that node at once; more than
+  // the tree's window stands for that.
   template <class Grant>
   void begin(Actions& actions, Grant&& grant) {
     begun_ = true;
     for (TreeState& tree : trees_)
       if (tree.local->up_parent != kNone)
-        tree.up_granted = grant(tree.local->up_parent, tree.local->bytes_of(0));
+        tree.up_granted = std::min(grant(tree.local->up_parent, tree.local->bytes_of(0)), tree.local->window);
     for (TreeState& tree : trees_)
       for (std::size_t tap = 0; tap < tree.local->taps.size(); ++tap)
         tree.tap_granted[tap] = grant(tree.local->taps[tap].parent, tree.local->bytes_of(0));
@@ -108,7 +112,7 @@ class ForestRun {
     std::uint32_t received = 0;
     std::uint32_t summed = 0;
     std::uint32_t granted = 0;
-    std::byte* stash[kWindow] = {};  // chunk c lies in stash[c % kWindow] until it is summed
+    std::byte** stash = nullptr;  // chunk c lies in stash[c % window] until it is summed
   };
   struct TreeState {
     const LocalTree* local = nullptr;
@@ -145,7 +149,7 @@ class ForestRun {
   void close_sum(TreeState& tree, const std::byte* sum, Actions& actions);
   void send_down(TreeState& tree, std::uint32_t chunk, const std::byte* data, std::byte* buffer,
                  Actions& actions);
-  void send(Actions& actions, TreeState& tree, const Actions::Chunk& chunk);
+  void send(Actions& actions, TreeState& tree, Actions::Chunk chunk);
   std::byte* output(const TreeState& tree, std::uint32_t chunk) const;
   const std::byte* input(const TreeState& tree, std::uint32_t chunk) const;
   bool in_place() const;
@@ -155,6 +159,7 @@ class ForestRun {
   Operands operands_;
   std::vector<TreeState> trees_;
   std::vector<Child> children_;
+  std::vector<std::byte*> stashes_;  // of all children, a window each
   std::vector<std::uint32_t> tap_granted_;
   std::uint64_t steps_left_ = 0;  // chunks still to be summed at roots, sent up, or received from above
   std::uint64_t own_left_ = 0;    // chunks of our input not yet handed to the driver

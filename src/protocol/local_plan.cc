@@ -20,7 +20,8 @@ bool has(const std::vector<NodeId>& sorted, NodeId node) {
 }
 
 // All but the node's neighbours in the tree.
-LocalTree begin_tree(const forest::Forest& forest, std::uint32_t index, NodeId self) {
+LocalTree begin_tree(const forest::Forest& forest, std::uint32_t index, NodeId self,
+                     const LocalLimits& limits) {
   const forest::Tree& tree = forest.trees[index];
   const std::int64_t element = forest.request.element_size;
   LocalTree local;
@@ -34,6 +35,9 @@ LocalTree begin_tree(const forest::Forest& forest, std::uint32_t index, NodeId s
                 fmt::format("tree {} has chunks of {} bytes, a frame carries at most {}", index,
                             local.chunk_bytes, wire::kMaxPayload));
   local.chunks = static_cast<std::uint32_t>(forest::chunk_count(tree));
+  const std::int64_t fit = std::min<std::int64_t>(limits.window_bytes / local.chunk_bytes, local.chunks / 4);
+  local.window = std::min(
+      local.chunks, static_cast<std::uint32_t>(std::clamp<std::int64_t>(fit, kLeastWindow, kMostWindow)));
   local.root = tree.root == self;
   const bool rank = self < forest.request.ranks;
   if (rank && has(tree.contributors, self))
@@ -226,7 +230,7 @@ std::set<NodeId> announcements(const LocalPlan& plan, int ranks) {
 }  // namespace
 
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
-                                                 std::int64_t ahead_bytes) {
+                                                 const LocalLimits& limits) {
   auto plan = std::make_shared<LocalPlan>();
   plan->self = self;
   plan->slices_overlap = overlap(*forest);
@@ -234,7 +238,7 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
   std::optional<SharedTrees> shared;
   if (forest->sums_once) shared.emplace(*forest, self);
   for (std::uint32_t i = 0; i < forest->trees.size(); ++i) {
-    LocalTree local = begin_tree(*forest, i, self);
+    LocalTree local = begin_tree(*forest, i, self, limits);
     add_edges(forest->trees[i], [&](NodeId node) { return node == self ? &local : nullptr; });
     order_operands(local, self, plan->slices_overlap && !shared);
     if (takes_part(local) && (!shared || shared->keep(local))) add_tree(*plan, std::move(local));
@@ -243,7 +247,7 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
     shared->finish(*plan);
   } else {
     order_sends(*plan, forest->nodes);
-    pace_exchange(*plan, *forest, ahead_bytes);
+    pace_exchange(*plan, *forest, limits.ahead_bytes);
   }
   const auto tell = announcements(*plan, forest->request.ranks);
   plan->announce_to.assign(tell.begin(), tell.end());
@@ -269,7 +273,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   }
   std::vector<LocalTree> locals(plans.size());  // of one tree, by rank
   for (std::uint32_t i = 0; i < forest->trees.size(); ++i) {
-    for (NodeId r = 0; r < ranks; ++r) locals[static_cast<std::size_t>(r)] = begin_tree(*forest, i, r);
+    for (NodeId r = 0; r < ranks; ++r) locals[static_cast<std::size_t>(r)] = begin_tree(*forest, i, r, {});
     add_edges(forest->trees[i],
               [&](NodeId node) { return node < ranks ? &locals[static_cast<std::size_t>(node)] : nullptr; });
     for (NodeId r = 0; r < ranks; ++r) {
@@ -280,7 +284,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   }
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
-    pace_exchange(*plan, *forest, kAheadBytes);
+    pace_exchange(*plan, *forest, LocalLimits{}.ahead_bytes);
     const auto tell = announcements(*plan, ranks);
     plan->announce_to.assign(tell.begin(), tell.end());
     plan->forest = forest;

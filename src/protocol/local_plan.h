@@ -14,13 +14,19 @@ using forest::NodeId;
 inline constexpr NodeId kNone = -1;
 inline constexpr int kSelf = -1;  // in LocalTree::operands
 
-// Chunks of one tree that a parent buffers per child before it has summed them. Four keep an edge busy while
-// one chunk is being received, one summed, one sent on and one credit is on its way back.
-inline constexpr std::uint32_t kWindow = 4;
+// Chunks of one tree that a parent buffers per child before it has summed them: four keep an edge busy while
+// one chunk is being received, one summed, one sent on and one credit is on its way back. Small ones queue
+// behind those of other trees, and there may be more of them; but not more than a quarter of what the tree
+// has, or all that goes up goes before what comes down.
+inline constexpr std::uint32_t kLeastWindow = 4;
+inline constexpr std::uint32_t kMostWindow = 32;
 
-// In an all-to-all, how far a rank's sends may be ahead of what it has received (but always by two peers):
-// about what a link's queues hold of it without loss.
-inline constexpr std::int64_t kAheadBytes = 128 << 10;
+struct LocalLimits {
+  std::int64_t window_bytes = 128 << 10;
+  // In an all-to-all, how far a rank's sends may be ahead of what it has received (but always by two peers):
+  // about what a link's queues hold of it without loss.
+  std::int64_t ahead_bytes = 128 << 10;
+};
 
 // A chunk up to this size may be sent to a rank that has not started the collective yet.
 inline constexpr std::uint32_t kEagerBytes = 64U << 10;
@@ -30,8 +36,9 @@ struct LocalTree {
   std::int64_t bytes = 0;   // of the slice
   std::uint32_t chunk_bytes = 0;
   std::uint32_t chunks = 0;
-  std::int64_t in_offset = -1;   // bytes into the caller's input; -1: this node contributes nothing
-  std::int64_t out_offset = -1;  // bytes into the caller's output; -1: this node receives nothing
+  std::uint32_t window = kLeastWindow;  // chunks, of which no more than there are
+  std::int64_t in_offset = -1;          // bytes into the caller's input; -1: this node contributes nothing
+  std::int64_t out_offset = -1;         // bytes into the caller's output; -1: this node receives nothing
   bool root = false;
   NodeId up_parent = kNone;
   NodeId down_parent = kNone;
@@ -75,7 +82,7 @@ struct LocalPlan {
 
 // Throws Error{invalid_argument} for a chunk that does not fit a frame. The forest should have been verified.
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
-                                                 std::int64_t ahead_bytes = kAheadBytes);
+                                                 const LocalLimits& limits = {});
 // Of every rank. Each tree is looked at once for all of them, which for many ranks takes far less than one by
 // one.
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(

@@ -18,6 +18,7 @@ struct Token {
   std::uint64_t run = 0;  // the session's own number for the run
   std::uint32_t tree = 0;
   std::byte* buffer = nullptr;
+  float progress = 0;  // of its tree: of the data of a run that wait for a rank the least far along go first
 };
 
 // How an operation ended.
@@ -33,7 +34,8 @@ class Outbox {
   virtual ~Outbox() = default;
   // `to` is a rank of the group. The header is complete but for its checksums. True when the payload was
   // taken already (or there is none), else Session::on_sent(token) follows. `stable`: as in Actions::Chunk.
-  // Frames to one rank arrive in order among those of the same tree and priority.
+  // Frames of the same tree and priority to one rank arrive in order: control frames among each other, and
+  // data, which comes in the order of its progress.
   virtual bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token,
                     int priority, bool stable) = 0;
   // A control frame with a text as payload, copied.

@@ -146,7 +146,7 @@ void Session::begin_if_agreed(Run& run) {
 
 std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t bytes) {
   const auto n = static_cast<std::size_t>(node);
-  if (run.gated || run.kind != Run::Kind::collective || started_[n] > run.id) return kWindow;
+  if (run.gated || run.kind != Run::Kind::collective || started_[n] > run.id) return kMostWindow;
   if (bytes > kEagerBytes) return 0;
   if (eager_bytes_[n] + bytes > kEagerBudget) {
     // Normally our data tell that we have started, and the other rank's tell that it has. Data that have to
@@ -185,15 +185,15 @@ bool Session::send_chunk(const Chunk& chunk) {
   h.tree = chunk.tree;
   h.chunk = chunk.chunk;
   h.length = chunk.bytes;
-  return outbox_.send(chunk.to, h, chunk.data, {acting_->id, chunk.tree, chunk.buffer}, acting_->op.priority,
-                      chunk.stable);
+  return outbox_.send(chunk.to, h, chunk.data, {acting_->id, chunk.tree, chunk.buffer, chunk.progress},
+                      acting_->op.priority, chunk.stable);
 }
 
 void Session::send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) {
   wire::Header h = header(*acting_, wire::FrameType::credit, to);
   h.tree = tree;
   h.chunk = granted;
-  post(to, h, acting_->op.priority);
+  post(to, h, kUrgent);  // behind the data that wait for the same rank it would hold up what it grants
 }
 
 Session::Placement Session::place(int from, const wire::Header& h) {

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "forest/planner.h"
+#include "protocol/send_queue.h"
 #include "talweg/error.h"
 
 namespace talweg::sim {
@@ -18,6 +19,7 @@ struct Frame {
   const std::byte* payload = nullptr;
   std::string text;  // owned payload of a control frame
   protocol::Token token;
+  int priority = 0;
   bool reported = true;  // nobody waits for on_sent
 
   std::int64_t bytes() const { return static_cast<std::int64_t>(sizeof(wire::Header)) + header.length; }
@@ -38,18 +40,13 @@ struct Ranks::Channel {
   int from = 0;
   int to = 0;
   FlowId flow = 0;
-  std::array<RingQueue<Frame>, kPriorities> waiting;
+  protocol::SendQueue<Frame> waiting;
+  RingQueue<Frame> taken;  // by the processor, to be written
   RingQueue<Travelling> stream;
   std::int64_t written = 0;
   std::int64_t arrived = 0;
   bool send_queued = false;  // as work of the sender's processor, and of the receiver's
   bool receive_queued = false;
-
-  RingQueue<Frame>* most_urgent() {
-    for (int p = kPriorities; p-- > 0;)
-      if (!waiting[static_cast<std::size_t>(p)].empty()) return &waiting[static_cast<std::size_t>(p)];
-    return nullptr;
-  }
 };
 
 class Ranks::Host : public protocol::Outbox {
@@ -74,22 +71,24 @@ class Ranks::Host : public protocol::Outbox {
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
             int priority, bool) override {
     const bool reported = header.type != wire::FrameType::up && header.type != wire::FrameType::down;
-    push(to, {header, payload, {}, token, reported}, priority);
+    push(to, {header, payload, {}, token, priority, reported});
     return false;
   }
   void send_text(int to, const wire::Header& header, const std::string& text) override {
-    push(to, {header, nullptr, text, {}, true}, kPriorities - 1);
+    push(to, {header, nullptr, text, {}, protocol::kUrgent, true});
   }
   void cancel(std::uint64_t run) override {
-    for (auto& [to, c] : ranks_.channels_[static_cast<std::size_t>(rank_)])
-      for (auto& queue : c->waiting)
-        for (std::size_t left = queue.size(); left-- > 0;) {
-          Frame frame = queue.pop();
-          if (!frame.reported && frame.token.run == run)
-            session.on_sent(frame.token);
-          else
-            queue.push(std::move(frame));
-        }
+    for (auto& [to, c] : ranks_.channels_[static_cast<std::size_t>(rank_)]) {
+      c->waiting.cancel(ranks_.options_.group, run,
+                        [&](const Frame& frame) { session.on_sent(frame.token); });
+      for (std::size_t left = c->taken.size(); left-- > 0;) {
+        Frame frame = c->taken.pop();
+        if (!frame.reported && frame.token.run == run)
+          session.on_sent(frame.token);
+        else
+          c->taken.push(std::move(frame));
+      }
+    }
   }
   void completed(void* user, const protocol::Outcome& outcome) override {
     auto* result = static_cast<CollectiveResult*>(user);
@@ -99,8 +98,8 @@ class Ranks::Host : public protocol::Outbox {
   }
 
   void want_send(Channel& c) {
-    if (c.send_queued || c.most_urgent() == nullptr) return;
-    const auto buffer = ranks_.options_.send_buffer_bytes;
+    if (c.send_queued || c.waiting.empty()) return;
+    const std::int64_t buffer = unsent_limit(c);
     if (ranks_.simulation_.transport().unsent_bytes(c.flow) >= buffer) {
       ranks_.simulation_.transport().notify_below(c.flow, buffer);
       return;
@@ -120,9 +119,15 @@ class Ranks::Host : public protocol::Outbox {
     bool receive = false;
   };
 
-  void push(int to, Frame frame, int priority) {
+  std::int64_t unsent_limit(const Channel& c) const {
+    const Reliable& transport = ranks_.simulation_.transport();
+    return protocol::unsent_limit(transport.window_bytes(c.flow),
+                                  transport.round_trip(c.flow) / kPicosecondsPerNanosecond);
+  }
+
+  void push(int to, Frame frame) {
     Channel& c = ranks_.channel(rank_, to);
-    c.waiting[static_cast<std::size_t>(std::clamp(priority, 0, kPriorities - 1))].push(std::move(frame));
+    c.waiting.push(std::move(frame));
     want_send(c);
   }
 
@@ -140,7 +145,10 @@ class Ranks::Host : public protocol::Outbox {
       return;
     }
     at_hand_ = work_.pop();
-    frames_ = at_hand_.receive ? ready(*at_hand_.channel) : batch(*at_hand_.channel);
+    if (at_hand_.receive)
+      frames_ = ready(*at_hand_.channel);
+    else
+      batch(*at_hand_.channel);
     Picoseconds start = ranks_.simulation_.now();
     Picoseconds* core = nullptr;
     if (!ranks_.cores_.empty()) {
@@ -153,27 +161,24 @@ class Ranks::Host : public protocol::Outbox {
       if (at_hand_.receive)
         receive(*at_hand_.channel, frames_);
       else
-        take(*at_hand_.channel, frames_);
+        write(*at_hand_.channel);
       begin();
     });
   }
 
-  // How many frames the next piece of work is about; leaves in cost_ what it takes.
-  std::size_t batch(Channel& c) {
+  // Takes the frames that the next piece of work is about; leaves in cost_ what it takes.
+  void batch(Channel& c) {
     const HostCosts& costs = ranks_.options_.costs;
-    std::int64_t room =
-        ranks_.options_.send_buffer_bytes - ranks_.simulation_.transport().unsent_bytes(c.flow);
-    std::size_t frames = 0;
+    std::int64_t room = unsent_limit(c) - ranks_.simulation_.transport().unsent_bytes(c.flow);
     cost_ = picoseconds(costs.per_batch);
-    for (int p = kPriorities; p-- > 0;) {
-      auto& queue = c.waiting[static_cast<std::size_t>(p)];
-      for (std::size_t i = 0; i < queue.size() && room > 0; ++i, ++frames) {
-        room -= queue[i].bytes();
-        cost_ += queue[i].bytes() * costs.per_byte;
-      }
+    while (room > 0 && !c.waiting.empty()) {
+      c.taken.push(c.waiting.pop());
+      const std::int64_t bytes = c.taken[c.taken.size() - 1].bytes();
+      room -= bytes;
+      cost_ += bytes * costs.per_byte;
     }
-    return frames;
   }
+  // How many frames have arrived; leaves in cost_ what it takes to receive them.
   std::size_t ready(Channel& c) {
     const HostCosts& costs = ranks_.options_.costs;
     std::size_t frames = 0;
@@ -186,10 +191,10 @@ class Ranks::Host : public protocol::Outbox {
     return frames;
   }
 
-  void take(Channel& c, std::size_t frames) {
+  void write(Channel& c) {
     std::int64_t bytes = 0;
-    for (; frames > 0 && c.most_urgent() != nullptr; --frames) {
-      Frame frame = c.most_urgent()->pop();
+    while (!c.taken.empty()) {
+      const Frame frame = c.taken.pop();
       Travelling& t = travel(c, frame);
       bytes += frame.bytes();
       t.end = c.written + bytes;
@@ -245,7 +250,7 @@ class Ranks::Host : public protocol::Outbox {
   protocol::BufferPool pool_;
   RingQueue<Work> work_;
   Work at_hand_;
-  std::size_t frames_ = 0;  // that it is about
+  std::size_t frames_ = 0;  // to be received
   Picoseconds cost_ = 0;
   bool working_ = false;
 

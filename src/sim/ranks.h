@@ -38,7 +38,6 @@ struct HostCosts {
 struct RanksOptions {
   HostCosts costs;
   bool carry_payloads = true;
-  std::int64_t send_buffer_bytes = 256 << 10;  // written to a connection but not sent
   std::uint32_t group = 1;
   std::vector<int> nodes;  // rank r is this worker; empty: worker r, for all workers
   int priority = 0;        // of all that the group sends

@@ -9,8 +9,8 @@ namespace talweg::chaos {
 
 namespace {
 
-constexpr std::int64_t kLittleAhead =
-    64;  // so that in an all-to-all of few bytes, too, one waits for another
+// So that few bytes, too, fill windows, and in an all-to-all wait for one another.
+constexpr protocol::LocalLimits kLittle{64, 64};
 
 std::byte* bytes(std::vector<std::int32_t>& data) {
   return reinterpret_cast<std::byte*>(data.data());
@@ -61,7 +61,7 @@ std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& sc
       for (auto& tree : forest->trees) tree.chunk = script.call.chunk;
     slot = forest;
   }
-  return protocol::make_local_plan(slot, rank, kLittleAhead);
+  return protocol::make_local_plan(slot, rank, kLittle);
 }
 
 protocol::Operation operation_of(Record& record, Planning& planning) {
@@ -174,7 +174,7 @@ std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int 
   const auto network = cluster::uniform_star(size, Bandwidth{1e9}, Nanoseconds{10'000});
   auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(q, network));
   for (auto& tree : forest->trees) tree.chunk = 500;
-  return protocol::make_local_plan(std::move(forest), rank, kLittleAhead);
+  return protocol::make_local_plan(std::move(forest), rank, kLittle);
 }
 
 // Per tree: what each child may have sent ahead, the sums on their way, the one being summed, copies for each
@@ -183,7 +183,7 @@ std::size_t most_memory(const protocol::LocalPlan& plan) {
   const auto rounded = [](std::size_t n) { return std::bit_ceil(std::max<std::size_t>(n, 64)); };
   std::size_t all = 0;
   for (const protocol::LocalTree& tree : plan.trees) {
-    std::size_t chunks = (tree.up_children.size() + 1) * protocol::kWindow + 1 + 2 * tree.taps.size();
+    std::size_t chunks = (tree.up_children.size() + 1) * tree.window + 1 + 2 * tree.taps.size();
     if (tree.out_offset < 0 && !tree.down_children.empty()) chunks += tree.chunks * tree.down_children.size();
     all += chunks * rounded(tree.chunk_bytes);
     if (plan.slices_overlap) all += rounded(static_cast<std::size_t>(tree.bytes));

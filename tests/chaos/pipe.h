@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "live/send_queue.h"
+#include "live/out_frame.h"
 #include "protocol/session.h"
 #include "sim/reliable.h"
 

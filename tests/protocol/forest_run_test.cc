@@ -18,13 +18,14 @@ struct Sent {
   std::uint32_t tree, chunk;
   std::vector<float> values;
   std::byte* buffer;
+  float progress;
 };
 
 class Recorder : public Actions {
  public:
   bool send_chunk(const Chunk& c) override {
     const auto* f = reinterpret_cast<const float*>(c.data);
-    sent.push_back({c.up, c.to, c.tree, c.chunk, {f, f + c.bytes / sizeof(float)}, c.buffer});
+    sent.push_back({c.up, c.to, c.tree, c.chunk, {f, f + c.bytes / sizeof(float)}, c.buffer, c.progress});
     return copies;
   }
   void send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) override {
@@ -74,7 +75,7 @@ class MiddleOfAChain : public ::testing::Test {
     std::iota(in.begin(), in.end(), 1.0F);
     out.assign(in.size(), -1.0F);
     run.reset(
-        make_local_plan(chain(3, n, chunk), 1),
+        make_local_plan(chain(3, n, chunk), 1, {0, 0}),
         {bytes(in), bytes(out), DataType::f32, kernel::reduce_function(DataType::f32, ReduceOp::sum), 0});
     run.begin(actions, [&](NodeId, std::uint32_t) { return grant; });
   }
@@ -92,7 +93,7 @@ class MiddleOfAChain : public ::testing::Test {
 };
 
 TEST_F(MiddleOfAChain, AddsItsOwnAndPassesOnWithoutTouchingTheOutput) {
-  begin(4, 2, kWindow);
+  begin(4, 2, kLeastWindow);
   EXPECT_TRUE(actions.sent.empty());
   ASSERT_EQ(up(0, {10, 20}), nullptr);
   ASSERT_EQ(actions.sent.size(), 1U);
@@ -103,7 +104,7 @@ TEST_F(MiddleOfAChain, AddsItsOwnAndPassesOnWithoutTouchingTheOutput) {
 }
 
 TEST_F(MiddleOfAChain, ResultsGoIntoTheOutputAndOnToTheChild) {
-  begin(4, 2, kWindow);
+  begin(4, 2, kLeastWindow);
   up(0, {1, 1});
   up(1, {1, 1});
   ASSERT_EQ(down(0, {7, 8}), nullptr);
@@ -126,13 +127,32 @@ TEST_F(MiddleOfAChain, KeepsWhatArrivesWhileItMayNotSend) {
 }
 
 TEST_F(MiddleOfAChain, GrantsMoreAsItSums) {
-  begin(40, 2, kWindow);
+  begin(40, 2, kLeastWindow);
   up(0, {1, 1});
   EXPECT_TRUE(actions.credits.empty());
   up(1, {1, 1});
   ASSERT_EQ(actions.credits.size(), 1U);
   EXPECT_EQ(actions.credits[0].to, 2);
-  EXPECT_EQ(actions.credits[0].granted, 2 + kWindow);
+  EXPECT_EQ(actions.credits[0].granted, 2 + kLeastWindow);
+}
+
+TEST_F(MiddleOfAChain, SaysHowFarAlongEachChunkIs) {
+  begin(8, 2, kLeastWindow);
+  for (std::uint32_t c = 0; c < 4; ++c) up(c, {1, 1});
+  for (std::uint32_t c = 0; c < 4; ++c) down(c, {1, 1});
+  ASSERT_EQ(actions.sent.size(), 8U);
+  for (const Sent& sent : actions.sent) EXPECT_EQ(sent.progress, static_cast<float>(sent.chunk) / 4);
+}
+
+TEST(LocalTree, WindowsHoldMoreOfSmallChunksButNoMoreThanAQuarterOfATree) {
+  const auto window = [](std::int64_t n, std::int64_t chunk) {
+    return make_local_plan(chain(3, n, chunk), 1)->trees.at(0).window;
+  };
+  EXPECT_EQ(window(1 << 20, 1 << 16), kLeastWindow) << "chunks of 256 KiB";
+  EXPECT_EQ(window(1 << 20, 1 << 11), 16U) << "chunks of 8 KiB, 128 KiB in all";
+  EXPECT_EQ(window(1 << 20, 1 << 8), kMostWindow);
+  EXPECT_EQ(window(40 << 8, 1 << 8), 10U) << "40 chunks";
+  EXPECT_EQ(window(3 << 8, 1 << 8), 3U);
 }
 
 TEST_F(MiddleOfAChain, RefusesWhatMakesNoSense) {
@@ -142,8 +162,8 @@ TEST_F(MiddleOfAChain, RefusesWhatMakesNoSense) {
   EXPECT_STREQ(run.on_up(2, 1, 0, bytes(in), 8, actions), "chunk of a tree that we take no part in");
   EXPECT_STREQ(up(1, {1, 1}), "chunk out of order");
   EXPECT_STREQ(up(0, {1, 1, 1}), "chunk of a wrong length");
-  for (std::uint32_t c = 0; c < kWindow; ++c) EXPECT_EQ(up(c, {1, 1}), nullptr);
-  EXPECT_STREQ(up(kWindow, {1, 1}), "chunk beyond the window that was granted");
+  for (std::uint32_t c = 0; c < kLeastWindow; ++c) EXPECT_EQ(up(c, {1, 1}), nullptr);
+  EXPECT_STREQ(up(kLeastWindow, {1, 1}), "chunk beyond the window that was granted");
   EXPECT_STREQ(run.on_down(2, 0, 0, bytes(in), 8, actions), "result from a rank that is not our parent");
   EXPECT_STREQ(down(1, {1, 1}), "result out of order");
   EXPECT_STREQ(down(0, {1}), "result of a wrong length");
@@ -152,7 +172,7 @@ TEST_F(MiddleOfAChain, RefusesWhatMakesNoSense) {
 
 TEST_F(MiddleOfAChain, IsNotDoneBeforeItsBuffersAreTaken) {
   actions.copies = false;
-  begin(2, 2, kWindow);
+  begin(2, 2, kLeastWindow);
   up(0, {1, 1});
   down(0, {3, 4});
   EXPECT_FALSE(run.done());
@@ -163,7 +183,7 @@ TEST_F(MiddleOfAChain, IsNotDoneBeforeItsBuffersAreTaken) {
 }
 
 TEST_F(MiddleOfAChain, SaysWhomItWaitsFor) {
-  begin(2, 2, kWindow);
+  begin(2, 2, kLeastWindow);
   EXPECT_THAT(run.waiting_for(), ::testing::ElementsAre(0, 2));
   up(0, {1, 1});
   EXPECT_THAT(run.waiting_for(), ::testing::ElementsAre(0));
@@ -171,7 +191,7 @@ TEST_F(MiddleOfAChain, SaysWhomItWaitsFor) {
 
 TEST_F(MiddleOfAChain, GivesAllBuffersBackWhenItIsGivenUp) {
   begin(40, 2, 1);
-  for (std::uint32_t c = 0; c < kWindow; ++c) up(c, {1, 1});
+  for (std::uint32_t c = 0; c < kLeastWindow; ++c) up(c, {1, 1});
   EXPECT_GT(pool.bytes_in_use(), 0U);
   run.release();
   EXPECT_EQ(pool.bytes_in_use(), 0U);
@@ -192,7 +212,7 @@ TEST(ForestRun, SumsInAFixedOrderWhateverArrivesFirst) {
     const std::vector<float> minus{-1e8F};
     run.reset(plan, {bytes(data), bytes(data), DataType::f32,
                      kernel::reduce_function(DataType::f32, ReduceOp::sum), 0});
-    run.begin(actions, [](NodeId, std::uint32_t) { return kWindow; });
+    run.begin(actions, [](NodeId, std::uint32_t) { return kLeastWindow; });
     const auto arrive = [&](NodeId from) {
       ASSERT_EQ(run.on_up(from, 0, 0, bytes(from == 1 ? one : minus), 4, actions), nullptr);
     };
@@ -211,7 +231,7 @@ TEST(ForestRun, AnAverageIsDividedOnceAtTheRoot) {
   const std::vector<float> other{4.0F};
   run.reset(make_local_plan(chain(2, 1, 1), 0), {bytes(data), bytes(data), DataType::f32,
                                                  kernel::reduce_function(DataType::f32, ReduceOp::avg), 2});
-  run.begin(actions, [](NodeId, std::uint32_t) { return kWindow; });
+  run.begin(actions, [](NodeId, std::uint32_t) { return kLeastWindow; });
   run.on_up(1, 0, 0, bytes(other), 4, actions);
   EXPECT_EQ(data[0], 3.0F);
   EXPECT_THAT(actions.sent.at(0).values, ::testing::ElementsAre(3.0F));

@@ -137,7 +137,7 @@ class MemoryNetwork {
       planned_ = std::move(forest);
       chunk_ = chunk;
     }
-    return make_local_plan(planned_, rank, 64);  // small vectors wait for each other, too
+    return make_local_plan(planned_, rank, {64, 64});  // small vectors wait for each other, too
   }
 
   // One thing happens somewhere. False when nothing is left that could.
