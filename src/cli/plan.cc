@@ -69,14 +69,17 @@ forest::Request largest_request(const Planned& planned) {
 // What --algo names, which has to serve the collective; empty: all.
 std::vector<std::string> planners_asked_for(const std::string& text, const forest::Request& request) {
   std::vector<std::string> names;
+  bool all = false;
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
-    if (part == "all") return {};
+    all = all || part == "all";
+    if (part == "all") continue;
     if (!forest::find_planner(part).serves(request))
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("--algo {}: {} does not serve {}", text, part, name(request.op)));
     names.push_back(part);
   }
+  if (all) names.clear();
   return names;
 }
 

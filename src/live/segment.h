@@ -17,9 +17,8 @@
 namespace talweg::live {
 
 inline constexpr std::uint32_t kNoBlock = ~0U;
-inline constexpr std::size_t kInline = 48;  // payload bytes that travel in the entry itself
-inline constexpr std::uint32_t kEntries =
-    256;  // per ring: more than a window of chunks of every tree of 16 ranks
+inline constexpr std::size_t kInline = 48;      // payload bytes that travel in the entry itself
+inline constexpr std::uint32_t kEntries = 256;  // per ring
 
 struct alignas(128) Entry {
   wire::Header header;

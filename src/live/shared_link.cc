@@ -42,18 +42,26 @@ bool SharedLink::may_lend(std::size_t bytes) {
   return sender_.pool.may_lend(bytes, held);
 }
 
+// A block that others read already: how many are free says nothing then.
+bool SharedLink::may_share(std::size_t bytes) {
+  const std::size_t& held = held_[needs_large(bytes) ? 1 : 0];
+  const std::size_t most = (needs_large(bytes) ? kLarge : kSmall).blocks * 3 / 4;
+  return held < most || (note_returned() && held < most);
+}
+
 // Copies the payload into a block, or finds it in the one copied last. kNoBlock: too many are being read.
 std::uint32_t SharedLink::place_payload(const OutFrame& frame) {
   const wire::Header& h = frame.header;
-  if (!may_lend(h.length)) return kNoBlock;
   SharedPayload& last = sender_.last;
   const bool same = frame.stable && last.block != kNoBlock && last.type == h.type &&
                     last.data == frame.bytes() && last.bytes == h.length && last.group == h.group &&
                     last.run == frame.token.run;
   if (same) {
+    if (!may_share(h.length)) return kNoBlock;
     sender_.segment.readers(last.block).fetch_add(1, std::memory_order_relaxed);
     return last.block;
   }
+  if (!may_lend(h.length)) return kNoBlock;
   const std::uint32_t block = sender_.pool.take(h.length);
   if (block == kNoBlock) return kNoBlock;
   std::memcpy(sender_.segment.block(block), frame.bytes(), h.length);
@@ -71,14 +79,15 @@ bool SharedLink::write(const OutFrame& frame) {
     known_taken_ = out_tail_.taken.load(std::memory_order_acquire);
     if (written_ - known_taken_ >= kEntries) return false;
   }
+  // What the entry that this one replaces lent must have been looked at.
+  if (written_ - known_used_ >= kEntries && (!note_returned() || written_ - known_used_ >= kEntries))
+    return false;
   const std::uint32_t length = frame.header.length;
   std::uint32_t block = kNoBlock;
   if (length > kInline) {
     block = place_payload(frame);
     if (block == kNoBlock) return false;
   }
-  // The entry that this one replaces is taken, but what it lent may not have been looked at yet.
-  if (written_ - known_used_ >= kEntries) note_returned();
   lent_[written_ % kEntries] = block;
   if (block != kNoBlock) ++held_[block >= kSmall.blocks ? 1 : 0];
   Entry& entry = out_[written_ % kEntries];

@@ -58,6 +58,7 @@ class SharedLink {
  private:
   bool write(const OutFrame& frame);
   bool may_lend(std::size_t bytes);
+  bool may_share(std::size_t bytes);
   // False where what the reader wrote about it cannot be.
   bool note_returned();
   std::uint32_t place_payload(const OutFrame& frame);

@@ -153,7 +153,7 @@ std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t byt
     // wait tell nothing, and nothing else may be on its way from there: so we tell, and ask.
     wire::Header ask = header(run, wire::FrameType::announce, node);
     ask.flags |= wire::kAskStart;
-    post(node, ask, run.op.priority);
+    post(node, ask, kUrgent);
     return 0;
   }
   eager_bytes_[n] += bytes;

@@ -91,6 +91,36 @@ TEST_F(SharedLinks, PayloadsOfAllSizesArriveInOrderHoweverMany) {
   EXPECT_EQ(lent, kLarge.blocks * 3 / 4);
 }
 
+// One copy serves all readers, also where blocks are short.
+TEST_F(SharedLinks, WhatSeveralReadIsCopiedOnceHoweverFewBlocksAreFree) {
+  start(3);
+  const std::vector<std::byte> data(kLarge.bytes, std::byte{0});
+  const auto push_to_all = [&](std::uint64_t run) {
+    int sent = 0;
+    for (Reader& reader : readers_) {
+      OutFrame frame;
+      frame.header.type = wire::FrameType::down;
+      frame.header.chunk = reader.sent;
+      frame.header.length = kLarge.bytes;
+      frame.payload = data.data();
+      frame.token.run = run;
+      frame.stable = true;
+      if (!reader.to->push(std::move(frame))) continue;
+      ++reader.sent;
+      ++sent;
+    }
+    return sent;
+  };
+  const auto free_blocks = [&] {
+    std::uint32_t free = 0;
+    for (std::uint32_t b = kSmall.blocks; b < kBlocks; ++b) free += segment_->readers(b).load() == 0 ? 1 : 0;
+    return free;
+  };
+  for (std::uint64_t run = 0; run < 12; ++run) ASSERT_EQ(push_to_all(run), 3);
+  sender_->forget_last();
+  EXPECT_EQ(free_blocks(), kLarge.blocks - 12) << "a block for each payload, not for each reader";
+}
+
 TEST_F(SharedLinks, WhoDoesNotReadLeavesBlocksToTheOthers) {
   start(2);
   for (const std::size_t bytes : {kLarge.bytes, kSmall.bytes}) {
