@@ -101,6 +101,7 @@ bool SharedLink::write(const OutFrame& frame) {
 
 bool SharedLink::push(OutFrame frame) {
   if (queue_.empty() && write(frame)) return true;
+  frame.token.progress = 0;  // in order: what was summed last is still in the cache, and no link is slow here
   queue_.push(std::move(frame));
   return false;
 }
