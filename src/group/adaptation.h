@@ -47,10 +47,10 @@ class Adaptation {
   const std::size_t rank_;
   const std::size_t ranks_;
   protocol::Replanner replanner_;
-  std::int64_t enough_ = std::int64_t{16} << 20;  // bytes, for an epoch
-  std::int64_t bytes_ = 0;                        // of this epoch
-  forest::Request largest_;                       // of this epoch
-  forest::Request decisive_;                      // the largest of the epoch that was exchanged
+  std::int64_t enough_ = std::int64_t{4} << 20;  // bytes, for an epoch
+  std::int64_t bytes_ = 0;                       // of this epoch
+  forest::Request largest_;                      // of this epoch
+  forest::Request decisive_;                     // the largest of the epoch that was exchanged
   std::int64_t largest_bytes_ = 0;
   std::vector<double> carried_, busy_;  // by peer, when taken last
   std::vector<double> own_, all_;

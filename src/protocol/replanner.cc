@@ -12,18 +12,45 @@ namespace {
 
 constexpr double kFull = 0.9;       // of the epoch: an edge that is busy for so long meets something full
 constexpr double kExplained = 0.9;  // of its capacity: what carries so much is full, which is no surprise
-constexpr double kEager = 0.2;      // how much quicker what seems not to be full is thought to be, per epoch
-constexpr double kSlower = 0.8;
+constexpr double kSlower = 0.8;     // of what it was thought to be: it has dropped
 constexpr double kAlike = 0.05;
+constexpr double kNoChange = 0.02;
+
 constexpr double kDear = 3;
 constexpr double kChangesAtOnce = 3;
-constexpr double kNoChange = 0.02;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kLeastDrop = kSecond / 2;  // what is over sooner is not looked at
+constexpr std::int64_t kFlap = 60 * kSecond;      // a drop that is over by then should not have been believed
+constexpr std::int64_t kLeastDamping = 5 * kSecond;
+constexpr std::int64_t kMostDamping = 40 * kSecond;
+constexpr std::int64_t kCalm = 200 * kSecond;  // after so long without a flap, damping halves
+constexpr double kFlapped = 1.5;  // how much quicker what flaps is thought to be when it is not full
+
+constexpr std::int64_t kTryEvery = 60 * kSecond;
+constexpr int kTrialEpochs = 3;
+constexpr double kMostHope = 2;
 
 // Of a link or, behind them, a group.
 double capacity(const cluster::Cluster& network, std::size_t resource) {
   const std::size_t links = network.links.size();
   return resource < links ? network.links[resource].capacity.bits_per_second
                           : network.groups[resource - links].capacity.bits_per_second;
+}
+
+void set_capacity(cluster::Cluster& network, std::size_t resource, double bits_per_second) {
+  const std::size_t links = network.links.size();
+  (resource < links ? network.links[resource].capacity : network.groups[resource - links].capacity) =
+      Bandwidth{bits_per_second};
+}
+
+bool fell_lately(std::int64_t fell_ns, std::int64_t now_ns) {
+  return fell_ns >= 0 && now_ns - fell_ns < kFlap;
+}
+
+// Of the same two nodes: the directions of a cable.
+bool same_cable(const cluster::Link& a, const cluster::Link& b) {
+  return std::minmax(a.from, a.to) == std::minmax(b.from, b.to);
 }
 
 }  // namespace
@@ -38,21 +65,51 @@ Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
   for (std::size_t g = 0; g < given_.groups.size(); ++g)
     for (const int link : given_.groups[g].links)
       groups_of_link_[static_cast<std::size_t>(link)].push_back(given_.links.size() + g);
-  for (std::size_t r = 0; r < given_.links.size() + given_.groups.size(); ++r)
-    seen_.push_back({capacity(given_, r), capacity(given_, r), capacity(given_, r)});
-  eager_.assign(seen_.size(), kEager);
+  memories_.resize(given_.links.size() + given_.groups.size());
+  for (std::size_t r = 0; r < memories_.size(); ++r) memories_[r].seen.fill(capacity(given_, r));
   allowed_ = kChangesAtOnce;
 }
 
-void Replanner::saw(std::size_t resource, double bits_per_second) {
-  std::array<double, 3>& seen = seen_[resource];
-  seen = {seen[1], seen[2], bits_per_second};
-  std::array<double, 3> sorted = seen;
+bool Replanner::flaps() const {
+  return most_damping() > 0;
+}
+
+std::int64_t Replanner::most_damping() const {
+  std::int64_t most = 0;
+  for (const Memory& m : memories_) most = std::max(most, m.damping_ns);
+  return most;
+}
+
+void Replanner::saw(std::size_t resource, double bits_per_second, std::int64_t now_ns) {
+  Memory& m = memories_[resource];
+  const double was = capacity(estimate_, resource);
+  if (bits_per_second < kSlower * was) {
+    if (m.low_since_ns < 0) m.low_since_ns = last_ns_;
+    // Where one flaps, others are likely to.
+    if (now_ns - m.low_since_ns < std::max({kLeastDrop, m.damping_ns, most_damping() / 2})) return;
+    m.fell_ns = std::exchange(m.low_since_ns, -1);
+    m.fell_from = was;
+    m.seen.fill(bits_per_second);
+    set_capacity(estimate_, resource, bits_per_second);
+    return;
+  }
+  // What fell a moment ago and is quicker than it then seemed is what it was before.
+  const bool back = fell_lately(m.fell_ns, now_ns) && bits_per_second * kSlower > was;
+  if (back || m.low_since_ns >= 0) {
+    m.damping_ns = std::clamp(2 * m.damping_ns, kLeastDamping, kMostDamping);
+    m.damped_ns = now_ns;
+    m.fell_ns = m.low_since_ns = -1;
+  } else if (m.damping_ns > 0 && now_ns - m.damped_ns > kCalm) {
+    m.damping_ns = m.damping_ns > kLeastDamping ? m.damping_ns / 2 : 0;
+    m.damped_ns = now_ns;
+  }
+  if (back)
+    m.seen.fill(m.fell_from);
+  else
+    m.seen = {m.seen[1], m.seen[2], bits_per_second};
+  std::array<double, 3> sorted = m.seen;
   std::sort(sorted.begin(), sorted.end());
-  const std::size_t links = estimate_.links.size();
-  Bandwidth& capacity =
-      resource < links ? estimate_.links[resource].capacity : estimate_.groups[resource - links].capacity;
-  capacity = Bandwidth{sorted[1]};
+  set_capacity(estimate_, resource, sorted[1]);
 }
 
 std::vector<std::size_t> Replanner::resources_of(const EdgeTraffic& edge) const {
@@ -87,13 +144,14 @@ void Replanner::learn(const TrafficEpoch& epoch) {
   };
 
   std::vector<bool> full(uses.size(), false);
+  std::vector<bool> alone(uses.size(), false);  // some edge has no other reason
   for (const EdgeTraffic& edge : epoch.edges) {
     if (edge.bytes <= 0 || edge.busy < kFull * length) continue;
     const std::vector<std::size_t> route = resources_of(edge);
     std::vector<std::size_t> reasons;
     for (const std::size_t r : route)
       if (carried(r, length) >= kExplained * capacity(estimate_, r)) reasons.push_back(r);
-    if (reasons.size() == 1) full[reasons[0]] = true;
+    if (reasons.size() == 1) full[reasons[0]] = alone[reasons[0]] = true;
     if (!reasons.empty() || route.empty()) continue;
     std::size_t best = route[0];
     for (const std::size_t r : route) {
@@ -104,41 +162,44 @@ void Replanner::learn(const TrafficEpoch& epoch) {
       const bool alike = std::abs(more) <= kAlike;
       if (alike ? more_edges > 0 || (more_edges == 0 && nearer > 0) : more > 0) best = r;
     }
-    full[best] = true;
+    full[best] = alone[best] = true;
   }
 
   for (std::size_t r = 0; r < uses.size(); ++r) {
+    Memory& m = memories_[r];
+    m.surely_full = full[r] && alone[r];
     if (uses[r].edges == 0) continue;
-    const double was = capacity(estimate_, r);
     if (full[r]) {
-      const double seen = carried(r, uses[r].busy);
-      // Hope that was wrong comes back half as fast.
-      if (seen < kSlower * was) eager_[r] /= 2;
-      saw(r, seen);
-    } else {
-      const double hoped = std::min(capacity(given_, r), was * (1 + eager_[r]));
-      saw(r, std::max({was, hoped, carried(r, length)}));
+      saw(r, carried(r, uses[r].busy), epoch.time_ns);
+      continue;
     }
+    const double was = capacity(estimate_, r);
+    const double seen = carried(r, length);
+    // What carries all that it can and is not full can carry more; by how much, nobody knows.
+    const bool more = flaps() && fell_lately(m.fell_ns, epoch.time_ns) && seen > (1 - kNoChange) * was;
+    saw(r, std::max(seen, more ? std::min(capacity(given_, r), kFlapped * was) : was), epoch.time_ns);
   }
 }
 
+// By how much less time the best plan for a network is predicted to take there than the one in use.
+double Replanner::gain_of_planning(const forest::Request& request, const cluster::Cluster& network) const {
+  // How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
+  forest::PackingMemo quick(forest::Trees::any);
+  const double best = forest::predict_seconds(forest::plan_best(request, network, quick), network);
+  return 1 - best / forest::predict_seconds(*current_, network);
+}
+
 double Replanner::price() const {
-  return std::min(1., kDear * options_.threshold / gain_);
+  return flaps() ? 1 : std::min(1., kDear * options_.threshold / gain_);
 }
 
 bool Replanner::worth_it(std::int64_t now_ns, const forest::Request& request) {
   if (!current_ || current_->request != request) current_ = forest::plan_best(request, planned_);
   gain_ = 0;
   bool any = false;
-  for (std::size_t r = 0; r < seen_.size(); ++r)
+  for (std::size_t r = 0; r < memories_.size(); ++r)
     any = any || std::abs(capacity(estimate_, r) / capacity(planned_, r) - 1) > kNoChange;
-  if (any) {
-    const double kept = forest::predict_seconds(*current_, estimate_);
-    // How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
-    forest::PackingMemo quick(forest::Trees::any);
-    const double best = forest::predict_seconds(forest::plan_best(request, estimate_, quick), estimate_);
-    gain_ = std::max(0., 1 - best / kept);
-  }
+  if (any) gain_ = std::max(0., gain_of_planning(request, estimate_));
   in_favour_ = gain_ > options_.threshold ? in_favour_ + 1 : 0;
   const double passed = static_cast<double>(now_ns - refilled_ns_) / static_cast<double>(options_.hold_ns);
   allowed_ = std::min(kChangesAtOnce, allowed_ + std::max(0., passed));
@@ -146,13 +207,51 @@ bool Replanner::worth_it(std::int64_t now_ns, const forest::Request& request) {
   return in_favour_ >= options_.patience && allowed_ >= price();
 }
 
+// What is below what it was given, and is not surely full, may be quick again without anybody seeing it: both
+// directions of a cable at once, or a group.
+bool Replanner::try_one(std::int64_t now_ns, const forest::Request& request) {
+  if (try_at_ns_ < 0) try_at_ns_ = now_ns + kTryEvery;
+  if (now_ns < try_at_ns_ || allowed_ < 1) return false;
+  const std::size_t all = memories_.size(), links = given_.links.size();
+  const auto slow = [&](std::size_t r) {
+    return !memories_[r].surely_full && capacity(estimate_, r) < kSlower * capacity(given_, r);
+  };
+  for (std::size_t i = 0; i < all; ++i) {
+    const std::size_t r = (next_tried_ + i) % all;
+    if (!slow(r)) continue;
+    cluster::Cluster hoped = estimate_;
+    for (std::size_t other = 0; other < all; ++other) {
+      const bool together =
+          other == r || (r < links && other < links && same_cable(given_.links[r], given_.links[other]));
+      if (together && slow(other))
+        set_capacity(hoped, other, std::min(capacity(given_, other), kMostHope * capacity(estimate_, other)));
+    }
+    try_at_ns_ = now_ns + kTryEvery;
+    next_tried_ = r + 1;
+    const double gain = gain_of_planning(request, hoped);
+    if (gain <= options_.threshold) continue;
+    gain_ = gain;
+    planned_ = std::move(hoped);
+    trial_epochs_ = kTrialEpochs;
+    return true;
+  }
+  return false;
+}
+
 bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request) {
   learn(epoch);
-  if (!worth_it(epoch.time_ns, request)) return false;
-  planned_ = estimate_;
+  last_ns_ = epoch.time_ns;
+  if (trial_epochs_ > 0 && --trial_epochs_ > 0) return false;
+  if (worth_it(epoch.time_ns, request)) {
+    allowed_ -= price();
+    planned_ = estimate_;
+  } else if (try_one(epoch.time_ns, request)) {
+    allowed_ -= 1;
+  } else {
+    return false;
+  }
   current_.reset();
   in_favour_ = 0;
-  allowed_ -= price();
   return true;
 }
 

@@ -8,21 +8,23 @@
 // edge that was busy all the time has met something full. Where a link or group of its route carried what it
 // is thought to carry, that is the reason. Else one of them has become slower: the one all of whose edges
 // were busy (where others were idle, there was room), of several the one that most edges share; it carries
-// what its edges carried while they were busy. What is not full carries at least what it carried; and what
-// had become slow is hoped to be quicker again, step by step, with smaller steps each time that was wrong. Of
-// the last three values the middle one counts: one epoch may be wrong.
+// what its edges carried while they were busy. What is not full carries at least what it carried. Of the last
+// three values the middle one counts: one epoch may be wrong. A drop that was soon over makes the next one of
+// the same link wait longer until it is believed, as routers damp routes that flap.
+//
+// Where everything is full, nothing shows that a link that had become slow is quick again. So now and then
+// one is tried: plans are made as if it were, and soon go back if it is not.
 //
 // A plan is given up when another one is predicted to take `threshold` less for the largest call of the
 // epoch, at `patience` epochs in a row, but changes that gain no more than that once per `hold` at most,
 // those that gain twice as much twice as often (and a few in a row, since a first guess may be wrong): noise
-// must not make plans flap.
+// must not make plans flap. Where links have flapped, each change counts as one.
 //
 // Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -76,8 +78,21 @@ class Replanner {
     double weighted = 0;  // bytes times busy
     int edges = 0;
   };
-  void saw(std::size_t resource, double bits_per_second);
+  struct Memory {
+    std::array<double, 3> seen{};    // the latest last
+    std::int64_t low_since_ns = -1;  // a drop that is not believed yet
+    std::int64_t fell_ns = -1;       // when the last believed one began
+    double fell_from = 0;            // and what had been thought before
+    std::int64_t damping_ns = 0;     // for so long a drop must last
+    std::int64_t damped_ns = 0;      // when that was last changed
+    bool surely_full = false;        // in the last epoch, since something was busy and had no other reason
+  };
+  bool flaps() const;
+  std::int64_t most_damping() const;
+  void saw(std::size_t resource, double bits_per_second, std::int64_t now_ns);
   void learn(const TrafficEpoch& epoch);
+  double gain_of_planning(const forest::Request& request, const cluster::Cluster& network) const;
+  bool try_one(std::int64_t now_ns, const forest::Request& request);
   std::vector<std::size_t> resources_of(const EdgeTraffic& edge) const;
   double price() const;  // of a change, in those that are allowed
   bool worth_it(std::int64_t now_ns, const forest::Request& request);
@@ -88,13 +103,16 @@ class Replanner {
   cluster::Cluster planned_;
   cluster::Cluster estimate_;
   std::vector<std::vector<std::size_t>> groups_of_link_;
-  std::vector<std::array<double, 3>> seen_;  // by resource, the latest last
-  std::vector<double> eager_;                // by resource: the step of hope
-  std::optional<forest::Forest> current_;    // the plan in use for the last request
+  std::vector<Memory> memories_;           // by resource
+  std::optional<forest::Forest> current_;  // the plan in use for the last request
   double gain_ = 0;
   int in_favour_ = 0;   // epochs in a row
   double allowed_ = 0;  // changes, now; one more per hold
   std::int64_t refilled_ns_ = 0;
+  int trial_epochs_ = 0;        // left
+  std::size_t next_tried_ = 0;  // the resource after the one that was tried last
+  std::int64_t try_at_ns_ = -1;
+  std::int64_t last_ns_ = 0;  // when the last epoch ended
 };
 
 }  // namespace talweg::protocol
