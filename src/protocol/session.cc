@@ -118,7 +118,7 @@ void Session::post(int to, const wire::Header& h, int priority) {
 void Session::announce(const Run& run) {
   const int size = static_cast<int>(hosts_.size());
   if (size == 1) return;
-  const auto tell = [&](int to) { post(to, header(run, wire::FrameType::announce, to), run.op.priority); };
+  const auto tell = [&](int to) { post(to, header(run, wire::FrameType::announce, to), kUrgent); };
   if (run.gated) {
     for (int i = 1; i < size; ++i) tell((rank_ + i) % size);
     return;

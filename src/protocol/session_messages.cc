@@ -27,7 +27,7 @@ std::uint64_t Session::send(const Message& message) {
   }
   wire::Header request = header(run, wire::FrameType::request, message.peer);
   request.tree = message.tag;
-  post(message.peer, request, message.priority);
+  post(message.peer, request, kUrgent);
   return id;
 }
 
@@ -70,7 +70,7 @@ void Session::accept(Run& run, const Envelope& envelope) {
   incoming_[{envelope.source, envelope.number}] = run.id;
   run.op.plan = plan_message_(envelope.source, rank_, run.op.signature.count, run.op.signature.type);
   run.run.reset(run.op.plan, run.op.operands);
-  post(envelope.source, header(run, wire::FrameType::clear, envelope.source), run.op.priority);
+  post(envelope.source, header(run, wire::FrameType::clear, envelope.source), kUrgent);
   begin_if_agreed(run);
 }
 

@@ -37,8 +37,13 @@ class Node : public Outbox {
   Node(int rank, int size, Random& random, bool eager_copies)
       : rank_(rank), random_(random), eager_copies_(eager_copies), to_(static_cast<std::size_t>(size)) {}
 
-  bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token, int,
+  bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token, int priority,
             bool) override {
+    // The other rank sends nothing until it has these: behind data that wait here they would hold it up.
+    using wire::FrameType;
+    for (const FrameType type :
+         {FrameType::announce, FrameType::request, FrameType::clear, FrameType::credit})
+      EXPECT_TRUE(header.type != type || priority == kUrgent);
     Frame f{header, payload, {},
             token,  false,   header.type == wire::FrameType::up || header.type == wire::FrameType::down};
     const bool at_once = eager_copies_ && random_.below(2) == 0;
