@@ -44,10 +44,10 @@ const Trial* Survey::next() {
   return queue_.empty() ? nullptr : &series_[queue_.front()].trial;
 }
 
-void Survey::add(std::span<const double> rates, bool hurry) {
+void Survey::add(std::span<const double> rates, Haste haste) {
   series_[queue_.front()].repeats.emplace_back(rates.begin(), rates.end());
   queue_.pop_front();
-  hurry_ = hurry_ || hurry;
+  haste_ = std::max(haste_, haste);
 }
 
 Survey::Index Survey::make(std::vector<Flow> flows, int times) {
@@ -107,7 +107,7 @@ void Survey::advance() {
 bool Survey::unsure(const Estimate& rate, Index series) const {
   const std::size_t repeats = series_[series].repeats.size();
   if (repeats < 2) return true;
-  return !hurry_ && rate.half_width > options_.confidence && few_repeats(series);
+  return haste_ == Haste::none && rate.half_width > options_.confidence && few_repeats(series);
 }
 
 bool Survey::few_repeats(Index series) const {
@@ -147,7 +147,7 @@ bool Survey::repeat_ports() {
     if (unsure(in, in_[host(h)])) queue_.push_back(in_[host(h)]);
     // Rare, and easily mistaken: a busy host is slow both ways at once.
     const bool suspect = both.value < kDuplex * (out.value + in.value);
-    if (suspect && (unsure(both, both_[host(h)]) || (!hurry_ && few_repeats(both_[host(h)]))))
+    if (suspect && (unsure(both, both_[host(h)]) || (haste_ == Haste::none && few_repeats(both_[host(h)]))))
       queue_.push_back(both_[host(h)]);
   }
   return !queue_.empty();

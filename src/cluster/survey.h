@@ -36,6 +36,9 @@ struct Trial {
   std::vector<Flow> flows;
 };
 
+// How much time there is. No repeats that only make estimates surer; nor what is as good as known.
+enum class Haste { none, hurry, finish };
+
 class Survey {
  public:
   // Beyond this not every pair is measured: rounds are a sample, and pairs of their own are bounded.
@@ -49,8 +52,8 @@ class Survey {
 
   // What to measure next; null when nothing is left to be known. Good until `add`.
   const Trial* next();
-  // The rates, in bit/s, of the flows of that trial. `hurry`: no more repeats that only make estimates surer.
-  void add(std::span<const double> rates, bool hurry = false);
+  // The rates, in bit/s, of the flows of that trial.
+  void add(std::span<const double> rates, Haste haste = Haste::none);
   Findings findings() const;
 
   // How many trials there will be where ports explain everything, and at most.
@@ -79,7 +82,6 @@ class Survey {
   struct PairValue {
     Flow flow;
     Index series = 0;
-    std::size_t place = 0;  // in the series' flows
     Estimate rate;
   };
   // An uplink that is supposed, or known: hosts on its inner side, and its two ways.
@@ -109,6 +111,7 @@ class Survey {
   Estimate total(Index series) const;
   Estimate pair_rate(const PairValue& pair) const;
   std::vector<double> in_rounds(const Flow& flow) const;
+  bool slow_in_rounds(const Flow& flow) const;
   double ports(const Flow& flow) const;
   void add_free_pairs(Findings& found) const;
   const PairValue* measured_alone(const Flow& flow) const;
@@ -122,7 +125,7 @@ class Survey {
   const int hosts_;
   const SurveyOptions options_;
   Stage stage_ = Stage::start;
-  bool hurry_ = false;
+  Haste haste_ = Haste::none;
   std::vector<Series> series_;
   std::deque<Index> queue_;
   std::vector<Index> out_, in_, both_;  // by host

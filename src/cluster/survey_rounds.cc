@@ -11,6 +11,7 @@ namespace {
 
 // So many measurements, in other company each, make a limit of a pair.
 constexpr int kPairBelieved = 3;
+constexpr int kPairLikely = 2;
 constexpr std::uint64_t kRelabelSeed = 7;
 
 // Host h at place `label[h]` sends to the one that is `step` places further.
@@ -67,7 +68,7 @@ void Survey::make_rounds() {
 
 // A single flow that is faster than a port was measured to be: that port was disturbed each time.
 void Survey::doubt_ports() {
-  if (hurry_) return;
+  if (haste_ != Haste::none) return;
   std::vector<Index> again;
   const auto doubt = [&](Index port, double flow) {
     const double rate = total(port).value;
@@ -100,35 +101,38 @@ std::vector<Observation> Survey::observed_rounds() const {
   return list;
 }
 
+// Never as fast in rounds as its ports are; no flow is faster in company than alone.
+bool Survey::slow_in_rounds(const Flow& flow) const {
+  return fastest(in_rounds(flow)).value < kFull * ports(flow);
+}
+
 void Survey::make_pairs() {
   std::vector<Flow> slow;  // the lower host first
   for (const Observation& seen : observed_rounds())
     for (const std::size_t f : unexplained(seen, known_)) {
       const Flow pair{std::min(seen.flows[f].from, seen.flows[f].to),
                       std::max(seen.flows[f].from, seen.flows[f].to)};
+      if (!slow_in_rounds(pair) && !slow_in_rounds({pair.to, pair.from})) continue;
       if (std::find(slow.begin(), slow.end(), pair) == slow.end()) slow.push_back(pair);
     }
   if (slow.size() > kMostPairs) {
     unmeasured_pairs_ = static_cast<int>(slow.size()) - kMostPairs;
     slow.resize(kMostPairs);
   }
+  // What is the same in other company is most likely a limit of its own: good enough where time is over.
+  const auto likely = [&](const Flow& flow) { return fastest(in_rounds(flow)).agreeing >= kPairLikely; };
   for (const Flow& pair : slow) {
     const Flow back{pair.to, pair.from};
-    if (both_rate_[host(pair.from)] || both_rate_[host(pair.to)]) {
-      pairs_.push_back({pair, make({pair}, 1), 0, {}});
-      pairs_.push_back({back, make({back}, 1), 0, {}});
-    } else {
-      const Index series = make({pair, back}, 1);
-      pairs_.push_back({pair, series, 0, {}});
-      pairs_.push_back({back, series, 1, {}});
-    }
+    const int times = haste_ == Haste::finish && likely(pair) && likely(back) ? 0 : 1;
+    // One way after the other: acknowledgements that wait behind data would slow both.
+    for (const Flow& flow : {pair, back}) pairs_.push_back({flow, make({flow}, times), {}});
   }
 }
 
 // Rounds in which the flow was not held up count too: no flow is faster in company than alone.
 Estimate Survey::pair_rate(const PairValue& pair) const {
   std::vector<double> values;
-  for (const auto& rates : series_[pair.series].repeats) values.push_back(rates[pair.place]);
+  for (const auto& rates : series_[pair.series].repeats) values.push_back(rates[0]);
   for (const double rate : in_rounds(pair.flow)) values.push_back(rate);
   return fastest(std::move(values));
 }
@@ -153,10 +157,13 @@ bool Survey::repeat_pairs() {
   std::vector<Index> again;
   for (PairValue& pair : pairs_) {
     pair.rate = pair_rate(pair);
-    // What only seems slow is a disturbance more often than a limit.
-    const bool doubtful = pair.rate.value < kFull * ports(pair.flow) && pair.rate.agreeing < kPairBelieved;
-    const bool more =
-        (doubtful || pair.rate.half_width > options_.confidence) && !hurry_ && few_repeats(pair.series);
+    // What only seems slow is a disturbance more often than a limit: seen once it is none, whatever the
+    // hurry.
+    const bool slow = pair.rate.value < kFull * ports(pair.flow);
+    const bool once = slow && pair.rate.agreeing < kPairLikely && haste_ != Haste::finish;
+    const bool doubtful = slow && pair.rate.agreeing < kPairBelieved;
+    const bool unsure = (doubtful || pair.rate.half_width > options_.confidence) && haste_ == Haste::none;
+    const bool more = (once || unsure) && few_repeats(pair.series);
     if (more && std::find(again.begin(), again.end(), pair.series) == again.end())
       again.push_back(pair.series);
   }

@@ -66,12 +66,12 @@ void Survey::share() {
     Uplink& supposed = uplinks_.back();
     const Index series = *supposed.leaving;
     const bool believed = total(series).agreeing >= kSumBelieved;
-    if (unsure(total(series), series) || (!believed && !hurry_ && few_repeats(series))) {
+    if (unsure(total(series), series) || (!believed && haste_ == Haste::none && few_repeats(series))) {
       queue_.push_back(series);
       return;
     }
     // Busy hosts slow flows down as well, but hardly three times alike.
-    if (believed || hurry_) supposed.leaving_rate = judge_way(series);
+    if (believed || haste_ != Haste::none) supposed.leaving_rate = judge_way(series);
     if (supposed.leaving_rate) {
       known_.push_back({supposed.inside, rest_of(supposed.inside), false, supposed.leaving_rate->value});
     } else {

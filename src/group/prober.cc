@@ -27,7 +27,7 @@ using cluster::Trial;
 
 constexpr std::chrono::milliseconds kLeastTime(50);
 constexpr std::chrono::milliseconds kMostTime(400);
-// A quarter of a trial must see the end of such a token bucket.
+// What a trial must be long enough for: token buckets that are full, and messages enough to count.
 constexpr double kBurstBytes = 96 << 10;
 constexpr double kRoundTrips = 20;  // of a trial: the first quarter is for congestion windows to open
 constexpr double kMessageSeconds = 2e-3;
@@ -104,7 +104,9 @@ class Prober {
       const auto elapsed = FlowTrial::Clock::now() - begin;
       if (!leads()) continue;
       learn(*trial, rates);
-      survey.add(rates, elapsed > kHurry * budget_);
+      survey.add(rates, elapsed > budget_            ? cluster::Haste::finish
+                        : elapsed > kHurry * budget_ ? cluster::Haste::hurry
+                                                     : cluster::Haste::none);
       if (done == 1) announce_traffic(rates);
       if (done % 20 == 0)
         say(fmt::format("{} measurements, {:.1f} s", done, std::chrono::duration<double>(elapsed).count()));
@@ -232,7 +234,7 @@ class Prober {
       fastest = std::max(fastest, out[at(flow.from)]);
     }
     double seconds = std::chrono::duration<double>(kLeastTime).count();
-    if (slowest > 0) seconds = std::max(seconds, 4 * kBurstBytes * 8 / slowest);
+    if (slowest > 0) seconds = std::max(seconds, kBurstBytes * 8 / slowest);
     seconds = std::max(seconds, kRoundTrips * 2 * longest_ns_ * 1e-9);
     seconds = std::min(seconds, std::chrono::duration<double>(kMostTime).count());
     if (fastest > 0)

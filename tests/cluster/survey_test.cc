@@ -279,7 +279,7 @@ TEST(Survey, InAHurryNothingIsRepeatedThatNeedNotBe) {
   FairNetwork network(uniform_star(4, {1e9}, kLatency), 0.3);
   Survey survey(4, {0.001, 5});
   int trials = 0;
-  for (; const Trial* trial = survey.next(); ++trials) survey.add(network.run(*trial), true);
+  for (; const Trial* trial = survey.next(); ++trials) survey.add(network.run(*trial), Haste::hurry);
   EXPECT_LE(trials, Survey::expected_trials(4) + 4 + 2 * 6 + 10 + 8);
   EXPECT_EQ(survey.findings().trials, trials);
 }
