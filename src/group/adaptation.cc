@@ -53,11 +53,16 @@ void Adaptation::take(const std::vector<live::PeerStatistics>& statistics, std::
   std::fill(own_.begin(), own_.end(), 0);
   own_[0] = static_cast<double>(now_ns);
   own_[1] = static_cast<double>(counted_ >> kInexactBits);
+  // What was carried before the first epoch, handshakes and all that, says nothing.
+  const bool first = !std::exchange(taken_, true);
   for (const live::PeerStatistics& peer : statistics) {
     const auto p = static_cast<std::size_t>(peer.rank);
     const auto carried = static_cast<double>(peer.acked_bytes);
-    own_[kHead + 2 * p] = carried - std::exchange(carried_[p], carried);
-    own_[kHead + 1 + 2 * p] = peer.busy_seconds - std::exchange(busy_[p], peer.busy_seconds);
+    const double bytes = carried - std::exchange(carried_[p], carried);
+    const double busy = peer.busy_seconds - std::exchange(busy_[p], peer.busy_seconds);
+    if (first) continue;
+    own_[kHead + 2 * p] = bytes;
+    own_[kHead + 1 + 2 * p] = busy;
   }
   decisive_ = largest_;
   bytes_ = largest_bytes_ = 0;
@@ -78,7 +83,7 @@ bool Adaptation::decide() {
   }
   double length = 0;
   for (const protocol::EdgeTraffic& edge : epoch.edges) length = std::max(length, edge.busy);
-  if (length < kShort && enough_ < kMostBytes) enough_ *= 2;
+  if (length > 0 && length < kShort && enough_ < kMostBytes) enough_ *= 2;
   const bool changed = replanner_.observe(epoch, decisive_);
   gain_ = replanner_.gain();
   if (changed) ++changes_;

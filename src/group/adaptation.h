@@ -53,6 +53,7 @@ class Adaptation {
   forest::Request decisive_;                     // the largest of the epoch that was exchanged
   std::int64_t largest_bytes_ = 0;
   std::vector<double> carried_, busy_;  // by peer, when taken last
+  bool taken_ = false;
   std::vector<double> own_, all_;
   std::uint64_t counted_ = 0;  // a digest of all calls so far
   bool disagreed_ = false;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <map>
 #include <thread>
 
@@ -46,7 +47,10 @@ class FileStore : public Store {
 
   void set(const std::string& key, const std::string& value) override {
     const std::string line = to_hex(key) + " " + to_hex(value) + "\n";
-    live::check(::flock(file_.get(), LOCK_EX), "locking the file store " + path_);
+    int locked = 0;
+    do locked = ::flock(file_.get(), LOCK_EX);
+    while (locked < 0 && errno == EINTR);
+    live::check(locked, "locking the file store " + path_);
     const ssize_t n = ::write(file_.get(), line.data(), line.size());
     ::flock(file_.get(), LOCK_UN);
     if (n != static_cast<ssize_t>(line.size())) live::check(-1, "writing to the file store " + path_);

@@ -7,24 +7,29 @@
 // two workers; an epoch says of each how many bytes arrived and for how long something was on its way. An
 // edge that was busy all the time has met something full. Where a link or group of its route carried what it
 // is thought to carry, that is the reason. Else one of them has become slower: the one all of whose edges
-// were busy (where others were idle, there was room), of several the one that most edges share; it carries
-// what its edges carried while they were busy. What is not full carries at least what it carried. Of the last
-// three values the middle one counts: one epoch may be wrong. A drop that was soon over makes the next one of
-// the same link wait longer until it is believed, as routers damp routes that flap.
+// were busy (where others were idle, there was room), of several the one that most edges share, or all where
+// nobody can tell; it carries what its edges carried while they were busy. What is not full carries at least
+// what it carried. Of the last three values the middle one counts: one epoch may be wrong. A drop that was
+// soon over makes the next one of the same link wait longer until it is believed, as routers damp routes that
+// flap.
 //
 // Where everything is full, nothing shows that a link that had become slow is quick again. So now and then
 // one is tried: plans are made as if it were, and soon go back if it is not.
 //
 // A plan is given up when another one is predicted to take `threshold` less for the largest call of the
-// epoch, at `patience` epochs in a row, but changes that gain no more than that once per `hold` at most,
-// those that gain twice as much twice as often (and a few in a row, since a first guess may be wrong): noise
+// epoch, at `patience` epochs in a row, but changes that gain up to three times that once per `hold` at most,
+// those that gain more up to twice as often (and a few in a row, since a first guess may be wrong): noise
 // must not make plans flap. Where links have flapped, each change counts as one.
+//
+// Every change is on trial: where the next epochs take no less time per byte, plans go back, and the next
+// change waits longer. What slows a job may be something else than its network.
 //
 // Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <vector>
 
@@ -52,6 +57,7 @@ struct ReplanOptions {
   int patience = 1;
   std::int64_t hold_ns = 60'000'000'000;
   double least_seconds = 0.02;    // a shorter epoch says nothing: latency and bursts rule it
+  double least_bytes = 1 << 20;   // nor does one in which so little was sent
   double payload = 1448. / 1514;  // over bytes on the wire, as in forest::CostParameters
 };
 
@@ -87,11 +93,21 @@ class Replanner {
     std::int64_t damped_ns = 0;      // when that was last changed
     bool surely_full = false;        // in the last epoch, since something was busy and had no other reason
   };
+  struct Trial {
+    cluster::Cluster before;  // what plans were made for
+    forest::Request request;
+    double cost_before = 0;
+    int falls = 0;                    // until then
+    std::optional<std::size_t> hope;  // the resource that is tried
+    int epochs_left = 0;
+  };
   bool flaps() const;
   std::int64_t most_damping() const;
   void saw(std::size_t resource, double bits_per_second, std::int64_t now_ns);
-  void learn(const TrafficEpoch& epoch);
+  bool learn(const TrafficEpoch& epoch);
   double gain_of_planning(const forest::Request& request, const cluster::Cluster& network) const;
+  void begin_trial(const forest::Request& request, cluster::Cluster network, std::optional<std::size_t> hope);
+  bool end_trial(std::int64_t now_ns, const forest::Request& request);
   bool try_one(std::int64_t now_ns, const forest::Request& request);
   std::vector<std::size_t> resources_of(const EdgeTraffic& edge) const;
   double price() const;  // of a change, in those that are allowed
@@ -109,10 +125,15 @@ class Replanner {
   int in_favour_ = 0;   // epochs in a row
   double allowed_ = 0;  // changes, now; one more per hold
   std::int64_t refilled_ns_ = 0;
-  int trial_epochs_ = 0;        // left
-  std::size_t next_tried_ = 0;  // the resource after the one that was tried last
+  std::optional<Trial> trial_;
+  std::deque<double> costs_;  // of the latest epochs with the same plans: busy seconds per byte
+  int falls_ = 0;             // that were believed
+  std::int64_t distrust_ns_ = 0;
+  std::int64_t trusts_at_ns_ = 0;  // no change before
+  std::size_t next_tried_ = 0;     // the resource after the one that was tried last
+  std::int64_t try_every_ns_ = 0;
   std::int64_t try_at_ns_ = -1;
-  std::int64_t last_ns_ = 0;  // when the last epoch ended
+  std::int64_t last_ns_ = -1;  // when the last epoch ended
 };
 
 }  // namespace talweg::protocol

@@ -49,7 +49,6 @@ namespace talweg::chaos {
   X(left_failed, "an operation failed because a rank had left")                           \
   X(left_ended, "an operation ended well after a rank had left")                          \
   X(aborted, "a rank aborted its group")                                                  \
-  X(given_up, "a receiver was told that the sender had given up")                         \
   X(damaged_header, "a damaged header was found")                                         \
   X(damaged_payload, "a damaged payload was found")                                       \
   X(half_ended, "an operation had ended well on some ranks when it failed on the others") \
