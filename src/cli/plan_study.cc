@@ -362,7 +362,9 @@ std::int64_t request_bytes(const forest::Request& request) {
 std::optional<double> rate_of(const Study& study, const StudyRow& row, std::size_t planner) {
   const auto& seconds = row.predictions[planner].seconds;
   if (!seconds || *seconds <= 0) return {};
-  const std::int64_t bytes = request_bytes(request_of(study.op, study.root, study.ranks, row.bytes));
+  const std::int64_t all = request_bytes(request_of(study.op, study.root, study.ranks, row.bytes));
+  // Of an all-to-all the size is one rank's row, here and in every other table.
+  const std::int64_t bytes = study.op == Collective::all_to_all ? all / study.ranks : all;
   if (bytes == 0) return {};
   return 8 * static_cast<double>(bytes) / *seconds;
 }

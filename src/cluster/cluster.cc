@@ -12,6 +12,15 @@
 namespace talweg::cluster {
 namespace {
 
+// Beyond these nothing is a network, and sums of times or ratios of rates lose their digits.
+constexpr double kLeastRate = 1;  // bit/s
+constexpr double kMostRate = 1e15;
+constexpr Nanoseconds kMostLatency{3600LL * 1'000'000'000};
+constexpr const char* kRange = ": expected a capacity of 1 bit/s to 1000 Tbit/s";
+
+bool in_range(Bandwidth capacity) {
+  return capacity.bits_per_second >= kLeastRate && capacity.bits_per_second <= kMostRate;
+}
 bool valid(Bandwidth capacity) {
   return std::isfinite(capacity.bits_per_second) && capacity.bits_per_second > 0;
 }
@@ -61,7 +70,9 @@ std::optional<Problem> find_link_problem(const Cluster& cluster) {
       return problem(what + " is written twice: expected one link each way between two nodes");
     }
     if (!valid(link.capacity)) return problem(what + ": expected a capacity above zero");
+    if (!in_range(link.capacity)) return problem(what + kRange);
     if (link.latency.value < 0) return problem(what + ": expected a latency of zero or more");
+    if (link.latency > kMostLatency) return problem(what + ": expected a latency of at most an hour");
     if (link.burst.value < 0) return problem(what + ": expected a burst of zero or more");
   }
   return std::nullopt;
@@ -78,6 +89,7 @@ std::optional<Problem> find_group_problem(const Cluster& cluster) {
     if (group.name.empty()) return problem(": expected a name");
     if (!names.insert(group.name).second) return problem(" is taken: expected every name once");
     if (!valid(group.capacity)) return problem(": expected a capacity above zero");
+    if (!in_range(group.capacity)) return problem(kRange);
     if (group.links.empty()) return problem(": expected at least one link");
     std::set<int> members;
     for (const int link : group.links) {

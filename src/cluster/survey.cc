@@ -182,7 +182,8 @@ void Survey::judge_ports() {
       others += both_rate_[host(o)] ? std::min(two_ways, both_rate_[host(o)]->value) : two_ways;
     }
     const double expected = std::min(out_rate_[host(h)].value + in_rate_[host(h)].value, others);
-    if (both[host(h)].value < kDuplex * expected) both_rate_[host(h)] = both[host(h)];
+    const bool sure = both[host(h)].agreeing >= 2 && both[host(h)].half_width < (1 - kDuplex) / 2;
+    if (sure && both[host(h)].value < kDuplex * expected) both_rate_[host(h)] = both[host(h)];
   }
   for (int h = 0; h < hosts_; ++h) {
     known_.push_back({only(hosts_, h), all(hosts_), false, out_rate_[host(h)].value});

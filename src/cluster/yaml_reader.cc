@@ -12,11 +12,14 @@
 #include <iterator>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "talweg/error.h"
 
 namespace talweg::cluster {
 namespace {
+
+constexpr std::size_t kMostText = std::size_t{256} << 20;
 
 // yaml-cpp counts lines from 0 and has -1 for nodes that stand nowhere.
 int line_of(const YAML::Node& node, int otherwise) {
@@ -171,7 +174,15 @@ std::string read_file(const std::string& path) {
   if (!file) {
     throw Error(ErrorCode::bad_file, fmt::format("{}: cannot read it: {}", path, std::strerror(errno)));
   }
-  return {std::istreambuf_iterator<char>(file), {}};
+  std::string text;
+  std::vector<char> part(std::size_t{1} << 16);
+  while (file.read(part.data(), static_cast<std::streamsize>(part.size())) || file.gcount() > 0) {
+    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
+    if (text.size() > kMostText)
+      throw Error(ErrorCode::bad_file,
+                  fmt::format("{}: expected a file of at most {} MiB", path, kMostText >> 20));
+  }
+  return text;
 }
 
 }  // namespace talweg::cluster

@@ -67,6 +67,11 @@ TEST(Cluster, SaysWhatIsWrongWithLinks) {
   EXPECT_THAT(problem_of([](Cluster& c) { c.links.push_back(c.links[0]); }), HasSubstr("written twice"));
   EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].capacity = {0}; }), HasSubstr("capacity above zero"));
   EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].capacity = {-1}; }), HasSubstr("capacity above zero"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].capacity = {0.5}; }),
+              HasSubstr("1 bit/s to 1000 Tbit/s"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].capacity = {2e15}; }),
+              HasSubstr("1 bit/s to 1000 Tbit/s"));
+  EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].latency = {3'600'000'000'001}; }), HasSubstr("an hour"));
   EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].capacity = {std::numeric_limits<double>::infinity()}; }),
               HasSubstr("capacity above zero"));
   EXPECT_THAT(problem_of([](Cluster& c) { c.links[0].latency = {-1}; }), HasSubstr("zero or more"));
