@@ -48,6 +48,17 @@ void check_subcommand(const CLI::App& app, const std::vector<std::string>& argum
               fmt::format("no subcommand is called \"{}\": expected one of {}", arguments[0], names));
 }
 
+// Most often a variable of a shell that is not set: an output would silently not be written.
+void check_no_empty_value(const CLI::App& app) {
+  for (const CLI::App* sub : app.get_subcommands())
+    for (const CLI::Option* option : sub->get_options())
+      if (!option->get_positional())
+        for (const std::string& value : option->results())
+          if (value.empty())
+            throw Error(ErrorCode::invalid_argument,
+                        fmt::format("{}: expected a value, got nothing", option->get_name()));
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -59,6 +70,7 @@ int main(int argc, char** argv) {
     check_subcommand(app, arguments);
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector back to front
     app.parse(arguments);
+    check_no_empty_value(app);
     return action();
   } catch (const CLI::ParseError& error) {
     return parse_failed(app, error);

@@ -36,6 +36,7 @@ TEST(Usage, EveryMistakeIsAnsweredWithOneLineAndExitCode2) {
       {{"info", "all_everything"}, "all_everything"},
       {{"info", "all_reduce"}, "how many ranks"},
       {{"info", "all_reduce", "--cluster", "/no/such/cluster.yaml"}, "/no/such/cluster.yaml"},
+      {{"plan", "/no/such/cluster.yaml", "--html", ""}, "--html: expected a value, got nothing"},
   };
   for (const auto& line : lines) {
     const auto outcome = talweg(line.arguments);
