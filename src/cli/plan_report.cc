@@ -189,8 +189,8 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
     const auto [above, below] = two_lines(planner);
     width = std::max({width, above.size(), below.size()});
   }
-  text +=
-      fmt::format("\npredicted time; * is {}; GB/s = bytes of the whole vector / time\n", taken_text(study));
+  text += fmt::format("\npredicted time; * is {}; GB/s = bytes of {} / time\n", taken_text(study),
+                      study.op == Collective::all_to_all ? "one rank's row" : "the whole vector");
   text += head_text(study, width + 2);
   for (const StudyRow& row : study.rows) text += row_text(study, row, width + 2);
   return text;

@@ -221,7 +221,8 @@ class Prober {
     return bytes;
   }
 
-  // Long enough for the slowest of these ports, or pairs, to empty its bucket; short enough for the fastest.
+  // Long enough for the slowest of these ports, or pairs, to send more than a bucket; short enough for the
+  // fastest.
   std::chrono::nanoseconds duration_of(const Trial& trial) const {
     std::vector<double> out(at(hosts_)), in(at(hosts_));
     for (const Flow& flow : trial.flows) {

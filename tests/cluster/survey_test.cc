@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "cluster/fair_network.h"
+#include "cluster/routing.h"
 #include "forest/bound.h"
 #include "sanitized.h"
 #include "talweg/error.h"
@@ -282,6 +283,26 @@ TEST(Survey, InAHurryNothingIsRepeatedThatNeedNotBe) {
   for (; const Trial* trial = survey.next(); ++trials) survey.add(network.run(*trial), Haste::hurry);
   EXPECT_LE(trials, Survey::expected_trials(4) + 4 + 2 * 6 + 10 + 8);
   EXPECT_EQ(survey.findings().trials, trials);
+}
+
+TEST(Survey, WhenTimeIsOverPairsAreTakenForWhatTheyReachedInOtherCompany) {
+  Random random(11);
+  const Cluster truth = mesh_of(8, random);
+  const auto survey_in = [&](Haste haste) {
+    FairNetwork network(truth, 0.02);
+    Survey survey(8);
+    while (const Trial* trial = survey.next()) survey.add(network.run(*trial), haste);
+    return survey.findings();
+  };
+  const Findings hurried = survey_in(Haste::hurry), finished = survey_in(Haste::finish);
+  EXPECT_LT(finished.trials, hurried.trials - 20);  // of 56 pairs alone, one after the other
+  ASSERT_GT(finished.pairs.size(), 30u);
+  const cluster::Routes routes(truth);
+  for (const auto& pair : finished.pairs) {
+    const int link = *routes.path(pair.flow.from, pair.flow.to).begin();
+    const double rate = truth.links[static_cast<std::size_t>(link)].capacity.bits_per_second;
+    EXPECT_LT(off(pair.rate.value, rate), 0.15) << pair.flow.from << " to " << pair.flow.to;
+  }
 }
 
 TEST(Survey, ManyHostsAreMeasuredInABoundedNumberOfTrials) {
