@@ -290,8 +290,10 @@ bool Replanner::try_one(std::int64_t now_ns, const forest::Request& request) {
 // Every change is on trial: what slows a job may be something else than its network.
 void Replanner::begin_trial(const forest::Request& request, cluster::Cluster network,
                             std::optional<std::size_t> hope) {
-  trial_ =
-      Trial{std::exchange(planned_, std::move(network)), request, middle(costs_), falls_, hope, kTrialEpochs};
+  // A drop may have begun within the epoch before the last one.
+  const std::size_t n = costs_.size();
+  const double before = hope || n < 2 ? middle(costs_) : std::max(costs_[n - 1], costs_[n - 2]);
+  trial_ = Trial{std::exchange(planned_, std::move(network)), request, before, falls_, hope, kTrialEpochs};
   costs_.clear();
 }
 
