@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "group/metrics.h"
+#include "observe/metrics.h"
 #include "talweg/types.h"
 
 namespace talweg::cli {
@@ -45,7 +45,7 @@ std::size_t output_elements(const PerfCase& c, int rank);
 
 // busbw = algbw * factor, as nccl-tests' doc/PERFORMANCE.md derives it: what the slowest link of a ring
 // carries.
-using group::busbw_factor;
+using observe::busbw_factor;
 
 // first, first + step, ... or first, first * factor, ... (factor > 1 wins) up to and including last.
 std::vector<std::size_t> sizes_to_scan(std::size_t first, std::size_t last, std::size_t step,

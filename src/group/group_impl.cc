@@ -188,10 +188,11 @@ void GroupImpl::begin(Start start) {
   protocol::Operation& operation = start.operation;
   // Ranks whose plans have changed a different number of times must not take each other's chunks for theirs.
   if (adaptation_ && adaptation_->changes() > 0) operation.signature.layout ^= ~adaptation_->changes();
-  note_start(*start.work, {CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
-                           start.shown_count * static_cast<std::int64_t>(size_of(operation.operands.type)),
-                           start.called_ns, operation.deadline_ns, operation.plan->forest->planner,
-                           static_cast<std::uint32_t>(operation.plan->forest->trees.size())});
+  note_start(*start.work,
+             {observe::CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
+              start.shown_count * static_cast<std::int64_t>(size_of(operation.operands.type)),
+              start.called_ns, operation.deadline_ns, operation.plan->forest->planner,
+              static_cast<std::uint32_t>(operation.plan->forest->trees.size())});
   session_.start(std::move(operation));
   if (follows_ && adaptation_->count(start.request)) end_epoch();
 }
@@ -412,8 +413,9 @@ WorkPtr GroupImpl::start_message(bool sends, void* data, std::size_t count, Data
   auto guard = world_->lock();
   work->keep(work);
   world_->started(message.deadline_ns, now);
-  note_start(*work, {sends ? CallNote::Kind::send : CallNote::Kind::receive, message.signature, 0, peer, tag,
-                     n * static_cast<std::int64_t>(size_of(type)), now, message.deadline_ns, "", 0});
+  note_start(*work,
+             {sends ? observe::CallNote::Kind::send : observe::CallNote::Kind::receive, message.signature, 0,
+              peer, tag, n * static_cast<std::int64_t>(size_of(type)), now, message.deadline_ns, "", 0});
   if (sends) {
     session_.send(message);
   } else {
@@ -536,7 +538,7 @@ live::Place GroupImpl::place(int world_rank, const wire::Header& header) {
 void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::byte* payload) {
   const auto w = static_cast<std::size_t>(world_rank);
   if (w >= group_rank_.size() || group_rank_[w] < 0) return;
-  Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();
+  observe::Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();
   if (trace == nullptr) {
     session_.on_frame(group_rank_[w], header, payload);
     return;
@@ -564,7 +566,7 @@ bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payloa
   frame.stable = stable;
   frame.reported = header.type != wire::FrameType::up && header.type != wire::FrameType::down;
   const int peer = identity_.members[static_cast<std::size_t>(to)];
-  Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
+  observe::Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
   if (trace == nullptr) return world_->engine().send(peer, std::move(frame));
   const std::int64_t begin_ns = live::now_ns();
   const bool taken = world_->engine().send(peer, std::move(frame));
