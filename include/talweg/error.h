@@ -22,10 +22,11 @@ enum class ErrorCode {
 // A one-word name for messages and JSON, such as "peer_failed". The string is static.
 const char* name(ErrorCode code);
 
-// `what()` is one line: what was attempted, with whom, and the reason.
+// `what()` is one line: what was attempted, with whom, and the reason. What a text quotes from a file or from
+// another process cannot steer a terminal: control characters are spelled out ("\x1b").
 class Error : public std::runtime_error {
  public:
-  Error(ErrorCode code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  Error(ErrorCode code, const std::string& text);
   ErrorCode code() const { return code_; }
 
  private:

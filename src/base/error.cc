@@ -1,6 +1,10 @@
 #include "talweg/error.h"
 
+#include "base/printable.h"
+
 namespace talweg {
+
+Error::Error(ErrorCode code, const std::string& text) : std::runtime_error(printable(text)), code_(code) {}
 
 const char* name(ErrorCode code) {
   switch (code) {

@@ -162,7 +162,7 @@ Nanoseconds parse_nanoseconds(std::string_view text) {
 }
 
 Nanoseconds parse_wait(std::string_view what, std::string_view text) {
-  const bool bare = text.find_first_not_of("0123456789.") == std::string_view::npos;
+  const bool bare = text.empty() || text.back() == '.' || (text.back() >= '0' && text.back() <= '9');
   try {
     return parse_nanoseconds(bare ? std::string(text) + "s" : std::string(text));
   } catch (const Error& e) {

@@ -2,11 +2,18 @@
 
 #include <string>
 
-#include "cli/lab.h"
-#include "cli/version.h"
+#include "study/version.h"
 
 namespace talweg::cli {
+
+using AddCommand = void(CLI::App& app, Action* action);
+AddCommand add_run, add_perf, add_probe, add_info, add_doctor, add_lab, add_plan, add_convert, add_simulate;
+
 namespace {
+
+// In the order of --help.
+constexpr AddCommand* kCommands[] = {add_run, add_perf, add_probe,   add_info,    add_doctor,
+                                     add_lab, add_plan, add_convert, add_simulate};
 
 constexpr const char* kProgramExamples = R"(
 Examples:
@@ -24,18 +31,10 @@ Examples:
 std::unique_ptr<CLI::App> make_app(Action* action) {
   auto app = std::make_unique<CLI::App>(
       "Talweg: collectives for distributed training over the network that is there", "talweg");
-  app->set_version_flag("--version", std::string("talweg ") + kVersion);
+  app->set_version_flag("--version", std::string("talweg ") + study::kVersion);
   app->footer(kProgramExamples);
   app->require_subcommand(1);
-  add_run(*app, action);
-  add_perf(*app, action);
-  add_probe(*app, action);
-  add_info(*app, action);
-  add_doctor(*app, action);
-  add_lab(*app, action);
-  add_plan(*app, action);
-  add_convert(*app, action);
-  add_simulate(*app, action);
+  for (const auto add : kCommands) add(*app, action);
   return app;
 }
 

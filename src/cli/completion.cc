@@ -4,21 +4,12 @@
 #include <fmt/format.h>
 
 #include "cli/manual.h"
+#include "text/escape.h"
 
 namespace talweg::cli {
 namespace {
 
-// Within single quotes of a shell.
-std::string quoted(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    if (c == '\'')
-      escaped += "'\\''";
-    else
-      escaped += c;
-  }
-  return "'" + escaped + "'";
-}
+constexpr auto& quoted = text::shell_quoted;
 
 // Within an option's [explanation], or a command's name:explanation, of zsh's _arguments.
 std::string zsh_text(const std::string& text) {

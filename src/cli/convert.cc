@@ -5,15 +5,16 @@
 #include <vector>
 
 #include "base/units.h"
-#include "cli/choices.h"
 #include "cli/command.h"
-#include "cli/output.h"
-#include "cli/perf_case.h"
 #include "forest/planner.h"
 #include "forest/verify.h"
+#include "formats/forest_text.h"
 #include "formats/graphviz.h"
 #include "formats/import.h"
+#include "study/choices.h"
+#include "study/perf_case.h"
 #include "talweg/error.h"
+#include "text/output_file.h"
 #include "text/yaml_reader.h"
 
 namespace talweg::cli {
@@ -28,19 +29,19 @@ it cannot be the file IN.
 Examples:
   talweg convert topo.xml cluster.yaml                      # NCCL's, recognised by what it says
   talweg convert leaf_spine.topo network.dot
-  talweg convert topo.xml algo.xml --collective all_reduce  # plan on it, write the forest for MSCCL
+  talweg convert topo.xml algo.xml --op all_reduce  # plan on it, write the forest for MSCCL
   talweg convert forest.yaml algo.xml)";
 
 struct ConvertFlags {
   std::string in, out;
   std::string from, to;
-  std::string collective;
-  std::string size = "64M";
-  std::string algorithm;
+  std::string op;
+  std::string bytes = "64M";
+  std::string algo;
 };
 
 std::string target_format(const ConvertFlags& flags) {
-  std::string format = flags.to.empty() ? format_of_ending(flags.out) : flags.to;
+  std::string format = flags.to.empty() ? formats::format_of_ending(flags.out) : flags.to;
   if (!format.empty()) return format;
   throw Error(
       ErrorCode::invalid_argument,
@@ -48,23 +49,21 @@ std::string target_format(const ConvertFlags& flags) {
 }
 
 forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) {
-  const auto op = parse_collective(flags.collective);
-  if (!op)
-    throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.collective));
-  const auto bytes = static_cast<std::size_t>(parse_bytes(flags.size).value);
-  check_holds_element("--size", bytes, *op, DataType::f32, network.workers());
-  const forest::Request request = request_for(*op, network.workers(), bytes);
-  return flags.algorithm.empty() ? forest::plan_best(request, network)
-                                 : forest::find_planner(flags.algorithm).plan(request, network);
+  const auto op = parse_collective(flags.op);
+  if (!op) throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.op));
+  const auto bytes = static_cast<std::size_t>(parse_bytes(flags.bytes).value);
+  study::check_holds_element("--bytes", bytes, *op, DataType::f32, network.workers());
+  const forest::Request request = study::request_for(*op, network.workers(), bytes);
+  return flags.algo.empty() ? forest::plan_best(request, network)
+                            : forest::find_planner(flags.algo).plan(request, network);
 }
 
 std::string write(const cluster::Cluster& network, const std::string& format) {
   if (format == "yaml") return cluster::to_yaml(network);
   if (format == "json") return cluster::to_json(network);
   if (format == "dot") return formats::to_dot(network);
-  throw Error(
-      ErrorCode::invalid_argument,
-      "--to msccl: this writes a forest, and the file is a network: give --collective to plan one on it");
+  throw Error(ErrorCode::invalid_argument,
+              "--to msccl: this writes a forest, and the file is a network: give --op to plan one on it");
 }
 
 std::string converted(const ConvertFlags& flags) {
@@ -74,17 +73,18 @@ std::string converted(const ConvertFlags& flags) {
   if (flags.from == "forest" || (flags.from.empty() && formats::has_key(text, "trees"))) {
     const forest::Forest forest = forest::parse_forest(text, flags.in);
     forest::verify(forest);
-    return forest_text(forest, format);
+    return formats::forest_text(forest, format);
   }
   const auto from =
       flags.from.empty() ? formats::recognise(text, flags.in) : formats::parse_format(flags.from);
   const cluster::Cluster network = formats::import_text(from, text, flags.in);
-  return flags.collective.empty() ? write(network, format) : forest_text(plan(flags, network), format);
+  return flags.op.empty() ? write(network, format) : formats::forest_text(plan(flags, network), format);
 }
 
 int convert(const ConvertFlags& flags) {
-  check_outputs({flags.out}, {flags.in});
-  write_text(flags.out, converted(flags));
+  text::check_outputs({flags.out}, {flags.in});
+  const text::OutputFile out("out", flags.out);
+  out.write(converted(flags));
   return 0;
 }
 
@@ -101,10 +101,9 @@ void add_convert(CLI::App& app, Action* action) {
   sub->add_option("--from", flags->from, "format of IN (default: recognised)")->check(CLI::IsMember(sources));
   sub->add_option("--to", flags->to, "format of OUT (default: by its ending)")
       ->check(CLI::IsMember(std::vector<std::string>{"yaml", "json", "dot", "msccl"}));
-  sub->add_option("--collective", flags->collective, "plan this on the network and write the forest");
-  sub->add_option("--size", flags->size, "of the vector that is planned for")->capture_default_str();
-  sub->add_option("--algorithm", flags->algorithm,
-                  "that plans (default: the one that is predicted to be fastest)");
+  sub->add_option("--op", flags->op, "plan this on the network and write the forest");
+  sub->add_option("-b,--bytes", flags->bytes, "of the vector that is planned for")->capture_default_str();
+  sub->add_option("--algo", flags->algo, "that plans (default: the one that is predicted to be fastest)");
   sub->callback([flags, action] { *action = [flags] { return convert(*flags); }; });
 }
 

@@ -3,16 +3,17 @@
 
 #include <fstream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "cli/command.h"
-#include "cli/doctor_findings.h"
-#include "cli/output.h"
 #include "observe/merge_traces.h"
+#include "study/doctor_findings.h"
 #include "talweg/error.h"
+#include "text/output_file.h"
 
 namespace talweg::cli {
 namespace {
+
+using namespace study;
 
 constexpr const char* kDoctorExamples = R"(
 Examples:
@@ -25,28 +26,8 @@ Examples:
 struct DoctorFlags {
   std::vector<std::string> paths;
   std::string trace;
-  bool json = false;
+  std::string json;
 };
-
-void print(const std::vector<Diagnosis>& list) {
-  for (const Diagnosis& d : list) {
-    fmt::print("job {} group {}: {} of {} ranks have left a record\n", d.job, d.group, d.seen.size(), d.size);
-    for (const Finding& finding : d.findings) fmt::print("  {}: {}\n", name(finding.kind), finding.text);
-  }
-}
-
-void print_json(const std::vector<Diagnosis>& list, const std::vector<std::string>& unreadable) {
-  nlohmann::json document = {{"groups", nlohmann::json::array()}, {"unreadable", unreadable}};
-  for (const Diagnosis& d : list) {
-    nlohmann::json group = {
-        {"job", d.job}, {"group", d.group}, {"size", d.size}, {"ranks_with_record", d.seen}};
-    group["findings"] = nlohmann::json::array();
-    for (const Finding& f : d.findings)
-      group["findings"].push_back({{"kind", name(f.kind)}, {"text", f.text}, {"ranks", f.ranks}});
-    document["groups"].push_back(std::move(group));
-  }
-  fmt::print("{}\n", document.dump(2));
-}
 
 // A file that was cut off, or is no file of Talweg's, must not hide what all others say.
 void report_unreadable(const std::vector<std::string>& errors, std::size_t files) {
@@ -62,7 +43,7 @@ int merge(const DoctorFlags& flags) {
     throw Error(ErrorCode::invalid_argument,
                 "no trace-*.json there (in a directory only such names are looked for): was TALWEG_TRACE set "
                 "when the ranks ran?");
-  check_outputs({flags.trace}, files);
+  text::check_outputs({flags.trace}, files);
   std::ofstream out(flags.trace);
   const observe::MergedTrace merged = observe::merge_traces(files, out);
   report_unreadable(merged.unreadable, files.size());
@@ -95,11 +76,9 @@ int doctor(const DoctorFlags& flags) {
   }
   report_unreadable(unreadable, files.size());
   const auto diagnoses = diagnose(records);
-  if (flags.json) {
-    print_json(diagnoses, unreadable);
-  } else {
-    print(diagnoses);
-  }
+  const bool as_json = !flags.json.empty();
+  const text::OutputFile out("--json", as_json ? flags.json : "-");
+  out.write(as_json ? to_json(diagnoses, unreadable).dump(2) + "\n" : to_text(diagnoses));
   return 0;
 }
 
@@ -113,7 +92,7 @@ void add_doctor(CLI::App& app, Action* action) {
   sub->add_option("paths", flags->paths,
                   "flight records (or traces), or directories with record-*.json (or trace-*.json)")
       ->required();
-  sub->add_flag("--json", flags->json, "print the findings as JSON");
+  sub->add_option("-J,--json", flags->json, "as JSON, into this file; - for standard output");
   sub->add_option("--trace", flags->trace, "merge traces, not records, into this file for ui.perfetto.dev");
   sub->callback([flags, action] { *action = [flags] { return doctor(*flags); }; });
 }

@@ -2,29 +2,33 @@
 // taken.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/printable.h"
 #include "base/settings.h"
 #include "base/units.h"
-#include "cli/choices.h"
 #include "cli/command.h"
-#include "cli/machine.h"
 #include "cli/number_checks.h"
-#include "cli/version.h"
 #include "cluster/cluster.h"
 #include "formats/import.h"
 #include "kernel/reduce.h"
 #include "live/interface.h"
 #include "live/job_key.h"
 #include "steer/assumed_network.h"
+#include "study/choices.h"
+#include "study/machine.h"
+#include "study/version.h"
 #include "talweg/error.h"
+#include "text/output_file.h"
+#include "text/table.h"
 #include "wire/cipher.h"
 
 namespace talweg::cli {
 namespace {
+
+using namespace study;
 
 using Json = nlohmann::json;
 
@@ -103,9 +107,8 @@ Json machine_json(const MachineFacts& facts) {
 }
 
 std::string machine_text(const MachineFacts& facts) {
-  const auto line = [](const char* key, const std::string& value) {
-    return fmt::format("{:<22}{}\n", key, value);
-  };
+  const text::Columns columns{{"", -22}, {"", 0}};
+  const auto line = [&](const char* key, const std::string& value) { return columns.line({key, value}); };
   std::string text = line("talweg", fmt::format("{} ({}, {})", kVersion, kBuildType, kCompiler));
   text += line("SIMD", kernel::target_name());
   text += line("host", fmt::format("{}, {}", facts.host, facts.kernel));
@@ -126,8 +129,10 @@ std::string machine_text(const MachineFacts& facts) {
   text += "\nsettings: an option beats the environment, which beats the file, which beats the default\n";
   for (const auto& setting : settings()) {
     const auto value = shown(setting);
-    text += fmt::format("  {:<23}{:<16}({})\n  {:<23}  {}\n", setting.name,
-                        value.value.empty() ? "-" : value.value, origin_text(value), "", setting.description);
+    const text::Columns lines{{"", -23, 2}, {"", -16}, {"", 0}};
+    text += lines.line({std::string(setting.name), value.value.empty() ? "-" : value.value,
+                        fmt::format("({})", origin_text(value))});
+    text += lines.line({"", "  " + std::string(setting.description)});
   }
   for (const auto& name : mistyped_settings())
     text += fmt::format("  {:<23}is in the environment, but is no setting: it does nothing\n", name);
@@ -172,30 +177,23 @@ Json choices_json(Collective op, const Network& network, const std::vector<Choic
 }
 
 std::string choices_text(Collective op, const Network& network, const std::vector<Choice>& list) {
-  std::string text = fmt::format("network: {}\nthe least predicted time is taken, for f32\n", network.origin);
+  std::string text =
+      fmt::format("network: {}\nthe least predicted time is taken, for f32\n", printable(network.origin));
   if (const auto forced = resolve("TALWEG_ALGO"); !forced.value.empty())
     text += fmt::format("but TALWEG_ALGO={} ({}) decides where it names an algorithm\n", forced.value,
                         origin_text(forced));
   return text + to_text(op, list);
 }
 
-void write_json(const std::string& path, const Json& document) {
-  if (path == "-") {
-    fmt::print("{}\n", document.dump(2));
-    return;
-  }
-  std::ofstream file(path);
-  file << document.dump(2) << "\n";
-  if (!file) throw Error(ErrorCode::invalid_argument, fmt::format("--json: cannot write {}", path));
+void show(const InfoFlags& flags, const std::string& text, const Json& document) {
+  const text::OutputFile json("--json", flags.json.empty() ? "-" : flags.json);
+  json.write(flags.json.empty() ? text : document.dump(2) + "\n");
 }
 
 int info(const InfoFlags& flags) {
   if (flags.collective.empty()) {
     const auto facts = machine_facts();
-    if (flags.json.empty())
-      fmt::print("{}", machine_text(facts));
-    else
-      write_json(flags.json, machine_json(facts));
+    show(flags, machine_text(facts), machine_json(facts));
     return 0;
   }
   const auto op = parse_collective(flags.collective);
@@ -203,10 +201,7 @@ int info(const InfoFlags& flags) {
     throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.collective));
   const Network network = find_network(flags);
   const auto list = choices(*op, network.cluster);
-  if (flags.json.empty())
-    fmt::print("{}", choices_text(*op, network, list));
-  else
-    write_json(flags.json, choices_json(*op, network, list));
+  show(flags, choices_text(*op, network, list), choices_json(*op, network, list));
   return 0;
 }
 

@@ -1,4 +1,5 @@
-#include "cli/lab.h"
+// talweg lab: the network that a cluster file describes, built on this machine.
+#include "fabric/lab.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +7,8 @@
 #include <optional>
 
 #include "base/units.h"
+#include "cli/command.h"
 #include "cluster/cluster.h"
-#include "fabric/lab.h"
 #include "fabric/lab_state.h"
 #include "formats/import.h"
 #include "talweg/error.h"

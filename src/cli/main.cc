@@ -5,9 +5,12 @@
 #include <cstdlib>
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/printable.h"
 #include "cli/app.h"
+#include "cli/grammar.h"
 #include "talweg/error.h"
 
 namespace {
@@ -26,7 +29,7 @@ std::string speaker(const CLI::App& app) {
 std::string one_line(std::string text) {
   for (char& c : text)
     if (c == '\n') c = ' ';
-  return text;
+  return talweg::printable(text);
 }
 
 int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
@@ -68,6 +71,10 @@ int main(int argc, char** argv) {
   try {
     std::vector<std::string> arguments = talweg::cli::with_separator(app, {argv + 1, argv + argc});
     check_subcommand(app, arguments);
+    talweg::cli::Spelling spelling = talweg::cli::respelled(std::move(arguments));
+    for (const std::string& note : spelling.notes)
+      fmt::print(stderr, "talweg {}: {}\n", spelling.arguments[0], note);
+    arguments = std::move(spelling.arguments);
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector back to front
     app.parse(arguments);
     check_no_empty_value(app);

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "base/settings.h"
-#include "cli/version.h"
+#include "study/version.h"
 #include "talweg/types.h"
 
 namespace talweg::cli {
@@ -165,7 +165,7 @@ std::string man_page(const CLI::App& app, const std::string& path) {
   const bool whole = path == "talweg";
   const auto commands = subcommands_of(app);
   std::string text =
-      fmt::format(".TH {} 1 \"\" \"talweg {}\" \"Talweg\"\n", upper(roff(dashed(path))), kVersion);
+      fmt::format(".TH {} 1 \"\" \"talweg {}\" \"Talweg\"\n", upper(roff(dashed(path))), study::kVersion);
   text += ".ad l\n";  // words such as leaf-spine:leaves=4,hosts=4 leave too little to spread over a line
   std::string about = app.get_description();
   if (const std::string prefix = "Talweg: "; about.rfind(prefix, 0) == 0) about = about.substr(prefix.size());

@@ -2,23 +2,26 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <memory>
 
 #include "cli/command.h"
-#include "cli/perf_measure.h"
-#include "cli/perf_options.h"
-#include "cli/perf_table.h"
-#include "cli/version.h"
+#include "cli/perf_flags.h"
 #include "group/environment.h"
+#include "study/perf_measure.h"
+#include "study/perf_table.h"
+#include "study/simulate_run.h"
+#include "study/simulate_text.h"
+#include "study/version.h"
 #include "talweg/error.h"
 #include "talweg/group.h"
+#include "text/output_file.h"
 
 namespace talweg::cli {
 namespace {
+
+using namespace study;
 
 constexpr const char* kPerfExamples = R"(
 Examples:
@@ -54,42 +57,49 @@ PerfTotals totals_of(Group& group, const std::vector<PerfRow>& rows) {
 // Rank 0's output. With --json - the table makes room on standard output and goes to standard error.
 class Printer {
  public:
-  Printer(bool prints, const std::string& json) : prints_(prints), table_(json == "-" ? stderr : stdout) {
-    if (!prints || json.empty() || json == "-") return;
-    file_.open(json);
-    if (!file_) throw Error(ErrorCode::invalid_argument, fmt::format("--json: cannot write {}", json));
-  }
+  Printer(bool prints, const std::string& json) : json_("--json", prints ? json : ""), prints_(prints) {}
 
-  void line(const std::string& text) {
+  void line(const std::string& text) const {
     if (!prints_) return;
-    std::fputs(text.c_str(), table_);
-    std::fflush(table_);
+    std::FILE* const table = json_.is_standard_output() ? stderr : stdout;
+    std::fputs(text.c_str(), table);
+    std::fflush(table);
   }
-
-  void json(const nlohmann::json& document) {
-    if (!prints_) return;
-    if (table_ == stderr) fmt::print("{}\n", document.dump(2));
-    if (file_.is_open()) file_ << document.dump(2) << "\n";
-  }
+  void json(const nlohmann::json& document) const { json_.write(document.dump(2) + "\n"); }
 
  private:
+  text::OutputFile json_;
   bool prints_;
-  std::FILE* table_;
-  std::ofstream file_;
 };
 
-int perf(const PerfOptions& options) {
-  if (!options.sim.empty()) return perf_simulated(options);
+int perf_simulated(const PerfOptions& perf, const std::string& network, const std::string& json) {
+  text::check_outputs({json}, {network});
+  const SimulateOptions options = options_of_perf(perf, network);
+  const std::vector<PerfCase> cases = perf_cases(perf, options.cluster.workers());
+  const Printer printer(true, json);
+  printer.line(simulate_header(options));
+  Watchers watchers;
+  Progress progress(false);
+  watchers.progress = &progress;
+  SimulateResult result;
+  for (const PerfCase& c : cases) {
+    result.rows.push_back(simulate_case(options, c, "", watchers, result.report));
+    printer.line(row_text(result.rows.back()));
+  }
+  printer.line(simulate_body(options, result));
+  printer.json(simulate_json(options, result));
+  return 0;
+}
+
+int perf_measured(const PerfOptions& options, const std::string& json) {
   const auto launcher = group::find_place({});
-  Printer printer(launcher.rank == 0, options.json);
+  const Printer printer(launcher.rank == 0, json);
   const auto group = Group::join();
   const int ranks = group->size();
   if (options.op == Collective::send_recv && ranks < 2)
     throw Error(ErrorCode::invalid_argument,
                 "send_recv needs at least two ranks: talweg run -n 2 -- talweg perf send_recv");
-  if (has_root(options.op) && options.root >= ranks)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("-r {}: there are {} ranks, numbered from 0", options.root, ranks));
+  check_root(options, ranks);
 
   const auto cases = perf_cases(options, ranks);
   PerfSetup setup{kVersion, {}, group->describe(), launcher.size == 1};
@@ -111,8 +121,14 @@ int perf(const PerfOptions& options) {
   }
   const PerfTotals totals = totals_of(*group, rows);
   printer.line(footer_text(totals));
-  if (!options.json.empty()) printer.json(to_json(options, setup, rows, totals));
+  printer.json(to_json(options, setup, rows, totals));
   return totals.wrong == 0 ? 0 : kFailureExitCode;
+}
+
+int perf(const PerfFlags& flags) {
+  const PerfOptions options = flags.checked();
+  return flags.sim().empty() ? perf_measured(options, flags.json())
+                             : perf_simulated(options, flags.sim(), flags.json());
 }
 
 }  // namespace
@@ -122,7 +138,7 @@ void add_perf(CLI::App& app, Action* action) {
   sub->footer(kPerfExamples);
   PerfFlags flags;
   flags.add_to(*sub);
-  sub->callback([flags, action] { *action = [flags] { return perf(flags.checked()); }; });
+  sub->callback([flags, action] { *action = [flags] { return perf(flags); }; });
 }
 
 }  // namespace talweg::cli

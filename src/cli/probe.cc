@@ -3,18 +3,16 @@
 
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <system_error>
 
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/probe_report.h"
 #include "group/environment.h"
 #include "group/group_impl.h"
+#include "study/probe_report.h"
 #include "talweg/error.h"
 #include "talweg/group.h"
+#include "text/output_file.h"
 
 namespace talweg::cli {
 namespace {
@@ -33,51 +31,19 @@ sent, and for how long, is said before. Rates are those on the wire, as links ha
 time makes them less. Latencies are without what the two processors need for a message.)";
 
 struct ProbeFlags {
-  std::string output;
-  bool json = false;
+  std::string out;
+  std::string json;
   double confidence = ProbeOptions{}.confidence;
   std::string budget;
 };
 
-// The file comes into being at the end, whole; that it can is found out before anything is measured. Nothing
-// lies there meanwhile: a launcher may end this process any time, since another rank has failed.
-class OutputFile {
- public:
-  explicit OutputFile(const std::string& path) : path_(path), draft_(path + ".part") {
-    if (path.empty()) return;
-    const bool opened = std::ofstream(draft_).is_open();
-    drop();
-    if (!opened || std::filesystem::is_directory(path))
-      throw Error(ErrorCode::invalid_argument, fmt::format("-o: cannot write {}", path));
-  }
-
-  void write(const std::string& text) const {
-    if (path_.empty()) return;
-    std::ofstream file(draft_);
-    file << text;
-    file.close();
-    std::error_code failed;
-    if (file) std::filesystem::rename(draft_, path_, failed);
-    if (file && !failed) return;
-    drop();
-    throw Error(ErrorCode::system, fmt::format("-o: cannot write {}", path_));
-  }
-
- private:
-  void drop() const {
-    std::error_code ignored;
-    std::filesystem::remove(draft_, ignored);
-  }
-
-  std::string path_, draft_;
-};
-
 int probe(const ProbeFlags& flags) {
   const bool leads = group::find_place({}).rank == 0;
-  const OutputFile file(leads ? flags.output : std::string());
+  // Written at the end, whole: a launcher may end this process any time, since another rank has failed.
+  const text::OutputFile file("-o", leads ? flags.out : ""), json("--json", leads ? flags.json : "");
   const auto joined = Group::join();
   auto& group = dynamic_cast<group::GroupImpl&>(*joined);
-  std::FILE* people = flags.json ? stderr : stdout;
+  std::FILE* people = flags.json == "-" ? stderr : stdout;
   ProbeOptions options;
   options.confidence = flags.confidence;
   if (!flags.budget.empty())
@@ -89,14 +55,14 @@ int probe(const ProbeFlags& flags) {
   const steer::ProbeResult result = group.probe_in_full(options);
   if (!leads) return 0;
   file.write(cluster::to_yaml(result.network));
-  fmt::print(people, "{}", probe_table(result));
-  if (flags.output.empty()) {
+  fmt::print(people, "{}", study::probe_table(result));
+  if (flags.out.empty()) {
     fmt::print(people, "-o cluster.yaml writes this down for TALWEG_CLUSTER\n");
   } else {
-    fmt::print(people, "{} is written; to plan with it: TALWEG_CLUSTER={}, talweg plan {}\n", flags.output,
-               flags.output, flags.output);
+    fmt::print(people, "{} is written; to plan with it: TALWEG_CLUSTER={}, talweg plan {}\n", flags.out,
+               flags.out, flags.out);
   }
-  if (flags.json) fmt::print("{}\n", probe_json(result).dump(2));
+  if (json.wanted()) json.write(study::probe_json(result).dump(2) + "\n");
   return 0;
 }
 
@@ -106,8 +72,9 @@ void add_probe(CLI::App& app, Action* action) {
   auto flags = std::make_shared<ProbeFlags>();
   auto* sub = app.add_subcommand("probe", "measure the network between hosts and write a cluster file");
   sub->footer(kProbeExamples);
-  sub->add_option("-o,--output", flags->output, "the cluster file to write (rank 0 writes it)");
-  sub->add_flag("--json", flags->json, "print what was found as JSON; the table goes to standard error");
+  sub->add_option("-o,--out", flags->out, "the cluster file to write (rank 0 writes it)");
+  sub->add_option("-J,--json", flags->json,
+                  "as JSON, into this file; - for standard output, the table then goes to standard error");
   sub->add_option("--confidence", flags->confidence,
                   "repeat until rates are sure to this part of them, at most 5 times")
       ->capture_default_str();

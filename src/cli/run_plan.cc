@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "talweg/error.h"
+#include "text/escape.h"
 
 namespace talweg::cli {
 namespace {
@@ -30,11 +31,11 @@ std::vector<std::string> remote_command(const RunRequest& request, const RunPlan
   std::vector<std::string> command;
   std::istringstream words(request.remote_shell);
   for (std::string word; words >> word;) command.push_back(word);
-  std::string line = fmt::format("cd {} && env", shell_quoted(request.directory));
-  for (const auto& pair : request.pass) line += " " + shell_quoted(pair);
-  for (const auto& [name, value] : rank.environment) line += " " + shell_quoted(name + "=" + value);
-  line += fmt::format(" sh -c {} sh", shell_quoted(kRemoteGuard));
-  for (const auto& word : request.program) line += " " + shell_quoted(word);
+  std::string line = fmt::format("cd {} && env", text::shell_quoted(request.directory));
+  for (const auto& pair : request.pass) line += " " + text::shell_quoted(pair);
+  for (const auto& [name, value] : rank.environment) line += " " + text::shell_quoted(name + "=" + value);
+  line += fmt::format(" sh -c {} sh", text::shell_quoted(kRemoteGuard));
+  for (const auto& word : request.program) line += " " + text::shell_quoted(word);
   command.push_back(rank.host);
   command.push_back(line);
   return command;
@@ -71,12 +72,6 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
   }
   if (hosts.empty()) throw Error(ErrorCode::invalid_argument, "--hosts: expected host:slots,host:slots,...");
   return hosts;
-}
-
-std::string shell_quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
 }
 
 RunPlan plan_run(const RunRequest& request) {

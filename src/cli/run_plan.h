@@ -46,7 +46,4 @@ struct RunRequest {
 // Throws Error{invalid_argument} when ranks and slots do not fit or nothing is to be run.
 RunPlan plan_run(const RunRequest& request);
 
-// For a POSIX shell: 'it'\''s'.
-std::string shell_quoted(const std::string& text);
-
 }  // namespace talweg::cli

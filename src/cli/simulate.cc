@@ -4,20 +4,23 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 
 #include "cli/command.h"
+#include "cli/fields.h"
 #include "cli/number_checks.h"
-#include "cli/output.h"
-#include "cli/simulate_options.h"
-#include "cli/simulate_run.h"
-#include "cli/simulate_sweep.h"
-#include "cli/simulate_text.h"
+#include "study/simulate_run.h"
+#include "study/simulate_sweep.h"
+#include "study/simulate_text.h"
 #include "talweg/error.h"
+#include "text/output_file.h"
+#include "text/table.h"
 
 namespace talweg::cli {
 namespace {
+
+using study::SimulateRequest;
+using text::OutputFile;
 
 constexpr const char* kSimulateExamples = R"(
 Examples:
@@ -32,25 +35,16 @@ Examples:
 Ranks run the protocol objects that talweg runs on real sockets, over a DCTCP-like transport. What is printed on
 standard output depends on the input and the seed alone; how fast the simulation was goes to standard error.)";
 
-class File {
- public:
-  File(const char* flag, const std::string& path) : flag_(flag), path_(path) {
-    if (path.empty() || path == "-") return;
-    file_.open(path, std::ios::binary);
-    if (!file_) throw Error(ErrorCode::invalid_argument, fmt::format("{}: cannot write {}", flag, path));
-  }
-  void write(const std::string& text) {
-    if (path_ == "-") fmt::print("{}", text);
-    if (!file_.is_open()) return;
-    file_ << text;
-    file_.close();
-    if (!file_) throw Error(ErrorCode::system, fmt::format("{}: cannot write {}", flag_, path_));
-  }
+struct SimulateOutputs {
+  std::string json, csv, trace, html;
+  bool progress = false;
 
- private:
-  const char* flag_;
-  const std::string path_;
-  std::ofstream file_;
+  bool takes_standard_output() const { return json == "-" || csv == "-"; }
+  void check(const SimulateRequest& request) const {
+    if (json == "-" && csv == "-")
+      throw Error(ErrorCode::invalid_argument, "--json - and --csv -: only one can have standard output");
+    text::check_outputs({json, csv, trace, html}, {request.network, request.matrix, request.workload});
+  }
 };
 
 void say_speed(const sim::RunReport& report, double seconds) {
@@ -58,24 +52,23 @@ void say_speed(const sim::RunReport& report, double seconds) {
   ::getrusage(RUSAGE_SELF, &usage);
   fmt::print(stderr,
              "talweg simulate: {} in {}: {} events, {} link-hops, {:.1f} M link-hops/s, peak memory {} MiB\n",
-             to_string(Nanoseconds{report.duration / 1000}), wait_text(seconds), report.events,
+             to_string(Nanoseconds{report.duration / 1000}), study::wait_text(seconds), report.events,
              report.link_hops, seconds > 0 ? static_cast<double>(report.link_hops) / seconds / 1e6 : 0,
              usage.ru_maxrss / 1024);
 }
 
-int simulate(const SimulateOptions& options) {
+int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point begun = Clock::now();
-  File json("--json", options.json);
-  File csv("--csv", options.csv);
-  Watchers watchers;
-  Progress progress(options.progress);
+  const study::SimulateOptions options = checked(request);
+  const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv), html("--html", outputs.html);
+  study::Watchers watchers;
+  study::Progress progress(outputs.progress);
   watchers.progress = &progress;
-  if (!options.trace.empty()) watchers.trace = std::make_unique<sim::Trace>(options.trace, options.cluster);
-  if (!options.html.empty()) check_writable(options.html);
-  if (!options.html.empty()) watchers.page = std::make_unique<SimulatePage>();
+  if (!outputs.trace.empty()) watchers.trace = std::make_unique<sim::Trace>(outputs.trace, options.cluster);
+  if (html.wanted()) watchers.page = std::make_unique<study::SimulatePage>();
 
-  std::FILE* const table = options.json == "-" || options.csv == "-" ? stderr : stdout;
+  std::FILE* const table = outputs.takes_standard_output() ? stderr : stdout;
   std::string page;
   const auto show = [&](const std::string& text) {
     std::fputs(text.c_str(), table);
@@ -83,15 +76,31 @@ int simulate(const SimulateOptions& options) {
     page += text;
   };
   show(simulate_header(options));
-  const SimulateResult result =
-      simulate_all(options, watchers, [&](const PerfRow& row) { show(row_text(row)); });
+  const study::SimulateResult result =
+      simulate_all(options, watchers, [&](const study::PerfRow& row) { show(row_text(row)); });
   show(simulate_body(options, result));
-  if (!options.json.empty()) json.write(simulate_json(options, result).dump(2) + "\n");
-  if (!options.csv.empty()) csv.write(simulate_csv(options, result));
+  if (json.wanted()) json.write(simulate_json(options, result).dump(2) + "\n");
+  if (csv.wanted()) csv.write(simulate_csv(options, result));
   if (watchers.trace) watchers.trace->close();
-  if (watchers.page) watchers.page->write(options.html, options.network, page);
+  if (watchers.page) html.write(watchers.page->text(options.network, page));
   say_speed(result.report, std::chrono::duration<double>(Clock::now() - begun).count());
   return 0;
+}
+
+int sweep(const study::SweepRequest& request, const SimulateOutputs& outputs) {
+  for (const auto& [flag, path] : {std::pair{"--trace", outputs.trace}, {"--html", outputs.html}})
+    if (!path.empty()) throw Error(ErrorCode::invalid_argument, fmt::format("{}: not with --sweep", flag));
+  const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv);
+  const auto result = run_sweep(request);
+  if (!result) return 0;
+  if (!outputs.takes_standard_output()) text::print(text::table(result->rows));
+  if (csv.wanted()) csv.write(text::csv(result->rows));
+  if (json.wanted())
+    json.write(
+        nlohmann::json{{"format", "talweg simulate sweep"}, {"format_version", 1}, {"points", result->points}}
+            .dump(2) +
+        "\n");
+  return result->failed ? kFailureExitCode : 0;
 }
 
 }  // namespace
@@ -100,30 +109,34 @@ void add_simulate(CLI::App& app, Action* action) {
   auto* sub =
       app.add_subcommand("simulate", "collectives, flows and workloads on a network, packet by packet");
   sub->footer(kSimulateExamples);
-  SimulateFlags flags;
-  flags.add_to(*sub);
-  auto sweep = std::make_shared<SweepOptions>();
-  const char* group = "Sweeps";
-  sub->add_option("--sweep", sweep->sweeps,
+  auto request = std::make_shared<SimulateRequest>();
+  add_fields(*sub, study::simulate_fields(), request);
+  auto outputs = std::make_shared<SimulateOutputs>();
+  const char* group = "Output";
+  sub->add_option("-J,--json", outputs->json, "results as JSON to this file; - for standard output")
+      ->group(group);
+  sub->add_option("--csv", outputs->csv, "results as CSV; likewise")->group(group);
+  sub->add_option("--trace", outputs->trace, "what moved when, for ui.perfetto.dev")->group(group);
+  sub->add_option("--html", outputs->html, "a page with the use of links and the queues over time")
+      ->group(group);
+  sub->add_flag("--progress", outputs->progress, "say how far it is, even to a file")->group(group);
+  auto points = std::make_shared<study::SweepRequest>();
+  group = "Sweeps";
+  sub->add_option("--sweep", points->sweeps,
                   "option=value,value: a run for each, as for bytes=4K..1M and algo=all; several: for each "
                   "combination")
       ->allow_extra_args(false)
       ->group(group);
-  sub->add_option("--sweep-folder", sweep->folder, "keep what each run gave here, and go on from there")
+  sub->add_option("--sweep-folder", points->folder, "keep what each run gave here, and go on from there")
       ->group(group);
-  sub->add_option("--jobs", sweep->jobs, "runs at once (as many as there are cores)")
+  sub->add_option("--jobs", points->jobs, "runs at once (as many as there are cores)")
       ->check(whole_number(1, 4096))
       ->group(group);
-  sub->callback([flags, sweep, sub, action] {
-    *action = [flags, sweep, sub] {
-      if (sweep->sweeps.empty()) return simulate(flags.checked());
-      const auto text = [&](const char* option) {
-        return sub->get_option(option)->empty() ? "" : sub->get_option(option)->as<std::string>();
-      };
-      sweep->json = text("--json");
-      sweep->csv = text("--csv");
-      check_outputs({sweep->json, sweep->csv}, {text("network"), text("--cm"), text("--workload")});
-      return run_sweep(*sub, *sweep);
+  sub->callback([=] {
+    *action = [=] {
+      outputs->check(*request);
+      points->base = *request;
+      return points->sweeps.empty() ? simulate(*request, *outputs) : sweep(*points, *outputs);
     };
   });
 }

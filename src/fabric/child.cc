@@ -74,9 +74,7 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
   const pid_t launcher = getpid();
 
-  pid_ = fork();
-  if (pid_ < 0) throw_system(fmt::format("start a process for rank {}", label_));
-  if (pid_ == 0) {
+  process_.emplace(fmt::format("start a process for rank {}", label_), [&] {
     setpgid(0, 0);
     dup2(input.get(), STDIN_FILENO);
     dup2(out.write.get(), STDOUT_FILENO);
@@ -93,13 +91,13 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
     sigprocmask(SIG_SETMASK, &mask, nullptr);
     execvpe(argv[0], argv.data(), envp.data());
     report(status.write.get(), kExecFailed, std::to_string(errno));
-  }
-  setpgid(pid_, pid_);  // also here, so that the group exists before anybody signals it
+  });
+  setpgid(pid(), pid());  // also here, so that the group exists before anybody signals it
   // By number, because the declaration in glibc 2.36 has no extern "C".
-  pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(pid_), 0)));
+  pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
   if (!pidfd_) {
     kill_group(SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    process_->wait();
     throw_system("watch a process");
   }
   status.write.close();
@@ -117,7 +115,7 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
 }
 
 void Child::explain_failed_start(const Process& process, const std::string& report) {
-  waitpid(pid_, nullptr, 0);
+  process_->wait();
   if (report[0] == kHookFailed)
     throw Error(ErrorCode::system, fmt::format("cannot start rank {}: {}", label_, report.substr(1)));
   const int reason = std::stoi(report.substr(1));
@@ -129,10 +127,7 @@ void Child::explain_failed_start(const Process& process, const std::string& repo
 }
 
 Child::~Child() {
-  if (pid_ < 0 || !pidfd_) return;
-  kill_group(SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  if (process_ && pid() > 0) kill_group(SIGKILL);
 }
 
 bool Child::pump(Stream& stream, bool prefix) {
@@ -151,8 +146,8 @@ bool Child::pump(Stream& stream, bool prefix) {
 }
 
 void Child::kill_group(int signal) const {
-  kill(-pid_, signal);
-  if (signal != SIGKILL) kill(-pid_, SIGCONT);  // a stopped one would else hear of it only when it goes on
+  kill(-pid(), signal);
+  if (signal != SIGKILL) kill(-pid(), SIGCONT);  // a stopped one would else hear of it only when it goes on
 }
 
 void Child::note_end() {

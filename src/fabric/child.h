@@ -4,8 +4,10 @@
 #include <signal.h>
 #include <sys/types.h>
 
+#include <optional>
 #include <string>
 
+#include "base/child_process.h"
 #include "fabric/fd.h"
 #include "fabric/launcher.h"
 #include "fabric/line_prefixer.h"
@@ -29,7 +31,7 @@ class Child {
   Child(const Child&) = delete;
 
   const std::string& label() const { return label_; }
-  pid_t pid() const { return pid_; }
+  pid_t pid() const { return process_->pid(); }
   int pidfd() const { return pidfd_.get(); }  // readable once it has ended
   Stream& out() { return out_; }
   Stream& err() { return err_; }
@@ -51,16 +53,7 @@ class Child {
 
   std::string label_;
   Stream out_, err_;
-  struct Pid {  // so that a moved-from Child reaps nothing
-    pid_t value = -1;
-    Pid() = default;
-    Pid(Pid&& other) noexcept : value(std::exchange(other.value, -1)) {}
-    Pid& operator=(pid_t pid) {
-      value = pid;
-      return *this;
-    }
-    operator pid_t() const { return value; }
-  } pid_;
+  std::optional<ChildProcess> process_;
   Fd pidfd_;
   bool ended_ = false;
   bool killed_ = false;

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/child_process.h"
 #include "fabric/privileges.h"
 #include "fabric/system.h"
 #include "talweg/error.h"
@@ -149,9 +150,9 @@ LabNote keep_up(const Lab& lab, const std::string& name, const std::string& clus
     if (other.name == name)
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("a lab named {} is up already (of {})", name, other.cluster_file));
-  LabNote note{name, fs::absolute(cluster_file).string(), cluster::to_yaml(cluster), fork(), {}, {}, {}};
-  if (note.holder < 0) throw_system("start the process that holds the lab");
-  if (note.holder == 0) hold(lab);
+  LabNote note{name, fs::absolute(cluster_file).string(), cluster::to_yaml(cluster), -1, {}, {}, {}};
+  ChildProcess holder("start the process that holds the lab", [&] { hold(lab); });
+  note.holder = holder.pid();
   const auto theirs = [&](const NetNamespace& net) {
     return fmt::format("/proc/{}/fd/{}", note.holder, net.fd());
   };
@@ -161,10 +162,8 @@ LabNote keep_up(const Lab& lab, const std::string& name, const std::string& clus
   note.holder_started = start_of(note.holder);
   std::ofstream file(note_path(folder, name));
   file << to_json(note).dump(2) << '\n' << std::flush;
-  if (!file.good()) {
-    kill(note.holder, SIGKILL);
-    throw_system(fmt::format("write {}", note_path(folder, name)));
-  }
+  if (!file.good()) throw_system(fmt::format("write {}", note_path(folder, name)));
+  holder.release();
   return note;
 }
 

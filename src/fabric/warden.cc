@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "fabric/system.h"
@@ -16,29 +15,20 @@ Warden::Warden(const std::vector<pid_t>& groups) {
   if (pipe2(ends, O_CLOEXEC) != 0) throw_system("make a pipe");
   Fd ear(ends[0]);
   alive_ = Fd(ends[1]);
-  pid_ = fork();
-  if (pid_ < 0) throw_system("start the warden process");
-  if (pid_ > 0) return;
-
-  // Out of reach of the terminal and of whoever kills the launcher's process group or session.
-  setsid();
-  sigset_t all;
-  sigfillset(&all);
-  sigprocmask(SIG_SETMASK, &all, nullptr);
-  prctl(PR_SET_NAME, "talweg-warden");
-  dup2(ear.get(), 0);
-  close_range(1, ~0U, 0);  // its own copy of `alive_` among them
-  char byte;
-  while (read(0, &byte, 1) < 0 && errno == EINTR) {
-  }
-  for (const pid_t group : groups) kill(-group, SIGKILL);
-  _exit(0);
-}
-
-Warden::~Warden() {
-  kill(pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  process_.emplace("start the warden process", [&] {
+    // Out of reach of the terminal and of whoever kills the launcher's process group or session.
+    setsid();
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, nullptr);
+    prctl(PR_SET_NAME, "talweg-warden");
+    dup2(ear.get(), 0);
+    close_range(1, ~0U, 0);  // its own copy of `alive_` among them
+    char byte;
+    while (read(0, &byte, 1) < 0 && errno == EINTR) {
+    }
+    for (const pid_t group : groups) kill(-group, SIGKILL);
+  });
 }
 
 }  // namespace talweg::fabric

@@ -5,8 +5,10 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <vector>
 
+#include "base/child_process.h"
 #include "fabric/fd.h"
 
 namespace talweg::fabric {
@@ -15,13 +17,11 @@ class Warden {
  public:
   // Watches over these process groups from now on. Throws Error{system}.
   explicit Warden(const std::vector<pid_t>& groups);
-  // Dismisses it; the groups are left alone.
-  ~Warden();
-  Warden(const Warden&) = delete;
+  // When this ends, it is dismissed, and the groups are left alone.
 
  private:
-  pid_t pid_;
   Fd alive_;  // the warden sees end-of-file on the other end when this process is gone
+  std::optional<ChildProcess> process_;  // ends first
 };
 
 }  // namespace talweg::fabric

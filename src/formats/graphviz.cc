@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "text/escape.h"
+
 namespace talweg::formats {
 namespace {
 
@@ -14,17 +16,8 @@ using cluster::Link;
 using cluster::Node;
 using cluster::NodeKind;
 
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') result += '\\';
-    result += c;
-  }
-  return result;
-}
-
 std::string quoted(const std::string& text) {
-  return '"' + escaped(text) + '"';
+  return '"' + text::backslashed(text) + '"';
 }
 
 const char* shape(const Node& node) {
@@ -56,7 +49,7 @@ std::string to_dot(const Cluster& cluster) {
   for (const auto& group : cluster.groups)
     for (const int link : group.links)
       groups[static_cast<std::size_t>(link)] +=
-          fmt::format("\\n{} {}", escaped(group.name), to_string(group.capacity));
+          fmt::format("\\n{} {}", text::backslashed(group.name), to_string(group.capacity));
   std::map<std::pair<int, int>, std::size_t> index;
   for (std::size_t i = 0; i < cluster.links.size(); ++i)
     index[{cluster.links[i].from, cluster.links[i].to}] = i;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "text/escape.h"
+
 namespace talweg::observe {
 
 namespace {
@@ -20,20 +22,6 @@ constexpr std::array<double, Metrics::kTimes> kTimeClasses{3e-5, 1e-4, 1e-3, 1e-
 
 const char* size_label(std::size_t i) {
   return i < kSizeClasses.size() ? kSizeClasses[i].label : "larger";
-}
-
-// A label's value: backslash, quote and newline are escaped.
-std::string label(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '\\' || c == '"') out += '\\';
-    if (c == '\n') {
-      out += "\\n";
-    } else {
-      out += c;
-    }
-  }
-  return out;
 }
 
 class Page {
@@ -101,8 +89,8 @@ std::string Metrics::text(const Sight& sight) const {
 
   page.family("talweg_info", "gauge", "What this process is: always 1.");
   page.sample("talweg_info",
-              fmt::format("{},ranks=\"{}\",host=\"{}\",job=\"{:016x}\"", rank, sight.size, label(sight.host),
-                          sight.job),
+              fmt::format("{},ranks=\"{}\",host=\"{}\",job=\"{:016x}\"", rank, sight.size,
+                          text::backslashed(sight.host), sight.job),
               1);
   page.family(
       "talweg_call_seconds", "histogram",
@@ -154,7 +142,8 @@ std::string Metrics::text(const Sight& sight) const {
   page.sample("talweg_buffer_peak_bytes", rank, sight.peak_buffer_bytes);
   const auto each_peer = [&](auto&& function) {
     for (const PeerSight& peer : sight.peers)
-      function(peer, fmt::format("{},peer=\"{}\",peer_host=\"{}\"", rank, peer.rank, label(peer.host)));
+      function(peer,
+               fmt::format("{},peer=\"{}\",peer_host=\"{}\"", rank, peer.rank, text::backslashed(peer.host)));
   };
   page.family("talweg_rank_lag_seconds", "gauge",
               "How long a call in flight here has waited for this peer to start it.");

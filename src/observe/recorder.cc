@@ -8,6 +8,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "text/escape.h"
+
 namespace talweg::observe {
 
 const char* call_name(CallNote::Kind kind, Collective op) {
@@ -85,21 +87,6 @@ std::int64_t wall_ns() {
   return std::chrono::nanoseconds(system_clock::now().time_since_epoch()).count();
 }
 
-std::string json_escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) >= 0x7f) {
-      out += fmt::format("\\u{:04x}", static_cast<unsigned char>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 namespace {
 
 const char* state_name(const Recorder::Entry& entry, const protocol::Session::Pending* pending) {
@@ -121,7 +108,7 @@ void append(fmt::memory_buffer& out, const Recorder::Entry& entry,
   }
   fmt::format_to(to, R"(,"type":"{}","count":{},"bytes":{},"algorithm":"{}","trees":{},"state":"{}")",
                  name(note.signature.type), note.signature.count, note.bytes,
-                 json_escaped(entry.algorithm.data()), note.trees, state_name(entry, pending));
+                 text::json_escaped(entry.algorithm.data()), note.trees, state_name(entry, pending));
   fmt::format_to(to, R"(,"started_ns":{},"deadline_ns":{})", note.started_ns, note.deadline_ns);
   if (entry.state != Recorder::State::in_flight) fmt::format_to(to, R"(,"ended_ns":{})", entry.ended_ns);
   const auto& absent = pending != nullptr ? pending->absent : entry.absent;
@@ -129,7 +116,7 @@ void append(fmt::memory_buffer& out, const Recorder::Entry& entry,
   if (!absent.empty()) fmt::format_to(to, R"(,"not_started":[{}])", fmt::join(absent, ","));
   if (!silent.empty()) fmt::format_to(to, R"(,"data_missing_from":[{}])", fmt::join(silent, ","));
   if (entry.state == Recorder::State::failed)
-    fmt::format_to(to, R"(,"error":"{}","text":"{}")", name(entry.code), json_escaped(entry.error));
+    fmt::format_to(to, R"(,"error":"{}","text":"{}")", name(entry.code), text::json_escaped(entry.error));
   fmt::format_to(to, "}}");
 }
 
@@ -140,11 +127,11 @@ std::string to_json(const RecordHead& head, const Recorder& recorder,
   fmt::memory_buffer out;
   const auto to = std::back_inserter(out);
   std::vector<std::string> hosts;
-  for (const std::string& host : head.hosts) hosts.push_back('"' + json_escaped(host) + '"');
+  for (const std::string& host : head.hosts) hosts.push_back('"' + text::json_escaped(host) + '"');
   fmt::format_to(to,
                  R"({{"talweg_flight_record":1,"reason":"{}","job":"{:016x}","group":"{:08x}","rank":{},)"
                  R"("size":{},"ranks_in_job":[{}],"hosts":[{}],"monotonic_ns":{},"wall_ns":{},)",
-                 json_escaped(head.reason), head.job, head.group, head.rank, head.hosts.size(),
+                 text::json_escaped(head.reason), head.job, head.group, head.rank, head.hosts.size(),
                  fmt::join(head.members, ","), fmt::join(hosts, ","), head.monotonic_ns, head.wall_ns);
   if (head.clock.known)
     fmt::format_to(to, R"("offset_to_rank0_ns":{},"offset_error_ns":{},)", head.clock.offset_ns,

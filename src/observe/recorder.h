@@ -103,7 +103,4 @@ std::string to_json(const RecordHead& head, const Recorder& recorder,
 // Since 1970: compares what is written by machines without a better common clock.
 std::int64_t wall_ns();
 
-// Text for a JSON string, without its quotes.
-std::string json_escaped(std::string_view text);
-
 }  // namespace talweg::observe

@@ -4,10 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 
 #include "live/system.h"
+#include "text/escape.h"
 
 namespace talweg::observe {
 
@@ -41,35 +40,22 @@ std::uint64_t flow_number(std::uint64_t job, const wire::Header& h, int from, in
 }  // namespace
 
 Trace::Trace(const std::string& path, Who who, std::uint64_t limit)
-    : who_(std::move(who)), limit_(limit), file_(std::fopen(path.c_str(), "we")) {
-  if (!file_)
-    throw Error(ErrorCode::system,
-                fmt::format("TALWEG_TRACE: cannot write {}: {}", path, std::strerror(errno)));
+    : who_(std::move(who)), limit_(limit), file_(path, "TALWEG_TRACE") {
   events_.reserve(kCollected);
   const int pid = who_.rank;
-  line(
-      fmt::format(R"({{"ph":"M","pid":{},"name":"talweg_trace","args":{{"job":"{:016x}","rank":{},"size":{},)"
-                  R"("host":"{}","monotonic_ns":{},"wall_ns":{}}}}})",
-                  pid, who_.job, who_.rank, who_.size, json_escaped(who_.host), live::now_ns(), wall_ns()));
-  line(fmt::format(R"-({{"ph":"M","pid":{},"name":"process_name","args":{{"name":"rank {} ({})"}}}})-", pid,
-                   who_.rank, json_escaped(who_.host)));
-  line(fmt::format(R"({{"ph":"M","pid":{},"name":"process_sort_index","args":{{"sort_index":{}}}}})", pid,
-                   who_.rank));
-  const auto row = [&](int tid, const char* text) {
-    line(fmt::format(R"({{"ph":"M","pid":{},"tid":{},"name":"thread_name","args":{{"name":"{}"}}}})", pid,
-                     tid, text));
-  };
-  row(kCalls, "calls");
-  row(kSends, "chunks sent");
-  row(kReceives, "chunks received");
+  file_.note(
+      pid, "talweg_trace",
+      fmt::format(R"("job":"{:016x}","rank":{},"size":{},"host":"{}","monotonic_ns":{},"wall_ns":{})",
+                  who_.job, who_.rank, who_.size, text::json_escaped(who_.host), live::now_ns(), wall_ns()));
+  file_.name_process(pid, fmt::format("rank {} ({})", who_.rank, who_.host));
+  file_.name_row(pid, kCalls, "calls");
+  file_.name_row(pid, kSends, "chunks sent");
+  file_.name_row(pid, kReceives, "chunks received");
 }
 
 Trace::~Trace() {
   flush();
-  if (seen_ > limit_)
-    line(fmt::format(R"({{"ph":"M","pid":{},"name":"talweg_events_left_out","args":{{"count":{}}}}})",
-                     who_.rank, seen_ - limit_));
-  std::fputs("\n]\n", file_.get());
+  file_.note_left_out(who_.rank, seen_ > limit_ ? seen_ - limit_ : 0);
 }
 
 Trace::Event* Trace::next() {
@@ -131,13 +117,7 @@ void Trace::clock(const ClockOffset& offset, std::int64_t now_ns) {
 void Trace::flush() {
   for (const Event& event : events_) write(event);
   events_.clear();
-  std::fflush(file_.get());
-}
-
-void Trace::line(const std::string& text) {
-  std::fputs(first_ ? "[\n" : ",\n", file_.get());
-  std::fputs(text.c_str(), file_.get());
-  first_ = false;
+  file_.flush();
 }
 
 void Trace::write(const Event& e) {
@@ -148,42 +128,46 @@ void Trace::write(const Event& e) {
     case Event::Kind::begin: {
       std::string more;
       if (e.call_kind == CallNote::Kind::collective) {
-        more = fmt::format(R"("sequence":{},"reduction":"{}","root":{},"algorithm":"{}","trees":{})",
-                           h.sequence, name(h.reduction), h.root, json_escaped(e.algorithm.data()), e.trees);
+        more =
+            fmt::format(R"("sequence":{},"reduction":"{}","root":{},"algorithm":"{}","trees":{})", h.sequence,
+                        name(h.reduction), h.root, text::json_escaped(e.algorithm.data()), e.trees);
       } else {
         more = fmt::format(R"("peer":{},"tag":{})", e.to, h.tree);
       }
       // Calls overlap: asynchronous events may, bars on a row may not.
-      line(fmt::format(R"({{"ph":"b","cat":"call","id2":{{"local":"0x{:x}"}},"pid":{},"tid":{},"ts":{:.3f},)"
-                       R"("name":"{}","args":{{"group":"{:08x}","type":"{}","count":{},"bytes":{},{}}}}})",
-                       e.number, pid, kCalls, ts, call_name(e.call_kind, h.op), h.group, name(h.data_type),
-                       h.count, h.count * static_cast<std::int64_t>(size_of(h.data_type)), more));
+      file_.event(
+          fmt::format(R"("ph":"b","cat":"call","id2":{{"local":"0x{:x}"}},"pid":{},"tid":{},"ts":{:.3f},)"
+                      R"("name":"{}","args":{{"group":"{:08x}","type":"{}","count":{},"bytes":{},{}}})",
+                      e.number, pid, kCalls, ts, call_name(e.call_kind, h.op), h.group, name(h.data_type),
+                      h.count, h.count * static_cast<std::int64_t>(size_of(h.data_type)), more));
       return;
     }
     case Event::Kind::end:
-      line(fmt::format(R"({{"ph":"e","cat":"call","id2":{{"local":"0x{:x}"}},"pid":{},"tid":{},"ts":{:.3f},)"
-                       R"("name":"{}","args":{{"ok":{}}}}})",
-                       e.number, pid, kCalls, ts, call_name(e.call_kind, h.op), e.ok));
+      file_.event(
+          fmt::format(R"("ph":"e","cat":"call","id2":{{"local":"0x{:x}"}},"pid":{},"tid":{},"ts":{:.3f},)"
+                      R"("name":"{}","args":{{"ok":{}}})",
+                      e.number, pid, kCalls, ts, call_name(e.call_kind, h.op), e.ok));
       return;
     case Event::Kind::clock:
-      line(fmt::format(R"({{"ph":"M","pid":{},"name":"talweg_clock","args":{{"at_us":{:.3f},)"
-                       R"("offset_to_rank0_us":{:.3f},"round_trip_us":{:.3f}}}}})",
-                       pid, microseconds(static_cast<std::int64_t>(e.number)), ts, microseconds(e.end_ns)));
+      file_.event(fmt::format(R"("ph":"M","pid":{},"name":"talweg_clock","args":{{"at_us":{:.3f},)"
+                              R"("offset_to_rank0_us":{:.3f},"round_trip_us":{:.3f}}})",
+                              pid, microseconds(static_cast<std::int64_t>(e.number)), ts,
+                              microseconds(e.end_ns)));
       return;
     case Event::Kind::sent:
     case Event::Kind::received: {
       const bool sent = e.kind == Event::Kind::sent;
       const int tid = sent ? kSends : kReceives;
       const char* direction = h.type == wire::FrameType::up ? "up" : "down";
-      line(fmt::format(
-          R"({{"ph":"X","cat":"chunk","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+      file_.event(fmt::format(
+          R"("ph":"X","cat":"chunk","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
           R"("name":"{} {} {}","args":{{"group":"{:08x}","operation":"{}","sequence":{},"tree":{},)"
-          R"("chunk":{},"bytes":{},"from":{},"to":{}}}}})",
+          R"("chunk":{},"bytes":{},"from":{},"to":{}}})",
           pid, tid, ts, microseconds(std::max<std::int64_t>(e.end_ns - e.begin_ns, 1)), direction,
           sent ? "to" : "from", sent ? e.to : e.from, h.group, name(h.op), h.sequence, h.tree, h.chunk,
           h.length, e.from, e.to));
-      line(fmt::format(
-          R"({{"ph":"{}","cat":"chunk","id":"0x{:x}","pid":{},"tid":{},"ts":{:.3f},"name":"chunk"{}}})",
+      file_.event(fmt::format(
+          R"("ph":"{}","cat":"chunk","id":"0x{:x}","pid":{},"tid":{},"ts":{:.3f},"name":"chunk"{})",
           sent ? "s" : "f", flow_number(who_.job, h, e.from, e.to), pid, tid, ts,
           sent ? "" : R"(,"bp":"e")"));
       return;

@@ -7,13 +7,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "observe/clock_offset.h"
 #include "observe/recorder.h"
+#include "text/trace_writer.h"
 #include "wire/frame.h"
 
 namespace talweg::observe {
@@ -57,20 +56,15 @@ class Trace {
     ShortName algorithm{};
     wire::Header header;  // of a chunk; of a call: its signature
   };
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
   Event* next();
-  void line(const std::string& text);
   void write(const Event& event);
 
   const Who who_;
   const std::uint64_t limit_;
-  std::unique_ptr<std::FILE, Close> file_;
+  text::TraceWriter file_;
   std::vector<Event> events_;
   std::uint64_t seen_ = 0;
   std::uint64_t calls_ = 0;
-  bool first_ = true;
 };
 
 }  // namespace talweg::observe

@@ -4,13 +4,12 @@
 #pragma once
 
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "cluster/cluster.h"
 #include "sim/time.h"
+#include "text/trace_writer.h"
 
 namespace talweg::sim {
 
@@ -20,10 +19,6 @@ class Trace {
 
   // Throws Error{system}.
   Trace(const std::string& path, const cluster::Cluster& cluster, std::uint64_t limit = kMostEvents);
-  ~Trace();
-  Trace(const Trace&) = delete;
-  Trace& operator=(const Trace&) = delete;
-
   // Nothing may follow. Throws Error{system} when not all could be written.
   void close();
 
@@ -38,24 +33,17 @@ class Trace {
   void mark(int node, const std::string& name, Picoseconds at);
 
  private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  void end();
   bool room(std::uint64_t events);
-  void line(const std::string& text);
   // The first row of a node on which nothing else happens then: bars on a row may not overlap.
   std::size_t row(int node, Picoseconds begin, Picoseconds end);
 
   const std::uint64_t limit_;
-  const std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
+  text::TraceWriter file_;
   std::vector<std::vector<Picoseconds>> rows_;  // by node and row: until when it is taken
   Picoseconds origin_ = 0;
   std::uint64_t events_ = 0;
   std::uint64_t left_out_ = 0;
   std::uint64_t numbers_ = 0;
-  bool first_ = true;
 };
 
 }  // namespace talweg::sim

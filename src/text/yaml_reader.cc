@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/printable.h"
 #include "talweg/error.h"
 
 namespace talweg::text {
@@ -30,20 +31,6 @@ std::string describe(const YAML::Node& node) {
   if (node.IsScalar()) return fmt::format("\"{}\"", node.Scalar());
   if (node.IsSequence()) return fmt::format("a list of {}", node.size());
   return node.IsMap() ? "a map" : "nothing";
-}
-
-// The length of the character that begins the text, or 0 if none does: what RFC 3629, section 4 allows.
-std::size_t utf8_length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const unsigned first = byte(0);
-  if (first < 0x80) return 1;
-  const std::size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  const bool too_long = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xf0 && byte(1) < 0x90);
-  const bool no_character = (first == 0xed && byte(1) > 0x9f) || (first == 0xf4 && byte(1) > 0x8f);
-  return too_long || no_character ? 0 : length;
 }
 
 }  // namespace

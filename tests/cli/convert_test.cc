@@ -65,14 +65,13 @@ TEST_F(Convert, NeverWritesOverWhatItReads) {
 
 TEST_F(Convert, PlansOnANetworkAndWritesTheForestForMsccl) {
   const std::string topo = kClusters + "four_gpus.nccl.xml";
-  const Outcome yaml =
-      talweg({"convert", topo, file("f.yaml"), "--collective", "all_reduce", "--algorithm", "ring"});
+  const Outcome yaml = talweg({"convert", topo, file("f.yaml"), "--op", "all_reduce", "--algo", "ring"});
   EXPECT_EQ(yaml.exit_code, 0) << yaml.err;
   EXPECT_EQ(talweg({"convert", file("f.yaml"), file("f.xml")}).exit_code, 0);
   EXPECT_THAT(text("f.xml"), HasSubstr("<algo name=\"ring-allreduce\""));
   EXPECT_THAT(text("f.xml"), HasSubstr("ngpus=\"4\" coll=\"allreduce\""));
   const Outcome direct =
-      talweg({"convert", topo, "-", "--to", "msccl", "--collective", "all_reduce", "--algorithm", "ring"});
+      talweg({"convert", topo, "-", "--to", "msccl", "--op", "all_reduce", "--algo", "ring"});
   EXPECT_EQ(direct.out, text("f.xml"));
   EXPECT_THAT(talweg({"convert", file("f.yaml"), "-", "--to", "dot"}).out, HasSubstr("digraph forest {"));
 }
@@ -87,17 +86,16 @@ TEST_F(Convert, WhatCannotBeIsRefusedInOneLine) {
   const std::string topo = kClusters + "rack8.topo";
   EXPECT_THAT(about({"convert", topo, "-"}), HasSubstr("which format?"));
   EXPECT_THAT(talweg({"convert", "--help"}).out, HasSubstr("- for standard output, which needs --to"));
-  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--collective", "all_reduce", "--size", "3"}),
-              HasSubstr("--size: 3 B is less than one element of float (4 B)"));
-  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--collective", "all_gather", "--size", "4"}),
-              HasSubstr("--size: 4 B is less than one element of float (4 B) for each of "));
-  EXPECT_THAT(about({"convert", topo, file("x.xml")}), HasSubstr("give --collective"));
+  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--op", "all_reduce", "--bytes", "3"}),
+              HasSubstr("--bytes: 3 B is less than one element of float (4 B)"));
+  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--op", "all_gather", "--bytes", "4"}),
+              HasSubstr("--bytes: 4 B is less than one element of float (4 B) for each of "));
+  EXPECT_THAT(about({"convert", topo, file("x.xml")}), HasSubstr("give --op"));
   EXPECT_THAT(about({"convert", file("none"), file("x.yaml")}), HasSubstr("cannot read it"));
   EXPECT_THAT(about({"convert", topo, "/nowhere/x.yaml"}), HasSubstr("cannot write /nowhere/x.yaml"));
   EXPECT_THAT(about({"convert", topo, "-", "--to", "yaml", "--from", "nccl"}),
               HasSubstr("expected XML: No document element"));
-  EXPECT_THAT(about({"convert", topo, "-", "--to", "msccl", "--collective", "all_to_all"}),
-              HasSubstr("all_to_all"));
+  EXPECT_THAT(about({"convert", topo, "-", "--to", "msccl", "--op", "all_to_all"}), HasSubstr("all_to_all"));
 }
 
 }  // namespace

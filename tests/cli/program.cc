@@ -11,7 +11,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "cli/run_plan.h"
+#include "text/escape.h"
 
 namespace talweg::cli {
 namespace {
@@ -30,9 +30,10 @@ Outcome shell(const std::string& line) {
   const std::string script =
       "unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT TALWEG_KEY TALWEG_KEY_FILE\n"
       "TALWEG=" +
-      shell_quoted(TALWEG_PROGRAM) + "; export TALWEG\n" + line;
-  const std::string command = "/bin/sh -c " + shell_quoted(script) + " >" + shell_quoted(folder + "/out") +
-                              " 2>" + shell_quoted(folder + "/err") + " </dev/null";
+      text::shell_quoted(TALWEG_PROGRAM) + "; export TALWEG\n" + line;
+  const std::string command = "/bin/sh -c " + text::shell_quoted(script) + " >" +
+                              text::shell_quoted(folder + "/out") + " 2>" +
+                              text::shell_quoted(folder + "/err") + " </dev/null";
   const int status = std::system(command.c_str());
   Outcome outcome;
   outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -44,9 +45,9 @@ Outcome shell(const std::string& line) {
 
 Outcome talweg(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
   std::string line = "exec env";
-  for (const auto& pair : environment) line += " " + shell_quoted(pair);
+  for (const auto& pair : environment) line += " " + text::shell_quoted(pair);
   line += " \"$TALWEG\"";
-  for (const auto& argument : arguments) line += " " + shell_quoted(argument);
+  for (const auto& argument : arguments) line += " " + text::shell_quoted(argument);
   return shell(line);
 }
 

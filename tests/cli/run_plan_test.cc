@@ -5,6 +5,7 @@
 #include <map>
 
 #include "talweg/error.h"
+#include "text/escape.h"
 
 namespace talweg::cli {
 namespace {

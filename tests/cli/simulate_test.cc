@@ -82,7 +82,7 @@ TEST_F(Simulate, WritesJsonTraceAndAPage) {
   const auto trace = nlohmann::json::parse(text("t.json"));
   EXPECT_GT(trace.size(), 100U);
   const std::string page = text("p.html");
-  EXPECT_THAT(page, StartsWith("<!doctype html>"));
+  EXPECT_THAT(page, StartsWith("<!DOCTYPE html>"));
   EXPECT_THAT(page, HasSubstr("<svg"));
   EXPECT_THAT(page, HasSubstr("h0-&gt;switch"));
   EXPECT_THAT(page, testing::Not(HasSubstr("http")));  // nothing from elsewhere
@@ -270,7 +270,7 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"--damage", "-nan"}, "--damage: expected a number from 0 to 1"},
       {{kUneven}, "uneven4.yaml describes a network, too: expected only one of them"},
       {{"--sweep", "algo=all", "--op", "juggle"}, "--op: no collective is called \"juggle\""},
-      {{"--sweep", "bytes=8K..4K"}, "--bytes: 8K..4K is larger than what it leads to"},
+      {{"--sweep", "bytes=8K..4K"}, "--bytes: 8K..4K: the first size is larger than the last"},
       {{"--sweep", "factor=2,4"}, "--sweep factor: it leads from size to size"},
       {{"--workload", w}, "--workload: "},
       {{"--workload", w}, "w.yaml:1: groups[0].steps[0].op: expected a collective"},

@@ -14,6 +14,7 @@
 #include "live/interface.h"
 #include "steer/assumed_network.h"
 #include "steer/plan_cache.h"
+#include "text/escape.h"
 
 using namespace talweg;
 
@@ -93,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     default:
       parse_log_level(text);
-      fuzz::require(cli::shell_quoted(text).size() >= text.size() + 2);
+      fuzz::require(text::shell_quoted(text).size() >= text.size() + 2);
   }
   return 0;
 }

@@ -1,0 +1,19 @@
+// Text that somebody else wrote, made fit to be shown: names and values of input files, messages of other
+// processes.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace talweg {
+
+// The text on one line, without what could steer a terminal or reorder what is read: control characters (C0,
+// C1), line ends, marks that turn the direction of writing and bytes that are no UTF-8 become "\n", "\x1b",
+// "\u202e". Applied to its own result it changes nothing.
+std::string printable(std::string_view text);
+
+// The length of the character that begins the text, or 0 if none does: what RFC 3629, section 4 allows.
+std::size_t utf8_length(std::string_view text);
+
+}  // namespace talweg

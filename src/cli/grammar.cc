@@ -1,0 +1,106 @@
+#include "cli/grammar.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "talweg/types.h"
+
+namespace talweg::cli {
+namespace {
+
+constexpr Word kWords[] = {
+    // clang-format off
+    {"op",         "",   "the collective; perf and info take it as their first argument, too"},
+    {"reduction",  "-o", "what is done to elements: sum, prod, min, max, avg, bit_and, bit_or, bit_xor"},
+    {"type",       "-d", "data type: float, half, bfloat16, double, int8, uint8, int32, ..."},
+    {"bytes",      "-b", "sizes of the whole vector: 64K, a list 64K,1M or a range 4K..1G; K, M, G are binary"},
+    {"factor",     "-f", "from size to size of a range"},
+    {"root",       "-r", "root rank, where the collective has one"},
+    {"algo",       "",   "the algorithm, by the name of its planner; several with commas, or all"},
+    {"iters",      "-n", "timed calls"},
+    {"warmup",     "-w", "calls before those"},
+    {"average",    "-a", "of the ranks' times: mean, min, max or rank0"},
+    {"ranks",      "-n", "ranks of the group"},
+    {"from",       "",   "format of the file that is read (default: recognised)"},
+    {"name",       "",   "of the lab (default: the file's name)"},
+    {"timeout",    "-T", "how long something may take, such as 90s; a bare number is seconds"},
+    {"tag-output", "",   "prefix each line of a rank with its number"},
+    {"trace",      "",   "a trace for ui.perfetto.dev, into this file"},
+    {"out",        "-o", "the file to write"},
+    {"html",       "",   "a page of pictures, into this file"},
+    {"csv",        "",   "results as CSV, into this file; - for standard output"},
+    {"json",       "-J", "results as JSON, into this file; - or no file for standard output"},
+    // clang-format on
+};
+
+struct OldSpelling {
+  const char* command;
+  const char* was;
+  const char* is;
+};
+constexpr OldSpelling kOldSpellings[] = {
+    {"convert", "--collective", "--op"},     {"convert", "--size", "--bytes"},
+    {"convert", "--algorithm", "--algo"},    {"probe", "--output", "--out"},
+    {"simulate", "--hosts", "--processors"},
+};
+
+bool is_reduction(const std::string& text) {
+  return !parse_collective(text) && (text == "all" || parse_reduce_op(text));
+}
+
+// Of `doctor`, whose --json once had no file behind it: what it reads, not what it writes.
+bool is_record(const std::string& path) {
+  std::error_code ignored;
+  const std::string name = std::filesystem::path(path).filename();
+  return std::filesystem::is_directory(path, ignored) || name.starts_with("record-");
+}
+
+std::optional<std::string> renamed(const std::string& command, const std::string& flag,
+                                   const std::string& value) {
+  for (const OldSpelling& old : kOldSpellings)
+    if (command == old.command && flag == old.was) return old.is;
+  if (command == "perf" && flag == "--op" && is_reduction(value)) return "--reduction";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const Word> grammar() {
+  return kWords;
+}
+
+Spelling respelled(std::vector<std::string> arguments) {
+  Spelling result{std::move(arguments), {}};
+  std::vector<std::string>& words = result.arguments;
+  if (words.empty() || words[0] == "run" || words[0] == "lab")
+    return result;  // what follows is somebody else's
+  const std::string command = words[0];
+  for (std::size_t i = 1; i < words.size() && words[i] != "--"; ++i) {
+    const std::size_t equals = words[i].find('=');
+    // A sweep's value names an option, too.
+    if (words[i] == "--sweep" && i + 1 < words.size()) {
+      const std::string swept = words[i + 1].substr(0, words[i + 1].find('='));
+      if (const auto now = renamed(command, "--" + swept, ""))
+        words[i + 1].replace(0, swept.size(), now->substr(2));
+    }
+    const std::string flag = words[i].substr(0, equals);
+    const std::string next = i + 1 < words.size() ? words[i + 1] : "";
+    const std::string value = equals == std::string::npos ? next : words[i].substr(equals + 1);
+    if (const auto now = renamed(command, flag, value)) {
+      words[i] = *now + words[i].substr(flag.size());
+      result.notes.push_back(fmt::format("{} is now {}", flag, *now));
+    }
+    if (words[i] != "--json" && words[i] != "-J") continue;
+    const bool old = command == "doctor" && is_record(next);
+    if (old) result.notes.push_back("--json names a file now: --json - writes to standard output");
+    if (old || i + 1 == words.size() || (next.size() > 1 && next[0] == '-'))
+      words.insert(words.begin() + static_cast<std::ptrdiff_t>(i) + 1, "-");
+  }
+  return result;
+}
+
+}  // namespace talweg::cli

@@ -1,0 +1,264 @@
+#include "cli/perf_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.h"
+#include "cli/number_checks.h"
+#include "kernel/reduce.h"
+#include "study/sizes.h"
+#include "talweg/error.h"
+
+namespace talweg::cli {
+
+using namespace study;
+
+namespace {
+
+constexpr std::int64_t kDefaultBytes = 32 << 20;
+
+[[noreturn]] void refuse(const std::string& text) {
+  throw Error(ErrorCode::invalid_argument, text);
+}
+
+std::size_t bytes_of(const char* flag, const std::string& text) {
+  try {
+    return static_cast<std::size_t>(parse_bytes(text).value);
+  } catch (const Error& error) {
+    refuse(fmt::format("{}: {}", flag, error.what()));
+  }
+}
+
+Average average_of(const std::string& text) {
+  constexpr const char* kNames[] = {"rank0", "mean", "min", "max"};
+  for (int i = 0; i < 4; ++i)
+    if (text == kNames[i] || text == std::to_string(i)) return static_cast<Average>(i);
+  refuse(fmt::format("-a: expected rank0, mean, min, max or a number from 0 to 3, got \"{}\"", text));
+}
+
+// Flags of nccl-tests that steer what only a GPU has.
+struct GpuFlag {
+  const char* names;
+  const char* why;
+};
+constexpr GpuFlag kGpuFlags[] = {
+    {"-g,--ngpus", "there are no GPUs per thread here: start more ranks with talweg run -n"},
+    {"-t,--nthreads", "a rank is a process here: start more ranks with talweg run -n"},
+    {"-p,--parallel_init", "a process joins one group: there is nothing to initialise in parallel"},
+    {"-G,--cudagraph", "there are no CUDA graphs on a CPU"},
+    {"-y,--stream_null", "there are no CUDA streams on a CPU"},
+    {"-C,--report_cputime", "all time is CPU time here"},
+    {"-R,--local_register", "CPU buffers need no registration"},
+    {"-x,--cta_policy", "there are no thread blocks on a CPU"},
+};
+
+}  // namespace
+
+struct PerfFlags::Raw {
+  std::string collective;
+  std::string op;
+  std::string bytes;
+  std::string min_bytes;
+  std::string max_bytes;
+  std::string step_bytes = "1M";
+  int step_factor = 0;
+  int iterations = 20;
+  int warmup = 1;
+  int check = 1;
+  int aggregate = 1;
+  int cycles = 1;
+  int skip = 0;
+  int blocking = 1;
+  std::string average = "mean", timeout;
+  int misaligned = 0;
+  int timestamps = 0;
+  int percentiles = 1;
+  int memory = 1;
+  std::string reduction = "sum";
+  std::string type = "float";
+  std::string root = "0";
+  std::string json;
+  std::string sim;
+};
+
+PerfFlags::PerfFlags() : raw_(std::make_shared<Raw>()) {}
+
+const std::string& PerfFlags::json() const {
+  return raw_->json;
+}
+const std::string& PerfFlags::sim() const {
+  return raw_->sim;
+}
+
+void PerfFlags::add_to(CLI::App& app) {
+  const auto raw = raw_;
+  const auto positive = whole_number(1, 1 << 30);
+  const auto count = whole_number(0, 1 << 30);
+  app.add_option("collective", raw->collective,
+                 "all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, "
+                 "send_recv or barrier");
+  app.add_option("--op", raw->op, "the same");
+  app.add_option("--bytes", raw->bytes, "sizes: a list, or FIRST..LAST in steps of -f (2)");
+  app.add_option("-b,--minbytes", raw->min_bytes, "smallest size in bytes; K, M, G are binary (32M)");
+  app.add_option("-e,--maxbytes", raw->max_bytes, "largest size (32M)");
+  app.add_option("-i,--stepbytes", raw->step_bytes, "from size to size: add this")->capture_default_str();
+  app.add_option("-f,--factor,--stepfactor", raw->step_factor, "or multiply by this")
+      ->check(whole_number(2, 1 << 20));
+  app.add_option("-n,--iters", raw->iterations, "timed iterations")->check(positive)->capture_default_str();
+  app.add_option("-w,--warmup,--warmup_iters", raw->warmup, "iterations before those")
+      ->check(count)
+      ->capture_default_str();
+  app.add_option("-m,--agg_iters", raw->aggregate, "calls started together in each iteration")
+      ->check(whole_number(1, 4096))
+      ->capture_default_str();
+  app.add_option("-c,--check", raw->check, "iterations whose result is checked; 0: none")
+      ->check(count)
+      ->capture_default_str();
+  app.add_option("-N,--run_cycles", raw->cycles, "times the whole table is run; 0: for ever")
+      ->check(count)
+      ->capture_default_str();
+  app.add_option("-o,--reduction", raw->reduction,
+                 "sum, prod, min, max, avg, bit_and, bit_or, bit_xor or all")
+      ->capture_default_str();
+  app.add_option("-d,--type,--datatype", raw->type, "float, half, bfloat16, double, int8 ... or all")
+      ->capture_default_str();
+  app.add_option("-r,--root", raw->root, "root rank, or all")->capture_default_str();
+  app.add_option("-a,--average", raw->average, "time shown: rank0, mean, min or max of the ranks, or 0 to 3")
+      ->capture_default_str();
+  app.add_option(
+         "-z,--blocking", raw->blocking,
+         "0 enqueue all calls, then wait; 1 wait after each; 2 and a barrier; 3 untimed barrier before each")
+      ->check(whole_number(0, 3))
+      ->capture_default_str();
+  app.add_option("-T,--timeout", raw->timeout, "time that one test (size) may take, such as 30s (off)");
+  app.add_option("-u,--unalign", raw->misaligned, "1: buffers begin one element off alignment")
+      ->check(whole_number(0, 1));
+  app.add_option("-S,--report_timestamps", raw->timestamps, "1: a time stamp ends each line")
+      ->check(whole_number(0, 1));
+  app.add_option("-K,--skip", raw->skip, "first iterations that the percentiles leave out")->check(count);
+  app.add_option("-I,--percentiles", raw->percentiles, "accepted: percentiles are always shown");
+  app.add_option("-M,--memory_report", raw->memory, "accepted: memory is always shown");
+  app.add_option("-J,--json,--output_file", raw->json,
+                 "write results as JSON to this file; - for standard output");
+  app.add_option("--sim", raw->sim, "simulate it on the network of this file instead; no ranks are needed");
+  for (const GpuFlag& flag : kGpuFlags) {
+    const std::string names = flag.names;
+    const std::string why = flag.why;
+    app.add_option_function<std::string>(
+           names, [names, why](const std::string&) { throw CLI::ValidationError(names, why); },
+           "not on a CPU")
+        ->expected(0, 1)
+        ->group("");
+  }
+}
+
+study::PerfOptions PerfFlags::checked() const {
+  const Raw& raw = *raw_;
+  PerfOptions options;
+  if (!raw.collective.empty() && !raw.op.empty() && raw.collective != raw.op)
+    refuse(fmt::format("--op {}: the collective is {} already: expected only one of them", raw.op,
+                       raw.collective));
+  const std::string& collective = raw.collective.empty() ? raw.op : raw.collective;
+  const auto op = parse_collective(collective);
+  if (!op)
+    refuse(
+        fmt::format("no collective is called \"{}\": expected all_reduce, reduce, broadcast, reduce_scatter, "
+                    "all_gather, all_to_all, gather, scatter, send_recv or barrier",
+                    collective));
+  options.op = *op;
+
+  if (!raw.bytes.empty() && (!raw.min_bytes.empty() || !raw.max_bytes.empty()))
+    refuse("--bytes says the same as -b and -e: expected only one of them");
+  // One bound given alone moves the other one's default out of its way.
+  const auto given_min = raw.min_bytes.empty() ? kDefaultBytes : bytes_of("-b", raw.min_bytes);
+  const auto given_max = raw.max_bytes.empty() ? kDefaultBytes : bytes_of("-e", raw.max_bytes);
+  const auto min = raw.min_bytes.empty() ? std::min(given_min, given_max) : given_min;
+  const auto max = raw.max_bytes.empty() ? std::max(given_min, given_max) : given_max;
+  if (min > max) refuse(fmt::format("-b {} is larger than -e {}", raw.min_bytes, raw.max_bytes));
+  const auto step = bytes_of("-i", raw.step_bytes);
+  const auto factor = static_cast<std::size_t>(raw.step_factor);
+  if (step == 0 && factor == 0 && min != max) refuse("-i 0: sizes would never grow");
+  if (min == 0 && factor > 1) refuse("-b 0: a size of 0 never grows by the factor -f");
+  options.sizes =
+      *op == Collective::barrier ? std::vector<std::size_t>{0} : sizes_to_scan(min, max, step, factor);
+  options.size_text =
+      fmt::format("minBytes {} maxBytes {} step: {}", min, max,
+                  factor > 1 ? fmt::format("{}(factor)", factor) : fmt::format("{}(bytes)", step));
+  if (!raw.bytes.empty() && *op != Collective::barrier) {
+    options.sizes.clear();
+    for (const std::int64_t size : parse_sizes(raw.bytes, std::max(2, raw.step_factor)))
+      options.sizes.push_back(static_cast<std::size_t>(size));
+    options.size_text = fmt::format("bytes {}", raw.bytes);
+  }
+
+  if (raw.type == "all") {
+    for (int i = 0; i < kDataTypes; ++i) options.types.push_back(static_cast<DataType>(i));
+  } else if (const auto type = parse_data_type(raw.type)) {
+    options.types = {*type};
+  } else {
+    refuse(
+        fmt::format("-d: no data type is called \"{}\": expected float, half, bfloat16, double, int8, uint8, "
+                    "int32 ... or all",
+                    raw.type));
+  }
+  options.last_flag = !raw.bytes.empty()                                      ? "--bytes"
+                      : options.sizes.back() == min && !raw.min_bytes.empty() ? "-b"
+                                                                              : "-e";
+  // How many parts there are is not known here yet. Of -d all, lines of types too large for it are left out.
+  if (options.types.size() == 1)
+    check_holds_element(options.last_flag, options.sizes.back(), *op, options.types[0], 1);
+  if (raw.reduction == "all") {
+    options.reductions = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::avg};
+  } else if (const auto reduce = parse_reduce_op(raw.reduction)) {
+    options.reductions = {*reduce};
+  } else {
+    refuse(
+        fmt::format("-o: no reduction is called \"{}\": expected sum, prod, min, max, avg, bit_and, bit_or, "
+                    "bit_xor or all",
+                    raw.reduction));
+  }
+  if (!has_reduction(*op)) options.reductions = {ReduceOp::sum};
+  if (has_reduction(*op) && raw.type != "all" && raw.reduction != "all" &&
+      !kernel::reduce_function(options.types[0], options.reductions[0]))
+    refuse(fmt::format("-o {} has no meaning for -d {}", raw.reduction, raw.type));
+
+  options.all_roots = raw.root == "all";
+  if (!options.all_roots) {
+    if (raw.root.empty() || raw.root.size() > 6 ||
+        raw.root.find_first_not_of("0123456789") != std::string::npos)
+      refuse(fmt::format("-r: expected a rank or all, got \"{}\"", raw.root));
+    options.root = std::stoi(raw.root);
+  }
+  if (raw.skip >= raw.iterations)
+    refuse(fmt::format("-K {} leaves none of the -n {} iterations", raw.skip, raw.iterations));
+  options.iterations = raw.iterations;
+  options.warmup = raw.warmup;
+  options.check = *op == Collective::barrier ? 0 : raw.check;
+  options.aggregate = raw.aggregate;
+  options.cycles = raw.cycles;
+  options.skip = raw.skip;
+  options.blocking = static_cast<Blocking>(raw.blocking);
+  options.average = average_of(raw.average);
+  if (!raw.timeout.empty()) {
+    const std::int64_t ns = parse_wait("-T", raw.timeout).value;
+    if (ns > 0 && ns < 1'000'000)
+      refuse(fmt::format("-T {}: expected 0 (off), or at least 0.001 s", raw.timeout));
+    options.timeout = std::chrono::milliseconds(ns / 1'000'000);
+  }
+  options.misaligned = raw.misaligned != 0;
+  options.timestamps = raw.timestamps != 0;
+  if (!raw.sim.empty()) {
+    const auto only = [](bool holds, const char* text) {
+      if (!holds) refuse(fmt::format("--sim: {}", text));
+    };
+    only(raw.blocking == 1, "-z must be 1: a simulated rank starts a call when its last one has ended");
+    only(raw.aggregate == 1, "-m must be 1: a simulated rank has one call in flight");
+    only(raw.cycles == 1, "-N must be 1: every cycle would be the same");
+    options.check = 0;  // no payloads are carried
+  }
+  return options;
+}
+
+}  // namespace talweg::cli

@@ -1,0 +1,29 @@
+// Which algorithm a group would take for which size, and what it was preferred to: `talweg info all_reduce`.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "forest/planner.h"
+#include "talweg/types.h"
+
+namespace talweg::study {
+
+struct Choice {
+  std::size_t bytes = 0;                      // of the whole vector
+  std::vector<forest::Candidate> candidates;  // cheapest first
+};
+
+// The request that a group of `ranks` makes for a vector of `bytes` (of f32; all_to_all: bytes of one rank's
+// row).
+forest::Request request_for(Collective op, int ranks, std::size_t bytes);
+
+// One for each size from 4 KiB to 64 MiB, in steps of 4; a barrier has one.
+std::vector<Choice> choices(Collective op, const cluster::Cluster& network);
+
+// A table, one line a size: what is taken, its predicted time, and the next best with its time.
+std::string to_text(Collective op, const std::vector<Choice>& choices);
+
+}  // namespace talweg::study

@@ -1,0 +1,366 @@
+#include "study/doctor_findings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "base/printable.h"
+
+namespace talweg::study {
+
+namespace {
+
+using Kind = Finding::Kind;
+
+// A straggler starts its calls this much later than the others, in the median; less is what schedulers do.
+constexpr std::int64_t kLateNs = 2'000'000;
+constexpr std::size_t kEnoughCalls = 5;  // for a median that says something
+
+std::string seconds(std::int64_t ns) {
+  const double s = static_cast<double>(ns) * 1e-9;
+  return s < 0.01 ? fmt::format("{:.3g} ms", s * 1e3) : fmt::format("{:.3g} s", s);
+}
+
+bool reduces(const observe::RecordedCall& c) {
+  return c.operation == "all_reduce" || c.operation == "reduce" || c.operation == "reduce_scatter";
+}
+bool rooted(const observe::RecordedCall& c) {
+  return c.operation == "reduce" || c.operation == "broadcast" || c.operation == "gather" ||
+         c.operation == "scatter";
+}
+// The ranks of these need not give the same number.
+bool counts_differ(const observe::RecordedCall& c) {
+  return c.operation == "all_to_all" || c.operation == "gather" || c.operation == "scatter";
+}
+
+// What all ranks have to agree on, in words.
+std::string call_text(const observe::RecordedCall& c) {
+  std::vector<std::string> parts;
+  if (reduces(c)) parts.push_back(c.reduction);
+  if (c.operation != "barrier") parts.push_back(c.type);
+  if (!counts_differ(c) && c.operation != "barrier") parts.push_back(fmt::format("{} elements", c.count));
+  if (rooted(c)) parts.push_back(fmt::format("root {}", c.root));
+  std::string text = c.operation;
+  if (!parts.empty()) text += fmt::format("({})", fmt::join(parts, ", "));
+  const bool uneven = c.layout.find_first_not_of('0') != std::string::npos;
+  return uneven && !counts_differ(c) ? text + " with counts " + c.layout.substr(0, 6) : text;
+}
+
+struct Position {
+  const observe::Record* record = nullptr;
+  const observe::RecordedCall* last = nullptr;  // the latest collective
+};
+
+class Doctor {
+ public:
+  explicit Doctor(std::vector<const observe::Record*> records) : records_(std::move(records)) {
+    for (const observe::Record* record : records_)
+      for (const observe::RecordedCall& call : record->calls)
+        if (call.sequence) calls_[*call.sequence][record->rank] = &call;
+  }
+
+  Diagnosis run() {
+    const observe::Record& any = *records_.front();
+    Diagnosis d{any.job, any.group, any.size, {}, {}};
+    for (const observe::Record* record : records_) d.seen.push_back(record->rank);
+    find_mismatch();
+    find_waiting();
+    find_messages();
+    find_failures();
+    find_absent(d);
+    find_stragglers();
+    if (findings_.empty()) find_health();
+    d.findings = std::move(findings_);
+    return d;
+  }
+
+ private:
+  const observe::Record& record_of(int rank) const {
+    return **std::find_if(records_.begin(), records_.end(),
+                          [&](const observe::Record* r) { return r->rank == rank; });
+  }
+  void add(Kind kind, std::string text, std::vector<int> ranks) {
+    findings_.push_back({kind, std::move(text), std::move(ranks)});
+  }
+  // How long the call lasts or lasted on its own rank.
+  std::int64_t age(int rank, const observe::RecordedCall& call) const {
+    return (call.in_flight() ? record_of(rank).monotonic_ns : call.ended_ns) - call.started_ns;
+  }
+
+  void find_mismatch() {
+    std::size_t more = 0;
+    for (const auto& [sequence, by_rank] : calls_) {
+      std::map<std::string, std::vector<int>> sides;
+      for (const auto& [rank, call] : by_rank) sides[call_text(*call)].push_back(rank);
+      if (sides.size() < 2) continue;
+      if (mismatch_++ > 0) {
+        ++more;
+        continue;
+      }
+      // The smallest side is the likeliest to be wrong.
+      std::vector<std::pair<std::string, std::vector<int>>> ordered(sides.begin(), sides.end());
+      std::stable_sort(ordered.begin(), ordered.end(),
+                       [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+      std::vector<std::string> texts;
+      for (const auto& [text, ranks] : ordered)
+        texts.push_back(
+            fmt::format("{} {} {}", ranks_text(ranks), ranks.size() > 1 ? "call" : "calls", text));
+      add(Kind::mismatch, fmt::format("in call #{} ranks disagree: {}", sequence, fmt::join(texts, ", ")),
+          ordered.back().second);
+    }
+    if (more > 0) findings_.back().text += fmt::format(" ({} later calls differ, too)", more);
+  }
+
+  // Where a rank is that others wait for.
+  std::string whereabouts(int rank, std::uint64_t sequence) const {
+    const bool seen = std::any_of(records_.begin(), records_.end(),
+                                  [&](const observe::Record* r) { return r->rank == rank; });
+    if (!seen) return fmt::format("rank {} has left no record", rank);
+    const observe::Record& record = record_of(rank);
+    if (const auto here = calls_.at(sequence).find(rank); here != calls_.at(sequence).end()) {
+      const observe::RecordedCall& call = *here->second;
+      if (call.in_flight()) return fmt::format("rank {} is in it, too", rank);
+      return fmt::format("rank {} has {} it", rank, call.state);
+    }
+    const observe::RecordedCall* last = nullptr;
+    for (const observe::RecordedCall& call : record.calls)
+      if (call.sequence) last = &call;
+    if (last == nullptr) return fmt::format("rank {} has made no call", rank);
+    if (last->in_flight())
+      return fmt::format("rank {} is in {} #{} since {}", rank, last->operation, *last->sequence,
+                         seconds(age(rank, *last)));
+    return fmt::format("rank {} {} {} #{} {} before its record and has not called since", rank,
+                       last->state == "failed" ? "failed in" : "completed", last->operation, *last->sequence,
+                       seconds(record.monotonic_ns - last->ended_ns));
+  }
+
+  void find_waiting() {
+    for (const auto& [sequence, by_rank] : calls_) {
+      std::vector<int> waiting;
+      std::vector<int> absent;
+      std::vector<int> silent;
+      std::int64_t longest = 0;
+      const observe::RecordedCall* example = nullptr;
+      for (const auto& [rank, call] : by_rank) {
+        if (!call->in_flight() && call->error != "timeout") continue;
+        waiting.push_back(rank);
+        example = call;
+        longest = std::max(longest, age(rank, *call));
+        absent.insert(absent.end(), call->not_started.begin(), call->not_started.end());
+        silent.insert(silent.end(), call->data_missing_from.begin(), call->data_missing_from.end());
+      }
+      if (example == nullptr) continue;
+      const auto unique = [](std::vector<int>& ranks) {
+        std::sort(ranks.begin(), ranks.end());
+        ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+      };
+      unique(absent);
+      unique(silent);
+      // A rank's own record knows better than what others have heard of it.
+      std::erase_if(absent, [&ranks = by_rank](int r) { return ranks.contains(r); });
+      std::string text =
+          fmt::format("{} {} in {} #{} since {}", ranks_text(waiting), waiting.size() > 1 ? "wait" : "waits",
+                      example->operation, sequence, seconds(longest));
+      if (!absent.empty()) {
+        for (const int rank : absent) text += ", " + whereabouts(rank, sequence);
+      } else if (!silent.empty()) {
+        text += fmt::format("; all have started it, data from {} are missing", ranks_text(silent));
+      }
+      add(Kind::waiting, text, absent.empty() ? silent : absent);
+    }
+  }
+
+  void find_messages() {
+    for (const observe::Record* record : records_)
+      for (const observe::RecordedCall& call : record->calls) {
+        if (call.sequence || (!call.in_flight() && call.error != "timeout")) continue;
+        const bool sends = call.operation == "send";
+        add(Kind::message,
+            fmt::format("rank {} waits {} {} of {} {} tag {} since {}", record->rank,
+                        sends ? "to send" : "to receive", fmt::format("{} {}", call.count, call.type),
+                        "a message",
+                        call.peer < 0 ? std::string("from any rank")
+                                      : fmt::format("{} rank {}", sends ? "to" : "from", call.peer),
+                        call.tag, seconds(age(record->rank, call))),
+            call.peer < 0 ? std::vector<int>{} : std::vector<int>{call.peer});
+      }
+  }
+
+  void find_failures() {
+    for (const auto& [sequence, by_rank] : calls_) {
+      std::map<std::string, std::vector<int>> by_error;
+      for (const auto& [rank, call] : by_rank)
+        if (call->state == "failed" && call->error != "timeout") by_error[call->error].push_back(rank);
+      for (const auto& [error, ranks] : by_error) {
+        const observe::RecordedCall& call = *by_rank.at(ranks.front());
+        if (!told_.insert({error, call.text}).second) continue;
+        add(Kind::failed,
+            fmt::format("{} #{} failed on {} ({}): {}", call.operation, sequence, ranks_text(ranks), error,
+                        call.text),
+            ranks);
+      }
+    }
+  }
+
+  void find_absent(const Diagnosis& d) {
+    std::vector<int> absent;
+    for (int rank = 0; rank < d.size; ++rank)
+      if (std::find(d.seen.begin(), d.seen.end(), rank) == d.seen.end()) absent.push_back(rank);
+    if (absent.empty()) return;
+    std::vector<std::string> hosts;
+    for (const int rank : absent) hosts.push_back(records_.front()->hosts[static_cast<std::size_t>(rank)]);
+    add(Kind::missing,
+        fmt::format("{} of {} left no record ({}): dead, or not asked, or its files are elsewhere",
+                    ranks_text(absent), d.size, fmt::join(hosts, ", ")),
+        absent);
+  }
+
+  void find_stragglers() {
+    const bool comparable = std::all_of(records_.begin(), records_.end(), [](const observe::Record* r) {
+      return r->offset_ns && r->offset_error_ns < kLateNs / 2;
+    });
+    if (!comparable || records_.size() < 2) return;
+    std::map<int, std::vector<std::int64_t>> lateness;
+    for (const auto& [sequence, by_rank] : calls_) {
+      if (by_rank.size() != records_.size()) continue;
+      std::vector<std::int64_t> times;
+      for (const auto& [rank, call] : by_rank) times.push_back(call->started_ns + *record_of(rank).offset_ns);
+      const std::int64_t first = *std::min_element(times.begin(), times.end());
+      std::size_t i = 0;
+      for (const auto& [rank, call] : by_rank) lateness[rank].push_back(times[i++] - first);
+    }
+    for (auto& [rank, late] : lateness) {
+      if (late.size() < kEnoughCalls) continue;
+      std::nth_element(late.begin(), late.begin() + static_cast<std::ptrdiff_t>(late.size() / 2), late.end());
+      const std::int64_t median = late[late.size() / 2];
+      if (median < kLateNs) continue;
+      add(Kind::straggler,
+          fmt::format("rank {} ({}) starts its calls {} after the first rank (median of {} calls)", rank,
+                      record_of(rank).hosts[static_cast<std::size_t>(rank)], seconds(median), late.size()),
+          {rank});
+    }
+  }
+
+  void find_health() {
+    std::string text = "nothing is wrong in these records";
+    if (!calls_.empty()) {
+      const auto& [sequence, by_rank] = *calls_.rbegin();
+      text += fmt::format(": the last call is {} #{}, completed by {}", by_rank.begin()->second->operation,
+                          sequence, by_rank.size() == records_.size() ? "all of them" : "some of them");
+    }
+    add(Kind::healthy, text, {});
+  }
+
+  std::vector<const observe::Record*> records_;
+  std::map<std::uint64_t, std::map<int, const observe::RecordedCall*>>
+      calls_;  // by sequence number, then rank
+  std::vector<Finding> findings_;
+  std::set<std::pair<std::string, std::string>> told_;
+  std::size_t mismatch_ = 0;
+};
+
+// What a rank of a group has left.
+struct Latest {
+  const observe::Record* record = nullptr;
+  int files = 0;
+};
+
+std::optional<Finding> find_repeated(const std::map<int, Latest>& by_rank) {
+  constexpr std::size_t kNamedFiles = 4;
+  Finding finding{Kind::repeated, "", {}};
+  std::vector<std::string> used;
+  for (const auto& [rank, latest] : by_rank) {
+    if (latest.files < 2) continue;
+    finding.ranks.push_back(rank);
+    if (used.size() < kNamedFiles) used.push_back(latest.record->file);
+  }
+  if (used.empty()) return std::nullopt;
+  finding.text =
+      fmt::format("{} left several records, the latest of each is used: {}{}", ranks_text(finding.ranks),
+                  fmt::join(used, ", "), finding.ranks.size() > used.size() ? ", ..." : "");
+  return finding;
+}
+
+}  // namespace
+
+const char* name(Finding::Kind kind) {
+  switch (kind) {
+    case Kind::mismatch:
+      return "mismatch";
+    case Kind::waiting:
+      return "waiting";
+    case Kind::message:
+      return "message";
+    case Kind::failed:
+      return "failed";
+    case Kind::missing:
+      return "missing";
+    case Kind::straggler:
+      return "straggler";
+    case Kind::healthy:
+      return "healthy";
+    case Kind::repeated:
+      return "repeated";
+  }
+  return "?";
+}
+
+std::string ranks_text(std::vector<int> ranks) {
+  std::sort(ranks.begin(), ranks.end());
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t end = i + 1;
+    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
+    parts.push_back(end - i == 1 ? fmt::format("{}", ranks[i])
+                                 : fmt::format("{}-{}", ranks[i], ranks[end - 1]));
+    i = end;
+  }
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(parts, ", "));
+}
+
+std::vector<Diagnosis> diagnose(const std::vector<observe::Record>& records) {
+  std::map<std::pair<std::string, std::string>, std::map<int, Latest>> groups;
+  for (const observe::Record& record : records) {
+    Latest& known = groups[{record.job, record.group}][record.rank];
+    if (known.record == nullptr || known.record->wall_ns < record.wall_ns) known.record = &record;
+    ++known.files;
+  }
+  std::vector<Diagnosis> list;
+  for (const auto& [group, by_rank] : groups) {
+    std::vector<const observe::Record*> of_group;
+    for (const auto& [rank, latest] : by_rank) of_group.push_back(latest.record);
+    list.push_back(Doctor(std::move(of_group)).run());
+    if (auto repeated = find_repeated(by_rank)) list.back().findings.push_back(std::move(*repeated));
+  }
+  return list;
+}
+
+std::string to_text(const std::vector<Diagnosis>& list) {
+  std::string text;
+  for (const Diagnosis& d : list) {
+    text += fmt::format("job {} group {}: {} of {} ranks have left a record\n", d.job, d.group, d.seen.size(),
+                        d.size);
+    for (const Finding& f : d.findings) text += fmt::format("  {}: {}\n", name(f.kind), printable(f.text));
+  }
+  return text;
+}
+
+nlohmann::json to_json(const std::vector<Diagnosis>& list, const std::vector<std::string>& unreadable) {
+  nlohmann::json document = {{"groups", nlohmann::json::array()}, {"unreadable", unreadable}};
+  for (const Diagnosis& d : list) {
+    nlohmann::json group = {
+        {"job", d.job}, {"group", d.group}, {"size", d.size}, {"ranks_with_record", d.seen}};
+    group["findings"] = nlohmann::json::array();
+    for (const Finding& f : d.findings)
+      group["findings"].push_back({{"kind", name(f.kind)}, {"text", f.text}, {"ranks", f.ranks}});
+    document["groups"].push_back(std::move(group));
+  }
+  return document;
+}
+
+}  // namespace talweg::study

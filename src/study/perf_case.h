@@ -1,0 +1,58 @@
+// One line of `talweg perf`: which collective, how much, and the arithmetic of nccl-tests around it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "observe/metrics.h"
+#include "talweg/types.h"
+
+namespace talweg::study {
+
+struct PerfCase {
+  Collective op = Collective::all_reduce;
+  DataType type = DataType::f32;
+  ReduceOp reduce = ReduceOp::sum;
+  int root = 0;
+  int ranks = 1;
+  std::size_t count =
+      0;  // elements: of one rank's part where the vector is made of parts, else of the vector
+};
+
+bool has_reduction(Collective op);
+bool has_root(Collective op);
+// The vector is a concatenation of one part for each rank: `count` elements each, `count * ranks` in all.
+bool has_parts(Collective op);
+// The library can be asked to work in place (see talweg/group.h).
+bool has_in_place(Collective op);
+
+// Elements (of a part) that come closest to `bytes` from below.
+std::size_t count_for(Collective op, std::size_t bytes, DataType type, int ranks);
+// Of one element, of each rank's part where there are parts: what a size must hold. Sizes above are rounded
+// down to whole elements, as nccl-tests do; a range of sizes begins with the first of them that is large
+// enough.
+std::size_t least_bytes(Collective op, DataType type, int ranks);
+// Throws Error{invalid_argument} that names the flag for a size below that. plan, perf, simulate and convert
+// ask here.
+void check_holds_element(const char* flag, std::size_t bytes, Collective op, DataType type, int ranks);
+std::size_t vector_elements(const PerfCase& c);
+std::size_t vector_bytes(const PerfCase& c);  // what the size column shows
+
+// What one rank's own buffers hold, in elements; 0 where it has none. A broadcast's root has only an input.
+std::size_t input_elements(const PerfCase& c, int rank);
+std::size_t output_elements(const PerfCase& c, int rank);
+
+// busbw = algbw * factor, as nccl-tests' doc/PERFORMANCE.md derives it: what the slowest link of a ring
+// carries.
+using observe::busbw_factor;
+
+// first, first + step, ... or first, first * factor, ... (factor > 1 wins) up to and including last.
+std::vector<std::size_t> sizes_to_scan(std::size_t first, std::size_t last, std::size_t step,
+                                       std::size_t factor);
+
+// As nccl-tests spells them in its table: "float", "bfloat16", "prod".
+std::string table_name(DataType type);
+std::string table_name(ReduceOp op);
+
+}  // namespace talweg::study

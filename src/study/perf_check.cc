@@ -1,0 +1,255 @@
+#include "study/perf_check.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "kernel/reduce.h"
+
+namespace talweg::study {
+namespace {
+
+// Stafford's variant 13 of the 64-bit finaliser, as in splitmix64.
+std::uint64_t mix(std::uint64_t x) {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+bool is_signed(DataType type) {
+  switch (type) {
+    case DataType::u8:
+    case DataType::u16:
+    case DataType::u32:
+    case DataType::u64:
+    case DataType::boolean:
+      return false;
+    default:
+      return true;
+  }
+}
+
+// Up to here every integer is exact in the type (and does not wrap).
+int largest_exact(DataType type) {
+  switch (type) {
+    case DataType::i8:
+      return 127;
+    case DataType::u8:
+      return 255;
+    case DataType::bf16:
+      return 256;
+    case DataType::f16:
+      return 2048;
+    default:
+      return 30000;
+  }
+}
+
+// What each value of a pattern depends on.
+struct Draw {
+  int rank;
+  int ranks;
+  std::size_t index;
+  std::uint64_t seed;
+  std::uint64_t bits;  // random, differs between ranks and elements
+};
+
+// Products stay in -6 .. 6: for each element one rank holds a 2, one a 3, and the others hold 1 or -1.
+int product_value(const Draw& d, bool negative_too) {
+  const std::uint64_t ranks = static_cast<std::uint64_t>(d.ranks);
+  const std::uint64_t rank = static_cast<std::uint64_t>(d.rank);
+  int value = 1;
+  if (mix(d.index + d.seed * 3) % ranks == rank) value *= 2;
+  if (mix(d.index + d.seed * 3 + 1) % ranks == rank) value *= 3;
+  return negative_too && (d.bits & 1) ? -value : value;
+}
+
+// Sums of all ranks stay exact. Past `exact` ranks the further ones hold zeros.
+int sum_value(const Draw& d, int exact, bool negative_too) {
+  const int bound = std::clamp(exact / d.ranks, 1, 127);
+  if (d.rank >= exact) return 0;
+  const int value = static_cast<int>(d.bits % static_cast<std::uint64_t>(bound + 1));
+  return negative_too && ((d.bits >> 40) & 1) ? -value : value;
+}
+
+int boolean_value(const Draw& d, ReduceOp op) {
+  const bool rare = d.bits % static_cast<std::uint64_t>(d.ranks) == 0;
+  const bool is_and = op == ReduceOp::product || op == ReduceOp::min || op == ReduceOp::bit_and;
+  return d.ranks == 1 ? static_cast<int>(d.bits >> 20 & 1) : (is_and ? !rare : rare);
+}
+
+int small_value(const PerfCase& c, const Draw& d) {
+  if (c.type == DataType::boolean) return boolean_value(d, c.reduce);
+  const bool negative_too = is_signed(c.type);
+  if (has_reduction(c.op) && c.reduce == ReduceOp::product) return product_value(d, negative_too);
+  const bool summed = has_reduction(c.op) && (c.reduce == ReduceOp::sum || c.reduce == ReduceOp::avg);
+  if (summed) return sum_value(d, largest_exact(c.type), negative_too);
+  return static_cast<int>(d.bits % 128) * (negative_too && ((d.bits >> 40) & 1) ? -1 : 1);
+}
+
+template <typename T>
+void put(std::byte* to, T value) {
+  std::memcpy(to, &value, sizeof value);
+}
+
+// |value| <= 2048: exact, and never subnormal.
+std::uint16_t to_binary16(int value) {
+  if (value == 0) return 0;
+  const unsigned magnitude = static_cast<unsigned>(value < 0 ? -value : value);
+  const int exponent = std::bit_width(magnitude) - 1;
+  const unsigned fraction = (magnitude << 10 >> exponent) & 0x3ff;
+  return static_cast<std::uint16_t>((value < 0 ? 0x8000u : 0u) | static_cast<unsigned>(exponent + 15) << 10 |
+                                    fraction);
+}
+
+std::uint16_t to_bfloat16(int value) {
+  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
+}
+
+void store(DataType type, std::byte* to, int value) {
+  const int imaginary = -value / 2;  // of complex types
+  switch (type) {
+    case DataType::u8:
+    case DataType::i8:
+    case DataType::boolean:
+      return put(to, static_cast<std::uint8_t>(value));
+    case DataType::u16:
+    case DataType::i16:
+      return put(to, static_cast<std::uint16_t>(value));
+    case DataType::u32:
+    case DataType::i32:
+      return put(to, static_cast<std::uint32_t>(value));
+    case DataType::u64:
+    case DataType::i64:
+      return put(to, static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
+    case DataType::f16:
+      return put(to, to_binary16(value));
+    case DataType::bf16:
+      return put(to, to_bfloat16(value));
+    case DataType::f32:
+      return put(to, static_cast<float>(value));
+    case DataType::f64:
+      return put(to, static_cast<double>(value));
+    case DataType::c64:
+      put(to, static_cast<float>(value));
+      return put(to + sizeof(float), static_cast<float>(imaginary));
+    case DataType::c128:
+      put(to, static_cast<double>(value));
+      return put(to + sizeof(double), static_cast<double>(imaginary));
+  }
+}
+
+bool is_bitwise(const PerfCase& c) {
+  return has_reduction(c.op) && c.type != DataType::boolean &&
+         (c.reduce == ReduceOp::bit_and || c.reduce == ReduceOp::bit_or || c.reduce == ReduceOp::bit_xor);
+}
+
+// Where a piece of an output comes from: `from` contributed it (or all ranks, reduced), and it is elements
+// `first` .. of that pattern.
+struct OutputPiece {
+  bool reduced;
+  int from;
+  std::size_t first;
+};
+
+// The pieces of this rank's output, c.count elements each, in order.
+std::vector<OutputPiece> output_pieces(const PerfCase& c, int rank) {
+  const std::size_t own_part = static_cast<std::size_t>(rank) * c.count;
+  std::vector<OutputPiece> pieces;
+  switch (c.op) {
+    case Collective::all_reduce:
+    case Collective::reduce:
+      return {{true, 0, 0}};
+    case Collective::reduce_scatter:
+      return {{true, 0, own_part}};
+    case Collective::broadcast:
+      return {{false, c.root, 0}};
+    case Collective::scatter:
+      return {{false, c.root, own_part}};
+    case Collective::send_recv:
+      return {{false, (rank + c.ranks - 1) % c.ranks, 0}};
+    case Collective::all_gather:
+    case Collective::gather:
+    case Collective::all_to_all:
+      for (int from = 0; from < c.ranks; ++from)
+        pieces.push_back({false, from, c.op == Collective::all_to_all ? own_part : 0});
+      return pieces;
+    case Collective::barrier:
+      return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+Pattern Pattern::of_rank(const PerfCase& c, int rank, std::uint64_t seed) {
+  Pattern pattern(c.type);
+  const std::uint64_t stream = mix(seed * 1000003 + static_cast<std::uint64_t>(rank) + 1);
+  const bool bitwise = is_bitwise(c);
+  for (std::size_t i = 0; i < kPatternPeriod; ++i) {
+    std::byte* to = pattern.values_.data() + i * pattern.element_;
+    const std::uint64_t bits = mix(stream + i);
+    if (bitwise)
+      std::memcpy(to, &bits, pattern.element_);
+    else
+      store(c.type, to, small_value(c, {rank, c.ranks, i, seed, bits}));
+  }
+  return pattern;
+}
+
+Pattern Pattern::reduced(const PerfCase& c, std::uint64_t seed) {
+  Pattern sum = of_rank(c, 0, seed);
+  for (int rank = 1; rank < c.ranks; ++rank)
+    kernel::reduce_scalar(c.type, c.reduce, sum.values_.data(), sum.values_.data(),
+                          of_rank(c, rank, seed).values_.data(), kPatternPeriod);
+  if (c.reduce == ReduceOp::avg) kernel::divide(c.type, sum.values_.data(), kPatternPeriod, c.ranks);
+  return sum;
+}
+
+void Pattern::write(void* data, std::size_t first, std::size_t count) const {
+  auto* to = static_cast<std::byte*>(data);
+  for (std::size_t at = first % kPatternPeriod; count > 0; at = 0) {
+    const std::size_t run = std::min(count, kPatternPeriod - at);
+    std::memcpy(to, values_.data() + at * element_, run * element_);
+    to += run * element_;
+    count -= run;
+  }
+}
+
+std::size_t Pattern::count_wrong(const void* data, std::size_t first, std::size_t count) const {
+  const auto* from = static_cast<const std::byte*>(data);
+  std::size_t wrong = 0;
+  for (std::size_t at = first % kPatternPeriod; count > 0; at = 0) {
+    const std::size_t run = std::min(count, kPatternPeriod - at);
+    const std::byte* expected = values_.data() + at * element_;
+    if (std::memcmp(from, expected, run * element_) != 0)
+      for (std::size_t i = 0; i < run; ++i)
+        wrong += std::memcmp(from + i * element_, expected + i * element_, element_) != 0;
+    from += run * element_;
+    count -= run;
+  }
+  return wrong;
+}
+
+void write_input(const PerfCase& c, int rank, std::uint64_t seed, void* input) {
+  Pattern::of_rank(c, rank, seed).write(input, 0, input_elements(c, rank));
+}
+
+std::size_t count_wrong_input(const PerfCase& c, int rank, std::uint64_t seed, const void* input) {
+  return Pattern::of_rank(c, rank, seed).count_wrong(input, 0, input_elements(c, rank));
+}
+
+std::size_t count_wrong_output(const PerfCase& c, int rank, std::uint64_t seed, const void* output) {
+  if (output_elements(c, rank) == 0) return 0;
+  const auto* at = static_cast<const std::byte*>(output);
+  std::size_t wrong = 0;
+  for (const OutputPiece& piece : output_pieces(c, rank)) {
+    const Pattern expected =
+        piece.reduced ? Pattern::reduced(c, seed) : Pattern::of_rank(c, piece.from, seed);
+    wrong += expected.count_wrong(at, piece.first, c.count);
+    at += c.count * size_of(c.type);
+  }
+  return wrong;
+}
+
+}  // namespace talweg::study

@@ -1,0 +1,22 @@
+// A study as `talweg plan` prints it: text and JSON.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cluster/cluster.h"
+#include "study/plan_request.h"
+
+namespace talweg::study {
+
+// "a.yaml (talweg): 4 workers, 1 switch, 8 links"
+std::string network_line(const cluster::Cluster& network, const NetworkSource& source);
+// "0.2 Gbit/s (0.025 GB/s): h2's downlink; some trees reach it"
+std::string bound_line(const cluster::Cluster& network, const Study& study);
+// "12.3 us", "1.2 s"
+std::string duration_text(double seconds);
+
+std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study);
+nlohmann::json to_json(const cluster::Cluster& network, const NetworkSource& source, const Study& study);
+
+}  // namespace talweg::study

@@ -1,0 +1,107 @@
+#include "study/plan_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/units.h"
+#include "forest/planner.h"
+#include "formats/import.h"
+#include "study/perf_case.h"
+#include "study/sizes.h"
+#include "talweg/error.h"
+#include "text/yaml_reader.h"
+
+namespace talweg::study {
+namespace {
+
+constexpr int kSizeStep = 4;
+
+// What --algo names, which has to serve the collective; empty: all.
+std::vector<std::string> planners_asked_for(const std::string& text, const forest::Request& request) {
+  std::vector<std::string> names;
+  bool all = false;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    all = all || part == "all";
+    if (part == "all") continue;
+    if (!forest::find_planner(part).serves(request))
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("--algo {}: {} does not serve {}", text, part, name(request.op)));
+    names.push_back(part);
+  }
+  if (all) names.clear();
+  return names;
+}
+
+std::vector<std::int64_t> sizes_asked_for(const std::string& text, Collective op, int ranks) {
+  std::vector<std::int64_t> sizes =
+      parse_sizes(text, kSizeStep, static_cast<std::int64_t>(least_bytes(op, DataType::f32, ranks)));
+  check_holds_element("--bytes", static_cast<std::size_t>(sizes.front()), op, DataType::f32, ranks);
+  return op == Collective::barrier ? std::vector<std::int64_t>{0} : sizes;
+}
+
+std::string source_formats() {
+  std::string names;
+  for (const formats::Format format : formats::formats())
+    names += (names.empty() ? "" : ",") + std::string(formats::name(format));
+  return names;
+}
+
+}  // namespace
+
+std::span<const Field<PlanRequest>> plan_fields() {
+  using R = PlanRequest;
+  static const std::string sources = source_formats();
+  static const Field<R> kFields[] = {
+      // clang-format off
+      {.name = "cluster", .letters = ".", .member = &R::cluster, .help = "file that describes the network"},
+      {.name = "from", .letters = "", .member = &R::from, .help = "format of CLUSTER (default: recognised)",
+       .words = sources.c_str()},
+      {.name = "op", .letters = "", .member = &R::op, .help = "the collective"},
+      {.name = "root", .letters = "", .member = &R::root, .help = "rank, where the collective has one",
+       .most = 1 << 20},
+      {.name = "bytes", .letters = "-b", .member = &R::bytes,
+       .help = "sizes: a list, or FIRST..LAST in steps of 4; a barrier has none"},
+      {.name = "algo", .letters = "", .member = &R::algo,
+       .help = "these planners alone, with commas; -o writes the forest of one (default: all, as far as they "
+               "are quick, and what a group takes)"},
+      {.name = "patience", .letters = "", .member = &R::patience,
+       .help = "time for all predictions; what is not done by then is left out, and named"},
+      // clang-format on
+  };
+  return kFields;
+}
+
+forest::Request PlanQuestion::largest() const {
+  return request_of(request.op, request.root, network.workers(), request.sizes.back());
+}
+
+PlanQuestion checked(const PlanRequest& flags) {
+  PlanQuestion planned;
+  const std::string text = text::read_file(flags.cluster);
+  if (flags.from.empty() && formats::has_key(text, "trees"))
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: expected a network, and this is a forest", flags.cluster));
+  const auto format =
+      flags.from.empty() ? formats::recognise(text, flags.cluster) : formats::parse_format(flags.from);
+  planned.network = formats::import_text(format, text, flags.cluster);
+  planned.source = {flags.cluster, formats::name(format)};
+
+  const auto op = parse_collective(flags.op);
+  if (!op) throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.op));
+  if (flags.root != 0 && !has_root(*op))
+    throw Error(ErrorCode::invalid_argument, fmt::format("--root {}: {} has no root", flags.root, flags.op));
+  if (flags.root < 0 || flags.root >= planned.network.workers())
+    throw Error(ErrorCode::invalid_argument, fmt::format("--root {}: {} has workers 0 to {}", flags.root,
+                                                         flags.cluster, planned.network.workers() - 1));
+  planned.request.op = *op;
+  planned.request.root = flags.root;
+  planned.request.sizes = sizes_asked_for(flags.bytes, *op, planned.network.workers());
+  planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
+  if (!flags.algo.empty()) planned.request.only = planners_asked_for(flags.algo, planned.largest());
+  return planned;
+}
+
+}  // namespace talweg::study

@@ -1,0 +1,80 @@
+// What can be expected of a collective on a network: how fast it can be at all, and what every planner of the
+// table is predicted to take at every size. `talweg plan` shows it as text, JSON and a page.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "forest/bound.h"
+#include "forest/cost.h"
+#include "forest/forest.h"
+#include "talweg/types.h"
+
+namespace talweg::study {
+
+// What is known of all pairs of nodes is kept, some 140 bytes each, and forests may have an edge for each.
+inline constexpr std::size_t kMostNodesToPlan = 2500;
+
+struct StudyRequest {
+  Collective op = Collective::all_reduce;
+  forest::NodeId root = 0;
+  std::vector<std::int64_t> sizes;  // bytes, ascending, of the whole vector; all_to_all: of one rank's row
+  double patience = 20;             // seconds for everything; what is not done by then is left out
+  std::vector<std::string> only;    // these planners, which must serve the collective; empty: all, as far as
+                                    // they are quick
+};
+
+struct Prediction {
+  std::optional<double> seconds;
+  std::string reason;     // why there is none
+  bool not_done = false;  // there might be one: it was not tried, or did not end
+};
+
+struct StudyRow {
+  std::int64_t bytes = 0;               // as asked for; of what moves, request_bytes() says
+  std::vector<Prediction> predictions;  // by Study::planners
+  // What a group takes, or the quickest of those asked for, into Study::planners; -1: not known, as others
+  // that might be were not done.
+  int taken = -1;
+};
+
+struct Study {
+  Collective op = Collective::all_reduce;
+  forest::NodeId root = 0;
+  int ranks = 0;
+  std::optional<forest::Bound> bound;
+  std::string no_bound;               // why there is none
+  std::vector<std::string> planners;  // those that serve the collective, in the order of the table
+  bool all_planners = true;           // false: only those asked for
+  std::vector<std::string> others;    // those that do not
+  std::vector<StudyRow> rows;
+  std::vector<std::string> notes;  // what was left out, one sentence each
+};
+
+// Works in processes of its own: there must be no other threads. Throws Error{invalid_argument} where the
+// network is too large for all that was asked.
+Study study_plans(const cluster::Cluster& network, const StudyRequest& request);
+
+// Sets StudyRow::taken where nothing that might win is missing, and says in a note where something is.
+void mark_taken(const forest::CostModel& model, Study& study);
+
+// What StudyRow::taken is, in words.
+const char* taken_text(const Study& study);
+// "64 KiB"; "-" for a barrier, which has none.
+std::string size_text(const Study& study, const StudyRow& row);
+
+forest::Request request_of(Collective op, forest::NodeId root, int ranks, std::int64_t bytes);
+// The forest for one size: by this planner, or by the one that a group takes.
+forest::Forest plan_for(const cluster::Cluster& network, const forest::Request& request,
+                        const std::string& planner);
+
+// Bytes of the whole vector over seconds, in bit/s, and over the bound's rate; nothing where there is no time
+// or bound.
+std::int64_t request_bytes(const forest::Request& request);
+std::optional<double> rate_of(const Study& study, const StudyRow& row, std::size_t planner);
+std::optional<double> part_of_bound(const Study& study, const StudyRow& row, std::size_t planner);
+
+}  // namespace talweg::study

@@ -1,0 +1,345 @@
+#include "study/simulate_request.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+
+#include "base/units.h"
+#include "forest/cost.h"
+#include "forest/planner.h"
+#include "formats/import.h"
+#include "sim/topology_text.h"
+#include "study/perf_case.h"
+#include "study/sizes.h"
+#include "talweg/error.h"
+#include "text/yaml_reader.h"
+
+namespace talweg::study {
+namespace {
+
+constexpr sim::Picoseconds kDay = sim::Picoseconds{86'400} * 1'000'000'000'000;
+
+[[noreturn]] void refuse_option(const std::string& text) {
+  throw Error(ErrorCode::invalid_argument, text);
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::istringstream list(text);
+  for (std::string part; std::getline(list, part, at);) parts.push_back(part);
+  return parts;
+}
+
+// What `parse` makes of a flag's text, or its complaint with the flag's name in front.
+template <typename Parse>
+auto read(const char* flag, Parse&& parse) {
+  try {
+    return parse();
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: {}", flag, error.what()));
+  }
+}
+
+std::int64_t bytes(const char* flag, const std::string& text) {
+  return read(flag, [&] { return parse_bytes(text).value; });
+}
+
+Nanoseconds time(const char* flag, const std::string& text) {
+  return read(flag, [&] { return parse_nanoseconds(text); });
+}
+
+// Of 0 to 1.
+std::vector<double> shares(const char* flag, const std::string& text, std::size_t count, const char* what) {
+  std::vector<double> values;
+  for (const std::string& part : split(text, ',')) {
+    const auto value = text::read_number(part);
+    if (!value || *value < 0 || *value > 1)
+      refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
+    values.push_back(*value);
+  }
+  if (values.size() != count) refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
+  return values;
+}
+
+// Of what is not read from a file of flows or of a workload.
+void check_calls(const SimulateOptions& o) {
+  const PerfOptions& perf = o.perf;
+  const int ranks = o.cluster.workers();
+  for (const std::size_t size : perf.sizes)
+    check_holds_element("--bytes", size, perf.op, perf.types[0], ranks);
+  if (perf.op == Collective::send_recv && ranks < 2)
+    refuse_option("--op send_recv: it needs at least two ranks");
+  const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
+  const bool serves = std::any_of(o.algorithms.begin(), o.algorithms.end(), [&](const std::string& name) {
+    return name.empty() || forest::find_planner(name).serves(any);
+  });
+  if (!serves)
+    refuse_option(
+        fmt::format("--algo {}: it does not serve {}", fmt::join(o.algorithms, ","), name(perf.op)));
+}
+
+// The files of --cm and --workload.
+void read_traffic(SimulateOptions& o) {
+  if (!o.matrix.empty()) {
+    o.flows = read("--cm", [&] { return sim::parse_matrix(text::read_file(o.matrix), o.matrix); });
+    if (o.flows.nodes > o.cluster.workers())
+      refuse_option(fmt::format("--cm {}: the matrix is for {} hosts, the network has {}", o.matrix,
+                                o.flows.nodes, o.cluster.workers()));
+  }
+  if (o.workload.empty()) return;
+  o.job = read("--workload",
+               [&] { return sim::parse_workload(text::read_file(o.workload), o.workload, o.cluster); });
+  if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
+    refuse_option(fmt::format(
+        "--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
+        o.workload));
+}
+
+// "leaf0->spine1@1ms" or "spine1@1ms..2ms".
+void read_failure(const std::string& text, const cluster::Cluster& cluster,
+                  std::vector<sim::NetworkChange>& changes) {
+  const std::size_t at = text.rfind('@');
+  if (at == std::string::npos)
+    refuse_option(fmt::format(
+        "--fail: expected what@when or what@when..until, such as spine1@1ms..2ms, got \"{}\"", text));
+  sim::NetworkChange change = read("--fail", [&] { return sim::change_of(text.substr(0, at), cluster); });
+  const std::string when = text.substr(at + 1);
+  const std::size_t dots = when.find("..");
+  change.at = time("--fail", when.substr(0, dots));
+  changes.push_back(change);
+  if (dots == std::string::npos) return;
+  change.at = time("--fail", when.substr(dots + 2));
+  if (change.at <= changes.back().at)
+    refuse_option(fmt::format("--fail: expected a repair after the failure, got \"{}\"", text));
+  change.up = true;
+  changes.push_back(change);
+}
+
+}  // namespace
+
+sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster) {
+  const forest::CostParameters calibrated = forest::parameters_for(cluster);
+  const auto picoseconds = [](double seconds) {
+    return static_cast<sim::Picoseconds>(std::lround(seconds * 1e12));
+  };
+  return {Nanoseconds{std::lround(calibrated.tcp.per_frame * 1e9)}, picoseconds(calibrated.tcp.per_byte),
+          picoseconds(calibrated.reduce_per_byte)};
+}
+
+std::span<const Field<SimulateRequest>> simulate_fields() {
+  using R = SimulateRequest;
+  static constexpr const char *kCalls = "What happens", *kQueues = "Queues and losses",
+                              *kHosts = "Routes and hosts";
+  static const Field<R> kFields[] = {
+      // clang-format off
+      {.name = "network", .letters = ".", .member = &R::network,
+       .help = "file of the network: talweg's own, or any that convert reads"},
+      {.name = "topology", .letters = "", .member = &R::topology,
+       .help = "or a generated one: star:hosts=16 leaf-spine:leaves=4,hosts=4,spines=4,rate=10G,up=40G "
+               "fat-tree:hosts=1024,tiers=3,oversubscription=2 torus:dims=4x4x4 dragonfly:routers=4,hosts=2,global=1"},
+      {.name = "op", .letters = "", .member = &R::op, .help = "collective", .group = kCalls},
+      {.name = "bytes", .letters = "-b", .member = &R::bytes,
+       .help = "sizes: 1M, 1M,4M or 1M..64M, which begins where each rank's part has an element", .group = kCalls},
+      {.name = "factor", .letters = "", .member = &R::factor, .help = "from size to size",
+       .least = 2, .most = 1 << 20, .group = kCalls},
+      {.name = "algo", .letters = "", .member = &R::algo,
+       .help = "algorithm, several with commas, or all (the one predicted cheapest)", .group = kCalls},
+      {.name = "type", .letters = "", .member = &R::type, .help = "data type", .group = kCalls},
+      {.name = "root", .letters = "", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
+      {.name = "iters", .letters = "-n", .member = &R::iters, .help = "timed calls",
+       .least = 1, .most = 1 << 20, .group = kCalls},
+      {.name = "warmup", .letters = "-w", .member = &R::warmup, .help = "calls before those",
+       .most = 1 << 20, .group = kCalls},
+      {.name = "rest", .letters = "", .member = &R::rest,
+       .help = "between those and the timed ones, which all ranks then start together", .group = kCalls},
+      {.name = "average", .letters = "", .member = &R::average, .help = "over the ranks: mean, min, max or rank0",
+       .words = "mean,min,max,rank0", .group = kCalls},
+      {.name = "cm", .letters = "", .member = &R::matrix, .help = "flows of an htsim connection matrix instead",
+       .group = kCalls},
+      {.name = "workload", .letters = "", .member = &R::workload,
+       .help = "or groups, flows and background traffic of a file", .group = kCalls},
+      {.name = "fail", .letters = "", .member = &R::fail,
+       .help = "a link or a node, and when: leaf0->spine1@1ms, spine1@1ms..2ms; again for another", .group = kCalls},
+      {.name = "horizon", .letters = "", .member = &R::horizon,
+       .help = "virtual time by which all must have ended (a day; workloads: none)", .group = kCalls},
+      {.name = "seed", .letters = "", .member = &R::seed, .help = "of all that is random", .group = kCalls},
+
+      {.name = "queue", .letters = "", .member = &R::queue,
+       .help = "bytes that a switch keeps in front of a link; 0: no limit", .group = kQueues},
+      {.name = "mark", .letters = "", .member = &R::mark,
+       .help = "mark packets that find more than this (ECN); 0: never", .group = kQueues},
+      {.name = "red", .letters = "", .member = &R::red,
+       .help = "least,most,probability: random early marking in place of --mark", .group = kQueues},
+      {.name = "priorities", .letters = "", .member = &R::priorities,
+       .help = "1: FIFO; up to 8: strict, a queue for each", .least = 1, .most = sim::kPriorities, .group = kQueues},
+      {.name = "class-limits", .letters = "", .member = &R::class_limits,
+       .help = "bytes beyond which packets of priority 0, 1, ... are dropped; 0: --queue alone counts", .group = kQueues},
+      {.name = "trim", .letters = "", .member = &R::trim,
+       .help = "cut packets that do not fit down to their headers (with --priorities)", .group = kQueues},
+      {.name = "loss", .letters = "", .member = &R::loss, .help = "probability that a link loses a packet",
+       .most = 1, .group = kQueues},
+      {.name = "bit-errors", .letters = "", .member = &R::bit_errors, .help = "probability that a bit is wrong",
+       .most = 1, .group = kQueues},
+      {.name = "burst-loss", .letters = "", .member = &R::burst_loss,
+       .help = "begins,ends: probabilities, per packet, of a burst in which all is lost (Gilbert-Elliott)",
+       .group = kQueues},
+      {.name = "duplicate", .letters = "", .member = &R::duplicate, .help = "probability that a packet arrives twice",
+       .most = 1, .group = kQueues},
+      {.name = "damage", .letters = "", .member = &R::damage, .help = "probability that it arrives with flipped bits",
+       .most = 1, .group = kQueues},
+      {.name = "reorder", .letters = "", .member = &R::reorder,
+       .help = "share,time: so many are held up for as long as up to this", .group = kQueues},
+
+      {.name = "routing", .letters = "", .member = &R::routing,
+       .help = "ecmp: a flow keeps to one of equal paths; spray: each packet the next", .words = "ecmp,spray",
+       .group = kHosts},
+      {.name = "processors", .letters = "", .member = &R::processors,
+       .help = "of hosts: ideal: they cost nothing; tcp: what the cost model takes for TCP", .words = "ideal,tcp",
+       .group = kHosts},
+      {.name = "payload", .letters = "", .member = &R::payload, .help = "of a full packet, bytes",
+       .least = 64, .most = 65000, .group = kHosts},
+      {.name = "header", .letters = "", .member = &R::header,
+       .help = "of a packet on the wire, bytes; an acknowledgement's size", .least = 1, .most = 500, .group = kHosts},
+      {.name = "window", .letters = "", .member = &R::window, .help = "packets that a flow begins with",
+       .least = 1, .most = 1 << 20, .group = kHosts},
+      {.name = "most-window", .letters = "", .member = &R::most_window,
+       .help = "bytes that a flow may have in flight", .group = kHosts},
+      {.name = "least-rto", .letters = "", .member = &R::least_rto, .help = "shortest retransmission timer",
+       .group = kHosts},
+      // clang-format on
+  };
+  return kFields;
+}
+
+SimulateOptions checked(const SimulateRequest& raw) {
+  SimulateOptions o;
+  if (!raw.network.empty() && !raw.topology.empty())
+    refuse_option(
+        fmt::format("--topology {}: the file {} describes a network, too: expected only one of them",
+                    raw.topology, raw.network));
+  if (!raw.matrix.empty() && !raw.workload.empty()) refuse_option("--cm excludes --workload");
+  if (raw.network.empty() && raw.topology.empty())
+    refuse_option(
+        "expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
+  o.network = raw.network.empty() ? raw.topology : raw.network;
+  o.cluster = raw.network.empty() ? sim::parse_topology(raw.topology) : formats::load_any(raw.network);
+
+  const auto op = parse_collective(raw.op);
+  if (!op) refuse_option(fmt::format("--op: no collective is called \"{}\"", raw.op));
+  o.perf.op = *op;
+  const auto type = parse_data_type(raw.type);
+  if (!type) refuse_option(fmt::format("--type: no data type is called \"{}\"", raw.type));
+  o.perf.types = {*type};
+  if (*op == Collective::barrier)
+    o.perf.sizes = {0};
+  else
+    for (const auto size : parse_sizes(
+             raw.bytes, raw.factor, static_cast<std::int64_t>(least_bytes(*op, *type, o.cluster.workers()))))
+      o.perf.sizes.push_back(static_cast<std::size_t>(size));
+  o.perf.size_text = fmt::format("bytes {}", raw.bytes);
+  o.perf.reductions = {ReduceOp::sum};
+  o.perf.root = raw.root;
+  if (raw.root != 0 && !has_root(*op))
+    refuse_option(fmt::format("--root {}: {} has no root", raw.root, raw.op));
+  if (raw.root >= o.cluster.workers())
+    refuse_option(
+        fmt::format("--root {}: there are {} ranks, numbered from 0", raw.root, o.cluster.workers()));
+  o.perf.iterations = raw.iters;
+  o.perf.warmup = raw.warmup;
+  o.perf.average = raw.average == "min"     ? Average::min
+                   : raw.average == "max"   ? Average::max
+                   : raw.average == "rank0" ? Average::rank0
+                                            : Average::mean;
+  o.perf.check = 0;
+  o.algorithms = raw.algo.empty() ? std::vector<std::string>{""} : split(raw.algo, ',');
+  if (raw.algo == "all") {
+    o.algorithms.clear();
+    for (const forest::Planner& planner : forest::planners()) o.algorithms.push_back(planner.name);
+  }
+  for (const std::string& name : o.algorithms)
+    if (!name.empty()) forest::find_planner(name);
+  if (raw.matrix.empty() && raw.workload.empty()) check_calls(o);
+
+  auto& network = o.simulation.network;
+  sim::QueuePolicy& queue = network.switch_queue;
+  queue.priorities = raw.priorities;
+  queue.limit_bytes = bytes("--queue", raw.queue);
+  queue.mark_bytes = bytes("--mark", raw.mark);
+  queue.trim = raw.trim;
+  if (raw.trim && (raw.priorities < 2 || queue.limit_bytes == 0))
+    refuse_option("--trim: it needs --priorities of at least 2 and a --queue above 0");
+  if (!raw.red.empty()) {
+    const auto parts = split(raw.red, ',');
+    if (parts.size() != 3)
+      refuse_option(fmt::format("--red: expected least,most,probability, got \"{}\"", raw.red));
+    queue.red.least_bytes = bytes("--red", parts[0]);
+    queue.red.most_bytes = bytes("--red", parts[1]);
+    queue.red.probability = shares("--red", parts[2], 1, "a probability")[0];
+    if (queue.red.most_bytes <= queue.red.least_bytes)
+      refuse_option(fmt::format("--red {}: expected most to be more than least", raw.red));
+    queue.red.marks = true;
+    queue.mark_bytes = 0;
+  }
+  if (!raw.class_limits.empty()) {
+    const auto parts = split(raw.class_limits, ',');
+    if (parts.size() > queue.class_limit_bytes.size())
+      refuse_option(fmt::format("--class-limits: there are {} priorities", sim::kPriorities));
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      queue.class_limit_bytes[i] = bytes("--class-limits", parts[i]);
+  }
+  const std::int64_t packet = raw.payload + raw.header;
+  const auto holds_a_packet = [packet](const char* flag, std::int64_t limit) {
+    if (limit > 0 && limit < packet)
+      refuse_option(fmt::format("{} {}: no packet of {} bytes would ever pass", flag, limit, packet));
+  };
+  holds_a_packet("--queue", queue.limit_bytes);
+  for (const std::int64_t limit : queue.class_limit_bytes) holds_a_packet("--class-limits", limit);
+  // A host holds its packets back rather than losing them.
+  network.host_queue.priorities = raw.priorities;
+  network.host_queue.mark_bytes = queue.mark_bytes;
+  network.loss.loss = raw.loss;
+  network.loss.bit_error_rate = raw.bit_errors;
+  if (!raw.burst_loss.empty()) {
+    const auto parts = shares("--burst-loss", raw.burst_loss, 2, "two probabilities: begins,ends");
+    network.loss.burst_begins = parts[0];
+    network.loss.burst_ends = parts[1];
+  }
+  network.loss.duplicate = raw.duplicate;
+  network.loss.damage = raw.damage;
+  if (!raw.reorder.empty()) {
+    const auto parts = split(raw.reorder, ',');
+    if (parts.size() != 2)
+      refuse_option(fmt::format("--reorder: expected share,time, got \"{}\"", raw.reorder));
+    network.loss.delay = shares("--reorder", parts[0], 1, "a share")[0];
+    network.loss.most_delay = time("--reorder", parts[1]);
+  }
+  network.seed = o.simulation.seed = raw.seed;
+  auto& transport = o.simulation.transport;
+  transport.payload_bytes = raw.payload;
+  transport.header_bytes = transport.acknowledgement_bytes = raw.header;
+  transport.first_window = raw.window;
+  transport.most_window_bytes = bytes("--most-window", raw.most_window);
+  transport.least_rto = time("--least-rto", raw.least_rto);
+  transport.spray = raw.routing == "spray";
+  o.ranks.carry_payloads = false;
+  if (raw.processors == "tcp") o.ranks.costs = tcp_host_costs(o.cluster);
+  for (const std::string& text : raw.fail) read_failure(text, o.cluster, o.changes);
+  o.rest = sim::picoseconds(time("--rest", raw.rest));
+  if (o.rest > 0 && raw.warmup == 0)
+    refuse_option("--rest comes after warm-up calls: expected a --warmup above 0");
+  // What is cut off for good is sent again and again; a workload's background traffic goes on of itself.
+  if (!raw.horizon.empty())
+    o.horizon = sim::picoseconds(time("--horizon", raw.horizon));
+  else if (raw.workload.empty())
+    o.horizon = kDay;
+  o.matrix = raw.matrix;
+  o.workload = raw.workload;
+  read_traffic(o);
+  return o;
+}
+
+}  // namespace talweg::study

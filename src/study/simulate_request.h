@@ -1,0 +1,69 @@
+// What can be asked of the simulator, as the command line and Python say it, and what that comes to once
+// checked.
+//
+//   SimulateRequest request;
+//   request.network = "cluster.yaml";
+//   const SimulateOptions options = checked(request);
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cluster/cluster.h"
+#include "sim/ranks.h"
+#include "sim/workload.h"
+#include "study/field.h"
+#include "study/perf_options.h"
+
+namespace talweg::study {
+
+// Texts are read by checked(); simulate_fields() says what each means.
+struct SimulateRequest {
+  std::string network, topology;
+  std::string op = "all_reduce", bytes = "1M", type = "float", algo;
+  int factor = 2, root = 0, iters = 3, warmup = 1;
+  std::string average = "mean", rest = "0";
+  std::string matrix, workload;
+  std::string queue = "1M", mark = "100K", red, class_limits, processors = "ideal", routing = "ecmp";
+  int priorities = 1;
+  bool trim = false;
+  double loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
+  std::string burst_loss, reorder;
+  std::vector<std::string> fail;
+  int payload = 1448, header = 66, window = 10;
+  std::string most_window = "4M", least_rto = "10ms", horizon;
+  std::uint64_t seed = 1;
+};
+
+std::span<const Field<SimulateRequest>> simulate_fields();
+
+struct SimulateOptions {
+  std::string network;  // as it was written
+  cluster::Cluster cluster;
+  sim::SimulationOptions simulation;
+  sim::RanksOptions ranks;
+  std::vector<sim::NetworkChange> changes;
+  sim::Picoseconds horizon = sim::kNever;
+  sim::Picoseconds rest = 0;  // between warm-up and timed calls
+
+  PerfOptions perf;                     // what to run, unless one of these:
+  std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
+  std::string matrix;                   // a file,
+  sim::Matrix flows;                    // and what it says
+  std::string workload;                 // a file,
+  sim::Workload job;                    // and what it says
+};
+
+inline constexpr std::int64_t kQueueBytes = 1 << 20;   // of a switch with a shallow buffer
+inline constexpr std::int64_t kMarkBytes = 100 << 10;  // about 65 packets, as DCTCP has it at 10 Gbit/s
+
+// Reads the files. Whatever can be known to be wrong before a run is known then: throws
+// Error{invalid_argument}, Error{bad_file} with one line that names the field as "--name".
+SimulateOptions checked(const SimulateRequest& request);
+
+// What a message costs a host's processor, as the cost model has it.
+sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster);
+
+}  // namespace talweg::study

@@ -1,0 +1,220 @@
+#include "study/simulate_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "forest/cost.h"
+#include "forest/planner.h"
+#include "formats/import.h"
+#include "sim/collectives.h"
+#include "sim/sampler.h"
+#include "talweg/error.h"
+
+namespace talweg::study {
+namespace {
+
+double microseconds(sim::Picoseconds time) {
+  return static_cast<double>(time) * 1e-6;
+}
+
+// A simulation with everything that watches it.
+class Watched {
+ public:
+  Watched(const SimulateOptions& options, Watchers& watchers, std::string title)
+      : simulation(options.cluster, options.simulation), watchers_(watchers), title_(std::move(title)) {
+    if (watchers.trace) watchers.trace->begin_run(watchers.traced);
+    if (watchers.trace || watchers.page) sampler_ = std::make_unique<sim::Sampler>(simulation);
+    if (watchers.trace) sampler_->on_sample([this] { trace_queues(); });
+    if (watchers.progress != nullptr) watchers.progress->begin(simulation, title_);
+    sim::schedule(simulation, options.changes, watchers.trace.get());
+  }
+  void end(sim::RunReport& report) {
+    report.add(sim::report_of(simulation));
+    if (watchers_.page) watchers_.page->add(title_, simulation, *sampler_);
+    if (watchers_.progress != nullptr) watchers_.progress->end();
+    watchers_.traced += simulation.now();
+  }
+
+  sim::Simulation simulation;
+
+ private:
+  // The queues that are not empty, and those that have become so.
+  void trace_queues() {
+    const cluster::Cluster& cluster = simulation.network().cluster();
+    queued_.resize(cluster.links.size());
+    for (std::size_t l = 0; l < queued_.size(); ++l) {
+      const std::int64_t bytes = simulation.network().queued_bytes(static_cast<int>(l), simulation.now());
+      if (bytes == queued_[l]) continue;
+      queued_[l] = bytes;
+      const cluster::Link& link = cluster.links[l];
+      watchers_.trace->counter(link.from, "queue to " + cluster.nodes[static_cast<std::size_t>(link.to)].name,
+                               simulation.now(), bytes);
+    }
+  }
+
+  Watchers& watchers_;
+  const std::string title_;
+  std::unique_ptr<sim::Sampler> sampler_;
+  std::vector<std::int64_t> queued_;
+};
+
+std::shared_ptr<const forest::Forest> plan(const forest::Request& request, const std::string& algorithm,
+                                           const cluster::Cluster& cluster) {
+  if (algorithm.empty()) return std::make_shared<const forest::Forest>(forest::plan_best(request, cluster));
+  auto forest = std::make_shared<forest::Forest>(forest::find_planner(algorithm).plan(request, cluster));
+  forest::choose_chunks(*forest, cluster);
+  return forest;
+}
+
+std::int64_t bytes_to_move(const forest::Forest& forest) {
+  std::int64_t elements = 0;
+  for (const forest::Tree& tree : forest.trees)
+    elements += tree.slice.count * static_cast<std::int64_t>(tree.up.size() + tree.down.size());
+  return elements * forest.request.element_size;
+}
+
+double average_of(const std::vector<sim::Picoseconds>& ranks, Average average) {
+  switch (average) {
+    case Average::rank0:
+      return microseconds(ranks[0]);
+    case Average::min:
+      return microseconds(*std::min_element(ranks.begin(), ranks.end()));
+    case Average::max:
+      return microseconds(*std::max_element(ranks.begin(), ranks.end()));
+    case Average::mean:
+      break;
+  }
+  double sum = 0;
+  for (const sim::Picoseconds t : ranks) sum += microseconds(t);
+  return sum / static_cast<double>(ranks.size());
+}
+
+// As talweg perf: of what a call took each rank on average, and percentiles of calls without the first ones.
+Timing timing_of(const sim::CallTimes& times, const PerfOptions& options) {
+  std::vector<double> calls;
+  std::vector<sim::Picoseconds> of_rank(times.of_rank[0].size());
+  for (const auto& ranks : times.of_rank) {
+    calls.push_back(average_of(ranks, options.average));
+    for (std::size_t r = 0; r < ranks.size(); ++r) of_rank[r] += ranks[r];
+  }
+  Timing t;
+  t.time_us = average_of(of_rank, options.average) / static_cast<double>(calls.size());
+  calls.erase(calls.begin(), calls.begin() + std::min<std::ptrdiff_t>(options.skip, std::ssize(calls) - 1));
+  std::sort(calls.begin(), calls.end());
+  const auto percentile = [&](double share) {
+    const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(calls.size())));
+    return calls[std::clamp<std::size_t>(rank, 1, calls.size()) - 1];
+  };
+  t.p50_us = percentile(0.5);
+  t.p99_us = percentile(0.99);
+  return t;
+}
+
+void trace_frames(sim::Ranks& ranks, sim::Trace* trace) {
+  if (trace == nullptr) return;
+  ranks.on_frame([trace](const sim::FrameNote& f) {
+    if (f.header.length > 0)
+      trace->transfer(f.from, f.to, fmt::format("tree {} chunk {}", f.header.tree, f.header.chunk),
+                      f.header.length, f.sent, f.received);
+  });
+}
+
+void simulate_matrix(const SimulateOptions& options, Watchers& watchers, SimulateResult& result) {
+  Watched run(options, watchers, options.matrix);
+  if (watchers.progress != nullptr) {
+    std::int64_t bytes = 0;
+    for (const sim::Connection& c : options.flows.connections) bytes += c.bytes;
+    watchers.progress->expect(bytes);
+  }
+  result.flows = sim::run_matrix(run.simulation, options.flows, options.horizon, watchers.trace.get());
+  run.end(result.report);
+}
+
+void simulate_workload(const SimulateOptions& options, Watchers& watchers, SimulateResult& result) {
+  Watched run(options, watchers, options.workload);
+  if (watchers.progress != nullptr && options.horizon != sim::kNever)
+    watchers.progress->expect_end(options.horizon);
+  sim::WorkloadOptions how;
+  how.ranks = options.ranks;
+  how.seed = options.simulation.seed;
+  how.horizon = options.horizon;
+  how.trace = watchers.trace.get();
+  result.workload = sim::run_workload(run.simulation, options.job, how);
+  run.end(result.report);
+}
+
+}  // namespace
+
+PerfRow simulate_case(const SimulateOptions& options, const PerfCase& c, const std::string& algorithm,
+                      Watchers& watchers, sim::RunReport& report) {
+  const forest::Request request = forest::even_request(c.op, c.ranks, has_root(c.op) ? c.root : 0,
+                                                       static_cast<std::int64_t>(vector_elements(c)),
+                                                       static_cast<std::int64_t>(size_of(c.type)));
+  const auto forest = plan(request, algorithm, options.cluster);
+  Watched run(options, watchers,
+              fmt::format("{} of {} on {}", name(c.op),
+                          to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))}), forest->planner));
+  const PerfOptions& perf = options.perf;
+  if (watchers.progress != nullptr)
+    watchers.progress->expect(bytes_to_move(*forest) * (perf.warmup + perf.iterations));
+  sim::Ranks ranks(run.simulation, options.ranks);
+  trace_frames(ranks, watchers.trace.get());
+  const sim::CallTimes times =
+      sim::run_calls(run.simulation, ranks, forest, c.type, {perf.warmup, perf.iterations, options.rest},
+                     options.horizon, watchers.trace.get());
+  run.end(report);
+  PerfRow row{c, timing_of(times, perf), {}, {}, {}};
+  if (has_in_place(c.op)) row.in_place = row.out_of_place;  // the same packets
+  row.plan = fmt::format("{}, predicted {:.4g} ms", forest->planner,
+                         forest::predict_seconds(*forest, options.cluster) * 1e3);
+  return row;
+}
+
+SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
+                            const std::function<void(const PerfRow&)>& on_row) {
+  SimulateResult result;
+  if (!options.matrix.empty()) {
+    simulate_matrix(options, watchers, result);
+    return result;
+  }
+  if (!options.workload.empty()) {
+    simulate_workload(options, watchers, result);
+    return result;
+  }
+  const PerfOptions& perf = options.perf;
+  const int ranks = options.cluster.workers();
+  const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
+  for (const std::size_t size : perf.sizes)
+    for (const std::string& algorithm : options.algorithms) {
+      // "all": those that serve what is asked for.
+      if (options.algorithms.size() > 1 && !forest::find_planner(algorithm).serves(any)) continue;
+      const PerfCase c{perf.op,   perf.types[0], perf.reductions[0],
+                       perf.root, ranks,         count_for(perf.op, size, perf.types[0], ranks)};
+      result.rows.push_back(simulate_case(options, c, algorithm, watchers, result.report));
+      on_row(result.rows.back());
+    }
+  return result;
+}
+
+SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& network) {
+  SimulateOptions options;
+  options.perf = perf;
+  options.network = network;
+  options.cluster = formats::load_any(network);
+  options.ranks.carry_payloads = false;
+  options.ranks.costs = tcp_host_costs(options.cluster);
+  auto& queues = options.simulation.network;
+  queues.switch_queue.limit_bytes = kQueueBytes;
+  queues.switch_queue.mark_bytes = queues.host_queue.mark_bytes = kMarkBytes;
+  options.simulation.transport.least_rto = options.simulation.transport.first_rto =
+      Nanoseconds{200'000'000};  // Linux
+  const int ranks = options.cluster.workers();
+  if (perf.op == Collective::send_recv && ranks < 2)
+    throw Error(ErrorCode::invalid_argument, fmt::format("send_recv: {} has one worker, needs two", network));
+  check_root(perf, ranks);
+  return options;
+}
+
+}  // namespace talweg::study

@@ -1,0 +1,275 @@
+#include "study/simulate_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/printable.h"
+#include "study/version.h"
+#include "text/table.h"
+
+namespace talweg::study {
+namespace {
+
+double us(sim::Picoseconds time) {
+  return static_cast<double>(time) * 1e-6;
+}
+
+const std::string& node(const SimulateOptions& options, int n) {
+  return options.cluster.nodes[static_cast<std::size_t>(n)].name;
+}
+
+double mean_us(const std::vector<sim::Picoseconds>& times) {
+  double sum = 0;
+  for (const sim::Picoseconds t : times) sum += us(t);
+  return times.empty() ? 0 : sum / static_cast<double>(times.size());
+}
+
+double percentile_us(std::vector<sim::Picoseconds> times, double share) {
+  if (times.empty()) return 0;
+  std::sort(times.begin(), times.end());
+  const auto last = static_cast<double>(times.size() - 1);
+  return us(times[static_cast<std::size_t>(std::lround(share * last))]);
+}
+
+double gbit_per_s(const sim::FlowResult& f) {
+  return static_cast<double>(f.connection.bytes) * 8 / (us(f.ended - f.started) * 1e3);
+}
+
+std::string exact(sim::Picoseconds time) {
+  return fmt::format("{:.3f}", us(time));
+}
+
+std::string flows_text(const SimulateOptions& options, const std::vector<sim::FlowResult>& flows) {
+  if (flows.empty()) return "";
+  const text::Columns columns{{"flow", 8},       {"from", 12, 1},       {"to", 12, 1},
+                              {"bytes", 14, 1},  {"start (us)", 14, 1}, {"took (us)", 14, 1},
+                              {"Gbit/s", 10, 1}, {"resent", 8, 1}};
+  std::string text = "#" + columns.head().substr(1);
+  for (const sim::FlowResult& f : flows)
+    text += columns.line({std::to_string(f.connection.id), node(options, f.connection.from),
+                          node(options, f.connection.to), std::to_string(f.connection.bytes),
+                          exact(f.started), exact(f.ended - f.started), fmt::format("{:.4g}", gbit_per_s(f)),
+                          std::to_string(f.counters.retransmissions)});
+  text += fmt::format("# {} flows took", flows.size());
+  for (const auto& [what, share] :
+       {std::pair{"least", 0.0}, {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"most", 1.0}})
+    text += fmt::format(" {} {}", what, exact(sim::completion_percentile(flows, share)));
+  return text + " us\n";
+}
+
+std::string groups_text(const std::vector<sim::GroupOutcome>& groups) {
+  if (groups.empty()) return "";
+  const text::Columns columns{{"group", 16},         {"ranks", 6, 1},      {"iterations", 10, 1},
+                              {"ended (us)", 14, 1}, {"mean (us)", 14, 1}, {"p50 (us)", 14, 1},
+                              {"most (us)", 14, 1},  {"comm", 8, 1},       {"algorithms", 0, 2}};
+  std::string text = "#" + columns.head().substr(1);
+  for (const sim::GroupOutcome& g : groups) {
+    std::vector<std::string> algorithms = g.algorithms;
+    std::erase(algorithms, "");
+    const double all = us(g.ended - g.started);
+    text += columns.line({g.name, std::to_string(g.ranks), std::to_string(g.iterations.size()),
+                          exact(g.ended), fmt::format("{:.3f}", mean_us(g.iterations)),
+                          fmt::format("{:.3f}", percentile_us(g.iterations, 0.5)),
+                          fmt::format("{:.3f}", percentile_us(g.iterations, 1)),
+                          fmt::format("{:.1f} %", all > 0 ? 100 * us(g.communication) / all : 0),
+                          algorithms.empty() ? "-" : fmt::format("{}", fmt::join(algorithms, ","))});
+  }
+  return text;
+}
+
+// "3 (priority 0: 1, 7: 2)"
+std::string by_priority(std::uint64_t all, const std::array<std::uint64_t, sim::kPriorities>& parts) {
+  if (all == 0 || parts[0] == all) return std::to_string(all);
+  std::string text;
+  for (std::size_t p = 0; p < parts.size(); ++p)
+    if (parts[p] > 0) text += fmt::format("{}{}: {}", text.empty() ? "priority " : ", ", p, parts[p]);
+  return fmt::format("{} ({})", all, text);
+}
+
+std::string report_text(const sim::RunReport& r) {
+  const sim::NetworkSummary& n = r.network;
+  std::string text;
+  const auto add = [&](const char* what, const std::string& value) {
+    text += fmt::format("# {:<21}: {}\n", what, printable(value));
+  };
+  add("Busiest link", n.busiest_link.empty()
+                          ? "-"
+                          : fmt::format("{} {:.1f} % used; links in use: {:.1f} % on average", n.busiest_link,
+                                        100 * n.busiest_utilisation, 100 * n.mean_utilisation));
+  add("Longest queue",
+      n.most_queued_link.empty()
+          ? "-"
+          : fmt::format("{} at {}", to_string(Bytes{n.most_queued_bytes}), n.most_queued_link));
+  add("Dropped", by_priority(n.dropped, n.dropped_by_priority));
+  add("Marked", by_priority(n.marked, n.marked_by_priority));
+  add("Trimmed, lost on wire", fmt::format("{}, {}; without a route: {}", n.trimmed, n.lost, r.unroutable));
+  add("Segments", fmt::format("{}, sent again {}, timeouts {}", r.segments, r.retransmissions, r.timeouts));
+  add("Simulated", fmt::format("{:.3f} us, {} events, {} link-hops", us(r.duration), r.events, r.link_hops));
+  return text;
+}
+
+nlohmann::json report_json(const sim::RunReport& r) {
+  const sim::NetworkSummary& n = r.network;
+  return {{"simulated_us", us(r.duration)},
+          {"events", r.events},
+          {"link_hops", r.link_hops},
+          {"segments", r.segments},
+          {"retransmissions", r.retransmissions},
+          {"timeouts", r.timeouts},
+          {"busiest_link", n.busiest_link},
+          {"busiest_utilisation", n.busiest_utilisation},
+          {"mean_utilisation", n.mean_utilisation},
+          {"longest_queue_bytes", n.most_queued_bytes},
+          {"longest_queue_link", n.most_queued_link},
+          {"dropped_by_priority", n.dropped_by_priority},
+          {"marked_by_priority", n.marked_by_priority},
+          {"trimmed", n.trimmed},
+          {"lost", n.lost},
+          {"unroutable", r.unroutable}};
+}
+
+nlohmann::json flow_json(const SimulateOptions& options, const sim::FlowResult& f) {
+  return {{"id", f.connection.id},
+          {"from", node(options, f.connection.from)},
+          {"to", node(options, f.connection.to)},
+          {"bytes", f.connection.bytes},
+          {"start_us", us(f.started)},
+          {"took_us", us(f.ended - f.started)},
+          {"retransmissions", f.counters.retransmissions},
+          {"timeouts", f.counters.timeouts}};
+}
+
+const std::vector<sim::FlowResult>& flows_of(const SimulateResult& result) {
+  return result.flows.empty() ? result.workload.flows : result.flows;
+}
+
+bool has_table(const SimulateOptions& options) {
+  return options.matrix.empty() && options.workload.empty();
+}
+
+PerfSetup setup_of(const SimulateOptions& options) {
+  PerfSetup setup{kVersion,
+                  {},
+                  fmt::format("simulated network: {}, seed {}", options.network, options.simulation.seed),
+                  false};
+  for (int r = 0; r < options.cluster.workers(); ++r) setup.hosts.push_back(node(options, r) + " 0");
+  return setup;
+}
+
+}  // namespace
+
+std::string simulate_header(const SimulateOptions& options) {
+  if (has_table(options)) return header_text(options.perf, setup_of(options));
+  return fmt::format("# talweg version {}\n# simulated network: {}, seed {}\n# {}\n", kVersion,
+                     printable(options.network), options.simulation.seed,
+                     options.matrix.empty() ? options.workload : options.matrix);
+}
+
+std::string simulate_body(const SimulateOptions& options, const SimulateResult& result) {
+  std::string text;
+  if (has_table(options))
+    text += fmt::format("# {:<21}: {:.6g}\n", "Avg bus bandwidth", summed(result.rows).average_bus_bandwidth);
+  text += groups_text(result.workload.groups) + flows_text(options, flows_of(result));
+  for (std::size_t b = 0; b < result.workload.background.size(); ++b) {
+    const auto& o = result.workload.background[b];
+    text += fmt::format("# background {}: {} packets sent, {} arrived\n", b, o.sent, o.arrived);
+  }
+  return text + report_text(result.report);
+}
+
+nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResult& result) {
+  nlohmann::json document;
+  if (has_table(options))
+    document = to_json(options.perf, setup_of(options), result.rows, summed(result.rows));
+  document["format"] = "talweg simulate";
+  document["format_version"] = 1;
+  document["talweg_version"] = kVersion;
+  document["network"] = options.network;
+  document["seed"] = options.simulation.seed;
+  document["report"] = report_json(result.report);
+  for (const sim::FlowResult& f : flows_of(result)) document["flows"].push_back(flow_json(options, f));
+  for (const sim::GroupOutcome& g : result.workload.groups) {
+    nlohmann::json iterations = nlohmann::json::array();
+    for (const sim::Picoseconds t : g.iterations) iterations.push_back(us(t));
+    nlohmann::json steps = nlohmann::json::array();
+    for (const sim::Picoseconds t : g.of_step) steps.push_back(us(t));
+    document["groups"].push_back({{"name", g.name},
+                                  {"ranks", g.ranks},
+                                  {"start_us", us(g.started)},
+                                  {"end_us", us(g.ended)},
+                                  {"communication_us", us(g.communication)},
+                                  {"iterations_us", iterations},
+                                  {"steps_mean_us", steps},
+                                  {"algorithms", g.algorithms}});
+  }
+  for (const auto& b : result.workload.background)
+    document["background"].push_back({{"sent", b.sent}, {"arrived", b.arrived}});
+  return document;
+}
+
+std::string simulate_csv(const SimulateOptions& options, const SimulateResult& result) {
+  std::vector<std::vector<std::string>> rows;
+  const auto precise = [](double value) { return fmt::format("{:.6f}", value); };
+  if (has_table(options)) {
+    rows.push_back({"collective", "size_bytes", "count", "type", "root", "time_us", "p50_us", "p99_us",
+                    "algbw_GB_per_s", "busbw_GB_per_s", "algorithm"});
+    for (const PerfRow& row : result.rows) {
+      const PerfCase& c = row.what;
+      const Timing& t = *row.out_of_place;
+      rows.push_back({name(c.op), std::to_string(vector_bytes(c)), std::to_string(c.count),
+                      table_name(c.type), std::to_string(has_root(c.op) ? c.root : -1), precise(t.time_us),
+                      precise(t.p50_us), precise(t.p99_us), fmt::format("{:.6g}", algorithm_bandwidth(c, t)),
+                      fmt::format("{:.6g}", bus_bandwidth(c, t)), row.plan.substr(0, row.plan.find(','))});
+    }
+    return text::csv(rows);
+  }
+  if (!result.workload.groups.empty()) rows.push_back({"group", "iteration", "took_us"});
+  for (const sim::GroupOutcome& g : result.workload.groups)
+    for (std::size_t i = 0; i < g.iterations.size(); ++i)
+      rows.push_back({g.name, std::to_string(i), precise(us(g.iterations[i]))});
+  if (!flows_of(result).empty())
+    rows.push_back({"flow", "from", "to", "bytes", "start_us", "took_us", "retransmissions", "timeouts"});
+  for (const sim::FlowResult& f : flows_of(result))
+    rows.push_back({std::to_string(f.connection.id), node(options, f.connection.from),
+                    node(options, f.connection.to), std::to_string(f.connection.bytes),
+                    precise(us(f.started)), precise(us(f.ended - f.started)),
+                    std::to_string(f.counters.retransmissions), std::to_string(f.counters.timeouts)});
+  return text::csv(rows);
+}
+
+std::vector<std::pair<std::string, std::string>> simulate_key_numbers(const SimulateResult& result) {
+  std::vector<std::pair<std::string, std::string>> numbers;
+  const auto add = [&](const char* name, double value) {
+    numbers.emplace_back(name, fmt::format("{:.6g}", value));
+  };
+  if (!result.rows.empty()) {
+    const PerfRow& row = result.rows.back();
+    add("time_us", row.out_of_place->time_us);
+    add("busbw_GB_per_s", bus_bandwidth(row.what, *row.out_of_place));
+    numbers.emplace_back("algorithm", row.plan.substr(0, row.plan.find(',')));
+  }
+  if (!result.workload.groups.empty()) {
+    std::vector<sim::Picoseconds> all;
+    for (const auto& g : result.workload.groups)
+      all.insert(all.end(), g.iterations.begin(), g.iterations.end());
+    add("iteration_mean_us", mean_us(all));
+    add("iteration_most_us", percentile_us(all, 1));
+  }
+  if (const auto& flows = flows_of(result); !flows.empty()) {
+    add("flow_p50_us", us(sim::completion_percentile(flows, 0.5)));
+    add("flow_p99_us", us(sim::completion_percentile(flows, 0.99)));
+    add("flow_most_us", us(sim::completion_percentile(flows, 1)));
+  }
+  const sim::RunReport& r = result.report;
+  add("longest_queue_bytes", static_cast<double>(r.network.most_queued_bytes));
+  add("dropped", static_cast<double>(r.network.dropped + r.network.lost));
+  add("retransmissions", static_cast<double>(r.retransmissions));
+  add("busiest_utilisation", r.network.busiest_utilisation);
+  return numbers;
+}
+
+}  // namespace talweg::study

@@ -1,0 +1,57 @@
+#include "text/escape.h"
+
+#include <nlohmann/json.hpp>
+
+namespace talweg::text {
+namespace {
+
+// Every character of `special` gets its own replacement; the others stay.
+template <class Replacement>
+std::string replaced(std::string_view text, Replacement&& replacement) {
+  std::string result;
+  for (const char c : text)
+    if (const char* instead = replacement(c))
+      result += instead;
+    else
+      result += c;
+  return result;
+}
+
+}  // namespace
+
+std::string json_escaped(std::string_view text) {
+  const std::string quoted =
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return quoted.substr(1, quoted.size() - 2);
+}
+
+std::string xml_escaped(std::string_view text) {
+  return replaced(text, [](char c) -> const char* {
+    switch (c) {
+      case '&':
+        return "&amp;";
+      case '<':
+        return "&lt;";
+      case '>':
+        return "&gt;";
+      case '"':
+        return "&quot;";
+      case '\n':
+        return nullptr;
+      default:
+        return static_cast<unsigned char>(c) < ' ' ? " " : nullptr;
+    }
+  });
+}
+
+std::string backslashed(std::string_view text) {
+  return replaced(text, [](char c) {
+    return c == '\\' ? "\\\\" : c == '"' ? "\\\"" : c == '\n' ? "\\n" : nullptr;
+  });
+}
+
+std::string shell_quoted(std::string_view text) {
+  return "'" + replaced(text, [](char c) { return c == '\'' ? "'\\''" : nullptr; }) + "'";
+}
+
+}  // namespace talweg::text

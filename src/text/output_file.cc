@@ -1,0 +1,99 @@
+#include "text/output_file.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+#include <utility>
+
+#include "talweg/error.h"
+
+namespace talweg::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What would be replaced, or be there anew: never a pipe or a device.
+bool can_be_replaced(const std::string& path) {
+  std::error_code ignored;
+  const auto there = fs::status(path, ignored);
+  return there.type() == fs::file_type::not_found || fs::is_regular_file(there);
+}
+
+fs::path draft_of(const std::string& path) {
+  std::error_code ignored;
+  const fs::path real = fs::weakly_canonical(path, ignored);  // a link stays, and leads to the new file
+  return (real.empty() ? path : real.string()) + fmt::format(".{}.part", getpid());
+}
+
+}  // namespace
+
+OutputFile::OutputFile(std::string option, std::string path)
+    : option_(std::move(option)), path_(std::move(path)) {
+  std::error_code ignored;
+  const auto there = fs::status(path_, ignored);
+  if (!wanted() || is_standard_output() || fs::is_other(there)) return;  // a pipe would wait for its reader
+  const bool absent = there.type() == fs::file_type::not_found;
+  const bool opened = !fs::is_directory(there) && std::ofstream(path_, std::ios::app).is_open();
+  const std::string reason = fs::is_directory(there) ? "it is a directory" : std::strerror(errno);
+  if (opened && absent) fs::remove(path_, ignored);
+  if (!opened)
+    throw Error(ErrorCode::invalid_argument, fmt::format("{}: cannot write {}: {}", option_, path_, reason));
+}
+
+void OutputFile::write(const std::string& text) const {
+  if (!wanted()) return;
+  if (is_standard_output()) return print(text);
+  const bool replaces = can_be_replaced(path_);
+  const fs::path draft = replaces ? draft_of(path_) : fs::path(path_);
+  std::ofstream file(draft, std::ios::binary);
+  const bool elsewhere = replaces && !file;  // a folder in which only this file may be changed
+  if (elsewhere) file.open(path_, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code failed;
+  if (replaces && !elsewhere && file) {
+    std::string real = draft.string();
+    fs::rename(draft, real.substr(0, real.size() - fmt::format(".{}.part", getpid()).size()), failed);
+  }
+  if (file && !failed) return;
+  if (replaces && !elsewhere) fs::remove(draft, failed);
+  throw Error(ErrorCode::system, fmt::format("{}: cannot write {}", option_, path_));
+}
+
+void print(const std::string& text) {
+  const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!whole || std::fflush(stdout) != 0)
+    throw Error(ErrorCode::system, fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
+void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs) {
+  std::error_code ignored;
+  const auto name = [&](const std::string& path) {
+    return fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  };
+  const auto same = [&](const std::string& a, const std::string& b) {
+    return fs::equivalent(a, b, ignored) || name(a) == name(b);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const std::string& path = outputs[i];
+    const auto there = fs::status(path, ignored);
+    if (path.empty() || path == "-" || (exists(there) && !is_regular_file(there))) continue;
+    for (const std::string& in : inputs)
+      if (!in.empty() && same(path, in))
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("{}: it would be written over the file that is read; give another name", path));
+    for (std::size_t other = 0; other < i; ++other)
+      if (!outputs[other].empty() && outputs[other] != "-" && same(path, outputs[other]))
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("{}: two outputs would be written to it; give one another name", path));
+  }
+}
+
+}  // namespace talweg::text

@@ -1,0 +1,33 @@
+// Files that a command writes when its work is done; "-" is standard output, and an empty name none.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace talweg::text {
+
+// How to use it: OutputFile json("--json", path); work; json.write(text);
+class OutputFile {
+ public:
+  // Before long work: throws Error{invalid_argument}, with the option's name in front, if it is certain that
+  // write() will fail. Leaves no file behind that was not there.
+  OutputFile(std::string option, std::string path);
+
+  bool wanted() const { return !path_.empty(); }
+  bool is_standard_output() const { return path_ == "-"; }
+  // All at once: whoever reads sees the old file or the new one, should this process be ended meanwhile.
+  // Pipes and devices are written to as they are. Throws Error{system}.
+  void write(const std::string& text) const;
+
+ private:
+  std::string option_, path_;
+};
+
+// Throws Error{system} if not all of it goes to standard output.
+void print(const std::string& text);
+
+// Throws Error{invalid_argument} if one of `outputs` is one of `inputs` or another output, by whatever name.
+// Empty names and "-" are none.
+void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs);
+
+}  // namespace talweg::text

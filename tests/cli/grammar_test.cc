@@ -1,0 +1,124 @@
+#include "cli/grammar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+
+#include "cli/app.h"
+
+namespace talweg::cli {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using Words = std::vector<std::string>;
+
+// CLI11's own, and a word's opposite.
+const std::set<std::string> kOthers{"help", "no-tag-output"};
+
+const Word* word_called(const std::string& name) {
+  const auto found =
+      std::find_if(grammar().begin(), grammar().end(), [&](const Word& w) { return w.name == name; });
+  return found == grammar().end() ? nullptr : &*found;
+}
+
+void collect(const CLI::App& app, std::map<std::string, std::vector<const CLI::Option*>>& options) {
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) options[name].push_back(option);
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; }))
+    collect(*sub, options);
+}
+
+TEST(Grammar, AWordOfSeveralCommandsIsInTheTable) {
+  Action action;
+  std::map<std::string, std::vector<const CLI::Option*>> options;
+  collect(*make_app(&action), options);
+  for (const auto& [name, uses] : options)
+    if (uses.size() > 1 && !kOthers.contains(name)) {
+      EXPECT_NE(word_called(name), nullptr) << name;
+    }
+  for (const Word& word : grammar())
+    EXPECT_TRUE(options.contains(word.name)) << word.name << " is in no command";
+}
+
+TEST(Grammar, ALetterStandsForItsOwnWord) {
+  Action action;
+  std::map<std::string, std::vector<const CLI::Option*>> options;
+  collect(*make_app(&action), options);
+  for (const auto& [name, uses] : options) {
+    const Word* word = word_called(name);
+    if (word == nullptr) continue;
+    for (const CLI::Option* option : uses)
+      for (const std::string& letter : option->get_snames()) EXPECT_EQ("-" + letter, word->letters) << name;
+  }
+}
+
+TEST(Grammar, TheDocumentHasTheTable) {
+  std::ifstream file(TALWEG_SOURCE_DIR "/docs/commands.md");
+  std::stringstream text;
+  text << file.rdbuf();
+  for (const Word& word : grammar()) {
+    const std::string letters = *word.letters == '\0' ? "" : ", `" + std::string(word.letters) + "`";
+    EXPECT_THAT(text.str(), testing::HasSubstr("| `--" + std::string(word.name) + "`" + letters + " | " +
+                                               word.meaning + " |"));
+  }
+}
+
+TEST(Grammar, OldSpellingsAreUnderstoodAndTold) {
+  const Spelling convert = respelled(
+      {"convert", "a.xml", "b.xml", "--collective", "all_reduce", "--size=64M", "--algorithm", "ring"});
+  EXPECT_THAT(convert.arguments, ElementsAre("convert", "a.xml", "b.xml", "--op", "all_reduce", "--bytes=64M",
+                                             "--algo", "ring"));
+  EXPECT_THAT(convert.notes,
+              ElementsAre("--collective is now --op", "--size is now --bytes", "--algorithm is now --algo"));
+  EXPECT_THAT(respelled({"simulate", "--hosts", "tcp", "--sweep", "hosts=ideal,tcp"}).arguments,
+              ElementsAre("simulate", "--processors", "tcp", "--sweep", "processors=ideal,tcp"));
+  EXPECT_THAT(respelled({"probe", "--output", "c.yaml"}).arguments, ElementsAre("probe", "--out", "c.yaml"));
+}
+
+TEST(Grammar, OfPerfOpWasTheReductionAndIsTheCollective) {
+  const Spelling old = respelled({"perf", "all_reduce", "--op", "max"});
+  EXPECT_THAT(old.arguments, ElementsAre("perf", "all_reduce", "--reduction", "max"));
+  EXPECT_THAT(old.notes, ElementsAre("--op is now --reduction"));
+  EXPECT_THAT(respelled({"perf", "all_reduce", "--op=all"}).arguments,
+              ElementsAre("perf", "all_reduce", "--reduction=all"));
+  const Spelling now = respelled({"perf", "--op", "broadcast", "-o", "max"});
+  EXPECT_THAT(now.arguments, ElementsAre("perf", "--op", "broadcast", "-o", "max"));
+  EXPECT_THAT(now.notes, IsEmpty());
+}
+
+TEST(Grammar, JsonWithoutAFileIsStandardOutput) {
+  EXPECT_THAT(respelled({"plan", "c.yaml", "--json"}).arguments,
+              ElementsAre("plan", "c.yaml", "--json", "-"));
+  EXPECT_THAT(respelled({"info", "-J", "--cluster", "c.yaml"}).arguments,
+              ElementsAre("info", "-J", "-", "--cluster", "c.yaml"));
+  EXPECT_THAT(respelled({"plan", "c.yaml", "--json", "-"}).arguments,
+              ElementsAre("plan", "c.yaml", "--json", "-"));
+  EXPECT_THAT(respelled({"plan", "c.yaml", "--json", "f"}).arguments,
+              ElementsAre("plan", "c.yaml", "--json", "f"));
+}
+
+TEST(Grammar, DoctorsRecordsAreNeverWhatItsJsonIsWrittenInto) {
+  const Spelling old = respelled({"doctor", "--json", "/tmp", "x"});
+  EXPECT_THAT(old.arguments, ElementsAre("doctor", "--json", "-", "/tmp", "x"));
+  EXPECT_EQ(old.notes.size(), 1u);
+  EXPECT_THAT(respelled({"doctor", "--json", "a/record-0.json"}).arguments,
+              ElementsAre("doctor", "--json", "-", "a/record-0.json"));
+  EXPECT_THAT(respelled({"doctor", "--json", "findings.json", "/tmp"}).arguments,
+              ElementsAre("doctor", "--json", "findings.json", "/tmp"));
+}
+
+TEST(Grammar, WhatFollowsRunAndTwoDashesIsNotTouched) {
+  const Words run{"run", "-n", "2", "--", "prog", "--size", "3", "--json"};
+  EXPECT_EQ(respelled(run).arguments, run);
+  const Words lab{"lab", "run", "c.yaml", "--", "talweg", "perf", "all_reduce", "--json"};
+  EXPECT_EQ(respelled(lab).arguments, lab);
+}
+
+}  // namespace
+}  // namespace talweg::cli

@@ -1,0 +1,293 @@
+// What talweg doctor concludes from records and traces.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "observe/merge_traces.h"
+#include "study/doctor_findings.h"
+#include "talweg/error.h"
+
+namespace talweg::study {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+
+observe::RecordedCall call(std::uint64_t sequence, const std::string& state, std::int64_t started_ns,
+                           std::int64_t ended_ns = 0) {
+  observe::RecordedCall c;
+  c.operation = "all_reduce";
+  c.sequence = sequence;
+  c.type = "f32";
+  c.reduction = "sum";
+  c.count = 100;
+  c.layout = "0000000000000000";
+  c.algorithm = "ring";
+  c.state = state;
+  c.started_ns = started_ns;
+  c.ended_ns = ended_ns;
+  return c;
+}
+
+observe::Record record(int rank, int size, std::vector<observe::RecordedCall> calls) {
+  observe::Record r;
+  r.job = "j";
+  r.group = "00000000";
+  r.rank = rank;
+  r.size = size;
+  for (int i = 0; i < size; ++i) r.hosts.push_back("h" + std::to_string(i));
+  r.monotonic_ns = 100 * kSecond;
+  r.offset_ns = 0;
+  r.calls = std::move(calls);
+  return r;
+}
+
+Finding first(const std::vector<observe::Record>& records) {
+  return diagnose(records).at(0).findings.at(0);
+}
+
+TEST(Doctor, NamesTheRankThatOthersWaitForAndWhereItIs) {
+  std::vector<observe::Record> records;
+  for (int r = 0; r < 7; ++r) {
+    records.push_back(record(r, 8, {call(811, "completed", 1, 2), call(812, "moving", 86 * kSecond)}));
+    records.back().calls[1].not_started = {7};
+  }
+  records.push_back(record(7, 8, {call(811, "started", 85 * kSecond)}));
+  for (observe::Record& r : records)
+    if (r.rank < 7) r.calls[0].state = "completed";
+  const auto findings = diagnose(records).at(0).findings;
+  const auto of_812 = std::find_if(findings.begin(), findings.end(),
+                                   [](const Finding& f) { return f.text.find("#812") != std::string::npos; });
+  ASSERT_NE(of_812, findings.end());
+  EXPECT_EQ(of_812->kind, Finding::Kind::waiting);
+  EXPECT_EQ(of_812->text,
+            "ranks 0-6 wait in all_reduce #812 since 14 s, rank 7 is in all_reduce #811 since 15 s");
+  EXPECT_THAT(of_812->ranks, ElementsAre(7));
+}
+
+TEST(Doctor, SaysWhatARankDidLastThatHasNotCalledSince) {
+  const Finding f = first({record(0, 2, {call(4, "completed", 1, 2), call(5, "moving", 90 * kSecond)}),
+                           record(1, 2, {call(4, "completed", 1, 80 * kSecond)})});
+  EXPECT_THAT(f.text, HasSubstr("rank 0 waits in all_reduce #5 since 10 s"));
+}
+
+TEST(Doctor, FindsTheFirstCallOnWhichRanksDisagreeAndWhoIsAlone) {
+  auto other = call(8, "completed", 1, 2);
+  other.operation = "broadcast";
+  const auto lost = [&] {
+    auto moved = other;
+    moved.sequence = 7;
+    return record(2, 3, {call(6, "completed", 1, 2), moved, call(8, "failed", 1, 2)});
+  }();
+  const Finding f = first({record(0, 3, {call(6, "completed", 1, 2), call(7, "failed", 1, 2), other}),
+                           record(1, 3, {call(6, "completed", 1, 2), call(7, "failed", 1, 2), other}), lost});
+  EXPECT_EQ(f.kind, Finding::Kind::mismatch);
+  EXPECT_THAT(f.text,
+              AllOf(HasSubstr("call #7"), HasSubstr("ranks 0-1 call all_reduce(sum, f32, 100 elements)"),
+                    HasSubstr("rank 2 calls broadcast(f32, 100 elements, root 0)"),
+                    HasSubstr("1 later calls differ")));
+  EXPECT_THAT(f.ranks, ElementsAre(2));
+}
+
+TEST(Doctor, CountsOfOneCallMayDifferOnlyWhereTheyMust) {
+  auto a = call(0, "completed", 1, 2);
+  auto b = a;
+  b.count = 200;
+  EXPECT_EQ(first({record(0, 2, {a}), record(1, 2, {b})}).kind, Finding::Kind::mismatch);
+  a.operation = b.operation = "all_to_all";
+  EXPECT_EQ(first({record(0, 2, {a}), record(1, 2, {b})}).kind, Finding::Kind::healthy);
+}
+
+TEST(Doctor, NamesRanksThatLeftNoRecord) {
+  const auto findings = diagnose({record(0, 3, {call(0, "completed", 1, 2)})}).at(0).findings;
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].kind, Finding::Kind::missing);
+  EXPECT_THAT(findings[0].text, HasSubstr("ranks 1-2 of 3 left no record (h1, h2)"));
+}
+
+TEST(Doctor, TakesTheLatestOfSeveralRecordsOfARankAndSaysWhich) {
+  std::vector<observe::Record> records{record(0, 2, {call(0, "moving", 1)}),
+                                       record(0, 2, {call(0, "completed", 1, 2)}),
+                                       record(1, 2, {call(0, "completed", 1, 2)})};
+  records[0].file = "early.json";
+  records[1].file = "late.json";
+  records[1].wall_ns = 1;
+  for (int order = 0; order < 2; ++order, std::swap(records[0], records[1])) {
+    const auto findings = diagnose(records).at(0).findings;
+    ASSERT_EQ(findings.size(), 2u);
+    EXPECT_EQ(findings[0].kind, Finding::Kind::healthy);
+    EXPECT_EQ(findings[1].kind, Finding::Kind::repeated);
+    EXPECT_EQ(findings[1].text, "rank 0 left several records, the latest of each is used: late.json");
+    EXPECT_THAT(findings[1].ranks, ElementsAre(0));
+  }
+}
+
+TEST(Doctor, FindsAStragglerOnlyWhereClocksCanBeCompared) {
+  std::vector<observe::RecordedCall> early;
+  std::vector<observe::RecordedCall> late;
+  for (std::uint64_t s = 0; s < 20; ++s) {
+    const auto at = static_cast<std::int64_t>(s) * kSecond;
+    early.push_back(call(s, "completed", at, at + 60'000'000));
+    late.push_back(call(s, "completed", at + 50'000'000 - 7 * kSecond, at + 60'000'000 - 7 * kSecond));
+  }
+  std::vector<observe::Record> records{record(0, 2, early), record(1, 2, late)};
+  records[1].offset_ns = 7 * kSecond;
+  const Finding f = first(records);
+  EXPECT_EQ(f.kind, Finding::Kind::straggler);
+  EXPECT_THAT(f.text,
+              HasSubstr("rank 1 (h1) starts its calls 0.05 s after the first rank (median of 20 calls)"));
+  records[1].offset_ns.reset();
+  EXPECT_EQ(first(records).kind, Finding::Kind::healthy);
+}
+
+TEST(Doctor, TellsAFailureOnceWithItsRanks) {
+  auto failed = call(3, "failed", 1, 2);
+  failed.error = "peer_failed";
+  failed.text = "rank 2 died";
+  const auto findings =
+      diagnose({record(0, 3, {failed}), record(1, 3, {failed}), record(2, 3, {})}).at(0).findings;
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_EQ(findings[0].text, "all_reduce #3 failed on ranks 0-1 (peer_failed): rank 2 died");
+}
+
+TEST(Doctor, WritesRanksAsRanges) {
+  EXPECT_EQ(ranks_text({3}), "rank 3");
+  EXPECT_EQ(ranks_text({4, 0, 1, 2}), "ranks 0-2, 4");
+}
+
+class Scratch {
+ public:
+  Scratch() {
+    char name[] = "/tmp/talweg-test-XXXXXX";
+    EXPECT_NE(::mkdtemp(name), nullptr);
+    path_ = name;
+  }
+  ~Scratch() { std::filesystem::remove_all(path_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ + "/" + name) << text;
+    return path_ + "/" + name;
+  }
+
+ private:
+  std::string path_;
+};
+
+std::string trace(int rank, double offset_us, double at_us, const char* end) {
+  std::ostringstream text;
+  text.precision(15);
+  text << R"([
+{"ph":"M","pid":0,"name":"talweg_trace","args":{"job":"j","rank":)"
+       << rank << R"(,"size":2,"host":"h","monotonic_ns":0,"wall_ns":0}},
+{"ph":"M","pid":0,"name":"talweg_clock","args":{"at_us":0,"offset_to_rank0_us":)"
+       << offset_us << R"(,"round_trip_us":4}},
+{"ph":"X","pid":0,"tid":2,"ts":)"
+       << at_us << R"(,"dur":1,"name":"chunk"},
+{"ph":")"
+       << (rank == 0 ? "s" : "f") << R"(","id":"0x1","pid":0,"tid":2,"ts":)" << at_us << R"(,"name":"chunk"})"
+       << end;
+  return text.str();
+}
+
+TEST(Doctor, LaysTracesOfAllRanksOnTheClockOfRankZero) {
+  const Scratch scratch;
+  std::ostringstream out;
+  const observe::MergedTrace merged = observe::merge_traces(
+      {scratch.write("0", trace(0, 0, 1000, "\n]\n")), scratch.write("1", trace(1, -5000, 6030, "\n]\n"))},
+      out);
+  EXPECT_EQ(merged.ranks, 2);
+  EXPECT_EQ(merged.arrows, 1u);
+  EXPECT_EQ(merged.clock_error_us, 2);
+  double sent = -1;
+  double received = -1;
+  for (const auto& event : nlohmann::json::parse(out.str())) {
+    if (event["ph"] == "s") sent = event["ts"];
+    if (event["ph"] == "f") {
+      received = event["ts"];
+      EXPECT_EQ(event["pid"], 1);
+    }
+  }
+  EXPECT_DOUBLE_EQ(sent, 0);
+  EXPECT_DOUBLE_EQ(received, 30);
+}
+
+TEST(Doctor, TakesTheTraceOfAProcessThatDiedAsFarAsItGoes) {
+  const Scratch scratch;
+  std::ostringstream out;
+  const observe::MergedTrace merged =
+      observe::merge_traces({scratch.write("0", trace(0, 0, 1000, ",\n{\"ph\":\"X\",\"pi"))}, out);
+  EXPECT_EQ(merged.events, 2u);
+  EXPECT_TRUE(nlohmann::json::accept(out.str()));
+}
+
+TEST(Doctor, RefusesNumbersThatDoNotFit) {
+  const Scratch scratch;
+  for (const char* rank : {"1e300", "0.5", "4294967296", "-1", "true"}) {
+    const std::string path = scratch.write(
+        "x.json",
+        fmt::format(R"({{"talweg_flight_record": 1, "reason": "", "job": "", "group": "", "rank": {},
+                                  "size": 2, "hosts": ["a", "b"], "monotonic_ns": 0, "wall_ns": 0,
+                                  "operations": []}})",
+                    rank));
+    EXPECT_THROW(observe::read_record(path), Error) << rank;
+  }
+}
+
+// What read_record says of a file with this text, behind the file's name.
+std::string complaint(const Scratch& scratch, const std::string& text) {
+  const std::string path = scratch.write("x.json", text);
+  try {
+    observe::read_record(path);
+  } catch (const Error& e) {
+    const std::string expected = path + ": expected a flight record: ";
+    EXPECT_THAT(e.what(), testing::StartsWith(expected));
+    return std::string(e.what()).substr(expected.size());
+  }
+  ADD_FAILURE() << "taken: " << text;
+  return {};
+}
+
+TEST(Doctor, SaysInOneLineWhatItExpectedOfARecord) {
+  const Scratch scratch;
+  EXPECT_EQ(complaint(scratch, ""), "it is empty or ends in the middle");
+  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":1,"reason":"call fa)"),
+            "it is empty or ends in the middle");
+  EXPECT_EQ(complaint(scratch, "hello\nworld\n"), "it is not JSON from byte 1 on");
+  EXPECT_EQ(complaint(scratch, "{\"talweg_flight_record\":1e999}"),
+            "a number in it is larger than any that can be");
+  EXPECT_EQ(complaint(scratch, "{}"), "talweg_flight_record is missing");
+  EXPECT_EQ(complaint(scratch, "[1,2]"), "talweg_flight_record belongs in an object, not in this array");
+  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":2})"), "it has version 2: expected 1");
+  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":1,"reason":7})"), "reason: expected text, got 7");
+  EXPECT_EQ(
+      complaint(scratch, fmt::format(R"({{"talweg_flight_record":1,"reason":[{:01000}]}})", 0)).find('['),
+      std::string::npos);
+}
+
+TEST(Doctor, LaysTogetherTheTracesThatCanBeReadAndNamesTheOthers) {
+  const Scratch scratch;
+  const std::string good = scratch.write("good", trace(0, 0, 1000, "\n]\n"));
+  for (const char* text : {"", "hello\nworld\n", "{}", "[1,2]", R"({"name":"chunk","ts":"soon"})",
+                           R"({"name":"talweg_trace","args":{"job":"j","rank":1e300}})"}) {
+    const std::string bad = scratch.write("bad", text);
+    std::ostringstream out;
+    const observe::MergedTrace merged = observe::merge_traces({bad, good}, out);
+    EXPECT_EQ(merged.ranks, 1) << text;
+    EXPECT_EQ(merged.events, 2u) << text;
+    ASSERT_EQ(merged.unreadable.size(), 1u) << text;
+    EXPECT_THAT(merged.unreadable[0], testing::StartsWith(bad + ": expected a trace of talweg"));
+    EXPECT_THAT(merged.unreadable[0], testing::Not(HasSubstr("exception")));
+  }
+}
+
+}  // namespace
+}  // namespace talweg::study

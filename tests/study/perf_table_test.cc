@@ -1,0 +1,108 @@
+#include "study/perf_table.h"
+
+#include <gmock/gmock.h>
+
+namespace talweg::study {
+namespace {
+
+using testing::HasSubstr;
+
+PerfRow all_reduce_row() {
+  PerfRow row;
+  row.what = {Collective::all_reduce, DataType::f32, ReduceOp::sum, 0, 4, 262144};
+  row.out_of_place = Timing{1000, 990, 1200, 0};
+  row.in_place = Timing{2000, 1990, 2500, 3};
+  row.plan = "ring, 64 chunks of 16 KiB, predicted 0.9 ms";
+  return row;
+}
+
+TEST(PerfTable, ARowIsThatOfNcclTestsWithOurColumnsBehindIt) {
+  EXPECT_EQ(row_text(all_reduce_row()),
+            "     1048576        262144     float     sum      -1"
+            "   1000.0    1.05    1.57      0   2000.0    0.52    0.79      3"
+            "    990.0   1200.0   1990.0   2500.0  ring\n");
+}
+
+TEST(PerfTable, WhatWasNotRunOrNotCheckedIsNotAvailable) {
+  PerfRow row;
+  row.what = {Collective::all_to_all, DataType::bf16, ReduceOp::sum, 0, 2, 8};
+  row.out_of_place = Timing{12345.6, 12.345, 100.04, {}};
+  EXPECT_EQ(row_text(row),
+            "          32             8  bfloat16    none      -1"
+            "    12346    0.00    0.00    N/A      N/A     N/A     N/A    N/A"
+            "    12.35    100.0      N/A      N/A  -\n");
+}
+
+TEST(PerfTable, TheRootIsShownWhereThereIsOne) {
+  PerfRow row = all_reduce_row();
+  row.what.op = Collective::broadcast;
+  row.what.root = 3;
+  EXPECT_THAT(row_text(row), HasSubstr("     float    none       3"));
+}
+
+TEST(PerfTable, TheColumnHeadingsStandAboveTheirNumbers) {
+  PerfOptions options;
+  const std::string header =
+      header_text(options, {"1.2.3", {"alpha 11", "beta pid 222"}, "a: b\nc: d", false});
+  EXPECT_THAT(header, HasSubstr("# talweg version 1.2.3\n"));
+  EXPECT_THAT(header, HasSubstr("# nRanks 2 "));
+  EXPECT_THAT(header, HasSubstr("#  Rank  0 Group  0 Pid     11 on      alpha\n"
+                                "#  Rank  1 Group  0 Pid    222 on       beta\n"));
+  EXPECT_THAT(header, HasSubstr("# a: b\n# c: d\n"));
+  const std::string row = row_text(all_reduce_row());
+  const auto heading = header.find("#       size");
+  ASSERT_NE(heading, std::string::npos);
+  const std::string line = header.substr(heading, header.find('\n', heading) - heading);
+  for (const auto& [title, number] : {std::pair{"size", "1048576"},
+                                      {"count", "262144"},
+                                      {"type", "float"},
+                                      {"redop", "sum"},
+                                      {"root", "-1"},
+                                      {"time", "1000.0"},
+                                      {"algbw", "1.05"},
+                                      {"busbw", "1.57"},
+                                      {"p50", "990.0"},
+                                      {"p99", "1200.0"}})
+    EXPECT_EQ(line.find(title) + std::string(title).size(), row.find(number) + std::string(number).size())
+        << title;
+}
+
+TEST(PerfTable, EveryLineThatIsNoResultBeginsWithAHash) {
+  const std::string text = header_text({}, {"1", {"h 1"}, "a\nb", true}) + footer_text({});
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(line.substr(0, 1), "#") << line;
+  EXPECT_THAT(text, HasSubstr("# one rank: start several with: talweg run -n 4 -- talweg perf all_reduce\n"));
+}
+
+TEST(PerfTable, TheFooterSaysWhetherAllIsWellAndTheMeanBusBandwidth) {
+  PerfTotals totals = summed({all_reduce_row()});
+  EXPECT_EQ(totals.wrong, 3u);
+  EXPECT_NEAR(totals.average_bus_bandwidth, (1.572864 + 0.786432) / 2, 1e-9);
+  EXPECT_THAT(footer_text(totals), HasSubstr("# Out of bounds values : 3 FAILED\n"));
+  EXPECT_THAT(footer_text(totals), HasSubstr("# Avg bus bandwidth    : 1.17965\n"));
+  totals.wrong = 0;
+  EXPECT_THAT(footer_text(totals), HasSubstr("# Out of bounds values : 0 OK\n"));
+}
+
+TEST(PerfTable, JsonNamesCarryTheirUnits) {
+  const auto rows = std::vector{all_reduce_row()};
+  const auto document = to_json({}, {"1", {"h 1"}, "", false}, rows, summed(rows));
+  const auto& line = document["results"][0];
+  EXPECT_EQ(line["size_bytes"], 1048576);
+  EXPECT_EQ(line["out_of_place"]["time_us"], 1000);
+  EXPECT_NEAR(line["out_of_place"]["busbw_GB_per_s"].get<double>(), 1.572864, 1e-9);
+  EXPECT_EQ(line["in_place"]["wrong_elements"], 3);
+  EXPECT_EQ(line["algorithm"], "ring");
+}
+
+TEST(PerfTable, JsonHasNullForASideThatWasNotRun) {
+  PerfRow row = all_reduce_row();
+  row.in_place.reset();
+  row.out_of_place->wrong.reset();
+  const auto document = to_json({}, {"1", {"h 1"}, "", false}, {row}, {});
+  EXPECT_TRUE(document["results"][0]["in_place"].is_null());
+  EXPECT_TRUE(document["results"][0]["out_of_place"]["wrong_elements"].is_null());
+}
+
+}  // namespace
+}  // namespace talweg::study
