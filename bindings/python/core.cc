@@ -12,6 +12,7 @@
 
 #include "arguments.h"
 #include "buffer.h"
+#include "studies.h"
 #include "talweg/group.h"
 
 namespace py = pybind11;
@@ -504,4 +505,5 @@ PYBIND11_MODULE(_core, m) {
   define(m, "init", &init, py::arg("rank") = -1, py::arg("size") = -1, py::arg("store") = "",
          py::arg("prefix") = "", timeout, py::arg("interface") = "", py::arg("cluster") = "",
          py::arg("algorithm") = "");
+  add_studies(m);
 }

@@ -10,7 +10,7 @@
 #include "base/settings.h"
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/number_checks.h"
+#include "cli/fields.h"
 #include "cluster/cluster.h"
 #include "formats/import.h"
 #include "kernel/reduce.h"

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/units.h"
-#include "cli/number_checks.h"
+#include "cli/fields.h"
 #include "kernel/reduce.h"
 #include "study/sizes.h"
 #include "talweg/error.h"

@@ -11,7 +11,7 @@
 
 #include "base/units.h"
 #include "cli/command.h"
-#include "cli/number_checks.h"
+#include "cli/fields.h"
 #include "cli/run_plan.h"
 #include "fabric/launcher.h"
 #include "live/job_key.h"

@@ -8,7 +8,6 @@
 
 #include "cli/command.h"
 #include "cli/fields.h"
-#include "cli/number_checks.h"
 #include "study/simulate_run.h"
 #include "study/simulate_sweep.h"
 #include "study/simulate_text.h"

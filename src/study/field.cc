@@ -1,11 +1,5 @@
 #include "study/field.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <charconv>
-
-#include "talweg/error.h"
 #include "text/yaml_reader.h"
 
 namespace talweg::study {
@@ -30,60 +24,5 @@ std::string word_complaint(std::string_view text, std::string_view words) {
   if (text.find(',') == text.npos && list.find(fmt::format(",{},", text)) != list.npos) return {};
   return fmt::format("expected one of {}, got \"{}\"", words, text);
 }
-
-namespace internal {
-
-void refuse_field(const char* name, const std::string& complaint) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("--{}: {}", name, complaint));
-}
-
-namespace {
-
-template <class Number>
-void read_whole(std::string_view text, Number& into) {
-  std::from_chars(text.data(), text.data() + text.size(), into);
-}
-
-}  // namespace
-
-void read(std::string_view text, std::string& into) {
-  into = text;
-}
-void read(std::string_view text, bool& into) {
-  into = text != "false" && text != "0";
-}
-void read(std::string_view text, int& into) {
-  read_whole(text, into);
-}
-void read(std::string_view text, std::uint64_t& into) {
-  read_whole(text, into);
-}
-void read(std::string_view text, double& into) {
-  read_whole(text, into);
-}
-void read(std::string_view text, std::vector<std::string>& into) {
-  into.emplace_back(text);
-}
-
-std::string text_of(const std::string& value) {
-  return value;
-}
-std::string text_of(bool value) {
-  return value ? "true" : "false";
-}
-std::string text_of(int value) {
-  return std::to_string(value);
-}
-std::string text_of(std::uint64_t value) {
-  return std::to_string(value);
-}
-std::string text_of(double value) {
-  return fmt::format("{}", value);
-}
-std::string text_of(const std::vector<std::string>& value) {
-  return fmt::format("{}", fmt::join(value, " "));
-}
-
-}  // namespace internal
 
 }  // namespace talweg::study

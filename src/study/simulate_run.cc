@@ -27,7 +27,10 @@ class Watched {
     if (watchers.trace) watchers.trace->begin_run(watchers.traced);
     if (watchers.trace || watchers.page) sampler_ = std::make_unique<sim::Sampler>(simulation);
     if (watchers.trace) sampler_->on_sample([this] { trace_queues(); });
-    if (watchers.progress != nullptr) watchers.progress->begin(simulation, title_);
+    if (watchers.progress != nullptr)
+      watchers.progress->begin(simulation, title_);
+    else if (watchers.look)
+      simulation.watch(watchers.look);
     sim::schedule(simulation, options.changes, watchers.trace.get());
   }
   void end(sim::RunReport& report) {

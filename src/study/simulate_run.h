@@ -1,6 +1,7 @@
 // The runs behind `talweg simulate` and `talweg perf --sim`.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ struct Watchers {
   std::unique_ptr<sim::Trace> trace;
   std::unique_ptr<SimulatePage> page;
   Progress* progress = nullptr;
+  std::function<void()> look;   // now and then, where there is no progress; what it throws ends the run
   sim::Picoseconds traced = 0;  // where in the trace the next run begins
 };
 

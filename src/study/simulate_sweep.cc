@@ -65,7 +65,7 @@ SimulateRequest request_at(SimulateRequest request, const SweepPoint& point) {
     const auto* field = field_called(simulate_fields(), key);
     if (field == nullptr || key == "network")
       refuse_sweep(fmt::format("--sweep {}={}: there is no option --{}", key, value, key));
-    if (std::holds_alternative<std::vector<std::string> SimulateRequest::*>(field->member))
+    if (field->is<std::vector<std::string>>())
       request.fail.clear();
     set(request, *field, value);
   }

@@ -61,7 +61,7 @@ void expect_one_of_each(std::span<const Field<Request>> fields) {
     EXPECT_NE(std::string(field.help), "") << field.name;
     const std::string value = value_of(Request{}, field);
     if (!value.empty()) {
-      EXPECT_EQ(complaint(field, value), "") << "the default of " << field.name;
+      EXPECT_EQ(field.complaint(value), "") << "the default of " << field.name;
     }
   }
 }

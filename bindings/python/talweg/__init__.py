@@ -10,6 +10,8 @@ Start N processes that know their rank (`talweg run -n 4 -- python program.py`, 
     work.wait()
 
 What goes wrong is a talweg.Error whose `code` is one word ("timeout", "peer_failed", "mismatch", ...).
+`talweg.plan("cluster.yaml")` and `talweg.simulate("cluster.yaml", bytes="1M..64M")` return what the commands of these names
+write as JSON; `help(talweg.simulate)` lists their arguments.
 For PyTorch: `import talweg.torch`, then `torch.distributed.init_process_group("talweg")`.
 """
 
@@ -29,6 +31,8 @@ from talweg._core import (
     Work,
     __version__,
     init,
+    plan,
+    simulate,
 )
 
 __all__ = [
@@ -47,4 +51,6 @@ __all__ = [
     "Work",
     "__version__",
     "init",
+    "plan",
+    "simulate",
 ]

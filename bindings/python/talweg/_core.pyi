@@ -2,7 +2,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from enum import Enum
 from types import TracebackType
-from typing import Literal
+from os import PathLike
+from typing import Any, Literal
 
 from typing_extensions import Buffer
 
@@ -143,3 +144,9 @@ def init(
     """Joins the group that the environment describes (talweg run, torchrun, mpirun, srun) and blocks until all ranks
     are connected. `store` is "file:/path", a file that all ranks see; without it, rank 0 serves at MASTER_ADDR and
     MASTER_PORT."""
+
+def plan(cluster: str | PathLike[str] = ..., **arguments: Any) -> dict[str, Any]:
+    """What `talweg plan --json` writes; help(talweg.plan) lists the arguments."""
+
+def simulate(network: str | PathLike[str] = ..., **arguments: Any) -> dict[str, Any]:
+    """What `talweg simulate --json` writes; help(talweg.simulate) lists the arguments."""

@@ -1,0 +1,159 @@
+#include "studies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "study/plan_report.h"
+#include "study/plan_request.h"
+#include "study/simulate_request.h"
+#include "study/simulate_run.h"
+#include "study/simulate_text.h"
+#include "talweg/error.h"
+
+namespace py = pybind11;
+
+namespace talweg::python {
+namespace {
+
+using study::Field;
+
+std::string with_dashes(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name;
+}
+
+std::string with_underscores(std::string name) {
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+// A list is what the command line says with commas; paths may be path-like.
+std::string text_of(const py::handle& value) {
+  if (py::hasattr(value, "__fspath__")) return py::str(value.attr("__fspath__")());
+  if (!py::isinstance<py::list>(value) && !py::isinstance<py::tuple>(value)) return py::str(value);
+  std::string text;
+  for (const py::handle item : value) text += (text.empty() ? "" : ",") + std::string(py::str(item));
+  return text;
+}
+
+template <class Request>
+void set_from(Request& request, const Field<Request>& field, const py::handle& value) {
+  if (value.is_none()) return;
+  if (field.template is<std::vector<std::string>>() && !py::isinstance<py::str>(value)) {
+    for (const py::handle item : value) set(request, field, std::string(py::str(item)));
+    return;
+  }
+  if (field.template is<bool>()) return set(request, field, value.cast<bool>() ? "true" : "false");
+  set(request, field, text_of(value));
+}
+
+// The only argument without a name is the network's file, and may have one.
+template <class Request>
+Request request_of(const char* function, std::span<const Field<Request>> fields, const py::args& positional,
+                   const py::kwargs& named) {
+  if (positional.size() > 1)
+    throw py::type_error(
+        fmt::format("{}: one argument is taken without a name, {} were given", function, positional.size()));
+  Request request;
+  if (positional.size() == 1) set_from(request, fields.front(), positional[0]);
+  for (const auto& [key, value] : named) {
+    const std::string name = py::str(key);
+    const auto* field = field_called(fields, with_dashes(name));
+    if (field == nullptr) throw py::type_error(fmt::format("{}: no argument is called {}", function, name));
+    set_from(request, *field, value);
+  }
+  return request;
+}
+
+// Errors name what the user wrote: here arguments, not options.
+template <class Compute>
+py::object computed(Compute&& compute) {
+  const std::string document = [&] {
+    const py::gil_scoped_release no_gil;
+    try {
+      return std::forward<Compute>(compute)().dump();
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      throw Error(error.code(), text.starts_with("--") ? text.substr(2) : text);
+    }
+  }();
+  return py::module_::import("json").attr("loads")(document);
+}
+
+py::object plan(const py::args& positional, const py::kwargs& named) {
+  const auto request = request_of("plan", study::plan_fields(), positional, named);
+  return computed([&] {
+    const study::PlanQuestion question = checked(request);
+    return to_json(question.network, question.source, study_plans(question.network, question.request));
+  });
+}
+
+// Whether the user has pressed Ctrl-C, looked at now and then.
+class Interruption {
+ public:
+  void look() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    const py::gil_scoped_acquire gil;
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+py::object simulate(const py::args& positional, const py::kwargs& named) {
+  const auto request = request_of("simulate", study::simulate_fields(), positional, named);
+  return computed([&] {
+    const study::SimulateOptions options = checked(request);
+    Interruption interruption;
+    study::Watchers watchers;
+    watchers.look = [&] { interruption.look(); };
+    return simulate_json(options, simulate_all(options, watchers, [](const study::PerfRow&) {}));
+  });
+}
+
+template <class Request>
+std::string document(const char* about, std::span<const Field<Request>> fields) {
+  std::string text = about;
+  for (const auto& field : fields) {
+    const std::string value = value_of(Request{}, field);
+    text += fmt::format("\n    {}{}: {}", with_underscores(field.name), value.empty() ? "" : "=" + value,
+                        field.help);
+  }
+  return text;
+}
+
+constexpr const char* kPlanDocument = R"(plan(cluster, **arguments) -> dict
+
+How fast a collective can be on a network, and what each planner takes: what `talweg plan --json` writes. `cluster` is
+the file of the network, in any format that `talweg convert` reads. Sizes are bytes of the whole vector ("4K..1G", "64K,1M",
+a number or a list), times microseconds, rates GB/s. Works in processes of its own for up to `patience`. Raises
+talweg.Error ("bad_file", "invalid_argument") with one line that names the file or the argument.
+
+Arguments:)";
+
+constexpr const char* kSimulateDocument = R"(simulate(network, **arguments) -> dict
+
+Collectives, flows and workloads on a network, packet by packet: what `talweg simulate --json` writes. `network` is the file
+of the network, or `topology` describes one. The result depends on the arguments and the seed alone. Sizes are as in
+plan(), times of the result microseconds of virtual time. Raises talweg.Error ("bad_file", "invalid_argument").
+
+Arguments:)";
+
+}  // namespace
+
+void add_studies(py::module_& module) {
+  py::options options;
+  options.disable_function_signatures();
+  module.def("plan", &plan, document(kPlanDocument, study::plan_fields()).c_str());
+  module.def("simulate", &simulate, document(kSimulateDocument, study::simulate_fields()).c_str());
+}
+
+}  // namespace talweg::python

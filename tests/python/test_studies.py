@@ -1,0 +1,58 @@
+"""talweg.plan() and talweg.simulate() return what the commands of these names write as JSON."""
+
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+import talweg
+
+PROGRAM = os.environ["TALWEG_PROGRAM"]
+CLUSTERS = pathlib.Path(os.environ["TALWEG_CLUSTERS"])
+UNEVEN = CLUSTERS / "uneven4.yaml"
+
+
+def command(*arguments):
+    done = subprocess.run([PROGRAM, *map(str, arguments), "--json", "-"], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_plan_is_what_the_command_writes():
+    assert talweg.plan(UNEVEN, bytes="64K,1M") == command("plan", UNEVEN, "--bytes", "64K,1M")
+    found = talweg.plan(UNEVEN, op="broadcast", root=2, bytes=65536, algo=["ring", "star", "chain"][1:])
+    assert found == command("plan", UNEVEN, "--op", "broadcast", "--root", 2, "--bytes", 65536, "--algo", "star,chain")
+    assert found["collective"] == "broadcast" and found["root"] == 2
+
+
+def test_simulate_is_what_the_command_writes():
+    assert talweg.simulate(str(UNEVEN), bytes="64K..256K", loss=0.001, seed=7, trim=False) == command(
+        "simulate", UNEVEN, "--bytes", "64K..256K", "--loss", 0.001, "--seed", 7)
+    assert talweg.simulate(topology="star:hosts=4", fail=["h1@1ms..2ms"], least_rto="5ms", iters=1) == command(
+        "simulate", "--topology", "star:hosts=4", "--fail", "h1@1ms..2ms", "--least-rto", "5ms", "--iters", 1)
+
+
+@pytest.mark.parametrize("call, code, text", [
+    (lambda: talweg.plan("/nowhere.yaml"), "bad_file", "/nowhere.yaml"),
+    (lambda: talweg.plan(UNEVEN, op="juggle"), "invalid_argument", 'no collective is called "juggle"'),
+    (lambda: talweg.simulate(UNEVEN, iters=0), "invalid_argument", "iters: expected a whole number from 1"),
+    (lambda: talweg.simulate(), "invalid_argument", "expected a file of the network"),
+])
+def test_what_cannot_be_is_a_talweg_error(call, code, text):
+    with pytest.raises(talweg.Error) as raised:
+        call()
+    assert raised.value.code == code
+    assert text in str(raised.value) and not str(raised.value).startswith("-")
+
+
+def test_names_are_checked():
+    with pytest.raises(TypeError, match="no argument is called sizes"):
+        talweg.simulate(UNEVEN, sizes="1M")
+    with pytest.raises(TypeError, match="one argument is taken without a name, 2 were given"):
+        talweg.plan(UNEVEN, "ring")
+
+
+def test_the_arguments_are_in_the_docstrings():
+    for function, names in ((talweg.plan, ("patience=20s", "algo")), (talweg.simulate, ("least_rto=10ms", "bytes=1M"))):
+        for name in names:
+            assert f"\n    {name}: " in function.__doc__

@@ -1,0 +1,88 @@
+#include "text/output_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "talweg/error.h"
+
+namespace talweg::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+class OutputFileTest : public testing::Test {
+ protected:
+  OutputFileTest() {
+    std::string name = testing::TempDir() + "output_file_XXXXXX";
+    folder_ = mkdtemp(name.data());
+  }
+  ~OutputFileTest() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return folder_ / name; }
+  static std::string content(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  std::ptrdiff_t files() const { return std::distance(fs::directory_iterator(folder_), {}); }
+
+  fs::path folder_;
+};
+
+TEST_F(OutputFileTest, IsThereWhenItIsWrittenAndNotBefore) {
+  const OutputFile file("--json", path("a.json"));
+  EXPECT_EQ(files(), 0);
+  file.write("text");
+  EXPECT_EQ(content(path("a.json")), "text");
+  EXPECT_EQ(files(), 1);  // no draft is left
+}
+
+TEST_F(OutputFileTest, KeepsWhatWasThereUntilThen) {
+  std::ofstream(path("a")) << "old";
+  const OutputFile file("-o", path("a"));
+  EXPECT_EQ(content(path("a")), "old");
+  file.write("new");
+  EXPECT_EQ(content(path("a")), "new");
+}
+
+TEST_F(OutputFileTest, ALinkStaysALink) {
+  std::ofstream(path("real")) << "old";
+  fs::create_symlink(path("real"), path("link"));
+  OutputFile("-o", path("link")).write("new");
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(content(path("real")), "new");
+}
+
+TEST_F(OutputFileTest, ADeviceIsWrittenToAndStays) {
+  OutputFile("-o", "/dev/null").write("text");
+  EXPECT_TRUE(fs::is_character_file("/dev/null"));
+  EXPECT_THROW(OutputFile("-o", "/dev/full").write("text"), Error);
+}
+
+TEST_F(OutputFileTest, WhatCannotBeWrittenIsToldBefore) {
+  for (const std::string& bad : {path("no/such"), folder_.string()}) {
+    try {
+      const OutputFile file("--csv", bad);
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
+      EXPECT_THAT(error.what(), testing::StartsWith("--csv: cannot write " + bad + ": "));
+    }
+  }
+  const OutputFile none("--csv", "");
+  EXPECT_FALSE(none.wanted());
+  none.write("nothing");
+}
+
+TEST_F(OutputFileTest, TwoOutputsOrAnInputCannotBeOneFile) {
+  std::ofstream(path("in")) << "x";
+  EXPECT_THROW(check_outputs({path("in")}, {path("in")}), Error);
+  EXPECT_THROW(check_outputs({path("o"), folder_.string() + "/./o"}, {}), Error);
+  check_outputs({"-", "-", "", "/dev/null", "/dev/null"}, {path("in")});
+}
+
+}  // namespace
+}  // namespace talweg::text
