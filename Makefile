@@ -23,9 +23,8 @@ setup:
 build:
 	@tools/build.sh release $(JOBS)
 
-demo: setup
-	@tools/build.sh release $(JOBS)
-	@.venv/bin/python examples/demo/demo.py
+demo:
+	@tools/demo.sh $(JOBS)
 
 check:
 	@tools/check.sh
