@@ -266,7 +266,7 @@ void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::
   }
   const std::int64_t begin_ns = live::now_ns();
   session_.on_frame(group_rank_[w], header, payload);
-  if (header.type == wire::FrameType::up || header.type == wire::FrameType::down)
+  if (wire::is_chunk(header))
     trace->chunk(false, header, group_rank_[w], identity_.rank, begin_ns, live::now_ns());
 }
 
@@ -285,7 +285,7 @@ bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payloa
   frame.token = token;
   frame.priority = priority;
   frame.stable = stable;
-  frame.reported = header.type != wire::FrameType::up && header.type != wire::FrameType::down;
+  frame.reported = !wire::is_chunk(header);
   const int peer = identity_.members[static_cast<std::size_t>(to)];
   Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
   if (trace == nullptr) return world_->engine().send(peer, std::move(frame));

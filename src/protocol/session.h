@@ -111,7 +111,7 @@ class Session : private Actions {
   Run& add(std::uint64_t id);
   Run* find(std::uint64_t id);
   std::vector<Early> take_early(std::uint64_t id);
-  wire::Header header(const Run& run, wire::FrameType type, int to) const;
+  wire::CallId call(const Run& run, int to) const;
   void post(int to, const wire::Header& header, int priority);
   void announce(const Run& run);
   bool agrees(const Run& run, int from, const wire::Header& header) const;
@@ -121,12 +121,13 @@ class Session : private Actions {
   void on_collective_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_message_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_failure_frame(int from, const wire::Header& header, const std::byte* payload);
+  void on_group_frame(int from, const wire::Header& header, const std::byte* payload);
   void deliver(Run& run, int from, const wire::Header& header, const std::byte* payload);
   void accept(Run& run, const Envelope& envelope);
   void finish_if_done(Run& run);
   void finish(std::uint64_t id, const Outcome& outcome);
   void fail_if_left(std::uint64_t id);
-  void mismatch(Run& run, int from, const wire::Header& header);
+  void mismatch(Run& run, int from, const wire::Signature& theirs);
   // Fails the run here and tells the ranks concerned.
   void fail(Run& run, ErrorCode code, const std::string& reason);
   void break_group(ErrorCode code, const std::string& text);

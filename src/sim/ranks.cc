@@ -65,7 +65,7 @@ class Ranks::Host : public protocol::Outbox {
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
             int priority, bool) override {
-    const bool reported = header.type != wire::FrameType::up && header.type != wire::FrameType::down;
+    const bool reported = !wire::is_chunk(header);
     push(to, {header, payload, {}, token, priority, reported});
     return false;
   }

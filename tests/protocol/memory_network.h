@@ -44,8 +44,7 @@ class Node : public Outbox {
     for (const FrameType type :
          {FrameType::announce, FrameType::request, FrameType::clear, FrameType::credit})
       EXPECT_TRUE(header.type != type || priority == kUrgent);
-    Frame f{header, payload, {},
-            token,  false,   header.type == wire::FrameType::up || header.type == wire::FrameType::down};
+    Frame f{header, payload, {}, token, false, wire::is_chunk(header)};
     const bool at_once = eager_copies_ && random_.below(2) == 0;
     if (at_once) take(f);
     f.report = f.report && !at_once;

@@ -96,13 +96,53 @@ struct Pair {
     buffers[r] = buffers_for(call, rank, 0);
     Operation operation = operation_for(net, call, rank, buffers[r], results[r]);
     operation.question_ns = question_ns;
+    operation.signature.plan = plan;
     net.session(rank).start(std::move(operation));
   }
   MemoryNetwork net;
   std::vector<Buffers> buffers;
   std::vector<Result> results;
   std::int64_t question_ns = 0;
+  std::uint32_t plan = 0;  // its digest, of what is started next
 };
+
+TEST(Session, RanksThatFollowDifferentPlansDisagree) {
+  Pair group(2);
+  group.plan = 0xaaaa;
+  group.start(0, 10);
+  group.plan = 0xbbbb;
+  group.start(1, 10);
+  group.net.run();
+  for (std::size_t r = 0; r < 2; ++r) {
+    EXPECT_EQ(group.results[r].outcome.code, ErrorCode::mismatch);
+    EXPECT_THAT(group.results[r].outcome.text, HasSubstr("plan 0000aaaa"));
+    EXPECT_THAT(group.results[r].outcome.text, HasSubstr("plan 0000bbbb"));
+    EXPECT_THAT(group.buffers[r].out, ::testing::Each(-1));
+  }
+}
+
+TEST(Session, APlanThatIsNotToldAgreesWithAny) {
+  Pair group(2);
+  group.plan = 0xaaaa;
+  group.start(0, 10);
+  group.plan = 0;
+  group.start(1, 10);
+  group.net.run();
+  for (std::size_t r = 0; r < 2; ++r)
+    EXPECT_TRUE(group.results[r].outcome.ok) << group.results[r].outcome.text;
+}
+
+TEST(Session, AGroupThatIsTooLargeForTheWireIsRefused) {
+  MemoryNetwork net(2, 1);
+  Node& node = net.node(0);
+  const std::vector<std::string> hosts(static_cast<std::size_t>(wire::kMaxRanks) + 1);
+  try {
+    Session(0, hosts, 1, node, node.pool, {});
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_THAT(e.what(), HasSubstr("at most 65536 ranks, not 65537"));
+  }
+}
 
 TEST(Session, RanksThatDisagreeAllHearBothSidesAndNothingIsWritten) {
   const std::pair<std::int64_t, std::int64_t> sizes[] = {
@@ -299,15 +339,9 @@ TEST(Session, AReceiveFromARankThatLeavesFailsAtOnce) {
 TEST(Session, WhoHasLeftOnEveryTreeIsWaitedForNoMore) {
   Pair group(2);
   group.start(0, 10);
-  wire::Header left;
-  left.type = wire::FrameType::failure;
-  left.sequence = wire::kWholeGroup;
-  left.flags = wire::kLeft;
-  left.count = 2;
-  group.net.session(0).on_frame(1, left, nullptr);
+  group.net.session(0).on_frame(1, encode(wire::Leave{1, 2, 0}), nullptr);
   EXPECT_FALSE(group.results[0].done) << "it may still have sent something on the other tree";
-  left.tree = 1;
-  group.net.session(0).on_frame(1, left, nullptr);
+  group.net.session(0).on_frame(1, encode(wire::Leave{1, 2, 1}), nullptr);
   ASSERT_TRUE(group.results[0].done);
   EXPECT_THAT(group.results[0].outcome.text, HasSubstr("has left the group"));
 }
