@@ -5,8 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "base/crc32c.h"
 #include "base/random.h"
+#include "fuzz/frames.h"
 #include "fuzz/fuzz.h"
 #include "wire/frame_reader.h"
 
@@ -15,21 +15,6 @@ using namespace talweg;
 namespace {
 
 constexpr std::size_t kMost = 4096;  // of a payload
-
-void repair(std::vector<std::byte>& bytes) {
-  for (std::size_t at = 0; at + sizeof(wire::Header) <= bytes.size();) {
-    wire::Header header;
-    std::memcpy(&header, bytes.data() + at, sizeof header);
-    header.magic = wire::kMagic;
-    header.length %= kMost;
-    const std::size_t payload = at + sizeof header;
-    if (payload + header.length <= bytes.size())
-      header.payload_checksum = crc32c(bytes.data() + payload, header.length);
-    wire::seal(header);
-    std::memcpy(bytes.data() + at, &header, sizeof header);
-    at = payload + header.length;
-  }
-}
 
 // Of all frames and of why no more came.
 std::uint64_t read_all(const std::vector<std::byte>& bytes, std::uint64_t seed) {
@@ -72,7 +57,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 3) return 0;
   const auto rest = fuzz::bytes_of(data + 3, std::min<std::size_t>(size - 3, 32U << 10));
   std::vector<std::byte> bytes(rest.begin(), rest.end());
-  if (data[0] % 4 != 0) repair(bytes);
+  if (data[0] % 4 != 0) fuzz::repair_frames(bytes);
   fuzz::require(read_all(bytes, data[1]) == read_all(bytes, data[2] + 256U));
   return 0;
 }
