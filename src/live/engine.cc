@@ -91,7 +91,7 @@ bool Engine::send(int to, OutFrame frame) {
 
 void Engine::ring(Peer& peer) {
   OutFrame bell;
-  bell.header.type = wire::FrameType::wake;
+  bell.header = encode(wire::Wake{});
   peer.streams[0]->push(std::move(bell));
 }
 
@@ -319,7 +319,7 @@ void Engine::say_goodbye() {
     if (peer.gone) continue;
     for (auto& stream : peer.streams) {
       OutFrame frame;
-      frame.header.type = wire::FrameType::goodbye;
+      frame.header = encode(wire::Goodbye{});
       stream->push(std::move(frame));
     }
   }
