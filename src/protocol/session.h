@@ -80,9 +80,9 @@ class Session : private Actions {
   void abort(const std::string& why);
   // Fails everything here only: this rank leaves.
   void close();
-  // Tells `rank` so, which then fails what still waits for this one; on `trees` trees, so that what is on its
-  // way is heard before. Call it before close().
-  void leave(int rank, std::uint32_t trees);
+  // Tells `rank` so, which then fails what still waits for this one, once it has heard what is on its way.
+  // Call it before close().
+  void leave(int rank);
 
   std::size_t in_flight() const { return runs_.size(); }
   bool whole() const { return !broken_ && std::find(gone_.begin(), gone_.end(), true) == gone_.end(); }
@@ -164,7 +164,6 @@ class Session : private Actions {
   Mailbox mailbox_;
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
   std::vector<bool> gone_;
-  std::vector<std::uint32_t> leaving_;  // per rank: on how many trees it has said that it has left
   std::optional<Outcome> broken_;
   Run* acting_ = nullptr;  // whose Actions are being carried out
 };
