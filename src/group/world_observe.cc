@@ -7,8 +7,7 @@ namespace talweg::group {
 
 void World::ask_time(std::int64_t now_ns) {
   live::OutFrame question;
-  question.header.type = wire::FrameType::ping;
-  question.header.count = now_ns;
+  question.header = encode(wire::Ping{now_ns});
   question.priority = protocol::kUrgent;  // what waits in a queue tells a wrong time
   engine_.send(0, std::move(question));
 }
@@ -16,13 +15,12 @@ void World::ask_time(std::int64_t now_ns) {
 void World::on_clock_frame(int peer, const wire::Header& header) {
   const std::int64_t now = live::now_ns();
   if (header.type == wire::FrameType::pong) {
-    if (peer == 0) observer_.learn_time(header.count, static_cast<std::int64_t>(header.layout), now);
+    const wire::Pong pong = wire::pong_of(header);
+    if (peer == 0) observer_.learn_time(pong.asked_ns, pong.answered_ns, now);
     return;
   }
   live::OutFrame answer;
-  answer.header.type = wire::FrameType::pong;
-  answer.header.count = header.count;
-  answer.header.layout = static_cast<std::uint64_t>(now);
+  answer.header = encode(wire::Pong{wire::ping_of(header).asked_ns, now});
   answer.priority = protocol::kUrgent;
   engine_.send(peer, std::move(answer));
 }

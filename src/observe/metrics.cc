@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/collectives.h"
 #include "text/escape.h"
 
 namespace talweg::observe {
@@ -44,22 +45,6 @@ class Page {
 };
 
 }  // namespace
-
-double busbw_factor(Collective op, int ranks) {
-  const double n = ranks;
-  switch (op) {
-    case Collective::all_reduce:
-      return 2 * (n - 1) / n;
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter:
-      return (n - 1) / n;
-    default:
-      return 1;
-  }
-}
 
 void Metrics::add(Collective op, std::int64_t bytes, int ranks, std::int64_t ns) {
   std::size_t size = 0;

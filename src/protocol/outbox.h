@@ -6,7 +6,7 @@
 #include <string>
 
 #include "talweg/error.h"
-#include "wire/frame.h"
+#include "wire/frames.h"
 
 namespace talweg::protocol {
 

@@ -1,5 +1,7 @@
 #include "protocol/session.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -21,8 +23,11 @@ Session::Session(int rank, std::vector<std::string> hosts, std::uint32_t id, Out
       eager_(hosts_.size()),
       eager_bytes_(hosts_.size(), 0),
       early_bytes_(hosts_.size(), 0),
-      gone_(hosts_.size(), false),
-      leaving_(hosts_.size(), 0) {}
+      gone_(hosts_.size(), false) {
+  if (hosts_.size() > wire::kMaxRanks)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a group has at most {} ranks, not {}", wire::kMaxRanks, hosts_.size()));
+}
 
 Session::~Session() = default;
 
@@ -101,14 +106,10 @@ std::vector<Session::Early> Session::take_early(std::uint64_t id) {
   return frames;
 }
 
-wire::Header Session::header(const Run& run, wire::FrameType type, int to) const {
-  wire::Header h;
-  h.type = type;
-  h.group = id_;
-  h.sequence = run.kind == Run::Kind::collective ? run.id : run.number;
-  wire::set_signature(h, run.op.signature);
-  h.count = run.told(to);
-  return h;
+wire::CallId Session::call(const Run& run, int to) const {
+  wire::CallId id{id_, run.kind == Run::Kind::collective ? run.id : run.number, run.op.signature};
+  id.signature.count = run.told(to);
+  return id;
 }
 
 void Session::post(int to, const wire::Header& h, int priority) {
@@ -118,7 +119,7 @@ void Session::post(int to, const wire::Header& h, int priority) {
 void Session::announce(const Run& run) {
   const int size = static_cast<int>(hosts_.size());
   if (size == 1) return;
-  const auto tell = [&](int to) { post(to, header(run, wire::FrameType::announce, to), kUrgent); };
+  const auto tell = [&](int to) { post(to, encode(call(run, to), wire::Announce{}), kUrgent); };
   if (run.gated) {
     for (int i = 1; i < size; ++i) tell((rank_ + i) % size);
     return;
@@ -132,6 +133,7 @@ bool Session::agrees(const Run& run, int from, const wire::Header& h) const {
   if (theirs.op != ours.op || theirs.type != ours.type || theirs.reduction != ours.reduction ||
       theirs.root != ours.root || theirs.layout != ours.layout)
     return false;
+  if (theirs.plan != ours.plan && theirs.plan != 0 && ours.plan != 0) return false;
   const std::int64_t expected = run.expected(from);
   return expected == theirs.count || expected == kUnknownCount || theirs.count == kUnknownCount;
 }
@@ -151,9 +153,7 @@ std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t byt
   if (eager_bytes_[n] + bytes > kEagerBudget) {
     // Normally our data tell that we have started, and the other rank's tell that it has. Data that have to
     // wait tell nothing, and nothing else may be on its way from there: so we tell, and ask.
-    wire::Header ask = header(run, wire::FrameType::announce, node);
-    ask.flags |= wire::kAskStart;
-    post(node, ask, kUrgent);
+    post(node, encode(call(run, node), wire::Announce{true}), kUrgent);
     return 0;
   }
   eager_bytes_[n] += bytes;
@@ -181,18 +181,14 @@ void Session::saw_start(int from, std::uint64_t sequence) {
 }
 
 bool Session::send_chunk(const Chunk& chunk) {
-  wire::Header h = header(*acting_, chunk.up ? wire::FrameType::up : wire::FrameType::down, chunk.to);
-  h.tree = chunk.tree;
-  h.chunk = chunk.chunk;
-  h.length = chunk.bytes;
+  const wire::Header h =
+      encode(call(*acting_, chunk.to), wire::Chunk{chunk.up, chunk.tree, chunk.chunk, chunk.bytes});
   return outbox_.send(chunk.to, h, chunk.data, {acting_->id, chunk.tree, chunk.buffer, chunk.progress},
                       acting_->op.priority, chunk.stable);
 }
 
 void Session::send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) {
-  wire::Header h = header(*acting_, wire::FrameType::credit, to);
-  h.tree = tree;
-  h.chunk = granted;
+  const wire::Header h = encode(call(*acting_, to), wire::Credit{tree, granted});
   post(to, h, kUrgent);  // behind the data that wait for the same rank it would hold up what it grants
 }
 
@@ -208,12 +204,15 @@ Session::Placement Session::place(int from, const wire::Header& h) {
   }
   Run* run = find(id);
   if (run == nullptr || run->failing || !agrees(*run, from, h)) return {};
-  return {run->run.begun() ? run->run.place(from, h.tree, h.chunk, h.length) : nullptr, id};
+  const wire::Chunk chunk = wire::chunk_of(h);
+  return {run->run.begun() ? run->run.place(from, chunk.tree, chunk.chunk, chunk.bytes) : nullptr, id};
 }
 
 void Session::on_frame(int from, const wire::Header& h, const std::byte* payload) {
   if (h.type == wire::FrameType::failure) {
     on_failure_frame(from, h, payload);
+  } else if (h.type == wire::FrameType::group_failure || h.type == wire::FrameType::leave) {
+    on_group_frame(from, h, payload);
   } else if (broken_) {
     return;
   } else if ((h.sequence & kMessageBit) != 0) {
@@ -238,13 +237,12 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
   }
   if (Run* run = find(h.sequence); run != nullptr) {
     deliver(*run, from, h, payload);
-  } else if (h.type == wire::FrameType::announce && (h.flags & wire::kAskStart) != 0) {
+  } else if (h.type == wire::FrameType::announce && wire::announce_of(h).ask) {
     // It has ended here; what is still on the way for it no longer matters, but this rank is not the one that
     // others wait for.
-    wire::Header answer = h;
-    answer.flags = 0;
-    answer.count = kUnknownCount;
-    post(from, answer, kUrgent);
+    wire::CallId call = wire::call_of(h);
+    call.signature.count = kUnknownCount;
+    post(from, encode(call, wire::Announce{}), kUrgent);
   }
 }
 
@@ -254,12 +252,11 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
   const bool waited = run.gated && !run.run.begun();
   if (run.asked) run.answered[static_cast<std::size_t>(from)] = true;
   if (!agrees(run, from, h)) {
-    mismatch(run, from, h);
+    mismatch(run, from, wire::signature_of(h));
     return;
   }
-  if (h.type == wire::FrameType::announce && (h.flags & wire::kAskStart) != 0)
-    post(from, header(run, wire::FrameType::announce, from), kUrgent);
-  const bool data = h.type == wire::FrameType::up || h.type == wire::FrameType::down;
+  if (h.type == wire::FrameType::announce && wire::announce_of(h).ask)
+    post(from, encode(call(run, from), wire::Announce{}), kUrgent);
   if (run.gated && !run.run.begun()) {
     if (h.type == wire::FrameType::announce) {
       if (!run.agreed[static_cast<std::size_t>(from)]) {
@@ -276,7 +273,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
       }
       return;
     }
-    if (data && !run.op.tell.empty()) {
+    if (wire::is_chunk(h) && !run.op.tell.empty()) {
       // The sender has heard from all, but only about the blocks between them and itself: wait for all
       // ourselves.
       run.held.push_back({from, h, {payload, payload + h.length}});
@@ -290,15 +287,21 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
   const char* wrong = nullptr;
   acting_ = &run;
   switch (h.type) {
-    case wire::FrameType::up:
-      wrong = run.run.on_up(from, h.tree, h.chunk, payload, h.length, *this);
+    case wire::FrameType::up: {
+      const wire::Chunk c = wire::chunk_of(h);
+      wrong = run.run.on_up(from, c.tree, c.chunk, payload, c.bytes, *this);
       break;
-    case wire::FrameType::down:
-      wrong = run.run.on_down(from, h.tree, h.chunk, payload, h.length, *this);
+    }
+    case wire::FrameType::down: {
+      const wire::Chunk c = wire::chunk_of(h);
+      wrong = run.run.on_down(from, c.tree, c.chunk, payload, c.bytes, *this);
       break;
-    case wire::FrameType::credit:
-      wrong = run.run.on_credit(from, h.tree, h.chunk, *this);
+    }
+    case wire::FrameType::credit: {
+      const wire::Credit c = wire::credit_of(h);
+      wrong = run.run.on_credit(from, c.tree, c.granted, *this);
       break;
+    }
     default:
       break;
   }

@@ -76,26 +76,24 @@ std::string Session::waiting_text(const Run& run) const {
   return text.empty() ? "its own data could not be sent" : text;
 }
 
-void Session::mismatch(Run& run, int from, const wire::Header& h) {
+void Session::mismatch(Run& run, int from, const wire::Signature& theirs) {
   wire::Signature ours = run.op.signature;
   ours.count = run.expected(from);
   std::string reason = fmt::format("ranks disagree: {} calls {}, {} calls {}", who(rank_), to_string(ours),
-                                   who(from), to_string(wire::signature_of(h)));
+                                   who(from), to_string(theirs));
   fail(run, ErrorCode::mismatch, reason);
 }
 
 void Session::fail(Run& run, ErrorCode code, const std::string& reason) {
   run.failing = true;
   const std::string text = context(run) + ": " + reason;
-  wire::Header h = header(run, wire::FrameType::failure, rank_);
-  h.flags = static_cast<std::uint32_t>(code) << 8;
   const std::string sent = text.substr(0, kMaxText);
-  h.length = static_cast<std::uint32_t>(sent.size());
+  const wire::Failure failure{code, run.kind == Run::Kind::receive, static_cast<std::uint32_t>(sent.size())};
+  const wire::Header h = encode(call(run, rank_), failure);
   if (run.kind == Run::Kind::collective) {
     for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
       if (r != rank_ && !gone_[static_cast<std::size_t>(r)]) outbox_.send_text(r, h, sent);
   } else if (run.peer >= 0 && !gone_[static_cast<std::size_t>(run.peer)]) {
-    if (run.kind == Run::Kind::receive) h.flags |= kToSender;
     outbox_.send_text(run.peer, h, sent);
   }
   if (run.kind == Run::Kind::receive) mailbox_.withdraw(run.id);
@@ -105,23 +103,11 @@ void Session::fail(Run& run, ErrorCode code, const std::string& reason) {
 }
 
 void Session::on_failure_frame(int from, const wire::Header& h, const std::byte* payload) {
-  const auto raw = h.flags >> 8;
-  const auto code = raw <= static_cast<std::uint32_t>(ErrorCode::corrupted) ? static_cast<ErrorCode>(raw)
-                                                                            : ErrorCode::aborted;
-  const std::string text(reinterpret_cast<const char*>(payload), h.length);
-  if (h.sequence == wire::kWholeGroup && (h.flags & wire::kLeft) != 0) {
-    if (static_cast<std::int64_t>(++leaving_[static_cast<std::size_t>(from)]) == h.count)
-      on_peer_gone(from, std::nullopt, {});
-    return;
-  }
-  if (h.sequence == wire::kWholeGroup) {
-    // Passed on: where a link is cut, not everybody hears the one who noticed.
-    if (!broken_) tell_group(code, text, from);
-    break_group(code, text);
-    return;
-  }
+  const wire::Failure failure = wire::failure_of(h);
+  const ErrorCode code = failure.code;
+  const std::string text(reinterpret_cast<const char*>(payload), failure.text_bytes);
   std::uint64_t id = h.sequence;
-  if ((id & kMessageBit) != 0 && (h.flags & kToSender) == 0) {
+  if ((id & kMessageBit) != 0 && !failure.to_sender) {
     const auto it = incoming_.find({from, id});
     if (it == incoming_.end()) {
       mailbox_.retract(from, id);
@@ -138,6 +124,18 @@ void Session::on_failure_frame(int from, const wire::Header& h, const std::byte*
   run->failing = true;
   outbox_.cancel(id);
   finish(id, {false, code, text, -1});
+}
+
+void Session::on_group_frame(int from, const wire::Header& h, const std::byte* payload) {
+  if (h.type == wire::FrameType::leave) {
+    on_peer_gone(from, std::nullopt, {});
+    return;
+  }
+  const wire::GroupFailure failure = wire::group_failure_of(h);
+  const std::string text(reinterpret_cast<const char*>(payload), failure.text_bytes);
+  // Passed on: where a link is cut, not everybody hears the one who noticed.
+  if (!broken_) tell_group(failure.code, text, from);
+  break_group(failure.code, text);
 }
 
 void Session::break_group(ErrorCode code, const std::string& text) {
@@ -196,13 +194,8 @@ void Session::on_damaged(int rank, ErrorCode code, const std::string& why) {
 }
 
 void Session::tell_group(ErrorCode code, const std::string& text, int except) {
-  wire::Header h;
-  h.type = wire::FrameType::failure;
-  h.group = id_;
-  h.sequence = wire::kWholeGroup;
-  h.flags = static_cast<std::uint32_t>(code) << 8;
   const std::string told = text.substr(0, kMaxText);
-  h.length = static_cast<std::uint32_t>(told.size());
+  const wire::Header h = encode(wire::GroupFailure{id_, code, static_cast<std::uint32_t>(told.size())});
   for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
     if (r != rank_ && r != except && !gone_[static_cast<std::size_t>(r)]) outbox_.send_text(r, h, told);
 }
@@ -211,15 +204,9 @@ void Session::close() {
   break_group(ErrorCode::aborted, "the group was closed on this rank");
 }
 
-void Session::leave(int rank, std::uint32_t trees) {
+void Session::leave(int rank) {
   if (broken_ || rank == rank_ || gone_[static_cast<std::size_t>(rank)]) return;
-  wire::Header h;
-  h.type = wire::FrameType::failure;
-  h.group = id_;
-  h.sequence = wire::kWholeGroup;
-  h.flags = wire::kLeft;
-  h.count = trees;
-  for (h.tree = 0; h.tree < trees; ++h.tree) post(rank, h, 0);
+  post(rank, encode(wire::Leave{id_}), 0);
 }
 
 void Session::abort(const std::string& why) {
@@ -234,9 +221,7 @@ void Session::ask_all(Run& run) {
   run.answered.assign(hosts_.size(), false);
   for (int r = 0; r < static_cast<int>(hosts_.size()); ++r) {
     if (r == rank_ || gone_[static_cast<std::size_t>(r)]) continue;
-    wire::Header ask = header(run, wire::FrameType::announce, r);
-    ask.flags |= wire::kAskStart;
-    post(r, ask, kUrgent);
+    post(r, encode(call(run, r), wire::Announce{true}), kUrgent);
   }
 }
 

@@ -25,9 +25,7 @@ std::uint64_t Session::send(const Message& message) {
     fail(run, ErrorCode::peer_failed, who(message.peer) + " has left the group");
     return id;
   }
-  wire::Header request = header(run, wire::FrameType::request, message.peer);
-  request.tree = message.tag;
-  post(message.peer, request, kUrgent);
+  post(message.peer, encode(call(run, message.peer), wire::Request{message.tag}), kUrgent);
   return id;
 }
 
@@ -62,35 +60,32 @@ void Session::accept(Run& run, const Envelope& envelope) {
   run.peer = envelope.source;
   run.number = envelope.number;
   if (envelope.signature != run.op.signature) {
-    wire::Header theirs = header(run, wire::FrameType::request, envelope.source);
-    wire::set_signature(theirs, envelope.signature);
-    mismatch(run, envelope.source, theirs);
+    mismatch(run, envelope.source, envelope.signature);
     return;
   }
   incoming_[{envelope.source, envelope.number}] = run.id;
   run.op.plan = plan_message_(envelope.source, rank_, run.op.signature.count, run.op.signature.type);
   run.run.reset(run.op.plan, run.op.operands);
-  post(envelope.source, header(run, wire::FrameType::clear, envelope.source), kUrgent);
+  post(envelope.source, encode(call(run, envelope.source), wire::Clear{}), kUrgent);
   begin_if_agreed(run);
 }
 
 void Session::on_message_frame(int from, const wire::Header& h, const std::byte* payload) {
   if (h.type == wire::FrameType::request) {
     bool full = false;
-    const auto id = mailbox_.announce({from, h.tree, h.sequence, wire::signature_of(h)}, full);
+    const Envelope envelope{from, wire::request_of(h).tag, h.sequence, wire::signature_of(h)};
+    const auto id = mailbox_.announce(envelope, full);
     if (full) on_damaged(from, ErrorCode::corrupted, "too many messages are waiting to be received here");
-    if (id) accept(*find(*id), {from, h.tree, h.sequence, wire::signature_of(h)});
+    if (id) accept(*find(*id), envelope);
     return;
   }
   if (h.type == wire::FrameType::clear) {
     Run* run = find(h.sequence);
     if (run == nullptr) {  // given up here after it was announced: the receiver must not wait for it
-      wire::Header gone = h;
       const std::string text = who(rank_) + " has given up sending this message";
-      gone.type = wire::FrameType::failure;
-      gone.flags = static_cast<std::uint32_t>(ErrorCode::aborted) << 8;
-      gone.length = static_cast<std::uint32_t>(text.size());
-      outbox_.send_text(from, gone, text);
+      const auto bytes = static_cast<std::uint32_t>(text.size());
+      outbox_.send_text(from, encode(wire::call_of(h), wire::Failure{ErrorCode::aborted, false, bytes}),
+                        text);
       return;
     }
     if (run->kind != Run::Kind::send || run->peer != from || run->run.begun()) return;

@@ -6,8 +6,6 @@
 namespace talweg::protocol {
 
 inline constexpr std::uint64_t kMessageBit = 1ULL << 63;  // in the numbers of sends and receives
-inline constexpr std::uint32_t kToSender =
-    2;  // failure flags: the receiver of a message speaks to its sender
 
 struct Session::Run {
   enum class Kind { collective, send, receive };

@@ -13,17 +13,17 @@ namespace talweg::steer {
 namespace {
 
 // Rates this close are taken to be the same: no measurement here tells them apart.
-constexpr double kAlike = 0.08;
+constexpr double kSameRates = 0.08;
 // Something shared whose users together are below this many times its capacity limits nobody.
 constexpr double kBinds = 1.02;
 
-// Every rate in its class: sorted, a class ends where its span would pass kAlike.
+// Every rate in its class: sorted, a class ends where its span would pass kSameRates.
 class Classes {
  public:
   explicit Classes(std::vector<double> rates) {
     std::sort(rates.begin(), rates.end());
     for (std::size_t first = 0, i = 0; i < rates.size(); ++i) {
-      if (i + 1 < rates.size() && rates[i + 1] <= rates[first] * (1 + kAlike)) continue;
+      if (i + 1 < rates.size() && rates[i + 1] <= rates[first] * (1 + kSameRates)) continue;
       double sum = 0;
       for (std::size_t k = first; k <= i; ++k) sum += rates[k];
       classes_.push_back({rates[i], sum / static_cast<double>(i - first + 1)});

@@ -81,7 +81,7 @@ double algorithm_bandwidth(const PerfCase& c, const Timing& timing) {
 }
 
 double bus_bandwidth(const PerfCase& c, const Timing& timing) {
-  return algorithm_bandwidth(c, timing) * observe::busbw_factor(c.op, c.ranks);
+  return algorithm_bandwidth(c, timing) * busbw_factor(c.op, c.ranks);
 }
 
 PerfTotals summed(const std::vector<PerfRow>& rows) {
@@ -174,7 +174,7 @@ nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const
                            {"type", table_name(c.type)},
                            {"redop", has_reduction(c.op) ? table_name(c.reduce) : "none"},
                            {"root", has_root(c.op) ? c.root : -1},
-                           {"busbw_factor", observe::busbw_factor(c.op, c.ranks)},
+                           {"busbw_factor", busbw_factor(c.op, c.ranks)},
                            {"out_of_place", side_json(c, row.out_of_place)},
                            {"in_place", side_json(c, row.in_place)},
                            {"algorithm", algorithm_of(row.plan)},

@@ -10,19 +10,26 @@ namespace talweg::wire {
 
 namespace {
 constexpr std::size_t kChecked = sizeof(Header) - sizeof(std::uint32_t);
+
+constexpr unsigned bit(FrameType type) {
+  return 1U << static_cast<unsigned>(type);
 }
+constexpr unsigned kWithPayload =
+    bit(FrameType::up) | bit(FrameType::down) | bit(FrameType::failure) | bit(FrameType::group_failure);
+}  // namespace
 
 void set_signature(Header& header, const Signature& s) {
   header.op = s.op;
   header.data_type = s.type;
   header.reduction = s.reduction;
-  header.root = s.root;
+  header.root = static_cast<std::uint16_t>(s.root);
   header.count = s.count;
   header.layout = s.layout;
+  header.plan = s.plan;
 }
 
 Signature signature_of(const Header& h) {
-  return {h.op, h.data_type, h.reduction, h.root, h.count, h.layout};
+  return {h.op, h.data_type, h.reduction, h.root, h.count, h.layout, h.plan};
 }
 
 void seal(Header& header) {
@@ -31,12 +38,12 @@ void seal(Header& header) {
 
 const char* check(const Header& header) {
   const auto type = static_cast<unsigned>(header.type);
-  if (type < static_cast<unsigned>(FrameType::announce) || type > static_cast<unsigned>(FrameType::pong))
-    return "unknown frame type";
+  if (type == 0 || type >= kFrameTypes) return "unknown frame type";
   if (static_cast<unsigned>(header.op) >= kCollectives) return "unknown collective";
   if (static_cast<unsigned>(header.data_type) >= kDataTypes) return "unknown element type";
   if (static_cast<unsigned>(header.reduction) >= kReduceOps) return "unknown reduction";
   if (header.length > kMaxPayload) return "payload longer than any chunk";
+  if (header.length > 0 && (kWithPayload >> type & 1U) == 0) return "a payload where none can be";
   return nullptr;
 }
 
@@ -50,8 +57,10 @@ const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& hea
 }
 
 std::string to_string(const Header& h) {
-  static constexpr const char* kNames[] = {"?",       "announce", "up",      "down", "credit", "failure",
-                                           "request", "clear",    "goodbye", "wake", "ping",   "pong"};
+  static constexpr const char* kNames[] = {
+      "?",     "announce", "up",   "down", "credit", "failure",       "request",
+      "clear", "goodbye",  "wake", "ping", "pong",   "group_failure", "leave"};
+  static_assert(std::size(kNames) == kFrameTypes);
   return fmt::format("{} group {} #{} tree {} chunk {} length {} {}", kNames[static_cast<unsigned>(h.type)],
                      h.group, h.sequence, h.tree, h.chunk, h.length, to_string(signature_of(h)));
 }

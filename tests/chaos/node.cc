@@ -42,8 +42,8 @@ struct Node::Member : protocol::Outbox {
     frame.token = token;
     frame.priority = priority;
     frame.stable = stable;
-    frame.reported = header.type != wire::FrameType::up && header.type != wire::FrameType::down;
-    if (header.type == wire::FrameType::announce && (header.flags & wire::kAskStart) != 0) {
+    frame.reported = !wire::is_chunk(header);
+    if (header.type == wire::FrameType::announce && wire::announce_of(header).ask) {
       node.world_.marks().hit(Mark::question);
       asked.insert(header.sequence);
     }
@@ -122,7 +122,7 @@ void Node::wake() {
   });
 }
 
-// What one turn of an engine's loop does, with what is there, in any order of the peers.
+// What one turn of an engine does, with what is there, in any order of the peers.
 void Node::work() {
   bool more = false;
   const std::size_t n = peers_.size();
@@ -147,7 +147,7 @@ void Node::receive_from(std::size_t p, bool& more) {
   if (!peer.gone) end_of_streams(p);
 }
 
-// As live::Engine::check_gone.
+// As live::TcpLink::settle.
 void Node::end_of_streams(std::size_t p) {
   Peer& peer = peers_[p];
   bool all = true;
@@ -237,7 +237,9 @@ void Node::on_frame(int from, const wire::Header& header, const std::byte* paylo
     if (world_.mutation() == Mutation::none) world_.problem("a frame came from a rank that is no member");
     return;
   }
-  if (header.type == wire::FrameType::failure && world_.mutation() == Mutation::deaf_to_failures) return;
+  const bool failure =
+      header.type == wire::FrameType::failure || header.type == wire::FrameType::group_failure;
+  if (failure && world_.mutation() == Mutation::deaf_to_failures) return;
   watch(m, static_cast<int>(at - m.members.begin()), header);
   m.session->on_frame(static_cast<int>(at - m.members.begin()), header, payload);
 }
@@ -247,9 +249,11 @@ void Node::watch(const Member& member, int from, const wire::Header& header) {
   Marks& marks = world_.marks();
   if (header.type == wire::FrameType::credit) marks.hit(Mark::credit);
   const bool message = (header.sequence >> 63) != 0;
-  if (message || header.type == wire::FrameType::failure) return;
+  using wire::FrameType;
+  if (message || header.type == FrameType::failure || header.type == FrameType::group_failure) return;
   const std::uint64_t next = member.session->next_sequence();
-  if (header.type == wire::FrameType::announce && header.flags == 0 && member.asked.contains(header.sequence))
+  if (header.type == wire::FrameType::announce && !wire::announce_of(header).ask &&
+      member.asked.contains(header.sequence))
     marks.hit(Mark::answer);
   if (header.sequence < next) return;
   marks.hit(Mark::early_frame);
@@ -393,7 +397,7 @@ void Node::leave() {
     if (p.gone) continue;
     for (Pipe* pipe : p.out) {
       live::OutFrame frame;
-      frame.header.type = wire::FrameType::goodbye;
+      frame.header = encode(wire::Goodbye{});
       pipe->push(std::move(frame));
       pipe->flush_all();
     }

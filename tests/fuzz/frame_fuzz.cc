@@ -3,7 +3,7 @@
 #include <string>
 
 #include "fuzz/fuzz.h"
-#include "wire/frame.h"
+#include "wire/frames.h"
 
 using namespace talweg;
 
@@ -16,6 +16,10 @@ void look(std::span<const std::byte, sizeof(wire::Header)> bytes) {
   wire::Header again;
   set_signature(again, wire::signature_of(header));
   fuzz::require(wire::signature_of(again) == wire::signature_of(header));
+  if (wire::is_chunk(header)) {
+    wire::seal(again = encode(wire::call_of(header), wire::chunk_of(header)));
+    fuzz::require(wire::to_string(again) == wire::to_string(header));
+  }
 }
 }  // namespace
 

@@ -8,16 +8,16 @@ namespace {
 using testing::ElementsAre;
 
 TEST(PerfCase, BusBandwidthFactorsAreThoseOfNcclTests) {
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::all_reduce, 4), 1.5);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::all_reduce, 2), 1.0);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::reduce_scatter, 4), 0.75);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::all_gather, 8), 0.875);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::all_to_all, 4), 0.75);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::gather, 4), 0.75);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::scatter, 4), 0.75);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::broadcast, 4), 1.0);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::reduce, 4), 1.0);
-  EXPECT_DOUBLE_EQ(observe::busbw_factor(Collective::send_recv, 4), 1.0);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::all_reduce, 4), 1.5);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::all_reduce, 2), 1.0);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::reduce_scatter, 4), 0.75);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::all_gather, 8), 0.875);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::all_to_all, 4), 0.75);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::gather, 4), 0.75);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::scatter, 4), 0.75);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::broadcast, 4), 1.0);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::reduce, 4), 1.0);
+  EXPECT_DOUBLE_EQ(busbw_factor(Collective::send_recv, 4), 1.0);
 }
 
 TEST(PerfCase, TheCountOfAVectorMadeOfPartsIsThatOfOnePart) {

@@ -12,7 +12,7 @@ namespace {
 Header sample() {
   Header h;
   h.type = FrameType::up;
-  set_signature(h, {Collective::reduce, DataType::f32, ReduceOp::max, 3, 1000, 77});
+  set_signature(h, {Collective::reduce, DataType::f32, ReduceOp::max, 3, 1000, 77, 0xabcd});
   h.group = 9;
   h.sequence = 1ULL << 40;
   h.tree = 5;
@@ -59,6 +59,7 @@ TEST(Frame, WrongValuesAreRefusedEvenUnderAValidChecksum) {
   EXPECT_TRUE(refused([](Header& h) { h.data_type = static_cast<DataType>(kDataTypes); }));
   EXPECT_TRUE(refused([](Header& h) { h.reduction = static_cast<ReduceOp>(kReduceOps); }));
   EXPECT_TRUE(refused([](Header& h) { h.length = kMaxPayload + 1; }));
+  EXPECT_TRUE(refused([](Header& h) { h.type = FrameType::credit; }));  // with a payload
   EXPECT_FALSE(refused([](Header&) {}));
 }
 
@@ -86,6 +87,8 @@ TEST(Signature, SaysWhatARankBelieves) {
             "all_reduce(sum, f32, 100 elements)");
   EXPECT_EQ(to_string(Signature{Collective::broadcast, DataType::u8, ReduceOp::sum, 2, 5, 0}),
             "broadcast(u8, 5 elements, root 2)");
+  EXPECT_EQ(to_string(Signature{Collective::all_gather, DataType::u8, ReduceOp::sum, 0, 5, 0, 0xabc}),
+            "all_gather(u8, 5 elements, plan 00000abc)");
 }
 
 TEST(Signature, CountsInAnotherOrderGiveAnotherDigest) {

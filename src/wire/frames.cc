@@ -1,0 +1,152 @@
+#include "wire/frames.h"
+
+namespace talweg::wire {
+
+namespace {
+
+// Flags of an announce, of a failure. What links themselves look at is in frame.h.
+constexpr std::uint16_t kAsk = 4;
+constexpr std::uint16_t kToSender = 8;
+
+Header header_of(FrameType type, const CallId& call) {
+  Header h;
+  h.type = type;
+  h.group = call.group;
+  h.sequence = call.sequence;
+  set_signature(h, call.signature);
+  return h;
+}
+
+Header header_of(FrameType type, std::uint32_t group = 0) {
+  Header h;
+  h.type = type;
+  h.group = group;
+  return h;
+}
+
+// Of either kind of failure.
+void set_reason(Header& h, ErrorCode code, std::uint32_t text_bytes) {
+  h.chunk = static_cast<std::uint32_t>(code);
+  h.length = text_bytes;
+}
+
+// A code that this version does not know is no reason to take the failure for another one.
+ErrorCode code_of(const Header& h) {
+  return h.chunk <= static_cast<std::uint32_t>(ErrorCode::corrupted) ? static_cast<ErrorCode>(h.chunk)
+                                                                     : ErrorCode::aborted;
+}
+
+}  // namespace
+
+Header encode(const CallId& call, const Announce& announce) {
+  Header h = header_of(FrameType::announce, call);
+  if (announce.ask) h.flags = kAsk;
+  return h;
+}
+
+Header encode(const CallId& call, const Chunk& chunk) {
+  Header h = header_of(chunk.up ? FrameType::up : FrameType::down, call);
+  h.tree = chunk.tree;
+  h.chunk = chunk.chunk;
+  h.length = chunk.bytes;
+  return h;
+}
+
+Header encode(const CallId& call, const Credit& credit) {
+  Header h = header_of(FrameType::credit, call);
+  h.tree = credit.tree;
+  h.chunk = credit.granted;
+  return h;
+}
+
+Header encode(const CallId& call, const Failure& failure) {
+  Header h = header_of(FrameType::failure, call);
+  if (failure.to_sender) h.flags = kToSender;
+  set_reason(h, failure.code, failure.text_bytes);
+  return h;
+}
+
+Header encode(const CallId& call, const Request& request) {
+  Header h = header_of(FrameType::request, call);
+  h.tree = request.tag;
+  return h;
+}
+
+Header encode(const CallId& call, const Clear&) {
+  return header_of(FrameType::clear, call);
+}
+
+Header encode(const GroupFailure& failure) {
+  Header h = header_of(FrameType::group_failure, failure.group);
+  set_reason(h, failure.code, failure.text_bytes);
+  return h;
+}
+
+Header encode(const Leave& leave) {
+  Header h = header_of(FrameType::leave, leave.group);
+  h.flags = kBehindAll;
+  return h;
+}
+
+Header encode(const Goodbye&) {
+  return header_of(FrameType::goodbye);
+}
+
+Header encode(const Wake&) {
+  return header_of(FrameType::wake);
+}
+
+Header encode(const Ping& ping) {
+  Header h = header_of(FrameType::ping);
+  h.count = ping.asked_ns;
+  return h;
+}
+
+Header encode(const Pong& pong) {
+  Header h = header_of(FrameType::pong);
+  h.count = pong.asked_ns;
+  h.layout = static_cast<std::uint64_t>(pong.answered_ns);
+  return h;
+}
+
+CallId call_of(const Header& h) {
+  return {h.group, h.sequence, signature_of(h)};
+}
+
+Announce announce_of(const Header& h) {
+  return {(h.flags & kAsk) != 0};
+}
+
+Chunk chunk_of(const Header& h) {
+  return {h.type == FrameType::up, h.tree, h.chunk, h.length};
+}
+
+Credit credit_of(const Header& h) {
+  return {h.tree, h.chunk};
+}
+
+Failure failure_of(const Header& h) {
+  return {code_of(h), (h.flags & kToSender) != 0, h.length};
+}
+
+Request request_of(const Header& h) {
+  return {h.tree};
+}
+
+GroupFailure group_failure_of(const Header& h) {
+  return {h.group, code_of(h), h.length};
+}
+
+Leave leave_of(const Header& h) {
+  return {h.group};
+}
+
+Ping ping_of(const Header& h) {
+  return {h.count};
+}
+
+Pong pong_of(const Header& h) {
+  return {h.count, static_cast<std::int64_t>(h.layout)};
+}
+
+}  // namespace talweg::wire
