@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,8 +34,16 @@ std::string one_line(std::string text) {
   return talweg::printable(text);
 }
 
+// What was printed is told to be lost, if it is: on a full disk, into a pipe without a reader.
+int finished(int exit_code) {
+  std::cout.flush();
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return exit_code;
+  fmt::print(stderr, "talweg: cannot write to standard output\n");
+  return exit_code == 0 ? talweg::cli::kFailureExitCode : exit_code;
+}
+
 int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+  if (error.get_exit_code() == 0) return finished(app.exit(error));  // --help and --version
   // On every rank: their command lines may differ, and the wrong one need not be rank 0's.
   fmt::print(stderr, "{}: {} (see --help)\n", speaker(app), one_line(error.what()));
   return talweg::cli::kUsageExitCode;
@@ -78,7 +88,7 @@ int main(int argc, char** argv) {
     std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector back to front
     app.parse(arguments);
     check_no_empty_value(app);
-    return action();
+    return finished(action());
   } catch (const CLI::ParseError& error) {
     return parse_failed(app, error);
   } catch (const Error& error) {

@@ -40,7 +40,7 @@ TEST_P(EveryCollective, IsRightForEverySizeOnEveryRank) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
   // 4 B are less than an element for each rank.
-  const std::size_t sizes = study::has_parts(op) && ranks > 1 ? 9 : 10;
+  const std::size_t sizes = has_parts(op) && ranks > 1 ? 9 : 10;
   EXPECT_EQ(result_lines(outcome.out).size(), op == Collective::barrier ? 1u : sizes) << outcome.out;
 }
 

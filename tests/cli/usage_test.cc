@@ -96,5 +96,42 @@ TEST(Usage, ARootIsAWholeNumberEverywhere) {
   }
 }
 
+TEST(Usage, WhatAFileSaysCannotSteerTheTerminal) {
+  const Outcome outcome = shell(R"sh(folder=$(mktemp -d); cd "$folder"
+printf 'nodes: [{name: "a\\e[2J", kind: worker}, {name: "b\\u202Ec", kind: worker}, {name: s, kind: switch}]\n' > named.yaml
+printf 'links: [{between: ["a\\e[2J", s], capacity: 1G, latency: 30us}, {between: ["b\\u202Ec", s], capacity: 1G, latency: 30us}]\n' >> named.yaml
+printf 'nodes: []\n"k\\e]0;x\\a": 1\n' > key.yaml
+for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml"; do
+  "$TALWEG" $words; echo "exit code $?"
+done
+cat page.html; cd /; rm -r "$folder")sh");
+  for (const std::string& text : {outcome.out, outcome.err})
+    for (const char c : text) ASSERT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << text;
+  EXPECT_THAT(outcome.out, testing::HasSubstr("a\\x1b[2J"));
+  EXPECT_THAT(outcome.err, testing::HasSubstr("unknown key \"k\\x1b]0;x\\x07\""));
+}
+
+TEST(Usage, OutputThatIsLostIsAFailure) {
+  for (const char* words : {"--help", "info", "plan \"$C\" --bytes 4K", "plan \"$C\" --bytes 4K --json -",
+                            "simulate \"$C\" --bytes 4K", "convert \"$C\" - --to dot"}) {
+    const Outcome outcome =
+        shell(std::string("C=" TALWEG_SOURCE_DIR "/examples/clusters/uneven4.yaml; \"$TALWEG\" ") + words +
+              " >/dev/full");
+    EXPECT_EQ(outcome.exit_code, 1) << words << outcome.err;
+    EXPECT_THAT(outcome.err, testing::HasSubstr("cannot write to standard output")) << words;
+  }
+}
+
+TEST(Usage, OldSpellingsGetALineThatSaysTheNewOne) {
+  const Outcome outcome = shell(
+      "\"$TALWEG\" convert " TALWEG_SOURCE_DIR
+      "/examples/clusters/uneven4.yaml - --to yaml --collective all_reduce --size 64K --algorithm ring");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.err,
+            "talweg convert: --collective is now --op\ntalweg convert: --size is now --bytes\n"
+            "talweg convert: --algorithm is now --algo\n");
+  EXPECT_THAT(outcome.out, testing::HasSubstr("planner: \"ring\""));
+}
+
 }  // namespace
 }  // namespace talweg::cli
