@@ -72,9 +72,7 @@ GroupImpl::~GroupImpl() {
   if (undecided_) begin_held();
   // An exchange of measurements is nobody's own business: it ends with its group.
   for (int r = 0; r < size() && adapting_ == nullptr; ++r)
-    if (r != rank())
-      session_.leave(r, static_cast<std::uint32_t>(
-                            world_->engine().lanes_to(identity_.members[static_cast<std::size_t>(r)])));
+    if (r != rank()) session_.leave(r);
   session_.close();
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);

@@ -8,7 +8,7 @@
 
 #include "fuzz/frames.h"
 #include "fuzz/fuzz.h"
-#include "live/stream.h"
+#include "live/tcp/stream.h"
 
 using namespace talweg;
 

@@ -31,8 +31,7 @@ Session::Session(Members members, std::uint32_t id, Outbox& outbox, BufferPool& 
       eager_(names_.size()),
       eager_bytes_(names_.size(), 0),
       early_bytes_(names_.size(), 0),
-      gone_(names_.size(), false),
-      leaving_(names_.size(), 0) {
+      gone_(names_.size(), false) {
   if (ranks_ > wire::kMaxRanks)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a group has at most {} ranks, not {}", wire::kMaxRanks, ranks_));
@@ -89,7 +88,7 @@ void Session::start_at(std::uint64_t id, Operation operation) {
   Run& run = add(id);
   run.kind = Run::Kind::collective;
   run.op = std::move(operation);
-  run.op.signature.plan = run.op.plan->digest;
+  if (run.op.plan->digest != 0) run.op.signature.plan = run.op.plan->digest;
   if (broken_) {
     finish(id, {false, broken_->code, context(run) + ": " + broken_->text, -1});
     return;

@@ -99,9 +99,9 @@ class Session {
   void abort(const std::string& why);
   // Fails everything here only: this rank leaves.
   void close();
-  // Tells `rank` so, which then fails what still waits for this one; on `trees` trees, so that what is on its
-  // way is heard before. Call it before close().
-  void leave(int rank, std::uint32_t trees);
+  // Tells `rank` so, which then fails what still waits for this one, once it has heard what is on its way.
+  // Call it before close().
+  void leave(int rank);
 
   std::size_t in_flight() const { return runs_.size(); }
   bool whole() const { return !broken_ && std::find(gone_.begin(), gone_.end(), true) == gone_.end(); }
@@ -203,7 +203,6 @@ class Session {
   Mailbox mailbox_;
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
   std::vector<bool> gone_;
-  std::vector<std::uint32_t> leaving_;  // per rank: on how many trees it has said that it has left
   std::optional<Outcome> broken_;
   Found found_;
   std::uint64_t order_ = 0;

@@ -1,8 +1,10 @@
-#include "live/stream.h"
+#include "live/tcp/stream.h"
 
 #include <fmt/format.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -12,7 +14,7 @@
 #include <cstring>
 #include <utility>
 
-#include "live/tcp_traffic.h"
+#include "live/tcp/tcp_traffic.h"
 
 namespace talweg::live {
 
@@ -39,11 +41,21 @@ Stream::Stream(FileDescriptor socket, int peer, StreamOptions options, FrameHand
   limit_unsent();
 }
 
-void Stream::fail(ErrorCode code, const std::string& why) {
-  if (!open()) return;
-  failed_ = true;
-  close();
-  handler_.on_peer_gone(peer_, code, why);
+void Stream::watch(EventLoop& loop, Watcher& who, std::size_t which) {
+  loop_ = &loop;
+  handle_ = loop.watch(fd(), who, which);
+}
+
+void Stream::join(Fence& fence, std::size_t number) {
+  fence_ = &fence;
+  number_ = number;
+}
+
+void Stream::close() {
+  if (loop_ != nullptr) loop_->unwatch(handle_);
+  loop_ = nullptr;
+  socket_.reset();
+  if (!end_) end_.emplace();
 }
 
 void Stream::push(OutFrame frame) {
@@ -97,7 +109,40 @@ bool Stream::flush() {
     if (blocked_) limit_unsent();
     writer_.release(sent, [this](const OutFrame& frame) { on_taken(frame); });
   }
+  if (loop_ != nullptr) loop_->want_write(handle_, blocked_ && open());
   return any;
+}
+
+bool Stream::on_ready(bool readable, bool writable) {
+  bool any = false;
+  if (writable) {
+    blocked_ = false;
+    any = flush();
+  }
+  return (readable && receive()) || any;
+}
+
+bool Stream::say_goodbye() {
+  if (!std::exchange(parting_, true)) {
+    OutFrame frame;
+    frame.header = encode(wire::Goodbye{});
+    push(std::move(frame));
+  }
+  blocked_ = false;
+  flush();
+  return idle() || deaf();
+}
+
+// Closing a TCP socket that has something unread resets the connection, and what the other side has not yet
+// been sent is lost: our last words. So what comes is thrown away until they have arrived.
+bool Stream::linger() {
+  if (deaf()) return true;
+  ::shutdown(fd(), SHUT_WR);
+  std::array<std::byte, 4096> ignored;
+  while (::recv(fd(), ignored.data(), ignored.size(), MSG_DONTWAIT) > 0) {
+  }
+  int unacknowledged = 0;
+  return ::ioctl(fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
 }
 
 void Stream::cancel(std::uint32_t group, std::uint64_t run) {
@@ -112,6 +157,11 @@ void Stream::forget() {
   while (!queue_.empty()) on_taken(queue_.pop());
 }
 
+// A frame that is to come behind all others, and has not come on all streams.
+bool Stream::held_back(const wire::Header& header) {
+  return (header.flags & wire::kBehindAll) != 0 && fence_ != nullptr && !fence_->last(number_);
+}
+
 // All that is complete. False when the stream has ended.
 bool Stream::hand_over() {
   using Step = wire::FrameReader::Step;
@@ -119,7 +169,7 @@ bool Stream::hand_over() {
     const Step step = reader_.next();
     if (step == Step::more) return true;
     if (step == Step::damaged) {
-      fail(ErrorCode::corrupted, reader_.why());
+      end_.emplace(End{ErrorCode::corrupted, reader_.why()});
       return false;
     }
     const wire::Header& header = reader_.header();
@@ -127,7 +177,7 @@ bool Stream::hand_over() {
       reader_.put(handler_.place(peer_, header));
     else if (header.type == wire::FrameType::goodbye)
       said_goodbye_ = true;
-    else if (header.type != wire::FrameType::wake)
+    else if (header.type != wire::FrameType::wake && !held_back(header))
       handler_.on_frame(peer_, header, reader_.payload());
     if (!open()) return false;
   }
@@ -144,13 +194,13 @@ bool Stream::receive() {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0 && errno == EAGAIN) return any;
     if (n <= 0) {
-      std::string why =
-          n == 0 ? "it closed the connection" : fmt::format("receiving from it: {}", std::strerror(errno));
-      if (n == 0 && !send_error_.empty()) why = send_error_;
-      if (said_goodbye_)
-        close();
-      else
-        fail(ErrorCode::peer_failed, why);
+      end_.emplace();
+      if (!said_goodbye_) {
+        end_->failure = ErrorCode::peer_failed;
+        end_->why = n < 0                 ? fmt::format("receiving from it: {}", std::strerror(errno))
+                    : send_error_.empty() ? "it closed the connection"
+                                          : send_error_;
+      }
       return any || n == 0;
     }
     any = true;
