@@ -57,8 +57,7 @@ void say_speed(const sim::RunReport& report, double seconds) {
 }
 
 int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begun = Clock::now();
+  const auto begun = std::chrono::steady_clock::now();
   const study::SimulateOptions options = checked(request);
   const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv), html("--html", outputs.html);
   study::Watchers watchers;
@@ -82,7 +81,7 @@ int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   if (csv.wanted()) csv.write(simulate_csv(options, result));
   if (watchers.trace) watchers.trace->close();
   if (watchers.page) html.write(watchers.page->text(options.network, page));
-  say_speed(result.report, std::chrono::duration<double>(Clock::now() - begun).count());
+  say_speed(result.report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
   return 0;
 }
 

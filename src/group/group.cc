@@ -11,9 +11,9 @@
 #include "group/environment.h"
 #include "group/group_impl.h"
 #include "group/within.h"
-#include "live/connect.h"
-#include "live/interface.h"
-#include "live/job_key.h"
+#include "live/join/connect.h"
+#include "live/join/interface.h"
+#include "live/join/job_key.h"
 #include "steer/assumed_network.h"
 
 namespace talweg {

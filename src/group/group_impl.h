@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "group/world.h"
 #include "observe/recorder.h"
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 #include "steer/adaptation.h"
 #include "steer/plan_cache.h"
 #include "steer/prober.h"

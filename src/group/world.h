@@ -23,7 +23,7 @@
 #include "live/engine.h"
 #include "live/fork_mark.h"
 #include "observe/observer.h"
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 
 namespace talweg::group {
 

@@ -11,7 +11,7 @@
 #include "cli/run_plan.h"
 #include "fuzz/fuzz.h"
 #include "group/environment.h"
-#include "live/interface.h"
+#include "live/join/interface.h"
 #include "steer/assumed_network.h"
 #include "steer/plan_cache.h"
 #include "text/escape.h"
