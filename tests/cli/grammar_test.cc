@@ -37,7 +37,8 @@ void collect(const CLI::App& app, std::map<std::string, std::vector<const CLI::O
 TEST(Grammar, AWordOfSeveralCommandsIsInTheTable) {
   Action action;
   std::map<std::string, std::vector<const CLI::Option*>> options;
-  collect(*make_app(&action), options);
+  const auto app = make_app(&action);
+  collect(*app, options);
   for (const auto& [name, uses] : options)
     if (uses.size() > 1 && !kOthers.contains(name)) {
       EXPECT_NE(word_called(name), nullptr) << name;
@@ -49,7 +50,8 @@ TEST(Grammar, AWordOfSeveralCommandsIsInTheTable) {
 TEST(Grammar, ALetterStandsForItsOwnWord) {
   Action action;
   std::map<std::string, std::vector<const CLI::Option*>> options;
-  collect(*make_app(&action), options);
+  const auto app = make_app(&action);
+  collect(*app, options);
   for (const auto& [name, uses] : options) {
     const Word* word = word_called(name);
     if (word == nullptr) continue;
