@@ -3,12 +3,13 @@
 SHELL := /bin/bash
 JOBS ?= $(shell nproc)
 
-.PHONY: help setup demo check fuzz bench soak chaos build format clean
+.PHONY: help setup demo check check-long fuzz bench soak chaos build format clean
 .DEFAULT_GOAL := build
 
 help:
 	@echo "make demo    install what is missing, build, train a model with gloo and with Talweg, compare"
-	@echo "make check   everything that must hold: format, tests, sanitizers, lint, Python (the better part of an hour on two cores)"
+	@echo "make check   what must hold of every change: format, tests, the core under sanitizers, lint (a quarter of an hour on two cores)"
+	@echo "make check-long  all the rest: everything under sanitizers, packages, PyTorch's suites, fuzzers, lint of all (within an hour)"
 	@echo "make fuzz    every fuzzer for MINUTES (10), then a million strangers at a running job"
 	@echo "make bench   measure Talweg beside its peers; ARGS=\"net --quick\" for a part of it"
 	@echo "make soak    a hundred thousand mixed collectives, each checked, in four kinds of groups (minutes)"
@@ -23,12 +24,14 @@ setup:
 build:
 	@tools/build.sh release $(JOBS)
 
-demo: setup
-	@tools/build.sh release $(JOBS)
-	@.venv/bin/python examples/demo/demo.py
+demo:
+	@tools/demo.sh $(JOBS)
 
 check:
 	@tools/check.sh
+
+check-long:
+	@tools/check.sh long
 
 fuzz:
 	@tools/setup.sh check

@@ -1,12 +1,21 @@
 # One function per kind of target, so that a room's CMakeLists.txt only lists its files and what it stands on.
 
-# Most of the time that sanitizers and the linter take for a file goes into the headers it includes, so they take eight
-# files of a room, or of its tests, at once. Names without linkage are therefore unique there. Whether each file stands alone, and
-# without warnings, is for the release build to say.
+# Most of the time that a compiler takes for a file goes into the headers it includes and into the templates that it
+# makes of them, so presets that build everything take eight files of a room, or of its tests, at once. Names without
+# linkage are therefore unique there. That each file stands alone is for the linter to say, and for the preset dev.
 option(TALWEG_UNITY "Compile several files of a room at once" OFF)
 if(TALWEG_UNITY)
-  add_compile_options(-w)
+  # What one file says of another is no news: a file among others counts as a header for GCC, where a type with linkage
+  # may have no member without, and a local name may be one that another file has to itself.
+  target_compile_options(talweg_warnings INTERFACE "$<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-shadow>")
 endif()
+
+# Rooms whose tests `make check` also runs with AddressSanitizer. The programs for that are built by the target core.
+set(TALWEG_CORE wire live protocol group)
+add_custom_target(core)
+# Rooms of one thread have nothing for ThreadSanitizer; that they have one is a rule of the house.
+file(STRINGS ${PROJECT_SOURCE_DIR}/tests/house/one_thread.txt TALWEG_ONE_THREAD)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/house/one_thread.txt)
 
 # talweg_room(NAME SOURCES a.cc b.cc DEPS talweg_base fmt::fmt): the static library talweg_NAME.
 function(talweg_room name)
@@ -39,23 +48,38 @@ function(talweg_test_headers)
   target_compile_options(talweg_test_headers PRIVATE ${TALWEG_TEST_OPTIONS})
 endfunction()
 
-# talweg_test(NAME SOURCES a_test.cc DEPS talweg_kernel [TIMEOUT seconds] [LABELS label] [SERIAL]): one GoogleTest
-# program, one ctest entry per test case. The label no_asan, no_tsan or no_sanitizers keeps a test out of those runs
-# of `make check`; SERIAL gives it the machine to itself.
+# talweg_labels(TEST LABEL ... [TARGET program]): labels a test in place of the room it is in. `long` keeps it for `make check-long`;
+# `core` has it run with AddressSanitizer in `make check` too, and `program` built for that.
+function(talweg_labels test)
+  cmake_parse_arguments(ARG "" "TARGET" "" ${ARGN})
+  set_tests_properties(${test} PROPERTIES LABELS "${ARG_UNPARSED_ARGUMENTS}")
+  if(ARG_TARGET AND core IN_LIST ARG_UNPARSED_ARGUMENTS)
+    add_dependencies(core ${ARG_TARGET})
+  endif()
+endfunction()
+
+# talweg_test(NAME SOURCES a_test.cc DEPS talweg_kernel [TIMEOUT seconds] [LABELS label ...] [LONG Suite.Case:...] [SERIAL]):
+# one GoogleTest program. The label no_asan, no_tsan or no_sanitizers keeps it out of those runs; LONG is a filter for
+# the cases that are left to `make check-long`; SERIAL gives the program the machine to itself.
+# There is one ctest entry per case; with sanitizers, where a start is dear, one per program: which cases ran is then in
+# cases/NAME.xml of the build folder.
 function(talweg_test name)
-  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;LABELS" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;LONG" "SOURCES;DEPS;LABELS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "talweg_test(${name}): not understood: ${ARG_UNPARSED_ARGUMENTS}")
   endif()
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
-  set(properties TIMEOUT ${ARG_TIMEOUT})
-  if(ARG_LABELS)
-    list(APPEND properties LABELS ${ARG_LABELS})
-  endif()
+  set(properties)
   if(ARG_SERIAL)
     list(APPEND properties RUN_SERIAL ON)
+  endif()
+  file(RELATIVE_PATH room ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  string(REGEX REPLACE "/.*" "" room ${room})
+  if(room IN_LIST TALWEG_CORE)
+    list(APPEND ARG_LABELS core)
+    add_dependencies(core ${name}_test)
   endif()
   add_executable(${name}_test ${ARG_SOURCES})
   target_include_directories(${name}_test PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -68,10 +92,25 @@ function(talweg_test name)
   endif()
   target_precompile_headers(${name}_test REUSE_FROM talweg_test_headers)
   target_compile_options(${name}_test PRIVATE ${TALWEG_TEST_OPTIONS})
+  if(TALWEG_SANITIZE)
+    add_test(NAME ${name} COMMAND ${name}_test --gtest_output=xml:${PROJECT_BINARY_DIR}/cases/${name}.xml)
+    set_tests_properties(${name} PROPERTIES TIMEOUT 1200 LABELS "${ARG_LABELS}" ${properties})
+    return()
+  endif()
   # Discovered when ctest starts, not while building: a test program that cannot start fails its tests, not the
   # build. The prefix keeps equal names of two programs apart: ctest would give both the properties of the last.
-  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-    PROPERTIES ${properties})
+  # One label at most: a list would come apart on its way through gtest_discover_tests.
+  set(how TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+  if(ARG_LONG)
+    gtest_discover_tests(${name}_test ${how} TEST_FILTER "${ARG_LONG}"
+      PROPERTIES TIMEOUT 1200 LABELS long ${properties})
+    list(APPEND how TEST_FILTER "-${ARG_LONG}")
+  endif()
+  if(ARG_LABELS)
+    list(GET ARG_LABELS 0 label)
+    list(APPEND properties LABELS ${label})
+  endif()
+  gtest_discover_tests(${name}_test ${how} PROPERTIES TIMEOUT ${ARG_TIMEOUT} ${properties})
 endfunction()
 
 # talweg_subdirectory(PATH): adds the folder if it has a CMakeLists.txt. Rooms are created when they have work.

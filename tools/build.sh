@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Configures a preset of CMakePresets.json if need be and builds it: tools/build.sh PRESET JOBS [-DNAME=VALUE ...]
-# The release preset gets the Python faces when the virtual environment has PyTorch.
+# Configures a preset of CMakePresets.json if need be and builds it, or parts of it: tools/build.sh PRESET JOBS [TARGET ...]
+# The release preset gets the Python faces when tools/setup.sh has brought PyTorch.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 preset=$1 jobs=$2
 shift 2
 python=OFF
-if [[ $preset == release ]] && compgen -G '.venv/lib/python3*/site-packages/torch/version.py' >/dev/null; then
-  python=ON
-fi
-if [[ $python == OFF && $preset == release ]]; then
+if [[ $preset == release && -e .venv/installed-requirements.txt ]]; then python=ON; fi
+if [[ $preset == release && $python == OFF && $# == 0 ]]; then
   echo "[build] without the Python faces: .venv has no torch (tools/setup.sh brings it)"
 fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-if ! cmake --preset "$preset" -DTALWEG_PYTHON=$python "$@" >"$log" 2>&1; then
+if ! cmake --preset "$preset" -DTALWEG_PYTHON=$python >"$log" 2>&1; then
   cat "$log" >&2
   exit 1
 fi
-cmake --build --preset "$preset" --parallel "$jobs"
+targets=()
+if (($#)); then targets=(--target "$@"); fi
+cmake --build --preset "$preset" --parallel "$jobs" "${targets[@]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what is missing on Debian 12 and nothing else: tools/setup.sh [run|check|bench]
-# run (the default) is enough to build Talweg and to run the demo; check and bench add to it. Packages come from apt,
-# Python packages go into .venv. When everything is there it ends in well under a second.
+# Installs what is missing on Debian 12 and nothing else: tools/setup.sh [packages|run|check|bench]
+# run (the default) is enough to build Talweg and to run the demo; check and bench add to it; packages is run without
+# what Python needs. Packages come from apt, Python packages go into .venv. When everything is there it ends in well under a second.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,6 +11,7 @@ packages=(ca-certificates cmake g++ iproute2 libcli11-dev libfmt-dev libgtest-de
   python3-dev python3-venv)
 requirements=(requirements.txt)
 case $purpose in
+  packages) requirements=() ;;
   run) ;;
   check)
     packages+=(ccache clang-14 clang-format-14 clang-tidy-14 dpkg-dev groff-base libclang-rt-14-dev lintian
@@ -19,7 +20,7 @@ case $purpose in
     ;;
   bench) packages+=(libbenchmark-dev libgloo-dev libopenmpi-dev openmpi-bin) ;;
   *)
-    echo "usage: tools/setup.sh [run|check|bench]" >&2
+    echo "usage: tools/setup.sh [packages|run|check|bench]" >&2
     exit 2
     ;;
 esac

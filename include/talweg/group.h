@@ -29,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "talweg/call.h"
 #include "talweg/error.h"
 #include "talweg/store.h"
 #include "talweg/types.h"
@@ -51,13 +52,6 @@ struct GroupOptions {
   std::string algorithm;  // "all_reduce:ring;broadcast:chain" or "ring"; empty: TALWEG_ALGO or by cost
 };
 
-struct CallOptions {
-  std::chrono::milliseconds timeout{0};  // 0: the group's
-  int priority = 0;  // 0 .. 7; a higher one overtakes at chunk granularity; the same on every rank
-  bool will_wait =
-      false;  // a hint: the caller waits at once, so the progress thread need not wake up for this
-};
-
 // One collective in flight. Thread-safe. Dropping it does not cancel it.
 class Work {
  public:
@@ -74,8 +68,6 @@ class Work {
   virtual int source_rank() const = 0;  // recv: who sent; otherwise -1
 };
 using WorkPtr = std::shared_ptr<Work>;
-
-inline constexpr int kAnyRank = -1;
 
 // What a group has done since it was joined, for `talweg perf` and people.
 struct GroupStatistics {
@@ -102,35 +94,37 @@ class Group {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  // Starts a call: what all the named functions below come down to. Throws Error{invalid_argument} or
+  // Error{unsupported} for a call that can never work; everything else is told by the Work.
+  virtual WorkPtr start(const Call& call) = 0;
+
   // Counts are elements. For the shape of each buffer see the individual comment.
-  virtual WorkPtr start_all_reduce(const void* in, void* out, std::size_t count, DataType, ReduceOp,
-                                   const CallOptions& = {}) = 0;
+  WorkPtr start_all_reduce(const void* in, void* out, std::size_t count, DataType, ReduceOp,
+                           const CallOptions& = {});
   // `out` is written on the root only and may be null elsewhere.
-  virtual WorkPtr start_reduce(const void* in, void* out, std::size_t count, DataType, ReduceOp, int root,
-                               const CallOptions& = {}) = 0;
-  virtual WorkPtr start_broadcast(void* data, std::size_t count, DataType, int root,
-                                  const CallOptions& = {}) = 0;
+  WorkPtr start_reduce(const void* in, void* out, std::size_t count, DataType, ReduceOp, int root,
+                       const CallOptions& = {});
+  WorkPtr start_broadcast(void* data, std::size_t count, DataType, int root, const CallOptions& = {});
   // `in`: sum(counts) elements; `out`: counts[rank].
-  virtual WorkPtr start_reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts,
-                                       DataType, ReduceOp, const CallOptions& = {}) = 0;
+  WorkPtr start_reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType,
+                               ReduceOp, const CallOptions& = {});
   // `in`: counts[rank] elements; `out`: sum(counts).
-  virtual WorkPtr start_all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType,
-                                   const CallOptions& = {}) = 0;
+  WorkPtr start_all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType,
+                           const CallOptions& = {});
   // `in`: row by destination, in_counts[d] each; `out`: by source, out_counts[s] each.
-  virtual WorkPtr start_all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
-                                   std::span<const std::size_t> out_counts, DataType,
-                                   const CallOptions& = {}) = 0;
+  WorkPtr start_all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
+                           std::span<const std::size_t> out_counts, DataType, const CallOptions& = {});
   // The root passes every rank's count; another rank may pass 0 for the ranks that it does not know.
-  virtual WorkPtr start_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType,
-                               int root, const CallOptions& = {}) = 0;
-  virtual WorkPtr start_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType,
-                                int root, const CallOptions& = {}) = 0;
+  WorkPtr start_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType, int root,
+                       const CallOptions& = {});
+  WorkPtr start_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType, int root,
+                        const CallOptions& = {});
   // Matched by (peer, tag), in order; not ordered against collectives. `source` may be kAnyRank.
-  virtual WorkPtr start_send(const void* data, std::size_t count, DataType, int destination,
-                             std::uint32_t tag = 0, const CallOptions& = {}) = 0;
-  virtual WorkPtr start_recv(void* data, std::size_t count, DataType, int source, std::uint32_t tag = 0,
-                             const CallOptions& = {}) = 0;
-  virtual WorkPtr start_barrier(const CallOptions& = {}) = 0;
+  WorkPtr start_send(const void* data, std::size_t count, DataType, int destination, std::uint32_t tag = 0,
+                     const CallOptions& = {});
+  WorkPtr start_recv(void* data, std::size_t count, DataType, int source, std::uint32_t tag = 0,
+                     const CallOptions& = {});
+  WorkPtr start_barrier(const CallOptions& = {});
 
   // Start and wait, in one: the calling thread drives, which is the fastest way for small messages.
   void all_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op,

@@ -3,35 +3,14 @@
 #include <array>
 #include <string>
 
+#include "base/collectives.h"
+#include "base/data_types.h"
+
 namespace talweg {
 namespace {
 
-struct DataTypeFacts {
-  const char* name;
-  std::size_t bytes;
-};
-
-// Indexed by the enum's wire number.
-constexpr std::array<DataTypeFacts, kDataTypes> kDataTypeFacts{{{"u8", 1},
-                                                                {"i8", 1},
-                                                                {"u16", 2},
-                                                                {"i16", 2},
-                                                                {"u32", 4},
-                                                                {"i32", 4},
-                                                                {"u64", 8},
-                                                                {"i64", 8},
-                                                                {"f16", 2},
-                                                                {"bf16", 2},
-                                                                {"f32", 4},
-                                                                {"f64", 8},
-                                                                {"c64", 8},
-                                                                {"c128", 16},
-                                                                {"boolean", 1}}};
 constexpr std::array<const char*, kReduceOps> kReduceOpNames{"sum",     "product", "min",     "max",
                                                              "bit_and", "bit_or",  "bit_xor", "avg"};
-constexpr std::array<const char*, kCollectives> kCollectiveNames{
-    "all_reduce", "reduce", "broadcast", "reduce_scatter", "all_gather",
-    "all_to_all", "gather", "scatter",   "send_recv",      "barrier"};
 
 template <typename Enum>
 struct Spelling {
@@ -101,7 +80,7 @@ const char* name(ReduceOp op) {
 
 const char* name(Collective op) {
   const auto i = static_cast<std::size_t>(op);
-  return i < kCollectiveNames.size() ? kCollectiveNames[i] : "unknown";
+  return i < kCollectiveFacts.size() ? kCollectiveFacts[i].name : "unknown";
 }
 
 std::optional<DataType> parse_data_type(std::string_view text) {

@@ -6,32 +6,14 @@
 
 namespace talweg::cli {
 
-bool has_reduction(Collective op) {
-  return op == Collective::all_reduce || op == Collective::reduce || op == Collective::reduce_scatter;
-}
-
-bool has_root(Collective op) {
-  return op == Collective::reduce || op == Collective::broadcast || op == Collective::gather ||
-         op == Collective::scatter;
-}
-
-bool has_parts(Collective op) {
-  return op == Collective::reduce_scatter || op == Collective::all_gather || op == Collective::all_to_all ||
-         op == Collective::gather || op == Collective::scatter;
-}
-
-bool has_in_place(Collective op) {
-  return op != Collective::all_to_all && op != Collective::send_recv && op != Collective::barrier;
-}
-
 std::size_t count_for(Collective op, std::size_t bytes, DataType type, int ranks) {
-  if (op == Collective::barrier) return 0;
+  if (!moves_data(op)) return 0;
   const std::size_t elements = bytes / size_of(type);
   return has_parts(op) ? elements / static_cast<std::size_t>(ranks) : elements;
 }
 
 std::size_t least_bytes(Collective op, DataType type, int ranks) {
-  if (op == Collective::barrier) return 0;
+  if (!moves_data(op)) return 0;
   return size_of(type) * (has_parts(op) ? static_cast<std::size_t>(ranks) : 1);
 }
 
@@ -52,45 +34,31 @@ std::size_t vector_bytes(const PerfCase& c) {
   return vector_elements(c) * size_of(c.type);
 }
 
-std::size_t input_elements(const PerfCase& c, int rank) {
-  switch (c.op) {
-    case Collective::all_reduce:
-    case Collective::reduce:
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::send_recv:
-      return c.count;
-    case Collective::reduce_scatter:
-    case Collective::all_to_all:
+namespace {
+
+std::size_t elements_in(const PerfCase& c, Extent extent, int rank) {
+  switch (extent) {
+    case Extent::whole:
+    case Extent::blocks:
       return vector_elements(c);
-    case Collective::broadcast:
-    case Collective::scatter:
-      return rank == c.root ? vector_elements(c) : 0;
-    case Collective::barrier:
-      return 0;
+    case Extent::root:  // of messages, each rank has one to send
+      return rank == c.root || !has_root(c.op) ? vector_elements(c) : 0;
+    case Extent::peer:
+    case Extent::part:
+      break;
   }
-  return 0;
+  return c.count;
+}
+
+}  // namespace
+
+std::size_t input_elements(const PerfCase& c, int rank) {
+  return elements_in(c, facts(c.op).input, rank);
 }
 
 std::size_t output_elements(const PerfCase& c, int rank) {
-  switch (c.op) {
-    case Collective::all_reduce:
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-    case Collective::send_recv:
-      return c.count;
-    case Collective::all_gather:
-    case Collective::all_to_all:
-      return vector_elements(c);
-    case Collective::reduce:
-    case Collective::gather:
-      return rank == c.root ? vector_elements(c) : 0;
-    case Collective::broadcast:
-      return rank == c.root ? 0 : c.count;
-    case Collective::barrier:
-      return 0;
-  }
-  return 0;
+  if (facts(c.op).one_buffer && rank == c.root) return 0;
+  return elements_in(c, facts(c.op).output, rank);
 }
 
 std::vector<std::size_t> sizes_to_scan(std::size_t first, std::size_t last, std::size_t step,
@@ -103,42 +71,6 @@ std::vector<std::size_t> sizes_to_scan(std::size_t first, std::size_t last, std:
     size = next;
   }
   return sizes;
-}
-
-std::string table_name(DataType type) {
-  switch (type) {
-    case DataType::u8:
-      return "uint8";
-    case DataType::i8:
-      return "int8";
-    case DataType::u16:
-      return "uint16";
-    case DataType::i16:
-      return "int16";
-    case DataType::u32:
-      return "uint32";
-    case DataType::i32:
-      return "int32";
-    case DataType::u64:
-      return "uint64";
-    case DataType::i64:
-      return "int64";
-    case DataType::f16:
-      return "half";
-    case DataType::bf16:
-      return "bfloat16";
-    case DataType::f32:
-      return "float";
-    case DataType::f64:
-      return "double";
-    case DataType::c64:
-      return "complex64";
-    case DataType::c128:
-      return "complex128";
-    case DataType::boolean:
-      return "bool";
-  }
-  return "?";
 }
 
 std::string table_name(ReduceOp op) {

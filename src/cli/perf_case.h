@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "group/metrics.h"
+#include "base/collectives.h"
+#include "base/data_types.h"
 #include "talweg/types.h"
 
 namespace talweg::cli {
@@ -20,12 +21,18 @@ struct PerfCase {
       0;  // elements: of one rank's part where the vector is made of parts, else of the vector
 };
 
-bool has_reduction(Collective op);
-bool has_root(Collective op);
-// The vector is a concatenation of one part for each rank: `count` elements each, `count * ranks` in all.
-bool has_parts(Collective op);
+// In base/collectives.h: has_parts(op), where `count` is of each rank's part and the vector has `count *
+// ranks`.
+constexpr bool has_reduction(Collective op) {
+  return facts(op).reduces;
+}
+constexpr bool has_root(Collective op) {
+  return facts(op).rooted;
+}
 // The library can be asked to work in place (see talweg/group.h).
-bool has_in_place(Collective op);
+constexpr bool has_in_place(Collective op) {
+  return moves_data(op) && facts(op).counts != Counts::per_pair && facts(op).output != Extent::peer;
+}
 
 // Elements (of a part) that come closest to `bytes` from below.
 std::size_t count_for(Collective op, std::size_t bytes, DataType type, int ranks);
@@ -43,16 +50,14 @@ std::size_t vector_bytes(const PerfCase& c);  // what the size column shows
 std::size_t input_elements(const PerfCase& c, int rank);
 std::size_t output_elements(const PerfCase& c, int rank);
 
-// busbw = algbw * factor, as nccl-tests' doc/PERFORMANCE.md derives it: what the slowest link of a ring
-// carries.
-using group::busbw_factor;
-
 // first, first + step, ... or first, first * factor, ... (factor > 1 wins) up to and including last.
 std::vector<std::size_t> sizes_to_scan(std::size_t first, std::size_t last, std::size_t step,
                                        std::size_t factor);
 
 // As nccl-tests spells them in its table: "float", "bfloat16", "prod".
-std::string table_name(DataType type);
+inline std::string table_name(DataType type) {
+  return facts(type).table_name;
+}
 std::string table_name(ReduceOp op);
 
 }  // namespace talweg::cli

@@ -16,33 +16,13 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-bool is_signed(DataType type) {
-  switch (type) {
-    case DataType::u8:
-    case DataType::u16:
-    case DataType::u32:
-    case DataType::u64:
-    case DataType::boolean:
-      return false;
-    default:
-      return true;
-  }
-}
-
 // Up to here every integer is exact in the type (and does not wrap).
 int largest_exact(DataType type) {
-  switch (type) {
-    case DataType::i8:
-      return 127;
-    case DataType::u8:
-      return 255;
-    case DataType::bf16:
-      return 256;
-    case DataType::f16:
-      return 2048;
-    default:
-      return 30000;
-  }
+  constexpr int kEnough = 30000;
+  const DataTypeFacts& t = facts(type);
+  if (t.fraction_bits > 0) return std::min(kEnough, 2 << std::min(t.fraction_bits, 20));
+  const bool is_signed = t.kind == NumberKind::signed_integer;
+  return t.bytes > 1 ? kEnough : is_signed ? 127 : 255;
 }
 
 // What each value of a pattern depends on.
@@ -80,7 +60,8 @@ int boolean_value(const Draw& d, ReduceOp op) {
 
 int small_value(const PerfCase& c, const Draw& d) {
   if (c.type == DataType::boolean) return boolean_value(d, c.reduce);
-  const bool negative_too = is_signed(c.type);
+  const NumberKind kind = facts(c.type).kind;
+  const bool negative_too = kind != NumberKind::unsigned_integer && kind != NumberKind::boolean;
   if (has_reduction(c.op) && c.reduce == ReduceOp::product) return product_value(d, negative_too);
   const bool summed = has_reduction(c.op) && (c.reduce == ReduceOp::sum || c.reduce == ReduceOp::avg);
   if (summed) return sum_value(d, largest_exact(c.type), negative_too);
@@ -154,30 +135,16 @@ struct OutputPiece {
 
 // The pieces of this rank's output, c.count elements each, in order.
 std::vector<OutputPiece> output_pieces(const PerfCase& c, int rank) {
+  const CollectiveFacts& what = facts(c.op);
   const std::size_t own_part = static_cast<std::size_t>(rank) * c.count;
+  const std::size_t first = what.output == Extent::part || what.output == Extent::blocks ? own_part : 0;
+  if (!moves_data(c.op)) return {};
+  if (what.sums) return {{true, 0, first}};
+  if (what.output == Extent::peer) return {{false, (rank + c.ranks - 1) % c.ranks, 0}};
+  if (what.input == Extent::root) return {{false, c.root, first}};
   std::vector<OutputPiece> pieces;
-  switch (c.op) {
-    case Collective::all_reduce:
-    case Collective::reduce:
-      return {{true, 0, 0}};
-    case Collective::reduce_scatter:
-      return {{true, 0, own_part}};
-    case Collective::broadcast:
-      return {{false, c.root, 0}};
-    case Collective::scatter:
-      return {{false, c.root, own_part}};
-    case Collective::send_recv:
-      return {{false, (rank + c.ranks - 1) % c.ranks, 0}};
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::all_to_all:
-      for (int from = 0; from < c.ranks; ++from)
-        pieces.push_back({false, from, c.op == Collective::all_to_all ? own_part : 0});
-      return pieces;
-    case Collective::barrier:
-      return {};
-  }
-  return {};
+  for (int from = 0; from < c.ranks; ++from) pieces.push_back({false, from, first});
+  return pieces;
 }
 
 }  // namespace

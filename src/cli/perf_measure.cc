@@ -28,28 +28,18 @@ double microseconds(Clock::duration time) {
 }
 
 // Where a call reads and writes, in place or not (see talweg/group.h for what in place means).
-struct Call {
+struct Place {
   std::byte* in;
   std::byte* out;
 };
 
-Call place(const PerfCase& c, int rank, const PerfBuffers::Slot& slot, bool in_place) {
-  if (!in_place) return {slot.in, slot.out};
+Place place(const PerfCase& c, int rank, const PerfBuffers::Slot& slot, bool in_place) {
+  if (!in_place || input_elements(c, rank) == 0 || output_elements(c, rank) == 0)
+    return facts(c.op).one_buffer && in_place ? Place{slot.out, slot.out} : Place{slot.in, slot.out};
   const std::size_t own_part = static_cast<std::size_t>(rank) * c.count * size_of(c.type);
-  switch (c.op) {
-    case Collective::all_gather:
-      return {slot.out + own_part, slot.out};
-    case Collective::gather:
-      return rank == c.root ? Call{slot.out + own_part, slot.out} : Call{slot.in, slot.out};
-    case Collective::reduce_scatter:
-      return {slot.in, slot.in + own_part};
-    case Collective::scatter:
-      return rank == c.root ? Call{slot.in, slot.in + own_part} : Call{slot.in, slot.out};
-    case Collective::reduce:
-      return rank == c.root ? Call{slot.out, slot.out} : Call{slot.in, slot.out};
-    default:
-      return {slot.out, slot.out};
-  }
+  if (facts(c.op).input == Extent::part) return {slot.out + own_part, slot.out};
+  if (facts(c.op).output == Extent::part) return {slot.in, slot.in + own_part};
+  return {slot.out, slot.out};
 }
 
 class Runner {
@@ -64,50 +54,28 @@ class Runner {
         deadline_(Clock::now() + options.timeout) {}
 
   void start(const PerfBuffers::Slot& slot, Works& works) {
-    const Call call = place(c_, rank_, slot, in_place_);
-    const CallOptions limit = call_options();
-    switch (c_.op) {
-      case Collective::all_reduce:
-        works.push_back(group_.start_all_reduce(call.in, call.out, c_.count, c_.type, c_.reduce, limit));
-        break;
-      case Collective::reduce:
-        works.push_back(group_.start_reduce(call.in, rank_ == c_.root ? call.out : nullptr, c_.count, c_.type,
-                                            c_.reduce, c_.root, limit));
-        break;
-      case Collective::broadcast: {
-        // One buffer a call: out of place, the root sends its input and the others receive into their output.
-        std::byte* data = rank_ == c_.root ? call.in : call.out;
-        works.push_back(group_.start_broadcast(data, c_.count, c_.type, c_.root, limit));
-        break;
-      }
-      case Collective::reduce_scatter:
-        works.push_back(group_.start_reduce_scatter(call.in, call.out, counts_, c_.type, c_.reduce, limit));
-        break;
-      case Collective::all_gather:
-        works.push_back(group_.start_all_gather(call.in, call.out, counts_, c_.type, limit));
-        break;
-      case Collective::all_to_all:
-        works.push_back(group_.start_all_to_all(call.in, counts_, call.out, counts_, c_.type, limit));
-        break;
-      case Collective::gather:
-        works.push_back(group_.start_gather(call.in, rank_ == c_.root ? call.out : nullptr, counts_, c_.type,
-                                            c_.root, limit));
-        break;
-      case Collective::scatter:
-        works.push_back(group_.start_scatter(rank_ == c_.root ? call.in : nullptr, call.out, counts_, c_.type,
-                                             c_.root, limit));
-        break;
-      case Collective::send_recv: {
-        const int next = (rank_ + 1) % c_.ranks;
-        const int previous = (rank_ + c_.ranks - 1) % c_.ranks;
-        works.push_back(group_.start_recv(call.out, c_.count, c_.type, previous, 0, limit));
-        works.push_back(group_.start_send(call.in, c_.count, c_.type, next, 0, limit));
-        break;
-      }
-      case Collective::barrier:
-        works.push_back(group_.start_barrier(limit));
-        break;
+    const Place at = place(c_, rank_, slot, in_place_);
+    Call call{.op = c_.op,
+              .type = c_.type,
+              .reduction = c_.reduce,
+              .in = at.in,
+              .out = at.out,
+              .count = c_.count,
+              .counts = counts_,
+              .out_counts = counts_,
+              .root = c_.root,
+              .options = call_options()};
+    // One buffer a call: out of place, the root sends its input and the others receive into their output.
+    if (facts(c_.op).one_buffer && rank_ == c_.root) call.out = at.in;
+    if (facts(c_.op).output ==
+        Extent::peer) {  // round the ring: receive from the one before, send to the next
+      call.root = (rank_ + c_.ranks - 1) % c_.ranks;
+      call.peer = rank_;
+      works.push_back(group_.start(call));
+      call.root = rank_;
+      call.peer = (rank_ + 1) % c_.ranks;
     }
+    works.push_back(group_.start(call));
   }
 
   static void finish(Works& works) {
@@ -222,7 +190,7 @@ double percentile(std::vector<double> values, double share) {
 std::uint64_t check_once(Runner& runner, const PerfCase& c, const PerfBuffers::Slot& slot, int rank,
                          bool in_place, std::uint64_t seed) {
   const std::size_t in = input_elements(c, rank), out = output_elements(c, rank);
-  const Call call = place(c, rank, slot, in_place);
+  const Place call = place(c, rank, slot, in_place);
   std::memset(slot.out, kPoison, std::max(in, out) * size_of(c.type));
   write_input(c, rank, seed, call.in);
   Works works;

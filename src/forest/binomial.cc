@@ -8,7 +8,7 @@
 namespace talweg::forest {
 
 Forest plan_binomial(const Request& request, const CostModel&) {
-  const bool rooted = request.op == Collective::reduce || request.op == Collective::broadcast;
+  const bool rooted = facts(request.op).rooted;
   const NodeId root = rooted ? request.root : 0;
   Shape shape(static_cast<std::size_t>(request.ranks), root);
   for (int v = 1; v < request.ranks; ++v) {

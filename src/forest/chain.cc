@@ -6,7 +6,7 @@
 namespace talweg::forest {
 
 Forest plan_chain(const Request& request, const CostModel&) {
-  const NodeId root = request.op == Collective::all_reduce ? 0 : request.root;
+  const NodeId root = facts(request.op).rooted ? request.root : 0;
   std::vector<NodeId> order;
   for (int step = 0; step < request.ranks; ++step) order.push_back((root + step) % request.ranks);
   return useful_forest("chain", request,

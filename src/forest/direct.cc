@@ -51,16 +51,11 @@ std::vector<Tree> pairs(const Request& request) {
 }  // namespace
 
 Forest plan_direct(const Request& request, const CostModel&) {
-  switch (request.op) {
-    case Collective::reduce:
-    case Collective::broadcast:
-      return useful_forest("direct", request, stars(request, split_evenly(request, 1), request.root));
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-      return useful_forest("direct", request, stars(request, split_by_count(request), 0));
-    default:
-      return {.planner = "direct", .request = request, .nodes = request.ranks, .trees = pairs(request)};
-  }
+  if (!goes_up(request.op) && !goes_down(request.op))
+    return {.planner = "direct", .request = request, .nodes = request.ranks, .trees = pairs(request)};
+  if (has_parts(request.op))
+    return useful_forest("direct", request, stars(request, split_by_count(request), 0));
+  return useful_forest("direct", request, stars(request, split_evenly(request, 1), request.root));
 }
 
 }  // namespace talweg::forest

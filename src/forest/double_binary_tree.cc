@@ -26,7 +26,7 @@ void hang(int low, int high, int parent, std::vector<int>& parents) {
 
 Forest plan_double_binary_tree(const Request& request, const CostModel&) {
   const int ranks = request.ranks;
-  const bool rooted = request.op != Collective::all_reduce;
+  const bool rooted = facts(request.op).rooted;
   const int members = rooted ? ranks - 1 : ranks;
   constexpr int kTop = 0;  // the label above the tree
   std::vector<int> parents(static_cast<std::size_t>(members) + 1, kTop);

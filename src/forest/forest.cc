@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/collectives.h"
 #include "talweg/error.h"
 
 namespace talweg::forest {
@@ -57,45 +58,38 @@ std::int64_t within_blocks(const Request& request, NodeId rank, const Slice& sli
 }
 
 // What a rank's input or output is, where it is one run of the logical vector (all but all_to_all).
-Run input_run(const Request& request, NodeId rank) {
-  switch (request.op) {
-    case Collective::all_reduce:
-    case Collective::reduce:
-    case Collective::reduce_scatter:
-    case Collective::barrier:
+Run run_of(const Request& request, Extent extent, NodeId rank) {
+  switch (extent) {
+    case Extent::whole:
       return whole(request);
-    case Collective::broadcast:
-    case Collective::scatter:
-    case Collective::send_recv:
+    case Extent::root:
       return rank == request.root ? whole(request) : kNothing;
-    case Collective::all_gather:
-    case Collective::gather:
+    case Extent::peer:
+      return rank == request.peer ? whole(request) : kNothing;
+    case Extent::part:
       return part(request, rank);
-    case Collective::all_to_all:
+    case Extent::blocks:
       break;
   }
   return kNothing;
 }
 
-Run output_run(const Request& request, NodeId rank) {
-  switch (request.op) {
-    case Collective::all_reduce:
-    case Collective::broadcast:
-    case Collective::all_gather:
-    case Collective::barrier:
-      return whole(request);
-    case Collective::reduce:
-    case Collective::gather:
-      return rank == request.root ? whole(request) : kNothing;
-    case Collective::send_recv:
-      return rank == request.peer ? whole(request) : kNothing;
-    case Collective::reduce_scatter:
-    case Collective::scatter:
-      return part(request, rank);
-    case Collective::all_to_all:
-      break;
-  }
-  return kNothing;
+// A slice's place in a rank's buffer, and how much that buffer holds.
+std::int64_t offset_in(const Request& request, Extent extent, NodeId rank, const Slice& slice, bool row) {
+  if (rank < 0 || rank >= request.ranks) return -1;
+  if (extent == Extent::blocks) return within_blocks(request, rank, slice, row);
+  return within(run_of(request, extent, rank), slice);
+}
+
+std::int64_t count_in(const Request& request, Extent extent, NodeId rank, bool row) {
+  if (rank < 0 || rank >= request.ranks) return 0;
+  if (extent != Extent::blocks) return std::max<std::int64_t>(0, run_of(request, extent, rank).count);
+  const auto ranks = static_cast<std::size_t>(request.ranks);
+  const auto own = static_cast<std::size_t>(rank);
+  if (row) return sum(request, own * ranks, ranks);
+  std::int64_t total = 0;
+  for (std::size_t source = 0; source < ranks; ++source) total += request.counts[source * ranks + own];
+  return total;
 }
 
 bool is_rank(const Request& request, NodeId node) {
@@ -103,23 +97,7 @@ bool is_rank(const Request& request, NodeId node) {
 }
 
 std::size_t wanted_counts(const Request& request) {
-  const auto ranks = static_cast<std::size_t>(request.ranks);
-  switch (request.op) {
-    case Collective::all_reduce:
-    case Collective::reduce:
-    case Collective::broadcast:
-    case Collective::send_recv:
-    case Collective::barrier:
-      return 1;
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::scatter:
-      return ranks;
-    case Collective::all_to_all:
-      break;
-  }
-  return ranks * ranks;
+  return counts_wanted(request.op, static_cast<std::size_t>(request.ranks));
 }
 
 }  // namespace
@@ -131,27 +109,9 @@ Request even_request(Collective op, int ranks, NodeId root, std::int64_t element
   request.ranks = ranks;
   request.root = root;
   request.element_size = element_size;
-  const auto n = static_cast<std::size_t>(ranks);
-  switch (op) {
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::gather:
-    case Collective::scatter:
-      request.counts.assign(n, elements / ranks);
-      break;
-    case Collective::all_to_all:
-      request.counts.assign(n * n, elements / ranks);
-      break;
-    case Collective::barrier:
-      request.counts = {0};
-      break;
-    case Collective::send_recv:
-      request.peer = ranks > 1 ? 1 : 0;
-      request.counts = {elements};
-      break;
-    default:
-      request.counts = {elements};
-  }
+  const std::size_t counts = counts_wanted(op, static_cast<std::size_t>(ranks));
+  request.counts.assign(counts, !moves_data(op) ? 0 : has_parts(op) ? elements / ranks : elements);
+  if (facts(op).output == Extent::peer) request.peer = ranks > 1 ? 1 : 0;
   return request;
 }
 
@@ -176,7 +136,7 @@ void validate(const Request& request) {
             fmt::format("expected counts of at most 2^62 bytes together, got {} too many", count - left));
     left -= count;
   }
-  require(request.op != Collective::barrier || request.counts[0] == 0, "expected the count 0");
+  require(moves_data(request.op) || request.counts[0] == 0, "expected the count 0");
 }
 
 std::int64_t chunk_count(const Tree& tree) {
@@ -184,33 +144,19 @@ std::int64_t chunk_count(const Tree& tree) {
 }
 
 std::int64_t input_offset(const Request& request, NodeId rank, const Slice& slice) {
-  if (!is_rank(request, rank)) return -1;
-  if (request.op == Collective::all_to_all) return within_blocks(request, rank, slice, true);
-  return within(input_run(request, rank), slice);
+  return offset_in(request, facts(request.op).input, rank, slice, true);
 }
 
 std::int64_t output_offset(const Request& request, NodeId rank, const Slice& slice) {
-  if (!is_rank(request, rank)) return -1;
-  if (request.op == Collective::all_to_all) return within_blocks(request, rank, slice, false);
-  return within(output_run(request, rank), slice);
+  return offset_in(request, facts(request.op).output, rank, slice, false);
 }
 
 std::int64_t input_count(const Request& request, NodeId rank) {
-  if (!is_rank(request, rank)) return 0;
-  if (request.op != Collective::all_to_all) return std::max<std::int64_t>(0, input_run(request, rank).count);
-  const auto ranks = static_cast<std::size_t>(request.ranks);
-  return sum(request, static_cast<std::size_t>(rank) * ranks, ranks);
+  return count_in(request, facts(request.op).input, rank, true);
 }
 
 std::int64_t output_count(const Request& request, NodeId rank) {
-  if (!is_rank(request, rank)) return 0;
-  if (request.op != Collective::all_to_all) return std::max<std::int64_t>(0, output_run(request, rank).count);
-  std::int64_t total = 0;
-  for (int source = 0; source < request.ranks; ++source) {
-    total += request.counts[static_cast<std::size_t>(source) * static_cast<std::size_t>(request.ranks) +
-                            static_cast<std::size_t>(rank)];
-  }
-  return total;
+  return count_in(request, facts(request.op).output, rank, false);
 }
 
 }  // namespace talweg::forest

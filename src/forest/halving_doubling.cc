@@ -17,8 +17,7 @@ namespace talweg::forest {
 Forest plan_halving_doubling(const Request& request, const CostModel&) {
   const int ranks = request.ranks;
   const bool power_of_two = std::has_single_bit(static_cast<unsigned>(ranks));
-  const auto slices =
-      request.op == Collective::all_reduce ? split_evenly(request, ranks) : split_by_count(request);
+  const auto slices = has_parts(request.op) ? split_by_count(request) : split_evenly(request, ranks);
   std::vector<Tree> trees;
   for (NodeId root = 0; root < ranks; ++root) {
     const auto rank_of = [&](int v) { return power_of_two ? v ^ root : (v + root) % ranks; };

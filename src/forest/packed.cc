@@ -45,10 +45,6 @@ constexpr double kLeastSliceBytes = 4096;
 // Planning takes milliseconds where other planners take microseconds: not for a gain below 5 %.
 constexpr double kWorthIt = 0.95;
 
-bool per_root(Collective op) {
-  return op == Collective::all_gather || op == Collective::reduce_scatter;
-}
-
 std::int64_t total_count(const Request& request) {
   return std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0});
 }
@@ -56,7 +52,7 @@ std::int64_t total_count(const Request& request) {
 // Of each root, what part of the vector its trees carry; empty where they are equal, or any may carry any.
 std::vector<double> parts_of_roots(const Request& request) {
   const auto& counts = request.counts;
-  if (!per_root(request.op) ||
+  if (!has_parts(request.op) ||
       std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to()) == counts.end())
     return {};
   // A part that is tiny is still to have a tree.
@@ -72,7 +68,7 @@ std::vector<double> parts_of_roots(const Request& request) {
 
 Tree tree_of(const Request& request, const TreePair& trees, const Slice& slice) {
   Tree tree = collective_tree(request, slice, trees.root, goes_up(request.op) ? trees.up : trees.down);
-  if (request.op == Collective::all_reduce)
+  if (goes_up(request.op) && goes_down(request.op))
     tree.down = collective_tree(request, slice, trees.root, trees.down).down;
   return tree;
 }
@@ -169,12 +165,12 @@ struct Plan {
 Plan share_out(const Request& request, const CostModel& model, const std::vector<PackedTree>& packed,
                WorkLimit* limit) {
   std::vector<Sharing> parts;
-  if (per_root(request.op)) {
+  if (has_parts(request.op)) {
     for (const Slice& slice : split_by_count(request)) parts.emplace_back(request, model, slice, limit);
   } else {
     parts.emplace_back(request, model, Slice{0, request.counts[0]}, limit);
   }
-  for (const PackedTree& tree : packed) parts[per_root(request.op) ? at(tree.trees.root) : 0].add(tree);
+  for (const PackedTree& tree : packed) parts[has_parts(request.op) ? at(tree.trees.root) : 0].add(tree);
   Plan plan;
   std::vector<Tree> trees;
   for (Sharing& part : parts) part.share_out(trees, plan.fill);
@@ -198,7 +194,7 @@ double least_seconds(const Request& request, const CostModel& model) {
     latency = std::min(latency, static_cast<double>(link.latency.value) * 1e-9);
   }
   const double bits = 8 * static_cast<double>(total_count(request) * request.element_size);
-  const bool both = request.op == Collective::all_reduce, up = goes_up(request.op);
+  const bool up = goes_up(request.op), both = up && goes_down(request.op);
   const auto edges = static_cast<double>(workers - 1) * (both ? 2 : 1);
   double seconds = 0;
   const auto hold = [&](double carried, double capacity) { seconds = std::max(seconds, carried / capacity); };
@@ -207,7 +203,7 @@ double least_seconds(const Request& request, const CostModel& model) {
   for (NodeId worker = 0; at(worker) < workers; ++worker) {
     // What the worker takes in, and puts out, of what goes down; of what goes up it is the other way round.
     double all = bits, own = both ? bits : 0;
-    if (per_root(request.op)) {
+    if (has_parts(request.op)) {
       own = 8 * static_cast<double>(request.counts[at(worker)] * request.element_size);
       all -= own;
     } else if (!both && worker == request.root) {

@@ -10,8 +10,7 @@ namespace talweg::forest {
 
 Forest plan_ring(const Request& request, const CostModel&) {
   const int ranks = request.ranks;
-  const auto slices =
-      request.op == Collective::all_reduce ? split_evenly(request, ranks) : split_by_count(request);
+  const auto slices = has_parts(request.op) ? split_by_count(request) : split_evenly(request, ranks);
   std::vector<Tree> trees;
   for (NodeId root = 0; root < ranks; ++root) {
     // The paths differ: the last before the root on the way up is the last of all on the way down.

@@ -5,7 +5,7 @@
 namespace talweg::forest {
 
 Forest plan_star(const Request& request, const CostModel& model) {
-  const NodeId root = request.op == Collective::all_reduce ? model.best_connected().front() : request.root;
+  const NodeId root = facts(request.op).rooted ? request.root : model.best_connected().front();
   return useful_forest(
       "star", request,
       {collective_tree(request, split_evenly(request, 1).front(), root, star_shape(request.ranks, root))});

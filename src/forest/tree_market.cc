@@ -17,14 +17,6 @@ constexpr double kAbsent = 1e18;
 
 }  // namespace
 
-bool goes_up(Collective op) {
-  return op == Collective::all_reduce || op == Collective::reduce || op == Collective::reduce_scatter;
-}
-
-bool goes_down(Collective op) {
-  return op == Collective::all_reduce || op == Collective::broadcast || op == Collective::all_gather;
-}
-
 TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths)
     : cluster_(cluster),
       workers_(at(cluster.workers())),
@@ -49,7 +41,7 @@ TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId ro
     for (const int link : group.links) resources_[at(link)].push_back(static_cast<int>(capacities_.size()));
     capacities_.push_back(group.capacity.bits_per_second);
   }
-  const bool rooted = op == Collective::broadcast || op == Collective::reduce;
+  const bool rooted = facts(op).rooted;
   for (NodeId node = 0; node < workers(); ++node)
     if (rooted ? node == root : !symmetric_ || node == 0) roots_.push_back(node);
 }
@@ -193,7 +185,7 @@ std::vector<std::vector<double>> TreeMarket::tiers() const {
   }
   // Of what goes down every worker but the root takes in all, and the root puts it out; of what goes up it is
   // the other way round. In an all-reduce everyone does both.
-  const bool both = op_ == Collective::all_reduce;
+  const bool both = goes_up(op_) && goes_down(op_);
   double least = std::numeric_limits<double>::infinity();
   std::pair<NodeId, bool> narrowest;  // whether it is what goes in
   for (NodeId worker = 0; worker < workers(); ++worker) {

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/collectives.h"
 #include "cluster/arborescence.h"
 #include "cluster/cluster.h"
 #include "cluster/routing.h"
@@ -35,9 +36,6 @@ struct TreePair {
   std::vector<NodeId> down;
   bool operator==(const TreePair&) const = default;
 };
-
-bool goes_up(Collective op);
-bool goes_down(Collective op);
 
 class TreeMarket {
  public:

@@ -39,7 +39,7 @@ TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, 
                        std::size_t seeds, WorkLimit* limit)
     : market_(market),
       op_(op),
-      per_root_(op == Collective::all_gather || op == Collective::reduce_scatter),
+      per_root_(has_parts(op)),
       depth_penalty_(depth_penalty),
       parts_(std::move(parts)),
       seeds_(seeds),

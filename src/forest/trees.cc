@@ -89,26 +89,20 @@ std::vector<Slice> split_by_count(const Request& request) {
 
 Tree collective_tree(const Request& request, const Slice& slice, NodeId root, const Shape& shape) {
   Tree tree{.slice = slice, .root = root, .contributors = {root}, .receivers = {root}, .up = {}, .down = {}};
-  switch (request.op) {
-    case Collective::all_reduce:
-    case Collective::barrier:
-      tree.contributors = tree.receivers = everyone(request);
-      tree.up = tree.down = edges_of(shape);
-      return tree;
-    case Collective::reduce:
-    case Collective::reduce_scatter:
-      tree.contributors = everyone(request);
-      tree.up = edges_of(shape);
-      return tree;
-    case Collective::broadcast:
-    case Collective::all_gather:
-      tree.receivers = everyone(request);
-      if (request.op == Collective::broadcast && request.ranks > 1) std::erase(tree.receivers, root);
-      tree.down = edges_of(shape);
-      return tree;
-    default:
-      throw Error(ErrorCode::unsupported, std::string(name(request.op)) + " is not made of rooted trees");
+  const CollectiveFacts& op = facts(request.op);
+  const bool to_all = op.output == Extent::whole;
+  if (!op.sums && !to_all)
+    throw Error(ErrorCode::unsupported, std::string(op.name) + " is not made of rooted trees");
+  if (op.sums) {
+    tree.contributors = everyone(request);
+    tree.up = edges_of(shape);
   }
+  if (to_all) {
+    tree.receivers = everyone(request);
+    if (op.one_buffer && request.ranks > 1) std::erase(tree.receivers, root);  // which has it
+    tree.down = edges_of(shape);
+  }
+  return tree;
 }
 
 Forest useful_forest(const std::string& planner, const Request& request, std::vector<Tree> trees) {

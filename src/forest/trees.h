@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "base/collectives.h"
 #include "forest/forest.h"
 
 namespace talweg::forest {

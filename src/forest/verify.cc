@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/at.h"
+#include "base/collectives.h"
 #include "cluster/routing.h"
 #include "forest/shared_sums.h"
 #include "forest/walk.h"
@@ -16,11 +17,6 @@
 
 namespace talweg::forest {
 namespace {
-
-bool sums(Collective op) {
-  return op == Collective::all_reduce || op == Collective::reduce || op == Collective::reduce_scatter ||
-         op == Collective::barrier;
-}
 
 [[noreturn]] void refuse(const Forest& forest, const std::string& text) {
   throw Error(ErrorCode::invalid_argument,
@@ -110,7 +106,7 @@ class TreeVerifier {
 
   void verify_contributions() const {
     const Request& request = forest_.request;
-    if (sums(request.op)) {
+    if (facts(request.op).sums) {
       require(std::ssize(tree_.contributors) == request.ranks,
               fmt::format("contributors [{}]: expected all {} ranks", fmt::join(tree_.contributors, ", "),
                           request.ranks));

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/collectives.h"
 #include "wire/signature.h"
 
 namespace talweg::group {
@@ -25,16 +26,8 @@ Adaptation::Adaptation(int rank, cluster::Cluster network)
       all_(row() * ranks_, 0) {}
 
 bool Adaptation::count(const forest::Request& request) {
-  switch (request.op) {
-    case Collective::all_reduce:
-    case Collective::reduce:
-    case Collective::broadcast:
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-      break;
-    default:
-      return false;  // not every rank knows all counts, or there is nothing to count
-  }
+  // Only what all ranks are in with all counts known, and where there is something to count.
+  if (!goes_up(request.op) && !goes_down(request.op)) return false;
   const std::int64_t bytes =
       std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) * request.element_size;
   bytes_ += bytes;

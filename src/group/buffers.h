@@ -1,27 +1,17 @@
-// What is asked of a caller's buffers, before anything is started.
+// What is asked of a call, before anything is started.
 #pragma once
 
-#include <cstdint>
-#include <numeric>
-#include <optional>
-#include <vector>
-
-#include "talweg/types.h"
+#include "forest/forest.h"
+#include "talweg/call.h"
 
 namespace talweg::group {
 
-// Throws Error{invalid_argument} for a null pointer where elements are needed; `what` names the buffer.
-void check_buffer(const void* data, std::int64_t count, const char* what);
-
-// A call reads its input while it writes its output. So the two may share memory in one way only: the smaller
-// begins `offset` elements into the larger (nullopt: in no way). Counts in elements; throws
-// Error{invalid_argument} else.
-void check_sharing(const void* in, std::int64_t in_count, const void* out, std::int64_t out_count,
-                   DataType type, std::optional<std::int64_t> offset, const char* call);
-
-// Where a rank's part begins in a vector that has one part of `counts` for each rank, in elements.
-inline std::int64_t sum_before(const std::vector<std::int64_t>& counts, int rank) {
-  return std::accumulate(counts.begin(), counts.begin() + rank, std::int64_t{0});
-}
+// What a call of rank `rank` of `size` asks a planner for. Throws Error{invalid_argument} for counts that are
+// not as many as the operation wants or out of range, for ranks that are none, for a null buffer where
+// elements are needed, and for buffers that share memory other than as talweg/group.h allows.
+forest::Request checked_request(const Call& call, int rank, int size);
+// The same of a message, which is planned later.
+void check_message(const Call& call, int rank, int size);
+void check_rank(int rank, int size, const char* what);
 
 }  // namespace talweg::group

@@ -1,4 +1,4 @@
-// Joining, and the blocking forms of the calls.
+// Joining.
 #include "talweg/group.h"
 
 #include <fmt/format.h>
@@ -163,56 +163,6 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   }
   if (replan) group->adapt();
   return group;
-}
-
-namespace {
-CallOptions waiting(CallOptions options) {
-  options.will_wait = true;
-  return options;
-}
-}  // namespace
-
-void Group::all_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op,
-                       const CallOptions& o) {
-  start_all_reduce(in, out, count, type, op, waiting(o))->wait();
-}
-void Group::reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op, int root,
-                   const CallOptions& o) {
-  start_reduce(in, out, count, type, op, root, waiting(o))->wait();
-}
-void Group::broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& o) {
-  start_broadcast(data, count, type, root, waiting(o))->wait();
-}
-void Group::reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
-                           ReduceOp op, const CallOptions& o) {
-  start_reduce_scatter(in, out, counts, type, op, waiting(o))->wait();
-}
-void Group::all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
-                       const CallOptions& o) {
-  start_all_gather(in, out, counts, type, waiting(o))->wait();
-}
-void Group::all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
-                       std::span<const std::size_t> out_counts, DataType type, const CallOptions& o) {
-  start_all_to_all(in, in_counts, out, out_counts, type, waiting(o))->wait();
-}
-void Group::gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type, int root,
-                   const CallOptions& o) {
-  start_gather(in, out, counts, type, root, waiting(o))->wait();
-}
-void Group::scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type, int root,
-                    const CallOptions& o) {
-  start_scatter(in, out, counts, type, root, waiting(o))->wait();
-}
-void Group::send(const void* data, std::size_t count, DataType type, int destination, std::uint32_t tag,
-                 const CallOptions& o) {
-  start_send(data, count, type, destination, tag, waiting(o))->wait();
-}
-void Group::recv(void* data, std::size_t count, DataType type, int source, std::uint32_t tag,
-                 const CallOptions& o) {
-  start_recv(data, count, type, source, tag, waiting(o))->wait();
-}
-void Group::barrier(const CallOptions& o) {
-  start_barrier(waiting(o))->wait();
 }
 
 }  // namespace talweg

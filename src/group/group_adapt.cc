@@ -53,11 +53,12 @@ void GroupImpl::try_to_turn_epoch() {
   adaptation_->take(world_->engine().peer_statistics(), live::now_ns());
   exchange_state_ = Exchange::running;
   const std::vector<std::size_t> counts(static_cast<std::size_t>(size()), adaptation_->row());
-  CallOptions urgent;
-  urgent.priority = protocol::kUrgent;
-  urgent.timeout = kPatience;
-  exchange_->enter(exchange_->prepare(
-      exchange_->gather_call(adaptation_->own(), adaptation_->all(), counts, DataType::f64), urgent));
+  exchange_->enter(exchange_->prepare({.op = Collective::all_gather,
+                                       .type = DataType::f64,
+                                       .in = adaptation_->own(),
+                                       .out = adaptation_->all(),
+                                       .counts = counts,
+                                       .options = {.timeout = kPatience, .priority = protocol::kUrgent}}));
 }
 
 // Called inside the exchange's own session: what follows is done by on_time, a moment later.

@@ -35,22 +35,7 @@ class GroupImpl : public Group, private protocol::Outbox {
   int rank() const override { return identity_.rank; }
   int size() const override { return static_cast<int>(identity_.members.size()); }
 
-  WorkPtr start_all_reduce(const void*, void*, std::size_t, DataType, ReduceOp, const CallOptions&) override;
-  WorkPtr start_reduce(const void*, void*, std::size_t, DataType, ReduceOp, int, const CallOptions&) override;
-  WorkPtr start_broadcast(void*, std::size_t, DataType, int, const CallOptions&) override;
-  WorkPtr start_reduce_scatter(const void*, void*, std::span<const std::size_t>, DataType, ReduceOp,
-                               const CallOptions&) override;
-  WorkPtr start_all_gather(const void*, void*, std::span<const std::size_t>, DataType,
-                           const CallOptions&) override;
-  WorkPtr start_all_to_all(const void*, std::span<const std::size_t>, void*, std::span<const std::size_t>,
-                           DataType, const CallOptions&) override;
-  WorkPtr start_gather(const void*, void*, std::span<const std::size_t>, DataType, int,
-                       const CallOptions&) override;
-  WorkPtr start_scatter(const void*, void*, std::span<const std::size_t>, DataType, int,
-                        const CallOptions&) override;
-  WorkPtr start_send(const void*, std::size_t, DataType, int, std::uint32_t, const CallOptions&) override;
-  WorkPtr start_recv(void*, std::size_t, DataType, int, std::uint32_t, const CallOptions&) override;
-  WorkPtr start_barrier(const CallOptions&) override;
+  WorkPtr start(const Call& call) override;
 
   std::shared_ptr<Group> split(std::span<const int> ranks) override;
   std::string probe(const ProbeOptions& options) override;
@@ -90,28 +75,15 @@ class GroupImpl : public Group, private protocol::Outbox {
   void add_lag(std::vector<double>& lag, std::int64_t now_ns) const;
 
  private:
-  struct Call {
-    forest::Request request;
-    DataType type = DataType::u8;
-    ReduceOp op = ReduceOp::sum;
-    const void* in = nullptr;
-    void* out = nullptr;
-    std::vector<std::int64_t> tell;
-    std::vector<std::int64_t> expect;
-    bool all_contribute = false;
-    std::uint64_t layout = 0;
-    std::int64_t shown_count = 0;
-  };
   // A collective that has been called and waits to begin.
   struct Start {
     forest::Request request;
     protocol::Operation operation;
     std::shared_ptr<WorkImpl> work;
     std::int64_t called_ns = 0;
-    std::int64_t shown_count = 0;
   };
-  WorkPtr start(Call call, const CallOptions& options);
-  Start prepare(Call call, const CallOptions& options);
+  // Throws Error for a call that can never work.
+  Start prepare(const Call& call);
   // Under the lock: at once, or when the ranks have decided on their plans. Throws Error when there is no
   // plan.
   void enter(Start start);
@@ -124,13 +96,7 @@ class GroupImpl : public Group, private protocol::Outbox {
   void stop_following(const std::string& why);
   void begin_held();
   void begin_or_refuse(Start start);
-  WorkPtr start_message(bool send, void* data, std::size_t count, DataType type, int peer, std::uint32_t tag,
-                        const CallOptions& options);
-  Call gather_call(const void* in, void* out, std::span<const std::size_t> counts, DataType type) const;
-  Call rooted_call(Collective op, const void* in, void* out, std::span<const std::size_t> counts,
-                   DataType type, int root) const;
-  std::vector<std::int64_t> checked(std::span<const std::size_t> counts, const char* what) const;
-  void check_rank(int rank, const char* what) const;
+  WorkPtr start_message(const Call& call);
   std::int64_t timeout_ns(const CallOptions& options) const;
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,

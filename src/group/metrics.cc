@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/collectives.h"
+
 namespace talweg::group {
 
 namespace {
@@ -56,22 +58,6 @@ class Page {
 };
 
 }  // namespace
-
-double busbw_factor(Collective op, int ranks) {
-  const double n = ranks;
-  switch (op) {
-    case Collective::all_reduce:
-      return 2 * (n - 1) / n;
-    case Collective::reduce_scatter:
-    case Collective::all_gather:
-    case Collective::all_to_all:
-    case Collective::gather:
-    case Collective::scatter:
-      return (n - 1) / n;
-    default:
-      return 1;
-  }
-}
 
 void Metrics::add(Collective op, std::int64_t bytes, int ranks, std::int64_t ns) {
   std::size_t size = 0;

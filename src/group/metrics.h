@@ -12,10 +12,6 @@
 
 namespace talweg::group {
 
-// busbw = algbw * factor, as nccl-tests' doc/PERFORMANCE.md derives it: what the slowest link of a ring would
-// carry.
-double busbw_factor(Collective op, int ranks);
-
 // What is known of the connection to one rank.
 struct PeerSight {
   int rank = 0;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "live/segment.h"
+#include "live/shared/segment.h"
 #include "live/system.h"
 #include "talweg/store.h"
 #include "wire/handshake.h"

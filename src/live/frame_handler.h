@@ -7,16 +7,11 @@
 #include <string>
 
 #include "protocol/outbox.h"
-#include "wire/frame.h"
+#include "wire/frame_reader.h"
 
 namespace talweg::live {
 
-// Whose memory a payload is being received into, so that it can be taken away again.
-struct Place {
-  std::byte* data = nullptr;
-  std::uint32_t group = 0;
-  std::uint64_t run = 0;
-};
+using wire::Place;
 
 class FrameHandler {
  public:

@@ -22,9 +22,9 @@
 #include <string>
 #include <vector>
 
-#include "kernel/reduce.h"
 #include "protocol/buffer_pool.h"
 #include "protocol/local_plan.h"
+#include "protocol/operation.h"
 
 namespace talweg::protocol {
 
@@ -47,14 +47,6 @@ class Actions {
   // then.
   virtual bool send_chunk(const Chunk& chunk) = 0;
   virtual void send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) = 0;
-};
-
-struct Operands {
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  DataType type = DataType::u8;
-  kernel::ReduceFunction reduce = nullptr;  // may be null when nothing is summed
-  int divisor = 0;                          // > 1: the root divides the sum (avg)
 };
 
 class ForestRun {

@@ -23,8 +23,7 @@ Session::Session(int rank, std::vector<std::string> hosts, std::uint32_t id, Out
       eager_(hosts_.size()),
       eager_bytes_(hosts_.size(), 0),
       early_bytes_(hosts_.size(), 0),
-      gone_(hosts_.size(), false),
-      leaving_(hosts_.size(), 0) {
+      gone_(hosts_.size(), false) {
   if (hosts_.size() > wire::kMaxRanks)
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a group has at most {} ranks, not {}", wire::kMaxRanks, hosts_.size()));

@@ -31,44 +31,16 @@
 #include "base/ring_queue.h"
 #include "protocol/forest_run.h"
 #include "protocol/mailbox.h"
+#include "protocol/operation.h"
 #include "protocol/outbox.h"
 
 namespace talweg::protocol {
 
-inline constexpr std::int64_t kUnknownCount = -1;
 inline constexpr std::size_t kEagerBudget = 1U << 20;
 
 // What one sender may make us keep: its budget, and the headers of very many collectives that carry next to
 // nothing.
 inline constexpr std::size_t kEarlyLimit = 8 * kEagerBudget;
-
-struct Operation {
-  std::shared_ptr<const LocalPlan> plan;
-  wire::Signature signature;
-  Operands operands;
-  // Where counts differ by pair (all_to_all, gather, scatter): what this rank tells each other rank and what
-  // it expects to be told. Empty: signature.count for all.
-  std::vector<std::int64_t> tell;
-  std::vector<std::int64_t> expect;
-  bool all_contribute = false;  // the data carry the agreement
-  std::int64_t deadline_ns = 0;
-  // Before the deadline: when all ranks are asked whether they have started it, so that who answers nothing
-  // is named, and not who waits in vain itself. 0: they are not asked.
-  std::int64_t question_ns = 0;
-  int priority = 0;
-  void* user = nullptr;
-};
-
-struct Message {
-  int peer = 0;  // receive: may be kAnySource
-  std::uint32_t tag = 0;
-  wire::Signature signature;
-  const std::byte* send = nullptr;
-  std::byte* receive = nullptr;
-  std::int64_t deadline_ns = 0;
-  int priority = 0;
-  void* user = nullptr;
-};
 
 class Session : private Actions {
  public:
@@ -108,9 +80,9 @@ class Session : private Actions {
   void abort(const std::string& why);
   // Fails everything here only: this rank leaves.
   void close();
-  // Tells `rank` so, which then fails what still waits for this one; on `trees` trees, so that what is on its
-  // way is heard before. Call it before close().
-  void leave(int rank, std::uint32_t trees);
+  // Tells `rank` so, which then fails what still waits for this one, once it has heard what is on its way.
+  // Call it before close().
+  void leave(int rank);
 
   std::size_t in_flight() const { return runs_.size(); }
   bool whole() const { return !broken_ && std::find(gone_.begin(), gone_.end(), true) == gone_.end(); }
@@ -192,7 +164,6 @@ class Session : private Actions {
   Mailbox mailbox_;
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
   std::vector<bool> gone_;
-  std::vector<std::uint32_t> leaving_;  // per rank: on how many trees it has said that it has left
   std::optional<Outcome> broken_;
   Run* acting_ = nullptr;  // whose Actions are being carried out
 };

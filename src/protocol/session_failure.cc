@@ -128,8 +128,7 @@ void Session::on_failure_frame(int from, const wire::Header& h, const std::byte*
 
 void Session::on_group_frame(int from, const wire::Header& h, const std::byte* payload) {
   if (h.type == wire::FrameType::leave) {
-    if (++leaving_[static_cast<std::size_t>(from)] == wire::leave_of(h).trees)
-      on_peer_gone(from, std::nullopt, {});
+    on_peer_gone(from, std::nullopt, {});
     return;
   }
   const wire::GroupFailure failure = wire::group_failure_of(h);
@@ -205,9 +204,9 @@ void Session::close() {
   break_group(ErrorCode::aborted, "the group was closed on this rank");
 }
 
-void Session::leave(int rank, std::uint32_t trees) {
+void Session::leave(int rank) {
   if (broken_ || rank == rank_ || gone_[static_cast<std::size_t>(rank)]) return;
-  for (std::uint32_t tree = 0; tree < trees; ++tree) post(rank, encode(wire::Leave{id_, trees, tree}), 0);
+  post(rank, encode(wire::Leave{id_}), 0);
 }
 
 void Session::abort(const std::string& why) {

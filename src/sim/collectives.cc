@@ -44,15 +44,9 @@ SharedOperands::SharedOperands(const forest::Forest& forest) {
 protocol::Operation operation_for(std::shared_ptr<const protocol::LocalPlan> plan, DataType type,
                                   ReduceOp reduction, const std::byte* in, std::byte* out,
                                   bool carry_payloads) {
-  const forest::Request& q = plan->forest->request;
-  const std::int64_t total = std::accumulate(q.counts.begin(), q.counts.end(), std::int64_t{0});
-  protocol::Operation op;
-  op.signature = {q.op, type, reduction, q.root, total, 0};
-  op.operands.in = in;
-  op.operands.out = out;
-  op.operands.type = type;
-  op.operands.reduce = carry_payloads ? kernel::reduce_function(type, reduction) : add_nothing;
-  op.all_contribute = (q.op == Collective::all_reduce && total > 0) || q.op == Collective::barrier;
+  const Call call{.op = plan->forest->request.op, .type = type, .reduction = reduction, .in = in, .out = out};
+  protocol::Operation op = protocol::make_operation(call, plan->self, plan->forest->request);
+  if (!carry_payloads) op.operands.reduce = add_nothing;
   op.deadline_ns = std::numeric_limits<std::int64_t>::max();
   op.plan = std::move(plan);
   return op;

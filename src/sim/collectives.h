@@ -11,8 +11,8 @@
 
 namespace talweg::sim {
 
-// What one rank passes to its session for its part of a forest. Of payloads that are not carried nothing is
-// added up.
+// What rank `plan->self` passes to its session for its part of a forest. Of payloads that are not carried
+// nothing is added up.
 protocol::Operation operation_for(std::shared_ptr<const protocol::LocalPlan> plan, DataType type,
                                   ReduceOp reduction, const std::byte* in, std::byte* out,
                                   bool carry_payloads);

@@ -56,13 +56,8 @@ class Ranks::Host : public protocol::Outbox {
         rank_(rank),
         session(rank, std::move(names), ranks.options_.group, *this, pool_,
                 [this](int source, int destination, std::int64_t count, DataType type) {
-                  forest::Request q;
-                  q.op = Collective::send_recv;
-                  q.ranks = ranks_.size();
-                  q.root = source;
-                  q.peer = destination;
-                  q.counts = {count};
-                  q.element_size = static_cast<std::int64_t>(size_of(type));
+                  const forest::Request q =
+                      protocol::message_request(source, destination, ranks_.size(), count, type);
                   auto forest = std::make_shared<forest::Forest>(forest::plan_best(
                       q, cluster::restrict_to(ranks_.simulation_.network().cluster(), ranks_.nodes_)));
                   return protocol::make_local_plan(std::move(forest), rank_);

@@ -33,7 +33,9 @@ inline constexpr unsigned kFrameTypes = 14;  // and one: they begin with 1
 inline constexpr std::uint32_t kMagic = 0x32574c54;
 // A chunk is at most 256 KiB; room for larger ones later.
 inline constexpr std::uint32_t kMaxPayload = 1U << 20;
-inline constexpr std::uint16_t kHasChecksum = 1;  // flags: `payload_checksum` is set
+// Flags.
+inline constexpr std::uint16_t kHasChecksum = 1;  // `payload_checksum` is set
+inline constexpr std::uint16_t kBehindAll = 2;    // arrives behind everything that was sent before it
 
 struct Header {
   std::uint32_t magic = kMagic;

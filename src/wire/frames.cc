@@ -4,7 +4,7 @@ namespace talweg::wire {
 
 namespace {
 
-// Flags of an announce, of a failure.
+// Flags of an announce, of a failure. What links themselves look at is in frame.h.
 constexpr std::uint16_t kAsk = 4;
 constexpr std::uint16_t kToSender = 8;
 
@@ -84,8 +84,7 @@ Header encode(const GroupFailure& failure) {
 
 Header encode(const Leave& leave) {
   Header h = header_of(FrameType::leave, leave.group);
-  h.tree = leave.tree;
-  h.chunk = leave.trees;
+  h.flags = kBehindAll;
   return h;
 }
 
@@ -139,7 +138,7 @@ GroupFailure group_failure_of(const Header& h) {
 }
 
 Leave leave_of(const Header& h) {
-  return {h.group, h.chunk, h.tree};
+  return {h.group};
 }
 
 Ping ping_of(const Header& h) {

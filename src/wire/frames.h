@@ -54,11 +54,9 @@ struct GroupFailure {
   std::uint32_t text_bytes = 0;
 };
 
-// Comes once on each of `trees` trees, behind whatever the sender has still sent there.
+// Arrives behind whatever the sender has still sent (kBehindAll).
 struct Leave {
   std::uint32_t group = 0;
-  std::uint32_t trees = 1;
-  std::uint32_t tree = 0;
 };
 
 struct Goodbye {};

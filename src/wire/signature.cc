@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/collectives.h"
+
 namespace talweg::wire {
 
 std::uint64_t layout_digest(const std::int64_t* counts, std::size_t n) {
@@ -15,15 +17,11 @@ std::uint64_t layout_digest(const std::int64_t* counts, std::size_t n) {
 }
 
 std::string to_string(const Signature& s) {
-  const bool reduces =
-      s.op == Collective::all_reduce || s.op == Collective::reduce || s.op == Collective::reduce_scatter;
-  const bool rooted = s.op == Collective::reduce || s.op == Collective::broadcast ||
-                      s.op == Collective::gather || s.op == Collective::scatter;
-  if (s.op == Collective::barrier) return "barrier()";
+  if (!moves_data(s.op)) return fmt::format("{}()", name(s.op));
   std::string text = fmt::format("{}(", name(s.op));
-  if (reduces) text += fmt::format("{}, ", name(s.reduction));
+  if (facts(s.op).reduces) text += fmt::format("{}, ", name(s.reduction));
   text += fmt::format("{}, {} elements", name(s.type), s.count);
-  if (rooted) text += fmt::format(", root {}", s.root);
+  if (facts(s.op).rooted) text += fmt::format(", root {}", s.root);
   if (s.layout != 0) text += fmt::format(", counts digest {:08x}", static_cast<std::uint32_t>(s.layout));
   if (s.plan != 0) text += fmt::format(", plan {:08x}", s.plan);
   return text + ")";

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/collectives.h"
 #include "forest/cost.h"
 
 namespace talweg::chaos {
@@ -17,11 +18,10 @@ std::byte* bytes(std::vector<std::int32_t>& data) {
 }
 
 // What a rank calls that disagrees with the others.
-protocol::Call odd_call(const ScriptedCall& script) {
-  protocol::Call call = script.call;
+protocol::RandomCall odd_call(const ScriptedCall& script) {
+  protocol::RandomCall call = script.call;
   forest::Request& q = call.request;
-  const bool whole =
-      q.op == Collective::all_reduce || q.op == Collective::reduce || q.op == Collective::broadcast;
+  const bool whole = facts(q.op).counts == Counts::one;
   if (whole && script.number % 2 == 0) {
     ++q.counts[0];
   } else if (q.op == Collective::barrier) {
@@ -38,14 +38,10 @@ protocol::Call odd_call(const ScriptedCall& script) {
   return call;
 }
 
-std::uint64_t digest(const forest::Request& q) {
-  return wire::layout_digest(q.counts.data(), q.counts.size());
-}
-
 }  // namespace
 
 bool Record::in_place() const {
-  return script->call.in_place || script->call.request.op == Collective::broadcast;
+  return script->call.in_place || facts(script->call.request.op).one_buffer;
 }
 
 std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& script,
@@ -69,66 +65,24 @@ protocol::Operation operation_of(Record& record, Planning& planning) {
   const bool odd = script.odd == record.rank;
   ScriptedCall own = script;
   if (odd) own.call = odd_call(script);
-  const protocol::Call& call = own.call;
-  forest::Request q = call.request;
-  const auto me = static_cast<std::size_t>(record.rank);
-  const auto n = static_cast<std::size_t>(q.ranks);
+  const protocol::RandomCall& call = own.call;
+  const forest::Request q = protocol::known_to(call.request, record.rank);
 
   protocol::Buffers& b = record.buffers;
   b = protocol::buffers_for(call, record.rank, script.number);
-  if (q.op == Collective::broadcast) {
-    if (record.rank == q.root) b.out = b.in;
-    if (record.rank == q.root) b.expected = b.in;
-  } else if (call.in_place) {
-    b.out = b.in;
-  }
+  const bool one_buffer = facts(q.op).one_buffer || call.in_place;
+  if (facts(q.op).one_buffer && record.rank == q.root) b.expected = b.in;
+  if (facts(q.op).one_buffer ? record.rank == q.root : call.in_place) b.out = b.in;
   record.before = b.out;
 
-  protocol::Operation op;
-  op.tell.clear();
-  std::int64_t shown = call.total();
-  std::uint64_t layout = 0;
-  bool shared = !odd;
-  op.all_contribute = q.op == Collective::barrier || (q.op == Collective::all_reduce && shown > 0);
-  if (q.op == Collective::reduce_scatter || q.op == Collective::all_gather) {
-    layout = digest(q);
-    if (q.op == Collective::reduce_scatter)
-      op.all_contribute = std::all_of(q.counts.begin(), q.counts.end(), [](std::int64_t c) { return c > 0; });
-  } else if (q.op == Collective::all_to_all) {
-    shared = false;
-    op.tell.resize(n);
-    op.expect.resize(n);
-    std::vector<std::int64_t> blocks(n * n, 0);
-    for (std::size_t r = 0; r < n; ++r) {
-      blocks[me * n + r] = op.tell[r] = q.counts[me * n + r];
-      blocks[r * n + me] = op.expect[r] = q.counts[r * n + me];
-    }
-    shown = std::accumulate(op.tell.begin(), op.tell.end(), std::int64_t{0});
-    q.counts = blocks;
-  } else if (q.op == Collective::gather || q.op == Collective::scatter) {
-    shared = false;
-    op.tell.assign(n, protocol::kUnknownCount);
-    op.expect = op.tell;
-    const bool root = record.rank == q.root;
-    auto& of_root = q.op == Collective::gather ? op.expect : op.tell;
-    auto& of_others = q.op == Collective::gather ? op.tell : op.expect;
-    if (root)
-      of_root = q.counts;
-    else
-      of_others[static_cast<std::size_t>(q.root)] = q.counts[me];
-    for (std::size_t r = 0; r < n; ++r)
-      if (!root && r != me) q.counts[r] = 0;
-    if (!root) shown = q.counts[me];
-  }
-  op.plan = planning.plan(own, q, record.rank, shared);
-  op.signature = {q.op, DataType::i32, call.reduction, q.root, shown, layout};
-  const bool one_buffer = q.op == Collective::broadcast || call.in_place;
-  op.operands.in = bytes(one_buffer ? b.out : b.in);
-  op.operands.out = bytes(b.out);
-  op.operands.type = DataType::i32;
-  op.operands.reduce = kernel::reduce_function(DataType::i32, call.reduction);
-  if (call.reduction == ReduceOp::avg) op.operands.divisor = q.ranks;
-  op.priority = call.priority;
+  protocol::Operation op = protocol::make_operation({.op = q.op,
+                                                     .type = DataType::i32,
+                                                     .reduction = call.reduction,
+                                                     .in = one_buffer ? b.out.data() : b.in.data(),
+                                                     .out = b.out.data(),
+                                                     .options = {.priority = call.priority}},
+                                                    record.rank, q);
+  op.plan = planning.plan(own, q, record.rank, !odd && facts(q.op).knows == Knows::all);
   op.user = &record;
   record.memory = most_memory(*op.plan);
   return op;
@@ -164,13 +118,7 @@ protocol::Message message_of(Record& record) {
 
 std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int source, int destination,
                                                         std::int64_t count, DataType type) {
-  forest::Request q;
-  q.op = Collective::send_recv;
-  q.ranks = size;
-  q.root = source;
-  q.peer = destination;
-  q.counts = {count};
-  q.element_size = static_cast<std::int64_t>(size_of(type));
+  const forest::Request q = protocol::message_request(source, destination, size, count, type);
   const auto network = cluster::uniform_star(size, Bandwidth{1e9}, Nanoseconds{10'000});
   auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(q, network));
   for (auto& tree : forest->trees) tree.chunk = 500;

@@ -122,7 +122,7 @@ void Node::wake() {
   });
 }
 
-// What one turn of an engine's loop does, with what is there, in any order of the peers.
+// What one turn of an engine does, with what is there, in any order of the peers.
 void Node::work() {
   bool more = false;
   const std::size_t n = peers_.size();
@@ -147,7 +147,7 @@ void Node::receive_from(std::size_t p, bool& more) {
   if (!peer.gone) end_of_streams(p);
 }
 
-// As live::Engine::check_gone.
+// As live::TcpLink::settle.
 void Node::end_of_streams(std::size_t p) {
   Peer& peer = peers_[p];
   bool all = true;

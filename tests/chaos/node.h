@@ -12,7 +12,7 @@
 
 #include "chaos/calls.h"
 #include "chaos/pipe.h"
-#include "live/pulse.h"
+#include "live/tcp/pulse.h"
 
 namespace talweg::chaos {
 

@@ -1,25 +1,33 @@
 #include "chaos/pipe.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 
-#include "base/crc32c.h"
 #include "chaos/node.h"
 #include "chaos/world.h"
 
 namespace talweg::chaos {
 
+namespace {
+constexpr std::size_t kMostPayload = 64U << 10;  // of the chunks of these scenarios
+constexpr std::size_t kCommitted = 3;
+}  // namespace
+
 Pipe::Pipe(World& world, Node& sender, Node& receiver, int stream_number)
-    : from(sender), to(receiver), stream(stream_number), opened(world.now()), world_(world) {
+    : from(sender),
+      to(receiver),
+      stream(stream_number),
+      opened(world.now()),
+      world_(world),
+      writer_(world.mutation() != Mutation::no_checksums),
+      reader_(std::nullopt, kMostPayload) {
   flow = world.simulation().transport().open({sender.rank(), receiver.rank(), 0, sim::kNoRoute});
   world.simulation().transport().notify_at(flow, 1);
 }
 
 void Pipe::push(live::OutFrame frame) {
-  if (frame.header.length > 0) {
-    frame.header.flags |= wire::kHasChecksum;
-    frame.header.payload_checksum = crc32c(frame.bytes(), frame.header.length);
-  }
-  wire::seal(frame.header);
+  writer_.seal(frame);
   if (!queue_.empty() && queue_.front().priority < frame.priority) world_.marks().hit(Mark::overtaking);
   queue_.push(std::move(frame));
 }
@@ -27,38 +35,59 @@ void Pipe::push(live::OutFrame frame) {
 bool Pipe::flush() {
   const std::int64_t room = world_.scenario().send_buffer;
   sim::Reliable& transport = world_.simulation().transport();
-  for (std::uint64_t frames = 1 + world_.random().below(6); frames > 0 && !idle(); --frames) {
+  for (std::uint64_t parts = 1 + world_.random().below(6); parts > 0 && !idle(); --parts) {
     if (transport.unsent_bytes(flow) >= room) {
       transport.notify_below(flow, room);
       return false;
     }
-    while (!queue_.empty() && committed_.size() < 3) committed_.push_back(queue_.pop());
-    if (world_.mutation() == Mutation::swap_frames && committed_.size() > 1 && world_.random().below(10) == 0)
-      std::swap(committed_[0], committed_[1]);
-    live::OutFrame frame = std::move(committed_.front());
-    committed_.pop_front();
-    take(std::move(frame));
+    commit(kCommitted);
+    write(world_.random().below(4) != 0);
   }
   return !idle();
 }
 
 void Pipe::flush_all() {
-  for (; !committed_.empty(); committed_.pop_front()) take(std::move(committed_.front()));
-  while (!queue_.empty()) take(queue_.pop());
+  while (!idle()) {
+    commit(kCommitted);
+    write(true);
+  }
 }
 
-void Pipe::take(live::OutFrame frame) {
+// The wire holds at most `frames` that nothing overtakes any more.
+void Pipe::commit(std::size_t frames) {
+  while (!queue_.empty() && writer_.frames() < frames) {
+    live::OutFrame frame = queue_.pop();
+    if (world_.mutation() == Mutation::swap_frames && !queue_.empty() && world_.random().below(10) == 0)
+      writer_.commit(queue_.pop());
+    writer_.commit(std::move(frame));
+  }
+}
+
+// Gives the transport the rest of a frame, or some of the bytes that are next, whatever they belong to.
+void Pipe::write(bool whole_frame) {
+  const bool exposed = writer_.at_frame_start() && whole_frame;  // to damage, which strikes a frame
+  std::array<iovec, wire::FrameWriter<live::OutFrame>::kParts> parts;
+  std::size_t total = 0;
+  const std::size_t n = writer_.gather(parts, total);
+  const std::size_t taken = whole_frame ? writer_.first_bytes() : 1 + world_.random().below(total);
   const std::size_t begin = bytes_.size();
-  bytes_.resize(begin + sizeof frame.header + frame.header.length);
-  std::memcpy(bytes_.data() + begin, &frame.header, sizeof frame.header);
-  if (frame.header.length > 0)
-    std::memcpy(bytes_.data() + begin + sizeof frame.header, frame.bytes(), frame.header.length);
-  if (world_.damages(*this)) damage(begin);
-  world_.mutate(*this, bytes_, begin);
-  const auto n = static_cast<std::int64_t>(bytes_.size() - begin);
-  written_ += n;
-  world_.simulation().transport().write(flow, n, world_.now());
-  if (!frame.reported) from.on_sent(frame.header.group, frame.token);
+  std::size_t left = taken;
+  for (std::size_t i = 0; i < n && left > 0; ++i) {
+    const std::size_t here = std::min(left, parts[i].iov_len);
+    const auto* data = static_cast<const std::byte*>(parts[i].iov_base);
+    bytes_.insert(bytes_.end(), data, data + here);
+    left -= here;
+  }
+  if (exposed) {
+    if (world_.damages(*this)) damage(begin);
+    world_.mutate(*this, bytes_, begin);
+  }
+  const auto arrives = static_cast<std::int64_t>(bytes_.size() - begin);
+  written_ += arrives;
+  world_.simulation().transport().write(flow, arrives, world_.now());
+  writer_.release(taken, [this](const live::OutFrame& frame) {
+    if (!frame.reported) from.on_sent(frame.header.group, frame.token);
+  });
 }
 
 // One to three bits of the frame that begins there.
@@ -75,37 +104,27 @@ void Pipe::damage(std::size_t begin) {
 }
 
 void Pipe::cancel(std::uint32_t group, std::uint64_t run) {
-  const auto dropped = [&](const live::OutFrame& frame) {
-    world_.marks().hit(Mark::unsent);
-    from.on_sent(frame.header.group, frame.token);
+  const auto dropped = [&](Mark mark) {
+    return [this, mark](const live::OutFrame& frame) {
+      world_.marks().hit(mark);
+      from.on_sent(frame.header.group, frame.token);
+    };
   };
-  queue_.cancel(group, run, dropped);
-  for (live::OutFrame& frame : committed_) {
-    if (frame.reported || frame.header.group != group || frame.token.run != run) continue;
-    if (frame.payload != nullptr)
-      frame.text.assign(reinterpret_cast<const char*>(frame.payload), frame.header.length);
-    frame.reported = true;
-    world_.marks().hit(Mark::rescued);
-    from.on_sent(frame.header.group, frame.token);
-  }
+  queue_.cancel(group, run, dropped(Mark::unsent));
+  writer_.cancel(group, run, dropped(Mark::rescued));
 }
 
 void Pipe::drop_unsent() {
   while (!queue_.empty()) queue_.pop();
-  committed_.clear();
+  writer_.forget([](const live::OutFrame&) {});
 }
 
 void Pipe::forget() {
-  while (!idle()) {
-    live::OutFrame frame;
-    if (committed_.empty()) {
-      frame = queue_.pop();
-    } else {
-      frame = std::move(committed_.front());
-      committed_.pop_front();
-    }
+  const auto dropped = [this](const live::OutFrame& frame) {
     if (!frame.reported) from.on_sent(frame.header.group, frame.token);
-  }
+  };
+  writer_.forget(dropped);
+  while (!queue_.empty()) dropped(queue_.pop());
 }
 
 void Pipe::on_delivered(std::int64_t bytes) {
@@ -117,63 +136,59 @@ void Pipe::on_delivered(std::int64_t bytes) {
   world_.simulation().transport().notify_at(flow, bytes + 1);
 }
 
+// One thing that happens to the reader: a frame, a question for a place, or more bytes.
 bool Pipe::receive() {
-  const auto here = static_cast<std::size_t>(arrived_ - consumed_);
-  if (!header_) {
-    if (here < sizeof(wire::Header)) return false;
-    wire::Header header;
-    const char* why = wire::decode(
-        std::span<const std::byte, sizeof(wire::Header)>(bytes_.data() + begin_, sizeof(wire::Header)),
-        header);
-    if (why != nullptr) {
-      world_.marks().hit(Mark::damaged_header);
-      to.lose(from.rank(), ErrorCode::corrupted, std::string("a frame from it cannot be read: ") + why);
-      return true;
-    }
-    begin_ += sizeof header;
-    consumed_ += sizeof header;
-    header_ = header;
-    asked_place_ = discard_ = false;
-    place_ = {};
+  const bool any = hand_over() || read_some();
+  if (!stale) compact();
+  return any;
+}
+
+bool Pipe::hand_over() {
+  using Step = wire::FrameReader::Step;
+  const Step step = reader_.next();
+  handed_over_ = step == Step::more;
+  if (handed_over_) return false;
+  const wire::Header& header = reader_.header();
+  if (step == Step::damaged) {
+    const bool in_header = reader_.why().find("cannot be read") != std::string::npos;
+    world_.marks().hit(in_header ? Mark::damaged_header : Mark::damaged_payload);
+    to.lose(from.rank(), ErrorCode::corrupted, reader_.why());
     return true;
   }
-  const wire::Header header = *header_;
-  const bool whole = here >= header.length;
-  if (!asked_place_ && (!whole || world_.random().below(2) == 0)) {
-    asked_place_ = true;
-    place_ = to.place(from.rank(), header);
-    place_group_ = header.group;
+  if (step == Step::place) {
+    const protocol::Session::Placement place = to.place(from.rank(), header);
     if (stale) return true;
+    reader_.put({place.data, header.group, place.run});
+    placed_ = place.data;
+    return true;
   }
-  std::byte* payload = bytes_.data() + begin_;
-  if (place_.data != nullptr && !discard_)
-    std::memcpy(place_.data, payload, std::min<std::size_t>(here, header.length));
-  if (!whole) return false;
-  begin_ += header.length;
-  consumed_ += header.length;
-  header_.reset();
-  if (place_.data != nullptr && !discard_) payload = place_.data;
-  if (place_.data != nullptr) world_.marks().hit(discard_ ? Mark::discarded : Mark::placed);
-  const bool unwanted = discard_;
-  place_ = {};
-  if (!unwanted) {
-    if (!checked(header, payload)) return true;
-    if (header.type == wire::FrameType::goodbye)
-      said_goodbye = true;
-    else
-      to.on_frame(from.rank(), header, payload);
-  }
-  if (!stale) compact();
+  if (placed_ != nullptr && reader_.payload() == placed_) world_.marks().hit(Mark::placed);
+  if (header.type == wire::FrameType::goodbye)
+    said_goodbye = true;
+  else
+    to.on_frame(from.rank(), header, reader_.payload());
   return true;
 }
 
-bool Pipe::checked(const wire::Header& header, const std::byte* payload) {
-  if (header.length == 0 || header.payload_checksum == crc32c(payload, header.length) ||
-      world_.mutation() == Mutation::no_checksums)
-    return true;
-  world_.marks().hit(Mark::damaged_payload);
-  to.lose(from.rank(), ErrorCode::corrupted, "a payload from it does not match its checksum");
-  return false;
+// Some of what has arrived.
+bool Pipe::read_some() {
+  auto here = static_cast<std::size_t>(arrived_ - consumed_);
+  if (here == 0) return false;
+  if (world_.random().below(2) == 0) here = 1 + world_.random().below(here);
+  std::array<iovec, wire::FrameReader::kParts> parts;
+  std::size_t n = 0;
+  reader_.space(parts, n);
+  std::size_t got = 0;
+  for (std::size_t i = 0; i < n && here > got; ++i) {
+    const std::size_t bytes = std::min(here - got, parts[i].iov_len);
+    std::memcpy(parts[i].iov_base, bytes_.data() + begin_ + got, bytes);
+    got += bytes;
+  }
+  begin_ += got;
+  consumed_ += static_cast<std::int64_t>(got);
+  reader_.wrote(got);
+  handed_over_ = false;
+  return true;
 }
 
 void Pipe::compact() {
@@ -183,7 +198,7 @@ void Pipe::compact() {
 }
 
 void Pipe::forget_place(std::uint32_t group, std::uint64_t run) {
-  if (header_ && place_.data != nullptr && place_group_ == group && place_.run == run) discard_ = true;
+  if (reader_.forget_place(group, run)) world_.marks().hit(Mark::discarded);
 }
 
 }  // namespace talweg::chaos

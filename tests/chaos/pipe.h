@@ -1,16 +1,15 @@
 // Pipe: frames one way between two ranks, over a byte stream of the simulated transport. Does in virtual time
-// what live::Stream does on a socket: headers and payloads with their checksums, payloads read when the wire
-// takes them, received straight into their place where the receiver knows one, rescued when their operation
-// ends.
+// what live::Stream does on a socket, with the same reader and writer of frames: only when the wire takes
+// bytes and how they are cut is up to the seed.
 #pragma once
 
-#include <deque>
-#include <optional>
 #include <vector>
 
 #include "live/out_frame.h"
 #include "protocol/session.h"
 #include "sim/reliable.h"
+#include "wire/frame_reader.h"
+#include "wire/frame_writer.h"
 
 namespace talweg::chaos {
 
@@ -28,18 +27,18 @@ class Pipe {
   // All of it at once, room or not.
   void flush_all();
   void cancel(std::uint32_t group, std::uint64_t run);
-  bool idle() const { return queue_.empty() && committed_.empty(); }
+  bool idle() const { return queue_.empty() && writer_.empty(); }
   void drop_unsent();
   // Nobody takes what still waits: it counts as sent.
   void forget();
 
   // The receiver's side.
   void on_delivered(std::int64_t bytes);
-  // Hands over the next frame, or what is there of it. True if anything was there.
+  // Hands over the next frame, or reads some of what is there. True if anything was.
   bool receive();
   void forget_place(std::uint32_t group, std::uint64_t run);
   // All has been read that was written before the sender's side was closed.
-  bool at_end() const { return end_known && consumed_ == written_; }
+  bool at_end() const { return end_known && consumed_ == written_ && handed_over_; }
 
   Node& from;
   Node& to;
@@ -52,24 +51,24 @@ class Pipe {
   bool ended = false;         // the receiver has taken note
 
  private:
-  void take(live::OutFrame frame);
+  void commit(std::size_t frames);
+  void write(bool whole_frame);
   void damage(std::size_t begin);
-  bool checked(const wire::Header& header, const std::byte* payload);
+  bool read_some();
+  bool hand_over();
   void compact();
 
   World& world_;
   live::SendQueue queue_;
-  std::deque<live::OutFrame> committed_;
-  std::vector<std::byte> bytes_;  // written, not yet consumed, from begin_ on
+  wire::FrameWriter<live::OutFrame> writer_;
+  wire::FrameReader reader_;
+  std::vector<std::byte> bytes_;  // written, not yet read, from begin_ on
   std::size_t begin_ = 0;
   std::int64_t written_ = 0;
   std::int64_t consumed_ = 0;
   std::int64_t arrived_ = 0;
-  std::optional<wire::Header> header_;
-  bool asked_place_ = false;
-  bool discard_ = false;
-  std::uint32_t place_group_ = 0;
-  protocol::Session::Placement place_;
+  bool handed_over_ = true;      // all that was read and is complete
+  std::byte* placed_ = nullptr;  // where a payload went last
 };
 
 }  // namespace talweg::chaos

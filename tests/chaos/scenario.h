@@ -41,7 +41,7 @@ struct Fault {
 
 // What all ranks of a group call, in this order. One of Kind::message concerns two of them.
 struct ScriptedCall {
-  protocol::Call call;
+  protocol::RandomCall call;
   std::uint64_t number = 0;  // of all calls of the run: makes the values in their buffers differ
   bool message = false;
   int source = 0;  // messages: ranks of the group

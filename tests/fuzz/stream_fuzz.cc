@@ -4,12 +4,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
 #include <vector>
 
-#include "base/crc32c.h"
+#include "fuzz/frames.h"
 #include "fuzz/fuzz.h"
-#include "live/stream.h"
+#include "live/tcp/stream.h"
 
 using namespace talweg;
 
@@ -33,28 +32,13 @@ class Sink : public live::FrameHandler {
   volatile unsigned sum = 0;
 };
 
-void repair(std::vector<std::byte>& bytes) {
-  for (std::size_t at = 0; at + sizeof(wire::Header) <= bytes.size();) {
-    wire::Header header;
-    std::memcpy(&header, bytes.data() + at, sizeof header);
-    header.magic = wire::kMagic;
-    header.length %= 4096;
-    const std::size_t payload = at + sizeof header;
-    if (payload + header.length <= bytes.size())
-      header.payload_checksum = crc32c(bytes.data() + payload, header.length);
-    wire::seal(header);
-    std::memcpy(bytes.data() + at, &header, sizeof header);
-    at = payload + header.length;
-  }
-}
-
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const auto rest = fuzz::bytes_of(data + 2, std::min<std::size_t>(size - 2, 8U << 10));
   std::vector<std::byte> bytes(rest.begin(), rest.end());
-  if (data[0] % 4 != 0) repair(bytes);
+  if (data[0] % 4 != 0) fuzz::repair_frames(bytes);
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return 0;
   const live::FileDescriptor peer(ends[1]);

@@ -1,4 +1,4 @@
-#include "live/segment.h"
+#include "live/shared/segment.h"
 
 #include <gtest/gtest.h>
 

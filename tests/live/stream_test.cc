@@ -1,5 +1,5 @@
 // Two ends of a stream in one thread, and what a bad middle does to it.
-#include "live/stream.h"
+#include "live/tcp/stream.h"
 
 #include <gmock/gmock.h>
 #include <sys/socket.h>
@@ -25,10 +25,8 @@ class Collector : public FrameHandler {
     payloads.emplace_back(payload, payload + header.length);
   }
   void on_sent(std::uint32_t, const protocol::Token& token) override { sent.push_back(token.tree); }
-  void on_peer_gone(int, std::optional<ErrorCode> failure, const std::string& reason) override {
-    gone = true;
-    code = failure.value_or(ErrorCode::aborted);
-    why = reason;
+  void on_peer_gone(int, std::optional<ErrorCode>, const std::string&) override {
+    ADD_FAILURE() << "said by whoever knows all streams of the peer";
   }
 
   std::vector<std::byte> into;
@@ -36,10 +34,13 @@ class Collector : public FrameHandler {
   std::vector<std::vector<std::byte>> payloads;
   std::vector<std::uint32_t> sent;
   int direct = 0;
-  bool gone = false;
-  ErrorCode code = ErrorCode::aborted;
-  std::string why;
 };
+
+::testing::AssertionResult failed(const Stream& stream) {
+  if (!stream.end()) return ::testing::AssertionFailure() << "it is open";
+  if (!stream.end()->failure) return ::testing::AssertionFailure() << "it has ended in order";
+  return ::testing::AssertionSuccess() << stream.end()->why;
+}
 
 enum class Protection { checksum, chacha, aes };
 
@@ -92,8 +93,7 @@ class Streams : public ::testing::TestWithParam<Protection> {
   }
   void pump() {
     for (int i = 0; i < 10'000 && (!a->idle() || b->receive()); ++i) {
-      a->on_writable();
-      a->flush();
+      a->on_ready(false, true);
       b->receive();
     }
   }
@@ -144,7 +144,7 @@ TEST_P(Streams, ACancelledFrameDoesNotReadItsPayloadAgain) {
   std::fill(payload->begin(), payload->end(), std::byte{0});
   payload.reset();
   pump();
-  ASSERT_FALSE(at_b.gone) << at_b.why;
+  ASSERT_TRUE(b->open()) << b->end()->why;
   // What the wire had begun is completed with the bytes it had when it was cancelled.
   EXPECT_EQ(at_b.payloads.front(), copy);
   EXPECT_EQ(at_b.payloads.back(), other);
@@ -167,21 +167,18 @@ TEST_P(Streams, WhatIsReceivedForACancelledRunGoesNowhere) {
 }
 
 TEST_P(Streams, AGoodbyeMakesTheEndOrderly) {
-  OutFrame bye;
-  bye.header.type = wire::FrameType::goodbye;
-  a->push(std::move(bye));
-  pump();
+  EXPECT_TRUE(a->say_goodbye());
   a.reset();
   b->receive();
-  EXPECT_TRUE(b->ended_orderly());
-  EXPECT_FALSE(at_b.gone) << "told by whoever knows all streams of the peer";
+  b->receive();
+  EXPECT_FALSE(b->open());
+  EXPECT_FALSE(failed(*b));
 }
 
 TEST_P(Streams, AnEndWithoutOneIsNot) {
   a->close();
   b->receive();
-  EXPECT_TRUE(at_b.gone);
-  EXPECT_FALSE(b->ended_orderly());
+  EXPECT_TRUE(failed(*b));
 }
 
 TEST_P(Streams, LastWordsAreReadAlsoWhenSendingHasFailedBefore) {
@@ -192,12 +189,12 @@ TEST_P(Streams, LastWordsAreReadAlsoWhenSendingHasFailedBefore) {
   a->close();
   b->push(frame(1, {}));
   b->flush();
-  EXPECT_FALSE(at_b.gone) << "what came before the end is still to be read";
+  EXPECT_TRUE(b->open()) << "what came before the end is still to be read";
   b->receive();
   b->receive();
   EXPECT_EQ(at_b.chunks, (std::vector<std::uint32_t>{7, 8}));
-  EXPECT_TRUE(at_b.gone);
-  EXPECT_THAT(at_b.why, ::testing::HasSubstr("sending to it: Broken pipe"));
+  ASSERT_TRUE(failed(*b));
+  EXPECT_THAT(b->end()->why, ::testing::HasSubstr("sending to it: Broken pipe"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Streams, ::testing::ValuesIn(protections()), name_of);
@@ -237,8 +234,8 @@ TEST_P(DamagedStream, IsNoticedWhereverTheDamageIs) {
     bad[at] ^= std::byte{0x10};
     ASSERT_EQ(::write(fds[1], bad.data(), bad.size()), static_cast<ssize_t>(bad.size()));
     stream.receive();
-    EXPECT_TRUE(handler.gone) << "byte " << at;
-    EXPECT_EQ(handler.code, ErrorCode::corrupted) << "byte " << at;
+    ASSERT_TRUE(failed(stream)) << "byte " << at;
+    EXPECT_EQ(*stream.end()->failure, ErrorCode::corrupted) << "byte " << at;
     EXPECT_TRUE(handler.chunks.empty()) << "byte " << at;
     ::close(fds[1]);
   }
@@ -269,7 +266,7 @@ TEST_P(Streams, FramesComeOutWholeHoweverTheyArrive) {
     ASSERT_EQ(::write(fds[1], &sent[static_cast<std::size_t>(i)], 1), 1);
     receiver.receive();
   }
-  ASSERT_FALSE(handler.gone) << handler.why;
+  ASSERT_TRUE(receiver.open()) << receiver.end()->why;
   EXPECT_EQ(handler.payloads, (std::vector<std::vector<std::byte>>{small, larger, small}));
   EXPECT_EQ(handler.direct, 2);
   ::close(raw[1]);

@@ -114,14 +114,7 @@ class MemoryNetwork {
       node.session = std::make_unique<Session>(
           r, hosts, 1, node, node.pool,
           [this, r](int source, int destination, std::int64_t count, DataType type) {
-            forest::Request q;
-            q.op = Collective::send_recv;
-            q.ranks = size_;
-            q.root = source;
-            q.peer = destination;
-            q.counts = {count};
-            q.element_size = static_cast<std::int64_t>(size_of(type));
-            return plan(q, "direct", r, 64);
+            return plan(message_request(source, destination, size_, count, type), "direct", r, 64);
           });
     }
   }

@@ -13,7 +13,7 @@
 namespace talweg::protocol {
 
 // One collective as one rank calls it, with the reference result worked out element by element.
-struct Call {
+struct RandomCall {
   forest::Request request;
   std::string planner;
   ReduceOp reduction = ReduceOp::sum;
@@ -49,7 +49,7 @@ struct Buffers {
 
 // Input: element i of the logical vector as this rank holds it. Expected: sum over contributors, or the
 // owner's.
-inline Buffers buffers_for(const Call& call, int rank, std::uint64_t number) {
+inline Buffers buffers_for(const RandomCall& call, int rank, std::uint64_t number) {
   const forest::Request& q = call.request;
   Buffers b;
   b.in.assign(static_cast<std::size_t>(forest::input_count(q, rank)), 0);
@@ -92,8 +92,8 @@ inline Buffers buffers_for(const Call& call, int rank, std::uint64_t number) {
 }
 
 // Of vectors, or parts of them, shorter than `most`.
-inline Call random_call(Random& random, int size, std::int64_t most = 400) {
-  Call call;
+inline RandomCall random_call(Random& random, int size, std::int64_t most = 400) {
+  RandomCall call;
   std::vector<std::string> able;
   do {
     call.request = {};

@@ -102,6 +102,29 @@ TEST(Ranks, RanksThatDisagreeAllGetAnError) {
   }
 }
 
+// How many announcements of ranks that have started travel in one call.
+int announcements(const char* planner, Collective op, std::int64_t elements) {
+  const cluster::Cluster cluster = star(4, kTen);
+  Simulation simulation(cluster, {});
+  RanksOptions without;
+  without.carry_payloads = false;
+  Ranks ranks(simulation, without);
+  int count = 0;
+  ranks.on_frame([&](const FrameNote& note) { count += note.header.type == wire::FrameType::announce; });
+  const auto forest = planned(planner, forest::even_request(op, 4, 0, elements, 4), cluster);
+  run_calls(simulation, ranks, forest, DataType::f32, {0, 1}, kNever);
+  return count;
+}
+
+TEST(Ranks, CallsWhoseDataCarryTheAgreementAreNotAnnouncedToAll) {
+  constexpr int kToAll = 4 * 3;
+  for (const Collective op : {Collective::all_reduce, Collective::reduce_scatter})
+    EXPECT_LE(announcements("ring", op, 4000), 4) << name(op) << ": each rank tells its successor";
+  EXPECT_EQ(announcements("direct", Collective::broadcast, 4000), kToAll);
+  EXPECT_EQ(announcements("ring", Collective::all_gather, 4000), kToAll);
+  EXPECT_EQ(announcements("ring", Collective::reduce_scatter, 0), kToAll) << "nothing carries anything";
+}
+
 TEST(Ranks, ALargeRingRunsAtTheRateOfItsLinks) {
   const cluster::Cluster cluster = star(8, kTen);
   const std::int64_t bytes = 32 << 20;

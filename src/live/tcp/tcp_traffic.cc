@@ -1,4 +1,4 @@
-#include "live/tcp_traffic.h"
+#include "live/tcp/tcp_traffic.h"
 
 // The kernel's own header: glibc's tcp_info ends before these fields, and the two do not go together.
 #include <linux/tcp.h>
@@ -19,7 +19,8 @@ tcp_info info_of(int socket) {
 TcpTraffic tcp_traffic(int socket) {
   const tcp_info info = info_of(socket);
   const auto held_up = static_cast<double>(info.tcpi_rwnd_limited);
-  return {info.tcpi_bytes_acked, (static_cast<double>(info.tcpi_busy_time) - held_up) * 1e-6};
+  return {info.tcpi_total_retrans, info.tcpi_rtt, info.tcpi_bytes_acked,
+          (static_cast<double>(info.tcpi_busy_time) - held_up) * 1e-6};
 }
 
 TcpPace tcp_pace(int socket) {

@@ -1,4 +1,4 @@
-#include "live/pulse.h"
+#include "live/tcp/pulse.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

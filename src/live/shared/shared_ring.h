@@ -1,4 +1,4 @@
-// Frames to and from one rank of the same host, through shared memory.
+// SharedRing: frames to and from one rank of the same host, through shared memory.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 
 #include "live/frame_handler.h"
 #include "live/out_frame.h"
-#include "live/segment.h"
+#include "live/shared/segment.h"
 
 namespace talweg::live {
 
@@ -23,27 +23,28 @@ struct SharedPayload {
 
 // The outgoing side's common state of one rank: its segment, its pool, what was copied last.
 struct SharedSender {
-  explicit SharedSender(Segment& own) : segment(own), pool(own) {}
-  Segment& segment;
+  explicit SharedSender(Segment own) : segment(std::move(own)), pool(segment) {}
+  Segment segment;
   BlockPool pool;
   SharedPayload last;
 
   void forget_last();
 };
 
-class SharedLink {
+class SharedRing {
  public:
   // `local` numbers: of this rank and of the peer among the ranks of the host.
-  SharedLink(int peer, SharedSender& sender, Segment theirs, int own_local, int peer_local);
+  SharedRing(SharedSender& sender, Segment theirs, int own_local, int peer_local);
 
   // True when the frame is on its way and its payload no longer needed; else it is kept.
   bool push(OutFrame frame);
   // Tries again what was kept. True if anything moved.
   bool flush(FrameHandler& handler);
   bool backlog() const { return !queue_.empty(); }
-  bool receive(FrameHandler& handler);
+  // Hands over what `peer` has written, up to a budget. True if anything was there.
+  bool receive(int peer, FrameHandler& handler);
   bool something_arrived() const;
-  // The peer's memory holds what cannot be; it has been reported gone.
+  // The peer's memory holds what cannot be: nothing more may be read.
   bool broken() const { return broken_; }
   void cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler);
   // The peer has left or its process has ended: what still waits counts as sent, and blocks that it has not
@@ -63,7 +64,6 @@ class SharedLink {
   bool note_returned();
   std::uint32_t place_payload(const OutFrame& frame);
 
-  const int peer_;
   SharedSender& sender_;
   Segment theirs_;
   Entry* const out_;  // our ring in the peer's segment

@@ -1,4 +1,4 @@
-#include "live/segment.h"
+#include "live/shared/segment.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

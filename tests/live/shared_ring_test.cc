@@ -1,5 +1,5 @@
 // Frames between ranks of one host, all ends in one thread.
-#include "live/shared_link.h"
+#include "live/shared/shared_ring.h"
 
 #include <gmock/gmock.h>
 
@@ -19,18 +19,16 @@ class Received : public FrameHandler {
       EXPECT_EQ(payload[i], std::byte(header.chunk % 251));
   }
   void on_sent(std::uint32_t, const protocol::Token&) override {}
-  void on_peer_gone(int, std::optional<ErrorCode>, const std::string&) override { gone = true; }
+  void on_peer_gone(int, std::optional<ErrorCode>, const std::string&) override {}
   std::uint32_t frames = 0;
-  bool gone = false;
 };
 
 // One rank that sends to some readers.
 class SharedLinks : public ::testing::Test {
  protected:
   struct Reader {
-    std::unique_ptr<Segment> segment;
     std::unique_ptr<SharedSender> sender;
-    std::unique_ptr<SharedLink> to, from;
+    std::unique_ptr<SharedRing> to, from;
     std::vector<std::vector<std::byte>> payloads;
     Received received;
     std::uint32_t sent = 0;
@@ -38,16 +36,14 @@ class SharedLinks : public ::testing::Test {
 
   void start(int readers) {
     const FileDescriptor own_file = Segment::create(readers + 1);
-    segment_ = std::make_unique<Segment>(own_file, readers + 1);
-    sender_ = std::make_unique<SharedSender>(*segment_);
+    sender_ = std::make_unique<SharedSender>(Segment(own_file, readers + 1));
     readers_.resize(static_cast<std::size_t>(readers));
     for (int r = 0; r < readers; ++r) {
       Reader& reader = readers_[static_cast<std::size_t>(r)];
       const FileDescriptor file = Segment::create(readers + 1);
-      reader.segment = std::make_unique<Segment>(file, readers + 1);
-      reader.sender = std::make_unique<SharedSender>(*reader.segment);
-      reader.to = std::make_unique<SharedLink>(r + 1, *sender_, Segment(file, readers + 1), 0, r + 1);
-      reader.from = std::make_unique<SharedLink>(0, *reader.sender, Segment(own_file, readers + 1), r + 1, 0);
+      reader.sender = std::make_unique<SharedSender>(Segment(file, readers + 1));
+      reader.to = std::make_unique<SharedRing>(*sender_, Segment(file, readers + 1), 0, r + 1);
+      reader.from = std::make_unique<SharedRing>(*reader.sender, Segment(own_file, readers + 1), r + 1, 0);
     }
   }
 
@@ -62,7 +58,6 @@ class SharedLinks : public ::testing::Test {
     return reader.to->push(std::move(frame));
   }
 
-  std::unique_ptr<Segment> segment_;
   std::unique_ptr<SharedSender> sender_;
   std::vector<Reader> readers_;
   Received nobody_;
@@ -77,13 +72,13 @@ TEST_F(SharedLinks, PayloadsOfAllSizesArriveInOrderHoweverMany) {
     const std::size_t bytes = i % 97 == 0 ? kLarge.bytes : (i % 5 == 0 ? 4096 : 8);
     push(reader, bytes);
     if (i % 7 == 0)
-      while (reader.from->receive(reader.received)) {
+      while (reader.from->receive(0, reader.received)) {
       }
   }
-  while (reader.to->flush(nobody_) || reader.from->receive(reader.received)) {
+  while (reader.to->flush(nobody_) || reader.from->receive(0, reader.received)) {
   }
   EXPECT_EQ(reader.received.frames, kFrames);
-  EXPECT_FALSE(reader.received.gone);
+  EXPECT_FALSE(reader.from->broken());
   EXPECT_FALSE(reader.to->backlog());
   // Nothing is lent any more: it gets as much as at the start.
   std::uint32_t lent = 0;
@@ -113,7 +108,8 @@ TEST_F(SharedLinks, WhatSeveralReadIsCopiedOnceHoweverFewBlocksAreFree) {
   };
   const auto free_blocks = [&] {
     std::uint32_t free = 0;
-    for (std::uint32_t b = kSmall.blocks; b < kBlocks; ++b) free += segment_->readers(b).load() == 0 ? 1 : 0;
+    for (std::uint32_t b = kSmall.blocks; b < kBlocks; ++b)
+      free += sender_->segment.readers(b).load() == 0 ? 1 : 0;
     return free;
   };
   for (std::uint64_t run = 0; run < 12; ++run) ASSERT_EQ(push_to_all(run), 3);
@@ -127,7 +123,7 @@ TEST_F(SharedLinks, WhoDoesNotReadLeavesBlocksToTheOthers) {
     for (int i = 0; i < 200; ++i) push(readers_[0], bytes);
     for (int i = 0; i < 50; ++i) {
       EXPECT_TRUE(push(readers_[1], bytes)) << i;
-      readers_[1].from->receive(readers_[1].received);
+      readers_[1].from->receive(0, readers_[1].received);
     }
   }
   EXPECT_EQ(readers_[1].received.frames, 100U);

@@ -1,4 +1,4 @@
-#include "live/shared_link.h"
+#include "live/shared/shared_ring.h"
 
 #include <cstring>
 #include <utility>
@@ -16,16 +16,15 @@ void SharedSender::forget_last() {
   last = {};
 }
 
-SharedLink::SharedLink(int peer, SharedSender& sender, Segment theirs, int own_local, int peer_local)
-    : peer_(peer),
-      sender_(sender),
+SharedRing::SharedRing(SharedSender& sender, Segment theirs, int own_local, int peer_local)
+    : sender_(sender),
       theirs_(std::move(theirs)),
       out_(theirs_.ring(own_local)),
       out_tail_(theirs_.tail(own_local)),
       in_(sender.segment.ring(peer_local)),
       in_tail_(sender.segment.tail(peer_local)) {}
 
-bool SharedLink::note_returned() {
+bool SharedRing::note_returned() {
   const std::uint64_t used = out_tail_.used.load(std::memory_order_acquire);
   if (written_ - used > kEntries) return false;
   for (; known_used_ < used; ++known_used_)
@@ -34,7 +33,7 @@ bool SharedLink::note_returned() {
   return true;
 }
 
-bool SharedLink::may_lend(std::size_t bytes) {
+bool SharedRing::may_lend(std::size_t bytes) {
   const std::size_t& held = held_[needs_large(bytes) ? 1 : 0];
   if (sender_.pool.may_lend(bytes, held)) return true;
   // Where its reader has come to is a cache line that it writes all the time: not looked at without need.
@@ -43,14 +42,14 @@ bool SharedLink::may_lend(std::size_t bytes) {
 }
 
 // A block that others read already: how many are free says nothing then.
-bool SharedLink::may_share(std::size_t bytes) {
+bool SharedRing::may_share(std::size_t bytes) {
   const std::size_t& held = held_[needs_large(bytes) ? 1 : 0];
   const std::size_t most = (needs_large(bytes) ? kLarge : kSmall).blocks * 3 / 4;
   return held < most || (note_returned() && held < most);
 }
 
 // Copies the payload into a block, or finds it in the one copied last. kNoBlock: too many are being read.
-std::uint32_t SharedLink::place_payload(const OutFrame& frame) {
+std::uint32_t SharedRing::place_payload(const OutFrame& frame) {
   const wire::Header& h = frame.header;
   SharedPayload& last = sender_.last;
   const bool same = frame.stable && last.block != kNoBlock && last.type == h.type &&
@@ -74,7 +73,7 @@ std::uint32_t SharedLink::place_payload(const OutFrame& frame) {
   return block;
 }
 
-bool SharedLink::write(const OutFrame& frame) {
+bool SharedRing::write(const OutFrame& frame) {
   if (written_ - known_taken_ >= kEntries) {
     known_taken_ = out_tail_.taken.load(std::memory_order_acquire);
     if (written_ - known_taken_ >= kEntries) return false;
@@ -99,14 +98,14 @@ bool SharedLink::write(const OutFrame& frame) {
   return true;
 }
 
-bool SharedLink::push(OutFrame frame) {
+bool SharedRing::push(OutFrame frame) {
   if (queue_.empty() && write(frame)) return true;
   frame.token.progress = 0;  // in order: what was summed last is still in the cache, and no link is slow here
   queue_.push(std::move(frame));
   return false;
 }
 
-bool SharedLink::flush(FrameHandler& handler) {
+bool SharedRing::flush(FrameHandler& handler) {
   bool any = false;
   while (!queue_.empty() && write(queue_.front())) {
     const OutFrame frame = queue_.pop();
@@ -116,11 +115,11 @@ bool SharedLink::flush(FrameHandler& handler) {
   return any;
 }
 
-bool SharedLink::something_arrived() const {
+bool SharedRing::something_arrived() const {
   return in_[read_ % kEntries].stamp.load(std::memory_order_acquire) == read_ + 1;
 }
 
-bool SharedLink::receive(FrameHandler& handler) {
+bool SharedRing::receive(int peer, FrameHandler& handler) {
   std::uint32_t budget = kReceiveBudgetFrames;
   while (budget > 0 && something_arrived()) {
     --budget;
@@ -131,12 +130,11 @@ bool SharedLink::receive(FrameHandler& handler) {
     const std::size_t room = inlined ? kInline : (block < kBlocks ? Segment::block_bytes(block) : 0);
     if (wire::check(header) != nullptr || header.length > room) {
       broken_ = true;
-      handler.on_peer_gone(peer_, ErrorCode::corrupted, "it wrote a frame into shared memory that cannot be");
       return false;
     }
     const std::byte* payload = inlined ? entry.payload : theirs_.block(block);
     bytes_received_ += sizeof(wire::Header) + header.length;
-    handler.on_frame(peer_, header, payload);
+    handler.on_frame(peer, header, payload);
     ++read_;
     // First: whoever is killed between the two leaves a block that is lent for ever, not one that is given
     // back twice.
@@ -150,11 +148,11 @@ bool SharedLink::receive(FrameHandler& handler) {
   return budget < kReceiveBudgetFrames;
 }
 
-void SharedLink::cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler) {
+void SharedRing::cancel(std::uint32_t group, std::uint64_t run, FrameHandler& handler) {
   queue_.cancel(group, run, [&](const OutFrame& frame) { handler.on_sent(frame.header.group, frame.token); });
 }
 
-void SharedLink::forget(FrameHandler& handler) {
+void SharedRing::forget(FrameHandler& handler) {
   while (!queue_.empty()) {
     const OutFrame frame = queue_.pop();
     if (!frame.reported) handler.on_sent(frame.header.group, frame.token);
@@ -166,7 +164,7 @@ void SharedLink::forget(FrameHandler& handler) {
       sender_.segment.readers(block).fetch_sub(1, std::memory_order_release);
 }
 
-bool SharedLink::must_wake() {
+bool SharedRing::must_wake() {
   std::atomic<std::uint32_t>& sleeping = theirs_.doorbell().sleeping;
   return sleeping.load(std::memory_order_relaxed) != 0 &&
          sleeping.exchange(0, std::memory_order_acq_rel) != 0;

@@ -1,0 +1,27 @@
+#include "live/links.h"
+
+#include "live/shared/shared_link.h"
+#include "live/tcp/tcp_link.h"
+
+namespace talweg::live {
+
+Links make_links(int rank, Mesh mesh, const StreamOptions& options, EventLoop& loop, FrameHandler& handler) {
+  Links links;
+  links.by_rank.resize(mesh.connections.size());
+  std::shared_ptr<SharedSender> sender;
+  if (mesh.segment) {
+    sender = std::make_shared<SharedSender>(std::move(*mesh.segment));
+    links.shared_bytes = Segment::bytes_for(mesh.local_ranks);
+  }
+  for (Connection& c : mesh.connections) {
+    if (c.rank == rank) continue;
+    std::unique_ptr<Link>& link = links.by_rank[static_cast<std::size_t>(c.rank)];
+    if (c.local)
+      link = std::make_unique<SharedLink>(std::move(c), sender, mesh.local_index, loop, handler);
+    else
+      link = std::make_unique<TcpLink>(std::move(c), options, loop, handler);
+  }
+  return links;
+}
+
+}  // namespace talweg::live

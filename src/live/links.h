@@ -1,0 +1,21 @@
+// The links of one process, made from what joining has left. A new kind of link is a line here.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "live/connect.h"
+#include "live/link.h"
+#include "live/tcp/stream.h"
+
+namespace talweg::live {
+
+struct Links {
+  std::vector<std::unique_ptr<Link>> by_rank;  // null: this rank itself
+  std::size_t shared_bytes = 0;                // of memory that this rank shares with others
+};
+
+// `loop` and `handler` must outlive the links. Throws Error{system}.
+Links make_links(int rank, Mesh mesh, const StreamOptions& options, EventLoop& loop, FrameHandler& handler);
+
+}  // namespace talweg::live

@@ -1,0 +1,110 @@
+#include "live/tcp/tcp_link.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "live/tcp/tcp_traffic.h"
+
+namespace talweg::live {
+
+TcpLink::TcpLink(Connection connection, const StreamOptions& options, EventLoop& loop, FrameHandler& handler)
+    : Link(connection.rank, handler), pulses_(connection.streams.size()), fence_(connection.streams.size()) {
+  for (std::size_t s = 0; s < connection.streams.size(); ++s) {
+    streams_.emplace_back(std::move(connection.streams[s]), peer_, options, handler,
+                          connection.secrets.empty() ? nullptr : &connection.secrets[s]);
+    streams_.back().join(fence_, s);
+    streams_.back().watch(loop, *this, s);
+  }
+}
+
+bool TcpLink::send(OutFrame frame) {
+  const bool owned = frame.reported;
+  if ((frame.header.flags & wire::kBehindAll) != 0)
+    for (std::size_t s = 1; s < streams_.size(); ++s)
+      streams_[(frame.header.tree + s) % streams_.size()].push(frame);
+  streams_[frame.header.tree % streams_.size()].push(std::move(frame));
+  return owned;
+}
+
+void TcpLink::flush() {
+  for (Stream& stream : streams_) {
+    if (gone()) return;
+    if (!stream.idle()) stream.flush();
+  }
+}
+
+bool TcpLink::on_ready(std::size_t which, bool readable, bool writable) {
+  const bool any = streams_[which].on_ready(readable, writable);
+  settle();
+  return any;
+}
+
+// After a goodbye on one stream there may still be data on the others.
+void TcpLink::settle() {
+  if (gone()) return;
+  bool open = false;
+  for (Stream& stream : streams_) {
+    open = open || stream.open();
+    if (stream.open()) continue;
+    if (const Stream::End end = *stream.end(); end.failure) {
+      lose(end.failure, end.why);
+      return;
+    }
+    stream.close();
+  }
+  if (open) return;
+  lose(std::nullopt, {});
+  // What waits for it counts as sent, as what is sent to it from now on does: an operation that is not told
+  // to fail would else wait for its deadline.
+  for (Stream& stream : streams_) stream.forget();
+}
+
+void TcpLink::lose(std::optional<ErrorCode> failure, const std::string& why) {
+  for (Stream& stream : streams_) stream.close();
+  end(failure, why);
+}
+
+void TcpLink::check_host(std::int64_t patience_ns) {
+  for (std::size_t s = 0; s < streams_.size() && !gone(); ++s)
+    if (pulses_[s].lost(streams_[s].fd(), patience_ns))
+      lose(ErrorCode::peer_failed,
+           fmt::format("its host has not answered for {} s", patience_ns / 1'000'000'000));
+}
+
+void TcpLink::cancel(std::uint32_t group, std::uint64_t run) {
+  for (Stream& stream : streams_) stream.cancel(group, run);
+}
+
+bool TcpLink::unsent() const {
+  return !gone() && std::any_of(streams_.begin(), streams_.end(), [](const Stream& s) { return !s.idle(); });
+}
+
+bool TcpLink::part() {
+  bool parted = true;
+  for (Stream& stream : streams_) parted = (gone() || (stream.say_goodbye() && stream.linger())) && parted;
+  return parted;
+}
+
+LinkStatistics TcpLink::statistics() const {
+  LinkStatistics sum;
+  for (const Stream& stream : streams_) {
+    sum.bytes_sent += stream.bytes_sent();
+    sum.bytes_received += stream.bytes_received();
+  }
+  return sum;
+}
+
+PeerStatistics TcpLink::measured() const {
+  PeerStatistics sum{.rank = peer_};
+  for (const Stream& stream : streams_) {
+    const TcpTraffic traffic = tcp_traffic(stream.fd());
+    sum.retransmits += traffic.retransmits;
+    sum.round_trip_us = std::max(sum.round_trip_us, traffic.round_trip_us);
+    sum.acked_bytes += traffic.acked_bytes;
+    sum.busy_seconds = std::max(sum.busy_seconds, traffic.busy_seconds);
+  }
+  return sum;
+}
+
+}  // namespace talweg::live

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# The demo from nothing: installs what is missing, builds what the demo runs and nothing else, runs it: tools/demo.sh [JOBS]
+# PyTorch is fetched and unpacked while the program is compiled.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+jobs=${1:-$(nproc)}
+tools/setup.sh packages
+tools/setup.sh run &
+setup=$!
+trap 'kill "$setup" 2>/dev/null || true' EXIT
+tools/build.sh release "$jobs" talweg
+wait "$setup"
+tools/build.sh release "$jobs" talweg talweg_core talweg_c10d
+.venv/bin/python examples/demo/demo.py

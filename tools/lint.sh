@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# The linter, with the checks of .clang-tidy: tools/lint.sh changed|all|alone [JOBS]
+#   changed  the sources that differ from what landed before, each by itself; a header by one source that includes it
+#   all      every source, a room at a time
+#   alone    no linter: whether the compiler takes each file by itself, without a warning
+# What landed before is where this branch left origin's main branch; where that says nothing, as on that branch itself,
+# it is the state of RECENT commits ago.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+RECENT=8
+what=$1 jobs=${2:-$(nproc)}
+
+base_commit() {
+  local branch base
+  for branch in origin/HEAD origin/main origin/master; do
+    base=$(git merge-base HEAD "$branch" 2>/dev/null) || continue
+    if [[ $base != $(git rev-parse HEAD) ]]; then
+      echo "$base"
+      return
+    fi
+  done
+  git rev-parse --verify --quiet HEAD~$RECENT
+}
+
+# Every source that includes this header, directly or through other headers, one a line; nearest first.
+includers_of() {
+  local header=$1 name=${1#src/} seen=${2-} by
+  name=${name#include/}
+  grep -rlF "\"$name\"" src --include='*.cc' | sort
+  while read -r by; do
+    if [[ " $seen " != *" $by "* ]]; then includers_of "$by" "$seen $header"; fi
+  done < <(grep -rlF "\"$name\"" src include --include='*.h' | sort)
+}
+
+# The sources to read for what changed since a commit, or not committed yet.
+changed_sources() {
+  local file
+  {
+    git diff --name-only "$1" -- src include
+    git ls-files --others --exclude-standard -- src include
+  } | sort -u | while read -r file; do
+    case $file in
+      *.cc) if [[ -e $file ]]; then echo "$file"; fi ;;
+      *.h)
+        if [[ -e ${file%.h}.cc ]]; then echo "${file%.h}.cc"; elif [[ -e $file ]]; then includers_of "$file" | sed 1q; fi
+        ;;
+    esac
+  done | sort -u
+}
+
+# tidy FOLDER PATTERN ...: -w, as warnings are the business of the compiler that builds; here only .clang-tidy speaks.
+tidy() {
+  run-clang-tidy-14 -quiet -j"$jobs" -p "$1" -extra-arg=-w "${@:2}" 2>&1 |
+    grep -vE '^clang-tidy-14 |^[0-9]+ warnings? (and [0-9]+ errors? )?generated|^$'
+  return "${PIPESTATUS[0]}"
+}
+
+case $what in
+  changed)
+    if ! base=$(base_commit); then
+      echo "[lint] there is no commit to compare with: all of src is read"
+      exec "$0" all "$jobs"
+    fi
+    mapfile -t sources < <(changed_sources "$base")
+    echo "[lint] ${#sources[@]} sources for what changed since $(git log -1 --format='%h %s' "$base"): ${sources[*]}"
+    if ((${#sources[@]} == 0)); then exit 0; fi
+    cmake --preset alone >/dev/null || exit 1
+    tidy build-lint/alone "${sources[@]/#//}"
+    ;;
+  all)
+    cmake --preset lint >/dev/null && tidy build-lint /src/
+    ;;
+  alone)
+    cmake --preset alone >/dev/null || exit 1
+    python3 -c '
+import json, shlex
+for entry in json.load(open("build-lint/alone/compile_commands.json")):
+    words = shlex.split(entry["command"])
+    words[words.index("-o") + 1] = "/dev/null"
+    print(shlex.quote("cd " + shlex.quote(entry["directory"]) + " && " + shlex.join(words + ["-O0", "-fsyntax-only"])))
+' | CCACHE_DISABLE=1 xargs -r -P"$jobs" -n1 bash -c
+    ;;
+  *)
+    echo "usage: tools/lint.sh changed|all|alone [JOBS]" >&2
+    exit 2
+    ;;
+esac
