@@ -31,6 +31,7 @@ namespace {
 using live::FileDescriptor;
 
 constexpr std::size_t kMaxClients = 16384;
+constexpr std::int64_t kPatienceNs = 10'000'000'000;  // with a store that takes nothing
 
 // Serves from one thread; every client is a small buffer and at most one pending get.
 class Server {
@@ -81,7 +82,7 @@ class Server {
       const std::int64_t left = std::min(next, live::now_ns() + 1000 * live::kMillisecondNs) - live::now_ns();
       ::poll(polled.data(), polled.size(),
              static_cast<int>(std::max<std::int64_t>(left / live::kMillisecondNs + 1, 0)));
-      if (polled[0].revents != 0) return;
+      if (polled[0].revents != 0) return say_closing();
       for (std::size_t i = 0; i < clients_.size(); ++i)
         if (polled[i + 2].revents != 0 && !serve(clients_[i])) clients_[i].socket.reset();
       const std::int64_t now = live::now_ns();
@@ -90,6 +91,15 @@ class Server {
       for (Client& c : clients_) flush(c);
       std::erase_if(clients_, [](const Client& c) { return !c.socket; });
       let_in(now);
+    }
+  }
+
+  // To who is here: who comes now may be early for the store of another group at the same address.
+  void say_closing() {
+    for (Client& c : clients_) {
+      if (!c.socket) continue;
+      wire::append_record(encode(wire::StoreAnswer{false, {}, true}), c.to, c.output);
+      flush(c);
     }
   }
 
@@ -162,8 +172,9 @@ class Server {
 class TcpStore : public Store {
  public:
   TcpStore(const std::string& host, int port, bool serve, std::int64_t deadline_ns, const std::string& key)
-      : endpoint_{live::resolve_host(host), port} {
-    const wire::Secret secret = key.empty() ? wire::Secret{} : wire::secret_from_text(key);
+      : secret_(key.empty() ? wire::Secret{} : wire::secret_from_text(key)),
+        endpoint_{live::resolve_host(host), port},
+        deadline_ns_(deadline_ns) {
     if (serve) {
       if (key.empty() && !live::is_loopback(endpoint_.host))
         throw Error(
@@ -174,19 +185,9 @@ class TcpStore : public Store {
                         to_string(endpoint_)));
       FileDescriptor listener = live::listen_tcp(endpoint_);
       endpoint_.port = live::local_endpoint(listener).port;
-      server_.emplace(std::move(listener), secret);
+      server_.emplace(std::move(listener), secret_);
     }
-    wire::Introduction introduction;
-    introduction.purpose = wire::Purpose::store;
-    introduction.encrypt = true;
-    attempt("joining", "", [&] {
-      live::Visitor visitor = live::knock([&] { return live::connect_tcp(endpoint_, deadline_ns); }, secret,
-                                          introduction, deadline_ns);
-      socket_ = std::move(visitor.socket);
-      to_.emplace(visitor.secrets.cipher, visitor.secrets.send);
-      from_.emplace(visitor.secrets.cipher, visitor.secrets.receive);
-    });
-    live::tune_tcp(socket_);
+    attempt("joining", "", [&] { connect(deadline_ns); });
   }
 
   void set(const std::string& key, const std::string& value) override {
@@ -194,9 +195,9 @@ class TcpStore : public Store {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("store: key \"{}\" or its value is too long", key));
     const std::lock_guard lock(mutex_);
-    attempt("setting", key, [&] {
-      say({false, key, value, 0}, live::now_ns() + 10'000 * live::kMillisecondNs);
-    });
+    said_[key] = value;
+    const std::int64_t until = live::now_ns() + kPatienceNs;
+    attempt("setting", key, [&] { persist(until, [&] { say({false, key, value, 0}, until); }); });
   }
 
   std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
@@ -209,8 +210,11 @@ class TcpStore : public Store {
     const std::int64_t patience = std::max(until, live::now_ns()) + 5'000 * live::kMillisecondNs;
     wire::StoreAnswer answer;
     attempt("asking for", key, [&] {
-      say({true, key, {}, static_cast<std::uint32_t>(ms)}, patience);
-      answer = hear(patience);
+      persist(until, [&] {
+        say({true, key, {}, static_cast<std::uint32_t>(ms)}, patience);
+        answer = hear(patience);
+        if (answer.closing) throw Closed();
+      });
     });
     if (!answer.found)
       throw Error(ErrorCode::timeout,
@@ -229,6 +233,53 @@ class TcpStore : public Store {
       const std::string subject = key.empty() ? "" : fmt::format(" \"{}\"", key);
       throw Error(e.code(),
                   fmt::format("store at {}: {}{}: {}", to_string(endpoint_), what, subject, e.what()));
+    }
+  }
+
+  // The store has ended in order.
+  struct Closed {};
+
+  void connect(std::int64_t deadline_ns) {
+    wire::Introduction introduction;
+    introduction.purpose = wire::Purpose::store;
+    introduction.encrypt = true;
+    live::Visitor visitor = live::knock([&] { return live::connect_tcp(endpoint_, deadline_ns); }, secret_,
+                                        introduction, deadline_ns);
+    socket_ = std::move(visitor.socket);
+    to_.emplace(visitor.secrets.cipher, visitor.secrets.send);
+    from_.emplace(visitor.secrets.cipher, visitor.secrets.receive);
+    live::tune_tcp(socket_);
+  }
+
+  // What is done with a store that ends in order was meant for the one that comes in its place: at the same
+  // address, the store of the group before may just be closing. That one is told what this rank has set.
+  template <class Function>
+  void persist(std::int64_t until_ns, Function&& function) {
+    bool closed = false;
+    for (;;) {
+      try {
+        if (closed) {
+          connect(std::min(until_ns, deadline_ns_));
+          for (const auto& [key, value] : said_) say({false, key, value, 0}, live::now_ns() + kPatienceNs);
+        }
+        return function();
+      } catch (const Closed&) {
+        closed = true;
+      } catch (const Error& e) {
+        if (closed && e.code() == ErrorCode::timeout)
+          throw Error(ErrorCode::peer_failed, "it was closed, and no other one has come in its place");
+        if (e.code() != ErrorCode::peer_failed || !said_closing()) throw;
+        closed = true;
+      }
+    }
+  }
+
+  // Its last word, when nothing can be sent to it any more.
+  bool said_closing() {
+    try {
+      return hear(live::now_ns() + live::kMillisecondNs).closing;
+    } catch (const Error&) {
+      return false;
     }
   }
 
@@ -255,8 +306,11 @@ class TcpStore : public Store {
     }
   }
 
+  const wire::Secret secret_;
   std::optional<Server> server_;
   live::Endpoint endpoint_;
+  const std::int64_t deadline_ns_;           // of joining: until then another store is waited for
+  std::map<std::string, std::string> said_;  // what was set here
   FileDescriptor socket_;
   std::optional<wire::Cipher> to_;
   std::optional<wire::Cipher> from_;

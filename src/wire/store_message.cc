@@ -14,8 +14,9 @@ struct StoreRequestLayout {
   std::uint32_t value_bytes;
   std::uint32_t wait_ms;
 };
+constexpr std::uint32_t kClosing = 2;
 struct StoreAnswerLayout {
-  std::uint32_t found;
+  std::uint32_t found;  // 0, 1 or kClosing
   std::uint32_t value_bytes;
 };
 
@@ -37,7 +38,11 @@ std::string encode(const StoreRequest& r) {
 }
 
 std::string encode(const StoreAnswer& a) {
-  return with_head(StoreAnswerLayout{a.found ? 1U : 0U, static_cast<std::uint32_t>(a.value.size())}, a.value);
+  return with_head(StoreAnswerLayout{a.closing ? kClosing
+                                     : a.found ? 1U
+                                               : 0U,
+                                     static_cast<std::uint32_t>(a.value.size())},
+                   a.value);
 }
 
 std::optional<StoreRequest> decode_store_request(std::span<const std::byte> bytes) {
@@ -57,9 +62,10 @@ std::optional<StoreAnswer> decode_store_answer(std::span<const std::byte> bytes)
   StoreAnswerLayout head;
   if (bytes.size() < sizeof head) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.found > 1 || head.value_bytes > kMaxStoreValue || bytes.size() != sizeof head + head.value_bytes)
+  if (head.found > kClosing || head.value_bytes > kMaxStoreValue ||
+      bytes.size() != sizeof head + head.value_bytes)
     return std::nullopt;
-  return StoreAnswer{head.found == 1, text_at(bytes, sizeof head, head.value_bytes)};
+  return StoreAnswer{head.found == 1, text_at(bytes, sizeof head, head.value_bytes), head.found == kClosing};
 }
 
 void append_record(const std::string& message, Cipher& cipher, std::vector<std::byte>& out) {

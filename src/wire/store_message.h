@@ -29,6 +29,7 @@ struct StoreRequest {
 struct StoreAnswer {
   bool found = false;
   std::string value;
+  bool closing = false;  // whatever was asked: the store ends in order, and another may come in its place
 };
 
 std::string encode(const StoreRequest& request);

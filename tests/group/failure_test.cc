@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <latch>
+#include <thread>
+#include <vector>
 
 #include "ranks.h"
 
@@ -533,6 +536,32 @@ TEST(Arguments, AreCheckedBeforeAnythingIsSent) {
     error_of(ErrorCode::unsupported, [&] { g.all_reduce(&x, &x, 1, DataType::f32, ReduceOp::bit_and); });
     g.barrier();
   });
+}
+
+// Whoever is quick finds the store of the group before, which is just closing.
+TEST(Joining, GroupsFormAtOneAddressOneAfterTheOther) {
+  constexpr int kGroups = 30;
+  std::atomic<int> formed{0};
+  const auto rank = [&](int r) {
+    GroupOptions options;
+    options.rank = r;
+    options.size = 3;
+    options.rendezvous = "tcp://127.0.0.1:27411";
+    options.timeout = std::chrono::seconds(60);
+    for (int g = 0; g < kGroups; ++g) {
+      try {
+        Group::join(options)->barrier();
+        ++formed;
+      } catch (const Error& e) {
+        ADD_FAILURE() << "rank " << r << ", group " << g << ": " << e.what();
+        return;
+      }
+    }
+  };
+  std::vector<std::thread> ranks;
+  for (int r = 0; r < 3; ++r) ranks.emplace_back(rank, r);
+  for (std::thread& thread : ranks) thread.join();
+  EXPECT_EQ(formed, 3 * kGroups);
 }
 
 }  // namespace

@@ -75,7 +75,28 @@ TEST(Store, ATcpServerCarriesKeysBetweenItsClients) {
       FAIL();
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::peer_failed);
+      EXPECT_NE(std::string(e.what()).find("no other one has come in its place"), std::string::npos)
+          << e.what();
     }
+  }
+}
+
+// Two groups meet at one address, one after the other: who is quick finds the first one's store still there.
+TEST(Store, WhoFindsATcpServerJustClosingWaitsForTheNextOne) {
+  for (int round = 0; round < 20; ++round) {
+    auto [first, port] = serve("the key of this job");
+    ASSERT_TRUE(first);
+    const auto early = tcp_store("127.0.0.1", port, false, in_ms(20'000), "the key of this job");
+    early->set("early", "is here");
+    std::string answer;
+    std::thread asker([&, &client = *early] { answer = client.get("second", in_ms(20'000)); });
+    if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    first.reset();
+    const auto second = tcp_store("127.0.0.1", port, true, in_ms(5000), "the key of this job");
+    EXPECT_EQ(second->get("early", in_ms(10'000)), "is here");
+    second->set("second", "is there");
+    asker.join();
+    EXPECT_EQ(answer, "is there");
   }
 }
 

@@ -22,6 +22,9 @@ TEST(StoreMessage, RequestsAndAnswersSurviveTheWire) {
   ASSERT_TRUE(get);
   EXPECT_TRUE(get->get);
   EXPECT_EQ(get->wait_ms, 250U);
+  const auto last = decode_store_answer(bytes_of(encode(StoreAnswer{false, {}, true})));
+  ASSERT_TRUE(last);
+  EXPECT_TRUE(last->closing && !last->found);
   const auto answer = decode_store_answer(bytes_of(encode(StoreAnswer{true, "value"})));
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->value, "value");
