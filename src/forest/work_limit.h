@@ -2,9 +2,10 @@
 // so that the same searches are given up everywhere; and whether anybody still waits for its answer.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <utility>
 
 namespace talweg::forest {
 
@@ -13,20 +14,20 @@ class WorkLimit {
   // Thrown by whoever searches: not an Error, since nothing is wrong.
   struct Reached {};
 
-  // `unwanted` may be null; it may be set from any thread, and outlives the search.
+  // `unwanted` may be empty.
   explicit WorkLimit(std::int64_t most_steps = std::numeric_limits<std::int64_t>::max(),
-                     const std::atomic<bool>* unwanted = nullptr)
-      : left_(most_steps), unwanted_(unwanted) {}
+                     std::function<bool()> unwanted = {})
+      : left_(most_steps), unwanted_(std::move(unwanted)) {}
 
   void spend(std::int64_t steps) {
     left_ -= steps;
-    if (left_ < 0 || (unwanted_ != nullptr && unwanted_->load(std::memory_order_relaxed))) throw Reached{};
+    if (left_ < 0 || (unwanted_ && unwanted_())) throw Reached{};
   }
   std::int64_t left() const { return left_; }
 
  private:
   std::int64_t left_;
-  const std::atomic<bool>* unwanted_;
+  std::function<bool()> unwanted_;
 };
 
 }  // namespace talweg::forest
