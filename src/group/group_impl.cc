@@ -40,7 +40,7 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::C
       log_(identity_.rank),
       plans_(identity_.rank, std::move(network), algorithm_, log_),
       session_(
-          identity_.rank, identity_.hosts, identity_.id, *this, world_->pool(),
+          protocol::ranks_only(identity_.rank, identity_.hosts), identity_.id, *this, world_->pool(),
           [this](int source, int destination, std::int64_t count, DataType type) {
             return plans_.find(protocol::message_request(source, destination, this->size(), count, type));
           }),
@@ -131,8 +131,7 @@ void GroupImpl::begin(Start start) {
   note_start(*start.work,
              {CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
               operation.signature.count * static_cast<std::int64_t>(size_of(operation.operands.type)),
-              start.called_ns, operation.deadline_ns, operation.plan->forest->planner,
-              static_cast<std::uint32_t>(operation.plan->forest->trees.size())});
+              start.called_ns, operation.deadline_ns, operation.plan->name, operation.plan->trees_in_all});
   session_.start(std::move(operation));
   if (follows_ && adaptation_->count(start.request)) end_epoch();
 }

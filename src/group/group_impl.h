@@ -14,7 +14,7 @@
 #include "group/prober.h"
 #include "group/recorder.h"
 #include "group/world.h"
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 #include "talweg/group.h"
 
 namespace talweg::group {

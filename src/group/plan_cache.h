@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "cluster/cluster.h"
 #include "forest/packed.h"
-#include "protocol/local_plan.h"
+#include "protocol/forest/local_plan.h"
 
 namespace talweg::group {
 

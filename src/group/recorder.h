@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "group/clock_offset.h"
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 
 namespace talweg::group {
 

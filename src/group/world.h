@@ -23,7 +23,7 @@
 #include "group/work.h"
 #include "live/engine.h"
 #include "live/fork_mark.h"
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 
 namespace talweg::group {
 

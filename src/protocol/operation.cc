@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "base/collectives.h"
-#include "protocol/mailbox.h"
 #include "talweg/error.h"
 
 namespace talweg::protocol {
@@ -135,6 +134,7 @@ Operation make_operation(const Call& call, int rank, const forest::Request& q) {
       of_others[static_cast<std::size_t>(q.root)] = q.counts[me];
   }
   op.all_contribute = data_carry_agreement(q);
+  op.fence = !moves_data(q.op);  // a barrier
   op.priority = call.options.priority;
   return op;
 }

@@ -11,8 +11,7 @@
 #include <vector>
 
 #include "forest/forest.h"
-#include "kernel/reduce.h"
-#include "protocol/local_plan.h"
+#include "protocol/transfer.h"
 #include "talweg/call.h"
 #include "wire/signature.h"
 
@@ -23,16 +22,8 @@ inline constexpr std::int64_t kUnknownCount = -1;
 // Before a call's deadline: long enough for every rank that lives to answer.
 inline constexpr std::int64_t kQuestionNs = 1'000'000'000;
 
-struct Operands {
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-  DataType type = DataType::u8;
-  kernel::ReduceFunction reduce = nullptr;  // may be null when nothing is summed
-  int divisor = 0;                          // > 1: the root divides the sum (avg)
-};
-
 struct Operation {
-  std::shared_ptr<const LocalPlan> plan;
+  std::shared_ptr<const Plan> plan;
   wire::Signature signature;
   Operands operands;
   // Where counts differ by pair (all_to_all, gather, scatter): what this rank tells each other rank and what
@@ -40,6 +31,7 @@ struct Operation {
   std::vector<std::int64_t> tell;
   std::vector<std::int64_t> expect;
   bool all_contribute = false;  // the data carry the agreement
+  bool fence = false;           // ends after everything that was started here before it
   std::int64_t deadline_ns = 0;
   // Before the deadline: when all ranks are asked whether they have started it, so that who answers nothing
   // is named, and not who waits in vain itself. 0: they are not asked.

@@ -15,10 +15,10 @@ inline constexpr int kUrgent = kPriorities - 1;  // for what must not wait behin
 
 // Says which buffer of which run a sent payload belongs to; comes back through Session::on_sent.
 struct Token {
-  std::uint64_t run = 0;  // the session's own number for the run
-  std::uint32_t tree = 0;
+  std::uint64_t run = 0;    // the session's own number for the run
+  std::uint32_t piece = 0;  // the transfer's own number for what was sent
   std::byte* buffer = nullptr;
-  float progress = 0;  // of its tree: of the data of a run that wait for a rank the least far along go first
+  float progress = 0;  // of the data of a run that wait for a rank the least far along go first
 };
 
 // How an operation ended.
@@ -32,10 +32,10 @@ struct Outcome {
 class Outbox {
  public:
   virtual ~Outbox() = default;
-  // `to` is a rank of the group. The header is complete but for its checksums. True when the payload was
-  // taken already (or there is none), else Session::on_sent(token) follows. `stable`: as in Actions::Chunk.
-  // Frames of the same tree and priority to one rank arrive in order: control frames among each other, and
-  // data, which comes in the order of its progress.
+  // `to` is a node of the group: a rank, or one of those behind them. The header is complete but for its
+  // checksums. True when the payload was taken already (or there is none), else Session::on_sent(token)
+  // follows. `stable`: as in Actions::Payload. Frames of the same tree and priority to one rank arrive in
+  // order: control frames among each other, and data, which comes in the order of its progress.
   virtual bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token,
                     int priority, bool stable) = 0;
   // A control frame with a text as payload, copied.

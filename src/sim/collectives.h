@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "forest/forest.h"
+#include "protocol/forest/local_plan.h"
 #include "sim/ranks.h"
 #include "sim/trace.h"
 

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "forest/planner.h"
+#include "protocol/forest/local_plan.h"
 #include "protocol/send_queue.h"
 #include "talweg/error.h"
 
@@ -51,10 +52,10 @@ struct Ranks::Channel {
 
 class Ranks::Host : public protocol::Outbox {
  public:
-  Host(Ranks& ranks, int rank, std::vector<std::string> names)
+  Host(Ranks& ranks, int rank, const std::vector<std::string>& names)
       : ranks_(ranks),
         rank_(rank),
-        session(rank, std::move(names), ranks.options_.group, *this, pool_,
+        session(protocol::ranks_only(rank, names), ranks.options_.group, *this, pool_,
                 [this](int source, int destination, std::int64_t count, DataType type) {
                   const forest::Request q =
                       protocol::message_request(source, destination, ranks_.size(), count, type);

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "base/ring_queue.h"
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 #include "sim/simulation.h"
 
 namespace talweg::sim {

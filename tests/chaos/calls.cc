@@ -82,9 +82,10 @@ protocol::Operation operation_of(Record& record, Planning& planning) {
                                                      .out = b.out.data(),
                                                      .options = {.priority = call.priority}},
                                                     record.rank, q);
-  op.plan = planning.plan(own, q, record.rank, !odd && facts(q.op).knows == Knows::all);
+  const auto plan = planning.plan(own, q, record.rank, !odd && facts(q.op).knows == Knows::all);
+  record.memory = most_memory(*plan);
+  op.plan = plan;
   op.user = &record;
-  record.memory = most_memory(*op.plan);
   return op;
 }
 

@@ -6,7 +6,8 @@
 #include <memory>
 
 #include "chaos/scenario.h"
-#include "protocol/session.h"
+#include "protocol/forest/local_plan.h"
+#include "protocol/session/session.h"
 
 namespace talweg::chaos {
 

@@ -29,7 +29,7 @@ class Rank : public protocol::Outbox {
     std::vector<std::string> hosts;
     for (int r = 0; r < size; ++r) hosts.push_back("host" + std::to_string(r));
     session = std::make_unique<protocol::Session>(
-        rank, hosts, 1, *this, pool,
+        protocol::ranks_only(rank, hosts), 1, *this, pool,
         [size, rank](int source, int destination, std::int64_t count, DataType type) {
           return message_plan(size, rank, source, destination, count, type);
         });

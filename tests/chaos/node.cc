@@ -28,7 +28,7 @@ struct Node::Member : protocol::Outbox {
     for (const int m : members) hosts.push_back("host" + std::to_string(m));
     const int size = static_cast<int>(members.size());
     session = std::make_unique<protocol::Session>(
-        self, hosts, id, *this, owner.pool_,
+        protocol::ranks_only(self, hosts), id, *this, owner.pool_,
         [size, me = self](int source, int destination, std::int64_t count, DataType type) {
           return message_plan(size, me, source, destination, count, type);
         });

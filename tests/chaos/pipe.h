@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "live/out_frame.h"
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 #include "sim/reliable.h"
 #include "wire/frame_reader.h"
 #include "wire/frame_writer.h"

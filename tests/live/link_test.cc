@@ -25,7 +25,7 @@ class Log : public FrameHandler {
     for (std::uint32_t i = 0; i < header.length; i += 997)
       EXPECT_EQ(payload[i], static_cast<std::byte>(header.chunk));
   }
-  void on_sent(std::uint32_t, const protocol::Token& token) override { sent.push_back(token.tree); }
+  void on_sent(std::uint32_t, const protocol::Token& token) override { sent.push_back(token.piece); }
   void on_peer_gone(int, std::optional<ErrorCode> code, const std::string& reason) override {
     ++ends;
     failure = code;
@@ -79,7 +79,7 @@ class Links : public ::testing::TestWithParam<Kind> {
     OutFrame frame;
     frame.header = encode(wire::CallId{}, wire::Chunk{true, tree, chunk, static_cast<std::uint32_t>(bytes)});
     frame.payload = payloads_.back().data();
-    frame.token.tree = chunk;
+    frame.token.piece = chunk;
     frame.priority = priority;
     frame.reported = false;
     if (from().send(std::move(frame))) sender().sent.push_back(chunk);

@@ -24,7 +24,7 @@ class Collector : public FrameHandler {
     direct += payload == into.data() ? 1 : 0;
     payloads.emplace_back(payload, payload + header.length);
   }
-  void on_sent(std::uint32_t, const protocol::Token& token) override { sent.push_back(token.tree); }
+  void on_sent(std::uint32_t, const protocol::Token& token) override { sent.push_back(token.piece); }
   void on_peer_gone(int, std::optional<ErrorCode>, const std::string&) override {
     ADD_FAILURE() << "said by whoever knows all streams of the peer";
   }

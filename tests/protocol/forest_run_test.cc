@@ -1,5 +1,5 @@
 // One run at a time, fed by hand.
-#include "protocol/forest_run.h"
+#include "protocol/forest/forest_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,14 +23,18 @@ struct Sent {
 
 class Recorder : public Actions {
  public:
-  bool send_chunk(const Chunk& c) override {
-    const auto* f = reinterpret_cast<const float*>(c.data);
-    sent.push_back({c.up, c.to, c.tree, c.chunk, {f, f + c.bytes / sizeof(float)}, c.buffer, c.progress});
+  wire::CallId call(NodeId) const override { return {}; }
+  bool send(NodeId to, const wire::Header& header, const Payload& p) override {
+    const auto* f = reinterpret_cast<const float*>(p.data);
+    const wire::Chunk c = wire::chunk_of(header);
+    sent.push_back({c.up, to, c.tree, c.chunk, {f, f + c.bytes / sizeof(float)}, p.buffer, p.progress});
     return copies;
   }
-  void send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) override {
-    credits.push_back({to, tree, granted});
+  void tell(NodeId to, const wire::Header& header) override {
+    const wire::Credit credit = wire::credit_of(header);
+    credits.push_back({to, credit.tree, credit.granted});
   }
+  std::uint32_t grant(NodeId, std::uint32_t) override { return granted; }
   struct Credit {
     NodeId to;
     std::uint32_t tree, granted;
@@ -38,7 +42,16 @@ class Recorder : public Actions {
   std::vector<Sent> sent;
   std::vector<Credit> credits;
   bool copies = true;
+  std::uint32_t granted = kLeastWindow;
 };
+
+const char* chunk(Transfer& run, bool up, NodeId from, wire::Chunk c, const std::vector<float>& values,
+                  Actions& actions) {
+  c.up = up;
+  c.bytes = static_cast<std::uint32_t>(values.size() * sizeof(float));
+  return run.on_frame(from, encode(wire::CallId{}, c), reinterpret_cast<const std::byte*>(values.data()),
+                      actions);
+}
 
 // A chain 0 <- 1 <- 2 over `n` floats in chunks of `chunk`; the root sends results back.
 std::shared_ptr<forest::Forest> chain(int ranks, std::int64_t n, std::int64_t chunk) {
@@ -61,9 +74,6 @@ std::shared_ptr<forest::Forest> chain(int ranks, std::int64_t n, std::int64_t ch
   return f;
 }
 
-const std::byte* bytes(const std::vector<float>& v) {
-  return reinterpret_cast<const std::byte*>(v.data());
-}
 std::byte* bytes(std::vector<float>& v) {
   return reinterpret_cast<std::byte*>(v.data());
 }
@@ -77,13 +87,14 @@ class MiddleOfAChain : public ::testing::Test {
     run.reset(
         make_local_plan(chain(3, n, chunk), 1, {0, 0}),
         {bytes(in), bytes(out), DataType::f32, kernel::reduce_function(DataType::f32, ReduceOp::sum), 0});
-    run.begin(actions, [&](NodeId, std::uint32_t) { return grant; });
+    actions.granted = grant;
+    run.begin(actions);
   }
   const char* up(std::uint32_t chunk, std::vector<float> values) {
-    return run.on_up(2, 0, chunk, bytes(values), static_cast<std::uint32_t>(values.size() * 4), actions);
+    return talweg::protocol::chunk(run, true, 2, {.chunk = chunk}, values, actions);
   }
   const char* down(std::uint32_t chunk, std::vector<float> values) {
-    return run.on_down(0, 0, chunk, bytes(values), static_cast<std::uint32_t>(values.size() * 4), actions);
+    return talweg::protocol::chunk(run, false, 0, {.chunk = chunk}, values, actions);
   }
 
   BufferPool pool;
@@ -157,17 +168,20 @@ TEST(LocalTree, WindowsHoldMoreOfSmallChunksButNoMoreThanAQuarterOfATree) {
 
 TEST_F(MiddleOfAChain, RefusesWhatMakesNoSense) {
   begin(40, 2, 0);
-  EXPECT_STREQ(run.on_up(0, 0, 0, bytes(in), 8, actions),
+  EXPECT_STREQ(talweg::protocol::chunk(run, true, 0, {}, {1, 1}, actions),
                "chunk from a rank that is not our child in this tree");
-  EXPECT_STREQ(run.on_up(2, 1, 0, bytes(in), 8, actions), "chunk of a tree that we take no part in");
+  EXPECT_STREQ(talweg::protocol::chunk(run, true, 2, {.tree = 1}, {1, 1}, actions),
+               "chunk of a tree that we take no part in");
   EXPECT_STREQ(up(1, {1, 1}), "chunk out of order");
   EXPECT_STREQ(up(0, {1, 1, 1}), "chunk of a wrong length");
   for (std::uint32_t c = 0; c < kLeastWindow; ++c) EXPECT_EQ(up(c, {1, 1}), nullptr);
   EXPECT_STREQ(up(kLeastWindow, {1, 1}), "chunk beyond the window that was granted");
-  EXPECT_STREQ(run.on_down(2, 0, 0, bytes(in), 8, actions), "result from a rank that is not our parent");
+  EXPECT_STREQ(talweg::protocol::chunk(run, false, 2, {}, {1, 1}, actions),
+               "result from a rank that is not our parent");
   EXPECT_STREQ(down(1, {1, 1}), "result out of order");
   EXPECT_STREQ(down(0, {1}), "result of a wrong length");
-  EXPECT_STREQ(run.on_credit(2, 0, 9, actions), "credit for a tree that it is not our parent in");
+  EXPECT_STREQ(run.on_frame(2, encode(wire::CallId{}, wire::Credit{0, 9}), nullptr, actions),
+               "credit for a tree that it is not our parent in");
 }
 
 TEST_F(MiddleOfAChain, IsNotDoneBeforeItsBuffersAreTaken) {
@@ -212,9 +226,9 @@ TEST(ForestRun, SumsInAFixedOrderWhateverArrivesFirst) {
     const std::vector<float> minus{-1e8F};
     run.reset(plan, {bytes(data), bytes(data), DataType::f32,
                      kernel::reduce_function(DataType::f32, ReduceOp::sum), 0});
-    run.begin(actions, [](NodeId, std::uint32_t) { return kLeastWindow; });
+    run.begin(actions);
     const auto arrive = [&](NodeId from) {
-      ASSERT_EQ(run.on_up(from, 0, 0, bytes(from == 1 ? one : minus), 4, actions), nullptr);
+      ASSERT_EQ(chunk(run, true, from, {}, from == 1 ? one : minus, actions), nullptr);
     };
     arrive(swapped ? 2 : 1);
     arrive(swapped ? 1 : 2);
@@ -231,8 +245,8 @@ TEST(ForestRun, AnAverageIsDividedOnceAtTheRoot) {
   const std::vector<float> other{4.0F};
   run.reset(make_local_plan(chain(2, 1, 1), 0), {bytes(data), bytes(data), DataType::f32,
                                                  kernel::reduce_function(DataType::f32, ReduceOp::avg), 2});
-  run.begin(actions, [](NodeId, std::uint32_t) { return kLeastWindow; });
-  run.on_up(1, 0, 0, bytes(other), 4, actions);
+  run.begin(actions);
+  chunk(run, true, 1, {}, other, actions);
   EXPECT_EQ(data[0], 3.0F);
   EXPECT_THAT(actions.sent.at(0).values, ::testing::ElementsAre(3.0F));
 }

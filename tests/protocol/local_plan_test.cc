@@ -1,5 +1,5 @@
 // What a rank is told of a forest, one rank at a time or all at once.
-#include "protocol/local_plan.h"
+#include "protocol/forest/local_plan.h"
 
 #include <gtest/gtest.h>
 

@@ -11,7 +11,8 @@
 
 #include "base/random.h"
 #include "forest/planner.h"
-#include "protocol/session.h"
+#include "protocol/forest/local_plan.h"
+#include "protocol/session/session.h"
 
 namespace talweg::protocol {
 
@@ -104,15 +105,20 @@ class Node : public Outbox {
 
 class MemoryNetwork {
  public:
-  MemoryNetwork(int size, std::uint64_t seed) : random_(seed), size_(size) {
-    std::vector<std::string> hosts;
-    for (int r = 0; r < size; ++r) hosts.push_back("h" + std::to_string(r));
+  // `helpers` nodes behind the ranks hold no data.
+  MemoryNetwork(int size, std::uint64_t seed, int helpers = 0)
+      : random_(seed), size_(size), all_(size + helpers) {
+    Members members{0, size, {}};
+    for (int r = 0; r < all_; ++r)
+      members.names.push_back((r < size ? "rank " : "aggregator ") + std::to_string(r) + " (h" +
+                              std::to_string(r) + ")");
     const bool eager_copies = random_.below(2) == 0;
-    for (int r = 0; r < size; ++r) {
-      nodes_.push_back(std::make_unique<Node>(r, size, random_, eager_copies));
+    for (int r = 0; r < all_; ++r) {
+      members.self = r;
+      nodes_.push_back(std::make_unique<Node>(r, all_, random_, eager_copies));
       Node& node = *nodes_.back();
       node.session = std::make_unique<Session>(
-          r, hosts, 1, node, node.pool,
+          members, 1, node, node.pool,
           [this, r](int source, int destination, std::int64_t count, DataType type) {
             return plan(message_request(source, destination, size_, count, type), "direct", r, 64);
           });
@@ -140,8 +146,8 @@ class MemoryNetwork {
   // One thing happens somewhere. False when nothing is left that could.
   bool step() {
     std::vector<std::pair<int, int>> busy;
-    for (int a = 0; a < size_; ++a)
-      for (int b = 0; b < size_; ++b)
+    for (int a = 0; a < all_; ++a)
+      for (int b = 0; b < all_; ++b)
         if (!nodes_[static_cast<std::size_t>(a)]->to_[static_cast<std::size_t>(b)].empty())
           busy.emplace_back(a, b);
     if (busy.empty()) return false;
@@ -177,6 +183,7 @@ class MemoryNetwork {
  private:
   Random random_;
   int size_;
+  int all_;
   std::vector<std::unique_ptr<Node>> nodes_;
   std::shared_ptr<const forest::Forest> planned_;  // what was planned last
   std::int64_t chunk_ = 0;

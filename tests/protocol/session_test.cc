@@ -1,5 +1,5 @@
 // Whole groups in one thread over a network with random delays and interleavings, against a serial reference.
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -137,7 +137,7 @@ TEST(Session, AGroupThatIsTooLargeForTheWireIsRefused) {
   Node& node = net.node(0);
   const std::vector<std::string> hosts(static_cast<std::size_t>(wire::kMaxRanks) + 1);
   try {
-    Session(0, hosts, 1, node, node.pool, {});
+    Session(ranks_only(0, hosts), 1, node, node.pool, {});
     FAIL();
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("at most 65536 ranks, not 65537"));

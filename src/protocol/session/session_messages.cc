@@ -1,6 +1,6 @@
 // Point-to-point messages: announced by a request, answered by a clear, then a forest of one edge.
-#include "protocol/session.h"
-#include "protocol/session_run.h"
+#include "protocol/session/session.h"
+#include "protocol/session/session_run.h"
 
 namespace talweg::protocol {
 
@@ -64,8 +64,8 @@ void Session::accept(Run& run, const Envelope& envelope) {
     return;
   }
   incoming_[{envelope.source, envelope.number}] = run.id;
-  run.op.plan = plan_message_(envelope.source, rank_, run.op.signature.count, run.op.signature.type);
-  run.run.reset(run.op.plan, run.op.operands);
+  run.op.plan = plan_message_(envelope.source, self_, run.op.signature.count, run.op.signature.type);
+  prepare(run);
   post(envelope.source, encode(call(run, envelope.source), wire::Clear{}), kUrgent);
   begin_if_agreed(run);
 }
@@ -82,15 +82,15 @@ void Session::on_message_frame(int from, const wire::Header& h, const std::byte*
   if (h.type == wire::FrameType::clear) {
     Run* run = find(h.sequence);
     if (run == nullptr) {  // given up here after it was announced: the receiver must not wait for it
-      const std::string text = who(rank_) + " has given up sending this message";
+      const std::string text = who(self_) + " has given up sending this message";
       const auto bytes = static_cast<std::uint32_t>(text.size());
       outbox_.send_text(from, encode(wire::call_of(h), wire::Failure{ErrorCode::aborted, false, bytes}),
                         text);
       return;
     }
-    if (run->kind != Run::Kind::send || run->peer != from || run->run.begun()) return;
-    run->op.plan = plan_message_(rank_, from, run->op.signature.count, run->op.signature.type);
-    run->run.reset(run->op.plan, run->op.operands);
+    if (run->kind != Run::Kind::send || run->peer != from || run->begun) return;
+    run->op.plan = plan_message_(self_, from, run->op.signature.count, run->op.signature.type);
+    prepare(*run);
     begin_if_agreed(*run);
     return;
   }

@@ -1,4 +1,4 @@
-#include "protocol/mailbox.h"
+#include "protocol/session/mailbox.h"
 
 #include <algorithm>
 

@@ -11,8 +11,6 @@
 // before that) and moves with what the parent has summed. A parent therefore always has room for what
 // arrives, and no frame ever blocks the frames behind it. Chunks on their way down need no grant: they go
 // into the output.
-//
-// Pure: the driver calls on_*, and the run answers through Actions. One thread at a time.
 #pragma once
 
 #include <algorithm>
@@ -22,82 +20,29 @@
 #include <string>
 #include <vector>
 
-#include "protocol/buffer_pool.h"
-#include "protocol/local_plan.h"
-#include "protocol/operation.h"
+#include "protocol/forest/local_plan.h"
 
 namespace talweg::protocol {
 
-// What a run asks of whoever drives it.
-class Actions {
- public:
-  struct Chunk {
-    bool up = true;  // toward the root (else from it)
-    NodeId to = 0;
-    std::uint32_t tree = 0;
-    std::uint32_t chunk = 0;
-    const std::byte* data = nullptr;
-    std::uint32_t bytes = 0;
-    bool stable = false;          // `data` keeps its contents while the run lives
-    std::byte* buffer = nullptr;  // hand back through on_sent; null: nothing to release
-    float progress = 0;           // 0 .. 1: the part of its tree's chunks that are before it
-  };
-  virtual ~Actions() = default;
-  // True when the bytes have been taken already; otherwise on_sent follows, and `data` stays valid until
-  // then.
-  virtual bool send_chunk(const Chunk& chunk) = 0;
-  virtual void send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) = 0;
-};
-
-class ForestRun {
+class ForestRun : public Transfer {
  public:
   explicit ForestRun(BufferPool& pool) : pool_(pool) {}
-  ~ForestRun() { release(); }
+  ~ForestRun() override { ForestRun::release(); }
   ForestRun(const ForestRun&) = delete;
   ForestRun& operator=(const ForestRun&) = delete;
 
-  // Prepares for a collective; memory of an earlier one is reused. Nothing is sent before `begin`.
-  void reset(std::shared_ptr<const LocalPlan> plan, const Operands& operands);
-  // `grant(node, bytes of a chunk)` is how many chunks per tree may be sent to that node at once; more than
-  // the tree's window stands for that.
-  template <class Grant>
-  void begin(Actions& actions, Grant&& grant) {
-    begun_ = true;
-    for (TreeState& tree : trees_)
-      if (tree.local->up_parent != kNone)
-        tree.up_granted = std::min(grant(tree.local->up_parent, tree.local->bytes_of(0)), tree.local->window);
-    for (TreeState& tree : trees_)
-      for (std::size_t tap = 0; tap < tree.local->taps.size(); ++tap)
-        tree.tap_granted[tap] = grant(tree.local->taps[tap].parent, tree.local->bytes_of(0));
-    start_trees(actions);
-  }
-
-  // Events. Those that carry what a peer says return null or why the peer is wrong (a static string); the run
-  // must then be given up.
-  void on_ready(NodeId node, Actions& actions);  // `node` has started: its whole window is open
-  const char* on_credit(NodeId from, std::uint32_t tree, std::uint32_t granted, Actions& actions);
-  const char* on_up(NodeId from, std::uint32_t tree, std::uint32_t chunk, const std::byte* payload,
-                    std::uint32_t bytes, Actions& actions);
-  // `payload` may already lie where `place` said.
-  const char* on_down(NodeId from, std::uint32_t tree, std::uint32_t chunk, const std::byte* payload,
-                      std::uint32_t bytes, Actions& actions);
-  void on_sent(std::uint32_t tree, std::byte* buffer);
-
-  // Where the payload of this chunk from the root may be received straight away; null: nowhere, hand it to
-  // on_down.
-  std::byte* place(NodeId from, std::uint32_t tree, std::uint32_t chunk, std::uint32_t bytes) const;
-
-  // True once everything is sent and received; finishes in-place copies on the way.
-  bool done();
-  bool begun() const { return begun_; }
-  // Nodes that something is still expected from, ascending.
-  std::vector<NodeId> waiting_for() const;
-  // Whether anything is still to come from `node`, or to be summed there that has not been sent. False for
-  // one that only waits for our results: what it gets does not matter to us.
-  bool depends_on(NodeId node) const;
-  const LocalPlan& plan() const { return *plan_; }
-  // Gives all buffers back.
-  void release();
+  // A LocalPlan.
+  void reset(std::shared_ptr<const Plan> plan, const Operands& operands) override;
+  void begin(Actions& actions) override;
+  void on_ready(NodeId node, Actions& actions) override;
+  const char* on_frame(NodeId from, const wire::Header& header, const std::byte* payload,
+                       Actions& actions) override;
+  std::byte* place(NodeId from, const wire::Header& header) const override;
+  void on_sent(std::uint32_t tree, std::byte* buffer) override;
+  bool done() override;
+  std::vector<NodeId> waiting_for() const override;
+  bool depends_on(NodeId node) const override;
+  void release() override;
 
  private:
   struct Child {
@@ -127,6 +72,9 @@ class ForestRun {
     const std::byte* payload = nullptr;
   };
 
+  const char* on_credit(NodeId from, const wire::Credit& credit, Actions& actions);
+  const char* on_up(NodeId from, const wire::Chunk& chunk, const std::byte* payload, Actions& actions);
+  const char* on_down(NodeId from, const wire::Chunk& chunk, const std::byte* payload, Actions& actions);
   TreeState* find(std::uint32_t tree);
   const TreeState* find(std::uint32_t tree) const;
   void start_trees(Actions& actions);
@@ -141,7 +89,9 @@ class ForestRun {
   void close_sum(TreeState& tree, const std::byte* sum, Actions& actions);
   void send_down(TreeState& tree, std::uint32_t chunk, const std::byte* data, std::byte* buffer,
                  Actions& actions);
-  void send(Actions& actions, TreeState& tree, Actions::Chunk chunk);
+  // `buffer`: what `data` is in, if it is to be released; else `data` stays as it is while the run lives.
+  void send(Actions& actions, const LocalTree& local, bool up, NodeId to, std::uint32_t chunk,
+            const std::byte* data, bool stable, std::byte* buffer);
   std::byte* output(const TreeState& tree, std::uint32_t chunk) const;
   const std::byte* input(const TreeState& tree, std::uint32_t chunk) const;
   bool in_place() const;

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "protocol/session.h"
-#include "protocol/session_run.h"
+#include "protocol/session/session.h"
+#include "protocol/session/session_run.h"
 
 namespace talweg::protocol {
 
@@ -15,42 +15,45 @@ constexpr std::size_t kMaxDoomed =
     1024;  // failures remembered for collectives not started; older deadlines catch the rest
 }  // namespace
 
-std::string Session::who(int rank) const {
-  return fmt::format("rank {} ({})", rank, hosts_[static_cast<std::size_t>(rank)]);
+bool Session::concerns(const Run& run, int node) const {
+  if (is_rank(node)) return true;
+  if (run.op.plan == nullptr) return false;
+  const std::vector<NodeId>& helpers = run.op.plan->helpers;
+  return std::binary_search(helpers.begin(), helpers.end(), node);
 }
 
 std::string Session::context(const Run& run) const {
   const std::string op = to_string(run.op.signature);
-  const char* phase = run.run.begun() ? "data" : "agreement";
+  const char* phase = run.begun ? "data" : "agreement";
   if (run.kind == Run::Kind::collective)
-    return fmt::format("{} #{} on {}, phase {}", op, run.id, who(rank_), phase);
+    return fmt::format("{} #{} on {}, phase {}", op, run.id, who(self_), phase);
   const bool sends = run.kind == Run::Kind::send;
   const int peer = run.peer < 0 ? run.source : run.peer;
   return fmt::format("{} #{} {} {} tag {} on {}, phase {}", op, run.id & ~kMessageBit, sends ? "to" : "from",
-                     peer < 0 ? std::string("any rank") : who(peer), run.tag, who(rank_), phase);
+                     peer < 0 ? std::string("any rank") : who(peer), run.tag, who(self_), phase);
 }
 
 void Session::find_missing(const Run& run, std::vector<int>& absent, std::vector<int>& silent) const {
   if (run.kind != Run::Kind::collective) {
     const int peer = run.peer < 0 ? run.source : run.peer;
-    if (peer >= 0) (run.run.begun() ? silent : absent).push_back(peer);
+    if (peer >= 0) (run.begun ? silent : absent).push_back(peer);
     return;
   }
   const auto classify = [&](int r) {
     (started_[static_cast<std::size_t>(r)] > run.id ? silent : absent).push_back(r);
   };
-  if (run.gated && !run.run.begun()) {
-    for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
-      if (r != rank_ && !run.agreed[static_cast<std::size_t>(r)]) classify(r);
+  if (run.gated && !run.begun) {
+    for (int r = 0; r < ranks_; ++r)
+      if (r != self_ && !run.agreed[static_cast<std::size_t>(r)]) classify(r);
   } else {
-    for (const NodeId node : run.run.waiting_for()) classify(node);
+    for (const NodeId node : run.transfer->waiting_for()) classify(node);
   }
 }
 
 std::vector<Session::Pending> Session::pending() const {
   std::vector<Pending> list;
   for (const auto& [id, run] : runs_) {
-    Pending p{run->op.user, run->run.begun(), {}, {}, context(*run) + ": " + waiting_text(*run)};
+    Pending p{run->op.user, run->begun, {}, {}, context(*run) + ": " + waiting_text(*run)};
     find_missing(*run, p.absent, p.silent);
     list.push_back(std::move(p));
   }
@@ -58,8 +61,14 @@ std::vector<Session::Pending> Session::pending() const {
 }
 
 std::string Session::waiting_text(const Run& run) const {
-  if (run.kind == Run::Kind::send && !run.run.begun()) return "the receiver has not asked for it";
-  if (run.kind == Run::Kind::receive && !run.run.begun()) return "no such message was sent";
+  if (run.kind == Run::Kind::send && !run.begun) return "the receiver has not asked for it";
+  if (run.kind == Run::Kind::receive && !run.begun) return "no such message was sent";
+  if (run.waits_for_earlier) {
+    const Run* const earlier = earliest_before(run);
+    if (earlier != nullptr)
+      return fmt::format("{} #{}, which was called before it, has not ended here",
+                         to_string(earlier->op.signature), earlier->id & ~kMessageBit);
+  }
   std::vector<int> absent_ranks;
   std::vector<int> silent_ranks;
   find_missing(run, absent_ranks, silent_ranks);
@@ -79,7 +88,7 @@ std::string Session::waiting_text(const Run& run) const {
 void Session::mismatch(Run& run, int from, const wire::Signature& theirs) {
   wire::Signature ours = run.op.signature;
   ours.count = run.expected(from);
-  std::string reason = fmt::format("ranks disagree: {} calls {}, {} calls {}", who(rank_), to_string(ours),
+  std::string reason = fmt::format("ranks disagree: {} calls {}, {} calls {}", who(self_), to_string(ours),
                                    who(from), to_string(theirs));
   fail(run, ErrorCode::mismatch, reason);
 }
@@ -89,10 +98,11 @@ void Session::fail(Run& run, ErrorCode code, const std::string& reason) {
   const std::string text = context(run) + ": " + reason;
   const std::string sent = text.substr(0, kMaxText);
   const wire::Failure failure{code, run.kind == Run::Kind::receive, static_cast<std::uint32_t>(sent.size())};
-  const wire::Header h = encode(call(run, rank_), failure);
+  const wire::Header h = encode(call(run, self_), failure);
   if (run.kind == Run::Kind::collective) {
-    for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
-      if (r != rank_ && !gone_[static_cast<std::size_t>(r)]) outbox_.send_text(r, h, sent);
+    for (int node = 0; node < nodes(); ++node)
+      if (node != self_ && !gone_[static_cast<std::size_t>(node)] && concerns(run, node))
+        outbox_.send_text(node, h, sent);
   } else if (run.peer >= 0 && !gone_[static_cast<std::size_t>(run.peer)]) {
     outbox_.send_text(run.peer, h, sent);
   }
@@ -114,6 +124,11 @@ void Session::on_failure_frame(int from, const wire::Header& h, const std::byte*
       return;
     }
     id = it->second;
+  }
+  if (serve_ && find(id) == nullptr) {
+    take_early(id);
+    remember_end(id);
+    return;
   }
   if ((id & kMessageBit) == 0 && id >= next_) {
     if (doomed_.size() < kMaxDoomed) doomed_.emplace(id, Outcome{false, code, text, -1});
@@ -152,34 +167,37 @@ void Session::break_group(ErrorCode code, const std::string& text) {
   }
 }
 
+// Without a rank a group cannot go on. Without a node that helps it can, with plans that do without it.
 void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std::string& why) {
   gone_[static_cast<std::size_t>(rank)] = true;
   mailbox_.retract(rank, std::nullopt);
   if (broken_) return;
-  if (failure) {
+  if (failure && is_rank(rank)) {
     on_damaged(rank, *failure, why);
     return;
   }
+  const std::string text =
+      failure ? fmt::format("{} failed: {}", who(rank), why) : who(rank) + " has left the group";
   std::vector<std::uint64_t> lost;
   for (const auto& [id, run] : runs_) {
     bool needed = (run->peer < 0 ? run->source : run->peer) == rank;
     if (run->kind == Run::Kind::collective)
-      needed = (run->gated && !run->run.begun()) ? !run->agreed[static_cast<std::size_t>(rank)]
-                                                 : run->run.depends_on(rank);
+      needed = !is_rank(rank)                ? concerns(*run, rank)
+               : (run->gated && !run->begun) ? !run->agreed[static_cast<std::size_t>(rank)]
+                                             : run->transfer->depends_on(rank);
     if (needed) lost.push_back(id);
   }
   for (const std::uint64_t id : lost)
-    if (Run* run = find(id); run != nullptr)
-      fail(*run, ErrorCode::peer_failed, who(rank) + " has left the group");
+    if (Run* run = find(id); run != nullptr) fail(*run, failure.value_or(ErrorCode::peer_failed), text);
 }
 
 // A rank may announce a collective and leave before the others have begun it: whether more than that was
 // needed of it shows when they begin.
 void Session::fail_if_left(std::uint64_t id) {
   Run* const run = find(id);
-  if (run == nullptr || run->failing || !run->run.begun()) return;
+  if (run == nullptr || run->failing || !run->begun) return;
   for (int r = 0; r < static_cast<int>(gone_.size()); ++r) {
-    if (!gone_[static_cast<std::size_t>(r)] || !run->run.depends_on(r)) continue;
+    if (!gone_[static_cast<std::size_t>(r)] || !run->transfer->depends_on(r)) continue;
     fail(*run, ErrorCode::peer_failed, who(r) + " has left the group");
     return;
   }
@@ -189,15 +207,15 @@ void Session::on_damaged(int rank, ErrorCode code, const std::string& why) {
   if (broken_) return;
   const std::string text = who(rank) + " failed: " + why;
   // Where a link is cut, each side takes the other for dead: the others hear whose view this is.
-  tell_group(code, fmt::format("{} (noticed by {})", text, who(rank_)), rank_);
+  tell_group(code, fmt::format("{} (noticed by {})", text, who(self_)), self_);
   break_group(code, text);
 }
 
 void Session::tell_group(ErrorCode code, const std::string& text, int except) {
   const std::string told = text.substr(0, kMaxText);
   const wire::Header h = encode(wire::GroupFailure{id_, code, static_cast<std::uint32_t>(told.size())});
-  for (int r = 0; r < static_cast<int>(hosts_.size()); ++r)
-    if (r != rank_ && r != except && !gone_[static_cast<std::size_t>(r)]) outbox_.send_text(r, h, told);
+  for (int r = 0; r < nodes(); ++r)
+    if (r != self_ && r != except && !gone_[static_cast<std::size_t>(r)]) outbox_.send_text(r, h, told);
 }
 
 void Session::close() {
@@ -205,22 +223,22 @@ void Session::close() {
 }
 
 void Session::leave(int rank) {
-  if (broken_ || rank == rank_ || gone_[static_cast<std::size_t>(rank)]) return;
+  if (broken_ || rank == self_ || gone_[static_cast<std::size_t>(rank)]) return;
   post(rank, encode(wire::Leave{id_}), 0);
 }
 
 void Session::abort(const std::string& why) {
   if (broken_) return;
-  const std::string text = fmt::format("{} aborted the group{}{}", who(rank_), why.empty() ? "" : ": ", why);
-  tell_group(ErrorCode::aborted, text, rank_);
+  const std::string text = fmt::format("{} aborted the group{}{}", who(self_), why.empty() ? "" : ": ", why);
+  tell_group(ErrorCode::aborted, text, self_);
   break_group(ErrorCode::aborted, text);
 }
 
 void Session::ask_all(Run& run) {
   run.asked = true;
-  run.answered.assign(hosts_.size(), false);
-  for (int r = 0; r < static_cast<int>(hosts_.size()); ++r) {
-    if (r == rank_ || gone_[static_cast<std::size_t>(r)]) continue;
+  run.answered.assign(gone_.size(), false);
+  for (int r = 0; r < nodes(); ++r) {
+    if (r == self_ || gone_[static_cast<std::size_t>(r)] || !concerns(run, r)) continue;
     post(r, encode(call(run, r), wire::Announce{true}), kUrgent);
   }
 }
@@ -229,8 +247,8 @@ void Session::ask_all(Run& run) {
 std::string Session::timeout_text(const Run& run) const {
   std::vector<std::string> absent;
   std::vector<std::string> silent;
-  for (std::size_t r = 0; run.asked && r < hosts_.size(); ++r)
-    if (static_cast<int>(r) != rank_ && !run.answered[r])
+  for (std::size_t r = 0; run.asked && r < gone_.size(); ++r)
+    if (static_cast<int>(r) != self_ && !run.answered[r] && concerns(run, static_cast<int>(r)))
       (started_[r] > run.id ? silent : absent).push_back(who(static_cast<int>(r)));
   if (absent.empty() && silent.empty()) return waiting_text(run);
   std::string text;
@@ -244,10 +262,18 @@ std::string Session::timeout_text(const Run& run) const {
 
 void Session::on_time(std::int64_t now_ns) {
   std::vector<std::uint64_t> late;
+  std::vector<std::uint64_t> due;
   for (const auto& [id, run] : runs_) {
+    if (run->begun && run->transfer->next_time_ns() <= now_ns) due.push_back(id);
     if (run->op.question_ns > 0 && !run->asked && run->op.question_ns <= now_ns) ask_all(*run);
     if (run->op.deadline_ns <= now_ns) late.push_back(id);
   }
+  for (const std::uint64_t id : due)
+    if (Run* run = find(id); run != nullptr) {
+      Acting acting(*this, *run);
+      run->transfer->on_time(now_ns, acting);
+      finish_if_done(*run);
+    }
   std::sort(late.begin(), late.end());
   for (const std::uint64_t id : late)
     if (Run* run = find(id); run != nullptr)

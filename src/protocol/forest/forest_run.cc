@@ -1,4 +1,4 @@
-#include "protocol/forest_run.h"
+#include "protocol/forest/forest_run.h"
 
 #include <algorithm>
 #include <cstring>
@@ -20,9 +20,13 @@ bool is_left(const LocalTree& local, std::size_t operand) {
 }
 }  // namespace
 
-void ForestRun::reset(std::shared_ptr<const LocalPlan> plan, const Operands& operands) {
+std::unique_ptr<Transfer> LocalPlan::make_transfer(BufferPool& pool) const {
+  return std::make_unique<ForestRun>(pool);
+}
+
+void ForestRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands) {
   release();
-  plan_ = std::move(plan);
+  plan_ = std::static_pointer_cast<const LocalPlan>(std::move(plan));
   operands_ = operands;
   begun_ = false;
   steps_left_ = own_left_ = sends_pending_ = 0;
@@ -101,16 +105,27 @@ bool ForestRun::in_place() const {
   return operands_.in == operands_.out;
 }
 
-void ForestRun::start_trees(Actions& actions) {
+void ForestRun::begin(Actions& actions) {
+  begun_ = true;
+  for (TreeState& tree : trees_)
+    if (tree.local->up_parent != kNone)
+      tree.up_granted =
+          std::min(actions.grant(tree.local->up_parent, tree.local->bytes_of(0)), tree.local->window);
+  for (TreeState& tree : trees_)
+    for (std::size_t tap = 0; tap < tree.local->taps.size(); ++tap)
+      tree.tap_granted[tap] = actions.grant(tree.local->taps[tap].parent, tree.local->bytes_of(0));
   // Own input first, everywhere: others wait for it, and in shared memory it is then copied out once for all.
   for (TreeState& tree : trees_) send_own(tree, actions);
   for (TreeState& tree : trees_) advance(tree, {}, actions);
 }
 
-void ForestRun::send(Actions& actions, TreeState& tree, Actions::Chunk chunk) {
+void ForestRun::send(Actions& actions, const LocalTree& local, bool up, NodeId to, std::uint32_t chunk,
+                     const std::byte* data, bool stable, std::byte* buffer) {
   ++sends_pending_;
-  chunk.progress = static_cast<float>(chunk.chunk) / static_cast<float>(tree.local->chunks);
-  if (actions.send_chunk(chunk)) on_sent(tree.local->index, chunk.buffer);
+  const float progress = static_cast<float>(chunk) / static_cast<float>(local.chunks);
+  const wire::Header header =
+      encode(actions.call(to), wire::Chunk{up, local.index, chunk, local.bytes_of(chunk)});
+  if (actions.send(to, header, {data, stable, local.index, buffer, progress})) on_sent(local.index, buffer);
 }
 
 void ForestRun::on_sent(std::uint32_t tree, std::byte* buffer) {
@@ -133,9 +148,7 @@ void ForestRun::send_own(TreeState& tree, Actions& actions) {
     const std::uint32_t chunk = tree.up_sent++;
     --steps_left_;
     --own_left_;
-    send(actions, tree,
-         {true, local.up_parent, local.index, chunk, input(tree, chunk), local.bytes_of(chunk), true,
-          nullptr});
+    send(actions, local, true, local.up_parent, chunk, input(tree, chunk), true, nullptr);
   }
 }
 
@@ -163,7 +176,9 @@ bool ForestRun::send_taps(TreeState& tree, Actions& actions) {
     ++tree.sums_in_flight;
     tree.sum_lent = true;
     ++sends_pending_;
-    if (actions.send_chunk({true, tap.parent, tap.tree, 0, tree.sum, local.bytes_of(0), false, tree.sum}))
+    const wire::Header header =
+        encode(actions.call(tap.parent), wire::Chunk{true, tap.tree, 0, local.bytes_of(0)});
+    if (actions.send(tap.parent, header, {tree.sum, false, tap.tree, tree.sum, 0}))
       on_sent(tap.tree, tree.sum);
   }
   return true;
@@ -204,7 +219,8 @@ void ForestRun::consumed(TreeState& tree, std::uint32_t operand, Actions& action
   const std::uint32_t grant = child.summed + local.window;
   if (child.granted < local.chunks && grant - child.granted >= local.window / 2) {
     child.granted = grant;
-    actions.send_credit(local.up_children[static_cast<std::size_t>(index)], local.index, grant);
+    const NodeId to = local.up_children[static_cast<std::size_t>(index)];
+    actions.tell(to, encode(actions.call(to), wire::Credit{local.index, grant}));
   }
 }
 
@@ -285,7 +301,7 @@ void ForestRun::close_sum(TreeState& tree, const std::byte* sum, Actions& action
   if (!local.root) {
     ++tree.sums_in_flight;
     ++tree.up_sent;
-    send(actions, tree, {true, local.up_parent, local.index, chunk, sum, bytes, false, buffer});
+    send(actions, local, true, local.up_parent, chunk, sum, false, buffer);
     return;
   }
   if (operands_.divisor > 1)
@@ -309,8 +325,7 @@ void ForestRun::send_down(TreeState& tree, std::uint32_t chunk, const std::byte*
       from = own;
     }
     if (own != nullptr) ++tree.sums_in_flight;
-    send(actions, tree,
-         {false, local.down_children[i], local.index, chunk, from, bytes, buffer == nullptr, own});
+    send(actions, local, false, local.down_children[i], chunk, from, buffer == nullptr, own);
   }
   if (buffer != nullptr && local.down_children.empty()) pool_.release(buffer, local.chunk_bytes);
 }
@@ -334,18 +349,33 @@ void ForestRun::on_ready(NodeId node, Actions& actions) {
   }
 }
 
-const char* ForestRun::on_credit(NodeId from, std::uint32_t tree, std::uint32_t granted, Actions& actions) {
-  TreeState* state = find(tree);
+const char* ForestRun::on_frame(NodeId from, const wire::Header& header, const std::byte* payload,
+                                Actions& actions) {
+  switch (header.type) {
+    case wire::FrameType::up:
+      return on_up(from, wire::chunk_of(header), payload, actions);
+    case wire::FrameType::down:
+      return on_down(from, wire::chunk_of(header), payload, actions);
+    case wire::FrameType::credit:
+      return on_credit(from, wire::credit_of(header), actions);
+    default:
+      return nullptr;
+  }
+}
+
+const char* ForestRun::on_credit(NodeId from, const wire::Credit& credit, Actions& actions) {
+  TreeState* state = find(credit.tree);
   if (state == nullptr || state->local->up_parent != from)
     return "credit for a tree that it is not our parent in";
-  state->up_granted = std::max(state->up_granted, granted);
+  state->up_granted = std::max(state->up_granted, credit.granted);
   send_own(*state, actions);
   advance(*state, {}, actions);
   return nullptr;
 }
 
-const char* ForestRun::on_up(NodeId from, std::uint32_t tree, std::uint32_t chunk, const std::byte* payload,
-                             std::uint32_t bytes, Actions& actions) {
+const char* ForestRun::on_up(NodeId from, const wire::Chunk& arrived, const std::byte* payload,
+                             Actions& actions) {
+  const auto [up, tree, chunk, bytes] = arrived;
   TreeState* state = find(tree);
   if (state == nullptr) return "chunk of a tree that we take no part in";
   const LocalTree& local = *state->local;
@@ -367,8 +397,9 @@ const char* ForestRun::on_up(NodeId from, std::uint32_t tree, std::uint32_t chun
   return nullptr;
 }
 
-std::byte* ForestRun::place(NodeId from, std::uint32_t tree, std::uint32_t chunk, std::uint32_t bytes) const {
-  const TreeState* state = find(tree);
+std::byte* ForestRun::place(NodeId from, const wire::Header& header) const {
+  const auto [up, tree, chunk, bytes] = wire::chunk_of(header);
+  const TreeState* state = up ? nullptr : find(tree);
   if (!begun_ || state == nullptr || state->local->down_parent != from || state->local->out_offset < 0)
     return nullptr;
   if (chunk != state->down_received || chunk >= state->local->chunks ||
@@ -377,8 +408,9 @@ std::byte* ForestRun::place(NodeId from, std::uint32_t tree, std::uint32_t chunk
   return output(*state, chunk);
 }
 
-const char* ForestRun::on_down(NodeId from, std::uint32_t tree, std::uint32_t chunk, const std::byte* payload,
-                               std::uint32_t bytes, Actions& actions) {
+const char* ForestRun::on_down(NodeId from, const wire::Chunk& arrived, const std::byte* payload,
+                               Actions& actions) {
+  const auto [up, tree, chunk, bytes] = arrived;
   TreeState* state = find(tree);
   if (state == nullptr || state->local->down_parent != from)
     return "result from a rank that is not our parent";

@@ -5,13 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "forest/forest.h"
+#include "protocol/transfer.h"
 
 namespace talweg::protocol {
 
-using forest::NodeId;
-
-inline constexpr NodeId kNone = -1;
 inline constexpr int kSelf = -1;  // in LocalTree::operands
 
 // Chunks of one tree that a parent buffers per child before it has summed them: four keep an edge busy while
@@ -26,10 +23,9 @@ struct LocalLimits {
   // In an all-to-all, how far a rank's sends may be ahead of what it has received (but always by two peers):
   // about what a link's queues hold of it without loss.
   std::int64_t ahead_bytes = 128 << 10;
+  // How many nodes there are to run a forest: its ranks, and who else (0: nobody).
+  NodeId nodes = 0;
 };
-
-// A chunk up to this size may be sent to a rank that has not started the collective yet.
-inline constexpr std::uint32_t kEagerBytes = 64U << 10;
 
 struct LocalTree {
   std::uint32_t index = 0;  // in the forest
@@ -71,20 +67,21 @@ struct LocalTree {
   }
 };
 
-struct LocalPlan {
+struct LocalPlan : Plan {
+  std::unique_ptr<Transfer> make_transfer(BufferPool& pool) const override;
+
   std::shared_ptr<const forest::Forest> forest;
-  NodeId self = 0;
   std::vector<LocalTree> trees;        // only those in which this node takes part, in the order to start them
   std::vector<std::int32_t> position;  // forest index -> position in `trees`, -1 if not ours
   bool slices_overlap = false;         // trees share elements (one-hop): in-place results need a scratch copy
-  std::vector<NodeId> announce_to;     // who must be told that we have started, besides by data; ascending
 };
 
-// Throws Error{invalid_argument} for a chunk that does not fit a frame. The forest should have been verified.
+// Throws Error{invalid_argument} for a chunk that does not fit a frame, and for a tree through a node that
+// nobody is. `self` may be a node that is no rank: it holds no data. The forest should have been verified.
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
                                                  const LocalLimits& limits = {});
-// Of every rank. Each tree is looked at once for all of them, which for many ranks takes far less than one by
-// one.
+// Of every rank, and of every other node of the forest. Each tree is looked at once for all of them, which
+// for many ranks takes far less than one by one.
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
     const std::shared_ptr<const forest::Forest>& forest);
 

@@ -1,4 +1,4 @@
-#include "protocol/local_plan.h"
+#include "protocol/forest/local_plan.h"
 
 #include <fmt/format.h>
 
@@ -223,14 +223,53 @@ std::set<NodeId> announcements(const LocalPlan& plan, int ranks) {
     }
   }
   const NodeId successor = (plan.self + 1) % ranks;
-  if (!plan.slices_overlap && successor != plan.self) tell.insert(successor);
+  if (!plan.slices_overlap && successor != plan.self && plan.self < ranks) tell.insert(successor);
+  // The others start with the first frame that they get: who has data for them need not ask.
+  tell.erase(tell.lower_bound(ranks), tell.end());
   return tell;
+}
+
+// Nodes of the trees that are no ranks. Throws for those that nobody is: numbers from `nodes` on.
+std::vector<NodeId> helpers(const forest::Forest& forest, NodeId nodes) {
+  const NodeId ranks = forest.request.ranks;
+  std::set<NodeId> found;
+  if (forest.nodes == ranks) return {};
+  for (const forest::Tree& tree : forest.trees) {
+    const auto add = [&](NodeId node) {
+      if (node >= std::max(ranks, nodes))
+        throw Error(
+            ErrorCode::invalid_argument,
+            fmt::format("a tree of the {} forest goes through node {}, and nobody is that node: {} ranks "
+                        "and {} other nodes run it",
+                        forest.planner, node, ranks, std::max(nodes - ranks, 0)));
+      if (node >= ranks) found.insert(node);
+    };
+    add(tree.root);
+    for (const auto* edges : {&tree.up, &tree.down})
+      for (const forest::Edge& edge : *edges) {
+        add(edge.child);
+        add(edge.parent);
+      }
+  }
+  return {found.begin(), found.end()};
+}
+
+// What a plan says about itself to those who do not know forests.
+void describe(LocalPlan& plan, std::shared_ptr<const forest::Forest> forest,
+              const std::vector<NodeId>& helping) {
+  const auto tell = announcements(plan, forest->request.ranks);
+  plan.announce_to.assign(tell.begin(), tell.end());
+  plan.helpers = helping;
+  plan.name = forest->planner;
+  plan.trees_in_all = static_cast<std::uint32_t>(forest->trees.size());
+  plan.forest = std::move(forest);
 }
 
 }  // namespace
 
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
                                                  const LocalLimits& limits) {
+  const std::vector<NodeId> helping = helpers(*forest, limits.nodes);
   auto plan = std::make_shared<LocalPlan>();
   plan->self = self;
   plan->slices_overlap = overlap(*forest);
@@ -249,23 +288,23 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
     order_sends(*plan, forest->nodes);
     pace_exchange(*plan, *forest, limits.ahead_bytes);
   }
-  const auto tell = announcements(*plan, forest->request.ranks);
-  plan->announce_to.assign(tell.begin(), tell.end());
-  plan->forest = std::move(forest);
+  describe(*plan, std::move(forest), helping);
   return plan;
 }
 
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
     const std::shared_ptr<const forest::Forest>& forest) {
-  const NodeId ranks = forest->request.ranks;
+  const NodeId nodes = forest->nodes;
+  const LocalLimits limits{.nodes = nodes};
+  const std::vector<NodeId> helping = helpers(*forest, nodes);
   std::vector<std::shared_ptr<const LocalPlan>> finished;
   if (forest->sums_once) {  // for short vectors, of which few ranks make much
-    for (NodeId r = 0; r < ranks; ++r) finished.push_back(make_local_plan(forest, r));
+    for (NodeId r = 0; r < nodes; ++r) finished.push_back(make_local_plan(forest, r, limits));
     return finished;
   }
   std::vector<std::shared_ptr<LocalPlan>> plans;
   const bool overlapping = overlap(*forest);
-  for (NodeId r = 0; r < ranks; ++r) {
+  for (NodeId r = 0; r < nodes; ++r) {
     plans.push_back(std::make_shared<LocalPlan>());
     plans.back()->self = r;
     plans.back()->slices_overlap = overlapping;
@@ -273,10 +312,9 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   }
   std::vector<LocalTree> locals(plans.size());  // of one tree, by rank
   for (std::uint32_t i = 0; i < forest->trees.size(); ++i) {
-    for (NodeId r = 0; r < ranks; ++r) locals[static_cast<std::size_t>(r)] = begin_tree(*forest, i, r, {});
-    add_edges(forest->trees[i],
-              [&](NodeId node) { return node < ranks ? &locals[static_cast<std::size_t>(node)] : nullptr; });
-    for (NodeId r = 0; r < ranks; ++r) {
+    for (NodeId r = 0; r < nodes; ++r) locals[static_cast<std::size_t>(r)] = begin_tree(*forest, i, r, {});
+    add_edges(forest->trees[i], [&](NodeId node) { return &locals[static_cast<std::size_t>(node)]; });
+    for (NodeId r = 0; r < nodes; ++r) {
       LocalTree& local = locals[static_cast<std::size_t>(r)];
       order_operands(local, r, overlapping);
       if (takes_part(local)) add_tree(*plans[static_cast<std::size_t>(r)], std::move(local));
@@ -285,9 +323,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
     pace_exchange(*plan, *forest, LocalLimits{}.ahead_bytes);
-    const auto tell = announcements(*plan, ranks);
-    plan->announce_to.assign(tell.begin(), tell.end());
-    plan->forest = forest;
+    describe(*plan, forest, helping);
     plan->trees.shrink_to_fit();
     finished.push_back(plan);
   }

@@ -9,7 +9,7 @@
 // barrier, reduce_scatter to all ranks) a root has heard from all before anything is written, so the data
 // carry the agreement. In the others each rank announces itself to all and sends or writes nothing before it
 // has heard from all. On top, ranks that disagree may have chosen forests without an edge between them: the
-// plan says who else must be told (LocalPlan::announce_to).
+// plan says who else must be told (Plan::announce_to).
 //
 // A rank that has not started a collective keeps the first chunks that others send for it, if they are small
 // (kEagerBytes) and few (kEagerBudget per sender, counted by the sender); larger ones wait for the
@@ -24,15 +24,15 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "base/ring_queue.h"
-#include "protocol/forest_run.h"
-#include "protocol/mailbox.h"
 #include "protocol/operation.h"
 #include "protocol/outbox.h"
+#include "protocol/session/mailbox.h"
 
 namespace talweg::protocol {
 
@@ -42,22 +42,41 @@ inline constexpr std::size_t kEagerBudget = 1U << 20;
 // nothing.
 inline constexpr std::size_t kEarlyLimit = 8 * kEagerBudget;
 
-class Session : private Actions {
+// Of operations that were served, so many are known to have ended: a frame that was overtaken by more is
+// none.
+inline constexpr std::size_t kRemembered = 1U << 16;
+
+// Who takes part. Nodes 0 .. ranks-1 are the ranks; the others help: they hold no data, and start their part
+// of an operation when they first hear of it.
+struct Members {
+  int self = 0;
+  int ranks = 0;
+  std::vector<std::string> names;  // of all nodes, as messages call them: "rank 3 (host pid 7)"
+};
+Members ranks_only(int self, const std::vector<std::string>& hosts);
+
+class Session {
  public:
   // Makes the forest of a message of `count` elements from `source` to `destination`.
-  using MessagePlanner = std::function<std::shared_ptr<const LocalPlan>(int source, int destination,
-                                                                        std::int64_t count, DataType type)>;
+  using MessagePlanner = std::function<std::shared_ptr<const Plan>(int source, int destination,
+                                                                   std::int64_t count, DataType type)>;
 
-  // `hosts[r]` is what messages call rank r's machine. `id` is the group's number on the wire.
-  Session(int rank, std::vector<std::string> hosts, std::uint32_t id, Outbox& outbox, BufferPool& pool,
-          MessagePlanner plan_message);
-  ~Session() override;
+  // `id` is the group's number on the wire.
+  Session(Members members, std::uint32_t id, Outbox& outbox, BufferPool& pool, MessagePlanner plan_message);
+  ~Session();
 
   // Start. Each returns the operation's number; the outcome comes through Outbox::completed, possibly at
   // once.
   std::uint64_t start(Operation operation);
   std::uint64_t send(const Message& message);
   std::uint64_t receive(const Message& message);
+
+  // For a node that is no rank: `server` says what to do in an operation that somebody else has begun, or
+  // that this cannot be said yet; then its frames are kept, as far as one sender may have some kept, until
+  // serve_early() asks again.
+  using Server = std::function<std::optional<Operation>(std::uint64_t sequence, const wire::Signature&)>;
+  void serve(Server server);
+  void serve_early();
 
   // Where the payload of this frame can be received straight into, and whose memory that is; data is null
   // when the frame wants to be handed over whole.
@@ -105,9 +124,27 @@ class Session : private Actions {
     std::vector<std::byte> payload;
   };
 
-  bool send_chunk(const Chunk& chunk) override;
-  void send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) override;
+  class Acting;
+  // The frame that was placed last, and its run, which agrees with it.
+  struct Found {
+    Run* run = nullptr;
+    int from = 0;
+    wire::FrameType type = wire::FrameType::announce;
+    std::uint64_t sequence = 0;
+    std::uint32_t tree = 0, chunk = 0;
+    bool operator==(const Found&) const = default;
+  };
 
+  int nodes() const { return static_cast<int>(names_.size()); }
+  bool is_rank(int node) const { return node < ranks_; }
+  // The node is a rank, or helps with this operation.
+  bool concerns(const Run& run, int node) const;
+  void prepare(Run& run);
+  void start_at(std::uint64_t id, Operation operation);
+  const Run* earliest_before(const Run& run) const;
+  void lift_fences();
+  bool has_ended(std::uint64_t id) const;
+  void remember_end(std::uint64_t id);
   Run& add(std::uint64_t id);
   Run* find(std::uint64_t id);
   std::vector<Early> take_early(std::uint64_t id);
@@ -122,7 +159,8 @@ class Session : private Actions {
   void on_message_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_failure_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_group_frame(int from, const wire::Header& header, const std::byte* payload);
-  void deliver(Run& run, int from, const wire::Header& header, const std::byte* payload);
+  // `agreed`: it is known to agree.
+  void deliver(Run& run, int from, const wire::Header& header, const std::byte* payload, bool agreed = false);
   void accept(Run& run, const Envelope& envelope);
   void finish_if_done(Run& run);
   void finish(std::uint64_t id, const Outcome& outcome);
@@ -133,14 +171,15 @@ class Session : private Actions {
   void break_group(ErrorCode code, const std::string& text);
   void tell_group(ErrorCode code, const std::string& text, int except);
   std::string context(const Run& run) const;
-  std::string who(int rank) const;
+  const std::string& who(int node) const { return names_[static_cast<std::size_t>(node)]; }
   void find_missing(const Run& run, std::vector<int>& absent, std::vector<int>& silent) const;
   std::string waiting_text(const Run& run) const;
   void ask_all(Run& run);
   std::string timeout_text(const Run& run) const;
 
-  const int rank_;
-  const std::vector<std::string> hosts_;
+  const int self_;
+  const int ranks_;
+  const std::vector<std::string> names_;
   const std::uint32_t id_;
   Outbox& outbox_;
   BufferPool& pool_;
@@ -165,7 +204,12 @@ class Session : private Actions {
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
   std::vector<bool> gone_;
   std::optional<Outcome> broken_;
-  Run* acting_ = nullptr;  // whose Actions are being carried out
+  Found found_;
+  std::uint64_t order_ = 0;
+  std::size_t fences_ = 0;  // that wait for what was started before them
+  Server serve_;
+  std::set<std::uint64_t> ended_;  // where operations are served
+  std::uint64_t ended_below_ = 0;
 };
 
 }  // namespace talweg::protocol

@@ -1,32 +1,40 @@
-#include "protocol/session.h"
+#include "protocol/session/session.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
-#include <set>
+#include <typeinfo>
 #include <utility>
 
-#include "protocol/session_run.h"
+#include "protocol/session/session_run.h"
 
 namespace talweg::protocol {
 
-Session::Session(int rank, std::vector<std::string> hosts, std::uint32_t id, Outbox& outbox, BufferPool& pool,
+Members ranks_only(int self, const std::vector<std::string>& hosts) {
+  Members members{self, static_cast<int>(hosts.size()), {}};
+  for (std::size_t r = 0; r < hosts.size(); ++r)
+    members.names.push_back(fmt::format("rank {} ({})", r, hosts[r]));
+  return members;
+}
+
+Session::Session(Members members, std::uint32_t id, Outbox& outbox, BufferPool& pool,
                  MessagePlanner plan_message)
-    : rank_(rank),
-      hosts_(std::move(hosts)),
+    : self_(members.self),
+      ranks_(members.ranks),
+      names_(std::move(members.names)),
       id_(id),
       outbox_(outbox),
       pool_(pool),
       plan_message_(std::move(plan_message)),
-      started_(hosts_.size(), 0),
-      eager_(hosts_.size()),
-      eager_bytes_(hosts_.size(), 0),
-      early_bytes_(hosts_.size(), 0),
-      gone_(hosts_.size(), false) {
-  if (hosts_.size() > wire::kMaxRanks)
+      started_(names_.size(), 0),
+      eager_(names_.size()),
+      eager_bytes_(names_.size(), 0),
+      early_bytes_(names_.size(), 0),
+      gone_(names_.size(), false) {
+  if (ranks_ > wire::kMaxRanks)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("a group has at most {} ranks, not {}", wire::kMaxRanks, hosts_.size()));
+                fmt::format("a group has at most {} ranks, not {}", wire::kMaxRanks, ranks_));
 }
 
 Session::~Session() = default;
@@ -34,7 +42,7 @@ Session::~Session() = default;
 Session::Run& Session::add(std::uint64_t id) {
   std::unique_ptr<Run>* entry = nullptr;
   if (spare_.empty()) {
-    entry = &(runs_[id] = std::make_unique<Run>(pool_));
+    entry = &(runs_[id] = std::make_unique<Run>());
   } else {
     Runs::node_type node = std::move(spare_.back());
     spare_.pop_back();
@@ -43,7 +51,10 @@ Session::Run& Session::add(std::uint64_t id) {
   }
   Run* const run = entry->get();
   run->id = id;
+  run->order = order_++;
+  run->begun = false;
   run->failing = false;
+  run->waits_for_earlier = false;
   run->asked = false;
   run->gated = false;
   run->missing = 0;
@@ -57,39 +68,54 @@ Session::Run* Session::find(std::uint64_t id) {
   return it == runs_.end() ? nullptr : it->second.get();
 }
 
+void Session::prepare(Run& run) {
+  const Plan& plan = *run.op.plan;
+  if (run.transfer == nullptr || run.made_for != typeid(plan)) {
+    run.transfer = plan.make_transfer(pool_);
+    run.made_for = typeid(plan);
+  }
+  run.transfer->reset(run.op.plan, run.op.operands);
+}
+
 std::uint64_t Session::start(Operation operation) {
-  const std::uint64_t id = next_++;
+  const std::uint64_t id = next_;
+  start_at(id, std::move(operation));
+  return id;
+}
+
+void Session::start_at(std::uint64_t id, Operation operation) {
+  next_ = std::max(next_, id + 1);
   Run& run = add(id);
   run.kind = Run::Kind::collective;
   run.op = std::move(operation);
+  if (run.op.plan->digest != 0) run.op.signature.plan = run.op.plan->digest;
   if (broken_) {
     finish(id, {false, broken_->code, context(run) + ": " + broken_->text, -1});
-    return id;
+    return;
   }
   if (const auto doom = doomed_.find(id); doom != doomed_.end()) {
     const Outcome outcome = std::move(doom->second);
     doomed_.erase(doom);
     take_early(id);
     finish(id, outcome);
-    return id;
+    return;
   }
-  if (const auto left = std::find(gone_.begin(), gone_.end(), true); left != gone_.end()) {
-    const int who_left = static_cast<int>(left - gone_.begin());
+  for (int node = 0; node < nodes(); ++node) {
+    if (!gone_[static_cast<std::size_t>(node)] || !concerns(run, node)) continue;
     take_early(id);
-    fail(run, ErrorCode::peer_failed, who(who_left) + " has left the group");
-    return id;
+    fail(run, ErrorCode::peer_failed, who(node) + " has left the group");
+    return;
   }
-  const int size = static_cast<int>(hosts_.size());
-  run.run.reset(run.op.plan, run.op.operands);
-  run.gated = !run.op.all_contribute && size > 1;
-  run.agreed.assign(run.gated ? hosts_.size() : 0, false);
-  run.missing = run.gated ? size - 1 : 0;
+  prepare(run);
+  // Who only helps hears of an operation from ranks that agree.
+  run.gated = !run.op.all_contribute && ranks_ > 1 && is_rank(self_);
+  run.agreed.assign(run.gated ? static_cast<std::size_t>(ranks_) : 0, false);
+  run.missing = run.gated ? ranks_ - 1 : 0;
   announce(run);
   begin_if_agreed(run);
   for (const Early& frame : take_early(id))
     if (Run* still = find(id); still != nullptr)
       deliver(*still, frame.from, frame.header, frame.payload.data());
-  return id;
 }
 
 // What came for a collective before it was started here.
@@ -116,12 +142,12 @@ void Session::post(int to, const wire::Header& h, int priority) {
   outbox_.send(to, h, nullptr, {}, priority, false);
 }
 
+// Who only helps starts with the first frame that it gets, and need not be told.
 void Session::announce(const Run& run) {
-  const int size = static_cast<int>(hosts_.size());
-  if (size == 1) return;
+  if (ranks_ == 1) return;
   const auto tell = [&](int to) { post(to, encode(call(run, to), wire::Announce{}), kUrgent); };
   if (run.gated) {
-    for (int i = 1; i < size; ++i) tell((rank_ + i) % size);
+    for (int i = 1; i < ranks_; ++i) tell((self_ + i) % ranks_);
     return;
   }
   for (const NodeId to : run.op.plan->announce_to) tell(to);
@@ -139,16 +165,17 @@ bool Session::agrees(const Run& run, int from, const wire::Header& h) const {
 }
 
 void Session::begin_if_agreed(Run& run) {
-  if (run.missing > 0 || run.run.begun()) return;
-  acting_ = &run;
-  run.run.begin(*this, [&](int node, std::uint32_t bytes) { return initial_grant(run, node, bytes); });
-  acting_ = nullptr;
+  if (run.missing > 0 || run.begun) return;
+  run.begun = true;
+  Acting acting(*this, run);
+  run.transfer->begin(acting);
   finish_if_done(run);
 }
 
 std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t bytes) {
   const auto n = static_cast<std::size_t>(node);
-  if (run.gated || run.kind != Run::Kind::collective || started_[n] > run.id) return kMostWindow;
+  if (run.gated || run.kind != Run::Kind::collective || !is_rank(node) || started_[n] > run.id)
+    return kStarted;
   if (bytes > kEagerBytes) return 0;
   if (eager_bytes_[n] + bytes > kEagerBudget) {
     // Normally our data tell that we have started, and the other rank's tell that it has. Data that have to
@@ -172,28 +199,16 @@ void Session::saw_start(int from, std::uint64_t sequence) {
   }
   for (std::uint64_t s = first; s <= sequence && s < next_; ++s) {
     Run* run = find(s);
-    if (run == nullptr || run->gated || !run->run.begun()) continue;
-    acting_ = run;
-    run->run.on_ready(from, *this);
-    acting_ = nullptr;
+    if (run == nullptr || run->gated || !run->begun) continue;
+    Acting acting(*this, *run);
+    run->transfer->on_ready(from, acting);
     finish_if_done(*run);
   }
 }
 
-bool Session::send_chunk(const Chunk& chunk) {
-  const wire::Header h =
-      encode(call(*acting_, chunk.to), wire::Chunk{chunk.up, chunk.tree, chunk.chunk, chunk.bytes});
-  return outbox_.send(chunk.to, h, chunk.data, {acting_->id, chunk.tree, chunk.buffer, chunk.progress},
-                      acting_->op.priority, chunk.stable);
-}
-
-void Session::send_credit(NodeId to, std::uint32_t tree, std::uint32_t granted) {
-  const wire::Header h = encode(call(*acting_, to), wire::Credit{tree, granted});
-  post(to, h, kUrgent);  // behind the data that wait for the same rank it would hold up what it grants
-}
-
 Session::Placement Session::place(int from, const wire::Header& h) {
-  if (h.type != wire::FrameType::down) return {};
+  found_ = {};
+  if (!wire::is_chunk(h)) return {};
   std::uint64_t id = h.sequence;
   if ((id & kMessageBit) != 0) {
     const auto it = incoming_.find({from, id});
@@ -204,11 +219,17 @@ Session::Placement Session::place(int from, const wire::Header& h) {
   }
   Run* run = find(id);
   if (run == nullptr || run->failing || !agrees(*run, from, h)) return {};
-  const wire::Chunk chunk = wire::chunk_of(h);
-  return {run->run.begun() ? run->run.place(from, chunk.tree, chunk.chunk, chunk.bytes) : nullptr, id};
+  found_ = {run, from, h.type, h.sequence, h.tree, h.chunk};
+  return {run->begun ? run->transfer->place(from, h) : nullptr, id};
 }
 
 void Session::on_frame(int from, const wire::Header& h, const std::byte* payload) {
+  // Mostly the frame that has just been placed: its run is found, and agrees.
+  const Found frame{found_.run, from, h.type, h.sequence, h.tree, h.chunk};
+  if (Run* const run = found_.run; run != nullptr && std::exchange(found_, {}) == frame) {
+    deliver(*run, from, h, payload, true);
+    return;
+  }
   if (h.type == wire::FrameType::failure) {
     on_failure_frame(from, h, payload);
   } else if (h.type == wire::FrameType::group_failure || h.type == wire::FrameType::leave) {
@@ -224,7 +245,10 @@ void Session::on_frame(int from, const wire::Header& h, const std::byte* payload
 
 void Session::on_collective_frame(int from, const wire::Header& h, const std::byte* payload) {
   saw_start(from, h.sequence);
-  if (h.sequence >= next_) {
+  if (serve_ && !has_ended(h.sequence) && find(h.sequence) == nullptr)
+    if (auto operation = serve_(h.sequence, wire::signature_of(h)))
+      start_at(h.sequence, std::move(*operation));
+  if (serve_ ? !has_ended(h.sequence) && find(h.sequence) == nullptr : h.sequence >= next_) {
     auto& held = early_bytes_[static_cast<std::size_t>(from)];
     if (held + sizeof h + h.length > kEarlyLimit) {
       on_damaged(from, ErrorCode::corrupted,
@@ -246,25 +270,25 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
   }
 }
 
-void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte* payload) {
+void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte* payload, bool agreed) {
   if (run.failing) return;
   const std::uint64_t id = run.id;
-  const bool waited = run.gated && !run.run.begun();
+  const bool waited = run.gated && !run.begun;
   if (run.asked) run.answered[static_cast<std::size_t>(from)] = true;
-  if (!agrees(run, from, h)) {
+  if (!agreed && !agrees(run, from, h)) {
     mismatch(run, from, wire::signature_of(h));
     return;
   }
   if (h.type == wire::FrameType::announce && wire::announce_of(h).ask)
     post(from, encode(call(run, from), wire::Announce{}), kUrgent);
-  if (run.gated && !run.run.begun()) {
+  if (run.gated && !run.begun) {
     if (h.type == wire::FrameType::announce) {
       if (!run.agreed[static_cast<std::size_t>(from)]) {
         run.agreed[static_cast<std::size_t>(from)] = true;
         --run.missing;
         begin_if_agreed(run);
         Run* begun = find(id);
-        if (begun == nullptr || !begun->run.begun()) return;
+        if (begun == nullptr || !begun->begun) return;
         for (const Early& frame : std::exchange(begun->held, {})) {
           begun = find(id);
           if (begun != nullptr) deliver(*begun, frame.from, frame.header, frame.payload.data());
@@ -285,27 +309,10 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
     if (find(id) == nullptr) return;
   }
   const char* wrong = nullptr;
-  acting_ = &run;
-  switch (h.type) {
-    case wire::FrameType::up: {
-      const wire::Chunk c = wire::chunk_of(h);
-      wrong = run.run.on_up(from, c.tree, c.chunk, payload, c.bytes, *this);
-      break;
-    }
-    case wire::FrameType::down: {
-      const wire::Chunk c = wire::chunk_of(h);
-      wrong = run.run.on_down(from, c.tree, c.chunk, payload, c.bytes, *this);
-      break;
-    }
-    case wire::FrameType::credit: {
-      const wire::Credit c = wire::credit_of(h);
-      wrong = run.run.on_credit(from, c.tree, c.granted, *this);
-      break;
-    }
-    default:
-      break;
+  if (h.type != wire::FrameType::announce) {
+    Acting acting(*this, run);
+    wrong = run.transfer->on_frame(from, h, payload, acting);
   }
-  acting_ = nullptr;
   if (wrong != nullptr) {
     on_damaged(from, ErrorCode::corrupted, std::string("it sent a frame that makes no sense: ") + wrong);
     return;
@@ -317,23 +324,77 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
 void Session::on_sent(const Token& token) {
   Run* run = find(token.run);
   if (run == nullptr) return;
-  run->run.on_sent(token.tree, token.buffer);
+  run->transfer->on_sent(token.piece, token.buffer);
   if (!run->failing) finish_if_done(*run);
 }
 
 void Session::finish_if_done(Run& run) {
-  if (run.run.done()) finish(run.id, {true, ErrorCode::aborted, {}, run.peer});
+  if (!run.transfer->done()) return;
+  if (run.op.fence && earliest_before(run) != nullptr) {
+    fences_ += run.waits_for_earlier ? 0 : 1;
+    run.waits_for_earlier = true;
+    return;
+  }
+  finish(run.id, {true, ErrorCode::aborted, {}, run.peer});
+}
+
+// Of what is in flight, the oldest that was started before this run; null if there is none.
+const Session::Run* Session::earliest_before(const Run& run) const {
+  const Run* oldest = &run;
+  for (const auto& [id, other] : runs_)
+    if (other->order < oldest->order) oldest = other.get();
+  return oldest == &run ? nullptr : oldest;
 }
 
 void Session::finish(std::uint64_t id, const Outcome& outcome) {
   Runs::node_type node = runs_.extract(id);
   Run* const run = node.mapped().get();
   if (run->kind == Run::Kind::receive && run->peer >= 0) incoming_.erase({run->peer, run->number});
-  run->run.release();
+  if (run->waits_for_earlier) --fences_;
+  if (run->transfer != nullptr) run->transfer->release();
+  if (found_.run == run) found_ = {};
+  if (serve_) remember_end(id);
   run->held.clear();
   void* user = run->op.user;
   spare_.push_back(std::move(node));
   outbox_.completed(user, outcome);
+  if (fences_ > 0 && !broken_) lift_fences();
+}
+
+void Session::lift_fences() {
+  std::vector<std::uint64_t> waiting;
+  for (const auto& [id, run] : runs_)
+    if (run->waits_for_earlier) waiting.push_back(id);
+  std::sort(waiting.begin(), waiting.end());
+  for (const std::uint64_t id : waiting)
+    if (Run* run = find(id); run != nullptr && earliest_before(*run) == nullptr)
+      finish(id, {true, ErrorCode::aborted, {}, -1});
+}
+
+void Session::serve(Server server) {
+  serve_ = std::move(server);
+}
+
+void Session::serve_early() {
+  std::vector<std::pair<std::uint64_t, wire::Signature>> waiting;
+  for (const auto& [id, frame] : early_)
+    if (waiting.empty() || waiting.back().first != id)
+      waiting.emplace_back(id, wire::signature_of(frame.header));
+  for (const auto& [id, signature] : waiting)
+    if (auto operation = serve_(id, signature)) start_at(id, std::move(*operation));
+}
+
+bool Session::has_ended(std::uint64_t id) const {
+  return id < ended_below_ || ended_.contains(id);
+}
+
+// A frame may come after the end (an announcement, on a link that nothing else travels): it must not start
+// the operation again.
+void Session::remember_end(std::uint64_t id) {
+  ended_.insert(id);
+  if (ended_.size() <= kRemembered) return;
+  ended_below_ = *ended_.begin() + 1;
+  ended_.erase(ended_.begin());
 }
 
 std::int64_t Session::next_deadline_ns() const {
@@ -341,6 +402,7 @@ std::int64_t Session::next_deadline_ns() const {
   for (const auto& [id, run] : runs_) {
     const bool question = run->op.question_ns > 0 && !run->asked;
     next = std::min(next, question ? run->op.question_ns : run->op.deadline_ns);
+    if (run->begun) next = std::min(next, run->transfer->next_time_ns());
   }
   return next;
 }

@@ -1,0 +1,352 @@
+// The seam between sessions and transfers, from both sides: another transfer than the forest's, nodes that
+// are no ranks, and what sessions promise about the order of calls whatever carries them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "memory_network.h"
+#include "talweg/error.h"
+
+namespace talweg::protocol {
+namespace {
+
+using ::testing::HasSubstr;
+
+const std::byte* bytes(const std::vector<std::int32_t>& data) {
+  return reinterpret_cast<const std::byte*>(data.data());
+}
+std::byte* bytes(std::vector<std::int32_t>& data) {
+  return reinterpret_cast<std::byte*>(data.data());
+}
+
+constexpr std::int64_t kFarAway = 1'000'000'000;
+
+// Every rank sends all it has to every other, which is all that this transfer can do.
+class Flood : public Transfer {
+ public:
+  void reset(std::shared_ptr<const Plan> plan, const Operands& operands) override {
+    plan_ = std::move(plan);
+    operands_ = operands;
+    missing_.clear();
+    unsent_ = 0;
+    for (const NodeId rank : plan_->announce_to) missing_.push_back(rank);
+  }
+  void begin(Actions& actions) override {
+    begun_ = true;
+    sum(operands_.in);
+    for (const NodeId to : plan_->announce_to) {
+      ++unsent_;
+      if (actions.send(to, encode(actions.call(to), wire::Chunk{true, 0, 0, sizeof(std::int32_t)}),
+                       {operands_.in, true, 0, nullptr, 0}))
+        --unsent_;
+    }
+  }
+  void on_ready(NodeId, Actions&) override {}
+  const char* on_frame(NodeId from, const wire::Header& header, const std::byte* payload, Actions&) override {
+    if (std::erase(missing_, from) == 0) return "more than one piece";
+    if (header.length != sizeof(std::int32_t)) return "a piece of a wrong length";
+    sum(payload);
+    return nullptr;
+  }
+  std::byte* place(NodeId, const wire::Header&) const override { return nullptr; }
+  void on_sent(std::uint32_t, std::byte*) override { --unsent_; }
+  bool done() override { return begun_ && missing_.empty() && unsent_ == 0; }
+  std::vector<NodeId> waiting_for() const override { return missing_; }
+  bool depends_on(NodeId node) const override {
+    return std::find(missing_.begin(), missing_.end(), node) != missing_.end();
+  }
+  void release() override {
+    begun_ = false;
+    total_ = 0;
+  }
+
+ private:
+  void sum(const std::byte* data) {
+    std::int32_t value = 0;
+    std::memcpy(&value, data, sizeof value);
+    total_ += value;
+    std::memcpy(operands_.out, &total_, sizeof total_);
+  }
+  std::shared_ptr<const Plan> plan_;
+  Operands operands_;
+  std::vector<NodeId> missing_;
+  std::int32_t total_ = 0;
+  int unsent_ = 0;
+  bool begun_ = false;
+};
+
+struct FloodPlan : Plan {
+  std::unique_ptr<Transfer> make_transfer(BufferPool&) const override { return std::make_unique<Flood>(); }
+};
+
+std::shared_ptr<const Plan> flood_plan(int rank, int size, std::uint32_t digest = 0) {
+  auto plan = std::make_shared<FloodPlan>();
+  plan->self = rank;
+  plan->name = "flood";
+  plan->digest = digest;
+  for (int r = 0; r < size; ++r)
+    if (r != rank) plan->announce_to.push_back(r);
+  return plan;
+}
+
+// What `ranks` of a network do with one vector each.
+struct Calls {
+  explicit Calls(MemoryNetwork& network, std::int64_t elements = 1)
+      : net(network), count(elements), results(static_cast<std::size_t>(net.size())) {
+    for (int r = 0; r < net.size(); ++r) {
+      in.emplace_back(static_cast<std::size_t>(count), 1 << r);
+      out.emplace_back(static_cast<std::size_t>(count), -1);
+    }
+  }
+  Operation operation(int rank, Collective op = Collective::all_reduce) {
+    const auto r = static_cast<std::size_t>(rank);
+    const forest::Request q = forest::even_request(op, net.size(), 0, count, 4);
+    Operation made =
+        make_operation({.op = op, .type = DataType::i32, .in = in[r].data(), .out = out[r].data()}, rank, q);
+    made.deadline_ns = kFarAway;
+    made.user = &results[r];
+    made.plan = net.plan(q,
+                         op == Collective::all_reduce ? "ring"
+                         : op == Collective::barrier  ? "binomial"
+                                                      : "direct",
+                         rank, 64);
+    return made;
+  }
+  void start(int rank, std::shared_ptr<const Plan> plan) {
+    Operation made = operation(rank);
+    made.plan = std::move(plan);
+    net.session(rank).start(std::move(made));
+  }
+  void start(int rank, Collective op = Collective::all_reduce) {
+    net.session(rank).start(operation(rank, op));
+  }
+  Result& result(int rank) { return results[static_cast<std::size_t>(rank)]; }
+
+  MemoryNetwork& net;
+  std::int64_t count;
+  std::vector<Result> results;
+  std::vector<std::vector<std::int32_t>> in, out;
+};
+
+TEST(Seam, AnotherTransferRunsInTheSameSessionAsForests) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    MemoryNetwork net(4, seed);
+    Calls flood(net);
+    Calls forest(net);
+    for (int r = 0; r < 4; ++r) {
+      flood.start(r, flood_plan(r, 4));
+      forest.start(r);
+    }
+    net.run();
+    for (int r = 0; r < 4; ++r) {
+      ASSERT_TRUE(flood.result(r).outcome.ok) << flood.result(r).outcome.text;
+      EXPECT_EQ(flood.out[static_cast<std::size_t>(r)][0], 15);
+      EXPECT_EQ(forest.out[static_cast<std::size_t>(r)][0], 15);
+      EXPECT_EQ(net.session(r).in_flight(), 0U);
+    }
+  }
+}
+
+TEST(Seam, ASessionSaysForAnyTransferWhomItWaitsForAndFailsWithoutThem) {
+  MemoryNetwork net(3, 1);
+  Calls calls(net);
+  calls.start(0, flood_plan(0, 3));
+  calls.start(1, flood_plan(1, 3));
+  net.run();
+  const auto pending = net.session(0).pending();
+  ASSERT_EQ(pending.size(), 1U);
+  EXPECT_THAT(pending[0].absent, ::testing::ElementsAre(2));
+  net.session(0).on_time(kFarAway);
+  EXPECT_EQ(calls.result(0).outcome.code, ErrorCode::timeout);
+  EXPECT_THAT(calls.result(0).outcome.text, HasSubstr("rank 2 (h2) has not started it"));
+  net.run();
+  EXPECT_FALSE(calls.result(1).outcome.ok) << "the others are told";
+}
+
+TEST(Seam, RanksWithOtherPlansDoNotTakeEachOthersDataForTheirs) {
+  MemoryNetwork net(2, 1);
+  Calls calls(net);
+  calls.start(0, flood_plan(0, 2, 0xa));
+  calls.start(1, flood_plan(1, 2, 0xb));
+  net.run();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(calls.result(r).outcome.code, ErrorCode::mismatch);
+    EXPECT_THAT(calls.result(r).outcome.text, HasSubstr("plan 0000000a"));
+  }
+}
+
+// ---- Nodes that are no ranks ----
+
+// Ranks 0 and 1, and node 2, which sums what they have and sends it back.
+std::shared_ptr<forest::Forest> through_node_2(std::int64_t count, std::int64_t chunk) {
+  auto f = std::make_shared<forest::Forest>();
+  f->planner = "by hand";
+  f->request = forest::even_request(Collective::all_reduce, 2, 0, count, 4);
+  f->nodes = 3;
+  f->trees.push_back({.slice = {0, count},
+                      .root = 2,
+                      .contributors = {0, 1},
+                      .receivers = {0, 1},
+                      .up = {{0, 2}, {1, 2}},
+                      .down = {{0, 2}, {1, 2}},
+                      .chunk = chunk});
+  return f;
+}
+
+struct Helped {
+  explicit Helped(std::uint64_t seed, std::int64_t elements = 1000, std::int64_t chunk = 10)
+      : net(2, seed, 1), calls(net, elements), forest(through_node_2(elements, chunk)) {
+    net.session(2).serve([this](std::uint64_t sequence, const wire::Signature& signature) {
+      served.push_back(sequence);
+      return knows_plan ? std::optional(part_of_node_2(signature)) : std::nullopt;
+    });
+  }
+  std::shared_ptr<const LocalPlan> plan(int node) {
+    return make_local_plan(forest, node, {.window_bytes = 64, .ahead_bytes = 64, .nodes = 3});
+  }
+  Operation part_of_node_2(const wire::Signature& signature) {
+    Operation part;
+    part.plan = plan(2);
+    part.signature = signature;
+    part.operands.type = signature.type;
+    part.operands.reduce = kernel::reduce_function(signature.type, signature.reduction);
+    part.all_contribute = true;
+    part.deadline_ns = kFarAway;
+    part.user = &helper;
+    helper = {};
+    return part;
+  }
+
+  MemoryNetwork net;
+  Calls calls;
+  std::shared_ptr<forest::Forest> forest;
+  Result helper;
+  std::vector<std::uint64_t> served;
+  bool knows_plan = true;
+};
+
+TEST(Seam, ANodeThatIsNoRankStartsItsPartWhenItHearsOfIt) {
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    Helped group(seed);
+    for (int call = 0; call < 3; ++call) {
+      Calls calls(group.net, group.calls.count);
+      for (int r = 0; r < 2; ++r) calls.start(r, group.plan(r));
+      group.net.run();
+      for (int r = 0; r < 2; ++r) {
+        ASSERT_TRUE(calls.result(r).outcome.ok) << calls.result(r).outcome.text;
+        EXPECT_THAT(calls.out[static_cast<std::size_t>(r)], ::testing::Each(3));
+      }
+      EXPECT_TRUE(group.helper.outcome.ok && group.helper.done);
+    }
+    EXPECT_THAT(group.served, ::testing::ElementsAre(0, 1, 2));
+    EXPECT_EQ(group.net.node(2).pool.bytes_in_use(), 0U);
+  }
+}
+
+TEST(Seam, ANodeThatLearnsItsPartLateKeepsWhatHasCome) {
+  Helped group(4);
+  group.knows_plan = false;
+  for (int r = 0; r < 2; ++r) group.calls.start(r, group.plan(r));
+  group.net.run();
+  EXPECT_FALSE(group.calls.result(0).done);
+  group.knows_plan = true;
+  group.net.session(2).serve_early();
+  group.net.run();
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(group.calls.result(r).outcome.ok) << r;
+}
+
+TEST(Seam, WhoeverWaitsForANodeThatIsNoRankNamesIt) {
+  Helped group(4);
+  group.knows_plan = false;
+  for (int r = 0; r < 2; ++r) group.calls.start(r, group.plan(r));
+  group.net.run();
+  group.net.session(0).on_time(kFarAway);
+  EXPECT_THAT(group.calls.result(0).outcome.text, HasSubstr("aggregator 2 (h2)"));
+}
+
+TEST(Seam, WithoutANodeThatIsNoRankItsOperationsFailAndTheGroupGoesOn) {
+  Helped group(4);
+  for (int r = 0; r < 2; ++r) group.calls.start(r, group.plan(r));
+  for (int r = 0; r < 2; ++r) {
+    group.net.session(r).on_peer_gone(2, ErrorCode::peer_failed, "it closed the connection");
+    EXPECT_EQ(group.calls.result(r).outcome.code, ErrorCode::peer_failed);
+    EXPECT_THAT(group.calls.result(r).outcome.text,
+                HasSubstr("aggregator 2 (h2) failed: it closed the connection"));
+  }
+  Calls again(group.net, 8);
+  again.start(0, group.plan(0));
+  EXPECT_EQ(again.result(0).outcome.code, ErrorCode::peer_failed) << "a plan that still goes through it";
+  again.start(1, group.plan(1));
+  Calls without(group.net, 8);
+  for (int r = 0; r < 2; ++r) without.start(r);
+  group.net.run();
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(without.result(r).outcome.ok) << without.result(r).outcome.text;
+}
+
+TEST(Seam, ATreeThroughANodeThatNobodyIsIsRefused) {
+  try {
+    make_local_plan(through_node_2(8, 8), 0);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+    EXPECT_THAT(e.what(), HasSubstr("goes through node 2, and nobody is that node"));
+  }
+  EXPECT_THAT(make_local_plan(through_node_2(8, 8), 0, {.nodes = 3})->helpers, ::testing::ElementsAre(2));
+}
+
+// ---- The order of calls ----
+
+TEST(Seam, ABarrierEndsAfterEverythingThatItsRankStartedBefore) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    MemoryNetwork net(2, seed);
+    std::vector<std::int32_t> box(1, -1);
+    Result received;
+    Message message{.peer = kAnySource, .tag = 7, .signature = {Collective::send_recv, DataType::i32}};
+    message.signature.count = 1;
+    message.receive = bytes(box);
+    message.deadline_ns = kFarAway;
+    message.user = &received;
+    net.session(0).receive(message);
+    Calls barrier(net), later(net);
+    for (int r = 0; r < 2; ++r) {
+      barrier.start(r, Collective::barrier);
+      later.start(r);
+    }
+    net.run();
+    EXPECT_TRUE(barrier.result(1).done);
+    EXPECT_FALSE(barrier.result(0).done) << "what it posted before has not come";
+    EXPECT_TRUE(later.result(0).outcome.ok && later.result(0).done) << "what comes after may overtake it";
+    for (const auto& pending : net.session(0).pending())
+      if (pending.user == &barrier.result(0)) {
+        EXPECT_THAT(pending.text, HasSubstr("which was called before it, has not ended here"));
+      }
+    const std::vector<std::int32_t> sent(1, 42);
+    Result gone;
+    message.peer = 0;
+    message.receive = nullptr;
+    message.send = bytes(sent);
+    message.user = &gone;
+    net.session(1).send(message);
+    net.run();
+    EXPECT_TRUE(barrier.result(0).done && barrier.result(0).outcome.ok);
+    EXPECT_EQ(box[0], 42);
+  }
+}
+
+TEST(Seam, BarriersThatWaitForEarlierCallsEndInTheirOrderAndWhenTheseFail) {
+  MemoryNetwork net(2, 5);
+  Calls odd(net), first(net), second(net);
+  odd.start(0);  // which rank 1 never calls in time
+  for (Calls* barrier : {&first, &second}) barrier->start(0, Collective::barrier);
+  odd.start(1, Collective::broadcast);
+  for (Calls* barrier : {&first, &second}) barrier->start(1, Collective::barrier);
+  net.run();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(odd.result(r).outcome.code, ErrorCode::mismatch);
+    EXPECT_TRUE(first.result(r).outcome.ok && first.result(r).done);
+    EXPECT_TRUE(second.result(r).outcome.ok && second.result(r).done);
+    EXPECT_EQ(net.session(r).in_flight(), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace talweg::protocol
