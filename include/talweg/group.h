@@ -3,9 +3,8 @@
 // How to use it:
 //   1. Start N processes that know their rank (talweg run, torchrun, mpirun and srun all tell them).
 //   2. auto group = talweg::Group::join();                 // or join(options)
-//   3. group->all_reduce(in, out, n, DataType::f32, ReduceOp::sum);            // blocks, throws
-//   talweg::Error
-//      auto work = group->start_all_reduce(in, out, n, DataType::f32, ReduceOp::sum);  // or: in flight
+//   3. group->all_reduce(in, out, n, DataType::f32, ReduceOp::sum);        // blocks, throws talweg::Error
+//      auto work = group->start_all_reduce(in, out, n, DataType::f32, ReduceOp::sum);    // or: in flight
 //   4. work->wait();                                       // returns, or throws what went wrong
 //   5. Let the group go out of scope: that is local and bounded.
 //
