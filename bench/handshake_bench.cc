@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "live/gate.h"
+#include "live/join/gate.h"
 
 namespace {
 

@@ -18,8 +18,8 @@
 #include "cluster/import.h"
 #include "group/network.h"
 #include "kernel/reduce.h"
-#include "live/interface.h"
-#include "live/job_key.h"
+#include "live/join/interface.h"
+#include "live/join/job_key.h"
 #include "talweg/error.h"
 #include "wire/cipher.h"
 

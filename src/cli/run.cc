@@ -14,7 +14,7 @@
 #include "cli/number_checks.h"
 #include "cli/run_plan.h"
 #include "fabric/launcher.h"
-#include "live/job_key.h"
+#include "live/join/job_key.h"
 #include "talweg/error.h"
 #include "wire/key.h"
 

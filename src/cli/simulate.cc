@@ -64,8 +64,7 @@ void say_speed(const sim::RunReport& report, double seconds) {
 }
 
 int simulate(const SimulateOptions& options) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point begun = Clock::now();
+  const std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   File json("--json", options.json);
   File csv("--csv", options.csv);
   Watchers watchers;
@@ -90,7 +89,7 @@ int simulate(const SimulateOptions& options) {
   if (!options.csv.empty()) csv.write(simulate_csv(options, result));
   if (watchers.trace) watchers.trace->close();
   if (watchers.page) watchers.page->write(options.html, options.network, page);
-  say_speed(result.report, std::chrono::duration<double>(Clock::now() - begun).count());
+  say_speed(result.report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
   return 0;
 }
 

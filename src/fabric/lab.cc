@@ -13,7 +13,7 @@
 #include "fabric/privileges.h"
 #include "fabric/system.h"
 #include "fabric/tool.h"
-#include "live/job_key.h"
+#include "live/join/job_key.h"
 #include "talweg/error.h"
 #include "wire/key.h"
 

@@ -14,6 +14,8 @@ Forest plan_halving_doubling(const Request& request, const CostModel& model);
 Forest plan_binomial(const Request& request, const CostModel& model);
 Forest plan_star(const Request& request, const CostModel& model);
 Forest plan_sharded_star(const Request& request, const CostModel& model);
+// What that takes, in steps of about a nanosecond.
+std::int64_t sharded_star_steps(const CostModel& model);
 Forest plan_direct(const Request& request, const CostModel& model);
 Forest plan_one_hop(const Request& request, const CostModel& model);
 Forest plan_recursive_doubling(const Request& request, const CostModel& model);

@@ -24,6 +24,7 @@
 #include "base/at.h"
 #include "forest/algorithms.h"
 #include "forest/trees.h"
+#include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
@@ -95,8 +96,8 @@ std::vector<double> water_fill(const std::vector<double>& rates, const std::vect
 // The trees of one part of the vector, from `offset` on.
 class Sharing {
  public:
-  Sharing(const Request& request, const CostModel& model, const Slice& slice)
-      : request_(request), model_(model), slice_(slice) {}
+  Sharing(const Request& request, const CostModel& model, const Slice& slice, WorkLimit* limit)
+      : request_(request), model_(model), slice_(slice), limit_(limit) {}
 
   void add(const PackedTree& tree) { trees_.push_back(tree); }
 
@@ -137,6 +138,8 @@ class Sharing {
   // How long the first chunk of a slice takes from the farthest leaf to the root and down again, beyond the
   // time it takes at the tree's rate.
   double fill(const PackedTree& tree, std::int64_t count) const {
+    const std::size_t nodes = model_.network().nodes.size();
+    if (limit_ != nullptr) limit_->spend(static_cast<std::int64_t>(nodes * (nodes + 256)));
     Forest one{.planner = {}, .request = request_, .nodes = request_.ranks, .trees = {}};
     one.trees.push_back(tree_of(request_, tree.trees, {0, std::max<std::int64_t>(1, count)}));
     model_.choose_chunks(one);
@@ -148,6 +151,7 @@ class Sharing {
   const Request& request_;
   const CostModel& model_;
   Slice slice_;
+  WorkLimit* limit_;
   std::vector<PackedTree> trees_;
 };
 
@@ -158,12 +162,13 @@ struct Plan {
   double fill = 0;
 };
 
-Plan share_out(const Request& request, const CostModel& model, const std::vector<PackedTree>& packed) {
+Plan share_out(const Request& request, const CostModel& model, const std::vector<PackedTree>& packed,
+               WorkLimit* limit) {
   std::vector<Sharing> parts;
   if (has_parts(request.op)) {
-    for (const Slice& slice : split_by_count(request)) parts.emplace_back(request, model, slice);
+    for (const Slice& slice : split_by_count(request)) parts.emplace_back(request, model, slice, limit);
   } else {
-    parts.emplace_back(request, model, Slice{0, request.counts[0]});
+    parts.emplace_back(request, model, Slice{0, request.counts[0]}, limit);
   }
   for (const PackedTree& tree : packed) parts[has_parts(request.op) ? at(tree.trees.root) : 0].add(tree);
   Plan plan;
@@ -219,10 +224,11 @@ double least_seconds(const Request& request, const CostModel& model) {
 
 }  // namespace
 
-std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees) {
+std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees, WorkLimit* limit) {
   cluster::validate(model.network());  // trees hang together only if the network does
   TreeMarket market(model.network(), request.op, request.root, TreeMarket::Paths::routes);
-  TreePacker packer(market, request.op, kDepthPenalty, parts_of_roots(request));
+  TreePacker packer(market, request.op, kDepthPenalty, parts_of_roots(request), TreePacker::kMostSeeds,
+                    limit);
   const bool many = market.workers() > TreePacker::kFewWorkers;
   packer.run(many ? kGapAmongMany : kGap, std::numeric_limits<double>::infinity(), kMostEffortToPack);
   packer.prune(std::min(packer.rate(), packer.upper() * kPromised));
@@ -242,11 +248,19 @@ bool packing_may_beat(double seconds, const Request& request, const CostModel& m
   return request.ranks > 1 && least_seconds(request, model) < kWorthIt * seconds;
 }
 
-const std::vector<Packing>& PackingMemo::find(const Request& request, const CostModel& model) {
+const std::vector<Packing>& PackingMemo::find(const Request& request, const CostModel& model,
+                                              WorkLimit* limit) {
   Key key{request.op, request.root, parts_of_roots(request)};
-  if (const auto found = known_.find(key); found != known_.end()) return found->second;
-  if (known_.size() >= kMost) known_.clear();
-  return known_.emplace(std::move(key), pack(request, model, trees_)).first->second;
+  if (known_.size() >= kMost && !known_.contains(key)) known_.clear();
+  const auto [entry, made] = known_.try_emplace(std::move(key));
+  if (made) try {
+      entry->second = pack(request, model, trees_, limit);
+    } catch (const Error&) {
+      known_.erase(entry);
+      throw;
+    }
+  if (entry->second.empty()) throw WorkLimit::Reached();
+  return entry->second;
 }
 
 Forest plan_packed(const Request& request, const CostModel& model) {
@@ -254,13 +268,14 @@ Forest plan_packed(const Request& request, const CostModel& model) {
   return plan_from_packings(request, model, memo);
 }
 
-Forest plan_from_packings(const Request& request, const CostModel& model, PackingMemo& memo) {
+Forest plan_from_packings(const Request& request, const CostModel& model, PackingMemo& memo,
+                          WorkLimit* limit) {
   if (request.ranks == 1)
     return useful_forest("packed", request, {collective_tree(request, {0, request.counts[0]}, 0, {0})});
-  const auto& packings = memo.find(request, model);
-  Plan best = share_out(request, model, packings.front().trees);
+  const auto& packings = memo.find(request, model, limit);
+  Plan best = share_out(request, model, packings.front().trees, limit);
   for (std::size_t i = 1; i < packings.size() && best.fill > kFillMatters * best.seconds; ++i) {
-    Plan plan = share_out(request, model, packings[i].trees);
+    Plan plan = share_out(request, model, packings[i].trees, limit);
     if (plan.seconds < best.seconds) best = std::move(plan);
   }
   return std::move(best.forest);

@@ -10,6 +10,7 @@
 #include "forest/cost.h"
 #include "forest/forest.h"
 #include "forest/tree_packer.h"
+#include "forest/work_limit.h"
 
 namespace talweg::forest {
 
@@ -22,25 +23,30 @@ struct Packing {
 // The first has at least 99 % of the upper bound; each next one has fewer trees and less of the rate. For
 // all_reduce, reduce, broadcast, reduce_scatter and all_gather of two ranks or more. Depends on the request
 // only by operation, root, and how counts relate. To make the trees few takes most of the time.
+// Throws WorkLimit::Reached, if there is a limit.
 enum class Trees { few, any };
-std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees = Trees::few);
+std::vector<Packing> pack(const Request& request, const CostModel& model, Trees trees = Trees::few,
+                          WorkLimit* limit = nullptr);
 
 // The packings of one network, each made once. Not for two threads at once.
 class PackingMemo {
  public:
   explicit PackingMemo(Trees trees = Trees::few) : trees_(trees) {}
-  const std::vector<Packing>& find(const Request& request, const CostModel& model);
+  // Throws WorkLimit::Reached, if there is a limit; at once where it was reached before.
+  const std::vector<Packing>& find(const Request& request, const CostModel& model,
+                                   WorkLimit* limit = nullptr);
 
  private:
   using Key = std::tuple<Collective, NodeId, std::vector<double>>;  // all that a packing depends on
   // Where a program gathers parts of ever new proportions, the oldest are not worth their memory.
   static constexpr std::size_t kMost = 64;
-  std::map<Key, std::vector<Packing>> known_;
+  std::map<Key, std::vector<Packing>> known_;  // none: it took too long
   Trees trees_;
 };
 
 // The planner, with packings that are made already where they are.
-Forest plan_from_packings(const Request& request, const CostModel& model, PackingMemo& memo);
+Forest plan_from_packings(const Request& request, const CostModel& model, PackingMemo& memo,
+                          WorkLimit* limit = nullptr);
 
 // Whether the planner could beat a forest that takes `seconds` by more than a few percent: what the links of
 // each worker, and of all workers together, allow is not reached yet. Quick, and never wrong about a no.

@@ -21,12 +21,13 @@ constexpr int kPivotsPerInverse = 400;  // rounding adds up over pivots
 
 }  // namespace
 
-PackingLp::PackingLp(std::vector<double> capacities)
+PackingLp::PackingLp(std::vector<double> capacities, WorkLimit* limit)
     : rows_(capacities.size()),
       capacities_(std::move(capacities)),
       perturbed_(capacities_),
       inverse_(rows_ * rows_),
-      prices_(rows_) {
+      prices_(rows_),
+      limit_(limit) {
   Random random{1};
   for (double& capacity : perturbed_)
     capacity +=
@@ -114,7 +115,9 @@ void PackingLp::enter(int column, std::size_t row, const std::vector<double>& di
   columns_[static_cast<std::size_t>(basis_[row])].in_basis = false;
   columns_[static_cast<std::size_t>(column)].in_basis = true;
   basis_[row] = column;
-  effort_ += static_cast<std::int64_t>(rows_ * rows_);
+  const auto steps = static_cast<std::int64_t>(rows_ * rows_);
+  effort_ += steps;
+  if (limit_ != nullptr) limit_->spend(steps);
   if (++pivots_since_refactor_ >= kPivotsPerInverse) {
     refactor();
     return;

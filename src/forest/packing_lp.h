@@ -13,6 +13,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "forest/work_limit.h"
+
 namespace talweg::forest {
 
 class PackingLp {
@@ -22,8 +24,8 @@ class PackingLp {
     double amount = 0;
   };
 
-  // Capacities are at least 0, the greatest should be near 1.
-  explicit PackingLp(std::vector<double> capacities);
+  // Capacities are at least 0, the greatest should be near 1. Work is spent from `limit`, if there is one.
+  explicit PackingLp(std::vector<double> capacities, WorkLimit* limit = nullptr);
   // Returns the column's number. The gain of all columns together must be bounded by the rows.
   int add_column(std::vector<Term> terms, double gain);
   // From where the last solution ended, a solution is near if little was changed.
@@ -65,6 +67,7 @@ class PackingLp {
   std::size_t next_ = 0;        // where to look for the next column
   int pivots_since_refactor_ = 0;
   std::int64_t effort_ = 0;
+  WorkLimit* limit_;
 };
 
 }  // namespace talweg::forest

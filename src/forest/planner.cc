@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
+#include <limits>
+#include <optional>
+#include <utility>
 
 #include "forest/algorithms.h"
 #include "forest/cost.h"
@@ -71,15 +74,17 @@ CostModel model_for(const Request& request, const cluster::Cluster& cluster) {
   return CostModel(cluster);
 }
 
-// `memo` may be null.
+// `memo` and `limit` may be null.
 Forest plan(const Algorithm& algorithm, const Request& request, const CostModel& model,
-            PackingMemo* memo = nullptr) {
+            PackingMemo* memo = nullptr, WorkLimit* limit = nullptr) {
   if (!serves(algorithm, request)) {
     throw Error(ErrorCode::unsupported,
                 fmt::format("{} does not serve {}", algorithm.name, name(request.op)));
   }
-  Forest forest = memo != nullptr && algorithm.plan == plan_packed ? plan_from_packings(request, model, *memo)
-                                                                   : algorithm.plan(request, model);
+  if (limit != nullptr && algorithm.plan == plan_sharded_star) limit->spend(sharded_star_steps(model));
+  Forest forest = memo != nullptr && algorithm.plan == plan_packed
+                      ? plan_from_packings(request, model, *memo, limit)
+                      : algorithm.plan(request, model);
   model.choose_chunks(forest);
   return forest;
 }
@@ -88,12 +93,11 @@ Forest plan(const Algorithm& algorithm, const Request& request, const CostModel&
 // but sum more on every rank: they stay what they are for.
 constexpr std::int64_t kMostBytesInFewRounds = 256 << 10;
 
-// Above, packing may take seconds, and too long for a call to wait for.
-constexpr int kMostRanksPacked = 256, kMostRanksPackedUnasked = 16;
+// Above, packing may take minutes.
+constexpr int kMostRanksPacked = 256;
 
-bool worth_packing(const Request& request, const CostModel& model, double least) {
-  return request.ranks <= kMostRanksPackedUnasked && packing_may_beat(least, request, model);
-}
+// While a call waits, for each planner: 20 ms on a recent server.
+constexpr std::int64_t kMostStepsAtOnce = 20'000'000;
 
 bool quick(const Algorithm& algorithm, const Request& request) {
   return algorithm.plan != plan_packed || request.ranks <= kMostRanksPacked;
@@ -123,7 +127,7 @@ const Algorithm& choose(const Request& request, const CostModel& model, Seconds&
   for (const Algorithm& algorithm : kAlgorithms) {
     if (!considered(algorithm, request)) continue;
     if (counts_differ_by_rank(request.op)) return algorithm;
-    if (algorithm.plan == plan_packed && !worth_packing(request, model, least)) continue;
+    if (algorithm.plan == plan_packed && !packing_may_beat(least, request, model)) continue;
     const double its = seconds(algorithm);
     if (best != nullptr && its >= least) continue;
     best = &algorithm;
@@ -132,20 +136,22 @@ const Algorithm& choose(const Request& request, const CostModel& model, Seconds&
   return *best;
 }
 
-Forest plan_least(const Request& request, const cluster::Cluster& cluster, PackingMemo* memo) {
-  const CostModel model = model_for(request, cluster);
+// `plan_one` returns nothing where the planner is to be left out.
+template <class PlanOne>
+Forest plan_least(const Request& request, const CostModel& model, PlanOne&& plan_one) {
   Forest best;
   double least = 0;
   const Algorithm& chosen = choose(request, model, [&](const Algorithm& algorithm) {
-    Forest forest = plan(algorithm, request, model, memo);
-    const double seconds = model.seconds(forest);
+    std::optional<Forest> forest = plan_one(algorithm);
+    if (!forest) return std::numeric_limits<double>::infinity();
+    const double seconds = model.seconds(*forest);
     if (best.planner.empty() || seconds < least) {
       least = seconds;
-      best = std::move(forest);
+      best = std::move(*forest);
     }
     return seconds;
   });
-  if (best.planner.empty()) best = plan(chosen, request, model, memo);
+  if (best.planner.empty()) best = plan(chosen, request, model);
   return best;
 }
 
@@ -178,11 +184,30 @@ const Planner& find_planner(const std::string& name) {
 }
 
 Forest plan_best(const Request& request, const cluster::Cluster& cluster) {
-  return plan_least(request, cluster, nullptr);
+  PackingMemo memo;
+  return plan_best(request, model_for(request, cluster), memo);
 }
 
-Forest plan_best(const Request& request, const cluster::Cluster& cluster, PackingMemo& memo) {
-  return plan_least(request, cluster, &memo);
+Forest plan_best(const Request& request, const CostModel& model, PackingMemo& memo, WorkLimit* limit) {
+  check(request, model.network());
+  return plan_least(request, model, [&](const Algorithm& algorithm) -> std::optional<Forest> {
+    return plan(algorithm, request, model, &memo, limit);
+  });
+}
+
+PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo) {
+  check(request, model.network());
+  PlanAtOnce result;
+  result.forest = plan_least(request, model, [&](const Algorithm& algorithm) -> std::optional<Forest> {
+    try {
+      WorkLimit limit(kMostStepsAtOnce);
+      return plan(algorithm, request, model, &memo, &limit);
+    } catch (const WorkLimit::Reached&) {
+      result.complete = false;
+      return std::nullopt;
+    }
+  });
+  return result;
 }
 
 Forest plan_by(const Planner& planner, const Request& request, const cluster::Cluster& cluster,
@@ -190,12 +215,13 @@ Forest plan_by(const Planner& planner, const Request& request, const cluster::Cl
   return plan_by(planner, request, model_for(request, cluster), memo);
 }
 
-Forest plan_by(const Planner& planner, const Request& request, const CostModel& model, PackingMemo& memo) {
+Forest plan_by(const Planner& planner, const Request& request, const CostModel& model, PackingMemo& memo,
+               WorkLimit* limit) {
   const auto* const algorithm =
       std::find_if(std::begin(kAlgorithms), std::end(kAlgorithms),
                    [&](const Algorithm& known) { return planner.name == known.name; });
   check(request, model.network());
-  return plan(*algorithm, request, model, &memo);
+  return plan(*algorithm, request, model, &memo, limit);
 }
 
 std::string best_planner(const Request& request, const CostModel& model,

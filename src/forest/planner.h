@@ -33,17 +33,28 @@ const Planner& find_planner(const std::string& name);
 
 // The forest with the least predicted time among all planners that serve and suit the request and are quick
 // (ties: first in `planners()`), with the chunk sizes that the cost model likes best. Deterministic. The
-// cluster needs workers() == request.ranks. "packed", the only planner that takes long, is left out where it
-// can win no more than a few percent, and among more than 16 ranks unless it is asked for by name.
+// cluster needs workers() == request.ranks. "packed" is left out where it can win no more than a few percent.
 Forest plan_best(const Request& request, const cluster::Cluster& cluster);
 
 // The same, and that of one planner, with the packings that were made before for this network: most of what
-// planning takes.
+// planning takes. `limit`: planning may throw WorkLimit::Reached.
 class PackingMemo;  // packed.h
-Forest plan_best(const Request& request, const cluster::Cluster& cluster, PackingMemo& memo);
+class WorkLimit;    // work_limit.h
+Forest plan_best(const Request& request, const CostModel& model, PackingMemo& memo,
+                 WorkLimit* limit = nullptr);
 Forest plan_by(const Planner& planner, const Request& request, const cluster::Cluster& cluster,
                PackingMemo& memo);
-Forest plan_by(const Planner& planner, const Request& request, const CostModel& model, PackingMemo& memo);
+Forest plan_by(const Planner& planner, const Request& request, const CostModel& model, PackingMemo& memo,
+               WorkLimit* limit = nullptr);
+
+// The same choice among what can be planned while a call waits, which is decided by counted steps and not by
+// a clock: planners that would take longer than some 20 ms are left out. `complete`: none was, so that
+// plan_best() would return the same.
+struct PlanAtOnce {
+  Forest forest;
+  bool complete = true;
+};
+PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo);
 
 // Whose forest plan_best() returns, where `seconds` knows what each planner's forest takes; it is asked only
 // of those that the choice is among.

@@ -17,6 +17,12 @@ bool worth_trying(std::size_t servers, const std::vector<double>& capacities) {
   return servers == capacities.size() || power_of_two || capacities[servers] < capacities[servers - 1];
 }
 
+std::vector<double> sorted_capacities(const CostModel& model) {
+  std::vector<double> capacities;
+  for (const NodeId worker : model.best_connected()) capacities.push_back(model.capacity(worker));
+  return capacities;
+}
+
 Forest with_servers(const Request& request, std::span<const NodeId> servers,
                     std::span<const double> weights) {
   const auto slices = split_by_weight(request, weights);
@@ -29,10 +35,18 @@ Forest with_servers(const Request& request, std::span<const NodeId> servers,
 
 }  // namespace
 
+std::int64_t sharded_star_steps(const CostModel& model) {
+  constexpr std::int64_t kStepsPerEdge = 100;  // to make it and to price it
+  const auto capacities = sorted_capacities(model);
+  std::size_t servers = 0;
+  for (std::size_t k = 1; k <= capacities.size(); ++k)
+    if (worth_trying(k, capacities)) servers += k;
+  return 2 * kStepsPerEdge * static_cast<std::int64_t>(servers * capacities.size());
+}
+
 Forest plan_sharded_star(const Request& request, const CostModel& model) {
   const auto& workers = model.best_connected();
-  std::vector<double> capacities;
-  for (const NodeId worker : workers) capacities.push_back(model.capacity(worker));
+  const auto capacities = sorted_capacities(model);
   Forest best;
   double least = 0;
   for (std::size_t k = 1; k <= workers.size(); ++k) {

@@ -40,8 +40,8 @@ void hang_on(std::vector<NodeId>& parents, NodeId top) {
 
 }  // namespace
 
-TreeExchange::TreeExchange(const TreeMarket& market, const std::vector<PackedTree>& trees)
-    : market_(market), workers_(at(market.workers())) {
+TreeExchange::TreeExchange(const TreeMarket& market, const std::vector<PackedTree>& trees, WorkLimit* limit)
+    : market_(market), workers_(at(market.workers())), limit_(limit) {
   for (NodeId from = 0; from < market.workers(); ++from)
     for (NodeId to = 0; to < market.workers(); ++to) edges_.push_back(market.resources_between(from, to));
   for (const PackedTree& tree : trees)
@@ -56,6 +56,7 @@ void TreeExchange::even_out(std::vector<PackedTree>& trees, int tries, double wa
       load_[at(term.row)] += term.amount * tree.rate / market_.capacities()[at(term.row)];
   for (int stage = 0; stage < kStages; ++stage) {
     for (int i = 0; i < tries / kStages; ++i) {
+      if (limit_ != nullptr) limit_->spend(static_cast<std::int64_t>(workers_));
       // Nearly the logarithm of 1 / u, with which Metropolis et al. (1953) compare.
       const double u = random_.uniform();
       const double allowed = warmth * 2 * (1 - u) / (1 + u);

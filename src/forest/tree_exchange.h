@@ -13,6 +13,7 @@
 
 #include "base/random.h"
 #include "forest/tree_market.h"
+#include "forest/work_limit.h"
 
 namespace talweg::forest {
 
@@ -25,8 +26,8 @@ struct PackedTree {
 class TreeExchange {
  public:
   // `trees` are as deep as trees may become. The market is used while the exchange lives; its edges run over
-  // routes.
-  TreeExchange(const TreeMarket& market, const std::vector<PackedTree>& trees);
+  // routes. Work is spent from `limit`, if there is one.
+  TreeExchange(const TreeMarket& market, const std::vector<PackedTree>& trees, WorkLimit* limit = nullptr);
 
   // Tries so many exchanges. `warmth`: by how much one may worsen the balance at first, 1 being what a
   // resource weighs that is as busy as it can be. Roots stay, but where the market is symmetric: they mean
@@ -53,6 +54,7 @@ class TreeExchange {
   std::vector<std::pair<int, double>> changes_;
   int deepest_ = 0;
   Random random_{4};
+  WorkLimit* limit_;
 };
 
 }  // namespace talweg::forest

@@ -36,16 +36,21 @@ constexpr double kPerHop[] = {1.0, 0.2, 0.02};  // of the mean cost of an edge, 
 }  // namespace
 
 TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, std::vector<double> parts,
-                       std::size_t seeds)
+                       std::size_t seeds, WorkLimit* limit)
     : market_(market),
       op_(op),
       per_root_(has_parts(op)),
       depth_penalty_(depth_penalty),
       parts_(std::move(parts)),
       seeds_(seeds),
+      limit_(limit),
       scale_(*std::max_element(market.capacities().begin(), market.capacities().end())) {
   if (parts_.empty()) parts_.assign(at(market.workers()), 1.0 / market.workers());
   for (const double capacity : market.capacities()) capacities_.push_back(capacity / scale_);
+}
+
+void TreePacker::spend(std::int64_t steps) const {
+  if (limit_ != nullptr) limit_->spend(steps);
 }
 
 // What bounds them is often as simple: the links of the narrowest worker, or those of all.
@@ -58,6 +63,7 @@ bool TreePacker::grow(double gap, double enough) {
   TreeGrowth growth(market_, std::min(enough, upper_));
   if (!growth.spans() || growth.effort() > kMostGrowing) return false;
   for (int i = 0; i < kMostGrown && growth.rate() < goal; ++i) {
+    spend(growth.effort());
     columns_.push_back(make_column(growth.next()));
     // Whoever wants a rate, not trees, is content to know of a ring.
     if (i == 0 && std::isfinite(enough) && ring_rate(market_, columns_[0].trees) >= goal) return true;
@@ -90,6 +96,7 @@ void TreePacker::seed() {
     roots.resize(seeds_);
   }
   for (const NodeId root : roots) {
+    spend(market_.effort());
     for (const double per_hop : kPerHop)
       columns_.push_back(make_column(market_.shallow(root, per_hop * market_.mean_cost())));
     if (root == roots.front() || !market_.symmetric())
@@ -122,7 +129,7 @@ bool TreePacker::offer(TreePair trees, const std::vector<double>& prices) {
 PackingLp TreePacker::make_lp() const {
   std::vector<double> rows = capacities_;
   if (per_root_) rows.resize(rows.size() + at(market_.workers()));
-  PackingLp lp(std::move(rows));
+  PackingLp lp(std::move(rows), limit_);
   if (per_root_) {
     std::vector<PackingLp::Term> rate;
     for (int root = 0; root < market_.workers(); ++root)
@@ -181,6 +188,7 @@ bool TreePacker::buy(const std::vector<double>& prices) {
   sharpen_upper(prices);
   std::vector<std::pair<double, NodeId>> by_cost;
   for (const NodeId root : market_.roots()) {
+    spend(market_.effort());
     const double root_price = per_root_ ? prices[capacities_.size() + at(root)] : 0;
     by_cost.emplace_back(market_.cost(market_.cheapest(root)) - root_price, root);
   }
@@ -284,7 +292,7 @@ void TreePacker::reshape(std::size_t most, double floor) {
   if (per_root_ || packed.size() <= most) return;
   packed.resize(most);
   const auto start = packed;
-  TreeExchange exchange(market_, packed);
+  TreeExchange exchange(market_, packed, limit_);
   const std::size_t area = most * at(market_.workers());
   const int tries = static_cast<int>(std::min(kTriesAtOnce, kTriesPerEdge * area));
   const int rounds = kMostTries / tries;

@@ -26,14 +26,15 @@ class TreePacker {
   // Among more workers trees are grown first, and few of them often suffice: a path through all, which even
   // links are full with, then has 99.2 % of the rate of a ring.
   static constexpr int kFewWorkers = 125;
+  static constexpr std::size_t kMostSeeds = 256;
 
   // `depth_penalty`: the part of a tree's rate that a depth of all workers would cost; 0 packs for rate
   // alone. `parts`: what part of the vector each worker's trees carry in all_gather and reduce_scatter,
   // adding up to 1; empty for equal ones. `seeds`: of how many roots trees are tried before any are searched
   // for, where not all roots must have one; among many workers only if trees that were grown do not suffice.
-  // The market is used while the packer lives.
+  // Work is spent from `limit`, if there is one. The market is used while the packer lives.
   TreePacker(TreeMarket& market, Collective op, double depth_penalty = 0, std::vector<double> parts = {},
-             std::size_t seeds = 256);
+             std::size_t seeds = kMostSeeds, WorkLimit* limit = nullptr);
 
   // Once: until the rate is within `gap` of the most possible, or reaches `enough` (bit/s); or until so much
   // was worked (PackingLp::effort(), TreeMarket::effort()), which leaves the gap that there is.
@@ -61,6 +62,7 @@ class TreePacker {
   // Whether trees that were grown one after the other are as many as run() wants.
   bool grow(double gap, double enough);
   void seed();
+  void spend(std::int64_t steps) const;
   Column make_column(TreePair trees) const;
   // Takes the trees as a column if they gain more than they cost.
   bool offer(TreePair trees, const std::vector<double>& prices);
@@ -82,6 +84,7 @@ class TreePacker {
   double depth_penalty_;
   std::vector<double> parts_;
   std::size_t seeds_;
+  WorkLimit* limit_;
   double scale_;                    // bit/s for a 1 in the program
   std::vector<double> capacities_;  // scaled
   std::vector<Column> columns_;

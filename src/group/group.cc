@@ -12,9 +12,9 @@
 #include "group/group_impl.h"
 #include "group/network.h"
 #include "group/within.h"
-#include "live/connect.h"
-#include "live/interface.h"
-#include "live/job_key.h"
+#include "live/join/connect.h"
+#include "live/join/interface.h"
+#include "live/join/job_key.h"
 
 namespace talweg {
 

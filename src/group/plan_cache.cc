@@ -89,7 +89,7 @@ forest::Forest PlanCache::plan(const forest::Request& request) {
       return forest;
     }
   }
-  return forest::plan_best(request, network, packings_);
+  return forest::plan_at_once(request, forest::CostModel(network), packings_).forest;
 }
 
 std::shared_ptr<const protocol::LocalPlan> PlanCache::find(const forest::Request& request) {

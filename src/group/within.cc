@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "live/card.h"
+#include "live/join/card.h"
 
 namespace talweg::group {
 

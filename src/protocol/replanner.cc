@@ -227,8 +227,9 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
 double Replanner::gain_of_planning(const forest::Request& request, const cluster::Cluster& network) const {
   // How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
   forest::PackingMemo quick(forest::Trees::any);
-  const double best = forest::predict_seconds(forest::plan_best(request, network, quick), network);
-  return 1 - best / forest::predict_seconds(*current_, network);
+  const forest::CostModel model(network);
+  const double best = model.seconds(forest::plan_at_once(request, model, quick).forest);
+  return 1 - best / model.seconds(*current_);
 }
 
 double Replanner::price() const {
@@ -236,7 +237,10 @@ double Replanner::price() const {
 }
 
 bool Replanner::worth_it(std::int64_t now_ns, const forest::Request& request) {
-  if (!current_ || current_->request != request) current_ = forest::plan_best(request, planned_);
+  if (!current_ || current_->request != request) {
+    forest::PackingMemo packings;
+    current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings).forest;
+  }
   gain_ = 0;
   const double passed = static_cast<double>(now_ns - refilled_ns_) / static_cast<double>(options_.hold_ns);
   allowed_ = std::min(kChangesAtOnce, allowed_ + std::max(0., passed));

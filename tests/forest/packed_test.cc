@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -200,12 +201,76 @@ TEST(Packed, PlansTheSameWithPackingsThatWereMadeBefore) {
           if (op == all_gather && root == 1) request.counts[1] *= 2;
           EXPECT_EQ(plan_by(find_planner("packed"), request, cluster, memo), packed(request, cluster))
               << seed << " " << name(op) << " " << elements << " " << root;
-          EXPECT_EQ(plan_best(request, cluster, memo), plan_best(request, cluster))
+          EXPECT_EQ(plan_best(request, CostModel(cluster), memo), plan_best(request, cluster))
               << seed << " " << name(op);
         }
       }
     }
   }
+}
+
+// Two racks joined by a slow link, whose hosts' ports differ: where rings and servers leave much unused.
+cluster::Cluster uneven_racks(int hosts) {
+  cluster::Cluster racks;
+  for (int i = 0; i < hosts; ++i) racks.nodes.push_back({.name = "h" + std::to_string(i)});
+  for (const char* name : {"left", "right"})
+    racks.nodes.push_back({.name = name, .kind = cluster::NodeKind::switch_});
+  const auto join = [&](int a, int b, double rate) {
+    racks.links.push_back({a, b, {rate}, {10000}});
+    racks.links.push_back({b, a, {rate}, {10000}});
+  };
+  for (int i = 0; i < hosts; ++i) join(i, hosts + i % 2, i % 5 == 0 ? 3e8 : 1e9);
+  join(hosts, hosts + 1, 7e8);
+  return racks;
+}
+
+TEST(Packed, IsTakenAmongManyRanksAsAmongFew) {
+  for (const int hosts : {8, 24, 40}) {
+    const auto racks = uneven_racks(hosts);
+    const Forest best = plan_best(make_request(all_reduce, hosts, 1 << 24), racks);
+    EXPECT_EQ(best.planner, "packed") << hosts;
+    EXPECT_NO_THROW(verify(best, &racks));
+  }
+}
+
+TEST(PlanAtOnce, IsTheBestPlanWhereNoPlannerTakesLong) {
+  int complete = 0;
+  for (std::uint64_t seed = 0; seed < fewer(20U); ++seed) {
+    const CostModel model(random_network(seed, 3 + static_cast<int>(seed % 4)));
+    PackingMemo memo, all;
+    for (const std::int64_t elements : {100, 100000, 10000000}) {
+      const Request request = make_request(all_reduce, model.network().workers(), elements);
+      const PlanAtOnce plan = plan_at_once(request, model, memo);
+      complete += plan.complete ? 1 : 0;
+      if (!plan.complete) continue;
+      EXPECT_EQ(plan.forest, plan_best(request, model, all)) << seed << " " << elements;
+    }
+  }
+  EXPECT_GE(complete, fewer(50));
+}
+
+TEST(PlanAtOnce, LeavesOutWhatWouldTakeTooLongAndSaysSo) {
+  const CostModel model(random_network(1, 10));
+  const Request request = make_request(all_reduce, 10, 1 << 24);
+  PackingMemo memo, all;
+  const PlanAtOnce plan = plan_at_once(request, model, memo);
+  EXPECT_FALSE(plan.complete);
+  EXPECT_NE(plan.forest.planner, "packed");
+  const Forest best = plan_best(request, model, all);
+  EXPECT_EQ(best.planner, "packed");
+  EXPECT_LT(model.seconds(best), 0.95 * model.seconds(plan.forest));
+}
+
+TEST(Packed, GivesUpWhereItsWorkIsLimitedAndRemembersThat) {
+  const CostModel model(random_network(1, 10));
+  const Request request = make_request(all_reduce, 10, 1 << 24);
+  PackingMemo memo;
+  WorkLimit first(5'000'000), second(5'000'000);
+  EXPECT_THROW(memo.find(request, model, &first), WorkLimit::Reached);
+  EXPECT_THROW(memo.find(request, model, &second), WorkLimit::Reached);
+  EXPECT_EQ(second.left(), 5'000'000);
+  WorkLimit nobody_waits(1'000'000'000'000, [] { return true; });
+  EXPECT_THROW(pack(request, model, Trees::few, &nobody_waits), WorkLimit::Reached);
 }
 
 TEST(Packed, RefusesNetworksThatDoNotHangTogether) {

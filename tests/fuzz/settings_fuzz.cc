@@ -13,7 +13,7 @@
 #include "group/environment.h"
 #include "group/network.h"
 #include "group/plan_cache.h"
-#include "live/interface.h"
+#include "live/join/interface.h"
 
 using namespace talweg;
 

@@ -1,5 +1,5 @@
 // Ranks as threads that meet in a store in memory: with which keys they connect, and with which they do not.
-#include "live/connect.h"
+#include "live/join/connect.h"
 
 #include <gmock/gmock.h>
 #include <sys/socket.h>

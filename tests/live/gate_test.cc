@@ -1,5 +1,5 @@
 // Strangers at the gate: what each kind costs, and that ranks get in all the same.
-#include "live/gate.h"
+#include "live/join/gate.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-#include "live/interface.h"
+#include "live/join/interface.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "live/job_key.h"
+#include "live/join/job_key.h"
 
 #include <gmock/gmock.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "live/connect.h"
+#include "live/join/connect.h"
 #include "live/link.h"
 #include "live/shared/shared_ring.h"
 #include "live/tcp/stream.h"

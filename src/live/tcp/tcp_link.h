@@ -4,7 +4,7 @@
 
 #include <deque>
 
-#include "live/connect.h"
+#include "live/join/connect.h"
 #include "live/link.h"
 #include "live/tcp/pulse.h"
 #include "live/tcp/stream.h"

@@ -1,4 +1,4 @@
-#include "live/card.h"
+#include "live/join/card.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "live/job_key.h"
+#include "live/join/job_key.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "live/fork_mark.h"
-#include "live/gate.h"
-#include "live/interface.h"
+#include "live/join/gate.h"
+#include "live/join/interface.h"
 #include "live/system.h"
 #include "talweg/error.h"
 #include "talweg/store.h"

@@ -1,4 +1,4 @@
-#include "live/connect.h"
+#include "live/join/connect.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,9 +12,9 @@
 #include <mutex>
 #include <thread>
 
-#include "live/card.h"
-#include "live/gate.h"
-#include "live/interface.h"
+#include "live/join/card.h"
+#include "live/join/gate.h"
+#include "live/join/interface.h"
 #include "talweg/error.h"
 
 namespace talweg::live {

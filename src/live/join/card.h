@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "live/connect.h"
+#include "live/join/connect.h"
 #include "live/system.h"
 #include "talweg/store.h"
 #include "wire/handshake.h"

@@ -1,4 +1,4 @@
-#include "live/interface.h"
+#include "live/join/interface.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "live/gate.h"
+#include "live/join/gate.h"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
