@@ -9,12 +9,12 @@
 #include "cli/command.h"
 #include "cli/output.h"
 #include "cli/perf_case.h"
-#include "cluster/import.h"
-#include "cluster/yaml_reader.h"
-#include "forest/graphviz.h"
 #include "forest/planner.h"
 #include "forest/verify.h"
+#include "formats/graphviz.h"
+#include "formats/import.h"
 #include "talweg/error.h"
+#include "text/yaml_reader.h"
 
 namespace talweg::cli {
 namespace {
@@ -61,7 +61,7 @@ forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) 
 std::string write(const cluster::Cluster& network, const std::string& format) {
   if (format == "yaml") return cluster::to_yaml(network);
   if (format == "json") return cluster::to_json(network);
-  if (format == "dot") return forest::to_dot(network);
+  if (format == "dot") return formats::to_dot(network);
   throw Error(
       ErrorCode::invalid_argument,
       "--to msccl: this writes a forest, and the file is a network: give --collective to plan one on it");
@@ -69,16 +69,16 @@ std::string write(const cluster::Cluster& network, const std::string& format) {
 
 std::string converted(const ConvertFlags& flags) {
   const std::string format = target_format(flags);
-  const std::string text = cluster::read_file(flags.in);
+  const std::string text = text::read_file(flags.in);
   // A forest's file looks like a network's, but for this key.
-  if (flags.from == "forest" || (flags.from.empty() && cluster::has_key(text, "trees"))) {
+  if (flags.from == "forest" || (flags.from.empty() && formats::has_key(text, "trees"))) {
     const forest::Forest forest = forest::parse_forest(text, flags.in);
     forest::verify(forest);
     return forest_text(forest, format);
   }
   const auto from =
-      flags.from.empty() ? cluster::recognise(text, flags.in) : cluster::parse_format(flags.from);
-  const cluster::Cluster network = cluster::import_text(from, text, flags.in);
+      flags.from.empty() ? formats::recognise(text, flags.in) : formats::parse_format(flags.from);
+  const cluster::Cluster network = formats::import_text(from, text, flags.in);
   return flags.collective.empty() ? write(network, format) : forest_text(plan(flags, network), format);
 }
 
@@ -97,7 +97,7 @@ void add_convert(CLI::App& app, Action* action) {
   sub->add_option("in", flags->in, "file to read")->required();
   sub->add_option("out", flags->out, "file to write; - for standard output, which needs --to")->required();
   std::vector<std::string> sources{"forest"};
-  for (const cluster::Format format : cluster::formats()) sources.emplace_back(cluster::name(format));
+  for (const formats::Format format : formats::formats()) sources.emplace_back(name(format));
   sub->add_option("--from", flags->from, "format of IN (default: recognised)")->check(CLI::IsMember(sources));
   sub->add_option("--to", flags->to, "format of OUT (default: by its ending)")
       ->check(CLI::IsMember(std::vector<std::string>{"yaml", "json", "dot", "msccl"}));

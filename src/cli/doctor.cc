@@ -7,8 +7,8 @@
 
 #include "cli/command.h"
 #include "cli/doctor_findings.h"
-#include "cli/doctor_trace.h"
 #include "cli/output.h"
+#include "observe/merge_traces.h"
 #include "talweg/error.h"
 
 namespace talweg::cli {
@@ -57,14 +57,14 @@ void report_unreadable(const std::vector<std::string>& errors, std::size_t files
 }
 
 int merge(const DoctorFlags& flags) {
-  const auto files = find_files(flags.paths, "trace-");
+  const auto files = observe::find_files(flags.paths, "trace-");
   if (files.empty())
     throw Error(ErrorCode::invalid_argument,
                 "no trace-*.json there (in a directory only such names are looked for): was TALWEG_TRACE set "
                 "when the ranks ran?");
   check_outputs({flags.trace}, files);
   std::ofstream out(flags.trace);
-  const MergedTrace merged = merge_traces(files, out);
+  const observe::MergedTrace merged = observe::merge_traces(files, out);
   report_unreadable(merged.unreadable, files.size());
   out.close();
   if (!out) throw Error(ErrorCode::system, fmt::format("--trace: cannot write {}", flags.trace));
@@ -79,16 +79,16 @@ int merge(const DoctorFlags& flags) {
 
 int doctor(const DoctorFlags& flags) {
   if (!flags.trace.empty()) return merge(flags);
-  const auto files = find_files(flags.paths, "record-");
+  const auto files = observe::find_files(flags.paths, "record-");
   if (files.empty())
     throw Error(ErrorCode::invalid_argument,
                 "no record-*.json there (in a directory only such names are looked for): was "
                 "TALWEG_RECORDER_DIR set, or the signal sent, when the ranks ran?");
-  std::vector<Record> records;
+  std::vector<observe::Record> records;
   std::vector<std::string> unreadable;
   for (const std::string& file : files) {
     try {
-      records.push_back(read_record(file));
+      records.push_back(observe::read_record(file));
     } catch (const Error& e) {
       unreadable.emplace_back(e.what());
     }

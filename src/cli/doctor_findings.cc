@@ -24,20 +24,20 @@ std::string seconds(std::int64_t ns) {
   return s < 0.01 ? fmt::format("{:.3g} ms", s * 1e3) : fmt::format("{:.3g} s", s);
 }
 
-bool reduces(const RecordedCall& c) {
+bool reduces(const observe::RecordedCall& c) {
   return c.operation == "all_reduce" || c.operation == "reduce" || c.operation == "reduce_scatter";
 }
-bool rooted(const RecordedCall& c) {
+bool rooted(const observe::RecordedCall& c) {
   return c.operation == "reduce" || c.operation == "broadcast" || c.operation == "gather" ||
          c.operation == "scatter";
 }
 // The ranks of these need not give the same number.
-bool counts_differ(const RecordedCall& c) {
+bool counts_differ(const observe::RecordedCall& c) {
   return c.operation == "all_to_all" || c.operation == "gather" || c.operation == "scatter";
 }
 
 // What all ranks have to agree on, in words.
-std::string call_text(const RecordedCall& c) {
+std::string call_text(const observe::RecordedCall& c) {
   std::vector<std::string> parts;
   if (reduces(c)) parts.push_back(c.reduction);
   if (c.operation != "barrier") parts.push_back(c.type);
@@ -50,22 +50,22 @@ std::string call_text(const RecordedCall& c) {
 }
 
 struct Position {
-  const Record* record = nullptr;
-  const RecordedCall* last = nullptr;  // the latest collective
+  const observe::Record* record = nullptr;
+  const observe::RecordedCall* last = nullptr;  // the latest collective
 };
 
 class Doctor {
  public:
-  explicit Doctor(std::vector<const Record*> records) : records_(std::move(records)) {
-    for (const Record* record : records_)
-      for (const RecordedCall& call : record->calls)
+  explicit Doctor(std::vector<const observe::Record*> records) : records_(std::move(records)) {
+    for (const observe::Record* record : records_)
+      for (const observe::RecordedCall& call : record->calls)
         if (call.sequence) calls_[*call.sequence][record->rank] = &call;
   }
 
   Diagnosis run() {
-    const Record& any = *records_.front();
+    const observe::Record& any = *records_.front();
     Diagnosis d{any.job, any.group, any.size, {}, {}};
-    for (const Record* record : records_) d.seen.push_back(record->rank);
+    for (const observe::Record* record : records_) d.seen.push_back(record->rank);
     find_mismatch();
     find_waiting();
     find_messages();
@@ -78,14 +78,15 @@ class Doctor {
   }
 
  private:
-  const Record& record_of(int rank) const {
-    return **std::find_if(records_.begin(), records_.end(), [&](const Record* r) { return r->rank == rank; });
+  const observe::Record& record_of(int rank) const {
+    return **std::find_if(records_.begin(), records_.end(),
+                          [&](const observe::Record* r) { return r->rank == rank; });
   }
   void add(Kind kind, std::string text, std::vector<int> ranks) {
     findings_.push_back({kind, std::move(text), std::move(ranks)});
   }
   // How long the call lasts or lasted on its own rank.
-  std::int64_t age(int rank, const RecordedCall& call) const {
+  std::int64_t age(int rank, const observe::RecordedCall& call) const {
     return (call.in_flight() ? record_of(rank).monotonic_ns : call.ended_ns) - call.started_ns;
   }
 
@@ -115,17 +116,17 @@ class Doctor {
 
   // Where a rank is that others wait for.
   std::string whereabouts(int rank, std::uint64_t sequence) const {
-    const bool seen =
-        std::any_of(records_.begin(), records_.end(), [&](const Record* r) { return r->rank == rank; });
+    const bool seen = std::any_of(records_.begin(), records_.end(),
+                                  [&](const observe::Record* r) { return r->rank == rank; });
     if (!seen) return fmt::format("rank {} has left no record", rank);
-    const Record& record = record_of(rank);
+    const observe::Record& record = record_of(rank);
     if (const auto here = calls_.at(sequence).find(rank); here != calls_.at(sequence).end()) {
-      const RecordedCall& call = *here->second;
+      const observe::RecordedCall& call = *here->second;
       if (call.in_flight()) return fmt::format("rank {} is in it, too", rank);
       return fmt::format("rank {} has {} it", rank, call.state);
     }
-    const RecordedCall* last = nullptr;
-    for (const RecordedCall& call : record.calls)
+    const observe::RecordedCall* last = nullptr;
+    for (const observe::RecordedCall& call : record.calls)
       if (call.sequence) last = &call;
     if (last == nullptr) return fmt::format("rank {} has made no call", rank);
     if (last->in_flight())
@@ -142,7 +143,7 @@ class Doctor {
       std::vector<int> absent;
       std::vector<int> silent;
       std::int64_t longest = 0;
-      const RecordedCall* example = nullptr;
+      const observe::RecordedCall* example = nullptr;
       for (const auto& [rank, call] : by_rank) {
         if (!call->in_flight() && call->error != "timeout") continue;
         waiting.push_back(rank);
@@ -173,8 +174,8 @@ class Doctor {
   }
 
   void find_messages() {
-    for (const Record* record : records_)
-      for (const RecordedCall& call : record->calls) {
+    for (const observe::Record* record : records_)
+      for (const observe::RecordedCall& call : record->calls) {
         if (call.sequence || (!call.in_flight() && call.error != "timeout")) continue;
         const bool sends = call.operation == "send";
         add(Kind::message,
@@ -194,7 +195,7 @@ class Doctor {
       for (const auto& [rank, call] : by_rank)
         if (call->state == "failed" && call->error != "timeout") by_error[call->error].push_back(rank);
       for (const auto& [error, ranks] : by_error) {
-        const RecordedCall& call = *by_rank.at(ranks.front());
+        const observe::RecordedCall& call = *by_rank.at(ranks.front());
         if (!told_.insert({error, call.text}).second) continue;
         add(Kind::failed,
             fmt::format("{} #{} failed on {} ({}): {}", call.operation, sequence, ranks_text(ranks), error,
@@ -218,7 +219,7 @@ class Doctor {
   }
 
   void find_stragglers() {
-    const bool comparable = std::all_of(records_.begin(), records_.end(), [](const Record* r) {
+    const bool comparable = std::all_of(records_.begin(), records_.end(), [](const observe::Record* r) {
       return r->offset_ns && r->offset_error_ns < kLateNs / 2;
     });
     if (!comparable || records_.size() < 2) return;
@@ -253,8 +254,9 @@ class Doctor {
     add(Kind::healthy, text, {});
   }
 
-  std::vector<const Record*> records_;
-  std::map<std::uint64_t, std::map<int, const RecordedCall*>> calls_;  // by sequence number, then rank
+  std::vector<const observe::Record*> records_;
+  std::map<std::uint64_t, std::map<int, const observe::RecordedCall*>>
+      calls_;  // by sequence number, then rank
   std::vector<Finding> findings_;
   std::set<std::pair<std::string, std::string>> told_;
   std::size_t mismatch_ = 0;
@@ -262,7 +264,7 @@ class Doctor {
 
 // What a rank of a group has left.
 struct Latest {
-  const Record* record = nullptr;
+  const observe::Record* record = nullptr;
   int files = 0;
 };
 
@@ -319,16 +321,16 @@ std::string ranks_text(std::vector<int> ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(parts, ", "));
 }
 
-std::vector<Diagnosis> diagnose(const std::vector<Record>& records) {
+std::vector<Diagnosis> diagnose(const std::vector<observe::Record>& records) {
   std::map<std::pair<std::string, std::string>, std::map<int, Latest>> groups;
-  for (const Record& record : records) {
+  for (const observe::Record& record : records) {
     Latest& known = groups[{record.job, record.group}][record.rank];
     if (known.record == nullptr || known.record->wall_ns < record.wall_ns) known.record = &record;
     ++known.files;
   }
   std::vector<Diagnosis> list;
   for (const auto& [group, by_rank] : groups) {
-    std::vector<const Record*> of_group;
+    std::vector<const observe::Record*> of_group;
     for (const auto& [rank, latest] : by_rank) of_group.push_back(latest.record);
     list.push_back(Doctor(std::move(of_group)).run());
     if (auto repeated = find_repeated(by_rank)) list.back().findings.push_back(std::move(*repeated));

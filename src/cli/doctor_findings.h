@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/doctor_records.h"
+#include "observe/flight_record.h"
 
 namespace talweg::cli {
 
@@ -26,7 +26,7 @@ struct Diagnosis {
 
 // One diagnosis for each group there are records of. A rank with several records of a group counts with its
 // latest, and a finding says so.
-std::vector<Diagnosis> diagnose(const std::vector<Record>& records);
+std::vector<Diagnosis> diagnose(const std::vector<observe::Record>& records);
 
 // "rank 7", "ranks 0-6", "ranks 0, 2-3".
 std::string ranks_text(std::vector<int> ranks);

@@ -15,11 +15,11 @@
 #include "cli/number_checks.h"
 #include "cli/version.h"
 #include "cluster/cluster.h"
-#include "cluster/import.h"
-#include "group/network.h"
+#include "formats/import.h"
 #include "kernel/reduce.h"
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
+#include "steer/assumed_network.h"
 #include "talweg/error.h"
 #include "wire/cipher.h"
 
@@ -142,7 +142,7 @@ struct Network {
 Network find_network(const InfoFlags& flags) {
   const auto file = resolve("TALWEG_CLUSTER", flags.cluster);
   if (!file.value.empty()) {
-    Network network{cluster::load_any(file.value), fmt::format("{} ({})", file.value, origin_text(file))};
+    Network network{formats::load_any(file.value), fmt::format("{} ({})", file.value, origin_text(file))};
     if (flags.ranks > 0 && flags.ranks != network.cluster.workers())
       throw Error(ErrorCode::invalid_argument, fmt::format("-n {}: {} has {} workers", flags.ranks,
                                                            file.value, network.cluster.workers()));
@@ -152,7 +152,7 @@ Network find_network(const InfoFlags& flags) {
     throw Error(ErrorCode::invalid_argument, "how many ranks? give -n, or --cluster with a file");
   std::vector<int> host_of;
   for (int rank = 0; rank < flags.ranks; ++rank) host_of.push_back(rank / flags.ranks_per_host);
-  return {group::assumed_network(host_of),
+  return {steer::assumed_network(host_of),
           fmt::format("assumed: {} ranks on {} hosts (a file may say better: --cluster)", flags.ranks,
                       host_of.back() + 1)};
 }

@@ -7,9 +7,9 @@
 
 #include "base/units.h"
 #include "cluster/cluster.h"
-#include "cluster/import.h"
 #include "fabric/lab.h"
 #include "fabric/lab_state.h"
+#include "formats/import.h"
 #include "talweg/error.h"
 
 namespace talweg::cli {
@@ -51,7 +51,7 @@ std::optional<LabNote> find_lab(const std::string& name, const std::string& fold
 
 int up(const LabFlags& flags) {
   const std::string folder = fabric::lab_state_folder();
-  const cluster::Cluster cluster = cluster::load_any(flags.file);
+  const cluster::Cluster cluster = formats::load_any(flags.file);
   if (const auto other = find_lab(flags.lab_name(), folder))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("a lab named {} is up already (of {}); take it down or give another --name",
@@ -85,7 +85,7 @@ int run(const LabFlags& flags) {
   if (flags.program.empty())
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("no program given: talweg lab run {} -- program arguments", flags.file));
-  const cluster::Cluster cluster = cluster::load_any(flags.file);
+  const cluster::Cluster cluster = formats::load_any(flags.file);
   fabric::LaunchOptions options;
   options.prefix = flags.tag_output;
   if (!flags.timeout.empty())

@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string>
 
-#include "cluster/yaml_reader.h"
+#include "text/yaml_reader.h"
 
 namespace talweg::cli {
 
@@ -23,7 +23,7 @@ CLI::Validator whole_number(std::uint64_t least, std::uint64_t most) {
 
 CLI::Validator real_number(double least, double most) {
   const auto complaint = [least, most](const std::string& text) {
-    const auto value = cluster::read_number(text);
+    const auto value = text::read_number(text);
     if (value && *value >= least && *value <= most) return std::string();
     return fmt::format("expected a number from {} to {}, got \"{}\"", least, most, text);
   };

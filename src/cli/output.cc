@@ -7,8 +7,8 @@
 #include <system_error>
 #include <utility>
 
-#include "forest/graphviz.h"
-#include "forest/msccl.h"
+#include "formats/graphviz.h"
+#include "formats/msccl.h"
 #include "talweg/error.h"
 
 namespace talweg::cli {
@@ -70,8 +70,8 @@ std::string format_of_ending(const std::string& path) {
 std::string forest_text(const forest::Forest& forest, const std::string& format) {
   if (format == "yaml") return forest::to_yaml(forest);
   if (format == "json") return forest::to_json(forest);
-  if (format == "dot") return forest::to_dot(forest);
-  return forest::to_xml(forest::to_msccl(forest));
+  if (format == "dot") return formats::to_dot(forest);
+  return formats::to_xml(formats::to_msccl(forest));
 }
 
 }  // namespace talweg::cli

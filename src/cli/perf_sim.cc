@@ -7,7 +7,7 @@
 #include "cli/output.h"
 #include "cli/simulate_run.h"
 #include "cli/simulate_text.h"
-#include "cluster/import.h"
+#include "formats/import.h"
 #include "talweg/error.h"
 
 namespace talweg::cli {
@@ -17,7 +17,7 @@ int perf_simulated(const PerfOptions& perf) {
   options.perf = perf;
   check_outputs({perf.json}, {perf.sim});
   options.network = perf.sim;
-  options.cluster = cluster::load_any(perf.sim);
+  options.cluster = formats::load_any(perf.sim);
   options.ranks.carry_payloads = false;
   options.ranks.costs = tcp_host_costs(options.cluster);
   auto& network = options.simulation.network;

@@ -16,11 +16,11 @@
 #include "cli/plan_page.h"
 #include "cli/plan_report.h"
 #include "cli/plan_study.h"
-#include "cluster/import.h"
-#include "cluster/yaml_reader.h"
 #include "forest/planner.h"
 #include "forest/verify.h"
+#include "formats/import.h"
 #include "talweg/error.h"
+#include "text/yaml_reader.h"
 
 namespace talweg::cli {
 namespace {
@@ -92,14 +92,14 @@ std::vector<std::int64_t> sizes_asked_for(const std::string& text, Collective op
 
 Planned read(const PlanFlags& flags) {
   Planned planned;
-  const std::string text = cluster::read_file(flags.in);
-  if (flags.from.empty() && cluster::has_key(text, "trees"))
+  const std::string text = text::read_file(flags.in);
+  if (flags.from.empty() && formats::has_key(text, "trees"))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("{}: expected a network, and this is a forest", flags.in));
   const auto format =
-      flags.from.empty() ? cluster::recognise(text, flags.in) : cluster::parse_format(flags.from);
-  planned.network = cluster::import_text(format, text, flags.in);
-  planned.source = {flags.in, cluster::name(format)};
+      flags.from.empty() ? formats::recognise(text, flags.in) : formats::parse_format(flags.from);
+  planned.network = formats::import_text(format, text, flags.in);
+  planned.source = {flags.in, name(format)};
 
   const auto op = parse_collective(flags.op);
   if (!op) throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.op));
@@ -191,7 +191,7 @@ void add_plan(CLI::App& app, Action* action) {
   sub->footer(kPlanExamples);
   sub->add_option("cluster", flags->in, "file that describes the network")->required();
   std::vector<std::string> sources;
-  for (const cluster::Format format : cluster::formats()) sources.emplace_back(cluster::name(format));
+  for (const formats::Format format : formats::formats()) sources.emplace_back(name(format));
   sub->add_option("--from", flags->from, "format of CLUSTER (default: recognised)")
       ->check(CLI::IsMember(sources));
   sub->add_option("--op", flags->op, "the collective")->capture_default_str();

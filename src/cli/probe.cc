@@ -86,9 +86,9 @@ int probe(const ProbeFlags& flags) {
     fmt::print(people, "# {}\n", line);
     std::fflush(people);
   };
-  const group::ProbeResult result = group.probe_in_full(options);
+  const steer::ProbeResult result = group.probe_in_full(options);
   if (!leads) return 0;
-  file.write(to_yaml(result.network));
+  file.write(cluster::to_yaml(result.network));
   fmt::print(people, "{}", probe_table(result));
   if (flags.output.empty()) {
     fmt::print(people, "-o cluster.yaml writes this down for TALWEG_CLUSTER\n");

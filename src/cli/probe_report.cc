@@ -11,8 +11,8 @@
 namespace talweg::cli {
 namespace {
 
-using cluster::Estimate;
-using cluster::Findings;
+using steer::Estimate;
+using steer::Findings;
 
 // Three digits are more than a measurement knows.
 std::string rate_text(double bits_per_second) {
@@ -27,10 +27,10 @@ std::string rate_text(const std::optional<Estimate>& rate) {
 // Those that set a pair apart; the others only say more closely what ports do.
 bool differs(const Findings& found, const Findings::Pair& pair) {
   const double ports = std::min(found.out[at(pair.flow.from)].value, found.in[at(pair.flow.to)].value);
-  return pair.rate.value < cluster::kFull * ports;
+  return pair.rate.value < steer::kFull * ports;
 }
 
-std::string names(const group::ProbeResult& result, const std::vector<int>& hosts) {
+std::string names(const steer::ProbeResult& result, const std::vector<int>& hosts) {
   std::string text;
   for (const int h : hosts) text += (text.empty() ? "" : ", ") + result.host_names[at(h)];
   return text;
@@ -51,7 +51,7 @@ nlohmann::json estimate_json(const std::optional<Estimate>& rate) {
 
 }  // namespace
 
-std::string probe_table(const group::ProbeResult& result) {
+std::string probe_table(const steer::ProbeResult& result) {
   const Findings& found = result.findings;
   std::size_t width = 4;
   for (const std::string& name : result.host_names) width = std::max(width, name.size());
@@ -91,7 +91,7 @@ std::string probe_table(const group::ProbeResult& result) {
   return text;
 }
 
-nlohmann::json probe_json(const group::ProbeResult& result) {
+nlohmann::json probe_json(const steer::ProbeResult& result) {
   const Findings& found = result.findings;
   nlohmann::json document = {{"format", "talweg probe"}, {"format_version", 1}};
   document["measured"] = result.network.measured;

@@ -4,12 +4,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "group/prober.h"
+#include "steer/prober.h"
 
 namespace talweg::cli {
 
 // Hosts and their rates, pairs that are slower than these say, what is shared, and how sure all this is.
-std::string probe_table(const group::ProbeResult& result);
-nlohmann::json probe_json(const group::ProbeResult& result);
+std::string probe_table(const steer::ProbeResult& result);
+nlohmann::json probe_json(const steer::ProbeResult& result);
 
 }  // namespace talweg::cli

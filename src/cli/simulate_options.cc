@@ -12,12 +12,12 @@
 #include "cli/number_checks.h"
 #include "cli/output.h"
 #include "cli/perf_case.h"
-#include "cluster/import.h"
-#include "cluster/yaml_reader.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
+#include "formats/import.h"
 #include "sim/topology_text.h"
 #include "talweg/error.h"
+#include "text/yaml_reader.h"
 
 namespace talweg::cli {
 namespace {
@@ -57,7 +57,7 @@ Nanoseconds time(const char* flag, const std::string& text) {
 std::vector<double> shares(const char* flag, const std::string& text, std::size_t count, const char* what) {
   std::vector<double> values;
   for (const std::string& part : split(text, ',')) {
-    const auto value = cluster::read_number(part);
+    const auto value = text::read_number(part);
     if (!value || *value < 0 || *value > 1)
       refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
     values.push_back(*value);
@@ -86,14 +86,14 @@ void check_calls(const SimulateOptions& o) {
 // The files of --cm and --workload.
 void read_traffic(SimulateOptions& o) {
   if (!o.matrix.empty()) {
-    o.flows = read("--cm", [&] { return sim::parse_matrix(cluster::read_file(o.matrix), o.matrix); });
+    o.flows = read("--cm", [&] { return sim::parse_matrix(text::read_file(o.matrix), o.matrix); });
     if (o.flows.nodes > o.cluster.workers())
       refuse_option(fmt::format("--cm {}: the matrix is for {} hosts, the network has {}", o.matrix,
                                 o.flows.nodes, o.cluster.workers()));
   }
   if (o.workload.empty()) return;
   o.job = read("--workload",
-               [&] { return sim::parse_workload(cluster::read_file(o.workload), o.workload, o.cluster); });
+               [&] { return sim::parse_workload(text::read_file(o.workload), o.workload, o.cluster); });
   if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
     refuse_option(fmt::format(
         "--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
@@ -309,7 +309,7 @@ SimulateOptions SimulateFlags::checked() const {
     refuse_option(
         "expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
   o.network = raw.network.empty() ? raw.topology : raw.network;
-  o.cluster = raw.network.empty() ? sim::parse_topology(raw.topology) : cluster::load_any(raw.network);
+  o.cluster = raw.network.empty() ? sim::parse_topology(raw.topology) : formats::load_any(raw.network);
 
   const auto op = parse_collective(raw.op);
   if (!op) refuse_option(fmt::format("--op: no collective is called \"{}\"", raw.op));

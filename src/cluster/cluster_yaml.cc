@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "cluster/cluster.h"
-#include "cluster/yaml_reader.h"
 #include "talweg/error.h"
+#include "text/yaml_reader.h"
 
 namespace talweg::cluster {
 namespace {
@@ -22,7 +22,7 @@ const char* kind_name(NodeKind kind) {
       ->second;
 }
 
-NodeKind parse_kind(const YamlReader& reader) {
+NodeKind parse_kind(const text::YamlReader& reader) {
   const std::string text = reader.text();
   for (const auto& [kind, name] : kKinds) {
     if (text == name) return kind;
@@ -30,7 +30,7 @@ NodeKind parse_kind(const YamlReader& reader) {
   reader.expected("worker, switch or aggregator");
 }
 
-Bandwidth parse_capacity(const YamlReader& reader) {
+Bandwidth parse_capacity(const text::YamlReader& reader) {
   try {
     return parse_bandwidth(reader.text());
   } catch (const Error&) {
@@ -38,7 +38,7 @@ Bandwidth parse_capacity(const YamlReader& reader) {
   }
 }
 
-Nanoseconds parse_latency(const YamlReader& reader) {
+Nanoseconds parse_latency(const text::YamlReader& reader) {
   try {
     return parse_nanoseconds(reader.text());
   } catch (const Error&) {
@@ -58,19 +58,19 @@ bool is_moment(const std::string& text) {
          number(17) <= 60;
 }
 
-double parse_confidence(const YamlReader& reader) {
+double parse_confidence(const text::YamlReader& reader) {
   const double part = reader.at_least_zero();
   if (part >= 1) reader.expected("a part of the rates, such as 0.05 for 5 %");
   return part;
 }
 
-std::string parse_measured(const YamlReader& reader) {
+std::string parse_measured(const text::YamlReader& reader) {
   std::string text = reader.text();
   if (!is_moment(text)) reader.expected("a time such as 2026-03-01T12:00:00Z");
   return text;
 }
 
-Processor parse_processor(const YamlReader& reader) {
+Processor parse_processor(const text::YamlReader& reader) {
   reader.allow_keys({"message", "copy", "sum"});
   Processor processor;
   if (const auto time = reader.optional("message")) processor.message = parse_latency(*time);
@@ -79,7 +79,7 @@ Processor parse_processor(const YamlReader& reader) {
   return processor;
 }
 
-Bytes parse_burst(const YamlReader& reader) {
+Bytes parse_burst(const text::YamlReader& reader) {
   try {
     return parse_bytes(reader.text());
   } catch (const Error&) {
@@ -90,7 +90,7 @@ Bytes parse_burst(const YamlReader& reader) {
 // Collects the cluster and, for each of its entries, where it was written.
 class ClusterParser {
  public:
-  explicit ClusterParser(const YamlReader& document) : document_(document) {}
+  explicit ClusterParser(const text::YamlReader& document) : document_(document) {}
 
   Cluster parse() {
     document_.allow_keys({"nodes", "links", "groups", "shared_cores", "processor", "confidence", "measured"});
@@ -102,18 +102,18 @@ class ClusterParser {
     parse_nodes(document_.required("nodes").items());
     complain(find_problem(cluster_, Section::nodes));
     if (const auto links = document_.optional("links")) {
-      for (const YamlReader& link : links->items()) parse_link(link);
+      for (const text::YamlReader& link : links->items()) parse_link(link);
     }
     complain(find_problem(cluster_, Section::links));
     if (const auto groups = document_.optional("groups")) {
-      for (const YamlReader& group : groups->items()) parse_group(group);
+      for (const text::YamlReader& group : groups->items()) parse_group(group);
     }
     complain(find_problem(cluster_));
     return std::move(cluster_);
   }
 
  private:
-  std::vector<YamlReader>& written(Section section) { return written_[static_cast<int>(section)]; }
+  std::vector<text::YamlReader>& written(Section section) { return written_[static_cast<int>(section)]; }
 
   void complain(const std::optional<Problem>& problem) {
     if (!problem) return;
@@ -122,9 +122,9 @@ class ClusterParser {
     (index < entries.size() ? entries[index] : document_).fail(problem->text);
   }
 
-  void parse_nodes(const std::vector<YamlReader>& items) {
-    std::vector<std::pair<Node, const YamlReader*>> nodes;
-    for (const YamlReader& item : items) {
+  void parse_nodes(const std::vector<text::YamlReader>& items) {
+    std::vector<std::pair<Node, const text::YamlReader*>> nodes;
+    for (const text::YamlReader& item : items) {
       item.allow_keys({"name", "kind", "multicast", "aggregate"});
       Node node{.name = item.required("name").text()};
       if (const auto kind = item.optional("kind")) node.kind = parse_kind(*kind);
@@ -141,13 +141,13 @@ class ClusterParser {
     }
   }
 
-  int parse_node(const YamlReader& reader) const {
+  int parse_node(const text::YamlReader& reader) const {
     const auto found = node_by_name_.find(reader.text());
     if (found == node_by_name_.end()) reader.expected("the name of a node");
     return found->second;
   }
 
-  void parse_link(const YamlReader& reader) {
+  void parse_link(const text::YamlReader& reader) {
     reader.allow_keys({"between", "from", "to", "capacity", "latency", "burst"});
     Link link;
     const auto between = reader.optional("between");
@@ -175,19 +175,19 @@ class ClusterParser {
     }
   }
 
-  void add_link(const Link& link, const YamlReader& reader) {
+  void add_link(const Link& link, const text::YamlReader& reader) {
     const auto name = [&](int node) { return cluster_.nodes[static_cast<std::size_t>(node)].name; };
     link_by_name_.emplace(name(link.from) + "->" + name(link.to), static_cast<int>(cluster_.links.size()));
     cluster_.links.push_back(link);
     written(Section::links).push_back(reader);
   }
 
-  void parse_group(const YamlReader& reader) {
+  void parse_group(const text::YamlReader& reader) {
     reader.allow_keys({"name", "capacity", "links"});
     CapacityGroup group{.name = reader.required("name").text(),
                         .capacity = parse_capacity(reader.required("capacity")),
                         .links = {}};
-    for (const YamlReader& link : reader.required("links").items()) {
+    for (const text::YamlReader& link : reader.required("links").items()) {
       const auto found = link_by_name_.find(link.text());
       if (found == link_by_name_.end())
         link.expected("a link such as host0->switch that is listed in \"links\"");
@@ -197,9 +197,9 @@ class ClusterParser {
     written(Section::groups).push_back(reader);
   }
 
-  YamlReader document_;
+  text::YamlReader document_;
   Cluster cluster_;
-  std::vector<YamlReader> written_[3];  // by Section
+  std::vector<text::YamlReader> written_[3];  // by Section
   std::map<std::string, int> node_by_name_;
   std::map<std::string, int> link_by_name_;
 };
@@ -258,11 +258,11 @@ nlohmann::ordered_json to_tree(const Cluster& cluster) {
 }  // namespace
 
 Cluster parse_cluster(const std::string& text, const std::string& origin) {
-  return ClusterParser(read_document(text, origin)).parse();
+  return ClusterParser(text::read_document(text, origin)).parse();
 }
 
 Cluster load_cluster(const std::string& path) {
-  return parse_cluster(read_file(path), path);
+  return parse_cluster(text::read_file(path), path);
 }
 
 // Every entry is a line of JSON, which is YAML's flow style.

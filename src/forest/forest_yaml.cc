@@ -3,31 +3,31 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "cluster/yaml_reader.h"
 #include "forest/forest.h"
 #include "talweg/error.h"
+#include "text/yaml_reader.h"
 
 namespace talweg::forest {
 namespace {
 
-using cluster::YamlReader;
+using text::YamlReader;
 
 // Far above any group, far below what would overflow a table over all pairs of nodes.
 constexpr std::int64_t kMostNodes = 1 << 16;
 
-NodeId read_node(const YamlReader& reader) {
+NodeId read_node(const text::YamlReader& reader) {
   return static_cast<NodeId>(reader.integer(0, kMostNodes - 1));
 }
 
-std::vector<NodeId> read_nodes(const YamlReader& reader) {
+std::vector<NodeId> read_nodes(const text::YamlReader& reader) {
   std::vector<NodeId> nodes;
-  for (const YamlReader& item : reader.items()) nodes.push_back(read_node(item));
+  for (const text::YamlReader& item : reader.items()) nodes.push_back(read_node(item));
   return nodes;
 }
 
-std::vector<Edge> read_edges(const YamlReader& reader) {
+std::vector<Edge> read_edges(const text::YamlReader& reader) {
   std::vector<Edge> edges;
-  for (const YamlReader& item : reader.items()) {
+  for (const text::YamlReader& item : reader.items()) {
     const auto ends = item.items();
     if (ends.size() != 2) item.expected("[child, parent]");
     edges.push_back({read_node(ends[0]), read_node(ends[1])});
@@ -35,23 +35,23 @@ std::vector<Edge> read_edges(const YamlReader& reader) {
   return edges;
 }
 
-Slice read_slice(const YamlReader& reader) {
+Slice read_slice(const text::YamlReader& reader) {
   const auto numbers = reader.items();
   if (numbers.size() != 2) reader.expected("[offset, count]");
   return {numbers[0].integer(0), numbers[1].integer(0)};
 }
 
-Request read_request(const YamlReader& reader) {
+Request read_request(const text::YamlReader& reader) {
   reader.allow_keys({"op", "ranks", "root", "peer", "counts", "element_size"});
   Request request;
-  const YamlReader op = reader.required("op");
+  const text::YamlReader op = reader.required("op");
   const auto parsed = parse_collective(op.text());
   if (!parsed) op.expected("a collective such as all_reduce");
   request.op = *parsed;
   request.ranks = static_cast<int>(reader.required("ranks").integer(1, kMostNodes));
   if (const auto root = reader.optional("root")) request.root = read_node(*root);
   if (const auto peer = reader.optional("peer")) request.peer = read_node(*peer);
-  for (const YamlReader& count : reader.required("counts").items())
+  for (const text::YamlReader& count : reader.required("counts").items())
     request.counts.push_back(count.integer(0));
   request.element_size = reader.required("element_size").integer(1);
   try {
@@ -62,7 +62,7 @@ Request read_request(const YamlReader& reader) {
   return request;
 }
 
-Tree read_tree(const YamlReader& reader) {
+Tree read_tree(const text::YamlReader& reader) {
   reader.allow_keys({"slice", "root", "chunk", "contributors", "receivers", "up", "down"});
   Tree tree;
   tree.slice = read_slice(reader.required("slice"));
@@ -131,19 +131,20 @@ std::string to_json(const Forest& forest) {
 }
 
 Forest parse_forest(const std::string& text, const std::string& origin) {
-  const YamlReader document = cluster::read_document(text, origin);
+  const text::YamlReader document = text::read_document(text, origin);
   document.allow_keys({"planner", "nodes", "sums_once", "request", "trees"});
   Forest forest{.planner = document.required("planner").text(),
                 .request = read_request(document.required("request")),
                 .nodes = static_cast<int>(document.required("nodes").integer(1, kMostNodes)),
                 .trees = {}};
   if (const auto sums_once = document.optional("sums_once")) forest.sums_once = sums_once->boolean();
-  for (const YamlReader& tree : document.required("trees").items()) forest.trees.push_back(read_tree(tree));
+  for (const text::YamlReader& tree : document.required("trees").items())
+    forest.trees.push_back(read_tree(tree));
   return forest;
 }
 
 Forest load_forest(const std::string& path) {
-  return parse_forest(cluster::read_file(path), path);
+  return parse_forest(text::read_file(path), path);
 }
 
 }  // namespace talweg::forest

@@ -7,14 +7,14 @@
 #include <sstream>
 
 #include "base/settings.h"
-#include "cluster/import.h"
+#include "formats/import.h"
 #include "group/environment.h"
 #include "group/group_impl.h"
-#include "group/network.h"
 #include "group/within.h"
 #include "live/join/connect.h"
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
+#include "steer/assumed_network.h"
 
 namespace talweg {
 
@@ -76,7 +76,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   connect.encrypt = switch_of("TALWEG_ENCRYPT");
   connect.deadline_ns =
       std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
-  group::ObserverOptions seeing = group::find_observer_options();
+  observe::ObserverOptions seeing = observe::find_observer_options();
   live::EngineOptions engine;
   engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
   engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT", {1'000'000}).value;
@@ -84,7 +84,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   const ResolvedSetting algorithm = resolve("TALWEG_ALGO", options.algorithm);
   std::optional<cluster::Cluster> network;
   if (!cluster_file.value.empty()) {
-    network = cluster::load_any(cluster_file.value);
+    network = formats::load_any(cluster_file.value);
     if (network->workers() != place.size)
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{} describes {} workers, the group has {} ranks", cluster_file.value,
@@ -117,7 +117,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     local += c.local || r == place.rank ? 1 : 0;
     if (place.size > 1) host_numbers.push_back(c.host_number);
   }
-  if (!network) network = group::assumed_network(host_numbers);
+  if (!network) network = steer::assumed_network(host_numbers);
   identity.machines = host_numbers;
   const bool several_hosts =
       std::any_of(host_numbers.begin(), host_numbers.end(), [](int h) { return h > 0; });
@@ -142,7 +142,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
       timeout.count(), kernel::target_name());
   seeing.rank = place.rank;
   seeing.size = place.size;
-  seeing.job = group::job_number(mesh.job);
+  seeing.job = observe::job_number(mesh.job);
   seeing.hosts = identity.hosts;
   seeing.clock_shared = place.rank == 0 || mesh.connections[0].local;
   auto world = std::make_shared<group::World>(place.rank, std::move(mesh), engine, std::move(seeing));

@@ -18,7 +18,7 @@ void GroupImpl::adapt() {
   exchange_ = std::make_shared<GroupImpl>(world_, std::move(identity), plans_.network(), "",
                                           std::chrono::milliseconds(timeout_ns_.load() / 1'000'000), "");
   exchange_->adapting_ = this;
-  adaptation_ = std::make_unique<Adaptation>(rank(), plans_.network());
+  adaptation_ = std::make_unique<steer::Adaptation>(rank(), plans_.network());
   follows_ = true;
 }
 

@@ -129,7 +129,7 @@ void GroupImpl::begin(Start start) {
   // Ranks whose plans have changed a different number of times must not take each other's chunks for theirs.
   if (adaptation_ && adaptation_->changes() > 0) operation.signature.layout ^= ~adaptation_->changes();
   note_start(*start.work,
-             {CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
+             {observe::CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
               operation.signature.count * static_cast<std::int64_t>(size_of(operation.operands.type)),
               start.called_ns, operation.deadline_ns, operation.plan->name, operation.plan->trees_in_all});
   session_.start(std::move(operation));
@@ -148,10 +148,10 @@ WorkPtr GroupImpl::start_message(const Call& call) {
   auto guard = world_->lock();
   work->keep(work);
   world_->started(message.deadline_ns, now);
-  note_start(*work,
-             {sends ? CallNote::Kind::send : CallNote::Kind::receive, message.signature, 0, message.peer,
-              message.tag, message.signature.count * static_cast<std::int64_t>(size_of(call.type)), now,
-              message.deadline_ns, "", 0});
+  note_start(*work, {sends ? observe::CallNote::Kind::send : observe::CallNote::Kind::receive,
+                     message.signature, 0, message.peer, message.tag,
+                     message.signature.count * static_cast<std::int64_t>(size_of(call.type)), now,
+                     message.deadline_ns, "", 0});
   if (sends) {
     session_.send(message);
   } else {
@@ -256,7 +256,7 @@ live::Place GroupImpl::place(int world_rank, const wire::Header& header) {
 void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::byte* payload) {
   const auto w = static_cast<std::size_t>(world_rank);
   if (w >= group_rank_.size() || group_rank_[w] < 0) return;
-  Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();
+  observe::Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();
   if (trace == nullptr) {
     session_.on_frame(group_rank_[w], header, payload);
     return;
@@ -284,7 +284,7 @@ bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payloa
   frame.stable = stable;
   frame.reported = !wire::is_chunk(header);
   const int peer = identity_.members[static_cast<std::size_t>(to)];
-  Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
+  observe::Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
   if (trace == nullptr) return world_->engine().send(peer, std::move(frame));
   const std::int64_t begin_ns = live::now_ns();
   const bool taken = world_->engine().send(peer, std::move(frame));

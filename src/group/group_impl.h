@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "base/log.h"
-#include "group/adaptation.h"
-#include "group/plan_cache.h"
-#include "group/prober.h"
-#include "group/recorder.h"
 #include "group/world.h"
+#include "observe/recorder.h"
 #include "protocol/session/session.h"
+#include "steer/adaptation.h"
+#include "steer/plan_cache.h"
+#include "steer/prober.h"
 #include "talweg/group.h"
 
 namespace talweg::group {
@@ -40,7 +40,7 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::shared_ptr<Group> split(std::span<const int> ranks) override;
   std::string probe(const ProbeOptions& options) override;
   // As probe(), with all that was found.
-  ProbeResult probe_in_full(const ProbeOptions& options);
+  steer::ProbeResult probe_in_full(const ProbeOptions& options);
   void abort(const std::string& why) override;
   void set_timeout(std::chrono::milliseconds timeout) override;
   GroupStatistics statistics() const override;
@@ -105,7 +105,7 @@ class GroupImpl : public Group, private protocol::Outbox {
   void cancel(std::uint64_t run) override;
   void completed(void* user, const protocol::Outcome& outcome) override;
 
-  void note_start(WorkImpl& work, const CallNote& note);
+  void note_start(WorkImpl& work, const observe::CallNote& note);
   // What is to be added to the text of an error.
   std::string note_end(WorkImpl& work, const protocol::Outcome& outcome);
   void note_missing();
@@ -117,11 +117,11 @@ class GroupImpl : public Group, private protocol::Outbox {
   const std::string algorithm_;
   const std::string description_;
   const Logger log_;
-  mutable PlanCache plans_;
+  mutable steer::PlanCache plans_;
   protocol::Session session_;
   std::atomic<std::int64_t> timeout_ns_;
   std::uint32_t splits_ = 0;
-  Recorder recorder_;
+  observe::Recorder recorder_;
   std::int64_t next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
   std::int64_t recorded_ns_ = 0;  // when the record was written last
   std::string recorded_;          // what was said about that
@@ -130,7 +130,7 @@ class GroupImpl : public Group, private protocol::Outbox {
   // Where plans follow the network. The exchange runs in a group of its own, whose numbers are not the
   // user's; while a decision is due, collectives are held, and begin in their order after it.
   enum class Exchange { none, running, done };
-  std::unique_ptr<Adaptation> adaptation_;
+  std::unique_ptr<steer::Adaptation> adaptation_;
   std::shared_ptr<GroupImpl> exchange_;
   GroupImpl* adapting_ = nullptr;  // of an exchange group: whose it is
   Exchange exchange_state_ = Exchange::none;

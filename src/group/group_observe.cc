@@ -7,12 +7,12 @@
 
 namespace talweg::group {
 
-void GroupImpl::note_start(WorkImpl& work, const CallNote& note) {
+void GroupImpl::note_start(WorkImpl& work, const observe::CallNote& note) {
   if (adapting_ != nullptr) return;  // no call of the user's
-  Observer& observer = world_->observer();
+  observe::Observer& observer = world_->observer();
   work.watched() = {note.kind,        note.signature.op,     false, note.bytes, note.started_ns,
                     note.deadline_ns, recorder_.start(note), 0};
-  if (Trace* trace = observer.trace()) work.watched().trace = trace->begin(note, identity_.id);
+  if (observe::Trace* trace = observer.trace()) work.watched().trace = trace->begin(note, identity_.id);
   if (observer.should_ask(note.started_ns)) world_->ask_time(note.started_ns);
   if (const std::int64_t patience = observer.options().stall_ns; patience > 0) {
     const std::int64_t stalled_ns = note.started_ns + patience;
@@ -22,17 +22,18 @@ void GroupImpl::note_start(WorkImpl& work, const CallNote& note) {
     }
   }
   if (log_.shows(LogLevel::trace))
-    log_.log(LogLevel::trace, "call", "{} #{}: {}, {} bytes, {}", call_name(note.kind, note.signature.op),
-             note.sequence, to_string(note.signature), note.bytes, note.algorithm);
+    log_.log(LogLevel::trace, "call", "{} #{}: {}, {} bytes, {}",
+             observe::call_name(note.kind, note.signature.op), note.sequence, to_string(note.signature),
+             note.bytes, note.algorithm);
 }
 
 std::string GroupImpl::note_end(WorkImpl& work, const protocol::Outcome& outcome) {
   if (adapting_ != nullptr) return {};
-  Observer& observer = world_->observer();
+  observe::Observer& observer = world_->observer();
   const Watched& call = work.watched();
   const std::int64_t now = observer.end_time();
-  if (Trace* trace = observer.trace()) trace->end(call.trace, call.kind, call.op, now, outcome.ok);
-  if (Metrics* metrics = observer.metrics()) {
+  if (observe::Trace* trace = observer.trace()) trace->end(call.trace, call.kind, call.op, now, outcome.ok);
+  if (observe::Metrics* metrics = observer.metrics()) {
     if (outcome.ok) {
       metrics->add(call.op, call.bytes, size(), now - call.started_ns);
     } else if (!leaving_) {
@@ -51,15 +52,15 @@ std::string GroupImpl::note_end(WorkImpl& work, const protocol::Outcome& outcome
 // down by writing about it.
 std::string GroupImpl::write_record(const protocol::Outcome& outcome, std::int64_t now_ns) {
   constexpr std::int64_t kPauseNs = 1'000'000'000;
-  Observer& observer = world_->observer();
+  observe::Observer& observer = world_->observer();
   if (leaving_ || observer.options().record_dir.empty() || observer.options().recorded == 0) return {};
   if (!recorded_.empty() && now_ns - recorded_ns_ < kPauseNs) return recorded_;
   recorded_ns_ = now_ns;
   const std::string path = observer.record_path(identity_.id);
-  const std::string why = write_atomically(path, record(outcome.text));
+  const std::string why = observe::write_atomically(path, record(outcome.text));
   recorded_ = why.empty() ? fmt::format(" (flight record: {})", path)
                           : fmt::format(" (no flight record: cannot write {}: {})", path, why);
-  if (Trace* trace = observer.trace()) trace->flush();
+  if (observe::Trace* trace = observer.trace()) trace->flush();
   return recorded_;
 }
 
@@ -81,7 +82,7 @@ void GroupImpl::on_time(std::int64_t now_ns) {
         continue;
       }
       call.stalled = true;
-      if (Metrics* metrics = world_->observer().metrics()) metrics->stall();
+      if (observe::Metrics* metrics = world_->observer().metrics()) metrics->stall();
       log_.log(LogLevel::warn, "stall", "{} (for {:.0f} s; given up in {:.0f} s)", p.text,
                static_cast<double>(now_ns - call.started_ns) * 1e-9,
                static_cast<double>(call.deadline_ns - now_ns) * 1e-9);
@@ -95,10 +96,10 @@ std::string GroupImpl::record(const std::string& reason) const {
   std::vector<std::pair<std::uint64_t, protocol::Session::Pending>> pending;
   for (protocol::Session::Pending& p : session_.pending())
     pending.emplace_back(static_cast<WorkImpl*>(p.user)->watched().ticket, std::move(p));
-  const Observer& observer = world_->observer();
-  RecordHead head{observer.options().job, identity_.id,    identity_.rank,
-                  identity_.members,      identity_.hosts, reason,
-                  live::now_ns(),         wall_ns(),       observer.clock()};
+  const observe::Observer& observer = world_->observer();
+  observe::RecordHead head{observer.options().job, identity_.id,       identity_.rank,
+                           identity_.members,      identity_.hosts,    reason,
+                           live::now_ns(),         observe::wall_ns(), observer.clock()};
   return to_json(head, recorder_, pending);
 }
 
@@ -110,7 +111,7 @@ std::string GroupImpl::flight_record() const {
 void GroupImpl::add_lag(std::vector<double>& lag, std::int64_t now_ns) const {
   for (const protocol::Session::Pending& p : session_.pending()) {
     const Watched& call = static_cast<WorkImpl*>(p.user)->watched();
-    if (call.kind != CallNote::Kind::collective) continue;
+    if (call.kind != observe::CallNote::Kind::collective) continue;
     for (const int r : p.absent) {
       double& most = lag[static_cast<std::size_t>(identity_.members[static_cast<std::size_t>(r)])];
       most = std::max(most, static_cast<double>(now_ns - call.started_ns) * 1e-9);

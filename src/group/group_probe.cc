@@ -5,14 +5,14 @@
 
 namespace talweg::group {
 
-ProbeResult GroupImpl::probe_in_full(const ProbeOptions& options) {
+steer::ProbeResult GroupImpl::probe_in_full(const ProbeOptions& options) {
   if (!(options.confidence > 0 && options.confidence < 1))
     throw Error(ErrorCode::invalid_argument,
                 fmt::format("probe: confidence {}: expected a part of the rates, such as 0.05 for 5 %",
                             options.confidence));
   if (options.budget.count() < 0)
     throw Error(ErrorCode::invalid_argument, "probe: expected a budget of zero or more");
-  ProbeResult result = group::probe(*this, identity_.machines, options);
+  steer::ProbeResult result = steer::probe(*this, identity_.machines, options);
   if (adaptation_) return result;  // its plans follow the network by themselves
   cluster::Cluster network = result.network;
   const auto guard = world_->lock();

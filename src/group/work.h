@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "group/recorder.h"
+#include "observe/recorder.h"
 #include "protocol/outbox.h"
 #include "talweg/group.h"
 
@@ -15,7 +15,7 @@ class World;
 
 // What those who watch a group keep with a call: see GroupImpl::note_start.
 struct Watched {
-  CallNote::Kind kind = CallNote::Kind::collective;
+  observe::CallNote::Kind kind = observe::CallNote::Kind::collective;
   Collective op = Collective::barrier;
   bool stalled = false;  // somebody has been warned
   std::int64_t bytes = 0;

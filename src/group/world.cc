@@ -70,7 +70,7 @@ class World::Patience {
   std::int64_t since_ns_ = 0;
 };
 
-World::World(int rank, live::Mesh mesh, const live::EngineOptions& options, ObserverOptions seeing)
+World::World(int rank, live::Mesh mesh, const live::EngineOptions& options, observe::ObserverOptions seeing)
     : engine_(rank, std::move(mesh), options, *this),
       observer_(std::move(seeing)),
       crowded_(!engine_.all_local() ||
@@ -87,8 +87,8 @@ World::~World() {
   }
   progress_.join();
   engine_.say_goodbye();
-  if (Metrics* metrics = observer_.metrics())
-    write_atomically(observer_.options().metrics_file, metrics->text(sight(live::now_ns())));
+  if (observe::Metrics* metrics = observer_.metrics())
+    observe::write_atomically(observer_.options().metrics_file, metrics->text(sight(live::now_ns())));
 }
 
 std::unique_lock<std::mutex> World::lock() {
@@ -261,7 +261,7 @@ void World::progress_loop() {
       forgotten_ = calls_ == seen && !expected_;
       seen = calls_;
       if (forgotten_ && observer_.needs_looks()) {
-        idle_.wait_for(guard, std::chrono::nanoseconds(Observer::kLookNs));
+        idle_.wait_for(guard, std::chrono::nanoseconds(observe::Observer::kLookNs));
       } else if (forgotten_) {
         idle_.wait(guard);
       } else if (idle_.wait_for(guard, kTakeOver) == std::cv_status::timeout && calls_ == seen) {

@@ -19,10 +19,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "group/observer.h"
 #include "group/work.h"
 #include "live/engine.h"
 #include "live/fork_mark.h"
+#include "observe/observer.h"
 #include "protocol/session/session.h"
 
 namespace talweg::group {
@@ -31,7 +31,7 @@ class GroupImpl;
 
 class World : public live::FrameHandler {
  public:
-  World(int rank, live::Mesh mesh, const live::EngineOptions& options, ObserverOptions seeing);
+  World(int rank, live::Mesh mesh, const live::EngineOptions& options, observe::ObserverOptions seeing);
   ~World() override;
 
   // Throws Error{invalid_argument} in a process that was forked from the one that joined.
@@ -47,7 +47,7 @@ class World : public live::FrameHandler {
   bool knows(std::uint32_t id) const { return groups_.contains(id); }
   live::Engine& engine() { return engine_; }
   protocol::BufferPool& pool() { return pool_; }
-  Observer& observer() { return observer_; }
+  observe::Observer& observer() { return observer_; }
   void ask_time(std::int64_t now_ns);
   // A call begins that was made at `called_ns`. What other ranks have said of it meanwhile is heard before.
   void started(std::int64_t deadline_ns, std::int64_t called_ns);
@@ -81,7 +81,7 @@ class World : public live::FrameHandler {
   // In world_observe.cc.
   void look(std::unique_lock<std::mutex>& lock);
   void on_clock_frame(int peer, const wire::Header& header);
-  Sight sight(std::int64_t now_ns);
+  observe::Sight sight(std::int64_t now_ns);
 
   const live::ForkMark mark_;
   std::mutex mutex_;
@@ -93,7 +93,7 @@ class World : public live::FrameHandler {
   GroupImpl* last_ = nullptr;  // that find() has found, and its number
   std::uint32_t last_id_ = 0;
   live::Engine engine_;
-  Observer observer_;
+  observe::Observer observer_;
   std::int64_t next_look_ns_ = 0;
   const bool crowded_;                          // more ranks on this host than cores
   std::vector<std::shared_ptr<WorkImpl>> due_;  // completed, callbacks not yet run

@@ -25,18 +25,18 @@ void World::on_clock_frame(int peer, const wire::Header& header) {
   engine_.send(peer, std::move(answer));
 }
 
-Sight World::sight(std::int64_t now_ns) {
-  const ObserverOptions& o = observer_.options();
+observe::Sight World::sight(std::int64_t now_ns) {
+  const observe::ObserverOptions& o = observer_.options();
   const live::EngineStatistics engine = engine_.statistics();
-  Sight sight{o.rank,
-              o.size,
-              o.hosts[static_cast<std::size_t>(o.rank)],
-              o.job,
-              in_flight_,
-              engine.bytes_sent,
-              engine.bytes_received,
-              pool_.peak_bytes(),
-              {}};
+  observe::Sight sight{o.rank,
+                       o.size,
+                       o.hosts[static_cast<std::size_t>(o.rank)],
+                       o.job,
+                       in_flight_,
+                       engine.bytes_sent,
+                       engine.bytes_received,
+                       pool_.peak_bytes(),
+                       {}};
   std::vector<double> lag(static_cast<std::size_t>(o.size), 0.0);
   for (const auto& [id, group] : groups_) group->add_lag(lag, now_ns);
   for (const live::PeerStatistics& peer : engine_.peer_statistics())
@@ -50,7 +50,7 @@ Sight World::sight(std::int64_t now_ns) {
 void World::look(std::unique_lock<std::mutex>& lock) {
   const std::int64_t now = live::now_ns();
   if (now < next_look_ns_) return;
-  next_look_ns_ = now + Observer::kLookNs / 2;
+  next_look_ns_ = now + observe::Observer::kLookNs / 2;
   struct File {
     std::string path;
     std::string text;
@@ -60,7 +60,7 @@ void World::look(std::unique_lock<std::mutex>& lock) {
   if (observer_.dump_asked()) {
     for (const auto& [id, group] : groups_)
       files.push_back({observer_.record_path(id), group->record("asked for by a signal"), true});
-    if (Trace* trace = observer_.trace()) trace->flush();
+    if (observe::Trace* trace = observer_.trace()) trace->flush();
   }
   if (observer_.metrics_due(now))
     files.push_back({observer_.options().metrics_file, observer_.metrics()->text(sight(now)), false});
@@ -68,7 +68,7 @@ void World::look(std::unique_lock<std::mutex>& lock) {
   lock.unlock();
   const Logger log(observer_.options().rank);
   for (const File& file : files) {
-    const std::string why = write_atomically(file.path, file.text);
+    const std::string why = observe::write_atomically(file.path, file.text);
     if (!why.empty()) log.log(LogLevel::warn, "observe", "cannot write {}: {}", file.path, why);
     if (why.empty() && file.record)  // somebody asked, and wants to know where
       log.log(LogLevel::warn, "observe", "flight record written to {}", file.path);

@@ -6,16 +6,16 @@
 #include <map>
 #include <numeric>
 
-#include "cluster/yaml_reader.h"
 #include "forest/planner.h"
 #include "sim/queue_policy.h"
 #include "talweg/error.h"
+#include "text/yaml_reader.h"
 
 namespace talweg::sim {
 
 namespace {
 
-using cluster::YamlReader;
+using text::YamlReader;
 
 constexpr double kMostJitter = 0.25;  // no compute time is drawn below zero
 
@@ -67,12 +67,12 @@ class Reader {
  public:
   explicit Reader(const cluster::Cluster& cluster) : names_(cluster), workers_(cluster.workers()) {}
 
-  Workload read(const YamlReader& document) {
+  Workload read(const text::YamlReader& document) {
     document.allow_keys({"groups", "flows", "background", "changes"});
-    each(document, "groups", [this](const YamlReader& y) { group(y); });
-    each(document, "flows", [this](const YamlReader& y) { flow(y); });
-    each(document, "background", [this](const YamlReader& y) { background(y); });
-    each(document, "changes", [this](const YamlReader& y) { change(y); });
+    each(document, "groups", [this](const text::YamlReader& y) { group(y); });
+    each(document, "flows", [this](const text::YamlReader& y) { flow(y); });
+    each(document, "background", [this](const text::YamlReader& y) { background(y); });
+    each(document, "changes", [this](const text::YamlReader& y) { change(y); });
     if (w_.groups.empty() && w_.flows.empty() && w_.background.empty())
       document.fail("expected groups, flows or background");
     return std::move(w_);
@@ -80,13 +80,13 @@ class Reader {
 
  private:
   template <typename Call>
-  static void each(const YamlReader& document, const char* key, Call&& call) {
+  static void each(const text::YamlReader& document, const char* key, Call&& call) {
     if (const auto list = document.optional(key))
-      for (const YamlReader& item : list->items()) call(item);
+      for (const text::YamlReader& item : list->items()) call(item);
   }
   // A quantity with a unit, or what `parse` has to say about it.
   template <typename Parse>
-  static auto quantity(const YamlReader& y, Parse&& parse) {
+  static auto quantity(const text::YamlReader& y, Parse&& parse) {
     try {
       return parse(y.text());
     } catch (const Error& error) {
@@ -94,25 +94,25 @@ class Reader {
       y.fail(error.what());
     }
   }
-  static Nanoseconds time(const YamlReader& y, const char* key, Nanoseconds otherwise = {}) {
+  static Nanoseconds time(const text::YamlReader& y, const char* key, Nanoseconds otherwise = {}) {
     const auto value = y.optional(key);
     return value ? quantity(*value, [](const std::string& t) { return parse_nanoseconds(t); }) : otherwise;
   }
-  static std::int64_t bytes(const YamlReader& y, std::int64_t least) {
+  static std::int64_t bytes(const text::YamlReader& y, std::int64_t least) {
     const std::int64_t value = quantity(y, [](const std::string& t) { return parse_bytes(t); }).value;
     if (value < least) y.expected(fmt::format("a size of at least {} B", least));
     return value;
   }
-  static int priority(const YamlReader& y) {
+  static int priority(const text::YamlReader& y) {
     const auto value = y.optional("priority");
     return value ? static_cast<int>(value->integer(0, kPriorities - 1)) : 0;
   }
-  int node(const YamlReader& y) const {
+  int node(const text::YamlReader& y) const {
     const auto found = names_.node(y.text());
     if (!found) y.expected("the name of a node");
     return *found;
   }
-  int worker(const YamlReader& y) const {
+  int worker(const text::YamlReader& y) const {
     const int n = node(y);
     if (n >= workers_) y.expected("the name of a worker");
     return n;
@@ -123,7 +123,7 @@ class Reader {
     return all;
   }
 
-  void group(const YamlReader& y) {
+  void group(const text::YamlReader& y) {
     y.allow_keys({"name", "ranks", "start", "priority", "repeat", "jitter", "steps"});
     WorkloadGroup& g = w_.groups.emplace_back();
     const auto name = y.optional("name");
@@ -137,32 +137,32 @@ class Reader {
     g.priority = priority(y);
     if (const auto repeat = y.optional("repeat")) g.repeat = static_cast<int>(repeat->integer(1, 1 << 30));
     if (const auto jitter = y.optional("jitter")) g.jitter = share(*jitter);
-    for (const YamlReader& s : y.required("steps").items()) g.steps.push_back(step(s, g));
+    for (const text::YamlReader& s : y.required("steps").items()) g.steps.push_back(step(s, g));
     if (g.steps.empty()) y.fail("expected at least one step");
   }
-  void ranks(const YamlReader& y, WorkloadGroup& g) const {
+  void ranks(const text::YamlReader& y, WorkloadGroup& g) const {
     if (y.is_word()) {
       if (y.text() != "all") y.expected("a list of workers, or all");
       g.nodes = all_workers();
       return;
     }
-    for (const YamlReader& r : y.items()) {
+    for (const text::YamlReader& r : y.items()) {
       g.nodes.push_back(worker(r));
       if (std::count(g.nodes.begin(), g.nodes.end(), g.nodes.back()) > 1) r.fail("a worker comes twice");
     }
     if (g.nodes.empty()) y.fail("expected at least one worker");
   }
-  static double share(const YamlReader& y) {
+  static double share(const text::YamlReader& y) {
     std::string text = y.text();
     const bool percent = text.ends_with("%");
     if (percent) text.pop_back();
-    const auto number = cluster::read_number(text);
+    const auto number = text::read_number(text);
     const double value = number ? *number / (percent ? 100 : 1) : -1;
     if (!(value >= 0 && value <= kMostJitter))
       y.expected(fmt::format("a share from 0 to {}, such as 5%", kMostJitter));
     return value;
   }
-  static WorkloadStep step(const YamlReader& y, const WorkloadGroup& g) {
+  static WorkloadStep step(const text::YamlReader& y, const WorkloadGroup& g) {
     y.allow_keys({"compute", "op", "bytes", "type", "root", "algorithm"});
     WorkloadStep s;
     if (y.optional("compute")) {
@@ -171,7 +171,7 @@ class Reader {
       s.compute = time(y, "compute");
       return s;
     }
-    const YamlReader op = y.required("op");
+    const text::YamlReader op = y.required("op");
     s.op = parse_collective(op.text());
     if (!s.op) op.expected("a collective such as all_reduce");
     if (*s.op != Collective::barrier) s.bytes = bytes(y.required("bytes"), 0);
@@ -200,7 +200,7 @@ class Reader {
     return s;
   }
 
-  void flow(const YamlReader& y) {
+  void flow(const text::YamlReader& y) {
     y.allow_keys({"from", "to", "bytes", "start", "priority", "route"});
     Workload::Flow& f = w_.flows.emplace_back();
     Connection& c = f.connection;
@@ -215,9 +215,9 @@ class Reader {
     if (const auto route = y.optional("route")) f.route = links_of(*route, c);
   }
   // Loops are found here, where the line is known.
-  std::vector<int> links_of(const YamlReader& y, const Connection& c) const {
+  std::vector<int> links_of(const text::YamlReader& y, const Connection& c) const {
     std::vector<int> nodes;
-    for (const YamlReader& item : y.items()) {
+    for (const text::YamlReader& item : y.items()) {
       nodes.push_back(node(item));
       if (std::count(nodes.begin(), nodes.end(), nodes.back()) > 1)
         item.fail(fmt::format("a loop: the route comes to {} twice", item.text()));
@@ -237,12 +237,12 @@ class Reader {
     return names_.cluster().nodes[static_cast<std::size_t>(node)].name;
   }
 
-  void background(const YamlReader& y) {
+  void background(const text::YamlReader& y) {
     y.allow_keys({"from", "to", "rate", "packet", "start", "end", "priority"});
     BackgroundTraffic& b = w_.background.emplace_back();
-    const YamlReader from = y.required("from");
+    const text::YamlReader from = y.required("from");
     b.from = from.text() == "all" ? all_workers() : std::vector<int>{worker(from)};
-    const YamlReader to = y.required("to");
+    const text::YamlReader to = y.required("to");
     if (to.text() != "random") b.to = worker(to);
     if (workers_ < 2) to.fail("there is no other worker");
     if (b.from.size() > 1) std::erase(b.from, b.to);  // of all
@@ -255,12 +255,12 @@ class Reader {
     if (const auto end = y.optional("end"); end && b.end <= b.start) end->expected("a time after its start");
     b.priority = priority(y);
   }
-  void change(const YamlReader& y) {
+  void change(const text::YamlReader& y) {
     y.allow_keys({"at", "fail", "repair"});
     const auto fail = y.optional("fail");
     const auto repair = y.optional("repair");
     if (fail.has_value() == repair.has_value()) y.fail("expected fail or repair");
-    const YamlReader& what = fail ? *fail : *repair;
+    const text::YamlReader& what = fail ? *fail : *repair;
     NetworkChange change = quantity(what, [this](const std::string& t) { return from_name(t, names_); });
     change.at = time(y, "at");
     change.up = repair.has_value();
@@ -275,7 +275,7 @@ class Reader {
 }  // namespace
 
 Workload parse_workload(const std::string& text, const std::string& origin, const cluster::Cluster& cluster) {
-  return Reader(cluster).read(cluster::read_document(text, origin));
+  return Reader(cluster).read(text::read_document(text, origin));
 }
 
 NetworkChange change_of(const std::string& what, const cluster::Cluster& cluster) {

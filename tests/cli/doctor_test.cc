@@ -9,7 +9,7 @@
 #include <sstream>
 
 #include "cli/doctor_findings.h"
-#include "cli/doctor_trace.h"
+#include "observe/merge_traces.h"
 #include "talweg/error.h"
 
 namespace talweg::cli {
@@ -21,9 +21,9 @@ using testing::HasSubstr;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
 
-RecordedCall call(std::uint64_t sequence, const std::string& state, std::int64_t started_ns,
-                  std::int64_t ended_ns = 0) {
-  RecordedCall c;
+observe::RecordedCall call(std::uint64_t sequence, const std::string& state, std::int64_t started_ns,
+                           std::int64_t ended_ns = 0) {
+  observe::RecordedCall c;
   c.operation = "all_reduce";
   c.sequence = sequence;
   c.type = "f32";
@@ -37,8 +37,8 @@ RecordedCall call(std::uint64_t sequence, const std::string& state, std::int64_t
   return c;
 }
 
-Record record(int rank, int size, std::vector<RecordedCall> calls) {
-  Record r;
+observe::Record record(int rank, int size, std::vector<observe::RecordedCall> calls) {
+  observe::Record r;
   r.job = "j";
   r.group = "00000000";
   r.rank = rank;
@@ -50,18 +50,18 @@ Record record(int rank, int size, std::vector<RecordedCall> calls) {
   return r;
 }
 
-Finding first(const std::vector<Record>& records) {
+Finding first(const std::vector<observe::Record>& records) {
   return diagnose(records).at(0).findings.at(0);
 }
 
 TEST(Doctor, NamesTheRankThatOthersWaitForAndWhereItIs) {
-  std::vector<Record> records;
+  std::vector<observe::Record> records;
   for (int r = 0; r < 7; ++r) {
     records.push_back(record(r, 8, {call(811, "completed", 1, 2), call(812, "moving", 86 * kSecond)}));
     records.back().calls[1].not_started = {7};
   }
   records.push_back(record(7, 8, {call(811, "started", 85 * kSecond)}));
-  for (Record& r : records)
+  for (observe::Record& r : records)
     if (r.rank < 7) r.calls[0].state = "completed";
   const auto findings = diagnose(records).at(0).findings;
   const auto of_812 = std::find_if(findings.begin(), findings.end(),
@@ -114,9 +114,9 @@ TEST(Doctor, NamesRanksThatLeftNoRecord) {
 }
 
 TEST(Doctor, TakesTheLatestOfSeveralRecordsOfARankAndSaysWhich) {
-  std::vector<Record> records{record(0, 2, {call(0, "moving", 1)}),
-                              record(0, 2, {call(0, "completed", 1, 2)}),
-                              record(1, 2, {call(0, "completed", 1, 2)})};
+  std::vector<observe::Record> records{record(0, 2, {call(0, "moving", 1)}),
+                                       record(0, 2, {call(0, "completed", 1, 2)}),
+                                       record(1, 2, {call(0, "completed", 1, 2)})};
   records[0].file = "early.json";
   records[1].file = "late.json";
   records[1].wall_ns = 1;
@@ -131,14 +131,14 @@ TEST(Doctor, TakesTheLatestOfSeveralRecordsOfARankAndSaysWhich) {
 }
 
 TEST(Doctor, FindsAStragglerOnlyWhereClocksCanBeCompared) {
-  std::vector<RecordedCall> early;
-  std::vector<RecordedCall> late;
+  std::vector<observe::RecordedCall> early;
+  std::vector<observe::RecordedCall> late;
   for (std::uint64_t s = 0; s < 20; ++s) {
     const auto at = static_cast<std::int64_t>(s) * kSecond;
     early.push_back(call(s, "completed", at, at + 60'000'000));
     late.push_back(call(s, "completed", at + 50'000'000 - 7 * kSecond, at + 60'000'000 - 7 * kSecond));
   }
-  std::vector<Record> records{record(0, 2, early), record(1, 2, late)};
+  std::vector<observe::Record> records{record(0, 2, early), record(1, 2, late)};
   records[1].offset_ns = 7 * kSecond;
   const Finding f = first(records);
   EXPECT_EQ(f.kind, Finding::Kind::straggler);
@@ -201,7 +201,7 @@ std::string trace(int rank, double offset_us, double at_us, const char* end) {
 TEST(Doctor, LaysTracesOfAllRanksOnTheClockOfRankZero) {
   const Scratch scratch;
   std::ostringstream out;
-  const MergedTrace merged = merge_traces(
+  const observe::MergedTrace merged = observe::merge_traces(
       {scratch.write("0", trace(0, 0, 1000, "\n]\n")), scratch.write("1", trace(1, -5000, 6030, "\n]\n"))},
       out);
   EXPECT_EQ(merged.ranks, 2);
@@ -223,8 +223,8 @@ TEST(Doctor, LaysTracesOfAllRanksOnTheClockOfRankZero) {
 TEST(Doctor, TakesTheTraceOfAProcessThatDiedAsFarAsItGoes) {
   const Scratch scratch;
   std::ostringstream out;
-  const MergedTrace merged =
-      merge_traces({scratch.write("0", trace(0, 0, 1000, ",\n{\"ph\":\"X\",\"pi"))}, out);
+  const observe::MergedTrace merged =
+      observe::merge_traces({scratch.write("0", trace(0, 0, 1000, ",\n{\"ph\":\"X\",\"pi"))}, out);
   EXPECT_EQ(merged.events, 2u);
   EXPECT_TRUE(nlohmann::json::accept(out.str()));
 }
@@ -238,7 +238,7 @@ TEST(Doctor, RefusesNumbersThatDoNotFit) {
                                   "size": 2, "hosts": ["a", "b"], "monotonic_ns": 0, "wall_ns": 0,
                                   "operations": []}})",
                     rank));
-    EXPECT_THROW(read_record(path), Error) << rank;
+    EXPECT_THROW(observe::read_record(path), Error) << rank;
   }
 }
 
@@ -246,7 +246,7 @@ TEST(Doctor, RefusesNumbersThatDoNotFit) {
 std::string complaint(const Scratch& scratch, const std::string& text) {
   const std::string path = scratch.write("x.json", text);
   try {
-    read_record(path);
+    observe::read_record(path);
   } catch (const Error& e) {
     const std::string expected = path + ": expected a flight record: ";
     EXPECT_THAT(e.what(), testing::StartsWith(expected));
@@ -280,7 +280,7 @@ TEST(Doctor, LaysTogetherTheTracesThatCanBeReadAndNamesTheOthers) {
                            R"({"name":"talweg_trace","args":{"job":"j","rank":1e300}})"}) {
     const std::string bad = scratch.write("bad", text);
     std::ostringstream out;
-    const MergedTrace merged = merge_traces({bad, good}, out);
+    const observe::MergedTrace merged = observe::merge_traces({bad, good}, out);
     EXPECT_EQ(merged.ranks, 1) << text;
     EXPECT_EQ(merged.events, 2u) << text;
     ASSERT_EQ(merged.unreadable.size(), 1u) << text;

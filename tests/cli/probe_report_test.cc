@@ -8,8 +8,8 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-group::ProbeResult found(int hosts) {
-  group::ProbeResult result;
+steer::ProbeResult found(int hosts) {
+  steer::ProbeResult result;
   result.findings.hosts = hosts;
   result.findings.confidence = 0.021;
   result.findings.trials = 63;
@@ -35,10 +35,10 @@ TEST(ProbeReport, AStarIsATable) {
 }
 
 TEST(ProbeReport, WhatIsSharedAndWhatDiffersIsListed) {
-  group::ProbeResult result = found(4);
-  result.findings.both[2] = cluster::Estimate{1.1e9, 0.01};
+  steer::ProbeResult result = found(4);
+  result.findings.both[2] = steer::Estimate{1.1e9, 0.01};
   result.findings.pairs = {{{0, 3}, {1e8, 0.01}}, {{1, 3}, {1.95e8, 0.01}}};  // the second is as its ports
-  result.findings.uplinks.push_back({{0, 1}, cluster::Estimate{3e8, 0.02}, std::nullopt});
+  result.findings.uplinks.push_back({{0, 1}, steer::Estimate{3e8, 0.02}, std::nullopt});
   result.findings.unexplained_flows = 2;
   const std::string text = probe_table(result);
   EXPECT_THAT(text, HasSubstr("up and down share 1.1 Gbit/s\n"));

@@ -11,9 +11,9 @@
 #include "cli/run_plan.h"
 #include "fuzz/fuzz.h"
 #include "group/environment.h"
-#include "group/network.h"
-#include "group/plan_cache.h"
 #include "live/join/interface.h"
+#include "steer/assumed_network.h"
+#include "steer/plan_cache.h"
 
 using namespace talweg;
 
@@ -88,7 +88,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 10:
       fuzz::may_refuse([&] {
-        const group::PlanCache cache(0, group::assumed_network({0, 1}), text, Logger(0, LogLevel::none));
+        const steer::PlanCache cache(0, steer::assumed_network({0, 1}), text, Logger(0, LogLevel::none));
       });
       break;
     default:

@@ -10,10 +10,10 @@
 #include <set>
 #include <sstream>
 
-#include "group/clock_offset.h"
-#include "group/metrics.h"
-#include "group/observer.h"
-#include "group/recorder.h"
+#include "observe/clock_offset.h"
+#include "observe/metrics.h"
+#include "observe/observer.h"
+#include "observe/recorder.h"
 #include "ranks.h"
 
 namespace talweg {
@@ -51,8 +51,8 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-group::CallNote note(std::uint64_t sequence, const char* algorithm = "ring") {
-  group::CallNote n;
+observe::CallNote note(std::uint64_t sequence, const char* algorithm = "ring") {
+  observe::CallNote n;
   n.signature = {Collective::all_reduce, DataType::f32, ReduceOp::sum, 0, 100, 0};
   n.sequence = sequence;
   n.bytes = 400;
@@ -62,20 +62,20 @@ group::CallNote note(std::uint64_t sequence, const char* algorithm = "ring") {
 }
 
 TEST(Recorder, KeepsTheLastOperationsAndForgetsOlderOnes) {
-  group::Recorder recorder(4);
+  observe::Recorder recorder(4);
   std::vector<std::uint64_t> tickets;
   for (std::uint64_t s = 0; s < 10; ++s) tickets.push_back(recorder.start(note(s)));
   EXPECT_EQ(recorder.find(tickets[5]), nullptr);
   ASSERT_NE(recorder.find(tickets[6]), nullptr);
   EXPECT_EQ(recorder.find(tickets[6])->note.sequence, 6u);
   recorder.end(tickets[2], 5000);  // overwritten: must not touch the one that took its place
-  EXPECT_EQ(recorder.find(tickets[6])->state, group::Recorder::State::in_flight);
+  EXPECT_EQ(recorder.find(tickets[6])->state, observe::Recorder::State::in_flight);
   recorder.end(tickets[6], 5000);
   EXPECT_EQ(recorder.find(tickets[6])->ended_ns, 5000);
 }
 
 TEST(Recorder, OfSizeZeroKeepsNothing) {
-  group::Recorder recorder(0);
+  observe::Recorder recorder(0);
   const auto ticket = recorder.start(note(0));
   recorder.end(ticket, 1);
   recorder.fail(ticket, 1, ErrorCode::timeout, "x");
@@ -83,14 +83,14 @@ TEST(Recorder, OfSizeZeroKeepsNothing) {
 }
 
 TEST(Recorder, TextIsValidJsonWhateverIsInIt) {
-  group::Recorder recorder(4);
+  observe::Recorder recorder(4);
   recorder.fail(recorder.start(note(7, "an_algorithm_with_a_very_long_name")), 9000, ErrorCode::timeout,
                 "a \"quoted\" \\ text\nof two lines \xc3\xa4");
-  group::RecordHead head;
+  observe::RecordHead head;
   head.hosts = {"a\"b pid 1"};
   head.members = {0};
   head.clock = {true, -5, 10};
-  const Json json = Json::parse(group::to_json(head, recorder, {}));
+  const Json json = Json::parse(observe::to_json(head, recorder, {}));
   EXPECT_EQ(json["hosts"][0], "a\"b pid 1");
   EXPECT_EQ(json["offset_to_rank0_ns"], -5);
   EXPECT_EQ(json["operations"][0]["sequence"], 7);
@@ -99,13 +99,13 @@ TEST(Recorder, TextIsValidJsonWhateverIsInIt) {
 }
 
 TEST(ClockOffset, TrustsTheFastestAnswerAndForgetsItWhenItIsOld) {
-  group::ClockOffset clock;
+  observe::ClockOffset clock;
   EXPECT_TRUE(clock.learn(100, 1150, 200));
   EXPECT_EQ(clock.offset_ns, 1000);
   EXPECT_FALSE(clock.learn(1000, 5000, 2000)) << "a slower answer says less";
   EXPECT_TRUE(clock.learn(3000, 4030, 3040));
   EXPECT_EQ(clock.offset_ns, 1010);
-  const std::int64_t later = 3040 + group::ClockOffset::kFresh;
+  const std::int64_t later = 3040 + observe::ClockOffset::kFresh;
   EXPECT_TRUE(clock.learn(later, later + 3000, later + 1000)) << "clocks drift";
 }
 
@@ -259,13 +259,13 @@ void expect_prometheus(const std::string& page) {
 }
 
 TEST(Metrics, CountCallsBySizeAndAreValidPrometheusText) {
-  group::Metrics metrics;
+  observe::Metrics metrics;
   metrics.add(Collective::all_reduce, 4096, 4, 20'000);
   metrics.add(Collective::all_reduce, 4096, 4, 40'000);
   metrics.add(Collective::all_reduce, 1 << 30, 4, 100'000'000'000);
   metrics.fail(Collective::broadcast, ErrorCode::timeout);
   metrics.stall();
-  group::Sight sight;
+  observe::Sight sight;
   sight.host = "a \"strange\" \\ host";
   sight.peers = {{1, "b", 3, 0.0001, 0}, {2, "c", 0, 0, 1.5}};
   const std::string page = metrics.text(sight);
@@ -370,11 +370,11 @@ TEST(Observing, BadSettingsAreRefusedWithTheirName) {
 }
 
 TEST(Observer, JobsOfOneProcessCanHaveMetricsFilesOfTheirOwn) {
-  group::ObserverOptions options;
+  observe::ObserverOptions options;
   options.rank = 3;
   options.metrics_file = "talweg-%j-%r.prom";
   options.job = 0xab;
-  EXPECT_EQ(group::Observer(options).options().metrics_file, "talweg-00000000000000ab-3.prom");
+  EXPECT_EQ(observe::Observer(options).options().metrics_file, "talweg-00000000000000ab-3.prom");
 }
 
 }  // namespace

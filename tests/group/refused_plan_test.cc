@@ -10,7 +10,7 @@ namespace {
 TEST(RefusedPlan, LeavesNothingInFlightAndNoNumberTaken) {
   live::Mesh mesh;
   mesh.connections.resize(1);
-  ObserverOptions seen;
+  observe::ObserverOptions seen;
   seen.hosts = {"host pid 1"};
   seen.recorded = 8;
   const auto world = std::make_shared<World>(0, std::move(mesh), live::EngineOptions{}, seen);

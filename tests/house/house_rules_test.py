@@ -64,7 +64,7 @@ class HouseRulesTest(unittest.TestCase):
 
     def test_protocol_may_include_forest_but_not_the_other_way_round(self):
         self.assert_one({"src/forest/README.md": "", "src/forest/a.cc": '#include "protocol/run.h"\n'},
-                        "src/forest/a.cc:1", "forest (floor 3) may not include protocol (floor 3)")
+                        "src/forest/a.cc:1", "forest (floor 4) may not include protocol (floor 5)")
 
     def test_the_faces_do_not_include_the_command_line(self):
         self.assert_one({"bindings/torch/a.cc": '#include "cli/run.h"\n'}, "bindings/torch/a.cc:1",

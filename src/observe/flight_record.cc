@@ -1,0 +1,136 @@
+#include "observe/flight_record.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <system_error>
+
+#include "talweg/error.h"
+#include "text/json_fields.h"
+
+namespace talweg::observe {
+
+namespace {
+
+using Json = nlohmann::json;
+
+RecordedCall read_call(const Json& json) {
+  RecordedCall call;
+  call.operation = text::text_field(json, "operation");
+  if (json.contains("sequence")) {
+    text::read_field(json, "sequence", call.sequence.emplace());
+    call.reduction = text::text_field(json, "reduction");
+    text::read_field(json, "root", call.root);
+    call.layout = text::text_field(json, "layout");
+  } else {
+    text::read_field(json, "peer", call.peer);
+    text::read_field(json, "tag", call.tag);
+  }
+  call.type = text::text_field(json, "type");
+  text::read_field(json, "count", call.count);
+  call.algorithm = text::text_field(json, "algorithm");
+  call.state = text::text_field(json, "state");
+  if (call.state != "started" && call.state != "moving" && call.state != "completed" &&
+      call.state != "failed")
+    throw Error(ErrorCode::bad_file,
+                fmt::format("state: expected started, moving, completed or failed, got {}", call.state));
+  text::read_field(json, "started_ns", call.started_ns);
+  if (json.contains("ended_ns")) text::read_field(json, "ended_ns", call.ended_ns);
+  call.not_started = text::numbers_field(json, "not_started");
+  call.data_missing_from = text::numbers_field(json, "data_missing_from");
+  call.error = text::text_field(json, "error", "");
+  call.text = text::text_field(json, "text", "");
+  return call;
+}
+
+void check_ranks(const std::vector<int>& ranks, int size, const char* what) {
+  for (const int rank : ranks)
+    if (rank < 0 || rank >= size)
+      throw Error(ErrorCode::bad_file, fmt::format("{}: there is no rank {} of {}", what, rank, size));
+}
+
+Record read_json(const Json& json) {
+  int version = 0;
+  text::read_field(json, "talweg_flight_record", version);
+  if (version != 1) throw Error(ErrorCode::bad_file, fmt::format("it has version {}: expected 1", version));
+  Record record;
+  record.reason = text::text_field(json, "reason");
+  record.job = text::text_field(json, "job");
+  record.group = text::text_field(json, "group");
+  text::read_field(json, "rank", record.rank);
+  text::read_field(json, "size", record.size);
+  record.hosts = text::texts_field(json, "hosts");
+  text::read_field(json, "monotonic_ns", record.monotonic_ns);
+  text::read_field(json, "wall_ns", record.wall_ns);
+  if (json.contains("offset_to_rank0_ns")) {
+    text::read_field(json, "offset_to_rank0_ns", record.offset_ns.emplace());
+    text::read_field(json, "offset_error_ns", record.offset_error_ns);
+  }
+  const Json& calls = text::field(json, "operations");
+  if (!calls.is_array()) throw Error(ErrorCode::bad_file, "operations: expected a list");
+  for (const Json& call : calls) {
+    record.calls.push_back(read_call(call));
+    check_ranks(record.calls.back().not_started, record.size, "not_started");
+    check_ranks(record.calls.back().data_missing_from, record.size, "data_missing_from");
+  }
+  if (record.rank < 0 || record.rank >= record.size ||
+      record.hosts.size() != static_cast<std::size_t>(record.size))
+    throw Error(ErrorCode::bad_file,
+                fmt::format("rank {} of {} cannot be, or hosts are missing", record.rank, record.size));
+  return record;
+}
+
+std::string content_of(const std::string& path) {
+  std::ostringstream text;
+  std::error_code problem;
+  // A pipe would be waited for.
+  if (std::filesystem::is_other(std::filesystem::status(path, problem)))
+    throw Error(ErrorCode::bad_file, fmt::format("{}: cannot be read: it is no regular file", path));
+  const std::ifstream file(path);
+  if (!file || std::filesystem::is_directory(path, problem))
+    throw Error(ErrorCode::bad_file, fmt::format("{}: cannot be read", path));
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+Record read_record(const std::string& path) {
+  const std::string text = content_of(path);
+  try {
+    Record record = read_json(text::parse_json(text));
+    record.file = path;
+    return record;
+  } catch (const Error& e) {
+    throw Error(ErrorCode::bad_file, fmt::format("{}: expected a flight record: {}", path, e.what()));
+  }
+}
+
+std::vector<std::string> find_files(const std::vector<std::string>& arguments, const std::string& prefix) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> files;
+  for (const std::string& argument : arguments) {
+    std::error_code problem;
+    if (!fs::exists(argument, problem))
+      throw Error(ErrorCode::invalid_argument, fmt::format("{}: no such file or directory", argument));
+    if (!fs::is_directory(argument)) {
+      files.push_back(argument);
+      continue;
+    }
+    const fs::directory_iterator entries(argument, problem);
+    if (problem) throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", argument, problem.message()));
+    for (const auto& entry : entries) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(prefix) && name.ends_with(".json")) files.push_back(entry.path().string());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+}  // namespace talweg::observe

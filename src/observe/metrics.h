@@ -1,0 +1,64 @@
+// Counters of one process's calls, and their form for Prometheus' textfile collector. docs/seeing.md lists
+// the names. One allocation when made, none after.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "talweg/error.h"
+#include "talweg/types.h"
+
+namespace talweg::observe {
+
+// What is known of the connection to one rank.
+struct PeerSight {
+  int rank = 0;
+  std::string host;
+  std::uint64_t retransmits = 0;  // TCP segments sent again
+  double round_trip_seconds = 0;  // as TCP has measured it; 0: shared memory
+  double lag_seconds = 0;         // how long a call in flight here has waited for this rank to start it
+};
+
+// What else goes into the file, gathered when it is written.
+struct Sight {
+  int rank = 0;
+  int size = 1;
+  std::string host;
+  std::uint64_t job = 0;
+  std::uint64_t in_flight = 0;
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t bytes_received = 0;
+  std::uint64_t peak_buffer_bytes = 0;
+  std::vector<PeerSight> peers;
+};
+
+class Metrics {
+ public:
+  // `bytes` as `talweg perf` counts a collective's size; send_recv: of the message.
+  void add(Collective op, std::int64_t bytes, int ranks, std::int64_t ns);
+  void fail(Collective op, ErrorCode code) { ++failed_[index(op)][static_cast<std::size_t>(code)]; }
+  void stall() { ++stalls_; }
+
+  std::string text(const Sight& sight) const;
+
+  static constexpr std::size_t kSizes = 6;
+  static constexpr std::size_t kTimes = 8;
+
+ private:
+  static std::size_t index(Collective op) { return static_cast<std::size_t>(op); }
+  struct Cell {
+    std::uint64_t calls = 0;
+    double bytes = 0;
+    double bus_bytes = 0;
+    double seconds = 0;
+    double longest = 0;
+    std::array<std::uint64_t, kTimes> within{};  // calls that took no longer than the class, not summed up
+  };
+  std::array<std::array<Cell, kSizes>, kCollectives> cells_{};
+  std::array<std::array<std::uint64_t, 10>, kCollectives> failed_{};
+  std::uint64_t stalls_ = 0;
+};
+
+}  // namespace talweg::observe

@@ -1,0 +1,109 @@
+// The flight recorder of one group: its last operations, for the day on which something goes wrong.
+//
+//   const auto ticket = recorder.start(note);    // when a call begins: no clock; no allocation once it is
+//   full recorder.end(ticket, now);                   // or fail(ticket, ...) to_json(head, recorder,
+//   session.pending())   // at any time, under the lock under which calls begin and end
+//
+// Memory is taken as calls come, for as many as are kept at most: a group that is hardly used costs little. A
+// size of 0 turns it off.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "observe/clock_offset.h"
+#include "protocol/session/session.h"
+
+namespace talweg::observe {
+
+// What is known of a call when it begins.
+struct CallNote {
+  enum class Kind : std::uint8_t { collective, send, receive };
+  Kind kind = Kind::collective;
+  wire::Signature signature;
+  std::uint64_t sequence = 0;  // collectives
+  int peer = -1;               // messages; -1: from any rank
+  std::uint32_t tag = 0;       // messages
+  std::int64_t bytes = 0;      // of signature.count elements
+  std::int64_t started_ns = 0;
+  std::int64_t deadline_ns = 0;
+  std::string_view algorithm;  // lives as long as the plan
+  std::uint32_t trees = 0;
+};
+const char* call_name(CallNote::Kind kind, Collective op);  // "all_reduce", "send", "recv"
+
+// A name kept without allocation, cut where it does not fit, with a zero at its end.
+using ShortName = std::array<char, 24>;
+ShortName short_name(std::string_view text);
+
+class Recorder {
+ public:
+  enum class State : std::uint8_t { in_flight, completed, failed };
+  struct Entry {
+    CallNote note;
+    ShortName algorithm{};
+    State state = State::in_flight;
+    std::int64_t ended_ns = 0;
+    bool detailed = false;  // some of what follows has been written: it is far from the rest in the cache
+    ErrorCode code = ErrorCode::aborted;  // failed
+    std::string error;                    // failed: what the caller was told
+    std::vector<int> absent;              // failed: who had not started it when it was given up
+    std::vector<int> silent;              // failed: whose data were missing then
+  };
+
+  // Keeps so many, rounded up to a power of two: a call takes less time than a division by another number
+  // would.
+  explicit Recorder(std::size_t operations) : most_(operations == 0 ? 0 : std::bit_ceil(operations)) {}
+
+  std::uint64_t start(const CallNote& note);
+  void end(std::uint64_t ticket, std::int64_t now_ns);
+  void fail(std::uint64_t ticket, std::int64_t now_ns, ErrorCode code, const std::string& text);
+  // Whom an operation that is about to fail waits for.
+  void miss(std::uint64_t ticket, const protocol::Session::Pending& pending);
+
+  std::uint64_t started() const { return next_; }  // operations in all
+  std::uint64_t first() const { return next_ - std::min<std::uint64_t>(next_, kept_); }
+  // The operation with this ticket; null when it has been overwritten.
+  const Entry* find(std::uint64_t ticket) const;
+
+ private:
+  Entry* change(std::uint64_t ticket);
+
+  const std::size_t most_;
+  std::size_t kept_ = 0;  // entries_.size()
+  std::vector<Entry>
+      entries_;  // ticket t in entries_[t mod kept_]; grows only while no ticket has gone round
+  std::uint64_t next_ = 0;
+};
+
+// Who speaks in a record, and when.
+struct RecordHead {
+  std::uint64_t job = 0;    // drawn by rank 0 when the group was joined: the same on all its ranks
+  std::uint32_t group = 0;  // 0: the group that was joined, else one that was split from it
+  int rank = 0;
+  std::vector<int> members;  // group rank -> rank of the joined group
+  std::vector<std::string> hosts;
+  std::string reason;  // why this was written
+  std::int64_t monotonic_ns = 0;
+  std::int64_t wall_ns = 0;
+  ClockOffset clock;
+};
+
+// One line of JSON; `talweg doctor` reads it. docs/seeing.md says what the fields are. `ticket_of` finds the
+// ticket of a pending operation.
+std::string to_json(const RecordHead& head, const Recorder& recorder,
+                    const std::vector<std::pair<std::uint64_t, protocol::Session::Pending>>& pending);
+
+// Since 1970: compares what is written by machines without a better common clock.
+std::int64_t wall_ns();
+
+// Text for a JSON string, without its quotes.
+std::string json_escaped(std::string_view text);
+
+}  // namespace talweg::observe

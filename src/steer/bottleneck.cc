@@ -1,0 +1,203 @@
+#include "steer/bottleneck.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "base/at.h"
+
+namespace talweg::steer {
+namespace {
+
+// Two measurements of the same thing differ by less than this.
+constexpr double kAgree = 0.9;
+
+// What find_shared_exit looks at: one observation without what is beside the point.
+struct Case {
+  std::vector<Flow> flows;
+  std::vector<double> rates;
+  std::vector<bool> held_up;
+};
+
+class Search {
+ public:
+  Search(const std::vector<Observation>& seen, const std::vector<Bottleneck>& known, int hosts)
+      : hosts_(hosts) {
+    for (const Observation& o : seen) {
+      Case one{o.flows, o.rates, std::vector<bool>(o.flows.size())};
+      for (const std::size_t f : unexplained(o, known)) one.held_up[f] = true;
+      cases_.push_back(std::move(one));
+    }
+  }
+
+  // How many flows that are held up the senders' shared exit explains; less for those that are none of it.
+  int explained(const std::vector<bool>& senders) const {
+    double most = 0;
+    std::vector<double> loads;
+    std::vector<int> held_up;
+    for (const Case& one : cases_) {
+      double load = 0;
+      int crossing = 0, stuck = 0;
+      for (std::size_t f = 0; f < one.flows.size(); ++f) {
+        if (!senders[at(one.flows[f].from)] || senders[at(one.flows[f].to)]) continue;
+        load += one.rates[f];
+        ++crossing;
+        stuck += one.held_up[f] ? 1 : 0;
+      }
+      most = std::max(most, load);
+      loads.push_back(load);
+      held_up.push_back(crossing > 1 ? stuck : 0);  // alone it shares nothing
+    }
+    int sum = 0;
+    for (std::size_t c = 0; c < loads.size(); ++c)
+      if (loads[c] >= kFull * most) sum += held_up[c];
+    return sum;
+  }
+
+  std::vector<std::vector<bool>> all_sets() const {
+    std::vector<std::vector<bool>> sets;
+    for (std::uint32_t mask = 0; mask < (1U << hosts_); ++mask) {
+      std::vector<bool> set(at(hosts_));
+      for (int h = 0; h < hosts_; ++h) set[at(h)] = (mask >> h & 1U) != 0;
+      sets.push_back(std::move(set));
+    }
+    return sets;
+  }
+
+  // For each host, those that it was never held up with, in either direction: likely its rack. From there,
+  // and from all others, uphill by one host at a time.
+  std::vector<std::vector<bool>> near_sets() const {
+    std::set<std::vector<bool>> found;
+    for (int h = 0; h < hosts_; ++h) {
+      std::vector<bool> free(at(hosts_)), held_up(at(hosts_));
+      for (const Case& one : cases_)
+        for (std::size_t f = 0; f < one.flows.size(); ++f) {
+          const Flow& flow = one.flows[f];
+          if (flow.from != h && flow.to != h) continue;
+          const int other = flow.from == h ? flow.to : flow.from;
+          (one.held_up[f] ? held_up : free)[at(other)] = true;
+        }
+      std::vector<bool> near(at(hosts_));
+      for (int other = 0; other < hosts_; ++other)
+        near[at(other)] = other == h || (free[at(other)] && !held_up[at(other)]);
+      found.insert(climb(near));
+      near.flip();
+      found.insert(climb(std::move(near)));
+    }
+    return {found.begin(), found.end()};
+  }
+
+ private:
+  std::vector<bool> climb(std::vector<bool> set) const {
+    for (int best = explained(set);;) {
+      int chosen = -1;
+      for (int h = 0; h < hosts_; ++h) {
+        set[at(h)] = !set[at(h)];
+        if (const int value = explained(set); value > best) {
+          best = value;
+          chosen = h;
+        }
+        set[at(h)] = !set[at(h)];
+      }
+      if (chosen < 0) return set;
+      set[at(chosen)] = !set[at(chosen)];
+    }
+  }
+
+  const int hosts_;
+  std::vector<Case> cases_;
+};
+
+}  // namespace
+
+Estimate estimate(std::vector<double> values) {
+  if (values.empty()) return {};
+  if (values.size() == 1) return {values[0], 1, 1};
+  std::sort(values.begin(), values.end(), std::greater<>());
+  std::size_t first = 0, last = values.size() - 1;
+  int agreeing = 0;
+  for (std::size_t i = 0; i + 1 < values.size(); ++i) {
+    if (values[i + 1] < kAgree * values[i]) continue;
+    first = last = i;
+    while (last + 1 < values.size() && values[last + 1] >= kAgree * values[first]) ++last;
+    agreeing = static_cast<int>(last - first) + 1;
+    break;
+  }
+  const double middle = (values[first] + values[last]) / 2;
+  if (middle <= 0) return {};
+  return {middle, (values[first] - values[last]) / 2 / middle, agreeing};
+}
+
+Estimate fastest(std::vector<double> values) {
+  if (values.empty()) return {};
+  const double best = *std::max_element(values.begin(), values.end());
+  std::erase_if(values, [&](double value) { return value < kAgree * best; });
+  return estimate(std::move(values));
+}
+
+std::vector<bool> only(int hosts, int host) {
+  std::vector<bool> set(static_cast<std::size_t>(hosts));
+  set[static_cast<std::size_t>(host)] = true;
+  return set;
+}
+
+std::vector<bool> all(int hosts) {
+  return std::vector<bool>(static_cast<std::size_t>(hosts), true);
+}
+
+std::vector<bool> rest_of(std::vector<bool> set) {
+  set.flip();
+  return set;
+}
+
+bool Bottleneck::carries(const Flow& flow) const {
+  const bool sent = senders[at(flow.from)], received = receivers[at(flow.to)];
+  return either ? sent || received : sent && received;
+}
+
+double Observation::through(const Bottleneck& bottleneck) const {
+  double sum = 0;
+  for (std::size_t f = 0; f < flows.size(); ++f)
+    if (bottleneck.carries(flows[f])) sum += rates[f];
+  return sum;
+}
+
+std::vector<std::size_t> unexplained(const Observation& seen, const std::vector<Bottleneck>& known) {
+  std::vector<bool> explained(seen.flows.size());
+  for (const Bottleneck& b : known) {
+    if (seen.through(b) < kFull * b.capacity) continue;
+    for (std::size_t f = 0; f < seen.flows.size(); ++f)
+      if (b.carries(seen.flows[f])) explained[f] = true;
+  }
+  std::vector<std::size_t> list;
+  for (std::size_t f = 0; f < explained.size(); ++f)
+    if (!explained[f]) list.push_back(f);
+  return list;
+}
+
+std::optional<std::vector<bool>> find_shared_exit(const std::vector<Observation>& seen,
+                                                  const std::vector<Bottleneck>& known, int hosts,
+                                                  const std::vector<std::vector<bool>>& not_these) {
+  constexpr int kTryAll = 16;
+  const Search search(seen, known, hosts);
+  std::optional<std::vector<bool>> best;
+  int most = 1;  // one flow that is held up is no company
+  long fewest = 0;
+  for (const std::vector<bool>& set : hosts <= kTryAll ? search.all_sets() : search.near_sets()) {
+    const long inside = std::count(set.begin(), set.end(), true);
+    if (inside < 2 || hosts - inside < 2) continue;
+    if (std::find(not_these.begin(), not_these.end(), set) != not_these.end()) continue;
+    const int value = search.explained(set);
+    const long pairs = inside * (hosts - inside);  // what explains as much with less is likelier
+    if (value < most || value < 2 || (value == most && best && pairs >= fewest)) continue;
+    best = set;
+    most = value;
+    fewest = pairs;
+  }
+  return best;
+}
+
+}  // namespace talweg::steer

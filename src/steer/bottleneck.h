@@ -1,0 +1,64 @@
+// Bottlenecks: what flows share, and which set of hosts explains that flows are held up.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+namespace talweg::steer {
+
+struct Flow {
+  int from = 0;
+  int to = 0;
+  bool operator==(const Flow&) const = default;
+};
+
+// A value that was measured several times.
+struct Estimate {
+  double value = 0;
+  double half_width = 1;  // as a part of the value
+  int agreeing = 0;       // measurements that say so
+};
+// The middle of the closest majority of the values (a short half, Andrews et al. 1972): a minority that is
+// far off has no say. One value is as unsure as can be.
+Estimate estimate(std::vector<double> values);
+// The same of the greatest value and what agrees with it: where the others were held up by something else.
+Estimate fastest(std::vector<double> values);
+// The same of the greatest and those close to it.
+Estimate fastest(std::vector<double> values);
+
+// Carries at most `capacity` of the flows that pass it, in bit/s.
+struct Bottleneck {
+  std::vector<bool> senders, receivers;  // by host
+  bool either = false;                   // one end in its set is enough: both directions of a port
+  double capacity = 0;
+  bool carries(const Flow& flow) const;
+};
+
+// Flows that ran at once.
+struct Observation {
+  std::vector<Flow> flows;
+  std::vector<double> rates;
+  double through(const Bottleneck& bottleneck) const;
+};
+
+// A bottleneck whose load is at least this part of its capacity is full; flows through it are explained.
+// Rates within 5 % of the truth, on both sides, can be 10 % apart.
+inline constexpr double kFull = 0.88;
+
+// Sets of hosts.
+std::vector<bool> only(int hosts, int host);
+std::vector<bool> all(int hosts);
+std::vector<bool> rest_of(std::vector<bool> set);
+
+// Indices of flows none of whose bottlenecks is full.
+std::vector<std::size_t> unexplained(const Observation& seen, const std::vector<Bottleneck>& known);
+
+// The hosts whose flows to all others explain best why flows were held up, if any do: in every observation
+// where such a flow is held up, those flows together reach the same rate, the most that they ever reach.
+// At least two hosts, and at least two others. `not_these` are left out. All sets are tried for up to 16
+// hosts; beyond, those near the hosts that never held each other up.
+std::optional<std::vector<bool>> find_shared_exit(const std::vector<Observation>& seen,
+                                                  const std::vector<Bottleneck>& known, int hosts,
+                                                  const std::vector<std::vector<bool>>& not_these);
+
+}  // namespace talweg::steer
