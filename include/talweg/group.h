@@ -123,6 +123,8 @@ class Group {
                      const CallOptions& = {});
   WorkPtr start_recv(void* data, std::size_t count, DataType, int source, std::uint32_t tag = 0,
                      const CallOptions& = {});
+  // Done when every rank has called it, and everything that this rank started before it (messages, too) has
+  // ended, well or badly. So once it has ended on all ranks, all earlier calls have.
   WorkPtr start_barrier(const CallOptions& = {});
 
   // Start and wait, in one: the calling thread drives, which is the fastest way for small messages.
