@@ -3,9 +3,8 @@
 // How to use it:
 //   1. Start N processes that know their rank (talweg run, torchrun, mpirun and srun all tell them).
 //   2. auto group = talweg::Group::join();                 // or join(options)
-//   3. group->all_reduce(in, out, n, DataType::f32, ReduceOp::sum);            // blocks, throws
-//   talweg::Error
-//      auto work = group->start_all_reduce(in, out, n, DataType::f32, ReduceOp::sum);  // or: in flight
+//   3. group->all_reduce(in, out, n, DataType::f32, ReduceOp::sum);        // blocks, throws talweg::Error
+//      auto work = group->start_all_reduce(in, out, n, DataType::f32, ReduceOp::sum);    // or: in flight
 //   4. work->wait();                                       // returns, or throws what went wrong
 //   5. Let the group go out of scope: that is local and bounded.
 //
@@ -124,6 +123,8 @@ class Group {
                      const CallOptions& = {});
   WorkPtr start_recv(void* data, std::size_t count, DataType, int source, std::uint32_t tag = 0,
                      const CallOptions& = {});
+  // Done when every rank has called it, and everything that this rank started before it (messages, too) has
+  // ended, well or badly. So once it has ended on all ranks, all earlier calls have.
   WorkPtr start_barrier(const CallOptions& = {});
 
   // Start and wait, in one: the calling thread drives, which is the fastest way for small messages.

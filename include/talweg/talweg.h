@@ -168,6 +168,7 @@ talweg_status talweg_send(talweg_group* group, const void* data, size_t count, t
 /* `source` may be TALWEG_ANY_RANK. `from`, unless NULL, is set to who sent. */
 talweg_status talweg_recv(talweg_group* group, void* data, size_t count, talweg_type type, int source,
                           uint32_t tag, int* from);
+/* Done when every rank has called it, and everything that this rank started before it has ended. */
 talweg_status talweg_barrier(talweg_group* group);
 
 #define TALWEG_ANY_RANK (-1)

@@ -3,20 +3,23 @@
 // File form (YAML; JSON is the same tree), every key that is not shown here is an error:
 //   nodes:
 //     - {name: host0, kind: worker}                      # workers are ranks, in the order written
+//     - {name: host1}                                    # another
+//     - {name: host2}
 //     - {name: sw, kind: switch}                         # kind: worker | switch | aggregator
-//     - {name: asic, kind: switch, multicast: true, aggregate: true}     # what a switch can do beyond
-//     forwarding
+//     - {name: asic, kind: switch, multicast: true, aggregate: true}   # more than forwarding
 //   links:
 //     - {between: [host0, sw], capacity: 1Gbit/s, latency: 30us}     # both ways
 //     - {from: host1, to: sw, capacity: 200Mbit/s, latency: 30us}    # one way
-//     - {between: [host2, sw], capacity: 1Gbit/s, burst: 128KiB}     # a token bucket: short messages pass at
-//     once
+//     - {from: sw, to: host1, capacity: 100Mbit/s}
+//     - {between: [sw, asic], capacity: 10Gbit/s}
+//     - {between: [host2, sw], capacity: 1Gbit/s, burst: 128KiB}     # short messages pass at once
 //   groups:                                              # what several links share
 //     - {name: nic0, capacity: 1Gbit/s, links: [host0->sw, sw->host0]}
-//   processor: {message: 5us, copy: 40Gbit/s, sum: 120Gbit/s}    # what TCP costs a worker's; each may be
-//   left out shared_cores: 2                                      # of one machine that all workers run on;
-//   else left out confidence: 0.03                                     # of a network that was measured:
-//   rates are right within 3 %, and when it was measured: measured: 2026-03-01T12:00:00Z
+//   processor: {message: 5us, copy: 40Gbit/s, sum: 120Gbit/s}    # what TCP costs a worker's
+//   shared_cores: 2                                      # of one machine that all workers run on
+//   confidence: 0.03                                     # measured: rates are right within 3 %
+//   measured: 2026-03-01T12:00:00Z                       # and when
+// All but nodes and links may be left out, and each part of `processor`.
 #pragma once
 
 #include <optional>

@@ -4,8 +4,7 @@
 // How to use it:
 //   Lab lab = Lab::build(cluster::load_cluster("cluster.yaml"));
 //   for (const std::string& line : lab.warnings()) fmt::print(stderr, "{}\n", line);
-//   LaunchResult result = lab.run({"./train"}, "cluster.yaml", {});     // one rank per worker, each on its
-//   host
+//   LaunchResult result = lab.run({"./train"}, "cluster.yaml", {});     // one rank per worker, on its host
 //
 // The lab lives as long as the object or a process in it, and leaves nothing behind, however its holder ends.
 // A lab that outlives its builder is held by a process of its own: see lab_state.h.

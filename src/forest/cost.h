@@ -42,6 +42,7 @@
 #include "cluster/cluster.h"
 #include "cluster/routing.h"
 #include "forest/forest.h"
+#include "wire/frame.h"
 
 namespace talweg::forest {
 
@@ -61,7 +62,7 @@ struct CostParameters {
 
   // Payload over bytes on the wire: 1448 of an Ethernet frame's 1514, as shapers and switches count.
   double tcp_payload = 1448.0 / 1514.0;
-  std::int64_t header_bytes = 48;  // of a chunk's frame
+  std::int64_t header_bytes = sizeof(wire::Header);  // of a chunk's frame
 
   // Two workers with a link of their own that is quicker than this share memory; all others speak TCP.
   Nanoseconds memory_latency{3000};

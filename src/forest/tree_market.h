@@ -3,7 +3,7 @@
 //
 //   TreeMarket market(cluster, Collective::all_reduce, 0, TreeMarket::Paths::routes);
 //   market.set_prices(prices);                  // of each resource
-//   market.cheapest(root).cost;
+//   const TreePair pair = market.cheapest(root);      // to the root, and from it
 //
 // A resource is a link or a capacity group. Where an all-reduce runs on links that are alike both ways, and
 // without groups, a link and its reverse are one resource: a tree then sums and sends over the same edges,

@@ -7,9 +7,8 @@
 // nccl       NCCL's topology XML (NCCL_TOPO_FILE)    GPUs are workers; NVLink, NVSwitch, PCIe, sockets, NICs
 // taccl      TACCL's topology JSON                   the GPUs of one server
 // adapcc     AdapCC's logical graph XML              GPUs behind NICs behind one switch; rates are assumed
-// astra_sim  ASTRA-sim's analytical network YAML     NPUs in rings, meshes and switches, dimension by
-// dimension htsim      htsim's fat tree, `.topo`               hosts, switches and links of two or three
-// tiers
+// astra_sim  ASTRA-sim's analytical network YAML     NPUs in rings, meshes, switches, by dimension
+// htsim      htsim's fat tree, `.topo`               hosts, switches and links of two or three tiers
 //
 // Each importer stands in its own file, with what it assumes where the format is silent. What an importer
 // cannot express it refuses by name. All throw Error{bad_file}: file, line, what was expected.

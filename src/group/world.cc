@@ -279,10 +279,18 @@ void World::progress_loop() {
   }
 }
 
+// Frames mostly come for the group that the last one was for.
+GroupImpl* World::find(std::uint32_t id) {
+  if (last_ != nullptr && last_id_ == id) return last_;
+  const auto it = groups_.find(id);
+  if (it == groups_.end()) return nullptr;
+  last_id_ = id;
+  return last_ = it->second;
+}
+
 live::Place World::place(int peer, const wire::Header& header) {
-  const auto it = groups_.find(header.group);
-  if (it == groups_.end()) return {};
-  return it->second->place(peer, header);
+  GroupImpl* const group = find(header.group);
+  return group == nullptr ? live::Place{} : group->place(peer, header);
 }
 
 void World::on_frame(int peer, const wire::Header& header, const std::byte* payload) {
@@ -292,13 +300,11 @@ void World::on_frame(int peer, const wire::Header& header, const std::byte* payl
     return;
   }
   // A group that this rank has left, or never was in: nothing waits for its frames.
-  const auto it = groups_.find(header.group);
-  if (it != groups_.end()) it->second->on_frame(peer, header, payload);
+  if (GroupImpl* const group = find(header.group)) group->on_frame(peer, header, payload);
 }
 
-void World::on_sent(std::uint32_t group, const protocol::Token& token) {
-  const auto it = groups_.find(group);
-  if (it != groups_.end()) it->second->session().on_sent(token);
+void World::on_sent(std::uint32_t id, const protocol::Token& token) {
+  if (GroupImpl* const group = find(id)) group->session().on_sent(token);
 }
 
 void World::on_peer_gone(int peer, std::optional<ErrorCode> failure, const std::string& why) {

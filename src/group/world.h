@@ -40,7 +40,10 @@ class World : public live::FrameHandler {
 
   // Under the lock:
   void add(std::uint32_t id, GroupImpl* group) { groups_[id] = group; }
-  void remove(std::uint32_t id) { groups_.erase(id); }
+  void remove(std::uint32_t id) {
+    groups_.erase(id);
+    last_ = nullptr;
+  }
   bool knows(std::uint32_t id) const { return groups_.contains(id); }
   live::Engine& engine() { return engine_; }
   protocol::BufferPool& pool() { return pool_; }
@@ -70,6 +73,7 @@ class World : public live::FrameHandler {
 
  private:
   class Patience;
+  GroupImpl* find(std::uint32_t id);
   void step(std::unique_lock<std::mutex>& lock, Patience& patience, std::int64_t limit_ns);
   void check_deadlines();
   void run_callbacks(std::unique_lock<std::mutex>& lock);
@@ -86,6 +90,8 @@ class World : public live::FrameHandler {
   std::condition_variable idle_;      // the progress thread
   protocol::BufferPool pool_;
   std::unordered_map<std::uint32_t, GroupImpl*> groups_;
+  GroupImpl* last_ = nullptr;  // that find() has found, and its number
+  std::uint32_t last_id_ = 0;
   live::Engine engine_;
   observe::Observer observer_;
   std::int64_t next_look_ns_ = 0;

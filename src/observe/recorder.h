@@ -95,8 +95,8 @@ struct RecordHead {
   ClockOffset clock;
 };
 
-// One line of JSON; `talweg doctor` reads it. docs/seeing.md says what the fields are. `ticket_of` finds the
-// ticket of a pending operation.
+// One line of JSON; `talweg doctor` reads it. docs/seeing.md says what the fields are. With
+// each pending operation comes its ticket.
 std::string to_json(const RecordHead& head, const Recorder& recorder,
                     const std::vector<std::pair<std::uint64_t, protocol::Session::Pending>>& pending);
 

@@ -13,11 +13,11 @@
 // a window with marks is cut by alpha / 2, once. A loss halves it, once per window. All in integers, so that
 // a run does not depend on a compiler's floating point.
 //
-// Loss recovery. A segment is lost when one sent `reordering` (a time; 0 where packets keep to one path)
-// after it and three numbers above it has been acknowledged; or when its trimmed header arrives. What is
-// still missing when the retransmission timer ends (smoothed round trip + 4 deviations, at least `least_rto`,
-// doubling up to `most_rto`) is all taken for lost and the window falls to its least. A flow has one timer
-// event pending, put off when it fires early, so an acknowledgement costs no event.
+// Loss recovery. A segment is lost when one three numbers above it has been acknowledged that was sent after
+// it (with `spray` a round trip after it: other paths may be that much quicker); or when its trimmed header
+// comes. What is still missing when the retransmission timer ends (smoothed round trip + 4 deviations, at
+// least `least_rto`, doubling up to `most_rto`) is all taken for lost and the window falls to its least. A
+// flow has one timer event pending, put off when it fires early, so an acknowledgement costs no event.
 //
 // Shortcuts of a simulation: there is no handshake, the receiver's buffer is never full, and both ends share
 // the lengths of segments in flight. A flow has at most 2^32 segments.

@@ -6,12 +6,12 @@
 //     - name: big
 //       ranks: [h0, h1, h2, h3]             # or `all`
 //       start: 1ms                          # 0 if left out, as all times
-//       priority: 1                         # 0 is the most urgent, 7 the least; matters where queues have
-//       priorities repeat: 10                          # 1 jitter: 5%                          # standard
-//       deviation of compute times, of each rank for itself steps:
+//       priority: 1                         # 0 is the most urgent, 7 the least; where queues have priorities
+//       repeat: 10                          # 1
+//       jitter: 5%                          # deviation of compute times, of each rank for itself
+//       steps:
 //         - {compute: 10ms}
-//         - {op: all_reduce, bytes: 64MiB, algorithm: ring, type: float}    # algorithm: the cheapest if left
-//         out
+//         - {op: all_reduce, bytes: 64MiB, algorithm: ring, type: float}    # the cheapest if left out
 //   flows:
 //     - {from: h0, to: h3, bytes: 10MB, start: 1ms, priority: 2, route: [h0, leaf0, spine1, leaf1, h3]}
 //   background:                             # datagrams at random times (Poisson), nobody waits for them

@@ -21,9 +21,7 @@ struct Estimate {
 // The middle of the closest majority of the values (a short half, Andrews et al. 1972): a minority that is
 // far off has no say. One value is as unsure as can be.
 Estimate estimate(std::vector<double> values);
-// The same of the greatest value and what agrees with it: where the others were held up by something else.
-Estimate fastest(std::vector<double> values);
-// The same of the greatest and those close to it.
+// The same of the greatest value and those close to it: where the others were held up by something else.
 Estimate fastest(std::vector<double> values);
 
 // Carries at most `capacity` of the flows that pass it, in bit/s.

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "cluster/cluster.h"
+#include "header_sample.h"
 #include "talweg/error.h"
 
 namespace talweg::cluster {
@@ -46,6 +47,16 @@ std::string complaint_about(const std::string& text) {
     return error.code() == ErrorCode::bad_file ? error.what() : "wrong code";
   }
   return "accepted";
+}
+
+TEST(ClusterFile, TheSampleInTheHeaderIsRead) {
+  const Cluster c = parse_cluster(header_sample(kSourceDir + "/src/cluster/cluster.h"), "cluster.h");
+  ASSERT_EQ(c.nodes.size(), 5u);
+  EXPECT_TRUE(c.nodes[4].can_aggregate);
+  ASSERT_EQ(c.links.size(), 8u);
+  EXPECT_EQ(c.groups.size(), 1u);
+  EXPECT_EQ(c.shared_cores, 2);
+  EXPECT_DOUBLE_EQ(c.confidence, 0.03);
 }
 
 TEST(ClusterFile, ReadsEverythingItCanSay) {

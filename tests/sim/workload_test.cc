@@ -6,6 +6,7 @@
 
 #include <cmath>
 
+#include "header_sample.h"
 #include "sim/sampler.h"
 #include "sim/shapes.h"
 #include "sim/topologies.h"
@@ -35,6 +36,18 @@ WorkloadOutcome run(const cluster::Cluster& cluster, const std::string& text,
   WorkloadOptions how;
   how.horizon = horizon;
   return run_workload(simulation, workload, how);
+}
+
+TEST(Workload, TheSampleInTheHeaderIsRead) {
+  const cluster::Cluster network = parse_topology("leaf-spine:leaves=2,hosts=2,spines=2");
+  const Workload w =
+      parse_workload(header_sample(TALWEG_SOURCE_DIR "/src/sim/workload.h"), "workload.h", network);
+  ASSERT_EQ(w.groups.size(), 1u);
+  EXPECT_EQ(w.groups[0].nodes.size(), 4u);
+  EXPECT_EQ(w.groups[0].steps.size(), 2u);
+  EXPECT_EQ(w.flows.size(), 1u);
+  EXPECT_EQ(w.background.size(), 1u);
+  EXPECT_EQ(w.changes.size(), 2u);
 }
 
 TEST(Workload, AComputeStepTakesItsTimeAndAStartIsWaitedFor) {
