@@ -52,6 +52,17 @@ void set_from(Request& request, const Field<Request>& field, const py::handle& v
   set(request, field, text_of(value));
 }
 
+// What `function` does; errors name what the user wrote: here arguments, not options.
+template <class Function>
+auto of_arguments(Function&& function) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (const Error& error) {
+    const std::string text = error.what();
+    throw Error(error.code(), text.starts_with("--") ? text.substr(2) : text);
+  }
+}
+
 // The only argument without a name is the network's file, and may have one.
 template <class Request>
 Request request_of(const char* function, std::span<const Field<Request>> fields, const py::args& positional,
@@ -65,23 +76,18 @@ Request request_of(const char* function, std::span<const Field<Request>> fields,
     const std::string name = py::str(key);
     const auto* field = field_called(fields, with_dashes(name));
     if (field == nullptr) throw py::type_error(fmt::format("{}: no argument is called {}", function, name));
-    set_from(request, *field, value);
+    of_arguments([&] { set_from(request, *field, value); });
   }
   return request;
 }
 
-// Errors name what the user wrote: here arguments, not options.
+// The document that `compute` makes meanwhile.
 template <class Compute>
 py::object computed(Compute&& compute) {
-  const std::string document = [&] {
+  const std::string document = of_arguments([&] {
     const py::gil_scoped_release no_gil;
-    try {
-      return std::forward<Compute>(compute)().dump();
-    } catch (const Error& error) {
-      const std::string text = error.what();
-      throw Error(error.code(), text.starts_with("--") ? text.substr(2) : text);
-    }
-  }();
+    return std::forward<Compute>(compute)().dump();
+  });
   return py::module_::import("json").attr("loads")(document);
 }
 
