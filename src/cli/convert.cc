@@ -58,7 +58,7 @@ forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) 
                             : forest::find_planner(flags.algo).plan(request, network);
 }
 
-std::string write(const cluster::Cluster& network, const std::string& format) {
+std::string network_text(const cluster::Cluster& network, const std::string& format) {
   if (format == "yaml") return cluster::to_yaml(network);
   if (format == "json") return cluster::to_json(network);
   if (format == "dot") return formats::to_dot(network);
@@ -78,7 +78,8 @@ std::string converted(const ConvertFlags& flags) {
   const auto from =
       flags.from.empty() ? formats::recognise(text, flags.in) : formats::parse_format(flags.from);
   const cluster::Cluster network = formats::import_text(from, text, flags.in);
-  return flags.op.empty() ? write(network, format) : formats::forest_text(plan(flags, network), format);
+  return flags.op.empty() ? network_text(network, format)
+                          : formats::forest_text(plan(flags, network), format);
 }
 
 int convert(const ConvertFlags& flags) {
