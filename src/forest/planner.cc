@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/collectives.h"
 #include "forest/algorithms.h"
 #include "forest/cost.h"
 #include "forest/packed.h"
@@ -70,7 +71,7 @@ bool suits(const Algorithm& algorithm, const Request& request) {
 // Ranks may know different counts (see Request), so costs, which depend on counts, must not decide among
 // planners.
 bool counts_differ_by_rank(Collective op) {
-  return op == Collective::all_to_all || op == Collective::gather || op == Collective::scatter;
+  return facts(op).knows != Knows::all;
 }
 
 // Those that plan for a request without being named.
