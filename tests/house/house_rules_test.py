@@ -112,6 +112,10 @@ class HouseRulesTest(unittest.TestCase):
                 ("void a() {\n  int left = 3;\n}", "void b() {\n  int left = 3;\n}")):
             self.assertEqual(self.violations(two(first, second)), [])
         self.assertEqual(self.violations(two("int x = 3;", "int x = 3;", "kernel")), [])
+        header = {"src/base/a.h": "namespace talweg {\ninline constexpr double kFull = 0.9;\n}  // namespace talweg\n"}
+        nameless = "namespace talweg {\nnamespace {\nconstexpr int kFull = 3;\n}  // namespace\n}  // namespace talweg\n"
+        self.assert_one({**header, "src/base/b.cc": nameless}, "src/base/b.cc:3", "kFull is also in src/base/a.h")
+        self.assertEqual(self.violations({**header, "src/kernel/b.cc": nameless}), [])
 
     def test_forbidden_words_are_reported(self):
         for word in ("TO" + "DO", "/wor" + "k/main", "../shar" + "ed/notes"):
