@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "base/collectives.h"
 #include "forest/algorithms.h"
 #include "forest/cost.h"
 #include "forest/packed.h"
@@ -16,46 +16,6 @@
 
 namespace talweg::forest {
 namespace {
-
-struct Algorithm {
-  const char* name;
-  const char* description;
-  std::uint32_t operations;  // a bit for each that it serves
-  Forest (*plan)(const Request&, const CostModel&);
-};
-
-constexpr std::uint32_t operations(std::initializer_list<Collective> list) {
-  std::uint32_t bits = 0;
-  for (const Collective op : list) bits |= std::uint32_t{1} << static_cast<unsigned>(op);
-  return bits;
-}
-
-using enum Collective;
-
-constexpr Algorithm kAlgorithms[] = {
-    {"halving_doubling", "recursive halving and doubling: N binomial trees, a share of 1/N each",
-     operations({all_reduce, reduce_scatter, all_gather}), plan_halving_doubling},
-    {"ring", "N paths around a ring, a share of 1/N each",
-     operations({all_reduce, reduce_scatter, all_gather}), plan_ring},
-    {"chain", "one path through all ranks, pipelined", operations({all_reduce, reduce, broadcast}),
-     plan_chain},
-    {"double_binary_tree", "two binary trees, half each; inner ranks of one are leaves of the other",
-     operations({all_reduce, reduce, broadcast}), plan_double_binary_tree},
-    {"binomial", "one binomial tree", operations({all_reduce, reduce, broadcast, barrier}), plan_binomial},
-    {"star", "one parameter server", operations({all_reduce, reduce, broadcast}), plan_star},
-    {"sharded_star", "parameter servers on the best-connected ranks, shares by capacity",
-     operations({all_reduce}), plan_sharded_star},
-    {"direct", "each slice straight from who has it to who wants it",
-     operations({reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv}),
-     plan_direct},
-    {"one_hop", "everyone sends all to everyone: for tiny messages", operations({all_reduce, barrier}),
-     plan_one_hop},
-    {"recursive_doubling", "pairs at distance 1, 2, 4 .. exchange sums: for small messages",
-     operations({all_reduce, barrier}), plan_recursive_doubling},
-    {"packed",
-     "trees that together use what the links carry, within 1 % of the bound; shares by rate and depth",
-     operations({all_reduce, reduce, broadcast, reduce_scatter, all_gather}), plan_packed},
-};
 
 bool serves(const Algorithm& algorithm, const Request& request) {
   return (algorithm.operations >> static_cast<unsigned>(request.op) & 1) != 0;
@@ -111,7 +71,7 @@ bool suits(const Algorithm& algorithm, const Request& request) {
 // Ranks may know different counts (see Request), so costs, which depend on counts, must not decide among
 // planners.
 bool counts_differ_by_rank(Collective op) {
-  return op == all_to_all || op == gather || op == scatter;
+  return facts(op).knows != Knows::all;
 }
 
 // Those that plan for a request without being named.
@@ -124,7 +84,7 @@ template <class Seconds>
 const Algorithm& choose(const Request& request, const CostModel& model, Seconds&& seconds) {
   const Algorithm* best = nullptr;
   double least = 0;
-  for (const Algorithm& algorithm : kAlgorithms) {
+  for (const Algorithm& algorithm : algorithms::kAll) {
     if (!considered(algorithm, request)) continue;
     if (counts_differ_by_rank(request.op)) return algorithm;
     if (algorithm.plan == plan_packed && !packing_may_beat(least, request, model)) continue;
@@ -160,7 +120,7 @@ Forest plan_least(const Request& request, const CostModel& model, PlanOne&& plan
 const std::vector<Planner>& planners() {
   static const std::vector<Planner> table = [] {
     std::vector<Planner> result;
-    for (const Algorithm& algorithm : kAlgorithms) {
+    for (const Algorithm& algorithm : algorithms::kAll) {
       result.push_back({algorithm.name, algorithm.description,
                         [&algorithm](const Request& request) { return serves(algorithm, request); },
                         [&algorithm](const Request& request, const cluster::Cluster& cluster) {
@@ -218,7 +178,7 @@ Forest plan_by(const Planner& planner, const Request& request, const cluster::Cl
 Forest plan_by(const Planner& planner, const Request& request, const CostModel& model, PackingMemo& memo,
                WorkLimit* limit) {
   const auto* const algorithm =
-      std::find_if(std::begin(kAlgorithms), std::end(kAlgorithms),
+      std::find_if(std::begin(algorithms::kAll), std::end(algorithms::kAll),
                    [&](const Algorithm& known) { return planner.name == known.name; });
   check(request, model.network());
   return plan(*algorithm, request, model, &memo, limit);
@@ -233,7 +193,7 @@ std::string best_planner(const Request& request, const CostModel& model,
 std::vector<Candidate> rank_planners(const Request& request, const cluster::Cluster& cluster) {
   const CostModel model = model_for(request, cluster);
   std::vector<Candidate> candidates;
-  for (const Algorithm& algorithm : kAlgorithms) {
+  for (const Algorithm& algorithm : algorithms::kAll) {
     if (!considered(algorithm, request)) continue;
     candidates.push_back({algorithm.name, model.seconds(plan(algorithm, request, model))});
   }

@@ -10,9 +10,9 @@
 namespace talweg::steer {
 namespace {
 
-constexpr double kFull = 0.9;       // of the epoch: an edge that is busy for so long meets something full
-constexpr double kExplained = 0.9;  // of its capacity: what carries so much is full, which is no surprise
-constexpr double kSlower = 0.8;     // of what it was thought to be: it has dropped
+constexpr double kBusyAllAlong = 0.9;  // of the epoch: an edge that is busy for so long meets something full
+constexpr double kExplained = 0.9;     // of its capacity: what carries so much is full, which is no surprise
+constexpr double kSlower = 0.8;        // of what it was thought to be: it has dropped
 constexpr double kAlike = 0.05;
 constexpr double kNoChange = 0.02;
 constexpr double kHardlyUsed = 0.01;  // of what the busiest edge carried
@@ -180,7 +180,7 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
   std::vector<bool> full(uses.size(), false);
   std::vector<bool> alone(uses.size(), false);  // some edge has no other reason
   for (const EdgeTraffic& edge : edges) {
-    if (edge.busy < kFull * length) continue;
+    if (edge.busy < kBusyAllAlong * length) continue;
     const std::vector<std::size_t> route = resources_of(edge);
     std::vector<std::size_t> reasons;
     for (const std::size_t r : route)

@@ -51,6 +51,7 @@ DEFINED = re.compile(
     r"|using (?P<alias>\w+) =(?P<target>[^;]*);"
     r"|[\w:<>,&* \[\]()]*?[ &*>](?P<name>\w+)(?:\[[^\]]*\])*"
     r"(?: =| ?\{|\((?P<parameters>(?:[^()]|\([^()]*\))*)\)[\w ]*\{))", re.MULTILINE)
+HEADER_CONSTANT = re.compile(r"^inline constexpr [\w:<>, ]+? (\w+)(?:\[[^\]]*\])*(?: =|\{)", re.MULTILINE)
 SOURCE_SUFFIXES = {".h", ".cc", ".py", ".sh"}
 # Spelled in pieces, so that this file does not break its own rule.
 FORBIDDEN = {
@@ -150,8 +151,13 @@ def clash(one, other):
 
 
 def check_nameless(texts):
-    """Files that define the same name in namespaces without one, where both belong to one room. `texts`: by path."""
+    """Files that define the same name in namespaces without one, where both belong to one room, or one that a constant
+    of the room's headers has. `texts`: by path."""
     known = {}
+    for path, text in texts.items():
+        if path.parts[0] == "src" and path.suffix == ".h":
+            for match in HEADER_CONSTANT.finditer(text):
+                known.setdefault((path.parts[:2], match[1]), []).append((path, None))
     for path, text in texts.items():
         if path.parts[0] not in ("src", "tests") or path.suffix != ".cc":
             continue

@@ -31,7 +31,7 @@ namespace {
 using live::FileDescriptor;
 
 constexpr std::size_t kMaxClients = 16384;
-constexpr std::int64_t kPatienceNs = 10'000'000'000;  // with a store that takes nothing
+constexpr std::int64_t kStorePatienceNs = 10'000'000'000;  // with a store that takes nothing
 
 // Serves from one thread; every client is a small buffer and at most one pending get.
 class Server {
@@ -196,7 +196,7 @@ class TcpStore : public Store {
                   fmt::format("store: key \"{}\" or its value is too long", key));
     const std::lock_guard lock(mutex_);
     said_[key] = value;
-    const std::int64_t until = live::now_ns() + kPatienceNs;
+    const std::int64_t until = live::now_ns() + kStorePatienceNs;
     attempt("setting", key, [&] { persist(until, [&] { say({false, key, value, 0}, until); }); });
   }
 
@@ -260,7 +260,8 @@ class TcpStore : public Store {
       try {
         if (closed) {
           connect(std::min(until_ns, deadline_ns_));
-          for (const auto& [key, value] : said_) say({false, key, value, 0}, live::now_ns() + kPatienceNs);
+          for (const auto& [key, value] : said_)
+            say({false, key, value, 0}, live::now_ns() + kStorePatienceNs);
         }
         return function();
       } catch (const Closed&) {
