@@ -29,6 +29,10 @@ Trace::Trace(const std::string& path, const cluster::Cluster& cluster, std::uint
   }
 }
 
+Trace::~Trace() {
+  if (file_.is_open()) file_.note_left_out(0, left_out_);
+}
+
 void Trace::close() {
   file_.note_left_out(0, left_out_);
   file_.close();

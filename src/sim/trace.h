@@ -19,6 +19,8 @@ class Trace {
 
   // Throws Error{system}.
   Trace(const std::string& path, const cluster::Cluster& cluster, std::uint64_t limit = kMostEvents);
+  ~Trace();
+
   // Nothing may follow. Throws Error{system} when not all could be written.
   void close();
 

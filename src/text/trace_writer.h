@@ -28,6 +28,7 @@ class TraceWriter {
   // So many events of a process are not in the file; 0 says nothing.
   void note_left_out(std::int64_t pid, std::uint64_t count);
 
+  bool is_open() const { return file_ != nullptr; }
   void flush() { std::fflush(file_.get()); }
   // Nothing may follow. Throws Error{system} when not all could be written; without it, the destructor ends
   // the file.
