@@ -65,8 +65,7 @@ SimulateRequest request_at(SimulateRequest request, const SweepPoint& point) {
     const auto* field = field_called(simulate_fields(), key);
     if (field == nullptr || key == "network")
       refuse_sweep(fmt::format("--sweep {}={}: there is no option --{}", key, value, key));
-    if (field->is<std::vector<std::string>>())
-      request.fail.clear();
+    if (field->is<std::vector<std::string>>()) request.fail.clear();
     set(request, *field, value);
   }
   return request;
