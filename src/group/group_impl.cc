@@ -38,17 +38,21 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::C
       algorithm_(std::move(algorithm)),
       description_(std::move(description)),
       log_(identity_.rank),
-      plans_(identity_.rank, std::move(network), algorithm_, log_),
+      chooser_(std::move(network), algorithm_, &world_->background()),
+      own_plans_(identity_.rank, chooser_),
+      shared_plans_(identity_.rank, size()),
       session_(
           protocol::ranks_only(identity_.rank, identity_.hosts), identity_.id, *this, world_->pool(),
           [this](int source, int destination, std::int64_t count, DataType type) {
-            return plans_.find(protocol::message_request(source, destination, this->size(), count, type));
+            return own_plans_.find(protocol::message_request(source, destination, this->size(), count, type));
           }),
       timeout_ns_(std::chrono::nanoseconds(timeout).count()),
       recorder_(world_->observer().options().recorded) {
   group_rank_.assign(
       static_cast<std::size_t>(*std::max_element(identity_.members.begin(), identity_.members.end())) + 1,
       -1);
+  if (this->rank() == protocol::kPlanner)
+    leader_ = std::make_unique<steer::PlanLeader>(shared_plans_, chooser_, nullptr);
   for (int r = 0; r < this->size(); ++r)
     group_rank_[static_cast<std::size_t>(identity_.members[static_cast<std::size_t>(r)])] = r;
   const auto guard = world_->lock();
@@ -62,16 +66,9 @@ GroupImpl::~GroupImpl() {
     static_cast<void>(new (std::nothrow) std::shared_ptr<World>(std::move(world_)));
     return;
   }
-  {
-    const auto guard = world_->lock();
-    leaving_ = true;
-    follows_ = false;  // whoever drives meanwhile begins no further exchange
-  }
-  exchange_.reset();
   auto guard = world_->lock();
-  if (undecided_) begin_held();
-  // An exchange of measurements is nobody's own business: it ends with its group.
-  for (int r = 0; r < size() && adapting_ == nullptr; ++r)
+  leaving_ = true;
+  for (int r = 0; r < size(); ++r)
     if (r != rank()) session_.leave(r);
   session_.close();
   world_->remove(identity_.id);
@@ -111,29 +108,34 @@ WorkPtr GroupImpl::start(const Call& call) {
 }
 
 void GroupImpl::enter(Start start) {
-  // What has no plan is refused before it is counted or has a number: as if it had never been called.
-  if (!undecided_) start.operation.plan = plans_.find(start.request);
+  protocol::Operation& operation = start.operation;
+  const bool shared = steer::is_shared(start.request);
+  // What has no plan is refused before it has a number: as if it had never been called.
+  if (!shared) operation.plan = own_plans_.find(start.request);
   start.work->keep(start.work);
-  start.work->set_sequence(session_.next_sequence() + held_.size());
-  world_->started(start.operation.question_ns, start.called_ns);
-  if (!undecided_) {
-    begin(std::move(start));
+  world_->started(operation.question_ns, start.called_ns);
+  const std::uint64_t call = session_.next_sequence();
+  start.work->set_sequence(call);
+  plan_held();  // those that have failed hold up nothing
+  std::string refusal;
+  if (shared && held_.empty()) try {
+      operation.plan = plan_next(start.request);
+    } catch (const Error& e) {
+      refusal = e.what();
+    }
+  const bool known = operation.plan != nullptr;
+  note_start(*start.work,
+             {observe::CallNote::Kind::collective, operation.signature, call, -1, 0,
+              operation.signature.count * static_cast<std::int64_t>(size_of(operation.operands.type)),
+              start.called_ns, operation.deadline_ns, known ? operation.plan->name : "",
+              known ? operation.plan->trees_in_all : 0});
+  if (!refusal.empty()) {
+    session_.refuse(std::move(operation), ErrorCode::unsupported, refusal);
     return;
   }
-  next_held_ns_ = std::min(next_held_ns_, start.operation.deadline_ns);
-  held_.push_back(std::move(start));
-}
-
-void GroupImpl::begin(Start start) {
-  protocol::Operation& operation = start.operation;
-  // Ranks whose plans have changed a different number of times must not take each other's chunks for theirs.
-  if (adaptation_ && adaptation_->changes() > 0) operation.signature.layout ^= ~adaptation_->changes();
-  note_start(*start.work,
-             {observe::CallNote::Kind::collective, operation.signature, session_.next_sequence(), -1, 0,
-              operation.signature.count * static_cast<std::int64_t>(size_of(operation.operands.type)),
-              start.called_ns, operation.deadline_ns, operation.plan->name, operation.plan->trees_in_all});
   session_.start(std::move(operation));
-  if (follows_ && adaptation_->count(start.request)) end_epoch();
+  if (adaptation_) adaptation_->count(start.request);
+  if (!known && session_.waits_for_plan(call)) held_.push_back({call, std::move(start.request)});
 }
 
 WorkPtr GroupImpl::start_message(const Call& call) {
@@ -172,7 +174,7 @@ std::uint64_t GroupImpl::number() const {
 bool GroupImpl::can_be_shared() const {
   if (world_->inherited()) return false;
   const auto guard = world_->lock();
-  return !adaptation_ && session_.whole() && world_->engine().whole();
+  return !meter_ && session_.whole() && world_->engine().whole();
 }
 
 std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint32_t id,
@@ -194,14 +196,12 @@ std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint
   cluster::Cluster network;
   {
     const auto guard = world_->lock();
-    network = cluster::restrict_to(plans_.network(), ranks);
+    network = cluster::restrict_to(chooser_.network(), ranks);
   }
   return std::make_shared<GroupImpl>(world_, std::move(child), network, algorithm_, timeout, description_);
 }
 
 std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
-  // Every rank must see the network of the same epoch.
-  if (adaptation_) barrier();
   std::shared_ptr<Group> group = part(ranks, child_id(identity_.id, splits_++, ranks),
                                       std::chrono::milliseconds(timeout_ns_.load() / 1'000'000));
   // Everybody knows the new group before anybody sends to it.
@@ -212,9 +212,6 @@ std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
 void GroupImpl::abort(const std::string& why) {
   auto guard = world_->lock();
   session_.abort(why);
-  if (std::exchange(follows_, false)) exchange_->session_.abort(why);
-  if (undecided_) next_held_ns_ = 0;  // what is held fails as well
-  world_->look_at(next_held_ns_);
   world_->submit(std::move(guard), true);
 }
 
@@ -238,7 +235,7 @@ std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) 
   const forest::Request request = forest::even_request(op, size(), 0, static_cast<std::int64_t>(count),
                                                        static_cast<std::int64_t>(size_of(type)));
   const auto guard = world_->lock();
-  return plans_.explain(request);
+  return chooser_.describe(chooser_.best(request));
 }
 
 std::string GroupImpl::host_of(int r) const {
@@ -256,13 +253,19 @@ live::Place GroupImpl::place(int world_rank, const wire::Header& header) {
 void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::byte* payload) {
   const auto w = static_cast<std::size_t>(world_rank);
   if (w >= group_rank_.size() || group_rank_[w] < 0) return;
+  if (header.type == wire::FrameType::plan || header.type == wire::FrameType::report) {
+    hear(group_rank_[w], header, payload);
+    return;
+  }
   observe::Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();
   if (trace == nullptr) {
     session_.on_frame(group_rank_[w], header, payload);
+    plan_held();
     return;
   }
   const std::int64_t begin_ns = live::now_ns();
   session_.on_frame(group_rank_[w], header, payload);
+  plan_held();
   if (wire::is_chunk(header))
     trace->chunk(false, header, group_rank_[w], identity_.rank, begin_ns, live::now_ns());
 }
@@ -306,7 +309,6 @@ void GroupImpl::cancel(std::uint64_t run) {
 
 void GroupImpl::completed(void* user, const protocol::Outcome& outcome) {
   auto& work = *static_cast<WorkImpl*>(user);
-  if (adapting_ != nullptr) adapting_->exchanged(outcome.ok, outcome.text);
   const std::string more = note_end(work, outcome);
   if (more.empty()) {
     world_->completed(work, outcome);

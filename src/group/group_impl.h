@@ -14,7 +14,9 @@
 #include "protocol/session/session.h"
 #include "steer/adaptation.h"
 #include "steer/plan_cache.h"
+#include "steer/plan_leader.h"
 #include "steer/prober.h"
+#include "steer/shared_plans.h"
 #include "talweg/group.h"
 
 namespace talweg::group {
@@ -52,8 +54,8 @@ class GroupImpl : public Group, private protocol::Outbox {
   // Lets plans follow the network from now on. To be called before the first collective, on every rank.
   void adapt();
   // For those who would share this group's connections: what it is called on all its ranks; whether all ranks
-  // are still there and plan alike at any time, which they do not while plans follow the network; and a group
-  // of those whose ranks here these are, known on the wire as `id`.
+  // are still there, and plans are made for the same network throughout; and a group of those whose ranks
+  // here these are, known on the wire as `id`.
   std::uint64_t number() const;
   bool can_be_shared() const;
   std::shared_ptr<GroupImpl> part(std::span<const int> ranks, std::uint32_t id,
@@ -66,16 +68,14 @@ class GroupImpl : public Group, private protocol::Outbox {
   void on_peer_gone(int world_rank, std::optional<ErrorCode> failure, const std::string& why);
   // In group_observe.cc: what is written down about this group.
   void on_time(std::int64_t now_ns);
-  std::int64_t next_time_ns() const {
-    return std::min({session_.next_deadline_ns(), next_stall_ns_, next_held_ns_});
-  }
+  std::int64_t next_time_ns() const { return std::min(session_.next_deadline_ns(), next_stall_ns_); }
   std::string record(const std::string& reason) const;
   const Identity& identity() const { return identity_; }
   // lag[r]: for how many seconds a call in flight here has waited for rank r of the joined group to start it.
   void add_lag(std::vector<double>& lag, std::int64_t now_ns) const;
 
  private:
-  // A collective that has been called and waits to begin.
+  // A collective that has been called and has no number yet.
   struct Start {
     forest::Request request;
     protocol::Operation operation;
@@ -84,18 +84,16 @@ class GroupImpl : public Group, private protocol::Outbox {
   };
   // Throws Error for a call that can never work.
   Start prepare(const Call& call);
-  // Under the lock: at once, or when the ranks have decided on their plans. Throws Error when there is no
-  // plan.
+  // Under the lock. Throws Error when this rank plans for itself and there is no plan.
   void enter(Start start);
-  void begin(Start start);  // which has a plan
-  // In group_adapt.cc.
-  void end_epoch();
-  void turn_epoch();
-  void try_to_turn_epoch();
-  void exchanged(bool ok, const std::string& why);
-  void stop_following(const std::string& why);
-  void begin_held();
-  void begin_or_refuse(Start start);
+  // In group_plans.cc. The plan of the next call; null where rank 0 has not said which.
+  std::shared_ptr<const protocol::Plan> plan_next(const forest::Request& request);
+  std::shared_ptr<const protocol::Plan> find_plan(std::uint64_t call, const forest::Request& request);
+  void say(const steer::PlanWord& word);
+  void hear(int from, const wire::Header& header, const std::byte* payload);
+  void take_up(const steer::PlanWord& word);
+  void plan_held();  // as far as it is known what rank 0 says
+  void note_word(const steer::PlanWord& word);
   WorkPtr start_message(const Call& call);
   std::int64_t timeout_ns(const CallOptions& options) const;
 
@@ -117,7 +115,9 @@ class GroupImpl : public Group, private protocol::Outbox {
   const std::string algorithm_;
   const std::string description_;
   const Logger log_;
-  mutable steer::PlanCache plans_;
+  mutable steer::PlanChooser chooser_;
+  steer::PlanCache own_plans_;
+  steer::SharedPlans shared_plans_;
   protocol::Session session_;
   std::atomic<std::int64_t> timeout_ns_;
   std::uint32_t splits_ = 0;
@@ -127,17 +127,16 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::string recorded_;          // what was said about that
   bool leaving_ = false;
 
-  // Where plans follow the network. The exchange runs in a group of its own, whose numbers are not the
-  // user's; while a decision is due, collectives are held, and begin in their order after it.
-  enum class Exchange { none, running, done };
-  std::unique_ptr<steer::Adaptation> adaptation_;
-  std::shared_ptr<GroupImpl> exchange_;
-  GroupImpl* adapting_ = nullptr;  // of an exchange group: whose it is
-  Exchange exchange_state_ = Exchange::none;
-  bool follows_ = false;    // as long as nothing went wrong
-  bool undecided_ = false;  // an epoch has ended before the ranks had exchanged the one before
-  std::deque<Start> held_;
-  std::int64_t next_held_ns_ = std::numeric_limits<std::int64_t>::max();
+  // Calls that the session has and that wait for rank 0's word, by number.
+  struct Held {
+    std::uint64_t call = 0;
+    forest::Request request;
+  };
+  std::deque<Held> held_;
+  std::vector<std::byte> word_;                    // of rank 0's, as far as it is here
+  std::unique_ptr<steer::TrafficMeter> meter_;     // where plans follow the network
+  std::unique_ptr<steer::Adaptation> adaptation_;  // and on rank 0
+  std::unique_ptr<steer::PlanLeader> leader_;      // on rank 0
 };
 
 }  // namespace talweg::group

@@ -8,7 +8,6 @@
 namespace talweg::group {
 
 void GroupImpl::note_start(WorkImpl& work, const observe::CallNote& note) {
-  if (adapting_ != nullptr) return;  // no call of the user's
   observe::Observer& observer = world_->observer();
   work.watched() = {note.kind,        note.signature.op,     false, note.bytes, note.started_ns,
                     note.deadline_ns, recorder_.start(note), 0};
@@ -28,7 +27,6 @@ void GroupImpl::note_start(WorkImpl& work, const observe::CallNote& note) {
 }
 
 std::string GroupImpl::note_end(WorkImpl& work, const protocol::Outcome& outcome) {
-  if (adapting_ != nullptr) return {};
   observe::Observer& observer = world_->observer();
   const Watched& call = work.watched();
   const std::int64_t now = observer.end_time();
@@ -70,7 +68,6 @@ void GroupImpl::note_missing() {
 }
 
 void GroupImpl::on_time(std::int64_t now_ns) {
-  if (now_ns >= next_held_ns_) begin_held();
   if (now_ns >= next_stall_ns_) {
     next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
     const std::int64_t patience = world_->observer().options().stall_ns;
@@ -90,6 +87,7 @@ void GroupImpl::on_time(std::int64_t now_ns) {
   }
   if (now_ns >= session_.next_deadline_ns()) note_missing();
   session_.on_time(now_ns);
+  plan_held();
 }
 
 std::string GroupImpl::record(const std::string& reason) const {

@@ -13,12 +13,13 @@ steer::ProbeResult GroupImpl::probe_in_full(const ProbeOptions& options) {
   if (options.budget.count() < 0)
     throw Error(ErrorCode::invalid_argument, "probe: expected a budget of zero or more");
   steer::ProbeResult result = steer::probe(*this, identity_.machines, options);
-  if (adaptation_) return result;  // its plans follow the network by themselves
+  if (meter_) return result;  // its plans follow the network by themselves
   cluster::Cluster network = result.network;
   const auto guard = world_->lock();
-  network.shared_cores = plans_.network().shared_cores;  // of this machine, not of the network
-  network.processor = plans_.network().processor;
-  plans_.change_to(std::move(network));
+  network.shared_cores = chooser_.network().shared_cores;  // of this machine, not of the network
+  network.processor = chooser_.network().processor;
+  chooser_.change_to(network);
+  shared_plans_.forget(session_.next_sequence());  // the same number on all ranks
   return result;
 }
 

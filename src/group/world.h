@@ -24,6 +24,7 @@
 #include "live/fork_mark.h"
 #include "observe/observer.h"
 #include "protocol/session/session.h"
+#include "steer/background.h"
 
 namespace talweg::group {
 
@@ -48,6 +49,7 @@ class World : public live::FrameHandler {
   live::Engine& engine() { return engine_; }
   protocol::BufferPool& pool() { return pool_; }
   observe::Observer& observer() { return observer_; }
+  steer::Background& background() { return background_; }
   void ask_time(std::int64_t now_ns);
   // A call begins that was made at `called_ns`. What other ranks have said of it meanwhile is heard before.
   void started(std::int64_t deadline_ns, std::int64_t called_ns);
@@ -111,6 +113,7 @@ class World : public live::FrameHandler {
   bool progress_idle_ = false;
   bool stop_ = false;
   std::thread progress_;
+  steer::Background background_;
 };
 
 }  // namespace talweg::group

@@ -1,51 +1,37 @@
 #include "steer/adaptation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "base/collectives.h"
-#include "wire/signature.h"
+#include "talweg/error.h"
 
 namespace talweg::steer {
 
 namespace {
 constexpr double kShort = 0.1;  // seconds
-constexpr int kInexactBits = 64 - std::numeric_limits<double>::digits;
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
+// Calls may come to carry much more than before, and then rank 0 is to look up soon.
+constexpr std::uint64_t kMostCalls = 64;
+
+// How many calls bring `bytes`, if they are like the last ones.
+std::uint64_t calls_for(std::int64_t bytes, std::int64_t carried, std::uint64_t calls) {
+  if (carried == 0) return calls == 0 ? 1 : kMostCalls;
+  const double each = static_cast<double>(carried) / static_cast<double>(std::max<std::uint64_t>(calls, 1));
+  return static_cast<std::uint64_t>(
+      std::clamp(std::ceil(static_cast<double>(bytes) / each), 1., 1. * kMostCalls));
+}
 }  // namespace
 
-Adaptation::Adaptation(int rank, cluster::Cluster network)
-    : rank_(static_cast<std::size_t>(rank)),
-      ranks_(static_cast<std::size_t>(network.workers())),
-      replanner_(std::move(network)),
-      carried_(ranks_, 0),
-      busy_(ranks_, 0),
-      own_(row(), 0),
-      all_(row() * ranks_, 0) {}
+TrafficMeter::TrafficMeter(int ranks)
+    : carried_(static_cast<std::size_t>(ranks)), busy_(static_cast<std::size_t>(ranks)) {}
 
-bool Adaptation::count(const forest::Request& request) {
-  // Only what all ranks are in with all counts known, and where there is something to count.
-  if (!goes_up(request.op) && !goes_down(request.op)) return false;
-  const std::int64_t bytes =
-      std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) * request.element_size;
-  bytes_ += bytes;
-  std::vector<std::int64_t> words = request.counts;
-  words.insert(words.end(), {static_cast<std::int64_t>(counted_), static_cast<std::int64_t>(request.op),
-                             request.root, request.element_size});
-  counted_ = wire::layout_digest(words.data(), words.size());
-  if (bytes > largest_bytes_) {
-    largest_bytes_ = bytes;
-    largest_ = request;
-  }
-  return bytes_ >= enough_;
-}
-
-void Adaptation::take(const std::vector<live::PeerStatistics>& statistics, std::int64_t now_ns) {
-  std::fill(own_.begin(), own_.end(), 0);
-  own_[0] = static_cast<double>(now_ns);
-  own_[1] = static_cast<double>(counted_ >> kInexactBits);
+std::vector<double> TrafficMeter::take(const std::vector<live::PeerStatistics>& statistics) {
+  std::vector<double> report(2 * carried_.size());
   // What was carried before the first epoch, handshakes and all that, says nothing.
   const bool first = !std::exchange(taken_, true);
   for (const live::PeerStatistics& peer : statistics) {
@@ -54,33 +40,83 @@ void Adaptation::take(const std::vector<live::PeerStatistics>& statistics, std::
     const double bytes = carried - std::exchange(carried_[p], carried);
     const double busy = peer.busy_seconds - std::exchange(busy_[p], peer.busy_seconds);
     if (first) continue;
-    own_[kHead + 2 * p] = bytes;
-    own_[kHead + 1 + 2 * p] = busy;
+    report[2 * p] = bytes;
+    report[2 * p + 1] = busy;
   }
-  decisive_ = largest_;
-  bytes_ = largest_bytes_ = 0;
+  return report;
 }
 
-bool Adaptation::decide() {
-  for (std::size_t r = 1; r < ranks_; ++r)
-    if (all_[r * row() + 1] != all_[1]) disagreed_ = true;
-  if (disagreed_) return false;
-  TrafficEpoch epoch;
-  epoch.time_ns = static_cast<std::int64_t>(all_[0]);
-  for (std::size_t from = 0; from < ranks_; ++from) {
-    for (std::size_t to = 0; to < ranks_; ++to) {
-      const double* const pair = all_.data() + from * row() + kHead + 2 * to;
-      if (pair[0] > 0 && pair[1] > 0)
-        epoch.edges.push_back({static_cast<int>(from), static_cast<int>(to), pair[0], pair[1]});
-    }
+Adaptation::Adaptation(cluster::Cluster network)
+    : ranks_(static_cast<std::size_t>(network.workers())), replanner_(std::move(network)) {}
+
+void Adaptation::count(const forest::Request& request) {
+  if (!moves_data(request.op) || facts(request.op).knows != Knows::all) return;
+  const std::int64_t bytes =
+      std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) * request.element_size;
+  bytes_ += bytes;
+  if (bytes <= largest_bytes_) return;
+  largest_bytes_ = bytes;
+  largest_ = request;
+}
+
+bool Adaptation::hear(int rank, std::span<const double> report, std::int64_t now_ns) {
+  const auto from = static_cast<std::size_t>(rank);
+  if (report.size() != 2 * ranks_ || from >= heard_.size() || heard_[from]) return false;
+  for (const double value : report)
+    if (!std::isfinite(value)) return false;
+  heard_[from] = true;
+  --missing_;
+  epoch_.time_ns = now_ns;
+  for (std::size_t to = 0; to < ranks_; ++to)
+    if (report[2 * to] > 0 && report[2 * to + 1] > 0)
+      epoch_.edges.push_back({rank, static_cast<int>(to), report[2 * to], report[2 * to + 1]});
+  return true;
+}
+
+NetworkWatch::Turn Adaptation::turn(std::uint64_t call) {
+  Turn turn;
+  const std::uint64_t calls = call - began_;
+  const bool over = bytes_ >= enough_ || !asked_;
+  if (!over || missing_ > 0) {
+    turn.next = call + calls_for(enough_ - bytes_, bytes_, calls);
+    return turn;
   }
-  double length = 0;
-  for (const EdgeTraffic& edge : epoch.edges) length = std::max(length, edge.busy);
-  if (length > 0 && length < kShort && enough_ < kMostBytes) enough_ *= 2;
-  const bool changed = replanner_.observe(epoch, decisive_);
-  gain_ = replanner_.gain();
-  if (changed) ++changes_;
-  return changed;
+  if (asked_) {
+    // Reports come in any order, and the re-planner's sums are to be the same for all.
+    std::sort(epoch_.edges.begin(), epoch_.edges.end(),
+              [](const auto& a, const auto& b) { return std::pair(a.from, a.to) < std::pair(b.from, b.to); });
+    double length = 0;
+    for (const EdgeTraffic& edge : epoch_.edges) length = std::max(length, edge.busy);
+    if (length > 0 && length < kShort && enough_ < kMostBytes) enough_ *= 2;
+    if (replanner_.observe(epoch_, decisive_)) turn.rates = rates_of(network());
+  }
+  asked_ = true;
+  heard_.assign(ranks_, false);
+  missing_ = ranks_;
+  epoch_ = {};
+  decisive_ = largest_;
+  turn.next = call + calls_for(enough_, bytes_, calls);
+  turn.report = true;
+  bytes_ = largest_bytes_ = 0;
+  began_ = call;
+  return turn;
+}
+
+std::vector<double> rates_of(const cluster::Cluster& network) {
+  std::vector<double> rates;
+  for (const cluster::Link& link : network.links) rates.push_back(link.capacity.bits_per_second);
+  for (const cluster::CapacityGroup& group : network.groups) rates.push_back(group.capacity.bits_per_second);
+  return rates;
+}
+
+cluster::Cluster with_rates(cluster::Cluster network, const std::vector<double>& rates) {
+  if (rates.size() != network.links.size() + network.groups.size())
+    throw Error(ErrorCode::corrupted, fmt::format("rates of {} links and groups, expected {} and {}",
+                                                  rates.size(), network.links.size(), network.groups.size()));
+  auto rate = rates.begin();
+  for (cluster::Link& link : network.links) link.capacity.bits_per_second = *rate++;
+  for (cluster::CapacityGroup& group : network.groups) group.capacity.bits_per_second = *rate++;
+  return network;
 }
 
 }  // namespace talweg::steer

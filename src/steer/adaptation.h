@@ -1,64 +1,69 @@
-// Adaptation: a group's epochs, what its ranks tell each other at their ends, and what follows from it.
+// Adaptation: how a group's plans follow the network.
 //
-// An epoch ends with the collective that brings its bytes to a number that grows until epochs are long enough
-// to say something; every rank counts the same. At its end each rank writes down what its connections have
-// carried (take), and the ranks exchange these rows. At the end of the next epoch they decide on them
-// (decide): all at the same collective, and from the same numbers. Where they have called different
-// collectives, which they are told is an error, they are no longer at the same collective: they decide
-// nothing any more.
+// An epoch is some calls, as many as bring so many bytes that their times say something. At its end rank 0
+// asks every rank what its connections have carried since they were asked last (TrafficMeter). At the end of
+// the next one, if it has heard from all, the re-planner decides on what they said; and all learn what rank 0
+// says of it at the same call (PlanLeader).
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cluster/cluster.h"
 #include "forest/forest.h"
 #include "live/engine.h"
+#include "steer/plan_leader.h"
 #include "steer/replanner.h"
 
 namespace talweg::steer {
 
-class Adaptation {
+// One rank's connections.
+class TrafficMeter {
  public:
-  Adaptation(int rank, cluster::Cluster network);
-
-  // A collective starts. True when an epoch ends with it.
-  bool count(const forest::Request& request);
-
-  // The exchange: `row()` doubles of each rank, by rank.
-  std::size_t row() const { return kHead + 2 * ranks_; }
-  const double* own() const { return own_.data(); }
-  double* all() { return all_.data(); }
-  // This rank's row: what has been carried since it was asked last.
-  void take(const std::vector<live::PeerStatistics>& statistics, std::int64_t now_ns);
-  // Reads all(). True when plans should be made for network() from now on.
-  bool decide();
-  // Ranks have counted different calls, as decide has found: they cannot decide alike any more.
-  bool disagreed() const { return disagreed_; }
-
-  const cluster::Cluster& network() const { return replanner_.network(); }
-  double gain() const { return gain_; }
-  // How often the plans have changed; what is planned differently must not be taken for the same.
-  std::uint64_t changes() const { return changes_; }
+  explicit TrafficMeter(int ranks);
+  // What has been carried since it was asked last, as rank 0 wants to hear it: for each rank the bytes that
+  // have arrived there, and the seconds for which some were on their way.
+  std::vector<double> take(const std::vector<live::PeerStatistics>& statistics);
 
  private:
-  static constexpr std::size_t kHead = 2;  // of a row: the time, a digest of what was counted
-  const std::size_t rank_;
+  std::vector<double> carried_, busy_;  // when taken last
+  bool taken_ = false;
+};
+
+// Rank 0's.
+class Adaptation : public NetworkWatch {
+ public:
+  explicit Adaptation(cluster::Cluster network);
+
+  // A collective starts.
+  void count(const forest::Request& request);
+  // What `rank` has said, as TrafficMeter::take() returned it there. False for what no rank can have said.
+  bool hear(int rank, std::span<const double> report, std::int64_t now_ns);
+  Turn turn(std::uint64_t call) override;
+
+  const cluster::Cluster& network() const { return replanner_.network(); }
+  double gain() const { return replanner_.gain(); }
+
+ private:
   const std::size_t ranks_;
   Replanner replanner_;
   std::int64_t enough_ = std::int64_t{4} << 20;  // bytes, for an epoch
   std::int64_t bytes_ = 0;                       // of this epoch
+  std::uint64_t began_ = 0;                      // the call that this epoch began with
   forest::Request largest_;                      // of this epoch
-  forest::Request decisive_;                     // the largest of the epoch that was exchanged
   std::int64_t largest_bytes_ = 0;
-  std::vector<double> carried_, busy_;  // by peer, when taken last
-  bool taken_ = false;
-  std::vector<double> own_, all_;
-  std::uint64_t counted_ = 0;  // a digest of all calls so far
-  bool disagreed_ = false;
-  double gain_ = 0;
-  std::uint64_t changes_ = 0;
+  forest::Request decisive_;  // the largest of the epoch that was asked about
+  TrafficEpoch epoch_;        // that was asked about
+  std::vector<bool> heard_;   // who has answered
+  std::size_t missing_ = 0;
+  bool asked_ = false;
 };
+
+// What a network's links and then its groups carry, in bit/s; and the same network with other such rates, of
+// which there must be as many. Throws Error{corrupted} where there are not.
+std::vector<double> rates_of(const cluster::Cluster& network);
+cluster::Cluster with_rates(cluster::Cluster network, const std::vector<double>& rates);
 
 }  // namespace talweg::steer

@@ -14,8 +14,9 @@ constexpr std::size_t kChecked = sizeof(Header) - sizeof(std::uint32_t);
 constexpr unsigned bit(FrameType type) {
   return 1U << static_cast<unsigned>(type);
 }
-constexpr unsigned kWithPayload =
-    bit(FrameType::up) | bit(FrameType::down) | bit(FrameType::failure) | bit(FrameType::group_failure);
+constexpr unsigned kWithPayload = bit(FrameType::up) | bit(FrameType::down) | bit(FrameType::failure) |
+                                  bit(FrameType::group_failure) | bit(FrameType::plan) |
+                                  bit(FrameType::report);
 }  // namespace
 
 void set_signature(Header& header, const Signature& s) {
@@ -58,8 +59,8 @@ const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& hea
 
 std::string to_string(const Header& h) {
   static constexpr const char* kNames[] = {
-      "?",     "announce", "up",   "down", "credit", "failure",       "request",
-      "clear", "goodbye",  "wake", "ping", "pong",   "group_failure", "leave"};
+      "?",       "announce", "up",   "down", "credit",        "failure", "request", "clear",
+      "goodbye", "wake",     "ping", "pong", "group_failure", "leave",   "plan",    "report"};
   static_assert(std::size(kNames) == kFrameTypes);
   return fmt::format("{} group {} #{} tree {} chunk {} length {} {}", kNames[static_cast<unsigned>(h.type)],
                      h.group, h.sequence, h.tree, h.chunk, h.length, to_string(signature_of(h)));

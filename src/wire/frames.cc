@@ -4,9 +4,11 @@ namespace talweg::wire {
 
 namespace {
 
-// Flags of an announce, of a failure. What links themselves look at is in frame.h.
+// Flags of an announce, of a failure, of a plan. What links themselves look at is in frame.h.
 constexpr std::uint16_t kAsk = 4;
 constexpr std::uint16_t kToSender = 8;
+constexpr std::uint16_t kHeld = 16;
+constexpr std::uint16_t kLastPart = 32;
 
 Header header_of(FrameType type, const CallId& call) {
   Header h;
@@ -40,7 +42,7 @@ ErrorCode code_of(const Header& h) {
 
 Header encode(const CallId& call, const Announce& announce) {
   Header h = header_of(FrameType::announce, call);
-  if (announce.ask) h.flags = kAsk;
+  h.flags = static_cast<std::uint16_t>((announce.ask ? kAsk : 0) | (announce.held ? kHeld : 0));
   return h;
 }
 
@@ -88,6 +90,19 @@ Header encode(const Leave& leave) {
   return h;
 }
 
+Header encode(const PlanPart& part) {
+  Header h = header_of(FrameType::plan, part.group);
+  if (part.last) h.flags = kLastPart;
+  h.length = part.bytes;
+  return h;
+}
+
+Header encode(const Report& report) {
+  Header h = header_of(FrameType::report, report.group);
+  h.length = report.bytes;
+  return h;
+}
+
 Header encode(const Goodbye&) {
   return header_of(FrameType::goodbye);
 }
@@ -114,7 +129,7 @@ CallId call_of(const Header& h) {
 }
 
 Announce announce_of(const Header& h) {
-  return {(h.flags & kAsk) != 0};
+  return {(h.flags & kAsk) != 0, (h.flags & kHeld) != 0};
 }
 
 Chunk chunk_of(const Header& h) {
@@ -139,6 +154,10 @@ GroupFailure group_failure_of(const Header& h) {
 
 Leave leave_of(const Header& h) {
   return {h.group};
+}
+
+PlanPart plan_part_of(const Header& h) {
+  return {h.group, (h.flags & kLastPart) != 0, h.length};
 }
 
 Ping ping_of(const Header& h) {

@@ -20,7 +20,8 @@ struct CallId {
 };
 
 struct Announce {
-  bool ask = false;  // the sender waits to hear that we have started, too
+  bool ask = false;   // the sender waits to hear that we have started, too
+  bool held = false;  // to rank 0: the sender has called it, but cannot start before it has the plan
 };
 
 // Of a tree's slice, on its way to the root (up) or from it; `bytes` of payload follow.
@@ -59,6 +60,17 @@ struct Leave {
   std::uint32_t group = 0;
 };
 
+// Of what rank 0 says at a time, which may take several frames; they arrive in order.
+struct PlanPart {
+  std::uint32_t group = 0;
+  bool last = true;
+  std::uint32_t bytes = 0;
+};
+struct Report {
+  std::uint32_t group = 0;
+  std::uint32_t bytes = 0;
+};
+
 struct Goodbye {};
 struct Wake {};
 
@@ -78,6 +90,8 @@ Header encode(const CallId& call, const Request& request);
 Header encode(const CallId& call, const Clear& clear);
 Header encode(const GroupFailure& failure);
 Header encode(const Leave& leave);
+Header encode(const PlanPart& part);
+Header encode(const Report& report);
 Header encode(const Goodbye& goodbye);
 Header encode(const Wake& wake);
 Header encode(const Ping& ping);
@@ -91,6 +105,7 @@ Failure failure_of(const Header& header);
 Request request_of(const Header& header);
 GroupFailure group_failure_of(const Header& header);
 Leave leave_of(const Header& header);
+PlanPart plan_part_of(const Header& header);
 Ping ping_of(const Header& header);
 Pong pong_of(const Header& header);
 

@@ -12,6 +12,7 @@ namespace talweg {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kReplanRanks = 4;
 constexpr std::size_t kReplanCount = 1 << 20;  // floats: a call or a few are an epoch
@@ -108,8 +109,8 @@ TEST_F(Replanning, AHeldCallKeepsItsDeadline) {
       [&](GroupOptions& o) { o.cluster_file = two_.path(); });
 }
 
-// Else the others would change their plans alone some day, and every call would be a mismatch from then on.
-TEST_F(Replanning, WhenOneRankCanNoLongerFollowNobodyDoes) {
+// Rank 0 decides for all, so that nobody can be left behind.
+TEST_F(Replanning, AfterCallsThatFailedAllRanksGoOnWithTheSamePlans) {
   constexpr int kCalls = 12;
   std::promise<void> failed;
   testing::internal::CaptureStderr();
@@ -131,9 +132,7 @@ TEST_F(Replanning, WhenOneRankCanNoLongerFollowNobodyDoes) {
         EXPECT_EQ(x[0][kReplanCount / 2], 1.0F);
       },
       [&](GroupOptions& o) { o.cluster_file = two_.path(); });
-  const std::string log = testing::internal::GetCapturedStderr();
-  for (const char* rank : {"[0]", "[1]"})
-    EXPECT_THAT(log, HasSubstr(std::string(rank) + " WARN plan: plans no longer follow the network"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), Not(HasSubstr("WARN plan")));
 }
 
 TEST_F(Replanning, AGroupMayBeLeftWithHeldCalls) {

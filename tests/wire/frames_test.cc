@@ -33,12 +33,14 @@ void expect_call(const Header& header) {
 }
 
 TEST(Frames, AnnouncesAndCreditsArriveAsTheyWereSaid) {
-  for (const bool ask : {false, true}) {
-    const Header h = sent(encode(kCall, Announce{ask}));
-    EXPECT_EQ(h.type, FrameType::announce);
-    EXPECT_EQ(announce_of(h).ask, ask);
-    expect_call(h);
-  }
+  for (const bool ask : {false, true})
+    for (const bool held : {false, true}) {
+      const Header h = sent(encode(kCall, Announce{ask, held}));
+      EXPECT_EQ(h.type, FrameType::announce);
+      EXPECT_EQ(announce_of(h).ask, ask);
+      EXPECT_EQ(announce_of(h).held, held);
+      expect_call(h);
+    }
   const Header h = sent(encode(kCall, Credit{5, 6}));
   EXPECT_EQ(h.type, FrameType::credit);
   EXPECT_EQ(std::tuple(credit_of(h).tree, credit_of(h).granted), std::tuple(5U, 6U));
@@ -89,6 +91,17 @@ TEST(Frames, MessagesAreAskedForByTheirTag) {
   expect_call(clear);
 }
 
+TEST(Frames, PlansArriveInParts) {
+  for (const bool last : {false, true}) {
+    const Header h = sent(encode(PlanPart{3, last, 500}));
+    EXPECT_EQ(h.type, FrameType::plan);
+    const PlanPart part = plan_part_of(h);
+    EXPECT_EQ(std::tuple(part.group, part.last, part.bytes), std::tuple(3U, last, 500U));
+  }
+  const Header report = sent(encode(Report{3, 80}));
+  EXPECT_EQ(std::tuple(report.type, report.group, report.length), std::tuple(FrameType::report, 3U, 80U));
+}
+
 TEST(Frames, EndsAndClocksArriveAsTheyWereSaid) {
   const Header leave = sent(encode(Leave{3}));
   EXPECT_EQ(leave.type, FrameType::leave);
@@ -104,12 +117,13 @@ TEST(Frames, EndsAndClocksArriveAsTheyWereSaid) {
   EXPECT_EQ(std::tuple(pong_of(pong).asked_ns, pong_of(pong).answered_ns), std::tuple(-5LL, 1LL << 62));
 }
 
-TEST(Frames, OnlyChunksAndReasonsHaveAPayload) {
+TEST(Frames, OnlyChunksReasonsAndPlansHaveAPayload) {
   for (unsigned type = 1; type < kFrameTypes; ++type) {
     Header h;
     h.type = static_cast<FrameType>(type);
     h.length = 1;
-    const bool may = is_chunk(h) || h.type == FrameType::failure || h.type == FrameType::group_failure;
+    const bool may = is_chunk(h) || h.type == FrameType::failure || h.type == FrameType::group_failure ||
+                     h.type == FrameType::plan || h.type == FrameType::report;
     EXPECT_EQ(check(h) == nullptr, may) << to_string(h);
   }
 }

@@ -58,6 +58,7 @@ Session::Run& Session::add(std::uint64_t id) {
   run->asked = false;
   run->gated = false;
   run->missing = 0;
+  run->unplanned = false;
   run->peer = kNone;
   run->source = kNone;
   return *run;
@@ -83,12 +84,31 @@ std::uint64_t Session::start(Operation operation) {
   return id;
 }
 
-void Session::start_at(std::uint64_t id, Operation operation) {
+std::uint64_t Session::refuse(Operation operation, ErrorCode code, const std::string& reason) {
+  const std::uint64_t id = next_;
+  const Outcome refusal{false, code, reason, -1};
+  start_at(id, std::move(operation), &refusal);
+  return id;
+}
+
+bool Session::waits_for_plan(std::uint64_t id) {
+  const Run* const run = find(id);
+  return run != nullptr && run->unplanned;
+}
+
+void Session::plan(std::uint64_t id, std::shared_ptr<const Plan> plan) {
+  Run* const run = find(id);
+  if (run == nullptr || !run->unplanned) return;
+  run->unplanned = false;
+  run->op.plan = std::move(plan);
+  engage(*run);
+}
+
+void Session::start_at(std::uint64_t id, Operation operation, const Outcome* refusal) {
   next_ = std::max(next_, id + 1);
   Run& run = add(id);
   run.kind = Run::Kind::collective;
   run.op = std::move(operation);
-  if (run.op.plan->digest != 0) run.op.signature.plan = run.op.plan->digest;
   if (broken_) {
     finish(id, {false, broken_->code, context(run) + ": " + broken_->text, -1});
     return;
@@ -106,6 +126,25 @@ void Session::start_at(std::uint64_t id, Operation operation) {
     fail(run, ErrorCode::peer_failed, who(node) + " has left the group");
     return;
   }
+  if (refusal != nullptr) {
+    take_early(id);
+    fail(run, refusal->code, refusal->text);
+    return;
+  }
+  if (run.op.plan != nullptr) {
+    engage(run);
+    return;
+  }
+  run.unplanned = true;
+  post(kPlanner, encode(call(run, kPlanner), wire::Announce{false, true}), kUrgent);
+  for (const Early& frame : take_early(id))
+    if (find(id) != nullptr) on_collective_frame(frame.from, frame.header, frame.payload.data());
+}
+
+// The run has a plan.
+void Session::engage(Run& run) {
+  const std::uint64_t id = run.id;
+  if (run.op.plan->digest != 0) run.op.signature.plan = run.op.plan->digest;
   prepare(run);
   // Who only helps hears of an operation from ranks that agree.
   run.gated = !run.op.all_contribute && ranks_ > 1 && is_rank(self_);
@@ -218,7 +257,7 @@ Session::Placement Session::place(int from, const wire::Header& h) {
     saw_start(from, id);
   }
   Run* run = find(id);
-  if (run == nullptr || run->failing || !agrees(*run, from, h)) return {};
+  if (run == nullptr || run->failing || run->unplanned || !agrees(*run, from, h)) return {};
   found_ = {run, from, h.type, h.sequence, h.tree, h.chunk};
   return {run->begun ? run->transfer->place(from, h) : nullptr, id};
 }
@@ -244,23 +283,21 @@ void Session::on_frame(int from, const wire::Header& h, const std::byte* payload
 }
 
 void Session::on_collective_frame(int from, const wire::Header& h, const std::byte* payload) {
-  saw_start(from, h.sequence);
+  if (h.type != wire::FrameType::announce || !wire::announce_of(h).held) saw_start(from, h.sequence);
   if (serve_ && !has_ended(h.sequence) && find(h.sequence) == nullptr)
     if (auto operation = serve_(h.sequence, wire::signature_of(h)))
       start_at(h.sequence, std::move(*operation));
   if (serve_ ? !has_ended(h.sequence) && find(h.sequence) == nullptr : h.sequence >= next_) {
-    auto& held = early_bytes_[static_cast<std::size_t>(from)];
-    if (held + sizeof h + h.length > kEarlyLimit) {
-      on_damaged(from, ErrorCode::corrupted,
-                 "it sent more than its eager budget for collectives not started here");
-      return;
-    }
-    held += sizeof h + h.length;
-    early_.emplace(h.sequence, Early{from, h, {payload, payload + h.length}});
+    keep_early(from, h, payload);
     return;
   }
   if (Run* run = find(h.sequence); run != nullptr) {
-    deliver(*run, from, h, payload);
+    if (!run->unplanned)
+      deliver(*run, from, h, payload);
+    else if (agrees(*run, from, h))
+      keep_early(from, h, payload);
+    else
+      mismatch(*run, from, wire::signature_of(h));
   } else if (h.type == wire::FrameType::announce && wire::announce_of(h).ask) {
     // It has ended here; what is still on the way for it no longer matters, but this rank is not the one that
     // others wait for.
@@ -268,6 +305,17 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
     call.signature.count = kUnknownCount;
     post(from, encode(call, wire::Announce{}), kUrgent);
   }
+}
+
+void Session::keep_early(int from, const wire::Header& h, const std::byte* payload) {
+  auto& kept = early_bytes_[static_cast<std::size_t>(from)];
+  if (kept + sizeof h + h.length > kEarlyLimit) {
+    on_damaged(from, ErrorCode::corrupted,
+               "it sent more than its eager budget for collectives not started here");
+    return;
+  }
+  kept += sizeof h + h.length;
+  early_.emplace(h.sequence, Early{from, h, {payload, payload + h.length}});
 }
 
 void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte* payload, bool agreed) {
@@ -281,6 +329,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
   }
   if (h.type == wire::FrameType::announce && wire::announce_of(h).ask)
     post(from, encode(call(run, from), wire::Announce{}), kUrgent);
+  if (h.type == wire::FrameType::announce && wire::announce_of(h).held) return;
   if (run.gated && !run.begun) {
     if (h.type == wire::FrameType::announce) {
       if (!run.agreed[static_cast<std::size_t>(from)]) {
@@ -349,6 +398,7 @@ const Session::Run* Session::earliest_before(const Run& run) const {
 void Session::finish(std::uint64_t id, const Outcome& outcome) {
   Runs::node_type node = runs_.extract(id);
   Run* const run = node.mapped().get();
+  if (run->unplanned) take_early(id);
   if (run->kind == Run::Kind::receive && run->peer >= 0) incoming_.erase({run->peer, run->number});
   if (run->waits_for_earlier) --fences_;
   if (run->transfer != nullptr) run->transfer->release();

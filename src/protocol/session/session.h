@@ -36,6 +36,9 @@
 
 namespace talweg::protocol {
 
+// The rank that makes plans for all.
+inline constexpr int kPlanner = 0;
+
 inline constexpr std::size_t kEagerBudget = 1U << 20;
 
 // What one sender may make us keep: its budget, and the headers of very many collectives that carry next to
@@ -66,10 +69,15 @@ class Session {
   ~Session();
 
   // Start. Each returns the operation's number; the outcome comes through Outbox::completed, possibly at
-  // once.
+  // once. An operation whose plan is null waits for plan(); rank 0, which makes the plans, is told that it
+  // does, so that ranks that disagree hear of it.
   std::uint64_t start(Operation operation);
   std::uint64_t send(const Message& message);
   std::uint64_t receive(const Message& message);
+  bool waits_for_plan(std::uint64_t id);
+  void plan(std::uint64_t id, std::shared_ptr<const Plan> plan);
+  // Instead of start: there is no plan, and the operation fails on all ranks.
+  std::uint64_t refuse(Operation operation, ErrorCode code, const std::string& reason);
 
   // For a node that is no rank: `server` says what to do in an operation that somebody else has begun, or
   // that this cannot be said yet; then its frames are kept, as far as one sender may have some kept, until
@@ -140,7 +148,9 @@ class Session {
   // The node is a rank, or helps with this operation.
   bool concerns(const Run& run, int node) const;
   void prepare(Run& run);
-  void start_at(std::uint64_t id, Operation operation);
+  void start_at(std::uint64_t id, Operation operation, const Outcome* refusal = nullptr);
+  void engage(Run& run);
+  void keep_early(int from, const wire::Header& header, const std::byte* payload);
   const Run* earliest_before(const Run& run) const;
   void lift_fences();
   bool has_ended(std::uint64_t id) const;

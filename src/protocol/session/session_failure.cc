@@ -42,7 +42,9 @@ void Session::find_missing(const Run& run, std::vector<int>& absent, std::vector
   const auto classify = [&](int r) {
     (started_[static_cast<std::size_t>(r)] > run.id ? silent : absent).push_back(r);
   };
-  if (run.gated && !run.begun) {
+  if (run.unplanned) {
+    classify(kPlanner);
+  } else if (run.gated && !run.begun) {
     for (int r = 0; r < ranks_; ++r)
       if (r != self_ && !run.agreed[static_cast<std::size_t>(r)]) classify(r);
   } else {
@@ -183,6 +185,7 @@ void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std
     bool needed = (run->peer < 0 ? run->source : run->peer) == rank;
     if (run->kind == Run::Kind::collective)
       needed = !is_rank(rank)                ? concerns(*run, rank)
+               : run->unplanned              ? true
                : (run->gated && !run->begun) ? !run->agreed[static_cast<std::size_t>(rank)]
                                              : run->transfer->depends_on(rank);
     if (needed) lost.push_back(id);
@@ -236,7 +239,10 @@ void Session::abort(const std::string& why) {
 
 void Session::ask_all(Run& run) {
   run.asked = true;
-  run.answered.assign(gone_.size(), false);
+  // Who asks has started, which this rank has not while it waits for its plan.
+  run.answered.assign(gone_.size(), run.unplanned);
+  run.answered[kPlanner] = false;
+  if (run.unplanned) return;
   for (int r = 0; r < nodes(); ++r) {
     if (r == self_ || gone_[static_cast<std::size_t>(r)] || !concerns(run, r)) continue;
     post(r, encode(call(run, r), wire::Announce{true}), kUrgent);

@@ -20,6 +20,7 @@ struct Session::Run {
   std::type_index made_for = typeid(void);
   std::uint64_t order = 0;   // in which all kinds were started
   bool begun = false;        // its transfer has
+  bool unplanned = false;    // waits for its plan; what comes for it meanwhile is kept as early
   bool gated = false;        // waits for everybody's announcement before it begins
   std::vector<bool> agreed;  // gated: who has announced the same
   int missing = 0;           // gated: how many have not

@@ -1,0 +1,106 @@
+// How a group's ranks come to the same plans: what rank 0 says of them, and the calls that wait for it.
+#include <cstring>
+
+#include "base/units.h"
+#include "group/group_impl.h"
+
+namespace talweg::group {
+
+namespace {
+constexpr std::size_t kPartBytes = 64U << 10;  // of a frame: it holds up others no longer than a chunk does
+constexpr std::size_t kMostWordBytes = std::size_t{1} << 28;  // far above the forests of the largest groups
+}  // namespace
+
+void GroupImpl::adapt() {
+  // Between ranks of one host there is no network to follow.
+  if (size() < 2 || world_->engine().all_local()) return;
+  shared_plans_.expect_turns();
+  meter_ = std::make_unique<steer::TrafficMeter>(size());
+  if (rank() != protocol::kPlanner) return;
+  adaptation_ = std::make_unique<steer::Adaptation>(chooser_.network());
+  leader_ = std::make_unique<steer::PlanLeader>(shared_plans_, chooser_, adaptation_.get());
+}
+
+std::shared_ptr<const protocol::Plan> GroupImpl::plan_next(const forest::Request& request) {
+  const std::uint64_t call = session_.next_sequence();
+  if (leader_)
+    if (const auto word = leader_->lead(call, request)) say(*word);
+  return find_plan(call, request);
+}
+
+std::shared_ptr<const protocol::Plan> GroupImpl::find_plan(std::uint64_t call,
+                                                           const forest::Request& request) {
+  auto plan = shared_plans_.find(call, request);
+  if (const auto rates = shared_plans_.take_rates(); !rates.empty() && !leader_) chooser_.change_to(rates);
+  return plan;
+}
+
+// Ahead of the data: whoever gets those may be waiting for this.
+void GroupImpl::say(const steer::PlanWord& word) {
+  note_word(word);
+  const std::vector<std::byte> bytes = to_bytes(word);
+  for (std::size_t at = 0; at < bytes.size(); at += kPartBytes) {
+    const std::size_t n = std::min(kPartBytes, bytes.size() - at);
+    const std::string part(reinterpret_cast<const char*>(bytes.data() + at), n);
+    const wire::Header header =
+        encode(wire::PlanPart{identity_.id, at + n == bytes.size(), static_cast<std::uint32_t>(n)});
+    for (int r = 0; r < size(); ++r)
+      if (r != rank()) send_text(r, header, part);
+  }
+  if (word.report)
+    adaptation_->hear(rank(), meter_->take(world_->engine().peer_statistics()), live::now_ns());
+}
+
+void GroupImpl::hear(int from, const wire::Header& header, const std::byte* payload) {
+  try {
+    if (header.type == wire::FrameType::report) {
+      std::vector<double> report(header.length / sizeof(double));
+      std::memcpy(report.data(), payload, report.size() * sizeof(double));
+      if (!adaptation_ || !adaptation_->hear(from, report, live::now_ns()))
+        throw Error(ErrorCode::corrupted, "it reports what nobody has asked for");
+      return;
+    }
+    if (from != protocol::kPlanner)
+      throw Error(ErrorCode::corrupted, "it speaks of plans, which rank 0 alone makes");
+    if (word_.size() + header.length > kMostWordBytes)
+      throw Error(ErrorCode::corrupted, "it speaks of a plan that is longer than any");
+    word_.insert(word_.end(), payload, payload + header.length);
+    if (wire::plan_part_of(header).last) take_up(steer::word_from_bytes(std::exchange(word_, {})));
+  } catch (const Error& e) {
+    session_.on_damaged(from, e.code(), e.what());
+  }
+}
+
+void GroupImpl::take_up(const steer::PlanWord& word) {
+  note_word(word);
+  shared_plans_.hear(word);
+  if (word.report && meter_) {
+    const std::vector<double> report = meter_->take(world_->engine().peer_statistics());
+    const std::string bytes(reinterpret_cast<const char*>(report.data()), report.size() * sizeof(double));
+    send_text(protocol::kPlanner,
+              encode(wire::Report{identity_.id, static_cast<std::uint32_t>(bytes.size())}), bytes);
+  }
+  plan_held();
+}
+
+void GroupImpl::plan_held() {
+  for (; !held_.empty(); held_.pop_front()) {
+    const Held& next = held_.front();
+    if (!session_.waits_for_plan(next.call)) continue;  // it has failed
+    auto plan = find_plan(next.call, next.request);
+    if (plan == nullptr) break;
+    session_.plan(next.call, std::move(plan));
+  }
+}
+
+void GroupImpl::note_word(const steer::PlanWord& word) {
+  if (!log_.shows(LogLevel::info)) return;
+  if (!word.rates.empty()) log_.log(LogLevel::info, "plan", "the network has changed: other plans");
+  if (word.forest == nullptr) return;
+  std::int64_t bytes = 0;
+  for (const std::int64_t count : word.request->counts) bytes += count * word.request->element_size;
+  log_.log(LogLevel::info, "plan", "{} of {}: {}", name(word.request->op), to_string(Bytes{bytes}),
+           chooser_.describe(*word.forest));
+}
+
+}  // namespace talweg::group

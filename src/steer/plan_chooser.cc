@@ -1,0 +1,112 @@
+#include "steer/plan_chooser.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/units.h"
+#include "forest/planner.h"
+#include "steer/adaptation.h"
+#include "talweg/error.h"
+
+namespace talweg::steer {
+
+PlanChooser::PlanChooser(cluster::Cluster network, const std::string& algorithm, Background* background)
+    : background_(background) {
+  std::size_t begin = 0;
+  while (begin < algorithm.size()) {
+    const std::size_t end = std::min(algorithm.find(';', begin), algorithm.size());
+    const std::string part = algorithm.substr(begin, end - begin);
+    begin = end + 1;
+    if (part.empty()) continue;
+    const std::size_t colon = part.find(':');
+    const std::string planner = colon == std::string::npos ? part : part.substr(colon + 1);
+    forest::find_planner(planner);
+    if (colon == std::string::npos) {
+      chosen_for_all_ = planner;
+      continue;
+    }
+    const auto op = parse_collective(part.substr(0, colon));
+    if (!op)
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("algorithm \"{}\": \"{}\" is no collective", algorithm, part.substr(0, colon)));
+    forest::Request any;
+    any.op = *op;
+    if (!forest::find_planner(planner).serves(any))
+      throw Error(ErrorCode::unsupported,
+                  fmt::format("algorithm \"{}\": {} does not serve {}", algorithm, planner, name(*op)));
+    chosen_[*op] = planner;
+  }
+  change_to(network);
+}
+
+void PlanChooser::change_to(const std::vector<double>& rates) {
+  change_to(with_rates(network(), rates));
+}
+
+void PlanChooser::change_to(const cluster::Cluster& network) {
+  tasks_.clear();
+  ready_.clear();
+  model_ = std::make_shared<forest::CostModel>(network);
+  at_once_ = in_full_ = forest::PackingMemo();
+  behind_ = std::make_shared<forest::PackingMemo>();
+}
+
+const forest::Planner* PlanChooser::named(const forest::Request& request) const {
+  const auto it = chosen_.find(request.op);
+  const std::string& wanted = it != chosen_.end() ? it->second : chosen_for_all_;
+  if (wanted.empty()) return nullptr;
+  const forest::Planner& planner = forest::find_planner(wanted);
+  // "ring" for everything leaves operations that no ring can do to those who can.
+  return planner.serves(request) ? &planner : nullptr;
+}
+
+PlanSource::Plan PlanChooser::first(const forest::Request& request) {
+  if (const auto it = ready_.find(request); it != ready_.end()) return {it->second, true};
+  if (named(request) != nullptr) return {std::make_shared<forest::Forest>(best(request)), true};
+  forest::PlanAtOnce plan = forest::plan_at_once(request, *model_, at_once_);
+  const bool final = plan.complete || background_ == nullptr;
+  return {std::make_shared<forest::Forest>(std::move(plan.forest)), final};
+}
+
+// A task starts when a request is seen for the second time: many are never seen again.
+PlanSource::Plan PlanChooser::later(const forest::Request& request) {
+  const auto it = tasks_.find(request);
+  if (it == tasks_.end()) {
+    if (tasks_.size() < kMostTasks)
+      tasks_.emplace(request,
+                     background_->start([request, model = model_, memo = behind_](forest::WorkLimit& limit) {
+                       return forest::plan_best(request, *model, *memo, &limit);
+                     }));
+    return {nullptr, false};
+  }
+  if (!it->second.done()) return {nullptr, false};
+  auto forest = it->second.take();
+  tasks_.erase(it);
+  if (forest == nullptr) return {nullptr, true};
+  if (ready_.size() >= kMostReady) ready_.clear();
+  ready_.emplace(request, forest);
+  return {std::move(forest), true};
+}
+
+forest::Forest PlanChooser::best(const forest::Request& request) {
+  if (const auto it = ready_.find(request); it != ready_.end()) return *it->second;
+  const forest::Planner* const planner = named(request);
+  return planner != nullptr ? forest::plan_by(*planner, request, *model_, in_full_)
+                            : forest::plan_best(request, *model_, in_full_);
+}
+
+std::string PlanChooser::describe(const forest::Forest& forest) const {
+  std::int64_t chunks = 0;
+  std::int64_t chunk = 0;
+  for (const forest::Tree& tree : forest.trees) {
+    chunks = std::max(chunks, forest::chunk_count(tree));
+    chunk = std::max(chunk, std::min(tree.chunk, tree.slice.count));
+  }
+  return fmt::format("{}, {} trees, up to {} chunks of {}, predicted {:.4g} ms", forest.planner,
+                     forest.trees.size(), chunks, to_string(Bytes{chunk * forest.request.element_size}),
+                     model_->seconds(forest) * 1e3);
+}
+
+}  // namespace talweg::steer

@@ -1,0 +1,56 @@
+// PlanChooser: makes a group's plans. What the user has named comes first; else the forest with the least
+// predicted time, as `talweg plan`, `info` and `simulate` choose it (forest::plan_best). Where that takes
+// longer than a call can wait, the best of what is quickly planned serves until it is there.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "cluster/cluster.h"
+#include "forest/cost.h"
+#include "forest/packed.h"
+#include "forest/planner.h"
+#include "steer/background.h"
+#include "steer/plan_leader.h"
+
+namespace talweg::steer {
+
+class PlanChooser : public PlanSource {
+ public:
+  // `algorithm` as GroupOptions::algorithm. Throws Error{invalid_argument} for planners that do not exist or
+  // operations that are none, Error{unsupported} for a planner that does not serve the operation it is named
+  // for. `background` may be null: then nothing better follows.
+  PlanChooser(cluster::Cluster network, const std::string& algorithm, Background* background);
+
+  Plan first(const forest::Request& request) override;
+  Plan later(const forest::Request& request) override;
+  // What calls come to in the end. May take long.
+  forest::Forest best(const forest::Request& request);
+  // "ring, 8 trees, up to 64 chunks of 64 KiB, predicted 8.9 ms".
+  std::string describe(const forest::Forest& forest) const;
+
+  const cluster::Cluster& network() const { return model_->network(); }
+  void change_to(const std::vector<double>& rates) override;
+  void change_to(const cluster::Cluster& network);
+
+ private:
+  // One program's calls rarely ask for more at a time; each may keep a processor busy for seconds.
+  static constexpr std::size_t kMostTasks = 16;
+  static constexpr std::size_t kMostReady = 512;  // as many as SharedPlans keeps
+
+  // Null: the user has named none that serves it.
+  const forest::Planner* named(const forest::Request& request) const;
+
+  std::map<Collective, std::string> chosen_;  // by the user
+  std::string chosen_for_all_;
+  Background* background_;
+  std::shared_ptr<const forest::CostModel> model_;
+  forest::PackingMemo at_once_, in_full_;
+  std::shared_ptr<forest::PackingMemo> behind_;  // used in the background alone
+  std::unordered_map<forest::Request, Background::Task, RequestHash> tasks_;
+  std::unordered_map<forest::Request, std::shared_ptr<const forest::Forest>, RequestHash> ready_;
+};
+
+}  // namespace talweg::steer

@@ -1,0 +1,110 @@
+// Who plans what, and what is planned in the background.
+#include "steer/plan_chooser.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "forest/random_networks.h"
+#include "forest/requests.h"
+#include "steer/plan_cache.h"
+#include "talweg/error.h"
+
+namespace talweg::steer {
+namespace {
+
+forest::Forest any_forest() {
+  return forest::find_planner("ring").plan(forest::make_request(Collective::all_reduce, 3, 9),
+                                           forest::gigabit_star(3));
+}
+
+// Looks now and then, as calls do.
+bool done_soon(const Background::Task& task) {
+  for (int i = 0; i < 30'000 && !task.done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return task.done();
+}
+
+TEST(Background, WorksOnOneTaskAfterTheOther) {
+  Background background;
+  std::promise<void> go;
+  auto first = background.start([&go](forest::WorkLimit&) {
+    go.get_future().wait();
+    return any_forest();
+  });
+  auto second = background.start([](forest::WorkLimit&) { return any_forest(); });
+  EXPECT_FALSE(first.done());
+  EXPECT_FALSE(second.done());
+  go.set_value();
+  ASSERT_TRUE(done_soon(first) && done_soon(second));
+  EXPECT_EQ(*first.take(), any_forest());
+  EXPECT_EQ(*second.take(), any_forest());
+}
+
+TEST(Background, WorkThatThrowsLeavesNoForest) {
+  Background background;
+  auto task = background.start(
+      [](forest::WorkLimit&) -> forest::Forest { throw Error(ErrorCode::unsupported, "no"); });
+  ASSERT_TRUE(done_soon(task));
+  EXPECT_EQ(task.take(), nullptr);
+}
+
+TEST(Background, GivesUpWhatNobodyWaitsForAndWhatItIsAtWhenItEnds) {
+  const auto for_ever = [](forest::WorkLimit& limit) -> forest::Forest {
+    for (;;) limit.spend(1);
+  };
+  Background background;
+  background.start(for_ever);  // let go of at once
+  auto next = background.start([](forest::WorkLimit&) { return any_forest(); });
+  EXPECT_TRUE(done_soon(next));
+  const auto last = background.start(for_ever);
+}
+
+TEST(PlanChooser, PlansInTheBackgroundWhatTakesLongAndComesToWhatPlanBestSays) {
+  const auto network = forest::random_network(1, 10);
+  const forest::Request request = forest::make_request(Collective::all_reduce, 10, 1 << 24);
+  Background background;
+  PlanChooser chooser(network, "", &background);
+  const PlanSource::Plan first = chooser.first(request);
+  EXPECT_FALSE(first.final);
+  PlanSource::Plan later;
+  for (int i = 0; i < 60'000 && !(later = chooser.later(request)).final; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(later.final);
+  ASSERT_NE(later.forest, nullptr);
+  EXPECT_EQ(*later.forest, forest::plan_best(request, network));
+  EXPECT_EQ(chooser.best(request), *later.forest);
+  EXPECT_TRUE(chooser.first(request).final) << "known by now";
+  EXPECT_EQ(*chooser.first(request).forest, *later.forest);
+}
+
+TEST(PlanChooser, WhatTheUserNamesIsPlannedAtOnceAndStays) {
+  PlanChooser chooser(forest::gigabit_star(4), "ring;broadcast:chain", nullptr);
+  const auto planner_of = [&](Collective op) {
+    const PlanSource::Plan plan = chooser.first(forest::make_request(op, 4, 1000));
+    EXPECT_TRUE(plan.final);
+    return plan.forest->planner;
+  };
+  EXPECT_EQ(planner_of(Collective::all_reduce), "ring");
+  EXPECT_EQ(planner_of(Collective::broadcast), "chain");
+  EXPECT_EQ(planner_of(Collective::all_to_all), "direct");
+  EXPECT_THROW(PlanChooser(forest::gigabit_star(4), "rinq", nullptr), Error);
+  EXPECT_THROW(PlanChooser(forest::gigabit_star(4), "dance:ring", nullptr), Error);
+  EXPECT_THROW(PlanChooser(forest::gigabit_star(4), "broadcast:ring", nullptr), Error);
+}
+
+TEST(PlanCache, KeepsWhatRanksPlanForThemselves) {
+  PlanChooser chooser(forest::gigabit_star(4), "", nullptr);
+  PlanCache cache(1, chooser);
+  const forest::Request request = forest::make_request(Collective::all_to_all, 4, 10);
+  EXPECT_FALSE(is_shared(request));
+  EXPECT_TRUE(is_shared(forest::make_request(Collective::all_gather, 4, 10)));
+  EXPECT_FALSE(is_shared(forest::make_request(Collective::all_gather, 1, 10)));
+  const auto plan = cache.find(request);
+  EXPECT_EQ(cache.find(request), plan);
+  EXPECT_EQ(plan->digest, 0u);
+}
+
+}  // namespace
+}  // namespace talweg::steer

@@ -1,0 +1,314 @@
+// Ranks that learn of plans from rank 0, whose words take any time to arrive.
+#include "steer/shared_plans.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+
+#include "base/random.h"
+#include "forest/requests.h"
+#include "forest/verify.h"
+#include "sanitized.h"
+#include "steer/plan_leader.h"
+#include "steer/plan_word.h"
+
+namespace talweg::steer {
+namespace {
+
+using forest::Forest;
+using forest::Request;
+
+constexpr int kSharers = 4;
+
+std::shared_ptr<const Forest> planned(const std::string& planner, const Request& request) {
+  return std::make_shared<Forest>(
+      forest::find_planner(planner).plan(request, forest::gigabit_star(request.ranks)));
+}
+
+Request shape(int i) {
+  return forest::make_request(Collective::all_reduce, kSharers, 100 + i);
+}
+
+// Plans rings, and better ones after some time; which, the seed says.
+class RandomSource : public PlanSource {
+ public:
+  explicit RandomSource(Random& random) : random_(random) {}
+  Plan first(const Request& request) override {
+    ++plans;
+    return {planned(changed % 2 == 0 ? "ring" : "star", request), random_.below(2) == 0};
+  }
+  Plan later(const Request& request) override {
+    switch (random_.below(4)) {
+      case 0:
+        return {nullptr, true};
+      case 1:
+        return {planned("chain", request), true};
+      case 2:
+        return {planned("binomial", request), false};
+      default:
+        return {nullptr, false};
+    }
+  }
+  void change_to(const std::vector<double>&) override { ++changed; }
+  int plans = 0, changed = 0;
+
+ private:
+  Random& random_;
+};
+
+class RandomWatch : public NetworkWatch {
+ public:
+  explicit RandomWatch(Random& random) : random_(random) {}
+  Turn turn(std::uint64_t call) override {
+    Turn turn;
+    if (random_.below(3) == 0) turn.rates = {1e9, 2e9};
+    turn.report = random_.below(2) == 0;
+    turn.next = call + 1 + random_.below(6);
+    return turn;
+  }
+
+ private:
+  Random& random_;
+};
+
+// One node of a group: its calls, in order, and the words that are on their way to it.
+struct Node {
+  explicit Node(int self, bool turns) : plans(self, kSharers + 1) {
+    if (turns) plans.expect_turns();
+  }
+  SharedPlans plans;
+  std::deque<std::vector<std::byte>> on_the_way;
+  std::uint64_t next = 0;
+  std::vector<std::uint32_t> took;  // digests, by call
+};
+
+struct World {
+  World(std::uint64_t seed, bool turns)
+      : random{seed},
+        source(random),
+        watch(random),
+        leader(nodes_of(turns)[0].plans, source, turns ? &watch : nullptr) {}
+
+  std::deque<Node>& nodes_of(bool turns) {
+    for (int r = 0; r <= kSharers; ++r) nodes.emplace_back(r, turns);  // the last one is no rank
+    return nodes;
+  }
+
+  // `calls[rank]`: what it calls. One of them makes a call, or hears something.
+  void run(const std::vector<std::vector<Request>>& calls) {
+    for (;;) {
+      std::vector<int> able;
+      for (int r = 0; r <= kSharers; ++r) {
+        Node& node = nodes[static_cast<std::size_t>(r)];
+        const bool may_call = r < kSharers && node.next < calls[static_cast<std::size_t>(r)].size();
+        if (!node.on_the_way.empty() || (may_call && !waits(r, calls))) able.push_back(r);
+      }
+      if (able.empty()) return;
+      const int r = able[random.below(able.size())];
+      Node& node = nodes[static_cast<std::size_t>(r)];
+      if (!node.on_the_way.empty() && random.below(2) == 0) {
+        node.plans.hear(word_from_bytes(node.on_the_way.front()));
+        node.on_the_way.pop_front();
+      } else if (r < kSharers) {
+        call(r, calls);
+      }
+    }
+  }
+
+  bool waits(int r, const std::vector<std::vector<Request>>& calls) {
+    Node& node = nodes[static_cast<std::size_t>(r)];
+    return r > 0 && node.plans.find(node.next, calls[static_cast<std::size_t>(r)][node.next]) == nullptr;
+  }
+
+  void call(int r, const std::vector<std::vector<Request>>& calls) {
+    Node& node = nodes[static_cast<std::size_t>(r)];
+    if (node.next == calls[static_cast<std::size_t>(r)].size()) return;
+    const Request& request = calls[static_cast<std::size_t>(r)][node.next];
+    if (r == 0) {
+      if (const auto word = leader.lead(node.next, request)) {
+        ++words;
+        for (int to = 1; to <= kSharers; ++to)
+          nodes[static_cast<std::size_t>(to)].on_the_way.push_back(to_bytes(*word));
+      }
+    }
+    const SharedPlan plan = node.plans.find(node.next, request);
+    if (plan == nullptr) return;
+    EXPECT_EQ(plan->forest->request, request);
+    node.took.push_back(plan->digest);
+    ++node.next;
+  }
+
+  Random random;
+  RandomSource source;
+  RandomWatch watch;
+  std::deque<Node> nodes;
+  PlanLeader leader;
+  int words = 0;
+};
+
+TEST(SharedPlans, AllRanksTakeTheSamePlanAtTheSameCallHoweverWordsAreDelayed) {
+  int switches = 0;
+  for (std::uint64_t seed = 0; seed < fewer(200U); ++seed) {
+    World world(seed, seed % 2 == 1);
+    std::vector<Request> program;
+    for (int i = 0; i < 60; ++i) program.push_back(shape(static_cast<int>(world.random.below(4))));
+    world.run(std::vector(kSharers, program));
+    for (const Node& node : world.nodes) {
+      if (&node == &world.nodes.back()) continue;
+      ASSERT_EQ(node.took.size(), program.size()) << "seed " << seed << ": somebody waits for ever";
+      EXPECT_EQ(node.took, world.nodes[0].took) << "seed " << seed;
+    }
+    std::map<std::int64_t, std::uint32_t> last;
+    for (std::size_t i = 0; i < program.size(); ++i) {
+      const auto [entry, is_new] = last.try_emplace(program[i].counts[0], world.nodes[0].took[i]);
+      switches += !is_new && entry->second != world.nodes[0].took[i] ? 1 : 0;
+      entry->second = world.nodes[0].took[i];
+    }
+  }
+  EXPECT_GT(switches, fewer(100)) << "plans must change for this to say anything";
+}
+
+TEST(SharedPlans, ANodeThatIsNoRankKnowsEveryPlanByItsDigest) {
+  for (std::uint64_t seed = 0; seed < 10; ++seed) {
+    World world(seed, false);
+    world.run(std::vector(kSharers, std::vector<Request>(20, shape(1))));
+    for (const std::uint32_t digest : world.nodes[0].took) {
+      const SharedPlan plan = world.nodes.back().plans.find(digest);
+      ASSERT_NE(plan, nullptr);
+      EXPECT_EQ(plan->digest, digest);
+      EXPECT_EQ(plan->self, kSharers);
+    }
+    EXPECT_EQ(world.nodes.back().plans.find(4711U), nullptr);
+  }
+}
+
+// An error of the program that it may survive: what a rank has called alone must not lead it to other plans.
+TEST(SharedPlans, AfterACallThatOneRankMadeDifferentlyAllStillAgree) {
+  for (std::uint64_t seed = 0; seed < fewer(100U); ++seed) {
+    World world(seed, seed % 2 == 1);
+    std::vector<std::vector<Request>> calls(kSharers);
+    const std::size_t wrong = world.random.below(10), strange = world.random.below(kSharers);
+    for (std::size_t i = 0; i < 40; ++i) {
+      const int any = static_cast<int>(world.random.below(3));
+      for (std::size_t r = 0; r < kSharers; ++r)
+        calls[r].push_back(shape(i == wrong && r == strange ? 7 : any));
+    }
+    // Up to the mismatch, which fails on all ranks; then what is on its way arrives, and they go on.
+    std::vector<std::vector<Request>> before(kSharers);
+    for (std::size_t r = 0; r < kSharers; ++r)
+      before[r] = {calls[r].begin(), calls[r].begin() + static_cast<std::ptrdiff_t>(wrong) + 1};
+    world.run(before);
+    for (std::size_t r = 0; r < kSharers; ++r) {
+      Node& node = world.nodes[r];
+      if (node.next == wrong) {  // the session has failed it while it waited
+        node.took.push_back(0);
+        ++node.next;
+      }
+      ASSERT_EQ(node.next, wrong + 1);
+    }
+    world.run(calls);
+    for (std::size_t r = 0; r < kSharers; ++r) {
+      ASSERT_EQ(world.nodes[r].took.size(), 40u) << "seed " << seed << " rank " << r << ": it waits for ever";
+      for (std::size_t i = wrong + 1; i < 40; ++i)
+        EXPECT_EQ(world.nodes[r].took[i], world.nodes[0].took[i]) << "seed " << seed << " call " << i;
+    }
+  }
+}
+
+// Rank 0's words are few: of a request that stays as it is planned there is one.
+TEST(SharedPlans, AreToldOnceWhereNothingBetterFollows) {
+  struct Source : RandomSource {
+    using RandomSource::RandomSource;
+    Plan first(const Request& request) override { return {planned("ring", request), true}; }
+  };
+  Random random{1};
+  Source source(random);
+  SharedPlans plans(0, kSharers);
+  PlanLeader leader(plans, source, nullptr);
+  int words = 0;
+  for (std::uint64_t call = 0; call < 100; ++call) {
+    words += leader.lead(call, shape(static_cast<int>(call % 5))) ? 1 : 0;
+    EXPECT_NE(plans.find(call, shape(static_cast<int>(call % 5))), nullptr);
+  }
+  EXPECT_EQ(words, 5);
+}
+
+TEST(SharedPlans, WaitFewerTimesTheLongerPlanningTakes) {
+  struct Source : RandomSource {
+    using RandomSource::RandomSource;
+    Plan first(const Request& request) override { return {planned("ring", request), false}; }
+    Plan later(const Request&) override { return {nullptr, false}; }
+  };
+  Random random{1};
+  Source source(random);
+  SharedPlans plans(0, kSharers);
+  PlanLeader leader(plans, source, nullptr);
+  std::vector<std::uint64_t> asked;
+  for (std::uint64_t call = 0; call < 100; ++call)
+    if (leader.lead(call, shape(0))) asked.push_back(call);
+  EXPECT_EQ(asked, (std::vector<std::uint64_t>{0, 1, 2, 4, 8, 16, 32, 64}));
+}
+
+TEST(SharedPlans, ForgetAllWhenThereAreTooManyAndGoOn) {
+  Random random{3};
+  RandomSource source(random);
+  SharedPlans leading(0, 2), following(1, 2);
+  PlanLeader leader(leading, source, nullptr);
+  const int shapes = static_cast<int>(SharedPlans::kMostRequests) + 10;
+  for (std::uint64_t call = 0; call < static_cast<std::uint64_t>(2 * shapes); ++call) {
+    const Request request =
+        forest::make_request(Collective::all_reduce, 2, static_cast<std::int64_t>(call) % shapes);
+    if (const auto word = leader.lead(call, request)) following.hear(*word);
+    ASSERT_NE(following.find(call, request), nullptr) << call;
+    EXPECT_EQ(following.find(call, request)->digest, leading.find(call, request)->digest);
+  }
+}
+
+TEST(SharedPlans, RefuseAWordThatKeepsAPlanThatWasNeverTold) {
+  SharedPlans plans(1, kSharers);
+  PlanWord word;
+  word.request = shape(0);
+  EXPECT_THROW(plans.hear(word), Error);
+}
+
+TEST(PlanWord, ArrivesAsItWasSaid) {
+  PlanWord word;
+  word.call = 1ULL << 40;
+  word.forget = word.report = true;
+  word.rates = {1e9, 5e8};
+  word.next_turn = word.call + 3;
+  word.forest = planned("ring", shape(3));
+  word.request = word.forest->request;
+  word.next = word.call + 1;
+  const PlanWord there = word_from_bytes(to_bytes(word));
+  EXPECT_EQ(there.call, word.call);
+  EXPECT_TRUE(there.forget && there.report);
+  EXPECT_EQ(there.rates, word.rates);
+  EXPECT_EQ(there.next_turn, word.next_turn);
+  EXPECT_EQ(there.request, word.request);
+  EXPECT_EQ(*there.forest, *word.forest);
+  EXPECT_EQ(there.next, word.next);
+  PlanWord stays;
+  stays.request = shape(2);
+  EXPECT_EQ(word_from_bytes(to_bytes(stays)).forest, nullptr);
+  EXPECT_EQ(word_from_bytes(to_bytes(stays)).request, stays.request);
+  EXPECT_EQ(word_from_bytes(to_bytes(stays)).next, kNever);
+}
+
+TEST(PlanWord, IsRefusedWhereItIsCutOrMakesNoSense) {
+  PlanWord word;
+  word.forget = true;
+  word.rates = {1e9};
+  word.next_turn = 5;
+  word.forest = planned("ring", shape(3));
+  word.request = word.forest->request;
+  const auto bytes = to_bytes(word);
+  for (std::size_t n = 0; n < bytes.size(); ++n)
+    EXPECT_THROW(word_from_bytes(std::span(bytes).first(n)), Error) << n;
+  word.rates = {-1};
+  EXPECT_THROW(word_from_bytes(to_bytes(word)), Error);
+}
+
+}  // namespace
+}  // namespace talweg::steer
