@@ -13,24 +13,16 @@
 #include "cli/fields.h"
 #include "cluster/cluster.h"
 #include "formats/import.h"
-#include "kernel/reduce.h"
-#include "live/join/interface.h"
-#include "live/join/job_key.h"
 #include "steer/assumed_network.h"
 #include "study/choices.h"
 #include "study/machine.h"
-#include "study/version.h"
 #include "talweg/error.h"
 #include "text/output_file.h"
-#include "text/table.h"
-#include "wire/cipher.h"
 
 namespace talweg::cli {
 namespace {
 
 using namespace study;
-
-using Json = nlohmann::json;
 
 constexpr const char* kInfoExamples = R"(
 Examples:
@@ -41,103 +33,12 @@ Examples:
   talweg info broadcast --cluster cluster.yaml       # on a network that a file describes)";
 
 struct InfoFlags {
-  std::string collective;
+  std::string collective, op;
   int ranks = 0;
   int ranks_per_host = 1;
   std::string cluster;
   std::string json;
 };
-
-std::string origin_text(const ResolvedSetting& setting) {
-  return setting.place.empty() ? name(setting.origin)
-                               : fmt::format("{} {}", name(setting.origin), setting.place);
-}
-
-// Where the key comes from, never what it is.
-std::string job_key_text() {
-  try {
-    const auto key = live::find_job_key();
-    return key ? "from " + key->origin : "none: talweg run draws one; by hand, set TALWEG_KEY_FILE";
-  } catch (const Error& e) {
-    return e.what();
-  }
-}
-
-wire::CipherKind cipher() {
-  return wire::has_aes() ? wire::CipherKind::aes256_gcm : wire::CipherKind::chacha20_poly1305;
-}
-
-ResolvedSetting shown(const Setting& setting) {
-  auto value = resolve(setting.name);
-  if (setting.secret && !value.value.empty()) value.value = "(not shown)";
-  return value;
-}
-
-std::string memory_text(std::uint64_t bytes) {
-  return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
-}
-
-Json machine_json(const MachineFacts& facts) {
-  Json document = {{"talweg_version", kVersion}, {"build_type", kBuildType}, {"compiler", kCompiler}};
-  document["simd_target"] = kernel::target_name();
-  document["host"] = facts.host;
-  document["kernel"] = facts.kernel;
-  document["cpus"] = facts.cpus;
-  document["memory_bytes"] = facts.memory_bytes;
-  document["memory_available_bytes"] = facts.memory_available_bytes;
-  document["tcp_congestion_control"] = facts.congestion_control;
-  document["tcp_congestion_controls_available"] = facts.congestion_controls_available;
-  document["shared_memory_free_bytes"] = facts.shared_memory_bytes;
-  document["network_namespaces"] = facts.namespaces;
-  document["interfaces"] = Json::array();
-  for (const auto& interface : live::interfaces())
-    document["interfaces"].push_back({{"name", interface.name}, {"address", interface.address}});
-  document["job_key"] = job_key_text();
-  document["encryption"] = wire::name(cipher());
-  document["settings"] = Json::array();
-  for (const auto& setting : settings()) {
-    const auto value = shown(setting);
-    document["settings"].push_back({{"name", std::string(setting.name)},
-                                    {"value", value.value},
-                                    {"origin", origin_text(value)},
-                                    {"description", std::string(setting.description)}});
-  }
-  document["mistyped_settings"] = mistyped_settings();
-  return document;
-}
-
-std::string machine_text(const MachineFacts& facts) {
-  const text::Columns columns{{"", -22}, {"", 0}};
-  const auto line = [&](const char* key, const std::string& value) { return columns.line({key, value}); };
-  std::string text = line("talweg", fmt::format("{} ({}, {})", kVersion, kBuildType, kCompiler));
-  text += line("SIMD", kernel::target_name());
-  text += line("host", fmt::format("{}, {}", facts.host, facts.kernel));
-  text += line("CPUs", std::to_string(facts.cpus));
-  text += line("memory", fmt::format("{}, {} available", memory_text(facts.memory_bytes),
-                                     memory_text(facts.memory_available_bytes)));
-  text +=
-      line("shared memory", facts.shared_memory_bytes > 0
-                                ? fmt::format("{} free in /dev/shm", memory_text(facts.shared_memory_bytes))
-                                : "none: /dev/shm cannot be written");
-  text += line("congestion control", fmt::format("{} (available: {})", facts.congestion_control,
-                                                 facts.congestion_controls_available));
-  text += line("network namespaces", facts.namespaces);
-  text += line("job key", job_key_text());
-  text += line("encryption", fmt::format("{}, when TALWEG_ENCRYPT is on", wire::name(cipher())));
-  for (const auto& interface : live::interfaces())
-    text += line("interface", fmt::format("{} {}", interface.name, interface.address));
-  text += "\nsettings: an option beats the environment, which beats the file, which beats the default\n";
-  for (const auto& setting : settings()) {
-    const auto value = shown(setting);
-    const text::Columns lines{{"", -23, 2}, {"", -16}, {"", 0}};
-    text += lines.line({std::string(setting.name), value.value.empty() ? "-" : value.value,
-                        fmt::format("({})", origin_text(value))});
-    text += lines.line({"", "  " + std::string(setting.description)});
-  }
-  for (const auto& name : mistyped_settings())
-    text += fmt::format("  {:<23}is in the environment, but is no setting: it does nothing\n", name);
-  return text;
-}
 
 struct Network {
   cluster::Cluster cluster;
@@ -162,20 +63,6 @@ Network find_network(const InfoFlags& flags) {
                       host_of.back() + 1)};
 }
 
-Json choices_json(Collective op, const Network& network, const std::vector<Choice>& list) {
-  Json document = {
-      {"collective", name(op)}, {"network", network.origin}, {"ranks", network.cluster.workers()}};
-  document["sizes"] = Json::array();
-  for (const auto& choice : list) {
-    Json line = {{"size_bytes", choice.bytes}, {"candidates", Json::array()}};
-    for (const auto& candidate : choice.candidates)
-      line["candidates"].push_back(
-          {{"algorithm", candidate.planner}, {"predicted_us", candidate.seconds * 1e6}});
-    document["sizes"].push_back(std::move(line));
-  }
-  return document;
-}
-
 std::string choices_text(Collective op, const Network& network, const std::vector<Choice>& list) {
   std::string text =
       fmt::format("network: {}\nthe least predicted time is taken, for f32\n", printable(network.origin));
@@ -185,23 +72,29 @@ std::string choices_text(Collective op, const Network& network, const std::vecto
   return text + to_text(op, list);
 }
 
-void show(const InfoFlags& flags, const std::string& text, const Json& document) {
+void show(const InfoFlags& flags, const std::string& text, const nlohmann::json& document) {
   const text::OutputFile json("--json", flags.json.empty() ? "-" : flags.json);
   json.write(flags.json.empty() ? text : document.dump(2) + "\n");
 }
 
 int info(const InfoFlags& flags) {
-  if (flags.collective.empty()) {
+  if (!flags.collective.empty() && !flags.op.empty() && flags.op != flags.collective)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--op {}: the collective is {} already: expected only one of them", flags.op,
+                            flags.collective));
+  const std::string& collective = flags.collective.empty() ? flags.op : flags.collective;
+  if (collective.empty()) {
     const auto facts = machine_facts();
-    show(flags, machine_text(facts), machine_json(facts));
+    show(flags, to_text(facts), to_json(facts));
     return 0;
   }
-  const auto op = parse_collective(flags.collective);
+  const auto op = parse_collective(collective);
   if (!op)
-    throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.collective));
+    throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", collective));
   const Network network = find_network(flags);
   const auto list = choices(*op, network.cluster);
-  show(flags, choices_text(*op, network, list), choices_json(*op, network, list));
+  show(flags, choices_text(*op, network, list),
+       to_json(*op, network.origin, network.cluster.workers(), list));
   return 0;
 }
 
@@ -213,6 +106,7 @@ void add_info(CLI::App& app, Action* action) {
       app.add_subcommand("info", "this build, this machine, every setting; or the algorithm for each size");
   sub->footer(kInfoExamples);
   sub->add_option("collective", flags->collective, "show which algorithm is taken for it");
+  sub->add_option("--op", flags->op, "the same");
   sub->add_option("-n,--ranks", flags->ranks, "ranks of the group")->check(whole_number(1, 1 << 12));
   sub->add_option("--ranks-per-host", flags->ranks_per_host, "of the assumed network")
       ->check(whole_number(1, 1 << 12))

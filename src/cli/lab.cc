@@ -12,6 +12,7 @@
 #include "fabric/lab_state.h"
 #include "formats/import.h"
 #include "talweg/error.h"
+#include "text/table.h"
 
 namespace talweg::cli {
 namespace {
@@ -61,9 +62,10 @@ int up(const LabFlags& flags) {
   show_warnings(lab);
   const LabNote note = fabric::keep_up(lab, flags.lab_name(), flags.file, cluster, folder);
   fmt::print("lab {} is up, held by process {}\n", note.name, note.holder);
+  const text::Columns columns{{"", -16}, {"", -12, 1}, {"", -10, 1}, {"", 0, 1}};
   for (const LabNote::Host& host : note.hosts)
-    fmt::print("{:<16} {:<12} {:<10} nsenter --net={} ...\n", host.name, host.address,
-               host.worker ? "worker" : "aggregator", host.net);
+    fmt::print("{}", columns.line({host.name, host.address, host.worker ? "worker" : "aggregator",
+                                   fmt::format("nsenter --net={} ...", host.net)}));
   return 0;
 }
 

@@ -1,14 +1,11 @@
 #include "observe/recorder.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <iterator>
-
-#include "text/escape.h"
+#include <nlohmann/json.hpp>
 
 namespace talweg::observe {
 
@@ -89,62 +86,79 @@ std::int64_t wall_ns() {
 
 namespace {
 
+using OrderedJson = nlohmann::ordered_json;
+
 const char* state_name(const Recorder::Entry& entry, const protocol::Session::Pending* pending) {
   if (entry.state == Recorder::State::completed) return "completed";
   if (entry.state == Recorder::State::failed) return "failed";
   return pending != nullptr && pending->moving ? "moving" : "started";
 }
 
-void append(fmt::memory_buffer& out, const Recorder::Entry& entry,
-            const protocol::Session::Pending* pending) {
+OrderedJson call_json(const Recorder::Entry& entry, const protocol::Session::Pending* pending) {
   const CallNote& note = entry.note;
-  const auto to = std::back_inserter(out);
-  fmt::format_to(to, R"({{"operation":"{}")", call_name(note.kind, note.signature.op));
+  OrderedJson call = {{"operation", call_name(note.kind, note.signature.op)}};
   if (note.kind == CallNote::Kind::collective) {
-    fmt::format_to(to, R"(,"sequence":{},"root":{},"reduction":"{}","layout":"{:016x}")", note.sequence,
-                   note.signature.root, name(note.signature.reduction), note.signature.layout);
+    call["sequence"] = note.sequence;
+    call["root"] = note.signature.root;
+    call["reduction"] = name(note.signature.reduction);
+    call["layout"] = fmt::format("{:016x}", note.signature.layout);
   } else {
-    fmt::format_to(to, R"(,"peer":{},"tag":{})", note.peer, note.tag);
+    call["peer"] = note.peer;
+    call["tag"] = note.tag;
   }
-  fmt::format_to(to, R"(,"type":"{}","count":{},"bytes":{},"algorithm":"{}","trees":{},"state":"{}")",
-                 name(note.signature.type), note.signature.count, note.bytes,
-                 text::json_escaped(entry.algorithm.data()), note.trees, state_name(entry, pending));
-  fmt::format_to(to, R"(,"started_ns":{},"deadline_ns":{})", note.started_ns, note.deadline_ns);
-  if (entry.state != Recorder::State::in_flight) fmt::format_to(to, R"(,"ended_ns":{})", entry.ended_ns);
+  call["type"] = name(note.signature.type);
+  call["count"] = note.signature.count;
+  call["bytes"] = note.bytes;
+  call["algorithm"] = entry.algorithm.data();
+  call["trees"] = note.trees;
+  call["state"] = state_name(entry, pending);
+  call["started_ns"] = note.started_ns;
+  call["deadline_ns"] = note.deadline_ns;
+  if (entry.state != Recorder::State::in_flight) call["ended_ns"] = entry.ended_ns;
   const auto& absent = pending != nullptr ? pending->absent : entry.absent;
   const auto& silent = pending != nullptr ? pending->silent : entry.silent;
-  if (!absent.empty()) fmt::format_to(to, R"(,"not_started":[{}])", fmt::join(absent, ","));
-  if (!silent.empty()) fmt::format_to(to, R"(,"data_missing_from":[{}])", fmt::join(silent, ","));
-  if (entry.state == Recorder::State::failed)
-    fmt::format_to(to, R"(,"error":"{}","text":"{}")", name(entry.code), text::json_escaped(entry.error));
-  fmt::format_to(to, "}}");
+  if (!absent.empty()) call["not_started"] = absent;
+  if (!silent.empty()) call["data_missing_from"] = silent;
+  if (entry.state == Recorder::State::failed) {
+    call["error"] = name(entry.code);
+    call["text"] = entry.error;
+  }
+  return call;
+}
+
+std::string dumped(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace
 
 std::string to_json(const RecordHead& head, const Recorder& recorder,
                     const std::vector<std::pair<std::uint64_t, protocol::Session::Pending>>& pending) {
-  fmt::memory_buffer out;
-  const auto to = std::back_inserter(out);
-  std::vector<std::string> hosts;
-  for (const std::string& host : head.hosts) hosts.push_back('"' + text::json_escaped(host) + '"');
-  fmt::format_to(to,
-                 R"({{"talweg_flight_record":1,"reason":"{}","job":"{:016x}","group":"{:08x}","rank":{},)"
-                 R"("size":{},"ranks_in_job":[{}],"hosts":[{}],"monotonic_ns":{},"wall_ns":{},)",
-                 text::json_escaped(head.reason), head.job, head.group, head.rank, head.hosts.size(),
-                 fmt::join(head.members, ","), fmt::join(hosts, ","), head.monotonic_ns, head.wall_ns);
-  if (head.clock.known)
-    fmt::format_to(to, R"("offset_to_rank0_ns":{},"offset_error_ns":{},)", head.clock.offset_ns,
-                   head.clock.round_trip_ns / 2);
-  fmt::format_to(to, R"("operations_started":{},"operations":[)", recorder.started());
+  OrderedJson document = {{"talweg_flight_record", 1},
+                          {"reason", head.reason},
+                          {"job", fmt::format("{:016x}", head.job)},
+                          {"group", fmt::format("{:08x}", head.group)},
+                          {"rank", head.rank},
+                          {"size", head.hosts.size()},
+                          {"ranks_in_job", head.members},
+                          {"hosts", head.hosts},
+                          {"monotonic_ns", head.monotonic_ns},
+                          {"wall_ns", head.wall_ns}};
+  if (head.clock.known) {
+    document["offset_to_rank0_ns"] = head.clock.offset_ns;
+    document["offset_error_ns"] = head.clock.round_trip_ns / 2;
+  }
+  document["operations_started"] = recorder.started();
+  // One call a line, so that people find theirs.
+  std::string text = dumped(document);
+  text.replace(text.size() - 1, 1, ",\"operations\":[");
   for (std::uint64_t ticket = recorder.first(); ticket < recorder.started(); ++ticket) {
     const auto it =
         std::find_if(pending.begin(), pending.end(), [&](const auto& p) { return p.first == ticket; });
-    fmt::format_to(to, "{}", ticket == recorder.first() ? "\n" : ",\n");
-    append(out, *recorder.find(ticket), it == pending.end() ? nullptr : &it->second);
+    text += ticket == recorder.first() ? "\n" : ",\n";
+    text += dumped(call_json(*recorder.find(ticket), it == pending.end() ? nullptr : &it->second));
   }
-  fmt::format_to(to, "\n]}}\n");
-  return fmt::to_string(out);
+  return text + "\n]}\n";
 }
 
 }  // namespace talweg::observe

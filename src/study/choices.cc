@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "base/units.h"
 #include "text/table.h"
 
@@ -42,6 +44,20 @@ std::string to_text(Collective op, const std::vector<Choice>& choices) {
     text += columns.line(cells);
   }
   return text;
+}
+
+nlohmann::json to_json(Collective op, const std::string& network, int ranks,
+                       const std::vector<Choice>& choices) {
+  nlohmann::json document = {{"collective", name(op)}, {"network", network}, {"ranks", ranks}};
+  document["sizes"] = nlohmann::json::array();
+  for (const Choice& choice : choices) {
+    nlohmann::json line = {{"size_bytes", choice.bytes}, {"candidates", nlohmann::json::array()}};
+    for (const auto& candidate : choice.candidates)
+      line["candidates"].push_back(
+          {{"algorithm", candidate.planner}, {"predicted_us", candidate.seconds * 1e6}});
+    document["sizes"].push_back(std::move(line));
+  }
+  return document;
 }
 
 }  // namespace talweg::study

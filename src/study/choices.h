@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -25,5 +26,9 @@ std::vector<Choice> choices(Collective op, const cluster::Cluster& network);
 
 // A table, one line a size: what is taken, its predicted time, and the next best with its time.
 std::string to_text(Collective op, const std::vector<Choice>& choices);
+
+// `network`: where it comes from.
+nlohmann::json to_json(Collective op, const std::string& network, int ranks,
+                       const std::vector<Choice>& choices);
 
 }  // namespace talweg::study

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
+
+#include "base/settings.h"
 
 namespace talweg::study {
 
@@ -21,5 +24,12 @@ struct MachineFacts {
 
 // Never throws: what cannot be read is empty or 0.
 MachineFacts machine_facts();
+
+// With this build and every setting, its value and its origin.
+std::string to_text(const MachineFacts& facts);
+nlohmann::json to_json(const MachineFacts& facts);
+
+// "file /etc/talweg.conf:3"
+std::string origin_text(const ResolvedSetting& setting);
 
 }  // namespace talweg::study

@@ -88,13 +88,14 @@ TEST(PlanStudy, SaysWhichPlannersItAskedAndWhatAGroupTakes) {
 }
 
 TEST(PlanStudy, MarksNoChoiceWhereAPlannerThatMightWinIsMissing) {
-  const auto network = cluster::uniform_star(20, {1e9}, {30000});
+  const auto network = cluster::uniform_star(260, {1e9}, {30000});
   const forest::CostModel model(network);
   StudyRequest request;
   request.sizes = {4096, 1 << 20, 4 << 20};
   request.patience = 300;
   Study found = study_plans(network, request);
-  ASSERT_TRUE(found.notes.empty());
+  ASSERT_EQ(found.notes.size(), 1u);  // of packed
+  found.notes.clear();
   const auto lose = [](Study& study, std::size_t row, const std::string& planner) {
     const auto i = std::find(study.planners.begin(), study.planners.end(), planner) - study.planners.begin();
     study.rows[row].predictions[static_cast<std::size_t>(i)] = {{}, "not done within 1 s", true};
