@@ -63,10 +63,11 @@ void report(int status, char kind, const std::string& text) {
 
 Child::Child(const Process& process, const LaunchOptions& options, const sigset_t& mask)
     : label_(process.label),
+      aggregates_(process.aggregates),
       out_{{}, options.out, LinePrefixer("[" + process.label + "] ")},
       err_{{}, options.err, LinePrefixer("[" + process.label + "] ")} {
   if (process.command.empty())
-    throw Error(ErrorCode::invalid_argument, fmt::format("cannot start rank {}: no program given", label_));
+    throw Error(ErrorCode::invalid_argument, fmt::format("cannot start {}: no program given", who()));
   Pipe out = make_pipe(), err = make_pipe(), status = make_pipe();
   Fd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!input) throw_system("open /dev/null");
@@ -74,7 +75,7 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
   const pid_t launcher = getpid();
 
-  process_.emplace(fmt::format("start a process for rank {}", label_), [&] {
+  process_.emplace(fmt::format("start a process for {}", who()), [&] {
     setpgid(0, 0);
     dup2(input.get(), STDIN_FILENO);
     dup2(out.write.get(), STDOUT_FILENO);
@@ -117,12 +118,12 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
 void Child::explain_failed_start(const Process& process, const std::string& report) {
   process_->wait();
   if (report[0] == kHookFailed)
-    throw Error(ErrorCode::system, fmt::format("cannot start rank {}: {}", label_, report.substr(1)));
+    throw Error(ErrorCode::system, fmt::format("cannot start {}: {}", who(), report.substr(1)));
   const int reason = std::stoi(report.substr(1));
   const std::string& program = process.command[0];
   const bool looked_up = program.find('/') == std::string::npos;
   throw Error(ErrorCode::invalid_argument,
-              fmt::format("cannot start rank {}: program '{}'{}: {}", label_, program,
+              fmt::format("cannot start {}: program '{}'{}: {}", who(), program,
                           looked_up && reason == ENOENT ? " in PATH" : "", strerror(reason)));
 }
 
@@ -160,10 +161,10 @@ void Child::note_end() {
 }
 
 std::string Child::how_it_ended() const {
-  if (!killed_) return fmt::format("rank {} exited with code {}", label_, exit_code_);
+  if (!killed_) return fmt::format("{} exited with code {}", who(), exit_code_);
   const int signal = exit_code_ - 128;
   const char* abbreviation = sigabbrev_np(signal);
-  return fmt::format("rank {} was killed by signal {} (SIG{})", label_, signal,
+  return fmt::format("{} was killed by signal {} (SIG{})", who(), signal,
                      abbreviation == nullptr ? std::to_string(signal) : abbreviation);
 }
 

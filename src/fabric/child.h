@@ -31,6 +31,8 @@ class Child {
   Child(const Child&) = delete;
 
   const std::string& label() const { return label_; }
+  bool aggregates() const { return aggregates_; }
+  std::string who() const { return (aggregates_ ? "aggregator " : "rank ") + label_; }
   pid_t pid() const { return process_->pid(); }
   int pidfd() const { return pidfd_.get(); }  // readable once it has ended
   Stream& out() { return out_; }
@@ -52,6 +54,7 @@ class Child {
   void explain_failed_start(const Process& process, const std::string& report);
 
   std::string label_;
+  bool aggregates_ = false;
   Stream out_, err_;
   std::optional<ChildProcess> process_;
   Fd pidfd_;

@@ -142,7 +142,7 @@ Lab Lab::build(const cluster::Cluster& cluster) {
 }
 
 LaunchResult Lab::run(const std::vector<std::string>& command, const std::string& cluster_file,
-                      const LaunchOptions& options) const {
+                      const LaunchOptions& options, const std::vector<std::string>& aggregator) const {
   std::vector<const LabHost*> workers;
   std::string hosts_file = "127.0.0.1 localhost\n";
   for (const LabHost& host : hosts_) {
@@ -152,26 +152,37 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   const std::string port = std::to_string(free_port(*workers.at(0)));
   const auto key = live::find_job_key();
   const std::string drawn_key = wire::random_key_text();
-  std::vector<Process> ranks;
-  for (std::size_t r = 0; r < workers.size(); ++r) {
-    Process rank;
-    rank.label = std::to_string(r);
-    rank.command = command;
-    rank.environment = {{"RANK", rank.label},
-                        {"WORLD_SIZE", std::to_string(workers.size())},
-                        {"LOCAL_RANK", "0"},
-                        {"LOCAL_WORLD_SIZE", "1"},
-                        {"MASTER_ADDR", workers[0]->address},
-                        {"MASTER_PORT", port},
-                        {"TALWEG_KEY", key ? key->text : drawn_key},
-                        {"TALWEG_KEY_FILE", ""},
-                        {"TALWEG_CLUSTER", std::filesystem::absolute(cluster_file).string()},
-                        {"TALWEG_SOCKET_IFNAME", "eth0"},
-                        {"GLOO_SOCKET_IFNAME", "eth0"}};
-    rank.before_exec = [host = workers[r], &hosts_file] { enter_host(host->net, host->name, hosts_file); };
-    ranks.push_back(std::move(rank));
+  const auto on = [&](const LabHost& host, std::vector<std::string> program) {
+    Process process;
+    process.command = std::move(program);
+    process.environment = {{"WORLD_SIZE", std::to_string(workers.size())},
+                           {"MASTER_ADDR", workers[0]->address},
+                           {"MASTER_PORT", port},
+                           {"TALWEG_KEY", key ? key->text : drawn_key},
+                           {"TALWEG_KEY_FILE", ""},
+                           {"TALWEG_CLUSTER", std::filesystem::absolute(cluster_file).string()},
+                           {"TALWEG_SOCKET_IFNAME", "eth0"},
+                           {"GLOO_SOCKET_IFNAME", "eth0"}};
+    process.before_exec = [&host, &hosts_file] { enter_host(host.net, host.name, hosts_file); };
+    return process;
+  };
+  std::vector<Process> processes;
+  for (const LabHost* const worker : workers) {
+    Process rank = on(*worker, command);
+    rank.label = std::to_string(processes.size());
+    rank.environment.insert(rank.environment.end(),
+                            {{"RANK", rank.label}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}});
+    processes.push_back(std::move(rank));
   }
-  return launch(ranks, options);
+  for (const LabHost& host : hosts_) {
+    if (host.worker || aggregator.empty()) continue;
+    Process process = on(host, aggregator);
+    process.command.push_back(host.name);
+    process.label = host.name;
+    process.aggregates = true;
+    processes.push_back(std::move(process));
+  }
+  return launch(processes, options);
 }
 
 }  // namespace talweg::fabric

@@ -21,6 +21,11 @@ bool is_switch(const Cluster& cluster, int node) {
   return cluster.nodes[node].kind == NodeKind::switch_;
 }
 
+// A process runs on it.
+bool is_host(const Cluster& cluster, int node) {
+  return can_aggregate(cluster.nodes[node]);
+}
+
 void attach(const Cluster& cluster, LabPaths& paths, int host, int to) {
   int& at = paths.switch_of[host];
   if (at >= 0 && at != to)
@@ -34,7 +39,7 @@ void attach(const Cluster& cluster, LabPaths& paths, int host, int to) {
 
 int next_host(const Cluster& cluster, const cluster::Routes& routes, int from, int to) {
   for (const int l : routes.path(from, to))
-    if (!is_switch(cluster, cluster.links[l].to)) return cluster.links[l].to;
+    if (!is_switch(cluster, cluster.links[l].to) || cluster.links[l].to == to) return cluster.links[l].to;
   return -1;
 }
 
@@ -43,7 +48,7 @@ void find_trunks(const Cluster& cluster, const cluster::Routes& routes, LabPaths
   const int nodes = static_cast<int>(cluster.nodes.size());
   for (int from = 0; from < nodes; ++from) {
     for (int to = 0; to < nodes; ++to) {
-      if (is_switch(cluster, from) || is_switch(cluster, to)) continue;
+      if (!is_host(cluster, from) || !is_host(cluster, to)) continue;
       for (const int l : routes.path(from, to))
         used.insert(std::minmax(cluster.links[l].from, cluster.links[l].to));
     }
@@ -63,6 +68,8 @@ void find_trunks(const Cluster& cluster, const cluster::Routes& routes, LabPaths
 LabPaths find_paths(const Cluster& cluster) {
   LabPaths paths;
   paths.switch_of.assign(cluster.nodes.size(), -1);
+  for (int node = 0; node < static_cast<int>(cluster.nodes.size()); ++node)
+    if (is_switch(cluster, node) && is_host(cluster, node)) paths.switch_of[node] = node;
   for (std::size_t l = 0; l < cluster.links.size(); ++l) {
     const Link& link = cluster.links[l];
     const bool from_switch = is_switch(cluster, link.from), to_switch = is_switch(cluster, link.to);

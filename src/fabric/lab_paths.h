@@ -8,7 +8,9 @@
 namespace talweg::fabric {
 
 struct LabPaths {
-  std::vector<int> switch_of;  // by node: the switch that a host hangs on; -1: none (and for switches)
+  // By node: the switch that a host hangs on; -1: none (and for switches, but for those that aggregate:
+  // these are hosts as well, which hang on themselves).
+  std::vector<int> switch_of;
   // Links between switches, one direction of each; without those that no route of the cluster takes, such as
   // those of a second spine: bridges allow no loops, and nothing is lost that the cost model counts on.
   std::vector<int> trunks;

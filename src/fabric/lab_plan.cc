@@ -105,7 +105,7 @@ class Planner {
 
   void make_hosts() {
     for (std::size_t node = 0; node < cluster_.nodes.size(); ++node) {
-      if (is_switch(static_cast<int>(node))) continue;
+      if (!can_aggregate(cluster_.nodes[node])) continue;
       if (plan_.hosts.size() == kMaxLabHosts)
         refuse(fmt::format("it has more than {} hosts; a lab lives on one machine", kMaxLabHosts));
       const int h = static_cast<int>(plan_.hosts.size());
@@ -166,6 +166,7 @@ class Planner {
     const int node = node_of_[h];
     HostPlan& host = plan_.hosts[h];
     if (const int at = paths_.switch_of[node]; at >= 0) {
+      if (at == node) return;  // inside the switch: no link
       append(host.tc, shape_device("eth0", shape_of(links_.at({node, at}))));
       append(plan_.ports_tc, shape_device(host.port, shape_of(links_.at({at, node}))));
       return;

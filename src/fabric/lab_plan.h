@@ -1,10 +1,11 @@
 // What it takes to emulate a Cluster with Linux namespaces, worked out without touching the system.
 //
 // Every worker and aggregator becomes a host: a namespace with one device, eth0. All switches live in one
-// more namespace, each as a bridge; a link between two nodes becomes a pair of virtual Ethernet devices,
-// shaped at each end to the rate of its direction. Workers with links straight to each other share a bridge
-// that limits nothing; there the sender shapes by destination. Where such workers have no link of their own,
-// packets take the cluster's route through others, or are refused as unreachable where there is none.
+// more namespace, each as a bridge, and one that aggregates is a host on its bridge as well; a link between
+// two nodes becomes a pair of virtual Ethernet devices, shaped at each end to the rate of its direction.
+// Hosts with links straight to each other share a bridge that limits nothing; there the sender shapes by
+// destination. Where such hosts have no link of their own, packets take the cluster's route through others,
+// or are refused as unreachable where there is none.
 #pragma once
 
 #include <string>

@@ -60,14 +60,17 @@ class Launch {
   }
 
   LaunchResult run() {
-    while (running() > 0) step();
+    while (running(false) > 0) step();
+    if (running(true) > 0) stop_all();
+    while (running(true) > 0) step();
     drain();
     return result_;
   }
 
  private:
-  std::ptrdiff_t running() const {
-    return std::count_if(children_.begin(), children_.end(), [](const Child& c) { return !c.ended(); });
+  std::ptrdiff_t running(bool aggregators) const {
+    return std::count_if(children_.begin(), children_.end(),
+                         [&](const Child& c) { return !c.ended() && c.aggregates() == aggregators; });
   }
 
   void signal_all(int signal) {
@@ -100,7 +103,7 @@ class Launch {
 
   void ended(std::size_t i) {
     children_[i].note_end();
-    if (children_[i].exit_code() == 0 || result_.exit_code != 0) return;
+    if (children_[i].exit_code() == 0 || result_.exit_code != 0 || children_[i].aggregates()) return;
     result_.exit_code = children_[i].exit_code();
     result_.first_failed = static_cast<int>(i);
     result_.what = children_[i].how_it_ended();
@@ -126,7 +129,8 @@ class Launch {
     if (deadline_ && now >= *deadline_ && !kill_at_) {
       std::string waited_for;
       for (std::size_t i = 0; i < children_.size(); ++i)
-        if (!children_[i].ended()) waited_for += (waited_for.empty() ? "" : ", ") + children_[i].label();
+        if (!children_[i].ended() && !children_[i].aggregates())
+          waited_for += (waited_for.empty() ? "" : ", ") + children_[i].label();
       result_.exit_code = kTimeoutExitCode;
       result_.what = fmt::format("timeout after {} s, still running: rank {}",
                                  std::chrono::duration<double>(options_.timeout).count(), waited_for);

@@ -1,4 +1,5 @@
-// Starts the ranks of a group as processes of this machine and stays until the last one has ended.
+// Starts the ranks of a group, and what serves them, as processes of this machine and stays until the last
+// rank has ended.
 //
 // How to use it:
 //   std::vector<Process> ranks;
@@ -11,7 +12,8 @@
 //
 // What it promises. Every line that a rank writes comes out whole, prefixed with "[label] ", on the stream it
 // was written to. SIGINT, SIGTERM and SIGHUP go to every rank, and wake it if it is stopped; the second one
-// kills. When a rank fails, the others get SIGTERM and, after the grace time, SIGKILL. Nothing outlives the
+// kills. When a rank fails, the others get SIGTERM and, after the grace time, SIGKILL. The same happens to
+// aggregators when the last rank has ended; the end of one stops nobody. Nothing outlives the
 // launch: what ranks leave behind in their process groups is killed at the end, and also when the launcher
 // itself is killed by a signal that nobody can catch.
 #pragma once
@@ -32,6 +34,7 @@ struct Process {
   std::vector<std::pair<std::string, std::string>> environment;  // on top of the launcher's own
   // Runs in the new process before the program does, such as entering a namespace. May throw Error.
   std::function<void()> before_exec;
+  bool aggregates = false;  // for the ranks, being none: "aggregator <label> ..."
 };
 
 struct LaunchOptions {

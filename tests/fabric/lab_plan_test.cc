@@ -180,6 +180,31 @@ TEST(LabPlan, DelaysWhereTheKernelCan) {
   EXPECT_THAT(plan.warnings, IsEmpty());
 }
 
+TEST(LabPlan, MakesASwitchThatAggregatesAHostOnItsOwnBridge) {
+  Cluster cluster = cluster::uniform_star(2, kFast, {});
+  cluster.nodes[2].can_aggregate = true;
+  const LabPlan plan = plan_lab(cluster, {});
+  ASSERT_EQ(plan.hosts.size(), 3u);
+  EXPECT_EQ(plan.hosts[2].name, "switch");
+  EXPECT_FALSE(plan.hosts[2].worker);
+  EXPECT_THAT(plan.ports_ip, Contains("link set p2 master br2 up"));
+  EXPECT_THAT(plan.hosts[2].tc, IsEmpty());  // inside the switch there is no link
+  EXPECT_THAT(plan.hosts[2].ip, Not(Contains(HasSubstr("via"))));
+  EXPECT_THAT(plan.hosts[0].ip, Not(Contains(HasSubstr("unreachable"))));
+}
+
+// Hosts with nothing but a port of the aggregator each: it carries what they send each other.
+TEST(LabPlan, GivesAnAggregatorAPortForEachHost) {
+  Cluster cluster = workers(2);
+  cluster.nodes.push_back({"agg", NodeKind::aggregator});
+  link_both(cluster, 0, 2, kFast, kFast);
+  link_both(cluster, 1, 2, kFast, kSlow);
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_TRUE(plan.hosts[2].forwards);
+  EXPECT_THAT(plan.hosts[0].ip, Contains(HasSubstr("10.77.0.2/32 via 10.77.0.3")));
+  EXPECT_THAT(plan.hosts[2].tc, Contains(HasSubstr("200000000bit")));
+}
+
 TEST(LabPlan, ChoosesTheCongestionControlByRoute) {
   LabMeans means;
   means.congestion_control = "cubic";

@@ -104,6 +104,17 @@ TEST_F(Launcher, KillsARankThatIgnoresTheRequestToStop) {
   EXPECT_EQ(result.first_failed, 1);
 }
 
+TEST_F(Launcher, StopsAggregatorsAfterTheLastRankAndMindsNotHowTheyEnd) {
+  const std::string there = path("there");
+  auto processes =
+      shell({"trap 'echo over; exit 3' TERM; echo up >" + there + "; while :; do sleep 0.01; done",
+             "while ! test -f " + there + "; do sleep 0.01; done; echo done", "exit 7"});
+  processes[0].aggregates = processes[2].aggregates = true;
+  const LaunchResult result = run(processes);
+  EXPECT_EQ(result.exit_code, 0) << result.what;
+  EXPECT_EQ(read("out"), "[1] done\n[0] over\n");
+}
+
 TEST_F(Launcher, LetsTheOthersCleanUpWhenARankFails) {
   const std::string tidy =
       "trap 'echo cleaned up; exit 0' TERM; touch " + path("ready") + "; sleep 100 & wait";
