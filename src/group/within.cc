@@ -43,7 +43,7 @@ std::shared_ptr<Group> join_within(const GroupOptions& options, const Place& pla
   own.parent = usable ? parent->number() : 0;
   own.parent_rank = parent ? parent->rank() : 0;
   const std::vector<live::Card> cards =
-      live::exchange_cards(*store, meeting_of(options, place, "within/", deadline_ns), own);
+      live::exchange_cards(*store, meeting_of(options, place, "within/", deadline_ns), own).cards;
   std::vector<int> members;
   for (const live::Card& card : cards) {
     if (card.parent == 0 || card.parent != cards[0].parent) return nullptr;

@@ -28,13 +28,13 @@ Engine::Engine(int rank, Mesh mesh, const EngineOptions& options, FrameHandler& 
 
 bool Engine::send(int to, OutFrame frame) {
   const auto peer = static_cast<std::size_t>(to);
-  Link& link = *made_.by_rank[peer];
-  if (link.gone()) return true;
+  Link* const link = made_.by_rank[peer].get();
+  if (link == nullptr || link->gone()) return true;
   if (!is_dirty_[peer]) {
     is_dirty_[peer] = true;
-    dirty_.push_back(&link);
+    dirty_.push_back(link);
   }
-  return link.send(std::move(frame));
+  return link->send(std::move(frame));
 }
 
 void Engine::flush() {

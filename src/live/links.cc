@@ -14,7 +14,7 @@ Links make_links(int rank, Mesh mesh, const StreamOptions& options, EventLoop& l
     links.shared_bytes = Segment::bytes_for(mesh.local_ranks);
   }
   for (Connection& c : mesh.connections) {
-    if (c.rank == rank) continue;
+    if (c.rank == rank || c.streams.empty()) continue;
     std::unique_ptr<Link>& link = links.by_rank[static_cast<std::size_t>(c.rank)];
     if (c.local)
       link = std::make_unique<SharedLink>(std::move(c), sender, mesh.local_index, loop, handler);

@@ -11,7 +11,7 @@
 namespace talweg::live {
 
 struct Links {
-  std::vector<std::unique_ptr<Link>> by_rank;  // null: this rank itself
+  std::vector<std::unique_ptr<Link>> by_rank;  // by seat; null: this one itself, and who has died already
   std::size_t shared_bytes = 0;                // of memory that this rank shares with others
 };
 

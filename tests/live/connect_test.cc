@@ -5,8 +5,10 @@
 #include <sys/socket.h>
 
 #include <condition_variable>
+#include <iterator>
 #include <map>
 #include <mutex>
+#include <sstream>
 #include <thread>
 
 #include "talweg/error.h"
@@ -14,8 +16,11 @@
 namespace talweg::live {
 namespace {
 
+using ::testing::Contains;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
@@ -49,15 +54,20 @@ struct Outcome {
   ErrorCode code = ErrorCode::system;
 };
 
-std::vector<Outcome> connect(Store& store, int size,
-                             const std::function<void(ConnectOptions&)>& change = {}) {
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(size));
+// The outcomes of all ranks, then those of the aggregators that are started.
+std::vector<Outcome> connect(Store& store, int size, const std::function<void(ConnectOptions&)>& change = {},
+                             const std::vector<std::string>& aggregators = {}) {
+  std::vector<Outcome> outcomes(static_cast<std::size_t>(size) + aggregators.size());
   std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r)
+  for (int r = 0; r < static_cast<int>(outcomes.size()); ++r)
     threads.emplace_back([&, r] {
       ConnectOptions options;
-      options.rank = r;
-      options.size = size;
+      if (r < size) {
+        options.rank = r;
+        options.size = size;
+      } else {
+        options.aggregator = aggregators[static_cast<std::size_t>(r - size)];
+      }
       options.address = "127.0.0.1";
       options.deadline_ns = now_ns() + 20 * kSecond;
       if (change) change(options);
@@ -293,6 +303,143 @@ TEST(Connect, StrangersDoNotKeepRanksApartAndAreDroppedWhileRanksAreAwaited) {
   strangers.join();
   expect_connected(outcomes, "the job's key");
   EXPECT_THAT(outcomes[0].mesh.security, HasSubstr("strange connections dropped"));
+}
+
+// Ranks of a network with these aggregators, which they wait for.
+std::function<void(ConnectOptions&)> expecting(
+    std::vector<std::string> names, std::chrono::milliseconds patience = std::chrono::seconds(10)) {
+  return [=](ConnectOptions& o) {
+    o.key = kKey;
+    o.aggregators = names;
+    o.patience = patience;
+  };
+}
+constexpr std::chrono::milliseconds kImpatient{50};
+
+TEST(ConnectAggregator, GetsASeatBehindTheRanksInTheOrderOfTheirNames) {
+  for (const bool shared : {true, false}) {
+    MemoryStore store;
+    const auto outcomes = connect(store, 3,
+                                  [&](ConnectOptions& o) {
+                                    expecting({"left", "right"})(o);
+                                    o.shared_memory = shared;
+                                  },
+                                  {"right", "left"});
+    for (const Outcome& outcome : outcomes) {
+      ASSERT_EQ(outcome.error, "");
+      ASSERT_EQ(outcome.mesh.connections.size(), 5u);
+      EXPECT_EQ(outcome.mesh.ranks, 3);
+      EXPECT_EQ(outcome.mesh.connections[2].name, "");
+      EXPECT_EQ(outcome.mesh.connections[3].name, "left");
+      EXPECT_EQ(outcome.mesh.connections[4].name, "right");
+      EXPECT_THAT(outcome.mesh.absent, IsEmpty());
+      for (const Connection& c : outcome.mesh.connections) {
+        EXPECT_EQ(c.streams.empty(), c.rank == outcome.mesh.seat) << c.rank;
+      }
+    }
+    EXPECT_EQ(outcomes[3].mesh.seat, 4);
+    EXPECT_EQ(outcomes[4].mesh.seat, 3);
+  }
+}
+
+TEST(ConnectAggregator, ThatIsNotThereIsToldToAllAndTheGroupFormsWithoutIt) {
+  MemoryStore store;
+  const auto outcomes = connect(store, 3, expecting({"left", "right"}, std::chrono::seconds(2)), {"right"});
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.mesh.connections.size(), 4u);
+    EXPECT_THAT(outcome.mesh.absent, ElementsAre("left: it was not there when all 3 ranks were"));
+  }
+}
+
+TEST(ConnectAggregator, ThatComesTooLateWaitsForTheNextGroupOfItsJob) {
+  MemoryStore store;
+  ConnectOptions options;
+  options.aggregator = "left";
+  options.address = "127.0.0.1";
+  expecting({"left"}, kImpatient)(options);
+  expect_connected(connect(store, 2, expecting({"left"}, kImpatient)), "the job's key");
+  options.deadline_ns = now_ns() + kSecond / 5;
+  try {
+    connect_all(store, options);
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), ErrorCode::timeout);
+    EXPECT_STREQ(e.what(), "aggregator left: a group formed without it, and no other came");
+  }
+  Outcome late;
+  options.deadline_ns = now_ns() + 20 * kSecond;
+  std::thread again([&] { late.mesh = connect_all(store, options); });
+  const auto outcomes = connect(store, 2, expecting({"left"}));
+  again.join();
+  EXPECT_EQ(outcomes[0].mesh.connections[2].name, "left");
+  EXPECT_EQ(late.mesh.seat, 2);
+}
+
+TEST(ConnectAggregator, OfANameThatIsTakenIsTurnedAway) {
+  MemoryStore store;
+  const auto outcomes = connect(store, 2, expecting({"left"}), {"left", "left"});
+  EXPECT_EQ(outcomes[0].mesh.connections.size(), 3u);
+  EXPECT_EQ(outcomes[1].mesh.connections.size(), 3u);
+  const std::string error = outcomes[2].error + outcomes[3].error;  // of one of them
+  EXPECT_TRUE(outcomes[2].error.empty() || outcomes[3].error.empty()) << error;
+  EXPECT_THAT(error, HasSubstr("is aggregator left of this group already: start one of each name"));
+}
+
+TEST(ConnectAggregator, ThatDoesNotFitIsToldWhyAndTheGroupFormsWithoutIt) {
+  MemoryStore store;
+  const auto outcomes = connect(store, 2,
+                                [](ConnectOptions& o) {
+                                  expecting({"left", "right"})(o);
+                                  if (o.aggregator == "left") o.key.reset();
+                                  if (o.aggregator == "right") o.encrypt = true;
+                                },
+                                {"left", "right"});
+  const std::string left =
+      "aggregator left has no key, rank 0 has a job key: give TALWEG_KEY or "
+      "TALWEG_KEY_FILE to all";
+  const std::string right = "aggregator right encrypts, rank 0 does not: set TALWEG_ENCRYPT alike on all";
+  for (const int rank : {0, 1}) {
+    const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
+    EXPECT_EQ(outcome.error, "");
+    EXPECT_EQ(outcome.mesh.connections.size(), 2u);
+    EXPECT_THAT(outcome.mesh.absent, ElementsAre("left: " + left, "right: " + right));
+  }
+  EXPECT_EQ(outcomes[2].error, left);
+  EXPECT_EQ(outcomes[3].error, right);
+}
+
+TEST(ConnectAggregator, OfAnotherVersionIsLeftOutByName) {
+  MemoryStore store;
+  store.set("node/left", "talweg 3 some card of the past");
+  const auto outcomes = connect(store, 2, expecting({"left"}, kImpatient));
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_EQ(outcome.error, "");
+    EXPECT_THAT(outcome.mesh.absent,
+                Contains(HasSubstr("left: aggregator left speaks protocol version 3, the others speak")));
+  }
+}
+
+TEST(ConnectAggregator, ThatDiesBeforeItConnectsHasASeatAndNoConnection) {
+  MemoryStore store;
+  std::thread dies([&] {
+    // The card of somebody who then listens to nobody.
+    const std::string first = store.get("rank0", std::chrono::steady_clock::now() + std::chrono::seconds(10));
+    std::istringstream words(first);
+    std::vector<std::string> card{std::istream_iterator<std::string>(words), {}};
+    card[4] = "left";
+    std::string text;
+    for (const std::string& word : card) text += (text.empty() ? "" : " ") + word;
+    store.set("node/left", text);
+  });
+  const auto outcomes = connect(store, 2, expecting({"left"}));
+  dies.join();
+  for (const Outcome& outcome : outcomes) {
+    ASSERT_EQ(outcome.error, "");
+    ASSERT_EQ(outcome.mesh.connections.size(), 3u);
+    EXPECT_EQ(outcome.mesh.connections[2].name, "left");
+    EXPECT_TRUE(outcome.mesh.connections[2].streams.empty());
+  }
 }
 
 TEST(Connect, NothingListensOnceAllAreConnected) {

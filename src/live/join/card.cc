@@ -22,31 +22,38 @@ constexpr std::int64_t kOldNs = 1'000'000'000;  // after so long it was not a ra
 static_assert(kFarewellNs > kOldNs, "rank 0 must not go before the others believe it");
 
 std::string to_text(const Card& c) {
-  return fmt::format("talweg {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {:x}", c.version, c.endpoint.host,
-                     c.endpoint.port, c.host_id, c.unix_name, c.host_name, c.pid, c.streams, c.job,
-                     c.key_origin, c.encrypt, c.secret, c.size, c.parent, c.parent_rank,
+  return fmt::format("talweg {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {:x}", c.version,
+                     c.endpoint.host, c.endpoint.port, c.node, c.host_id, c.unix_name, c.host_name, c.pid,
+                     c.streams, c.job, c.key_origin, c.encrypt, c.secret, c.size, c.parent, c.parent_rank,
                      fmt::join(c.alike, " "));
 }
 
-Card parse_card(const std::string& text, int rank) {
+std::string rank_name(int r) {
+  return fmt::format("rank {}", r);
+}
+std::string aggregator_name(const std::string& node) {
+  return "aggregator " + node;
+}
+
+// `who` published it.
+Card parse_card(const std::string& text, const std::string& who) {
   Card c;
   std::string magic;
   std::istringstream in(text);
   in >> magic >> c.version;
   if (magic != "talweg")
-    throw Error(ErrorCode::version, fmt::format("rank {} published something that is not Talweg's: another "
+    throw Error(ErrorCode::version, fmt::format("{} published something that is not Talweg's: another "
                                                 "program uses the same store and prefix",
-                                                rank));
+                                                who));
   if (c.version != wire::kProtocolVersion)
     throw Error(
         ErrorCode::version,
-        fmt::format(
-            "rank {} speaks protocol version {}, this rank speaks {}: install the same version everywhere",
-            rank, c.version, wire::kProtocolVersion));
-  if (!(in >> c.endpoint.host >> c.endpoint.port >> c.host_id >> c.unix_name >> c.host_name >> c.pid >>
-        c.streams >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size >> c.parent >> c.parent_rank))
-    throw Error(ErrorCode::version,
-                fmt::format("rank {} published a card that this version cannot read", rank));
+        fmt::format("{} speaks protocol version {}, the others speak {}: install the same version everywhere",
+                    who, c.version, wire::kProtocolVersion));
+  if (!(in >> c.endpoint.host >> c.endpoint.port >> c.node >> c.host_id >> c.unix_name >> c.host_name >>
+        c.pid >> c.streams >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size >> c.parent >>
+        c.parent_rank))
+    throw Error(ErrorCode::version, fmt::format("{} published a card that this version cannot read", who));
   for (std::uint64_t digest = 0; in >> std::hex >> digest;) c.alike.push_back(digest);
   return c;
 }
@@ -65,29 +72,47 @@ void agree_on_size(int r, const Card& card, int other, const Card& others) {
                             r, card.size, other, others.size));
 }
 
-void agree_on_security(int r, const Card& card, const Card& first) {
+void agree_on_security(const std::string& who, const Card& card, const Card& first) {
   if (card.key_origin != first.key_origin)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("rank {} has {}, rank 0 has {}: give TALWEG_KEY or TALWEG_KEY_FILE to all", r,
+                fmt::format("{} has {}, rank 0 has {}: give TALWEG_KEY or TALWEG_KEY_FILE to all", who,
                             key_in_words(card), key_in_words(first)));
   if (card.encrypt != first.encrypt)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("rank {} {}, rank 0 {}: set TALWEG_ENCRYPT alike on all", r,
+                fmt::format("{} {}, rank 0 {}: set TALWEG_ENCRYPT alike on all", who,
                             card.encrypt != 0 ? "encrypts" : "does not encrypt",
                             first.encrypt != 0 ? "does" : "does not"));
 }
 
-// What rank 0 has decided: a line of its own, then the cards that it has seen, a line for each rank in turn.
+// An aggregator that rank 0 has left out, and why.
+struct Absent {
+  std::string node;
+  ErrorCode code = ErrorCode::timeout;  // it was not there in time
+  std::string why;
+};
+
+// What rank 0 has decided: a line of its own, then a line for each aggregator that is left out, then the
+// cards that it has seen, a line for each rank in turn and for each aggregator.
 struct Verdict {
   std::optional<Error> refusal;
+  std::vector<Absent> absent;
   std::vector<std::string> cards;
 };
 
+constexpr const char* kWithout = "without ";
+
 std::string to_text(const Verdict& v) {
-  const std::string first =
+  std::string text =
       v.refusal ? fmt::format("refused {} {}", static_cast<int>(v.refusal->code()), v.refusal->what())
                 : "agreed";
-  return fmt::format("{}\n{}", first, fmt::join(v.cards, "\n"));
+  for (const Absent& absent : v.absent)
+    text += fmt::format("\n{}{} {} {}", kWithout, absent.node, static_cast<int>(absent.code), absent.why);
+  return fmt::format("{}\n{}", text, fmt::join(v.cards, "\n"));
+}
+
+ErrorCode code_of(int number) {
+  const bool known = number >= 0 && number <= static_cast<int>(ErrorCode::corrupted);
+  return known ? static_cast<ErrorCode>(number) : ErrorCode::peer_failed;
 }
 
 Verdict parse_verdict(const std::string& text) {
@@ -102,10 +127,21 @@ Verdict parse_verdict(const std::string& text) {
     first >> code;
     std::string reason;
     std::getline(first >> std::ws, reason);
-    const bool known = code >= 0 && code <= static_cast<int>(ErrorCode::corrupted);
-    v.refusal.emplace(known ? static_cast<ErrorCode>(code) : ErrorCode::peer_failed, reason);
+    v.refusal.emplace(code_of(code), reason);
   }
-  while (std::getline(in, line)) v.cards.push_back(line);
+  while (std::getline(in, line)) {
+    if (!line.starts_with(kWithout)) {
+      v.cards.push_back(line);
+      continue;
+    }
+    Absent absent;
+    int code = 0;
+    std::istringstream words(line);
+    words >> word >> absent.node >> code;
+    absent.code = code_of(code);
+    std::getline(words >> std::ws, absent.why);
+    v.absent.push_back(std::move(absent));
+  }
   return v;
 }
 
@@ -118,22 +154,29 @@ class Exchange {
  public:
   Exchange(Store& store, const ConnectOptions& options, const Card& own)
       : store_(store), options_(options), own_(own), cards_(static_cast<std::size_t>(options.size)) {
-    own_.job = options.rank == 0 ? random_number() : 0;
+    own_.job = judges() ? random_number() : 0;
   }
 
-  std::vector<Card> run() {
-    store_.set(key(options_.rank), to_text(own_));
-    if (options_.rank == 0) {
+  Meeting run() {
+    store_.set(own_key(), to_text(own_));
+    if (judges()) {
       judge();
     } else {
       obey();
     }
-    return std::move(cards_);
+    return {std::move(cards_), seat_, std::move(absent_)};
   }
 
  private:
+  bool aggregates() const { return !options_.aggregator.empty(); }
+  bool judges() const { return !aggregates() && options_.rank == 0; }
+  std::string own_name() const {
+    return aggregates() ? aggregator_name(options_.aggregator)
+                        : fmt::format("rank {} of {}", options_.rank, options_.size);
+  }
+
   void judge() {
-    Verdict verdict{std::nullopt, {to_text(own_)}};
+    Verdict verdict{std::nullopt, {}, {to_text(own_)}};
     cards_[0] = own_;
     std::vector<int> missing;
     try {
@@ -141,7 +184,7 @@ class Exchange {
         if (!hear(r, verdict)) missing.push_back(r);
       never_came(missing);
       for (int r = 1; r < options_.size; ++r) {
-        agree_on_security(r, cards_[static_cast<std::size_t>(r)], own_);
+        agree_on_security(rank_name(r), cards_[static_cast<std::size_t>(r)], own_);
         agree_on_settings(r, cards_[static_cast<std::size_t>(r)]);
       }
     } catch (const Error& e) {
@@ -149,7 +192,38 @@ class Exchange {
       refuse(verdict, missing);
       throw;
     }
+    const std::int64_t patience_ns = std::chrono::nanoseconds(options_.patience).count();
+    const std::int64_t until = std::min(options_.deadline_ns, now_ns() + patience_ns);
+    for (const std::string& node : options_.aggregators) admit(node, until, verdict);
+    note_absent(verdict);
     store_.set(verdict_key(own_.job), to_text(verdict));
+  }
+
+  // The group does not depend on them: whoever does not fit is told why, and left out.
+  void admit(const std::string& node, std::int64_t until, Verdict& verdict) {
+    try {
+      for (;;) {
+        const auto text = store_.find(node_key(node));
+        const Card card = text ? parse_card(*text, aggregator_name(node)) : Card{};
+        if (text && card.job == own_.job) {
+          agree_on_security(aggregator_name(node), card, own_);
+          verdict.cards.push_back(*text);
+          cards_.push_back(card);
+          return;
+        }
+        if (now_ns() >= until) break;
+        std::this_thread::sleep_for(kShortestRest);
+      }
+      verdict.absent.push_back(
+          {node, ErrorCode::timeout, fmt::format("it was not there when all {} ranks were", options_.size)});
+    } catch (const Error& e) {
+      verdict.absent.push_back({node, e.code(), e.what()});
+    }
+  }
+
+  void note_absent(const Verdict& verdict) {
+    absent_.clear();
+    for (const Absent& absent : verdict.absent) absent_.push_back(absent.node + ": " + absent.why);
   }
 
   // False at the deadline.
@@ -159,7 +233,7 @@ class Exchange {
       verdict.cards.resize(static_cast<std::size_t>(r) + 1);
       if (!text) return false;
       Card& card = cards_[static_cast<std::size_t>(r)];
-      card = parse_card(*text, r);
+      card = parse_card(*text, rank_name(r));
       if (card.job == own_.job) {
         verdict.cards.back() = *text;
         agree_on_size(r, card, 0, own_);  // at once: who was told of fewer ranks may be the last that comes
@@ -190,7 +264,7 @@ class Exchange {
       find_verdict();
     } catch (const Error&) {
       try {
-        if (own_.job != 0) store_.set(heard_key(options_.rank), "heard");
+        if (own_.job != 0 && !aggregates()) store_.set(heard_key(options_.rank), "heard");
       } catch (const Error&) {  // rank 0 has gone with its store, and waits for nothing
       }
       throw;
@@ -203,14 +277,14 @@ class Exchange {
     for (;;) {
       const auto root = look_up(key(0));
       if (!root) break;
-      if (const Card first = parse_card(*root, 0); first.job != own_.job) {
+      if (const Card first = parse_card(*root, rank_name(0)); first.job != own_.job) {
         own_.job = first.job;
         refused_ns = 0;
-        store_.set(key(options_.rank), to_text(own_));
+        store_.set(own_key(), to_text(own_));
       }
       if (const auto text = store_.find(verdict_key(own_.job))) {
-        const Verdict verdict = parse_verdict(*text);
-        if (accept(verdict)) return;
+        Verdict verdict = parse_verdict(*text);
+        if (aggregates() ? accept_aggregator(verdict) : accept(verdict)) return;
         if (verdict.refusal) {
           if (refused_ns == 0) refused_ns = now_ns();
           if (now_ns() - refused_ns > kOldNs) throw Error(*verdict.refusal);
@@ -228,26 +302,56 @@ class Exchange {
     const auto own = static_cast<std::size_t>(options_.rank);
     if (verdict.cards.size() <= own || verdict.cards[own] != to_text(own_)) return false;
     if (verdict.refusal) throw Error(*verdict.refusal);
-    if (verdict.cards.size() != cards_.size()) return false;
-    for (std::size_t r = 0; r < cards_.size(); ++r)
-      cards_[r] = parse_card(verdict.cards[r], static_cast<int>(r));
+    if (verdict.cards.size() < cards_.size()) return false;
+    seat_ = options_.rank;
+    take(verdict);
     return true;
   }
 
+  void take(const Verdict& verdict) {
+    cards_.clear();
+    for (const std::string& card : verdict.cards)
+      cards_.push_back(parse_card(card, rank_name(static_cast<int>(cards_.size()))));
+    note_absent(verdict);
+  }
+
+  // An agreement without it may be an old one, or that of a group which did not wait: another may follow. So
+  // may one after a group in which it has no place, which it then takes for a refusal.
+  bool accept_aggregator(Verdict& verdict) {
+    if (verdict.refusal) return false;
+    take(verdict);
+    for (std::size_t i = 0; i < cards_.size(); ++i) {
+      if (cards_[i].node != options_.aggregator) continue;
+      seat_ = static_cast<int>(i);
+      if (verdict.cards[i] == to_text(own_)) return true;
+      verdict.refusal.emplace(
+          ErrorCode::invalid_argument,
+          fmt::format("{} pid {} is aggregator {} of this group already: start one of each name",
+                      cards_[i].host_name, cards_[i].pid, options_.aggregator));
+    }
+    for (const Absent& absent : verdict.absent)
+      if (absent.node == options_.aggregator && absent.code != ErrorCode::timeout)
+        verdict.refusal.emplace(absent.code, absent.why);
+    late_ = true;
+    return false;
+  }
+
   [[noreturn]] void no_verdict() {
+    if (aggregates())
+      throw Error(ErrorCode::timeout, own_name() + (late_ ? ": a group formed without it, and no other came"
+                                                          : ": no group that it could join has formed"));
     std::vector<int> missing;
     for (int r = 0; r < options_.size; ++r) {
       if (r == options_.rank) continue;
       const auto card = store_.find(key(r));
-      if (!card || parse_card(*card, r).job != own_.job)
+      if (!card || parse_card(*card, rank_name(r)).job != own_.job)
         missing.push_back(r);  // a card of the dead does not count
     }
     never_came(missing);
-    if (const auto root = store_.find(key(0))) agree_on_size(0, parse_card(*root, 0), options_.rank, own_);
+    if (const auto root = store_.find(key(0)))
+      agree_on_size(0, parse_card(*root, rank_name(0)), options_.rank, own_);
     throw Error(ErrorCode::timeout,
-                fmt::format("rank {} of {}: rank 0 did not say before the deadline that all "
-                            "have joined",
-                            options_.rank, options_.size));
+                own_name() + ": rank 0 did not say before the deadline that all have joined");
   }
 
   // Empty at the deadline.
@@ -264,8 +368,8 @@ class Exchange {
   void never_came(const std::vector<int>& missing) const {
     if (missing.empty()) return;
     throw Error(ErrorCode::timeout,
-                fmt::format("rank {} of {} waited for the others to join: {} {} never came", options_.rank,
-                            options_.size, missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", ")));
+                fmt::format("{} waited for the others to join: {} {} never came", own_name(),
+                            missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", ")));
   }
 
   void agree_on_settings(int r, const Card& card) const {
@@ -279,6 +383,8 @@ class Exchange {
   }
 
   std::string key(int rank) const { return fmt::format("{}rank{}", options_.prefix, rank); }
+  std::string node_key(const std::string& node) const { return options_.prefix + "node/" + node; }
+  std::string own_key() const { return aggregates() ? node_key(options_.aggregator) : key(options_.rank); }
   std::string verdict_key(std::uint64_t job) const {
     return fmt::format("{}all{:016x}", options_.prefix, job);
   }
@@ -290,6 +396,9 @@ class Exchange {
   const ConnectOptions& options_;
   Card own_;
   std::vector<Card> cards_;
+  int seat_ = 0;
+  bool late_ = false;
+  std::vector<std::string> absent_;
 };
 
 }  // namespace
@@ -300,7 +409,7 @@ std::uint64_t random_number() {
   return value;
 }
 
-std::vector<Card> exchange_cards(Store& store, const ConnectOptions& options, const Card& own) {
+Meeting exchange_cards(Store& store, const ConnectOptions& options, const Card& own) {
   return Exchange(store, options, own).run();
 }
 

@@ -3,6 +3,7 @@
 //
 // Every rank publishes a card. Rank 0 collects them, is the judge of whether they fit together, and publishes
 // its verdict: all the cards, or the reason of the refusal, which every rank then throws with the same text.
+// Aggregators publish cards as well; one that does not fit, or not in time, is left out, with the reason.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,7 @@ namespace talweg::live {
 // What a rank publishes about itself, one word each.
 struct Card {
   unsigned version = wire::kProtocolVersion;
+  std::string node = "-";     // an aggregator's name
   Endpoint endpoint{"-", 0};  // of its listener; none: it opens no connections
   std::string host_id = "-";
   std::string unix_name = "-";
@@ -37,11 +39,16 @@ struct Card {
 
 std::uint64_t random_number();  // that nobody can guess
 
-// The cards of all ranks, by rank; `own` is this one's, and gets its job number here. Throws Error: timeout
-// (names the ranks that never came), version, invalid_argument (security or settings that are not alike).
-// Rank 0, which may be the one that serves the store, stays for up to kFarewellNs after a refusal, until the
-// others have read why.
-std::vector<Card> exchange_cards(Store& store, const ConnectOptions& options, const Card& own);
+struct Meeting {
+  std::vector<Card> cards;          // of all ranks, by rank, then of the aggregators that are there
+  int seat = 0;                     // whose card is this one's
+  std::vector<std::string> absent;  // see Mesh
+};
+
+// `own` is this one's card, and gets its job number here. Throws Error: timeout (names the ranks that never
+// came), version, invalid_argument (security or settings that are not alike). Rank 0, which may be the one
+// that serves the store, stays for up to kFarewellNs after a refusal, until the others have read why.
+Meeting exchange_cards(Store& store, const ConnectOptions& options, const Card& own);
 
 // Longer than the others take to believe a refusal that does not mention them (see card.cc).
 inline constexpr std::int64_t kFarewellNs = 1'500'000'000;

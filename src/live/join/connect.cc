@@ -28,6 +28,8 @@ std::string machine_of(const std::string& host) {
 
 constexpr std::int64_t kSweepEveryNs = 200'000'000;
 constexpr std::byte kSegmentFollows{'S'};  // what a descriptor travels along with
+// Between its card and its connections, an aggregator has only to read that it is in.
+constexpr std::int64_t kAggregatorConnectsNs = 2'000'000'000;
 
 // Drops strangers while this thread waits for ranks that are late; nobody else may use the gate meanwhile.
 class Sweeper {
@@ -52,15 +54,15 @@ class Connector {
       : store_(store),
         options_(options),
         gate_(
-            key_, [this](const wire::Introduction& i) { return wanted(i); }, Logger(options.rank)) {}
+            key_, [this](const wire::Introduction& i) { return wanted(i); },
+            Logger(options.aggregator.empty() ? options.rank : -1)) {}
 
   Mesh run() {
-    mesh_.connections.resize(static_cast<std::size_t>(options_.size));
     find_key();
     listen();
     collect();
     prepare_segment();
-    for (int r = 0; r < options_.rank; ++r) connect_to(r);
+    for (int r = 0; r < mesh_.seat; ++r) connect_to(r);
     accept_rest();
     if (const std::uint64_t n = gate_.counts().strangers(); n > 0)
       mesh_.security += fmt::format(", {} strange connections dropped while joining", n);
@@ -74,14 +76,15 @@ class Connector {
       own_.key_origin = "job";
     } else if (store_.confidential()) {
       own_.key_origin = "store";
-      if (options_.rank == 0) own_.secret = wire::random_key_text();
+      if (options_.rank == 0 && !aggregates()) own_.secret = wire::random_key_text();
     } else if (!is_loopback(options_.address)) {
       throw Error(
           ErrorCode::invalid_argument,
-          fmt::format("rank {} will not listen on {}, which others can reach, without a job key: give every "
+          fmt::format("{} will not listen on {}, which others can reach, without a job key: give every "
                       "rank the same secret in TALWEG_KEY or in a file of mode 600 named by TALWEG_KEY_FILE "
                       "(talweg run does so by itself)",
-                      options_.rank, options_.address));
+                      aggregates() ? "aggregator " + options_.aggregator : who(options_.rank),
+                      options_.address));
     }
     if (options_.encrypt && own_.key_origin == "open")
       throw Error(ErrorCode::invalid_argument,
@@ -94,31 +97,38 @@ class Connector {
     // random part makes the Unix name unique.
     const std::uint64_t token = random_number();
     own_.endpoint = {options_.address, 0};
-    if (options_.size > 1) {
+    const bool alone = options_.size == 1 && !aggregates();
+    if (!alone) {
       FileDescriptor tcp = listen_tcp(own_.endpoint);
       own_.endpoint = local_endpoint(tcp);
       gate_.listen(std::move(tcp));
     }
     own_.host_id = host_id();
-    if (options_.shared_memory && options_.size > 1) {
+    if (options_.shared_memory && !alone) {
       own_.unix_name = fmt::format("talweg-{}-{:016x}", ::getpid(), token);
       gate_.listen(listen_unix(own_.unix_name), true);
     }
     own_.host_name = host_name();
     if (own_.host_name.empty()) own_.host_name = "-";
     own_.pid = ::getpid();
+    if (aggregates()) own_.node = options_.aggregator;
     own_.size = options_.size;
     own_.streams = options_.streams;
     for (const auto& [setting, digest] : options_.alike) own_.alike.push_back(digest);
   }
 
   void collect() {
-    if (options_.size > 1) {
+    if (options_.size > 1 || aggregates()) {
       const Sweeper sweeper(gate_);
-      cards_ = exchange_cards(store_, options_, own_);
+      Meeting meeting = exchange_cards(store_, options_, own_);
+      cards_ = std::move(meeting.cards);
+      mesh_.seat = meeting.seat;
+      mesh_.absent = std::move(meeting.absent);
     } else {
       cards_ = {own_};
     }
+    mesh_.connections.resize(cards_.size());
+    mesh_.ranks = cards_[0].size;
     job_ = cards_[0].job;
     mesh_.job = job_;
     settle_security();
@@ -129,10 +139,11 @@ class Connector {
     std::vector<std::string> hosts;
     mesh_.one_machine = true;
     mesh_.cores = cores_online();
-    for (int r = 0; r < options_.size; ++r) {
+    for (int r = 0; r < seats(); ++r) {
       Connection& c = mesh_.connections[static_cast<std::size_t>(r)];
       const Card& card = cards_[static_cast<std::size_t>(r)];
       c.rank = r;
+      if (r >= mesh_.ranks) c.name = card.node;
       c.host = fmt::format("{} pid {}", card.host_name, card.pid);
       mesh_.one_machine = mesh_.one_machine && machine_of(card.host_id) == machine_of(own_.host_id);
       c.local = card.host_id == own_.host_id && card.unix_name != "-" && own_.unix_name != "-";
@@ -144,7 +155,7 @@ class Connector {
       if (!c.local) continue;
       c.local_index = local_ranks_++;
     }
-    mesh_.local_index = mesh_.connections[static_cast<std::size_t>(options_.rank)].local_index;
+    mesh_.local_index = mesh_.connections[static_cast<std::size_t>(mesh_.seat)].local_index;
     mesh_.local_ranks = local_ranks_;
   }
 
@@ -169,10 +180,18 @@ class Connector {
     i.purpose = wire::Purpose::data;
     i.encrypt = encrypted(r);
     i.stream = static_cast<std::uint16_t>(stream);
-    i.from = static_cast<std::uint32_t>(options_.rank);
+    i.from = static_cast<std::uint32_t>(mesh_.seat);
     i.to = static_cast<std::uint32_t>(r);
     i.job = job_;
     return i;
+  }
+
+  bool aggregates() const { return !options_.aggregator.empty(); }
+  int seats() const { return static_cast<int>(cards_.size()); }
+  std::string who(int seat) const {
+    return seat >= 0 && seat < seats() && cards_[static_cast<std::size_t>(seat)].node != "-"
+               ? "aggregator " + cards_[static_cast<std::size_t>(seat)].node
+               : fmt::format("rank {}", seat);
   }
 
   // Memory that is shared on one host is not for others to read anyway.
@@ -182,7 +201,7 @@ class Connector {
 
   bool wanted(const wire::Introduction& i) const {
     const int r = static_cast<int>(i.from);
-    if (r <= options_.rank || r >= options_.size) return false;
+    if (r <= mesh_.seat || r >= seats()) return false;
     wire::Introduction expected = introduction(r, i.stream);
     std::swap(expected.from, expected.to);
     return i == expected && i.stream < expected_streams(r);
@@ -213,9 +232,10 @@ class Connector {
         if (encrypted(r)) c.secrets.push_back(visitor.secrets);
       }
     } catch (const Error& e) {
-      throw Error(e.code(),
-                  fmt::format("rank {} connecting to rank {} ({}, {}): {}", options_.rank, r, c.host,
-                              to_string(cards_[static_cast<std::size_t>(r)].endpoint), e.what()));
+      c.streams.clear();
+      if (r >= mesh_.ranks) return;  // one aggregator less
+      throw Error(e.code(), fmt::format("{} connecting to {} ({}, {}): {}", who(mesh_.seat), who(r), c.host,
+                                        to_string(cards_[static_cast<std::size_t>(r)].endpoint), e.what()));
     }
   }
 
@@ -239,19 +259,33 @@ class Connector {
   }
 
   void accept_rest() {
+    wait_for(mesh_.seat + 1, std::max(mesh_.seat + 1, mesh_.ranks), options_.deadline_ns);
+    // An aggregator that has died since it published its card is lost, not the group.
+    const int first = std::max(mesh_.seat + 1, mesh_.ranks);
+    const std::int64_t until = std::min(options_.deadline_ns, now_ns() + kAggregatorConnectsNs);
+    if (wait_for(first, seats(), until)) return;
+    for (int r = first; r < seats(); ++r)
+      if (!complete(r)) mesh_.connections[static_cast<std::size_t>(r)].streams.clear();
+  }
+
+  // Until those with seats from `first` to before `last` are connected. At the time limit: false for
+  // aggregators; throws for ranks.
+  bool wait_for(int first, int last, std::int64_t until) {
     for (;;) {
       std::vector<int> missing;
-      for (int r = options_.rank + 1; r < options_.size; ++r)
+      for (int r = first; r < last; ++r)
         if (!complete(r)) missing.push_back(r);
-      if (missing.empty()) return;
-      if (now_ns() >= options_.deadline_ns) {
-        const std::string who = fmt::format("rank {}: {} {} joined but", options_.rank,
-                                            missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "));
+      if (missing.empty()) return true;
+      if (now_ns() >= until) {
+        if (first >= mesh_.ranks) return false;
+        const std::string whose =
+            fmt::format("{}: {} {} joined but", who(mesh_.seat), missing.size() == 1 ? "rank" : "ranks",
+                        fmt::join(missing, ", "));
         if (!gate_.trouble().empty())
-          throw Error(ErrorCode::system, fmt::format("{} could not be let in: {}", who, gate_.trouble()));
-        throw Error(ErrorCode::timeout, who + " did not connect before the deadline");
+          throw Error(ErrorCode::system, fmt::format("{} could not be let in: {}", whose, gate_.trouble()));
+        throw Error(ErrorCode::timeout, whose + " did not connect before the deadline");
       }
-      wait_ready(gate_.fd(), false, std::min(options_.deadline_ns, gate_.next_ns()));
+      wait_ready(gate_.fd(), false, std::min(until, gate_.next_ns()));
       admit();
     }
   }

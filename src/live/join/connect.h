@@ -1,11 +1,16 @@
 // From a rendezvous to a connection with every rank, each opened by a handshake (wire/handshake.h).
 //
+// Besides ranks, aggregators join: nodes of the network that sum for the others. Ranks know their names from
+// the cluster; those that are there in time get the seats behind the ranks, and the group forms without the
+// others.
+//
 // The key of the handshake is the job's. Without one, rank 0 draws a key for this group and publishes it in
 // the store, if that is a place that only members can read. Without either, ranks meet openly, and only on
 // loopback: anything else is refused. When all are connected, the listeners are closed: nothing of a group
 // listens.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -22,6 +27,11 @@ namespace talweg::live {
 struct ConnectOptions {
   int rank = 0;
   int size = 1;
+  std::vector<std::string> aggregators;  // that may come, the same on all ranks
+  // Rank 0: how long they are waited for when all ranks are there.
+  std::chrono::milliseconds patience{2000};
+  std::string
+      aggregator;       // this process is the aggregator of that name; it need not know rank, size and names
   std::string prefix;   // of the keys in the store
   std::string address;  // of this rank: what it listens on and tells the others
   int streams = 1;      // TCP connections to each rank of another host
@@ -33,13 +43,14 @@ struct ConnectOptions {
   std::int64_t deadline_ns = 0;
 };
 
-// One other rank, connected.
+// One other rank or aggregator, connected.
 struct Connection {
-  int rank = 0;
+  int rank = 0;         // the seat: ranks come first, aggregators behind them
+  std::string name;     // of an aggregator; empty for a rank
   std::string host;     // "name pid 123"
   bool local = false;   // reached through shared memory
   int host_number = 0;  // hosts numbered in the order in which ranks name them: the same on all ranks
-  std::vector<FileDescriptor> streams;        // Unix (one) when local, else TCP
+  std::vector<FileDescriptor> streams;        // Unix (one) when local, else TCP; none: it has died already
   std::vector<wire::SessionSecrets> secrets;  // by stream, where frames are encrypted; else empty
   std::optional<Segment> segment;             // the peer's, when local
   int local_index = 0;                        // the peer's number among the ranks of this host
@@ -47,8 +58,11 @@ struct Connection {
 
 struct Mesh {
   std::uint64_t job = 0;                // a number that rank 0 drew: the same on all ranks of this group
-  std::vector<Connection> connections;  // by rank; this rank's own entry has no streams
-  std::optional<Segment> segment;       // this rank's own; empty when it is alone on its host
+  std::vector<Connection> connections;  // by seat; this process's own entry has no streams
+  int seat = 0;                         // its own
+  int ranks = 1;
+  std::vector<std::string> absent;  // of each aggregator that is not there: its name and why
+  std::optional<Segment> segment;   // this rank's own; empty when it is alone on its host
   int local_index = 0;
   int local_ranks = 1;
   std::string security = "nobody else to talk to";  // who was let in and how, for people
@@ -57,8 +71,9 @@ struct Mesh {
 };
 
 // Blocks until every rank is connected to every other. Throws Error: timeout (names the ranks that never
-// came), version, invalid_argument (no key where one is needed, another key, encryption not everywhere),
-// system. When what the ranks publish does not fit together, every rank throws the same error.
+// came; an aggregator: that no group asked for it), version, invalid_argument (no key where one is needed,
+// another key, encryption not everywhere; an aggregator: that its name is taken), system. When what the ranks
+// publish does not fit together, every rank throws the same error.
 Mesh connect_all(Store& store, const ConnectOptions& options);
 
 }  // namespace talweg::live
