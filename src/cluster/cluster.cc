@@ -148,6 +148,18 @@ bool can_aggregate(const Node& node) {
   return node.kind != NodeKind::switch_ || node.can_aggregate;
 }
 
+std::vector<int> aggregators(const Cluster& cluster) {
+  std::vector<int> result;
+  const auto can = [&](std::size_t node) { return can_aggregate(cluster.nodes[node]); };
+  std::size_t node = static_cast<std::size_t>(cluster.workers());
+  while (node < cluster.nodes.size() && !can(node)) ++node;
+  if (node == cluster.nodes.size()) return result;  // as nearly everywhere
+  const auto from_first = reached(cluster, 0, true), to_first = reached(cluster, 0, false);
+  for (; node < cluster.nodes.size(); ++node)
+    if (can(node) && from_first[node] && to_first[node]) result.push_back(static_cast<int>(node));
+  return result;
+}
+
 int Cluster::workers() const {
   return static_cast<int>(std::count_if(nodes.begin(), nodes.end(),
                                         [](const Node& node) { return node.kind == NodeKind::worker; }));

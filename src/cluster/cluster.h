@@ -117,6 +117,14 @@ Cluster uniform_star(int n, Bandwidth capacity, Nanoseconds latency);
 // Every pair of `n` workers has links of its own both ways (ranks of one host that share memory).
 Cluster uniform_mesh(int n, Bandwidth capacity, Nanoseconds latency);
 
+// The inner nodes that can sum, and that all workers reach and are reached from: trees may lead through them.
+std::vector<int> aggregators(const Cluster& cluster);
+// The same network, with the same numbers, where these inner nodes only forward: nothing runs on them.
+Cluster without(const Cluster& cluster, std::span<const int> nodes);
+// The same network where something runs on the aggregators of these names alone; they are numbered first
+// behind the workers, in this order. Names that no aggregator has are passed over.
+Cluster staffed(const Cluster& cluster, std::span<const std::string> names);
+
 // The same network as seen by some of its workers, renumbered in the order given: the others become inner
 // nodes that only forward. For groups split from a group. Each worker is listed once.
 Cluster restrict_to(const Cluster& cluster, std::span<const int> workers);

@@ -33,7 +33,7 @@ CostModel::CostModel(const cluster::Cluster& cluster, const CostParameters& para
     for (const int link : cluster_.groups[g].links) groups_of_link_[at(link)].push_back(g);
   }
   measure_hops();
-  measure_workers();
+  measure_nodes();
 }
 
 void CostModel::measure_hops() {
@@ -60,15 +60,15 @@ void CostModel::measure_hops() {
   }
 }
 
-void CostModel::measure_workers() {
+void CostModel::measure_nodes() {
   const int workers = cluster_.workers();
   // Links of one group count for no more than the group; a link in several counts for the first.
-  const auto sum = [&](int worker, bool outgoing) {
+  const auto sum = [&](int node, bool outgoing) {
     double total = 0;
     std::vector<double> in_group(cluster_.groups.size());
     for (std::size_t i = 0; i < cluster_.links.size(); ++i) {
       const auto& link = cluster_.links[i];
-      if ((outgoing ? link.from : link.to) != worker) continue;
+      if ((outgoing ? link.from : link.to) != node) continue;
       (groups_of_link_[i].empty() ? total : in_group[groups_of_link_[i].front()]) +=
           link.capacity.bytes_per_second();
     }
@@ -77,13 +77,16 @@ void CostModel::measure_workers() {
     }
     return total;
   };
-  for (int worker = 0; worker < workers; ++worker) {
-    capacities_.push_back(workers == 1 ? 1 : std::min(sum(worker, true), sum(worker, false)));
-  }
+  for (int node = 0; at(node) < cluster_.nodes.size(); ++node)
+    capacities_.push_back(workers == 1 ? 1 : std::min(sum(node, true), sum(node, false)));
   best_connected_.resize(at(workers));
   std::iota(best_connected_.begin(), best_connected_.end(), 0);
-  std::stable_sort(best_connected_.begin(), best_connected_.end(),
-                   [&](NodeId a, NodeId b) { return capacity(a) > capacity(b); });
+  servers_ = best_connected_;
+  for (const NodeId node : aggregators(cluster_))
+    if (can_multicast(cluster_.nodes[at(node)])) servers_.push_back(node);
+  for (auto* const nodes : {&best_connected_, &servers_})
+    std::stable_sort(nodes->begin(), nodes->end(),
+                     [&](NodeId a, NodeId b) { return capacity(a) > capacity(b); });
 }
 
 struct CostModel::Resource {
@@ -111,7 +114,7 @@ class CostModel::Pricing {
         groups_(model.cluster_.groups.size()),
         processors_(model.cluster_.nodes.size()),
         heard_(model.cluster_.nodes.size() * model.cluster_.nodes.size()),
-        senders_(model.cluster_.nodes.size()),
+        senders_(model.cluster_.links.size()),
         ready_(model.cluster_.nodes.size()),
         remaining_(model.cluster_.nodes.size()) {}
 
@@ -158,7 +161,7 @@ class CostModel::Pricing {
     double result = longest_path_;
     double work = 0;
     for (std::size_t link = 0; link < links_.size(); ++link) {
-      const int over = senders_[at(model_.cluster_.links[link].to)] - model_.parameters_.incast_free;
+      const int over = senders_[link] - model_.parameters_.incast_free;
       const cluster::Link& properties = model_.cluster_.links[link];
       const double refilled = static_cast<double>(properties.burst.value) * model_.parameters_.burst_share /
                               properties.capacity.bytes_per_second();
@@ -187,12 +190,13 @@ class CostModel::Pricing {
   void charge(NodeId from, NodeId to, double hop_time, double sent, double after, double reduce_per_byte) {
     const Hop& hop = model_.hop(from, to);
     const double header = static_cast<double>(model_.parameters_.header_bytes);
-    if (!hop.memory && bytes_ > 0 && !heard_[at(to) * senders_.size() + at(from)]) {
-      heard_[at(to) * senders_.size() + at(from)] = true;
-      ++senders_[at(to)];
+    const auto route = model_.routes_.path(from, to);
+    if (!hop.memory && bytes_ > 0 && !heard_[at(to) * ready_.size() + at(from)]) {
+      heard_[at(to) * ready_.size() + at(from)] = true;
+      ++senders_[at(route.back())];
     }
     const double wire_bytes = (bytes_ + chunks_ * header) / hop.payload;
-    for (const int link : model_.routes_.path(from, to)) {
+    for (const int link : route) {
       const auto use = [&](Resource& resource, const Bandwidth& capacity) {
         resource.use(wire_bytes / capacity.bytes_per_second(), sent, after + hop.overhead);
       };
@@ -209,9 +213,10 @@ class CostModel::Pricing {
     work(to, hop, alone, reduce_per_byte, sent + hop_time - received, after);
   }
 
-  // Switches move data without a processor.
+  // Switches move data without a processor, but for those that sum: a process on them does.
   void work(NodeId node, const Hop& hop, bool alone, double reduce_per_byte, double before, double after) {
-    if (model_.cluster_.nodes[at(node)].kind == cluster::NodeKind::switch_) return;
+    const cluster::Node& worked = model_.cluster_.nodes[at(node)];
+    if (worked.kind == cluster::NodeKind::switch_ && !can_aggregate(worked)) return;
     const double frames = alone ? chunks_ * hop.frame : 0;
     processors_[at(node)].use(frames + bytes_ * (hop.work_per_byte + reduce_per_byte), before, after);
   }
@@ -219,7 +224,7 @@ class CostModel::Pricing {
   const CostModel& model_;
   std::vector<Resource> links_, groups_, processors_;
   std::vector<bool> heard_;                                     // receiver by sender, over TCP
-  std::vector<int> senders_;                                    // how many a node hears
+  std::vector<int> senders_;                                    // how many a link's end hears over it
   std::set<std::tuple<NodeId, NodeId, std::int64_t>> batches_;  // (from, to, when in frames)
   double longest_path_ = 0;
   // Of the tree at hand.

@@ -27,8 +27,8 @@
 // the whole time; with long vectors all of them tend to bytes / capacity on the busiest resource.
 //
 // Incast: where more than a few hosts send to one at once, the switch's queue to it overflows and what is
-// lost is sent again; the links into a node with k senders over TCP work longer by the factor 1 + incast_loss
-// (k - incast_free).
+// lost is sent again; a link into a node over which k senders reach it by TCP works longer by the factor
+// 1 + incast_loss (k - incast_free).
 //
 // Chunk size: of a tree with slice s and h hops from the farthest leaf up and down again, fill grows by (h-1)
 // c / rate and stream by (s / c) frame; the sum is least at c = sqrt(s frame rate / (h-1)). It depends on
@@ -92,10 +92,12 @@ class CostModel {
 
   const cluster::Cluster& network() const { return cluster_; }
   const CostParameters& parameters() const { return parameters_; }
-  // Bytes per second that a worker can send and receive at once: the lesser of the two sums over its links.
-  double capacity(NodeId worker) const { return capacities_[static_cast<std::size_t>(worker)]; }
+  // Bytes per second that a node can send and receive at once: the lesser of the two sums over its links.
+  double capacity(NodeId node) const { return capacities_[static_cast<std::size_t>(node)]; }
   // All workers by capacity, the greatest first, then by rank.
   const std::vector<NodeId>& best_connected() const { return best_connected_; }
+  // The same of the workers and the aggregators together.
+  const std::vector<NodeId>& servers() const { return servers_; }
 
  private:
   // What sending from one node to another costs.
@@ -117,7 +119,7 @@ class CostModel {
     return hops_[static_cast<std::size_t>(from) * cluster_.nodes.size() + static_cast<std::size_t>(to)];
   }
   void measure_hops();
-  void measure_workers();
+  void measure_nodes();
   std::int64_t chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const;
 
   cluster::Cluster cluster_;
@@ -126,7 +128,7 @@ class CostModel {
   std::vector<Hop> hops_;
   std::vector<std::vector<std::size_t>> groups_of_link_;
   std::vector<double> capacities_;
-  std::vector<NodeId> best_connected_;
+  std::vector<NodeId> best_connected_, servers_;
 };
 
 double predict_seconds(const Forest& forest, const cluster::Cluster& cluster,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "base/collectives.h"
 #include "talweg/error.h"
@@ -137,6 +138,22 @@ void validate(const Request& request) {
     left -= count;
   }
   require(moves_data(request.op) || request.counts[0] == 0, "expected the count 0");
+}
+
+std::vector<NodeId> aggregators_of(const Forest& forest) {
+  std::set<NodeId> nodes;
+  const auto note = [&](NodeId node) {
+    if (node >= forest.request.ranks) nodes.insert(node);
+  };
+  for (const Tree& tree : forest.trees) {
+    note(tree.root);
+    for (const auto* edges : {&tree.up, &tree.down})
+      for (const Edge& edge : *edges) {
+        note(edge.child);
+        note(edge.parent);
+      }
+  }
+  return {nodes.begin(), nodes.end()};
 }
 
 std::int64_t chunk_count(const Tree& tree) {

@@ -78,6 +78,9 @@ struct Forest {
   bool operator==(const Forest&) const = default;
 };
 
+// The nodes that are not ranks and that its trees pass, ascending.
+std::vector<NodeId> aggregators_of(const Forest& forest);
+
 // Number of chunks of a tree: ceil(count / chunk), and 1 for an empty slice (one empty chunk synchronises).
 std::int64_t chunk_count(const Tree& tree);
 

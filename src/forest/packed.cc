@@ -140,8 +140,8 @@ class Sharing {
   double fill(const PackedTree& tree, std::int64_t count) const {
     const std::size_t nodes = model_.network().nodes.size();
     if (limit_ != nullptr) limit_->spend(static_cast<std::int64_t>(nodes * (nodes + 256)));
-    Forest one{.planner = {}, .request = request_, .nodes = request_.ranks, .trees = {}};
-    one.trees.push_back(tree_of(request_, tree.trees, {0, std::max<std::int64_t>(1, count)}));
+    Forest one =
+        useful_forest({}, request_, {tree_of(request_, tree.trees, {0, std::max<std::int64_t>(1, count)})});
     model_.choose_chunks(one);
     one.trees[0].slice.count = std::min(one.trees[0].slice.count, one.trees[0].chunk);
     const double chunk_bytes = static_cast<double>(one.trees[0].slice.count * request_.element_size);
@@ -195,11 +195,17 @@ double least_seconds(const Request& request, const CostModel& model) {
   }
   const double bits = 8 * static_cast<double>(total_count(request) * request.element_size);
   const bool up = goes_up(request.op), both = up && goes_down(request.op);
-  const auto edges = static_cast<double>(workers - 1) * (both ? 2 : 1);
+  // An aggregator takes in what workers put out once, and the other way round: workers exchange nothing.
+  const bool aggregated = model.servers().size() > workers;
+  const auto others = static_cast<double>(workers - 1);
+  const double into_all = aggregated && !goes_down(request.op) ? 1
+                          : both && !aggregated                ? 2 * others
+                                                               : others;
+  const double out_of_all = aggregated && !up ? 1 : both && !aggregated ? 2 * others : others;
   double seconds = 0;
   const auto hold = [&](double carried, double capacity) { seconds = std::max(seconds, carried / capacity); };
-  hold(bits * edges, std::accumulate(in.begin(), in.end(), 0.0));
-  hold(bits * edges, std::accumulate(out.begin(), out.end(), 0.0));
+  hold(bits * into_all, std::accumulate(in.begin(), in.end(), 0.0));
+  hold(bits * out_of_all, std::accumulate(out.begin(), out.end(), 0.0));
   for (NodeId worker = 0; at(worker) < workers; ++worker) {
     // What the worker takes in, and puts out, of what goes down; of what goes up it is the other way round.
     double all = bits, own = both ? bits : 0;
@@ -214,8 +220,9 @@ double least_seconds(const Request& request, const CostModel& model) {
   }
   const double hop = 2 * parameters.memory.per_frame + latency;
   const double byte = std::min(parameters.tcp.per_byte, parameters.memory.per_byte);
-  const double work = bits / 8 * static_cast<double>(workers - 1) *
-                      ((both ? 4 : 2) * byte + (up ? parameters.reduce_per_byte : 0));
+  const double work =
+      bits / 8 *
+      ((into_all + out_of_all) * byte + (up && !aggregated ? others * parameters.reduce_per_byte : 0));
   const double processors = cluster.shared_cores > 0
                                 ? std::min<double>(cluster.shared_cores, static_cast<double>(workers))
                                 : static_cast<double>(workers);
@@ -235,11 +242,17 @@ std::vector<Packing> pack(const Request& request, const CostModel& model, Trees 
   TreePacker few = packer;
   if (trees == Trees::few && market.workers() <= kMostToReshape)
     few.reshape(at(market.workers()), std::min(packer.rate(), packer.upper() * kPromisedWithFew));
-  std::vector<Packing> packings{{few.trees(), few.rate(), few.upper()}};
+  const auto of_nodes = [&](const TreePacker& packed) {
+    auto result = packed.trees();
+    if (market.aggregates())
+      for (PackedTree& tree : result) tree.trees = market.in_nodes(tree.trees);
+    return result;
+  };
+  std::vector<Packing> packings{{of_nodes(few), few.rate(), few.upper()}};
   for (const double less : kFewer) {
     packer.prune(packings.front().rate * less);
     if (packer.trees().size() < packings.back().trees.size())
-      packings.push_back({packer.trees(), packer.rate(), packer.upper()});
+      packings.push_back({of_nodes(packer), packer.rate(), packer.upper()});
   }
   return packings;
 }

@@ -15,9 +15,9 @@
 namespace talweg::forest {
 
 struct Packing {
-  std::vector<PackedTree> trees;
-  double rate = 0;   // bit/s, of all of them together
-  double upper = 0;  // that no trees over these routes can pass
+  std::vector<PackedTree> trees;  // of nodes of the cluster
+  double rate = 0;                // bit/s, of all of them together
+  double upper = 0;               // that no trees over these routes can pass
 };
 
 // The first has at least 99 % of the upper bound; each next one has fewer trees and less of the rate. For

@@ -1,7 +1,8 @@
-// Sharded star: a parameter server on each of the k best-connected workers, with a share of the vector in
-// proportion to its capacity. On equal links k = N is a direct reduce-scatter and all-gather: 2(N-1)/N of the
-// vector on each link, in two latencies. Where some hosts are slow, servers on the fast ones alone let a slow
-// host move the vector once each way instead of 2(N-1)/N times.
+// Sharded star: a parameter server on each of the k best-connected workers and aggregators, with a share of
+// the vector in proportion to its capacity. On equal links k = N is a direct reduce-scatter and all-gather:
+// 2(N-1)/N of the vector on each link, in two latencies. Where some hosts are slow, servers on the fast ones
+// alone let a slow host move the vector once each way instead of 2(N-1)/N times; so does an aggregator with
+// as much as all hosts together.
 #include <algorithm>
 
 #include "forest/algorithms.h"
@@ -19,7 +20,7 @@ bool worth_trying(std::size_t servers, const std::vector<double>& capacities) {
 
 std::vector<double> sorted_capacities(const CostModel& model) {
   std::vector<double> capacities;
-  for (const NodeId worker : model.best_connected()) capacities.push_back(model.capacity(worker));
+  for (const NodeId node : model.servers()) capacities.push_back(model.capacity(node));
   return capacities;
 }
 
@@ -45,13 +46,13 @@ std::int64_t sharded_star_steps(const CostModel& model) {
 }
 
 Forest plan_sharded_star(const Request& request, const CostModel& model) {
-  const auto& workers = model.best_connected();
+  const auto& nodes = model.servers();
   const auto capacities = sorted_capacities(model);
   Forest best;
   double least = 0;
-  for (std::size_t k = 1; k <= workers.size(); ++k) {
+  for (std::size_t k = 1; k <= nodes.size(); ++k) {
     if (!worth_trying(k, capacities)) continue;
-    Forest forest = with_servers(request, std::span(workers).first(k), std::span(capacities).first(k));
+    Forest forest = with_servers(request, std::span(nodes).first(k), std::span(capacities).first(k));
     model.choose_chunks(forest);
     const double seconds = model.seconds(forest);
     if (k == 1 || seconds < least) {

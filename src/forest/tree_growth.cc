@@ -202,6 +202,7 @@ TreePair TreeGrowth::next() {
     look_around(from);
     if (&from != &to) look_around(to);
   }
+  parents.resize(at(market_.sites()), -1);  // aggregators take no part
   TreePair trees{.root = root, .up = {}, .down = {}};
   if (goes_up(op_)) trees.up = parents;
   if (goes_down(op_)) trees.down = std::move(parents);
@@ -222,8 +223,10 @@ double TreeGrowth::rate() const {
 }
 
 double ring_rate(const TreeMarket& market, const TreePair& tree) {
-  if (!market.symmetric()) return 0;
-  std::vector<int> neighbours(tree.down.size());
+  const auto helpers = tree.down.begin() + static_cast<std::ptrdiff_t>(market.workers());
+  if (!market.symmetric() || std::any_of(helpers, tree.down.end(), [](NodeId parent) { return parent >= 0; }))
+    return 0;
+  std::vector<int> neighbours(at(market.workers()));
   for (NodeId node = 0; node < market.workers(); ++node) {
     if (node == tree.root) continue;
     ++neighbours[at(node)];

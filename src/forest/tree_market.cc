@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <queue>
 #include <tuple>
 #include <utility>
@@ -15,6 +16,10 @@ namespace {
 // The cost of an edge that does not exist: above that of any tree.
 constexpr double kAbsent = 1e18;
 
+bool on(const std::vector<NodeId>& parents, NodeId site) {
+  return at(site) < parents.size() && parents[at(site)] >= 0;
+}
+
 }  // namespace
 
 TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths)
@@ -26,6 +31,7 @@ TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId ro
       leaving_(cluster.nodes.size()),
       stubs_(cluster::find_stubs(cluster)) {
   if (paths == Paths::routes) routes_.emplace(cluster);
+  choose_helpers();
   for (std::size_t link = 0; link < cluster.links.size(); ++link)
     leaving_[at(cluster.links[link].from)].push_back(static_cast<int>(link));
   symmetric_ = find_symmetry();
@@ -42,8 +48,42 @@ TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId ro
     capacities_.push_back(group.capacity.bits_per_second);
   }
   const bool rooted = facts(op).rooted;
-  for (NodeId node = 0; node < workers(); ++node)
-    if (rooted ? node == root : !symmetric_ || node == 0) roots_.push_back(node);
+  for (NodeId site = 0; site < (goes_up(op) && goes_down(op) ? sites() : workers()); ++site)
+    if (rooted ? site == root : !symmetric_ || site == 0) roots_.push_back(site);
+}
+
+// A tree of least cost that may pass some helpers is a spanning tree of least cost of the workers and those
+// it does pass (Hakimi 1971). With few helpers every set of them is looked at; with more: none, each alone,
+// and all, from which those go that nothing hangs on.
+void TreeMarket::choose_helpers() {
+  nodes_.resize(workers_);
+  std::iota(nodes_.begin(), nodes_.end(), 0);
+  choices_ = {nodes_};
+  for (const NodeId node : aggregators(cluster_))
+    if (!goes_down(op_) || can_multicast(cluster_.nodes[at(node)])) nodes_.push_back(node);
+  const std::size_t helpers = nodes_.size() - workers_;
+  const auto choose = [&](const auto& chosen) {
+    choices_.push_back(choices_.front());
+    for (std::size_t i = 0; i < helpers; ++i)
+      if (chosen(i)) choices_.back().push_back(static_cast<NodeId>(workers_ + i));
+  };
+  if (helpers <= kMostChosenFreely) {
+    for (std::size_t set = 1; set < std::size_t{1} << helpers; ++set)
+      choose([&](std::size_t i) { return (set >> i & 1) != 0; });
+  } else {
+    for (std::size_t one = 0; one < helpers; ++one) choose([&](std::size_t i) { return i == one; });
+    choose([](std::size_t) { return true; });
+  }
+}
+
+TreePair TreeMarket::in_nodes(const TreePair& trees) const {
+  const auto named = [&](const Shape& parents) {
+    Shape result(parents.empty() ? 0 : at(nodes_.back()) + 1, -1);
+    for (std::size_t site = 0; site < parents.size(); ++site)
+      if (parents[site] >= 0) result[at(nodes_[site])] = nodes_[at(parents[site])];
+    return result;
+  };
+  return {.root = nodes_[at(trees.root)], .up = named(trees.up), .down = named(trees.down)};
 }
 
 bool TreeMarket::find_symmetry() {
@@ -57,9 +97,9 @@ bool TreeMarket::find_symmetry() {
     reverse_.push_back(found->second);
   }
   if (paths_ == Paths::all) return true;
-  for (NodeId from = 0; from < workers(); ++from) {
-    for (NodeId to = 0; to < from; ++to) {
-      if (passes_worker(from, to) && passes_worker(to, from)) continue;  // no edge of a tree
+  for (const NodeId from : nodes_) {
+    for (const NodeId to : nodes_) {
+      if (to >= from || (passes_worker(from, to) && passes_worker(to, from))) continue;  // no edge of a tree
       const auto there = routes_->path(from, to), back = routes_->path(to, from);
       if (!std::equal(there.begin(), there.end(), back.rbegin(), back.rend(),
                       [&](int a, int b) { return reverse_[at(a)] == b; }))
@@ -73,7 +113,7 @@ void TreeMarket::set_prices(const std::vector<double>& prices) {
   std::vector<double> link_prices(cluster_.links.size());
   for (std::size_t link = 0; link < link_prices.size(); ++link)
     for (const int resource : resources_[link]) link_prices[link] += prices[at(resource)];
-  costs_.assign(workers_ * workers_, kAbsent);
+  costs_.assign(nodes_.size() * nodes_.size(), kAbsent);
   if (paths_ == Paths::routes)
     price_routes(link_prices);
   else
@@ -81,13 +121,13 @@ void TreeMarket::set_prices(const std::vector<double>& prices) {
   double sum = 0;
   int edges = 0;
   for (std::size_t i = 0; i < costs_.size(); ++i) {
-    if (costs_[i] >= kAbsent || i % (workers_ + 1) == 0) continue;
+    if (costs_[i] >= kAbsent || i % (nodes_.size() + 1) == 0) continue;
     sum += costs_[i];
     ++edges;
   }
   mean_cost_ = edges > 0 ? sum / edges : 0;
-  down_.reset();
-  up_.reset();
+  down_.clear();
+  up_.clear();
 }
 
 bool TreeMarket::passes_worker(NodeId from, NodeId to) const {
@@ -100,26 +140,26 @@ bool TreeMarket::passes_worker(NodeId from, NodeId to) const {
 
 // Edges whose route passes through a third worker are left out: that worker can be on the tree itself.
 void TreeMarket::price_routes(const std::vector<double>& link_prices) {
-  for (NodeId from = 0; from < workers(); ++from) {
-    for (NodeId to = 0; to < workers(); ++to) {
-      if (from == to) continue;
-      if (passes_worker(from, to)) continue;
+  for (std::size_t from = 0; from < nodes_.size(); ++from) {
+    for (std::size_t to = 0; to < nodes_.size(); ++to) {
+      const auto path = routes_->path(nodes_[from], nodes_[to]);
+      if (path.empty() || passes_worker(nodes_[from], nodes_[to])) continue;
       double cost = 0;
-      for (const int link : routes_->path(from, to)) cost += link_prices[at(link)];
-      costs_[at(from) * workers_ + at(to)] = cost;
+      for (const int link : path) cost += link_prices[at(link)];
+      costs_[from * nodes_.size() + to] = cost;
     }
   }
 }
 
 void TreeMarket::price_all_paths(const std::vector<double>& link_prices) {
   const std::size_t nodes = cluster_.nodes.size();
-  entering_.assign(workers_ * nodes, -1);
+  entering_.assign(nodes_.size() * nodes, -1);
   std::vector<Reach> from_switch(nodes);  // where stubs hang on it
-  for (NodeId from = 0; from < workers(); ++from) {
-    const cluster::Stub& hanging = stub(from);
+  for (NodeId from = 0; from < sites(); ++from) {
+    const cluster::Stub& hanging = stub(nodes_[at(from)]);
     Reach own;
     if (hanging.at < 0) {
-      own = search(from, link_prices);
+      own = search(nodes_[at(from)], link_prices);
     } else if (from_switch[at(hanging.at)].best.empty()) {
       from_switch[at(hanging.at)] = search(hanging.at, link_prices);
     }
@@ -128,8 +168,9 @@ void TreeMarket::price_all_paths(const std::vector<double>& link_prices) {
     std::copy(reach.entering.begin(), reach.entering.end(),
               entering_.begin() + static_cast<std::ptrdiff_t>(at(from) * nodes));
     if (hanging.at >= 0) entering_[at(from) * nodes + at(hanging.at)] = hanging.up;
-    for (NodeId to = 0; to < workers(); ++to)
-      if (to != from) costs_[at(from) * workers_ + at(to)] = before + reach.best[at(to)].first;
+    for (NodeId to = 0; to < sites(); ++to)
+      if (to != from)
+        costs_[at(from) * nodes_.size() + at(to)] = before + reach.best[at(nodes_[at(to)])].first;
   }
 }
 
@@ -207,39 +248,77 @@ std::vector<std::vector<double>> TreeMarket::tiers() const {
 
 std::int64_t TreeMarket::effort() const {
   constexpr std::int64_t kPerEdge = 64, kPerLink = 16;
-  const auto edges = static_cast<std::int64_t>(workers_ * workers_);
-  const auto links = static_cast<std::int64_t>(workers_ * cluster_.links.size());
+  const auto edges = static_cast<std::int64_t>(nodes_.size() * nodes_.size() * choices_.size());
+  const auto links = static_cast<std::int64_t>(nodes_.size() * cluster_.links.size());
   return kPerEdge * edges + (paths_ == Paths::all ? kPerLink * links : 0);
 }
 
 void TreeMarket::for_each_link(NodeId from, NodeId to, const std::function<void(int)>& visit) const {
   if (paths_ == Paths::routes) {
-    for (const int link : routes_->path(from, to)) visit(link);
+    for (const int link : routes_->path(nodes_[at(from)], nodes_[at(to)])) visit(link);
     return;
   }
   const int* const entering = &entering_[at(from) * cluster_.nodes.size()];
-  for (NodeId node = to; node != from; node = cluster_.links[at(entering[node])].from) visit(entering[node]);
+  for (NodeId node = nodes_[at(to)]; node != nodes_[at(from)]; node = cluster_.links[at(entering[node])].from)
+    visit(entering[node]);
 }
 
 TreePair TreeMarket::cheapest(NodeId root) const {
   TreePair trees{.root = root, .up = {}, .down = {}};
-  if (goes_down(op_)) {
-    if (!down_) down_ = std::make_unique<cluster::Arborescences<double>>(costs_, workers());
-    trees.down = down_->parents(root);
-  }
-  if (symmetric_) {
-    trees.up = trees.down;
-  } else if (goes_up(op_)) {
-    if (!up_) {
-      std::vector<double> transposed(costs_.size());
-      for (std::size_t from = 0; from < workers_; ++from)
-        for (std::size_t to = 0; to < workers_; ++to)
-          transposed[to * workers_ + from] = costs_[from * workers_ + to];
-      up_ = std::make_unique<cluster::Arborescences<double>>(std::move(transposed), workers());
-    }
-    trees.up = up_->parents(root);
-  }
+  if (goes_down(op_)) trees.down = buy(root, down_, false);
+  if (goes_up(op_)) trees.up = symmetric_ ? trees.down : buy(root, up_, true);
   return trees;
+}
+
+TreeMarket::Shape TreeMarket::buy(NodeId root, Trees& known, bool upward) const {
+  known.resize(choices_.size());
+  Shape best;
+  double least = 0;
+  for (std::size_t c = 0; c < choices_.size(); ++c) {
+    const auto& choice = choices_[c];
+    const auto place = std::lower_bound(choice.begin(), choice.end(), root);
+    if (place == choice.end() || *place != root) continue;
+    if (!known[c]) {
+      std::vector<double> costs;
+      for (const NodeId parent : choice)
+        for (const NodeId child : choice)
+          costs.push_back(parent == child ? kAbsent : edge(child, parent, upward));
+      known[c] =
+          std::make_unique<cluster::Arborescences<double>>(std::move(costs), static_cast<int>(choice.size()));
+    }
+    const auto found = known[c]->parents(static_cast<int>(place - choice.begin()));
+    Shape parents(nodes_.size(), -1);
+    for (std::size_t i = 0; i < choice.size(); ++i) parents[at(choice[i])] = choice[at(found[i])];
+    drop_idle(parents, root, upward);
+    double cost = 0;
+    for (NodeId site = 0; site < sites(); ++site)
+      if (site != root && parents[at(site)] >= 0) cost += edge(site, parents[at(site)], upward);
+    if (!best.empty() && cost >= least) continue;
+    least = cost;
+    best = std::move(parents);
+  }
+  return best;
+}
+
+// Takes helpers off the tree on which nothing hangs, or one site that could as well hang on their parent.
+void TreeMarket::drop_idle(Shape& parents, NodeId root, bool upward) const {
+  for (bool changed = aggregates(); changed;) {
+    changed = false;
+    for (NodeId helper = workers(); helper < sites(); ++helper) {
+      const NodeId above = parents[at(helper)];
+      if (above < 0 || helper == root) continue;
+      const auto children = std::count(parents.begin(), parents.end(), helper);
+      if (children > 1) continue;
+      if (children == 1) {
+        const auto child = std::find(parents.begin(), parents.end(), helper);
+        const auto site = static_cast<NodeId>(child - parents.begin());
+        if (edge(site, above, upward) > edge(site, helper, upward) + edge(helper, above, upward)) continue;
+        *child = above;
+      }
+      parents[at(helper)] = -1;
+      changed = true;
+    }
+  }
 }
 
 TreePair TreeMarket::shallow(NodeId root, double per_hop) const {
@@ -250,17 +329,17 @@ TreePair TreeMarket::shallow(NodeId root, double per_hop) const {
 }
 
 TreeMarket::Shape TreeMarket::grow(NodeId root, double per_hop, bool upward) const {
-  Shape parents(workers_, root);
-  std::vector<double> least(workers_, std::numeric_limits<double>::infinity());
-  std::vector<int> depths(workers_);
-  std::vector<bool> grown(workers_);
+  Shape parents(nodes_.size(), root);
+  std::vector<double> least(nodes_.size(), std::numeric_limits<double>::infinity());
+  std::vector<int> depths(nodes_.size());
+  std::vector<bool> grown(nodes_.size());
   NodeId last = root;
-  for (std::size_t count = 1; count < workers_; ++count) {
+  for (std::size_t count = 1; count < nodes_.size(); ++count) {
     grown[at(last)] = true;
     NodeId nearest = -1;
-    for (NodeId node = 0; node < workers(); ++node) {
+    for (NodeId node = 0; node < sites(); ++node) {
       if (grown[at(node)]) continue;
-      const double cost = (upward ? edge(node, last) : edge(last, node)) + per_hop * depths[at(last)];
+      const double cost = edge(node, last, upward) + per_hop * depths[at(last)];
       if (cost < least[at(node)]) {
         least[at(node)] = cost;
         parents[at(node)] = last;
@@ -270,15 +349,16 @@ TreeMarket::Shape TreeMarket::grow(NodeId root, double per_hop, bool upward) con
     }
     last = nearest;
   }
+  drop_idle(parents, root, upward);
   return parents;
 }
 
 double TreeMarket::cost(const TreePair& trees) const {
   double sum = 0;
-  for (NodeId node = 0; node < workers(); ++node) {
-    if (node == trees.root) continue;
-    if (!trees.down.empty()) sum += edge(trees.down[at(node)], node);
-    if (!trees.up.empty() && !symmetric_) sum += edge(node, trees.up[at(node)]);
+  for (NodeId site = 0; site < sites(); ++site) {
+    if (site == trees.root) continue;
+    if (on(trees.down, site)) sum += edge(trees.down[at(site)], site);
+    if (on(trees.up, site) && !symmetric_) sum += edge(site, trees.up[at(site)]);
   }
   return sum;
 }
@@ -295,10 +375,10 @@ std::vector<PackingLp::Term> TreeMarket::use(const TreePair& trees) const {
   const auto take = [&](int link) {
     for (const int resource : resources_[at(link)]) used[resource] += 1;
   };
-  for (NodeId node = 0; node < workers(); ++node) {
-    if (node == trees.root) continue;
-    if (!trees.down.empty()) for_each_link(trees.down[at(node)], node, take);
-    if (!trees.up.empty() && !symmetric_) for_each_link(node, trees.up[at(node)], take);
+  for (NodeId site = 0; site < sites(); ++site) {
+    if (site == trees.root) continue;
+    if (on(trees.down, site)) for_each_link(trees.down[at(site)], site, take);
+    if (on(trees.up, site) && !symmetric_) for_each_link(site, trees.up[at(site)], take);
   }
   std::vector<PackingLp::Term> terms;
   for (const auto& [resource, amount] : used) terms.push_back({resource, amount});
@@ -328,6 +408,7 @@ int depth(const std::vector<NodeId>& parents, NodeId root) {
   int most = 0;
   std::vector<NodeId> way;
   for (NodeId node = 0; node < std::ssize(parents); ++node) {
+    if (!on(parents, node)) continue;
     way.clear();
     NodeId known = node;
     for (; depths[at(known)] < 0; known = parents[at(known)]) way.push_back(known);
@@ -341,7 +422,7 @@ int depth(const std::vector<NodeId>& parents, NodeId root) {
 NodeId centre(std::vector<NodeId>& parents, NodeId root) {
   std::vector<std::vector<NodeId>> neighbours(parents.size());
   for (NodeId node = 0; node < std::ssize(parents); ++node) {
-    if (node == root) continue;
+    if (node == root || !on(parents, node)) continue;
     neighbours[at(node)].push_back(parents[at(node)]);
     neighbours[at(parents[at(node)])].push_back(node);
   }

@@ -1,9 +1,13 @@
-// TreeMarket: links and groups have prices, edges between workers cost what the links on their way cost, and
+// TreeMarket: links and groups have prices, edges between sites cost what the links on their way cost, and
 // the cheapest trees are bought. Behind the bounds and the packing.
 //
 //   TreeMarket market(cluster, Collective::all_reduce, 0, TreeMarket::Paths::routes);
 //   market.set_prices(prices);                  // of each resource
 //   const TreePair pair = market.cheapest(root);      // to the root, and from it
+//
+// A site is where an edge of a tree may end: every worker, and every aggregator that could help with the
+// operation. Sites 0 .. workers-1 are the workers. Trees join all workers, and those aggregators that make
+// them cheaper.
 //
 // A resource is a link or a capacity group. Where an all-reduce runs on links that are alike both ways, and
 // without groups, a link and its reverse are one resource: a tree then sums and sends over the same edges,
@@ -28,8 +32,8 @@
 
 namespace talweg::forest {
 
-// The parent of each worker, the root being its own, on the way up and on the way down; empty where the
-// operation has no such way.
+// The parent of each site, the root being its own, on the way up and on the way down; -1 for an aggregator
+// that is not on the tree. Empty where the operation has no such way.
 struct TreePair {
   NodeId root = 0;
   std::vector<NodeId> up;
@@ -48,6 +52,10 @@ class TreeMarket {
   TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId root, Paths paths);
 
   int workers() const { return static_cast<int>(workers_); }
+  int sites() const { return static_cast<int>(nodes_.size()); }
+  bool aggregates() const { return sites() > workers(); }
+  // The same trees, in nodes of the cluster instead of sites.
+  TreePair in_nodes(const TreePair& trees) const;
   bool symmetric() const { return symmetric_; }
   Collective operation() const { return op_; }
   Paths paths() const { return paths_; }
@@ -56,15 +64,17 @@ class TreeMarket {
   const std::vector<int>& resources_of(int link) const { return resources_[static_cast<std::size_t>(link)]; }
   // How a worker is joined to the network, if by one switch alone.
   const cluster::Stub& stub(NodeId worker) const { return stubs_[static_cast<std::size_t>(worker)]; }
-  // The roots that trees may have: all workers, but one for broadcast, reduce, and where all roots cost the
-  // same.
+  // The roots that trees may have: all workers, for all_reduce all sites, but one for broadcast, reduce, and
+  // where all roots cost the same.
   const std::vector<NodeId>& roots() const { return roots_; }
 
   void set_prices(const std::vector<double>& prices);
-  // The cheapest trees with this root at the prices set.
+  // The cheapest trees with this root at the prices set; the cheapest that are known where there are more
+  // than kMostChosenFreely aggregators.
   TreePair cheapest(NodeId root) const;
   // Trees that trade price for depth (Prim's order, where an edge from depth d costs `per_hop` d more).
   TreePair shallow(NodeId root, double per_hop) const;
+  static constexpr std::size_t kMostChosenFreely = 3;
   // What it costs and what it uses of each resource per unit of rate.
   double cost(const TreePair& trees) const;
   std::vector<PackingLp::Term> use(const TreePair& trees) const;
@@ -85,9 +95,16 @@ class TreeMarket {
 
  private:
   using Shape = std::vector<NodeId>;
+  using Trees = std::vector<std::unique_ptr<cluster::Arborescences<double>>>;  // by choice_
   double edge(NodeId from, NodeId to) const {
-    return costs_[static_cast<std::size_t>(from) * workers_ + static_cast<std::size_t>(to)];
+    return costs_[static_cast<std::size_t>(from) * nodes_.size() + static_cast<std::size_t>(to)];
   }
+  double edge(NodeId child, NodeId parent, bool upward) const {
+    return upward ? edge(child, parent) : edge(parent, child);
+  }
+  void choose_helpers();
+  Shape buy(NodeId root, Trees& known, bool upward) const;
+  void drop_idle(Shape& parents, NodeId root, bool upward) const;
   bool find_symmetry();
   bool passes_worker(NodeId from, NodeId to) const;
   void price_routes(const std::vector<double>& link_prices);
@@ -105,7 +122,9 @@ class TreeMarket {
   std::size_t workers_;
   Collective op_;
   Paths paths_;
-  std::optional<cluster::Routes> routes_;  // where edges run over them
+  std::vector<NodeId> nodes_;                 // of each site
+  std::vector<std::vector<NodeId>> choices_;  // sites that trees are searched among: workers, some helpers
+  std::optional<cluster::Routes> routes_;     // where edges run over them
   bool symmetric_ = false;
   std::vector<int> reverse_;  // of each link, where symmetric
   std::vector<double> capacities_;
@@ -113,14 +132,14 @@ class TreeMarket {
   std::vector<NodeId> roots_;
   std::vector<std::vector<int>> leaving_;  // links of each node
   std::vector<cluster::Stub> stubs_;
-  std::vector<double> costs_;  // edges, from by to
+  std::vector<double> costs_;  // edges, from by to, in sites
   std::vector<int> entering_;  // all paths: the last link of the cheapest path, from by node
   double mean_cost_ = 0;
   // Worked out when the first is bought at the prices set.
-  mutable std::unique_ptr<cluster::Arborescences<double>> down_, up_;
+  mutable Trees down_, up_;
 };
 
-// How many edges lie between the root and the farthest worker.
+// How many edges lie between the root and the farthest site on the tree.
 int depth(const std::vector<NodeId>& parents, NodeId root);
 // The same tree with its root in the middle of a longest path: the least depth that it can have.
 NodeId centre(std::vector<NodeId>& parents, NodeId root);

@@ -46,6 +46,7 @@ TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, 
       limit_(limit),
       scale_(*std::max_element(market.capacities().begin(), market.capacities().end())) {
   if (parts_.empty()) parts_.assign(at(market.workers()), 1.0 / market.workers());
+  parts_.resize(at(market.sites()));
   for (const double capacity : market.capacities()) capacities_.push_back(capacity / scale_);
 }
 
@@ -85,12 +86,12 @@ void TreePacker::seed() {
   market_.set_prices(prices);
   std::vector<NodeId> roots = market_.roots();
   if (market_.symmetric()) {
-    roots.resize(at(market_.workers()));
+    roots.resize(at(market_.sites()));
     std::iota(roots.begin(), roots.end(), 0);
   }
   if (!per_root_ && roots.size() > seeds_) {  // the best connected
     std::vector<double> costs;
-    for (NodeId root = 0; root < market_.workers(); ++root) costs.push_back(market_.cost_of_star(root));
+    for (NodeId root = 0; root < market_.sites(); ++root) costs.push_back(market_.cost_of_star(root));
     std::stable_sort(roots.begin(), roots.end(),
                      [&](NodeId a, NodeId b) { return costs[at(a)] < costs[at(b)]; });
     roots.resize(seeds_);
@@ -142,7 +143,7 @@ PackingLp TreePacker::make_lp() const {
 double TreePacker::read(const PackingLp& lp, std::vector<Column>& columns) const {
   const auto amounts = lp.amounts();
   const std::size_t first = per_root_ ? 1 : 0;
-  std::vector<double> used(capacities_.size()), of_root(at(market_.workers()));
+  std::vector<double> used(capacities_.size()), of_root(at(market_.sites()));
   double sum = 0;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     columns[i].amount = amounts[first + i];
@@ -289,7 +290,7 @@ void TreePacker::prune(double floor) {
 // The trees exchange edges, the program finds the rates that they then have, and so on in turn.
 void TreePacker::reshape(std::size_t most, double floor) {
   auto packed = trees();
-  if (per_root_ || packed.size() <= most) return;
+  if (per_root_ || market_.aggregates() || packed.size() <= most) return;
   packed.resize(most);
   const auto start = packed;
   TreeExchange exchange(market_, packed, limit_);

@@ -43,7 +43,7 @@ class TreePacker {
   // Keeps few trees that together have at least `floor` (bit/s), at most rate().
   void prune(double floor);
   // Where there are more than `most` trees: looks for that many that have `floor` together, or leaves it all
-  // as it is. Not for all_gather and reduce_scatter.
+  // as it is. Not for all_gather and reduce_scatter, nor where there are aggregators.
   void reshape(std::size_t most, double floor);
 
   double rate() const { return rate_; }

@@ -27,7 +27,7 @@ std::vector<Edge> edges_of(const Shape& shape) {
   edges.reserve(shape.size());
   for (std::size_t child = 0; child < shape.size(); ++child) {
     const auto id = static_cast<NodeId>(child);
-    if (shape[child] != id) edges.push_back({id, shape[child]});
+    if (shape[child] >= 0 && shape[child] != id) edges.push_back({id, shape[child]});
   }
   return edges;
 }
@@ -112,7 +112,9 @@ Forest useful_forest(const std::string& planner, const Request& request, std::ve
   } else {
     std::erase_if(trees, empty);
   }
-  return {.planner = planner, .request = request, .nodes = request.ranks, .trees = std::move(trees)};
+  Forest forest{.planner = planner, .request = request, .nodes = request.ranks, .trees = std::move(trees)};
+  if (const auto inner = aggregators_of(forest); !inner.empty()) forest.nodes = inner.back() + 1;
+  return forest;
 }
 
 std::vector<NodeId> everyone(const Request& request) {

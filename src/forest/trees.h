@@ -14,12 +14,13 @@ namespace talweg::forest {
 
 inline constexpr std::int64_t kCacheLineBytes = 64;
 
-// A tree over all ranks: parent[r] is the parent of rank r; the root is its own parent.
+// A tree: parent[i] is the parent of node i; the root is its own parent, and -1 is that of a node that is not
+// on the tree. All ranks are.
 using Shape = std::vector<NodeId>;
 
 Shape path_shape(
-    std::span<const NodeId> order);  // order[0] is the root, each next one hangs on the one before
-Shape star_shape(int ranks, NodeId root);
+    std::span<const NodeId> order);        // order[0] is the root, each next one hangs on the one before
+Shape star_shape(int ranks, NodeId root);  // the root may be an aggregator
 
 // Elements [0, sum of counts) in `pieces` slices of equal length, the first ones an element longer. Where
 // slices are long their boundaries fall on multiples of 64 bytes, so that no cache line is shared.

@@ -44,7 +44,7 @@ struct Plan {
   std::string_view name;           // who made it, such as "ring"; for people
   std::uint32_t trees_in_all = 0;  // for people
   std::uint32_t digest = 0;        // of the whole plan, the same on all its nodes; 0: not told
-  // Ranks that must be told that this node has started, besides by data; ascending.
+  // Nodes that must be told that this node has started, besides by data; ascending.
   std::vector<NodeId> announce_to;
   // Nodes that are no ranks and take part anywhere in the plan; ascending.
   std::vector<NodeId> helpers;

@@ -57,9 +57,12 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
   const auto n = static_cast<std::size_t>(ranks.size());
   const SharedOperands memory(*forest);
   std::vector<protocol::Operation> operations;
-  for (auto& plan : protocol::make_local_plans(forest))
-    operations.push_back(
-        operation_for(std::move(plan), type, ReduceOp::sum, memory.in(), memory.out(), false));
+  for (auto& plan : protocol::make_local_plans(forest)) {
+    const bool holds = plan->self < ranks.size();
+    operations.push_back(operation_for(std::move(plan), type, ReduceOp::sum, holds ? memory.in() : nullptr,
+                                       holds ? memory.out() : nullptr, false));
+  }
+  ranks.help([&](int node, const wire::Signature&) { return operations[static_cast<std::size_t>(node)]; });
 
   CallTimes times;
   times.of_call.resize(static_cast<std::size_t>(calls.timed));

@@ -12,8 +12,8 @@
 
 namespace talweg::sim {
 
-// What rank `plan->self` passes to its session for its part of a forest. Of payloads that are not carried
-// nothing is added up.
+// What node `plan->self` passes to its session for its part of a forest; an aggregator has no `in` and `out`.
+// Of payloads that are not carried nothing is added up.
 protocol::Operation operation_for(std::shared_ptr<const protocol::LocalPlan> plan, DataType type,
                                   ReduceOp reduction, const std::byte* in, std::byte* out,
                                   bool carry_payloads);

@@ -52,15 +52,17 @@ struct Ranks::Channel {
 
 class Ranks::Host : public protocol::Outbox {
  public:
-  Host(Ranks& ranks, int rank, const std::vector<std::string>& names)
+  Host(Ranks& ranks, const protocol::Members& members)
       : ranks_(ranks),
-        rank_(rank),
-        session(protocol::ranks_only(rank, names), ranks.options_.group, *this, pool_,
+        rank_(members.self),
+        session(members, ranks.options_.group, *this, pool_,
                 [this](int source, int destination, std::int64_t count, DataType type) {
                   const forest::Request q =
                       protocol::message_request(source, destination, ranks_.size(), count, type);
                   auto forest = std::make_shared<forest::Forest>(forest::plan_best(
-                      q, cluster::restrict_to(ranks_.simulation_.network().cluster(), ranks_.nodes_)));
+                      q, cluster::restrict_to(
+                             ranks_.simulation_.network().cluster(),
+                             std::span(ranks_.nodes_).first(static_cast<std::size_t>(ranks_.size_)))));
                   return protocol::make_local_plan(std::move(forest), rank_);
                 }) {}
 
@@ -88,6 +90,7 @@ class Ranks::Host : public protocol::Outbox {
   }
   void completed(void* user, const protocol::Outcome& outcome) override {
     auto* result = static_cast<CollectiveResult*>(user);
+    if (result == nullptr) return;  // of an aggregator
     result->ended = ranks_.simulation_.now();
     result->outcome = outcome;
     if (ranks_.on_end_) ranks_.on_end_(*result);
@@ -263,7 +266,8 @@ Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
     std::iota(nodes_.begin(), nodes_.end(), 0);
   }
   std::vector<bool> taken(cluster.nodes.size(), false);
-  std::vector<std::string> names;
+  size_ = static_cast<int>(nodes_.size());
+  protocol::Members members{0, size_, {}};
   for (const int node : nodes_) {
     if (node < 0 || node >= cluster.workers())
       throw Error(ErrorCode::invalid_argument, fmt::format("a group's node {} is no worker", node));
@@ -272,14 +276,32 @@ Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("a group has {} twice: expected each worker once", cluster.nodes[i].name));
     taken[i] = true;
-    names.push_back(cluster.nodes[i].name);
+    members.names.push_back(fmt::format("rank {} ({})", members.names.size(), cluster.nodes[i].name));
+  }
+  const auto helpers = cluster::aggregators(cluster::restrict_to(cluster, nodes_));
+  for (int node = 0; !helpers.empty() && static_cast<int>(nodes_.size()) <= helpers.back(); ++node) {
+    const auto i = static_cast<std::size_t>(node);
+    if (taken[i]) continue;
+    nodes_.push_back(node);
+    members.names.push_back("aggregator " + cluster.nodes[i].name);
   }
   const int n = static_cast<int>(nodes_.size());
   cores_.resize(static_cast<std::size_t>(cluster.shared_cores));
   if (!options.carry_payloads) nothing_.resize(wire::kMaxPayload);
   calls_.resize(static_cast<std::size_t>(n));
   channels_.resize(static_cast<std::size_t>(n));
-  for (int r = 0; r < n; ++r) hosts_.push_back(std::make_unique<Host>(*this, r, names));
+  for (int r = 0; r < n; ++r) {
+    members.self = r;
+    const bool runs = r < size_ || std::binary_search(helpers.begin(), helpers.end(), r);
+    hosts_.push_back(runs ? std::make_unique<Host>(*this, members) : nullptr);
+  }
+}
+
+void Ranks::help(const Part& part) {
+  for (int node = size_; node < static_cast<int>(hosts_.size()); ++node)
+    if (hosts_[static_cast<std::size_t>(node)])
+      session(node).serve(
+          [=](std::uint64_t, const wire::Signature& signature) { return part(node, signature); });
 }
 
 Ranks::~Ranks() {

@@ -1,7 +1,9 @@
 // Ranks: the members of a group on a simulated network. Each runs the protocol::Session that it would run on
-// real sockets; what the session sends travels as a stream of frames over the simulation's transport.
+// real sockets; what the session sends travels as a stream of frames over the simulation's transport. So does
+// each aggregator of the network.
 //
 //   Ranks ranks(simulation, options);
+//   ranks.help(part);                         // where plans lead through aggregators: what these do
 //   ranks.start(rank, operation, when);       // one for each rank, as many collectives as wanted
 //   simulation.run();
 //   ranks.results()                           // when each ended, and how
@@ -19,6 +21,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,8 +70,12 @@ class Ranks : private FlowClient {
   Ranks(Simulation& simulation, const RanksOptions& options);
   ~Ranks() override;
 
-  int size() const { return static_cast<int>(hosts_.size()); }
+  int size() const { return size_; }
+  // Of a rank; or of a node behind them, as cluster::restrict_to() to the ranks numbers it.
   int node(int rank) const { return nodes_[static_cast<std::size_t>(rank)]; }
+  // Asked when an aggregator first hears of an operation. Without an answer it takes no part.
+  using Part = std::function<std::optional<protocol::Operation>(int node, const wire::Signature& signature)>;
+  void help(const Part& part);
   void start(int rank, protocol::Operation operation, Picoseconds when);
   // In no particular order of ranks; pointers into it stay valid.
   const std::deque<CollectiveResult>& results() const { return results_; }
@@ -87,8 +94,9 @@ class Ranks : private FlowClient {
 
   Simulation& simulation_;
   const RanksOptions options_;
-  std::vector<int> nodes_;  // by rank
-  std::vector<std::unique_ptr<Host>> hosts_;
+  int size_ = 0;
+  std::vector<int> nodes_;                    // by rank, and behind them as far as there are aggregators
+  std::vector<std::unique_ptr<Host>> hosts_;  // of these; null for a node that only forwards
   std::vector<std::map<int, std::unique_ptr<Channel>>> channels_;  // by sender, then by receiver
   std::vector<Channel*> by_flow_;
   std::vector<Picoseconds> cores_;  // of the machine that all share, if they do: when each is free

@@ -46,10 +46,15 @@ class GroupRun {
     for (const WorkloadStep& step : group.steps) {
       const auto forest = step.op ? plan(step, ranks_.size(), network) : nullptr;
       plans_.emplace_back();
-      if (forest) plans_.back() = protocol::make_local_plans(forest);
+      if (forest)
+        plans_.back() = protocol::make_local_plans(forest, static_cast<std::uint32_t>(plans_.size()));
       outcome_.algorithms.push_back(forest ? forest->planner : "");
       memory_.push_back(forest ? std::make_unique<SharedOperands>(*forest) : nullptr);
     }
+    ranks_.help([this](int node, const wire::Signature& signature) {
+      const auto& plan = plans_[signature.plan - 1][static_cast<std::size_t>(node)];
+      return operation_for(plan, signature.type, ReduceOp::sum, nullptr, nullptr, false);
+    });
     ranks_.on_end([this](const CollectiveResult& result) { ended(result); });
     if (options.trace != nullptr)
       ranks_.on_frame([this](const FrameNote& f) {

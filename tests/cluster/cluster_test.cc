@@ -10,6 +10,7 @@
 namespace talweg::cluster {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 Cluster star() {
@@ -50,6 +51,27 @@ TEST(Cluster, SwitchesCanOnlyDoWhatIsWrittenAndOthersEverything) {
   EXPECT_TRUE(can_multicast({.name = "s", .kind = NodeKind::switch_, .can_multicast = true}));
   EXPECT_TRUE(can_aggregate({.name = "a", .kind = NodeKind::aggregator}));
   EXPECT_TRUE(can_multicast({.name = "w"}));
+}
+
+TEST(Cluster, ItsAggregatorsAreInnerNodesThatSumAndThatWorkersReach) {
+  Cluster cluster = uniform_star(2, {1e9}, {0});
+  const auto add = [&](Node node, bool there, bool back) {
+    const int added = static_cast<int>(cluster.nodes.size());
+    cluster.nodes.push_back(std::move(node));
+    if (there) cluster.links.push_back({2, added, {1e9}, {0}});
+    if (back) cluster.links.push_back({added, 2, {1e9}, {0}});
+  };
+  add({.name = "both", .kind = NodeKind::aggregator}, true, true);
+  add({.name = "in", .kind = NodeKind::aggregator}, true, false);
+  add({.name = "out", .kind = NodeKind::aggregator}, false, true);
+  add({.name = "asic", .kind = NodeKind::switch_, .can_aggregate = true}, true, true);
+  EXPECT_THAT(aggregators(cluster), ElementsAre(3, 6));
+  EXPECT_THAT(aggregators(uniform_star(2, {1e9}, {0})), ElementsAre());
+
+  const Cluster left = without(cluster, std::vector<int>{3});
+  EXPECT_THAT(aggregators(left), ElementsAre(6));
+  EXPECT_EQ(left.nodes[3], (Node{.name = "both", .kind = NodeKind::switch_}));
+  EXPECT_EQ(left.links, cluster.links);  // whoever is not summing may still forward
 }
 
 TEST(Cluster, SaysWhatIsWrongWithNodes) {

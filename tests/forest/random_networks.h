@@ -70,4 +70,31 @@ inline cluster::Cluster random_network(std::uint64_t seed, int workers) {
   return cluster;
 }
 
+// The same network with one to three aggregators: on a port for every worker, on a switch, or on some
+// workers.
+inline cluster::Cluster with_aggregators(cluster::Cluster cluster, std::uint64_t seed) {
+  Random random{seed};
+  const int workers = cluster.workers(), before = static_cast<int>(cluster.nodes.size());
+  const double rates[] = {1, 5, 20, 80};
+  const auto join = [&](int node, int aggregator) {
+    const Bandwidth rate{rates[random.below(4)] * 5e6};
+    cluster.links.push_back({node, aggregator, rate, {10000}});
+    cluster.links.push_back({aggregator, node, rate, {10000}});
+  };
+  for (std::uint64_t left = 1 + random.below(3); left > 0; --left) {
+    const int added = static_cast<int>(cluster.nodes.size());
+    cluster.nodes.push_back({.name = fmt::format("agg{}", left), .kind = cluster::NodeKind::aggregator});
+    const auto how = random.below(3);
+    if (how == 0) {
+      for (int worker = 0; worker < workers; ++worker) join(worker, added);
+    } else if (how == 1 && before > workers) {
+      join(workers, added);
+    } else {
+      for (int worker = static_cast<int>(random.below(2)); worker < workers; worker += 2) join(worker, added);
+    }
+  }
+  validate(cluster);
+  return cluster;
+}
+
 }  // namespace talweg::forest

@@ -135,9 +135,16 @@ void ForestRun::on_sent(std::uint32_t tree, std::byte* buffer) {
   --state.sums_in_flight;
   if (buffer == state.sum) {
     state.sum_lent = false;
-  } else {
-    pool_.release(buffer, state.local->chunk_bytes);
+    return;
   }
+  const auto shared = std::find_if(shared_.begin(), shared_.end(),
+                                   [=](const Shared& s) { return s.buffer == buffer; });
+  if (shared != shared_.end()) {
+    if (--shared->left > 0) return;
+    *shared = shared_.back();
+    shared_.pop_back();
+  }
+  pool_.release(buffer, state.local->chunk_bytes);
 }
 
 // A leaf's chunks go out straight from the caller's input.
@@ -313,20 +320,12 @@ void ForestRun::close_sum(TreeState& tree, const std::byte* sum, Actions& action
 void ForestRun::send_down(TreeState& tree, std::uint32_t chunk, const std::byte* data, std::byte* buffer,
                           Actions& actions) {
   const LocalTree& local = *tree.local;
-  const std::uint32_t bytes = local.bytes_of(chunk);
-  for (std::size_t i = 0; i < local.down_children.size(); ++i) {
-    // The last one hands the buffer back; on one peer's stream sends complete in order, but the peers differ,
-    // so a shared buffer is only given up when every send that reads it has its own copy.
-    std::byte* own = buffer;
-    const std::byte* from = data;
-    if (buffer != nullptr && i + 1 < local.down_children.size()) {
-      own = pool_.acquire(local.chunk_bytes);
-      std::memcpy(own, data, bytes);
-      from = own;
-    }
-    if (own != nullptr) ++tree.sums_in_flight;
-    send(actions, local, false, local.down_children[i], chunk, from, buffer == nullptr, own);
+  if (buffer != nullptr) {
+    tree.sums_in_flight += static_cast<std::uint32_t>(local.down_children.size());
+    if (local.down_children.size() > 1) shared_.push_back({buffer, local.down_children.size()});
   }
+  for (const NodeId child : local.down_children)
+    send(actions, local, false, child, chunk, data, buffer == nullptr, buffer);
   if (buffer != nullptr && local.down_children.empty()) pool_.release(buffer, local.chunk_bytes);
 }
 

@@ -67,6 +67,11 @@ class ForestRun : public Transfer {
     std::uint32_t down_received = 0;
     bool waits = false;  // for another tree to be received
   };
+  // A buffer that several peers are sent, and how many of them still read it.
+  struct Shared {
+    std::byte* buffer = nullptr;
+    std::size_t left = 0;
+  };
   struct Arrival {
     int child = -1;
     const std::byte* payload = nullptr;
@@ -100,6 +105,7 @@ class ForestRun : public Transfer {
   std::shared_ptr<const LocalPlan> plan_;
   Operands operands_;
   std::vector<TreeState> trees_;
+  std::vector<Shared> shared_;
   std::vector<Child> children_;
   std::vector<std::byte*> stashes_;  // of all children, a window each
   std::vector<std::uint32_t> tap_granted_;

@@ -224,39 +224,25 @@ std::set<NodeId> announcements(const LocalPlan& plan, int ranks) {
   }
   const NodeId successor = (plan.self + 1) % ranks;
   if (!plan.slices_overlap && successor != plan.self && plan.self < ranks) tell.insert(successor);
-  // The others start with the first frame that they get: who has data for them need not ask.
-  tell.erase(tell.lower_bound(ranks), tell.end());
   return tell;
 }
 
-// Nodes of the trees that are no ranks. Throws for those that nobody is: numbers from `nodes` on.
+// Throws for those that nobody is: numbers from `nodes` on.
 std::vector<NodeId> helpers(const forest::Forest& forest, NodeId nodes) {
+  std::vector<NodeId> found = forest::aggregators_of(forest);
   const NodeId ranks = forest.request.ranks;
-  std::set<NodeId> found;
-  if (forest.nodes == ranks) return {};
-  for (const forest::Tree& tree : forest.trees) {
-    const auto add = [&](NodeId node) {
-      if (node >= std::max(ranks, nodes))
-        throw Error(
-            ErrorCode::invalid_argument,
-            fmt::format("a tree of the {} forest goes through node {}, and nobody is that node: {} ranks "
-                        "and {} other nodes run it",
-                        forest.planner, node, ranks, std::max(nodes - ranks, 0)));
-      if (node >= ranks) found.insert(node);
-    };
-    add(tree.root);
-    for (const auto* edges : {&tree.up, &tree.down})
-      for (const forest::Edge& edge : *edges) {
-        add(edge.child);
-        add(edge.parent);
-      }
-  }
-  return {found.begin(), found.end()};
+  if (!found.empty() && found.back() >= nodes)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("a tree of the {} forest goes through node {}, and nobody is that node: {} ranks "
+                            "and {} other nodes run it",
+                            forest.planner, found.back(), ranks, std::max(nodes - ranks, 0)));
+  return found;
 }
 
 // What a plan says about itself to those who do not know forests.
 void describe(LocalPlan& plan, std::shared_ptr<const forest::Forest> forest,
-              const std::vector<NodeId>& helping) {
+              const std::vector<NodeId>& helping, std::uint32_t digest) {
+  plan.digest = digest;
   const auto tell = announcements(plan, forest->request.ranks);
   plan.announce_to.assign(tell.begin(), tell.end());
   plan.helpers = helping;
@@ -288,14 +274,14 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
     order_sends(*plan, forest->nodes);
     pace_exchange(*plan, *forest, limits.ahead_bytes);
   }
-  describe(*plan, std::move(forest), helping);
+  describe(*plan, std::move(forest), helping, limits.digest);
   return plan;
 }
 
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
-    const std::shared_ptr<const forest::Forest>& forest) {
+    const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest) {
   const NodeId nodes = forest->nodes;
-  const LocalLimits limits{.nodes = nodes};
+  const LocalLimits limits{.nodes = nodes, .digest = digest};
   const std::vector<NodeId> helping = helpers(*forest, nodes);
   std::vector<std::shared_ptr<const LocalPlan>> finished;
   if (forest->sums_once) {  // for short vectors, of which few ranks make much
@@ -323,7 +309,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
     pace_exchange(*plan, *forest, LocalLimits{}.ahead_bytes);
-    describe(*plan, forest, helping);
+    describe(*plan, forest, helping, digest);
     plan->trees.shrink_to_fit();
     finished.push_back(plan);
   }

@@ -25,6 +25,7 @@ struct LocalLimits {
   std::int64_t ahead_bytes = 128 << 10;
   // How many nodes there are to run a forest: its ranks, and who else (0: nobody).
   NodeId nodes = 0;
+  std::uint32_t digest = 0;  // Plan::digest
 };
 
 struct LocalTree {
@@ -83,6 +84,6 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
 // Of every rank, and of every other node of the forest. Each tree is looked at once for all of them, which
 // for many ranks takes far less than one by one.
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
-    const std::shared_ptr<const forest::Forest>& forest);
+    const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest = 0);
 
 }  // namespace talweg::protocol

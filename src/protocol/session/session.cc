@@ -101,6 +101,12 @@ void Session::plan(std::uint64_t id, std::shared_ptr<const Plan> plan) {
   if (run == nullptr || !run->unplanned) return;
   run->unplanned = false;
   run->op.plan = std::move(plan);
+  for (int node = ranks_; node < nodes(); ++node) {
+    if (!gone_[static_cast<std::size_t>(node)] || !concerns(*run, node)) continue;
+    take_early(id);
+    fail(*run, ErrorCode::peer_failed, who(node) + " has left the group");
+    return;
+  }
   engage(*run);
 }
 
@@ -213,7 +219,8 @@ void Session::begin_if_agreed(Run& run) {
 
 std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t bytes) {
   const auto n = static_cast<std::size_t>(node);
-  if (run.gated || run.kind != Run::Kind::collective || !is_rank(node) || started_[n] > run.id)
+  // Where all ranks wait for each other, nobody sends before all have started.
+  if (!run.op.all_contribute || run.kind != Run::Kind::collective || !is_rank(node) || started_[n] > run.id)
     return kStarted;
   if (bytes > kEagerBytes) return 0;
   if (eager_bytes_[n] + bytes > kEagerBudget) {

@@ -57,6 +57,8 @@ std::vector<Session::Pending> Session::pending() const {
   for (const auto& [id, run] : runs_) {
     Pending p{run->op.user, run->begun, {}, {}, context(*run) + ": " + waiting_text(*run)};
     find_missing(*run, p.absent, p.silent);
+    for (auto* const nodes : {&p.absent, &p.silent})
+      std::erase_if(*nodes, [this](int node) { return !is_rank(node); });
     list.push_back(std::move(p));
   }
   return list;
