@@ -7,13 +7,14 @@
 namespace talweg::cli {
 
 using AddCommand = void(CLI::App& app, Action* action);
-AddCommand add_run, add_perf, add_probe, add_info, add_doctor, add_lab, add_plan, add_convert, add_simulate;
+AddCommand add_run, add_aggregator, add_perf, add_probe, add_info, add_doctor, add_lab, add_plan, add_convert,
+    add_simulate;
 
 namespace {
 
 // In the order of --help.
-constexpr AddCommand* kCommands[] = {add_run, add_perf, add_probe,   add_info,    add_doctor,
-                                     add_lab, add_plan, add_convert, add_simulate};
+constexpr AddCommand* kCommands[] = {add_run,    add_aggregator, add_perf, add_probe,   add_info,
+                                     add_doctor, add_lab,        add_plan, add_convert, add_simulate};
 
 constexpr const char* kProgramExamples = R"(
 Examples:

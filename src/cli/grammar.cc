@@ -26,7 +26,7 @@ constexpr Word kWords[] = {
     {"average",    "-a", "of the ranks' times: mean, min, max or rank0"},
     {"ranks",      "-n", "ranks of the group"},
     {"from",       "",   "format of the file that is read (default: recognised)"},
-    {"name",       "",   "of the lab (default: the file's name)"},
+    {"name",       "",   "of the lab (default: the file's name), or of the node that aggregates"},
     {"timeout",    "-T", "how long something may take, such as 90s; a bare number is seconds"},
     {"tag-output", "",   "prefix each line of a rank with its number"},
     {"trace",      "",   "a trace for ui.perfetto.dev, into this file"},

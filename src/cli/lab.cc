@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -27,7 +28,7 @@ Examples:
   talweg lab up cluster.yaml        # stays until: talweg lab down cluster.yaml
 
 Each worker of the file becomes a host: a network namespace with one interface, eth0, whose rates are those of its
-links. "run" starts one rank per worker on its host; without an "up" before it, the lab exists only meanwhile. What
+links. "run" starts one rank per worker on its host, and an aggregator on every other host; without an "up" before it, the lab exists only meanwhile. What
 cannot be emulated is said. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces.)";
 
 struct LabFlags {
@@ -95,7 +96,9 @@ int run(const LabFlags& flags) {
     options.timeout = std::chrono::milliseconds(parse_wait("--timeout", flags.timeout).value / 1'000'000);
   const Lab lab = lab_for_run(flags, cluster);
   show_warnings(lab);
-  const fabric::LaunchResult result = lab.run(flags.program, flags.file, options);
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe");
+  const fabric::LaunchResult result =
+      lab.run(flags.program, flags.file, options, {self, "aggregator", "--name"});
   if (!result.what.empty()) fmt::print(stderr, "talweg lab: {}\n", result.what);
   return result.exit_code;
 }

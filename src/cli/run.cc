@@ -9,11 +9,13 @@
 #include <memory>
 #include <random>
 
+#include "base/settings.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/fields.h"
 #include "cli/run_plan.h"
 #include "fabric/launcher.h"
+#include "formats/import.h"
 #include "live/join/job_key.h"
 #include "talweg/error.h"
 #include "wire/key.h"
@@ -109,6 +111,12 @@ int run(const RunFlags& flags, const std::vector<std::string>& program) {
   request.master_port = flags.master_port > 0 ? flags.master_port : free_port();
   request.directory = std::filesystem::current_path();
   request.pass = talweg_environment();
+  if (const std::string file = resolve("TALWEG_CLUSTER").value; !file.empty()) {
+    const cluster::Cluster network = formats::load_any(file);
+    for (const int node : cluster::aggregators(network))
+      request.aggregators.push_back(network.nodes[static_cast<std::size_t>(node)].name);
+    request.talweg = std::filesystem::read_symlink("/proc/self/exe");
+  }
   const auto key = live::find_job_key();
   request.key = key ? key->text : wire::random_key_text();
 
@@ -120,7 +128,8 @@ int run(const RunFlags& flags, const std::vector<std::string>& program) {
   std::vector<fabric::Process> processes;
   for (auto& rank : plan_run(request).ranks) {
     fabric::Process process;
-    process.label = std::to_string(processes.size());
+    process.aggregates = !rank.aggregator.empty();
+    process.label = process.aggregates ? rank.aggregator : std::to_string(processes.size());
     process.command = std::move(rank.command);
     process.environment = std::move(rank.environment);
     if (rank.remote)

@@ -27,7 +27,8 @@ std::string this_host() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "127.0.0.1";
 }
 
-std::vector<std::string> remote_command(const RunRequest& request, const RunPlan::Rank& rank) {
+std::vector<std::string> remote_command(const RunRequest& request, const RunPlan::Rank& rank,
+                                        const std::vector<std::string>& program) {
   std::vector<std::string> command;
   std::istringstream words(request.remote_shell);
   for (std::string word; words >> word;) command.push_back(word);
@@ -35,7 +36,7 @@ std::vector<std::string> remote_command(const RunRequest& request, const RunPlan
   for (const auto& pair : request.pass) line += " " + text::shell_quoted(pair);
   for (const auto& [name, value] : rank.environment) line += " " + text::shell_quoted(name + "=" + value);
   line += fmt::format(" sh -c {} sh", text::shell_quoted(kRemoteGuard));
-  for (const auto& word : request.program) line += " " + text::shell_quoted(word);
+  for (const auto& word : program) line += " " + text::shell_quoted(word);
   command.push_back(rank.host);
   command.push_back(line);
   return command;
@@ -90,6 +91,13 @@ RunPlan plan_run(const RunRequest& request) {
 
   RunPlan plan;
   const std::string master = master_address(request, hosts);
+  const auto add = [&](RunPlan::Rank process, const std::vector<std::string>& program) {
+    if (!process.remote)
+      process.environment.insert(process.environment.end(),
+                                 {{"TALWEG_KEY", request.key}, {"TALWEG_KEY_FILE", ""}});
+    process.command = process.remote ? remote_command(request, process, program) : program;
+    plan.ranks.push_back(std::move(process));
+  };
   for (std::size_t h = 0; h < hosts.size(); ++h) {
     const int first = static_cast<int>(plan.ranks.size());
     const int here = std::min(hosts[h].slots, size - first);
@@ -104,12 +112,20 @@ RunPlan plan_run(const RunRequest& request) {
                           {"GROUP_RANK", std::to_string(h)},
                           {"MASTER_ADDR", master},
                           {"MASTER_PORT", std::to_string(request.master_port)}};
-      if (!rank.remote)
-        rank.environment.insert(rank.environment.end(),
-                                {{"TALWEG_KEY", request.key}, {"TALWEG_KEY_FILE", ""}});
-      rank.command = rank.remote ? remote_command(request, rank) : request.program;
-      plan.ranks.push_back(std::move(rank));
+      add(std::move(rank), request.program);
     }
+  }
+  // On one machine there are no other hosts to be.
+  const bool all_here = std::all_of(hosts.begin(), hosts.end(), [](auto& h) { return is_local(h.host); });
+  for (const std::string& node : request.aggregators) {
+    RunPlan::Rank process;
+    process.host = all_here ? "localhost" : node;
+    process.remote = !all_here;
+    process.aggregator = node;
+    process.environment = {{"WORLD_SIZE", std::to_string(size)},
+                           {"MASTER_ADDR", master},
+                           {"MASTER_PORT", std::to_string(request.master_port)}};
+    add(std::move(process), {all_here ? request.talweg : "talweg", "aggregator", "--name", node});
   }
   return plan;
 }

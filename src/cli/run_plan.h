@@ -27,6 +27,7 @@ struct RunPlan {
     bool remote = false;  // the first line of its standard input is the key
     std::vector<std::pair<std::string, std::string>> environment;
     std::vector<std::string> command;
+    std::string aggregator;  // the node that it is for; empty: a rank
   };
   std::vector<Rank> ranks;
 };
@@ -38,9 +39,11 @@ struct RunRequest {
   std::string remote_shell = "ssh";  // split at blanks; the host and the command line are appended
   std::string master_address;        // empty: 127.0.0.1, or the first host when there are several
   int master_port = 0;
-  std::string directory;          // where remote programs start
-  std::vector<std::string> pass;  // NAME=value pairs that remote ranks get as well
-  std::string key;                // TALWEG_KEY: local ranks get it in their environment, remote ones read it
+  std::string directory;                 // where remote programs start
+  std::vector<std::string> pass;         // NAME=value pairs that remote ranks get as well
+  std::vector<std::string> aggregators;  // nodes that aggregate, called as their hosts are
+  std::string talweg = "talweg";         // this program, here
+  std::string key;  // TALWEG_KEY: local ranks get it in their environment, remote ones read it
 };
 
 // Throws Error{invalid_argument} when ranks and slots do not fit or nothing is to be run.

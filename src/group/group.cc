@@ -2,6 +2,8 @@
 #include "talweg/group.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
@@ -10,10 +12,8 @@
 #include "formats/import.h"
 #include "group/environment.h"
 #include "group/group_impl.h"
+#include "group/joining.h"
 #include "group/within.h"
-#include "live/join/connect.h"
-#include "live/join/interface.h"
-#include "live/join/job_key.h"
 #include "steer/assumed_network.h"
 
 namespace talweg {
@@ -25,61 +25,16 @@ std::uint64_t digest(const std::string& text) {
   return wire::layout_digest(bytes.data(), bytes.size());
 }
 
-struct Address {
-  std::string value;
-  std::string why;
-};
-
-Address own_address(const GroupOptions& options, const group::Meeting& meeting) {
-  const ResolvedSetting choice = resolve("TALWEG_SOCKET_IFNAME", options.interface);
-  if (!choice.value.empty()) {
-    const live::Interface i = live::choose_interface(choice.value, live::interfaces());
-    return {i.address, fmt::format("{}, {}", i.name, name(choice.origin))};
-  }
-  // The way to where the ranks meet is the way to the ranks.
-  if (!meeting.host.empty()) return {live::address_toward(meeting.host), "route to " + meeting.host};
-  const live::Interface i = live::choose_interface("", live::interfaces());
-  return {i.address, i.name + ", automatic"};
-}
-
 }  // namespace
 
 std::shared_ptr<Group> Group::join(const GroupOptions& options) {
-  using Clock = std::chrono::steady_clock;
   const group::Place place = group::find_place(options);
   const std::chrono::milliseconds timeout = group::find_timeout(options);
-  const Clock::time_point deadline = Clock::now() + timeout;
-  std::shared_ptr<Store> store = options.store;
-  const std::optional<live::JobKey> job_key = live::find_job_key();
-  group::Meeting meeting{"", "", 0, "given by the caller"};
-  if (place.size > 1 && !store) {
-    meeting = group::find_meeting(place, options.rendezvous);
-    store = meeting.file.empty() ? tcp_store(meeting.host, meeting.port, place.rank == 0, deadline,
-                                             job_key ? job_key->text : std::string())
-                                 : file_store(meeting.file);
-  } else if (place.size == 1) {
-    meeting.origin = "not needed";
-  }
-  if (options.within) {
-    const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
-    if (auto shared = group::join_within(options, place, store.get(), timeout, ns)) return shared;
-  }
-  const Address address = place.size > 1 ? own_address(options, meeting) : Address{"127.0.0.1", "alone"};
-  live::ConnectOptions connect;
-  connect.rank = place.rank;
-  connect.size = place.size;
-  connect.prefix = options.prefix;
-  connect.address = address.value;
-  connect.streams = static_cast<int>(whole_number_of("TALWEG_STREAMS", 1, 64));
-  connect.shared_memory = switch_of("TALWEG_SHM");
-  if (job_key) connect.key = wire::secret_from_text(job_key->text);
-  connect.encrypt = switch_of("TALWEG_ENCRYPT");
-  connect.deadline_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
+  auto [meeting, store, address_from, connect, engine] = group::prepare_joining(options, place, timeout);
+  if (options.within)
+    if (auto shared = group::join_within(options, place, store.get(), timeout, connect.deadline_ns))
+      return shared;
   observe::ObserverOptions seeing = observe::find_observer_options();
-  live::EngineOptions engine;
-  engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
-  engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT", {1'000'000}).value;
   const ResolvedSetting cluster_file = resolve("TALWEG_CLUSTER", options.cluster_file);
   const ResolvedSetting algorithm = resolve("TALWEG_ALGO", options.algorithm);
   std::optional<cluster::Cluster> network;
@@ -100,6 +55,10 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
                    {"TALWEG_PROBE", probes ? 1 : 0},
                    {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
 
+  // Re-planning knows what ranks measure between each other, and nothing of others.
+  if (network && !replan)
+    for (const int node : cluster::aggregators(*network))
+      connect.aggregators.push_back(network->nodes[static_cast<std::size_t>(node)].name);
   live::Mesh mesh = place.size > 1 ? live::connect_all(*store, connect) : live::Mesh{};
   group::GroupImpl::Identity identity;
   identity.rank = place.rank;
@@ -126,20 +85,29 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
           ? "measured at the start (TALWEG_PROBE)"
           : fmt::format("{} ({})", cluster_file.value.empty() ? "assumed" : cluster_file.value,
                         name(cluster_file.origin));
+  std::vector<std::string> helping;
+  for (std::size_t seat = static_cast<std::size_t>(place.size); seat < mesh.connections.size(); ++seat) {
+    const live::Connection& c = mesh.connections[seat];
+    identity.helpers.push_back({c.rank, c.name, c.host, c.streams.empty()});
+    helping.push_back(c.name);
+  }
+  network = cluster::staffed(*network, helping);
   if (mesh.one_machine && place.size > mesh.cores && network->shared_cores == 0)
     network->shared_cores = mesh.cores;
   const std::string description = fmt::format(
       "rank: {} of {} ({})\nrendezvous: {}\naddress: {} ({})\nshared memory: {} of {} ranks on this host\n"
-      "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {}\nalgorithm: {} "
-      "({})\n"
+      "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {}\naggregators: {}\n"
+      "algorithm: {} ({})\n"
       "plans: {}\ntimeout: {} ms\nsums computed with: {}\n",
-      place.rank, place.size, place.origin, meeting.origin, address.value, address.why, local, place.size,
+      place.rank, place.size, place.origin, meeting.origin, connect.address, address_from, local, place.size,
       connect.streams, engine.stream.checksum ? "on" : "off", mesh.security, network_from,
+      helping.empty() ? "none" : fmt::format("{}", fmt::join(helping, ", ")),
       algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin),
       !replan               ? "stay"
       : local == place.size ? "stay: all ranks are on this host"
                             : "follow the network",
       timeout.count(), kernel::target_name());
+  const std::vector<std::string> absent = mesh.absent;
   seeing.rank = place.rank;
   seeing.size = place.size;
   seeing.job = observe::job_number(mesh.job);
@@ -147,6 +115,9 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   seeing.clock_shared = place.rank == 0 || mesh.connections[0].local;
   auto world = std::make_shared<group::World>(place.rank, std::move(mesh), engine, std::move(seeing));
   const Logger log(place.rank);
+  if (place.rank == 0)
+    for (const std::string& aggregator : absent)
+      log.log(LogLevel::warn, "plan", "planned without aggregator {}", aggregator);
   // The default level is WARN: who did not ask is not told.
   if (place.rank == 0 && log.level() != LogLevel::warn)
     log.log(LogLevel::version, "init", "talweg {}, {} ranks", TALWEG_VERSION, place.size);

@@ -21,6 +21,19 @@ int checked_priority(const CallOptions& options) {
               fmt::format("priority {}: expected 0 .. {}", options.priority, protocol::kPriorities - 1));
 }
 
+std::vector<int> seats_of(const GroupImpl::Identity& identity) {
+  std::vector<int> seats = identity.members;
+  for (const auto& helper : identity.helpers) seats.push_back(helper.seat);
+  return seats;
+}
+
+protocol::Members members_of(const GroupImpl::Identity& identity) {
+  protocol::Members members = protocol::ranks_only(identity.rank, identity.hosts);
+  for (const auto& helper : identity.helpers)
+    members.names.push_back(fmt::format("aggregator {} ({})", helper.name, helper.host));
+  return members;
+}
+
 // A number for a new group that its members agree on and that no other group of theirs is likely to have.
 std::uint32_t child_id(std::uint32_t parent, std::uint32_t index, std::span<const int> ranks) {
   std::vector<std::int64_t> words{parent, index};
@@ -35,28 +48,29 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::C
                      std::string algorithm, std::chrono::milliseconds timeout, std::string description)
     : world_(std::move(world)),
       identity_(std::move(identity)),
+      seats_(seats_of(identity_)),
       algorithm_(std::move(algorithm)),
       description_(std::move(description)),
       log_(identity_.rank),
       chooser_(std::move(network), algorithm_, &world_->background()),
       own_plans_(identity_.rank, chooser_),
-      shared_plans_(identity_.rank, size()),
+      shared_plans_(identity_.rank, static_cast<int>(seats_.size())),
       session_(
-          protocol::ranks_only(identity_.rank, identity_.hosts), identity_.id, *this, world_->pool(),
+          members_of(identity_), identity_.id, *this, world_->pool(),
           [this](int source, int destination, std::int64_t count, DataType type) {
             return own_plans_.find(protocol::message_request(source, destination, this->size(), count, type));
           }),
       timeout_ns_(std::chrono::nanoseconds(timeout).count()),
       recorder_(world_->observer().options().recorded) {
-  group_rank_.assign(
-      static_cast<std::size_t>(*std::max_element(identity_.members.begin(), identity_.members.end())) + 1,
-      -1);
+  group_rank_.assign(static_cast<std::size_t>(*std::max_element(seats_.begin(), seats_.end())) + 1, -1);
   if (this->rank() == protocol::kPlanner)
     leader_ = std::make_unique<steer::PlanLeader>(shared_plans_, chooser_, nullptr);
-  for (int r = 0; r < this->size(); ++r)
-    group_rank_[static_cast<std::size_t>(identity_.members[static_cast<std::size_t>(r)])] = r;
+  for (std::size_t node = 0; node < seats_.size(); ++node)
+    group_rank_[static_cast<std::size_t>(seats_[node])] = static_cast<int>(node);
   const auto guard = world_->lock();
   world_->add(identity_.id, this);
+  for (const auto& helper : identity_.helpers)
+    if (helper.lost) on_peer_gone(helper.seat, ErrorCode::peer_failed, "it never connected");
 }
 
 GroupImpl::~GroupImpl() {
@@ -118,8 +132,8 @@ void GroupImpl::enter(Start start) {
   start.work->set_sequence(call);
   plan_held();  // those that have failed hold up nothing
   std::string refusal;
-  if (shared && held_.empty()) try {
-      operation.plan = plan_next(start.request);
+  if (shared && held_.empty() && !losing_) try {
+      operation.plan = plan_for(call, start.request);
     } catch (const Error& e) {
       refusal = e.what();
     }
@@ -196,7 +210,7 @@ std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint
   cluster::Cluster network;
   {
     const auto guard = world_->lock();
-    network = cluster::restrict_to(chooser_.network(), ranks);
+    network = cluster::staffed(cluster::restrict_to(chooser_.network(), ranks), {});
   }
   return std::make_shared<GroupImpl>(world_, std::move(child), network, algorithm_, timeout, description_);
 }
@@ -253,6 +267,10 @@ live::Place GroupImpl::place(int world_rank, const wire::Header& header) {
 void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::byte* payload) {
   const auto w = static_cast<std::size_t>(world_rank);
   if (w >= group_rank_.size() || group_rank_[w] < 0) return;
+  if (header.type == wire::FrameType::lost) {
+    on_lost(group_rank_[w], wire::lost_of(header));
+    return;
+  }
   if (header.type == wire::FrameType::plan || header.type == wire::FrameType::report) {
     hear(group_rank_[w], header, payload);
     return;
@@ -275,6 +293,12 @@ void GroupImpl::on_peer_gone(int world_rank, std::optional<ErrorCode> failure, c
   if (w >= group_rank_.size() || group_rank_[w] < 0) return;
   note_missing();
   session_.on_peer_gone(group_rank_[w], failure, why);
+  if (group_rank_[w] >= size()) {
+    lose_helper(group_rank_[w]);
+  } else {  // who says no more
+    for (Loss& loss : losses_) loss.heard[static_cast<std::size_t>(group_rank_[w])] = true;
+  }
+  agree_on_losses();
 }
 
 bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payload,
@@ -286,7 +310,7 @@ bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payloa
   frame.priority = priority;
   frame.stable = stable;
   frame.reported = !wire::is_chunk(header);
-  const int peer = identity_.members[static_cast<std::size_t>(to)];
+  const int peer = seats_[static_cast<std::size_t>(to)];
   observe::Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
   if (trace == nullptr) return world_->engine().send(peer, std::move(frame));
   const std::int64_t begin_ns = live::now_ns();
@@ -300,7 +324,7 @@ void GroupImpl::send_text(int to, const wire::Header& header, const std::string&
   frame.header = header;
   frame.text = text;
   frame.priority = protocol::kUrgent;  // bad news travels first
-  world_->engine().send(identity_.members[static_cast<std::size_t>(to)], std::move(frame));
+  world_->engine().send(seats_[static_cast<std::size_t>(to)], std::move(frame));
 }
 
 void GroupImpl::cancel(std::uint64_t run) {

@@ -29,6 +29,14 @@ class GroupImpl : public Group, private protocol::Outbox {
     std::vector<std::string> hosts;  // group rank -> "name pid 123"
     std::vector<int> machines;       // group rank -> number of its host
     std::uint32_t id = 0;            // on the wire
+    // What sums for the ranks and is none: node size() + i of the network.
+    struct Helper {
+      int seat = 0;  // in the world
+      std::string name;
+      std::string host;
+      bool lost = false;  // before the group had formed
+    };
+    std::vector<Helper> helpers{};
   };
   GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::Cluster network, std::string algorithm,
             std::chrono::milliseconds timeout, std::string description);
@@ -86,14 +94,18 @@ class GroupImpl : public Group, private protocol::Outbox {
   Start prepare(const Call& call);
   // Under the lock. Throws Error when this rank plans for itself and there is no plan.
   void enter(Start start);
-  // In group_plans.cc. The plan of the next call; null where rank 0 has not said which.
-  std::shared_ptr<const protocol::Plan> plan_next(const forest::Request& request);
+  // In group_plans.cc. The plan of a call; null where rank 0 has not said which.
+  std::shared_ptr<const protocol::Plan> plan_for(std::uint64_t call, const forest::Request& request);
   std::shared_ptr<const protocol::Plan> find_plan(std::uint64_t call, const forest::Request& request);
   void say(const steer::PlanWord& word);
   void hear(int from, const wire::Header& header, const std::byte* payload);
   void take_up(const steer::PlanWord& word);
   void plan_held();  // as far as it is known what rank 0 says
   void note_word(const steer::PlanWord& word);
+  // In group_helpers.cc: how a group goes on without an aggregator.
+  void lose_helper(int node);
+  void on_lost(int from, const wire::Lost& lost);
+  void agree_on_losses();
   WorkPtr start_message(const Call& call);
   std::int64_t timeout_ns(const CallOptions& options) const;
 
@@ -111,7 +123,8 @@ class GroupImpl : public Group, private protocol::Outbox {
 
   std::shared_ptr<World> world_;
   const Identity identity_;
-  std::vector<int> group_rank_;  // of a world rank; -1: not a member
+  const std::vector<int> seats_;  // of each node, in the world
+  std::vector<int> group_rank_;   // the node at a seat of the world; -1: not a member
   const std::string algorithm_;
   const std::string description_;
   const Logger log_;
@@ -137,6 +150,18 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::unique_ptr<steer::TrafficMeter> meter_;     // where plans follow the network
   std::unique_ptr<steer::Adaptation> adaptation_;  // and on rank 0
   std::unique_ptr<steer::PlanLeader> leader_;      // on rank 0
+
+  // When an aggregator is lost, calls wait until all ranks have said so, and which call is their next to get
+  // a plan: from the greatest of these numbers on plans are made without it.
+  struct Loss {
+    int node = 0;
+    std::vector<bool> heard;  // by rank
+    std::uint64_t from = 0;
+    bool agreed = false;
+    bool avoided = false;  // rank 0: by the chooser
+  };
+  std::vector<Loss> losses_;
+  bool losing_ = false;
 };
 
 }  // namespace talweg::group

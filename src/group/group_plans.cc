@@ -21,8 +21,13 @@ void GroupImpl::adapt() {
   leader_ = std::make_unique<steer::PlanLeader>(shared_plans_, chooser_, adaptation_.get());
 }
 
-std::shared_ptr<const protocol::Plan> GroupImpl::plan_next(const forest::Request& request) {
-  const std::uint64_t call = session_.next_sequence();
+std::shared_ptr<const protocol::Plan> GroupImpl::plan_for(std::uint64_t call,
+                                                          const forest::Request& request) {
+  for (Loss& loss : losses_) {
+    if (!leader_ || !loss.agreed || loss.avoided || call < loss.from) continue;
+    chooser_.change_to(cluster::without(chooser_.network(), std::vector<int>{loss.node}));
+    loss.avoided = true;
+  }
   if (leader_)
     if (const auto word = leader_->lead(call, request)) say(*word);
   return find_plan(call, request);
@@ -44,8 +49,8 @@ void GroupImpl::say(const steer::PlanWord& word) {
     const std::string part(reinterpret_cast<const char*>(bytes.data() + at), n);
     const wire::Header header =
         encode(wire::PlanPart{identity_.id, at + n == bytes.size(), static_cast<std::uint32_t>(n)});
-    for (int r = 0; r < size(); ++r)
-      if (r != rank()) send_text(r, header, part);
+    for (int node = 0; node < static_cast<int>(seats_.size()); ++node)
+      if (node != rank()) send_text(node, header, part);
   }
   if (word.report)
     adaptation_->hear(rank(), meter_->take(world_->engine().peer_statistics()), live::now_ns());
@@ -84,10 +89,16 @@ void GroupImpl::take_up(const steer::PlanWord& word) {
 }
 
 void GroupImpl::plan_held() {
-  for (; !held_.empty(); held_.pop_front()) {
-    const Held& next = held_.front();
+  for (; !held_.empty() && !losing_; held_.pop_front()) {
+    const Held next = held_.front();
     if (!session_.waits_for_plan(next.call)) continue;  // it has failed
-    auto plan = find_plan(next.call, next.request);
+    std::shared_ptr<const protocol::Plan> plan;
+    try {
+      plan = plan_for(next.call, next.request);
+    } catch (const Error& e) {
+      session_.abort(e.what());  // what was planned with a node has no plan without it
+      break;
+    }
     if (plan == nullptr) break;
     session_.plan(next.call, std::move(plan));
   }

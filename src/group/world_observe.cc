@@ -40,9 +40,10 @@ observe::Sight World::sight(std::int64_t now_ns) {
   std::vector<double> lag(static_cast<std::size_t>(o.size), 0.0);
   for (const auto& [id, group] : groups_) group->add_lag(lag, now_ns);
   for (const live::PeerStatistics& peer : engine_.peer_statistics())
-    sight.peers.push_back({peer.rank, o.hosts[static_cast<std::size_t>(peer.rank)], peer.retransmits,
-                           static_cast<double>(peer.round_trip_us) * 1e-6,
-                           lag[static_cast<std::size_t>(peer.rank)]});
+    if (peer.rank < o.size)
+      sight.peers.push_back({peer.rank, o.hosts[static_cast<std::size_t>(peer.rank)], peer.retransmits,
+                             static_cast<double>(peer.round_trip_us) * 1e-6,
+                             lag[static_cast<std::size_t>(peer.rank)]});
   return sight;
 }
 

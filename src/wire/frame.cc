@@ -59,8 +59,8 @@ const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& hea
 
 std::string to_string(const Header& h) {
   static constexpr const char* kNames[] = {
-      "?",       "announce", "up",   "down", "credit",        "failure", "request", "clear",
-      "goodbye", "wake",     "ping", "pong", "group_failure", "leave",   "plan",    "report"};
+      "?",    "announce", "up",   "down",          "credit", "failure", "request", "clear", "goodbye",
+      "wake", "ping",     "pong", "group_failure", "leave",  "plan",    "report",  "lost"};
   static_assert(std::size(kNames) == kFrameTypes);
   return fmt::format("{} group {} #{} tree {} chunk {} length {} {}", kNames[static_cast<unsigned>(h.type)],
                      h.group, h.sequence, h.tree, h.chunk, h.length, to_string(signature_of(h)));

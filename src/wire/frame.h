@@ -28,8 +28,9 @@ enum class FrameType : std::uint8_t {
   leave = 13,          // the sender has left the group, and nothing has failed
   plan = 14,           // what rank 0 says of plans, or the next part of it; payload
   report = 15,         // what a rank tells rank 0 of its connections; payload
+  lost = 16,           // the sender has lost an aggregator
 };
-inline constexpr unsigned kFrameTypes = 16;  // and one: they begin with 1
+inline constexpr unsigned kFrameTypes = 17;  // and one: they begin with 1
 
 // "TLW2": the last byte is the version of the frame layout.
 inline constexpr std::uint32_t kMagic = 0x32574c54;

@@ -103,6 +103,13 @@ Header encode(const Report& report) {
   return h;
 }
 
+Header encode(const Lost& lost) {
+  Header h = header_of(FrameType::lost, lost.group);
+  h.tree = lost.node;
+  h.sequence = lost.next;
+  return h;
+}
+
 Header encode(const Goodbye&) {
   return header_of(FrameType::goodbye);
 }
@@ -158,6 +165,10 @@ Leave leave_of(const Header& h) {
 
 PlanPart plan_part_of(const Header& h) {
   return {h.group, (h.flags & kLastPart) != 0, h.length};
+}
+
+Lost lost_of(const Header& h) {
+  return {h.group, h.tree, h.sequence};
 }
 
 Ping ping_of(const Header& h) {

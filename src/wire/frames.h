@@ -71,6 +71,14 @@ struct Report {
   std::uint32_t bytes = 0;
 };
 
+// The sender gives no further call a plan before it has heard the same from all ranks: from the greatest of
+// their `next` on, plans do without the node.
+struct Lost {
+  std::uint32_t group = 0;
+  std::uint32_t node = 0;
+  std::uint64_t next = 0;  // the sender's next collective that has no plan
+};
+
 struct Goodbye {};
 struct Wake {};
 
@@ -92,6 +100,7 @@ Header encode(const GroupFailure& failure);
 Header encode(const Leave& leave);
 Header encode(const PlanPart& part);
 Header encode(const Report& report);
+Header encode(const Lost& lost);
 Header encode(const Goodbye& goodbye);
 Header encode(const Wake& wake);
 Header encode(const Ping& ping);
@@ -106,6 +115,7 @@ Request request_of(const Header& header);
 GroupFailure group_failure_of(const Header& header);
 Leave leave_of(const Header& header);
 PlanPart plan_part_of(const Header& header);
+Lost lost_of(const Header& header);
 Ping ping_of(const Header& header);
 Pong pong_of(const Header& header);
 

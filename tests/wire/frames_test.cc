@@ -117,6 +117,12 @@ TEST(Frames, EndsAndClocksArriveAsTheyWereSaid) {
   EXPECT_EQ(std::tuple(pong_of(pong).asked_ns, pong_of(pong).answered_ns), std::tuple(-5LL, 1LL << 62));
 }
 
+TEST(Frames, ALossComesWithTheNextCall) {
+  const Header h = sent(encode(Lost{7, 9, 1ULL << 50}));
+  EXPECT_EQ(h.type, FrameType::lost);
+  EXPECT_EQ(std::tuple(lost_of(h).group, lost_of(h).node, lost_of(h).next), std::tuple(7U, 9U, 1ULL << 50));
+}
+
 TEST(Frames, OnlyChunksReasonsAndPlansHaveAPayload) {
   for (unsigned type = 1; type < kFrameTypes; ++type) {
     Header h;
