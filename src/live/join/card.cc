@@ -203,13 +203,14 @@ class Exchange {
   void admit(const std::string& node, std::int64_t until, Verdict& verdict) {
     try {
       for (;;) {
-        const auto text = store_.find(node_key(node));
-        const Card card = text ? parse_card(*text, aggregator_name(node)) : Card{};
-        if (text && card.job == own_.job) {
-          agree_on_security(aggregator_name(node), card, own_);
-          verdict.cards.push_back(*text);
-          cards_.push_back(card);
-          return;
+        if (const auto text = store_.find(node_key(node))) {
+          const Card card = parse_card(*text, aggregator_name(node));
+          if (card.job == own_.job) {
+            agree_on_security(aggregator_name(node), card, own_);
+            verdict.cards.push_back(*text);
+            cards_.push_back(card);
+            return;
+          }
         }
         if (now_ns() >= until) break;
         std::this_thread::sleep_for(kShortestRest);
