@@ -130,9 +130,10 @@ FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns) {
       ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     }
     if (error == 0) return fd;
-    // Refused and unreachable may only mean that the other side is not up yet.
-    const bool may_pass =
-        error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ETIMEDOUT;
+    // Refused and unreachable may only mean that the other side is not up yet; reset, that the listener of
+    // one that was there before has just closed.
+    const bool may_pass = error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
+                          error == ETIMEDOUT || error == ECONNRESET;
     if (!may_pass || now_ns() + pause > deadline_ns)
       throw Error(may_pass ? ErrorCode::timeout : ErrorCode::system,
                   fmt::format("connecting to {}: {}", to_string(endpoint), std::strerror(error)));

@@ -23,7 +23,6 @@ std::string to_string(const Signature& s) {
   text += fmt::format("{}, {} elements", name(s.type), s.count);
   if (facts(s.op).rooted) text += fmt::format(", root {}", s.root);
   if (s.layout != 0) text += fmt::format(", counts digest {:08x}", static_cast<std::uint32_t>(s.layout));
-  if (s.plan != 0) text += fmt::format(", plan {:08x}", s.plan);
   return text + ")";
 }
 

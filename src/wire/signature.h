@@ -26,8 +26,8 @@ struct Signature {
 // Order-dependent digest of per-rank counts.
 std::uint64_t layout_digest(const std::int64_t* counts, std::size_t n);
 
-// "all_reduce(sum, f32, 100 elements)"; with root where the operation has one, with the plan where it is
-// told.
+// "all_reduce(sum, f32, 100 elements)"; with root where the operation has one. The plan is nothing that
+// callers have said: only a mismatch names it.
 std::string to_string(const Signature& signature);
 
 }  // namespace talweg::wire

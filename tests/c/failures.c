@@ -33,8 +33,8 @@ static void works_outlive_the_group(void) {
   EXPECT_OK(talweg_join(&options, &group));
   char byte = 0;
   talweg_work* work = NULL;
+  EXPECT_OK(talweg_barrier(group)); /* which would wait for the message */
   EXPECT_OK(talweg_start_recv(group, &byte, 1, TALWEG_U8, TALWEG_ANY_RANK, 1, NULL, &work));
-  EXPECT_OK(talweg_barrier(group));
   talweg_leave(group);
   EXPECT(talweg_wait(work) != TALWEG_OK);
   talweg_work_free(work);

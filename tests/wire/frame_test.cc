@@ -88,7 +88,7 @@ TEST(Signature, SaysWhatARankBelieves) {
   EXPECT_EQ(to_string(Signature{Collective::broadcast, DataType::u8, ReduceOp::sum, 2, 5, 0}),
             "broadcast(u8, 5 elements, root 2)");
   EXPECT_EQ(to_string(Signature{Collective::all_gather, DataType::u8, ReduceOp::sum, 0, 5, 0, 0xabc}),
-            "all_gather(u8, 5 elements, plan 00000abc)");
+            "all_gather(u8, 5 elements)");
 }
 
 TEST(Signature, CountsInAnotherOrderGiveAnotherDigest) {

@@ -92,9 +92,12 @@ std::string Session::waiting_text(const Run& run) const {
 void Session::mismatch(Run& run, int from, const wire::Signature& theirs) {
   wire::Signature ours = run.op.signature;
   ours.count = run.expected(from);
-  std::string reason = fmt::format("ranks disagree: {} calls {}, {} calls {}", who(self_), to_string(ours),
-                                   who(from), to_string(theirs));
-  fail(run, ErrorCode::mismatch, reason);
+  const auto called = [&](const wire::Signature& s) {
+    return ours.plan == theirs.plan ? to_string(s) : fmt::format("{} by plan {:08x}", to_string(s), s.plan);
+  };
+  fail(run, ErrorCode::mismatch,
+       fmt::format("ranks disagree: {} calls {}, {} calls {}", who(self_), called(ours), who(from),
+                   called(theirs)));
 }
 
 void Session::fail(Run& run, ErrorCode code, const std::string& reason) {
