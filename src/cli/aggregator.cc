@@ -37,7 +37,8 @@ void add_aggregator(CLI::App& app, Action* action) {
   sub->add_option("--interface", flags->options.interface, "as TALWEG_SOCKET_IFNAME");
   sub->add_option("--timeout", flags->wait, "for a group to form")->capture_default_str();
   sub->callback([flags, action] {
-    flags->options.timeout = std::chrono::milliseconds(parse_wait("--timeout", flags->wait).value / 1'000'000);
+    flags->options.timeout =
+        std::chrono::milliseconds(parse_wait("--timeout", flags->wait).value / 1'000'000);
     *action = [flags] {
       group::serve_group(flags->options);
       return 0;

@@ -14,7 +14,7 @@
 namespace talweg::sim {
 namespace {
 
-constexpr double kTenRate = 10e9;  // kTen, in bit/s
+constexpr double kTenRate = 10e9;                        // kTen, in bit/s
 using Vectors = std::vector<std::vector<std::int32_t>>;  // by rank
 
 std::byte* bytes_of(std::vector<std::int32_t>& data) {

@@ -137,8 +137,8 @@ void ForestRun::on_sent(std::uint32_t tree, std::byte* buffer) {
     state.sum_lent = false;
     return;
   }
-  const auto shared = std::find_if(shared_.begin(), shared_.end(),
-                                   [=](const Shared& s) { return s.buffer == buffer; });
+  const auto shared =
+      std::find_if(shared_.begin(), shared_.end(), [=](const Shared& s) { return s.buffer == buffer; });
   if (shared != shared_.end()) {
     if (--shared->left > 0) return;
     *shared = shared_.back();
