@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "own_address.h"
 #include "ranks.h"
 
 namespace talweg {
@@ -546,7 +547,7 @@ TEST(Joining, GroupsFormAtOneAddressOneAfterTheOther) {
     GroupOptions options;
     options.rank = r;
     options.size = 3;
-    options.rendezvous = "tcp://127.0.0.1:27411";
+    options.rendezvous = fmt::format("tcp://{}:27411", own_address());
     options.timeout = std::chrono::seconds(60);
     for (int g = 0; g < kGroups; ++g) {
       try {

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "live/system.h"
+#include "own_address.h"
 #include "talweg/error.h"
 
 namespace talweg {
@@ -51,23 +52,29 @@ TEST(Store, AFileCarriesKeysBetweenItsReaders) {
   std::filesystem::remove(name);
 }
 
-// A server on the first port that is free.
-std::pair<std::shared_ptr<Store>, int> serve(const std::string& key) {
-  for (int port = 25456; port < 25556; ++port) {
+constexpr int kPort = 25456;
+
+std::shared_ptr<Store> serve(const std::string& key) {
+  return tcp_store(own_address(), kPort, true, in_ms(5000), key);
+}
+
+TEST(Store, ATcpServerIsFoundByItsHostsName) {
+  std::shared_ptr<Store> a;
+  int port = kPort;
+  while (!a) {  // on the first port that is free
     try {
-      return {tcp_store("127.0.0.1", port, true, in_ms(5000), key), port};
-    } catch (const Error&) {
+      a = tcp_store("127.0.0.1", ++port, true, in_ms(5000), "the key of this job");
+    } catch (const Error& e) {
+      ASSERT_LT(port, kPort + 100) << e.what();
     }
   }
-  ADD_FAILURE() << "no port is free";
-  return {};
+  exchange(*a, *tcp_store("localhost", port, false, in_ms(5000), "the key of this job"));
 }
 
 TEST(Store, ATcpServerCarriesKeysBetweenItsClients) {
   for (const char* key : {"", "the key of this job"}) {
-    auto [a, port] = serve(key);
-    ASSERT_TRUE(a);
-    const auto b = tcp_store("localhost", port, false, in_ms(5000), key);
+    auto a = serve(key);
+    const auto b = tcp_store(own_address(), kPort, false, in_ms(5000), key);
     exchange(*a, *b);
     a.reset();
     try {
@@ -84,15 +91,14 @@ TEST(Store, ATcpServerCarriesKeysBetweenItsClients) {
 // Two groups meet at one address, one after the other: who is quick finds the first one's store still there.
 TEST(Store, WhoFindsATcpServerJustClosingWaitsForTheNextOne) {
   for (int round = 0; round < 20; ++round) {
-    auto [first, port] = serve("the key of this job");
-    ASSERT_TRUE(first);
-    const auto early = tcp_store("127.0.0.1", port, false, in_ms(20'000), "the key of this job");
+    auto first = serve("the key of this job");
+    const auto early = tcp_store(own_address(), kPort, false, in_ms(20'000), "the key of this job");
     early->set("early", "is here");
     std::string answer;
     std::thread asker([&, &client = *early] { answer = client.get("second", in_ms(20'000)); });
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     first.reset();
-    const auto second = tcp_store("127.0.0.1", port, true, in_ms(5000), "the key of this job");
+    const auto second = tcp_store(own_address(), kPort, true, in_ms(5000), "the key of this job");
     EXPECT_EQ(second->get("early", in_ms(10'000)), "is here");
     second->set("second", "is there");
     asker.join();
@@ -101,11 +107,10 @@ TEST(Store, WhoFindsATcpServerJustClosingWaitsForTheNextOne) {
 }
 
 TEST(Store, ATcpServerRefusesOtherKeys) {
-  const auto [a, port] = serve("the key of this job");
-  ASSERT_TRUE(a);
+  const auto a = serve("the key of this job");
   for (const char* key : {"", "the key of another job"}) {
     try {
-      tcp_store("127.0.0.1", port, false, in_ms(5000), key);
+      tcp_store(own_address(), kPort, false, in_ms(5000), key);
       FAIL();
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
@@ -129,17 +134,16 @@ TEST(Store, ATcpServerListensBeyondLoopbackOnlyWithAKey) {
 }
 
 TEST(Store, StrangersDoNotDisturbATcpServer) {
-  const auto [a, port] = serve("the key of this job");
-  ASSERT_TRUE(a);
-  const auto b = tcp_store("127.0.0.1", port, false, in_ms(5000), "the key of this job");
+  const auto a = serve("the key of this job");
+  const auto b = tcp_store(own_address(), kPort, false, in_ms(5000), "the key of this job");
   std::vector<live::FileDescriptor> crowd;
   for (int i = 0; i < 600; ++i) {
-    crowd.push_back(live::connect_tcp({"127.0.0.1", port}, live::now_ns() + 5'000'000'000));
+    crowd.push_back(live::connect_tcp({own_address(), kPort}, live::now_ns() + 5'000'000'000));
     const std::string noise(static_cast<std::size_t>(i % 300), static_cast<char>(i));
     ::send(crowd.back().get(), noise.data(), noise.size(), MSG_NOSIGNAL);
   }
   exchange(*a, *b);
-  const auto late = tcp_store("127.0.0.1", port, false, in_ms(5000), "the key of this job");
+  const auto late = tcp_store(own_address(), kPort, false, in_ms(5000), "the key of this job");
   EXPECT_EQ(late->get("empty", in_ms(1000)), "");
   EXPECT_GT(a->refused_connections(), 300U);
 }
