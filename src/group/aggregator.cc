@@ -23,7 +23,6 @@ namespace {
 
 // Looks at the network before it sleeps: with ranks on other hosts it is the kernel that has work to do.
 constexpr int kIdleLooks = 50;
-constexpr std::int64_t kLookAtHostsNs = 1'000'000'000;
 constexpr unsigned kNoRoomUs = 20;
 
 protocol::Members members_of_mesh(const live::Mesh& mesh) {
@@ -68,10 +67,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
         continue;
       }
       const std::int64_t now = live::now_ns();
-      if (now >= next_look_ns) {
-        next_look_ns = now + kLookAtHostsNs;
-        engine_.check_hosts();
-      }
+      if (now >= next_look_ns) next_look_ns = now + engine_.check_hosts();
       if (now >= session_.next_deadline_ns()) session_.on_time(now);
       engine_.flush();
       if (!engine_.prepare_sleep()) {

@@ -23,7 +23,6 @@ constexpr std::int64_t kYieldNs = 2'000'000;
 // is woken gets a core sooner than one that keeps giving it up.
 constexpr std::int64_t kRemoteYieldNs = 50'000;
 constexpr auto kNoRoomPause = std::chrono::microseconds(20);
-constexpr std::int64_t kPulseNs = 1'000'000'000;  // between two looks at whether other hosts are alive
 // A caller that said it would wait, and does not come for so long, has broken its word.
 constexpr auto kTakeOver = std::chrono::milliseconds(100);
 constexpr int kLetIn = 50;           // tries to let a waiting thread have the lock
@@ -147,8 +146,7 @@ void World::run_callbacks(std::unique_lock<std::mutex>& lock) {
 void World::check_deadlines() {
   const std::int64_t now = live::now_ns();
   if (now >= next_pulse_ns_) {
-    next_pulse_ns_ = now + kPulseNs;
-    engine_.check_hosts();
+    next_pulse_ns_ = now + engine_.check_hosts();
   }
   if (now < next_deadline_ns_) return;
   next_deadline_ns_ = std::numeric_limits<std::int64_t>::max();
@@ -202,7 +200,7 @@ void World::step(std::unique_lock<std::mutex>& lock, Patience& patience, std::in
     return;
   }
   asleep_ = true;
-  const int ms = milliseconds_until(std::min(next_deadline_ns_, limit_ns));
+  const int ms = milliseconds_until(std::min({next_deadline_ns_, next_pulse_ns_, limit_ns}));
   lock.unlock();
   engine_.sleep(ms);
   lock.lock();

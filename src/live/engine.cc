@@ -11,6 +11,7 @@ namespace {
 // With all peers on this host, handles only carry doorbells and deaths: looking at them every time would cost
 // a system call for each look at memory.
 constexpr unsigned kHandlesEvery = 64;
+constexpr std::int64_t kMostBetweenChecksNs = 1'000'000'000;
 constexpr std::int64_t kGoodbyePatienceNs = 200'000'000;
 constexpr unsigned kGoodbyePauseUs = 200;
 }  // namespace
@@ -77,10 +78,11 @@ void Engine::sleep(int ms) {
   for (Link* const link : local_) link->awake();
 }
 
-void Engine::check_hosts() {
+std::int64_t Engine::check_hosts() {
   for (Link* const link : links_)
     if (!link->gone()) link->check_host(host_timeout_ns_);
   flush();
+  return std::min(host_timeout_ns_ / 16, kMostBetweenChecksNs);
 }
 
 void Engine::cancel(std::uint32_t group, std::uint64_t run) {

@@ -37,8 +37,9 @@ class Engine {
   // Sleeps until something happens, or `ms` have passed (-1: for ever). Call poll afterwards.
   void sleep(int ms);
   void wake() { loop_.wake(); }
-  // About once a second while something is waited for: finds machines that no longer answer.
-  void check_hosts();
+  // Finds machines that no longer answer. While something is waited for it is to be called again after the
+  // nanoseconds that it returns.
+  std::int64_t check_hosts();
   void cancel(std::uint32_t group, std::uint64_t run);
   // An orderly end: tells all peers and gives the kernel a moment to take what is still to be sent.
   void say_goodbye();

@@ -89,6 +89,18 @@ class Links(lab.Case):
             for rank in started:
                 self.assertGreater(rank.expect("looped")["calls"], 1)
 
+    def test_a_host_that_still_answers_is_not_dead_however_long_a_connection_is_silent(self):
+        """As when TCP, having lost much, asks ever less often over a network that works again."""
+        with lab.Lab(3) as place:
+            started = self.loop(place, 3, time_ms=3 * SILENCE_S * 1000)
+            place.hosts[1].rule("input", "tcp flags & (syn | rst) == 0 counter drop")
+            time.sleep(2 * SILENCE_S)
+            self.assertGreater(place.hosts[1].hits(), 0)
+            place.hosts[1].heal()
+            for rank in started:
+                self.assertGreater(rank.expect("looped")["calls"], 1)
+                self.assertEqual(rank.errors, [])
+
     def test_a_link_that_loses_packets_costs_time_only(self):
         with lab.Lab(3) as place:
             started = self.loop(place, 3, time_ms=3000)
