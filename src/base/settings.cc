@@ -20,13 +20,11 @@ namespace {
 
 constexpr const char* kFileVariable = "TALWEG_CONF_FILE";
 
-bool known(std::string_view name) {
-  return std::any_of(settings().begin(), settings().end(), [&](const Setting& s) { return s.name == name; });
-}
-
-bool is_secret(std::string_view name) {
-  return std::any_of(settings().begin(), settings().end(),
-                     [&](const Setting& s) { return s.name == name && s.secret; });
+// nullptr if none is called so.
+const Setting* setting_called(std::string_view name) {
+  const auto& all = settings();
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.name == name; });
+  return found == all.end() ? nullptr : &*found;
 }
 
 // The whole file is checked even when the name is found early, so that a typing mistake in another line is
@@ -53,11 +51,12 @@ std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string
     if (equals == std::string_view::npos)
       throw Error(ErrorCode::bad_file,
                   fmt::format("{}:{}: expected NAME=value, got \"{}\"", path, line, content));
-    if (!known(key))
+    const Setting* const setting = setting_called(key);
+    if (setting == nullptr)
       throw Error(
           ErrorCode::bad_file,
           fmt::format("{}:{}: no setting is called \"{}\" (talweg info lists them)", path, line, key));
-    if (is_secret(key))
+    if (setting->secret)
       throw Error(
           ErrorCode::bad_file,
           fmt::format("{}:{}: {} does not belong into a file of settings: name a file of mode 600 in {}_FILE",
@@ -127,23 +126,13 @@ const std::vector<Setting>& settings() {
 }
 
 const char* name(SettingOrigin origin) {
-  switch (origin) {
-    case SettingOrigin::flag:
-      return "flag";
-    case SettingOrigin::environment:
-      return "environment";
-    case SettingOrigin::file:
-      return "file";
-    case SettingOrigin::default_value:
-      return "default";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"flag", "environment", "file", "default"};
+  return kNames[static_cast<std::size_t>(origin)];
 }
 
 ResolvedSetting resolve(std::string_view name, std::string_view flag) {
-  const auto setting =
-      std::find_if(settings().begin(), settings().end(), [&](const Setting& s) { return s.name == name; });
-  if (setting == settings().end())
+  const Setting* const setting = setting_called(name);
+  if (setting == nullptr)
     throw Error(ErrorCode::invalid_argument, fmt::format("no setting is called \"{}\"", name));
   if (!flag.empty()) return {std::string(flag), SettingOrigin::flag, {}};
   if (const char* value = std::getenv(std::string(name).c_str()); value && *value)
@@ -157,7 +146,8 @@ std::vector<std::string> mistyped_settings() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable = *entry;
     const std::string_view name = variable.substr(0, variable.find('='));
-    if (name.starts_with("TALWEG_") && !known(name) && name != kFileVariable) names.emplace_back(name);
+    if (name.starts_with("TALWEG_") && setting_called(name) == nullptr && name != kFileVariable)
+      names.emplace_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;
