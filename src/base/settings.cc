@@ -12,8 +12,8 @@
 #include <fstream>
 #include <optional>
 
+#include "base/fail.h"
 #include "base/trim.h"
-#include "talweg/error.h"
 
 namespace talweg {
 namespace {
@@ -32,13 +32,13 @@ const Setting* setting_called(std::string_view name) {
 std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string_view name, bool must_exist) {
   std::error_code unknown;
   if (must_exist && std::filesystem::is_directory(path, unknown))
-    throw Error(ErrorCode::bad_file,
-                fmt::format("{} (named by {}): expected a file, got a directory", path, kFileVariable));
+    throw_error(ErrorCode::bad_file, "{} (named by {}): expected a file, got a directory", path,
+                kFileVariable);
   std::ifstream file(path);
   if (!file) {
     if (must_exist)
-      throw Error(ErrorCode::bad_file,
-                  fmt::format("cannot read {} (named by {}): {}", path, kFileVariable, std::strerror(errno)));
+      throw_error(ErrorCode::bad_file, "cannot read {} (named by {}): {}", path, kFileVariable,
+                  std::strerror(errno));
     return std::nullopt;
   }
   std::optional<ResolvedSetting> found;
@@ -49,18 +49,15 @@ std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string
     const auto equals = content.find('=');
     const auto key = trimmed(content.substr(0, equals));
     if (equals == std::string_view::npos)
-      throw Error(ErrorCode::bad_file,
-                  fmt::format("{}:{}: expected NAME=value, got \"{}\"", path, line, content));
+      throw_error(ErrorCode::bad_file, "{}:{}: expected NAME=value, got \"{}\"", path, line, content);
     const Setting* const setting = setting_called(key);
     if (setting == nullptr)
-      throw Error(
-          ErrorCode::bad_file,
-          fmt::format("{}:{}: no setting is called \"{}\" (talweg info lists them)", path, line, key));
+      throw_error(ErrorCode::bad_file, "{}:{}: no setting is called \"{}\" (talweg info lists them)", path,
+                  line, key);
     if (setting->secret)
-      throw Error(
-          ErrorCode::bad_file,
-          fmt::format("{}:{}: {} does not belong into a file of settings: name a file of mode 600 in {}_FILE",
-                      path, line, key, key));
+      throw_error(ErrorCode::bad_file,
+                  "{}:{}: {} does not belong into a file of settings: name a file of mode 600 in {}_FILE",
+                  path, line, key, key);
     if (key == name)
       found = ResolvedSetting{std::string(trimmed(content.substr(equals + 1))), SettingOrigin::file,
                               fmt::format("{}:{}", path, line)};
@@ -132,8 +129,7 @@ const char* name(SettingOrigin origin) {
 
 ResolvedSetting resolve(std::string_view name, std::string_view flag) {
   const Setting* const setting = setting_called(name);
-  if (setting == nullptr)
-    throw Error(ErrorCode::invalid_argument, fmt::format("no setting is called \"{}\"", name));
+  if (setting == nullptr) refuse("no setting is called \"{}\"", name);
   if (!flag.empty()) return {std::string(flag), SettingOrigin::flag, {}};
   if (const char* value = std::getenv(std::string(name).c_str()); value && *value)
     return {value, SettingOrigin::environment, {}};
@@ -158,9 +154,7 @@ std::int64_t whole_number_of(std::string_view setting, std::int64_t low, std::in
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{}: expected a whole number from {} to {}, got \"{}\"", setting, low, high, text));
+    refuse("{}: expected a whole number from {} to {}, got \"{}\"", setting, low, high, text);
   return value;
 }
 
@@ -168,14 +162,12 @@ bool switch_of(std::string_view setting) {
   const std::string text = resolve(setting).value;
   if (text == "1" || text == "on" || text == "true") return true;
   if (text == "0" || text == "off" || text == "false") return false;
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: expected on or off, got \"{}\"", setting, text));
+  refuse("{}: expected on or off, got \"{}\"", setting, text);
 }
 
 Nanoseconds wait_of(std::string_view setting, Nanoseconds least) {
   const Nanoseconds wait = parse_wait(setting, resolve(setting).value);
-  if (wait < least)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: expected at least {}, got {}", setting, to_string(least), to_string(wait)));
+  if (wait < least) refuse("{}: expected at least {}, got {}", setting, to_string(least), to_string(wait));
   return wait;
 }
 

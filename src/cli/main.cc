@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.h"
 #include "base/printable.h"
 #include "cli/app.h"
 #include "cli/grammar.h"
-#include "talweg/error.h"
 
 namespace {
 
@@ -57,8 +57,7 @@ void check_subcommand(const CLI::App& app, const std::vector<std::string>& argum
     if (sub->get_name() == arguments[0]) return;
     names += (names.empty() ? "" : ", ") + sub->get_name();
   }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("no subcommand is called \"{}\": expected one of {}", arguments[0], names));
+  talweg::refuse("no subcommand is called \"{}\": expected one of {}", arguments[0], names);
 }
 
 // Most often a variable of a shell that is not set: an output would silently not be written.
@@ -67,9 +66,7 @@ void check_no_empty_value(const CLI::App& app) {
     for (const CLI::Option* option : sub->get_options())
       if (!option->get_positional())
         for (const std::string& value : option->results())
-          if (value.empty())
-            throw Error(ErrorCode::invalid_argument,
-                        fmt::format("{}: expected a value, got nothing", option->get_name()));
+          if (value.empty()) talweg::refuse("{}: expected a value, got nothing", option->get_name());
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fail.h"
 #include "base/units.h"
 #include "cli/fields.h"
 #include "kernel/reduce.h"
 #include "study/sizes.h"
-#include "talweg/error.h"
 
 namespace talweg::cli {
 
@@ -19,15 +19,11 @@ namespace {
 
 constexpr std::int64_t kDefaultBytes = 32 << 20;
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::invalid_argument, text);
-}
-
 std::size_t bytes_of(const char* flag, const std::string& text) {
   try {
     return static_cast<std::size_t>(parse_bytes(text).value);
   } catch (const Error& error) {
-    refuse(fmt::format("{}: {}", flag, error.what()));
+    refuse("{}: {}", flag, error.what());
   }
 }
 
@@ -35,7 +31,7 @@ Average average_of(const std::string& text) {
   constexpr const char* kNames[] = {"rank0", "mean", "min", "max"};
   for (int i = 0; i < 4; ++i)
     if (text == kNames[i] || text == std::to_string(i)) return static_cast<Average>(i);
-  refuse(fmt::format("-a: expected rank0, mean, min, max or a number from 0 to 3, got \"{}\"", text));
+  refuse("-a: expected rank0, mean, min, max or a number from 0 to 3, got \"{}\"", text);
 }
 
 // Flags of nccl-tests that steer what only a GPU has.
@@ -158,15 +154,14 @@ study::PerfOptions PerfFlags::checked() const {
   const Raw& raw = *raw_;
   PerfOptions options;
   if (!raw.collective.empty() && !raw.op.empty() && raw.collective != raw.op)
-    refuse(fmt::format("--op {}: the collective is {} already: expected only one of them", raw.op,
-                       raw.collective));
+    refuse("--op {}: the collective is {} already: expected only one of them", raw.op, raw.collective);
   const std::string& collective = raw.collective.empty() ? raw.op : raw.collective;
   const auto op = parse_collective(collective);
   if (!op)
     refuse(
-        fmt::format("no collective is called \"{}\": expected all_reduce, reduce, broadcast, reduce_scatter, "
-                    "all_gather, all_to_all, gather, scatter, send_recv or barrier",
-                    collective));
+        "no collective is called \"{}\": expected all_reduce, reduce, broadcast, reduce_scatter, "
+        "all_gather, all_to_all, gather, scatter, send_recv or barrier",
+        collective);
   options.op = *op;
 
   if (!raw.bytes.empty() && (!raw.min_bytes.empty() || !raw.max_bytes.empty()))
@@ -176,7 +171,7 @@ study::PerfOptions PerfFlags::checked() const {
   const auto given_max = raw.max_bytes.empty() ? kDefaultBytes : bytes_of("-e", raw.max_bytes);
   const auto min = raw.min_bytes.empty() ? std::min(given_min, given_max) : given_min;
   const auto max = raw.max_bytes.empty() ? std::max(given_min, given_max) : given_max;
-  if (min > max) refuse(fmt::format("-b {} is larger than -e {}", raw.min_bytes, raw.max_bytes));
+  if (min > max) refuse("-b {} is larger than -e {}", raw.min_bytes, raw.max_bytes);
   const auto step = bytes_of("-i", raw.step_bytes);
   const auto factor = static_cast<std::size_t>(raw.step_factor);
   if (step == 0 && factor == 0 && min != max) refuse("-i 0: sizes would never grow");
@@ -199,9 +194,9 @@ study::PerfOptions PerfFlags::checked() const {
     options.types = {*type};
   } else {
     refuse(
-        fmt::format("-d: no data type is called \"{}\": expected float, half, bfloat16, double, int8, uint8, "
-                    "int32 ... or all",
-                    raw.type));
+        "-d: no data type is called \"{}\": expected float, half, bfloat16, double, int8, uint8, "
+        "int32 ... or all",
+        raw.type);
   }
   options.last_flag = !raw.bytes.empty()                                      ? "--bytes"
                       : options.sizes.back() == min && !raw.min_bytes.empty() ? "-b"
@@ -215,24 +210,24 @@ study::PerfOptions PerfFlags::checked() const {
     options.reductions = {*reduce};
   } else {
     refuse(
-        fmt::format("-o: no reduction is called \"{}\": expected sum, prod, min, max, avg, bit_and, bit_or, "
-                    "bit_xor or all",
-                    raw.reduction));
+        "-o: no reduction is called \"{}\": expected sum, prod, min, max, avg, bit_and, bit_or, "
+        "bit_xor or all",
+        raw.reduction);
   }
   if (!has_reduction(*op)) options.reductions = {ReduceOp::sum};
   if (has_reduction(*op) && raw.type != "all" && raw.reduction != "all" &&
       !kernel::reduce_function(options.types[0], options.reductions[0]))
-    refuse(fmt::format("-o {} has no meaning for -d {}", raw.reduction, raw.type));
+    refuse("-o {} has no meaning for -d {}", raw.reduction, raw.type);
 
   options.all_roots = raw.root == "all";
   if (!options.all_roots) {
     if (raw.root.empty() || raw.root.size() > 6 ||
         raw.root.find_first_not_of("0123456789") != std::string::npos)
-      refuse(fmt::format("-r: expected a rank or all, got \"{}\"", raw.root));
+      refuse("-r: expected a rank or all, got \"{}\"", raw.root);
     options.root = std::stoi(raw.root);
   }
   if (raw.skip >= raw.iterations)
-    refuse(fmt::format("-K {} leaves none of the -n {} iterations", raw.skip, raw.iterations));
+    refuse("-K {} leaves none of the -n {} iterations", raw.skip, raw.iterations);
   options.iterations = raw.iterations;
   options.warmup = raw.warmup;
   options.check = *op == Collective::barrier ? 0 : raw.check;
@@ -243,15 +238,14 @@ study::PerfOptions PerfFlags::checked() const {
   options.average = average_of(raw.average);
   if (!raw.timeout.empty()) {
     const std::int64_t ns = parse_wait("-T", raw.timeout).value;
-    if (ns > 0 && ns < 1'000'000)
-      refuse(fmt::format("-T {}: expected 0 (off), or at least 0.001 s", raw.timeout));
+    if (ns > 0 && ns < 1'000'000) refuse("-T {}: expected 0 (off), or at least 0.001 s", raw.timeout);
     options.timeout = std::chrono::milliseconds(ns / 1'000'000);
   }
   options.misaligned = raw.misaligned != 0;
   options.timestamps = raw.timestamps != 0;
   if (!raw.sim.empty()) {
     const auto only = [](bool holds, const char* text) {
-      if (!holds) refuse(fmt::format("--sim: {}", text));
+      if (!holds) refuse("--sim: {}", text);
     };
     only(raw.blocking == 1, "-z must be 1: a simulated rank starts a call when its last one has ended");
     only(raw.aggregate == 1, "-m must be 1: a simulated rank has one call in flight");

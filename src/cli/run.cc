@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 
+#include "base/fail.h"
 #include "base/settings.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -17,7 +18,6 @@
 #include "fabric/launcher.h"
 #include "formats/import.h"
 #include "live/join/job_key.h"
-#include "talweg/error.h"
 #include "wire/key.h"
 
 namespace talweg::cli {
@@ -66,8 +66,7 @@ int free_port() {
     if (fd >= 0) close(fd);
     if (free) return ntohs(address.sin_port);
   }
-  throw Error(ErrorCode::system,
-              fmt::format("cannot find a free port on 127.0.0.1 from {} to {}", kFirst, kLast));
+  throw_error(ErrorCode::system, "cannot find a free port on 127.0.0.1 from {} to {}", kFirst, kLast);
 }
 
 // Without the key and the file that it came from, neither of which is for a command line.

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <sstream>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 #include "text/escape.h"
 
 namespace talweg::cli {
@@ -66,28 +66,22 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
       const auto parsed = std::from_chars(entry.data() + colon + 1, end, host.slots);
       good = good && parsed.ec == std::errc{} && parsed.ptr == end && host.slots > 0;
     }
-    if (!good)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--hosts: expected host or host:slots, got \"{}\"", entry));
+    if (!good) refuse("--hosts: expected host or host:slots, got \"{}\"", entry);
     hosts.push_back(host);
   }
-  if (hosts.empty()) throw Error(ErrorCode::invalid_argument, "--hosts: expected host:slots,host:slots,...");
+  if (hosts.empty()) refuse("--hosts: expected host:slots,host:slots,...");
   return hosts;
 }
 
 RunPlan plan_run(const RunRequest& request) {
-  if (request.program.empty())
-    throw Error(ErrorCode::invalid_argument, "no program given: talweg run -n 4 -- program arguments");
-  if (request.ranks <= 0 && request.hosts.empty())
-    throw Error(ErrorCode::invalid_argument, "how many ranks? give -n or --hosts");
+  if (request.program.empty()) refuse("no program given: talweg run -n 4 -- program arguments");
+  if (request.ranks <= 0 && request.hosts.empty()) refuse("how many ranks? give -n or --hosts");
   auto hosts = request.hosts;
   if (hosts.empty()) hosts = {{"localhost", request.ranks}};
   int slots = 0;
   for (const auto& host : hosts) slots += host.slots;
   const int size = request.ranks > 0 ? request.ranks : slots;
-  if (size > slots)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("-n {} ranks do not fit into the {} slots of --hosts", size, slots));
+  if (size > slots) refuse("-n {} ranks do not fit into the {} slots of --hosts", size, slots);
 
   RunPlan plan;
   const std::string master = master_address(request, hosts);

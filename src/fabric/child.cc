@@ -11,8 +11,8 @@
 #include <array>
 #include <vector>
 
+#include "base/fail.h"
 #include "fabric/system.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -66,8 +66,7 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
       aggregates_(process.aggregates),
       out_{{}, options.out, LinePrefixer("[" + process.label + "] ")},
       err_{{}, options.err, LinePrefixer("[" + process.label + "] ")} {
-  if (process.command.empty())
-    throw Error(ErrorCode::invalid_argument, fmt::format("cannot start {}: no program given", who()));
+  if (process.command.empty()) refuse("cannot start {}: no program given", who());
   Pipe out = make_pipe(), err = make_pipe(), status = make_pipe();
   Fd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!input) throw_system("open /dev/null");
@@ -118,13 +117,12 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
 void Child::explain_failed_start(const Process& process, const std::string& report) {
   process_->wait();
   if (report[0] == kHookFailed)
-    throw Error(ErrorCode::system, fmt::format("cannot start {}: {}", who(), report.substr(1)));
+    throw_error(ErrorCode::system, "cannot start {}: {}", who(), report.substr(1));
   const int reason = std::stoi(report.substr(1));
   const std::string& program = process.command[0];
   const bool looked_up = program.find('/') == std::string::npos;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("cannot start {}: program '{}'{}: {}", who(), program,
-                          looked_up && reason == ENOENT ? " in PATH" : "", strerror(reason)));
+  refuse("cannot start {}: program '{}'{}: {}", who(), program,
+         looked_up && reason == ENOENT ? " in PATH" : "", strerror(reason));
 }
 
 Child::~Child() {

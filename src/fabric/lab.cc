@@ -9,12 +9,12 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/fail.h"
 #include "fabric/host_view.h"
 #include "fabric/privileges.h"
 #include "fabric/system.h"
 #include "fabric/tool.h"
 #include "live/join/job_key.h"
-#include "talweg/error.h"
 #include "wire/key.h"
 
 namespace talweg::fabric {
@@ -111,8 +111,8 @@ int free_port(const LabHost& host) {
       address.sin_port = htons(static_cast<std::uint16_t>(port));
       if (bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return;
     }
-    throw Error(ErrorCode::system,
-                fmt::format("cannot find a free port on {}: {} to {} are taken", host.name, kFirst, kLast));
+    throw_error(ErrorCode::system, "cannot find a free port on {}: {} to {} are taken", host.name, kFirst,
+                kLast);
   });
   return port;
 }

@@ -18,9 +18,9 @@
 #include <thread>
 
 #include "base/child_process.h"
+#include "base/fail.h"
 #include "fabric/privileges.h"
 #include "fabric/system.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -85,7 +85,7 @@ void make_folder(const std::string& folder) {
   struct stat info {};
   // In /tmp anybody can be first; notes of a stranger could lead into a stranger's namespaces.
   if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
-    throw Error(ErrorCode::system, fmt::format("cannot keep notes in {}: not a folder of one's own", folder));
+    throw_error(ErrorCode::system, "cannot keep notes in {}: not a folder of one's own", folder);
 }
 
 // Keeps open what makes the lab and nothing else: a forgotten pipe would have its reader wait for ever.
@@ -143,13 +143,10 @@ LabNote keep_up(const Lab& lab, const std::string& name, const std::string& clus
                 const cluster::Cluster& cluster, const std::string& folder) {
   const bool plain = std::all_of(name.begin(), name.end(), is_name_character);
   if (name.empty() || !plain || name[0] == '.')
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("expected a lab's name of letters, digits, '-', '_' and '.', got \"{}\"", name));
+    refuse("expected a lab's name of letters, digits, '-', '_' and '.', got \"{}\"", name);
   make_folder(folder);
   for (const LabNote& other : labs_up(folder))
-    if (other.name == name)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("a lab named {} is up already (of {})", name, other.cluster_file));
+    if (other.name == name) refuse("a lab named {} is up already (of {})", name, other.cluster_file);
   LabNote note{name, fs::absolute(cluster_file).string(), cluster::to_yaml(cluster), -1, {}, {}, {}};
   ChildProcess holder("start the process that holds the lab", [&] { hold(lab); });
   note.holder = holder.pid();

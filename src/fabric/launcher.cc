@@ -9,10 +9,10 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/fail.h"
 #include "fabric/child.h"
 #include "fabric/system.h"
 #include "fabric/warden.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -173,7 +173,7 @@ class Launch {
 }  // namespace
 
 LaunchResult launch(const std::vector<Process>& processes, const LaunchOptions& options) {
-  if (processes.empty()) throw Error(ErrorCode::invalid_argument, "cannot launch: no ranks to start");
+  if (processes.empty()) refuse("cannot launch: no ranks to start");
   return Launch(processes, options).run();
 }
 

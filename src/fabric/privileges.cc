@@ -11,10 +11,10 @@
 
 #include <fstream>
 
+#include "base/fail.h"
 #include "fabric/fd.h"
 #include "fabric/net_namespace.h"
 #include "fabric/system.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -42,12 +42,11 @@ void gain_lab_privileges() {
   const uid_t user = geteuid();
   const gid_t group = getegid();
   if (unshare(CLONE_NEWUSER) != 0)
-    throw Error(
+    throw_error(
         ErrorCode::unsupported,
-        fmt::format(
-            "a lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces, which "
-            "this system refuses ({}; see sysctl user.max_user_namespaces)",
-            strerror(errno)));
+        "a lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces, which "
+        "this system refuses ({}; see sysctl user.max_user_namespaces)",
+        strerror(errno));
   std::ofstream("/proc/self/setgroups") << "deny";
   map_to_root("/proc/self/uid_map", user);
   map_to_root("/proc/self/gid_map", group);

@@ -1,15 +1,14 @@
 #include "fabric/system.h"
 
 #include <errno.h>
-#include <fmt/format.h>
 #include <string.h>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::fabric {
 
 void throw_system(const std::string& attempt) {
-  throw Error(ErrorCode::system, fmt::format("cannot {}: {}", attempt, strerror(errno)));
+  throw_error(ErrorCode::system, "cannot {}: {}", attempt, strerror(errno));
 }
 
 }  // namespace talweg::fabric

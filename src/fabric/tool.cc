@@ -13,9 +13,9 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "base/fail.h"
 #include "fabric/fd.h"
 #include "fabric/system.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -46,8 +46,7 @@ std::string find_program(const std::string& name) {
     std::string candidate = folder + "/" + name;
     if (!folder.empty() && access(candidate.c_str(), X_OK) == 0) return candidate;
   }
-  throw Error(ErrorCode::unsupported,
-              fmt::format("cannot find the program '{}' (Debian: package iproute2)", name));
+  throw_error(ErrorCode::unsupported, "cannot find the program '{}' (Debian: package iproute2)", name);
 }
 
 // iproute2 ends a failed batch with "Command failed -:LINE"; the people who read it have no line numbers.
@@ -84,14 +83,13 @@ std::string run_tool(const std::vector<std::string>& command, const std::string&
   pid_t pid = -1;
   const int failure = posix_spawn(&pid, program.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0)
-    throw Error(ErrorCode::system, fmt::format("cannot start '{}': {}", program, strerror(failure)));
+  if (failure != 0) throw_error(ErrorCode::system, "cannot start '{}': {}", program, strerror(failure));
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (status != 0)
-    throw Error(ErrorCode::system,
-                fmt::format("'{}' failed: {}", fmt::join(command, " "), explain(content_of(err), input)));
+    throw_error(ErrorCode::system, "'{}' failed: {}", fmt::join(command, " "),
+                explain(content_of(err), input));
   return content_of(out);
 }
 

@@ -1,7 +1,5 @@
 #include "forest/bound.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,12 +8,12 @@
 #include <utility>
 
 #include "base/at.h"
+#include "base/fail.h"
 #include "cluster/arborescence.h"
 #include "cluster/stubs.h"
 #include "forest/bound_exact.h"
 #include "forest/tree_growth.h"
 #include "forest/tree_packer.h"
-#include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
@@ -309,7 +307,7 @@ Ratio rate_at_prices(const cluster::Cluster& cluster, Collective op, NodeId root
 Bound best_rate(const cluster::Cluster& cluster, Collective op, NodeId root) {
   validate(cluster);
   if (!goes_up(op) && !goes_down(op))
-    throw Error(ErrorCode::unsupported, fmt::format("no bound is known for {}", name(op)));
+    throw_error(ErrorCode::unsupported, "no bound is known for {}", name(op));
   return BoundFinder(cluster, op, root).find();
 }
 

@@ -10,17 +10,17 @@
 
 #include "base/at.h"
 #include "base/collectives.h"
+#include "base/fail.h"
 #include "cluster/routing.h"
 #include "forest/shared_sums.h"
 #include "forest/walk.h"
-#include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
 
 [[noreturn]] void refuse(const Forest& forest, const std::string& text) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{} forest for {}: {}", forest.planner, name(forest.request.op), text));
+  throw_error(ErrorCode::invalid_argument, "{} forest for {}: {}", forest.planner, name(forest.request.op),
+              text);
 }
 
 // Holds one tree to its structure.

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/fail.h"
 #include "forest/planner.h"
 #include "protocol/forest/local_plan.h"
 #include "protocol/send_queue.h"
-#include "talweg/error.h"
 
 namespace talweg::sim {
 
@@ -269,12 +269,9 @@ Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
   size_ = static_cast<int>(nodes_.size());
   protocol::Members members{0, size_, {}};
   for (const int node : nodes_) {
-    if (node < 0 || node >= cluster.workers())
-      throw Error(ErrorCode::invalid_argument, fmt::format("a group's node {} is no worker", node));
+    if (node < 0 || node >= cluster.workers()) refuse("a group's node {} is no worker", node);
     const auto i = static_cast<std::size_t>(node);
-    if (taken[i])
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("a group has {} twice: expected each worker once", cluster.nodes[i].name));
+    if (taken[i]) refuse("a group has {} twice: expected each worker once", cluster.nodes[i].name);
     taken[i] = true;
     members.names.push_back(fmt::format("rank {} ({})", members.names.size(), cluster.nodes[i].name));
   }

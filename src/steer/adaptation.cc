@@ -1,14 +1,12 @@
 #include "steer/adaptation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "base/collectives.h"
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::steer {
 
@@ -111,8 +109,8 @@ std::vector<double> rates_of(const cluster::Cluster& network) {
 
 cluster::Cluster with_rates(cluster::Cluster network, const std::vector<double>& rates) {
   if (rates.size() != network.links.size() + network.groups.size())
-    throw Error(ErrorCode::corrupted, fmt::format("rates of {} links and groups, expected {} and {}",
-                                                  rates.size(), network.links.size(), network.groups.size()));
+    throw_error(ErrorCode::corrupted, "rates of {} links and groups, expected {} and {}", rates.size(),
+                network.links.size(), network.groups.size());
   auto rate = rates.begin();
   for (cluster::Link& link : network.links) link.capacity.bits_per_second = *rate++;
   for (cluster::CapacityGroup& group : network.groups) group.capacity.bits_per_second = *rate++;

@@ -1,12 +1,10 @@
 #include "steer/survey.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::steer {
 namespace {
@@ -20,9 +18,7 @@ constexpr int kPortRepeats = 2;
 }  // namespace
 
 Survey::Survey(int hosts, SurveyOptions options) : hosts_(hosts), options_(options) {
-  if (hosts < 2 || hosts > kMostHosts)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a survey is of 2 to {} hosts, not of {}", kMostHosts, hosts));
+  if (hosts < 2 || hosts > kMostHosts) refuse("a survey is of 2 to {} hosts, not of {}", kMostHosts, hosts);
 }
 
 int Survey::expected_trials(int hosts) {

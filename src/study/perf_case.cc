@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/fail.h"
 #include "kernel/reduce.h"
 #include "study/perf_options.h"
-#include "talweg/error.h"
 
 namespace talweg::study {
 
@@ -104,8 +104,7 @@ std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks) {
 
 void check_root(const PerfOptions& options, int ranks) {
   if (has_root(options.op) && options.root >= ranks)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("-r {}: there are {} ranks, numbered from 0", options.root, ranks));
+    refuse("-r {}: there are {} ranks, numbered from 0", options.root, ranks);
 }
 
 }  // namespace talweg::study

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/fail.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "sim/collectives.h"
 #include "sim/sampler.h"
-#include "talweg/error.h"
 
 namespace talweg::study {
 namespace {
@@ -215,7 +215,7 @@ SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& netw
       Nanoseconds{200'000'000};  // Linux
   const int ranks = options.cluster.workers();
   if (perf.op == Collective::send_recv && ranks < 2)
-    throw Error(ErrorCode::invalid_argument, fmt::format("send_recv: {} has one worker, needs two", network));
+    refuse("send_recv: {} has one worker, needs two", network);
   check_root(perf, ranks);
   return options;
 }

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 #include "text/yaml_reader.h"
 
 namespace talweg::text {
@@ -22,8 +22,8 @@ XmlDocument::XmlDocument(const std::string& text, std::string origin) : origin_(
   const auto result =
       document_.load_buffer(text.data(), text.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!result)
-    throw Error(ErrorCode::bad_file, fmt::format("{}:{}: expected XML: {}", origin_, line_at(result.offset),
-                                                 result.description()));
+    throw_error(ErrorCode::bad_file, "{}:{}: expected XML: {}", origin_, line_at(result.offset),
+                result.description());
 }
 
 int XmlDocument::line_at(std::ptrdiff_t offset) const {
@@ -36,8 +36,7 @@ int XmlReader::line() const {
 }
 
 void XmlReader::fail(const std::string& text) const {
-  throw Error(ErrorCode::bad_file,
-              fmt::format("{}:{}: <{}>: {}", document_->origin(), line(), node_.name(), text));
+  throw_error(ErrorCode::bad_file, "{}:{}: <{}>: {}", document_->origin(), line(), node_.name(), text);
 }
 
 void XmlReader::expected(const char* attribute, const std::string& what) const {

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::live {
 
@@ -42,18 +42,18 @@ Card parse_card(const std::string& text, const std::string& who) {
   std::istringstream in(text);
   in >> magic >> c.version;
   if (magic != "talweg")
-    throw Error(ErrorCode::version, fmt::format("{} published something that is not Talweg's: another "
-                                                "program uses the same store and prefix",
-                                                who));
+    throw_error(ErrorCode::version,
+                "{} published something that is not Talweg's: another "
+                "program uses the same store and prefix",
+                who);
   if (c.version != wire::kProtocolVersion)
-    throw Error(
-        ErrorCode::version,
-        fmt::format("{} speaks protocol version {}, the others speak {}: install the same version everywhere",
-                    who, c.version, wire::kProtocolVersion));
+    throw_error(ErrorCode::version,
+                "{} speaks protocol version {}, the others speak {}: install the same version everywhere",
+                who, c.version, wire::kProtocolVersion);
   if (!(in >> c.endpoint.host >> c.endpoint.port >> c.node >> c.host_id >> c.unix_name >> c.host_name >>
         c.pid >> c.streams >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size >> c.parent >>
         c.parent_rank))
-    throw Error(ErrorCode::version, fmt::format("{} published a card that this version cannot read", who));
+    throw_error(ErrorCode::version, "{} published a card that this version cannot read", who);
   for (std::uint64_t digest = 0; in >> std::hex >> digest;) c.alike.push_back(digest);
   return c;
 }
@@ -66,22 +66,21 @@ std::string key_in_words(const Card& card) {
 
 void agree_on_size(int r, const Card& card, int other, const Card& others) {
   if (card.size != others.size)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("rank {} was told that there are {} ranks, rank {} that there are {}: give all "
-                            "the same WORLD_SIZE",
-                            r, card.size, other, others.size));
+    throw_error(ErrorCode::invalid_argument,
+                "rank {} was told that there are {} ranks, rank {} that there are {}: give all "
+                "the same WORLD_SIZE",
+                r, card.size, other, others.size);
 }
 
 void agree_on_security(const std::string& who, const Card& card, const Card& first) {
   if (card.key_origin != first.key_origin)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} has {}, rank 0 has {}: give TALWEG_KEY or TALWEG_KEY_FILE to all", who,
-                            key_in_words(card), key_in_words(first)));
+    throw_error(ErrorCode::invalid_argument,
+                "{} has {}, rank 0 has {}: give TALWEG_KEY or TALWEG_KEY_FILE to all", who,
+                key_in_words(card), key_in_words(first));
   if (card.encrypt != first.encrypt)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} {}, rank 0 {}: set TALWEG_ENCRYPT alike on all", who,
-                            card.encrypt != 0 ? "encrypts" : "does not encrypt",
-                            first.encrypt != 0 ? "does" : "does not"));
+    throw_error(ErrorCode::invalid_argument, "{} {}, rank 0 {}: set TALWEG_ENCRYPT alike on all", who,
+                card.encrypt != 0 ? "encrypts" : "does not encrypt",
+                first.encrypt != 0 ? "does" : "does not");
 }
 
 // An aggregator that rank 0 has left out, and why.
@@ -368,19 +367,18 @@ class Exchange {
 
   void never_came(const std::vector<int>& missing) const {
     if (missing.empty()) return;
-    throw Error(ErrorCode::timeout,
-                fmt::format("{} waited for the others to join: {} {} never came", own_name(),
-                            missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", ")));
+    throw_error(ErrorCode::timeout, "{} waited for the others to join: {} {} never came", own_name(),
+                missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "));
   }
 
   void agree_on_settings(int r, const Card& card) const {
     if (card.alike.size() != own_.alike.size())
-      throw Error(ErrorCode::version, fmt::format("rank {} published a card of another version", r));
+      throw_error(ErrorCode::version, "rank {} published a card of another version", r);
     for (std::size_t i = 0; i < own_.alike.size(); ++i)
       if (card.alike[i] != own_.alike[i])
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("rank {} and rank 0 have different values of {}: set it alike on all", r,
-                                options_.alike[i].first));
+        throw_error(ErrorCode::invalid_argument,
+                    "rank {} and rank 0 have different values of {}: set it alike on all", r,
+                    options_.alike[i].first);
   }
 
   std::string key(int rank) const { return fmt::format("{}rank{}", options_.prefix, rank); }

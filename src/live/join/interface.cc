@@ -12,8 +12,8 @@
 #include <array>
 #include <optional>
 
+#include "base/fail.h"
 #include "live/system.h"
-#include "talweg/error.h"
 
 namespace talweg::live {
 
@@ -72,9 +72,8 @@ Interface choose_interface(const std::string& choice, const std::vector<Interfac
   if (loopback) return *loopback;
   std::vector<std::string> there;
   for (const Interface& i : from) there.push_back(fmt::format("{} ({})", i.name, i.address));
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("no network interface matches \"{}\"; there are: {}", choice,
-                          there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
+  refuse("no network interface matches \"{}\"; there are: {}", choice,
+         there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")));
 }
 
 bool is_loopback(const std::string& dotted) {
