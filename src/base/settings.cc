@@ -23,7 +23,7 @@ constexpr const char* kFileVariable = "TALWEG_CONF_FILE";
 // nullptr if none is called so.
 const Setting* setting_called(std::string_view name) {
   const auto& all = settings();
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Setting& s) { return s.name == name; });
+  const auto found = std::ranges::find_if(all, [&](const Setting& s) { return s.name == name; });
   return found == all.end() ? nullptr : &*found;
 }
 
@@ -145,7 +145,7 @@ std::vector<std::string> mistyped_settings() {
     if (name.starts_with("TALWEG_") && setting_called(name) == nullptr && name != kFileVariable)
       names.emplace_back(name);
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 

@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
     for (const std::string& note : spelling.notes)
       fmt::print(stderr, "talweg {}: {}\n", spelling.arguments[0], note);
     arguments = std::move(spelling.arguments);
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector back to front
+    std::ranges::reverse(arguments);  // CLI11 takes a vector back to front
     app.parse(arguments);
     check_no_empty_value(app);
     return finished(action());

@@ -44,7 +44,7 @@ std::vector<std::string> remote_command(const RunRequest& request, const RunPlan
 
 std::string master_address(const RunRequest& request, const std::vector<HostSlots>& hosts) {
   if (!request.master_address.empty()) return request.master_address;
-  const bool all_local = std::all_of(hosts.begin(), hosts.end(), [](auto& h) { return is_local(h.host); });
+  const bool all_local = std::ranges::all_of(hosts, [](auto& h) { return is_local(h.host); });
   if (all_local) return "127.0.0.1";
   return is_local(hosts.front().host) ? this_host() : hosts.front().host;
 }
@@ -110,7 +110,7 @@ RunPlan plan_run(const RunRequest& request) {
     }
   }
   // On one machine there are no other hosts to be.
-  const bool all_here = std::all_of(hosts.begin(), hosts.end(), [](auto& h) { return is_local(h.host); });
+  const bool all_here = std::ranges::all_of(hosts, [](auto& h) { return is_local(h.host); });
   for (const std::string& node : request.aggregators) {
     RunPlan::Rank process;
     process.host = all_here ? "localhost" : node;

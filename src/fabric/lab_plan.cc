@@ -221,8 +221,7 @@ class Planner {
 }  // namespace
 
 int LabPlan::workers() const {
-  return static_cast<int>(
-      std::count_if(hosts.begin(), hosts.end(), [](const HostPlan& h) { return h.worker; }));
+  return static_cast<int>(std::ranges::count_if(hosts, [](const HostPlan& h) { return h.worker; }));
 }
 
 LabPlan plan_lab(const Cluster& cluster, const LabMeans& means) {

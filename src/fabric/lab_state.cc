@@ -90,7 +90,7 @@ void make_folder(const std::string& folder) {
 
 // Keeps open what makes the lab and nothing else: a forgotten pipe would have its reader wait for ever.
 void close_all_but(std::vector<int> kept) {
-  std::sort(kept.begin(), kept.end());
+  std::ranges::sort(kept);
   unsigned next = 3;
   for (const int fd : kept) {
     if (static_cast<unsigned>(fd) > next) close_range(next, static_cast<unsigned>(fd) - 1, 0);
@@ -135,13 +135,13 @@ std::vector<LabNote> labs_up(const std::string& folder) {
     else
       fs::remove(entry.path(), failure);
   }
-  std::sort(labs.begin(), labs.end(), [](const LabNote& a, const LabNote& b) { return a.name < b.name; });
+  std::ranges::sort(labs, [](const LabNote& a, const LabNote& b) { return a.name < b.name; });
   return labs;
 }
 
 LabNote keep_up(const Lab& lab, const std::string& name, const std::string& cluster_file,
                 const cluster::Cluster& cluster, const std::string& folder) {
-  const bool plain = std::all_of(name.begin(), name.end(), is_name_character);
+  const bool plain = std::ranges::all_of(name, is_name_character);
   if (name.empty() || !plain || name[0] == '.')
     refuse("expected a lab's name of letters, digits, '-', '_' and '.', got \"{}\"", name);
   make_folder(folder);

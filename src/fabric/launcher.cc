@@ -69,8 +69,8 @@ class Launch {
 
  private:
   std::ptrdiff_t running(bool aggregators) const {
-    return std::count_if(children_.begin(), children_.end(),
-                         [&](const Child& c) { return !c.ended() && c.aggregates() == aggregators; });
+    return std::ranges::count_if(children_,
+                                 [&](const Child& c) { return !c.ended() && c.aggregates() == aggregators; });
   }
 
   void signal_all(int signal) {

@@ -207,7 +207,7 @@ class BoundFinder {
     if (!cluster_.groups.empty() || std::ssize(cluster_.nodes) != cluster_.workers()) return false;
     std::map<std::pair<int, int>, double> links;
     for (const auto& link : cluster_.links) links[{link.from, link.to}] = link.capacity.bits_per_second;
-    return std::all_of(links.begin(), links.end(), [&](const auto& link) {
+    return std::ranges::all_of(links, [&](const auto& link) {
       const auto back = links.find({link.first.second, link.first.first});
       return back != links.end() && back->second == link.second;
     });
@@ -234,14 +234,14 @@ class BoundFinder {
   Certificate rounded(const TreeMarket& market, const std::vector<double>& prices) const {
     constexpr int kGreatest = 20000;
     constexpr double kFine = 1 << 30;
-    const double most = *std::max_element(prices.begin(), prices.end());
+    const double most = *std::ranges::max_element(prices);
     double multiple = kFine / most;
     for (int count = 1; count <= kGreatest; ++count) {
       const auto near = [&](double price) {
         const double scaled = price * count / most;
         return std::abs(scaled - std::round(scaled)) < 1e-6;
       };
-      if (!std::all_of(prices.begin(), prices.end(), near)) continue;
+      if (!std::ranges::all_of(prices, near)) continue;
       multiple = count / most;
       break;
     }
@@ -261,7 +261,7 @@ class BoundFinder {
     for (std::size_t link = 0; link < cluster_.links.size(); ++link) {
       if (certificate.link_prices[link] != 0) continue;
       const int merged = part[at(cluster_.links[link].from)];
-      std::replace(part.begin(), part.end(), merged, part[at(cluster_.links[link].to)]);
+      std::ranges::replace(part, merged, part[at(cluster_.links[link].to)]);
     }
     return part;
   }

@@ -194,8 +194,8 @@ std::vector<Candidate> rank_planners(const Request& request, const cluster::Clus
     if (!considered(algorithm, request)) continue;
     candidates.push_back({algorithm.name, model.seconds(plan(algorithm, request, model))});
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  std::ranges::stable_sort(candidates,
+                           [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
   return candidates;
 }
 

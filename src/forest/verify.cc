@@ -57,8 +57,7 @@ class TreeVerifier {
   bool is_node(NodeId node) const { return node >= 0 && node < forest_.nodes; }
 
   void verify_ranks(const std::vector<NodeId>& ranks, const char* what) const {
-    const auto ascends =
-        std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end();
+    const auto ascends = std::ranges::adjacent_find(ranks, std::greater_equal<>()) == ranks.end();
     const bool in_range = ranks.empty() || (ranks.front() >= 0 && ranks.back() < forest_.request.ranks);
     require(!ranks.empty() && ascends && in_range,
             fmt::format("{} [{}]: expected ranks, sorted, each once", what, fmt::join(ranks, ", ")));
@@ -84,7 +83,7 @@ class TreeVerifier {
       require(on_tree[at(end)], fmt::format("{} {} is not on the {} edges", end_name, end, direction));
     }
     for (const Edge& edge : edges) {
-      require(has_children[at(edge.child)] || std::binary_search(ends.begin(), ends.end(), edge.child),
+      require(has_children[at(edge.child)] || std::ranges::binary_search(ends, edge.child),
               fmt::format("{} edge {}-{}: node {} is a leaf but no {}", direction, edge.child, edge.parent,
                           edge.child, end_name));
     }
@@ -139,8 +138,7 @@ struct Delivery {
 
 void verify_cover(const Forest& forest, NodeId rank, std::vector<Delivery>& deliveries) {
   const bool has_it_already = forest.request.op == Collective::broadcast && rank == forest.request.root;
-  std::sort(deliveries.begin(), deliveries.end(),
-            [](const Delivery& a, const Delivery& b) { return a.begin < b.begin; });
+  std::ranges::sort(deliveries, [](const Delivery& a, const Delivery& b) { return a.begin < b.begin; });
   const auto missing = [&](std::int64_t begin, std::int64_t end) {
     if (begin < end && !has_it_already) {
       refuse(forest,

@@ -125,7 +125,7 @@ std::vector<std::string> find_files(const std::vector<std::string>& arguments, c
       if (name.starts_with(prefix) && name.ends_with(".json")) files.push_back(entry.path().string());
     }
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }

@@ -110,8 +110,7 @@ MergedTrace merge_traces(const std::vector<std::string>& files, std::ostream& ou
     }
   }
   // Without a common clock for all ranks everybody's wall clock has to do.
-  const bool common =
-      std::all_of(traces.begin(), traces.end(), [](const RankTrace& t) { return !t.clock.empty(); });
+  const bool common = std::ranges::all_of(traces, [](const RankTrace& t) { return !t.clock.empty(); });
   const auto offset = [&](const RankTrace& t, double us) {
     return common ? t.at(us)->offset_us : t.wall_offset_us;
   };

@@ -153,8 +153,7 @@ std::string to_json(const RecordHead& head, const Recorder& recorder,
   std::string text = dumped(document);
   text.replace(text.size() - 1, 1, ",\"operations\":[");
   for (std::uint64_t ticket = recorder.first(); ticket < recorder.started(); ++ticket) {
-    const auto it =
-        std::find_if(pending.begin(), pending.end(), [&](const auto& p) { return p.first == ticket; });
+    const auto it = std::ranges::find_if(pending, [&](const auto& p) { return p.first == ticket; });
     text += ticket == recorder.first() ? "\n" : ",\n";
     text += dumped(call_json(*recorder.find(ticket), it == pending.end() ? nullptr : &it->second));
   }

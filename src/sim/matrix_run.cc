@@ -95,7 +95,7 @@ Picoseconds completion_percentile(const std::vector<FlowResult>& flows, double s
   if (flows.empty()) return 0;
   std::vector<Picoseconds> took;
   for (const FlowResult& f : flows) took.push_back(f.ended - f.started);
-  std::sort(took.begin(), took.end());
+  std::ranges::sort(took);
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(took.size())));
   return took[std::clamp<std::size_t>(rank, 1, took.size()) - 1];
 }

@@ -111,7 +111,7 @@ void Network::settle(int l) {
     if (limit > 0) look_from(limit);
   if (policy.mark_bytes > 0) look_from(policy.mark_bytes);
   if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
-  const auto same = std::find(shapes_.begin(), shapes_.end(), shape);
+  const auto same = std::ranges::find(shapes_, shape);
   link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x7fffffffU;
   if (same == shapes_.end()) shapes_.push_back(shape);
 }
@@ -130,12 +130,11 @@ std::uint32_t Network::add_route(const std::vector<int>& links) {
     if (at >= 0 && link.from != at)
       refuse(
           fmt::format("{} does not follow on {}", from, cluster_.nodes[static_cast<std::size_t>(at)].name));
-    if (std::find(seen.begin(), seen.end(), link.from) != seen.end())
-      refuse(fmt::format("it comes to {} twice", from));
+    if (std::ranges::find(seen, link.from) != seen.end()) refuse(fmt::format("it comes to {} twice", from));
     seen.push_back(link.from);
     at = link.to;
   }
-  if (std::find(seen.begin(), seen.end(), at) != seen.end())
+  if (std::ranges::find(seen, at) != seen.end())
     refuse(fmt::format("it comes to {} twice", cluster_.nodes[static_cast<std::size_t>(at)].name));
   routes_.push_back(links);
   return static_cast<std::uint32_t>(routes_.size() - 1);

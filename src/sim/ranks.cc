@@ -151,7 +151,7 @@ class Ranks::Host : public protocol::Outbox {
     Picoseconds start = ranks_.simulation_.now();
     Picoseconds* core = nullptr;
     if (!ranks_.cores_.empty()) {
-      core = &*std::min_element(ranks_.cores_.begin(), ranks_.cores_.end());
+      core = &*std::ranges::min_element(ranks_.cores_);
       start = std::max(start, *core);
     }
     const Picoseconds finish = start + cost_;
@@ -289,7 +289,7 @@ Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
   channels_.resize(static_cast<std::size_t>(n));
   for (int r = 0; r < n; ++r) {
     members.self = r;
-    const bool runs = r < size_ || std::binary_search(helpers.begin(), helpers.end(), r);
+    const bool runs = r < size_ || std::ranges::binary_search(helpers, r);
     hosts_.push_back(runs ? std::make_unique<Host>(*this, members) : nullptr);
   }
 }

@@ -106,8 +106,8 @@ class GroupRun {
   }
 
   int left() const {
-    return static_cast<int>(std::count_if(members_.begin(), members_.end(),
-                                          [this](const Member& m) { return m.iteration < group_.repeat; }));
+    return static_cast<int>(
+        std::ranges::count_if(members_, [this](const Member& m) { return m.iteration < group_.repeat; }));
   }
 
   void step(int rank) {

@@ -81,8 +81,9 @@ NetworkWatch::Turn Adaptation::turn(std::uint64_t call) {
   }
   if (asked_) {
     // Reports come in any order, and the re-planner's sums are to be the same for all.
-    std::sort(epoch_.edges.begin(), epoch_.edges.end(),
-              [](const auto& a, const auto& b) { return std::pair(a.from, a.to) < std::pair(b.from, b.to); });
+    std::ranges::sort(epoch_.edges, [](const auto& a, const auto& b) {
+      return std::pair(a.from, a.to) < std::pair(b.from, b.to);
+    });
     double length = 0;
     for (const EdgeTraffic& edge : epoch_.edges) length = std::max(length, edge.busy);
     if (length > 0 && length < kShort && enough_ < kMostBytes) enough_ *= 2;

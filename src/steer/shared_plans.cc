@@ -47,8 +47,7 @@ void SharedPlans::hear(const PlanWord& word) {
 }
 
 void SharedPlans::forget(std::uint64_t call, std::vector<double> rates) {
-  const auto after =
-      std::find_if(forgets_.begin(), forgets_.end(), [&](const Forget& f) { return f.from > call; });
+  const auto after = std::ranges::find_if(forgets_, [&](const Forget& f) { return f.from > call; });
   forgets_.insert(after, {call, std::move(rates)});
 }
 

@@ -168,7 +168,7 @@ void Survey::judge_ports() {
   };
   std::vector<int> order(host(hosts_));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return part(a) < part(b); });
+  std::ranges::stable_sort(order, [&](int a, int b) { return part(a) < part(b); });
   for (const int h : order) {
     double others = 0;
     for (int o = 0; o < hosts_; ++o) {
@@ -220,7 +220,7 @@ Findings Survey::findings() const {
   }
   for (const PairValue& pair : pairs_) {
     const bool limited = pair.rate.value < kFull * ports(pair.flow);
-    const bool by_uplink = std::any_of(uplinks_.begin(), uplinks_.end(), [&](const Uplink& u) {
+    const bool by_uplink = std::ranges::any_of(uplinks_, [&](const Uplink& u) {
       const bool from = u.inside[host(pair.flow.from)], to = u.inside[host(pair.flow.to)];
       const auto& rate = from ? u.leaving_rate : u.entering_rate;
       return from != to && rate && pair.rate.value >= kSame * rate->value;

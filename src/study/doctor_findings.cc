@@ -81,8 +81,7 @@ class Doctor {
 
  private:
   const observe::Record& record_of(int rank) const {
-    return **std::find_if(records_.begin(), records_.end(),
-                          [&](const observe::Record* r) { return r->rank == rank; });
+    return **std::ranges::find_if(records_, [&](const observe::Record* r) { return r->rank == rank; });
   }
   void add(Kind kind, std::string text, std::vector<int> ranks) {
     findings_.push_back({kind, std::move(text), std::move(ranks)});
@@ -104,8 +103,8 @@ class Doctor {
       }
       // The smallest side is the likeliest to be wrong.
       std::vector<std::pair<std::string, std::vector<int>>> ordered(sides.begin(), sides.end());
-      std::stable_sort(ordered.begin(), ordered.end(),
-                       [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+      std::ranges::stable_sort(
+          ordered, [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
       std::vector<std::string> texts;
       for (const auto& [text, ranks] : ordered)
         texts.push_back(
@@ -118,8 +117,8 @@ class Doctor {
 
   // Where a rank is that others wait for.
   std::string whereabouts(int rank, std::uint64_t sequence) const {
-    const bool seen = std::any_of(records_.begin(), records_.end(),
-                                  [&](const observe::Record* r) { return r->rank == rank; });
+    const bool seen =
+        std::ranges::any_of(records_, [&](const observe::Record* r) { return r->rank == rank; });
     if (!seen) return fmt::format("rank {} has left no record", rank);
     const observe::Record& record = record_of(rank);
     if (const auto here = calls_.at(sequence).find(rank); here != calls_.at(sequence).end()) {
@@ -156,7 +155,7 @@ class Doctor {
       }
       if (example == nullptr) continue;
       const auto unique = [](std::vector<int>& ranks) {
-        std::sort(ranks.begin(), ranks.end());
+        std::ranges::sort(ranks);
         ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
       };
       unique(absent);
@@ -210,7 +209,7 @@ class Doctor {
   void find_absent(const Diagnosis& d) {
     std::vector<int> absent;
     for (int rank = 0; rank < d.size; ++rank)
-      if (std::find(d.seen.begin(), d.seen.end(), rank) == d.seen.end()) absent.push_back(rank);
+      if (std::ranges::find(d.seen, rank) == d.seen.end()) absent.push_back(rank);
     if (absent.empty()) return;
     std::vector<std::string> hosts;
     for (const int rank : absent) hosts.push_back(records_.front()->hosts[static_cast<std::size_t>(rank)]);
@@ -221,16 +220,15 @@ class Doctor {
   }
 
   void find_stragglers() {
-    const bool comparable = std::all_of(records_.begin(), records_.end(), [](const observe::Record* r) {
-      return r->offset_ns && r->offset_error_ns < kLateNs / 2;
-    });
+    const bool comparable = std::ranges::all_of(
+        records_, [](const observe::Record* r) { return r->offset_ns && r->offset_error_ns < kLateNs / 2; });
     if (!comparable || records_.size() < 2) return;
     std::map<int, std::vector<std::int64_t>> lateness;
     for (const auto& [sequence, by_rank] : calls_) {
       if (by_rank.size() != records_.size()) continue;
       std::vector<std::int64_t> times;
       for (const auto& [rank, call] : by_rank) times.push_back(call->started_ns + *record_of(rank).offset_ns);
-      const std::int64_t first = *std::min_element(times.begin(), times.end());
+      const std::int64_t first = *std::ranges::min_element(times);
       std::size_t i = 0;
       for (const auto& [rank, call] : by_rank) lateness[rank].push_back(times[i++] - first);
     }
@@ -311,7 +309,7 @@ const char* name(Finding::Kind kind) {
 }
 
 std::string ranks_text(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
+  std::ranges::sort(ranks);
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t end = i + 1;

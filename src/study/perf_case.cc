@@ -95,8 +95,8 @@ std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks) {
                 {options.op, type, reduce, root, ranks, count_for(options.op, size, type, ranks)});
     }
   if (cases.empty()) {
-    const DataType smallest = *std::min_element(options.types.begin(), options.types.end(),
-                                                [](auto a, auto b) { return size_of(a) < size_of(b); });
+    const DataType smallest =
+        *std::ranges::min_element(options.types, [](auto a, auto b) { return size_of(a) < size_of(b); });
     check_holds_element(options.last_flag, options.sizes.back(), options.op, smallest, ranks);
   }
   return cases;

@@ -89,7 +89,7 @@ class PageData {
     routes_.emplace_back(network_);
     std::vector<std::size_t> order(study.planners.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
       return (static_cast<int>(a) == row.taken) > (static_cast<int>(b) == row.taken);
     });
     for (const std::size_t planner : order) {

@@ -21,8 +21,7 @@ constexpr int kSizeWidth = 10;
 constexpr std::size_t kTimeWidth = 9;  // "*123.4 us"
 
 std::ptrdiff_t count(const cluster::Cluster& network, NodeKind kind) {
-  return std::count_if(network.nodes.begin(), network.nodes.end(),
-                       [&](const cluster::Node& node) { return node.kind == kind; });
+  return std::ranges::count_if(network.nodes, [&](const cluster::Node& node) { return node.kind == kind; });
 }
 
 std::string counted(std::ptrdiff_t n, const char* one, const char* many) {

@@ -160,8 +160,7 @@ class Taker {
 
   int taken_by_group() {
     const auto index = [this](const std::string& name) {
-      return static_cast<std::size_t>(std::find(study_.planners.begin(), study_.planners.end(), name) -
-                                      study_.planners.begin());
+      return static_cast<std::size_t>(std::ranges::find(study_.planners, name) - study_.planners.begin());
     };
     const forest::Request request = request_of(study_.op, study_.root, study_.ranks, row_.bytes);
     const std::size_t best = index(
@@ -348,7 +347,7 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request) 
   for (const forest::Planner& planner : forest::planners()) {
     if (!planner.serves(asked))
       result.others.push_back(planner.name);
-    else if (result.all_planners || std::count(request.only.begin(), request.only.end(), planner.name) > 0)
+    else if (result.all_planners || std::ranges::count(request.only, planner.name) > 0)
       result.planners.push_back(planner.name);
   }
   if (!has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));

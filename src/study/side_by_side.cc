@@ -50,7 +50,7 @@ void do_piece(const Work& work, int fd) {
     work([fd](const std::string& line) { write_all(fd, kLine + line + "\n"); });
   } catch (const std::exception& error) {
     last = kFailure + std::string(error.what());
-    std::replace(last.begin(), last.end(), '\n', ' ');
+    std::ranges::replace(last, '\n', ' ');
   }
   write_all(fd, last + "\n");
 }

@@ -68,7 +68,7 @@ void check_calls(const SimulateOptions& o) {
     check_holds_element("--bytes", size, perf.op, perf.types[0], ranks);
   if (perf.op == Collective::send_recv && ranks < 2) refuse("--op send_recv: it needs at least two ranks");
   const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
-  const bool serves = std::any_of(o.algorithms.begin(), o.algorithms.end(), [&](const std::string& name) {
+  const bool serves = std::ranges::any_of(o.algorithms, [&](const std::string& name) {
     return name.empty() || forest::find_planner(name).serves(any);
   });
   if (!serves) refuse("--algo {}: it does not serve {}", fmt::join(o.algorithms, ","), name(perf.op));

@@ -83,9 +83,9 @@ double average_of(const std::vector<sim::Picoseconds>& ranks, Average average) {
     case Average::rank0:
       return microseconds(ranks[0]);
     case Average::min:
-      return microseconds(*std::min_element(ranks.begin(), ranks.end()));
+      return microseconds(*std::ranges::min_element(ranks));
     case Average::max:
-      return microseconds(*std::max_element(ranks.begin(), ranks.end()));
+      return microseconds(*std::ranges::max_element(ranks));
     case Average::mean:
       break;
   }
@@ -105,7 +105,7 @@ Timing timing_of(const sim::CallTimes& times, const PerfOptions& options) {
   Timing t;
   t.time_us = average_of(of_rank, options.average) / static_cast<double>(calls.size());
   calls.erase(calls.begin(), calls.begin() + std::min<std::ptrdiff_t>(options.skip, std::ssize(calls) - 1));
-  std::sort(calls.begin(), calls.end());
+  std::ranges::sort(calls);
   const auto percentile = [&](double share) {
     const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(calls.size())));
     return calls[std::clamp<std::size_t>(rank, 1, calls.size()) - 1];

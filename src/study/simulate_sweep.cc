@@ -40,7 +40,7 @@ std::optional<int> number_of(const char* variable) {
 
 bool sweeps_over(const std::vector<std::string>& sweeps, const std::string& key,
                  const std::string& value = "") {
-  return std::any_of(sweeps.begin(), sweeps.end(), [&](const std::string& s) {
+  return std::ranges::any_of(sweeps, [&](const std::string& s) {
     return s.starts_with(key + "=") && s.find(value) != std::string::npos;
   });
 }
@@ -250,7 +250,7 @@ std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps, int
     std::vector<std::string> values;
     for (std::string value; std::getline(list, value, at);) {
       for (const std::string& meant : values_of(key, value, factor))
-        if (std::find(values.begin(), values.end(), meant) == values.end()) values.push_back(meant);
+        if (std::ranges::find(values, meant) == values.end()) values.push_back(meant);
     }
     for (const SweepPoint& point : points)
       for (const std::string& value : values) {

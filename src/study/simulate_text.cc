@@ -30,7 +30,7 @@ double mean_us(const std::vector<sim::Picoseconds>& times) {
 
 double percentile_us(std::vector<sim::Picoseconds> times, double share) {
   if (times.empty()) return 0;
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   const auto last = static_cast<double>(times.size() - 1);
   return us(times[static_cast<std::size_t>(std::lround(share * last))]);
 }

@@ -27,7 +27,7 @@ XmlDocument::XmlDocument(const std::string& text, std::string origin) : origin_(
 }
 
 int XmlDocument::line_at(std::ptrdiff_t offset) const {
-  const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+  const auto after = std::ranges::upper_bound(line_starts_, offset);
   return std::max(1, static_cast<int>(after - line_starts_.begin()));
 }
 
@@ -50,8 +50,8 @@ std::vector<XmlReader> XmlReader::children(std::initializer_list<const char*> na
   for (const pugi::xml_node child : node_.children()) {
     if (child.type() != pugi::node_element) continue;
     result.emplace_back(*document_, child);
-    const bool known = std::any_of(names.begin(), names.end(),
-                                   [&](const char* name) { return std::strcmp(name, child.name()) == 0; });
+    const bool known =
+        std::ranges::any_of(names, [&](const char* name) { return std::strcmp(name, child.name()) == 0; });
     if (!known)
       result.back().fail(
           fmt::format("not understood in <{}>: expected {}", name(),

@@ -56,7 +56,7 @@ void YamlReader::allow_keys(std::initializer_list<const char*> keys) const {
     const YamlReader key(entry.first, origin_, path_, line_);
     if (!entry.first.IsScalar()) key.expected("a key among " + known);
     const std::string& name = entry.first.Scalar();
-    if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
+    if (std::ranges::find(keys, name) == keys.end()) {
       key.fail(fmt::format("unknown key \"{}\": expected {}", name, known));
     }
     if (!seen.insert(name).second)

@@ -251,7 +251,7 @@ class Exchange {
     try {
       store_.set(verdict_key(own_.job), to_text(verdict));
       for (int r = 1; r < options_.size; ++r) {
-        if (std::find(missing.begin(), missing.end(), r) != missing.end()) continue;
+        if (std::ranges::find(missing, r) != missing.end()) continue;
         while (!store_.find(heard_key(r)) && now_ns() < until) std::this_thread::sleep_for(kLongestRest);
       }
     } catch (const Error&) {

@@ -146,7 +146,7 @@ class Connector {
       c.local = card.host_id == own_.host_id && card.unix_name != "-" && own_.unix_name != "-";
       // A rank that does not share memory is a host of its own to the planner.
       const std::string id = card.unix_name == "-" ? fmt::format("rank {}", r) : card.host_id;
-      const auto known = std::find(hosts.begin(), hosts.end(), id);
+      const auto known = std::ranges::find(hosts, id);
       c.host_number = static_cast<int>(known - hosts.begin());
       if (known == hosts.end()) hosts.push_back(id);
       if (!c.local) continue;
@@ -251,8 +251,7 @@ class Connector {
   bool complete(int r) const {
     const auto& streams = mesh_.connections[static_cast<std::size_t>(r)].streams;
     return static_cast<int>(streams.size()) == expected_streams(r) &&
-           std::all_of(streams.begin(), streams.end(),
-                       [](const FileDescriptor& fd) { return static_cast<bool>(fd); });
+           std::ranges::all_of(streams, [](const FileDescriptor& fd) { return static_cast<bool>(fd); });
   }
 
   void accept_rest() {

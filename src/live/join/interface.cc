@@ -61,9 +61,8 @@ Interface choose_interface(const std::string& choice, const std::vector<Interfac
   const std::vector<std::string> names = split(list);
   std::optional<Interface> loopback;
   for (const Interface& i : from) {
-    const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& n) {
-      return exact ? i.name == n : i.name.starts_with(n);
-    });
+    const bool named = std::ranges::any_of(
+        names, [&](const std::string& n) { return exact ? i.name == n : i.name.starts_with(n); });
     if (named == exclude) continue;
     // Who excludes one card means another card: loopback only where there is nothing else.
     if (!exclude || !i.loopback) return i;
