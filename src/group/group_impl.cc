@@ -54,7 +54,7 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::C
       log_(identity_.rank),
       chooser_(std::move(network), algorithm_, &world_->background()),
       own_plans_(identity_.rank, chooser_),
-      shared_plans_(identity_.rank, static_cast<int>(seats_.size())),
+      shared_plans_(identity_.rank, this->size(), static_cast<int>(seats_.size())),
       session_(
           members_of(identity_), identity_.id, *this, world_->pool(),
           [this](int source, int destination, std::int64_t count, DataType type) {
@@ -134,7 +134,7 @@ void GroupImpl::enter(Start start) {
   std::string refusal;
   if (shared && held_.empty() && !losing_) try {
       operation.plan = plan_for(call, start.request);
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {  // also what the system refuses: the others wait for this rank
       refusal = e.what();
     }
   const bool known = operation.plan != nullptr;
