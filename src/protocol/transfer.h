@@ -103,7 +103,8 @@ class Transfer {
                                Actions& actions) = 0;
   // Where the payload of this frame may be received straight away; null: nowhere, hand it to on_frame.
   virtual std::byte* place(NodeId from, const wire::Header& header) const = 0;
-  virtual void on_sent(std::uint32_t piece, std::byte* buffer) = 0;
+  // There may be room for more now. `actions` is null where the operation has failed: nothing is sent then.
+  virtual void on_sent(std::uint32_t piece, std::byte* buffer, Actions* actions) = 0;
 
   // For protocols that resend: called when next_time_ns() has come.
   virtual void on_time(std::int64_t, Actions&) {}

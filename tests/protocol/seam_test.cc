@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "forest/verify.h"
 #include "memory_network.h"
+#include "protocol/forest/forest_run.h"
 #include "talweg/error.h"
 
 namespace talweg::protocol {
@@ -48,7 +50,7 @@ class Flood : public Transfer {
     return nullptr;
   }
   std::byte* place(NodeId, const wire::Header&) const override { return nullptr; }
-  void on_sent(std::uint32_t, std::byte*) override { --unsent_; }
+  void on_sent(std::uint32_t, std::byte*, Actions*) override { --unsent_; }
   bool done() override { return begun_ && missing_.empty() && unsent_ == 0; }
   std::vector<NodeId> waiting_for() const override { return missing_; }
   bool depends_on(NodeId node) const override {
@@ -252,6 +254,116 @@ TEST(Seam, ANodeThatLearnsItsPartLateKeepsWhatHasCome) {
   group.net.session(2).serve_early();
   group.net.run();
   for (int r = 0; r < 2; ++r) EXPECT_TRUE(group.calls.result(r).outcome.ok) << r;
+}
+
+// Ranks 0 and 1 below node 3, which is below node 2.
+std::shared_ptr<forest::Forest> through_nodes_3_and_2(std::int64_t count, std::int64_t chunk) {
+  auto f = through_node_2(count, chunk);
+  f->nodes = 4;
+  f->trees[0].up = {{0, 3}, {1, 3}, {3, 2}};
+  f->trees[0].down = {{3, 2}, {0, 3}, {1, 3}};
+  forest::verify(*f);
+  return f;
+}
+
+TEST(Seam, ANodeThatPassesResultsOnGoesOnSummingWhenTheyHaveLeft) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    MemoryNetwork net(2, seed, 2);
+    Calls calls(net, 300);
+    const auto forest = through_nodes_3_and_2(calls.count, 10);
+    const auto plan = [&](int node) {
+      return make_local_plan(forest, node, {.window_bytes = 64, .ahead_bytes = 64, .nodes = 4});
+    };
+    Result helped[2];
+    for (const int node : {2, 3})
+      net.session(node).serve([&, node](std::uint64_t, const wire::Signature& signature) {
+        Operation part;
+        part.plan = plan(node);
+        part.signature = signature;
+        part.operands.type = signature.type;
+        part.operands.reduce = kernel::reduce_function(signature.type, signature.reduction);
+        part.deadline_ns = kFarAway;
+        part.user = &helped[node - 2];
+        return std::optional(part);
+      });
+    for (int r = 0; r < 2; ++r) calls.start(r, plan(r));
+    net.run();
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_TRUE(calls.result(r).done) << "seed " << seed << ": it hangs";
+      EXPECT_THAT(calls.out[static_cast<std::size_t>(r)], ::testing::Each(3));
+    }
+    for (const Result& part : helped) EXPECT_TRUE(part.done && part.outcome.ok);
+  }
+}
+
+// Its two children send all they have; one of them takes nothing.
+TEST(Seam, ANodeThatKeepsNoResultsHoldsFewForAPeerThatTakesThemSlowly) {
+  struct Slow : Actions {
+    wire::CallId call(NodeId) const override { return {}; }
+    bool send(NodeId to, const wire::Header&, const Payload& payload) override {
+      if (to == 1) unsent.push_back(payload);
+      return to != 1;
+    }
+    void tell(NodeId to, const wire::Header& header) override {
+      granted[static_cast<std::size_t>(to)] = wire::credit_of(header).granted;
+    }
+    std::uint32_t grant(NodeId, std::uint32_t) override { return kStarted; }
+    std::deque<Payload> unsent;
+    std::uint32_t granted[2] = {kLeastWindow, kLeastWindow};
+  } actions;
+  constexpr std::uint32_t kChunks = 500;
+  constexpr std::size_t kChunkBytes = 64;
+  BufferPool pool;
+  ForestRun run(pool);
+  run.reset(make_local_plan(through_node_2(kChunks * 16, 16), 2, {.window_bytes = 64, .nodes = 3}),
+            {nullptr, nullptr, DataType::i32, kernel::reduce_function(DataType::i32, ReduceOp::sum), 0});
+  run.begin(actions);
+  const std::vector<std::byte> zeros(kChunkBytes);
+  std::uint32_t sent[2] = {0, 0};
+  while (!run.done()) {
+    for (const NodeId from : {0, 1})
+      for (std::uint32_t& n = sent[from]; n < std::min(kChunks, actions.granted[from]); ++n)
+        ASSERT_EQ(run.on_frame(from, encode(wire::CallId{}, wire::Chunk{true, 0, n, kChunkBytes}),
+                               zeros.data(), actions),
+                  nullptr);
+    ASSERT_FALSE(actions.unsent.empty()) << "it waits for ever, with " << sent[0] << " chunks summed";
+    const Actions::Payload taken = actions.unsent.front();
+    actions.unsent.pop_front();
+    run.on_sent(taken.piece, taken.buffer, &actions);
+  }
+  EXPECT_EQ(sent[1], kChunks);
+  EXPECT_LE(pool.peak_bytes(), (kResultWindows + 3) * kLeastWindow * kChunkBytes);
+  EXPECT_EQ(pool.bytes_in_use(), 0U);
+}
+
+// Rank 0 sends the sum of its pair to both ranks of the other one.
+TEST(Seam, ASumThatSeveralPeersAreSentStaysUntilAllHaveTakenIt) {
+  auto forest = std::make_shared<forest::Forest>();
+  forest->request = forest::even_request(Collective::all_reduce, 4, 0, 5, 4);
+  forest->nodes = 4;
+  forest->sums_once = true;
+  const std::vector<std::vector<forest::Edge>> up = {
+      {{1, 0}, {2, 0}, {3, 2}}, {{0, 1}, {3, 1}, {2, 3}}, {{3, 2}, {0, 2}, {1, 0}}, {{2, 3}, {0, 3}, {1, 0}}};
+  for (int r = 0; r < 4; ++r)
+    forest->trees.push_back({.slice = {0, 5},
+                             .root = r,
+                             .contributors = {0, 1, 2, 3},
+                             .receivers = {r},
+                             .up = up[static_cast<std::size_t>(r)],
+                             .down = {},
+                             .chunk = 5});
+  forest::verify(*forest);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    MemoryNetwork net(4, seed);
+    Calls calls(net, 5);
+    for (int r = 0; r < 4; ++r) calls.start(r, make_local_plan(forest, r));
+    net.run();
+    for (int r = 0; r < 4; ++r) {
+      ASSERT_TRUE(calls.result(r).outcome.ok) << calls.result(r).outcome.text;
+      EXPECT_THAT(calls.out[static_cast<std::size_t>(r)], ::testing::Each(15));
+      EXPECT_EQ(net.node(r).pool.bytes_in_use(), 0U) << "seed " << seed;
+    }
+  }
 }
 
 TEST(Seam, WhoeverWaitsForANodeThatIsNoRankNamesIt) {

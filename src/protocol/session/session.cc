@@ -380,7 +380,8 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
 void Session::on_sent(const Token& token) {
   Run* run = find(token.run);
   if (run == nullptr) return;
-  run->transfer->on_sent(token.piece, token.buffer);
+  Acting acting(*this, *run);
+  run->transfer->on_sent(token.piece, token.buffer, run->failing ? nullptr : &acting);
   if (!run->failing) finish_if_done(*run);
 }
 
