@@ -82,8 +82,7 @@ GroupImpl::~GroupImpl() {
   }
   auto guard = world_->lock();
   leaving_ = true;
-  for (int r = 0; r < size(); ++r)
-    if (r != rank()) session_.leave(r);
+  for (int node = 0; node < static_cast<int>(seats_.size()); ++node) session_.leave(node);
   session_.close();
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
@@ -273,6 +272,12 @@ void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::
   }
   if (header.type == wire::FrameType::plan || header.type == wire::FrameType::report) {
     hear(group_rank_[w], header, payload);
+    return;
+  }
+  if (header.type == wire::FrameType::group_failure && group_rank_[w] >= size()) {
+    session_.on_frame(group_rank_[w], header, payload);
+    lose_helper(group_rank_[w]);
+    agree_on_losses();
     return;
   }
   observe::Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();

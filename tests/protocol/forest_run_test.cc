@@ -34,7 +34,7 @@ class Recorder : public Actions {
     const wire::Credit credit = wire::credit_of(header);
     credits.push_back({to, credit.tree, credit.granted});
   }
-  std::uint32_t grant(NodeId, std::uint32_t) override { return granted; }
+  std::uint32_t grant(NodeId, std::uint32_t, std::uint32_t) override { return granted; }
   struct Credit {
     NodeId to;
     std::uint32_t tree, granted;

@@ -110,10 +110,11 @@ void ForestRun::begin(Actions& actions) {
   for (TreeState& tree : trees_)
     if (tree.local->up_parent != kNone)
       tree.up_granted =
-          std::min(actions.grant(tree.local->up_parent, tree.local->bytes_of(0)), tree.local->window);
+          std::min(actions.grant(tree.local->up_parent, tree.local->bytes_of(0), tree.local->window),
+                   tree.local->window);
   for (TreeState& tree : trees_)
     for (std::size_t tap = 0; tap < tree.local->taps.size(); ++tap)
-      tree.tap_granted[tap] = actions.grant(tree.local->taps[tap].parent, tree.local->bytes_of(0));
+      tree.tap_granted[tap] = actions.grant(tree.local->taps[tap].parent, tree.local->bytes_of(0), 1);
   // Own input first, everywhere: others wait for it, and in shared memory it is then copied out once for all.
   for (TreeState& tree : trees_) send_own(tree, actions);
   for (TreeState& tree : trees_) advance(tree, {}, actions);
