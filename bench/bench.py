@@ -49,6 +49,8 @@ def parse_arguments():
                         help="what tables and verdicts show; both are measured. stream ends at 1 MiB")
     parser.add_argument("--only", help="contestants whose label contains one of these, such as talweg,ompi")
     parser.add_argument("--build", default=ROOT / "build", type=pathlib.Path, help="the build folder")
+    parser.add_argument("--beside", metavar="BUILD", type=pathlib.Path,
+                        help="another build of Talweg, measured in turn in host, net and uneven")
     parser.add_argument("--json", type=pathlib.Path, help="folder for the JSON files; default: BUILD/bench")
     settings = parser.parse_args()
     for scenario in settings.scenarios:
@@ -63,6 +65,8 @@ def parse_arguments():
     settings.rounds = settings.rounds or (QUICK["rounds"] if settings.quick else 3)
     settings.seconds = settings.seconds or (QUICK["seconds"] if settings.quick else 0.6)
     settings.only = settings.only.split(",") if settings.only else []
+    if settings.beside and not (settings.beside / "bench/talweg_bench").exists():
+        parser.error(f"--beside: there is no {settings.beside}/bench/talweg_bench; build it there with TALWEG_BENCH=ON")
     return settings
 
 
@@ -113,7 +117,7 @@ def main():
         signal.signal(number, lambda got, _: sys.exit(128 + got))
     places.remove_stale()
     settings.python = find_python()
-    runner = contestants.Runner(settings.build / "bench")
+    runner = contestants.Runner(settings.build / "bench", settings.beside and settings.beside / "bench")
     known = report.facts(settings.python)
     report.print_facts(known)
     for scenario, counts in settings.plan.items():

@@ -6,7 +6,7 @@ import sys
 import contestants
 import places
 import report
-from contestants import TALWEG
+from contestants import BESIDE, TALWEG
 
 NOT_SLOWER = 1.02  # "not slower" up to what two runs of the same program differ by on a quiet machine
 HOPELESS = 3.0     # a peer whose fastest call of the first round is this much slower than the best peer's sits out
@@ -32,7 +32,7 @@ def target(scenario, ranks, size, times, limit_ms):
     """(what is asked, whether it is met) of Talweg in this row, or None where nothing is asked."""
     ours = times[TALWEG]
     best_mpi = min((t for c, t in times.items() if c.library == "ompi"), default=None)
-    best_peer = min((t for c, t in times.items() if c != TALWEG), default=None)
+    best_peer = min((t for c, t in times.items() if c not in (TALWEG, BESIDE)), default=None)
     if scenario == "net" and size >= 4 << 20:
         return "wire >= 0.98", limit_ms / ours >= 0.98
     if scenario == "net" and size >= 256 << 10 and best_peer:
@@ -120,7 +120,7 @@ def records_of(scenario, ranks, size, cells, limit_ms):
 def run(scenario, ranks, runner, settings):
     """Measures and prints one table; returns its records."""
     rates = rates_of(scenario, ranks)
-    field = [c for c in runner.available([*contestants.GLOO, *contestants.OPEN_MPI, TALWEG])
+    field = [c for c in runner.available([*contestants.GLOO, *contestants.OPEN_MPI, BESIDE, TALWEG])
              if not settings.only or any(part in c.label for part in settings.only)]
     rows, records = [], []
     with (places.star(rates) if rates else places.one_host(ranks)) as place:

@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 150
 
 @dataclasses.dataclass(frozen=True)
 class Contestant:
-    library: str  # gloo, ompi, talweg
+    library: str  # gloo, ompi, talweg, or beside: another build of Talweg
     algorithm: str
 
     @property
@@ -27,17 +27,21 @@ class Contestant:
 
 
 TALWEG = Contestant("talweg", "auto")
+BESIDE = Contestant("beside", "talweg")
 GLOO = [Contestant("gloo", a) for a in ("ring", "bcube", "halving_doubling")]
 OPEN_MPI = [Contestant("ompi", a) for a in OPEN_MPI_ALGORITHMS]
 
 
 class Runner:
-    """Starts measurements with the programs found in `programs`."""
+    """Starts measurements with the programs found in `programs`, and in `beside` those of another build of Talweg."""
 
-    def __init__(self, programs):
+    def __init__(self, programs, beside=None):
         self.programs = pathlib.Path(programs)
+        self.programs_beside = beside
 
     def has(self, contestant):
+        if contestant == BESIDE:
+            return self.programs_beside is not None
         program = {"gloo": "gloo_bench", "ompi": "mpi_bench", "talweg": "talweg_bench"}[contestant.library]
         return (self.programs / program).exists()
 
@@ -57,6 +61,9 @@ class Runner:
                 return run_all([self.open_mpi(place, contestant, options, folder)], open_mpi_environment())
             if contestant.library == "talweg":
                 commands, own = self.talweg(place, options, folder, store)
+            elif contestant == BESIDE:
+                options[options.index("--algorithm") + 1] = TALWEG.algorithm
+                commands, own = Runner(self.programs_beside).talweg(place, options, folder, store)
             else:
                 commands, own = getattr(self, contestant.library)(place, options, folder)
             return run_all(commands, own | (environment or {}))
