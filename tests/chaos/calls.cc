@@ -5,16 +5,27 @@
 
 #include "base/collectives.h"
 #include "forest/cost.h"
+#include "forest/forest_bytes.h"
 
 namespace talweg::chaos {
 
 namespace {
 
-// So that few bytes, too, fill windows, and in an all-to-all wait for one another.
-constexpr protocol::LocalLimits kLittle{64, 64};
-
 std::byte* bytes(std::vector<std::int32_t>& data) {
   return reinterpret_cast<std::byte*>(data.data());
+}
+
+// All that contribute send to the node behind the ranks, which sends to all that receive.
+void lead_through_helper(forest::Forest& forest) {
+  const forest::NodeId helper = forest.request.ranks;
+  forest.nodes = helper + 1;
+  for (forest::Tree& tree : forest.trees) {
+    tree.root = helper;
+    tree.up.clear();
+    tree.down.clear();
+    for (const forest::NodeId rank : tree.contributors) tree.up.push_back({rank, helper});
+    for (const forest::NodeId rank : tree.receivers) tree.down.push_back({rank, helper});
+  }
 }
 
 // What a rank calls that disagrees with the others.
@@ -55,16 +66,23 @@ std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& sc
         std::make_shared<forest::Forest>(forest::find_planner(script.call.planner).plan(request, network));
     if (!forest->sums_once)
       for (auto& tree : forest->trees) tree.chunk = script.call.chunk;
+    if (script.helped) lead_through_helper(*forest);
     slot = forest;
   }
-  return protocol::make_local_plan(slot, rank, kLittle);
+  protocol::LocalLimits limits = kLittle;
+  limits.nodes = slot->nodes;
+  if (script.helped) limits.digest = forest::digest(*slot);
+  return protocol::make_local_plan(slot, rank, limits);
 }
 
 protocol::Operation operation_of(Record& record, Planning& planning) {
   const ScriptedCall& script = *record.script;
   const bool odd = script.odd == record.rank;
   ScriptedCall own = script;
-  if (odd) own.call = odd_call(script);
+  if (odd) {
+    own.call = odd_call(script);
+    own.helped = false;
+  }
   const protocol::RandomCall& call = own.call;
   const forest::Request q = protocol::known_to(call.request, record.rank);
 

@@ -11,6 +11,9 @@
 
 namespace talweg::chaos {
 
+// So that few bytes, too, fill windows, and in an all-to-all wait for one another.
+inline constexpr protocol::LocalLimits kLittle{64, 64};
+
 // One rank's part of one call.
 struct Record {
   const ScriptedCall* script = nullptr;
