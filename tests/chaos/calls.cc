@@ -75,6 +75,22 @@ std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& sc
   return protocol::make_local_plan(slot, rank, limits);
 }
 
+std::shared_ptr<const forest::Forest> led_forest(const forest::Request& request, bool first) {
+  std::vector<const forest::Planner*> able;
+  for (const char* const name : {"chain", "binomial", "ring", "star", "direct"})
+    if (const forest::Planner& p = forest::find_planner(name); p.serves(request)) able.push_back(&p);
+  const auto network = cluster::uniform_star(request.ranks, Bandwidth{1e9}, Nanoseconds{10'000});
+  auto forest =
+      std::make_shared<forest::Forest>((first ? able.front() : able.back())->plan(request, network));
+  for (forest::Tree& tree : forest->trees) tree.chunk = std::max<std::int64_t>(tree.slice.count / 9, 1);
+  return forest;
+}
+
+steer::PlanSource::Plan Source::later(const forest::Request& request) {
+  if (++asked_[request] < 2) return {nullptr, false};
+  return {led_forest(request, false), true};
+}
+
 protocol::Operation operation_of(Record& record, Planning& planning) {
   const ScriptedCall& script = *record.script;
   const bool odd = script.odd == record.rank;
@@ -86,6 +102,7 @@ protocol::Operation operation_of(Record& record, Planning& planning) {
   const protocol::RandomCall& call = own.call;
   const forest::Request q = protocol::known_to(call.request, record.rank);
 
+  record.request = q;
   protocol::Buffers& b = record.buffers;
   b = protocol::buffers_for(call, record.rank, script.number);
   const bool one_buffer = facts(q.op).one_buffer || call.in_place;

@@ -42,6 +42,7 @@ struct Node::Member : protocol::Outbox {
         [n = size, me = self](int source, int destination, std::int64_t count, DataType type) {
           return message_plan(n, me, source, destination, count, type);
         });
+    if (self == protocol::kPlanner) leader = std::make_unique<steer::PlanLeader>(plans, planner, nullptr);
     if (helps())
       session->serve([this](std::uint64_t, const wire::Signature& signature) { return part_of(signature); });
   }
@@ -72,22 +73,61 @@ struct Node::Member : protocol::Outbox {
   }
   void hear(const wire::Header& header, const std::byte* payload) {
     const auto word = word_parts.add({payload, header.length}, wire::plan_part_of(header).last);
-    if (!word || !helps()) return;
+    if (!word) return;
     plans.hear(*word);
-    session->serve_early();
+    helps() ? session->serve_early() : plan_held();
   }
-  // Rank 0, of the call that it starts next.
+  // Rank 0 to the aggregator, of the call that it starts next.
   void say(const std::shared_ptr<const protocol::Plan>& plan) {
     steer::PlanWord word;
     word.call = session->next_sequence();
     word.forest = std::static_pointer_cast<const protocol::LocalPlan>(plan)->forest;
     word.request = word.forest->request;
+    say(word, size);
+  }
+  void say(const steer::PlanWord& word, int to) {
     const std::vector<std::byte> bytes = to_bytes(word);
     for (std::size_t at = 0; at < bytes.size(); at += kPartBytes) {
       const std::size_t n = std::min(kPartBytes, bytes.size() - at);
       const bool last = at + n == bytes.size();
-      send_text(size, encode(wire::PlanPart{id, last, static_cast<std::uint32_t>(n)}),
+      send_text(to, encode(wire::PlanPart{id, last, static_cast<std::uint32_t>(n)}),
                 std::string(reinterpret_cast<const char*>(bytes.data() + at), n));
+    }
+  }
+
+  // As group::GroupImpl.
+  bool led(const Record& record) const {
+    return node.world_.scenario().led && group == 0 && !record.script->helped &&
+           steer::is_shared(record.request);
+  }
+  void start_led(protocol::Operation operation, const forest::Request& request) {
+    const std::uint64_t call = session->next_sequence();
+    plan_held();
+    operation.plan = held.empty() ? plan_for(call, request) : nullptr;
+    const bool known = operation.plan != nullptr;
+    session->start(std::move(operation));
+    if (known || !session->waits_for_plan(call)) return;
+    node.world_.marks().hit(Mark::plan_held);
+    held.emplace_back(call, request);
+  }
+  std::shared_ptr<const protocol::Plan> plan_for(std::uint64_t call, const forest::Request& request) {
+    if (leader)
+      if (const auto word = leader->lead(call, request))
+        for (std::size_t to = 1; to < members.size(); ++to) say(*word, static_cast<int>(to));
+    auto plan = plans.find(call, request);
+    if (plan == nullptr) return nullptr;
+    const auto [before, fresh] = taken.try_emplace(request, plan->digest);
+    if (!fresh && std::exchange(before->second, plan->digest) != plan->digest)
+      node.world_.marks().hit(Mark::plan_changed);
+    return plan;
+  }
+  void plan_held() {
+    for (; !held.empty(); held.pop_front()) {
+      const auto [call, request] = held.front();
+      if (!session->waits_for_plan(call)) continue;
+      auto plan = plan_for(call, request);
+      if (plan == nullptr) return;
+      session->plan(call, std::move(plan));
     }
   }
 
@@ -153,6 +193,10 @@ struct Node::Member : protocol::Outbox {
   steer::SharedPlans plans;
   steer::WordParts word_parts;
   std::deque<Record> served;  // by an aggregator
+  Source planner;
+  std::unique_ptr<steer::PlanLeader> leader;  // on rank 0
+  std::deque<std::pair<std::uint64_t, forest::Request>> held;
+  std::unordered_map<forest::Request, std::uint32_t, steer::RequestHash> taken;
   std::unique_ptr<protocol::Session> session;
 };
 
@@ -264,7 +308,10 @@ void Node::tick(bool look_for_hosts) {
   if (!alive_ || paused_) return;
   if (world_.mutation() != Mutation::no_deadlines)
     for (const auto& [id, member] : members_)
-      if (member->session->next_deadline_ns() <= world_.now_ns()) member->session->on_time(world_.now_ns());
+      if (member->session->next_deadline_ns() <= world_.now_ns()) {
+        member->session->on_time(world_.now_ns());
+        member->plan_held();
+      }
   if (!look_for_hosts) return;
   const sim::Reliable& transport = world_.simulation().transport();
   for (std::size_t p = 0; p < peers_.size(); ++p)
@@ -312,6 +359,7 @@ void Node::on_frame(int from, const wire::Header& header, const std::byte* paylo
   }
   if (!m.helps()) watch(m, static_cast<int>(at - m.members.begin()), header);
   m.session->on_frame(static_cast<int>(at - m.members.begin()), header, payload);
+  m.plan_held();
 }
 
 // What is promised about frames of collectives that have not been started here.
@@ -409,10 +457,21 @@ void Node::start(Member& m) {
     operation.deadline_ns = deadline_ns;
     const std::int64_t patience_ns = deadline_ns - world_.now_ns();
     operation.question_ns = deadline_ns - std::min<std::int64_t>(patience_ns / 4, 1'000'000'000);
+    if (m.led(record)) {
+      record.memory = 0;
+      for (const bool first : {true, false})
+        record.memory = std::max(record.memory, chaos::most_memory(*protocol::make_local_plan(
+                                                    led_forest(record.request, first), m.self)));
+      operation.plan = nullptr;
+    }
     memory_ += record.memory;
     most_memory_ = std::max(most_memory_, memory_);
-    if (m.self == protocol::kPlanner && !operation.plan->helpers.empty()) m.say(operation.plan);
-    m.session->start(std::move(operation));
+    if (m.led(record)) {
+      m.start_led(std::move(operation), record.request);
+    } else {
+      if (m.self == protocol::kPlanner && !operation.plan->helpers.empty()) m.say(operation.plan);
+      m.session->start(std::move(operation));
+    }
   }
   const bool told = record.done && !record.outcome.ok && record.outcome.code != ErrorCode::peer_failed &&
                     record.outcome.text.find(fmt::format("on rank {} ", record.rank)) == std::string::npos;

@@ -133,6 +133,15 @@ class Maker {
     Group all;
     for (int r = 0; r < s_.ranks; ++r) all.members.push_back(r);
     all.calls = calls(s_.ranks, 8);
+    s_.led = one_in(3);
+    if (s_.led) {  // the same again and again, so that there is something to change
+      ScriptedCall same = call(s_.ranks);
+      while (!steer::is_shared(same.call.request)) same = call(s_.ranks);
+      for (std::uint64_t n = 4 + below(8); n > 0; --n) {
+        same.number = numbers_++;
+        all.calls.insert(all.calls.begin() + static_cast<std::ptrdiff_t>(below(all.calls.size() + 1)), same);
+      }
+    }
     for (std::uint64_t n = s_.helpers > 0 ? 1 + below(5) : 0; n > 0; --n)
       all.calls.insert(all.calls.begin() + static_cast<std::ptrdiff_t>(below(all.calls.size() + 1)),
                        helped_call());
@@ -286,12 +295,13 @@ std::string to_string(const Fault& f) {
 std::string to_string(const Scenario& s) {
   const sim::LossModel& loss = s.simulation.network.loss;
   std::string text = fmt::format(
-      "{} ranks{} on a {}, {} streams, loss {:.3f}{}, duplicates {:.2f}, damage {:.2f}, delayed {:.2f}; {} "
+      "{} ranks{}{} on a {}, {} streams, loss {:.3f}{}, duplicates {:.2f}, damage {:.2f}, delayed {:.2f}; {} "
       "in "
       "flight; "
       "begin at {} ms\n",
-      s.ranks, s.helpers > 0 ? " and an aggregator" : "", s.shape, s.streams, loss.loss,
-      loss.burst_begins > 0 ? " and bursts" : "", loss.duplicate, loss.damage, loss.delay, s.in_flight, [&] {
+      s.ranks, s.helpers > 0 ? " and an aggregator" : "", s.led ? ", led," : "", s.shape, s.streams,
+      loss.loss, loss.burst_begins > 0 ? " and bursts" : "", loss.duplicate, loss.damage, loss.delay,
+      s.in_flight, [&] {
         std::vector<Picoseconds> ms;
         for (const Picoseconds at : s.begins) ms.push_back(at / kMillisecond);
         return fmt::format("{}", fmt::join(ms, ", "));

@@ -68,7 +68,8 @@ struct Scenario {
   int ranks = 2;
   int helpers = 0;  // 1: the node behind the ranks is an aggregator, of the first group
   int nodes() const { return ranks + helpers; }
-  int streams = 1;  // of each pair
+  bool led = false;  // rank 0 plans for the first group, and changes plans while calls are in flight
+  int streams = 1;   // of each pair
   std::string shape;
   cluster::Cluster cluster;
   bool mesh = false;

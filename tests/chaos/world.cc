@@ -345,12 +345,14 @@ void World::check_outcomes() {
   const bool others_than_leaving = std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
                                                [](const Fault& f) { return f.kind != FaultKind::leave; });
   const bool any_source = any_call(scenario_, [](const ScriptedCall& c) { return c.any_source; });
-  // The group goes on without it; who leaves, or is cut off from it, is another matter.
+  // The group goes on without it. (Where it only stands still, ranks wait for those that wait for it.)
   const unsigned helper = scenario_.helpers > 0 ? 1U << scenario_.ranks : 0;
-  const bool spared = !impatient && !odd && fault &&
-                      std::all_of(scenario_.faults.begin(), scenario_.faults.end(), [&](const Fault& f) {
-                        return f.who == helper && f.kind != FaultKind::cut && f.kind != FaultKind::damage;
-                      });
+  const bool spared =
+      !impatient && !odd && fault &&
+      std::all_of(scenario_.faults.begin(), scenario_.faults.end(), [&](const Fault& f) {
+        return f.who == helper && (f.kind == FaultKind::crash_process || f.kind == FaultKind::crash_host ||
+                                   f.kind == FaultKind::leave || f.kind == FaultKind::abort);
+      });
   const auto possible = [&](ErrorCode code) {
     if (scenario_.all_must_end_well) return false;
     switch (code) {
