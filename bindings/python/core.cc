@@ -135,20 +135,17 @@ class PyGroup {
 
   // The group ends before the buffers that its works may still be using.
   void close() {
-    auto last = std::exchange(group_, nullptr);
-    {
-      const py::gil_scoped_release no_gil;
-      last.reset();
-    }
-    in_flight_.clear();
+    let_go(std::exchange(group_, nullptr));
+    std::exchange(in_flight_, {}).clear();
   }
 
-  Group& group() const {
+  // A reference of the caller's own: another thread may close this while Python's lock is released.
+  std::shared_ptr<Group> group() const {
     if (!group_) refuse("this group is closed");
-    return *group_;
+    return group_;
   }
 
-  std::size_t size() const { return static_cast<std::size_t>(group().size()); }
+  std::size_t size() const { return static_cast<std::size_t>(group()->size()); }
 
   // Starts, and waits unless `async_op`; returns the work or None. `start(group, options)` runs without
   // Python's lock.
@@ -158,23 +155,32 @@ class PyGroup {
     CallOptions options;
     options.timeout = milliseconds_of(timeout);
     options.priority = priority;
-    Group& g = group();
+    auto g = group();
     auto started = [&] {
       const py::gil_scoped_release no_gil;
-      return start(g, options);
+      return start(*g, options);
     }();
     auto work = std::make_shared<PyWork>(std::move(started), std::move(buffers));
     remember(work);
+    let_go(std::move(g));
     if (async_op) return py::cast(work);
     work->wait(py::none());  // interrupted, it leaves the work in flight
     return py::none();
   }
 
  private:
-  // A work that the user drops goes on, so its buffers must stay.
+  static void let_go(std::shared_ptr<Group> group) {
+    const py::gil_scoped_release no_gil;
+    group.reset();
+  }
+
+  // A work that the user drops goes on, so its buffers must stay. To ask a work is to release Python's lock,
+  // so other threads see a list that nobody is going through.
   void remember(const PyWorkPtr& work) {
-    std::erase_if(in_flight_, [](const PyWorkPtr& w) { return w->is_completed(); });
-    in_flight_.push_back(work);
+    auto kept = std::exchange(in_flight_, {});
+    std::erase_if(kept, [](const PyWorkPtr& w) { return w->is_completed(); });
+    kept.push_back(work);
+    in_flight_.insert(in_flight_.end(), kept.begin(), kept.end());
   }
 
   std::shared_ptr<Group> group_;
@@ -208,14 +214,14 @@ Counts counts_or_even(const std::optional<Counts>& given, std::size_t total, con
 }
 
 void check_own(const PyGroup& group, const Counts& counts, const Buffer& own, const char* what) {
-  const auto mine = counts[static_cast<std::size_t>(group.group().rank())];
+  const auto mine = counts[static_cast<std::size_t>(group.group()->rank())];
   if (own.count() != mine)
     refuse(fmt::format("{} must have {} elements on this rank, not {}", what, mine, own.count()));
 }
 
 void check_root(const PyGroup& group, int root) {
-  if (root < 0 || root >= group.group().size())
-    refuse(fmt::format("root {} is not a rank of a group of {}", root, group.group().size()));
+  if (root < 0 || root >= group.group()->size())
+    refuse(fmt::format("root {} is not a rank of a group of {}", root, group.group()->size()));
 }
 
 py::object all_reduce(PyGroup& self, const py::object& array, Op op, const py::object& out, Async async_op,
@@ -233,7 +239,7 @@ py::object all_reduce(PyGroup& self, const py::object& array, Op op, const py::o
 py::object reduce(PyGroup& self, const py::object& array, Root root, Op op, const py::object& out,
                   Async async_op, const py::object& timeout, Priority priority) {
   check_root(self, root);
-  const bool is_root = root == self.group().rank();
+  const bool is_root = root == self.group()->rank();
   if (!is_root) {
     const auto from = readable(array, "array");
     return self.run({from}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
@@ -303,11 +309,11 @@ py::object gather(PyGroup& self, const py::object& array, const py::object& out,
                   Priority priority) {
   check_root(self, root);
   const auto from = readable(array, "array");
-  const bool is_root = root == self.group().rank();
+  const bool is_root = root == self.group()->rank();
   if (is_root && out.is_none()) refuse("gather needs out on the root");
   const auto to = is_root ? writable(out, "out") : nullptr;
   Counts counts(self.size(), 0);
-  counts[static_cast<std::size_t>(self.group().rank())] = from->count();
+  counts[static_cast<std::size_t>(self.group()->rank())] = from->count();
   if (is_root) {
     check_types(*from, *to);
     counts = counts_or_even(given, to->count(), self, "out");
@@ -323,11 +329,11 @@ py::object scatter(PyGroup& self, const py::object& array, const py::object& out
                    Priority priority) {
   check_root(self, root);
   const auto to = writable(out, "out");
-  const bool is_root = root == self.group().rank();
+  const bool is_root = root == self.group()->rank();
   if (is_root && array.is_none()) refuse("scatter needs array on the root");
   const auto from = is_root ? readable(array, "array") : nullptr;
   Counts counts(self.size(), 0);
-  counts[static_cast<std::size_t>(self.group().rank())] = to->count();
+  counts[static_cast<std::size_t>(self.group()->rank())] = to->count();
   if (is_root) {
     check_types(*from, *to);
     counts = counts_or_even(given, from->count(), self, "array");
@@ -385,7 +391,7 @@ std::unique_ptr<PyGroup> init(Argument<"rank", int> rank, Argument<"size", int> 
 std::unique_ptr<PyGroup> split(PyGroup& self, const Argument<"ranks", std::vector<int>>& ranks) {
   auto part = [&] {
     const py::gil_scoped_release no_gil;
-    return self.group().split(ranks.value);
+    return self.group()->split(ranks.value);
   }();
   return part ? std::make_unique<PyGroup>(std::move(part)) : nullptr;
 }
@@ -396,11 +402,11 @@ std::string explain(const PyGroup& self, const Text<"operation">& operation,
   const auto element = parse_data_type(type.value);
   if (!collective) refuse(fmt::format("no collective is called \"{}\"", operation.value));
   if (!element) refuse(fmt::format("no element type is called \"{}\"", type.value));
-  return self.group().explain(*collective, count, *element);
+  return self.group()->explain(*collective, count, *element);
 }
 
 py::dict statistics(const PyGroup& self) {
-  const GroupStatistics s = self.group().statistics();
+  const GroupStatistics s = self.group()->statistics();
   py::dict result;
   result["bytes_sent"] = s.bytes_sent;
   result["bytes_received"] = s.bytes_received;
@@ -479,24 +485,24 @@ PYBIND11_MODULE(_core, m) {
       group, "abort",
       [](PyGroup& g, const Text<"why">& why) {
         const py::gil_scoped_release no_gil;
-        g.group().abort(why);
+        g.group()->abort(why);
       },
       py::arg("why"));
   define(
       group, "set_timeout",
       [](PyGroup& g, const py::object& t) {
         if (t.is_none()) no_timeout(t);
-        g.group().set_timeout(milliseconds_of(t));
+        g.group()->set_timeout(milliseconds_of(t));
       },
       py::arg("timeout"));
   define(group, "explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
   define(
-      group, "host_of", [](const PyGroup& g, Argument<"rank", int> r) { return g.group().host_of(r); },
+      group, "host_of", [](const PyGroup& g, Argument<"rank", int> r) { return g.group()->host_of(r); },
       py::arg("rank"));
-  group.def_property_readonly("rank", [](const PyGroup& g) { return g.group().rank(); })
-      .def_property_readonly("size", [](const PyGroup& g) { return g.group().size(); })
-      .def("describe", [](const PyGroup& g) { return g.group().describe(); })
-      .def("flight_record", [](const PyGroup& g) { return g.group().flight_record(); })
+  group.def_property_readonly("rank", [](const PyGroup& g) { return g.group()->rank(); })
+      .def_property_readonly("size", [](const PyGroup& g) { return g.group()->size(); })
+      .def("describe", [](const PyGroup& g) { return g.group()->describe(); })
+      .def("flight_record", [](const PyGroup& g) { return g.group()->flight_record(); })
       .def("statistics", &statistics)
       .def("close", &PyGroup::close)
       .def("__enter__", [](py::object self) { return self; })

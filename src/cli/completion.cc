@@ -9,8 +9,6 @@
 namespace talweg::cli {
 namespace {
 
-constexpr auto& quoted = text::shell_quoted;
-
 // Within an option's [explanation], or a command's name:explanation, of zsh's _arguments.
 std::string zsh_text(const std::string& text) {
   std::string escaped;
@@ -45,7 +43,8 @@ void add_bash_cases(const CLI::App& app, const std::string& path, BashCases& cas
   for (const auto* command : subcommands_of(app)) {
     const std::string below = path + " " + command->get_name();
     words.push_back(command->get_name());
-    cases.steps += fmt::format("      {}) command={} ;;\n", quoted(below), quoted(below));
+    cases.steps +=
+        fmt::format("      {}) command={} ;;\n", text::shell_quoted(below), text::shell_quoted(below));
     add_bash_cases(*command, below, cases);
   }
   for (const auto& argument : arguments_of(app))
@@ -54,8 +53,9 @@ void add_bash_cases(const CLI::App& app, const std::string& path, BashCases& cas
     words.insert(words.end(), option.names.begin(), option.names.end());
     if (option.takes_value) takers.insert(takers.end(), option.names.begin(), option.names.end());
   }
-  cases.words += fmt::format("    {}) words={} takers={} ;;\n", quoted(path), quoted(joined(words)),
-                             quoted(" " + joined(takers) + " "));
+  cases.words +=
+      fmt::format("    {}) words={} takers={} ;;\n", text::shell_quoted(path),
+                  text::shell_quoted(joined(words)), text::shell_quoted(" " + joined(takers) + " "));
 }
 
 void add_zsh_functions(const CLI::App& app, const std::string& path, std::string& text) {
@@ -65,7 +65,8 @@ void add_zsh_functions(const CLI::App& app, const std::string& path, std::string
     std::string spec = fmt::format("({})", joined(option.names));
     const std::string explained =
         fmt::format("[{}]{}", zsh_text(option.description), option.takes_value ? ":value:_files" : "");
-    for (const auto& name : option.names) body += fmt::format("    {} \\\n", quoted(spec + name + explained));
+    for (const auto& name : option.names)
+      body += fmt::format("    {} \\\n", text::shell_quoted(spec + name + explained));
   }
   std::string cases;
   if (!commands.empty()) {
@@ -77,14 +78,15 @@ void add_zsh_functions(const CLI::App& app, const std::string& path, std::string
       cases += fmt::format("    {}) {} ;;\n", command->get_name(), below);
       add_zsh_functions(*command, path + " " + command->get_name(), text);
     }
-    body += fmt::format("    {} \\\n    '*::argument:->rest'\n", quoted("1:command:((" + list + "))"));
+    body += fmt::format("    {} \\\n    '*::argument:->rest'\n",
+                        text::shell_quoted("1:command:((" + list + "))"));
   } else {
     for (const auto& argument : arguments_of(app)) {
       const auto words = words_for(argument.argument);
       const std::string action = argument.argument == "program" ? "*::program:_normal"
                                  : words.empty()                ? ":" + argument.argument + ":_files"
                                                  : ":" + argument.argument + ":(" + joined(words) + ")";
-      body += fmt::format("    {} \\\n", quoted(action));
+      body += fmt::format("    {} \\\n", text::shell_quoted(action));
     }
     body += "    && return\n";
   }

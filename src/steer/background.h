@@ -35,7 +35,7 @@ class Background {
     ~Task();
     explicit operator bool() const { return job_ != nullptr; }
     bool done() const;
-    // Once, when done. Null when the work has thrown.
+    // Once, when done. Null when the work has thrown, or the system has no thread for it.
     std::shared_ptr<const forest::Forest> take();
 
    private:

@@ -12,7 +12,8 @@
 
 namespace talweg::steer {
 
-PlanChooser::PlanChooser(cluster::Cluster network, const std::string& algorithm, Background* background)
+PlanChooser::PlanChooser(const cluster::Cluster& network, const std::string& algorithm,
+                         Background* background)
     : background_(background) {
   std::size_t begin = 0;
   while (begin < algorithm.size()) {

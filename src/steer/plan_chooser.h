@@ -22,7 +22,7 @@ class PlanChooser : public PlanSource {
   // `algorithm` as GroupOptions::algorithm. Throws Error{invalid_argument} for planners that do not exist or
   // operations that are none, Error{unsupported} for a planner that does not serve the operation it is named
   // for. `background` may be null: then nothing better follows.
-  PlanChooser(cluster::Cluster network, const std::string& algorithm, Background* background);
+  PlanChooser(const cluster::Cluster& network, const std::string& algorithm, Background* background);
 
   Plan first(const forest::Request& request) override;
   Plan later(const forest::Request& request) override;

@@ -10,7 +10,7 @@
 namespace talweg::wire {
 
 FrameReader::FrameReader(std::optional<Cipher> cipher, std::size_t max_payload)
-    : cipher_(std::move(cipher)),
+    : cipher_(cipher),
       max_payload_(std::min<std::size_t>(max_payload, kMaxPayload)),
       size_(2 * (max_payload_ + sizeof(Header) + 2 * kTagBytes) + kReadAhead),
       staging_(std::make_unique_for_overwrite<std::byte[]>(size_)) {}

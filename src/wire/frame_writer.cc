@@ -5,7 +5,7 @@
 namespace talweg::wire {
 
 SealedFrames::SealedFrames(Cipher cipher, std::size_t most)
-    : cipher_(std::move(cipher)), bytes_(most + sizeof(Header) + kMaxPayload + 2 * kTagBytes) {}
+    : cipher_(cipher), bytes_(most + sizeof(Header) + kMaxPayload + 2 * kTagBytes) {}
 
 void SealedFrames::append(const Header& header, const std::byte* payload) {
   const std::size_t n = header.length;

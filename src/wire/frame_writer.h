@@ -54,7 +54,7 @@ class FrameWriter {
   // Of payloads a checksum is taken if `checksum`; not of encrypted ones: their tags say more.
   explicit FrameWriter(bool checksum = true, std::optional<Cipher> cipher = std::nullopt)
       : checksum_(checksum && !cipher) {
-    if (cipher) sealed_.emplace(std::move(*cipher), kMostBytes);
+    if (cipher) sealed_.emplace(*cipher, kMostBytes);
   }
 
   void seal(Frame& frame) const {

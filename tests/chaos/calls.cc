@@ -126,14 +126,15 @@ std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int 
   return protocol::make_local_plan(std::move(forest), rank, kLittle);
 }
 
-// Per tree: what each child may have sent ahead, the sums on their way, the one being summed, copies for each
-// that takes the result from a rank that keeps none, and the whole slice where the output is still an input.
+// Per tree: what each child may have sent ahead, the sums on their way, the one being summed, results on
+// their way from a node that keeps none, and the whole slice where the output is still an input.
 std::size_t most_memory(const protocol::LocalPlan& plan) {
   const auto rounded = [](std::size_t n) { return std::bit_ceil(std::max<std::size_t>(n, 64)); };
   std::size_t all = 0;
   for (const protocol::LocalTree& tree : plan.trees) {
     std::size_t chunks = (tree.up_children.size() + 1) * tree.window + 1 + 2 * tree.taps.size();
-    if (tree.out_offset < 0 && !tree.down_children.empty()) chunks += tree.chunks * tree.down_children.size();
+    if (tree.out_offset < 0 && !tree.down_children.empty())
+      chunks += tree.root ? std::min(tree.chunks, protocol::kResultWindows * tree.window) : tree.chunks;
     all += chunks * rounded(tree.chunk_bytes);
     if (plan.slices_overlap) all += rounded(static_cast<std::size_t>(tree.bytes));
   }

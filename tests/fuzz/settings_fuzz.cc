@@ -13,7 +13,7 @@
 #include "group/environment.h"
 #include "live/join/interface.h"
 #include "steer/assumed_network.h"
-#include "steer/plan_cache.h"
+#include "steer/plan_chooser.h"
 #include "text/escape.h"
 
 using namespace talweg;
@@ -89,7 +89,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 10:
       fuzz::may_refuse([&] {
-        const steer::PlanCache cache(0, steer::assumed_network({0, 1}), text, Logger(0, LogLevel::none));
+        const steer::PlanChooser chooser(steer::assumed_network({0, 1}), text, nullptr);
       });
       break;
     default:

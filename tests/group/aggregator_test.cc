@@ -194,6 +194,37 @@ TEST_P(Aggregated, GroupsThatAreSplitOffDoWithoutIt) {
   });
 }
 
+// Whose connections stay, for a group that was split off: then nothing but its word says that it has left.
+TEST_P(Aggregated, ARankThatLeavesFailsTheCallsThatWaitForItBehindTheAggregator) {
+  start_aggregator();
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Group>> parts;
+  ranks([&](Group& g) {
+    expect_all_reduce(g, 1000);
+    EXPECT_THAT(plan_of(g, 1'000'000), HasSubstr("through agg"));
+    const std::vector<int> everybody{0, 1, 2};
+    auto part = g.split(everybody);
+    {
+      const std::lock_guard lock(mutex);
+      parts.push_back(std::move(part));
+    }
+    if (g.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      return;
+    }
+    g.set_timeout(std::chrono::seconds(20));
+    try {
+      expect_all_reduce(g, 1'000'000);
+      ADD_FAILURE() << "rank 1 has not called it";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::peer_failed) << e.what();
+      EXPECT_THAT(e.what(), HasSubstr("has left the group"));
+    }
+  });
+  parts.clear();
+  EXPECT_EQ(wait(), 0);
+}
+
 // Calls `calls` times; which of them failed, all of them for want of the aggregator.
 std::set<int> failures_of(
     Group& g, int calls, std::size_t count, const std::function<void(int)>& before,

@@ -1,10 +1,12 @@
 """The Python face: arrays in, arrays out, errors with codes."""
 
+import concurrent.futures
 import json
 import functools
 import multiprocessing
 import os
 import tempfile
+import threading
 import traceback
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -283,3 +285,41 @@ def test_a_closed_group_says_so(group):
     group.close()
     with pytest.raises(talweg.Error, match="closed"):
         group.barrier()
+
+
+def _in_threads(count, body):
+    """Runs `body` in so many threads and raises what the first of them raised."""
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+        for done in [pool.submit(body) for _ in range(count)]:
+            done.result()
+
+
+@on_ranks(3)
+def test_threads_share_a_group(group):
+    def work():
+        for turn in range(500):
+            x = np.ones(1000, np.float32)
+            pending = group.all_reduce(x, async_op=turn % 3 == 0)
+            if pending:
+                pending.wait()
+            assert (x == 3).all()
+
+    for _ in range(2):  # threads made anew, too
+        _in_threads(4, work)
+    group.barrier()
+
+
+@on_ranks(2)
+def test_a_thread_may_close_what_others_are_using(group):
+    def work():
+        while True:
+            try:
+                group.all_reduce(np.ones(1000, np.float32))
+            except talweg.Error as e:
+                assert e.code in ("aborted", "peer_failed") or "this group is closed" in str(e), e
+                return
+
+    closer = threading.Timer(0.2, group.close)
+    closer.start()
+    _in_threads(4, work)
+    closer.join()
