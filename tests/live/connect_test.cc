@@ -438,7 +438,9 @@ TEST(ConnectAggregator, KnowsWhyItHasNoSeatThoughTheStoreIsClosed) {
   EXPECT_EQ(
       words_of(true, "right", ""),
       "aggregator left: a group formed whose network has no aggregator of that name, and no other came");
-  EXPECT_EQ(words_of(false, "right", ""), "the store was closed");
+  EXPECT_EQ(words_of(false, "right", ""),
+            "aggregator left: no group took it; has the ranks' network an aggregator of that name? the store "
+            "was closed");
   const std::string namesake = "talweg " + std::to_string(wire::kProtocolVersion) +
                                " 127.0.0.1 9 left h.n - other 77 1 0 job 0 - 1 0 0";
   EXPECT_EQ(words_of(false, "left", namesake),

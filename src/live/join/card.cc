@@ -364,8 +364,12 @@ class Exchange {
       throw Error(ErrorCode::invalid_argument,
                   fmt::format("{}: no group took it, and {} has the same name: start one of each name",
                               own_name(), namesake_));
-    if (without_.empty()) throw Error(e);
-    throw Error(e.code(), fmt::format("{}: {}, and no other came", own_name(), without_));
+    if (!without_.empty())
+      throw Error(e.code(), fmt::format("{}: {}, and no other came", own_name(), without_));
+    if (e.code() != ErrorCode::peer_failed) throw Error(e);
+    throw Error(e.code(),
+                fmt::format("{}: no group took it; has the ranks' network an aggregator of that name? {}",
+                            own_name(), e.what()));
   }
 
   [[noreturn]] void no_verdict() {

@@ -23,7 +23,8 @@ bool TcpLink::send(OutFrame frame) {
   if ((frame.header.flags & wire::kBehindAll) != 0)
     for (std::size_t s = 1; s < streams_.size(); ++s)
       streams_[(frame.header.tree + s) % streams_.size()].push(frame);
-  streams_[frame.header.tree % streams_.size()].push(std::move(frame));
+  Stream& own = streams_[frame.header.tree % streams_.size()];
+  own.push(std::move(frame));
   return owned;
 }
 
