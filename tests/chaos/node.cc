@@ -72,9 +72,13 @@ struct Node::Member : protocol::Outbox {
     return part;
   }
   void hear(const wire::Header& header, const std::byte* payload) {
-    const auto word = word_parts.add({payload, header.length}, wire::plan_part_of(header).last);
-    if (!word) return;
-    plans.hear(*word);
+    try {
+      const auto word = word_parts.add({payload, header.length}, wire::plan_part_of(header).last);
+      if (!word) return;
+      plans.hear(*word);
+    } catch (const Error& e) {
+      session->on_damaged(protocol::kPlanner, e.code(), e.what());
+    }
     helps() ? session->serve_early() : plan_held();
   }
   // Rank 0 to the aggregator, of the call that it starts next.
