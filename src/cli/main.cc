@@ -79,8 +79,10 @@ int main(int argc, char** argv) {
     std::vector<std::string> arguments = talweg::cli::with_separator(app, {argv + 1, argv + argc});
     check_subcommand(app, arguments);
     talweg::cli::Spelling spelling = talweg::cli::respelled(std::move(arguments));
-    for (const std::string& note : spelling.notes)
-      fmt::print(stderr, "talweg {}: {}\n", spelling.arguments[0], note);
+    // One rank says it for all.
+    if (const char* rank = std::getenv("RANK"); rank == nullptr || std::string(rank) == "0")
+      for (const std::string& note : spelling.notes)
+        fmt::print(stderr, "talweg {}: {}\n", spelling.arguments[0], note);
     arguments = std::move(spelling.arguments);
     std::ranges::reverse(arguments);  // CLI11 takes a vector back to front
     app.parse(arguments);

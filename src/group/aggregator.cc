@@ -191,12 +191,15 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
 }  // namespace
 
 std::uint64_t serve_group(const AggregatorOptions& options) {
+  if (options.name == "-" || options.name.find_first_of(" \t\n\r\v\f") != std::string::npos)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--name: expected a node's name, without blanks, got \"{}\"", options.name));
   GroupOptions as_rank;
   as_rank.rendezvous = options.rendezvous;
   as_rank.prefix = options.prefix;
   as_rank.interface = options.interface;
   // No rank of any size; but one that has others to meet.
-  const Place nobody{-1, 2, "an aggregator"};
+  const Place nobody{-1, 2, "aggregator " + options.name};
   Joining joining = prepare_joining(as_rank, nobody, options.timeout, options.name);
   live::Mesh mesh = live::connect_all(*joining.store, joining.connect);
   joining.store.reset();

@@ -157,6 +157,7 @@ class Exchange {
   }
 
   Meeting run() {
+    if (aggregates()) look_for_namesake();
     store_.set(own_key(), to_text(own_));
     if (judges()) {
       judge();
@@ -262,9 +263,10 @@ class Exchange {
   void obey() {
     try {
       find_verdict();
-    } catch (const Error&) {
+    } catch (const Error& e) {
+      if (aggregates()) turned_away(e);
       try {
-        if (own_.job != 0 && !aggregates()) store_.set(heard_key(options_.rank), "heard");
+        if (own_.job != 0) store_.set(heard_key(options_.rank), "heard");
       } catch (const Error&) {  // rank 0 has gone with its store, and waits for nothing
       }
       throw;
@@ -275,11 +277,14 @@ class Exchange {
     std::int64_t refused_ns = 0;
     auto rest = kShortestRest;
     for (;;) {
+      if (aggregates()) look_for_namesake();
       const auto root = look_up(key(0));
       if (!root) break;
       if (const Card first = parse_card(*root, rank_name(0)); first.job != own_.job) {
         own_.job = first.job;
         refused_ns = 0;
+        refusal_.reset();
+        without_.clear();
         store_.set(own_key(), to_text(own_));
       }
       if (const auto text = store_.find(verdict_key(own_.job))) {
@@ -320,6 +325,7 @@ class Exchange {
   bool accept_aggregator(Verdict& verdict) {
     if (verdict.refusal) return false;
     take(verdict);
+    without_ = "a group formed whose network has no aggregator of that name";
     for (std::size_t i = 0; i < cards_.size(); ++i) {
       if (cards_[i].node != options_.aggregator) continue;
       seat_ = static_cast<int>(i);
@@ -329,17 +335,45 @@ class Exchange {
           fmt::format("{} pid {} is aggregator {} of this group already: start one of each name",
                       cards_[i].host_name, cards_[i].pid, options_.aggregator));
     }
-    for (const Absent& absent : verdict.absent)
-      if (absent.node == options_.aggregator && absent.code != ErrorCode::timeout)
-        verdict.refusal.emplace(absent.code, absent.why);
-    late_ = true;
+    for (const Absent& absent : verdict.absent) {
+      if (absent.node != options_.aggregator) continue;
+      without_ = "a group formed without it";
+      if (absent.code != ErrorCode::timeout) verdict.refusal.emplace(absent.code, absent.why);
+    }
+    refusal_ = verdict.refusal;
     return false;
+  }
+
+  // Of two with one name a group takes whose card it reads; the store may be gone before the other has heard.
+  void look_for_namesake() {
+    const auto text = store_.find(own_key());
+    if (!text || *text == to_text(own_)) return;
+    try {
+      const Card card = parse_card(*text, own_name());
+      if (card.pid != own_.pid || card.endpoint.port != own_.endpoint.port)
+        namesake_ = fmt::format("{} pid {}", card.host_name, card.pid);
+    } catch (const Error&) {  // left by who knows whom
+    }
+  }
+
+  // What `e` did not know.
+  [[noreturn]] void turned_away(const Error& e) const {
+    if (refusal_) throw Error(*refusal_);
+    if (!namesake_.empty())
+      throw Error(ErrorCode::invalid_argument,
+                  fmt::format("{}: no group took it, and {} has the same name: start one of each name",
+                              own_name(), namesake_));
+    if (!without_.empty())
+      throw Error(e.code(), fmt::format("{}: {}, and no other came", own_name(), without_));
+    if (e.code() != ErrorCode::peer_failed) throw Error(e);
+    throw Error(e.code(),
+                fmt::format("{}: no group took it; has the ranks' network an aggregator of that name? {}",
+                            own_name(), e.what()));
   }
 
   [[noreturn]] void no_verdict() {
     if (aggregates())
-      throw Error(ErrorCode::timeout, own_name() + (late_ ? ": a group formed without it, and no other came"
-                                                          : ": no group that it could join has formed"));
+      throw Error(ErrorCode::timeout, own_name() + ": no group that it could join has formed");
     std::vector<int> missing;
     for (int r = 0; r < options_.size; ++r) {
       if (r == options_.rank) continue;
@@ -396,7 +430,9 @@ class Exchange {
   Card own_;
   std::vector<Card> cards_;
   int seat_ = 0;
-  bool late_ = false;
+  std::optional<Error> refusal_;  // these of an aggregator: by a group that has formed
+  std::string without_;           // what is known of that group otherwise
+  std::string namesake_;          // who else has its name, or had it
   std::vector<std::string> absent_;
 };
 
