@@ -6,7 +6,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
 #include "base/fail.h"
 
@@ -15,7 +14,7 @@ namespace talweg {
 ChildProcess::ChildProcess(const std::string& what, const std::function<void()>& body) {
   std::fflush(nullptr);  // or both would write what is buffered
   pid_ = fork();
-  if (pid_ < 0) throw_error(ErrorCode::system, "cannot {}: {}", what, std::strerror(errno));
+  if (pid_ < 0) throw_system("{}", what);
   if (pid_ > 0) return;
   try {
     body();

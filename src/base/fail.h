@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "talweg/error.h"
@@ -18,6 +20,14 @@ template <class... Args>
 template <class... Args>
 [[noreturn]] void refuse(fmt::format_string<Args...> text, Args&&... args) {
   throw_error(ErrorCode::invalid_argument, text, std::forward<Args>(args)...);
+}
+
+// What a system call that has failed left in errno: "cannot write uid_map: Operation not permitted".
+template <class... Args>
+[[noreturn]] void throw_system(fmt::format_string<Args...> attempt, Args&&... args) {
+  const int reason = errno;
+  throw_error(ErrorCode::system, "cannot {}: {}", fmt::format(attempt, std::forward<Args>(args)...),
+              std::strerror(reason));
 }
 
 }  // namespace talweg

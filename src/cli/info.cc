@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
 #include "base/fail.h"
 #include "base/printable.h"

@@ -4,7 +4,6 @@
 
 #include <cstdio>
 #include <ctime>
-#include <memory>
 
 #include "base/fail.h"
 #include "cli/command.h"

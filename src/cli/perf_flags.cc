@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/fail.h"
 #include "base/units.h"
@@ -52,42 +51,6 @@ constexpr GpuFlag kGpuFlags[] = {
 
 }  // namespace
 
-struct PerfFlags::Raw {
-  std::string collective;
-  std::string op;
-  std::string bytes;
-  std::string min_bytes;
-  std::string max_bytes;
-  std::string step_bytes = "1M";
-  int step_factor = 0;
-  int iterations = 20;
-  int warmup = 1;
-  int check = 1;
-  int aggregate = 1;
-  int cycles = 1;
-  int skip = 0;
-  int blocking = 1;
-  std::string average = "mean", timeout;
-  int misaligned = 0;
-  int timestamps = 0;
-  int percentiles = 1;
-  int memory = 1;
-  std::string reduction = "sum";
-  std::string type = "float";
-  std::string root = "0";
-  std::string json;
-  std::string sim;
-};
-
-PerfFlags::PerfFlags() : raw_(std::make_shared<Raw>()) {}
-
-const std::string& PerfFlags::json() const {
-  return raw_->json;
-}
-const std::string& PerfFlags::sim() const {
-  return raw_->sim;
-}
-
 void PerfFlags::add_to(CLI::App& app) {
   const auto raw = raw_;
   const auto positive = whole_number(1, 1 << 30);
@@ -102,17 +65,19 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("-i,--stepbytes", raw->step_bytes, "from size to size: add this")->capture_default_str();
   app.add_option("-f,--factor,--stepfactor", raw->step_factor, "or multiply by this")
       ->check(whole_number(2, 1 << 20));
-  app.add_option("-n,--iters", raw->iterations, "timed iterations")->check(positive)->capture_default_str();
-  app.add_option("-w,--warmup,--warmup_iters", raw->warmup, "iterations before those")
+  app.add_option("-n,--iters", raw->options.iterations, "timed iterations")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("-w,--warmup,--warmup_iters", raw->options.warmup, "iterations before those")
       ->check(count)
       ->capture_default_str();
-  app.add_option("-m,--agg_iters", raw->aggregate, "calls started together in each iteration")
+  app.add_option("-m,--agg_iters", raw->options.aggregate, "calls started together in each iteration")
       ->check(whole_number(1, 4096))
       ->capture_default_str();
-  app.add_option("-c,--check", raw->check, "iterations whose result is checked; 0: none")
+  app.add_option("-c,--check", raw->options.check, "iterations whose result is checked; 0: none")
       ->check(count)
       ->capture_default_str();
-  app.add_option("-N,--run_cycles", raw->cycles, "times the whole table is run; 0: for ever")
+  app.add_option("-N,--run_cycles", raw->options.cycles, "times the whole table is run; 0: for ever")
       ->check(count)
       ->capture_default_str();
   app.add_option("-o,--reduction", raw->reduction,
@@ -133,7 +98,8 @@ void PerfFlags::add_to(CLI::App& app) {
       ->check(whole_number(0, 1));
   app.add_option("-S,--report_timestamps", raw->timestamps, "1: a time stamp ends each line")
       ->check(whole_number(0, 1));
-  app.add_option("-K,--skip", raw->skip, "first iterations that the percentiles leave out")->check(count);
+  app.add_option("-K,--skip", raw->options.skip, "first iterations that the percentiles leave out")
+      ->check(count);
   app.add_option("-I,--percentiles", raw->percentiles, "accepted: percentiles are always shown");
   app.add_option("-M,--memory_report", raw->memory, "accepted: memory is always shown");
   app.add_option("-J,--json,--output_file", raw->json,
@@ -152,7 +118,7 @@ void PerfFlags::add_to(CLI::App& app) {
 
 study::PerfOptions PerfFlags::checked() const {
   const Raw& raw = *raw_;
-  PerfOptions options;
+  PerfOptions options = raw.options;
   if (!raw.collective.empty() && !raw.op.empty() && raw.collective != raw.op)
     refuse("--op {}: the collective is {} already: expected only one of them", raw.op, raw.collective);
   const std::string& collective = raw.collective.empty() ? raw.op : raw.collective;
@@ -226,14 +192,9 @@ study::PerfOptions PerfFlags::checked() const {
       refuse("-r: expected a rank or all, got \"{}\"", raw.root);
     options.root = std::stoi(raw.root);
   }
-  if (raw.skip >= raw.iterations)
-    refuse("-K {} leaves none of the -n {} iterations", raw.skip, raw.iterations);
-  options.iterations = raw.iterations;
-  options.warmup = raw.warmup;
-  options.check = *op == Collective::barrier ? 0 : raw.check;
-  options.aggregate = raw.aggregate;
-  options.cycles = raw.cycles;
-  options.skip = raw.skip;
+  if (options.skip >= options.iterations)
+    refuse("-K {} leaves none of the -n {} iterations", options.skip, options.iterations);
+  if (*op == Collective::barrier) options.check = 0;
   options.blocking = static_cast<Blocking>(raw.blocking);
   options.average = average_of(raw.average);
   if (!raw.timeout.empty()) {
@@ -248,8 +209,8 @@ study::PerfOptions PerfFlags::checked() const {
       if (!holds) refuse("--sim: {}", text);
     };
     only(raw.blocking == 1, "-z must be 1: a simulated rank starts a call when its last one has ended");
-    only(raw.aggregate == 1, "-m must be 1: a simulated rank has one call in flight");
-    only(raw.cycles == 1, "-N must be 1: every cycle would be the same");
+    only(options.aggregate == 1, "-m must be 1: a simulated rank has one call in flight");
+    only(options.cycles == 1, "-N must be 1: every cycle would be the same");
     options.check = 0;  // no payloads are carried
   }
   return options;

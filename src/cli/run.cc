@@ -45,11 +45,9 @@ struct RunFlags {
   bool tag_output = true;
 };
 
-// A port that is free now. It is taken by rank 0 only later: a collision is unlikely and ends in a clear
-// error.
-// Rank 0 takes it seconds later, when its program has come so far. So that no client gets it meanwhile, it is
-// below the ports that the kernel hands out by itself, and drawn so that jobs that start together do not
-// meet.
+// A port that is free now; a collision is unlikely and ends in a clear error. Rank 0 takes it seconds later,
+// when its program has come so far. So that no client gets it meanwhile, it is below the ports that the
+// kernel hands out by itself, and drawn so that jobs that start together do not meet.
 int free_port() {
   constexpr int kFirst = 20000;
   constexpr int kLast = 31999;

@@ -12,20 +12,19 @@
 #include <vector>
 
 #include "base/fail.h"
-#include "fabric/system.h"
 
 namespace talweg::fabric {
 
 namespace {
 
 struct Pipe {
-  Fd read, write;
+  FileDescriptor read, write;
 };
 
 Pipe make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw_system("make a pipe");
-  return {Fd(ends[0]), Fd(ends[1])};
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
 // The launcher's environment with the process's own settings on top.
@@ -68,7 +67,7 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
       err_{{}, options.err, LinePrefixer("[" + process.label + "] ")} {
   if (process.command.empty()) refuse("cannot start {}: no program given", who());
   Pipe out = make_pipe(), err = make_pipe(), status = make_pipe();
-  Fd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  FileDescriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!input) throw_system("open /dev/null");
   std::vector<std::string> arguments = process.command, environment = merged_environment(process);
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
@@ -94,13 +93,13 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
   });
   setpgid(pid(), pid());  // also here, so that the group exists before anybody signals it
   // By number, because the declaration in glibc 2.36 has no extern "C".
-  pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
+  pidfd_ = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
   if (!pidfd_) {
     kill_group(SIGKILL);
     process_->wait();
     throw_system("watch a process");
   }
-  status.write.close();
+  status.write.reset();
   std::string report;
   std::array<char, 512> buffer;
   ssize_t n;

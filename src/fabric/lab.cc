@@ -12,7 +12,6 @@
 #include "base/fail.h"
 #include "fabric/host_view.h"
 #include "fabric/privileges.h"
-#include "fabric/system.h"
 #include "fabric/tool.h"
 #include "live/join/job_key.h"
 #include "wire/key.h"
@@ -105,7 +104,7 @@ int free_port(const LabHost& host) {
   int port = 0;
   host.net.run([&] {
     for (port = kFirst; port <= kLast; ++port) {
-      const Fd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const FileDescriptor socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       sockaddr_in address{};
       address.sin_family = AF_INET;
       address.sin_port = htons(static_cast<std::uint16_t>(port));

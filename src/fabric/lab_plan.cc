@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
 
 #include "fabric/lab_groups.h"
 #include "fabric/lab_paths.h"

@@ -20,7 +20,6 @@
 #include "base/child_process.h"
 #include "base/fail.h"
 #include "fabric/privileges.h"
-#include "fabric/system.h"
 
 namespace talweg::fabric {
 
@@ -80,8 +79,7 @@ std::optional<LabNote> read_note(const fs::path& path) try {
 void make_folder(const std::string& folder) {
   std::error_code failure;
   fs::create_directories(fs::path(folder).parent_path(), failure);
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    throw_system(fmt::format("make the folder {}", folder));
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw_system("make the folder {}", folder);
   struct stat info {};
   // In /tmp anybody can be first; notes of a stranger could lead into a stranger's namespaces.
   if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
@@ -159,7 +157,7 @@ LabNote keep_up(const Lab& lab, const std::string& name, const std::string& clus
   note.holder_started = start_of(note.holder);
   std::ofstream file(note_path(folder, name));
   file << to_json(note).dump(2) << '\n' << std::flush;
-  if (!file.good()) throw_system(fmt::format("write {}", note_path(folder, name)));
+  if (!file.good()) throw_system("write {}", note_path(folder, name));
   holder.release();
   return note;
 }
@@ -174,7 +172,7 @@ Lab attach(const LabNote& note) {
 
 void take_down(const LabNote& note, const std::string& folder) {
   if (holder_lives(note) && kill(note.holder, SIGTERM) != 0)
-    throw_system(fmt::format("end process {}, which holds lab {}", note.holder, note.name));
+    throw_system("end process {}, which holds lab {}", note.holder, note.name);
   while (holder_lives(note)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   fs::remove(note_path(folder, note.name));
 }

@@ -11,7 +11,6 @@
 
 #include "base/fail.h"
 #include "fabric/child.h"
-#include "fabric/system.h"
 #include "fabric/warden.h"
 
 namespace talweg::fabric {
@@ -28,7 +27,7 @@ class SignalTrap {
     sigemptyset(&set);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
     if (pthread_sigmask(SIG_BLOCK, &set, &before_) != 0) throw_system("block signals");
-    fd_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    fd_ = FileDescriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd_) throw_system("watch for signals");
   }
   ~SignalTrap() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -44,7 +43,7 @@ class SignalTrap {
 
  private:
   sigset_t before_{};
-  Fd fd_;
+  FileDescriptor fd_;
 };
 
 // One launch: the loop over signals, ends, output and deadlines.
@@ -98,7 +97,7 @@ class Launch {
   }
 
   void pump(Child::Stream& stream) {
-    if (!Child::pump(stream, options_.prefix)) stream.from.close();
+    if (!Child::pump(stream, options_.prefix)) stream.from.reset();
   }
 
   void ended(std::size_t i) {

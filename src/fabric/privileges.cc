@@ -12,9 +12,8 @@
 #include <fstream>
 
 #include "base/fail.h"
-#include "fabric/fd.h"
+#include "base/file_descriptor.h"
 #include "fabric/net_namespace.h"
-#include "fabric/system.h"
 
 namespace talweg::fabric {
 
@@ -32,7 +31,7 @@ bool can_make_namespaces() {
 void map_to_root(const char* file, unsigned outside) {
   std::ofstream map(file);
   map << fmt::format("0 {} 1", outside) << std::flush;
-  if (!map.good()) throw_system(fmt::format("write {}", file));
+  if (!map.good()) throw_system("write {}", file);
 }
 
 }  // namespace
@@ -57,15 +56,14 @@ void gain_lab_privileges() {
 
 void join_user_namespace_of(pid_t pid) {
   const std::string path = fmt::format("/proc/{}/ns/user", pid);
-  const Fd theirs(open(path.c_str(), O_RDONLY | O_CLOEXEC)),
+  const FileDescriptor theirs(open(path.c_str(), O_RDONLY | O_CLOEXEC)),
       ours(open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC));
   struct stat a {
   }, b{};
   if (!theirs || !ours || fstat(theirs.get(), &a) != 0 || fstat(ours.get(), &b) != 0)
-    throw_system(fmt::format("open {}", path));
+    throw_system("open {}", path);
   if (a.st_ino == b.st_ino && a.st_dev == b.st_dev) return;
-  if (setns(theirs.get(), CLONE_NEWUSER) != 0)
-    throw_system(fmt::format("join the user namespace of process {}", pid));
+  if (setns(theirs.get(), CLONE_NEWUSER) != 0) throw_system("join the user namespace of process {}", pid);
 }
 
 }  // namespace talweg::fabric

@@ -14,23 +14,22 @@
 #include <sstream>
 
 #include "base/fail.h"
-#include "fabric/fd.h"
-#include "fabric/system.h"
+#include "base/file_descriptor.h"
 
 namespace talweg::fabric {
 
 namespace {
 
 // Files in memory instead of pipes: nobody has to read while somebody writes.
-Fd memory_file(const std::string& content) {
-  Fd file(memfd_create("talweg-tool", MFD_CLOEXEC));
+FileDescriptor memory_file(const std::string& content) {
+  FileDescriptor file(memfd_create("talweg-tool", MFD_CLOEXEC));
   if (!file) throw_system("make a file in memory");
   if (pwrite(file.get(), content.data(), content.size(), 0) != static_cast<ssize_t>(content.size()))
     throw_system("write a file in memory");
   return file;
 }
 
-std::string content_of(const Fd& file) {
+std::string content_of(const FileDescriptor& file) {
   std::string content;
   char buffer[4096];
   ssize_t n;
@@ -69,7 +68,7 @@ std::string explain(const std::string& words, const std::string& input) {
 
 std::string run_tool(const std::vector<std::string>& command, const std::string& input) {
   const std::string program = find_program(command.at(0));
-  const Fd in = memory_file(input), out = memory_file({}), err = memory_file({});
+  const FileDescriptor in = memory_file(input), out = memory_file({}), err = memory_file({});
   std::vector<std::string> arguments = command;
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());

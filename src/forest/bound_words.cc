@@ -96,4 +96,10 @@ std::string to_words(const Bound& bound, const cluster::Cluster& cluster) {
   return "nothing moves";
 }
 
+std::string to_string(const Ratio& ratio) {
+  if (ratio.denominator == 0) return "infinite";
+  return ratio.denominator == 1 ? fmt::format("{}", ratio.numerator)
+                                : fmt::format("{}/{}", ratio.numerator, ratio.denominator);
+}
+
 }  // namespace talweg::forest

@@ -16,7 +16,6 @@
 #include "forest/packed.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>

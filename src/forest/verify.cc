@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 #include "base/at.h"
 #include "base/collectives.h"

@@ -58,11 +58,6 @@ int check(int result, const std::string& what) {
   return result;
 }
 
-void FileDescriptor::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
-}
-
 Mapping::Mapping(const FileDescriptor& file, std::size_t bytes) : bytes_(bytes) {
   void* p = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
   if (p == MAP_FAILED) throw_errno(fmt::format("mapping {} bytes of shared memory", bytes));

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <csignal>
-#include <string>
 
 #include "base/fail.h"
 

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
-#include <numeric>
 
 #include "base/fail.h"
 #include "kernel/reduce.h"

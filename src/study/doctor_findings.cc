@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/collectives.h"
 #include "base/printable.h"
 
 namespace talweg::study {
@@ -26,35 +27,21 @@ std::string seconds(std::int64_t ns) {
   return s < 0.01 ? fmt::format("{:.3g} ms", s * 1e3) : fmt::format("{:.3g} s", s);
 }
 
-bool reduces(const observe::RecordedCall& c) {
-  return c.operation == "all_reduce" || c.operation == "reduce" || c.operation == "reduce_scatter";
-}
-bool rooted(const observe::RecordedCall& c) {
-  return c.operation == "reduce" || c.operation == "broadcast" || c.operation == "gather" ||
-         c.operation == "scatter";
-}
-// The ranks of these need not give the same number.
-bool counts_differ(const observe::RecordedCall& c) {
-  return c.operation == "all_to_all" || c.operation == "gather" || c.operation == "scatter";
-}
-
 // What all ranks have to agree on, in words.
 std::string call_text(const observe::RecordedCall& c) {
+  const auto op = parse_collective(c.operation);
+  const bool counts_agree =
+      !op || facts(*op).knows == Knows::all;  // else ranks need not give the same number
   std::vector<std::string> parts;
-  if (reduces(c)) parts.push_back(c.reduction);
-  if (c.operation != "barrier") parts.push_back(c.type);
-  if (!counts_differ(c) && c.operation != "barrier") parts.push_back(fmt::format("{} elements", c.count));
-  if (rooted(c)) parts.push_back(fmt::format("root {}", c.root));
+  if (op && facts(*op).reduces) parts.push_back(c.reduction);
+  if (op != Collective::barrier) parts.push_back(c.type);
+  if (counts_agree && op != Collective::barrier) parts.push_back(fmt::format("{} elements", c.count));
+  if (op && facts(*op).rooted) parts.push_back(fmt::format("root {}", c.root));
   std::string text = c.operation;
   if (!parts.empty()) text += fmt::format("({})", fmt::join(parts, ", "));
   const bool uneven = c.layout.find_first_not_of('0') != std::string::npos;
-  return uneven && !counts_differ(c) ? text + " with counts " + c.layout.substr(0, 6) : text;
+  return uneven && counts_agree ? text + " with counts " + c.layout.substr(0, 6) : text;
 }
-
-struct Position {
-  const observe::Record* record = nullptr;
-  const observe::RecordedCall* last = nullptr;  // the latest collective
-};
 
 class Doctor {
  public:
@@ -287,25 +274,9 @@ std::optional<Finding> find_repeated(const std::map<int, Latest>& by_rank) {
 }  // namespace
 
 const char* name(Finding::Kind kind) {
-  switch (kind) {
-    case Kind::mismatch:
-      return "mismatch";
-    case Kind::waiting:
-      return "waiting";
-    case Kind::message:
-      return "message";
-    case Kind::failed:
-      return "failed";
-    case Kind::missing:
-      return "missing";
-    case Kind::straggler:
-      return "straggler";
-    case Kind::healthy:
-      return "healthy";
-    case Kind::repeated:
-      return "repeated";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"mismatch", "waiting",   "message", "failed",
+                                           "missing",  "straggler", "healthy", "repeated"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string ranks_text(std::vector<int> ranks) {

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <new>
 #include <vector>
 
 #include "base/fail.h"

@@ -1,5 +1,3 @@
-#include "study/plan_layout.h"
-
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -7,6 +5,7 @@
 #include <numeric>
 
 #include "base/at.h"
+#include "study/plan_pictures.h"
 
 namespace talweg::study {
 namespace {

@@ -16,7 +16,6 @@
 #include "forest/verify.h"
 #include "forest/walk.h"
 #include "study/pages/embedded.h"
-#include "study/plan_layout.h"
 #include "study/plan_pictures.h"
 #include "text/escape.h"
 #include "text/page.h"

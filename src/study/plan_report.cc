@@ -59,17 +59,10 @@ Json link_json(const cluster::Cluster& network, std::size_t link, std::int64_t p
 
 const char* name_of(forest::Certificate::Kind kind) {
   using Kind = forest::Certificate::Kind;
-  switch (kind) {
-    case Kind::cut:
-      return "cut";
-    case Kind::partition:
-      return "partition";
-    case Kind::prices:
-      return "prices";
-    case Kind::nothing:
-      break;
-  }
-  return "nothing";
+  return kind == Kind::cut         ? "cut"
+         : kind == Kind::partition ? "partition"
+         : kind == Kind::prices    ? "prices"
+                                   : "nothing";
 }
 
 Json bound_json(const cluster::Cluster& network, const forest::Bound& bound) {

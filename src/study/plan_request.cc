@@ -1,6 +1,5 @@
 #include "study/plan_request.h"
 
-#include <algorithm>
 #include <sstream>
 
 #include "base/fail.h"
