@@ -360,15 +360,13 @@ class Exchange {
   [[noreturn]] void turned_away(const Error& e) const {
     if (refusal_) throw Error(*refusal_);
     if (!namesake_.empty())
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: no group took it, and {} has the same name: start one of each name",
-                              own_name(), namesake_));
-    if (!without_.empty())
-      throw Error(e.code(), fmt::format("{}: {}, and no other came", own_name(), without_));
+      throw_error(ErrorCode::invalid_argument,
+                  "{}: no group took it, and {} has the same name: start one of each name", own_name(),
+                  namesake_);
+    if (!without_.empty()) throw_error(e.code(), "{}: {}, and no other came", own_name(), without_);
     if (e.code() != ErrorCode::peer_failed) throw Error(e);
-    throw Error(e.code(),
-                fmt::format("{}: no group took it; has the ranks' network an aggregator of that name? {}",
-                            own_name(), e.what()));
+    throw_error(e.code(), "{}: no group took it; has the ranks' network an aggregator of that name? {}",
+                own_name(), e.what());
   }
 
   [[noreturn]] void no_verdict() {
