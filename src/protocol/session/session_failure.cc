@@ -107,11 +107,9 @@ void Session::fail(Run& run, ErrorCode code, const std::string& reason) {
   const wire::Failure failure{code, run.kind == Run::Kind::receive, static_cast<std::uint32_t>(sent.size())};
   const wire::Header h = encode(call(run, self_), failure);
   if (run.kind == Run::Kind::collective) {
+    // Who helps elsewhere is not known here, where the plan is another one, or not yet known.
     for (int node = 0; node < nodes(); ++node)
-      // Without a plan it is not known who helps elsewhere.
-      if (node != self_ && !gone_[static_cast<std::size_t>(node)] &&
-          (run.op.plan == nullptr || concerns(run, node)))
-        outbox_.send_text(node, h, sent);
+      if (node != self_ && !gone_[static_cast<std::size_t>(node)]) outbox_.send_text(node, h, sent);
   } else if (run.peer >= 0 && !gone_[static_cast<std::size_t>(run.peer)]) {
     outbox_.send_text(run.peer, h, sent);
   }
