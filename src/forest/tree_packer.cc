@@ -196,6 +196,7 @@ bool TreePacker::buy(const std::vector<double>& prices) {
   if (!per_root_ && std::ssize(by_cost) > kRootsPerRound) by_cost.resize(kRootsPerRound);
   bool found = false;
   for (const auto& [cost, root] : by_cost) {
+    spend(0);
     found = offer(market_.cheapest(root), prices) || found;
     for (const double per_hop : kPerHop)
       found = offer(market_.shallow(root, per_hop * market_.mean_cost()), prices) || found;
@@ -209,6 +210,7 @@ void TreePacker::sharpen_upper(const std::vector<double>& prices) {
   for (std::size_t i = 0; i < capacities_.size(); ++i) worth += capacities_[i] * prices[i];
   double least = std::numeric_limits<double>::infinity(), sum = 0;
   for (const NodeId root : market_.roots()) {
+    spend(0);  // with many roots it takes long, and somebody may have given it up
     const double cost = market_.cost(market_.cheapest(root));
     least = std::min(least, cost);
     sum += parts_[at(root)] * cost;

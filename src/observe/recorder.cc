@@ -119,6 +119,7 @@ OrderedJson call_json(const Recorder::Entry& entry, const protocol::Session::Pen
   const auto& silent = pending != nullptr ? pending->silent : entry.silent;
   if (!absent.empty()) call["not_started"] = absent;
   if (!silent.empty()) call["data_missing_from"] = silent;
+  if (pending != nullptr) call["text"] = pending->text;
   if (entry.state == Recorder::State::failed) {
     call["error"] = name(entry.code);
     call["text"] = entry.error;

@@ -45,7 +45,7 @@ class Background {
   };
 
   Background() = default;
-  // Gives up what it is at, which takes some milliseconds.
+  // Gives up what it is at, and waits until that spends again.
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;

@@ -147,8 +147,14 @@ class Doctor {
       };
       unique(absent);
       unique(silent);
-      // A rank's own record knows better than what others have heard of it.
+      // A rank's own record knows better than what others have heard of it: or have not, behind an
+      // aggregator.
       std::erase_if(absent, [&ranks = by_rank](int r) { return ranks.contains(r); });
+      if (absent.empty() && silent.empty())
+        for (const observe::Record* record : records_)
+          if (std::none_of(record->calls.begin(), record->calls.end(),
+                           [at = sequence](const auto& call) { return call.sequence >= at; }))
+            absent.push_back(record->rank);
       std::string text =
           fmt::format("{} {} in {} #{} since {}", ranks_text(waiting), waiting.size() > 1 ? "wait" : "waits",
                       example->operation, sequence, seconds(longest));
@@ -156,6 +162,8 @@ class Doctor {
         for (const int rank : absent) text += ", " + whereabouts(rank, sequence);
       } else if (!silent.empty()) {
         text += fmt::format("; all have started it, data from {} are missing", ranks_text(silent));
+      } else if (const auto phase = example->text.find(", phase "); phase != std::string::npos) {
+        text += example->text.substr(phase);  // which names what is no rank
       }
       add(Kind::waiting, text, absent.empty() ? silent : absent);
     }

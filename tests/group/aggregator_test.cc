@@ -295,7 +295,10 @@ TEST_P(Aggregated, OneThatStopsIsNamedByCallsThatTimeOut) {
     if (g.rank() == 0) stop(SIGSTOP);
     g.set_timeout(std::chrono::milliseconds(700));
     try {
-      expect_all_reduce(g, 100'000);
+      expect_all_reduce(g, 100'000, [&] {
+        const std::string record = g.flight_record();
+        EXPECT_THAT(record.substr(record.rfind("\"sequence\":2")), HasSubstr("aggregator agg ("));
+      });
       FAIL() << "nobody sums";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::timeout);
