@@ -22,7 +22,9 @@
 namespace talweg {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -259,7 +261,8 @@ TEST_P(Aggregated, OneThatDiesFailsTheCallsInFlightByNameAndTheGroupGoesOnWithou
             stop();
             dead.count_down();
           });
-      EXPECT_EQ(failed, std::set<int>{3}) << count;
+      // Who hears of the failed call before it hears of the death begins one call more.
+      EXPECT_THAT(failed, AnyOf(ElementsAre(3), ElementsAre(3, 4))) << count;
     });
   }
 }
@@ -284,7 +287,7 @@ TEST_P(Aggregated, OneThatDiesAtAnyMomentFailsWhatIsInFlightAtMost) {
     failed.insert(own.begin(), own.end());
   });
   killer->join();
-  EXPECT_LE(failed.size(), 2U) << "a call each, and one that a rank was ahead";
+  EXPECT_LE(failed.size(), 3U) << "one, one that a rank was ahead, one begun before the death was heard of";
 }
 
 TEST_P(Aggregated, OneThatStopsIsNamedByCallsThatTimeOut) {
