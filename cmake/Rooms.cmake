@@ -59,8 +59,8 @@ function(talweg_labels test)
 endfunction()
 
 # talweg_test(NAME SOURCES a_test.cc DEPS talweg_kernel [TIMEOUT seconds] [LABELS label ...] [LONG Suite.Case:...] [SERIAL]):
-# one GoogleTest program. The label no_asan, no_tsan or no_sanitizers keeps it out of those runs; LONG is a filter for
-# the cases that are left to `make check-long`; SERIAL gives the program the machine to itself.
+# one GoogleTest program. The label no_sanitizers keeps it out of the runs with sanitizers; LONG is a filter for the
+# cases that are left to `make check-long`; SERIAL gives the program the machine to itself.
 # There is one ctest entry per case; with sanitizers, where a start is dear, one per program: which cases ran is then in
 # cases/NAME.xml of the build folder.
 function(talweg_test name)

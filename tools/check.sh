@@ -52,7 +52,7 @@ run_ctest() {
 
 stage_setup() { step setup tools/setup.sh check; }
 
-stage_format() { step format bash -c 'tools/sources.sh | xargs -r clang-format-14 --dry-run --Werror'; }
+stage_format() { step format bash -o pipefail -c 'tools/sources.sh | xargs -r clang-format-14 --dry-run --Werror'; }
 
 stage_build() { step build tools/build.sh release "$jobs"; }
 

@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
 # The linter, with the checks of .clang-tidy: tools/lint.sh changed|all|alone [JOBS]
-#   changed  the sources that differ from what landed before, each by itself; a header by one source that includes it
+#   changed  the sources that differ from what landed before, each by itself; a header by one source that includes it;
+#            every source, where the checks themselves differ
 #   all      every source, a room at a time
 #   alone    no linter: whether the compiler takes each file by itself, without a warning
 # What landed before is where this branch left origin's main branch; where that says nothing, as on that branch itself,
-# it is the state of RECENT commits ago.
+# it is the last commit that the linter had nothing to say of here, or else the state of RECENT commits ago.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 RECENT=8
+PASSED=build-lint/passed
 what=$1 jobs=${2:-$(nproc)}
+
+# Remembers that there was nothing to say of what is committed, if that is what was read.
+passed() {
+  if [[ -n $(git status --porcelain -- src include .clang-tidy) ]]; then return; fi
+  mkdir -p "${PASSED%/*}" && git rev-parse HEAD >$PASSED
+}
 
 base_commit() {
   local branch base
@@ -20,6 +28,10 @@ base_commit() {
       return
     fi
   done
+  if [[ -s $PASSED ]] && git merge-base --is-ancestor "$(<$PASSED)" HEAD 2>/dev/null; then
+    cat $PASSED
+    return
+  fi
   git rev-parse --verify --quiet HEAD~$RECENT
 }
 
@@ -62,14 +74,20 @@ case $what in
       echo "[lint] there is no commit to compare with: all of src is read"
       exec "$0" all "$jobs"
     fi
+    if ! git diff --quiet "$base" -- .clang-tidy; then
+      echo "[lint] the checks have changed since $(git log -1 --format='%h %s' "$base"): all of src is read"
+      exec "$0" all "$jobs"
+    fi
     mapfile -t sources < <(changed_sources "$base")
     echo "[lint] ${#sources[@]} sources for what changed since $(git log -1 --format='%h %s' "$base"): ${sources[*]}"
-    if ((${#sources[@]} == 0)); then exit 0; fi
-    cmake --preset alone >/dev/null || exit 1
-    tidy build-lint/alone "${sources[@]/#//}"
+    if ((${#sources[@]})); then
+      cmake --preset alone >/dev/null && tidy build-lint/alone "${sources[@]/#//}" || exit 1
+    fi
+    passed
     ;;
   all)
-    cmake --preset lint >/dev/null && tidy build-lint /src/
+    cmake --preset lint >/dev/null && tidy build-lint /src/ || exit 1
+    passed
     ;;
   alone)
     cmake --preset alone >/dev/null || exit 1

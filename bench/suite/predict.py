@@ -21,7 +21,7 @@ BATCH = 8  # calls back to back, as bench/peers/measure.cc makes them
 MOST_STREAM = 16 << 20  # above, it measures single calls only
 # What the lab's hosts and switches are: a limit in front of each link, no marking, Linux's least timer, and buckets that
 # fill while values are written and checked.
-LAB = ["--hosts", "tcp", "--queue", str(places.LIMIT_BYTES), "--mark", "0", "--least-rto", "200ms", "--rest", "20ms",
+LAB = ["--processors", "tcp", "--queue", str(places.LIMIT_BYTES), "--mark", "0", "--least-rto", "200ms", "--rest", "20ms",
        "--average", "max"]
 
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "talweg/group.h"
 
@@ -42,30 +41,12 @@ talweg_status failed(talweg_status status, const char* message) {
   return status;
 }
 
+// Each code's number is the status' without TALWEG_OK in front.
+static_assert(TALWEG_INVALID_ARGUMENT == static_cast<int>(ErrorCode::invalid_argument) + 1);
+static_assert(TALWEG_CORRUPTED == static_cast<int>(ErrorCode::corrupted) + 1);
+
 talweg_status status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::invalid_argument:
-      return TALWEG_INVALID_ARGUMENT;
-    case ErrorCode::bad_file:
-      return TALWEG_BAD_FILE;
-    case ErrorCode::unsupported:
-      return TALWEG_UNSUPPORTED;
-    case ErrorCode::system:
-      return TALWEG_SYSTEM;
-    case ErrorCode::timeout:
-      return TALWEG_TIMEOUT;
-    case ErrorCode::peer_failed:
-      return TALWEG_PEER_FAILED;
-    case ErrorCode::aborted:
-      return TALWEG_ABORTED;
-    case ErrorCode::version:
-      return TALWEG_VERSION;
-    case ErrorCode::mismatch:
-      return TALWEG_MISMATCH;
-    case ErrorCode::corrupted:
-      return TALWEG_CORRUPTED;
-  }
-  return TALWEG_SYSTEM;
+  return static_cast<talweg_status>(static_cast<int>(code) + 1);
 }
 
 // Nothing but a status may leave: an exception that reached a C caller would end the process.
@@ -209,9 +190,8 @@ const char* talweg_version(void) {
 
 const char* talweg_status_name(talweg_status status) {
   if (status == TALWEG_OK) return "ok";
-  for (int code = 0; code <= static_cast<int>(ErrorCode::corrupted); ++code)
-    if (status_of(static_cast<ErrorCode>(code)) == status) return talweg::name(static_cast<ErrorCode>(code));
-  return "unknown";
+  return static_cast<unsigned>(status) > TALWEG_CORRUPTED ? "unknown"
+                                                          : talweg::name(static_cast<ErrorCode>(status - 1));
 }
 
 const char* talweg_error_message(void) {

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -93,7 +92,7 @@ class Misfit {
     if (given > names_.size())
       return fmt::format("at most {} arguments are taken, {} were given", names_.size(), given);
     for (const auto& [key, value] : named) {
-      const auto found = std::find(names_.begin(), names_.end(), std::string(pybind11::str(key)));
+      const auto found = std::ranges::find(names_, std::string(pybind11::str(key)));
       if (found == names_.end())
         return fmt::format("no argument is called {}", std::string(pybind11::str(key)));
       if (found - names_.begin() < static_cast<std::ptrdiff_t>(given)) return *found + " is given twice";

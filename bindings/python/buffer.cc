@@ -7,42 +7,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "arguments.h"
-#include "talweg/error.h"
+#include "base/data_types.h"
+#include "base/fail.h"
 
 namespace talweg::python {
 namespace {
-
-std::optional<DataType> signed_integer(Py_ssize_t size) {
-  switch (size) {
-    case 1:
-      return DataType::i8;
-    case 2:
-      return DataType::i16;
-    case 4:
-      return DataType::i32;
-    case 8:
-      return DataType::i64;
-    default:
-      return std::nullopt;
-  }
-}
-
-std::optional<DataType> unsigned_integer(Py_ssize_t size) {
-  switch (size) {
-    case 1:
-      return DataType::u8;
-    case 2:
-      return DataType::u16;
-    case 4:
-      return DataType::u32;
-    case 8:
-      return DataType::u64;
-    default:
-      return std::nullopt;
-  }
-}
 
 // The letters of Python's struct module, and NumPy's Z for complex numbers. `format` may be null: plain
 // bytes.
@@ -51,34 +23,19 @@ std::optional<DataType> parse_format(const char* format, Py_ssize_t size) {
   // Byte order: everything but big-endian is this machine's own.
   if (!letters.empty() && std::string_view("@=<").find(letters.front()) != std::string_view::npos)
     letters.remove_prefix(1);
-  if (letters == "Zf") return DataType::c64;
-  if (letters == "Zd") return DataType::c128;
+  constexpr std::pair<std::string_view, DataType> kFixed[] = {
+      {"Zf", DataType::c64}, {"Zd", DataType::c128}, {"?", DataType::boolean},
+      {"e", DataType::f16},  {"f", DataType::f32},   {"d", DataType::f64}};
+  for (const auto& [name, type] : kFixed)
+    if (letters == name) return type;
   if (letters.size() != 1) return std::nullopt;
-  switch (letters.front()) {
-    case '?':
-      return DataType::boolean;
-    case 'e':
-      return DataType::f16;
-    case 'f':
-      return DataType::f32;
-    case 'd':
-      return DataType::f64;
-    case 'b':
-    case 'h':
-    case 'i':
-    case 'l':
-    case 'q':
-      return signed_integer(size);
-    case 'B':
-    case 'H':
-    case 'I':
-    case 'L':
-    case 'Q':
-    case 'c':
-      return unsigned_integer(size);
-    default:
-      return std::nullopt;
-  }
+  const bool is_signed = std::string_view("bhilq").find(letters) != std::string_view::npos;
+  if (!is_signed && std::string_view("BHILQc").find(letters) == std::string_view::npos) return std::nullopt;
+  const auto kind = is_signed ? NumberKind::signed_integer : NumberKind::unsigned_integer;
+  for (std::size_t i = 0; i < kDataTypeFacts.size(); ++i)
+    if (kDataTypeFacts[i].kind == kind && kDataTypeFacts[i].bytes == static_cast<std::size_t>(size))
+      return static_cast<DataType>(i);
+  return std::nullopt;
 }
 
 constexpr const char* kElements =
@@ -104,13 +61,12 @@ std::string python_complaint() {
 // `view` is of any shape and may be read-only.
 void check_layout(const Py_buffer& view, const char* what, Buffer::Access access) {
   if (access == Buffer::Access::write && view.readonly != 0)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} is read-only: expected memory that can be written", what));
+    refuse("{} is read-only: expected memory that can be written", what);
   if (PyBuffer_IsContiguous(&view, 'C') == 0)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} is not C-contiguous: expected elements that lie one after the other, the "
-                            "last index the fastest",
-                            what));
+    refuse(
+        "{} is not C-contiguous: expected elements that lie one after the other, the "
+        "last index the fastest",
+        what);
 }
 
 DataType element_type(const Py_buffer& view, const char* what) {
@@ -129,17 +85,18 @@ DataType element_type(const Py_buffer& view, const char* what) {
 
 Buffer::Buffer(PyObject* object, const char* what, Access access) {
   if (is_masked(object))
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} is a masked array, and its mask would be ignored: expected a plain one, such "
-                            "as its data or filled()",
-                            what));
+    refuse(
+        "{} is a masked array, and its mask would be ignored: expected a plain one, such "
+        "as its data or filled()",
+        what);
   if (PyObject_CheckBuffer(object) == 0)
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: expected an array (anything with the buffer "
-                                                         "protocol), got {}",
-                                                         what, given(pybind11::handle(object))));
+    refuse(
+        "{}: expected an array (anything with the buffer "
+        "protocol), got {}",
+        what, given(pybind11::handle(object)));
   if (PyObject_GetBuffer(object, &view_, PyBUF_FULL_RO) != 0)
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{} has no memory to share ({}): {}", what, python_complaint(), kElements));
+    throw_error(ErrorCode::unsupported, "{} has no memory to share ({}): {}", what, python_complaint(),
+                kElements);
   try {
     check_layout(view_, what, access);
     type_ = element_type(view_, what);

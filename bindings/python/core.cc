@@ -1,6 +1,5 @@
 // The module talweg._core: a group and its works as Python sees them. The docstrings of the package are in
 // talweg/_core.pyi.
-#include <fmt/format.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "arguments.h"
+#include "base/fail.h"
 #include "buffer.h"
 #include "studies.h"
 #include "talweg/group.h"
@@ -44,10 +44,6 @@ BufferPtr writable(const py::object& object, const char* what) {
   return std::make_shared<Buffer>(object.ptr(), what, Buffer::Access::write);
 }
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::invalid_argument, text);
-}
-
 [[noreturn]] void no_timeout(const py::object& what) {
   throw py::type_error("timeout: expected seconds (int or float) or a timedelta, got " + given(what));
 }
@@ -64,8 +60,7 @@ milliseconds milliseconds_of(const py::object& timeout) {
     PyErr_Clear();
     if (!too_many) no_timeout(timeout);
   }
-  if (too_many)
-    refuse(fmt::format("timeout: expected more than 0 and up to 1e9 seconds, got {}", given(timeout)));
+  if (too_many) refuse("timeout: expected more than 0 and up to 1e9 seconds, got {}", given(timeout));
   return std::max(milliseconds(1), milliseconds(static_cast<std::int64_t>(seconds * 1e3)));
 }
 
@@ -189,8 +184,7 @@ class PyGroup {
 
 void check_types(const Buffer& in, const Buffer& out) {
   if (in.type() != out.type())
-    refuse(fmt::format("input and output must have one element type, not {} and {}", name(in.type()),
-                       name(out.type())));
+    refuse("input and output must have one element type, not {} and {}", name(in.type()), name(out.type()));
 }
 
 std::size_t sum(const Counts& counts) {
@@ -202,35 +196,54 @@ Counts counts_or_even(const std::optional<Counts>& given, std::size_t total, con
                       const char* what) {
   if (!given) {
     if (total % group.size() != 0)
-      refuse(fmt::format("the {} elements of {} cannot be dealt out evenly over {} ranks: give the counts",
-                         total, what, group.size()));
+      refuse("the {} elements of {} cannot be dealt out evenly over {} ranks: give the counts", total, what,
+             group.size());
     return Counts(group.size(), total / group.size());
   }
   if (given->size() != group.size())
-    refuse(fmt::format("counts has {} entries, but the group has {} ranks", given->size(), group.size()));
-  if (sum(*given) != total)
-    refuse(fmt::format("counts add up to {}, but {} has {} elements", sum(*given), what, total));
+    refuse("counts has {} entries, but the group has {} ranks", given->size(), group.size());
+  if (sum(*given) != total) refuse("counts add up to {}, but {} has {} elements", sum(*given), what, total);
   return *given;
 }
 
 void check_own(const PyGroup& group, const Counts& counts, const Buffer& own, const char* what) {
   const auto mine = counts[static_cast<std::size_t>(group.group()->rank())];
-  if (own.count() != mine)
-    refuse(fmt::format("{} must have {} elements on this rank, not {}", what, mine, own.count()));
+  if (own.count() != mine) refuse("{} must have {} elements on this rank, not {}", what, mine, own.count());
+}
+
+// Of a gather or a scatter: the root has `whole` and knows all counts, the others only that of `own`.
+Counts counts_of_rooted(const PyGroup& group, const std::optional<Counts>& given, const Buffer& own,
+                        const char* own_name, const Buffer* whole, const char* whole_name) {
+  if (whole == nullptr) {
+    Counts counts(group.size(), 0);
+    counts[static_cast<std::size_t>(group.group()->rank())] = own.count();
+    return counts;
+  }
+  Counts counts = counts_or_even(given, whole->count(), group, whole_name);
+  check_own(group, counts, own, own_name);
+  return counts;
 }
 
 void check_root(const PyGroup& group, int root) {
   if (root < 0 || root >= group.group()->size())
-    refuse(fmt::format("root {} is not a rank of a group of {}", root, group.group()->size()));
+    refuse("root {} is not a rank of a group of {}", root, group.group()->size());
 }
 
-py::object all_reduce(PyGroup& self, const py::object& array, Op op, const py::object& out, Async async_op,
-                      const py::object& timeout, Priority priority) {
+// The input of a reduction and its output, which is the same array where there is no `out`.
+std::pair<BufferPtr, BufferPtr> reduction_buffers(const py::object& array, const py::object& out) {
   const auto to = writable(out.is_none() ? array : out, out.is_none() ? "array" : "out");
   const auto from = out.is_none() ? to : readable(array, "array");
   check_types(*from, *to);
   if (from->count() != to->count())
-    refuse(fmt::format("out must have {} elements like array, not {}", from->count(), to->count()));
+    refuse("out must have {} elements like array, not {}", from->count(), to->count());
+  return {from, to};
+}
+
+py::object all_reduce(PyGroup& self, const py::object& array, Op op, const py::object& out, Async async_op,
+                      const py::object& timeout, Priority priority) {
+  const auto buffers = reduction_buffers(array, out);
+  const auto& from = buffers.first;
+  const auto& to = buffers.second;
   return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
     return g.start_all_reduce(from->data(), to->data(), from->count(), from->type(), op, o);
   });
@@ -240,19 +253,12 @@ py::object reduce(PyGroup& self, const py::object& array, Root root, Op op, cons
                   Async async_op, const py::object& timeout, Priority priority) {
   check_root(self, root);
   const bool is_root = root == self.group()->rank();
-  if (!is_root) {
-    const auto from = readable(array, "array");
-    return self.run({from}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
-      return g.start_reduce(from->data(), nullptr, from->count(), from->type(), op, root, o);
-    });
-  }
-  const auto to = writable(out.is_none() ? array : out, out.is_none() ? "array" : "out");
-  const auto from = out.is_none() ? to : readable(array, "array");
-  check_types(*from, *to);
-  if (from->count() != to->count())
-    refuse(fmt::format("out must have {} elements like array, not {}", from->count(), to->count()));
+  const auto buffers =
+      is_root ? reduction_buffers(array, out) : std::pair{readable(array, "array"), BufferPtr()};
+  const auto& from = buffers.first;
+  const auto& to = buffers.second;
   return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
-    return g.start_reduce(from->data(), to->data(), from->count(), from->type(), op, root, o);
+    return g.start_reduce(from->data(), to ? to->data() : nullptr, from->count(), from->type(), op, root, o);
   });
 }
 
@@ -312,13 +318,8 @@ py::object gather(PyGroup& self, const py::object& array, const py::object& out,
   const bool is_root = root == self.group()->rank();
   if (is_root && out.is_none()) refuse("gather needs out on the root");
   const auto to = is_root ? writable(out, "out") : nullptr;
-  Counts counts(self.size(), 0);
-  counts[static_cast<std::size_t>(self.group()->rank())] = from->count();
-  if (is_root) {
-    check_types(*from, *to);
-    counts = counts_or_even(given, to->count(), self, "out");
-    check_own(self, counts, *from, "array");
-  }
+  if (is_root) check_types(*from, *to);
+  const Counts counts = counts_of_rooted(self, given, *from, "array", to.get(), "out");
   return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
     return g.start_gather(from->data(), to ? to->data() : nullptr, counts, from->type(), root, o);
   });
@@ -332,13 +333,8 @@ py::object scatter(PyGroup& self, const py::object& array, const py::object& out
   const bool is_root = root == self.group()->rank();
   if (is_root && array.is_none()) refuse("scatter needs array on the root");
   const auto from = is_root ? readable(array, "array") : nullptr;
-  Counts counts(self.size(), 0);
-  counts[static_cast<std::size_t>(self.group()->rank())] = to->count();
-  if (is_root) {
-    check_types(*from, *to);
-    counts = counts_or_even(given, from->count(), self, "array");
-    check_own(self, counts, *to, "out");
-  }
+  if (is_root) check_types(*from, *to);
+  const Counts counts = counts_of_rooted(self, given, *to, "out", from.get(), "array");
   return self.run({from, to}, async_op, timeout, priority, [&](Group& g, const CallOptions& o) {
     return g.start_scatter(from ? from->data() : nullptr, to->data(), counts, to->type(), root, o);
   });
@@ -369,7 +365,6 @@ std::unique_ptr<PyGroup> init(Argument<"rank", int> rank, Argument<"size", int> 
                               const Text<"store">& given_store, const Text<"prefix">& prefix,
                               const py::object& timeout, const Text<"interface">& interface,
                               const Text<"cluster">& cluster, const Text<"algorithm">& algorithm) {
-  const std::string& store = given_store;
   GroupOptions options;
   options.rank = rank;
   options.size = size;
@@ -378,10 +373,9 @@ std::unique_ptr<PyGroup> init(Argument<"rank", int> rank, Argument<"size", int> 
   options.interface = interface;
   options.cluster_file = cluster;
   options.algorithm = algorithm;
-  if (!store.empty()) {
+  if (const std::string& store = given_store; !store.empty()) {
     constexpr std::string_view kFile = "file:";
-    if (store.rfind(kFile, 0) != 0)
-      refuse(fmt::format("store is \"file:/path\" or absent, not \"{}\"", store));
+    if (store.rfind(kFile, 0) != 0) refuse("store is \"file:/path\" or absent, not \"{}\"", store);
     options.store = file_store(store.substr(kFile.size()));
   }
   const py::gil_scoped_release no_gil;
@@ -400,8 +394,8 @@ std::string explain(const PyGroup& self, const Text<"operation">& operation,
                     Argument<"count", std::size_t> count, const Text<"type">& type) {
   const auto collective = parse_collective(operation.value);
   const auto element = parse_data_type(type.value);
-  if (!collective) refuse(fmt::format("no collective is called \"{}\"", operation.value));
-  if (!element) refuse(fmt::format("no element type is called \"{}\"", type.value));
+  if (!collective) refuse("no collective is called \"{}\"", operation.value);
+  if (!element) refuse("no element type is called \"{}\"", type.value);
   return self.group()->explain(*collective, count, *element);
 }
 

@@ -23,12 +23,12 @@ namespace {
 using study::Field;
 
 std::string with_dashes(std::string name) {
-  std::replace(name.begin(), name.end(), '_', '-');
+  std::ranges::replace(name, '_', '-');
   return name;
 }
 
 std::string with_underscores(std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
+  std::ranges::replace(name, '-', '_');
   return name;
 }
 

@@ -76,7 +76,7 @@ std::shared_ptr<Group> TalwegBackend::group() const {
 c10::intrusive_ptr<c10d::Backend> TalwegBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
                                                        const std::vector<int>& ranks,
                                                        const c10::intrusive_ptr<Options>& options) {
-  const auto mine = std::find(ranks.begin(), ranks.end(), rank_);
+  const auto mine = std::ranges::find(ranks, rank_);
   if (mine == ranks.end()) return nullptr;
   c10d::DistributedBackendOptions part;
   part.store = store;
@@ -110,25 +110,24 @@ void TalwegBackend::shutdown() {
   completer_.stop();
 }
 
-TalwegBackend::TorchWork TalwegBackend::run(Call call) {
+TalwegBackend::TorchWork TalwegBackend::run(TalwegWork::Description call, std::chrono::milliseconds timeout,
+                                            std::vector<FlatPtr> loads, std::vector<FlatPtr> stores,
+                                            std::vector<Start> starts) {
   const auto group = this->group();
   const std::uint64_t sequence = ++sequence_;
-  const auto& described = call.description;
-  RECORD_PARAM_COMMS_DATA(std::make_tuple(static_cast<int64_t>(sequence), c10d::isP2POp(described.type)),
-                          std::make_tuple(pg_uid_, pg_desc_), described.inputs, described.outputs, rank_,
-                          std::string(described.title), elements(described.inputs),
-                          elements(described.outputs), traced_type(described), std::vector<int64_t>(),
-                          std::vector<int64_t>(),
+  RECORD_PARAM_COMMS_DATA(std::make_tuple(static_cast<int64_t>(sequence), c10d::isP2POp(call.type)),
+                          std::make_tuple(pg_uid_, pg_desc_), call.inputs, call.outputs, rank_,
+                          std::string(call.title), elements(call.inputs), elements(call.outputs),
+                          traced_type(call), std::vector<int64_t>(), std::vector<int64_t>(),
                           global_ranks_.empty() ? 0 : static_cast<int>(global_ranks_.front()), 1, size_);
   CallOptions options;
-  options.timeout = std::max(call.timeout, std::chrono::milliseconds(0));
-  auto work = c10::make_intrusive<TalwegWork>(rank_, sequence, std::move(call.description),
-                                              completer_.queue(), group);
-  for (const FlatPtr& flat : call.loads) flat->load();
+  options.timeout = std::max(timeout, std::chrono::milliseconds(0));
+  auto work = c10::make_intrusive<TalwegWork>(rank_, sequence, std::move(call), completer_.queue(), group);
+  for (const FlatPtr& flat : loads) flat->load();
   std::vector<WorkPtr> parts;
   std::exception_ptr error;
   try {
-    for (const Start& start : call.starts) parts.push_back(start(*group, options));
+    for (const Start& start : starts) parts.push_back(start(*group, options));
   } catch (const Error&) {
     error = std::current_exception();
   }
@@ -136,7 +135,7 @@ TalwegBackend::TorchWork TalwegBackend::run(Call call) {
   if (error && parts.empty()) std::rethrow_exception(as_torch_error(error));
   work->launch(
       std::move(parts),
-      [loads = std::move(call.loads), stores = std::move(call.stores)] {
+      [loads = std::move(loads), stores = std::move(stores)] {
         for (const FlatPtr& flat : stores) flat->store();
       },
       std::move(error));

@@ -92,15 +92,12 @@ class TalwegBackend : public c10d::Backend {
 
  private:
   using Start = std::function<WorkPtr(Group&, const CallOptions&)>;
-  struct Call {
-    TalwegWork::Description description;
-    std::chrono::milliseconds timeout;
-    std::vector<FlatPtr> loads;   // filled from their tensors before the start
-    std::vector<FlatPtr> stores;  // written back to their tensors after the end
-    std::vector<Start> starts;
-  };
   // Everything that calls have in common: counting, tracing, loading, starting, keeping alive, storing.
-  TorchWork run(Call call);
+  // `loads` are filled from their tensors before the start, `stores` written back to theirs after the end.
+  TorchWork run(TalwegWork::Description call, std::chrono::milliseconds timeout, std::vector<FlatPtr> loads,
+                std::vector<FlatPtr> stores, std::vector<Start> starts);
+  TorchWork all_reduce(const char* operation, c10d::OpType type, const Tensors& tensors,
+                       const c10d::AllreduceOptions& options);
   TorchWork recv_from(const char* title, c10d::OpType type, Tensors& tensors, int source, int tag);
 
   const std::vector<int64_t> global_ranks_;

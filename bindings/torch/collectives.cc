@@ -74,41 +74,32 @@ TalwegBackend::TorchWork TalwegBackend::broadcast(Tensors& tensors, const c10d::
   const auto data = flat("broadcast", tensors);
   const auto type = moved_type("broadcast", data->type());
   const int root = static_cast<int>(options.rootRank);
-  return run({{c10d::OpType::BROADCAST, "talweg:broadcast", tensors, tensors},
-              options.timeout,
-              {data},
-              {data},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_broadcast(data->data(), data->count(), type, root, o);
-              }}});
+  return run({c10d::OpType::BROADCAST, "talweg:broadcast", tensors, tensors}, options.timeout, {data}, {data},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_broadcast(data->data(), data->count(), type, root, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) {
   if (the_only("all_reduce", tensors).layout() == at::kSparse) return allreduce_sparse(tensors, options);
-  const auto data = reduction_input("all_reduce", tensors, options.reduceOp);
-  const auto type = reduced_type("all_reduce", data->type(), options.reduceOp);
-  const auto op = reduction("all_reduce", options.reduceOp);
-  return run({{c10d::OpType::ALLREDUCE, "talweg:all_reduce", tensors, tensors},
-              options.timeout,
-              {data},
-              {data},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_all_reduce(data->data(), data->data(), data->count(), type, op, o);
-              }}});
+  return all_reduce("all_reduce", c10d::OpType::ALLREDUCE, tensors, options);
 }
 
 TalwegBackend::TorchWork TalwegBackend::allreduce_coalesced(Tensors& tensors,
                                                             const c10d::AllreduceCoalescedOptions& options) {
-  const auto data = reduction_input("all_reduce_coalesced", tensors, options.reduceOp);
-  const auto type = reduced_type("all_reduce_coalesced", data->type(), options.reduceOp);
-  const auto op = reduction("all_reduce_coalesced", options.reduceOp);
-  return run({{c10d::OpType::ALLREDUCE_COALESCED, "talweg:all_reduce", tensors, tensors},
-              options.timeout,
-              {data},
-              {data},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_all_reduce(data->data(), data->data(), data->count(), type, op, o);
-              }}});
+  return all_reduce("all_reduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED, tensors, options);
+}
+
+TalwegBackend::TorchWork TalwegBackend::all_reduce(const char* operation, c10d::OpType op_type,
+                                                   const Tensors& tensors,
+                                                   const c10d::AllreduceOptions& options) {
+  const auto data = reduction_input(operation, tensors, options.reduceOp);
+  const auto type = reduced_type(operation, data->type(), options.reduceOp);
+  const auto op = reduction(operation, options.reduceOp);
+  return run({op_type, "talweg:all_reduce", tensors, tensors}, options.timeout, {data}, {data},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_all_reduce(data->data(), data->data(), data->count(), type, op, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
@@ -117,14 +108,12 @@ TalwegBackend::TorchWork TalwegBackend::reduce(Tensors& tensors, const c10d::Red
   const auto type = reduced_type("reduce", data->type(), options.reduceOp);
   const auto op = reduction("reduce", options.reduceOp);
   const int root = static_cast<int>(options.rootRank);
-  return run({{c10d::OpType::REDUCE, "talweg:reduce", tensors, tensors},
-              options.timeout,
-              {data},
-              root == rank_ ? std::vector<FlatPtr>{data} : std::vector<FlatPtr>{},
-              {[=, this](Group& g, const CallOptions& o) {
-                return g.start_reduce(data->data(), root == rank_ ? data->data() : nullptr, data->count(),
-                                      type, op, root, o);
-              }}});
+  return run({c10d::OpType::REDUCE, "talweg:reduce", tensors, tensors}, options.timeout, {data},
+             root == rank_ ? std::vector<FlatPtr>{data} : std::vector<FlatPtr>{},
+             {[=, this](Group& g, const CallOptions& o) {
+               return g.start_reduce(data->data(), root == rank_ ? data->data() : nullptr, data->count(),
+                                     type, op, root, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -138,13 +127,10 @@ TalwegBackend::TorchWork TalwegBackend::allgather(std::vector<Tensors>& outputs,
   check_same_type("all_gather", *in, *out);
   check_count("all_gather", "input (the size of this rank's slot in the output list)", in->count(),
               counts[rank_]);
-  return run({{c10d::OpType::ALLGATHER, "talweg:all_gather", inputs, list},
-              options.timeout,
-              {in},
-              {out},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_all_gather(in->data(), out->data(), counts, type, o);
-              }}});
+  return run({c10d::OpType::ALLGATHER, "talweg:all_gather", inputs, list}, options.timeout, {in}, {out},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_all_gather(in->data(), out->data(), counts, type, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::_allgather_base(at::Tensor& output, at::Tensor& input,
@@ -159,26 +145,24 @@ TalwegBackend::TorchWork TalwegBackend::allgather_into_tensor_coalesced(
   const char* const operation = "all_gather_into_tensor";
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "talweg: ", operation,
                     " needs as many outputs as inputs, got ", outputs.size(), " and ", inputs.size());
-  Call call{{outputs.size() == 1 ? c10d::OpType::_ALLGATHER_BASE : c10d::OpType::COALESCED,
-             "talweg:all_gather_into_tensor", inputs, outputs},
-            options.timeout,
-            {},
-            {},
-            {}};
+  TalwegWork::Description call{outputs.size() == 1 ? c10d::OpType::_ALLGATHER_BASE : c10d::OpType::COALESCED,
+                               "talweg:all_gather_into_tensor", inputs, outputs};
+  std::vector<FlatPtr> loads, stores;
+  std::vector<Start> starts;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto in = flat(operation, {inputs[i]});
     const auto out = flat(operation, {outputs[i]});
     const auto type = moved_type(operation, in->type());
     check_same_type(operation, *in, *out);
     check_count(operation, "output (input times ranks)", out->count(), in->count() * size_);
-    call.loads.push_back(in);
-    call.stores.push_back(out);
-    call.starts.push_back(
+    loads.push_back(in);
+    stores.push_back(out);
+    starts.push_back(
         [=, counts = std::vector<std::size_t>(size_, in->count())](Group& g, const CallOptions& o) {
           return g.start_all_gather(in->data(), out->data(), counts, type, o);
         });
   }
-  return run(std::move(call));
+  return run(std::move(call), options.timeout, std::move(loads), std::move(stores), std::move(starts));
 }
 
 TalwegBackend::TorchWork TalwegBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -199,13 +183,10 @@ TalwegBackend::TorchWork TalwegBackend::allgather_coalesced(std::vector<Tensors>
   const auto type = moved_type(operation, in->type());
   check_same_type(operation, *in, *out);
   check_count(operation, "inputs (the size of this rank's output list)", in->count(), counts[rank_]);
-  return run({{c10d::OpType::ALLGATHER_COALESCED, "talweg:all_gather", inputs, all},
-              options.timeout,
-              {in},
-              {out},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_all_gather(in->data(), out->data(), counts, type, o);
-              }}});
+  return run({c10d::OpType::ALLGATHER_COALESCED, "talweg:all_gather", inputs, all}, options.timeout, {in},
+             {out}, {[=](Group& g, const CallOptions& o) {
+               return g.start_all_gather(in->data(), out->data(), counts, type, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -227,13 +208,10 @@ TalwegBackend::TorchWork TalwegBackend::gather(std::vector<Tensors>& outputs, Te
     check_count("gather", "input (the size of this rank's slot in the output list)", in->count(),
                 counts[rank_]);
   }
-  return run({{c10d::OpType::GATHER, "talweg:gather", inputs, list},
-              options.timeout,
-              {in},
-              {out},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_gather(in->data(), out->data(), counts, type, root, o);
-              }}});
+  return run({c10d::OpType::GATHER, "talweg:gather", inputs, list}, options.timeout, {in}, {out},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_gather(in->data(), out->data(), counts, type, root, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -254,13 +232,10 @@ TalwegBackend::TorchWork TalwegBackend::scatter(Tensors& outputs, std::vector<Te
     counts = counts_of(list);
     check_count("scatter", "output (the size of this rank's input)", out->count(), counts[rank_]);
   }
-  return run({{c10d::OpType::SCATTER, "talweg:scatter", list, outputs},
-              options.timeout,
-              {in},
-              {out},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_scatter(in->data(), out->data(), counts, type, root, o);
-              }}});
+  return run({c10d::OpType::SCATTER, "talweg:scatter", list, outputs}, options.timeout, {in}, {out},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_scatter(in->data(), out->data(), counts, type, root, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
@@ -274,13 +249,10 @@ TalwegBackend::TorchWork TalwegBackend::reduce_scatter(Tensors& outputs, std::ve
   const auto counts = counts_of(list);
   check_same_type("reduce_scatter", *in, *out);
   check_count("reduce_scatter", "output (the size of this rank's input)", out->count(), counts[rank_]);
-  return run({{c10d::OpType::REDUCE_SCATTER, "talweg:reduce_scatter", list, outputs},
-              options.timeout,
-              {in},
-              {out},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_reduce_scatter(in->data(), out->data(), counts, type, op, o);
-              }}});
+  return run({c10d::OpType::REDUCE_SCATTER, "talweg:reduce_scatter", list, outputs}, options.timeout, {in},
+             {out}, {[=](Group& g, const CallOptions& o) {
+               return g.start_reduce_scatter(in->data(), out->data(), counts, type, op, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
@@ -295,13 +267,11 @@ TalwegBackend::TorchWork TalwegBackend::reduce_scatter_tensor_coalesced(
   const char* const operation = "reduce_scatter_tensor";
   TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "talweg: ", operation,
                     " needs as many outputs as inputs, got ", outputs.size(), " and ", inputs.size());
-  Call call{{outputs.size() == 1 ? c10d::OpType::_REDUCE_SCATTER_BASE
-                                 : c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-             "talweg:reduce_scatter_tensor", inputs, outputs},
-            options.timeout,
-            {},
-            {},
-            {}};
+  TalwegWork::Description call{outputs.size() == 1 ? c10d::OpType::_REDUCE_SCATTER_BASE
+                                                   : c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
+                               "talweg:reduce_scatter_tensor", inputs, outputs};
+  std::vector<FlatPtr> loads, stores;
+  std::vector<Start> starts;
   const auto op = reduction(operation, options.reduceOp);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const auto in = reduction_input(operation, {inputs[i]}, options.reduceOp);
@@ -309,14 +279,14 @@ TalwegBackend::TorchWork TalwegBackend::reduce_scatter_tensor_coalesced(
     const auto type = reduced_type(operation, in->type(), options.reduceOp);
     check_same_type(operation, *in, *out);
     check_count(operation, "input (output times ranks)", in->count(), out->count() * size_);
-    call.loads.push_back(in);
-    call.stores.push_back(out);
-    call.starts.push_back(
+    loads.push_back(in);
+    stores.push_back(out);
+    starts.push_back(
         [=, counts = std::vector<std::size_t>(size_, out->count())](Group& g, const CallOptions& o) {
           return g.start_reduce_scatter(in->data(), out->data(), counts, type, op, o);
         });
   }
-  return run(std::move(call));
+  return run(std::move(call), options.timeout, std::move(loads), std::move(stores), std::move(starts));
 }
 
 TalwegBackend::TorchWork TalwegBackend::alltoall_base(at::Tensor& output, at::Tensor& input,
@@ -330,13 +300,10 @@ TalwegBackend::TorchWork TalwegBackend::alltoall_base(at::Tensor& output, at::Te
   const auto type = moved_type("all_to_all_single", in->type());
   check_same_type("all_to_all_single", *in, *out);
   check_count("all_to_all_single", "output for this rank's own part", out_counts[rank_], in_counts[rank_]);
-  return run({{c10d::OpType::ALLTOALL_BASE, "talweg:all_to_all", {input}, {output}},
-              options.timeout,
-              {in},
-              {out},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_all_to_all(in->data(), in_counts, out->data(), out_counts, type, o);
-              }}});
+  return run({c10d::OpType::ALLTOALL_BASE, "talweg:all_to_all", {input}, {output}}, options.timeout, {in},
+             {out}, {[=](Group& g, const CallOptions& o) {
+               return g.start_all_to_all(in->data(), in_counts, out->data(), out_counts, type, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::alltoall(Tensors& outputs, Tensors& inputs,
@@ -351,21 +318,15 @@ TalwegBackend::TorchWork TalwegBackend::alltoall(Tensors& outputs, Tensors& inpu
   const auto out_counts = counts_of(outputs);
   check_same_type("all_to_all", *in, *out);
   check_count("all_to_all", "output for this rank's own part", out_counts[rank_], in_counts[rank_]);
-  return run({{c10d::OpType::ALLTOALL, "talweg:all_to_all", inputs, outputs},
-              options.timeout,
-              {in},
-              {out},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_all_to_all(in->data(), in_counts, out->data(), out_counts, type, o);
-              }}});
+  return run({c10d::OpType::ALLTOALL, "talweg:all_to_all", inputs, outputs}, options.timeout, {in}, {out},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_all_to_all(in->data(), in_counts, out->data(), out_counts, type, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::barrier(const c10d::BarrierOptions& options) {
-  return run({{c10d::OpType::BARRIER, "talweg:barrier", {}, {}},
-              options.timeout,
-              {},
-              {},
-              {[](Group& g, const CallOptions& o) { return g.start_barrier(o); }}});
+  return run({c10d::OpType::BARRIER, "talweg:barrier", {}, {}}, options.timeout, {}, {},
+             {[](Group& g, const CallOptions& o) { return g.start_barrier(o); }});
 }
 
 }  // namespace talweg::torch_face

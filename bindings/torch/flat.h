@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <vector>
 

@@ -111,11 +111,8 @@ TalwegBackend::TorchWork TalwegBackend::allreduce_sparse(Tensors& tensors,
     }
     tensor.copy_(sum.coalesce());
   });
-  return run({{c10d::OpType::_ALLREDUCE_SPARSE, "talweg:all_reduce", tensors, tensors},
-              options.timeout,
-              {},
-              {},
-              {}});
+  return run({c10d::OpType::_ALLREDUCE_SPARSE, "talweg:all_reduce", tensors, tensors}, options.timeout, {},
+             {}, {});
 }
 
 }  // namespace talweg::torch_face

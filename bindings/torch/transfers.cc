@@ -27,13 +27,10 @@ TalwegBackend::TorchWork TalwegBackend::send(Tensors& tensors, int destination, 
   const auto data = std::make_shared<Flat>("send", tensors);
   const auto type = moved_type("send", data->type());
   const auto wire_tag = tag_of(tag);
-  return run({{c10d::OpType::SEND, "talweg:send", tensors, {}},
-              c10d::kUnsetTimeout,
-              {data},
-              {},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_send(data->data(), data->count(), type, destination, wire_tag, o);
-              }}});
+  return run({c10d::OpType::SEND, "talweg:send", tensors, {}}, c10d::kUnsetTimeout, {data}, {},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_send(data->data(), data->count(), type, destination, wire_tag, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::recv_from(const char* title, c10d::OpType type, Tensors& tensors,
@@ -42,13 +39,10 @@ TalwegBackend::TorchWork TalwegBackend::recv_from(const char* title, c10d::OpTyp
   const auto data = std::make_shared<Flat>("recv", tensors);
   const auto data_type = moved_type("recv", data->type());
   const auto wire_tag = tag_of(tag);
-  return run({{type, title, tensors, tensors},
-              c10d::kUnsetTimeout,
-              {},
-              {data},
-              {[=](Group& g, const CallOptions& o) {
-                return g.start_recv(data->data(), data->count(), data_type, source, wire_tag, o);
-              }}});
+  return run({type, title, tensors, tensors}, c10d::kUnsetTimeout, {}, {data},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_recv(data->data(), data->count(), data_type, source, wire_tag, o);
+             }});
 }
 
 TalwegBackend::TorchWork TalwegBackend::recv(Tensors& tensors, int source, int tag) {

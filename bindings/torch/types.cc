@@ -2,46 +2,49 @@
 
 #include <c10/util/Exception.h>
 
-#include <optional>
+#include <algorithm>
 
 namespace talweg::torch_face {
 namespace {
 
-std::optional<DataType> counterpart(at::ScalarType type) {
-  switch (type) {
-    case at::kByte:
-      return DataType::u8;
-    case at::kChar:
-      return DataType::i8;
-    case at::kUInt16:
-      return DataType::u16;
-    case at::kShort:
-      return DataType::i16;
-    case at::kUInt32:
-      return DataType::u32;
-    case at::kInt:
-      return DataType::i32;
-    case at::kUInt64:
-      return DataType::u64;
-    case at::kLong:
-      return DataType::i64;
-    case at::kHalf:
-      return DataType::f16;
-    case at::kBFloat16:
-      return DataType::bf16;
-    case at::kFloat:
-      return DataType::f32;
-    case at::kDouble:
-      return DataType::f64;
-    case at::kComplexFloat:
-      return DataType::c64;
-    case at::kComplexDouble:
-      return DataType::c128;
-    case at::kBool:
-      return DataType::boolean;
-    default:
-      return std::nullopt;
-  }
+struct TypeRow {
+  at::ScalarType torch;
+  DataType type;
+};
+constexpr TypeRow kTypes[] = {{at::kByte, DataType::u8},          {at::kChar, DataType::i8},
+                              {at::kUInt16, DataType::u16},       {at::kShort, DataType::i16},
+                              {at::kUInt32, DataType::u32},       {at::kInt, DataType::i32},
+                              {at::kUInt64, DataType::u64},       {at::kLong, DataType::i64},
+                              {at::kHalf, DataType::f16},         {at::kBFloat16, DataType::bf16},
+                              {at::kFloat, DataType::f32},        {at::kDouble, DataType::f64},
+                              {at::kComplexFloat, DataType::c64}, {at::kComplexDouble, DataType::c128},
+                              {at::kBool, DataType::boolean}};
+
+struct ReductionRow {
+  c10d::ReduceOp::RedOpType torch;
+  const char* name;
+  ReduceOp op;
+};
+constexpr ReductionRow kReductions[] = {{c10d::ReduceOp::SUM, "SUM", ReduceOp::sum},
+                                        {c10d::ReduceOp::AVG, "AVG", ReduceOp::avg},
+                                        {c10d::ReduceOp::PRODUCT, "PRODUCT", ReduceOp::product},
+                                        {c10d::ReduceOp::MIN, "MIN", ReduceOp::min},
+                                        {c10d::ReduceOp::MAX, "MAX", ReduceOp::max},
+                                        {c10d::ReduceOp::BAND, "BAND", ReduceOp::bit_and},
+                                        {c10d::ReduceOp::BOR, "BOR", ReduceOp::bit_or},
+                                        {c10d::ReduceOp::BXOR, "BXOR", ReduceOp::bit_xor},
+                                        {c10d::ReduceOp::PREMUL_SUM, "PREMUL_SUM", ReduceOp::sum}};
+
+// The row of a type or a reduction, or null.
+template <class Row, std::size_t n, class Torch>
+const Row* row_of(const Row (&rows)[n], Torch torch) {
+  const auto* const found = std::find_if(rows, rows + n, [&](const Row& row) { return row.torch == torch; });
+  return found == rows + n ? nullptr : found;
+}
+
+const char* torch_name(c10d::ReduceOp::RedOpType op) {
+  const auto* const row = row_of(kReductions, op);
+  return row ? row->name : "UNUSED";
 }
 
 bool is_bitwise(c10d::ReduceOp::RedOpType op) {
@@ -52,35 +55,10 @@ bool is_ordering(c10d::ReduceOp::RedOpType op) {
   return op == c10d::ReduceOp::MIN || op == c10d::ReduceOp::MAX;
 }
 
-const char* torch_name(c10d::ReduceOp::RedOpType op) {
-  switch (op) {
-    case c10d::ReduceOp::SUM:
-      return "SUM";
-    case c10d::ReduceOp::AVG:
-      return "AVG";
-    case c10d::ReduceOp::PRODUCT:
-      return "PRODUCT";
-    case c10d::ReduceOp::MIN:
-      return "MIN";
-    case c10d::ReduceOp::MAX:
-      return "MAX";
-    case c10d::ReduceOp::BAND:
-      return "BAND";
-    case c10d::ReduceOp::BOR:
-      return "BOR";
-    case c10d::ReduceOp::BXOR:
-      return "BXOR";
-    case c10d::ReduceOp::PREMUL_SUM:
-      return "PREMUL_SUM";
-    default:
-      return "UNUSED";
-  }
-}
-
 }  // namespace
 
 DataType moved_type(const char* operation, at::ScalarType type) {
-  if (const auto same = counterpart(type)) return *same;
+  if (const auto* const same = row_of(kTypes, type)) return same->type;
   switch (c10::elementSize(type)) {
     case 1:
       return DataType::u8;
@@ -96,38 +74,20 @@ DataType moved_type(const char* operation, at::ScalarType type) {
 }
 
 DataType reduced_type(const char* operation, at::ScalarType type, const c10d::ReduceOp& op) {
-  const auto same = counterpart(type);
+  const auto* const same = row_of(kTypes, type);
   const bool meaningless =
       (is_bitwise(op) && !c10::isIntegralType(type, /*includeBool=*/true)) ||
       (is_ordering(op) && c10::isComplexType(type)) ||
       (op == c10d::ReduceOp::PREMUL_SUM && c10::isIntegralType(type, /*includeBool=*/true));
   TORCH_CHECK_TYPE(same && !meaningless, "talweg: ", operation, " cannot reduce tensors of type ", type,
                    " with ", torch_name(op));
-  return *same;
+  return same->type;
 }
 
 ReduceOp reduction(const char* operation, const c10d::ReduceOp& op) {
-  switch (op) {
-    case c10d::ReduceOp::SUM:
-    case c10d::ReduceOp::PREMUL_SUM:
-      return ReduceOp::sum;
-    case c10d::ReduceOp::AVG:
-      return ReduceOp::avg;
-    case c10d::ReduceOp::PRODUCT:
-      return ReduceOp::product;
-    case c10d::ReduceOp::MIN:
-      return ReduceOp::min;
-    case c10d::ReduceOp::MAX:
-      return ReduceOp::max;
-    case c10d::ReduceOp::BAND:
-      return ReduceOp::bit_and;
-    case c10d::ReduceOp::BOR:
-      return ReduceOp::bit_or;
-    case c10d::ReduceOp::BXOR:
-      return ReduceOp::bit_xor;
-    default:
-      TORCH_CHECK_VALUE(false, "talweg: ", operation, " does not know the reduction ", torch_name(op));
-  }
+  const auto* const row = row_of(kReductions, static_cast<c10d::ReduceOp::RedOpType>(op));
+  TORCH_CHECK_VALUE(row, "talweg: ", operation, " does not know the reduction ", torch_name(op));
+  return row->op;
 }
 
 std::exception_ptr as_torch_error(std::exception_ptr error) {

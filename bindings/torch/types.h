@@ -4,7 +4,6 @@
 #include <ATen/ATen.h>
 
 #include <exception>
-#include <string>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 
 #include "talweg/error.h"

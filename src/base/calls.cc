@@ -10,28 +10,26 @@ CallOptions waiting(CallOptions options) {
   return options;
 }
 
+Call call_of(Collective op, DataType type, const void* in, void* out, const CallOptions& options) {
+  return {.op = op, .type = type, .in = in, .out = out, .options = options};
+}
+
 }  // namespace
 
 WorkPtr Group::start_all_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op,
                                 const CallOptions& o) {
-  return start({.op = Collective::all_reduce,
-                .type = type,
-                .reduction = op,
-                .in = in,
-                .out = out,
-                .count = count,
-                .options = o});
+  Call call = call_of(Collective::all_reduce, type, in, out, o);
+  call.reduction = op;
+  call.count = count;
+  return start(call);
 }
 WorkPtr Group::start_reduce(const void* in, void* out, std::size_t count, DataType type, ReduceOp op,
                             int root, const CallOptions& o) {
-  return start({.op = Collective::reduce,
-                .type = type,
-                .reduction = op,
-                .in = in,
-                .out = out,
-                .count = count,
-                .root = root,
-                .options = o});
+  Call call = call_of(Collective::reduce, type, in, out, o);
+  call.reduction = op;
+  call.count = count;
+  call.root = root;
+  return start(call);
 }
 WorkPtr Group::start_broadcast(void* data, std::size_t count, DataType type, int root, const CallOptions& o) {
   return start(
@@ -39,13 +37,10 @@ WorkPtr Group::start_broadcast(void* data, std::size_t count, DataType type, int
 }
 WorkPtr Group::start_reduce_scatter(const void* in, void* out, std::span<const std::size_t> counts,
                                     DataType type, ReduceOp op, const CallOptions& o) {
-  return start({.op = Collective::reduce_scatter,
-                .type = type,
-                .reduction = op,
-                .in = in,
-                .out = out,
-                .counts = counts,
-                .options = o});
+  Call call = call_of(Collective::reduce_scatter, type, in, out, o);
+  call.reduction = op;
+  call.counts = counts;
+  return start(call);
 }
 WorkPtr Group::start_all_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
                                 const CallOptions& o) {
@@ -55,55 +50,42 @@ WorkPtr Group::start_all_gather(const void* in, void* out, std::span<const std::
 WorkPtr Group::start_all_to_all(const void* in, std::span<const std::size_t> in_counts, void* out,
                                 std::span<const std::size_t> out_counts, DataType type,
                                 const CallOptions& o) {
-  return start({.op = Collective::all_to_all,
-                .type = type,
-                .in = in,
-                .out = out,
-                .counts = in_counts,
-                .out_counts = out_counts,
-                .options = o});
+  Call call = call_of(Collective::all_to_all, type, in, out, o);
+  call.counts = in_counts;
+  call.out_counts = out_counts;
+  return start(call);
 }
 WorkPtr Group::start_gather(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
                             int root, const CallOptions& o) {
-  return start({.op = Collective::gather,
-                .type = type,
-                .in = in,
-                .out = out,
-                .counts = counts,
-                .root = root,
-                .options = o});
+  Call call = call_of(Collective::gather, type, in, out, o);
+  call.counts = counts;
+  call.root = root;
+  return start(call);
 }
 WorkPtr Group::start_scatter(const void* in, void* out, std::span<const std::size_t> counts, DataType type,
                              int root, const CallOptions& o) {
-  return start({.op = Collective::scatter,
-                .type = type,
-                .in = in,
-                .out = out,
-                .counts = counts,
-                .root = root,
-                .options = o});
+  Call call = call_of(Collective::scatter, type, in, out, o);
+  call.counts = counts;
+  call.root = root;
+  return start(call);
 }
 WorkPtr Group::start_send(const void* data, std::size_t count, DataType type, int destination,
                           std::uint32_t tag, const CallOptions& o) {
-  return start({.op = Collective::send_recv,
-                .type = type,
-                .in = data,
-                .count = count,
-                .root = rank(),
-                .peer = destination,
-                .tag = tag,
-                .options = o});
+  Call call = call_of(Collective::send_recv, type, data, nullptr, o);
+  call.count = count;
+  call.root = rank();
+  call.peer = destination;
+  call.tag = tag;
+  return start(call);
 }
 WorkPtr Group::start_recv(void* data, std::size_t count, DataType type, int source, std::uint32_t tag,
                           const CallOptions& o) {
-  return start({.op = Collective::send_recv,
-                .type = type,
-                .out = data,
-                .count = count,
-                .root = source,
-                .peer = rank(),
-                .tag = tag,
-                .options = o});
+  Call call = call_of(Collective::send_recv, type, nullptr, data, o);
+  call.count = count;
+  call.root = source;
+  call.peer = rank();
+  call.tag = tag;
+  return start(call);
 }
 WorkPtr Group::start_barrier(const CallOptions& o) {
   return start({.op = Collective::barrier, .options = o});

@@ -1,22 +1,20 @@
 #include "base/child_process.h"
 
-#include <fmt/format.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg {
 
 ChildProcess::ChildProcess(const std::string& what, const std::function<void()>& body) {
   std::fflush(nullptr);  // or both would write what is buffered
   pid_ = fork();
-  if (pid_ < 0) throw Error(ErrorCode::system, fmt::format("cannot {}: {}", what, std::strerror(errno)));
+  if (pid_ < 0) throw_system("{}", what);
   if (pid_ > 0) return;
   try {
     body();

@@ -5,7 +5,7 @@
 // The multiplication by x^n is one carry-less multiplication by the constant x^(n-33) mod P, then one crc32
 // instruction: with reflected bits, clmul of two 32-bit operands yields a b x, and crc32 of a 64-bit word w
 // is w x^32 mod P.
-#include "base/crc32c_impl.h"
+#include "base/crc32c.h"
 
 #if defined(__x86_64__)
 

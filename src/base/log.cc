@@ -65,9 +65,7 @@ LogFilter::LogFilter(std::string_view text) {
 }
 
 bool LogFilter::passes(std::string_view subsystem) const {
-  const auto named = [&](const std::string& name) {
-    return std::find(names_.begin(), names_.end(), name) != names_.end();
-  };
+  const auto named = [&](const std::string& name) { return std::ranges::find(names_, name) != names_.end(); };
   return (named("ALL") || named(upper(subsystem))) != excludes_;
 }
 
@@ -142,7 +140,7 @@ std::string Logger::line(LogLevel level, std::string_view subsystem, std::string
   const std::string rank = rank_ < 0 ? "" : fmt::format("[{}] ", rank_);
   std::string line = fmt::format("{}talweg: {}:{} {}{} {}: {}", time.data(), host_name(), getpid(), rank,
                                  name(level), subsystem, text);
-  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::ranges::replace(line, '\n', ' ');
   line += '\n';
   return line;
 }

@@ -12,21 +12,19 @@
 #include <fstream>
 #include <optional>
 
+#include "base/fail.h"
 #include "base/trim.h"
-#include "talweg/error.h"
 
 namespace talweg {
 namespace {
 
 constexpr const char* kFileVariable = "TALWEG_CONF_FILE";
 
-bool known(std::string_view name) {
-  return std::any_of(settings().begin(), settings().end(), [&](const Setting& s) { return s.name == name; });
-}
-
-bool is_secret(std::string_view name) {
-  return std::any_of(settings().begin(), settings().end(),
-                     [&](const Setting& s) { return s.name == name && s.secret; });
+// nullptr if none is called so.
+const Setting* setting_called(std::string_view name) {
+  const auto& all = settings();
+  const auto found = std::ranges::find_if(all, [&](const Setting& s) { return s.name == name; });
+  return found == all.end() ? nullptr : &*found;
 }
 
 // The whole file is checked even when the name is found early, so that a typing mistake in another line is
@@ -34,13 +32,13 @@ bool is_secret(std::string_view name) {
 std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string_view name, bool must_exist) {
   std::error_code unknown;
   if (must_exist && std::filesystem::is_directory(path, unknown))
-    throw Error(ErrorCode::bad_file,
-                fmt::format("{} (named by {}): expected a file, got a directory", path, kFileVariable));
+    throw_error(ErrorCode::bad_file, "{} (named by {}): expected a file, got a directory", path,
+                kFileVariable);
   std::ifstream file(path);
   if (!file) {
     if (must_exist)
-      throw Error(ErrorCode::bad_file,
-                  fmt::format("cannot read {} (named by {}): {}", path, kFileVariable, std::strerror(errno)));
+      throw_error(ErrorCode::bad_file, "cannot read {} (named by {}): {}", path, kFileVariable,
+                  std::strerror(errno));
     return std::nullopt;
   }
   std::optional<ResolvedSetting> found;
@@ -51,17 +49,15 @@ std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string
     const auto equals = content.find('=');
     const auto key = trimmed(content.substr(0, equals));
     if (equals == std::string_view::npos)
-      throw Error(ErrorCode::bad_file,
-                  fmt::format("{}:{}: expected NAME=value, got \"{}\"", path, line, content));
-    if (!known(key))
-      throw Error(
-          ErrorCode::bad_file,
-          fmt::format("{}:{}: no setting is called \"{}\" (talweg info lists them)", path, line, key));
-    if (is_secret(key))
-      throw Error(
-          ErrorCode::bad_file,
-          fmt::format("{}:{}: {} does not belong into a file of settings: name a file of mode 600 in {}_FILE",
-                      path, line, key, key));
+      throw_error(ErrorCode::bad_file, "{}:{}: expected NAME=value, got \"{}\"", path, line, content);
+    const Setting* const setting = setting_called(key);
+    if (setting == nullptr)
+      throw_error(ErrorCode::bad_file, "{}:{}: no setting is called \"{}\" (talweg info lists them)", path,
+                  line, key);
+    if (setting->secret)
+      throw_error(ErrorCode::bad_file,
+                  "{}:{}: {} does not belong into a file of settings: name a file of mode 600 in {}_FILE",
+                  path, line, key, key);
     if (key == name)
       found = ResolvedSetting{std::string(trimmed(content.substr(equals + 1))), SettingOrigin::file,
                               fmt::format("{}:{}", path, line)};
@@ -127,24 +123,13 @@ const std::vector<Setting>& settings() {
 }
 
 const char* name(SettingOrigin origin) {
-  switch (origin) {
-    case SettingOrigin::flag:
-      return "flag";
-    case SettingOrigin::environment:
-      return "environment";
-    case SettingOrigin::file:
-      return "file";
-    case SettingOrigin::default_value:
-      return "default";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"flag", "environment", "file", "default"};
+  return kNames[static_cast<std::size_t>(origin)];
 }
 
 ResolvedSetting resolve(std::string_view name, std::string_view flag) {
-  const auto setting =
-      std::find_if(settings().begin(), settings().end(), [&](const Setting& s) { return s.name == name; });
-  if (setting == settings().end())
-    throw Error(ErrorCode::invalid_argument, fmt::format("no setting is called \"{}\"", name));
+  const Setting* const setting = setting_called(name);
+  if (setting == nullptr) refuse("no setting is called \"{}\"", name);
   if (!flag.empty()) return {std::string(flag), SettingOrigin::flag, {}};
   if (const char* value = std::getenv(std::string(name).c_str()); value && *value)
     return {value, SettingOrigin::environment, {}};
@@ -157,9 +142,10 @@ std::vector<std::string> mistyped_settings() {
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view variable = *entry;
     const std::string_view name = variable.substr(0, variable.find('='));
-    if (name.starts_with("TALWEG_") && !known(name) && name != kFileVariable) names.emplace_back(name);
+    if (name.starts_with("TALWEG_") && setting_called(name) == nullptr && name != kFileVariable)
+      names.emplace_back(name);
   }
-  std::sort(names.begin(), names.end());
+  std::ranges::sort(names);
   return names;
 }
 
@@ -168,9 +154,7 @@ std::int64_t whole_number_of(std::string_view setting, std::int64_t low, std::in
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{}: expected a whole number from {} to {}, got \"{}\"", setting, low, high, text));
+    refuse("{}: expected a whole number from {} to {}, got \"{}\"", setting, low, high, text);
   return value;
 }
 
@@ -178,14 +162,12 @@ bool switch_of(std::string_view setting) {
   const std::string text = resolve(setting).value;
   if (text == "1" || text == "on" || text == "true") return true;
   if (text == "0" || text == "off" || text == "false") return false;
-  throw Error(ErrorCode::invalid_argument, fmt::format("{}: expected on or off, got \"{}\"", setting, text));
+  refuse("{}: expected on or off, got \"{}\"", setting, text);
 }
 
 Nanoseconds wait_of(std::string_view setting, Nanoseconds least) {
   const Nanoseconds wait = parse_wait(setting, resolve(setting).value);
-  if (wait < least)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: expected at least {}, got {}", setting, to_string(least), to_string(wait)));
+  if (wait < least) refuse("{}: expected at least {}, got {}", setting, to_string(least), to_string(wait));
   return wait;
 }
 

@@ -8,8 +8,8 @@
 #include <optional>
 #include <span>
 
+#include "base/fail.h"
 #include "base/trim.h"
-#include "talweg/error.h"
 
 namespace talweg {
 namespace {
@@ -122,12 +122,10 @@ Bytes parse_bytes(std::string_view text) {
       if (const auto count = whole_count(*quantity, *scale)) return {*count};
     }
   }
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format(
-          "size \"{}\": expected a whole number of bytes, such as \"4096\", \"64K\", \"1 MiB\" (binary) "
-          "or \"10 MB\" (decimal)",
-          text));
+  refuse(
+      "size \"{}\": expected a whole number of bytes, such as \"4096\", \"64K\", \"1 MiB\" (binary) "
+      "or \"10 MB\" (decimal)",
+      text);
 }
 
 Bandwidth parse_bandwidth(std::string_view text) {
@@ -137,12 +135,10 @@ Bandwidth parse_bandwidth(std::string_view text) {
       if (std::isfinite(rate) && rate > 0) return {rate};
     }
   }
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format(
-          "bandwidth \"{}\": expected a number above 0 with a unit, such as \"1 Gbit/s\", \"200Mbit/s\" "
-          "or \"25GB/s\"",
-          text));
+  refuse(
+      "bandwidth \"{}\": expected a number above 0 with a unit, such as \"1 Gbit/s\", \"200Mbit/s\" "
+      "or \"25GB/s\"",
+      text);
 }
 
 Nanoseconds parse_nanoseconds(std::string_view text) {
@@ -153,12 +149,10 @@ Nanoseconds parse_nanoseconds(std::string_view text) {
       if (const auto count = whole_count(*quantity, *scale)) return {*count};
     }
   }
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format(
-          "time \"{}\": expected a whole number of nanoseconds, with a unit, such as \"100ns\", \"30us\", "
-          "\"1.5 ms\" or \"2s\"",
-          text));
+  refuse(
+      "time \"{}\": expected a whole number of nanoseconds, with a unit, such as \"100ns\", \"30us\", "
+      "\"1.5 ms\" or \"2s\"",
+      text);
 }
 
 Nanoseconds parse_wait(std::string_view what, std::string_view text) {
@@ -166,10 +160,10 @@ Nanoseconds parse_wait(std::string_view what, std::string_view text) {
   try {
     return parse_nanoseconds(bare ? std::string(text) + "s" : std::string(text));
   } catch (const Error& e) {
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: expected a time such as \"500ms\" or \"30s\", or a number of seconds, got "
-                            "\"{}\"",
-                            what, text));
+    refuse(
+        "{}: expected a time such as \"500ms\" or \"30s\", or a number of seconds, got "
+        "\"{}\"",
+        what, text);
   }
 }
 

@@ -1,9 +1,9 @@
 // talweg convert: networks and forests from one file format into another.
-#include <fmt/format.h>
 
 #include <memory>
 #include <vector>
 
+#include "base/fail.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "forest/planner.h"
@@ -13,7 +13,6 @@
 #include "formats/import.h"
 #include "study/choices.h"
 #include "study/perf_case.h"
-#include "talweg/error.h"
 #include "text/output_file.h"
 #include "text/yaml_reader.h"
 
@@ -43,14 +42,12 @@ struct ConvertFlags {
 std::string target_format(const ConvertFlags& flags) {
   std::string format = flags.to.empty() ? formats::format_of_ending(flags.out) : flags.to;
   if (!format.empty()) return format;
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("{}: which format? give --to yaml, json, dot or msccl, or a name that ends so", flags.out));
+  refuse("{}: which format? give --to yaml, json, dot or msccl, or a name that ends so", flags.out);
 }
 
 forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) {
   const auto op = parse_collective(flags.op);
-  if (!op) throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.op));
+  if (!op) refuse("no collective is called \"{}\"", flags.op);
   const auto bytes = static_cast<std::size_t>(parse_bytes(flags.bytes).value);
   study::check_holds_element("--bytes", bytes, *op, DataType::f32, network.workers());
   const forest::Request request = study::request_for(*op, network.workers(), bytes);
@@ -62,8 +59,7 @@ std::string network_text(const cluster::Cluster& network, const std::string& for
   if (format == "yaml") return cluster::to_yaml(network);
   if (format == "json") return cluster::to_json(network);
   if (format == "dot") return formats::to_dot(network);
-  throw Error(ErrorCode::invalid_argument,
-              "--to msccl: this writes a forest, and the file is a network: give --op to plan one on it");
+  refuse("--to msccl: this writes a forest, and the file is a network: give --op to plan one on it");
 }
 
 std::string converted(const ConvertFlags& flags) {

@@ -4,10 +4,10 @@
 #include <fstream>
 #include <memory>
 
+#include "base/fail.h"
 #include "cli/command.h"
 #include "observe/merge_traces.h"
 #include "study/doctor_findings.h"
-#include "talweg/error.h"
 #include "text/output_file.h"
 
 namespace talweg::cli {
@@ -40,15 +40,15 @@ void report_unreadable(const std::vector<std::string>& errors, std::size_t files
 int merge(const DoctorFlags& flags) {
   const auto files = observe::find_files(flags.paths, "trace-");
   if (files.empty())
-    throw Error(ErrorCode::invalid_argument,
-                "no trace-*.json there (in a directory only such names are looked for): was TALWEG_TRACE set "
-                "when the ranks ran?");
+    refuse(
+        "no trace-*.json there (in a directory only such names are looked for): was TALWEG_TRACE set "
+        "when the ranks ran?");
   text::check_outputs({flags.trace}, files);
   std::ofstream out(flags.trace);
   const observe::MergedTrace merged = observe::merge_traces(files, out);
   report_unreadable(merged.unreadable, files.size());
   out.close();
-  if (!out) throw Error(ErrorCode::system, fmt::format("--trace: cannot write {}", flags.trace));
+  if (!out) throw_error(ErrorCode::system, "--trace: cannot write {}", flags.trace);
   fmt::print("{}: {} ranks, {} events, {} arrows from sender to receiver; {}\n", flags.trace, merged.ranks,
              merged.events, merged.arrows,
              merged.clock_error_us < 0 ? std::string("on the hosts' wall clocks")
@@ -62,9 +62,9 @@ int doctor(const DoctorFlags& flags) {
   if (!flags.trace.empty()) return merge(flags);
   const auto files = observe::find_files(flags.paths, "record-");
   if (files.empty())
-    throw Error(ErrorCode::invalid_argument,
-                "no record-*.json there (in a directory only such names are looked for): was "
-                "TALWEG_RECORDER_DIR set, or the signal sent, when the ranks ran?");
+    refuse(
+        "no record-*.json there (in a directory only such names are looked for): was "
+        "TALWEG_RECORDER_DIR set, or the signal sent, when the ranks ran?");
   std::vector<observe::Record> records;
   std::vector<std::string> unreadable;
   for (const std::string& file : files) {

@@ -37,11 +37,6 @@ constexpr Word kWords[] = {
     // clang-format on
 };
 
-struct OldSpelling {
-  const char* command;
-  const char* was;
-  const char* is;
-};
 constexpr OldSpelling kOldSpellings[] = {
     {"convert", "--collective", "--op"},     {"convert", "--size", "--bytes"},
     {"convert", "--algorithm", "--algo"},    {"probe", "--output", "--out"},
@@ -71,6 +66,10 @@ std::optional<std::string> renamed(const std::string& command, const std::string
 
 std::span<const Word> grammar() {
   return kWords;
+}
+
+std::span<const OldSpelling> old_spellings() {
+  return kOldSpellings;
 }
 
 Spelling respelled(std::vector<std::string> arguments) {

@@ -15,6 +15,13 @@ struct Word {
 };
 std::span<const Word> grammar();
 
+struct OldSpelling {  // of a flag of one command
+  const char* command;
+  const char* was;
+  const char* is;
+};
+std::span<const OldSpelling> old_spellings();
+
 struct Spelling {
   std::vector<std::string> arguments;
   std::vector<std::string> notes;  // one line for each word that is spelled otherwise now

@@ -4,8 +4,8 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
+#include "base/fail.h"
 #include "base/printable.h"
 #include "base/settings.h"
 #include "base/units.h"
@@ -16,7 +16,6 @@
 #include "steer/assumed_network.h"
 #include "study/choices.h"
 #include "study/machine.h"
-#include "talweg/error.h"
 #include "text/output_file.h"
 
 namespace talweg::cli {
@@ -50,12 +49,10 @@ Network find_network(const InfoFlags& flags) {
   if (!file.value.empty()) {
     Network network{formats::load_any(file.value), fmt::format("{} ({})", file.value, origin_text(file))};
     if (flags.ranks > 0 && flags.ranks != network.cluster.workers())
-      throw Error(ErrorCode::invalid_argument, fmt::format("-n {}: {} has {} workers", flags.ranks,
-                                                           file.value, network.cluster.workers()));
+      refuse("-n {}: {} has {} workers", flags.ranks, file.value, network.cluster.workers());
     return network;
   }
-  if (flags.ranks <= 0)
-    throw Error(ErrorCode::invalid_argument, "how many ranks? give -n, or --cluster with a file");
+  if (flags.ranks <= 0) refuse("how many ranks? give -n, or --cluster with a file");
   std::vector<int> host_of;
   for (int rank = 0; rank < flags.ranks; ++rank) host_of.push_back(rank / flags.ranks_per_host);
   return {steer::assumed_network(host_of),
@@ -79,9 +76,7 @@ void show(const InfoFlags& flags, const std::string& text, const nlohmann::json&
 
 int info(const InfoFlags& flags) {
   if (!flags.collective.empty() && !flags.op.empty() && flags.op != flags.collective)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--op {}: the collective is {} already: expected only one of them", flags.op,
-                            flags.collective));
+    refuse("--op {}: the collective is {} already: expected only one of them", flags.op, flags.collective);
   const std::string& collective = flags.collective.empty() ? flags.op : flags.collective;
   if (collective.empty()) {
     const auto facts = machine_facts();
@@ -89,8 +84,7 @@ int info(const InfoFlags& flags) {
     return 0;
   }
   const auto op = parse_collective(collective);
-  if (!op)
-    throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", collective));
+  if (!op) refuse("no collective is called \"{}\"", collective);
   const Network network = find_network(flags);
   const auto list = choices(*op, network.cluster);
   show(flags, choices_text(*op, network, list),

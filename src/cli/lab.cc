@@ -7,12 +7,12 @@
 #include <memory>
 #include <optional>
 
+#include "base/fail.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cluster/cluster.h"
 #include "fabric/lab_state.h"
 #include "formats/import.h"
-#include "talweg/error.h"
 #include "text/table.h"
 
 namespace talweg::cli {
@@ -56,9 +56,8 @@ int up(const LabFlags& flags) {
   const std::string folder = fabric::lab_state_folder();
   const cluster::Cluster cluster = formats::load_any(flags.file);
   if (const auto other = find_lab(flags.lab_name(), folder))
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a lab named {} is up already (of {}); take it down or give another --name",
-                            other->name, other->cluster_file));
+    refuse("a lab named {} is up already (of {}); take it down or give another --name", other->name,
+           other->cluster_file);
   const Lab lab = Lab::build(cluster);
   show_warnings(lab);
   const LabNote note = fabric::keep_up(lab, flags.lab_name(), flags.file, cluster, folder);
@@ -73,22 +72,18 @@ int up(const LabFlags& flags) {
 // The lab that is up under this name, if it is of this very network; a lab of its own otherwise.
 Lab lab_for_run(const LabFlags& flags, const cluster::Cluster& cluster) {
   const auto note = find_lab(flags.lab_name(), fabric::lab_state_folder());
-  if (!note && !flags.name.empty())
-    throw Error(ErrorCode::invalid_argument, fmt::format("no lab named {} is up", flags.name));
+  if (!note && !flags.name.empty()) refuse("no lab named {} is up", flags.name);
   if (!note) return Lab::build(cluster);
   if (note->network != cluster::to_yaml(cluster))
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("lab {} is up with another network than {} has now: take it down first (talweg lab down "
-                    "--name {})",
-                    note->name, flags.file, note->name));
+    refuse(
+        "lab {} is up with another network than {} has now: take it down first (talweg lab down "
+        "--name {})",
+        note->name, flags.file, note->name);
   return fabric::attach(*note);
 }
 
 int run(const LabFlags& flags) {
-  if (flags.program.empty())
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("no program given: talweg lab run {} -- program arguments", flags.file));
+  if (flags.program.empty()) refuse("no program given: talweg lab run {} -- program arguments", flags.file);
   const cluster::Cluster cluster = formats::load_any(flags.file);
   fabric::LaunchOptions options;
   options.prefix = flags.tag_output;
@@ -109,10 +104,9 @@ int down(const LabFlags& flags) {
     for (const LabNote& note : fabric::labs_up(folder)) fabric::take_down(note, folder);
     return 0;
   }
-  if (flags.lab_name().empty())
-    throw Error(ErrorCode::invalid_argument, "say which lab: a cluster file, --name or --all");
+  if (flags.lab_name().empty()) refuse("say which lab: a cluster file, --name or --all");
   const auto note = find_lab(flags.lab_name(), folder);
-  if (!note) throw Error(ErrorCode::invalid_argument, fmt::format("no lab named {} is up", flags.lab_name()));
+  if (!note) refuse("no lab named {} is up", flags.lab_name());
   fabric::take_down(*note, folder);
   return 0;
 }

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.h"
 #include "base/printable.h"
 #include "cli/app.h"
 #include "cli/grammar.h"
-#include "talweg/error.h"
 
 namespace {
 
@@ -57,8 +57,7 @@ void check_subcommand(const CLI::App& app, const std::vector<std::string>& argum
     if (sub->get_name() == arguments[0]) return;
     names += (names.empty() ? "" : ", ") + sub->get_name();
   }
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("no subcommand is called \"{}\": expected one of {}", arguments[0], names));
+  talweg::refuse("no subcommand is called \"{}\": expected one of {}", arguments[0], names);
 }
 
 // Most often a variable of a shell that is not set: an output would silently not be written.
@@ -67,9 +66,7 @@ void check_no_empty_value(const CLI::App& app) {
     for (const CLI::Option* option : sub->get_options())
       if (!option->get_positional())
         for (const std::string& value : option->results())
-          if (value.empty())
-            throw Error(ErrorCode::invalid_argument,
-                        fmt::format("{}: expected a value, got nothing", option->get_name()));
+          if (value.empty()) talweg::refuse("{}: expected a value, got nothing", option->get_name());
 }
 
 }  // namespace
@@ -82,10 +79,12 @@ int main(int argc, char** argv) {
     std::vector<std::string> arguments = talweg::cli::with_separator(app, {argv + 1, argv + argc});
     check_subcommand(app, arguments);
     talweg::cli::Spelling spelling = talweg::cli::respelled(std::move(arguments));
-    for (const std::string& note : spelling.notes)
-      fmt::print(stderr, "talweg {}: {}\n", spelling.arguments[0], note);
+    // One rank says it for all.
+    if (const char* rank = std::getenv("RANK"); rank == nullptr || std::string(rank) == "0")
+      for (const std::string& note : spelling.notes)
+        fmt::print(stderr, "talweg {}: {}\n", spelling.arguments[0], note);
     arguments = std::move(spelling.arguments);
-    std::reverse(arguments.begin(), arguments.end());  // CLI11 takes a vector back to front
+    std::ranges::reverse(arguments);  // CLI11 takes a vector back to front
     app.parse(arguments);
     check_no_empty_value(app);
     return finished(action());

@@ -4,8 +4,8 @@
 
 #include <cstdio>
 #include <ctime>
-#include <memory>
 
+#include "base/fail.h"
 #include "cli/command.h"
 #include "cli/perf_flags.h"
 #include "group/environment.h"
@@ -14,7 +14,6 @@
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
 #include "study/version.h"
-#include "talweg/error.h"
 #include "talweg/group.h"
 #include "text/output_file.h"
 
@@ -97,8 +96,7 @@ int perf_measured(const PerfOptions& options, const std::string& json) {
   const auto group = Group::join();
   const int ranks = group->size();
   if (options.op == Collective::send_recv && ranks < 2)
-    throw Error(ErrorCode::invalid_argument,
-                "send_recv needs at least two ranks: talweg run -n 2 -- talweg perf send_recv");
+    refuse("send_recv needs at least two ranks: talweg run -n 2 -- talweg perf send_recv");
   check_root(options, ranks);
 
   const auto cases = perf_cases(options, ranks);

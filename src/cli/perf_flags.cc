@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
 
+#include "base/fail.h"
 #include "base/units.h"
 #include "cli/fields.h"
 #include "kernel/reduce.h"
 #include "study/sizes.h"
-#include "talweg/error.h"
 
 namespace talweg::cli {
 
@@ -19,15 +18,11 @@ namespace {
 
 constexpr std::int64_t kDefaultBytes = 32 << 20;
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::invalid_argument, text);
-}
-
 std::size_t bytes_of(const char* flag, const std::string& text) {
   try {
     return static_cast<std::size_t>(parse_bytes(text).value);
   } catch (const Error& error) {
-    refuse(fmt::format("{}: {}", flag, error.what()));
+    refuse("{}: {}", flag, error.what());
   }
 }
 
@@ -35,7 +30,7 @@ Average average_of(const std::string& text) {
   constexpr const char* kNames[] = {"rank0", "mean", "min", "max"};
   for (int i = 0; i < 4; ++i)
     if (text == kNames[i] || text == std::to_string(i)) return static_cast<Average>(i);
-  refuse(fmt::format("-a: expected rank0, mean, min, max or a number from 0 to 3, got \"{}\"", text));
+  refuse("-a: expected rank0, mean, min, max or a number from 0 to 3, got \"{}\"", text);
 }
 
 // Flags of nccl-tests that steer what only a GPU has.
@@ -56,42 +51,6 @@ constexpr GpuFlag kGpuFlags[] = {
 
 }  // namespace
 
-struct PerfFlags::Raw {
-  std::string collective;
-  std::string op;
-  std::string bytes;
-  std::string min_bytes;
-  std::string max_bytes;
-  std::string step_bytes = "1M";
-  int step_factor = 0;
-  int iterations = 20;
-  int warmup = 1;
-  int check = 1;
-  int aggregate = 1;
-  int cycles = 1;
-  int skip = 0;
-  int blocking = 1;
-  std::string average = "mean", timeout;
-  int misaligned = 0;
-  int timestamps = 0;
-  int percentiles = 1;
-  int memory = 1;
-  std::string reduction = "sum";
-  std::string type = "float";
-  std::string root = "0";
-  std::string json;
-  std::string sim;
-};
-
-PerfFlags::PerfFlags() : raw_(std::make_shared<Raw>()) {}
-
-const std::string& PerfFlags::json() const {
-  return raw_->json;
-}
-const std::string& PerfFlags::sim() const {
-  return raw_->sim;
-}
-
 void PerfFlags::add_to(CLI::App& app) {
   const auto raw = raw_;
   const auto positive = whole_number(1, 1 << 30);
@@ -106,17 +65,19 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("-i,--stepbytes", raw->step_bytes, "from size to size: add this")->capture_default_str();
   app.add_option("-f,--factor,--stepfactor", raw->step_factor, "or multiply by this")
       ->check(whole_number(2, 1 << 20));
-  app.add_option("-n,--iters", raw->iterations, "timed iterations")->check(positive)->capture_default_str();
-  app.add_option("-w,--warmup,--warmup_iters", raw->warmup, "iterations before those")
+  app.add_option("-n,--iters", raw->options.iterations, "timed iterations")
+      ->check(positive)
+      ->capture_default_str();
+  app.add_option("-w,--warmup,--warmup_iters", raw->options.warmup, "iterations before those")
       ->check(count)
       ->capture_default_str();
-  app.add_option("-m,--agg_iters", raw->aggregate, "calls started together in each iteration")
+  app.add_option("-m,--agg_iters", raw->options.aggregate, "calls started together in each iteration")
       ->check(whole_number(1, 4096))
       ->capture_default_str();
-  app.add_option("-c,--check", raw->check, "iterations whose result is checked; 0: none")
+  app.add_option("-c,--check", raw->options.check, "iterations whose result is checked; 0: none")
       ->check(count)
       ->capture_default_str();
-  app.add_option("-N,--run_cycles", raw->cycles, "times the whole table is run; 0: for ever")
+  app.add_option("-N,--run_cycles", raw->options.cycles, "times the whole table is run; 0: for ever")
       ->check(count)
       ->capture_default_str();
   app.add_option("-o,--reduction", raw->reduction,
@@ -137,7 +98,8 @@ void PerfFlags::add_to(CLI::App& app) {
       ->check(whole_number(0, 1));
   app.add_option("-S,--report_timestamps", raw->timestamps, "1: a time stamp ends each line")
       ->check(whole_number(0, 1));
-  app.add_option("-K,--skip", raw->skip, "first iterations that the percentiles leave out")->check(count);
+  app.add_option("-K,--skip", raw->options.skip, "first iterations that the percentiles leave out")
+      ->check(count);
   app.add_option("-I,--percentiles", raw->percentiles, "accepted: percentiles are always shown");
   app.add_option("-M,--memory_report", raw->memory, "accepted: memory is always shown");
   app.add_option("-J,--json,--output_file", raw->json,
@@ -156,17 +118,16 @@ void PerfFlags::add_to(CLI::App& app) {
 
 study::PerfOptions PerfFlags::checked() const {
   const Raw& raw = *raw_;
-  PerfOptions options;
+  PerfOptions options = raw.options;
   if (!raw.collective.empty() && !raw.op.empty() && raw.collective != raw.op)
-    refuse(fmt::format("--op {}: the collective is {} already: expected only one of them", raw.op,
-                       raw.collective));
+    refuse("--op {}: the collective is {} already: expected only one of them", raw.op, raw.collective);
   const std::string& collective = raw.collective.empty() ? raw.op : raw.collective;
   const auto op = parse_collective(collective);
   if (!op)
     refuse(
-        fmt::format("no collective is called \"{}\": expected all_reduce, reduce, broadcast, reduce_scatter, "
-                    "all_gather, all_to_all, gather, scatter, send_recv or barrier",
-                    collective));
+        "no collective is called \"{}\": expected all_reduce, reduce, broadcast, reduce_scatter, "
+        "all_gather, all_to_all, gather, scatter, send_recv or barrier",
+        collective);
   options.op = *op;
 
   if (!raw.bytes.empty() && (!raw.min_bytes.empty() || !raw.max_bytes.empty()))
@@ -176,7 +137,7 @@ study::PerfOptions PerfFlags::checked() const {
   const auto given_max = raw.max_bytes.empty() ? kDefaultBytes : bytes_of("-e", raw.max_bytes);
   const auto min = raw.min_bytes.empty() ? std::min(given_min, given_max) : given_min;
   const auto max = raw.max_bytes.empty() ? std::max(given_min, given_max) : given_max;
-  if (min > max) refuse(fmt::format("-b {} is larger than -e {}", raw.min_bytes, raw.max_bytes));
+  if (min > max) refuse("-b {} is larger than -e {}", raw.min_bytes, raw.max_bytes);
   const auto step = bytes_of("-i", raw.step_bytes);
   const auto factor = static_cast<std::size_t>(raw.step_factor);
   if (step == 0 && factor == 0 && min != max) refuse("-i 0: sizes would never grow");
@@ -199,9 +160,9 @@ study::PerfOptions PerfFlags::checked() const {
     options.types = {*type};
   } else {
     refuse(
-        fmt::format("-d: no data type is called \"{}\": expected float, half, bfloat16, double, int8, uint8, "
-                    "int32 ... or all",
-                    raw.type));
+        "-d: no data type is called \"{}\": expected float, half, bfloat16, double, int8, uint8, "
+        "int32 ... or all",
+        raw.type);
   }
   options.last_flag = !raw.bytes.empty()                                      ? "--bytes"
                       : options.sizes.back() == min && !raw.min_bytes.empty() ? "-b"
@@ -215,47 +176,41 @@ study::PerfOptions PerfFlags::checked() const {
     options.reductions = {*reduce};
   } else {
     refuse(
-        fmt::format("-o: no reduction is called \"{}\": expected sum, prod, min, max, avg, bit_and, bit_or, "
-                    "bit_xor or all",
-                    raw.reduction));
+        "-o: no reduction is called \"{}\": expected sum, prod, min, max, avg, bit_and, bit_or, "
+        "bit_xor or all",
+        raw.reduction);
   }
   if (!has_reduction(*op)) options.reductions = {ReduceOp::sum};
   if (has_reduction(*op) && raw.type != "all" && raw.reduction != "all" &&
       !kernel::reduce_function(options.types[0], options.reductions[0]))
-    refuse(fmt::format("-o {} has no meaning for -d {}", raw.reduction, raw.type));
+    refuse("-o {} has no meaning for -d {}", raw.reduction, raw.type);
 
   options.all_roots = raw.root == "all";
   if (!options.all_roots) {
     if (raw.root.empty() || raw.root.size() > 6 ||
         raw.root.find_first_not_of("0123456789") != std::string::npos)
-      refuse(fmt::format("-r: expected a rank or all, got \"{}\"", raw.root));
+      refuse("-r: expected a rank or all, got \"{}\"", raw.root);
     options.root = std::stoi(raw.root);
   }
-  if (raw.skip >= raw.iterations)
-    refuse(fmt::format("-K {} leaves none of the -n {} iterations", raw.skip, raw.iterations));
-  options.iterations = raw.iterations;
-  options.warmup = raw.warmup;
-  options.check = *op == Collective::barrier ? 0 : raw.check;
-  options.aggregate = raw.aggregate;
-  options.cycles = raw.cycles;
-  options.skip = raw.skip;
+  if (options.skip >= options.iterations)
+    refuse("-K {} leaves none of the -n {} iterations", options.skip, options.iterations);
+  if (*op == Collective::barrier) options.check = 0;
   options.blocking = static_cast<Blocking>(raw.blocking);
   options.average = average_of(raw.average);
   if (!raw.timeout.empty()) {
     const std::int64_t ns = parse_wait("-T", raw.timeout).value;
-    if (ns > 0 && ns < 1'000'000)
-      refuse(fmt::format("-T {}: expected 0 (off), or at least 0.001 s", raw.timeout));
+    if (ns > 0 && ns < 1'000'000) refuse("-T {}: expected 0 (off), or at least 0.001 s", raw.timeout);
     options.timeout = std::chrono::milliseconds(ns / 1'000'000);
   }
   options.misaligned = raw.misaligned != 0;
   options.timestamps = raw.timestamps != 0;
   if (!raw.sim.empty()) {
     const auto only = [](bool holds, const char* text) {
-      if (!holds) refuse(fmt::format("--sim: {}", text));
+      if (!holds) refuse("--sim: {}", text);
     };
     only(raw.blocking == 1, "-z must be 1: a simulated rank starts a call when its last one has ended");
-    only(raw.aggregate == 1, "-m must be 1: a simulated rank has one call in flight");
-    only(raw.cycles == 1, "-N must be 1: every cycle would be the same");
+    only(options.aggregate == 1, "-m must be 1: a simulated rank has one call in flight");
+    only(options.cycles == 1, "-N must be 1: every cycle would be the same");
     options.check = 0;  // no payloads are carried
   }
   return options;

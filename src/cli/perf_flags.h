@@ -12,17 +12,26 @@ namespace talweg::cli {
 // How to use it: PerfFlags flags; flags.add_to(app); parse; PerfOptions options = flags.checked();
 class PerfFlags {
  public:
-  PerfFlags();
   void add_to(CLI::App& app);
   // Throws Error{invalid_argument} with one line that names the flag.
   study::PerfOptions checked() const;
 
-  const std::string& json() const;  // empty: none; "-": standard output
-  const std::string& sim() const;   // a file of a network on which this is simulated; empty: it is measured
+  const std::string& json() const { return raw_->json; }  // empty: none; "-": standard output
+  // A file of a network on which this is simulated; empty: it is measured.
+  const std::string& sim() const { return raw_->sim; }
 
  private:
-  struct Raw;
-  std::shared_ptr<Raw> raw_;
+  struct Raw {
+    std::string collective, op, bytes, min_bytes, max_bytes, step_bytes = "1M";
+    int step_factor = 0;
+    study::PerfOptions options;  // what needs no more checks
+    int blocking = 1;
+    std::string average = "mean", timeout;
+    int misaligned = 0, timestamps = 0;
+    int percentiles = 1, memory = 1;
+    std::string reduction = "sum", type = "float", root = "0", json, sim;
+  };
+  std::shared_ptr<Raw> raw_ = std::make_shared<Raw>();
 };
 
 }  // namespace talweg::cli

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/at.h"
+#include "base/fail.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/fields.h"
@@ -14,7 +15,6 @@
 #include "study/plan_page.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
-#include "talweg/error.h"
 #include "text/output_file.h"
 
 namespace talweg::cli {
@@ -50,21 +50,17 @@ struct PlanOutputs {
 // Before any work: what -o cannot write at all, and what would take more memory than there is.
 void check_forest(const std::string& out, const PlanQuestion& planned) {
   if (formats::format_of_ending(out).empty())
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("-o {}: which format? give a name that ends in .yaml, .json, .dot or .xml", out));
+    refuse("-o {}: which format? give a name that ends in .yaml, .json, .dot or .xml", out);
   if (planned.network.nodes.size() > study::kMostNodesToPlan)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("-o {}: forests are planned for networks of up to {} nodes, and this one has {}; "
-                            "talweg convert --op has no limit",
-                            out, study::kMostNodesToPlan, planned.network.nodes.size()));
+    refuse(
+        "-o {}: forests are planned for networks of up to {} nodes, and this one has {}; "
+        "talweg convert --op has no limit",
+        out, study::kMostNodesToPlan, planned.network.nodes.size());
   const auto& only = planned.request.only;
-  if (only.size() > 1)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("-o {}: it takes one forest, and --algo names {} planners", out, only.size()));
+  if (only.size() > 1) refuse("-o {}: it takes one forest, and --algo names {} planners", out, only.size());
   if (only.size() == 1 && !forest::find_planner(only[0]).suits(planned.largest()))
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("--algo {}: it is not meant for {}; give smaller --bytes", only[0],
-                            to_string(Bytes{planned.request.sizes.back()})));
+    refuse("--algo {}: it is not meant for {}; give smaller --bytes", only[0],
+           to_string(Bytes{planned.request.sizes.back()}));
 }
 
 // By the planner that is marked.
@@ -72,9 +68,9 @@ void write_forest(const OutputFile& file, const std::string& path, const PlanQue
                   const Study& found) {
   const study::StudyRow& row = found.rows.back();
   if (row.taken < 0)
-    throw Error(ErrorCode::timeout,
-                fmt::format("-o {}: not written, as it is not known by whom to plan; give more --patience{}",
-                            path, found.all_planners ? ", or name a planner (--algo)" : ""));
+    throw_error(ErrorCode::timeout,
+                "-o {}: not written, as it is not known by whom to plan; give more --patience{}", path,
+                found.all_planners ? ", or name a planner (--algo)" : "");
   const forest::Forest forest =
       study::plan_for(planned.network, planned.largest(), found.planners[at(row.taken)]);
   forest::verify(forest, &planned.network);
@@ -88,15 +84,15 @@ void check_found(const std::string& algorithms, const Study& found) {
     for (const study::Prediction& prediction : row.predictions)
       if (prediction.seconds) return;
   const study::Prediction& last = found.rows.back().predictions.front();
-  throw Error(last.not_done ? ErrorCode::timeout : ErrorCode::unsupported,
-              fmt::format("--algo {}: no time is predicted: {}", algorithms, last.reason));
+  throw_error(last.not_done ? ErrorCode::timeout : ErrorCode::unsupported,
+              "--algo {}: no time is predicted: {}", algorithms, last.reason);
 }
 
 int plan(const study::PlanRequest& request, const PlanOutputs& outputs) {
   const PlanQuestion planned = checked(request);
   if (!outputs.out.empty()) check_forest(outputs.out, planned);
   if (outputs.json == "-" && outputs.html == "-")
-    throw Error(ErrorCode::invalid_argument, "--json - and --html -: only one can have standard output");
+    refuse("--json - and --html -: only one can have standard output");
   text::check_outputs({outputs.json, outputs.out, outputs.html}, {request.cluster});
   const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html);
   const Study found = study_plans(planned.network, planned.request);

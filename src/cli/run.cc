@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 
+#include "base/fail.h"
 #include "base/settings.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -17,7 +18,6 @@
 #include "fabric/launcher.h"
 #include "formats/import.h"
 #include "live/join/job_key.h"
-#include "talweg/error.h"
 #include "wire/key.h"
 
 namespace talweg::cli {
@@ -45,11 +45,9 @@ struct RunFlags {
   bool tag_output = true;
 };
 
-// A port that is free now. It is taken by rank 0 only later: a collision is unlikely and ends in a clear
-// error.
-// Rank 0 takes it seconds later, when its program has come so far. So that no client gets it meanwhile, it is
-// below the ports that the kernel hands out by itself, and drawn so that jobs that start together do not
-// meet.
+// A port that is free now; a collision is unlikely and ends in a clear error. Rank 0 takes it seconds later,
+// when its program has come so far. So that no client gets it meanwhile, it is below the ports that the
+// kernel hands out by itself, and drawn so that jobs that start together do not meet.
 int free_port() {
   constexpr int kFirst = 20000;
   constexpr int kLast = 31999;
@@ -66,8 +64,7 @@ int free_port() {
     if (fd >= 0) close(fd);
     if (free) return ntohs(address.sin_port);
   }
-  throw Error(ErrorCode::system,
-              fmt::format("cannot find a free port on 127.0.0.1 from {} to {}", kFirst, kLast));
+  throw_error(ErrorCode::system, "cannot find a free port on 127.0.0.1 from {} to {}", kFirst, kLast);
 }
 
 // Without the key and the file that it came from, neither of which is for a command line.

@@ -8,7 +8,7 @@
 #include <charconv>
 #include <sstream>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 #include "text/escape.h"
 
 namespace talweg::cli {
@@ -44,7 +44,7 @@ std::vector<std::string> remote_command(const RunRequest& request, const RunPlan
 
 std::string master_address(const RunRequest& request, const std::vector<HostSlots>& hosts) {
   if (!request.master_address.empty()) return request.master_address;
-  const bool all_local = std::all_of(hosts.begin(), hosts.end(), [](auto& h) { return is_local(h.host); });
+  const bool all_local = std::ranges::all_of(hosts, [](auto& h) { return is_local(h.host); });
   if (all_local) return "127.0.0.1";
   return is_local(hosts.front().host) ? this_host() : hosts.front().host;
 }
@@ -66,28 +66,22 @@ std::vector<HostSlots> parse_hosts(const std::string& text) {
       const auto parsed = std::from_chars(entry.data() + colon + 1, end, host.slots);
       good = good && parsed.ec == std::errc{} && parsed.ptr == end && host.slots > 0;
     }
-    if (!good)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--hosts: expected host or host:slots, got \"{}\"", entry));
+    if (!good) refuse("--hosts: expected host or host:slots, got \"{}\"", entry);
     hosts.push_back(host);
   }
-  if (hosts.empty()) throw Error(ErrorCode::invalid_argument, "--hosts: expected host:slots,host:slots,...");
+  if (hosts.empty()) refuse("--hosts: expected host:slots,host:slots,...");
   return hosts;
 }
 
 RunPlan plan_run(const RunRequest& request) {
-  if (request.program.empty())
-    throw Error(ErrorCode::invalid_argument, "no program given: talweg run -n 4 -- program arguments");
-  if (request.ranks <= 0 && request.hosts.empty())
-    throw Error(ErrorCode::invalid_argument, "how many ranks? give -n or --hosts");
+  if (request.program.empty()) refuse("no program given: talweg run -n 4 -- program arguments");
+  if (request.ranks <= 0 && request.hosts.empty()) refuse("how many ranks? give -n or --hosts");
   auto hosts = request.hosts;
   if (hosts.empty()) hosts = {{"localhost", request.ranks}};
   int slots = 0;
   for (const auto& host : hosts) slots += host.slots;
   const int size = request.ranks > 0 ? request.ranks : slots;
-  if (size > slots)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("-n {} ranks do not fit into the {} slots of --hosts", size, slots));
+  if (size > slots) refuse("-n {} ranks do not fit into the {} slots of --hosts", size, slots);
 
   RunPlan plan;
   const std::string master = master_address(request, hosts);
@@ -116,7 +110,7 @@ RunPlan plan_run(const RunRequest& request) {
     }
   }
   // On one machine there are no other hosts to be.
-  const bool all_here = std::all_of(hosts.begin(), hosts.end(), [](auto& h) { return is_local(h.host); });
+  const bool all_here = std::ranges::all_of(hosts, [](auto& h) { return is_local(h.host); });
   for (const std::string& node : request.aggregators) {
     RunPlan::Rank process;
     process.host = all_here ? "localhost" : node;

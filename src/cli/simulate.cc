@@ -6,12 +6,12 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/fail.h"
 #include "cli/command.h"
 #include "cli/fields.h"
 #include "study/simulate_run.h"
 #include "study/simulate_sweep.h"
 #include "study/simulate_text.h"
-#include "talweg/error.h"
 #include "text/output_file.h"
 #include "text/table.h"
 
@@ -40,8 +40,7 @@ struct SimulateOutputs {
 
   bool takes_standard_output() const { return json == "-" || csv == "-"; }
   void check(const SimulateRequest& request) const {
-    if (json == "-" && csv == "-")
-      throw Error(ErrorCode::invalid_argument, "--json - and --csv -: only one can have standard output");
+    if (json == "-" && csv == "-") refuse("--json - and --csv -: only one can have standard output");
     text::check_outputs({json, csv, trace, html}, {request.network, request.matrix, request.workload});
   }
 };
@@ -87,7 +86,7 @@ int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
 
 int sweep(const study::SweepRequest& request, const SimulateOutputs& outputs) {
   for (const auto& [flag, path] : {std::pair{"--trace", outputs.trace}, {"--html", outputs.html}})
-    if (!path.empty()) throw Error(ErrorCode::invalid_argument, fmt::format("{}: not with --sweep", flag));
+    if (!path.empty()) refuse("{}: not with --sweep", flag);
   const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv);
   const auto result = run_sweep(request);
   if (!result) return 0;

@@ -65,7 +65,7 @@ void Arborescences<Cost>::contract() {
     }
     const std::size_t first = at(cycle.front());
     for (const int slot : cycle) {
-      if (at(slot) != first) slots.erase(std::find(slots.begin(), slots.end(), slot));
+      if (at(slot) != first) slots.erase(std::ranges::find(slots, slot));
       position[at(slot)] = -1;
     }
     for (const int other : slots) {

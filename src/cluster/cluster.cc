@@ -161,8 +161,8 @@ std::vector<int> aggregators(const Cluster& cluster) {
 }
 
 int Cluster::workers() const {
-  return static_cast<int>(std::count_if(nodes.begin(), nodes.end(),
-                                        [](const Node& node) { return node.kind == NodeKind::worker; }));
+  return static_cast<int>(
+      std::ranges::count_if(nodes, [](const Node& node) { return node.kind == NodeKind::worker; }));
 }
 
 std::optional<Problem> find_problem(const Cluster& cluster) {

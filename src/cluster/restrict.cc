@@ -38,9 +38,8 @@ Cluster staffed(const Cluster& cluster, std::span<const std::string> names) {
   std::iota(order.begin(), order.end(), 0);
   std::vector<int> idle = aggregators(cluster);
   for (const std::string& name : names) {
-    const auto found = std::find_if(idle.begin(), idle.end(), [&](int node) {
-      return cluster.nodes[static_cast<std::size_t>(node)].name == name;
-    });
+    const auto found = std::ranges::find_if(
+        idle, [&](int node) { return cluster.nodes[static_cast<std::size_t>(node)].name == name; });
     if (found == idle.end()) continue;
     order.push_back(*found);
     idle.erase(found);

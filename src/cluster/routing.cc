@@ -89,8 +89,8 @@ Routes::Routes(const Cluster& cluster) : nodes_(cluster.nodes.size()), pairs_(no
       }
       pair.count = links_.size() - pair.first;
       const std::span path(links_.data() + pair.first, pair.count);
-      std::reverse(path.begin(), path.end());
-      std::fill(uses.begin(), uses.end(), 0);
+      std::ranges::reverse(path);
+      std::ranges::fill(uses, 0);
       for (const int index : path) {
         const auto at = static_cast<std::size_t>(index);
         pair.latency.value += cluster.links[at].latency.value;

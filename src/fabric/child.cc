@@ -11,21 +11,20 @@
 #include <array>
 #include <vector>
 
-#include "fabric/system.h"
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::fabric {
 
 namespace {
 
 struct Pipe {
-  Fd read, write;
+  FileDescriptor read, write;
 };
 
 Pipe make_pipe() {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw_system("make a pipe");
-  return {Fd(ends[0]), Fd(ends[1])};
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
 // The launcher's environment with the process's own settings on top.
@@ -66,10 +65,9 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
       aggregates_(process.aggregates),
       out_{{}, options.out, LinePrefixer("[" + process.label + "] ")},
       err_{{}, options.err, LinePrefixer("[" + process.label + "] ")} {
-  if (process.command.empty())
-    throw Error(ErrorCode::invalid_argument, fmt::format("cannot start {}: no program given", who()));
+  if (process.command.empty()) refuse("cannot start {}: no program given", who());
   Pipe out = make_pipe(), err = make_pipe(), status = make_pipe();
-  Fd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  FileDescriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!input) throw_system("open /dev/null");
   std::vector<std::string> arguments = process.command, environment = merged_environment(process);
   const std::vector<char*> argv = pointers(arguments), envp = pointers(environment);
@@ -95,13 +93,13 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
   });
   setpgid(pid(), pid());  // also here, so that the group exists before anybody signals it
   // By number, because the declaration in glibc 2.36 has no extern "C".
-  pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
+  pidfd_ = FileDescriptor(static_cast<int>(syscall(SYS_pidfd_open, pid(), 0)));
   if (!pidfd_) {
     kill_group(SIGKILL);
     process_->wait();
     throw_system("watch a process");
   }
-  status.write.close();
+  status.write.reset();
   std::string report;
   std::array<char, 512> buffer;
   ssize_t n;
@@ -118,13 +116,12 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
 void Child::explain_failed_start(const Process& process, const std::string& report) {
   process_->wait();
   if (report[0] == kHookFailed)
-    throw Error(ErrorCode::system, fmt::format("cannot start {}: {}", who(), report.substr(1)));
+    throw_error(ErrorCode::system, "cannot start {}: {}", who(), report.substr(1));
   const int reason = std::stoi(report.substr(1));
   const std::string& program = process.command[0];
   const bool looked_up = program.find('/') == std::string::npos;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("cannot start {}: program '{}'{}: {}", who(), program,
-                          looked_up && reason == ENOENT ? " in PATH" : "", strerror(reason)));
+  refuse("cannot start {}: program '{}'{}: {}", who(), program,
+         looked_up && reason == ENOENT ? " in PATH" : "", strerror(reason));
 }
 
 Child::~Child() {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/child_process.h"
-#include "fabric/fd.h"
+#include "base/file_descriptor.h"
 #include "fabric/launcher.h"
 #include "fabric/line_prefixer.h"
 
@@ -18,7 +18,7 @@ class Child {
  public:
   // One of the two output streams.
   struct Stream {
-    Fd from;
+    FileDescriptor from;
     int to;
     LinePrefixer lines;
   };
@@ -57,7 +57,7 @@ class Child {
   bool aggregates_ = false;
   Stream out_, err_;
   std::optional<ChildProcess> process_;
-  Fd pidfd_;
+  FileDescriptor pidfd_;
   bool ended_ = false;
   bool killed_ = false;
   int exit_code_ = 0;

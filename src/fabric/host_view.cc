@@ -1,13 +1,12 @@
 #include "fabric/host_view.h"
 
-#include <fmt/format.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <unistd.h>
 
 #include <fstream>
 
-#include "fabric/system.h"
+#include "base/fail.h"
 
 namespace talweg::fabric {
 
@@ -26,9 +25,8 @@ void replace_hosts_file(const std::string& text) {
 
 void enter_host(const NetNamespace& net, const std::string& name, const std::string& hosts_file) {
   net.enter();
-  if (unshare(CLONE_NEWUTS | CLONE_NEWNS) != 0)
-    throw_system(fmt::format("make host {} a machine of its own", name));
-  if (sethostname(name.data(), name.size()) != 0) throw_system(fmt::format("name a host {}", name));
+  if (unshare(CLONE_NEWUTS | CLONE_NEWNS) != 0) throw_system("make host {} a machine of its own", name);
+  if (sethostname(name.data(), name.size()) != 0) throw_system("name a host {}", name);
   if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     throw_system("keep mounts to one host");
   // Some containers refuse these two. Programs run without them; they only see the machine's own.

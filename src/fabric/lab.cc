@@ -9,12 +9,11 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/fail.h"
 #include "fabric/host_view.h"
 #include "fabric/privileges.h"
-#include "fabric/system.h"
 #include "fabric/tool.h"
 #include "live/join/job_key.h"
-#include "talweg/error.h"
 #include "wire/key.h"
 
 namespace talweg::fabric {
@@ -105,14 +104,14 @@ int free_port(const LabHost& host) {
   int port = 0;
   host.net.run([&] {
     for (port = kFirst; port <= kLast; ++port) {
-      const Fd socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+      const FileDescriptor socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       sockaddr_in address{};
       address.sin_family = AF_INET;
       address.sin_port = htons(static_cast<std::uint16_t>(port));
       if (bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return;
     }
-    throw Error(ErrorCode::system,
-                fmt::format("cannot find a free port on {}: {} to {} are taken", host.name, kFirst, kLast));
+    throw_error(ErrorCode::system, "cannot find a free port on {}: {} to {} are taken", host.name, kFirst,
+                kLast);
   });
   return port;
 }

@@ -67,8 +67,7 @@ class Assigner {
     for (const int l : group.links)
       if (!direct(l) || cluster_.links[l].to != receiver) return false;
     for (std::size_t l = 0; l < cluster_.links.size(); ++l) {
-      const bool listed =
-          std::find(group.links.begin(), group.links.end(), static_cast<int>(l)) != group.links.end();
+      const bool listed = std::ranges::find(group.links, static_cast<int>(l)) != group.links.end();
       if (cluster_.links[l].to == receiver && !listed) return false;
     }
     const auto [it, added] = result_.ingress_total.emplace(receiver, group.capacity);

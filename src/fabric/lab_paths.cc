@@ -1,13 +1,11 @@
 #include "fabric/lab_paths.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <set>
 #include <utility>
 
+#include "base/fail.h"
 #include "cluster/routing.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -29,11 +27,10 @@ bool is_host(const Cluster& cluster, int node) {
 void attach(const Cluster& cluster, LabPaths& paths, int host, int to) {
   int& at = paths.switch_of[host];
   if (at >= 0 && at != to)
-    throw Error(
-        ErrorCode::unsupported,
-        fmt::format("cannot emulate the cluster: {} has links to {} and {}; a host of a lab has either one "
-                    "switch or links straight to other hosts",
-                    cluster.nodes[host].name, cluster.nodes[at].name, cluster.nodes[to].name));
+    throw_error(ErrorCode::unsupported,
+                "cannot emulate the cluster: {} has links to {} and {}; a host of a lab has either one "
+                "switch or links straight to other hosts",
+                cluster.nodes[host].name, cluster.nodes[at].name, cluster.nodes[to].name);
   at = to;
 }
 

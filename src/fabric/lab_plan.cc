@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <optional>
 
 #include "fabric/lab_groups.h"
 #include "fabric/lab_paths.h"
@@ -221,8 +220,7 @@ class Planner {
 }  // namespace
 
 int LabPlan::workers() const {
-  return static_cast<int>(
-      std::count_if(hosts.begin(), hosts.end(), [](const HostPlan& h) { return h.worker; }));
+  return static_cast<int>(std::ranges::count_if(hosts, [](const HostPlan& h) { return h.worker; }));
 }
 
 LabPlan plan_lab(const Cluster& cluster, const LabMeans& means) {

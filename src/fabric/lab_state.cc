@@ -18,9 +18,8 @@
 #include <thread>
 
 #include "base/child_process.h"
+#include "base/fail.h"
 #include "fabric/privileges.h"
-#include "fabric/system.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -80,17 +79,16 @@ std::optional<LabNote> read_note(const fs::path& path) try {
 void make_folder(const std::string& folder) {
   std::error_code failure;
   fs::create_directories(fs::path(folder).parent_path(), failure);
-  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    throw_system(fmt::format("make the folder {}", folder));
+  if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw_system("make the folder {}", folder);
   struct stat info {};
   // In /tmp anybody can be first; notes of a stranger could lead into a stranger's namespaces.
   if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
-    throw Error(ErrorCode::system, fmt::format("cannot keep notes in {}: not a folder of one's own", folder));
+    throw_error(ErrorCode::system, "cannot keep notes in {}: not a folder of one's own", folder);
 }
 
 // Keeps open what makes the lab and nothing else: a forgotten pipe would have its reader wait for ever.
 void close_all_but(std::vector<int> kept) {
-  std::sort(kept.begin(), kept.end());
+  std::ranges::sort(kept);
   unsigned next = 3;
   for (const int fd : kept) {
     if (static_cast<unsigned>(fd) > next) close_range(next, static_cast<unsigned>(fd) - 1, 0);
@@ -135,21 +133,18 @@ std::vector<LabNote> labs_up(const std::string& folder) {
     else
       fs::remove(entry.path(), failure);
   }
-  std::sort(labs.begin(), labs.end(), [](const LabNote& a, const LabNote& b) { return a.name < b.name; });
+  std::ranges::sort(labs, [](const LabNote& a, const LabNote& b) { return a.name < b.name; });
   return labs;
 }
 
 LabNote keep_up(const Lab& lab, const std::string& name, const std::string& cluster_file,
                 const cluster::Cluster& cluster, const std::string& folder) {
-  const bool plain = std::all_of(name.begin(), name.end(), is_name_character);
+  const bool plain = std::ranges::all_of(name, is_name_character);
   if (name.empty() || !plain || name[0] == '.')
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("expected a lab's name of letters, digits, '-', '_' and '.', got \"{}\"", name));
+    refuse("expected a lab's name of letters, digits, '-', '_' and '.', got \"{}\"", name);
   make_folder(folder);
   for (const LabNote& other : labs_up(folder))
-    if (other.name == name)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("a lab named {} is up already (of {})", name, other.cluster_file));
+    if (other.name == name) refuse("a lab named {} is up already (of {})", name, other.cluster_file);
   LabNote note{name, fs::absolute(cluster_file).string(), cluster::to_yaml(cluster), -1, {}, {}, {}};
   ChildProcess holder("start the process that holds the lab", [&] { hold(lab); });
   note.holder = holder.pid();
@@ -162,7 +157,7 @@ LabNote keep_up(const Lab& lab, const std::string& name, const std::string& clus
   note.holder_started = start_of(note.holder);
   std::ofstream file(note_path(folder, name));
   file << to_json(note).dump(2) << '\n' << std::flush;
-  if (!file.good()) throw_system(fmt::format("write {}", note_path(folder, name)));
+  if (!file.good()) throw_system("write {}", note_path(folder, name));
   holder.release();
   return note;
 }
@@ -177,7 +172,7 @@ Lab attach(const LabNote& note) {
 
 void take_down(const LabNote& note, const std::string& folder) {
   if (holder_lives(note) && kill(note.holder, SIGTERM) != 0)
-    throw_system(fmt::format("end process {}, which holds lab {}", note.holder, note.name));
+    throw_system("end process {}, which holds lab {}", note.holder, note.name);
   while (holder_lives(note)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   fs::remove(note_path(folder, note.name));
 }

@@ -9,10 +9,9 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/fail.h"
 #include "fabric/child.h"
-#include "fabric/system.h"
 #include "fabric/warden.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -28,7 +27,7 @@ class SignalTrap {
     sigemptyset(&set);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
     if (pthread_sigmask(SIG_BLOCK, &set, &before_) != 0) throw_system("block signals");
-    fd_ = Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+    fd_ = FileDescriptor(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
     if (!fd_) throw_system("watch for signals");
   }
   ~SignalTrap() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
@@ -44,7 +43,7 @@ class SignalTrap {
 
  private:
   sigset_t before_{};
-  Fd fd_;
+  FileDescriptor fd_;
 };
 
 // One launch: the loop over signals, ends, output and deadlines.
@@ -69,8 +68,8 @@ class Launch {
 
  private:
   std::ptrdiff_t running(bool aggregators) const {
-    return std::count_if(children_.begin(), children_.end(),
-                         [&](const Child& c) { return !c.ended() && c.aggregates() == aggregators; });
+    return std::ranges::count_if(children_,
+                                 [&](const Child& c) { return !c.ended() && c.aggregates() == aggregators; });
   }
 
   void signal_all(int signal) {
@@ -98,7 +97,7 @@ class Launch {
   }
 
   void pump(Child::Stream& stream) {
-    if (!Child::pump(stream, options_.prefix)) stream.from.close();
+    if (!Child::pump(stream, options_.prefix)) stream.from.reset();
   }
 
   void ended(std::size_t i) {
@@ -173,7 +172,7 @@ class Launch {
 }  // namespace
 
 LaunchResult launch(const std::vector<Process>& processes, const LaunchOptions& options) {
-  if (processes.empty()) throw Error(ErrorCode::invalid_argument, "cannot launch: no ranks to start");
+  if (processes.empty()) refuse("cannot launch: no ranks to start");
   return Launch(processes, options).run();
 }
 

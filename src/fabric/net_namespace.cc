@@ -8,7 +8,7 @@
 #include <fstream>
 #include <thread>
 
-#include "fabric/system.h"
+#include "base/fail.h"
 
 namespace talweg::fabric {
 
@@ -29,18 +29,18 @@ void run_on_a_thread(const std::function<void()>& work) {
 }  // namespace
 
 NetNamespace NetNamespace::create() {
-  Fd fd;
+  FileDescriptor fd;
   run_on_a_thread([&] {  // a namespace belongs to a thread, so the caller stays where it is
     if (unshare(CLONE_NEWNET) != 0) throw_system("make a network namespace");
-    fd = Fd(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+    fd = FileDescriptor(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
     if (!fd) throw_system("hold a network namespace");
   });
   return NetNamespace(std::move(fd));
 }
 
 NetNamespace NetNamespace::open(const std::string& path) {
-  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd) throw_system(fmt::format("open the network namespace {}", path));
+  FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) throw_system("open the network namespace {}", path);
   return NetNamespace(std::move(fd));
 }
 

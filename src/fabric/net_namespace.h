@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "fabric/fd.h"
+#include "base/file_descriptor.h"
 
 namespace talweg::fabric {
 
@@ -28,8 +28,8 @@ class NetNamespace {
   std::string path() const;
 
  private:
-  explicit NetNamespace(Fd fd) : fd_(std::move(fd)) {}
-  Fd fd_;
+  explicit NetNamespace(FileDescriptor fd) : fd_(std::move(fd)) {}
+  FileDescriptor fd_;
 };
 
 // Writes a kernel setting of the calling thread's network namespace: set_net_setting("ipv4/ip_forward", "1").

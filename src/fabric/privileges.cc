@@ -11,10 +11,9 @@
 
 #include <fstream>
 
-#include "fabric/fd.h"
+#include "base/fail.h"
+#include "base/file_descriptor.h"
 #include "fabric/net_namespace.h"
-#include "fabric/system.h"
-#include "talweg/error.h"
 
 namespace talweg::fabric {
 
@@ -32,7 +31,7 @@ bool can_make_namespaces() {
 void map_to_root(const char* file, unsigned outside) {
   std::ofstream map(file);
   map << fmt::format("0 {} 1", outside) << std::flush;
-  if (!map.good()) throw_system(fmt::format("write {}", file));
+  if (!map.good()) throw_system("write {}", file);
 }
 
 }  // namespace
@@ -42,12 +41,11 @@ void gain_lab_privileges() {
   const uid_t user = geteuid();
   const gid_t group = getegid();
   if (unshare(CLONE_NEWUSER) != 0)
-    throw Error(
+    throw_error(
         ErrorCode::unsupported,
-        fmt::format(
-            "a lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces, which "
-            "this system refuses ({}; see sysctl user.max_user_namespaces)",
-            strerror(errno)));
+        "a lab needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces, which "
+        "this system refuses ({}; see sysctl user.max_user_namespaces)",
+        strerror(errno));
   std::ofstream("/proc/self/setgroups") << "deny";
   map_to_root("/proc/self/uid_map", user);
   map_to_root("/proc/self/gid_map", group);
@@ -58,15 +56,14 @@ void gain_lab_privileges() {
 
 void join_user_namespace_of(pid_t pid) {
   const std::string path = fmt::format("/proc/{}/ns/user", pid);
-  const Fd theirs(open(path.c_str(), O_RDONLY | O_CLOEXEC)),
+  const FileDescriptor theirs(open(path.c_str(), O_RDONLY | O_CLOEXEC)),
       ours(open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC));
   struct stat a {
   }, b{};
   if (!theirs || !ours || fstat(theirs.get(), &a) != 0 || fstat(ours.get(), &b) != 0)
-    throw_system(fmt::format("open {}", path));
+    throw_system("open {}", path);
   if (a.st_ino == b.st_ino && a.st_dev == b.st_dev) return;
-  if (setns(theirs.get(), CLONE_NEWUSER) != 0)
-    throw_system(fmt::format("join the user namespace of process {}", pid));
+  if (setns(theirs.get(), CLONE_NEWUSER) != 0) throw_system("join the user namespace of process {}", pid);
 }
 
 }  // namespace talweg::fabric

@@ -13,24 +13,23 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "fabric/fd.h"
-#include "fabric/system.h"
-#include "talweg/error.h"
+#include "base/fail.h"
+#include "base/file_descriptor.h"
 
 namespace talweg::fabric {
 
 namespace {
 
 // Files in memory instead of pipes: nobody has to read while somebody writes.
-Fd memory_file(const std::string& content) {
-  Fd file(memfd_create("talweg-tool", MFD_CLOEXEC));
+FileDescriptor memory_file(const std::string& content) {
+  FileDescriptor file(memfd_create("talweg-tool", MFD_CLOEXEC));
   if (!file) throw_system("make a file in memory");
   if (pwrite(file.get(), content.data(), content.size(), 0) != static_cast<ssize_t>(content.size()))
     throw_system("write a file in memory");
   return file;
 }
 
-std::string content_of(const Fd& file) {
+std::string content_of(const FileDescriptor& file) {
   std::string content;
   char buffer[4096];
   ssize_t n;
@@ -46,8 +45,7 @@ std::string find_program(const std::string& name) {
     std::string candidate = folder + "/" + name;
     if (!folder.empty() && access(candidate.c_str(), X_OK) == 0) return candidate;
   }
-  throw Error(ErrorCode::unsupported,
-              fmt::format("cannot find the program '{}' (Debian: package iproute2)", name));
+  throw_error(ErrorCode::unsupported, "cannot find the program '{}' (Debian: package iproute2)", name);
 }
 
 // iproute2 ends a failed batch with "Command failed -:LINE"; the people who read it have no line numbers.
@@ -70,7 +68,7 @@ std::string explain(const std::string& words, const std::string& input) {
 
 std::string run_tool(const std::vector<std::string>& command, const std::string& input) {
   const std::string program = find_program(command.at(0));
-  const Fd in = memory_file(input), out = memory_file({}), err = memory_file({});
+  const FileDescriptor in = memory_file(input), out = memory_file({}), err = memory_file({});
   std::vector<std::string> arguments = command;
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
@@ -84,14 +82,13 @@ std::string run_tool(const std::vector<std::string>& command, const std::string&
   pid_t pid = -1;
   const int failure = posix_spawn(&pid, program.c_str(), &actions, nullptr, argv.data(), environ);
   posix_spawn_file_actions_destroy(&actions);
-  if (failure != 0)
-    throw Error(ErrorCode::system, fmt::format("cannot start '{}': {}", program, strerror(failure)));
+  if (failure != 0) throw_error(ErrorCode::system, "cannot start '{}': {}", program, strerror(failure));
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   if (status != 0)
-    throw Error(ErrorCode::system,
-                fmt::format("'{}' failed: {}", fmt::join(command, " "), explain(content_of(err), input)));
+    throw_error(ErrorCode::system, "'{}' failed: {}", fmt::join(command, " "),
+                explain(content_of(err), input));
   return content_of(out);
 }
 

@@ -6,15 +6,15 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "fabric/system.h"
+#include "base/fail.h"
 
 namespace talweg::fabric {
 
 Warden::Warden(const std::vector<pid_t>& groups) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw_system("make a pipe");
-  Fd ear(ends[0]);
-  alive_ = Fd(ends[1]);
+  FileDescriptor ear(ends[0]);
+  alive_ = FileDescriptor(ends[1]);
   process_.emplace("start the warden process", [&] {
     // Out of reach of the terminal and of whoever kills the launcher's process group or session.
     setsid();

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/child_process.h"
-#include "fabric/fd.h"
+#include "base/file_descriptor.h"
 
 namespace talweg::fabric {
 
@@ -20,7 +20,7 @@ class Warden {
   // When this ends, it is dismissed, and the groups are left alone.
 
  private:
-  Fd alive_;  // the warden sees end-of-file on the other end when this process is gone
+  FileDescriptor alive_;  // the warden sees end-of-file on the other end when this process is gone
   std::optional<ChildProcess> process_;  // ends first
 };
 

@@ -1,7 +1,5 @@
 #include "forest/bound.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,12 +8,12 @@
 #include <utility>
 
 #include "base/at.h"
+#include "base/fail.h"
 #include "cluster/arborescence.h"
 #include "cluster/stubs.h"
 #include "forest/bound_exact.h"
 #include "forest/tree_growth.h"
 #include "forest/tree_packer.h"
-#include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
@@ -209,7 +207,7 @@ class BoundFinder {
     if (!cluster_.groups.empty() || std::ssize(cluster_.nodes) != cluster_.workers()) return false;
     std::map<std::pair<int, int>, double> links;
     for (const auto& link : cluster_.links) links[{link.from, link.to}] = link.capacity.bits_per_second;
-    return std::all_of(links.begin(), links.end(), [&](const auto& link) {
+    return std::ranges::all_of(links, [&](const auto& link) {
       const auto back = links.find({link.first.second, link.first.first});
       return back != links.end() && back->second == link.second;
     });
@@ -236,14 +234,14 @@ class BoundFinder {
   Certificate rounded(const TreeMarket& market, const std::vector<double>& prices) const {
     constexpr int kGreatest = 20000;
     constexpr double kFine = 1 << 30;
-    const double most = *std::max_element(prices.begin(), prices.end());
+    const double most = *std::ranges::max_element(prices);
     double multiple = kFine / most;
     for (int count = 1; count <= kGreatest; ++count) {
       const auto near = [&](double price) {
         const double scaled = price * count / most;
         return std::abs(scaled - std::round(scaled)) < 1e-6;
       };
-      if (!std::all_of(prices.begin(), prices.end(), near)) continue;
+      if (!std::ranges::all_of(prices, near)) continue;
       multiple = count / most;
       break;
     }
@@ -263,7 +261,7 @@ class BoundFinder {
     for (std::size_t link = 0; link < cluster_.links.size(); ++link) {
       if (certificate.link_prices[link] != 0) continue;
       const int merged = part[at(cluster_.links[link].from)];
-      std::replace(part.begin(), part.end(), merged, part[at(cluster_.links[link].to)]);
+      std::ranges::replace(part, merged, part[at(cluster_.links[link].to)]);
     }
     return part;
   }
@@ -309,7 +307,7 @@ Ratio rate_at_prices(const cluster::Cluster& cluster, Collective op, NodeId root
 Bound best_rate(const cluster::Cluster& cluster, Collective op, NodeId root) {
   validate(cluster);
   if (!goes_up(op) && !goes_down(op))
-    throw Error(ErrorCode::unsupported, fmt::format("no bound is known for {}", name(op)));
+    throw_error(ErrorCode::unsupported, "no bound is known for {}", name(op));
   return BoundFinder(cluster, op, root).find();
 }
 

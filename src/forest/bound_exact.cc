@@ -106,7 +106,7 @@ ExactCapacities::ExactCapacities(const cluster::Cluster& cluster) {
   for (const auto& group : cluster.groups) all.push_back(group.capacity.bits_per_second);
   double scale = 1;
   const auto whole = [&](double capacity) { return capacity * scale == std::floor(capacity * scale); };
-  while (scale < kFinest && !std::all_of(all.begin(), all.end(), whole)) scale *= 2;
+  while (scale < kFinest && !std::ranges::all_of(all, whole)) scale *= 2;
   // Sums of capacities are multiplied by numbers of workers.
   const double most = std::ldexp(1.0, 60) / (4.0 * (cluster.workers() + 1));
   const double sum = std::accumulate(all.begin(), all.end(), 0.0);
@@ -185,7 +185,7 @@ std::vector<int> weakest_partition(const cluster::Cluster& cluster, const ExactC
       if (part[at(cluster.links[link].from)] != part[at(cluster.links[link].to)])
         capacity += capacities.links[link];
     auto names = part;
-    std::sort(names.begin(), names.end());
+    std::ranges::sort(names);
     return Ratio(capacity, std::unique(names.begin(), names.end()) - names.begin() - 1);
   };
   for (;;) {
@@ -211,7 +211,7 @@ std::vector<int> weakest_partition(const cluster::Cluster& cluster, const ExactC
       for (int other = 0; other < node; ++other) {
         if (!stops[at(other)] || found[at(other)] == found[at(node)]) continue;
         const int merged = found[at(other)];
-        std::replace(found.begin(), found.end(), merged, found[at(node)]);
+        std::ranges::replace(found, merged, found[at(node)]);
       }
       flow.set_capacity(wanted[at(node)], std::max<std::int64_t>(0, y));
       flow.set_capacity(unwanted[at(node)], std::max<std::int64_t>(0, -y));

@@ -68,8 +68,7 @@ std::string price_words(const Certificate& certificate, const cluster::Cluster& 
   for (std::size_t i = 0; i < certificate.group_prices.size(); ++i)
     if (certificate.group_prices[i] > 0)
       priced.emplace_back(certificate.group_prices[i], cluster.groups[i].name);
-  std::stable_sort(priced.begin(), priced.end(),
-                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  std::ranges::stable_sort(priced, [](const auto& a, const auto& b) { return a.first > b.first; });
   if (priced.size() == 1) return priced[0].second;
   std::vector<std::string> names;
   for (const auto& [price, name] : priced)
@@ -95,6 +94,12 @@ std::string to_words(const Bound& bound, const cluster::Cluster& cluster) {
       break;
   }
   return "nothing moves";
+}
+
+std::string to_string(const Ratio& ratio) {
+  if (ratio.denominator == 0) return "infinite";
+  return ratio.denominator == 1 ? fmt::format("{}", ratio.numerator)
+                                : fmt::format("{}/{}", ratio.numerator, ratio.denominator);
 }
 
 }  // namespace talweg::forest

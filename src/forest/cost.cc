@@ -85,8 +85,7 @@ void CostModel::measure_nodes() {
   for (const NodeId node : aggregators(cluster_))
     if (can_multicast(cluster_.nodes[at(node)])) servers_.push_back(node);
   for (auto* const nodes : {&best_connected_, &servers_})
-    std::stable_sort(nodes->begin(), nodes->end(),
-                     [&](NodeId a, NodeId b) { return capacity(a) > capacity(b); });
+    std::ranges::stable_sort(*nodes, [&](NodeId a, NodeId b) { return capacity(a) > capacity(b); });
 }
 
 struct CostModel::Resource {
@@ -129,14 +128,14 @@ class CostModel::Pricing {
     const auto down = outward(tree.down, tree.root, nodes);
 
     // How far it is from each node to the farthest receiver below, then on upward paths to there as well.
-    std::fill(remaining_.begin(), remaining_.end(), 0.0);
+    std::ranges::fill(remaining_, 0.0);
     for (auto edge = down.rbegin(); edge != down.rend(); ++edge) {
       remaining_[at(edge->parent)] =
           std::max(remaining_[at(edge->parent)], remaining_[at(edge->child)] + down_hop(*edge));
     }
     const double below_root = remaining_[at(tree.root)];
 
-    std::fill(ready_.begin(), ready_.end(), 0.0);
+    std::ranges::fill(ready_, 0.0);
     for (auto edge = up.rbegin(); edge != up.rend(); ++edge) {
       ready_[at(edge->parent)] = std::max(ready_[at(edge->parent)], ready_[at(edge->child)] + up_hop(*edge));
     }
@@ -252,7 +251,7 @@ std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t eleme
   double slowest = 0, frame = 0;  // of the edges: seconds for a byte, and for a message
   std::int64_t most_bytes = parameters_.tcp.most_chunk_bytes;
   const auto deepest = [&](const std::vector<Edge>& edges, bool upward) {
-    std::fill(depth.begin(), depth.end(), 0);
+    std::ranges::fill(depth, 0);
     int most = 0;
     for (const Edge& edge : outward(edges, tree.root, nodes)) {
       most = std::max(most, depth[at(edge.child)] = depth[at(edge.parent)] + 1);

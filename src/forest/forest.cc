@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/collectives.h"
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::forest {
 namespace {
@@ -118,7 +118,7 @@ Request even_request(Collective op, int ranks, NodeId root, std::int64_t element
 
 void validate(const Request& request) {
   const auto require = [&](bool holds, const std::string& text) {
-    if (!holds) throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", name(request.op), text));
+    if (!holds) refuse("{}: {}", name(request.op), text);
   };
   require(request.ranks >= 1, fmt::format("expected at least 1 rank, got {}", request.ranks));
   require(is_rank(request, request.root),

@@ -16,7 +16,8 @@ constexpr std::uint64_t kVersion = 1;
 // Far above any group, far below what would overflow a table over all pairs of nodes.
 constexpr std::uint64_t kMostNodesInBytes = 1 << 16;
 constexpr std::size_t kLongestName = 64;
-// Of what runs may unfold to, edges, nodes and counts together: what every rank of 2500 sends to each other.
+// Of what runs may unfold to, trees, edges, nodes and counts together: what every rank of 2500 sends to each
+// other.
 constexpr std::uint64_t kMostEntries = 1 << 25;
 constexpr std::uint64_t kSumsOnce = 1;  // flags
 constexpr std::uint64_t kMostCount = std::uint64_t{1} << 62;
@@ -120,7 +121,8 @@ class ForestReader {
     for (const std::int64_t count : forest.request.counts) elements_ += count;
     last_up_.assign(at(forest.nodes), 0);
     last_down_ = last_up_;
-    for (std::uint64_t left = in_.number(in_.left()); left > 0; --left) forest.trees.push_back(tree());
+    for (std::uint64_t left = unfolds(in_.number(in_.left())); left > 0; --left)
+      forest.trees.push_back(tree());
     in_.expect_end();
     return forest;
   }

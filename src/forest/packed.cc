@@ -16,7 +16,6 @@
 #include "forest/packed.h"
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -52,8 +51,7 @@ std::int64_t total_count(const Request& request) {
 // Of each root, what part of the vector its trees carry; empty where they are equal, or any may carry any.
 std::vector<double> parts_of_roots(const Request& request) {
   const auto& counts = request.counts;
-  if (!has_parts(request.op) ||
-      std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to()) == counts.end())
+  if (!has_parts(request.op) || std::ranges::adjacent_find(counts, std::not_equal_to()) == counts.end())
     return {};
   // A part that is tiny is still to have a tree.
   constexpr double kLeastPart = 1e-4;
@@ -78,8 +76,7 @@ std::vector<double> water_fill(const std::vector<double>& rates, const std::vect
                                double bytes) {
   std::vector<std::size_t> order(rates.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return fills[a] < fills[b]; });
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return fills[a] < fills[b]; });
   double rate = 0, head_start = 0, level = 0;
   for (const std::size_t tree : order) {
     if (rate > 0 && level <= fills[tree]) break;
@@ -116,7 +113,7 @@ class Sharing {
       fills[i] = fill(trees_[i], static_cast<std::int64_t>(shares[i]) / request_.element_size);
     for (;;) {
       shares = water_fill(rates, fills, bytes);
-      const auto least = std::min_element(shares.begin(), shares.end());
+      const auto least = std::ranges::min_element(shares);
       if (trees_.size() == 1 || *least >= kLeastSliceBytes) break;
       const auto dropped = least - shares.begin();
       trees_.erase(trees_.begin() + dropped);

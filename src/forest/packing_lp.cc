@@ -50,8 +50,7 @@ void PackingLp::set_gain(int column, double gain) {
   const double more = gain - changed.gain;
   changed.gain = gain;
   if (!changed.in_basis) return;
-  const auto place =
-      std::find(basis_.begin(), basis_.end(), static_cast<int>(rows_) + column) - basis_.begin();
+  const auto place = std::ranges::find(basis_, static_cast<int>(rows_) + column) - basis_.begin();
   for (std::size_t i = 0; i < rows_; ++i) prices_[i] += more * inverse(static_cast<std::size_t>(place), i);
 }
 
@@ -147,7 +146,7 @@ void PackingLp::refactor() {
   for (std::size_t column = 0; column < rows_; ++column)
     for (const Term& term : columns_[static_cast<std::size_t>(basis_[column])].terms)
       matrix[static_cast<std::size_t>(term.row) * rows_ + column] += term.amount;
-  std::fill(inverse_.begin(), inverse_.end(), 0.0);
+  std::ranges::fill(inverse_, 0.0);
   for (std::size_t i = 0; i < rows_; ++i) inverse(i, i) = 1;
   for (std::size_t column = 0; column < rows_; ++column) {
     std::size_t best = column;
@@ -177,7 +176,7 @@ void PackingLp::refactor() {
     }
   }
   level_ = levels(perturbed_);
-  std::fill(prices_.begin(), prices_.end(), 0.0);
+  std::ranges::fill(prices_, 0.0);
   for (std::size_t row = 0; row < rows_; ++row) {
     const double gain = columns_[static_cast<std::size_t>(basis_[row])].gain;
     if (gain == 0) continue;

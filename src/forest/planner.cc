@@ -1,7 +1,5 @@
 #include "forest/planner.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <iterator>
 #include <limits>
@@ -9,10 +7,10 @@
 #include <utility>
 
 #include "base/collectives.h"
+#include "base/fail.h"
 #include "forest/algorithms.h"
 #include "forest/cost.h"
 #include "forest/packed.h"
-#include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
@@ -24,8 +22,8 @@ bool serves(const Algorithm& algorithm, const Request& request) {
 void check(const Request& request, const cluster::Cluster& cluster) {
   validate(request);
   if (cluster.workers() != request.ranks) {
-    throw Error(ErrorCode::invalid_argument, fmt::format("plan {}: the cluster has {} workers, expected {}",
-                                                         name(request.op), cluster.workers(), request.ranks));
+    refuse("plan {}: the cluster has {} workers, expected {}", name(request.op), cluster.workers(),
+           request.ranks);
   }
 }
 
@@ -38,8 +36,7 @@ CostModel model_for(const Request& request, const cluster::Cluster& cluster) {
 Forest plan(const Algorithm& algorithm, const Request& request, const CostModel& model,
             PackingMemo* memo = nullptr, WorkLimit* limit = nullptr) {
   if (!serves(algorithm, request)) {
-    throw Error(ErrorCode::unsupported,
-                fmt::format("{} does not serve {}", algorithm.name, name(request.op)));
+    throw_error(ErrorCode::unsupported, "{} does not serve {}", algorithm.name, name(request.op));
   }
   if (limit != nullptr && algorithm.plan == plan_sharded_star) limit->spend(sharded_star_steps(model));
   Forest forest = memo != nullptr && algorithm.plan == plan_packed
@@ -140,7 +137,7 @@ const Planner& find_planner(const std::string& name) {
     if (planner.name == name) return planner;
     known += (known.empty() ? "" : ", ") + planner.name;
   }
-  throw Error(ErrorCode::invalid_argument, fmt::format("algorithm \"{}\": expected one of {}", name, known));
+  refuse("algorithm \"{}\": expected one of {}", name, known);
 }
 
 Forest plan_best(const Request& request, const cluster::Cluster& cluster) {
@@ -197,8 +194,8 @@ std::vector<Candidate> rank_planners(const Request& request, const cluster::Clus
     if (!considered(algorithm, request)) continue;
     candidates.push_back({algorithm.name, model.seconds(plan(algorithm, request, model))});
   }
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  std::ranges::stable_sort(candidates,
+                           [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
   return candidates;
 }
 

@@ -80,7 +80,7 @@ void SharedSums::join_trees(const Forest& forest, const std::vector<std::size_t>
                                 edge.child));
     const auto add = [&](NodeId node) {
       auto& list = children[at(node)];
-      std::sort(list.begin(), list.end(), [&](NodeId a, NodeId b) {
+      std::ranges::sort(list, [&](NodeId a, NodeId b) {
         const int more = uses[{node, a}] - uses[{node, b}];
         return more != 0 ? more > 0 : a < b;
       });

@@ -14,7 +14,6 @@
 
 #include <cstddef>
 #include <map>
-#include <tuple>
 #include <vector>
 
 #include "forest/forest.h"

@@ -174,7 +174,7 @@ TreePair TreeGrowth::next() {
   ++trees_;
   for (std::size_t resource = 0; resource < added_.size(); ++resource) measure(resource);
   if (market_.paths() == TreeMarket::Paths::all) {
-    const double most = std::max(1.0, *std::max_element(added_.begin(), added_.end()));
+    const double most = std::max(1.0, *std::ranges::max_element(added_));
     std::vector<double> prices;
     for (const double added : added_) prices.push_back(added / most + kPerLinkPrice);
     market_.set_prices(prices);

@@ -132,7 +132,7 @@ void TreeMarket::set_prices(const std::vector<double>& prices) {
 
 bool TreeMarket::passes_worker(NodeId from, NodeId to) const {
   const auto path = routes_->path(from, to);
-  return std::any_of(path.begin(), path.end(), [&](int link) {
+  return std::ranges::any_of(path, [&](int link) {
     const NodeId passed = cluster_.links[at(link)].to;
     return passed != to && cluster_.nodes[at(passed)].kind == cluster::NodeKind::worker;
   });
@@ -276,7 +276,7 @@ TreeMarket::Shape TreeMarket::buy(NodeId root, Trees& known, bool upward) const 
   double least = 0;
   for (std::size_t c = 0; c < choices_.size(); ++c) {
     const auto& choice = choices_[c];
-    const auto place = std::lower_bound(choice.begin(), choice.end(), root);
+    const auto place = std::ranges::lower_bound(choice, root);
     if (place == choice.end() || *place != root) continue;
     if (!known[c]) {
       std::vector<double> costs;
@@ -307,10 +307,10 @@ void TreeMarket::drop_idle(Shape& parents, NodeId root, bool upward) const {
     for (NodeId helper = workers(); helper < sites(); ++helper) {
       const NodeId above = parents[at(helper)];
       if (above < 0 || helper == root) continue;
-      const auto children = std::count(parents.begin(), parents.end(), helper);
+      const auto children = std::ranges::count(parents, helper);
       if (children > 1) continue;
       if (children == 1) {
-        const auto child = std::find(parents.begin(), parents.end(), helper);
+        const auto child = std::ranges::find(parents, helper);
         const auto site = static_cast<NodeId>(child - parents.begin());
         if (edge(site, above, upward) > edge(site, helper, upward) + edge(helper, above, upward)) continue;
         *child = above;
@@ -390,7 +390,7 @@ std::vector<int> TreeMarket::links_between(NodeId from, NodeId to) const {
   if (from == to || (paths_ == Paths::routes ? passes_worker(from, to) : edge(from, to) >= kAbsent))
     return result;
   for_each_link(from, to, [&](int link) { result.push_back(link); });
-  if (paths_ == Paths::all) std::reverse(result.begin(), result.end());
+  if (paths_ == Paths::all) std::ranges::reverse(result);
   return result;
 }
 

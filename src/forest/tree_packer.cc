@@ -44,7 +44,7 @@ TreePacker::TreePacker(TreeMarket& market, Collective op, double depth_penalty, 
       parts_(std::move(parts)),
       seeds_(seeds),
       limit_(limit),
-      scale_(*std::max_element(market.capacities().begin(), market.capacities().end())) {
+      scale_(*std::ranges::max_element(market.capacities())) {
   if (parts_.empty()) parts_.assign(at(market.workers()), 1.0 / market.workers());
   parts_.resize(at(market.sites()));
   for (const double capacity : market.capacities()) capacities_.push_back(capacity / scale_);
@@ -92,8 +92,7 @@ void TreePacker::seed() {
   if (!per_root_ && roots.size() > seeds_) {  // the best connected
     std::vector<double> costs;
     for (NodeId root = 0; root < market_.sites(); ++root) costs.push_back(market_.cost_of_star(root));
-    std::stable_sort(roots.begin(), roots.end(),
-                     [&](NodeId a, NodeId b) { return costs[at(a)] < costs[at(b)]; });
+    std::ranges::stable_sort(roots, [&](NodeId a, NodeId b) { return costs[at(a)] < costs[at(b)]; });
     roots.resize(seeds_);
   }
   for (const NodeId root : roots) {
@@ -193,11 +192,11 @@ bool TreePacker::buy(const std::vector<double>& prices) {
     const double root_price = per_root_ ? prices[capacities_.size() + at(root)] : 0;
     by_cost.emplace_back(market_.cost(market_.cheapest(root)) - root_price, root);
   }
-  std::stable_sort(by_cost.begin(), by_cost.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::stable_sort(by_cost, [](const auto& a, const auto& b) { return a.first < b.first; });
   if (!per_root_ && std::ssize(by_cost) > kRootsPerRound) by_cost.resize(kRootsPerRound);
   bool found = false;
   for (const auto& [cost, root] : by_cost) {
+    spend(0);
     found = offer(market_.cheapest(root), prices) || found;
     for (const double per_hop : kPerHop)
       found = offer(market_.shallow(root, per_hop * market_.mean_cost()), prices) || found;
@@ -211,6 +210,7 @@ void TreePacker::sharpen_upper(const std::vector<double>& prices) {
   for (std::size_t i = 0; i < capacities_.size(); ++i) worth += capacities_[i] * prices[i];
   double least = std::numeric_limits<double>::infinity(), sum = 0;
   for (const NodeId root : market_.roots()) {
+    spend(0);  // with many roots it takes long, and somebody may have given it up
     const double cost = market_.cost(market_.cheapest(root));
     least = std::min(least, cost);
     sum += parts_[at(root)] * cost;
@@ -226,7 +226,7 @@ void TreePacker::sharpen_upper(const std::vector<double>& prices) {
 // there is.
 void TreePacker::concentrate(PackingLp& lp, double floor) {
   const auto used = [](const std::vector<Column>& columns) {
-    return std::count_if(columns.begin(), columns.end(), [](const Column& c) { return c.amount > 0; });
+    return std::ranges::count_if(columns, [](const Column& c) { return c.amount > 0; });
   };
   double most = 0;
   for (const Column& column : columns_) most = std::max(most, column.amount);
@@ -255,14 +255,13 @@ void TreePacker::drop_least(PackingLp& lp, double floor) {
     for (std::size_t i = 0; i < columns_.size(); ++i)
       if (!settled[i]) open.push_back(i);
     if (open.empty() || lp.effort() > kMostPruning) break;
-    std::stable_sort(open.begin(), open.end(),
-                     [&](std::size_t a, std::size_t b) { return columns_[a].amount < columns_[b].amount; });
+    std::ranges::stable_sort(
+        open, [&](std::size_t a, std::size_t b) { return columns_[a].amount < columns_[b].amount; });
     open.resize(std::min(batch, open.size()));
     for (const std::size_t i : open) lp.set_gain(number(i), kRefused);
     lp.solve();
     const double rate = read(lp, tried);
-    const bool without =
-        std::all_of(open.begin(), open.end(), [&](std::size_t i) { return tried[i].amount <= 0; });
+    const bool without = std::ranges::all_of(open, [&](std::size_t i) { return tried[i].amount <= 0; });
     if (without && rate >= floor) {
       columns_ = tried;
       rate_ = rate;
@@ -329,8 +328,7 @@ std::vector<PackedTree> TreePacker::trees() const {
   std::vector<PackedTree> result;
   for (const Column& column : columns_)
     if (column.amount > 0) result.push_back({column.trees, column.amount * scale_});
-  std::stable_sort(result.begin(), result.end(),
-                   [](const PackedTree& a, const PackedTree& b) { return a.rate > b.rate; });
+  std::ranges::stable_sort(result, [](const PackedTree& a, const PackedTree& b) { return a.rate > b.rate; });
   return result;
 }
 

@@ -107,7 +107,7 @@ Tree collective_tree(const Request& request, const Slice& slice, NodeId root, co
 
 Forest useful_forest(const std::string& planner, const Request& request, std::vector<Tree> trees) {
   const auto empty = [](const Tree& tree) { return tree.slice.count == 0; };
-  if (std::all_of(trees.begin(), trees.end(), empty)) {
+  if (std::ranges::all_of(trees, empty)) {
     trees.erase(trees.begin() + 1, trees.end());
   } else {
     std::erase_if(trees, empty);

@@ -6,21 +6,20 @@
 #include <algorithm>
 #include <numeric>
 #include <optional>
-#include <utility>
 
 #include "base/at.h"
 #include "base/collectives.h"
+#include "base/fail.h"
 #include "cluster/routing.h"
 #include "forest/shared_sums.h"
 #include "forest/walk.h"
-#include "talweg/error.h"
 
 namespace talweg::forest {
 namespace {
 
 [[noreturn]] void refuse(const Forest& forest, const std::string& text) {
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("{} forest for {}: {}", forest.planner, name(forest.request.op), text));
+  throw_error(ErrorCode::invalid_argument, "{} forest for {}: {}", forest.planner, name(forest.request.op),
+              text);
 }
 
 // Holds one tree to its structure.
@@ -36,9 +35,10 @@ class TreeVerifier {
     // Written so that nothing can overflow, whatever the slice says.
     require(slice.offset >= 0 && slice.count >= 0 && slice.offset <= elements &&
                 slice.count <= elements - slice.offset,
-            fmt::format("the slice leaves the vector of {} elements", elements));
-    require(tree_.chunk > 0, fmt::format("chunk {}: expected more than 0", tree_.chunk));
-    require(is_node(tree_.root), fmt::format("root {}: expected a node below {}", tree_.root, forest_.nodes));
+            [&] { return fmt::format("the slice leaves the vector of {} elements", elements); });
+    require(tree_.chunk > 0, [&] { return fmt::format("chunk {}: expected more than 0", tree_.chunk); });
+    require(is_node(tree_.root),
+            [&] { return fmt::format("root {}: expected a node below {}", tree_.root, forest_.nodes); });
     verify_ranks(tree_.contributors, "contributors");
     verify_ranks(tree_.receivers, "receivers");
     verify_edges(tree_.up, tree_.contributors, "up", "contributor");
@@ -48,20 +48,22 @@ class TreeVerifier {
   }
 
  private:
-  void require(bool holds, const std::string& text) const {
+  // `text` says why not: made only where it is needed, since every rank verifies what it is told to run.
+  template <class Text>
+  void require(bool holds, const Text& text) const {
     if (holds) return;
     refuse(forest_, fmt::format("tree {} (slice {}+{}, root {}): {}", index_, tree_.slice.offset,
-                                tree_.slice.count, tree_.root, text));
+                                tree_.slice.count, tree_.root, text()));
   }
 
   bool is_node(NodeId node) const { return node >= 0 && node < forest_.nodes; }
 
   void verify_ranks(const std::vector<NodeId>& ranks, const char* what) const {
-    const auto ascends =
-        std::adjacent_find(ranks.begin(), ranks.end(), std::greater_equal<>()) == ranks.end();
+    const auto ascends = std::ranges::adjacent_find(ranks, std::greater_equal<>()) == ranks.end();
     const bool in_range = ranks.empty() || (ranks.front() >= 0 && ranks.back() < forest_.request.ranks);
-    require(!ranks.empty() && ascends && in_range,
-            fmt::format("{} [{}]: expected ranks, sorted, each once", what, fmt::join(ranks, ", ")));
+    require(!ranks.empty() && ascends && in_range, [&] {
+      return fmt::format("{} [{}]: expected ranks, sorted, each once", what, fmt::join(ranks, ", "));
+    });
   }
 
   // `ends` are the nodes at which edges may end (leaves) and which all must be there.
@@ -70,23 +72,26 @@ class TreeVerifier {
     std::vector<bool> on_tree(at(forest_.nodes)), has_children(at(forest_.nodes));
     on_tree[at(tree_.root)] = true;
     for (const Edge& edge : edges) {
-      const std::string what = fmt::format("{} edge {}-{}", direction, edge.child, edge.parent);
+      const auto what = [&] { return fmt::format("{} edge {}-{}", direction, edge.child, edge.parent); };
       require(is_node(edge.child) && is_node(edge.parent),
-              fmt::format("{}: expected nodes below {}", what, forest_.nodes));
-      require(edge.child != tree_.root, what + ": the root has a parent");
-      require(!on_tree[at(edge.child)], fmt::format("{}: node {} has two parents", what, edge.child));
+              [&] { return fmt::format("{}: expected nodes below {}", what(), forest_.nodes); });
+      require(edge.child != tree_.root, [&] { return what() + ": the root has a parent"; });
+      require(!on_tree[at(edge.child)],
+              [&] { return fmt::format("{}: node {} has two parents", what(), edge.child); });
       on_tree[at(edge.child)] = true;
       has_children[at(edge.parent)] = true;
     }
     require(outward(edges, tree_.root, forest_.nodes).size() == edges.size(),
-            fmt::format("some {} edges do not hang on the root", direction));
+            [&] { return fmt::format("some {} edges do not hang on the root", direction); });
     for (const NodeId end : ends) {
-      require(on_tree[at(end)], fmt::format("{} {} is not on the {} edges", end_name, end, direction));
+      require(on_tree[at(end)],
+              [&] { return fmt::format("{} {} is not on the {} edges", end_name, end, direction); });
     }
     for (const Edge& edge : edges) {
-      require(has_children[at(edge.child)] || std::binary_search(ends.begin(), ends.end(), edge.child),
-              fmt::format("{} edge {}-{}: node {} is a leaf but no {}", direction, edge.child, edge.parent,
-                          edge.child, end_name));
+      require(has_children[at(edge.child)] || std::ranges::binary_search(ends, edge.child), [&] {
+        return fmt::format("{} edge {}-{}: node {} is a leaf but no {}", direction, edge.child, edge.parent,
+                           edge.child, end_name);
+      });
     }
   }
 
@@ -97,30 +102,34 @@ class TreeVerifier {
     for (const Edge& edge : tree_.down) ++copies[at(edge.parent)];
     for (NodeId node = forest_.request.ranks; node < forest_.nodes; ++node) {
       const cluster::Node& inner = cluster_->nodes[at(node)];
-      require(inputs[at(node)] <= 1 || can_aggregate(inner),
-              fmt::format("{} would sum {} inputs, but cannot aggregate", inner.name, inputs[at(node)]));
-      require(copies[at(node)] <= 1 || can_multicast(inner),
-              fmt::format("{} would make {} copies, but cannot multicast", inner.name, copies[at(node)]));
+      require(inputs[at(node)] <= 1 || can_aggregate(inner), [&] {
+        return fmt::format("{} would sum {} inputs, but cannot aggregate", inner.name, inputs[at(node)]);
+      });
+      require(copies[at(node)] <= 1 || can_multicast(inner), [&] {
+        return fmt::format("{} would make {} copies, but cannot multicast", inner.name, copies[at(node)]);
+      });
     }
   }
 
   void verify_contributions() const {
     const Request& request = forest_.request;
     if (facts(request.op).sums) {
-      require(std::ssize(tree_.contributors) == request.ranks,
-              fmt::format("contributors [{}]: expected all {} ranks", fmt::join(tree_.contributors, ", "),
-                          request.ranks));
+      require(std::ssize(tree_.contributors) == request.ranks, [&] {
+        return fmt::format("contributors [{}]: expected all {} ranks", fmt::join(tree_.contributors, ", "),
+                           request.ranks);
+      });
     } else {
-      require(tree_.contributors.size() == 1,
-              fmt::format("contributors [{}]: expected one rank", fmt::join(tree_.contributors, ", ")));
+      require(tree_.contributors.size() == 1, [&] {
+        return fmt::format("contributors [{}]: expected one rank", fmt::join(tree_.contributors, ", "));
+      });
     }
     for (const NodeId rank : tree_.contributors) {
       require(input_offset(request, rank, tree_.slice) >= 0,
-              fmt::format("contributor {} does not have this slice", rank));
+              [&] { return fmt::format("contributor {} does not have this slice", rank); });
     }
     for (const NodeId rank : tree_.receivers) {
       require(output_offset(request, rank, tree_.slice) >= 0,
-              fmt::format("receiver {} has no place for this slice", rank));
+              [&] { return fmt::format("receiver {} has no place for this slice", rank); });
     }
   }
 
@@ -139,8 +148,7 @@ struct Delivery {
 
 void verify_cover(const Forest& forest, NodeId rank, std::vector<Delivery>& deliveries) {
   const bool has_it_already = forest.request.op == Collective::broadcast && rank == forest.request.root;
-  std::sort(deliveries.begin(), deliveries.end(),
-            [](const Delivery& a, const Delivery& b) { return a.begin < b.begin; });
+  std::ranges::sort(deliveries, [](const Delivery& a, const Delivery& b) { return a.begin < b.begin; });
   const auto missing = [&](std::int64_t begin, std::int64_t end) {
     if (begin < end && !has_it_already) {
       refuse(forest,

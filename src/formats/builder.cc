@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::formats {
 
@@ -80,7 +80,7 @@ Cluster Builder::finish() {
 }
 
 void Builder::fail(int line, const std::string& text) const {
-  throw Error(ErrorCode::bad_file, fmt::format("{}:{}: {}", origin_, line, text));
+  throw_error(ErrorCode::bad_file, "{}:{}: {}", origin_, line, text);
 }
 
 }  // namespace talweg::formats

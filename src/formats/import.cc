@@ -1,12 +1,10 @@
 #include "formats/import.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cctype>
 #include <string_view>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 #include "text/xml_reader.h"
 #include "text/yaml_reader.h"
 
@@ -85,7 +83,7 @@ Format parse_format(const std::string& text) {
     if (text == i.name) return i.format;
     known += (known.empty() ? "" : ", ") + std::string(i.name);
   }
-  throw Error(ErrorCode::invalid_argument, fmt::format("format \"{}\": expected one of {}", text, known));
+  refuse("format \"{}\": expected one of {}", text, known);
 }
 
 bool has_key(std::string_view text, std::string_view key) {

@@ -51,7 +51,7 @@ Cluster import_adapcc(const std::string& text, const std::string& origin) {
       nics.emplace_back(nic, s);
     }
   }
-  std::stable_sort(gpus.begin(), gpus.end(), [](const Gpu& a, const Gpu& b) { return a.id < b.id; });
+  std::ranges::stable_sort(gpus, [](const Gpu& a, const Gpu& b) { return a.id < b.id; });
   for (const Gpu& gpu : gpus) builder.add({.name = fmt::format("gpu{}", gpu.id)}, gpu.line);
 
   const auto inner = [&](const char* kind, const text::XmlReader& element) {

@@ -153,13 +153,13 @@ class NcclImporter {
     constexpr std::int64_t kMostRank = 1 << 24;
     const char* key = nullptr;
     for (const char* candidate : {"dev", "rank"})
-      if (std::all_of(gpus_.begin(), gpus_.end(),
-                      [&](const Gpu& gpu) { return gpu.element && gpu.element->has(candidate); }))
+      if (std::ranges::all_of(gpus_,
+                              [&](const Gpu& gpu) { return gpu.element && gpu.element->has(candidate); }))
         key = candidate;
     for (std::size_t i = 0; i < gpus_.size(); ++i)
       gpus_[i].rank =
           key == nullptr ? static_cast<std::int64_t>(i) : gpus_[i].element->integer(key, 0, kMostRank);
-    std::stable_sort(gpus_.begin(), gpus_.end(), [](const Gpu& a, const Gpu& b) { return a.rank < b.rank; });
+    std::ranges::stable_sort(gpus_, [](const Gpu& a, const Gpu& b) { return a.rank < b.rank; });
     for (Gpu& gpu : gpus_) {
       gpu.node = builder_.add({.name = fmt::format("gpu{}", gpu.rank)}, gpu.pci.line());
       if (!gpu_by_bus_.emplace(std::pair(gpu.host, bus_of(gpu.pci)), gpu.node).second)

@@ -5,8 +5,8 @@
 #include <tuple>
 
 #include "base/at.h"
+#include "base/fail.h"
 #include "formats/msccl.h"
-#include "talweg/error.h"
 
 namespace talweg::formats {
 namespace {
@@ -34,7 +34,7 @@ class Checker {
   const MscclGpu& gpu() const { return program_.gpus[at(gpu_)]; }
 
   [[noreturn]] void refuse(const std::string& text) const {
-    throw Error(ErrorCode::unsupported, fmt::format("MSCCL program {}: {}", program_.name, text));
+    throw_error(ErrorCode::unsupported, "MSCCL program {}: {}", program_.name, text);
   }
   void require(bool holds, const std::string& text) const {
     if (!holds) refuse(text);

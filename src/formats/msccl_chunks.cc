@@ -40,7 +40,7 @@ Forest in_chunks(const Forest& forest, int most_chunks) {
   const auto& counts = forest.request.counts;
   const std::int64_t part = counts[0];
   const auto parts = static_cast<std::int64_t>(counts.size());
-  if (std::any_of(counts.begin(), counts.end(), [&](std::int64_t count) { return count != part; }))
+  if (std::ranges::any_of(counts, [&](std::int64_t count) { return count != part; }))
     refuse_for_msccl("counts differ by rank: expected the same for all");
   if (part == 0) refuse_for_msccl("the vector is empty: expected at least one element");
 

@@ -49,7 +49,7 @@ std::vector<std::vector<int>> children_of(const std::vector<forest::Edge>& edges
   std::vector<std::vector<int>> children(at(nodes));
   for (const forest::Edge& edge : order) children[at(edge.parent)].push_back(edge.child);
   for (auto& list : children)
-    std::stable_sort(list.begin(), list.end(), [&](int a, int b) { return height[at(a)] < height[at(b)]; });
+    std::ranges::stable_sort(list, [&](int a, int b) { return height[at(a)] < height[at(b)]; });
   return children;
 }
 
@@ -77,7 +77,7 @@ class TreeLowering {
  private:
   bool receives(int node) const {
     const bool has_it = request_.op == Collective::broadcast && node == request_.root;
-    return has_it || std::binary_search(tree_.receivers.begin(), tree_.receivers.end(), node);
+    return has_it || std::ranges::binary_search(tree_.receivers, node);
   }
 
   // Where a node keeps what it has received: its output if the tree delivers there, else scratch.
@@ -108,7 +108,7 @@ class TreeLowering {
   // Adds up what comes from below and sends it to `parent`; the root sends it down instead.
   void gather(int node, int parent) {
     std::optional<MscclPlace> have;
-    if (std::binary_search(tree_.contributors.begin(), tree_.contributors.end(), node))
+    if (std::ranges::binary_search(tree_.contributors, node))
       have = MscclPlace{'i', static_cast<int>(forest::input_offset(request_, node, tree_.slice))};
     const auto& below = up_[at(node)];
     const auto& above = down_[at(node)];
@@ -156,7 +156,7 @@ class Pairing {
  public:
   // Binds what the operations fuse; false, and in no useful state, if that is not possible.
   bool bind(const std::vector<Operation>& operations, int channel) {
-    return std::all_of(operations.begin(), operations.end(), [&](const Operation& o) {
+    return std::ranges::all_of(operations, [&](const Operation& o) {
       return o.receive < 0 || o.send < 0 ||
              (to_.emplace(std::array{o.gpu, channel, o.receive}, o.send).first->second == o.send &&
               from_.emplace(std::array{o.gpu, channel, o.send}, o.receive).first->second == o.receive);
@@ -265,9 +265,9 @@ MscclProgram lower(const Forest& forest, int channels, const MscclLimits& limits
 }
 
 bool fits(const MscclProgram& program, const MscclLimits& limits) {
-  return std::all_of(program.gpus.begin(), program.gpus.end(), [&](const MscclGpu& gpu) {
+  return std::ranges::all_of(program.gpus, [&](const MscclGpu& gpu) {
     return std::ssize(gpu.blocks) <= limits.blocks &&
-           std::all_of(gpu.blocks.begin(), gpu.blocks.end(), [&](const MscclThreadBlock& block) {
+           std::ranges::all_of(gpu.blocks, [&](const MscclThreadBlock& block) {
              return std::ssize(block.steps) <= limits.steps;
            });
   });
@@ -293,8 +293,8 @@ MscclProgram to_msccl(const Forest& forest, const MscclLimits& limits) {
   // Trees that overlap would write over each other's sums.
   std::vector<forest::Slice> slices;
   for (const forest::Tree& tree : chunks.trees) slices.push_back(tree.slice);
-  std::sort(slices.begin(), slices.end(),
-            [](const forest::Slice& a, const forest::Slice& b) { return a.offset < b.offset; });
+  std::ranges::sort(slices,
+                    [](const forest::Slice& a, const forest::Slice& b) { return a.offset < b.offset; });
   for (std::size_t i = 1; i < slices.size(); ++i)
     if (slices[i - 1].offset + slices[i - 1].count > slices[i].offset)
       refuse_for_msccl(

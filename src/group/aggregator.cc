@@ -48,7 +48,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
         left_(mesh.ranks),
         members_(members_of_mesh(mesh)),
         lost_(lost_seats(mesh)),
-        plans_(members_.self, static_cast<int>(members_.names.size())),
+        plans_(members_.self, ranks_, static_cast<int>(members_.names.size())),
         engine_(mesh.seat, std::move(mesh), options, *this),
         session_(members_, 0, *this, pool_, nullptr) {
     session_.serve([this](std::uint64_t, const wire::Signature& signature) { return part_of(signature); });
@@ -110,16 +110,13 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
   // What rank 0 says of plans.
   void on_plan(int peer, const wire::Header& header, const std::byte* payload) {
     if (peer != protocol::kPlanner) return;
-    word_.insert(word_.end(), payload, payload + header.length);
-    if (!wire::plan_part_of(header).last) return;
     try {
-      plans_.hear(steer::word_from_bytes(std::exchange(word_, {})));
-    } catch (const Error& e) {
+      const auto word = word_.add({payload, header.length}, wire::plan_part_of(header).last);
+      if (!word) return;
+      plans_.hear(*word);
+    } catch (const std::exception& e) {
       // Nobody could ever go on with it: every call that names it must fail.
-      const std::string text =
-          fmt::format("aggregator {} cannot follow a plan of {}: {}", name_, who(peer), e.what());
-      log_.log(LogLevel::warn, "aggregator", "{}", text);
-      session_.abort(text);
+      give_up(fmt::format("it cannot follow a plan of {}: {}", who(peer), e.what()));
       return;
     }
     session_.serve_early();
@@ -130,10 +127,23 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
     if (plan == nullptr) return std::nullopt;
     const forest::Request& request = plan->forest->request;
     const Call call{.op = request.op, .type = signature.type, .reduction = signature.reduction};
-    protocol::Operation part = protocol::make_operation(call, members_.self, request);
-    part.deadline_ns = std::numeric_limits<std::int64_t>::max();  // the ranks have theirs
-    part.plan = std::move(plan);
-    return part;
+    try {
+      if (static_cast<std::int64_t>(size_of(signature.type)) != request.element_size)
+        throw Error(ErrorCode::corrupted, fmt::format("{} by a plan for elements of {} bytes",
+                                                      to_string(signature), request.element_size));
+      protocol::Operation part = protocol::make_operation(call, members_.self, request);
+      part.deadline_ns = std::numeric_limits<std::int64_t>::max();  // the ranks have theirs
+      part.plan = std::move(plan);
+      return part;
+    } catch (const Error& e) {  // no rank of ours asks for that
+      give_up(fmt::format("it cannot take part in a call: {}", e.what()));
+      return std::nullopt;
+    }
+  }
+
+  void give_up(const std::string& why) {
+    log_.log(LogLevel::warn, "aggregator", "{}: {}", name_, why);
+    session_.abort(why);
   }
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
@@ -169,7 +179,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
   const std::vector<int> lost_;
   protocol::BufferPool pool_;
   steer::SharedPlans plans_;
-  std::vector<std::byte> word_;  // of rank 0's, as far as it is here
+  steer::WordParts word_;  // of rank 0's, as far as it is here
   live::Engine engine_;
   protocol::Session session_;
 };
@@ -177,12 +187,15 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
 }  // namespace
 
 std::uint64_t serve_group(const AggregatorOptions& options) {
+  if (options.name == "-" || options.name.find_first_of(" \t\n\r\v\f") != std::string::npos)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("--name: expected a node's name, without blanks, got \"{}\"", options.name));
   GroupOptions as_rank;
   as_rank.rendezvous = options.rendezvous;
   as_rank.prefix = options.prefix;
   as_rank.interface = options.interface;
   // No rank of any size; but one that has others to meet.
-  const Place nobody{-1, 2, "an aggregator"};
+  const Place nobody{-1, 2, "aggregator " + options.name};
   Joining joining = prepare_joining(as_rank, nobody, options.timeout, options.name);
   live::Mesh mesh = live::connect_all(*joining.store, joining.connect);
   joining.store.reset();

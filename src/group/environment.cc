@@ -108,7 +108,9 @@ Place find_place(const GroupOptions& options) {
 
 Meeting find_meeting(const Place& place, const std::string& rendezvous) {
   const std::string store = resolve("TALWEG_STORE", rendezvous).value;
-  const std::string origin = rendezvous.empty() ? "TALWEG_STORE" : "option rendezvous";
+  const bool is_rank = place.rank >= 0;
+  const std::string origin =
+      !rendezvous.empty() ? is_rank ? "option rendezvous" : "--rendezvous" : "TALWEG_STORE";
   if (store.starts_with("file:")) return {store.substr(5), "", 0, origin};
   if (!store.empty()) {
     std::string address = store.starts_with("tcp://") ? store.substr(6) : store;
@@ -136,11 +138,10 @@ Meeting find_meeting(const Place& place, const std::string& rendezvous) {
             derived_port(variable("OMPI_MCA_ess_base_jobid").value_or("0") +
                          variable("OMPI_MCA_orte_hnp_uri").value_or("")),
             "Open MPI on one host"};
-  throw Error(
-      ErrorCode::invalid_argument,
-      fmt::format("rank {} of {} does not know where to meet the others: set MASTER_ADDR and MASTER_PORT, or "
-                  "TALWEG_STORE=file:/path that all ranks see",
-                  place.rank, place.size));
+  throw Error(ErrorCode::invalid_argument,
+              fmt::format("{} does not know where to meet the others: set MASTER_ADDR and MASTER_PORT, or "
+                          "TALWEG_STORE=file:/path that all ranks see",
+                          is_rank ? fmt::format("rank {} of {}", place.rank, place.size) : place.origin));
 }
 
 std::chrono::milliseconds find_timeout(const GroupOptions& options) {

@@ -54,7 +54,7 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::C
       log_(identity_.rank),
       chooser_(std::move(network), algorithm_, &world_->background()),
       own_plans_(identity_.rank, chooser_),
-      shared_plans_(identity_.rank, static_cast<int>(seats_.size())),
+      shared_plans_(identity_.rank, this->size(), static_cast<int>(seats_.size())),
       session_(
           members_of(identity_), identity_.id, *this, world_->pool(),
           [this](int source, int destination, std::int64_t count, DataType type) {
@@ -82,8 +82,7 @@ GroupImpl::~GroupImpl() {
   }
   auto guard = world_->lock();
   leaving_ = true;
-  for (int r = 0; r < size(); ++r)
-    if (r != rank()) session_.leave(r);
+  for (int node = 0; node < static_cast<int>(seats_.size()); ++node) session_.leave(node);
   session_.close();
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
@@ -134,7 +133,7 @@ void GroupImpl::enter(Start start) {
   std::string refusal;
   if (shared && held_.empty() && !losing_) try {
       operation.plan = plan_for(call, start.request);
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {  // also what the system refuses: the others wait for this rank
       refusal = e.what();
     }
   const bool known = operation.plan != nullptr;
@@ -273,6 +272,12 @@ void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::
   }
   if (header.type == wire::FrameType::plan || header.type == wire::FrameType::report) {
     hear(group_rank_[w], header, payload);
+    return;
+  }
+  if (header.type == wire::FrameType::group_failure && group_rank_[w] >= size()) {
+    session_.on_frame(group_rank_[w], header, payload);
+    lose_helper(group_rank_[w]);
+    agree_on_losses();
     return;
   }
   observe::Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();

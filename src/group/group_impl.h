@@ -146,7 +146,7 @@ class GroupImpl : public Group, private protocol::Outbox {
     forest::Request request;
   };
   std::deque<Held> held_;
-  std::vector<std::byte> word_;                    // of rank 0's, as far as it is here
+  steer::WordParts word_;                          // of rank 0's, as far as it is here
   std::unique_ptr<steer::TrafficMeter> meter_;     // where plans follow the network
   std::unique_ptr<steer::Adaptation> adaptation_;  // and on rank 0
   std::unique_ptr<steer::PlanLeader> leader_;      // on rank 0

@@ -8,7 +8,6 @@ namespace talweg::group {
 
 namespace {
 constexpr std::size_t kPartBytes = 64U << 10;  // of a frame: it holds up others no longer than a chunk does
-constexpr std::size_t kMostWordBytes = std::size_t{1} << 28;  // far above the forests of the largest groups
 }  // namespace
 
 void GroupImpl::adapt() {
@@ -67,18 +66,18 @@ void GroupImpl::hear(int from, const wire::Header& header, const std::byte* payl
     }
     if (from != protocol::kPlanner)
       throw Error(ErrorCode::corrupted, "it speaks of plans, which rank 0 alone makes");
-    if (word_.size() + header.length > kMostWordBytes)
-      throw Error(ErrorCode::corrupted, "it speaks of a plan that is longer than any");
-    word_.insert(word_.end(), payload, payload + header.length);
-    if (wire::plan_part_of(header).last) take_up(steer::word_from_bytes(std::exchange(word_, {})));
+    const auto word = word_.add({payload, header.length}, wire::plan_part_of(header).last);
+    if (word) take_up(*word);
   } catch (const Error& e) {
     session_.on_damaged(from, e.code(), e.what());
+  } catch (const std::bad_alloc&) {
+    session_.on_damaged(from, ErrorCode::corrupted, "it speaks of a plan that memory does not hold");
   }
 }
 
 void GroupImpl::take_up(const steer::PlanWord& word) {
-  note_word(word);
   shared_plans_.hear(word);
+  note_word(word);
   if (word.report && meter_) {
     const std::vector<double> report = meter_->take(world_->engine().peer_statistics());
     const std::string bytes(reinterpret_cast<const char*>(report.data()), report.size() * sizeof(double));
@@ -95,7 +94,7 @@ void GroupImpl::plan_held() {
     std::shared_ptr<const protocol::Plan> plan;
     try {
       plan = plan_for(next.call, next.request);
-    } catch (const Error& e) {
+    } catch (const std::exception& e) {
       session_.abort(e.what());  // what was planned with a node has no plan without it
       break;
     }

@@ -100,11 +100,11 @@ void Engine::say_goodbye() {
 }
 
 bool Engine::unsent() const {
-  return std::any_of(links_.begin(), links_.end(), [](const Link* link) { return link->unsent(); });
+  return std::ranges::any_of(links_, [](const Link* link) { return link->unsent(); });
 }
 
 bool Engine::whole() const {
-  return std::none_of(links_.begin(), links_.end(), [](const Link* link) { return link->gone(); });
+  return std::ranges::none_of(links_, [](const Link* link) { return link->gone(); });
 }
 
 EngineStatistics Engine::statistics() const {

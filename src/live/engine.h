@@ -3,7 +3,6 @@
 // call in, and `wake`.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "live/links.h"

@@ -21,7 +21,7 @@
 #include <cstring>
 #include <fstream>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::live {
 
@@ -30,7 +30,7 @@ namespace {
 constexpr int kBacklog = 4096;
 
 [[noreturn]] void throw_errno(const std::string& what) {
-  throw Error(ErrorCode::system, fmt::format("{}: {}", what, std::strerror(errno)));
+  throw_error(ErrorCode::system, "{}: {}", what, std::strerror(errno));
 }
 
 sockaddr_in address_of(const Endpoint& endpoint) {
@@ -38,7 +38,7 @@ sockaddr_in address_of(const Endpoint& endpoint) {
   address.sin_family = AF_INET;
   address.sin_port = htons(static_cast<std::uint16_t>(endpoint.port));
   if (inet_pton(AF_INET, endpoint.host.c_str(), &address.sin_addr) != 1)
-    throw Error(ErrorCode::invalid_argument, fmt::format("\"{}\" is not an IPv4 address", endpoint.host));
+    refuse("\"{}\" is not an IPv4 address", endpoint.host);
   return address;
 }
 
@@ -56,11 +56,6 @@ std::pair<sockaddr_un, socklen_t> abstract_address(const std::string& name) {
 int check(int result, const std::string& what) {
   if (result < 0) throw_errno(what);
   return result;
-}
-
-void FileDescriptor::reset() {
-  if (fd_ >= 0) ::close(fd_);
-  fd_ = -1;
 }
 
 Mapping::Mapping(const FileDescriptor& file, std::size_t bytes) : bytes_(bytes) {
@@ -83,8 +78,7 @@ std::string resolve_host(const std::string& host) {
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   const int rc = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
-  if (rc != 0)
-    throw Error(ErrorCode::system, fmt::format("looking up host \"{}\": {}", host, ::gai_strerror(rc)));
+  if (rc != 0) throw_error(ErrorCode::system, "looking up host \"{}\": {}", host, ::gai_strerror(rc));
   std::array<char, INET_ADDRSTRLEN> text{};
   ::inet_ntop(AF_INET, &reinterpret_cast<sockaddr_in*>(list->ai_addr)->sin_addr, text.data(), text.size());
   ::freeaddrinfo(list);
@@ -123,8 +117,8 @@ FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns) {
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) error = errno;
     if (error == EINPROGRESS) {
       if (!wait_ready(fd, true, deadline_ns)) {
-        throw Error(ErrorCode::timeout,
-                    fmt::format("connecting to {}: no answer before the deadline", to_string(endpoint)));
+        throw_error(ErrorCode::timeout, "connecting to {}: no answer before the deadline",
+                    to_string(endpoint));
       }
       socklen_t length = sizeof error;
       ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
@@ -135,8 +129,8 @@ FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns) {
     const bool may_pass = error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
                           error == ETIMEDOUT || error == ECONNRESET;
     if (!may_pass || now_ns() + pause > deadline_ns)
-      throw Error(may_pass ? ErrorCode::timeout : ErrorCode::system,
-                  fmt::format("connecting to {}: {}", to_string(endpoint), std::strerror(error)));
+      throw_error(may_pass ? ErrorCode::timeout : ErrorCode::system, "connecting to {}: {}",
+                  to_string(endpoint), std::strerror(error));
     ::usleep(static_cast<useconds_t>(pause / 1000));
     pause = std::min(pause * 2, 100 * kMillisecondNs);
   }
@@ -157,8 +151,7 @@ FileDescriptor connect_unix(const std::string& name) {
   const auto [address, length] = abstract_address(name);
   const int rc = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length);
   if (rc < 0 && errno == ECONNREFUSED)
-    throw Error(ErrorCode::peer_failed,
-                fmt::format("connecting to the Unix socket {}: nobody listens any more", name));
+    throw_error(ErrorCode::peer_failed, "connecting to the Unix socket {}: nobody listens any more", name);
   check(rc, "connecting to the Unix socket " + name);
   return fd;
 }

@@ -6,31 +6,14 @@
 #include <string>
 #include <utility>
 
+#include "base/file_descriptor.h"
+
 namespace talweg::live {
 
 // Throws Error{system} "<what>: <reason of errno>" when result is negative; otherwise returns it.
 int check(int result, const std::string& what);
 
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() { reset(); }
-  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    if (this != &other) {
-      reset();
-      fd_ = std::exchange(other.fd_, -1);
-    }
-    return *this;
-  }
-  int get() const { return fd_; }
-  explicit operator bool() const { return fd_ >= 0; }
-  void reset();
-
- private:
-  int fd_ = -1;
-};
+using talweg::FileDescriptor;
 
 // Memory shared with other processes, mapped for reading and writing.
 class Mapping {

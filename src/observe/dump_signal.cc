@@ -1,12 +1,9 @@
 #include "observe/dump_signal.h"
 
-#include <fmt/format.h>
-
 #include <atomic>
 #include <csignal>
-#include <string>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::observe {
 
@@ -28,8 +25,7 @@ int parse_dump_signal(std::string_view text) {
   if (text == "USR1") return SIGUSR1;
   if (text == "USR2") return SIGUSR2;
   if (text == "none") return 0;
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("TALWEG_DUMP_SIGNAL: expected USR1, USR2 or none, got \"{}\"", text));
+  refuse("TALWEG_DUMP_SIGNAL: expected USR1, USR2 or none, got \"{}\"", text);
 }
 
 void catch_dump_signal(int signal) {

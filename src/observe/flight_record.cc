@@ -1,7 +1,5 @@
 #include "observe/flight_record.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -9,7 +7,7 @@
 #include <sstream>
 #include <system_error>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 #include "text/json_fields.h"
 
 namespace talweg::observe {
@@ -36,8 +34,8 @@ RecordedCall read_call(const Json& json) {
   call.state = text::text_field(json, "state");
   if (call.state != "started" && call.state != "moving" && call.state != "completed" &&
       call.state != "failed")
-    throw Error(ErrorCode::bad_file,
-                fmt::format("state: expected started, moving, completed or failed, got {}", call.state));
+    throw_error(ErrorCode::bad_file, "state: expected started, moving, completed or failed, got {}",
+                call.state);
   text::read_field(json, "started_ns", call.started_ns);
   if (json.contains("ended_ns")) text::read_field(json, "ended_ns", call.ended_ns);
   call.not_started = text::numbers_field(json, "not_started");
@@ -50,13 +48,13 @@ RecordedCall read_call(const Json& json) {
 void check_ranks(const std::vector<int>& ranks, int size, const char* what) {
   for (const int rank : ranks)
     if (rank < 0 || rank >= size)
-      throw Error(ErrorCode::bad_file, fmt::format("{}: there is no rank {} of {}", what, rank, size));
+      throw_error(ErrorCode::bad_file, "{}: there is no rank {} of {}", what, rank, size);
 }
 
 Record read_json(const Json& json) {
   int version = 0;
   text::read_field(json, "talweg_flight_record", version);
-  if (version != 1) throw Error(ErrorCode::bad_file, fmt::format("it has version {}: expected 1", version));
+  if (version != 1) throw_error(ErrorCode::bad_file, "it has version {}: expected 1", version);
   Record record;
   record.reason = text::text_field(json, "reason");
   record.job = text::text_field(json, "job");
@@ -79,8 +77,8 @@ Record read_json(const Json& json) {
   }
   if (record.rank < 0 || record.rank >= record.size ||
       record.hosts.size() != static_cast<std::size_t>(record.size))
-    throw Error(ErrorCode::bad_file,
-                fmt::format("rank {} of {} cannot be, or hosts are missing", record.rank, record.size));
+    throw_error(ErrorCode::bad_file, "rank {} of {} cannot be, or hosts are missing", record.rank,
+                record.size);
   return record;
 }
 
@@ -89,10 +87,10 @@ std::string content_of(const std::string& path) {
   std::error_code problem;
   // A pipe would be waited for.
   if (std::filesystem::is_other(std::filesystem::status(path, problem)))
-    throw Error(ErrorCode::bad_file, fmt::format("{}: cannot be read: it is no regular file", path));
+    throw_error(ErrorCode::bad_file, "{}: cannot be read: it is no regular file", path);
   const std::ifstream file(path);
   if (!file || std::filesystem::is_directory(path, problem))
-    throw Error(ErrorCode::bad_file, fmt::format("{}: cannot be read", path));
+    throw_error(ErrorCode::bad_file, "{}: cannot be read", path);
   text << file.rdbuf();
   return text.str();
 }
@@ -106,7 +104,7 @@ Record read_record(const std::string& path) {
     record.file = path;
     return record;
   } catch (const Error& e) {
-    throw Error(ErrorCode::bad_file, fmt::format("{}: expected a flight record: {}", path, e.what()));
+    throw_error(ErrorCode::bad_file, "{}: expected a flight record: {}", path, e.what());
   }
 }
 
@@ -115,20 +113,19 @@ std::vector<std::string> find_files(const std::vector<std::string>& arguments, c
   std::vector<std::string> files;
   for (const std::string& argument : arguments) {
     std::error_code problem;
-    if (!fs::exists(argument, problem))
-      throw Error(ErrorCode::invalid_argument, fmt::format("{}: no such file or directory", argument));
+    if (!fs::exists(argument, problem)) refuse("{}: no such file or directory", argument);
     if (!fs::is_directory(argument)) {
       files.push_back(argument);
       continue;
     }
     const fs::directory_iterator entries(argument, problem);
-    if (problem) throw Error(ErrorCode::invalid_argument, fmt::format("{}: {}", argument, problem.message()));
+    if (problem) refuse("{}: {}", argument, problem.message());
     for (const auto& entry : entries) {
       const std::string name = entry.path().filename().string();
       if (name.starts_with(prefix) && name.ends_with(".json")) files.push_back(entry.path().string());
     }
   }
-  std::sort(files.begin(), files.end());
+  std::ranges::sort(files);
   files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }

@@ -1,7 +1,5 @@
 #include "observe/merge_traces.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,7 +9,7 @@
 #include <optional>
 #include <ostream>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 #include "text/json_fields.h"
 
 namespace talweg::observe {
@@ -61,7 +59,7 @@ void each_event(const std::string& path, Function&& use) {
     Json event = Json::parse(line, nullptr, false);
     if (event.is_discarded() || !event.is_object()) {
       if (number > 1 && file.peek() == std::ifstream::traits_type::eof()) return;  // its process died
-      throw Error(ErrorCode::bad_file, fmt::format("line {} is not an event", number));
+      throw_error(ErrorCode::bad_file, "line {} is not an event", number);
     }
     use(event);
   }
@@ -93,9 +91,9 @@ RankTrace survey(const std::string& path) {
       }
     });
   } catch (const Error& e) {
-    throw Error(ErrorCode::bad_file, fmt::format("{}: expected a trace of talweg: {}", path, e.what()));
+    throw_error(ErrorCode::bad_file, "{}: expected a trace of talweg: {}", path, e.what());
   }
-  if (!known) throw Error(ErrorCode::bad_file, fmt::format("{}: expected a trace of talweg", path));
+  if (!known) throw_error(ErrorCode::bad_file, "{}: expected a trace of talweg", path);
   return trace;
 }
 
@@ -112,8 +110,7 @@ MergedTrace merge_traces(const std::vector<std::string>& files, std::ostream& ou
     }
   }
   // Without a common clock for all ranks everybody's wall clock has to do.
-  const bool common =
-      std::all_of(traces.begin(), traces.end(), [](const RankTrace& t) { return !t.clock.empty(); });
+  const bool common = std::ranges::all_of(traces, [](const RankTrace& t) { return !t.clock.empty(); });
   const auto offset = [&](const RankTrace& t, double us) {
     return common ? t.at(us)->offset_us : t.wall_offset_us;
   };

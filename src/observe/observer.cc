@@ -12,6 +12,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/fail.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "live/system.h"
@@ -35,8 +36,8 @@ std::string directory(const char* setting) {
   std::error_code why;
   std::filesystem::create_directories(path, why);
   if (!std::filesystem::is_directory(path))
-    throw Error(ErrorCode::system, fmt::format("{}={}: no such directory, and it cannot be made: {}", setting,
-                                               path, why.message()));
+    throw_error(ErrorCode::system, "{}={}: no such directory, and it cannot be made: {}", setting, path,
+                why.message());
   return path;
 }
 

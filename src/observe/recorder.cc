@@ -119,6 +119,7 @@ OrderedJson call_json(const Recorder::Entry& entry, const protocol::Session::Pen
   const auto& silent = pending != nullptr ? pending->silent : entry.silent;
   if (!absent.empty()) call["not_started"] = absent;
   if (!silent.empty()) call["data_missing_from"] = silent;
+  if (pending != nullptr) call["text"] = pending->text;
   if (entry.state == Recorder::State::failed) {
     call["error"] = name(entry.code);
     call["text"] = entry.error;
@@ -153,8 +154,7 @@ std::string to_json(const RecordHead& head, const Recorder& recorder,
   std::string text = dumped(document);
   text.replace(text.size() - 1, 1, ",\"operations\":[");
   for (std::uint64_t ticket = recorder.first(); ticket < recorder.started(); ++ticket) {
-    const auto it =
-        std::find_if(pending.begin(), pending.end(), [&](const auto& p) { return p.first == ticket; });
+    const auto it = std::ranges::find_if(pending, [&](const auto& p) { return p.first == ticket; });
     text += ticket == recorder.first() ? "\n" : ",\n";
     text += dumped(call_json(*recorder.find(ticket), it == pending.end() ? nullptr : &it->second));
   }

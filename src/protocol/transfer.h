@@ -76,9 +76,9 @@ class Actions {
   virtual bool send(NodeId to, const wire::Header& header, const Payload& payload) = 0;
   // One without: it overtakes data, which may wait for what it says.
   virtual void tell(NodeId to, const wire::Header& header) = 0;
-  // How many pieces of so many bytes may be sent to `to` before it says anything: more than any window when
-  // it has started the operation.
-  virtual std::uint32_t grant(NodeId to, std::uint32_t bytes) = 0;
+  // How many pieces of so many bytes may be sent to `to` before it says anything, if `most` are to be sent
+  // ahead of it: more than any window when it has started the operation, or will when it hears of it.
+  virtual std::uint32_t grant(NodeId to, std::uint32_t bytes, std::uint32_t most) = 0;
 };
 
 // A piece up to this size may be sent to a rank that has not started the operation yet.
@@ -103,7 +103,8 @@ class Transfer {
                                Actions& actions) = 0;
   // Where the payload of this frame may be received straight away; null: nowhere, hand it to on_frame.
   virtual std::byte* place(NodeId from, const wire::Header& header) const = 0;
-  virtual void on_sent(std::uint32_t piece, std::byte* buffer) = 0;
+  // There may be room for more now. `actions` is null where the operation has failed: nothing is sent then.
+  virtual void on_sent(std::uint32_t piece, std::byte* buffer, Actions* actions) = 0;
 
   // For protocols that resend: called when next_time_ns() has come.
   virtual void on_time(std::int64_t, Actions&) {}

@@ -6,10 +6,9 @@
 #include <cstdlib>
 #include <limits>
 #include <new>
-#include <numeric>
 
+#include "base/fail.h"
 #include "kernel/reduce.h"
-#include "talweg/error.h"
 
 namespace talweg::sim {
 
@@ -105,9 +104,8 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
     if (done[r] < all)
       missing +=
           fmt::format("{}{}", missing.empty() ? "" : ", ", node_name(simulation, ranks, static_cast<int>(r)));
-  throw Error(ErrorCode::timeout,
-              fmt::format("{} of {} had not ended on {} at {}", name(forest->request.op), forest->planner,
-                          missing, to_string(Nanoseconds{(early ? horizon : simulation.now()) / 1000})));
+  throw_error(ErrorCode::timeout, "{} of {} had not ended on {} at {}", name(forest->request.op),
+              forest->planner, missing, to_string(Nanoseconds{(early ? horizon : simulation.now()) / 1000}));
 }
 
 }  // namespace talweg::sim

@@ -24,13 +24,12 @@ class Forwarding::Search {
   explicit Search(const Forwarding& f) : f_(f), leaf_(f.nodes_.size()), distance_(f.nodes_.size()) {
     // Nothing passes through a node whose only neighbour is one other node.
     for (std::size_t n = 0; n < leaf_.size(); ++n)
-      leaf_[n] = f.out_[n].size() == 1 && std::all_of(f.in_[n].begin(), f.in_[n].end(), [&](int l) {
-                   return link(l).from == link(f.out_[n][0]).to;
-                 });
+      leaf_[n] = f.out_[n].size() == 1 &&
+                 std::ranges::all_of(f.in_[n], [&](int l) { return link(l).from == link(f.out_[n][0]).to; });
   }
 
   void run(int target, const std::vector<bool>& down) {
-    std::fill(distance_.begin(), distance_.end(), Distance{});
+    std::ranges::fill(distance_, Distance{});
     target_ = target;
     distance_[static_cast<std::size_t>(target)] = {0, 0, 0};
     std::priority_queue<std::pair<Distance, int>, std::vector<std::pair<Distance, int>>, std::greater<>> open;

@@ -7,7 +7,7 @@
 #include <optional>
 #include <sstream>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::sim {
 
@@ -48,7 +48,7 @@ class Lines {
   }
   int line() const { return number_; }
   [[noreturn]] void fail(const std::string& text) const {
-    throw Error(ErrorCode::bad_file, fmt::format("{}:{}: {}", origin_, number_, text));
+    throw_error(ErrorCode::bad_file, "{}:{}: {}", origin_, number_, text);
   }
 
  private:

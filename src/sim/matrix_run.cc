@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::sim {
 
@@ -18,9 +18,7 @@ MatrixRun::MatrixRun(Simulation& simulation, const Matrix& matrix, Trace* trace,
       waiting_(matrix.triggers.size()),
       left_(flows_.size()) {
   const int workers = simulation.network().cluster().workers();
-  if (matrix.nodes > workers)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("the matrix is for {} hosts, the network has {}", matrix.nodes, workers));
+  if (matrix.nodes > workers) refuse("the matrix is for {} hosts, the network has {}", matrix.nodes, workers);
   for (std::size_t i = 0; i < flows_.size(); ++i) {
     const Connection& c = matrix.connections[i];
     flows_[i] = {c, kNever, kNever, {}};
@@ -89,8 +87,7 @@ std::vector<FlowResult> run_matrix(Simulation& simulation, const Matrix& matrix,
                                    Trace* trace) {
   MatrixRun run(simulation, matrix, trace, [&simulation] { simulation.stop(); });
   if (!run.done()) simulation.run(horizon);
-  if (!run.done())
-    throw Error(ErrorCode::timeout, fmt::format("{}: {}", horizon_text(horizon), run.missing()));
+  if (!run.done()) throw_error(ErrorCode::timeout, "{}: {}", horizon_text(horizon), run.missing());
   return run.take();
 }
 
@@ -98,7 +95,7 @@ Picoseconds completion_percentile(const std::vector<FlowResult>& flows, double s
   if (flows.empty()) return 0;
   std::vector<Picoseconds> took;
   for (const FlowResult& f : flows) took.push_back(f.ended - f.started);
-  std::sort(took.begin(), took.end());
+  std::ranges::sort(took);
   const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(took.size())));
   return took[std::clamp<std::size_t>(rank, 1, took.size()) - 1];
 }

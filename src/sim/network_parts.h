@@ -1,8 +1,6 @@
 // What a network keeps about its links beside what every packet touches. Private to the network's own files.
 #pragma once
 
-#include <optional>
-
 #include "sim/network.h"
 
 namespace talweg::sim {

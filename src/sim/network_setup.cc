@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "base/fail.h"
 #include "sim/network_parts.h"
-#include "talweg/error.h"
 
 namespace talweg::sim {
 
@@ -25,20 +25,19 @@ void check(const QueuePolicy& policy) {
 void check(const LossModel& m) {
   for (const double p :
        {m.loss, m.bit_error_rate, m.burst_begins, m.burst_ends, m.burst_loss, m.duplicate, m.damage, m.delay})
-    if (!(p >= 0 && p <= 1))
-      throw Error(ErrorCode::invalid_argument, fmt::format("loss model: {} is no probability", p));
+    if (!(p >= 0 && p <= 1)) refuse("loss model: {} is no probability", p);
 }
 
 // What a file cannot have, but a program's own cluster can.
 void check(const cluster::Cluster& cluster) {
   for (const cluster::Link& link : cluster.links)
     if (!(link.capacity.bits_per_second > 0) || link.latency.value < 0)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("link {}->{}: expected a capacity above 0 and a latency of at least 0, got {} "
-                              "bit/s and {} ns",
-                              cluster.nodes[static_cast<std::size_t>(link.from)].name,
-                              cluster.nodes[static_cast<std::size_t>(link.to)].name,
-                              link.capacity.bits_per_second, link.latency.value));
+      refuse(
+          "link {}->{}: expected a capacity above 0 and a latency of at least 0, got {} "
+          "bit/s and {} ns",
+          cluster.nodes[static_cast<std::size_t>(link.from)].name,
+          cluster.nodes[static_cast<std::size_t>(link.to)].name, link.capacity.bits_per_second,
+          link.latency.value);
 }
 
 }  // namespace
@@ -55,9 +54,7 @@ Network::Network(const cluster::Cluster& cluster, const NetworkOptions& options,
       details_(cluster.links.size()),
       node_down_(cluster.nodes.size(), false),
       seed_(options.seed) {
-  if (links_.size() > EventQueue::kMaxTargets)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a network of {} links is too large", links_.size()));
+  if (links_.size() > EventQueue::kMaxTargets) refuse("a network of {} links is too large", links_.size());
   check(options.switch_queue);
   check(options.host_queue);
   check(options.loss);
@@ -114,7 +111,7 @@ void Network::settle(int l) {
     if (limit > 0) look_from(limit);
   if (policy.mark_bytes > 0) look_from(policy.mark_bytes);
   if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
-  const auto same = std::find(shapes_.begin(), shapes_.end(), shape);
+  const auto same = std::ranges::find(shapes_, shape);
   link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x7fffffffU;
   if (same == shapes_.end()) shapes_.push_back(shape);
 }
@@ -133,12 +130,11 @@ std::uint32_t Network::add_route(const std::vector<int>& links) {
     if (at >= 0 && link.from != at)
       refuse(
           fmt::format("{} does not follow on {}", from, cluster_.nodes[static_cast<std::size_t>(at)].name));
-    if (std::find(seen.begin(), seen.end(), link.from) != seen.end())
-      refuse(fmt::format("it comes to {} twice", from));
+    if (std::ranges::find(seen, link.from) != seen.end()) refuse(fmt::format("it comes to {} twice", from));
     seen.push_back(link.from);
     at = link.to;
   }
-  if (std::find(seen.begin(), seen.end(), at) != seen.end())
+  if (std::ranges::find(seen, at) != seen.end())
     refuse(fmt::format("it comes to {} twice", cluster_.nodes[static_cast<std::size_t>(at)].name));
   routes_.push_back(links);
   return static_cast<std::uint32_t>(routes_.size() - 1);
@@ -152,9 +148,7 @@ int Network::add_multicast(const std::vector<int>& links) {
   for (const int l : links) {
     const cluster::Link& link = cluster_.links[static_cast<std::size_t>(l)];
     if (reached[static_cast<std::size_t>(link.to)])
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("multicast: {} is reached twice",
-                              cluster_.nodes[static_cast<std::size_t>(link.to)].name));
+      refuse("multicast: {} is reached twice", cluster_.nodes[static_cast<std::size_t>(link.to)].name);
     reached[static_cast<std::size_t>(link.to)] = true;
     multicast_[group * nodes + static_cast<std::size_t>(link.from)].push_back(l);
   }

@@ -6,10 +6,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "base/fail.h"
 #include "forest/planner.h"
 #include "protocol/forest/local_plan.h"
 #include "protocol/send_queue.h"
-#include "talweg/error.h"
 
 namespace talweg::sim {
 
@@ -151,7 +151,7 @@ class Ranks::Host : public protocol::Outbox {
     Picoseconds start = ranks_.simulation_.now();
     Picoseconds* core = nullptr;
     if (!ranks_.cores_.empty()) {
-      core = &*std::min_element(ranks_.cores_.begin(), ranks_.cores_.end());
+      core = &*std::ranges::min_element(ranks_.cores_);
       start = std::max(start, *core);
     }
     const Picoseconds finish = start + cost_;
@@ -269,12 +269,9 @@ Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
   size_ = static_cast<int>(nodes_.size());
   protocol::Members members{0, size_, {}};
   for (const int node : nodes_) {
-    if (node < 0 || node >= cluster.workers())
-      throw Error(ErrorCode::invalid_argument, fmt::format("a group's node {} is no worker", node));
+    if (node < 0 || node >= cluster.workers()) refuse("a group's node {} is no worker", node);
     const auto i = static_cast<std::size_t>(node);
-    if (taken[i])
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("a group has {} twice: expected each worker once", cluster.nodes[i].name));
+    if (taken[i]) refuse("a group has {} twice: expected each worker once", cluster.nodes[i].name);
     taken[i] = true;
     members.names.push_back(fmt::format("rank {} ({})", members.names.size(), cluster.nodes[i].name));
   }
@@ -292,7 +289,7 @@ Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
   channels_.resize(static_cast<std::size_t>(n));
   for (int r = 0; r < n; ++r) {
     members.self = r;
-    const bool runs = r < size_ || std::binary_search(helpers.begin(), helpers.end(), r);
+    const bool runs = r < size_ || std::ranges::binary_search(helpers, r);
     hosts_.push_back(runs ? std::make_unique<Host>(*this, members) : nullptr);
   }
 }

@@ -16,13 +16,11 @@
 // memory for all ranks and nothing is summed, and a run needs no more memory than its packets.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "base/ring_queue.h"

@@ -1,7 +1,5 @@
 #include "sim/report.h"
 
-#include <algorithm>
-
 namespace talweg::sim {
 
 std::string link_name(const cluster::Cluster& cluster, int link) {

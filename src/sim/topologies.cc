@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::sim {
 
@@ -12,14 +12,10 @@ namespace {
 
 using cluster::Cluster;
 
-[[noreturn]] void refuse(const std::string& text) {
-  throw Error(ErrorCode::invalid_argument, text);
-}
-
 class Builder {
  public:
   explicit Builder(int hosts) {
-    if (hosts < 1) refuse(fmt::format("a network of {} hosts: expected at least 1", hosts));
+    if (hosts < 1) refuse("a network of {} hosts: expected at least 1", hosts);
     for (int h = 0; h < hosts; ++h) add(fmt::format("h{}", h), cluster::NodeKind::worker);
   }
   int add_switch(std::string name) { return add(std::move(name), cluster::NodeKind::switch_); }
@@ -45,7 +41,7 @@ std::size_t index(int i) {
 }
 
 int even_share(int all, int parts, const char* what) {
-  if (parts < 1 || all % parts != 0) refuse(fmt::format("{}: {} cannot be divided by {}", what, all, parts));
+  if (parts < 1 || all % parts != 0) refuse("{}: {} cannot be divided by {}", what, all, parts);
   return all / parts;
 }
 
@@ -107,12 +103,11 @@ Cluster leaf_spine(int leaves, int hosts_per_leaf, int spines, LinkShape host_li
 }
 
 Cluster fat_tree(int hosts, int tiers, int oversubscription, LinkShape link) {
-  if (tiers != 2 && tiers != 3) refuse(fmt::format("a fat tree of {} tiers: expected 2 or 3", tiers));
+  if (tiers != 2 && tiers != 3) refuse("a fat tree of {} tiers: expected 2 or 3", tiers);
   int half = 1;  // of a switch's ports
   const auto room = [&] { return tiers == 2 ? 2 * half * half : 2 * half * half * half; };
   while (room() < hosts) ++half;
-  if (room() != hosts)
-    refuse(fmt::format("a fat tree of {} hosts: the next that is full has {}", hosts, room()));
+  if (room() != hosts) refuse("a fat tree of {} hosts: the next that is full has {}", hosts, room());
   const int up = even_share(half, oversubscription, "links up of the first tier by oversubscription");
   Clos shape;
   shape.hosts = hosts;
@@ -124,7 +119,7 @@ Cluster fat_tree(int hosts, int tiers, int oversubscription, LinkShape link) {
 
 Cluster torus(const std::vector<int>& dimensions, LinkShape host_link, LinkShape router_link) {
   const int n = std::accumulate(dimensions.begin(), dimensions.end(), 1, [](int product, int d) {
-    if (d < 1) refuse(fmt::format("a torus of {} in one dimension: expected at least 1", d));
+    if (d < 1) refuse("a torus of {} in one dimension: expected at least 1", d);
     return product * d;
   });
   if (dimensions.empty()) refuse("a torus needs a dimension");

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <vector>
 
+#include "base/fail.h"
 #include "sim/topologies.h"
-#include "talweg/error.h"
 
 namespace talweg::sim {
 
@@ -31,7 +31,7 @@ class Numbers {
   }
   const std::string& kind() const { return kind_; }
   [[noreturn]] void refuse(const std::string& why) const {
-    throw Error(ErrorCode::invalid_argument, fmt::format("topology {}: {}", text_, why));
+    throw_error(ErrorCode::invalid_argument, "topology {}: {}", text_, why);
   }
   std::string word(const char* name, const std::string& otherwise) {
     const auto it = values_.find(name);

@@ -148,7 +148,7 @@ class Reader {
     }
     for (const text::YamlReader& r : y.items()) {
       g.nodes.push_back(worker(r));
-      if (std::count(g.nodes.begin(), g.nodes.end(), g.nodes.back()) > 1) r.fail("a worker comes twice");
+      if (std::ranges::count(g.nodes, g.nodes.back()) > 1) r.fail("a worker comes twice");
     }
     if (g.nodes.empty()) y.fail("expected at least one worker");
   }
@@ -219,7 +219,7 @@ class Reader {
     std::vector<int> nodes;
     for (const text::YamlReader& item : y.items()) {
       nodes.push_back(node(item));
-      if (std::count(nodes.begin(), nodes.end(), nodes.back()) > 1)
+      if (std::ranges::count(nodes, nodes.back()) > 1)
         item.fail(fmt::format("a loop: the route comes to {} twice", item.text()));
     }
     if (nodes.size() < 2 || nodes.front() != c.from || nodes.back() != c.to)

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/fail.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "sim/collectives.h"
-#include "talweg/error.h"
 
 namespace talweg::sim {
 
@@ -106,8 +106,8 @@ class GroupRun {
   }
 
   int left() const {
-    return static_cast<int>(std::count_if(members_.begin(), members_.end(),
-                                          [this](const Member& m) { return m.iteration < group_.repeat; }));
+    return static_cast<int>(
+        std::ranges::count_if(members_, [this](const Member& m) { return m.iteration < group_.repeat; }));
   }
 
   void step(int rank) {
@@ -290,8 +290,7 @@ WorkloadOutcome run_workload(Simulation& simulation, const Workload& workload,
   const bool endless = groups.empty() && !flows;
   if (endless) {
     if (options.horizon == kNever)
-      throw Error(ErrorCode::invalid_argument,
-                  "background traffic alone goes on for ever: give a horizon at which the run ends");
+      refuse("background traffic alone goes on for ever: give a horizon at which the run ends");
     simulation.at(options.horizon, [&] { simulation.stop(); });
   }
   simulation.run(options.horizon);
@@ -299,8 +298,7 @@ WorkloadOutcome run_workload(Simulation& simulation, const Workload& workload,
   for (const auto& group : groups)
     if (!group->done()) missing += (missing.empty() ? "" : "; ") + group->missing();
   if (flows && !flows->done()) missing += (missing.empty() ? "" : "; ") + flows->missing();
-  if (!missing.empty())
-    throw Error(ErrorCode::timeout, fmt::format("{}: {}", horizon_text(options.horizon), missing));
+  if (!missing.empty()) throw_error(ErrorCode::timeout, "{}: {}", horizon_text(options.horizon), missing);
   for (const auto& group : groups) outcome.groups.push_back(group->take());
   if (flows) outcome.flows = flows->take();
   return outcome;

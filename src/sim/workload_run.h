@@ -1,7 +1,6 @@
 // A workload on a simulated network, and what came of it.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 

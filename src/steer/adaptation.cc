@@ -1,14 +1,12 @@
 #include "steer/adaptation.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
 #include "base/collectives.h"
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::steer {
 
@@ -83,8 +81,9 @@ NetworkWatch::Turn Adaptation::turn(std::uint64_t call) {
   }
   if (asked_) {
     // Reports come in any order, and the re-planner's sums are to be the same for all.
-    std::sort(epoch_.edges.begin(), epoch_.edges.end(),
-              [](const auto& a, const auto& b) { return std::pair(a.from, a.to) < std::pair(b.from, b.to); });
+    std::ranges::sort(epoch_.edges, [](const auto& a, const auto& b) {
+      return std::pair(a.from, a.to) < std::pair(b.from, b.to);
+    });
     double length = 0;
     for (const EdgeTraffic& edge : epoch_.edges) length = std::max(length, edge.busy);
     if (length > 0 && length < kShort && enough_ < kMostBytes) enough_ *= 2;
@@ -111,8 +110,8 @@ std::vector<double> rates_of(const cluster::Cluster& network) {
 
 cluster::Cluster with_rates(cluster::Cluster network, const std::vector<double>& rates) {
   if (rates.size() != network.links.size() + network.groups.size())
-    throw Error(ErrorCode::corrupted, fmt::format("rates of {} links and groups, expected {} and {}",
-                                                  rates.size(), network.links.size(), network.groups.size()));
+    throw_error(ErrorCode::corrupted, "rates of {} links and groups, expected {} and {}", rates.size(),
+                network.links.size(), network.groups.size());
   auto rate = rates.begin();
   for (cluster::Link& link : network.links) link.capacity.bits_per_second = *rate++;
   for (cluster::CapacityGroup& group : network.groups) group.capacity.bits_per_second = *rate++;

@@ -1,7 +1,6 @@
 // What the planner is told of the network.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "cluster/cluster.h"

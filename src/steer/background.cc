@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <limits>
+#include <system_error>
 #include <utility>
 
 namespace talweg::steer {
@@ -57,7 +58,13 @@ Background::Task Background::start(Work work) {
   {
     const std::lock_guard guard(mutex_);
     waiting_.push_back(job);
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    if (!thread_.joinable()) try {
+        thread_ = std::thread([this] { run(); });
+      } catch (const std::system_error&) {  // no more threads: what was planned at once stays
+        waiting_.pop_back();
+        job->work = nullptr;
+        job->done = true;
+      }
   }
   wake_.notify_one();
   return Task(std::move(job));

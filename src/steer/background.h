@@ -35,7 +35,7 @@ class Background {
     ~Task();
     explicit operator bool() const { return job_ != nullptr; }
     bool done() const;
-    // Once, when done. Null when the work has thrown.
+    // Once, when done. Null when the work has thrown, or the system has no thread for it.
     std::shared_ptr<const forest::Forest> take();
 
    private:
@@ -45,7 +45,7 @@ class Background {
   };
 
   Background() = default;
-  // Gives up what it is at, which takes some milliseconds.
+  // Gives up what it is at, and waits until that spends again.
   ~Background();
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;

@@ -116,7 +116,7 @@ class Search {
 Estimate estimate(std::vector<double> values) {
   if (values.empty()) return {};
   if (values.size() == 1) return {values[0], 1, 1};
-  std::sort(values.begin(), values.end(), std::greater<>());
+  std::ranges::sort(values, std::greater<>());
   std::size_t first = 0, last = values.size() - 1;
   int agreeing = 0;
   for (std::size_t i = 0; i + 1 < values.size(); ++i) {
@@ -133,7 +133,7 @@ Estimate estimate(std::vector<double> values) {
 
 Estimate fastest(std::vector<double> values) {
   if (values.empty()) return {};
-  const double best = *std::max_element(values.begin(), values.end());
+  const double best = *std::ranges::max_element(values);
   std::erase_if(values, [&](double value) { return value < kAgree * best; });
   return estimate(std::move(values));
 }
@@ -187,9 +187,9 @@ std::optional<std::vector<bool>> find_shared_exit(const std::vector<Observation>
   int most = 1;  // one flow that is held up is no company
   long fewest = 0;
   for (const std::vector<bool>& set : hosts <= kTryAll ? search.all_sets() : search.near_sets()) {
-    const long inside = std::count(set.begin(), set.end(), true);
+    const long inside = std::ranges::count(set, true);
     if (inside < 2 || hosts - inside < 2) continue;
-    if (std::find(not_these.begin(), not_these.end(), set) != not_these.end()) continue;
+    if (std::ranges::find(not_these, set) != not_these.end()) continue;
     const int value = search.explained(set);
     const long pairs = inside * (hosts - inside);  // what explains as much with less is likelier
     if (value < most || value < 2 || (value == most && best && pairs >= fewest)) continue;

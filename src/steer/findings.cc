@@ -21,7 +21,7 @@ constexpr double kBinds = 1.02;
 class Classes {
  public:
   explicit Classes(std::vector<double> rates) {
-    std::sort(rates.begin(), rates.end());
+    std::ranges::sort(rates);
     for (std::size_t first = 0, i = 0; i < rates.size(); ++i) {
       if (i + 1 < rates.size() && rates[i + 1] <= rates[first] * (1 + kSameRates)) continue;
       double sum = 0;
@@ -228,10 +228,9 @@ class Writer {
     for (int i = 0; i < found_.hosts; ++i)
       for (int j = 0; j < found_.hosts; ++j) {
         if (i == j) continue;
-        const auto pair =
-            std::find_if(found_.pairs.begin(), found_.pairs.end(), [&](const Findings::Pair& p) {
-              return p.flow == Flow{i, j};
-            });
+        const auto pair = std::ranges::find_if(found_.pairs, [&](const Findings::Pair& p) {
+          return p.flow == Flow{i, j};
+        });
         const double rate = pair != found_.pairs.end() ? alike(pair->rate) : std::min(out(i), in(j));
         const double ns = found_.latency_ns.empty() ? 0 : found_.latency_ns[at(i)][at(j)];
         link[at(i)][at(j)] = add_link(node_[at(i)], node_[at(j)], rounded(rate), in_ns(ns));

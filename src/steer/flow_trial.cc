@@ -148,7 +148,7 @@ void FlowTrial::wait_for_all() {
 double FlowTrial::rate(const Incoming& in) const {
   const double end = std::chrono::duration<double>(duration_).count(), begin = kSettled * end;
   std::vector<double> arrivals = in.arrivals;
-  std::sort(arrivals.begin(), arrivals.end());
+  std::ranges::sort(arrivals);
   const auto messages_at = [&](double seconds) {
     double before = 0;
     for (std::size_t i = 0; i < arrivals.size(); ++i) {

@@ -1,12 +1,6 @@
 #include "steer/plan_cache.h"
 
-#include "base/collectives.h"
-
 namespace talweg::steer {
-
-bool is_shared(const forest::Request& request) {
-  return request.ranks > 1 && request.op != Collective::send_recv && facts(request.op).knows == Knows::all;
-}
 
 std::shared_ptr<const protocol::LocalPlan> PlanCache::find(const forest::Request& request) {
   if (const auto it = plans_.find(request); it != plans_.end()) return it->second;

@@ -11,9 +11,6 @@
 
 namespace talweg::steer {
 
-// Whether every rank knows all that is asked for, and rank 0 plans for all.
-bool is_shared(const forest::Request& request);
-
 class PlanCache {
  public:
   PlanCache(int rank, PlanChooser& chooser) : rank_(rank), chooser_(chooser) {}

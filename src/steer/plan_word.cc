@@ -1,6 +1,7 @@
 #include "steer/plan_word.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/bytes.h"
 #include "forest/forest_bytes.h"
@@ -10,6 +11,7 @@ namespace talweg::steer {
 namespace {
 
 constexpr std::uint64_t kForget = 1, kReport = 2, kTurn = 4, kRequest = 8, kForest = 16, kLast = 32;  // flags
+constexpr std::size_t kMostWordBytes = std::size_t{1} << 28;  // far above the forests of the largest groups
 
 // A call that is not before `call`.
 std::uint64_t later(ByteReader& in, std::uint64_t call) {
@@ -58,6 +60,14 @@ PlanWord word_from_bytes(std::span<const std::byte> bytes) {
   }
   in.expect_end();
   return word;
+}
+
+std::optional<PlanWord> WordParts::add(std::span<const std::byte> part, bool last) {
+  if (bytes_.size() + part.size() > kMostWordBytes)
+    throw Error(ErrorCode::corrupted, "it speaks of a plan that is longer than any");
+  bytes_.insert(bytes_.end(), part.begin(), part.end());
+  if (!last) return std::nullopt;
+  return word_from_bytes(std::exchange(bytes_, {}));
 }
 
 }  // namespace talweg::steer

@@ -42,4 +42,14 @@ std::vector<std::byte> to_bytes(const PlanWord& word);
 // forest_from_bytes().
 PlanWord word_from_bytes(std::span<const std::byte> bytes);
 
+// A word as it arrives, part by part.
+class WordParts {
+ public:
+  // The word, when this was the `last` part of it. Throws Error{corrupted} also when it is longer than any.
+  std::optional<PlanWord> add(std::span<const std::byte> part, bool last);
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
 }  // namespace talweg::steer

@@ -157,7 +157,7 @@ class Prober {
   // One way, by hosts, in ns; disjoint pairs at once.
   std::vector<std::vector<double>> latencies() {
     std::vector<double> sums(at(hosts_) * at(hosts_));
-    const auto own = std::find(speaker_.begin(), speaker_.end(), group_.rank());
+    const auto own = std::ranges::find(speaker_, group_.rank());
     const int me = own == speaker_.end() ? -1 : static_cast<int>(own - speaker_.begin());
     for (int sum = 0; sum < hosts_; ++sum) {
       group_.barrier();
@@ -198,7 +198,7 @@ class Prober {
   double guess(const Flow& flow, const Trial& trial) const {
     constexpr double kFaster = 4;
     const auto share = [&](double port, const auto& same) {
-      return port / static_cast<double>(std::count_if(trial.flows.begin(), trial.flows.end(), same));
+      return port / static_cast<double>(std::ranges::count_if(trial.flows, same));
     };
     const double ports =
         std::min(share(out_[at(flow.from)], [&](const Flow& f) { return f.from == flow.from; }),

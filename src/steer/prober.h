@@ -6,9 +6,7 @@
 // congestion windows open.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 

@@ -56,7 +56,7 @@ constexpr std::size_t kCosts = 3;
 double middle(const std::deque<double>& values) {
   if (values.empty()) return 0;
   std::vector<double> sorted(values.begin(), values.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   return sorted[sorted.size() / 2];
 }
 
@@ -131,7 +131,7 @@ void Replanner::saw(std::size_t resource, double bits_per_second, std::int64_t n
   else
     m.seen = {m.seen[1], m.seen[2], bits_per_second};
   std::array<double, 3> sorted = m.seen;
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   set_capacity(estimate_, resource, sorted[1]);
 }
 
@@ -141,7 +141,7 @@ std::vector<std::size_t> Replanner::resources_of(const EdgeTraffic& edge) const 
     const auto l = static_cast<std::size_t>(link);
     result.push_back(l);
     for (const std::size_t group : groups_of_link_[l])
-      if (std::find(result.begin(), result.end(), group) == result.end()) result.push_back(group);
+      if (std::ranges::find(result, group) == result.end()) result.push_back(group);
   }
   return result;
 }
@@ -199,8 +199,7 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     std::size_t best = route[0];
     for (const std::size_t r : route)
       if (compare(r, best) > 0) best = r;
-    const auto same =
-        std::count_if(route.begin(), route.end(), [&](std::size_t r) { return compare(r, best) == 0; });
+    const auto same = std::ranges::count_if(route, [&](std::size_t r) { return compare(r, best) == 0; });
     for (const std::size_t r : route)
       if (compare(r, best) == 0) full[r] = true;
     if (same == 1) alone[best] = true;

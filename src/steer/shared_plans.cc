@@ -1,12 +1,20 @@
 #include "steer/shared_plans.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "base/collectives.h"
+#include "base/fail.h"
 #include "forest/forest_bytes.h"
-#include "talweg/error.h"
+#include "forest/verify.h"
 
 namespace talweg::steer {
+
+bool is_shared(const forest::Request& request) {
+  return request.ranks > 1 && request.op != Collective::send_recv && facts(request.op).knows == Knows::all;
+}
 
 std::size_t RequestHash::operator()(const forest::Request& r) const {
   std::size_t h = static_cast<std::size_t>(r.op) * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(r.root);
@@ -19,36 +27,67 @@ std::size_t RequestHash::operator()(const forest::Request& r) const {
   return h;
 }
 
-SharedPlan SharedPlans::make(std::shared_ptr<const forest::Forest> forest) const {
-  const std::uint32_t digest = forest::digest(*forest);
-  auto plan = std::make_shared<protocol::LocalPlan>(
-      *protocol::make_local_plan(std::move(forest), self_, {.nodes = nodes_}));
-  plan->digest = digest;
-  return plan;
+// This node's part of the word's forest, if it has one.
+SharedPlan SharedPlans::make(const PlanWord& word) const {
+  const auto refuse = [&](const std::string& why) {
+    throw_error(ErrorCode::corrupted, "what rank 0 says of plans at call {}: {}", word.call, why);
+  };
+  if (word.call < next_word_) refuse("it has spoken of this call or a later one before");
+  if (word.next <= word.call || (word.next_turn && *word.next_turn <= word.call))
+    refuse("the next word is for no later call");
+  if (!word.request) return nullptr;
+  if (word.request->ranks != ranks_)
+    refuse(fmt::format("a plan for {} ranks, the group has {}", word.request->ranks, ranks_));
+  if (!is_shared(*word.request))
+    refuse(fmt::format("a plan for {}, which every rank makes for itself", name(word.request->op)));
+  if (!word.forest) {
+    if (self_ < ranks_ && (word.forget || told_before(word) == nullptr))
+      refuse("a plan stays which it has never told");
+    return nullptr;
+  }
+  if (word.forest->request != *word.request) refuse("the plan is for another call");
+  if (word.forest->nodes > nodes_)
+    refuse(fmt::format("a plan among {} nodes, the group has {}", word.forest->nodes, nodes_));
+  try {
+    forest::verify(*word.forest);
+    return protocol::make_local_plan(word.forest, self_,
+                                     {.nodes = nodes_, .digest = forest::digest(*word.forest)});
+  } catch (const Error& e) {
+    refuse(e.what());
+  }
+  return nullptr;
 }
 
 void SharedPlans::hear(const PlanWord& word) {
+  const SharedPlan plan = make(word);
+  next_word_ = word.call + 1;
   if (word.next_turn) turn_words_.push_back({word.call, *word.next_turn});
   if (word.forget) forget(word.call, word.rates);
   if (!word.request) return;
-  if (self_ >= word.request->ranks) {
-    if (!word.forest) return;
+  if (self_ >= ranks_) {
     if (lately_.size() == 2 * kMostRequests) lately_.pop_front();
-    lately_.push_back(make(word.forest));
+    if (plan) lately_.push_back(plan);
     return;
   }
+  const Told* const before = told_before(word);
   Shape& shape = plans_[*word.request];
-  const bool holds =
-      !shape.told.empty() && (forgets_.empty() || shape.told.back().from >= forgets_.back().from);
-  if (!holds && !word.forest)
-    throw Error(ErrorCode::corrupted, "rank 0 says that a plan stays which it has never told");
-  if (!holds) shape.since = word.call;
-  shape.told.push_back({word.call, word.next, word.forest ? make(word.forest) : shape.told.back().plan});
+  if (before == nullptr) shape.since = word.call;
+  shape.told.push_back({word.call, word.next, plan ? plan : before->plan});
+}
+
+// What was said last of the same request and still holds at the word's call. What is forgotten later does not
+// matter: losses are agreed on ahead of time.
+const SharedPlans::Told* SharedPlans::told_before(const PlanWord& word) const {
+  const auto known = plans_.find(*word.request);
+  if (known == plans_.end() || known->second.told.empty()) return nullptr;
+  const Told& last = known->second.told.back();
+  const bool forgotten = std::ranges::any_of(
+      forgets_, [&](const Forget& f) { return f.from <= word.call && last.from < f.from; });
+  return forgotten ? nullptr : &last;
 }
 
 void SharedPlans::forget(std::uint64_t call, std::vector<double> rates) {
-  const auto after =
-      std::find_if(forgets_.begin(), forgets_.end(), [&](const Forget& f) { return f.from > call; });
+  const auto after = std::ranges::find_if(forgets_, [&](const Forget& f) { return f.from > call; });
   forgets_.insert(after, {call, std::move(rates)});
 }
 

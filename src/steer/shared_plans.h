@@ -29,6 +29,9 @@ namespace talweg::steer {
 
 using SharedPlan = std::shared_ptr<const protocol::LocalPlan>;  // this node's part of a forest
 
+// Whether every rank knows all that is asked for, and rank 0 plans for all.
+bool is_shared(const forest::Request& request);
+
 struct RequestHash {
   std::size_t operator()(const forest::Request& request) const;
 };
@@ -40,11 +43,12 @@ class SharedPlans {
   static constexpr std::size_t kMostRequests = 512;
 
   // `nodes`: of the group, its ranks and others.
-  SharedPlans(forest::NodeId self, int nodes) : self_(self), nodes_(nodes) {}
+  SharedPlans(forest::NodeId self, int ranks, int nodes) : self_(self), ranks_(ranks), nodes_(nodes) {}
   // Before the first call: plans follow the network, and the first turn is at call 0.
   void expect_turns() { turns_ = true; }
 
-  // Throws Error{corrupted} for words that contradict those before.
+  // Throws Error{corrupted}, and keeps nothing, for words that contradict those before and for forests that
+  // do not compute what they are for among the nodes of this group: nothing that rank 0 says is trusted.
   void hear(const PlanWord& word);
   // All ranks know for themselves that from this call on plans are to be made anew.
   void forget(std::uint64_t call, std::vector<double> rates = {});
@@ -87,12 +91,15 @@ class SharedPlans {
     std::vector<double> rates;
   };
   void pass(std::uint64_t call);
+  const Told* told_before(const PlanWord& word) const;
   Told* told_for(std::uint64_t call, const forest::Request& request);
-  SharedPlan make(std::shared_ptr<const forest::Forest> forest) const;
+  SharedPlan make(const PlanWord& word) const;
 
   const forest::NodeId self_;
+  const int ranks_;
   const int nodes_;
   bool turns_ = false;
+  std::uint64_t next_word_ = 0;  // the first call that another word may be for
   std::unordered_map<forest::Request, Shape, RequestHash> plans_;
   std::deque<Forget> forgets_;  // at calls that are still to come
   std::vector<double> rates_;

@@ -1,12 +1,10 @@
 #include "steer/survey.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <utility>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::steer {
 namespace {
@@ -20,9 +18,7 @@ constexpr int kPortRepeats = 2;
 }  // namespace
 
 Survey::Survey(int hosts, SurveyOptions options) : hosts_(hosts), options_(options) {
-  if (hosts < 2 || hosts > kMostHosts)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("a survey is of 2 to {} hosts, not of {}", kMostHosts, hosts));
+  if (hosts < 2 || hosts > kMostHosts) refuse("a survey is of 2 to {} hosts, not of {}", kMostHosts, hosts);
 }
 
 int Survey::expected_trials(int hosts) {
@@ -172,7 +168,7 @@ void Survey::judge_ports() {
   };
   std::vector<int> order(host(hosts_));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return part(a) < part(b); });
+  std::ranges::stable_sort(order, [&](int a, int b) { return part(a) < part(b); });
   for (const int h : order) {
     double others = 0;
     for (int o = 0; o < hosts_; ++o) {
@@ -224,7 +220,7 @@ Findings Survey::findings() const {
   }
   for (const PairValue& pair : pairs_) {
     const bool limited = pair.rate.value < kFull * ports(pair.flow);
-    const bool by_uplink = std::any_of(uplinks_.begin(), uplinks_.end(), [&](const Uplink& u) {
+    const bool by_uplink = std::ranges::any_of(uplinks_, [&](const Uplink& u) {
       const bool from = u.inside[host(pair.flow.from)], to = u.inside[host(pair.flow.to)];
       const auto& rate = from ? u.leaving_rate : u.entering_rate;
       return from != to && rate && pair.rate.value >= kSame * rate->value;

@@ -72,8 +72,7 @@ void Survey::doubt_ports() {
   std::vector<Index> again;
   const auto doubt = [&](Index port, double flow) {
     const double rate = total(port).value;
-    if (flow > rate / kFull && std::find(again.begin(), again.end(), port) == again.end())
-      again.push_back(port);
+    if (flow > rate / kFull && std::ranges::find(again, port) == again.end()) again.push_back(port);
   };
   for (const Observation& seen : observed_rounds())
     for (std::size_t f = 0; f < seen.flows.size(); ++f) {
@@ -113,7 +112,7 @@ void Survey::make_pairs() {
       const Flow pair{std::min(seen.flows[f].from, seen.flows[f].to),
                       std::max(seen.flows[f].from, seen.flows[f].to)};
       if (!slow_in_rounds(pair) && !slow_in_rounds({pair.to, pair.from})) continue;
-      if (std::find(slow.begin(), slow.end(), pair) == slow.end()) slow.push_back(pair);
+      if (std::ranges::find(slow, pair) == slow.end()) slow.push_back(pair);
     }
   if (slow.size() > kMostPairs) {
     unmeasured_pairs_ = static_cast<int>(slow.size()) - kMostPairs;
@@ -141,7 +140,7 @@ std::vector<double> Survey::in_rounds(const Flow& flow) const {
   std::vector<double> values;
   for (const Index r : rounds_) {
     const auto& flows = series_[r].trial.flows;
-    const auto found = std::find(flows.begin(), flows.end(), flow);
+    const auto found = std::ranges::find(flows, flow);
     if (found == flows.end()) continue;
     for (const auto& rates : series_[r].repeats)
       values.push_back(rates[static_cast<std::size_t>(found - flows.begin())]);
@@ -164,8 +163,7 @@ bool Survey::repeat_pairs() {
     const bool doubtful = slow && pair.rate.agreeing < kPairBelieved;
     const bool unsure = (doubtful || pair.rate.half_width > options_.confidence) && haste_ == Haste::none;
     const bool more = (once || unsure) && few_repeats(pair.series);
-    if (more && std::find(again.begin(), again.end(), pair.series) == again.end())
-      again.push_back(pair.series);
+    if (more && std::ranges::find(again, pair.series) == again.end()) again.push_back(pair.series);
   }
   queue_.insert(queue_.end(), again.begin(), again.end());
   return !queue_.empty();
@@ -179,8 +177,7 @@ void Survey::judge_pairs() {
 }
 
 const Survey::PairValue* Survey::measured_alone(const Flow& flow) const {
-  const auto pair =
-      std::find_if(pairs_.begin(), pairs_.end(), [&](const PairValue& p) { return p.flow == flow; });
+  const auto pair = std::ranges::find_if(pairs_, [&](const PairValue& p) { return p.flow == flow; });
   return pair == pairs_.end() ? nullptr : &*pair;
 }
 

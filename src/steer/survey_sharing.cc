@@ -31,14 +31,14 @@ std::vector<Flow> Survey::across(const std::vector<bool>& from) const {
         most = std::max(most, used[u]);
     return most;
   };
-  const long inside = std::count(from.begin(), from.end(), true);
+  const long inside = std::ranges::count(from, true);
   const bool few_senders = inside <= hosts_ - inside;  // the smaller side chooses
   std::vector<int> few, many;
   for (int h = 0; h < hosts_; ++h) (from[host(h)] == few_senders ? few : many).push_back(h);
   std::vector<Flow> flows;
   for (const int one : few) {
     const auto flow_to = [&](int other) { return few_senders ? Flow{one, other} : Flow{other, one}; };
-    const auto best = std::min_element(many.begin(), many.end(), [&](int a, int b) {
+    const auto best = std::ranges::min_element(many, [&](int a, int b) {
       const int crowd_a = crowd(a), crowd_b = crowd(b);
       if (crowd_a != crowd_b) return crowd_a < crowd_b;
       return base(flow_to(a)) > base(flow_to(b));
@@ -94,14 +94,14 @@ void Survey::share() {
 bool Survey::measure_ways() {
   std::vector<Uplink> merged;
   for (Uplink& u : uplinks_) {
-    const long inside = std::count(u.inside.begin(), u.inside.end(), true);
+    const long inside = std::ranges::count(u.inside, true);
     if (2 * inside > hosts_ || (2 * inside == hosts_ && !u.inside[0])) {
       u.inside.flip();
       std::swap(u.leaving, u.entering);
       std::swap(u.leaving_rate, u.entering_rate);
     }
-    const auto same = std::find_if(merged.begin(), merged.end(),
-                                   [&](const Uplink& other) { return other.inside == u.inside; });
+    const auto same =
+        std::ranges::find_if(merged, [&](const Uplink& other) { return other.inside == u.inside; });
     if (same == merged.end()) {
       merged.push_back(u);
     } else {

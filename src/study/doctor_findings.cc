@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "base/collectives.h"
 #include "base/printable.h"
 
 namespace talweg::study {
@@ -26,35 +27,21 @@ std::string seconds(std::int64_t ns) {
   return s < 0.01 ? fmt::format("{:.3g} ms", s * 1e3) : fmt::format("{:.3g} s", s);
 }
 
-bool reduces(const observe::RecordedCall& c) {
-  return c.operation == "all_reduce" || c.operation == "reduce" || c.operation == "reduce_scatter";
-}
-bool rooted(const observe::RecordedCall& c) {
-  return c.operation == "reduce" || c.operation == "broadcast" || c.operation == "gather" ||
-         c.operation == "scatter";
-}
-// The ranks of these need not give the same number.
-bool counts_differ(const observe::RecordedCall& c) {
-  return c.operation == "all_to_all" || c.operation == "gather" || c.operation == "scatter";
-}
-
 // What all ranks have to agree on, in words.
 std::string call_text(const observe::RecordedCall& c) {
+  const auto op = parse_collective(c.operation);
+  const bool counts_agree =
+      !op || facts(*op).knows == Knows::all;  // else ranks need not give the same number
   std::vector<std::string> parts;
-  if (reduces(c)) parts.push_back(c.reduction);
-  if (c.operation != "barrier") parts.push_back(c.type);
-  if (!counts_differ(c) && c.operation != "barrier") parts.push_back(fmt::format("{} elements", c.count));
-  if (rooted(c)) parts.push_back(fmt::format("root {}", c.root));
+  if (op && facts(*op).reduces) parts.push_back(c.reduction);
+  if (op != Collective::barrier) parts.push_back(c.type);
+  if (counts_agree && op != Collective::barrier) parts.push_back(fmt::format("{} elements", c.count));
+  if (op && facts(*op).rooted) parts.push_back(fmt::format("root {}", c.root));
   std::string text = c.operation;
   if (!parts.empty()) text += fmt::format("({})", fmt::join(parts, ", "));
   const bool uneven = c.layout.find_first_not_of('0') != std::string::npos;
-  return uneven && !counts_differ(c) ? text + " with counts " + c.layout.substr(0, 6) : text;
+  return uneven && counts_agree ? text + " with counts " + c.layout.substr(0, 6) : text;
 }
-
-struct Position {
-  const observe::Record* record = nullptr;
-  const observe::RecordedCall* last = nullptr;  // the latest collective
-};
 
 class Doctor {
  public:
@@ -81,8 +68,7 @@ class Doctor {
 
  private:
   const observe::Record& record_of(int rank) const {
-    return **std::find_if(records_.begin(), records_.end(),
-                          [&](const observe::Record* r) { return r->rank == rank; });
+    return **std::ranges::find_if(records_, [&](const observe::Record* r) { return r->rank == rank; });
   }
   void add(Kind kind, std::string text, std::vector<int> ranks) {
     findings_.push_back({kind, std::move(text), std::move(ranks)});
@@ -104,8 +90,8 @@ class Doctor {
       }
       // The smallest side is the likeliest to be wrong.
       std::vector<std::pair<std::string, std::vector<int>>> ordered(sides.begin(), sides.end());
-      std::stable_sort(ordered.begin(), ordered.end(),
-                       [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
+      std::ranges::stable_sort(
+          ordered, [](const auto& a, const auto& b) { return a.second.size() > b.second.size(); });
       std::vector<std::string> texts;
       for (const auto& [text, ranks] : ordered)
         texts.push_back(
@@ -118,8 +104,8 @@ class Doctor {
 
   // Where a rank is that others wait for.
   std::string whereabouts(int rank, std::uint64_t sequence) const {
-    const bool seen = std::any_of(records_.begin(), records_.end(),
-                                  [&](const observe::Record* r) { return r->rank == rank; });
+    const bool seen =
+        std::ranges::any_of(records_, [&](const observe::Record* r) { return r->rank == rank; });
     if (!seen) return fmt::format("rank {} has left no record", rank);
     const observe::Record& record = record_of(rank);
     if (const auto here = calls_.at(sequence).find(rank); here != calls_.at(sequence).end()) {
@@ -156,13 +142,19 @@ class Doctor {
       }
       if (example == nullptr) continue;
       const auto unique = [](std::vector<int>& ranks) {
-        std::sort(ranks.begin(), ranks.end());
+        std::ranges::sort(ranks);
         ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
       };
       unique(absent);
       unique(silent);
-      // A rank's own record knows better than what others have heard of it.
+      // A rank's own record knows better than what others have heard of it: or have not, behind an
+      // aggregator.
       std::erase_if(absent, [&ranks = by_rank](int r) { return ranks.contains(r); });
+      if (absent.empty() && silent.empty())
+        for (const observe::Record* record : records_)
+          if (std::none_of(record->calls.begin(), record->calls.end(),
+                           [at = sequence](const auto& call) { return call.sequence >= at; }))
+            absent.push_back(record->rank);
       std::string text =
           fmt::format("{} {} in {} #{} since {}", ranks_text(waiting), waiting.size() > 1 ? "wait" : "waits",
                       example->operation, sequence, seconds(longest));
@@ -170,6 +162,8 @@ class Doctor {
         for (const int rank : absent) text += ", " + whereabouts(rank, sequence);
       } else if (!silent.empty()) {
         text += fmt::format("; all have started it, data from {} are missing", ranks_text(silent));
+      } else if (const auto phase = example->text.find(", phase "); phase != std::string::npos) {
+        text += example->text.substr(phase);  // which names what is no rank
       }
       add(Kind::waiting, text, absent.empty() ? silent : absent);
     }
@@ -210,7 +204,7 @@ class Doctor {
   void find_absent(const Diagnosis& d) {
     std::vector<int> absent;
     for (int rank = 0; rank < d.size; ++rank)
-      if (std::find(d.seen.begin(), d.seen.end(), rank) == d.seen.end()) absent.push_back(rank);
+      if (std::ranges::find(d.seen, rank) == d.seen.end()) absent.push_back(rank);
     if (absent.empty()) return;
     std::vector<std::string> hosts;
     for (const int rank : absent) hosts.push_back(records_.front()->hosts[static_cast<std::size_t>(rank)]);
@@ -221,16 +215,15 @@ class Doctor {
   }
 
   void find_stragglers() {
-    const bool comparable = std::all_of(records_.begin(), records_.end(), [](const observe::Record* r) {
-      return r->offset_ns && r->offset_error_ns < kLateNs / 2;
-    });
+    const bool comparable = std::ranges::all_of(
+        records_, [](const observe::Record* r) { return r->offset_ns && r->offset_error_ns < kLateNs / 2; });
     if (!comparable || records_.size() < 2) return;
     std::map<int, std::vector<std::int64_t>> lateness;
     for (const auto& [sequence, by_rank] : calls_) {
       if (by_rank.size() != records_.size()) continue;
       std::vector<std::int64_t> times;
       for (const auto& [rank, call] : by_rank) times.push_back(call->started_ns + *record_of(rank).offset_ns);
-      const std::int64_t first = *std::min_element(times.begin(), times.end());
+      const std::int64_t first = *std::ranges::min_element(times);
       std::size_t i = 0;
       for (const auto& [rank, call] : by_rank) lateness[rank].push_back(times[i++] - first);
     }
@@ -289,29 +282,13 @@ std::optional<Finding> find_repeated(const std::map<int, Latest>& by_rank) {
 }  // namespace
 
 const char* name(Finding::Kind kind) {
-  switch (kind) {
-    case Kind::mismatch:
-      return "mismatch";
-    case Kind::waiting:
-      return "waiting";
-    case Kind::message:
-      return "message";
-    case Kind::failed:
-      return "failed";
-    case Kind::missing:
-      return "missing";
-    case Kind::straggler:
-      return "straggler";
-    case Kind::healthy:
-      return "healthy";
-    case Kind::repeated:
-      return "repeated";
-  }
-  return "?";
+  static constexpr const char* kNames[] = {"mismatch", "waiting",   "message", "failed",
+                                           "missing",  "straggler", "healthy", "repeated"};
+  return kNames[static_cast<std::size_t>(kind)];
 }
 
 std::string ranks_text(std::vector<int> ranks) {
-  std::sort(ranks.begin(), ranks.end());
+  std::ranges::sort(ranks);
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < ranks.size();) {
     std::size_t end = i + 1;

@@ -18,7 +18,7 @@
 #include <variant>
 #include <vector>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::study {
 
@@ -65,8 +65,7 @@ struct Field {
 // "x"".
 template <class Request>
 void set(Request& request, const Field<Request>& field, std::string_view text) {
-  if (const std::string wrong = field.complaint(text); !wrong.empty())
-    throw Error(ErrorCode::invalid_argument, fmt::format("--{}: {}", field.name, wrong));
+  if (const std::string wrong = field.complaint(text); !wrong.empty()) refuse("--{}: {}", field.name, wrong);
   const auto into = [&](auto& value) {
     using Value = std::remove_reference_t<decltype(value)>;
     if constexpr (std::is_same_v<Value, std::string>)

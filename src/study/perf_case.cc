@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "base/fail.h"
 #include "kernel/reduce.h"
 #include "study/perf_options.h"
-#include "talweg/error.h"
 
 namespace talweg::study {
 
@@ -95,8 +95,8 @@ std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks) {
                 {options.op, type, reduce, root, ranks, count_for(options.op, size, type, ranks)});
     }
   if (cases.empty()) {
-    const DataType smallest = *std::min_element(options.types.begin(), options.types.end(),
-                                                [](auto a, auto b) { return size_of(a) < size_of(b); });
+    const DataType smallest =
+        *std::ranges::min_element(options.types, [](auto a, auto b) { return size_of(a) < size_of(b); });
     check_holds_element(options.last_flag, options.sizes.back(), options.op, smallest, ranks);
   }
   return cases;
@@ -104,8 +104,7 @@ std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks) {
 
 void check_root(const PerfOptions& options, int ranks) {
   if (has_root(options.op) && options.root >= ranks)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("-r {}: there are {} ranks, numbered from 0", options.root, ranks));
+    refuse("-r {}: there are {} ranks, numbered from 0", options.root, ranks);
 }
 
 }  // namespace talweg::study

@@ -89,34 +89,18 @@ std::uint16_t to_bfloat16(int value) {
 
 void store(DataType type, std::byte* to, int value) {
   const int imaginary = -value / 2;  // of complex types
-  switch (type) {
-    case DataType::u8:
-    case DataType::i8:
-    case DataType::boolean:
-      return put(to, static_cast<std::uint8_t>(value));
-    case DataType::u16:
-    case DataType::i16:
-      return put(to, static_cast<std::uint16_t>(value));
-    case DataType::u32:
-    case DataType::i32:
-      return put(to, static_cast<std::uint32_t>(value));
-    case DataType::u64:
-    case DataType::i64:
-      return put(to, static_cast<std::uint64_t>(static_cast<std::int64_t>(value)));
-    case DataType::f16:
-      return put(to, to_binary16(value));
-    case DataType::bf16:
-      return put(to, to_bfloat16(value));
-    case DataType::f32:
-      return put(to, static_cast<float>(value));
-    case DataType::f64:
-      return put(to, static_cast<double>(value));
-    case DataType::c64:
-      put(to, static_cast<float>(value));
-      return put(to + sizeof(float), static_cast<float>(imaginary));
-    case DataType::c128:
-      put(to, static_cast<double>(value));
-      return put(to + sizeof(double), static_cast<double>(imaginary));
+  const bool is_complex = facts(type).kind == NumberKind::complex;
+  if (type == DataType::f16) return put(to, to_binary16(value));
+  if (type == DataType::bf16) return put(to, to_bfloat16(value));
+  if (type == DataType::f32 || type == DataType::c64) {
+    put(to, static_cast<float>(value));
+    if (is_complex) put(to + sizeof(float), static_cast<float>(imaginary));
+  } else if (type == DataType::f64 || type == DataType::c128) {
+    put(to, static_cast<double>(value));
+    if (is_complex) put(to + sizeof(double), static_cast<double>(imaginary));
+  } else {
+    const std::int64_t whole = value;  // of any width: the lowest bytes come first (wire/frame.h)
+    std::memcpy(to, &whole, size_of(type));
   }
 }
 

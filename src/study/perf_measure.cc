@@ -1,18 +1,15 @@
 #include "study/perf_measure.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
-#include <new>
 #include <vector>
 
+#include "base/fail.h"
 #include "study/perf_check.h"
-#include "talweg/error.h"
 
 namespace talweg::study {
 namespace {
@@ -92,8 +89,8 @@ class Runner {
     if (options_.timeout.count() == 0) return options;
     options.timeout = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
     if (options.timeout.count() <= 0)
-      throw Error(ErrorCode::timeout, fmt::format("{} of {} bytes took longer than the {} ms of -T",
-                                                  name(c_.op), vector_bytes(c_), options_.timeout.count()));
+      throw_error(ErrorCode::timeout, "{} of {} bytes took longer than the {} ms of -T", name(c_.op),
+                  vector_bytes(c_), options_.timeout.count());
     return options;
   }
 
@@ -219,8 +216,7 @@ PerfBuffers::PerfBuffers(const PerfOptions& options, int ranks)
     }
   in_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes_)));
   out_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, bytes_)));
-  if (!in_ || !out_)
-    throw Error(ErrorCode::system, fmt::format("cannot allocate two buffers of {} bytes", bytes_));
+  if (!in_ || !out_) throw_error(ErrorCode::system, "cannot allocate two buffers of {} bytes", bytes_);
   // Every page is there before anything is timed.
   std::memset(in_.get(), 0, bytes_);
   std::memset(out_.get(), 0, bytes_);

@@ -1,5 +1,3 @@
-#include "study/plan_layout.h"
-
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -7,6 +5,7 @@
 #include <numeric>
 
 #include "base/at.h"
+#include "study/plan_pictures.h"
 
 namespace talweg::study {
 namespace {
@@ -80,11 +79,11 @@ class Layout {
     for (std::size_t worker = 0; worker < workers; ++worker) {
       for (int node = home(static_cast<int>(worker)); node >= 0; node = home(node))
         homes[worker].push_back(node);
-      std::reverse(homes[worker].begin(), homes[worker].end());
+      std::ranges::reverse(homes[worker]);
     }
     std::vector<std::size_t> order(workers);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](auto a, auto b) { return homes[a] < homes[b]; });
+    std::ranges::stable_sort(order, [&](auto a, auto b) { return homes[a] < homes[b]; });
     for (std::size_t i = 0; i < workers; ++i)
       put(order[i], 1, kFirstAngle + kTurn * static_cast<double>(i) / static_cast<double>(workers));
   }
@@ -119,11 +118,9 @@ class Layout {
 
     const double radius = 1 - static_cast<double>(tier) / (tiers_ + 0.6);
     const double step = kTurn / static_cast<double>(wishes.size());
-    const bool all_have =
-        std::all_of(wishes.begin(), wishes.end(), [](const Wish& wish) { return wish.has_side; });
+    const bool all_have = std::ranges::all_of(wishes, [](const Wish& wish) { return wish.has_side; });
     if (all_have)
-      std::stable_sort(wishes.begin(), wishes.end(),
-                       [](const Wish& a, const Wish& b) { return a.angle < b.angle; });
+      std::ranges::stable_sort(wishes, [](const Wish& a, const Wish& b) { return a.angle < b.angle; });
     // Too close for their wishes, they are spread evenly in the same order.
     bool room = all_have;
     for (std::size_t i = 0; i < wishes.size() && room && wishes.size() > 1; ++i) {

@@ -16,7 +16,6 @@
 #include "forest/verify.h"
 #include "forest/walk.h"
 #include "study/pages/embedded.h"
-#include "study/plan_layout.h"
 #include "study/plan_pictures.h"
 #include "text/escape.h"
 #include "text/page.h"
@@ -89,7 +88,7 @@ class PageData {
     routes_.emplace_back(network_);
     std::vector<std::size_t> order(study.planners.size());
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
       return (static_cast<int>(a) == row.taken) > (static_cast<int>(b) == row.taken);
     });
     for (const std::size_t planner : order) {

@@ -21,8 +21,7 @@ constexpr int kSizeWidth = 10;
 constexpr std::size_t kTimeWidth = 9;  // "*123.4 us"
 
 std::ptrdiff_t count(const cluster::Cluster& network, NodeKind kind) {
-  return std::count_if(network.nodes.begin(), network.nodes.end(),
-                       [&](const cluster::Node& node) { return node.kind == kind; });
+  return std::ranges::count_if(network.nodes, [&](const cluster::Node& node) { return node.kind == kind; });
 }
 
 std::string counted(std::ptrdiff_t n, const char* one, const char* many) {
@@ -60,17 +59,10 @@ Json link_json(const cluster::Cluster& network, std::size_t link, std::int64_t p
 
 const char* name_of(forest::Certificate::Kind kind) {
   using Kind = forest::Certificate::Kind;
-  switch (kind) {
-    case Kind::cut:
-      return "cut";
-    case Kind::partition:
-      return "partition";
-    case Kind::prices:
-      return "prices";
-    case Kind::nothing:
-      break;
-  }
-  return "nothing";
+  return kind == Kind::cut         ? "cut"
+         : kind == Kind::partition ? "partition"
+         : kind == Kind::prices    ? "prices"
+                                   : "nothing";
 }
 
 Json bound_json(const cluster::Cluster& network, const forest::Bound& bound) {

@@ -1,16 +1,13 @@
 #include "study/plan_request.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <sstream>
 
+#include "base/fail.h"
 #include "base/units.h"
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "study/perf_case.h"
 #include "study/sizes.h"
-#include "talweg/error.h"
 #include "text/yaml_reader.h"
 
 namespace talweg::study {
@@ -27,8 +24,7 @@ std::vector<std::string> planners_asked_for(const std::string& text, const fores
     all = all || part == "all";
     if (part == "all") continue;
     if (!forest::find_planner(part).serves(request))
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("--algo {}: {} does not serve {}", text, part, name(request.op)));
+      refuse("--algo {}: {} does not serve {}", text, part, name(request.op));
     names.push_back(part);
   }
   if (all) names.clear();
@@ -82,20 +78,17 @@ PlanQuestion checked(const PlanRequest& flags) {
   PlanQuestion planned;
   const std::string text = text::read_file(flags.cluster);
   if (flags.from.empty() && formats::has_key(text, "trees"))
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: expected a network, and this is a forest", flags.cluster));
+    refuse("{}: expected a network, and this is a forest", flags.cluster);
   const auto format =
       flags.from.empty() ? formats::recognise(text, flags.cluster) : formats::parse_format(flags.from);
   planned.network = formats::import_text(format, text, flags.cluster);
   planned.source = {flags.cluster, formats::name(format)};
 
   const auto op = parse_collective(flags.op);
-  if (!op) throw Error(ErrorCode::invalid_argument, fmt::format("no collective is called \"{}\"", flags.op));
-  if (flags.root != 0 && !has_root(*op))
-    throw Error(ErrorCode::invalid_argument, fmt::format("--root {}: {} has no root", flags.root, flags.op));
+  if (!op) refuse("no collective is called \"{}\"", flags.op);
+  if (flags.root != 0 && !has_root(*op)) refuse("--root {}: {} has no root", flags.root, flags.op);
   if (flags.root < 0 || flags.root >= planned.network.workers())
-    throw Error(ErrorCode::invalid_argument, fmt::format("--root {}: {} has workers 0 to {}", flags.root,
-                                                         flags.cluster, planned.network.workers() - 1));
+    refuse("--root {}: {} has workers 0 to {}", flags.root, flags.cluster, planned.network.workers() - 1);
   planned.request.op = *op;
   planned.request.root = flags.root;
   planned.request.sizes = sizes_asked_for(flags.bytes, *op, planned.network.workers());

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "base/at.h"
+#include "base/collectives.h"
 #include "base/units.h"
 #include "forest/cost.h"
 #include "forest/packed.h"
@@ -57,33 +58,16 @@ class NarrowestWorker {
   // Of the vector, in parts of one rank's, what a worker must take in; out of `workers` parts.
   std::int64_t down_share(int worker) const {
     const int workers = network_.workers();
-    switch (op_) {
-      case Collective::broadcast:
-        return worker == root_ ? 0 : workers;
-      case Collective::reduce:
-        return worker == root_ ? workers : 0;
-      case Collective::all_gather:
-        return workers - 1;
-      case Collective::reduce_scatter:
-        return 1;
-      default:
-        return workers;
-    }
+    if (facts(op_).rooted) return (worker == root_) == (op_ == Collective::reduce) ? workers : 0;
+    if (op_ == Collective::reduce_scatter) return 1;
+    return op_ == Collective::all_gather ? workers - 1 : workers;
   }
+  // What leaves it: in a collective that goes the other way, the same comes in.
   std::int64_t up_share(int worker) const {
     const int workers = network_.workers();
-    switch (op_) {
-      case Collective::broadcast:
-        return worker == root_ ? workers : 0;
-      case Collective::reduce:
-        return worker == root_ ? 0 : workers;
-      case Collective::all_gather:
-        return 1;
-      case Collective::reduce_scatter:
-        return workers - 1;
-      default:
-        return workers;
-    }
+    if (facts(op_).rooted) return workers - down_share(worker);
+    if (op_ == Collective::all_gather) return 1;
+    return op_ == Collective::reduce_scatter ? workers - 1 : workers;
   }
 
   void offer(int worker, bool leaving, std::int64_t capacity, std::int64_t share) {
@@ -160,8 +144,7 @@ class Taker {
 
   int taken_by_group() {
     const auto index = [this](const std::string& name) {
-      return static_cast<std::size_t>(std::find(study_.planners.begin(), study_.planners.end(), name) -
-                                      study_.planners.begin());
+      return static_cast<std::size_t>(std::ranges::find(study_.planners, name) - study_.planners.begin());
     };
     const forest::Request request = request_of(study_.op, study_.root, study_.ranks, row_.bytes);
     const std::size_t best = index(
@@ -348,7 +331,7 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request) 
   for (const forest::Planner& planner : forest::planners()) {
     if (!planner.serves(asked))
       result.others.push_back(planner.name);
-    else if (result.all_planners || std::count(request.only.begin(), request.only.end(), planner.name) > 0)
+    else if (result.all_planners || std::ranges::count(request.only, planner.name) > 0)
       result.planners.push_back(planner.name);
   }
   if (!has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));

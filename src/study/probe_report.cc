@@ -64,8 +64,8 @@ std::string probe_table(const steer::ProbeResult& result) {
         {result.host_names[at(h)], rate_text(found.out[at(h)].value), rate_text(found.in[at(h)].value),
          fmt::format("{:.3g} us", median_latency_us(found, h)),
          found.both[at(h)] ? fmt::format("up and down share {}", rate_text(found.both[at(h)])) : ""});
-  const auto slow = std::count_if(found.pairs.begin(), found.pairs.end(),
-                                  [&](const Findings::Pair& pair) { return differs(found, pair); });
+  const auto slow =
+      std::ranges::count_if(found.pairs, [&](const Findings::Pair& pair) { return differs(found, pair); });
   if (slow > 0) text += "pairs with a limit of their own:\n";
   for (const auto& pair : found.pairs)
     if (differs(found, pair))

@@ -18,7 +18,7 @@
 #include <map>
 
 #include "base/child_process.h"
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::study {
 namespace {
@@ -50,7 +50,7 @@ void do_piece(const Work& work, int fd) {
     work([fd](const std::string& line) { write_all(fd, kLine + line + "\n"); });
   } catch (const std::exception& error) {
     last = kFailure + std::string(error.what());
-    std::replace(last.begin(), last.end(), '\n', ' ');
+    std::ranges::replace(last, '\n', ' ');
   }
   write_all(fd, last + "\n");
 }
@@ -101,8 +101,7 @@ class Piece {
  private:
   static std::array<int, 2> make_pipe() {
     std::array<int, 2> ends{};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0)
-      throw Error(ErrorCode::system, fmt::format("pipe: {}", std::strerror(errno)));
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) throw_error(ErrorCode::system, "pipe: {}", std::strerror(errno));
     return ends;
   }
 

@@ -72,10 +72,10 @@ std::vector<int> greatest(std::size_t links, const std::function<double(int)>& w
   std::vector<double> weights;
   for (const int l : order) weights.push_back(weight(l));
   const auto heavy = [&](int l) { return weights[static_cast<std::size_t>(l)]; };
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return heavy(a) > heavy(b); });
+  std::ranges::stable_sort(order, [&](int a, int b) { return heavy(a) > heavy(b); });
   while (!order.empty() && (order.size() > SimulatePage::kLinksShown || heavy(order.back()) <= 0))
     order.pop_back();
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
   return order;
 }
 
@@ -102,7 +102,7 @@ void SimulatePage::add(const std::string& title, const sim::Simulation& simulati
   double most = 0;
   const auto queued = greatest(links, [&](int l) {
     const auto& q = sampler.series(l).queued_bytes;
-    const auto deepest = q.empty() ? 0.0 : static_cast<double>(*std::max_element(q.begin(), q.end()));
+    const auto deepest = q.empty() ? 0.0 : static_cast<double>(*std::ranges::max_element(q));
     most = std::max(most, deepest);
     return deepest;
   });

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <sstream>
 
+#include "base/fail.h"
 #include "base/units.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
@@ -15,17 +15,12 @@
 #include "sim/topology_text.h"
 #include "study/perf_case.h"
 #include "study/sizes.h"
-#include "talweg/error.h"
 #include "text/yaml_reader.h"
 
 namespace talweg::study {
 namespace {
 
 constexpr sim::Picoseconds kDay = sim::Picoseconds{86'400} * 1'000'000'000'000;
-
-[[noreturn]] void refuse_option(const std::string& text) {
-  throw Error(ErrorCode::invalid_argument, text);
-}
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> parts;
@@ -40,7 +35,7 @@ auto read(const char* flag, Parse&& parse) {
   try {
     return parse();
   } catch (const Error& error) {
-    throw Error(error.code(), fmt::format("{}: {}", flag, error.what()));
+    throw_error(error.code(), "{}: {}", flag, error.what());
   }
 }
 
@@ -57,11 +52,10 @@ std::vector<double> shares(const char* flag, const std::string& text, std::size_
   std::vector<double> values;
   for (const std::string& part : split(text, ',')) {
     const auto value = text::read_number(part);
-    if (!value || *value < 0 || *value > 1)
-      refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
+    if (!value || *value < 0 || *value > 1) refuse("{}: expected {}, got \"{}\"", flag, what, text);
     values.push_back(*value);
   }
-  if (values.size() != count) refuse_option(fmt::format("{}: expected {}, got \"{}\"", flag, what, text));
+  if (values.size() != count) refuse("{}: expected {}, got \"{}\"", flag, what, text);
   return values;
 }
 
@@ -71,15 +65,12 @@ void check_calls(const SimulateOptions& o) {
   const int ranks = o.cluster.workers();
   for (const std::size_t size : perf.sizes)
     check_holds_element("--bytes", size, perf.op, perf.types[0], ranks);
-  if (perf.op == Collective::send_recv && ranks < 2)
-    refuse_option("--op send_recv: it needs at least two ranks");
+  if (perf.op == Collective::send_recv && ranks < 2) refuse("--op send_recv: it needs at least two ranks");
   const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
-  const bool serves = std::any_of(o.algorithms.begin(), o.algorithms.end(), [&](const std::string& name) {
+  const bool serves = std::ranges::any_of(o.algorithms, [&](const std::string& name) {
     return name.empty() || forest::find_planner(name).serves(any);
   });
-  if (!serves)
-    refuse_option(
-        fmt::format("--algo {}: it does not serve {}", fmt::join(o.algorithms, ","), name(perf.op)));
+  if (!serves) refuse("--algo {}: it does not serve {}", fmt::join(o.algorithms, ","), name(perf.op));
 }
 
 // The files of --cm and --workload.
@@ -87,16 +78,15 @@ void read_traffic(SimulateOptions& o) {
   if (!o.matrix.empty()) {
     o.flows = read("--cm", [&] { return sim::parse_matrix(text::read_file(o.matrix), o.matrix); });
     if (o.flows.nodes > o.cluster.workers())
-      refuse_option(fmt::format("--cm {}: the matrix is for {} hosts, the network has {}", o.matrix,
-                                o.flows.nodes, o.cluster.workers()));
+      refuse("--cm {}: the matrix is for {} hosts, the network has {}", o.matrix, o.flows.nodes,
+             o.cluster.workers());
   }
   if (o.workload.empty()) return;
   o.job = read("--workload",
                [&] { return sim::parse_workload(text::read_file(o.workload), o.workload, o.cluster); });
   if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
-    refuse_option(fmt::format(
-        "--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
-        o.workload));
+    refuse("--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
+           o.workload);
 }
 
 // "leaf0->spine1@1ms" or "spine1@1ms..2ms".
@@ -104,8 +94,7 @@ void read_failure(const std::string& text, const cluster::Cluster& cluster,
                   std::vector<sim::NetworkChange>& changes) {
   const std::size_t at = text.rfind('@');
   if (at == std::string::npos)
-    refuse_option(fmt::format(
-        "--fail: expected what@when or what@when..until, such as spine1@1ms..2ms, got \"{}\"", text));
+    refuse("--fail: expected what@when or what@when..until, such as spine1@1ms..2ms, got \"{}\"", text);
   sim::NetworkChange change = read("--fail", [&] { return sim::change_of(text.substr(0, at), cluster); });
   const std::string when = text.substr(at + 1);
   const std::size_t dots = when.find("..");
@@ -113,8 +102,7 @@ void read_failure(const std::string& text, const cluster::Cluster& cluster,
   changes.push_back(change);
   if (dots == std::string::npos) return;
   change.at = time("--fail", when.substr(dots + 2));
-  if (change.at <= changes.back().at)
-    refuse_option(fmt::format("--fail: expected a repair after the failure, got \"{}\"", text));
+  if (change.at <= changes.back().at) refuse("--fail: expected a repair after the failure, got \"{}\"", text);
   change.up = true;
   changes.push_back(change);
 }
@@ -218,21 +206,19 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
 SimulateOptions checked(const SimulateRequest& raw) {
   SimulateOptions o;
   if (!raw.network.empty() && !raw.topology.empty())
-    refuse_option(
-        fmt::format("--topology {}: the file {} describes a network, too: expected only one of them",
-                    raw.topology, raw.network));
-  if (!raw.matrix.empty() && !raw.workload.empty()) refuse_option("--cm excludes --workload");
+    refuse("--topology {}: the file {} describes a network, too: expected only one of them", raw.topology,
+           raw.network);
+  if (!raw.matrix.empty() && !raw.workload.empty()) refuse("--cm excludes --workload");
   if (raw.network.empty() && raw.topology.empty())
-    refuse_option(
-        "expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
+    refuse("expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
   o.network = raw.network.empty() ? raw.topology : raw.network;
   o.cluster = raw.network.empty() ? sim::parse_topology(raw.topology) : formats::load_any(raw.network);
 
   const auto op = parse_collective(raw.op);
-  if (!op) refuse_option(fmt::format("--op: no collective is called \"{}\"", raw.op));
+  if (!op) refuse("--op: no collective is called \"{}\"", raw.op);
   o.perf.op = *op;
   const auto type = parse_data_type(raw.type);
-  if (!type) refuse_option(fmt::format("--type: no data type is called \"{}\"", raw.type));
+  if (!type) refuse("--type: no data type is called \"{}\"", raw.type);
   o.perf.types = {*type};
   if (*op == Collective::barrier)
     o.perf.sizes = {0};
@@ -243,11 +229,9 @@ SimulateOptions checked(const SimulateRequest& raw) {
   o.perf.size_text = fmt::format("bytes {}", raw.bytes);
   o.perf.reductions = {ReduceOp::sum};
   o.perf.root = raw.root;
-  if (raw.root != 0 && !has_root(*op))
-    refuse_option(fmt::format("--root {}: {} has no root", raw.root, raw.op));
+  if (raw.root != 0 && !has_root(*op)) refuse("--root {}: {} has no root", raw.root, raw.op);
   if (raw.root >= o.cluster.workers())
-    refuse_option(
-        fmt::format("--root {}: there are {} ranks, numbered from 0", raw.root, o.cluster.workers()));
+    refuse("--root {}: there are {} ranks, numbered from 0", raw.root, o.cluster.workers());
   o.perf.iterations = raw.iters;
   o.perf.warmup = raw.warmup;
   o.perf.average = raw.average == "min"     ? Average::min
@@ -271,30 +255,29 @@ SimulateOptions checked(const SimulateRequest& raw) {
   queue.mark_bytes = bytes("--mark", raw.mark);
   queue.trim = raw.trim;
   if (raw.trim && (raw.priorities < 2 || queue.limit_bytes == 0))
-    refuse_option("--trim: it needs --priorities of at least 2 and a --queue above 0");
+    refuse("--trim: it needs --priorities of at least 2 and a --queue above 0");
   if (!raw.red.empty()) {
     const auto parts = split(raw.red, ',');
-    if (parts.size() != 3)
-      refuse_option(fmt::format("--red: expected least,most,probability, got \"{}\"", raw.red));
+    if (parts.size() != 3) refuse("--red: expected least,most,probability, got \"{}\"", raw.red);
     queue.red.least_bytes = bytes("--red", parts[0]);
     queue.red.most_bytes = bytes("--red", parts[1]);
     queue.red.probability = shares("--red", parts[2], 1, "a probability")[0];
     if (queue.red.most_bytes <= queue.red.least_bytes)
-      refuse_option(fmt::format("--red {}: expected most to be more than least", raw.red));
+      refuse("--red {}: expected most to be more than least", raw.red);
     queue.red.marks = true;
     queue.mark_bytes = 0;
   }
   if (!raw.class_limits.empty()) {
     const auto parts = split(raw.class_limits, ',');
     if (parts.size() > queue.class_limit_bytes.size())
-      refuse_option(fmt::format("--class-limits: there are {} priorities", sim::kPriorities));
+      refuse("--class-limits: there are {} priorities", sim::kPriorities);
     for (std::size_t i = 0; i < parts.size(); ++i)
       queue.class_limit_bytes[i] = bytes("--class-limits", parts[i]);
   }
   const std::int64_t packet = raw.payload + raw.header;
   const auto holds_a_packet = [packet](const char* flag, std::int64_t limit) {
     if (limit > 0 && limit < packet)
-      refuse_option(fmt::format("{} {}: no packet of {} bytes would ever pass", flag, limit, packet));
+      refuse("{} {}: no packet of {} bytes would ever pass", flag, limit, packet);
   };
   holds_a_packet("--queue", queue.limit_bytes);
   for (const std::int64_t limit : queue.class_limit_bytes) holds_a_packet("--class-limits", limit);
@@ -312,8 +295,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   network.loss.damage = raw.damage;
   if (!raw.reorder.empty()) {
     const auto parts = split(raw.reorder, ',');
-    if (parts.size() != 2)
-      refuse_option(fmt::format("--reorder: expected share,time, got \"{}\"", raw.reorder));
+    if (parts.size() != 2) refuse("--reorder: expected share,time, got \"{}\"", raw.reorder);
     network.loss.delay = shares("--reorder", parts[0], 1, "a share")[0];
     network.loss.most_delay = time("--reorder", parts[1]);
   }
@@ -329,8 +311,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   if (raw.processors == "tcp") o.ranks.costs = tcp_host_costs(o.cluster);
   for (const std::string& text : raw.fail) read_failure(text, o.cluster, o.changes);
   o.rest = sim::picoseconds(time("--rest", raw.rest));
-  if (o.rest > 0 && raw.warmup == 0)
-    refuse_option("--rest comes after warm-up calls: expected a --warmup above 0");
+  if (o.rest > 0 && raw.warmup == 0) refuse("--rest comes after warm-up calls: expected a --warmup above 0");
   // What is cut off for good is sent again and again; a workload's background traffic goes on of itself.
   if (!raw.horizon.empty())
     o.horizon = sim::picoseconds(time("--horizon", raw.horizon));

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/fail.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "sim/collectives.h"
 #include "sim/sampler.h"
-#include "talweg/error.h"
 
 namespace talweg::study {
 namespace {
@@ -79,16 +79,9 @@ std::int64_t bytes_to_move(const forest::Forest& forest) {
 }
 
 double average_of(const std::vector<sim::Picoseconds>& ranks, Average average) {
-  switch (average) {
-    case Average::rank0:
-      return microseconds(ranks[0]);
-    case Average::min:
-      return microseconds(*std::min_element(ranks.begin(), ranks.end()));
-    case Average::max:
-      return microseconds(*std::max_element(ranks.begin(), ranks.end()));
-    case Average::mean:
-      break;
-  }
+  if (average == Average::rank0) return microseconds(ranks[0]);
+  if (average == Average::min) return microseconds(*std::ranges::min_element(ranks));
+  if (average == Average::max) return microseconds(*std::ranges::max_element(ranks));
   double sum = 0;
   for (const sim::Picoseconds t : ranks) sum += microseconds(t);
   return sum / static_cast<double>(ranks.size());
@@ -105,7 +98,7 @@ Timing timing_of(const sim::CallTimes& times, const PerfOptions& options) {
   Timing t;
   t.time_us = average_of(of_rank, options.average) / static_cast<double>(calls.size());
   calls.erase(calls.begin(), calls.begin() + std::min<std::ptrdiff_t>(options.skip, std::ssize(calls) - 1));
-  std::sort(calls.begin(), calls.end());
+  std::ranges::sort(calls);
   const auto percentile = [&](double share) {
     const auto rank = static_cast<std::size_t>(std::ceil(share * static_cast<double>(calls.size())));
     return calls[std::clamp<std::size_t>(rank, 1, calls.size()) - 1];
@@ -215,7 +208,7 @@ SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& netw
       Nanoseconds{200'000'000};  // Linux
   const int ranks = options.cluster.workers();
   if (perf.op == Collective::send_recv && ranks < 2)
-    throw Error(ErrorCode::invalid_argument, fmt::format("send_recv: {} has one worker, needs two", network));
+    refuse("send_recv: {} has one worker, needs two", network);
   check_root(perf, ranks);
   return options;
 }

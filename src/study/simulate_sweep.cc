@@ -14,13 +14,13 @@
 #include <sstream>
 #include <thread>
 
+#include "base/fail.h"
 #include "forest/planner.h"
 #include "group/environment.h"
 #include "study/side_by_side.h"
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
 #include "study/sizes.h"
-#include "talweg/error.h"
 
 namespace talweg::study {
 namespace {
@@ -28,23 +28,19 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-[[noreturn]] void refuse_sweep(const std::string& text) {
-  throw Error(ErrorCode::invalid_argument, text);
-}
-
 std::optional<int> number_of(const char* variable) {
   const char* text = std::getenv(variable);
   if (text == nullptr) return std::nullopt;
   int value = 0;
   const char* const end = text + std::strlen(text);
   if (const auto [stop, error] = std::from_chars(text, end, value); error != std::errc{} || stop != end)
-    refuse_sweep(fmt::format("{}: expected a whole number, got \"{}\"", variable, text));
+    refuse("{}: expected a whole number, got \"{}\"", variable, text);
   return value;
 }
 
 bool sweeps_over(const std::vector<std::string>& sweeps, const std::string& key,
                  const std::string& value = "") {
-  return std::any_of(sweeps.begin(), sweeps.end(), [&](const std::string& s) {
+  return std::ranges::any_of(sweeps, [&](const std::string& s) {
     return s.starts_with(key + "=") && s.find(value) != std::string::npos;
   });
 }
@@ -64,7 +60,7 @@ SimulateRequest request_at(SimulateRequest request, const SweepPoint& point) {
   for (const auto& [key, value] : point) {
     const auto* field = field_called(simulate_fields(), key);
     if (field == nullptr || key == "network")
-      refuse_sweep(fmt::format("--sweep {}={}: there is no option --{}", key, value, key));
+      refuse("--sweep {}={}: there is no option --{}", key, value, key);
     if (field->is<std::vector<std::string>>()) request.fail.clear();
     set(request, *field, value);
   }
@@ -76,15 +72,14 @@ void leave_out_what_does_not_serve(const SimulateRequest& base, std::vector<Swee
   std::erase_if(points, [&](const SweepPoint& point) {
     const SimulateRequest request = request_at(base, point);
     const auto op = parse_collective(request.op);
-    if (!op) refuse_sweep(fmt::format("--op: no collective is called \"{}\"", request.op));
+    if (!op) refuse("--op: no collective is called \"{}\"", request.op);
     return !forest::find_planner(request.algo).serves(forest::even_request(*op, 2, 0, 0, 1));
   });
 }
 
 std::vector<SweepPoint> points_of(const SweepRequest& request) {
   if (sweeps_over(request.sweeps, "factor"))
-    refuse_sweep(
-        "--sweep factor: it leads from size to size, and a point has one: expected --sweep bytes=1M..64M");
+    refuse("--sweep factor: it leads from size to size, and a point has one: expected --sweep bytes=1M..64M");
   const bool calls = request.base.matrix.empty() && request.base.workload.empty();
   const std::vector<std::string> sweeps = calls ? with_lists(request.base, request.sweeps) : request.sweeps;
   std::vector<SweepPoint> points = sweep_points(sweeps, request.base.factor);
@@ -119,8 +114,7 @@ class Sweep {
   Sweep(const SweepRequest& request, SweepShare share)
       : request_(request), share_(share), points_(points_of(request)), folder_(request.folder) {
     if (folder_.empty()) {
-      if (share.count > 1)
-        refuse_sweep("--sweep in several processes: give a --sweep-folder that all of them see");
+      if (share.count > 1) refuse("--sweep in several processes: give a --sweep-folder that all of them see");
       std::string name = (fs::temp_directory_path() / "talweg-sweep-XXXXXX").string();
       if (::mkdtemp(name.data()) == nullptr) throw Error(ErrorCode::system, "cannot make a temporary folder");
       folder_ = name;
@@ -248,7 +242,7 @@ std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps, int
   for (const std::string& sweep : sweeps) {
     const std::size_t equals = sweep.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == sweep.size())
-      refuse_sweep(fmt::format("--sweep: expected option=value,value, got \"{}\"", sweep));
+      refuse("--sweep: expected option=value,value, got \"{}\"", sweep);
     const std::string key = sweep.substr(0, equals);
     const char at = sweep.find(';') != std::string::npos ? ';' : ',';
     std::istringstream list(sweep.substr(equals + 1));
@@ -256,7 +250,7 @@ std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps, int
     std::vector<std::string> values;
     for (std::string value; std::getline(list, value, at);) {
       for (const std::string& meant : values_of(key, value, factor))
-        if (std::find(values.begin(), values.end(), meant) == values.end()) values.push_back(meant);
+        if (std::ranges::find(values, meant) == values.end()) values.push_back(meant);
     }
     for (const SweepPoint& point : points)
       for (const std::string& value : values) {
@@ -274,8 +268,7 @@ SweepShare find_share() {
     const int step = std::max(1, number_of("SLURM_ARRAY_TASK_STEP").value_or(1));
     const int count = number_of("SLURM_ARRAY_TASK_COUNT").value_or(1);
     if (*task < first || (*task - first) / step >= count)
-      refuse_sweep(
-          fmt::format("SLURM_ARRAY_TASK_ID {}: expected one of {} tasks from {} on", *task, count, first));
+      refuse("SLURM_ARRAY_TASK_ID {}: expected one of {} tasks from {} on", *task, count, first);
     return {(*task - first) / step, count};
   }
   const group::Place place = group::find_place({});

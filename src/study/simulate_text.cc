@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "base/printable.h"
 #include "study/version.h"
@@ -30,7 +29,7 @@ double mean_us(const std::vector<sim::Picoseconds>& times) {
 
 double percentile_us(std::vector<sim::Picoseconds> times, double share) {
   if (times.empty()) return 0;
-  std::sort(times.begin(), times.end());
+  std::ranges::sort(times);
   const auto last = static_cast<double>(times.size() - 1);
   return us(times[static_cast<std::size_t>(std::lround(share * last))]);
 }

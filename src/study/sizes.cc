@@ -43,7 +43,7 @@ std::vector<std::int64_t> parse_sizes(const std::string& text, int factor, std::
   std::istringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) add_sizes(part, factor, least, sizes);
   if (sizes.empty()) refuse_sizes("expected sizes such as 4K..1G or 64K,1M");
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   if (sizes.size() > kMostSizes)
     refuse_sizes(fmt::format("{} sizes: expected at most {}", sizes.size(), kMostSizes));

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::text {
 
@@ -18,7 +18,7 @@ constexpr std::size_t kShownBytes = 40;  // of a value that is not as expected
 [[noreturn]] void unexpected(const char* what, const std::string& expected, const Json& value) {
   std::string shown = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (shown.size() > kShownBytes) shown = fmt::format("{} of {} bytes", value.type_name(), shown.size());
-  throw Error(ErrorCode::bad_file, fmt::format("{}: expected {}, got {}", what, expected, shown));
+  throw_error(ErrorCode::bad_file, "{}: expected {}, got {}", what, expected, shown);
 }
 
 // nlohmann's own conversion takes 1e300 for an int, and 2^40 too.
@@ -54,7 +54,7 @@ Json parse_json(const std::string& text) {
     return Json::parse(text);
   } catch (const Json::parse_error& e) {
     if (e.byte > text.size()) throw Error(ErrorCode::bad_file, "it is empty or ends in the middle");
-    throw Error(ErrorCode::bad_file, fmt::format("it is not JSON from byte {} on", e.byte));
+    throw_error(ErrorCode::bad_file, "it is not JSON from byte {} on", e.byte);
   } catch (const Json::out_of_range&) {
     throw Error(ErrorCode::bad_file, "a number in it is larger than any that can be");
   }
@@ -62,10 +62,9 @@ Json parse_json(const std::string& text) {
 
 const Json& field(const Json& object, const char* key) {
   if (!object.is_object())
-    throw Error(ErrorCode::bad_file,
-                fmt::format("{} belongs in an object, not in this {}", key, object.type_name()));
+    throw_error(ErrorCode::bad_file, "{} belongs in an object, not in this {}", key, object.type_name());
   const auto it = object.find(key);
-  if (it == object.end()) throw Error(ErrorCode::bad_file, fmt::format("{} is missing", key));
+  if (it == object.end()) throw_error(ErrorCode::bad_file, "{} is missing", key);
   return *it;
 }
 

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::text {
 namespace {
@@ -42,8 +42,7 @@ OutputFile::OutputFile(std::string option, std::string path)
   const bool opened = !fs::is_directory(there) && std::ofstream(path_, std::ios::app).is_open();
   const std::string reason = fs::is_directory(there) ? "it is a directory" : std::strerror(errno);
   if (opened && absent) fs::remove(path_, ignored);
-  if (!opened)
-    throw Error(ErrorCode::invalid_argument, fmt::format("{}: cannot write {}: {}", option_, path_, reason));
+  if (!opened) refuse("{}: cannot write {}: {}", option_, path_, reason);
 }
 
 void OutputFile::write(const std::string& text) const {
@@ -63,13 +62,13 @@ void OutputFile::write(const std::string& text) const {
   }
   if (file && !failed) return;
   if (replaces && !elsewhere) fs::remove(draft, failed);
-  throw Error(ErrorCode::system, fmt::format("{}: cannot write {}", option_, path_));
+  throw_error(ErrorCode::system, "{}: cannot write {}", option_, path_);
 }
 
 void print(const std::string& text) {
   const bool whole = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (!whole || std::fflush(stdout) != 0)
-    throw Error(ErrorCode::system, fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+    throw_error(ErrorCode::system, "cannot write to standard output: {}", std::strerror(errno));
 }
 
 void check_outputs(const std::vector<std::string>& outputs, const std::vector<std::string>& inputs) {
@@ -86,13 +85,10 @@ void check_outputs(const std::vector<std::string>& outputs, const std::vector<st
     if (path.empty() || path == "-" || (exists(there) && !is_regular_file(there))) continue;
     for (const std::string& in : inputs)
       if (!in.empty() && same(path, in))
-        throw Error(
-            ErrorCode::invalid_argument,
-            fmt::format("{}: it would be written over the file that is read; give another name", path));
+        refuse("{}: it would be written over the file that is read; give another name", path);
     for (std::size_t other = 0; other < i; ++other)
       if (!outputs[other].empty() && outputs[other] != "-" && same(path, outputs[other]))
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("{}: two outputs would be written to it; give one another name", path));
+        refuse("{}: two outputs would be written to it; give one another name", path);
   }
 }
 

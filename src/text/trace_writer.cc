@@ -6,15 +6,14 @@
 #include <cstring>
 #include <utility>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 #include "text/escape.h"
 
 namespace talweg::text {
 
 TraceWriter::TraceWriter(const std::string& path, std::string what)
     : path_(path), what_(std::move(what)), file_(std::fopen(path.c_str(), "we")) {
-  if (!file_)
-    throw Error(ErrorCode::system, fmt::format("{}: cannot write {}: {}", what_, path, std::strerror(errno)));
+  if (!file_) throw_error(ErrorCode::system, "{}: cannot write {}: {}", what_, path, std::strerror(errno));
 }
 
 TraceWriter::~TraceWriter() {
@@ -25,7 +24,7 @@ void TraceWriter::close() {
   end();
   const bool bad = std::ferror(file_.get()) != 0;
   if (std::fclose(file_.release()) != 0 || bad)
-    throw Error(ErrorCode::system, fmt::format("{}: cannot write {}", what_, path_));
+    throw_error(ErrorCode::system, "{}: cannot write {}", what_, path_);
 }
 
 void TraceWriter::end() {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 #include "text/yaml_reader.h"
 
 namespace talweg::text {
@@ -22,12 +22,12 @@ XmlDocument::XmlDocument(const std::string& text, std::string origin) : origin_(
   const auto result =
       document_.load_buffer(text.data(), text.size(), pugi::parse_default, pugi::encoding_utf8);
   if (!result)
-    throw Error(ErrorCode::bad_file, fmt::format("{}:{}: expected XML: {}", origin_, line_at(result.offset),
-                                                 result.description()));
+    throw_error(ErrorCode::bad_file, "{}:{}: expected XML: {}", origin_, line_at(result.offset),
+                result.description());
 }
 
 int XmlDocument::line_at(std::ptrdiff_t offset) const {
-  const auto after = std::upper_bound(line_starts_.begin(), line_starts_.end(), offset);
+  const auto after = std::ranges::upper_bound(line_starts_, offset);
   return std::max(1, static_cast<int>(after - line_starts_.begin()));
 }
 
@@ -36,8 +36,7 @@ int XmlReader::line() const {
 }
 
 void XmlReader::fail(const std::string& text) const {
-  throw Error(ErrorCode::bad_file,
-              fmt::format("{}:{}: <{}>: {}", document_->origin(), line(), node_.name(), text));
+  throw_error(ErrorCode::bad_file, "{}:{}: <{}>: {}", document_->origin(), line(), node_.name(), text);
 }
 
 void XmlReader::expected(const char* attribute, const std::string& what) const {
@@ -51,8 +50,8 @@ std::vector<XmlReader> XmlReader::children(std::initializer_list<const char*> na
   for (const pugi::xml_node child : node_.children()) {
     if (child.type() != pugi::node_element) continue;
     result.emplace_back(*document_, child);
-    const bool known = std::any_of(names.begin(), names.end(),
-                                   [&](const char* name) { return std::strcmp(name, child.name()) == 0; });
+    const bool known =
+        std::ranges::any_of(names, [&](const char* name) { return std::strcmp(name, child.name()) == 0; });
     if (!known)
       result.back().fail(
           fmt::format("not understood in <{}>: expected {}", name(),

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/fail.h"
 #include "base/printable.h"
-#include "talweg/error.h"
 
 namespace talweg::text {
 namespace {
@@ -40,7 +40,7 @@ YamlReader::YamlReader(const YAML::Node& node, std::string origin, std::string p
 
 void YamlReader::fail(const std::string& text) const {
   const std::string where = path_.empty() ? "" : path_ + ": ";
-  throw Error(ErrorCode::bad_file, fmt::format("{}:{}: {}{}", origin_, line_, where, text));
+  throw_error(ErrorCode::bad_file, "{}:{}: {}{}", origin_, line_, where, text);
 }
 
 void YamlReader::expected(const std::string& what) const {
@@ -56,7 +56,7 @@ void YamlReader::allow_keys(std::initializer_list<const char*> keys) const {
     const YamlReader key(entry.first, origin_, path_, line_);
     if (!entry.first.IsScalar()) key.expected("a key among " + known);
     const std::string& name = entry.first.Scalar();
-    if (std::find(keys.begin(), keys.end(), name) == keys.end()) {
+    if (std::ranges::find(keys, name) == keys.end()) {
       key.fail(fmt::format("unknown key \"{}\": expected {}", name, known));
     }
     if (!seen.insert(name).second)
@@ -136,8 +136,8 @@ void require_utf8(std::string_view text, const std::string& origin) {
     const std::size_t length = utf8_length(text.substr(at));
     if (length == 0) {
       const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
-      throw Error(ErrorCode::bad_file, fmt::format("{}:{}: expected UTF-8, got a byte {:#04x}", origin, line,
-                                                   static_cast<unsigned char>(text[at])));
+      throw_error(ErrorCode::bad_file, "{}:{}: expected UTF-8, got a byte {:#04x}", origin, line,
+                  static_cast<unsigned char>(text[at]));
     }
     at += length;
   }
@@ -148,26 +148,25 @@ YamlReader read_document(const std::string& text, const std::string& origin) {
   try {
     return YamlReader(YAML::Load(text), origin, "", 1);
   } catch (const YAML::Exception& error) {
-    throw Error(ErrorCode::bad_file, fmt::format("{}:{}: expected YAML or JSON: {}", origin,
-                                                 std::max(0, error.mark.line) + 1, error.msg));
+    throw_error(ErrorCode::bad_file, "{}:{}: expected YAML or JSON: {}", origin,
+                std::max(0, error.mark.line) + 1, error.msg);
   }
 }
 
 std::string read_file(const std::string& path) {
   if (std::filesystem::is_directory(path)) {
-    throw Error(ErrorCode::bad_file, fmt::format("{}: expected a file, got a directory", path));
+    throw_error(ErrorCode::bad_file, "{}: expected a file, got a directory", path);
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    throw Error(ErrorCode::bad_file, fmt::format("{}: cannot read it: {}", path, std::strerror(errno)));
+    throw_error(ErrorCode::bad_file, "{}: cannot read it: {}", path, std::strerror(errno));
   }
   std::string text;
   std::vector<char> part(std::size_t{1} << 16);
   while (file.read(part.data(), static_cast<std::streamsize>(part.size())) || file.gcount() > 0) {
     text.append(part.data(), static_cast<std::size_t>(file.gcount()));
     if (text.size() > kMostText)
-      throw Error(ErrorCode::bad_file,
-                  fmt::format("{}: expected a file of at most {} MiB", path, kMostText >> 20));
+      throw_error(ErrorCode::bad_file, "{}: expected a file of at most {} MiB", path, kMostText >> 20);
   }
   return text;
 }

@@ -2,7 +2,6 @@
 
 #include <sodium.h>
 
-#include <algorithm>
 #include <cstring>
 #include <string_view>
 
@@ -103,19 +102,12 @@ HandshakeStep refused(Refusal why, Bytes reply = {}) {
 }  // namespace
 
 const char* to_string(Refusal refusal) {
-  switch (refusal) {
-    case Refusal::none:
-      return "no reason";
-    case Refusal::not_talweg:
-      return "it does not speak Talweg";
-    case Refusal::version:
-      return "it speaks another version of Talweg's protocol";
-    case Refusal::unwanted:
-      return "no such connection is expected: another job, another rank, or encryption on one side only";
-    case Refusal::wrong_key:
-      return "the two sides do not hold the same job key";
-  }
-  return "an unknown reason";
+  static constexpr const char* kReasons[] = {
+      "no reason", "it does not speak Talweg", "it speaks another version of Talweg's protocol",
+      "no such connection is expected: another job, another rank, or encryption on one side only",
+      "the two sides do not hold the same job key"};
+  const auto i = static_cast<std::size_t>(refusal);
+  return i < std::size(kReasons) ? kReasons[i] : "an unknown reason";
 }
 
 Initiator::Initiator(const Secret& key, const Introduction& introduction, const EphemeralKey& ephemeral)

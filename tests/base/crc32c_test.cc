@@ -6,7 +6,6 @@
 #include <array>
 #include <vector>
 
-#include "base/crc32c_impl.h"
 #include "base/random.h"
 
 namespace talweg {

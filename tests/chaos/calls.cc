@@ -5,16 +5,27 @@
 
 #include "base/collectives.h"
 #include "forest/cost.h"
+#include "forest/forest_bytes.h"
 
 namespace talweg::chaos {
 
 namespace {
 
-// So that few bytes, too, fill windows, and in an all-to-all wait for one another.
-constexpr protocol::LocalLimits kLittle{64, 64};
-
 std::byte* bytes(std::vector<std::int32_t>& data) {
   return reinterpret_cast<std::byte*>(data.data());
+}
+
+// All that contribute send to the node behind the ranks, which sends to all that receive.
+void lead_through_helper(forest::Forest& forest) {
+  const forest::NodeId helper = forest.request.ranks;
+  forest.nodes = helper + 1;
+  for (forest::Tree& tree : forest.trees) {
+    tree.root = helper;
+    tree.up.clear();
+    tree.down.clear();
+    for (const forest::NodeId rank : tree.contributors) tree.up.push_back({rank, helper});
+    for (const forest::NodeId rank : tree.receivers) tree.down.push_back({rank, helper});
+  }
 }
 
 // What a rank calls that disagrees with the others.
@@ -55,19 +66,43 @@ std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& sc
         std::make_shared<forest::Forest>(forest::find_planner(script.call.planner).plan(request, network));
     if (!forest->sums_once)
       for (auto& tree : forest->trees) tree.chunk = script.call.chunk;
+    if (script.helped) lead_through_helper(*forest);
     slot = forest;
   }
-  return protocol::make_local_plan(slot, rank, kLittle);
+  protocol::LocalLimits limits = kLittle;
+  limits.nodes = slot->nodes;
+  if (script.helped) limits.digest = forest::digest(*slot);
+  return protocol::make_local_plan(slot, rank, limits);
+}
+
+std::shared_ptr<const forest::Forest> led_forest(const forest::Request& request, bool first) {
+  std::vector<const forest::Planner*> able;
+  for (const char* const name : {"chain", "binomial", "ring", "star", "direct"})
+    if (const forest::Planner& p = forest::find_planner(name); p.serves(request)) able.push_back(&p);
+  const auto network = cluster::uniform_star(request.ranks, Bandwidth{1e9}, Nanoseconds{10'000});
+  auto forest =
+      std::make_shared<forest::Forest>((first ? able.front() : able.back())->plan(request, network));
+  for (forest::Tree& tree : forest->trees) tree.chunk = std::max<std::int64_t>(tree.slice.count / 9, 1);
+  return forest;
+}
+
+steer::PlanSource::Plan Source::later(const forest::Request& request) {
+  if (++asked_[request] < 2) return {nullptr, false};
+  return {led_forest(request, false), true};
 }
 
 protocol::Operation operation_of(Record& record, Planning& planning) {
   const ScriptedCall& script = *record.script;
   const bool odd = script.odd == record.rank;
   ScriptedCall own = script;
-  if (odd) own.call = odd_call(script);
+  if (odd) {
+    own.call = odd_call(script);
+    own.helped = false;
+  }
   const protocol::RandomCall& call = own.call;
   const forest::Request q = protocol::known_to(call.request, record.rank);
 
+  record.request = q;
   protocol::Buffers& b = record.buffers;
   b = protocol::buffers_for(call, record.rank, script.number);
   const bool one_buffer = facts(q.op).one_buffer || call.in_place;
@@ -126,14 +161,15 @@ std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int 
   return protocol::make_local_plan(std::move(forest), rank, kLittle);
 }
 
-// Per tree: what each child may have sent ahead, the sums on their way, the one being summed, copies for each
-// that takes the result from a rank that keeps none, and the whole slice where the output is still an input.
+// Per tree: what each child may have sent ahead, the sums on their way, the one being summed, results on
+// their way from a node that keeps none, and the whole slice where the output is still an input.
 std::size_t most_memory(const protocol::LocalPlan& plan) {
   const auto rounded = [](std::size_t n) { return std::bit_ceil(std::max<std::size_t>(n, 64)); };
   std::size_t all = 0;
   for (const protocol::LocalTree& tree : plan.trees) {
     std::size_t chunks = (tree.up_children.size() + 1) * tree.window + 1 + 2 * tree.taps.size();
-    if (tree.out_offset < 0 && !tree.down_children.empty()) chunks += tree.chunks * tree.down_children.size();
+    if (tree.out_offset < 0 && !tree.down_children.empty())
+      chunks += tree.root ? std::min(tree.chunks, protocol::kResultWindows * tree.window) : tree.chunks;
     all += chunks * rounded(tree.chunk_bytes);
     if (plan.slices_overlap) all += rounded(static_cast<std::size_t>(tree.bytes));
   }

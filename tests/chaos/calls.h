@@ -4,18 +4,24 @@
 
 #include <map>
 #include <memory>
+#include <unordered_map>
 
 #include "chaos/scenario.h"
 #include "protocol/forest/local_plan.h"
 #include "protocol/session/session.h"
+#include "steer/plan_leader.h"
 
 namespace talweg::chaos {
+
+// So that few bytes, too, fill windows, and in an all-to-all wait for one another.
+inline constexpr protocol::LocalLimits kLittle{64, 64};
 
 // One rank's part of one call.
 struct Record {
   const ScriptedCall* script = nullptr;
-  int rank = 0;   // of the group
-  int group = 0;  // index in the scenario; -1: after everything had healed
+  int rank = 0;             // of the group
+  int group = 0;            // index in the scenario; -1: after everything had healed
+  forest::Request request;  // as this rank asks for it
   protocol::Buffers buffers;
   std::vector<std::int32_t> before;  // the output as it was
   std::vector<std::int32_t> after;   // and as it was when the call ended
@@ -41,6 +47,19 @@ class Planning {
 
  private:
   std::map<std::uint64_t, std::shared_ptr<const forest::Forest>> forests_;
+};
+
+// What rank 0 plans for `request` first, and what is ready when it is asked again for the second time.
+std::shared_ptr<const forest::Forest> led_forest(const forest::Request& request, bool first);
+// Rank 0's planner, where it leads.
+class Source : public steer::PlanSource {
+ public:
+  Plan first(const forest::Request& request) override { return {led_forest(request, true), false}; }
+  Plan later(const forest::Request& request) override;
+  void change_to(const std::vector<double>&) override {}
+
+ private:
+  std::unordered_map<forest::Request, int, steer::RequestHash> asked_;
 };
 
 // Fills in the record's buffers. For collectives.

@@ -51,6 +51,13 @@ namespace talweg::chaos {
   X(aborted, "a rank aborted its group")                                                  \
   X(damaged_header, "a damaged header was found")                                         \
   X(damaged_payload, "a damaged payload was found")                                       \
+  X(plan_held, "a rank that had started waited for rank 0's word")                        \
+  X(plan_changed, "a rank took another plan for what it had called before")               \
+  X(helped, "an operation ended well through an aggregator")                              \
+  X(kept_for_plan, "an aggregator was sent data of a plan that it did not know yet")      \
+  X(helper_lost, "an operation failed because an aggregator was lost")                    \
+  X(helper_spared, "an operation ended well after an aggregator was lost")                \
+  X(helper_left_over, "an aggregator heard that an operation had failed elsewhere")       \
   X(half_ended, "an operation had ended well on some ranks when it failed on the others") \
   X(healed, "after everything that had happened, a new group worked")
 

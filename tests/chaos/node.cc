@@ -3,15 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
+#include <limits>
 #include <set>
 
 #include "chaos/world.h"
+#include "steer/plan_word.h"
+#include "steer/shared_plans.h"
 
 namespace talweg::chaos {
 
 namespace {
 constexpr std::int64_t kHostTimeoutNs = 15'000'000'000;  // live::EngineOptions
 constexpr Picoseconds kMicrosecond = kMillisecond / 1000;
+constexpr std::size_t kPartBytes = 100;  // so that words come in several parts
 }  // namespace
 
 // One group, as this rank sees it.
@@ -23,15 +28,111 @@ struct Node::Member : protocol::Outbox {
         members(std::move(ranks)),
         records(list),
         self(static_cast<int>(std::find(members.begin(), members.end(), owner.rank_) - members.begin())),
-        early(members.size()) {
+        size(static_cast<int>(std::count_if(members.begin(), members.end(),
+                                            [&](int m) { return m < owner.world_.scenario().ranks; }))),
+        early(members.size()),
+        plans(self, size, static_cast<int>(members.size())) {
     std::vector<std::string> hosts;
     for (const int m : members) hosts.push_back("host" + std::to_string(m));
-    const int size = static_cast<int>(members.size());
+    protocol::Members names = protocol::ranks_only(self, hosts);
+    names.ranks = size;
+    if (size < static_cast<int>(hosts.size())) names.names.back() = "aggregator agg (" + hosts.back() + ")";
     session = std::make_unique<protocol::Session>(
-        protocol::ranks_only(self, hosts), id, *this, owner.pool_,
-        [size, me = self](int source, int destination, std::int64_t count, DataType type) {
-          return message_plan(size, me, source, destination, count, type);
+        names, id, *this, owner.pool_,
+        [n = size, me = self](int source, int destination, std::int64_t count, DataType type) {
+          return message_plan(n, me, source, destination, count, type);
         });
+    if (self == protocol::kPlanner) leader = std::make_unique<steer::PlanLeader>(plans, planner, nullptr);
+    if (helps())
+      session->serve([this](std::uint64_t, const wire::Signature& signature) { return part_of(signature); });
+  }
+  bool helps() const { return self >= size; }
+
+  // As group::Aggregator.
+  std::optional<protocol::Operation> part_of(const wire::Signature& signature) {
+    const steer::SharedPlan told = plans.find(signature.plan);
+    if (told == nullptr) {
+      node.world_.marks().hit(Mark::kept_for_plan);
+      return std::nullopt;
+    }
+    protocol::LocalLimits limits = kLittle;  // as ranks have here
+    limits.nodes = size + 1;
+    limits.digest = told->digest;
+    const auto plan = protocol::make_local_plan(told->forest, self, limits);
+    const forest::Request& request = plan->forest->request;
+    protocol::Operation part = protocol::make_operation(
+        {.op = request.op, .type = signature.type, .reduction = signature.reduction}, self, request);
+    part.deadline_ns = std::numeric_limits<std::int64_t>::max();
+    Record& record = served.emplace_back();
+    record.memory = chaos::most_memory(*plan);
+    node.memory_ += record.memory;
+    node.most_memory_ = std::max(node.most_memory_, node.memory_);
+    part.plan = plan;
+    part.user = &record;
+    return part;
+  }
+  void hear(const wire::Header& header, const std::byte* payload) {
+    try {
+      const auto word = word_parts.add({payload, header.length}, wire::plan_part_of(header).last);
+      if (!word) return;
+      plans.hear(*word);
+    } catch (const Error& e) {
+      session->on_damaged(protocol::kPlanner, e.code(), e.what());
+    }
+    helps() ? session->serve_early() : plan_held();
+  }
+  // Rank 0 to the aggregator, of the call that it starts next.
+  void say(const std::shared_ptr<const protocol::Plan>& plan) {
+    steer::PlanWord word;
+    word.call = session->next_sequence();
+    word.forest = std::static_pointer_cast<const protocol::LocalPlan>(plan)->forest;
+    word.request = word.forest->request;
+    say(word, size);
+  }
+  void say(const steer::PlanWord& word, int to) {
+    const std::vector<std::byte> bytes = to_bytes(word);
+    for (std::size_t at = 0; at < bytes.size(); at += kPartBytes) {
+      const std::size_t n = std::min(kPartBytes, bytes.size() - at);
+      const bool last = at + n == bytes.size();
+      send_text(to, encode(wire::PlanPart{id, last, static_cast<std::uint32_t>(n)}),
+                std::string(reinterpret_cast<const char*>(bytes.data() + at), n));
+    }
+  }
+
+  // As group::GroupImpl.
+  bool led(const Record& record) const {
+    return node.world_.scenario().led && group == 0 && !record.script->helped &&
+           steer::is_shared(record.request);
+  }
+  void start_led(protocol::Operation operation, const forest::Request& request) {
+    const std::uint64_t call = session->next_sequence();
+    plan_held();
+    operation.plan = held.empty() ? plan_for(call, request) : nullptr;
+    const bool known = operation.plan != nullptr;
+    session->start(std::move(operation));
+    if (known || !session->waits_for_plan(call)) return;
+    node.world_.marks().hit(Mark::plan_held);
+    held.emplace_back(call, request);
+  }
+  std::shared_ptr<const protocol::Plan> plan_for(std::uint64_t call, const forest::Request& request) {
+    if (leader)
+      if (const auto word = leader->lead(call, request))
+        for (std::size_t to = 1; to < members.size(); ++to) say(*word, static_cast<int>(to));
+    auto plan = plans.find(call, request);
+    if (plan == nullptr) return nullptr;
+    const auto [before, fresh] = taken.try_emplace(request, plan->digest);
+    if (!fresh && std::exchange(before->second, plan->digest) != plan->digest)
+      node.world_.marks().hit(Mark::plan_changed);
+    return plan;
+  }
+  void plan_held() {
+    for (; !held.empty(); held.pop_front()) {
+      const auto [call, request] = held.front();
+      if (!session->waits_for_plan(call)) continue;
+      auto plan = plan_for(call, request);
+      if (plan == nullptr) return;
+      session->plan(call, std::move(plan));
+    }
   }
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
@@ -72,6 +173,11 @@ struct Node::Member : protocol::Outbox {
     }
   }
   void completed(void* user, const protocol::Outcome& outcome) override {
+    if (helps()) {
+      node.memory_ -= static_cast<Record*>(user)->memory;
+      if (!outcome.ok) node.world_.marks().hit(Mark::helper_left_over);
+      return;
+    }
     node.on_completed(*this, *static_cast<Record*>(user), outcome);
   }
 
@@ -81,17 +187,25 @@ struct Node::Member : protocol::Outbox {
   const std::vector<int> members;
   std::vector<Record>& records;
   const int self;
+  const int size;        // ranks
   std::size_t next = 0;  // of its calls
   int running = 0;
   std::set<std::uint64_t> asked;  // collectives that all were asked about
   bool open = true;               // later groups: all members know it
   // What came for collectives that have not been started here, by sender and collective.
   std::vector<std::map<std::uint64_t, std::size_t>> early;
+  steer::SharedPlans plans;
+  steer::WordParts word_parts;
+  std::deque<Record> served;  // by an aggregator
+  Source planner;
+  std::unique_ptr<steer::PlanLeader> leader;  // on rank 0
+  std::deque<std::pair<std::uint64_t, forest::Request>> held;
+  std::unordered_map<forest::Request, std::uint32_t, steer::RequestHash> taken;
   std::unique_ptr<protocol::Session> session;
 };
 
 Node::Node(World& world, int rank)
-    : world_(world), rank_(rank), peers_(static_cast<std::size_t>(world.scenario().ranks)) {}
+    : world_(world), rank_(rank), peers_(static_cast<std::size_t>(world.scenario().nodes())) {}
 Node::~Node() = default;
 
 void Node::join(int group, std::uint32_t id, const std::vector<int>& members, std::vector<Record>& records) {
@@ -198,7 +312,10 @@ void Node::tick(bool look_for_hosts) {
   if (!alive_ || paused_) return;
   if (world_.mutation() != Mutation::no_deadlines)
     for (const auto& [id, member] : members_)
-      if (member->session->next_deadline_ns() <= world_.now_ns()) member->session->on_time(world_.now_ns());
+      if (member->session->next_deadline_ns() <= world_.now_ns()) {
+        member->session->on_time(world_.now_ns());
+        member->plan_held();
+      }
   if (!look_for_hosts) return;
   const sim::Reliable& transport = world_.simulation().transport();
   for (std::size_t p = 0; p < peers_.size(); ++p)
@@ -240,8 +357,13 @@ void Node::on_frame(int from, const wire::Header& header, const std::byte* paylo
   const bool failure =
       header.type == wire::FrameType::failure || header.type == wire::FrameType::group_failure;
   if (failure && world_.mutation() == Mutation::deaf_to_failures) return;
-  watch(m, static_cast<int>(at - m.members.begin()), header);
+  if (header.type == wire::FrameType::plan) {
+    m.hear(header, payload);
+    return;
+  }
+  if (!m.helps()) watch(m, static_cast<int>(at - m.members.begin()), header);
   m.session->on_frame(static_cast<int>(at - m.members.begin()), header, payload);
+  m.plan_held();
 }
 
 // What is promised about frames of collectives that have not been started here.
@@ -339,9 +461,21 @@ void Node::start(Member& m) {
     operation.deadline_ns = deadline_ns;
     const std::int64_t patience_ns = deadline_ns - world_.now_ns();
     operation.question_ns = deadline_ns - std::min<std::int64_t>(patience_ns / 4, 1'000'000'000);
+    if (m.led(record)) {
+      record.memory = 0;
+      for (const bool first : {true, false})
+        record.memory = std::max(record.memory, chaos::most_memory(*protocol::make_local_plan(
+                                                    led_forest(record.request, first), m.self)));
+      operation.plan = nullptr;
+    }
     memory_ += record.memory;
     most_memory_ = std::max(most_memory_, memory_);
-    m.session->start(std::move(operation));
+    if (m.led(record)) {
+      m.start_led(std::move(operation), record.request);
+    } else {
+      if (m.self == protocol::kPlanner && !operation.plan->helpers.empty()) m.say(operation.plan);
+      m.session->start(std::move(operation));
+    }
   }
   const bool told = record.done && !record.outcome.ok && record.outcome.code != ErrorCode::peer_failed &&
                     record.outcome.text.find(fmt::format("on rank {} ", record.rank)) == std::string::npos;
@@ -414,10 +548,16 @@ void Node::abort() {
   it->second->session->abort("it was told to");
 }
 
+bool Node::helps() const {
+  return rank_ >= world_.scenario().ranks;
+}
+
 bool Node::finished() const {
   if (!alive_) return true;
   for (const auto& [id, member] : members_)
-    if (member->running > 0 || (member->next < member->records.size() && member->open)) return false;
+    if (member->running > 0 || (member->helps() && member->session->in_flight() > 0) ||
+        (member->next < member->records.size() && member->open))
+      return false;
   return true;
 }
 

@@ -61,6 +61,7 @@ class Node {
   // What still waits, for a report.
   std::string waiting() const;
   std::size_t in_flight() const;
+  bool helps() const;
 
  private:
   struct Member;

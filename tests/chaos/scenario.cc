@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "sim/topologies.h"
+#include "steer/shared_plans.h"
 
 namespace talweg::chaos {
 
@@ -18,6 +19,7 @@ class Maker {
   Scenario make() {
     s_.all_must_end_well = one_in(2);
     s_.ranks = 2 + static_cast<int>(below(one_in(4) ? 7 : 4));
+    s_.helpers = one_in(3) ? 1 : 0;
     make_network();
     s_.streams = 1 + static_cast<int>(below(3));
     s_.send_buffer = one_in(2) ? 256 << 10 : 1 << (10 + below(7));
@@ -39,7 +41,7 @@ class Maker {
  private:
   std::uint64_t below(std::uint64_t n) { return random_.below(n); }
   bool one_in(std::uint64_t n) { return below(n) == 0; }
-  int rank() { return static_cast<int>(below(static_cast<std::uint64_t>(s_.ranks))); }
+  int node() { return static_cast<int>(below(static_cast<std::uint64_t>(s_.nodes()))); }
 
   void make_network() {
     constexpr double kRates[] = {1e8, 1e9, 10e9};
@@ -51,13 +53,13 @@ class Maker {
     switch (below(4)) {
       case 0:
         s_.shape = "star";
-        s_.cluster = sim::star(s_.ranks, link);
+        s_.cluster = sim::star(s_.nodes(), link);
         if (one_in(2)) network.switch_queue.limit_bytes = 6000 + static_cast<std::int64_t>(below(30'000));
         break;
       case 1:
-        if (s_.ranks % 2 == 0) {
+        if (s_.nodes() % 2 == 0) {
           s_.shape = "leaf-spine";
-          s_.cluster = sim::leaf_spine(2, s_.ranks / 2, 2, link, link);
+          s_.cluster = sim::leaf_spine(2, s_.nodes() / 2, 2, link, link);
           s_.simulation.transport.spray = one_in(2);
           break;
         }
@@ -65,7 +67,7 @@ class Maker {
       default:
         s_.shape = "mesh";
         s_.mesh = true;
-        s_.cluster = cluster::uniform_mesh(s_.ranks, rate, latency);
+        s_.cluster = cluster::uniform_mesh(s_.nodes(), rate, latency);
     }
     sim::LossModel& loss = network.loss;
     constexpr double kLosses[] = {0, 0, 0.001, 0.01, 0.05, 0.15, 0.3};
@@ -90,6 +92,18 @@ class Maker {
     c.number = numbers_++;
     c.call = protocol::random_call(random_, size, kMost[below(std::size(kMost))]);
     return c;
+  }
+
+  // Of the first group, through its aggregator.
+  ScriptedCall helped_call() {
+    for (;;) {
+      ScriptedCall c = call(s_.ranks);
+      const forest::Planner& chain = forest::find_planner("chain");
+      if (!steer::is_shared(c.call.request) || !chain.serves(c.call.request)) continue;
+      c.call.planner = chain.name;
+      c.helped = true;
+      return c;
+    }
   }
 
   ScriptedCall message(int size) {
@@ -119,6 +133,18 @@ class Maker {
     Group all;
     for (int r = 0; r < s_.ranks; ++r) all.members.push_back(r);
     all.calls = calls(s_.ranks, 8);
+    s_.led = one_in(3);
+    if (s_.led) {  // the same again and again, so that there is something to change
+      ScriptedCall same = call(s_.ranks);
+      while (!steer::is_shared(same.call.request)) same = call(s_.ranks);
+      for (std::uint64_t n = 4 + below(8); n > 0; --n) {
+        same.number = numbers_++;
+        all.calls.insert(all.calls.begin() + static_cast<std::ptrdiff_t>(below(all.calls.size() + 1)), same);
+      }
+    }
+    for (std::uint64_t n = s_.helpers > 0 ? 1 + below(5) : 0; n > 0; --n)
+      all.calls.insert(all.calls.begin() + static_cast<std::ptrdiff_t>(below(all.calls.size() + 1)),
+                       helped_call());
     s_.groups.push_back(all);
     if (s_.ranks < 3 || one_in(2)) return;
     for (std::uint64_t n = 1 + below(2); n > 0; --n) {
@@ -150,7 +176,7 @@ class Maker {
   Fault fault(FaultKind kind) {
     Fault f;
     f.kind = kind;
-    f.who = 1U << rank();
+    f.who = 1U << node();
     if (one_in(2))
       f.when = static_cast<Picoseconds>(below(static_cast<std::uint64_t>(100 * kMillisecond)));
     else
@@ -161,7 +187,7 @@ class Maker {
 
   Fault cut() {
     Fault f = fault(FaultKind::cut);
-    const unsigned all = (1U << s_.ranks) - 1;
+    const unsigned all = (1U << s_.nodes()) - 1;
     if (s_.mesh && one_in(2)) f.who = 1 + static_cast<unsigned>(below(all - 1));
     f.whom = all & ~f.who;
     if (s_.mesh && one_in(3)) f.whom = 1U << lowest(f.whom);
@@ -203,7 +229,7 @@ class Maker {
         break;
       case 6: {
         Fault f = fault(FaultKind::damage);
-        f.whom = ((1U << s_.ranks) - 1) & ~f.who;
+        f.whom = ((1U << s_.nodes()) - 1) & ~f.who;
         s_.faults.push_back(f);
         break;
       }
@@ -269,11 +295,13 @@ std::string to_string(const Fault& f) {
 std::string to_string(const Scenario& s) {
   const sim::LossModel& loss = s.simulation.network.loss;
   std::string text = fmt::format(
-      "{} ranks on a {}, {} streams, loss {:.3f}{}, duplicates {:.2f}, damage {:.2f}, delayed {:.2f}; {} in "
+      "{} ranks{}{} on a {}, {} streams, loss {:.3f}{}, duplicates {:.2f}, damage {:.2f}, delayed {:.2f}; {} "
+      "in "
       "flight; "
       "begin at {} ms\n",
-      s.ranks, s.shape, s.streams, loss.loss, loss.burst_begins > 0 ? " and bursts" : "", loss.duplicate,
-      loss.damage, loss.delay, s.in_flight, [&] {
+      s.ranks, s.helpers > 0 ? " and an aggregator" : "", s.led ? ", led," : "", s.shape, s.streams,
+      loss.loss, loss.burst_begins > 0 ? " and bursts" : "", loss.duplicate, loss.damage, loss.delay,
+      s.in_flight, [&] {
         std::vector<Picoseconds> ms;
         for (const Picoseconds at : s.begins) ms.push_back(at / kMillisecond);
         return fmt::format("{}", fmt::join(ms, ", "));
@@ -282,7 +310,7 @@ std::string to_string(const Scenario& s) {
     text += fmt::format("group {} of {}:", g, fmt::join(s.groups[g].members, " "));
     for (const ScriptedCall& c : s.groups[g].calls) {
       text += fmt::format(" {}({})", c.message ? "message" : name(c.call.request.op), c.call.total());
-      if (!c.message) text += "/" + c.call.planner;
+      if (!c.message) text += "/" + (c.helped ? "aggregator" : c.call.planner);
       if (c.odd >= 0) text += fmt::format(" [{} disagrees]", c.odd);
       if (c.impatient >= 0) text += fmt::format(" [{} waits {} ms]", c.impatient, c.patience / kMillisecond);
       if (c.opens >= 0) text += fmt::format(" [opens group {}]", c.opens);

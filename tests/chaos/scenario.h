@@ -30,7 +30,7 @@ const char* name(FaultKind kind);
 
 struct Fault {
   FaultKind kind = FaultKind::pause;
-  unsigned who = 0;  // ranks, as bits
+  unsigned who = 0;  // nodes, as bits
   unsigned whom = 0;
   bool both = false;
   // When it comes: at a time, or when so many frames have been handed over, whichever is first.
@@ -48,8 +48,9 @@ struct ScriptedCall {
   int destination = 0;
   std::uint32_t tag = 0;
   bool any_source = false;
-  int odd = -1;        // who disagrees about it
-  int impatient = -1;  // who gives it little time, and how much
+  bool helped = false;  // its trees are rooted at the aggregator
+  int odd = -1;         // who disagrees about it
+  int impatient = -1;   // who gives it little time, and how much
   Picoseconds patience = 0;
   int opens = -1;  // a barrier before which the members of this group form it: an index of Scenario::groups
 };
@@ -65,7 +66,10 @@ struct Scenario {
   std::uint64_t seed = 0;
   bool all_must_end_well = false;  // nothing happens that a group does not survive
   int ranks = 2;
-  int streams = 1;  // of each pair
+  int helpers = 0;  // 1: the node behind the ranks is an aggregator, of the first group
+  int nodes() const { return ranks + helpers; }
+  bool led = false;  // rank 0 plans for the first group, and changes plans while calls are in flight
+  int streams = 1;   // of each pair
   std::string shape;
   cluster::Cluster cluster;
   bool mesh = false;

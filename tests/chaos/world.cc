@@ -32,7 +32,7 @@ World::World(Scenario scenario, const WorldOptions& options)
       options_(options),
       random_(scenario_.seed, 78),
       simulation_(scenario_.cluster, options_for(scenario_, options.mutation)),
-      cuts_(static_cast<std::size_t>(scenario_.ranks * scenario_.ranks)),
+      cuts_(static_cast<std::size_t>(scenario_.nodes() * scenario_.nodes())),
       struck_(scenario_.faults.size()) {
   simulation_.set_client(this);
   const auto records_for = [](int group, const std::vector<ScriptedCall>& calls, std::size_t members) {
@@ -73,8 +73,8 @@ std::vector<Record>& World::records(int group, int member) {
 
 // New connections between all.
 void World::connect() {
-  for (int a = 0; a < scenario_.ranks; ++a)
-    for (int b = 0; b < scenario_.ranks; ++b) {
+  for (int a = 0; a < scenario_.nodes(); ++a)
+    for (int b = 0; b < scenario_.nodes(); ++b) {
       if (a == b) continue;
       for (int s = 0; s < scenario_.streams; ++s) {
         pipes_.push_back(std::make_unique<Pipe>(*this, node(a), node(b), s));
@@ -90,13 +90,18 @@ void World::connect() {
 }
 
 void World::run() {
-  for (int r = 0; r < scenario_.ranks; ++r) nodes_.push_back(std::make_unique<Node>(*this, r));
+  for (int r = 0; r < scenario_.nodes(); ++r) nodes_.push_back(std::make_unique<Node>(*this, r));
   connect();
   for (std::size_t g = 0; g < scenario_.groups.size(); ++g) {
     if (scenario_.groups[g].later) continue;
     const auto& members = scenario_.groups[g].members;
+    std::vector<int> all = members;
+    if (g == 0 && scenario_.helpers > 0) {
+      all.push_back(scenario_.ranks);
+      node(scenario_.ranks).join(0, id_of(0), all, none_);
+    }
     for (std::size_t m = 0; m < members.size(); ++m)
-      node(members[m]).join(static_cast<int>(g), id_of(static_cast<int>(g)), members, records_[g][m]);
+      node(members[m]).join(static_cast<int>(g), id_of(static_cast<int>(g)), all, records_[g][m]);
   }
   for (int r = 0; r < scenario_.ranks; ++r) node(r).begin(scenario_.begins[static_cast<std::size_t>(r)]);
   for (std::size_t f = 0; f < scenario_.faults.size(); ++f)
@@ -196,6 +201,9 @@ void World::strike(std::size_t f) {
   int first = 0;
   while (((fault.who >> first) & 1) == 0) ++first;
   Node& victim = node(first);
+  if (victim.helps() && victim.alive() && helper_lost_ == 0 &&
+      (fault.kind == FaultKind::crash_process || fault.kind == FaultKind::crash_host))
+    helper_lost_ = now();
   switch (fault.kind) {
     case FaultKind::cut:
       marks_.hit(fault.both ? Mark::cut_both_ways : Mark::cut_one_way);
@@ -220,7 +228,7 @@ void World::strike(std::size_t f) {
       marks_.hit(crash ? Mark::process_crash : Mark::left);
       crash ? victim.crash() : victim.leave();
       const bool reset = crash && random_.below(2) == 0;
-      for (int r = 0; r < scenario_.ranks; ++r)
+      for (int r = 0; r < scenario_.nodes(); ++r)
         if (r != first) tell_closed(first, r, reset);
       break;
     }
@@ -244,7 +252,7 @@ void World::strike(std::size_t f) {
 }
 
 void World::cut(unsigned who, unsigned whom, int change) {
-  const int n = scenario_.ranks;
+  const int n = scenario_.nodes();
   for (int a = 0; a < n; ++a)
     for (int b = 0; b < n; ++b)
       if (((who >> a) & 1) != 0 && ((whom >> b) & 1) != 0 && a != b)
@@ -253,12 +261,12 @@ void World::cut(unsigned who, unsigned whom, int change) {
 }
 
 bool World::reaches(int from, int to) const {
-  return cuts_[static_cast<std::size_t>(from * scenario_.ranks + to)] == 0;
+  return cuts_[static_cast<std::size_t>(from * scenario_.nodes() + to)] == 0;
 }
 
 // Where pairs have no link of their own, a rank is cut off from all others or from none.
 void World::apply_cuts() {
-  const int n = scenario_.ranks;
+  const int n = scenario_.nodes();
   for (std::size_t l = 0; l < scenario_.cluster.links.size(); ++l) {
     const cluster::Link& link = scenario_.cluster.links[l];
     bool passes = link.from >= n && link.to >= n;
@@ -306,9 +314,9 @@ void World::heal() {
   for (auto& pipe : pipes_) pipe->stale = true;
   damaging_ = 0;
   std::vector<int> members;
-  for (int r = 0; r < scenario_.ranks; ++r) {
+  for (int r = 0; r < scenario_.nodes(); ++r) {
     nodes_.push_back(std::make_unique<Node>(*this, r));
-    members.push_back(r);
+    if (r < scenario_.ranks) members.push_back(r);
   }
   connect();
   for (int r = 0; r < scenario_.ranks; ++r) {
@@ -332,10 +340,19 @@ void World::check_outcomes() {
   const bool odd = any_call(scenario_, [](const ScriptedCall& c) { return c.odd >= 0; });
   const bool dies = has(scenario_, FaultKind::crash_process) || has(scenario_, FaultKind::crash_host) ||
                     has(scenario_, FaultKind::leave) || has(scenario_, FaultKind::damage) ||
+                    (scenario_.helpers > 0 && has(scenario_, FaultKind::abort)) ||
                     (has(scenario_, FaultKind::cut) && !scenario_.all_must_end_well);
   const bool others_than_leaving = std::any_of(scenario_.faults.begin(), scenario_.faults.end(),
                                                [](const Fault& f) { return f.kind != FaultKind::leave; });
   const bool any_source = any_call(scenario_, [](const ScriptedCall& c) { return c.any_source; });
+  // The group goes on without it. (Where it only stands still, ranks wait for those that wait for it.)
+  const unsigned helper = scenario_.helpers > 0 ? 1U << scenario_.ranks : 0;
+  const bool spared =
+      !impatient && !odd && fault &&
+      std::all_of(scenario_.faults.begin(), scenario_.faults.end(), [&](const Fault& f) {
+        return f.who == helper && (f.kind == FaultKind::crash_process || f.kind == FaultKind::crash_host ||
+                                   f.kind == FaultKind::leave || f.kind == FaultKind::abort);
+      });
   const auto possible = [&](ErrorCode code) {
     if (scenario_.all_must_end_well) return false;
     switch (code) {
@@ -370,9 +387,11 @@ void World::check_outcomes() {
         (outcome.ok ? well : badly)++;
         mismatched += !outcome.ok && outcome.code == ErrorCode::mismatch;
         check_record(record);
+        count_helped(record);
         if (outcome.ok && script.odd >= 0) problem(what + ": ended well though ranks disagree");
         if (outcome.ok) continue;
         if (!possible(outcome.code)) problem(what + ": " + outcome.text);
+        if (spared && !script.helped) problem(what + ": only the aggregator was struck: " + outcome.text);
         if (outcome.text.empty() || outcome.text.find('\n') != std::string::npos)
           problem(what + ": an error without a line that says what happened");
         if (!fault && !impatient && script.odd < 0)
@@ -387,6 +406,19 @@ void World::check_outcomes() {
       if (!fault && !impatient && mismatched != badly)
         problem(fmt::format("group {} call {}: not every rank was told of the mismatch", g, c));
     }
+  }
+}
+
+void World::count_helped(const Record& record) {
+  if (scenario_.helpers == 0 || record.group != 0) return;
+  const bool after = helper_lost_ > 0 && record.deadline - scenario_.patience > helper_lost_;
+  if (record.script->helped) {
+    if (record.outcome.ok) marks_.hit(Mark::helped);
+    if (record.outcome.code == ErrorCode::peer_failed &&
+        record.outcome.text.find("aggregator agg") != std::string::npos)
+      marks_.hit(Mark::helper_lost);
+  } else if (record.outcome.ok && after) {
+    marks_.hit(Mark::helper_spared);
   }
 }
 

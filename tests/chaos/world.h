@@ -91,6 +91,7 @@ class World : private sim::FlowClient {
   void check_outcomes();
   void check_record(const Record& record);
   void count_outcome(const Record& record);
+  void count_helped(const Record& record);
   void check_memory();
   void count_transport();
 
@@ -104,9 +105,11 @@ class World : private sim::FlowClient {
   std::deque<std::unique_ptr<Pipe>> pipes_;
   std::vector<Pipe*> by_flow_;
   std::vector<std::vector<std::vector<Record>>> records_;  // by group and member; the last: after healing
-  std::vector<int> cuts_;                                  // by pair: how many faults cut it
-  std::vector<bool> struck_;                               // faults that have come
-  unsigned damaging_ = 0;                                  // whose next frame is changed
+  Picoseconds helper_lost_ = 0;
+  std::vector<Record> none_;  // that an aggregator calls
+  std::vector<int> cuts_;     // by pair: how many faults cut it
+  std::vector<bool> struck_;  // faults that have come
+  unsigned damaging_ = 0;     // whose next frame is changed
   unsigned damaging_to_ = 0;
   std::uint64_t frames_ = 0;
   std::uint64_t ticks_ = 0;

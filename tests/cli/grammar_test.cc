@@ -7,7 +7,6 @@
 #include <fstream>
 #include <map>
 #include <set>
-#include <sstream>
 
 #include "cli/app.h"
 
@@ -60,15 +59,46 @@ TEST(Grammar, ALetterStandsForItsOwnWord) {
   }
 }
 
-TEST(Grammar, TheDocumentHasTheTable) {
+// The lines of the document's tables below their heads, a table after the other.
+std::vector<Words> documented_tables() {
   std::ifstream file(TALWEG_SOURCE_DIR "/docs/commands.md");
-  std::stringstream text;
-  text << file.rdbuf();
+  std::vector<Words> tables;
+  bool in_table = false;
+  for (std::string line; std::getline(file, line);) {
+    const bool row = line.starts_with("|");
+    if (row && !in_table) tables.emplace_back();
+    if (row) tables.back().push_back(line);
+    in_table = row;
+  }
+  for (Words& table : tables) table.erase(table.begin(), table.begin() + 2);
+  return tables;
+}
+
+TEST(Grammar, TheDocumentHasThisTableAndThatOfOldSpellings) {
+  Words words;
   for (const Word& word : grammar()) {
     const std::string letters = *word.letters == '\0' ? "" : ", `" + std::string(word.letters) + "`";
-    EXPECT_THAT(text.str(), testing::HasSubstr("| `--" + std::string(word.name) + "`" + letters + " | " +
-                                               word.meaning + " |"));
+    words.push_back("| `--" + std::string(word.name) + "`" + letters + " | " + word.meaning + " |");
   }
+  Words spellings;
+  std::string command, was, is;
+  const auto end_row = [&] {
+    if (!command.empty()) spellings.push_back("| `" + command + "` | " + was + " | " + is + " |");
+  };
+  for (const OldSpelling& old : old_spellings()) {
+    if (command != old.command) {
+      end_row();
+      command = old.command;
+      was = is = "";
+    }
+    for (auto& [list, flag] : {std::pair(&was, old.was), std::pair(&is, old.is)})
+      *list += (list->empty() ? "`" : ", `") + std::string(flag) + "`";
+  }
+  end_row();
+  // That depend on the value; tests below.
+  spellings.push_back("| `perf` | `--op` and a reduction | `--reduction` |");
+  spellings.push_back("| `doctor` | `--json` in front of a record or a folder | `--json -` |");
+  EXPECT_THAT(documented_tables(), ElementsAre(words, spellings));
 }
 
 TEST(Grammar, OldSpellingsAreUnderstoodAndTold) {

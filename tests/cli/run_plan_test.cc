@@ -12,6 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 RunRequest request(int ranks, const std::string& hosts = "") {
   RunRequest r;
@@ -75,6 +76,42 @@ TEST(RunPlan, LocalhostNeedsNoRemoteShell) {
   EXPECT_TRUE(plan.ranks[1].remote);
   // Rank 0 listens here, and the other host must be able to find it.
   EXPECT_NE(environment(plan, 1)["MASTER_ADDR"], "127.0.0.1");
+}
+
+TEST(RunPlan, OnOneMachineAggregatorsRunBesideTheRanks) {
+  auto r = request(2);
+  r.aggregators = {"agg", "other"};
+  r.talweg = "/here/talweg";
+  r.key = "the key";
+  const auto plan = plan_run(r);
+  ASSERT_EQ(plan.ranks.size(), 4u);
+  EXPECT_EQ(plan.ranks[1].aggregator, "");
+  const RunPlan::Rank& agg = plan.ranks[2];
+  EXPECT_EQ(agg.aggregator, "agg");
+  EXPECT_FALSE(agg.remote);
+  EXPECT_THAT(agg.command, ElementsAre("/here/talweg", "aggregator", "--name", "agg"));
+  auto variables = environment(plan, 2);
+  EXPECT_FALSE(variables.contains("RANK")) << "it is none";
+  EXPECT_EQ(variables["WORLD_SIZE"], "2");
+  EXPECT_EQ(variables["MASTER_ADDR"], "127.0.0.1");
+  EXPECT_EQ(variables["MASTER_PORT"], "1234");
+  EXPECT_EQ(variables["TALWEG_KEY"], "the key");
+  EXPECT_EQ(plan.ranks[3].aggregator, "other");
+}
+
+TEST(RunPlan, OfSeveralHostsAnAggregatorRunsOnThatOfItsName) {
+  auto r = request(2, "h0,h1");
+  r.aggregators = {"agg"};
+  r.key = "the key";
+  const auto plan = plan_run(r);
+  ASSERT_EQ(plan.ranks.size(), 3u);
+  const RunPlan::Rank& agg = plan.ranks[2];
+  EXPECT_TRUE(agg.remote);
+  ASSERT_EQ(agg.command.size(), 3u);
+  EXPECT_EQ(agg.command[1], "agg");
+  EXPECT_THAT(agg.command[2], HasSubstr("'MASTER_ADDR=h0'"));
+  EXPECT_THAT(agg.command[2], HasSubstr(" 'talweg' 'aggregator' '--name' 'agg'"));
+  EXPECT_THAT(agg.command[2], Not(HasSubstr("the key")));
 }
 
 TEST(RunPlan, HostsThatMakeNoSenseAreRefused) {

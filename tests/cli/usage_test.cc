@@ -36,6 +36,16 @@ TEST(Usage, EveryMistakeIsAnsweredWithOneLineAndExitCode2) {
       {{"info", "all_everything"}, "all_everything"},
       {{"info", "all_reduce"}, "how many ranks"},
       {{"info", "all_reduce", "--cluster", "/no/such/cluster.yaml"}, "/no/such/cluster.yaml"},
+      {{"aggregator"}, "--name is required"},
+      {{"aggregator", "--name", "agg"}, "aggregator agg does not know where to meet the others"},
+      {{"aggregator", "--name", "agg", "--rendezvous", "here"},
+       "--rendezvous: expected file:/path or tcp://host:port, got \"here\""},
+      {{"aggregator", "--name", "agg", "--rendezvous", "tcp://here:x"},
+       "--rendezvous's port: expected a whole number, got \"x\""},
+      {{"aggregator", "--name", "two words", "--rendezvous", "file:/tmp/x"},
+       "--name: expected a node's name, without blanks, got \"two words\""},
+      {{"aggregator", "--name", "-", "--rendezvous", "file:/tmp/x"}, "--name: expected a node's name"},
+      {{"aggregator", "--name", "agg", "--timeout", "soon"}, "--timeout: expected a time"},
       {{"plan", "/no/such/cluster.yaml", "--html", ""}, "--html: expected a value, got nothing"},
   };
   for (const auto& line : lines) {
@@ -56,7 +66,7 @@ TEST(Usage, AMistakeOfAnyRankIsShown) {
 TEST(Usage, VersionAndHelpEndWell) {
   EXPECT_THAT(talweg({"--version"}).out, StartsWith("talweg "));
   EXPECT_EQ(talweg({"--version"}).exit_code, 0);
-  for (const char* sub : {"run", "perf", "info", "lab"}) {
+  for (const char* sub : {"run", "aggregator", "perf", "info", "lab"}) {
     const auto outcome = talweg({sub, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_THAT(outcome.out, HasSubstr("Examples:")) << sub;
@@ -120,6 +130,13 @@ TEST(Usage, OutputThatIsLostIsAFailure) {
     EXPECT_EQ(outcome.exit_code, 1) << words << outcome.err;
     EXPECT_THAT(outcome.err, testing::HasSubstr("cannot write to standard output")) << words;
   }
+}
+
+TEST(Usage, OneRankSaysForAllHowAWordIsSpelledNow) {
+  const Outcome outcome = shell(
+      "\"$TALWEG\" run -n 2 --no-tag-output -- \"$TALWEG\" perf all_reduce --op max -b 4 -e 4 -n 1 -w 0");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "talweg perf: --op is now --reduction\n");
 }
 
 TEST(Usage, OldSpellingsGetALineThatSaysTheNewOne) {

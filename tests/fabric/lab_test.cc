@@ -54,14 +54,14 @@ sockaddr_in address_of(const LabHost& host, std::uint16_t port) {
 }
 
 // A socket stays in the namespace it was made in, wherever it is used.
-Fd socket_on(const LabHost& host) {
-  Fd fd;
-  host.net.run([&] { fd = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); });
+FileDescriptor socket_on(const LabHost& host) {
+  FileDescriptor fd;
+  host.net.run([&] { fd = FileDescriptor(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)); });
   return fd;
 }
 
-Fd listen_on(const LabHost& host, std::uint16_t port) {
-  Fd fd = socket_on(host);
+FileDescriptor listen_on(const LabHost& host, std::uint16_t port) {
+  FileDescriptor fd = socket_on(host);
   const sockaddr_in address = address_of(host, port);
   EXPECT_EQ(bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   EXPECT_EQ(listen(fd.get(), 8), 0);
@@ -69,12 +69,12 @@ Fd listen_on(const LabHost& host, std::uint16_t port) {
 }
 
 // 0, or errno.
-int connect_to(const Fd& from, const LabHost& to, std::uint16_t port) {
+int connect_to(const FileDescriptor& from, const LabHost& to, std::uint16_t port) {
   const sockaddr_in address = address_of(to, port);
   return connect(from.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 ? 0 : errno;
 }
 
-std::string congestion_control(const Fd& socket_fd) {
+std::string congestion_control(const FileDescriptor& socket_fd) {
   char name[16] = {};
   socklen_t length = sizeof name;
   getsockopt(socket_fd.get(), IPPROTO_TCP, TCP_CONGESTION, name, &length);
@@ -116,7 +116,7 @@ class LabTest : public InScratchFolder {
     }
   }
   LaunchResult run(const Lab& lab, const std::string& script) {
-    const Fd out(open(path("out").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
+    const FileDescriptor out(open(path("out").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
     LaunchOptions options;
     options.out = out.get();
     return lab.run({"sh", "-c", script}, path("cluster.yaml"), options);
@@ -147,11 +147,11 @@ class LabTest : public InScratchFolder {
 TEST_F(LabTest, LetsEveryHostReachEveryOtherByCubic) {
   BUILD_OR_SKIP(lab, three_hosts());
   for (const LabHost& to : lab->hosts()) {
-    const Fd listener = listen_on(to, 7000);
+    const FileDescriptor listener = listen_on(to, 7000);
     for (const LabHost& from : lab->hosts()) {
-      const Fd client = socket_on(from);
+      const FileDescriptor client = socket_on(from);
       ASSERT_EQ(connect_to(client, to, 7000), 0) << from.name << " to " << to.name;
-      const Fd server(accept(listener.get(), nullptr, nullptr));
+      const FileDescriptor server(accept(listener.get(), nullptr, nullptr));
       if (from.name == to.name) continue;
       EXPECT_EQ(congestion_control(client), "cubic");
       EXPECT_EQ(congestion_control(server), "cubic");
@@ -173,7 +173,7 @@ TEST_F(LabTest, ShapesDirectLinksAndRefusesWhatHasNone) {
   const LabHost &a = lab->hosts()[0], &b = lab->hosts()[1], &c = lab->hosts()[2];
   EXPECT_THAT(queueing_on(a.net, "eth0"), HasSubstr("class htb 1:2 root leaf"));
   EXPECT_THAT(queueing_on(b.net, "eth0"), HasSubstr("rate 200Mbit ceil 200Mbit"));
-  const Fd at_b = listen_on(b, 7000), at_c = listen_on(c, 7000);
+  const FileDescriptor at_b = listen_on(b, 7000), at_c = listen_on(c, 7000);
   EXPECT_EQ(connect_to(socket_on(a), b, 7000), 0);
   EXPECT_EQ(connect_to(socket_on(a), c, 7000), EHOSTUNREACH);
 }
@@ -183,7 +183,7 @@ TEST_F(LabTest, SendsPacketsThroughAnotherHostWhereThereIsNoDirectLink) {
   line.links.push_back({1, 2, Bandwidth{1e9}, {}});
   line.links.push_back({2, 1, Bandwidth{1e9}, {}});
   BUILD_OR_SKIP(lab, line);
-  const Fd at_c = listen_on(lab->hosts()[2], 7000);
+  const FileDescriptor at_c = listen_on(lab->hosts()[2], 7000);
   EXPECT_EQ(connect_to(socket_on(lab->hosts()[0]), lab->hosts()[2], 7000), 0);
 }
 
@@ -197,7 +197,7 @@ TEST_F(LabTest, JoinsTwoSwitches) {
   cluster.links.push_back({2, 3, Bandwidth{1e8}, {}});
   cluster.links.push_back({3, 2, Bandwidth{1e8}, {}});
   BUILD_OR_SKIP(lab, cluster);
-  const Fd listener = listen_on(lab->hosts()[1], 7000);
+  const FileDescriptor listener = listen_on(lab->hosts()[1], 7000);
   EXPECT_EQ(connect_to(socket_on(lab->hosts()[0]), lab->hosts()[1], 7000), 0);
 }
 
@@ -215,7 +215,7 @@ TEST_F(LabTest, BuildsLeavesUnderSpinesAsTheRoutesUseThem) {
     for (const int spine : {6, 7}) join(leaf, spine, 3e8);
   BUILD_OR_SKIP(lab, cluster);
   for (const LabHost& to : lab->hosts()) {
-    const Fd listener = listen_on(to, 7000);
+    const FileDescriptor listener = listen_on(to, 7000);
     for (const LabHost& from : lab->hosts())
       EXPECT_EQ(connect_to(socket_on(from), to, 7000), 0) << from.name << " to " << to.name;
   }

@@ -5,7 +5,7 @@
 #include <signal.h>
 #include <sys/wait.h>
 
-#include "fabric/fd.h"
+#include "base/file_descriptor.h"
 #include "fabric/launch_fixture.h"
 #include "talweg/error.h"
 
@@ -25,8 +25,8 @@ class Launcher : public InScratchFolder {
   }
   // Launches with output into the files "out" and "err".
   LaunchResult run(const std::vector<Process>& ranks, LaunchOptions options = {}) const {
-    const Fd out(open(path("out").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
-    const Fd err(open(path("err").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
+    const FileDescriptor out(open(path("out").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
+    const FileDescriptor err(open(path("err").c_str(), O_CREAT | O_WRONLY | O_APPEND | O_CLOEXEC, 0600));
     options.out = out.get();
     options.err = err.get();
     return launch(ranks, options);

@@ -2,25 +2,31 @@
 #include "group/aggregator.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <iterator>
 #include <latch>
 #include <mutex>
-#include <numeric>
 #include <optional>
 #include <set>
+#include <sstream>
 
 #include "ranks.h"
 
 namespace talweg {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr int kHelped = 3;  // ranks
 
@@ -83,18 +89,26 @@ class Aggregated : public ::testing::TestWithParam<const char*> {
 INSTANTIATE_TEST_SUITE_P(SharedMemory, Aggregated, ::testing::Values("on", "off"),
                          [](const auto& test) { return std::string(test.param); });
 
-float sum_of_ranks(std::size_t i) {
-  float sum = 0;
-  for (int r = 0; r < kHelped; ++r) sum += static_cast<float>((i + 7 * static_cast<std::size_t>(r)) % 100);
-  return sum;
+float value_of(int rank, std::size_t i) {
+  return static_cast<float>((i + 7 * static_cast<std::size_t>(rank)) % 100);
 }
 
-void expect_all_reduce(Group& g, std::size_t count) {
+// `begun` is called while the call is in flight.
+void expect_all_reduce(Group& g, std::size_t count, const std::function<void()>& begun = {}) {
   std::vector<float> data(count);
-  for (std::size_t i = 0; i < count; ++i)
-    data[i] = static_cast<float>((i + 7 * static_cast<std::size_t>(g.rank())) % 100);
-  g.all_reduce(data.data(), data.data(), count, DataType::f32, ReduceOp::sum);
-  for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(data[i], sum_of_ranks(i)) << i << " of " << count;
+  for (std::size_t i = 0; i < count; ++i) data[i] = value_of(g.rank(), i);
+  const WorkPtr work = g.start_all_reduce(data.data(), data.data(), count, DataType::f32, ReduceOp::sum);
+  if (begun) begun();
+  work->wait();
+  for (std::size_t i = 0; i < count; ++i) {
+    float sum = 0;
+    for (int r = 0; r < g.size(); ++r) sum += value_of(r, i);
+    ASSERT_EQ(data[i], sum) << i << " of " << count;
+  }
+}
+
+std::string plan_of(Group& g, std::size_t count) {
+  return g.explain(Collective::all_reduce, count, DataType::f32);
 }
 
 TEST_P(Aggregated, CollectivesAreRightAndTheAggregatorEndsWithItsGroup) {
@@ -122,11 +136,51 @@ TEST_P(Aggregated, CollectivesAreRightAndTheAggregatorEndsWithItsGroup) {
   EXPECT_EQ(wait(), 0);
 }
 
-TEST_P(Aggregated, OneThatIsNotThereIsPlannedWithout) {
-  ranks([](Group& g) {
-    EXPECT_THAT(g.describe(), HasSubstr("aggregators: none\n"));
-    expect_all_reduce(g, 100'000);
+void expect_planned_without(Group& g) {
+  EXPECT_THAT(g.describe(), HasSubstr("aggregators: none\n"));
+  EXPECT_THAT(plan_of(g, 100'000), Not(HasSubstr("through")));
+  expect_all_reduce(g, 100'000);
+}
+
+TEST_P(Aggregated, OneThatIsNotThereIsPlannedWithoutWhichIsSaidOnce) {
+  testing::internal::CaptureStderr();
+  ranks(expect_planned_without);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("planned without aggregator agg: it was not there when all 3 ranks were\n"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+TEST_P(Aggregated, OneOfAnotherVersionIsPlannedWithoutWhichIsSaidOnce) {
+  file_store(store_.path())->set("node/agg", "talweg 3 a card of the past");
+  testing::internal::CaptureStderr();
+  ranks(expect_planned_without);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("planned without aggregator agg: aggregator agg speaks protocol version 3, the "
+                              "others speak"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
+}
+
+// Its card is taken, and then nobody is there.
+TEST_P(Aggregated, OneThatDiesWhileItJoinsIsPlannedWithoutWhichIsSaidOnce) {
+  std::thread dies([&] {
+    const auto store = file_store(store_.path());
+    std::istringstream first(
+        store->get("rank0", std::chrono::steady_clock::now() + std::chrono::seconds(30)));
+    std::vector<std::string> card{std::istream_iterator<std::string>(first), {}};
+    ASSERT_EQ(card.at(4), "-");
+    card[4] = "agg";
+    store->set("node/agg", fmt::format("{}", fmt::join(card, " ")));
   });
+  testing::internal::CaptureStderr();
+  ranks([](Group& g) {
+    for (int call = 0; call < 3; ++call) expect_all_reduce(g, 100'000);
+    if (g.rank() != 0) return;
+    EXPECT_THAT(plan_of(g, 100'000), Not(HasSubstr("through")));
+  });
+  dies.join();
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(said, HasSubstr("aggregator agg is lost: the group goes on without it\n"));
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
 TEST_P(Aggregated, GroupsThatAreSplitOffDoWithoutIt) {
@@ -134,21 +188,55 @@ TEST_P(Aggregated, GroupsThatAreSplitOffDoWithoutIt) {
   ranks([](Group& g) {
     const std::vector<int> members{2, 0};
     const auto part = g.split(members);
+    EXPECT_THAT(plan_of(g, 100'000), HasSubstr("through agg"));
     expect_all_reduce(g, 100'000);
     if (!part) return;
-    float one = 1;
-    part->all_reduce(&one, &one, 1, DataType::f32, ReduceOp::sum);
-    EXPECT_EQ(one, 2.0F);
+    EXPECT_THAT(plan_of(*part, 100'000), Not(HasSubstr("through")));
+    expect_all_reduce(*part, 100'000);
   });
 }
 
-// Calls `calls` times; which of them failed, and with which words.
-std::set<int> failures_of(Group& g, int calls, std::size_t count, const std::function<void(int)>& before) {
+// Whose connections stay, for a group that was split off: then nothing but its word says that it has left.
+TEST_P(Aggregated, ARankThatLeavesFailsTheCallsThatWaitForItBehindTheAggregator) {
+  start_aggregator();
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Group>> parts;
+  ranks([&](Group& g) {
+    expect_all_reduce(g, 1000);
+    EXPECT_THAT(plan_of(g, 1'000'000), HasSubstr("through agg"));
+    const std::vector<int> everybody{0, 1, 2};
+    auto part = g.split(everybody);
+    {
+      const std::lock_guard lock(mutex);
+      parts.push_back(std::move(part));
+    }
+    if (g.rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      return;
+    }
+    g.set_timeout(std::chrono::seconds(20));
+    try {
+      expect_all_reduce(g, 1'000'000);
+      ADD_FAILURE() << "rank 1 has not called it";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::peer_failed) << e.what();
+      EXPECT_THAT(e.what(), HasSubstr("has left the group"));
+    }
+  });
+  parts.clear();
+  EXPECT_EQ(wait(), 0);
+}
+
+// Calls `calls` times; which of them failed, all of them for want of the aggregator.
+std::set<int> failures_of(
+    Group& g, int calls, std::size_t count, const std::function<void(int)>& before,
+    const std::function<void(int)>& begun = [](int) {}) {
+  EXPECT_THAT(plan_of(g, count), HasSubstr("through agg"));
   std::set<int> failed;
   for (int i = 0; i < calls; ++i) {
     before(i);
     try {
-      expect_all_reduce(g, count);
+      expect_all_reduce(g, count, [&] { begun(i); });
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::peer_failed) << e.what();
       EXPECT_THAT(e.what(), HasSubstr("aggregator agg ("));
@@ -161,30 +249,45 @@ std::set<int> failures_of(Group& g, int calls, std::size_t count, const std::fun
 TEST_P(Aggregated, OneThatDiesFailsTheCallsInFlightByNameAndTheGroupGoesOnWithoutIt) {
   for (const std::size_t count : {1000UL, 4'000'000UL}) {
     start_aggregator();
-    std::mutex mutex;
-    std::vector<std::set<int>> failed;
-    std::latch at_work(kHelped);
-    std::optional<std::thread> killer;
+    std::latch begun(kHelped - 1), dead(1);
     ranks([&](Group& g) {
-      const auto own = failures_of(g, 12, count, [&](int call) {
-        if (call != 3) return;
-        at_work.arrive_and_wait();
-        if (g.rank() == 0)
-          killer.emplace([&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(count > 1000 ? 5 : 0));
+      // Rank 2 has no part in the call before the aggregator is dead: nobody can have its sum.
+      const auto failed = failures_of(
+          g, 6, count, [&](int call) { return call == 3 && g.rank() == 2 ? dead.wait() : void(); },
+          [&](int call) {
+            if (call != 3 || g.rank() == 2) return;
+            begun.arrive_and_wait();
+            if (g.rank() != 0) return;
             stop();
+            dead.count_down();
           });
-      });
-      const std::lock_guard lock(mutex);
-      failed.push_back(own);
+      // Who hears of the failed call before it hears of the death begins one call more.
+      EXPECT_THAT(failed, AnyOf(ElementsAre(3), ElementsAre(3, 4))) << count;
     });
-    killer->join();
-    // Of what was in flight some ranks may have had all that they needed.
-    std::set<int> any;
-    for (const auto& own : failed) any.insert(own.begin(), own.end());
-    EXPECT_LE(any.size(), 3U) << count;
-    EXPECT_FALSE(any.contains(11)) << "the group goes on";
   }
+}
+
+TEST_P(Aggregated, OneThatDiesAtAnyMomentFailsWhatIsInFlightAtMost) {
+  start_aggregator();
+  std::mutex mutex;
+  std::set<int> failed;  // on any rank: some may have had all that they needed
+  std::latch at_work(kHelped);
+  std::optional<std::thread> killer;
+  ranks([&](Group& g) {
+    const auto own = failures_of(g, 400, 1000, [&](int call) {
+      if (call != 3) return;
+      at_work.arrive_and_wait();
+      if (g.rank() == 0)
+        killer.emplace([&] {
+          std::this_thread::sleep_for(std::chrono::milliseconds(5));
+          stop();
+        });
+    });
+    const std::lock_guard lock(mutex);
+    failed.insert(own.begin(), own.end());
+  });
+  killer->join();
+  EXPECT_LE(failed.size(), 3U) << "one, one that a rank was ahead, one begun before the death was heard of";
 }
 
 TEST_P(Aggregated, OneThatStopsIsNamedByCallsThatTimeOut) {
@@ -195,7 +298,10 @@ TEST_P(Aggregated, OneThatStopsIsNamedByCallsThatTimeOut) {
     if (g.rank() == 0) stop(SIGSTOP);
     g.set_timeout(std::chrono::milliseconds(700));
     try {
-      expect_all_reduce(g, 100'000);
+      expect_all_reduce(g, 100'000, [&] {
+        const std::string record = g.flight_record();
+        EXPECT_THAT(record.substr(record.rfind("\"sequence\":2")), HasSubstr("aggregator agg ("));
+      });
       FAIL() << "nobody sums";
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), ErrorCode::timeout);

@@ -93,6 +93,21 @@ TEST(Environment, KnowsWhereToMeet) {
   EXPECT_EQ(find_meeting(place).port, 29501) << "the agent's own store has the port itself";
 }
 
+TEST(Environment, AnAggregatorIsCalledByItsName) {
+  const Place nobody{-1, 2, "aggregator agg"};
+  const auto words = [&](const std::string& rendezvous) -> std::string {
+    try {
+      find_meeting(nobody, rendezvous);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "none";
+  };
+  EXPECT_THAT(words(""),
+              ::testing::StartsWith("aggregator agg does not know where to meet the others: set "));
+  EXPECT_THAT(words("here"), ::testing::StartsWith("--rendezvous: expected file:/path or tcp://host:port"));
+}
+
 TEST(Environment, SlurmsFirstHostServes) {
   const Place place{1, 4, ""};
   const Variable job("SLURM_JOB_ID", "77");

@@ -482,6 +482,9 @@ TEST(Joining, StrangersOnThePortDoNotDisturb) {
     while (!stop)
       [[maybe_unused]] const int rc = std::system(("bash -c '" + command + "' 2>/dev/null").c_str());
   });
+  while (server.store->refused_connections() == 0 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_GT(server.store->refused_connections(), 0U) << "no stranger has come";
   std::vector<std::thread> ranks;
   for (int r = 0; r < 3; ++r)
     ranks.emplace_back([&, r] {

@@ -36,19 +36,24 @@ void expect_sums(Group& group) {
 
 TEST_F(Probe, GivesAllRanksTheSameClusterAndPlansByIt) {
   std::mutex mutex;
-  std::set<std::string> files;
+  std::set<std::string> files, plans;
   std::vector<std::string> lines;
   run_ranks(3, [&](Group& group) {
     ProbeOptions options = quick();
     options.progress = [&](const std::string& line) { lines.push_back(line); };
+    const auto plan = [&] { return group.explain(Collective::all_reduce, 1 << 20, DataType::f32); };
+    const std::string assumed = plan();
     const std::string file = group.probe(options);
+    EXPECT_NE(plan(), assumed) << "of 10 Gbit/s to the bit";
     expect_sums(group);
     const int some[] = {2, 0};
     if (const auto part = group.split(some)) expect_sums(*part);
     const std::lock_guard guard(mutex);
     files.insert(file);
+    plans.insert(plan());
   });
   ASSERT_EQ(files.size(), 1u);
+  EXPECT_EQ(plans.size(), 1u);
   const cluster::Cluster network = cluster::parse_cluster(*files.begin(), "probe");
   EXPECT_EQ(network.workers(), 3);
   EXPECT_EQ(network.measured.size(), 20u);

@@ -386,6 +386,67 @@ TEST(ConnectAggregator, OfANameThatIsTakenIsTurnedAway) {
   EXPECT_THAT(error, HasSubstr("is aggregator left of this group already: start one of each name"));
 }
 
+// A store that is closed when a group has formed there, as that of rank 0 is: before somebody has read the
+// verdict, or after.
+class ClosingStore : public Store {
+ public:
+  ClosingStore(Store& store, bool tells) : store_(store), tells_(tells) {}
+  void set(const std::string& key, const std::string& value) override { store_.set(key, value); }
+  std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
+    refuse_if(closed_);
+    return store_.get(key, deadline);
+  }
+  std::optional<std::string> find(const std::string& key) override {
+    refuse_if(closed_);
+    const auto found = store_.find(key);
+    closed_ = found && key.starts_with("all");
+    refuse_if(closed_ && !tells_);
+    return found;
+  }
+
+ private:
+  static void refuse_if(bool closed) {
+    if (closed) throw Error(ErrorCode::peer_failed, "the store was closed");
+  }
+  Store& store_;
+  const bool tells_;
+  bool closed_ = false;
+};
+
+TEST(ConnectAggregator, KnowsWhyItHasNoSeatThoughTheStoreIsClosed) {
+  const auto words_of = [](bool tells, const std::string& node, const std::string& before) {
+    MemoryStore store;
+    if (!before.empty()) store.set("node/left", before);
+    Outcome left;
+    std::thread aggregator([&] {
+      ClosingStore closing(store, tells);
+      ConnectOptions options;
+      expecting({})(options);
+      options.aggregator = "left";
+      options.address = "127.0.0.1";
+      options.deadline_ns = now_ns() + 20 * kSecond;
+      try {
+        left.mesh = connect_all(closing, options);
+      } catch (const Error& e) {
+        left.error = e.what();
+      }
+    });
+    EXPECT_EQ(connect(store, 2, expecting({node}, kImpatient))[0].error, "");
+    aggregator.join();
+    return left.error;
+  };
+  EXPECT_EQ(
+      words_of(true, "right", ""),
+      "aggregator left: a group formed whose network has no aggregator of that name, and no other came");
+  EXPECT_EQ(words_of(false, "right", ""),
+            "aggregator left: no group took it; has the ranks' network an aggregator of that name? the store "
+            "was closed");
+  const std::string namesake = "talweg " + std::to_string(wire::kProtocolVersion) +
+                               " 127.0.0.1 9 left h.n - other 77 1 0 job 0 - 1 0 0";
+  EXPECT_EQ(words_of(false, "left", namesake),
+            "aggregator left: no group took it, and other pid 77 has the same name: start one of each name");
+}
+
 TEST(ConnectAggregator, ThatDoesNotFitIsToldWhyAndTheGroupFormsWithoutIt) {
   MemoryStore store;
   const auto outcomes = connect(store, 2,

@@ -34,7 +34,7 @@ class Recorder : public Actions {
     const wire::Credit credit = wire::credit_of(header);
     credits.push_back({to, credit.tree, credit.granted});
   }
-  std::uint32_t grant(NodeId, std::uint32_t) override { return granted; }
+  std::uint32_t grant(NodeId, std::uint32_t, std::uint32_t) override { return granted; }
   struct Credit {
     NodeId to;
     std::uint32_t tree, granted;
@@ -191,7 +191,7 @@ TEST_F(MiddleOfAChain, IsNotDoneBeforeItsBuffersAreTaken) {
   down(0, {3, 4});
   EXPECT_FALSE(run.done());
   ASSERT_EQ(actions.sent.size(), 2U);
-  for (const Sent& s : actions.sent) run.on_sent(s.tree, s.buffer);
+  for (const Sent& s : actions.sent) run.on_sent(s.tree, s.buffer, nullptr);
   EXPECT_TRUE(run.done());
   EXPECT_EQ(pool.bytes_in_use(), 0U);
 }

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "forest/verify.h"
 #include "memory_network.h"
+#include "protocol/forest/forest_run.h"
 #include "talweg/error.h"
 
 namespace talweg::protocol {
@@ -48,7 +50,7 @@ class Flood : public Transfer {
     return nullptr;
   }
   std::byte* place(NodeId, const wire::Header&) const override { return nullptr; }
-  void on_sent(std::uint32_t, std::byte*) override { --unsent_; }
+  void on_sent(std::uint32_t, std::byte*, Actions*) override { --unsent_; }
   bool done() override { return begun_ && missing_.empty() && unsent_ == 0; }
   std::vector<NodeId> waiting_for() const override { return missing_; }
   bool depends_on(NodeId node) const override {
@@ -201,7 +203,8 @@ struct Helped {
     });
   }
   std::shared_ptr<const LocalPlan> plan(int node) {
-    return make_local_plan(forest, node, {.window_bytes = 64, .ahead_bytes = 64, .nodes = 3});
+    return make_local_plan(forest, node,
+                           {.window_bytes = 64, .ahead_bytes = 64, .nodes = 3, .digest = 0xabc});
   }
   Operation part_of_node_2(const wire::Signature& signature) {
     Operation part;
@@ -209,17 +212,16 @@ struct Helped {
     part.signature = signature;
     part.operands.type = signature.type;
     part.operands.reduce = kernel::reduce_function(signature.type, signature.reduction);
-    part.all_contribute = true;
+    part.all_contribute = signature.op == Collective::all_reduce;
     part.deadline_ns = kFarAway;
-    part.user = &helper;
-    helper = {};
+    part.user = &helped.emplace_back();
     return part;
   }
 
   MemoryNetwork net;
   Calls calls;
   std::shared_ptr<forest::Forest> forest;
-  Result helper;
+  std::deque<Result> helped;  // by operation
   std::vector<std::uint64_t> served;
   bool knows_plan = true;
 };
@@ -235,7 +237,7 @@ TEST(Seam, ANodeThatIsNoRankStartsItsPartWhenItHearsOfIt) {
         ASSERT_TRUE(calls.result(r).outcome.ok) << calls.result(r).outcome.text;
         EXPECT_THAT(calls.out[static_cast<std::size_t>(r)], ::testing::Each(3));
       }
-      EXPECT_TRUE(group.helper.outcome.ok && group.helper.done);
+      EXPECT_TRUE(group.helped.back().done && group.helped.back().outcome.ok);
     }
     EXPECT_THAT(group.served, ::testing::ElementsAre(0, 1, 2));
     EXPECT_EQ(group.net.node(2).pool.bytes_in_use(), 0U);
@@ -254,13 +256,224 @@ TEST(Seam, ANodeThatLearnsItsPartLateKeepsWhatHasCome) {
   for (int r = 0; r < 2; ++r) EXPECT_TRUE(group.calls.result(r).outcome.ok) << r;
 }
 
+// Ranks 0 and 1 below node 3, which is below node 2.
+std::shared_ptr<forest::Forest> through_nodes_3_and_2(std::int64_t count, std::int64_t chunk) {
+  auto f = through_node_2(count, chunk);
+  f->nodes = 4;
+  f->trees[0].up = {{0, 3}, {1, 3}, {3, 2}};
+  f->trees[0].down = {{3, 2}, {0, 3}, {1, 3}};
+  forest::verify(*f);
+  return f;
+}
+
+TEST(Seam, ANodeThatPassesResultsOnGoesOnSummingWhenTheyHaveLeft) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    MemoryNetwork net(2, seed, 2);
+    Calls calls(net, 300);
+    const auto forest = through_nodes_3_and_2(calls.count, 10);
+    const auto plan = [&](int node) {
+      return make_local_plan(forest, node, {.window_bytes = 64, .ahead_bytes = 64, .nodes = 4});
+    };
+    Result helped[2];
+    for (const int node : {2, 3})
+      net.session(node).serve([&, node](std::uint64_t, const wire::Signature& signature) {
+        Operation part;
+        part.plan = plan(node);
+        part.signature = signature;
+        part.operands.type = signature.type;
+        part.operands.reduce = kernel::reduce_function(signature.type, signature.reduction);
+        part.deadline_ns = kFarAway;
+        part.user = &helped[node - 2];
+        return std::optional(part);
+      });
+    for (int r = 0; r < 2; ++r) calls.start(r, plan(r));
+    net.run();
+    for (int r = 0; r < 2; ++r) {
+      ASSERT_TRUE(calls.result(r).done) << "seed " << seed << ": it hangs";
+      EXPECT_THAT(calls.out[static_cast<std::size_t>(r)], ::testing::Each(3));
+    }
+    for (const Result& part : helped) EXPECT_TRUE(part.done && part.outcome.ok);
+  }
+}
+
+// Its two children send all they have; one of them takes nothing.
+TEST(Seam, ANodeThatKeepsNoResultsHoldsFewForAPeerThatTakesThemSlowly) {
+  struct Slow : Actions {
+    wire::CallId call(NodeId) const override { return {}; }
+    bool send(NodeId to, const wire::Header&, const Payload& payload) override {
+      if (to == 1) unsent.push_back(payload);
+      return to != 1;
+    }
+    void tell(NodeId to, const wire::Header& header) override {
+      granted[static_cast<std::size_t>(to)] = wire::credit_of(header).granted;
+    }
+    std::uint32_t grant(NodeId, std::uint32_t, std::uint32_t) override { return kStarted; }
+    std::deque<Payload> unsent;
+    std::uint32_t granted[2] = {kLeastWindow, kLeastWindow};
+  } actions;
+  constexpr std::uint32_t kChunks = 500;
+  constexpr std::size_t kChunkBytes = 64;
+  BufferPool pool;
+  ForestRun run(pool);
+  run.reset(make_local_plan(through_node_2(kChunks * 16, 16), 2, {.window_bytes = 64, .nodes = 3}),
+            {nullptr, nullptr, DataType::i32, kernel::reduce_function(DataType::i32, ReduceOp::sum), 0});
+  run.begin(actions);
+  const std::vector<std::byte> zeros(kChunkBytes);
+  std::uint32_t sent[2] = {0, 0};
+  while (!run.done()) {
+    for (const NodeId from : {0, 1})
+      for (std::uint32_t& n = sent[from]; n < std::min(kChunks, actions.granted[from]); ++n)
+        ASSERT_EQ(run.on_frame(from, encode(wire::CallId{}, wire::Chunk{true, 0, n, kChunkBytes}),
+                               zeros.data(), actions),
+                  nullptr);
+    ASSERT_FALSE(actions.unsent.empty()) << "it waits for ever, with " << sent[0] << " chunks summed";
+    const Actions::Payload taken = actions.unsent.front();
+    actions.unsent.pop_front();
+    run.on_sent(taken.piece, taken.buffer, &actions);
+  }
+  EXPECT_EQ(sent[1], kChunks);
+  EXPECT_LE(pool.peak_bytes(), (kResultWindows + 3) * kLeastWindow * kChunkBytes);
+  EXPECT_EQ(pool.bytes_in_use(), 0U);
+}
+
+// Rank 0 sends the sum of its pair to both ranks of the other one.
+TEST(Seam, ASumThatSeveralPeersAreSentStaysUntilAllHaveTakenIt) {
+  auto forest = std::make_shared<forest::Forest>();
+  forest->request = forest::even_request(Collective::all_reduce, 4, 0, 5, 4);
+  forest->nodes = 4;
+  forest->sums_once = true;
+  const std::vector<std::vector<forest::Edge>> up = {
+      {{1, 0}, {2, 0}, {3, 2}}, {{0, 1}, {3, 1}, {2, 3}}, {{3, 2}, {0, 2}, {1, 0}}, {{2, 3}, {0, 3}, {1, 0}}};
+  for (int r = 0; r < 4; ++r)
+    forest->trees.push_back({.slice = {0, 5},
+                             .root = r,
+                             .contributors = {0, 1, 2, 3},
+                             .receivers = {r},
+                             .up = up[static_cast<std::size_t>(r)],
+                             .down = {},
+                             .chunk = 5});
+  forest::verify(*forest);
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    MemoryNetwork net(4, seed);
+    Calls calls(net, 5);
+    for (int r = 0; r < 4; ++r) calls.start(r, make_local_plan(forest, r));
+    net.run();
+    for (int r = 0; r < 4; ++r) {
+      ASSERT_TRUE(calls.result(r).outcome.ok) << calls.result(r).outcome.text;
+      EXPECT_THAT(calls.out[static_cast<std::size_t>(r)], ::testing::Each(15));
+      EXPECT_EQ(net.node(r).pool.bytes_in_use(), 0U) << "seed " << seed;
+    }
+  }
+}
+
 TEST(Seam, WhoeverWaitsForANodeThatIsNoRankNamesIt) {
   Helped group(4);
   group.knows_plan = false;
   for (int r = 0; r < 2; ++r) group.calls.start(r, group.plan(r));
   group.net.run();
+  const auto pending = group.net.session(0).pending();
+  ASSERT_EQ(pending.size(), 1U);
+  EXPECT_THAT(pending[0].text, HasSubstr("aggregator 2 (h2)"));
+  EXPECT_TRUE(pending[0].absent.empty() && pending[0].silent.empty()) << "whoever counts by rank would miss";
   group.net.session(0).on_time(kFarAway);
   EXPECT_THAT(group.calls.result(0).outcome.text, HasSubstr("aggregator 2 (h2)"));
+}
+
+// What one rank gives up before it has its plan, another may have begun with a node that helps.
+TEST(Seam, ANodeThatIsNoRankHearsOfAFailureFromARankThatHasNoPlan) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    Helped group(seed);
+    group.calls.start(0, group.plan(0));
+    Operation waiting = group.calls.operation(1);
+    waiting.plan = nullptr;
+    waiting.deadline_ns = 1;
+    group.net.session(1).start(std::move(waiting));
+    group.net.run();
+    group.net.session(1).on_time(1);
+    group.net.run();
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(group.calls.result(r).outcome.code, ErrorCode::timeout);
+    EXPECT_EQ(group.net.session(2).in_flight(), 0U) << "it waits for ever";
+    EXPECT_EQ(group.net.node(2).pool.bytes_in_use(), 0U);
+  }
+}
+
+TEST(Seam, ARankMayLeaveBeforeANodeThatIsNoRankKnowsWhatToDoWithItsData) {
+  Helped group(4);
+  auto forest = std::make_shared<forest::Forest>(*group.forest);
+  forest->request.op = Collective::reduce;
+  forest->trees[0].receivers = {0};
+  forest->trees[0].down = {{0, 2}};
+  forest::verify(*forest);
+  group.forest = forest;
+  group.knows_plan = false;
+  for (int r = 0; r < 2; ++r) {
+    Operation operation = group.calls.operation(r, Collective::reduce);
+    operation.plan = group.plan(r);
+    group.net.session(r).start(std::move(operation));
+  }
+  group.net.session(2).on_frame(1, encode(wire::Leave{1}), nullptr);  // its data are not here
+  group.knows_plan = true;
+  group.net.session(2).serve_early();
+  group.net.run();
+  EXPECT_EQ(group.calls.result(0).outcome.code, ErrorCode::peer_failed);
+  EXPECT_THAT(group.calls.result(0).outcome.text, HasSubstr("rank 1 (h1) has left the group"));
+
+  Helped late(4, 40, 10);  // within its window
+  late.forest = forest;
+  forest->request.counts = {40};
+  forest->trees[0].slice.count = 40;
+  late.knows_plan = false;
+  for (int r = 0; r < 2; ++r) {
+    Operation operation = late.calls.operation(r, Collective::reduce);
+    operation.plan = late.plan(r);
+    late.net.session(r).start(std::move(operation));
+  }
+  late.net.run();
+  ASSERT_TRUE(late.calls.result(1).done) << "all that it had was sent";
+  for (const int to : {0, 2}) late.net.session(1).leave(to);
+  late.net.run();
+  late.knows_plan = true;
+  late.net.session(2).serve_early();
+  late.net.run();
+  EXPECT_TRUE(late.calls.result(0).done && late.calls.result(0).outcome.ok)
+      << late.calls.result(0).outcome.text;
+  EXPECT_THAT(late.calls.out[0], ::testing::Each(3));
+}
+
+// Rank 0's word of a plan may come late to it, when ranks are many calls ahead.
+TEST(Seam, ANodeThatIsNoRankIsSentNoMoreThanItKeepsBeforeItKnowsThePlan) {
+  constexpr std::int64_t kElements = 1 << 18;  // a MiB, all of it in one window
+  Helped group(4, kElements, kElements / 4);
+  group.knows_plan = false;
+  std::deque<Calls> calls;
+  for (int i = 0; i < 12; ++i) {
+    calls.emplace_back(group.net, kElements);
+    for (int r = 0; r < 2; ++r) calls.back().start(r, group.plan(r));
+  }
+  group.net.run();
+  for (const Calls& call : calls) ASSERT_FALSE(call.results[0].done) << call.results[0].outcome.text;
+  group.knows_plan = true;
+  group.net.session(2).serve_early();
+  group.net.run();
+  for (Calls& call : calls)
+    for (int r = 0; r < 2; ++r) ASSERT_TRUE(call.result(r).done && call.result(r).outcome.ok) << r;
+  EXPECT_EQ(group.net.node(2).pool.bytes_in_use(), 0U);
+}
+
+// What it takes for a rank's death may be a link of its own.
+TEST(Seam, ANodeThatIsNoRankFailsAlone) {
+  Helped group(4);
+  for (int r = 0; r < 2; ++r) group.calls.start(r, group.plan(r));
+  group.net.session(2).on_peer_gone(1, ErrorCode::peer_failed, "no route");
+  group.net.run();
+  for (int r = 0; r < 2; ++r) {
+    EXPECT_EQ(group.calls.result(r).outcome.code, ErrorCode::peer_failed);
+    EXPECT_THAT(group.calls.result(r).outcome.text, HasSubstr("aggregator 2 (h2) failed: rank 1 (h1)"));
+  }
+  Calls without(group.net, 8);
+  for (int r = 0; r < 2; ++r) without.start(r);
+  group.net.run();
+  for (int r = 0; r < 2; ++r) EXPECT_TRUE(without.result(r).outcome.ok) << without.result(r).outcome.text;
 }
 
 TEST(Seam, WithoutANodeThatIsNoRankItsOperationsFailAndTheGroupGoesOn) {

@@ -63,6 +63,10 @@ TEST(Adaptation, ChangesPlansWhenAHostIsSlowerThanWasSaid) {
   ASSERT_TRUE(rates);
   EXPECT_EQ(with_rates(cluster::uniform_star(kRanks, {1e9}, {30000}), *rates), ranks.rank0.network());
   EXPECT_EQ(*rates, rates_of(ranks.rank0.network()));
+  for (const cluster::Link& link : ranks.rank0.network().links) {
+    const bool slow = link.from == kSlow || link.to == kSlow;
+    EXPECT_EQ(link.capacity.bits_per_second < 3e8, slow) << link.from << " to " << link.to;
+  }
 }
 
 TEST(Adaptation, AsksForReportsOnlyWhenEnoughWasCarriedAndTheLastAreThere) {

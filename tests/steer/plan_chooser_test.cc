@@ -5,6 +5,8 @@
 
 #include <chrono>
 #include <future>
+#include <new>
+#include <optional>
 #include <thread>
 
 #include "forest/random_networks.h"
@@ -46,8 +48,10 @@ TEST(Background, WorkThatThrowsLeavesNoForest) {
   Background background;
   auto task = background.start(
       [](forest::WorkLimit&) -> forest::Forest { throw Error(ErrorCode::unsupported, "no"); });
-  ASSERT_TRUE(done_soon(task));
+  auto larger = background.start([](forest::WorkLimit&) -> forest::Forest { throw std::bad_alloc(); });
+  ASSERT_TRUE(done_soon(task) && done_soon(larger));
   EXPECT_EQ(task.take(), nullptr);
+  EXPECT_EQ(larger.take(), nullptr);
 }
 
 TEST(Background, GivesUpWhatNobodyWaitsForAndWhatItIsAtWhenItEnds) {
@@ -59,6 +63,26 @@ TEST(Background, GivesUpWhatNobodyWaitsForAndWhatItIsAtWhenItEnds) {
   auto next = background.start([](forest::WorkLimit&) { return any_forest(); });
   EXPECT_TRUE(done_soon(next));
   const auto last = background.start(for_ever);
+}
+
+// A group may end at any moment of a search that takes minutes: no part of it is long without asking whether
+// anybody still waits.
+TEST(PlanChooser, LeavesASearchSoonWhereverItIs) {
+  const auto network = forest::random_network(1, 64);
+  const forest::Request request = forest::make_request(Collective::all_reduce, 64, 1 << 24);
+  for (const int after_ms : {0, 30, 100, 300, 1000}) {
+    std::optional<Background> background(std::in_place);
+    std::optional<PlanChooser> chooser(std::in_place, network, "", &*background);
+    chooser->first(request);
+    ASSERT_FALSE(chooser->later(request).final);
+    std::this_thread::sleep_for(std::chrono::milliseconds(after_ms));
+    ASSERT_FALSE(chooser->later(request).final) << "it has ended: this says nothing";
+    const auto begin = std::chrono::steady_clock::now();
+    chooser.reset();
+    background.reset();
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    EXPECT_LT(took.count(), 10) << "left after " << after_ms << " ms";  // a sanitizer on a busy machine
+  }
 }
 
 TEST(PlanChooser, PlansInTheBackgroundWhatTakesLongAndComesToWhatPlanBestSays) {

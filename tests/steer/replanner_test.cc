@@ -250,7 +250,7 @@ TEST(Replanner, KnowsThatWhatIsSharedIsFullAndNotTheHosts) {
   EXPECT_LT(job.seconds(), 1.05 * job.best_seconds());
 }
 
-TEST(Replanner, DecidesTheSameOnEveryRank) {
+TEST(Replanner, DecidesTheSameAgainFromTheSameTraffic) {
   const auto weather = [](double now, Cluster& c) { set_rate(c, 2, now < 5 ? kGigabit : kGigabit / 3); };
   Job one(star(4), weather), other(star(4), weather);
   one.run_for(20);

@@ -1,9 +1,10 @@
 // Ranks that learn of plans from rank 0, whose words take any time to arrive.
 #include "steer/shared_plans.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 
 #include "base/random.h"
@@ -18,6 +19,7 @@ namespace {
 
 using forest::Forest;
 using forest::Request;
+using ::testing::HasSubstr;
 
 constexpr int kSharers = 4;
 
@@ -74,7 +76,7 @@ class RandomWatch : public NetworkWatch {
 
 // One node of a group: its calls, in order, and the words that are on their way to it.
 struct Node {
-  explicit Node(int self, bool turns) : plans(self, kSharers + 1) {
+  explicit Node(int self, bool turns) : plans(self, kSharers, kSharers + 1) {
     if (turns) plans.expect_turns();
   }
   SharedPlans plans;
@@ -224,7 +226,7 @@ TEST(SharedPlans, AreToldOnceWhereNothingBetterFollows) {
   };
   Random random{1};
   Source source(random);
-  SharedPlans plans(0, kSharers);
+  SharedPlans plans(0, kSharers, kSharers);
   PlanLeader leader(plans, source, nullptr);
   int words = 0;
   for (std::uint64_t call = 0; call < 100; ++call) {
@@ -242,7 +244,7 @@ TEST(SharedPlans, WaitFewerTimesTheLongerPlanningTakes) {
   };
   Random random{1};
   Source source(random);
-  SharedPlans plans(0, kSharers);
+  SharedPlans plans(0, kSharers, kSharers);
   PlanLeader leader(plans, source, nullptr);
   std::vector<std::uint64_t> asked;
   for (std::uint64_t call = 0; call < 100; ++call)
@@ -253,7 +255,7 @@ TEST(SharedPlans, WaitFewerTimesTheLongerPlanningTakes) {
 TEST(SharedPlans, ForgetAllWhenThereAreTooManyAndGoOn) {
   Random random{3};
   RandomSource source(random);
-  SharedPlans leading(0, 2), following(1, 2);
+  SharedPlans leading(0, 2, 2), following(1, 2, 2);
   PlanLeader leader(leading, source, nullptr);
   const int shapes = static_cast<int>(SharedPlans::kMostRequests) + 10;
   for (std::uint64_t call = 0; call < static_cast<std::uint64_t>(2 * shapes); ++call) {
@@ -266,10 +268,106 @@ TEST(SharedPlans, ForgetAllWhenThereAreTooManyAndGoOn) {
 }
 
 TEST(SharedPlans, RefuseAWordThatKeepsAPlanThatWasNeverTold) {
-  SharedPlans plans(1, kSharers);
+  SharedPlans plans(1, kSharers, kSharers);
   PlanWord word;
   word.request = shape(0);
   EXPECT_THROW(plans.hear(word), Error);
+}
+
+// Each is a forest that a rank could not run, would never end, or that would sum something else.
+TEST(SharedPlans, RefuseWhatDoesNotComputeTheCallAmongTheNodesOfThisGroup) {
+  using Change = std::function<void(PlanWord&, Forest&)>;
+  const std::vector<std::pair<std::string, Change>> wrong = {
+      {"plan for 5 ranks, the group has 4",
+       [](PlanWord& w, Forest& f) {
+         f = *planned("ring", forest::make_request(Collective::all_reduce, 5, 100));
+         w.request = f.request;
+       }},
+      {"plan for 2 ranks, the group has 4",  // of which rank 2 would be an aggregator
+       [](PlanWord& w, Forest& f) {
+         f = *planned("ring", forest::make_request(Collective::all_reduce, 2, 100));
+         w.request = f.request;
+       }},
+      {"all_to_all, which every rank makes for itself",
+       [](PlanWord& w, Forest& f) {
+         f = *planned("direct", forest::make_request(Collective::all_to_all, kSharers, 100));
+         w.request = f.request;
+       }},
+      {"the plan is for another call", [](PlanWord& w, Forest&) { w.request->counts[0] = 7; }},
+      {"among 9 nodes, the group has 5", [](PlanWord&, Forest& f) { f.nodes = 9; }},
+      {"expected nodes below", [](PlanWord&, Forest& f) { f.trees[0].up[0].parent = kSharers; }},
+      {"the root has a parent", [](PlanWord&, Forest& f) { f.trees[0].up[0].child = f.trees[0].root; }},
+      {"two parents", [](PlanWord&, Forest& f) { f.trees[1].down.push_back(f.trees[1].down.front()); }},
+      {"do not hang on the root",
+       [](PlanWord&, Forest& f) { f.trees[0].up[1].parent = f.trees[0].up[0].child; }},
+      {"is a leaf but no contributor",
+       [](PlanWord&, Forest& f) {
+         f.nodes = kSharers + 1;
+         f.trees[0].up.push_back({kSharers, f.trees[0].root});
+       }},
+      {"expected all 4 ranks", [](PlanWord&, Forest& f) { f.trees[0].contributors.pop_back(); }},
+      {"is never sent", [](PlanWord&, Forest& f) { f.trees.pop_back(); }},
+      {"by trees", [](PlanWord&, Forest& f) { f.trees[1].slice.offset -= 1; }},
+      {"expected more than 0", [](PlanWord&, Forest& f) { f.trees[2].chunk = 0; }},
+      {"a frame carries at most",  // 4 bytes too many for 32 bits
+       [](PlanWord& w, Forest& f) {
+         f = *planned("ring", forest::make_request(Collective::all_reduce, kSharers, std::int64_t{1} << 33));
+         w.request = f.request;
+         f.trees[0].chunk = (std::int64_t{1} << 30) + 1;
+       }},
+      {"chunks, expected at most",
+       [](PlanWord& w, Forest& f) {
+         f = *planned("ring", forest::make_request(Collective::all_reduce, kSharers, std::int64_t{1} << 34));
+         w.request = f.request;
+         f.trees[0].chunk = 1;
+       }},
+      {"next word is for no later call", [](PlanWord& w, Forest&) { w.next = w.call; }},
+      {"next word is for no later call", [](PlanWord& w, Forest&) { w.next_turn = w.call; }},
+      {"this call or a later one before", [](PlanWord& w, Forest&) { w.call = 2; }},
+  };
+  for (const int self : {1, 2, kSharers})
+    for (const auto& [why, change] : wrong) {
+      SharedPlans plans(self, kSharers, kSharers + 1);
+      PlanWord word;
+      word.call = 2;
+      word.forest = planned("ring", shape(1));
+      word.request = word.forest->request;
+      plans.hear(word);
+      Forest forest = *planned("ring", shape(0));
+      word.call = 3;
+      word.request = forest.request;
+      change(word, forest);
+      word.forest = std::make_shared<Forest>(forest);
+      try {
+        plans.hear(word);
+        ADD_FAILURE() << "heard: " << why;
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), ErrorCode::corrupted);
+        EXPECT_THAT(e.what(), HasSubstr(why));
+        EXPECT_THAT(e.what(), HasSubstr("what rank 0 says of plans at call"));
+      }
+    }
+}
+
+// When an aggregator is lost, all know of a later call from which on plans are made anew; until then those
+// that were told stay.
+TEST(SharedPlans, StayUntilTheCallFromWhichOnTheyAreForgotten) {
+  SharedPlans plans(1, kSharers, kSharers);
+  PlanWord word;
+  word.forest = planned("ring", shape(0));
+  word.request = shape(0);
+  word.next = 2;
+  plans.hear(word);
+  plans.forget(5);
+  word.forest = nullptr;
+  word.call = 2;
+  word.next = 4;
+  plans.hear(word);
+  EXPECT_NE(plans.find(3, shape(0)), nullptr);
+  word.call = 5;
+  word.next = kNever;
+  EXPECT_THROW(plans.hear(word), Error) << "forgotten";
+  EXPECT_EQ(plans.find(5, shape(0)), nullptr);
 }
 
 TEST(PlanWord, ArrivesAsItWasSaid) {

@@ -73,6 +73,22 @@ TEST(Doctor, NamesTheRankThatOthersWaitForAndWhereItIs) {
   EXPECT_THAT(of_812->ranks, ElementsAre(7));
 }
 
+TEST(Doctor, NamesTheAggregatorThatRanksWaitForOrTheRankBehindIt) {
+  auto waiting = call(5, "moving", 98 * kSecond);
+  waiting.text =
+      "all_reduce(sum, f32, 100 elements) #5 on rank 0 (h0), phase data: aggregator agg (h9 pid 9) has not "
+      "started it";
+  EXPECT_EQ(
+      first({record(0, 2, {waiting}), record(1, 2, {waiting})}).text,
+      "ranks 0-1 wait in all_reduce #5 since 2 s, phase data: aggregator agg (h9 pid 9) has not started it");
+  const Finding f = first({record(0, 2, {waiting}), record(1, 2, {call(4, "completed", 1, 80 * kSecond)})});
+  EXPECT_EQ(
+      f.text,
+      "rank 0 waits in all_reduce #5 since 2 s, rank 1 completed all_reduce #4 20 s before its record and "
+      "has not called since");
+  EXPECT_THAT(f.ranks, ElementsAre(1));
+}
+
 TEST(Doctor, SaysWhatARankDidLastThatHasNotCalledSince) {
   const Finding f = first({record(0, 2, {call(4, "completed", 1, 2), call(5, "moving", 90 * kSecond)}),
                            record(1, 2, {call(4, "completed", 1, 80 * kSecond)})});

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "study/plan_layout.h"
+#include "study/plan_pictures.h"
 #include "study/plan_report.h"
 #include "talweg/error.h"
 

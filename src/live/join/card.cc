@@ -10,7 +10,7 @@
 #include <sstream>
 #include <thread>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::live {
 
@@ -42,18 +42,18 @@ Card parse_card(const std::string& text, const std::string& who) {
   std::istringstream in(text);
   in >> magic >> c.version;
   if (magic != "talweg")
-    throw Error(ErrorCode::version, fmt::format("{} published something that is not Talweg's: another "
-                                                "program uses the same store and prefix",
-                                                who));
+    throw_error(ErrorCode::version,
+                "{} published something that is not Talweg's: another "
+                "program uses the same store and prefix",
+                who);
   if (c.version != wire::kProtocolVersion)
-    throw Error(
-        ErrorCode::version,
-        fmt::format("{} speaks protocol version {}, the others speak {}: install the same version everywhere",
-                    who, c.version, wire::kProtocolVersion));
+    throw_error(ErrorCode::version,
+                "{} speaks protocol version {}, the others speak {}: install the same version everywhere",
+                who, c.version, wire::kProtocolVersion);
   if (!(in >> c.endpoint.host >> c.endpoint.port >> c.node >> c.host_id >> c.unix_name >> c.host_name >>
         c.pid >> c.streams >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size >> c.parent >>
         c.parent_rank))
-    throw Error(ErrorCode::version, fmt::format("{} published a card that this version cannot read", who));
+    throw_error(ErrorCode::version, "{} published a card that this version cannot read", who);
   for (std::uint64_t digest = 0; in >> std::hex >> digest;) c.alike.push_back(digest);
   return c;
 }
@@ -66,22 +66,21 @@ std::string key_in_words(const Card& card) {
 
 void agree_on_size(int r, const Card& card, int other, const Card& others) {
   if (card.size != others.size)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("rank {} was told that there are {} ranks, rank {} that there are {}: give all "
-                            "the same WORLD_SIZE",
-                            r, card.size, other, others.size));
+    throw_error(ErrorCode::invalid_argument,
+                "rank {} was told that there are {} ranks, rank {} that there are {}: give all "
+                "the same WORLD_SIZE",
+                r, card.size, other, others.size);
 }
 
 void agree_on_security(const std::string& who, const Card& card, const Card& first) {
   if (card.key_origin != first.key_origin)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} has {}, rank 0 has {}: give TALWEG_KEY or TALWEG_KEY_FILE to all", who,
-                            key_in_words(card), key_in_words(first)));
+    throw_error(ErrorCode::invalid_argument,
+                "{} has {}, rank 0 has {}: give TALWEG_KEY or TALWEG_KEY_FILE to all", who,
+                key_in_words(card), key_in_words(first));
   if (card.encrypt != first.encrypt)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{} {}, rank 0 {}: set TALWEG_ENCRYPT alike on all", who,
-                            card.encrypt != 0 ? "encrypts" : "does not encrypt",
-                            first.encrypt != 0 ? "does" : "does not"));
+    throw_error(ErrorCode::invalid_argument, "{} {}, rank 0 {}: set TALWEG_ENCRYPT alike on all", who,
+                card.encrypt != 0 ? "encrypts" : "does not encrypt",
+                first.encrypt != 0 ? "does" : "does not");
 }
 
 // An aggregator that rank 0 has left out, and why.
@@ -158,6 +157,7 @@ class Exchange {
   }
 
   Meeting run() {
+    if (aggregates()) look_for_namesake();
     store_.set(own_key(), to_text(own_));
     if (judges()) {
       judge();
@@ -252,7 +252,7 @@ class Exchange {
     try {
       store_.set(verdict_key(own_.job), to_text(verdict));
       for (int r = 1; r < options_.size; ++r) {
-        if (std::find(missing.begin(), missing.end(), r) != missing.end()) continue;
+        if (std::ranges::find(missing, r) != missing.end()) continue;
         while (!store_.find(heard_key(r)) && now_ns() < until) std::this_thread::sleep_for(kLongestRest);
       }
     } catch (const Error&) {
@@ -263,9 +263,10 @@ class Exchange {
   void obey() {
     try {
       find_verdict();
-    } catch (const Error&) {
+    } catch (const Error& e) {
+      if (aggregates()) turned_away(e);
       try {
-        if (own_.job != 0 && !aggregates()) store_.set(heard_key(options_.rank), "heard");
+        if (own_.job != 0) store_.set(heard_key(options_.rank), "heard");
       } catch (const Error&) {  // rank 0 has gone with its store, and waits for nothing
       }
       throw;
@@ -276,11 +277,14 @@ class Exchange {
     std::int64_t refused_ns = 0;
     auto rest = kShortestRest;
     for (;;) {
+      if (aggregates()) look_for_namesake();
       const auto root = look_up(key(0));
       if (!root) break;
       if (const Card first = parse_card(*root, rank_name(0)); first.job != own_.job) {
         own_.job = first.job;
         refused_ns = 0;
+        refusal_.reset();
+        without_.clear();
         store_.set(own_key(), to_text(own_));
       }
       if (const auto text = store_.find(verdict_key(own_.job))) {
@@ -321,6 +325,7 @@ class Exchange {
   bool accept_aggregator(Verdict& verdict) {
     if (verdict.refusal) return false;
     take(verdict);
+    without_ = "a group formed whose network has no aggregator of that name";
     for (std::size_t i = 0; i < cards_.size(); ++i) {
       if (cards_[i].node != options_.aggregator) continue;
       seat_ = static_cast<int>(i);
@@ -330,17 +335,43 @@ class Exchange {
           fmt::format("{} pid {} is aggregator {} of this group already: start one of each name",
                       cards_[i].host_name, cards_[i].pid, options_.aggregator));
     }
-    for (const Absent& absent : verdict.absent)
-      if (absent.node == options_.aggregator && absent.code != ErrorCode::timeout)
-        verdict.refusal.emplace(absent.code, absent.why);
-    late_ = true;
+    for (const Absent& absent : verdict.absent) {
+      if (absent.node != options_.aggregator) continue;
+      without_ = "a group formed without it";
+      if (absent.code != ErrorCode::timeout) verdict.refusal.emplace(absent.code, absent.why);
+    }
+    refusal_ = verdict.refusal;
     return false;
+  }
+
+  // Of two with one name a group takes whose card it reads; the store may be gone before the other has heard.
+  void look_for_namesake() {
+    const auto text = store_.find(own_key());
+    if (!text || *text == to_text(own_)) return;
+    try {
+      const Card card = parse_card(*text, own_name());
+      if (card.pid != own_.pid || card.endpoint.port != own_.endpoint.port)
+        namesake_ = fmt::format("{} pid {}", card.host_name, card.pid);
+    } catch (const Error&) {  // left by who knows whom
+    }
+  }
+
+  // What `e` did not know.
+  [[noreturn]] void turned_away(const Error& e) const {
+    if (refusal_) throw Error(*refusal_);
+    if (!namesake_.empty())
+      throw_error(ErrorCode::invalid_argument,
+                  "{}: no group took it, and {} has the same name: start one of each name", own_name(),
+                  namesake_);
+    if (!without_.empty()) throw_error(e.code(), "{}: {}, and no other came", own_name(), without_);
+    if (e.code() != ErrorCode::peer_failed) throw Error(e);
+    throw_error(e.code(), "{}: no group took it; has the ranks' network an aggregator of that name? {}",
+                own_name(), e.what());
   }
 
   [[noreturn]] void no_verdict() {
     if (aggregates())
-      throw Error(ErrorCode::timeout, own_name() + (late_ ? ": a group formed without it, and no other came"
-                                                          : ": no group that it could join has formed"));
+      throw Error(ErrorCode::timeout, own_name() + ": no group that it could join has formed");
     std::vector<int> missing;
     for (int r = 0; r < options_.size; ++r) {
       if (r == options_.rank) continue;
@@ -368,19 +399,18 @@ class Exchange {
 
   void never_came(const std::vector<int>& missing) const {
     if (missing.empty()) return;
-    throw Error(ErrorCode::timeout,
-                fmt::format("{} waited for the others to join: {} {} never came", own_name(),
-                            missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", ")));
+    throw_error(ErrorCode::timeout, "{} waited for the others to join: {} {} never came", own_name(),
+                missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "));
   }
 
   void agree_on_settings(int r, const Card& card) const {
     if (card.alike.size() != own_.alike.size())
-      throw Error(ErrorCode::version, fmt::format("rank {} published a card of another version", r));
+      throw_error(ErrorCode::version, "rank {} published a card of another version", r);
     for (std::size_t i = 0; i < own_.alike.size(); ++i)
       if (card.alike[i] != own_.alike[i])
-        throw Error(ErrorCode::invalid_argument,
-                    fmt::format("rank {} and rank 0 have different values of {}: set it alike on all", r,
-                                options_.alike[i].first));
+        throw_error(ErrorCode::invalid_argument,
+                    "rank {} and rank 0 have different values of {}: set it alike on all", r,
+                    options_.alike[i].first);
   }
 
   std::string key(int rank) const { return fmt::format("{}rank{}", options_.prefix, rank); }
@@ -398,7 +428,9 @@ class Exchange {
   Card own_;
   std::vector<Card> cards_;
   int seat_ = 0;
-  bool late_ = false;
+  std::optional<Error> refusal_;  // these of an aggregator: by a group that has formed
+  std::string without_;           // what is known of that group otherwise
+  std::string namesake_;          // who else has its name, or had it
   std::vector<std::string> absent_;
 };
 

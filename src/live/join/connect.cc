@@ -8,14 +8,13 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <thread>
 
+#include "base/fail.h"
 #include "live/join/card.h"
 #include "live/join/gate.h"
 #include "live/join/interface.h"
-#include "talweg/error.h"
 
 namespace talweg::live {
 
@@ -78,17 +77,14 @@ class Connector {
       own_.key_origin = "store";
       if (options_.rank == 0 && !aggregates()) own_.secret = wire::random_key_text();
     } else if (!is_loopback(options_.address)) {
-      throw Error(
-          ErrorCode::invalid_argument,
-          fmt::format("{} will not listen on {}, which others can reach, without a job key: give every "
-                      "rank the same secret in TALWEG_KEY or in a file of mode 600 named by TALWEG_KEY_FILE "
-                      "(talweg run does so by itself)",
-                      aggregates() ? "aggregator " + options_.aggregator : who(options_.rank),
-                      options_.address));
+      refuse(
+          "{} will not listen on {}, which others can reach, without a job key: give every "
+          "rank the same secret in TALWEG_KEY or in a file of mode 600 named by TALWEG_KEY_FILE "
+          "(talweg run does so by itself)",
+          aggregates() ? "aggregator " + options_.aggregator : who(options_.rank), options_.address);
     }
     if (options_.encrypt && own_.key_origin == "open")
-      throw Error(ErrorCode::invalid_argument,
-                  "TALWEG_ENCRYPT needs a job key: set TALWEG_KEY or TALWEG_KEY_FILE on every rank");
+      refuse("TALWEG_ENCRYPT needs a job key: set TALWEG_KEY or TALWEG_KEY_FILE on every rank");
     own_.encrypt = options_.encrypt ? 1 : 0;
   }
 
@@ -149,7 +145,7 @@ class Connector {
       c.local = card.host_id == own_.host_id && card.unix_name != "-" && own_.unix_name != "-";
       // A rank that does not share memory is a host of its own to the planner.
       const std::string id = card.unix_name == "-" ? fmt::format("rank {}", r) : card.host_id;
-      const auto known = std::find(hosts.begin(), hosts.end(), id);
+      const auto known = std::ranges::find(hosts, id);
       c.host_number = static_cast<int>(known - hosts.begin());
       if (known == hosts.end()) hosts.push_back(id);
       if (!c.local) continue;
@@ -234,8 +230,8 @@ class Connector {
     } catch (const Error& e) {
       c.streams.clear();
       if (r >= mesh_.ranks) return;  // one aggregator less
-      throw Error(e.code(), fmt::format("{} connecting to {} ({}, {}): {}", who(mesh_.seat), who(r), c.host,
-                                        to_string(cards_[static_cast<std::size_t>(r)].endpoint), e.what()));
+      throw_error(e.code(), "{} connecting to {} ({}, {}): {}", who(mesh_.seat), who(r), c.host,
+                  to_string(cards_[static_cast<std::size_t>(r)].endpoint), e.what());
     }
   }
 
@@ -254,8 +250,7 @@ class Connector {
   bool complete(int r) const {
     const auto& streams = mesh_.connections[static_cast<std::size_t>(r)].streams;
     return static_cast<int>(streams.size()) == expected_streams(r) &&
-           std::all_of(streams.begin(), streams.end(),
-                       [](const FileDescriptor& fd) { return static_cast<bool>(fd); });
+           std::ranges::all_of(streams, [](const FileDescriptor& fd) { return static_cast<bool>(fd); });
   }
 
   void accept_rest() {
@@ -282,7 +277,7 @@ class Connector {
             fmt::format("{}: {} {} joined but", who(mesh_.seat), missing.size() == 1 ? "rank" : "ranks",
                         fmt::join(missing, ", "));
         if (!gate_.trouble().empty())
-          throw Error(ErrorCode::system, fmt::format("{} could not be let in: {}", whose, gate_.trouble()));
+          throw_error(ErrorCode::system, "{} could not be let in: {}", whose, gate_.trouble());
         throw Error(ErrorCode::timeout, whose + " did not connect before the deadline");
       }
       wait_ready(gate_.fd(), false, std::min(until, gate_.next_ns()));

@@ -9,8 +9,8 @@
 #include <map>
 #include <thread>
 
+#include "base/fail.h"
 #include "live/system.h"
-#include "talweg/error.h"
 #include "talweg/store.h"
 
 namespace talweg {
@@ -37,9 +37,8 @@ class FileStore : public Store {
   explicit FileStore(const std::string& path) : path_(path) {
     struct stat info {};
     if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("file store {}: expected a file, this is {}", path,
-                              S_ISDIR(info.st_mode) ? "a directory" : "something else"));
+      refuse("file store {}: expected a file, this is {}", path,
+             S_ISDIR(info.st_mode) ? "a directory" : "something else");
     file_ =
         live::FileDescriptor(live::check(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600),
                                          fmt::format("opening the file store {}", path)));
@@ -61,7 +60,7 @@ class FileStore : public Store {
       read_more();
       if (const auto it = values_.find(to_hex(key)); it != values_.end()) return from_hex(it->second);
       if (std::chrono::steady_clock::now() >= deadline)
-        throw Error(ErrorCode::timeout, fmt::format("file store {}: nobody has set \"{}\"", path_, key));
+        throw_error(ErrorCode::timeout, "file store {}: nobody has set \"{}\"", path_, key);
       std::this_thread::sleep_for(kPoll);
     }
   }

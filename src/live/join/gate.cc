@@ -1,7 +1,6 @@
 #include "live/join/gate.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -12,7 +11,7 @@
 #include <cstring>
 #include <limits>
 
-#include "talweg/error.h"
+#include "base/fail.h"
 
 namespace talweg::live {
 
@@ -196,15 +195,12 @@ void receive_while_idling(const FileDescriptor& socket, std::byte* data, std::si
 
 [[noreturn]] void throw_refused(const wire::HandshakeStep& step, const wire::Initiator& initiator) {
   if (step.why == wire::Refusal::version)
-    throw Error(
-        ErrorCode::version,
-        fmt::format("it speaks protocol version {}, this side speaks {}: install the same version everywhere",
-                    initiator.other_version(), wire::kProtocolVersion));
+    throw_error(ErrorCode::version,
+                "it speaks protocol version {}, this side speaks {}: install the same version everywhere",
+                initiator.other_version(), wire::kProtocolVersion);
   if (step.why == wire::Refusal::wrong_key)
-    throw Error(ErrorCode::invalid_argument,
-                fmt::format("{}: give TALWEG_KEY or TALWEG_KEY_FILE the same secret everywhere",
-                            wire::to_string(step.why)));
-  throw Error(ErrorCode::invalid_argument, fmt::format("refused: {}", wire::to_string(step.why)));
+    refuse("{}: give TALWEG_KEY or TALWEG_KEY_FILE the same secret everywhere", wire::to_string(step.why));
+  refuse("refused: {}", wire::to_string(step.why));
 }
 
 }  // namespace

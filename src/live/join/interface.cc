@@ -12,8 +12,8 @@
 #include <array>
 #include <optional>
 
+#include "base/fail.h"
 #include "live/system.h"
-#include "talweg/error.h"
 
 namespace talweg::live {
 
@@ -61,9 +61,8 @@ Interface choose_interface(const std::string& choice, const std::vector<Interfac
   const std::vector<std::string> names = split(list);
   std::optional<Interface> loopback;
   for (const Interface& i : from) {
-    const bool named = std::any_of(names.begin(), names.end(), [&](const std::string& n) {
-      return exact ? i.name == n : i.name.starts_with(n);
-    });
+    const bool named = std::ranges::any_of(
+        names, [&](const std::string& n) { return exact ? i.name == n : i.name.starts_with(n); });
     if (named == exclude) continue;
     // Who excludes one card means another card: loopback only where there is nothing else.
     if (!exclude || !i.loopback) return i;
@@ -72,9 +71,8 @@ Interface choose_interface(const std::string& choice, const std::vector<Interfac
   if (loopback) return *loopback;
   std::vector<std::string> there;
   for (const Interface& i : from) there.push_back(fmt::format("{} ({})", i.name, i.address));
-  throw Error(ErrorCode::invalid_argument,
-              fmt::format("no network interface matches \"{}\"; there are: {}", choice,
-                          there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
+  refuse("no network interface matches \"{}\"; there are: {}", choice,
+         there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", ")));
 }
 
 bool is_loopback(const std::string& dotted) {

@@ -9,10 +9,10 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fail.h"
 #include "base/settings.h"
 #include "base/trim.h"
 #include "live/system.h"
-#include "talweg/error.h"
 #include "wire/key.h"
 
 namespace talweg::live {
@@ -22,7 +22,7 @@ namespace {
 constexpr std::size_t kLongestFile = 4096;
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
-  throw Error(ErrorCode::invalid_argument, fmt::format("TALWEG_KEY_FILE {}: {}", path, why));
+  throw_error(ErrorCode::invalid_argument, "TALWEG_KEY_FILE {}: {}", path, why);
 }
 
 // What is checked is what is read: the open file, not whatever the path names a moment later.
@@ -54,11 +54,10 @@ std::optional<JobKey> find_job_key() {
     if (key.text.empty()) return std::nullopt;
   }
   if (key.text.size() < wire::kShortestKey)
-    throw Error(
-        ErrorCode::invalid_argument,
-        fmt::format("{}: a key has at least {} characters, this one has {}; such as that of: openssl rand "
-                    "-hex 32",
-                    key.origin, wire::kShortestKey, key.text.size()));
+    throw_error(ErrorCode::invalid_argument,
+                "{}: a key has at least {} characters, this one has {}; such as that of: openssl rand "
+                "-hex 32",
+                key.origin, wire::kShortestKey, key.text.size());
   return key;
 }
 

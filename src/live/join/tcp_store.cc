@@ -16,11 +16,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/fail.h"
 #include "live/fork_mark.h"
 #include "live/join/gate.h"
 #include "live/join/interface.h"
 #include "live/system.h"
-#include "talweg/error.h"
 #include "talweg/store.h"
 #include "wire/store_message.h"
 
@@ -177,12 +177,11 @@ class TcpStore : public Store {
         deadline_ns_(deadline_ns) {
     if (serve) {
       if (key.empty() && !live::is_loopback(endpoint_.host))
-        throw Error(
-            ErrorCode::invalid_argument,
-            fmt::format("store at {}: will not listen where others can reach it without a job key: give "
-                        "every rank the same secret in TALWEG_KEY or in a file of mode 600 named by "
-                        "TALWEG_KEY_FILE (talweg run does so by itself)",
-                        to_string(endpoint_)));
+        refuse(
+            "store at {}: will not listen where others can reach it without a job key: give "
+            "every rank the same secret in TALWEG_KEY or in a file of mode 600 named by "
+            "TALWEG_KEY_FILE (talweg run does so by itself)",
+            to_string(endpoint_));
       FileDescriptor listener = live::listen_tcp(endpoint_);
       endpoint_.port = live::local_endpoint(listener).port;
       server_.emplace(std::move(listener), secret_);
@@ -192,8 +191,7 @@ class TcpStore : public Store {
 
   void set(const std::string& key, const std::string& value) override {
     if (key.size() > wire::kMaxStoreKey || value.size() > wire::kMaxStoreValue)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("store: key \"{}\" or its value is too long", key));
+      refuse("store: key \"{}\" or its value is too long", key);
     const std::lock_guard lock(mutex_);
     said_[key] = value;
     const std::int64_t until = live::now_ns() + kStorePatienceNs;
@@ -217,8 +215,7 @@ class TcpStore : public Store {
       });
     });
     if (!answer.found)
-      throw Error(ErrorCode::timeout,
-                  fmt::format("store at {}: nobody has set \"{}\"", to_string(endpoint_), key));
+      throw_error(ErrorCode::timeout, "store at {}: nobody has set \"{}\"", to_string(endpoint_), key);
     return answer.value;
   }
 
@@ -231,8 +228,7 @@ class TcpStore : public Store {
       function();
     } catch (const Error& e) {
       const std::string subject = key.empty() ? "" : fmt::format(" \"{}\"", key);
-      throw Error(e.code(),
-                  fmt::format("store at {}: {}{}: {}", to_string(endpoint_), what, subject, e.what()));
+      throw_error(e.code(), "store at {}: {}{}: {}", to_string(endpoint_), what, subject, e.what());
     }
   }
 

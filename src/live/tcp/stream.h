@@ -29,7 +29,7 @@ class Fence {
   // One has come there. True if it is the last one: all others have come on their streams.
   bool last(std::size_t stream) {
     const std::uint64_t copy = ++copies_[stream];
-    return std::all_of(copies_.begin(), copies_.end(), [copy](std::uint64_t n) { return n >= copy; });
+    return std::ranges::all_of(copies_, [copy](std::uint64_t n) { return n >= copy; });
   }
 
  private:

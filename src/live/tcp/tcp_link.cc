@@ -78,7 +78,7 @@ void TcpLink::cancel(std::uint32_t group, std::uint64_t run) {
 }
 
 bool TcpLink::unsent() const {
-  return !gone() && std::any_of(streams_.begin(), streams_.end(), [](const Stream& s) { return !s.idle(); });
+  return !gone() && std::ranges::any_of(streams_, [](const Stream& s) { return !s.idle(); });
 }
 
 bool TcpLink::part() {

@@ -110,10 +110,11 @@ void ForestRun::begin(Actions& actions) {
   for (TreeState& tree : trees_)
     if (tree.local->up_parent != kNone)
       tree.up_granted =
-          std::min(actions.grant(tree.local->up_parent, tree.local->bytes_of(0)), tree.local->window);
+          std::min(actions.grant(tree.local->up_parent, tree.local->bytes_of(0), tree.local->window),
+                   tree.local->window);
   for (TreeState& tree : trees_)
     for (std::size_t tap = 0; tap < tree.local->taps.size(); ++tap)
-      tree.tap_granted[tap] = actions.grant(tree.local->taps[tap].parent, tree.local->bytes_of(0));
+      tree.tap_granted[tap] = actions.grant(tree.local->taps[tap].parent, tree.local->bytes_of(0), 1);
   // Own input first, everywhere: others wait for it, and in shared memory it is then copied out once for all.
   for (TreeState& tree : trees_) send_own(tree, actions);
   for (TreeState& tree : trees_) advance(tree, {}, actions);
@@ -125,22 +126,30 @@ void ForestRun::send(Actions& actions, const LocalTree& local, bool up, NodeId t
   const float progress = static_cast<float>(chunk) / static_cast<float>(local.chunks);
   const wire::Header header =
       encode(actions.call(to), wire::Chunk{up, local.index, chunk, local.bytes_of(chunk)});
-  if (actions.send(to, header, {data, stable, local.index, buffer, progress})) on_sent(local.index, buffer);
+  if (actions.send(to, header, {data, stable, local.index, buffer, progress})) sent(local.index, buffer);
 }
 
-void ForestRun::on_sent(std::uint32_t tree, std::byte* buffer) {
+void ForestRun::on_sent(std::uint32_t tree, std::byte* buffer, Actions* actions) {
+  sent(tree, buffer);
+  // What was held up for want of room goes on.
+  if (buffer != nullptr && actions != nullptr && begun_) advance(*find(tree), {}, *actions);
+}
+
+void ForestRun::sent(std::uint32_t tree, std::byte* buffer) {
   --sends_pending_;
   if (buffer == nullptr) return;
   TreeState& state = *find(tree);
-  --state.sums_in_flight;
   if (buffer == state.sum) {
-    state.sum_lent = false;
+    --state.sum_lent;
     return;
   }
   const auto shared =
       std::find_if(shared_.begin(), shared_.end(), [=](const Shared& s) { return s.buffer == buffer; });
-  if (shared != shared_.end()) {
+  if (shared == shared_.end()) {
+    --state.sums_in_flight;
+  } else {
     if (--shared->left > 0) return;
+    if (shared->result) --state.results_held;
     *shared = shared_.back();
     shared_.pop_back();
   }
@@ -162,14 +171,16 @@ void ForestRun::send_own(TreeState& tree, Actions& actions) {
 // Finds room for a sum that goes on to others, or that is not complete yet; false while there is none.
 bool ForestRun::open_sum(TreeState& tree) {
   const LocalTree& local = *tree.local;
-  if (!local.root && (tree.summed >= tree.up_granted || tree.sums_in_flight >= local.window)) return false;
+  if (local.root ? tree.results_held >= kResultWindows * local.window
+                 : tree.summed >= tree.up_granted || tree.sums_in_flight >= local.window)
+    return false;
   tree.sum = pool_.acquire(local.chunk_bytes);
   return true;
 }
 
 // Where the next operand is added: not where a tap is still being sent from.
 std::byte* ForestRun::writable_sum(TreeState& tree) {
-  return tree.sum_lent ? pool_.acquire(tree.local->chunk_bytes) : tree.sum;
+  return tree.sum_lent > 0 ? pool_.acquire(tree.local->chunk_bytes) : tree.sum;
 }
 
 // Sends what is summed so far to those who want exactly this; false when one of them has no room yet.
@@ -180,13 +191,11 @@ bool ForestRun::send_taps(TreeState& tree, Actions& actions) {
     if (tree.tap_granted[tree.taps_sent] == 0) return false;
     ++tree.taps_sent;
     --steps_left_;
-    ++tree.sums_in_flight;
-    tree.sum_lent = true;
+    ++tree.sum_lent;
     ++sends_pending_;
     const wire::Header header =
         encode(actions.call(tap.parent), wire::Chunk{true, tap.tree, 0, local.bytes_of(0)});
-    if (actions.send(tap.parent, header, {tree.sum, false, tap.tree, tree.sum, 0}))
-      on_sent(tap.tree, tree.sum);
+    if (actions.send(tap.parent, header, {tree.sum, false, tap.tree, tree.sum, 0})) sent(tap.tree, tree.sum);
   }
   return true;
 }
@@ -279,8 +288,8 @@ void ForestRun::advance(TreeState& tree, Arrival arrival, Actions& actions) {
       std::byte* to = keeps && tree.operand + 1 == n ? result(tree) : writable_sum(tree);
       const std::byte* sum = tree.sum;
       if (!keeps || tree.operand + 1 < n) {
+        if (tree.sum_lent > 0) shared_.push_back({tree.sum, std::exchange(tree.sum_lent, 0), false});
         tree.sum = to;
-        tree.sum_lent = false;
       }
       if (is_left(local, tree.operand)) {
         operands_.reduce(to, next, sum, count);
@@ -300,7 +309,10 @@ void ForestRun::close_sum(TreeState& tree, const std::byte* sum, Actions& action
   const std::uint32_t bytes = local.bytes_of(chunk);
   std::byte* buffer = std::exchange(tree.sum, nullptr);
   if (buffer != nullptr && buffer != sum) {  // it held the sum until the last operand came
-    if (!std::exchange(tree.sum_lent, false)) pool_.release(buffer, local.chunk_bytes);
+    if (tree.sum_lent > 0)
+      shared_.push_back({buffer, std::exchange(tree.sum_lent, 0), false});
+    else
+      pool_.release(buffer, local.chunk_bytes);
     buffer = nullptr;
   }
   tree.operand = 0;
@@ -320,9 +332,9 @@ void ForestRun::close_sum(TreeState& tree, const std::byte* sum, Actions& action
 void ForestRun::send_down(TreeState& tree, std::uint32_t chunk, const std::byte* data, std::byte* buffer,
                           Actions& actions) {
   const LocalTree& local = *tree.local;
-  if (buffer != nullptr) {
-    tree.sums_in_flight += static_cast<std::uint32_t>(local.down_children.size());
-    if (local.down_children.size() > 1) shared_.push_back({buffer, local.down_children.size()});
+  if (buffer != nullptr && !local.down_children.empty()) {
+    ++tree.results_held;
+    shared_.push_back({buffer, local.down_children.size(), true});
   }
   for (const NodeId child : local.down_children)
     send(actions, local, false, child, chunk, data, buffer == nullptr, buffer);

@@ -38,7 +38,7 @@ class ForestRun : public Transfer {
   const char* on_frame(NodeId from, const wire::Header& header, const std::byte* payload,
                        Actions& actions) override;
   std::byte* place(NodeId from, const wire::Header& header) const override;
-  void on_sent(std::uint32_t tree, std::byte* buffer) override;
+  void on_sent(std::uint32_t tree, std::byte* buffer, Actions* actions) override;
   bool done() override;
   std::vector<NodeId> waiting_for() const override;
   bool depends_on(NodeId node) const override;
@@ -58,10 +58,11 @@ class ForestRun : public Transfer {
     std::uint32_t operand = 0;     // operands of that chunk already in `sum`
     std::byte* sum = nullptr;      // a pool buffer: not complete, or on its way up
     std::byte* scratch = nullptr;  // whole slice, in place of `out` until all inputs are sent
-    bool sum_lent = false;         // `sum` is being sent to a tap: it must not change
+    std::uint32_t sum_lent = 0;    // taps that `sum` is being sent to: it must not change
     std::uint32_t taps_sent = 0;
     std::uint32_t* tap_granted = nullptr;
-    std::uint32_t sums_in_flight = 0;
+    std::uint32_t sums_in_flight = 0;  // buffers on their way up
+    std::uint32_t results_held = 0;    // buffers on their way down
     std::uint32_t up_sent = 0;
     std::uint32_t up_granted = 0;
     std::uint32_t down_received = 0;
@@ -71,6 +72,7 @@ class ForestRun : public Transfer {
   struct Shared {
     std::byte* buffer = nullptr;
     std::size_t left = 0;
+    bool result = false;
   };
   struct Arrival {
     int child = -1;
@@ -85,6 +87,7 @@ class ForestRun : public Transfer {
   void start_trees(Actions& actions);
   void send_own(TreeState& tree, Actions& actions);
   void advance(TreeState& tree, Arrival arrival, Actions& actions);
+  void sent(std::uint32_t tree, std::byte* buffer);
   bool open_sum(TreeState& tree);
   std::byte* writable_sum(TreeState& tree);
   bool send_taps(TreeState& tree, Actions& actions);

@@ -15,6 +15,9 @@ namespace talweg::protocol {
 
 namespace {
 
+// Their numbers and the window behind them fit the 32 bits that frames have for them.
+constexpr std::int64_t kMostChunks = std::int64_t{1} << 31;
+
 bool has(const std::vector<NodeId>& sorted, NodeId node) {
   return std::binary_search(sorted.begin(), sorted.end(), node);
 }
@@ -28,12 +31,15 @@ LocalTree begin_tree(const forest::Forest& forest, std::uint32_t index, NodeId s
   local.index = index;
   local.bytes = tree.slice.count * element;
   // An empty slice still moves one empty chunk: that is how a tree without data synchronises.
-  local.chunk_bytes =
-      static_cast<std::uint32_t>(std::max<std::int64_t>(std::min(tree.chunk, tree.slice.count), 1) * element);
-  if (local.chunk_bytes > wire::kMaxPayload)
+  const std::int64_t chunk = std::max<std::int64_t>(std::min(tree.chunk, tree.slice.count), 1);
+  if (chunk > wire::kMaxPayload / element)
     throw Error(ErrorCode::invalid_argument,
-                fmt::format("tree {} has chunks of {} bytes, a frame carries at most {}", index,
-                            local.chunk_bytes, wire::kMaxPayload));
+                fmt::format("tree {} has chunks of {} elements of {} bytes, a frame carries at most {} bytes",
+                            index, chunk, element, wire::kMaxPayload));
+  local.chunk_bytes = static_cast<std::uint32_t>(chunk * element);
+  if (forest::chunk_count(tree) > kMostChunks)
+    throw Error(ErrorCode::invalid_argument, fmt::format("tree {} has {} chunks, expected at most {}", index,
+                                                         forest::chunk_count(tree), kMostChunks));
   local.chunks = static_cast<std::uint32_t>(forest::chunk_count(tree));
   const std::int64_t fit = std::min<std::int64_t>(limits.window_bytes / local.chunk_bytes, local.chunks / 4);
   local.window = std::min(

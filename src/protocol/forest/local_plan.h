@@ -18,6 +18,11 @@ inline constexpr int kSelf = -1;  // in LocalTree::operands
 inline constexpr std::uint32_t kLeastWindow = 4;
 inline constexpr std::uint32_t kMostWindow = 32;
 
+// A root that keeps no result (an aggregator) sums no further than this many windows ahead of the slowest of
+// those that it sends results to: so it never holds much more than what is on its way to it, and others need
+// not wait for every hiccup of one of them.
+inline constexpr std::uint32_t kResultWindows = 4;
+
 struct LocalLimits {
   std::int64_t window_bytes = 128 << 10;
   // In an all-to-all, how far a rank's sends may be ahead of what it has received (but always by two peers):

@@ -11,6 +11,12 @@
 
 namespace talweg::protocol {
 
+namespace {
+// Plans that a node which only helps is remembered to know; of more, it is asked again. Far more than it
+// keeps.
+constexpr std::size_t kMostKnown = 1U << 12;
+}  // namespace
+
 Members ranks_only(int self, const std::vector<std::string>& hosts) {
   Members members{self, static_cast<int>(hosts.size()), {}};
   for (std::size_t r = 0; r < hosts.size(); ++r)
@@ -126,7 +132,9 @@ void Session::start_at(std::uint64_t id, Operation operation, const Outcome* ref
     finish(id, outcome);
     return;
   }
-  for (int node = 0; node < nodes(); ++node) {
+  // Of who only helps, a rank may have left with all that it had to do done, before it was known what that
+  // was.
+  for (int node = 0; node < nodes() && !serve_; ++node) {
     if (!gone_[static_cast<std::size_t>(node)] || !concerns(run, node)) continue;
     take_early(id);
     fail(run, ErrorCode::peer_failed, who(node) + " has left the group");
@@ -161,6 +169,7 @@ void Session::engage(Run& run) {
   for (const Early& frame : take_early(id))
     if (Run* still = find(id); still != nullptr)
       deliver(*still, frame.from, frame.header, frame.payload.data());
+  if (serve_) fail_if_left(id);
 }
 
 // What came for a collective before it was started here.
@@ -220,8 +229,7 @@ void Session::begin_if_agreed(Run& run) {
 std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t bytes) {
   const auto n = static_cast<std::size_t>(node);
   // Where all ranks wait for each other, nobody sends before all have started.
-  if (!run.op.all_contribute || run.kind != Run::Kind::collective || !is_rank(node) || started_[n] > run.id)
-    return kStarted;
+  if (!run.op.all_contribute || run.kind != Run::Kind::collective || started_[n] > run.id) return kStarted;
   if (bytes > kEagerBytes) return 0;
   if (eager_bytes_[n] + bytes > kEagerBudget) {
     // Normally our data tell that we have started, and the other rank's tell that it has. Data that have to
@@ -234,7 +242,42 @@ std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t byt
   return 1;
 }
 
-void Session::saw_start(int from, std::uint64_t sequence) {
+std::uint32_t Session::grant_of_helper(const Run& run, int node, std::size_t bytes) {
+  Helper& helper = helpers_[node];
+  const std::uint32_t plan = run.op.signature.plan;
+  if (plan == 0 || helper.known.contains(plan)) return kStarted;
+  auto& unheard = eager_bytes_[static_cast<std::size_t>(node)];
+  if (unheard + bytes > kUnheardBudget) {
+    post(node, encode(call(run, node), wire::Announce{true}), kUrgent);
+    return 0;
+  }
+  unheard += bytes;
+  helper.unheard[plan] += bytes;
+  return kStarted;
+}
+
+// A node that only helps knows this plan: what it is sent by it, it takes.
+void Session::saw_plan(int node, std::uint32_t plan) {
+  Helper& helper = helpers_[node];
+  if (plan == 0 || helper.known.contains(plan)) return;
+  if (helper.known.size() == kMostKnown) helper.known.clear();
+  helper.known.insert(plan);
+  if (const auto sent = helper.unheard.extract(plan))
+    eager_bytes_[static_cast<std::size_t>(node)] -= sent.mapped();
+  std::vector<std::uint64_t> waiting;
+  for (const auto& [id, run] : runs_)
+    if (run->begun && !run->failing && run->op.signature.plan == plan) waiting.push_back(id);
+  for (const std::uint64_t id : waiting)
+    if (Run* const run = find(id); run != nullptr) {
+      Acting acting(*this, *run);
+      run->transfer->on_ready(node, acting);
+      finish_if_done(*run);
+    }
+}
+
+void Session::saw_start(int from, const wire::Header& h) {
+  const std::uint64_t sequence = h.sequence;
+  if (!is_rank(from)) saw_plan(from, h.plan);
   const auto f = static_cast<std::size_t>(from);
   if (started_[f] > sequence) return;
   const std::uint64_t first = started_[f];
@@ -245,7 +288,7 @@ void Session::saw_start(int from, std::uint64_t sequence) {
   }
   for (std::uint64_t s = first; s <= sequence && s < next_; ++s) {
     Run* run = find(s);
-    if (run == nullptr || run->gated || !run->begun) continue;
+    if (run == nullptr || run->gated || !run->begun || !is_rank(from)) continue;
     Acting acting(*this, *run);
     run->transfer->on_ready(from, acting);
     finish_if_done(*run);
@@ -261,7 +304,7 @@ Session::Placement Session::place(int from, const wire::Header& h) {
     if (it == incoming_.end()) return {};
     id = it->second;
   } else {
-    saw_start(from, id);
+    saw_start(from, h);
   }
   Run* run = find(id);
   if (run == nullptr || run->failing || run->unplanned || !agrees(*run, from, h)) return {};
@@ -290,7 +333,7 @@ void Session::on_frame(int from, const wire::Header& h, const std::byte* payload
 }
 
 void Session::on_collective_frame(int from, const wire::Header& h, const std::byte* payload) {
-  if (h.type != wire::FrameType::announce || !wire::announce_of(h).held) saw_start(from, h.sequence);
+  if (h.type != wire::FrameType::announce || !wire::announce_of(h).held) saw_start(from, h);
   if (serve_ && !has_ended(h.sequence) && find(h.sequence) == nullptr)
     if (auto operation = serve_(h.sequence, wire::signature_of(h)))
       start_at(h.sequence, std::move(*operation));
@@ -380,7 +423,8 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
 void Session::on_sent(const Token& token) {
   Run* run = find(token.run);
   if (run == nullptr) return;
-  run->transfer->on_sent(token.piece, token.buffer);
+  Acting acting(*this, *run);
+  run->transfer->on_sent(token.piece, token.buffer, run->failing ? nullptr : &acting);
   if (!run->failing) finish_if_done(*run);
 }
 

@@ -13,7 +13,8 @@
 //
 // A rank that has not started a collective keeps the first chunks that others send for it, if they are small
 // (kEagerBytes) and few (kEagerBudget per sender, counted by the sender); larger ones wait for the
-// announcement.
+// announcement. A node that only helps announces nothing unless it is asked; it starts as soon as it knows
+// the plan, and until it has been heard to know it, it is sent kUnheardBudget.
 //
 // Pure: events in, Outbox calls out, time only as an argument. One thread at a time.
 #pragma once
@@ -40,6 +41,10 @@ namespace talweg::protocol {
 inline constexpr int kPlanner = 0;
 
 inline constexpr std::size_t kEagerBudget = 1U << 20;
+
+// What is sent to a node that only helps by plans of which it has not shown that it knows them: rank 0 tells
+// it of them over a connection of its own, which may be the slower one.
+inline constexpr std::size_t kUnheardBudget = 4 * kEagerBudget;
 
 // What one sender may make us keep: its budget, and the headers of very many collectives that carry next to
 // nothing.
@@ -164,7 +169,9 @@ class Session {
   bool agrees(const Run& run, int from, const wire::Header& header) const;
   void begin_if_agreed(Run& run);
   std::uint32_t initial_grant(const Run& run, int node, std::uint32_t bytes);
-  void saw_start(int from, std::uint64_t sequence);
+  std::uint32_t grant_of_helper(const Run& run, int node, std::size_t bytes);
+  void saw_start(int from, const wire::Header& header);
+  void saw_plan(int helper, std::uint32_t plan);
   void on_collective_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_message_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_failure_frame(int from, const wire::Header& header, const std::byte* payload);
@@ -207,6 +214,13 @@ class Session {
   };
   std::vector<RingQueue<Eager>> eager_;  // per rank: chunks sent ahead of its start
   std::vector<std::size_t> eager_bytes_;
+  // By node that only helps, and plan: the bytes that it was sent, and of which it has shown nothing. It has
+  // shown that it knows the others.
+  struct Helper {
+    std::map<std::uint32_t, std::size_t> unheard;
+    std::set<std::uint32_t> known;
+  };
+  std::map<int, Helper> helpers_;
   std::multimap<std::uint64_t, Early> early_;  // frames of collectives that we have not started
   std::vector<std::size_t> early_bytes_;       // per sender
   std::map<std::uint64_t, Outcome> doomed_;    // collectives that failed elsewhere before we started them

@@ -107,9 +107,9 @@ void Session::fail(Run& run, ErrorCode code, const std::string& reason) {
   const wire::Failure failure{code, run.kind == Run::Kind::receive, static_cast<std::uint32_t>(sent.size())};
   const wire::Header h = encode(call(run, self_), failure);
   if (run.kind == Run::Kind::collective) {
+    // Who helps elsewhere is not known here, where the plan is another one, or not yet known.
     for (int node = 0; node < nodes(); ++node)
-      if (node != self_ && !gone_[static_cast<std::size_t>(node)] && concerns(run, node))
-        outbox_.send_text(node, h, sent);
+      if (node != self_ && !gone_[static_cast<std::size_t>(node)]) outbox_.send_text(node, h, sent);
   } else if (run.peer >= 0 && !gone_[static_cast<std::size_t>(run.peer)]) {
     outbox_.send_text(run.peer, h, sent);
   }
@@ -155,8 +155,13 @@ void Session::on_group_frame(int from, const wire::Header& h, const std::byte* p
   }
   const wire::GroupFailure failure = wire::group_failure_of(h);
   const std::string text(reinterpret_cast<const char*>(payload), failure.text_bytes);
+  // Who only helps fails alone: ranks go on without it, and tell each other what else has happened.
+  if (!is_rank(from)) {
+    on_peer_gone(from, failure.code, text);
+    return;
+  }
   // Passed on: where a link is cut, not everybody hears the one who noticed.
-  if (!broken_) tell_group(failure.code, text, from);
+  if (!broken_ && !serve_) tell_group(failure.code, text, from);
   break_group(failure.code, text);
 }
 

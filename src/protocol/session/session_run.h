@@ -56,8 +56,9 @@ class Session::Acting final : public Actions {
   }
   // Behind the data that wait for the same node it would hold up what it grants.
   void tell(NodeId to, const wire::Header& header) override { session_.post(to, header, kUrgent); }
-  std::uint32_t grant(NodeId to, std::uint32_t bytes) override {
-    return session_.initial_grant(run_, to, bytes);
+  std::uint32_t grant(NodeId to, std::uint32_t bytes, std::uint32_t most) override {
+    return session_.is_rank(to) ? session_.initial_grant(run_, to, bytes)
+                                : session_.grant_of_helper(run_, to, std::size_t{bytes} * most);
   }
 
  private:

@@ -5,25 +5,25 @@
 
 #include <utility>
 
-namespace talweg::fabric {
+namespace talweg {
 
-class Fd {
+class FileDescriptor {
  public:
-  Fd() = default;
-  explicit Fd(int fd) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
     if (this != &other) {
-      close();
+      reset();
       fd_ = std::exchange(other.fd_, -1);
     }
     return *this;
   }
-  ~Fd() { close(); }
+  ~FileDescriptor() { reset(); }
 
   int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
-  void close() {
+  void reset() {
     if (fd_ >= 0) ::close(fd_);
     fd_ = -1;
   }
@@ -32,4 +32,4 @@ class Fd {
   int fd_ = -1;
 };
 
-}  // namespace talweg::fabric
+}  // namespace talweg

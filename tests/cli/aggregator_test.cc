@@ -1,0 +1,103 @@
+// `talweg aggregator`, alone and started by `talweg run` and `talweg lab run`.
+#include <gmock/gmock.h>
+
+#include "cli/program.h"
+
+namespace talweg::cli {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr const char* kNetwork = TALWEG_SOURCE_DIR "/examples/clusters/aggregator4.yaml";
+constexpr const char* kPerf = "\"$TALWEG\" perf all_reduce -b 4K -e 4K -n 3";
+
+int times(const std::string& text, const std::string& words) {
+  int n = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++n;
+  return n;
+}
+
+// Four ranks of the network, of which rank 0 also does `beside`. Nothing here takes as long as its time
+// limit.
+Outcome ranks_that_know(const std::string& beside) {
+  return shell(std::string("\"$TALWEG\" run -n 4 --timeout 100s -- env TALWEG_CLUSTER=") + kNetwork +
+               " sh -c '" + "if [ $RANK = 0 ]; then " + beside + " fi; " + kPerf + "; r=$?; wait; exit $r'");
+}
+
+// One line of the ranks says `why` they do without; their sums are right.
+void expect_planned_without(const Outcome& outcome, const std::string& why) {
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(times(outcome.err, "planned without"), 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("planned without aggregator agg: " + why));
+  EXPECT_THAT(outcome.out, HasSubstr("# aggregators: none\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+  EXPECT_THAT(outcome.out, Not(HasSubstr("through agg")));
+}
+
+void expect_planned_with(const Outcome& outcome) {
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("# aggregators: agg\n"));
+  EXPECT_THAT(outcome.out, HasSubstr(" through agg\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+  EXPECT_THAT(outcome.err, Not(HasSubstr("planned without")));
+}
+
+TEST(Aggregator, IsStartedByRunForEachNodeThatAggregates) {
+  const Outcome outcome =
+      shell(std::string("TALWEG_CLUSTER=") + kNetwork + " \"$TALWEG\" run -n 4 --timeout 100s -- " + kPerf);
+  expect_planned_with(outcome);
+  EXPECT_EQ(outcome.err, "");
+}
+
+TEST(Aggregator, IsStartedByLabRunOnAHostOfItsOwn) {
+  const Outcome outcome =
+      shell(std::string("\"$TALWEG\" lab run --timeout 100s ") + kNetwork + " -- " + kPerf);
+  if (outcome.err.find("a lab needs root") != std::string::npos) GTEST_SKIP() << outcome.err;
+  expect_planned_with(outcome);
+}
+
+TEST(Aggregator, OfARendezvousSumsForTheGroupThatMeetsThereAndEndsWithIt) {
+  const Outcome outcome = ranks_that_know(
+      "{ env -u RANK \"$TALWEG\" aggregator --name agg --timeout 60s --rendezvous "
+      "tcp://$MASTER_ADDR:$MASTER_PORT; echo ended $?; } &");
+  expect_planned_with(outcome);
+  EXPECT_THAT(outcome.out, HasSubstr("ended 0\n"));
+}
+
+TEST(Aggregator, ThatNobodyStartsIsPlannedWithoutWhichIsSaidOnce) {
+  expect_planned_without(ranks_that_know("true;"), "it was not there when all 4 ranks were\n");
+}
+
+TEST(Aggregator, OfANameThatAnotherHasIsTurnedAway) {
+  const Outcome outcome = ranks_that_know(
+      "for i in 1 2; do { \"$TALWEG\" aggregator --name agg --timeout 60s; echo ended $?; } & done;");
+  expect_planned_with(outcome);
+  EXPECT_EQ(times(outcome.err, "talweg aggregator"), 1) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(": start one of each name\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("ended 0\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("ended 2\n"));
+}
+
+TEST(Aggregator, OfANameThatTheNetworkDoesNotHaveIsTold) {
+  const Outcome outcome =
+      ranks_that_know("{ \"$TALWEG\" aggregator --name other --timeout 60s; echo ended $?; } &");
+  expect_planned_without(outcome, "it was not there");
+  // In words that depend on whether it has heard of the group before the store was closed.
+  EXPECT_THAT(outcome.err, HasSubstr("]: aggregator other: "));
+  EXPECT_THAT(outcome.err, HasSubstr(" aggregator of that name"));
+  EXPECT_THAT(outcome.out, HasSubstr("ended 1\n"));
+}
+
+TEST(Aggregator, WithAnotherKeyOrNoneIsTurnedAway) {
+  for (const char* key : {"TALWEG_KEY=the-key-of-others", "-u TALWEG_KEY"}) {
+    const Outcome outcome = ranks_that_know(
+        std::string("{ env ") + key + " \"$TALWEG\" aggregator --name agg --timeout 60s; echo ended $?; } &");
+    expect_planned_without(outcome, "it was not there");
+    EXPECT_THAT(outcome.err, HasSubstr("the two sides do not hold the same job key: give TALWEG_KEY")) << key;
+    EXPECT_THAT(outcome.out, HasSubstr("ended 2\n")) << key;
+  }
+}
+
+}  // namespace
+}  // namespace talweg::cli
