@@ -21,7 +21,7 @@ using cluster::NodeKind;
 
 constexpr const char* kMesh = "mesh";
 
-[[noreturn]] void refuse(const std::string& reason) {
+[[noreturn]] void refuse_lab(const std::string& reason) {
   throw Error(ErrorCode::unsupported, "cannot emulate the cluster: " + reason);
 }
 
@@ -31,7 +31,7 @@ class Planner {
       : cluster_(cluster), means_(means), groups_(assign_groups(cluster)), paths_(find_paths(cluster)) {}
 
   LabPlan plan() {
-    if (cluster_.workers() == 0) refuse("it has no workers");
+    if (cluster_.workers() == 0) refuse_lab("it has no workers");
     check_links();
     check_switch_tree();
     make_bridges();
@@ -60,12 +60,13 @@ class Planner {
     for (std::size_t l = 0; l < cluster_.links.size(); ++l) {
       const Link& link = cluster_.links[l];
       if (!links_.emplace(std::pair(link.from, link.to), static_cast<int>(l)).second)
-        refuse(fmt::format("there are several links {}; a lab has one from a node to another", arrow(link)));
+        refuse_lab(
+            fmt::format("there are several links {}; a lab has one from a node to another", arrow(link)));
     }
     for (const Link& link : cluster_.links)
       if ((is_switch(link.from) || is_switch(link.to)) && find_link(link.to, link.from) == nullptr)
-        refuse(fmt::format("link {} has no counterpart {}->{}; a switch's link needs both directions",
-                           arrow(link), name_of(link.to), name_of(link.from)));
+        refuse_lab(fmt::format("link {} has no counterpart {}->{}; a switch's link needs both directions",
+                               arrow(link), name_of(link.to), name_of(link.from)));
   }
 
   // Bridges flood what they do not know yet: in a loop, for ever.
@@ -79,7 +80,8 @@ class Planner {
     for (const int l : paths_.trunks) {
       const Link& link = cluster_.links[l];
       const int a = find(link.from), b = find(link.to);
-      if (a == b) refuse(fmt::format("the switches form a loop at link {}; a lab needs a tree", arrow(link)));
+      if (a == b)
+        refuse_lab(fmt::format("the switches form a loop at link {}; a lab needs a tree", arrow(link)));
       root[a] = b;
     }
   }
@@ -106,7 +108,7 @@ class Planner {
     for (std::size_t node = 0; node < cluster_.nodes.size(); ++node) {
       if (!can_aggregate(cluster_.nodes[node])) continue;
       if (plan_.hosts.size() == kMaxLabHosts)
-        refuse(fmt::format("it has more than {} hosts; a lab lives on one machine", kMaxLabHosts));
+        refuse_lab(fmt::format("it has more than {} hosts; a lab lives on one machine", kMaxLabHosts));
       const int h = static_cast<int>(plan_.hosts.size());
       host_of_[static_cast<int>(node)] = h;
       HostPlan host;

@@ -17,7 +17,7 @@
 namespace talweg::forest {
 namespace {
 
-[[noreturn]] void refuse(const Forest& forest, const std::string& text) {
+[[noreturn]] void refuse_forest(const Forest& forest, const std::string& text) {
   throw_error(ErrorCode::invalid_argument, "{} forest for {}: {}", forest.planner, name(forest.request.op),
               text);
 }
@@ -52,8 +52,8 @@ class TreeVerifier {
   template <class Text>
   void require(bool holds, const Text& text) const {
     if (holds) return;
-    refuse(forest_, fmt::format("tree {} (slice {}+{}, root {}): {}", index_, tree_.slice.offset,
-                                tree_.slice.count, tree_.root, text()));
+    refuse_forest(forest_, fmt::format("tree {} (slice {}+{}, root {}): {}", index_, tree_.slice.offset,
+                                       tree_.slice.count, tree_.root, text()));
   }
 
   bool is_node(NodeId node) const { return node >= 0 && node < forest_.nodes; }
@@ -151,8 +151,8 @@ void verify_cover(const Forest& forest, NodeId rank, std::vector<Delivery>& deli
   std::ranges::sort(deliveries, [](const Delivery& a, const Delivery& b) { return a.begin < b.begin; });
   const auto missing = [&](std::int64_t begin, std::int64_t end) {
     if (begin < end && !has_it_already) {
-      refuse(forest,
-             fmt::format("rank {} is never sent elements {} to {} of its output", rank, begin, end - 1));
+      refuse_forest(
+          forest, fmt::format("rank {} is never sent elements {} to {} of its output", rank, begin, end - 1));
     }
   };
   std::int64_t done = 0;
@@ -160,9 +160,9 @@ void verify_cover(const Forest& forest, NodeId rank, std::vector<Delivery>& deli
   for (const Delivery& delivery : deliveries) {
     missing(done, delivery.begin);
     if (delivery.begin < done) {
-      refuse(forest,
-             fmt::format("rank {} is sent element {} of its output by trees {} and {}", rank, delivery.begin,
-                         std::min(last, delivery.tree), std::max(last, delivery.tree)));
+      refuse_forest(
+          forest, fmt::format("rank {} is sent element {} of its output by trees {} and {}", rank,
+                              delivery.begin, std::min(last, delivery.tree), std::max(last, delivery.tree)));
     }
     done = delivery.end;
     last = delivery.tree;
@@ -186,7 +186,8 @@ void verify_delivery(const Forest& forest) {
   for (NodeId rank = 0; rank < forest.request.ranks; ++rank) {
     verify_cover(forest, rank, deliveries[at(rank)]);
     if (forest.request.op == Collective::barrier && barriers[at(rank)] != 1) {
-      refuse(forest, fmt::format("rank {} is reached by {} trees: expected one", rank, barriers[at(rank)]));
+      refuse_forest(forest,
+                    fmt::format("rank {} is reached by {} trees: expected one", rank, barriers[at(rank)]));
     }
   }
 }
@@ -197,8 +198,8 @@ Verification measure_load(const Forest& forest, const cluster::Cluster& cluster,
   Verification load{std::vector<Bytes>(cluster.links.size()), std::vector<Bytes>(cluster.groups.size())};
   const auto send = [&](NodeId from, NodeId to, std::int64_t bytes) {
     if (!routes.reachable(from, to)) {
-      refuse(forest, fmt::format("no route leads from {} to {}", cluster.nodes[at(from)].name,
-                                 cluster.nodes[at(to)].name));
+      refuse_forest(forest, fmt::format("no route leads from {} to {}", cluster.nodes[at(from)].name,
+                                        cluster.nodes[at(to)].name));
     }
     for (const int link : routes.path(from, to)) load.link_bytes[at(link)].value += bytes;
   };
@@ -221,14 +222,14 @@ Verification measure_load(const Forest& forest, const cluster::Cluster& cluster,
 Verification verify(const Forest& forest, const cluster::Cluster* cluster) {
   validate(forest.request);
   if (forest.nodes < forest.request.ranks) {
-    refuse(forest,
-           fmt::format("{} nodes: expected at least the {} ranks", forest.nodes, forest.request.ranks));
+    refuse_forest(
+        forest, fmt::format("{} nodes: expected at least the {} ranks", forest.nodes, forest.request.ranks));
   }
   if (cluster != nullptr &&
       (cluster->workers() != forest.request.ranks || std::ssize(cluster->nodes) < forest.nodes)) {
-    refuse(forest,
-           fmt::format("{} ranks among {} nodes do not fit a cluster of {} workers among {} nodes",
-                       forest.request.ranks, forest.nodes, cluster->workers(), cluster->nodes.size()));
+    refuse_forest(forest,
+                  fmt::format("{} ranks among {} nodes do not fit a cluster of {} workers among {} nodes",
+                              forest.request.ranks, forest.nodes, cluster->workers(), cluster->nodes.size()));
   }
   for (std::size_t i = 0; i < forest.trees.size(); ++i) TreeVerifier(forest, i, cluster).verify();
   verify_delivery(forest);
@@ -237,7 +238,7 @@ Verification verify(const Forest& forest, const cluster::Cluster* cluster) {
     try {
       shared.emplace(forest);
     } catch (const Error& error) {
-      refuse(forest, error.what());
+      refuse_forest(forest, error.what());
     }
   }
   return cluster == nullptr ? Verification{} : measure_load(forest, *cluster, shared);

@@ -19,27 +19,28 @@ namespace {
 // All elements of a group's vector, and so all byte counts, stay far inside 63 bits.
 constexpr std::size_t kMaxElements = std::size_t{1} << 56;
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_call(const std::string& text) {
   throw Error(ErrorCode::invalid_argument, text);
 }
 
 void check_kinds(const Call& call) {
   if (static_cast<int>(call.op) >= kCollectives || static_cast<int>(call.type) >= kDataTypes ||
       static_cast<int>(call.reduction) >= kReduceOps)
-    refuse(fmt::format("a call of collective {}, element type {}, reduction {}: there is no such one",
-                       static_cast<int>(call.op), static_cast<int>(call.type),
-                       static_cast<int>(call.reduction)));
+    refuse_call(fmt::format("a call of collective {}, element type {}, reduction {}: there is no such one",
+                            static_cast<int>(call.op), static_cast<int>(call.type),
+                            static_cast<int>(call.reduction)));
   if (facts(call.op).counts == Counts::one && call.count > kMaxElements)
-    refuse(fmt::format("{}: {} elements are out of range", name(call.op), call.count));
+    refuse_call(fmt::format("{}: {} elements are out of range", name(call.op), call.count));
 }
 
 void check_counts(std::span<const std::size_t> counts, int size, const std::string& what) {
   if (counts.size() != static_cast<std::size_t>(size))
-    refuse(fmt::format("{}: expected one count for each of {} ranks, got {}", what, size, counts.size()));
+    refuse_call(
+        fmt::format("{}: expected one count for each of {} ranks, got {}", what, size, counts.size()));
   std::size_t total = 0;
   for (const std::size_t count : counts)
     if (count > kMaxElements || (total += count) > kMaxElements)
-      refuse(fmt::format("{}: a count is out of range", what));
+      refuse_call(fmt::format("{}: a count is out of range", what));
 }
 
 void check_all_counts(const Call& call, int rank, int size) {
@@ -51,13 +52,13 @@ void check_all_counts(const Call& call, int rank, int size) {
   check_counts(call.out_counts, size, what + ": output counts");
   const auto me = static_cast<std::size_t>(rank);
   if (call.counts[me] != call.out_counts[me])
-    refuse(fmt::format("{}: rank {} sends itself {} elements but expects {}", what, rank, call.counts[me],
-                       call.out_counts[me]));
+    refuse_call(fmt::format("{}: rank {} sends itself {} elements but expects {}", what, rank,
+                            call.counts[me], call.out_counts[me]));
 }
 
 void check_buffer(const void* data, std::int64_t count, const char* op, const char* buffer) {
   if (data == nullptr && count > 0)
-    refuse(fmt::format("{}: the {} is null but {} elements are needed", op, buffer, count));
+    refuse_call(fmt::format("{}: the {} is null but {} elements are needed", op, buffer, count));
 }
 
 // A call reads its input while it writes its output. So the two may share memory in one way only: the smaller
@@ -74,13 +75,14 @@ void check_sharing(const void* in, std::int64_t in_count, const void* out, std::
   const std::uintptr_t larger = out_is_larger ? out_begin : in_begin;
   const std::uintptr_t smaller = out_is_larger ? in_begin : out_begin;
   if (offset && larger + static_cast<std::uintptr_t>(*offset) * size == smaller) return;
-  refuse(!offset ? fmt::format("{}: input and output must be distinct buffers", call)
-         : in_count == out_count
-             ? fmt::format("{}: input and output overlap in part: expected one buffer or distinct ones", call)
-             : fmt::format("{}: input and output overlap, and not in this rank's own part: expected the {} "
-                           "{} elements into the {}, or distinct buffers",
-                           call, out_is_larger ? "input" : "output", *offset,
-                           out_is_larger ? "output" : "input"));
+  refuse_call(
+      !offset ? fmt::format("{}: input and output must be distinct buffers", call)
+      : in_count == out_count
+          ? fmt::format("{}: input and output overlap in part: expected one buffer or distinct ones", call)
+          : fmt::format("{}: input and output overlap, and not in this rank's own part: expected the {} "
+                        "{} elements into the {}, or distinct buffers",
+                        call, out_is_larger ? "input" : "output", *offset,
+                        out_is_larger ? "output" : "input"));
 }
 
 // Where in the larger of its buffers a rank may have the smaller one.
@@ -94,7 +96,7 @@ std::optional<std::int64_t> own_offset(const forest::Request& q, int rank) {
 }  // namespace
 
 void check_rank(int rank, int size, const char* what) {
-  if (rank < 0 || rank >= size) refuse(fmt::format("{} {}: expected 0 .. {}", what, rank, size - 1));
+  if (rank < 0 || rank >= size) refuse_call(fmt::format("{} {}: expected 0 .. {}", what, rank, size - 1));
 }
 
 forest::Request checked_request(const Call& call, int rank, int size) {
@@ -120,9 +122,9 @@ void check_message(const Call& call, int rank, int size) {
   const bool sends = call.root == rank;
   const int other = sends ? call.peer : call.root;
   if (!sends && call.peer != rank)
-    refuse(fmt::format("send_recv: rank {} is neither its sender (root) nor its receiver (peer)", rank));
+    refuse_call(fmt::format("send_recv: rank {} is neither its sender (root) nor its receiver (peer)", rank));
   if (sends || other != kAnyRank) check_rank(other, size, sends ? "send: destination" : "recv: source");
-  if (other == rank) refuse(fmt::format("send_recv: rank {} is this rank itself", rank));
+  if (other == rank) refuse_call(fmt::format("send_recv: rank {} is this rank itself", rank));
   check_buffer(sends ? call.in : call.out, static_cast<std::int64_t>(call.count), sends ? "send" : "recv",
                "buffer");
 }

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kLongestFile = 4096;
 
-[[noreturn]] void refuse(const std::string& path, const std::string& why) {
+[[noreturn]] void refuse_key(const std::string& path, const std::string& why) {
   throw_error(ErrorCode::invalid_argument, "TALWEG_KEY_FILE {}: {}", path, why);
 }
 
@@ -29,17 +29,17 @@ constexpr std::size_t kLongestFile = 4096;
 std::string read_private_file(const std::string& path) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
-  if (!file || ::fstat(file.get(), &info) != 0) refuse(path, std::strerror(errno));
-  if (!S_ISREG(info.st_mode)) refuse(path, "expected a file");
-  if (info.st_uid != ::geteuid() && info.st_uid != 0) refuse(path, "it belongs to another user");
+  if (!file || ::fstat(file.get(), &info) != 0) refuse_key(path, std::strerror(errno));
+  if (!S_ISREG(info.st_mode)) refuse_key(path, "expected a file");
+  if (info.st_uid != ::geteuid() && info.st_uid != 0) refuse_key(path, "it belongs to another user");
   if ((info.st_mode & (S_IRWXG | S_IRWXO)) != 0)
-    refuse(path, fmt::format("others may read or change it (mode {:04o}): chmod 600 {}",
-                             info.st_mode & 07777U, path));
+    refuse_key(path, fmt::format("others may read or change it (mode {:04o}): chmod 600 {}",
+                                 info.st_mode & 07777U, path));
   std::array<char, kLongestFile + 1> text;
   const ssize_t n = ::read(file.get(), text.data(), text.size());
-  if (n < 0) refuse(path, std::strerror(errno));
+  if (n < 0) refuse_key(path, std::strerror(errno));
   if (static_cast<std::size_t>(n) > kLongestFile)
-    refuse(path, fmt::format("it is longer than {} bytes", kLongestFile));
+    refuse_key(path, fmt::format("it is longer than {} bytes", kLongestFile));
   return {text.data(), static_cast<std::size_t>(n)};
 }
 
