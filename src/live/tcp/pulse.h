@@ -17,9 +17,9 @@ namespace talweg::live {
 
 class Pulse {
  public:
-  // To be called some sixteen times in `patience_ns`. True when the other machine owes an answer, and has owed
-  // it at the last call, and has not sent anything for `patience_ns`, asked anew or not. False for a socket
-  // that is not TCP.
+  // To be called some sixteen times in `patience_ns`. True when the other machine owes an answer, and has
+  // owed it at the last call, and has not sent anything for `patience_ns`, asked anew or not. False for a
+  // socket that is not TCP.
   bool lost(int socket, std::int64_t patience_ns);
   // The same for a connection that is no socket: whether an answer is owed, and for how long none has come.
   bool lost(bool owes, std::int64_t silence_ns, std::int64_t patience_ns);
