@@ -24,7 +24,7 @@ class Start(lab.Case):
             host = place.hosts[0]
             host.inside = [*host.inside, "unshare", "--mount", "sh", "-c",
                            f"mount -t tmpfs -o size=4k tmpfs {folder} && "
-                           f"head -c 4096 /dev/zero > {folder}/store; exec \"$@\"", "sh"]
+                           f"head -c 4096 /dev/zero > {folder}/full; exec \"$@\"", "sh"]
             place.meeting = f"file:{folder}/store"
             event = place.start(0, 2, ["join"], timeout_ms=TIMEOUT_MS).expect("error")
             self.assertEqual(event["code"], "system", event)
@@ -62,7 +62,7 @@ class Start(lab.Case):
             key = "join1/rank1".encode().hex()
             card = "talweg 99 10.88.0.2 1 - - - 1 1 0".encode().hex()
             place.path("store").touch(0o600)  # a meeting place must be private
-            place.path("store").write_text(f"{key} {card}\n")
+            place.path("store").write_text(f"talweg-store\n{key} {card}\n")
             event = place.start(0, 2, ["join"], timeout_ms=TIMEOUT_MS).expect("error")
             self.assertEqual(event["code"], "version", event)
             self.assertIn("rank 1 speaks protocol version 99", event["text"])

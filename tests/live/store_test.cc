@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <fstream>
 #include <thread>
 
 #include "live/system.h"
@@ -50,6 +51,33 @@ TEST(Store, AFileCarriesKeysBetweenItsReaders) {
   const auto b = file_store(name);
   exchange(*a, *b);
   std::filesystem::remove(name);
+}
+
+TEST(Store, AFileThatIsSomethingElseIsRefusedAndLeftAsItWas) {
+  const std::filesystem::path folder = "/tmp/talweg-store-of-" + std::to_string(::getpid());
+  std::filesystem::create_directory(folder);
+  const auto refused = [](const std::string& path, const char* why) {
+    try {
+      file_store(path)->set("key", "value");
+      ADD_FAILURE() << path << " was taken";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::invalid_argument);
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  };
+  const std::string precious = folder / "precious";
+  std::ofstream(precious) << "a line that is none of a store's\n";
+  refused(precious, "something else is in it");
+  std::filesystem::create_symlink(precious, folder / "link");
+  refused(folder / "link", "a symbolic link");
+  std::filesystem::create_symlink(folder / "new", folder / "leads nowhere");
+  refused(folder / "leads nowhere", "a symbolic link");
+  EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  refused(folder / "pipe", "something else");
+  std::ifstream file(precious);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "a line that is none of a store's\n");
+  std::filesystem::remove_all(folder);
 }
 
 constexpr int kPort = 25456;

@@ -1,4 +1,5 @@
-// A key-value store in one shared file: a line per key, "key value" in hexadecimal, appended under a lock.
+// A key-value store in one shared file: a line that says so, then a line per key, "key value" in hexadecimal,
+// appended under a lock.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -17,6 +18,7 @@ namespace talweg {
 
 namespace {
 
+constexpr std::string_view kHead = "talweg-store\n";
 constexpr auto kPoll = std::chrono::milliseconds(2);  // between looks at the file
 
 std::string to_hex(const std::string& text) {
@@ -36,23 +38,29 @@ class FileStore : public Store {
  public:
   explicit FileStore(const std::string& path) : path_(path) {
     struct stat info {};
-    if (::stat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
+    if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode))
       refuse("file store {}: expected a file, this is {}", path,
-             S_ISDIR(info.st_mode) ? "a directory" : "something else");
-    file_ =
-        live::FileDescriptor(live::check(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600),
-                                         fmt::format("opening the file store {}", path)));
+             S_ISDIR(info.st_mode)   ? "a directory"
+             : S_ISLNK(info.st_mode) ? "a symbolic link, which may lead anywhere"
+                                     : "something else");
+    // Not through a link, nor waiting for another end: what is there now may be another thing than before.
+    constexpr int kHow = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    file_ = FileDescriptor(
+        live::check(::open(path.c_str(), kHow, 0600), fmt::format("opening the file store {}", path)));
+    locked([&] {
+      std::string head(kHead.size(), '\0');
+      const ssize_t n = live::check(static_cast<int>(::pread(file_.get(), head.data(), head.size(), 0)),
+                                    "reading the file store " + path_);
+      if (n == 0) return append(std::string(kHead));
+      if (head != kHead)
+        refuse(
+            "file store {}: expected an empty file or one that groups have met by; something else is in it",
+            path_);
+    });
   }
 
   void set(const std::string& key, const std::string& value) override {
-    const std::string line = to_hex(key) + " " + to_hex(value) + "\n";
-    int locked = 0;
-    do locked = ::flock(file_.get(), LOCK_EX);
-    while (locked < 0 && errno == EINTR);
-    live::check(locked, "locking the file store " + path_);
-    const ssize_t n = ::write(file_.get(), line.data(), line.size());
-    ::flock(file_.get(), LOCK_UN);
-    if (n != static_cast<ssize_t>(line.size())) live::check(-1, "writing to the file store " + path_);
+    locked([&] { append(to_hex(key) + " " + to_hex(value) + "\n"); });
   }
 
   std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
@@ -72,6 +80,26 @@ class FileStore : public Store {
   }
 
  private:
+  template <class Function>
+  void locked(Function&& function) {
+    int rc = 0;
+    do rc = ::flock(file_.get(), LOCK_EX);
+    while (rc < 0 && errno == EINTR);
+    live::check(rc, "locking the file store " + path_);
+    try {
+      function();
+    } catch (...) {
+      ::flock(file_.get(), LOCK_UN);
+      throw;
+    }
+    ::flock(file_.get(), LOCK_UN);
+  }
+
+  void append(const std::string& text) {
+    if (::write(file_.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+      live::check(-1, "writing to the file store " + path_);
+  }
+
   void read_more() {
     char chunk[4096];
     for (;;) {
