@@ -125,12 +125,18 @@ std::string Observer::record_path(std::uint32_t group) const {
 }
 
 std::string write_atomically(const std::string& path, const std::string& text) {
-  const std::string part = fmt::format("{}.{}.part", path, ::getpid());
+  // What is there and no file, such as a device, is not replaced; a link stays, and leads to the new file.
+  std::error_code ignored;
+  const auto there = std::filesystem::status(path, ignored);
+  if (exists(there) && !is_regular_file(there)) return "it is there, and no file";
+  const std::filesystem::path real = std::filesystem::weakly_canonical(path, ignored);
+  const std::string whole = real.empty() ? path : real.string();
+  const std::string part = fmt::format("{}.{}.part", whole, ::getpid());
   std::FILE* file = std::fopen(part.c_str(), "we");
   if (file == nullptr) return std::strerror(errno);
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   const int why = errno;
-  if (std::fclose(file) == 0 && written && std::rename(part.c_str(), path.c_str()) == 0) return {};
+  if (std::fclose(file) == 0 && written && std::rename(part.c_str(), whole.c_str()) == 0) return {};
   std::string reason = std::strerror(written ? errno : why);
   std::remove(part.c_str());
   return reason;

@@ -1,7 +1,9 @@
 // What a group writes down: flight records, stall warnings, metrics, traces.
 #include <gmock/gmock.h>
 #include <signal.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -375,6 +377,22 @@ TEST(Observer, JobsOfOneProcessCanHaveMetricsFilesOfTheirOwn) {
   options.metrics_file = "talweg-%j-%r.prom";
   options.job = 0xab;
   EXPECT_EQ(observe::Observer(options).options().metrics_file, "talweg-00000000000000ab-3.prom");
+}
+
+TEST(Observer, WhatIsWrittenReplacesFilesAndNothingElse) {
+  const Folder folder;
+  const std::string pipe = folder.path() + "/pipe";
+  const std::string link = folder.path() + "/link";
+  const std::string file = folder.path() + "/file";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(observe::write_atomically(pipe, "text"), "it is there, and no file");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  std::ofstream(file) << "before";
+  std::filesystem::create_symlink(file, link);
+  EXPECT_EQ(observe::write_atomically(link, "after"), "");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  std::ifstream written(file);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(written), {}), "after");
 }
 
 }  // namespace
