@@ -150,7 +150,8 @@ class Group {
   void barrier(const CallOptions& o = {});
 
   // A group of some of this group's ranks, numbered in the order given; every rank of *this* group calls it,
-  // in the same order. Null on ranks that are not in the list. Shares this group's connections.
+  // in the same order. Null on ranks that are not in the list. Shares this group's connections. Throws
+  // Error{mismatch} on every rank where a rank has been listed by another whose list is not its own.
   virtual std::shared_ptr<Group> split(std::span<const int> ranks) = 0;
 
   // Measures the network between the hosts of this group: latency and bandwidth of pairs and of sets, and

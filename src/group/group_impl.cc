@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <new>
 #include <numeric>
 #include <utility>
@@ -215,11 +216,34 @@ std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint
 }
 
 std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
-  std::shared_ptr<Group> group = part(ranks, child_id(identity_.id, splits_++, ranks),
-                                      std::chrono::milliseconds(timeout_ns_.load() / 1'000'000));
-  // Everybody knows the new group before anybody sends to it.
-  barrier();
+  const std::uint32_t id = child_id(identity_.id, splits_++, ranks);
+  std::shared_ptr<Group> group = part(ranks, id, std::chrono::milliseconds(timeout_ns_.load() / 1'000'000));
+  // After this everybody knows the new group, so that anybody may send to it.
+  agree_on(ranks, id);
   return group;
+}
+
+// Throws on every rank alike unless all that some rank has listed have given the list that it gave: one that
+// was given another would compute in another group, or alone.
+void GroupImpl::agree_on(std::span<const int> ranks, std::uint32_t id) {
+  const auto n = static_cast<std::size_t>(size());
+  const std::size_t bytes = sizeof id + (n + 7) / 8;
+  std::vector<std::uint8_t> mine(bytes);
+  std::memcpy(mine.data(), &id, sizeof id);
+  for (const int r : ranks) mine[sizeof id + static_cast<std::size_t>(r) / 8] |= 1U << (r % 8);
+  std::vector<std::uint8_t> all(n * bytes);
+  all_gather(mine.data(), all.data(), std::vector<std::size_t>(n, bytes), DataType::u8);
+  for (std::size_t a = 0; a < n; ++a)
+    for (std::size_t b = 0; b < n; ++b) {
+      const std::uint8_t* const theirs = all.data() + a * bytes;
+      const bool listed = (theirs[sizeof id + b / 8] & (1U << (b % 8))) != 0;
+      if (listed && std::memcmp(theirs, all.data() + b * bytes, bytes) != 0)
+        throw Error(
+            ErrorCode::mismatch,
+            fmt::format("split: rank {} lists rank {}, which lists other ranks, or in another order, or "
+                        "has split this group another number of times",
+                        a, b));
+    }
 }
 
 void GroupImpl::abort(const std::string& why) {

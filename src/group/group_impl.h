@@ -68,6 +68,7 @@ class GroupImpl : public Group, private protocol::Outbox {
   bool can_be_shared() const;
   std::shared_ptr<GroupImpl> part(std::span<const int> ranks, std::uint32_t id,
                                   std::chrono::milliseconds timeout);
+  void agree_on(std::span<const int> ranks, std::uint32_t id);
 
   // For the World, under its lock.
   protocol::Session& session() { return session_; }

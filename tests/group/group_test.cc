@@ -255,6 +255,28 @@ TEST_P(Groups, SplitGroupsWorkSideBySide) {
   });
 }
 
+TEST_P(Groups, SplitsOfListsThatDifferAreRefusedOnEveryRank) {
+  run([](Group& g) {
+    if (g.size() < 3) return;
+    const std::vector<std::vector<int>> others = {{1}, {1, 0}, {1, 2}, {}};
+    for (const auto& other : others) {
+      const std::vector<int> both{0, 1};
+      try {
+        g.split(g.rank() == 1 ? other : both);
+        ADD_FAILURE() << "rank " << g.rank() << " has not noticed";
+      } catch (const Error& e) {
+        EXPECT_EQ(e.code(), ErrorCode::mismatch);
+        EXPECT_THAT(e.what(), testing::HasSubstr("rank 0 lists rank 1")) << e.what();
+      }
+    }
+    // Lists without a rank in common are no contradiction.
+    const auto part = g.split(std::vector<int>{g.rank()});
+    ASSERT_NE(part, nullptr);
+    EXPECT_EQ(part->size(), 1);
+    g.barrier();
+  });
+}
+
 std::ptrdiff_t open_descriptors() {
   return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
                        std::filesystem::directory_iterator());
