@@ -45,7 +45,7 @@ std::uint32_t child_id(std::uint32_t parent, std::uint32_t index, std::span<cons
 
 }  // namespace
 
-GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::Cluster network,
+GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, const cluster::Cluster& network,
                      std::string algorithm, std::chrono::milliseconds timeout, std::string description)
     : world_(std::move(world)),
       identity_(std::move(identity)),
@@ -53,7 +53,7 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::C
       algorithm_(std::move(algorithm)),
       description_(std::move(description)),
       log_(identity_.rank),
-      chooser_(std::move(network), algorithm_, &world_->background()),
+      chooser_(network, algorithm_, &world_->background()),
       own_plans_(identity_.rank, chooser_),
       shared_plans_(identity_.rank, this->size(), static_cast<int>(seats_.size())),
       session_(

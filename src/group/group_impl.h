@@ -38,8 +38,8 @@ class GroupImpl : public Group, private protocol::Outbox {
     };
     std::vector<Helper> helpers{};
   };
-  GroupImpl(std::shared_ptr<World> world, Identity identity, cluster::Cluster network, std::string algorithm,
-            std::chrono::milliseconds timeout, std::string description);
+  GroupImpl(std::shared_ptr<World> world, Identity identity, const cluster::Cluster& network,
+            std::string algorithm, std::chrono::milliseconds timeout, std::string description);
   ~GroupImpl() override;
 
   int rank() const override { return identity_.rank; }
