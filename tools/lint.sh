@@ -11,6 +11,7 @@ cd "$(dirname "$0")/.."
 
 RECENT=8
 PASSED=build-lint/passed
+MANY=40  # one by one these take as long as all of them a room at a time
 what=$1 jobs=${2:-$(nproc)}
 
 # Remembers that there was nothing to say of what is committed, if that is what was read.
@@ -79,6 +80,10 @@ case $what in
       exec "$0" all "$jobs"
     fi
     mapfile -t sources < <(changed_sources "$base")
+    if ((${#sources[@]} > MANY)); then
+      echo "[lint] ${#sources[@]} sources for what changed since $(git log -1 --format='%h %s' "$base"): all of src is sooner read"
+      exec "$0" all "$jobs"
+    fi
     echo "[lint] ${#sources[@]} sources for what changed since $(git log -1 --format='%h %s' "$base"): ${sources[*]}"
     if ((${#sources[@]})); then
       cmake --preset alone >/dev/null && tidy build-lint/alone "${sources[@]/#//}" || exit 1
