@@ -321,8 +321,14 @@ void Node::tick(bool look_for_hosts) {
   for (std::size_t p = 0; p < peers_.size(); ++p)
     for (std::size_t s = 0; s < peers_[p].pulses.size() && !peers_[p].gone; ++s) {
       const Pipe& out = *peers_[p].out[s];
-      const Picoseconds last =
+      Picoseconds last =
           std::max({out.opened, transport.answered(out.flow), transport.heard(peers_[p].in[s]->flow)});
+      // Asked anew by a try to connect, a machine answers if the way to it and back is whole, stopped process
+      // or not.
+      const int other = static_cast<int>(p);
+      if ((world_.now() - last) / 1000 >= kHostTimeoutNs / 2 && world_.node(other).alive() &&
+          world_.reaches(rank_, other) && world_.reaches(other, rank_))
+        last = world_.now();
       if (!peers_[p].pulses[s].lost(transport.owed(out.flow), (world_.now() - last) / 1000, kHostTimeoutNs))
         continue;
       world_.marks().hit(Mark::pulse);

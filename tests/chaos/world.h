@@ -76,6 +76,8 @@ class World : private sim::FlowClient {
   Picoseconds patience() const { return healed_ ? 1000 * kSecond : scenario_.patience; }
   std::uint32_t id_of(int group) const { return epoch_ << 8 | static_cast<std::uint32_t>(group + 1); }
 
+  bool reaches(int from, int to) const;
+
  private:
   void on_delivered(sim::FlowId flow, std::int64_t bytes, Picoseconds now) override;
   void on_writable(sim::FlowId flow, Picoseconds now) override;
@@ -85,7 +87,6 @@ class World : private sim::FlowClient {
   void strike(std::size_t fault);
   void cut(unsigned who, unsigned whom, int change);
   void apply_cuts();
-  bool reaches(int from, int to) const;
   void heal();
   bool run_until_finished(Picoseconds horizon);
   void check_outcomes();
