@@ -23,6 +23,7 @@ OF_BOUND = 0.90
 OVER_BEST_RING = 4
 OVER_RANK_ORDER = 18.3
 RINGS = ("best ring", "rank order")
+RING_NAMES = dict(zip(RINGS, ("gloo ring in the best order", "gloo ring in rank order")))
 ASKED_SIZE = 16 << 20
 GLOO_RING = Contestant("gloo", "ring")
 BIT_PER_MBIT = 1e6
@@ -116,7 +117,7 @@ def rows(records, ranks):
             ours, failed = record["ms"].get("talweg"), record["errors"]
             name = f"a link between every two of {n} ranks, 5 to 200 Mbit/s, seed {seed}, {report.size_name(ASKED_SIZE)}"
             arguments = f"mesh --seeds {seed} --ranks {n} --sizes {size_word(ASKED_SIZE)} --rounds 1"
-            peers = {f"gloo ring, {ring}": record["ms"][ring] for ring in RINGS if record["ms"].get(ring)}
+            peers = {ring_name: record["ms"][ring] for ring, ring_name in RING_NAMES.items() if record["ms"].get(ring)}
             close = ours and record["bound_ms"] / ours
             met, doubt = ours and of_ring(ours, record, RINGS[0], OVER_BEST_RING) or (None, "")
             yield row(f"mesh/{seed}/{n}", name, f"{OF_BOUND} of the bound, {OVER_BEST_RING}x gloo's best ring", arguments, ours,
@@ -130,5 +131,5 @@ def rows(records, ranks):
 
 def of_ring(ours, record, ring, factor):
     """(met, doubt) of `factor` times as quick as gloo's ring in this order."""
-    time, failed = record["ms"].get(ring), [f"gloo ring, {ring}"] if ring in record["errors"] else []
+    time, failed = record["ms"].get(ring), [RING_NAMES[ring]] if ring in record["errors"] else []
     return beats(ours, {ring: time} if time else {}, failed, factor) if time or failed else (None, "")

@@ -9,16 +9,22 @@ import json
 import pathlib
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 TREE = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TREE / "bench" / "suite"))
 specification = importlib.util.spec_from_file_location("bench", TREE / "bench" / "bench.py")
 bench = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(bench)
+import aggregator  # noqa: E402
 import measured  # noqa: E402
+import places  # noqa: E402
+import predict  # noqa: E402
+import report  # noqa: E402
 import rows  # noqa: E402
 import scenarios  # noqa: E402
 
@@ -157,8 +163,8 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdict("mesh", [record], "mesh/2/8/rank-order"), rows.PASS)
         self.assertEqual(self.verdict("mesh", [record | {"bound_ms": 890}], "mesh/2/8"), rows.MISS)
         record |= {"ms": {"talweg": 1000, "best ring": None, "rank order": None}, "errors": {"best ring": "died", "rank order": "died"}}
-        self.assertRegex(self.verdict("mesh", [record], "mesh/2/8"), "no verdict: peer gloo ring")
-        self.assertRegex(self.verdict("mesh", [record], "mesh/2/8/rank-order"), "no verdict: peer gloo ring")
+        self.assertRegex(self.verdict("mesh", [record], "mesh/2/8"), "no verdict: peer gloo ring in")
+        self.assertRegex(self.verdict("mesh", [record], "mesh/2/8/rank-order"), "no verdict: peer gloo ring in")
 
     def test_strangers_must_have_come(self):
         result = {"isolated": {"median_ms": 100.0}, "wrong": 0}
@@ -233,6 +239,46 @@ class Recording(unittest.TestCase):
         for left_out in ("--quick", "--only=talweg"):
             with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
                 bench.parse_arguments(["net", "--record", left_out])
+
+    def test_names_the_last_commit_that_changed_more_than_results(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(report, "ROOT", pathlib.Path(folder)):
+            def change(name):
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(str(path.exists()))
+
+            def git(*words):
+                subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e@e", *words], cwd=folder, check=True, capture_output=True)
+
+            git("init")
+            for name in ("code.cc", "bench/results/net.json", "README.md"):
+                change(name)
+                git("add", "-A")
+                git("commit", "-m", name)
+                if name == "code.cc":
+                    code = report.commit()
+            self.assertRegex(code, "^[0-9a-f]{7,}$")
+            change("docs/measured.md")
+            change("bench/results/net.json")
+            self.assertEqual(report.commit(), code)
+            change("more.cc")
+            self.assertEqual(report.commit(), code + "-dirty")
+
+
+class Networks(unittest.TestCase):
+    def test_are_there_on_which_no_constant_was_fitted(self):
+        self.assertEqual([predict.networks(n) for n in (2, 6, 8)], [["even", "uneven"], ["unseen"], ["even", "uneven"]])
+        text = places.star([300] * 6, 32).cluster_yaml()
+        self.assertEqual(text.count("capacity: 300Mbit/s, latency: 3us, burst: 32KiB"), 6)
+        self.assertIn("burst: 128KiB", places.star([1000] * 2).cluster_yaml())
+
+    def test_with_an_aggregator_are_the_example(self):
+        text = (TREE / "examples" / "clusters" / "aggregator4.yaml").read_text()
+        lines = [f"between: [{', '.join(link['between'])}], capacity: 1Gbit/s, latency: {link['latency']}"
+                 for link in aggregator.network(4)["links"]]
+        self.assertEqual([line for line in lines if line in text], lines)
+        self.assertEqual(text.count("between:"), len(lines))
+        self.assertEqual({link["capacity"] for link in aggregator.network(4)["links"]}, {"1000Mbit/s"})
 
 
 if __name__ == "__main__":
