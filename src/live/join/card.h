@@ -38,6 +38,7 @@ struct Card {
 };
 
 std::uint64_t random_number();  // that nobody can guess
+ErrorCode code_of(int number);  // as another rank has written it
 
 struct Meeting {
   std::vector<Card> cards;          // of all ranks, by rank, then of the aggregators that are there
