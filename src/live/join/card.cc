@@ -122,6 +122,11 @@ std::string to_text(const Verdict& v) {
   return fmt::format("{}\n{}", text, fmt::join(v.cards, "\n"));
 }
 
+ErrorCode code_of(int number) {
+  const bool known = number >= 0 && number <= static_cast<int>(ErrorCode::corrupted);
+  return known ? static_cast<ErrorCode>(number) : ErrorCode::peer_failed;
+}
+
 Verdict parse_verdict(const std::string& text) {
   Verdict v;
   std::istringstream in(text);
@@ -452,11 +457,6 @@ class Exchange {
 };
 
 }  // namespace
-
-ErrorCode code_of(int number) {
-  const bool known = number >= 0 && number <= static_cast<int>(ErrorCode::corrupted);
-  return known ? static_cast<ErrorCode>(number) : ErrorCode::peer_failed;
-}
 
 std::uint64_t random_number() {
   std::uint64_t value = 0;

@@ -38,7 +38,6 @@ struct Card {
 };
 
 std::uint64_t random_number();  // that nobody can guess
-ErrorCode code_of(int number);  // as another rank has written it
 
 struct Meeting {
   std::vector<Card> cards;          // of all ranks, by rank, then of the aggregators that are there

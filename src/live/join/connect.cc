@@ -30,8 +30,10 @@ std::string machine_of(const std::string& host) {
 
 constexpr std::int64_t kSweepEveryNs = 200'000'000;
 constexpr std::int64_t kLookEveryNs = 250'000'000;  // whether one of those that are connected has gone again
-constexpr std::int64_t kReachNs = 5'000'000'000;    // longer than the first packet may need
-constexpr std::byte kSegmentFollows{'S'};           // what a descriptor travels along with
+// Who has all its connections may leave in order while others still connect; they do so within this time.
+constexpr std::int64_t kGoneNs = 3'000'000'000;
+constexpr std::int64_t kReachNs = 5'000'000'000;  // longer than the first packet may need
+constexpr std::byte kSegmentFollows{'S'};         // what a descriptor travels along with
 // Between its card and its connections, an aggregator has only to read that it is in.
 constexpr std::int64_t kAggregatorConnectsNs = 2'000'000'000;
 
@@ -65,8 +67,8 @@ class Connector {
     find_key();
     listen();
     collect();
-    prepare_segment();
     try {
+      prepare_segment();
       for (int r = 0; r < mesh_.seat; ++r) connect_to(r);
       accept_rest();
     } catch (const Error& e) {
@@ -287,8 +289,10 @@ class Connector {
   // would take it for the one that failed first.
   [[noreturn]] void leave(const Error& e) {
     heed_others();
+    const std::string self = who(mesh_.seat);
+    const std::string said = std::string(e.what()).starts_with(self) ? e.what() : self + ": " + e.what();
     try {
-      store_.set(failure_key(), fmt::format("{} {}", static_cast<int>(e.code()), e.what()));
+      store_.set(failure_key(), fmt::format("{} {}", static_cast<int>(e.code()), said));
       // The store may go with this rank.
       if (mesh_.seat == 0) std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kLookEveryNs));
     } catch (const Error&) {  // without a store there is nobody to tell
@@ -306,7 +310,9 @@ class Connector {
     }
     if (!told) return;
     const std::size_t blank = told->find(' ');
-    throw Error(code_of(std::atoi(told->c_str())), told->substr(std::min(blank, told->size() - 1) + 1));
+    const bool timeout = std::atoi(told->c_str()) == static_cast<int>(ErrorCode::timeout);
+    throw Error(timeout ? ErrorCode::timeout : ErrorCode::peer_failed,
+                told->substr(std::min(blank, told->size() - 1) + 1));
   }
 
   std::string failure_key() const { return fmt::format("{}failed{:016x}", options_.prefix, job_); }
@@ -317,7 +323,10 @@ class Connector {
       if (r == mesh_.seat || !complete(r)) continue;
       const Connection& c = mesh_.connections[static_cast<std::size_t>(r)];
       pollfd ended{c.streams.front().get(), POLLRDHUP, 0};
-      if (::poll(&ended, 1, 0) <= 0) continue;
+      std::byte word{};
+      const bool closed = ::poll(&ended, 1, 0) > 0;
+      // What it has sent may be its farewell.
+      if (!closed || ::recv(ended.fd, &word, 1, MSG_PEEK | MSG_DONTWAIT) > 0) continue;
       heed_others();
       throw_error(ErrorCode::peer_failed, "{}: {} ({}) has gone while others were still connecting",
                   who(mesh_.seat), who(r), c.host);
@@ -327,7 +336,8 @@ class Connector {
   // Until those with seats from `first` to before `last` are connected. At the time limit: false for
   // aggregators; throws for ranks.
   bool wait_for(int first, int last, std::int64_t until) {
-    std::int64_t next_look = now_ns() + kLookEveryNs;
+    const std::int64_t begin_ns = now_ns();
+    std::int64_t next_look = begin_ns + kLookEveryNs;
     for (;;) {
       std::vector<int> missing;
       for (int r = first; r < last; ++r)
@@ -347,7 +357,7 @@ class Connector {
       if (first >= mesh_.ranks || now_ns() < next_look) continue;
       next_look = now_ns() + kLookEveryNs;
       heed_others();
-      find_gone();
+      if (next_look - begin_ns > kGoneNs) find_gone();
     }
   }
 
