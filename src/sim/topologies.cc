@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
 #include <numeric>
 
 #include "base/fail.h"
@@ -11,6 +14,25 @@ namespace talweg::sim {
 namespace {
 
 using cluster::Cluster;
+
+// What a machine has memory for.
+struct Most {
+  std::int64_t number;
+  const char* what;
+  [[noreturn]] void refuse() const {
+    talweg::refuse("the network is too large: expected at most {} {}", number, what);
+  }
+};
+constexpr Most kMostNodes{1 << 20, "hosts and switches"};
+constexpr Most kMostLinks{1 << 21, "links"};
+
+// Of numbers of which each is at least 1.
+int product(std::initializer_list<int> factors, Most most = kMostNodes) {
+  std::int64_t all = 1;
+  for (const int factor : factors)
+    if ((all *= factor) > most.number) most.refuse();
+  return static_cast<int>(all);
+}
 
 class Builder {
  public:
@@ -27,6 +49,7 @@ class Builder {
 
  private:
   int add(std::string name, cluster::NodeKind kind) {
+    if (cluster_.nodes.size() == static_cast<std::size_t>(kMostNodes.number)) kMostNodes.refuse();
     cluster::Node node;
     node.name = std::move(name);
     node.kind = kind;
@@ -97,7 +120,9 @@ Cluster star(int hosts, LinkShape link) {
 
 Cluster leaf_spine(int leaves, int hosts_per_leaf, int spines, LinkShape host_link, LinkShape up_link) {
   Clos shape;
-  shape.hosts = shape.pod_hosts = leaves * hosts_per_leaf;
+  if (leaves < 1 || hosts_per_leaf < 1) refuse("leaves and spines need leaves and hosts");
+  shape.hosts = shape.pod_hosts = product({leaves, hosts_per_leaf});
+  product({leaves, std::max(spines, 1)}, kMostLinks);
   shape.tiers = {{host_link, hosts_per_leaf, spines}, {up_link, leaves, 0}};
   return clos(shape);
 }
@@ -105,7 +130,10 @@ Cluster leaf_spine(int leaves, int hosts_per_leaf, int spines, LinkShape host_li
 Cluster fat_tree(int hosts, int tiers, int oversubscription, LinkShape link) {
   if (tiers != 2 && tiers != 3) refuse("a fat tree of {} tiers: expected 2 or 3", tiers);
   int half = 1;  // of a switch's ports
-  const auto room = [&] { return tiers == 2 ? 2 * half * half : 2 * half * half * half; };
+  const auto room = [&] {
+    const auto ports = static_cast<std::int64_t>(half);
+    return 2 * ports * ports * (tiers == 2 ? 1 : ports);
+  };
   while (room() < hosts) ++half;
   if (room() != hosts) refuse("a fat tree of {} hosts: the next that is full has {}", hosts, room());
   const int up = even_share(half, oversubscription, "links up of the first tier by oversubscription");
@@ -118,9 +146,9 @@ Cluster fat_tree(int hosts, int tiers, int oversubscription, LinkShape link) {
 }
 
 Cluster torus(const std::vector<int>& dimensions, LinkShape host_link, LinkShape router_link) {
-  const int n = std::accumulate(dimensions.begin(), dimensions.end(), 1, [](int product, int d) {
+  const int n = std::accumulate(dimensions.begin(), dimensions.end(), 1, [](int all, int d) {
     if (d < 1) refuse("a torus of {} in one dimension: expected at least 1", d);
-    return product * d;
+    return product({all, d});
   });
   if (dimensions.empty()) refuse("a torus needs a dimension");
   Builder b(n);
@@ -140,8 +168,10 @@ Cluster torus(const std::vector<int>& dimensions, LinkShape host_link, LinkShape
 
 Cluster dragonfly(int routers, int hosts, int global, LinkShape local_link, LinkShape global_link) {
   if (routers < 1 || hosts < 1 || global < 1) refuse("a dragonfly needs routers, hosts and global links");
-  const int groups = routers * global + 1;
-  Builder b(groups * routers * hosts);
+  const int groups = product({routers, global}) + 1;
+  product({groups, routers, routers}, kMostLinks);
+  product({groups, groups}, kMostLinks);
+  Builder b(product({groups, routers, hosts}));
   std::vector<int> router;
   for (int r = 0; r < groups * routers; ++r) {
     router.push_back(b.add_switch(fmt::format("g{}r{}", r / routers, r % routers)));

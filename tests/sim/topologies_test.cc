@@ -108,6 +108,21 @@ TEST(Topologies, NumbersThatDoNotFitAreRefusedInOneLine) {
   EXPECT_THAT(message([] { star(0, kTen); }), HasSubstr("0 hosts"));
   EXPECT_THAT(message([] { torus({3, 0}, kTen, kTen); }), HasSubstr("0 in one dimension"));
   EXPECT_THAT(message([] { dragonfly(0, 1, 1, kTen, kTen); }), HasSubstr("needs routers"));
+  // Also where the product of the numbers is one that would do: 65537 * 65536 mod 2^32 is 65536.
+  for (const std::string& found : {message([] {
+                                     torus({65537, 65536}, kTen, kTen);
+                                   }),
+                                   message([] {
+                                     torus({1000, 1000, 1000}, kTen, kTen);
+                                   }),
+                                   message([] { leaf_spine(65537, 65536, 1, kTen, kTen); }),
+                                   message([] { dragonfly(65536, 1, 65537, kTen, kTen); }),
+                                   message([] { dragonfly(10, 100'000, 100, kTen, kTen); })})
+    EXPECT_THAT(found, HasSubstr("expected at most 1048576 hosts and switches"));
+  EXPECT_THAT(message([] { fat_tree(2'147'483'647, 3, 1, kTen); }), HasSubstr("the next that is full has"));
+  EXPECT_THAT(message([] { leaf_spine(2000, 1, 2000, kTen, kTen); }),
+              HasSubstr("expected at most 2097152 links"));
+  EXPECT_THAT(message([] { dragonfly(300, 1, 1, kTen, kTen); }), HasSubstr("expected at most 2097152 links"));
 }
 
 TEST(Forwarding, WorkersForwardOnlyWhereNothingElseDoes) {
