@@ -107,7 +107,7 @@ Endpoint local_endpoint(const FileDescriptor& socket) {
   return {text.data(), ntohs(address.sin_port)};
 }
 
-FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns) {
+FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns, bool listened) {
   const sockaddr_in address = address_of(endpoint);
   std::int64_t pause = kMillisecondNs;
   for (;;) {
@@ -124,6 +124,8 @@ FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns) {
       ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
     }
     if (error == 0) return fd;
+    if (listened && (error == ECONNREFUSED || error == ECONNRESET))
+      throw_error(ErrorCode::peer_failed, "connecting to {}: nobody listens any more", to_string(endpoint));
     // Refused and unreachable may only mean that the other side is not up yet; reset, that the listener of
     // one that was there before has just closed.
     const bool may_pass = error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH ||
@@ -176,8 +178,8 @@ void tune_tcp(const FileDescriptor& socket) {
     ::setsockopt(socket.get(), level, option, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // So that a silent connection, too, has an answer owed to it (live/tcp/pulse.h decides what silence means). The
-  // kernel's own verdict comes after four minutes.
+  // So that a silent connection, too, has an answer owed to it (live/tcp/pulse.h decides what silence means).
+  // The kernel's own verdict comes after four minutes.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);

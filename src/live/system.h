@@ -50,8 +50,8 @@ std::string resolve_host(const std::string& host);
 FileDescriptor listen_tcp(const Endpoint& endpoint);
 Endpoint local_endpoint(const FileDescriptor& socket);
 // A connected, blocking TCP socket. Retries while the other side refuses, until the deadline (steady
-// nanoseconds).
-FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns);
+// nanoseconds); unless it is known to have `listened`: then it is gone, Error{peer_failed}.
+FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns, bool listened = false);
 // The same in the abstract Unix name space, which is private to a network namespace.
 FileDescriptor listen_unix(const std::string& name);
 FileDescriptor connect_unix(const std::string& name);

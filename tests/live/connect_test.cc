@@ -6,6 +6,7 @@
 
 #include <condition_variable>
 #include <iterator>
+#include <latch>
 #include <map>
 #include <mutex>
 #include <sstream>
@@ -19,6 +20,7 @@
 namespace talweg::live {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -543,6 +545,50 @@ TEST(ConnectAggregator, ThatDiesBeforeItConnectsHasASeatAndNoConnection) {
     EXPECT_EQ(outcome.mesh.connections[2].name, "left");
     EXPECT_TRUE(outcome.mesh.connections[2].streams.empty());
   }
+}
+
+TEST(ConnectAggregator, ThatPausesUntilTheGroupHasFormedWithoutItEndsSoonAfterwards) {
+  // What the aggregator reads of the group it reads when the ranks listen no more.
+  struct Pausing : Store {
+    Pausing(Store& with, std::latch& until) : store(with), formed(until) {}
+    void set(const std::string& key, const std::string& value) override { store.set(key, value); }
+    std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
+      std::string value = store.get(key, deadline);
+      if (key.starts_with("all")) formed.wait();
+      return value;
+    }
+    Store& store;
+    std::latch& formed;
+  };
+  MemoryStore store;
+  std::latch formed(1);
+  Outcome late;
+  std::thread aggregator([&] {
+    Pausing pausing(store, formed);
+    ConnectOptions options;
+    options.aggregator = "left";
+    options.address = "127.0.0.1";
+    options.key = kKey;
+    options.shared_memory = false;
+    options.deadline_ns = now_ns() + 60 * kSecond;
+    try {
+      connect_all(pausing, options);
+    } catch (const Error& e) {
+      late = {{}, e.what(), e.code()};
+    }
+  });
+  const auto outcomes = connect(store, 2, [](ConnectOptions& o) {
+    expecting({"left"})(o);
+    o.shared_memory = false;
+  });
+  for (const Outcome& outcome : outcomes) EXPECT_EQ(outcome.error, "");
+  const std::int64_t begin = now_ns();
+  formed.count_down();
+  aggregator.join();
+  EXPECT_LT(now_ns() - begin, 10 * kSecond);
+  EXPECT_EQ(late.code, ErrorCode::peer_failed);
+  EXPECT_THAT(late.error,
+              AllOf(HasSubstr("aggregator left connecting to rank 0"), HasSubstr("nobody listens any more")));
 }
 
 TEST(Connect, NothingListensOnceAllAreConnected) {

@@ -215,11 +215,11 @@ class Connector {
     return i == expected && i.stream < expected_streams(r);
   }
 
-  // A listener that has gone looks like one that is not there yet.
+  // Whose card is read has listened; but a host may not answer.
   FileDescriptor reach(const Endpoint& endpoint) {
     for (;;) {
       try {
-        return connect_tcp(endpoint, std::min(options_.deadline_ns, now_ns() + kReachNs));
+        return connect_tcp(endpoint, std::min(options_.deadline_ns, now_ns() + kReachNs), true);
       } catch (const Error& e) {
         if (e.code() != ErrorCode::timeout || now_ns() + kLookEveryNs > options_.deadline_ns) throw;
       }
