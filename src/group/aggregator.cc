@@ -51,7 +51,8 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
         plans_(members_.self, ranks_, static_cast<int>(members_.names.size())),
         engine_(mesh.seat, std::move(mesh), options, *this),
         session_(members_, 0, *this, pool_, nullptr) {
-    session_.serve([this](std::uint64_t, const wire::Signature& signature) { return part_of(signature); });
+    session_.serve(
+        [this](std::uint64_t call, const wire::Signature& signature) { return part_of(call, signature); });
     for (const int seat : lost_) session_.on_peer_gone(seat, ErrorCode::peer_failed, "it never connected");
   }
 
@@ -95,6 +96,8 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
       return;
     if (header.type == FrameType::plan)
       on_plan(peer, header, payload);
+    else if (header.type == FrameType::past && peer < ranks_)
+      plans_.passed(peer, wire::past_of(header).call);
     else
       session_.on_frame(peer, header, payload);
   }
@@ -102,7 +105,10 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
   void on_sent(std::uint32_t, const protocol::Token& token) override { session_.on_sent(token); }
 
   void on_peer_gone(int peer, std::optional<ErrorCode> failure, const std::string& why) override {
-    if (peer < ranks_) --left_;
+    if (peer < ranks_) {
+      --left_;
+      plans_.passed(peer, steer::kNever);
+    }
     if (failure) log_.log(LogLevel::warn, "aggregator", "{}: {} has gone: {}", name_, who(peer), why);
     session_.on_peer_gone(peer, failure, why);
   }
@@ -122,8 +128,8 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
     session_.serve_early();
   }
 
-  std::optional<protocol::Operation> part_of(const wire::Signature& signature) {
-    steer::SharedPlan plan = plans_.find(signature.plan);
+  std::optional<protocol::Operation> part_of(std::uint64_t number, const wire::Signature& signature) {
+    steer::SharedPlan plan = plans_.find(number, signature.plan);
     if (plan == nullptr) return std::nullopt;
     const forest::Request& request = plan->forest->request;
     const Call call{.op = request.op, .type = signature.type, .reduction = signature.reduction};

@@ -12,17 +12,22 @@ void GroupImpl::lose_helper(int node) {
            identity_.helpers[static_cast<std::size_t>(node - size())].name);
   const std::uint64_t next = held_.empty() ? session_.next_sequence() : held_.front().call;
   losses_.lose(node, next);
-  const wire::Header said = wire::encode(wire::Lost{identity_.id, static_cast<std::uint32_t>(node), next});
+  const protocol::Outcome& why = session_.loss_of(node);
+  const wire::Header said = wire::encode(wire::Lost{identity_.id, static_cast<std::uint32_t>(node), next,
+                                                    why.code, static_cast<std::uint32_t>(why.text.size())});
   for (int r = 0; r < size(); ++r)
-    if (r != rank()) send(r, said, nullptr, {}, protocol::kUrgent, true);
+    if (r != rank()) send_text(r, said, why.text);
 }
 
-void GroupImpl::on_lost(int from, const wire::Lost& lost) {
+void GroupImpl::on_lost(int from, const wire::Lost& lost, const std::byte* payload) {
   const auto node = static_cast<int>(lost.node);
   if (from >= size() || node < size() || node >= static_cast<int>(seats_.size())) return;
-  if (!losses_.knows(node))
-    on_peer_gone(seats_[static_cast<std::size_t>(node)], ErrorCode::peer_failed,
-                 fmt::format("rank {} has lost it", from));
+  if (!losses_.knows(node)) {
+    note_missing();
+    session_.on_helper_lost(node, lost.code,
+                            std::string(reinterpret_cast<const char*>(payload), lost.text_bytes));
+    lose_helper(node);
+  }
   losses_.hear(from, node, lost.next);
   agree_on_losses();
 }

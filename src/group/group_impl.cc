@@ -292,7 +292,7 @@ void GroupImpl::on_frame(int seat, const wire::Header& header, const std::byte* 
   const int from = node_at(seat);
   if (from < 0) return;
   if (header.type == wire::FrameType::lost) {
-    on_lost(from, wire::lost_of(header));
+    on_lost(from, wire::lost_of(header), payload);
     return;
   }
   if (header.type == wire::FrameType::plan || header.type == wire::FrameType::report) {

@@ -109,7 +109,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void note_word(const steer::PlanWord& word);
   // In group_helpers.cc: how a group goes on without an aggregator.
   void lose_helper(int node);
-  void on_lost(int from, const wire::Lost& lost);
+  void on_lost(int from, const wire::Lost& lost, const std::byte* payload);
   void agree_on_losses();
   WorkPtr start_message(const Call& call);
   std::int64_t timeout_ns(const CallOptions& options) const;
@@ -124,6 +124,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   // What is to be added to the text of an error.
   std::string note_end(WorkImpl& work, const protocol::Outcome& outcome);
   void note_missing();
+  void warn_of_stalls(std::int64_t now_ns);
   std::string write_record(const protocol::Outcome& outcome, std::int64_t now_ns);
 
   std::shared_ptr<World> world_;

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "group/group_impl.h"
 
@@ -68,27 +70,39 @@ void GroupImpl::note_missing() {
 }
 
 std::int64_t GroupImpl::on_time(std::int64_t now_ns) {
-  if (now_ns >= next_stall_ns_) {
-    next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
-    const std::int64_t patience = world_->observer().options().stall_ns;
-    for (const protocol::Session::Pending& p : session_.pending()) {
-      Watched& call = static_cast<WorkImpl*>(p.user)->watched();
-      if (call.stalled) continue;
-      if (now_ns - call.started_ns < patience) {
-        next_stall_ns_ = std::min(next_stall_ns_, call.started_ns + patience);
-        continue;
-      }
-      call.stalled = true;
-      if (observe::Metrics* metrics = world_->observer().metrics()) metrics->stall();
-      log_.log(LogLevel::warn, "stall", "{} (for {:.0f} s; given up in {:.0f} s)", p.text,
-               static_cast<double>(now_ns - call.started_ns) * 1e-9,
-               static_cast<double>(call.deadline_ns - now_ns) * 1e-9);
-    }
-  }
+  if (now_ns >= next_stall_ns_) warn_of_stalls(now_ns);
   if (now_ns >= session_.next_deadline_ns()) note_missing();
   session_.on_time(now_ns);
   plan_held();
   return std::min(session_.next_deadline_ns(), next_stall_ns_);
+}
+
+// One line for all calls that wait for the same ranks: of the oldest.
+void GroupImpl::warn_of_stalls(std::int64_t now_ns) {
+  const std::int64_t patience = world_->observer().options().stall_ns;
+  next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
+  std::map<std::pair<std::vector<int>, std::vector<int>>, int> waiting;  // for the same: calls
+  const std::vector<protocol::Session::Pending> pending = session_.pending();
+  for (const auto& p : pending) ++waiting[{p.absent, p.silent}];
+  for (const auto& p : pending) {
+    Watched& call = static_cast<WorkImpl*>(p.user)->watched();
+    int& calls = waiting[{p.absent, p.silent}];
+    if (!call.stalled && now_ns - call.started_ns < patience) {
+      next_stall_ns_ = std::min(next_stall_ns_, call.started_ns + patience);
+      continue;
+    }
+    const bool said = std::exchange(call.stalled, true);
+    if (observe::Metrics* metrics = world_->observer().metrics(); metrics != nullptr && !said)
+      metrics->stall();
+    if (!said && calls > 0)
+      log_.log(LogLevel::warn, "stall", "{} (for {:.0f} s; given up in {:.0f} s{})", p.text,
+               static_cast<double>(now_ns - call.started_ns) * 1e-9,
+               static_cast<double>(call.deadline_ns - now_ns) * 1e-9,
+               calls == 1 ? "" : fmt::format("; and {} more call{}", calls - 1, calls == 2 ? "" : "s"));
+    calls = 0;
+  }
+  // Of many calls that were started one after the other, not one at a time.
+  if (next_stall_ns_ < now_ns + patience / 8) next_stall_ns_ = now_ns + patience / 8;
 }
 
 std::string GroupImpl::record(const std::string& reason) const {

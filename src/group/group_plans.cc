@@ -54,6 +54,7 @@ void GroupImpl::say(const steer::PlanWord& word) {
     for (int node = 0; node < static_cast<int>(seats_.size()); ++node)
       if (node != rank()) send_text(node, header, part);
   }
+  if (word.forget) session_.renew_plans(word.call);
   if (word.report)
     adaptation_->hear(rank(), meter_->take(world_->engine().peer_statistics()), live::now_ns());
 }
@@ -81,6 +82,7 @@ void GroupImpl::hear(int from, const wire::Header& header, const std::byte* payl
 void GroupImpl::take_up(const steer::PlanWord& word) {
   shared_plans_.hear(word);
   note_word(word);
+  if (word.forget) session_.renew_plans(word.call);
   if (word.report && meter_) {
     const std::vector<double> report = meter_->take(world_->engine().peer_statistics());
     const std::string bytes(reinterpret_cast<const char*>(report.data()), report.size() * sizeof(double));

@@ -64,8 +64,7 @@ void SharedPlans::hear(const PlanWord& word) {
   if (word.forget) forget(word.call, word.rates);
   if (!word.request) return;
   if (self_ >= ranks_) {
-    if (lately_.size() == 2 * kMostRequests) lately_.pop_front();
-    if (plan) lately_.push_back(plan);
+    if (plan) kept_[plan->digest] = {plan, word.call};
     return;
   }
   const Told* const before = told_before(word);
@@ -134,10 +133,19 @@ SharedPlan SharedPlans::find(std::uint64_t call, const forest::Request& request)
   return told == nullptr || told->next <= call ? nullptr : told->plan;
 }
 
-SharedPlan SharedPlans::find(std::uint32_t digest) const {
-  const auto found = std::find_if(lately_.rbegin(), lately_.rend(),
-                                  [&](const SharedPlan& plan) { return plan->digest == digest; });
-  return found == lately_.rend() ? nullptr : *found;
+SharedPlan SharedPlans::find(std::uint64_t call, std::uint32_t digest) {
+  const auto found = kept_.find(digest);
+  if (found == kept_.end()) return nullptr;
+  found->second.last = std::max(found->second.last, call);
+  return found->second.plan;
+}
+
+void SharedPlans::passed(int rank, std::uint64_t call) {
+  std::uint64_t& of_rank = passed_[static_cast<std::size_t>(rank)];
+  of_rank = std::max(of_rank, call);
+  const std::uint64_t all = *std::ranges::min_element(passed_);
+  for (; !forgets_.empty() && forgets_.front().from <= all; forgets_.pop_front())
+    std::erase_if(kept_, [&](const auto& entry) { return entry.second.last < forgets_.front().from; });
 }
 
 }  // namespace talweg::steer

@@ -42,7 +42,8 @@ class SharedPlans {
   static constexpr std::size_t kMostRequests = 512;
 
   // `nodes`: of the group, its ranks and others.
-  SharedPlans(forest::NodeId self, int ranks, int nodes) : self_(self), ranks_(ranks), nodes_(nodes) {}
+  SharedPlans(forest::NodeId self, int ranks, int nodes)
+      : self_(self), ranks_(ranks), nodes_(nodes), passed_(static_cast<std::size_t>(ranks), 0) {}
   // Before the first call: plans follow the network, and the first turn is at call 0.
   void expect_turns() { turns_ = true; }
 
@@ -56,8 +57,12 @@ class SharedPlans {
   // Once: the rates that plans of that call are made for, where they have changed; else none.
   std::vector<double> take_rates() { return std::exchange(rates_, {}); }
 
-  // Of a node that is no rank, which makes no calls: the plan with this digest, if it was told of lately.
-  SharedPlan find(std::uint32_t digest) const;
+  // Of a node that is no rank, which makes no calls: the plan with this digest, for its part of that call.
+  // Null: rank 0 has not told of it yet.
+  SharedPlan find(std::uint64_t call, std::uint32_t digest);
+  // To that node: all calls before this one have ended on that rank. When they have on all ranks, the plans
+  // are dropped that were to be forgotten at that call and have served no later one.
+  void passed(int rank, std::uint64_t call);
 
   // For rank 0, before it says its word: what is due at this call.
   bool turn_is_due(std::uint64_t call) const;
@@ -103,7 +108,13 @@ class SharedPlans {
   std::deque<Forget> forgets_;  // at calls that are still to come
   std::vector<double> rates_;
   std::deque<Turn> turn_words_;
-  std::deque<SharedPlan> lately_;  // of a node that is no rank
+  // Of a node that is no rank: by digest, with the last call that it was told for or has served.
+  struct Kept {
+    SharedPlan plan;
+    std::uint64_t last = 0;
+  };
+  std::unordered_map<std::uint32_t, Kept> kept_;
+  std::vector<std::uint64_t> passed_;  // by rank
 };
 
 }  // namespace talweg::steer

@@ -29,7 +29,8 @@ enum class FrameType : std::uint8_t {
   leave = 13,          // the sender has left the group, and nothing has failed
   plan = 14,           // what rank 0 says of plans, or the next part of it; payload
   report = 15,         // what a rank tells rank 0 of its connections; payload
-  lost = 16,           // the sender has lost an aggregator
+  lost = 16,           // the sender has lost an aggregator; payload: the reason as text
+  past = 17,           // the sender has ended its collectives up to one; to an aggregator
 };
 
 // What a payload is, of types of frames that have one.
@@ -60,7 +61,8 @@ inline constexpr FrameFacts kFrameFacts[] = {
     {"leave", Payload::none},
     {"plan", Payload::text},
     {"report", Payload::text},
-    {"lost", Payload::none},
+    {"lost", Payload::text},
+    {"past", Payload::none},
 };
 inline constexpr unsigned kFrameTypes = std::size(kFrameFacts);
 // Of a type that there is.

@@ -26,7 +26,7 @@ Header header_of(FrameType type, std::uint32_t group = 0) {
   return h;
 }
 
-// Of either kind of failure.
+// Of failures and losses.
 void set_reason(Header& h, ErrorCode code, std::uint32_t text_bytes) {
   h.chunk = static_cast<std::uint32_t>(code);
   h.length = text_bytes;
@@ -107,6 +107,14 @@ Header encode(const Lost& lost) {
   Header h = header_of(FrameType::lost, lost.group);
   h.tree = lost.node;
   h.sequence = lost.next;
+  set_reason(h, lost.code, lost.text_bytes);
+  return h;
+}
+
+Header encode(const Past& past) {
+  Header h = header_of(FrameType::past, past.group);
+  h.flags = kBehindAll;
+  h.sequence = past.call;
   return h;
 }
 
@@ -168,7 +176,11 @@ PlanPart plan_part_of(const Header& h) {
 }
 
 Lost lost_of(const Header& h) {
-  return {h.group, h.tree, h.sequence};
+  return {h.group, h.tree, h.sequence, code_of(h), h.length};
+}
+
+Past past_of(const Header& h) {
+  return {h.group, h.sequence};
 }
 
 Ping ping_of(const Header& h) {

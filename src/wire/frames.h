@@ -77,6 +77,15 @@ struct Lost {
   std::uint32_t group = 0;
   std::uint32_t node = 0;
   std::uint64_t next = 0;  // the sender's next collective that has no plan
+  ErrorCode code = ErrorCode::peer_failed;
+  std::uint32_t text_bytes = 0;  // of the reason, which follows
+};
+
+// All collectives before `call` have ended at the sender. Arrives behind whatever it has sent of them
+// (kBehindAll).
+struct Past {
+  std::uint32_t group = 0;
+  std::uint64_t call = 0;
 };
 
 struct Goodbye {};
@@ -101,6 +110,7 @@ Header encode(const Leave& leave);
 Header encode(const PlanPart& part);
 Header encode(const Report& report);
 Header encode(const Lost& lost);
+Header encode(const Past& past);
 Header encode(const Goodbye& goodbye);
 Header encode(const Wake& wake);
 Header encode(const Ping& ping);
@@ -116,6 +126,7 @@ GroupFailure group_failure_of(const Header& header);
 Leave leave_of(const Header& header);
 PlanPart plan_part_of(const Header& header);
 Lost lost_of(const Header& header);
+Past past_of(const Header& header);
 Ping ping_of(const Header& header);
 Pong pong_of(const Header& header);
 

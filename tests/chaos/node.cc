@@ -44,13 +44,14 @@ struct Node::Member : protocol::Outbox {
         });
     if (self == protocol::kPlanner) leader = std::make_unique<steer::PlanLeader>(plans, planner, nullptr);
     if (helps())
-      session->serve([this](std::uint64_t, const wire::Signature& signature) { return part_of(signature); });
+      session->serve(
+          [this](std::uint64_t call, const wire::Signature& signature) { return part_of(call, signature); });
   }
   bool helps() const { return self >= size; }
 
   // As group::Aggregator.
-  std::optional<protocol::Operation> part_of(const wire::Signature& signature) {
-    const steer::SharedPlan told = plans.find(signature.plan);
+  std::optional<protocol::Operation> part_of(std::uint64_t call, const wire::Signature& signature) {
+    const steer::SharedPlan told = plans.find(call, signature.plan);
     if (told == nullptr) {
       node.world_.marks().hit(Mark::kept_for_plan);
       return std::nullopt;

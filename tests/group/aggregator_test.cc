@@ -18,10 +18,12 @@
 #include <sstream>
 
 #include "ranks.h"
+#include "steer/shared_plans.h"
 
 namespace talweg {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
@@ -46,12 +48,12 @@ class Aggregated : public ::testing::TestWithParam<const char*> {
   ~Aggregated() override { stop(); }
 
   // A process of its own, which can be killed. Before there are threads.
-  void start_aggregator(const char* name = "agg") {
+  void start_aggregator(const char* name = "agg", const std::string& meeting = {}) {
     pid_ = fork();
     if (pid_ > 0) return;
     try {
       group::serve_group({.name = name,
-                          .rendezvous = "file:" + store_.path(),
+                          .rendezvous = "file:" + (meeting.empty() ? store_.path() : meeting),
                           .prefix = "",
                           .interface = "lo",
                           .timeout = std::chrono::seconds(60)});
@@ -303,6 +305,96 @@ TEST_P(Aggregated, OneThatDiesAtAnyMomentFailsWhatIsInFlightAtMost) {
   });
   killer->join();
   EXPECT_LE(failed.size(), 3U) << "one, one that a rank was ahead, one begun before the death was heard of";
+}
+
+// However many calls are in flight, each by a plan of its own.
+TEST_P(Aggregated, KnowsThePlansOfAllCallsThatWaitForALateRank) {
+  constexpr int kCalls = 2 * static_cast<int>(steer::SharedPlans::kMostRequests) + 30;
+  start_aggregator();
+  std::latch ahead(kHelped);
+  ranks([&](Group& g) {
+    g.set_timeout(std::chrono::seconds(30));
+    EXPECT_THAT(plan_of(g, 100), HasSubstr("through agg"));
+    if (g.rank() == 2) ahead.arrive_and_wait();
+    std::vector<std::vector<float>> data;
+    std::vector<WorkPtr> works;
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      std::vector<float>& x = data.emplace_back(100 + i, value_of(g.rank(), i));
+      works.push_back(g.start_reduce(x.data(), x.data(), x.size(), DataType::f32, ReduceOp::sum, 0));
+    }
+    if (g.rank() != 2) ahead.arrive_and_wait();
+    for (std::size_t i = 0; i < kCalls; ++i) {
+      works[i]->wait();
+      if (g.rank() == 0) {
+        ASSERT_THAT(data[i], Each(value_of(0, i) + value_of(1, i) + value_of(2, i))) << i;
+      }
+    }
+    expect_all_reduce(g, 1000);
+  });
+  EXPECT_EQ(wait(), 0);
+}
+
+TEST_P(Aggregated, RanksThatDisagreeAreNamedAndNotTheAggregator) {
+  start_aggregator();
+  ranks([&](Group& g) {
+    for (std::size_t i = 0; i < 60; ++i) {
+      std::vector<float> in(3 * 20'000, 1), out(in.size());
+      const std::size_t count = i % 2 == 0 ? 10 : 20'000;
+      const bool other = g.rank() == static_cast<int>(i % kHelped);
+      try {
+        if (i % 4 < 2 && other)
+          g.reduce_scatter(in.data(), out.data(), std::vector<std::size_t>(3, count), DataType::f32,
+                           ReduceOp::sum);
+        else
+          g.all_reduce(in.data(), out.data(), other ? 2 * count : count, DataType::f32, ReduceOp::sum);
+        ADD_FAILURE() << "call " << i;
+      } catch (const Error& e) {
+        const std::string text = e.what();
+        EXPECT_EQ(e.code(), ErrorCode::mismatch) << text;
+        EXPECT_THAT(text.substr(text.find("phase")),
+                    AllOf(HasSubstr(": ranks disagree: rank "),
+                          HasSubstr(fmt::format("rank {} (", i % kHelped)), Not(HasSubstr("by plan"))));
+        EXPECT_THAT(text, Not(HasSubstr("aggregator")));
+      }
+    }
+    expect_all_reduce(g, 1000);
+  });
+}
+
+// The aggregator may be the first to notice.
+TEST_P(Aggregated, ARankThatDiesIsNamedByAllThatWaitForIt) {
+  for (int round = 0; round < 8; ++round) {
+    TemporaryFile meeting;
+    start_aggregator("agg", meeting.path());
+    std::vector<pid_t> pids;
+    for (int r = 0; r < kHelped; ++r) {
+      pids.push_back(fork());
+      if (pids.back() > 0) continue;
+      try {
+        GroupOptions options = options_for(r, kHelped, meeting.path());
+        options.cluster_file = cluster_.path();
+        options.algorithm = "packed";
+        const auto g = Group::join(options);
+        std::vector<float> x(10'000, 1);
+        for (int i = 0;; ++i) {
+          if (r == 1 && i == 20 + round) kill(getpid(), SIGKILL);
+          g->all_reduce(x.data(), x.data(), x.size(), DataType::f32, ReduceOp::max);
+        }
+      } catch (const Error& e) {
+        const std::string why = std::string(e.what()).substr(std::string(e.what()).find("phase"));
+        const bool named = e.code() == ErrorCode::peer_failed && why.find(": rank 1 (") != std::string::npos;
+        if (!named) fmt::print(stderr, "rank {}: {}\n", r, e.what());
+        _exit(named ? 0 : 1);
+      }
+    }
+    for (const int r : {0, 1, 2}) {
+      int status = 0;
+      waitpid(pids[static_cast<std::size_t>(r)], &status, 0);
+      EXPECT_TRUE(r == 1 || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
+          << "round " << round << " rank " << r;
+    }
+    stop();
+  }
 }
 
 TEST_P(Aggregated, OneThatStopsIsNamedByCallsThatTimeOut) {

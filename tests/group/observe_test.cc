@@ -227,6 +227,23 @@ TEST(Stall, IsWarnedOfOnceWithTheRanksThatAreMissing) {
   EXPECT_EQ(log.find("stall:"), log.rfind("stall:")) << log;
 }
 
+TEST(Stall, OfManyCallsThatWaitForTheSameRankTheOldestIsWarnedOf) {
+  const Variable patience("TALWEG_STALL_WARNING", "100ms");
+  testing::internal::CaptureStderr();
+  run_ranks(2, [](Group& g) {
+    std::vector<float> x(300, 1);
+    std::vector<WorkPtr> works;
+    if (g.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2000));
+    for (float& value : x)
+      works.push_back(g.start_all_reduce(&value, &value, 1, DataType::f32, ReduceOp::sum));
+    for (const WorkPtr& work : works) work->wait();
+  });
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_THAT(log, HasSubstr("WARN stall: all_reduce(sum, f32, 1 elements) #0 on rank 0"));
+  EXPECT_THAT(log, HasSubstr("; and 299 more calls)"));
+  EXPECT_EQ(log.find("stall:"), log.rfind("stall:")) << log;
+}
+
 // The grammar of Prometheus' text format, as far as this page may use it.
 void expect_prometheus(const std::string& page) {
   const std::regex comment("# (HELP|TYPE) talweg_[a-z0-9_]+ .+");

@@ -468,7 +468,8 @@ TEST(Seam, ANodeThatIsNoRankFailsAlone) {
   group.net.run();
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(group.calls.result(r).outcome.code, ErrorCode::peer_failed);
-    EXPECT_THAT(group.calls.result(r).outcome.text, HasSubstr("aggregator 2 (h2) failed: rank 1 (h1)"));
+    EXPECT_THAT(group.calls.result(r).outcome.text,
+                HasSubstr("rank 1 (h1) failed: no route (noticed by aggregator 2 (h2))"));
   }
   Calls without(group.net, 8);
   for (int r = 0; r < 2; ++r) without.start(r);

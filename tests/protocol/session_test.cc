@@ -85,8 +85,10 @@ TEST(Session, GroupsOfTwoToSixteenComputeEveryCollectiveUnderAnyInterleaving) {
 }
 
 struct Pair {
-  explicit Pair(int size = 2, std::uint64_t seed = 3)
-      : net(size, seed), buffers(static_cast<std::size_t>(size)), results(static_cast<std::size_t>(size)) {}
+  explicit Pair(int size = 2, std::uint64_t seed = 3, int helpers = 0)
+      : net(size, seed, helpers),
+        buffers(static_cast<std::size_t>(size)),
+        results(static_cast<std::size_t>(size)) {}
   void start(int rank, std::int64_t count, Collective op = Collective::all_reduce,
              const std::string& planner = "chain") {
     RandomCall call;
@@ -130,6 +132,31 @@ TEST(Session, APlanThatIsNotToldAgreesWithAny) {
   group.net.run();
   for (std::size_t r = 0; r < 2; ++r)
     EXPECT_TRUE(group.results[r].outcome.ok) << group.results[r].outcome.text;
+}
+
+TEST(Session, WhoOnlyHelpsHearsThatCallsArePastWhenTheyHaveEnded) {
+  Pair group(2, 3, 1);
+  group.start(0, 10);
+  group.net.session(0).renew_plans(1);
+  group.net.session(1).renew_plans(1);
+  int told = 0;
+  const auto look = [&](int rank) {
+    for (const Node::Frame& frame : group.net.node(rank).to_[2]) {
+      if (frame.header.type != wire::FrameType::past) continue;
+      EXPECT_TRUE(group.results[static_cast<std::size_t>(rank)].done);
+      EXPECT_EQ(wire::past_of(frame.header).call, 1u);
+      ++told;
+    }
+  };
+  for (int r = 0; r < 2; ++r) look(r);
+  group.net.run();
+  for (int r = 0; r < 2; ++r) look(r);
+  EXPECT_EQ(told, 0) << "rank 1 has not called it";
+  group.start(1, 10);
+  do {
+    for (int r = 0; r < 2; ++r) look(r);
+  } while (told < 2 && group.net.step());
+  EXPECT_GE(told, 2);
 }
 
 TEST(Session, AGroupThatIsTooLargeForTheWireIsRefused) {

@@ -176,13 +176,43 @@ TEST(SharedPlans, ANodeThatIsNoRankKnowsEveryPlanByItsDigest) {
     World world(seed, false);
     world.run(std::vector(kSharers, std::vector<Request>(20, shape(1))));
     for (const std::uint32_t digest : world.nodes[0].took) {
-      const SharedPlan plan = world.nodes.back().plans.find(digest);
+      const SharedPlan plan = world.nodes.back().plans.find(0, digest);
       ASSERT_NE(plan, nullptr);
       EXPECT_EQ(plan->digest, digest);
       EXPECT_EQ(plan->self, kSharers);
     }
-    EXPECT_EQ(world.nodes.back().plans.find(4711U), nullptr);
+    EXPECT_EQ(world.nodes.back().plans.find(0, 4711U), nullptr);
   }
+}
+
+// However many calls rank 0 is ahead of the others, what is in flight has its plan; and when it has ended,
+// what was forgotten is dropped, but for what has served since.
+TEST(SharedPlans, ANodeThatIsNoRankKeepsPlansUntilAllRanksArePastTheirCalls) {
+  Random random{5};
+  RandomSource source(random);
+  SharedPlans plans(0, 2, 3), helping(2, 2, 3);
+  PlanLeader leader(plans, source, nullptr);
+  std::vector<std::uint32_t> digests;
+  std::uint64_t forgotten = 0;
+  for (std::uint64_t call = 0; call < 3 * SharedPlans::kMostRequests; ++call) {
+    const Request request =
+        forest::make_request(Collective::all_reduce, 2, static_cast<std::int64_t>(call + 1));
+    const auto word = leader.lead(call, request);
+    ASSERT_TRUE(word);
+    if (word->forget) forgotten = call;
+    helping.hear(*word);
+    digests.push_back(plans.find(call, request)->digest);
+  }
+  ASSERT_GT(forgotten, SharedPlans::kMostRequests);
+  const auto known = [&](std::uint64_t call) { return helping.find(0, digests[call]) != nullptr; };
+  helping.passed(0, kNever);
+  for (std::uint64_t call = 0; call < digests.size(); ++call) ASSERT_TRUE(known(call)) << call;
+  ASSERT_NE(helping.find(forgotten, digests[7]), nullptr) << "it serves a later call";
+  helping.passed(1, forgotten - 1);
+  EXPECT_TRUE(known(forgotten - 1));
+  helping.passed(1, forgotten);
+  for (std::uint64_t call = 0; call < digests.size(); ++call)
+    ASSERT_EQ(known(call), call >= forgotten || call == 7) << call;
 }
 
 // An error of the program that it may survive: what a rank has called alone must not lead it to other plans.

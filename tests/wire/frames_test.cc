@@ -117,10 +117,19 @@ TEST(Frames, EndsAndClocksArriveAsTheyWereSaid) {
   EXPECT_EQ(std::tuple(pong_of(pong).asked_ns, pong_of(pong).answered_ns), std::tuple(-5LL, 1LL << 62));
 }
 
-TEST(Frames, ALossComesWithTheNextCall) {
-  const Header h = sent(encode(Lost{7, 9, 1ULL << 50}));
+TEST(Frames, ALossComesWithTheNextCallAndItsReason) {
+  const Header h = sent(encode(Lost{7, 9, 1ULL << 50, ErrorCode::corrupted, 30}));
   EXPECT_EQ(h.type, FrameType::lost);
-  EXPECT_EQ(std::tuple(lost_of(h).group, lost_of(h).node, lost_of(h).next), std::tuple(7U, 9U, 1ULL << 50));
+  const Lost lost = lost_of(h);
+  EXPECT_EQ(std::tuple(lost.group, lost.node, lost.next), std::tuple(7U, 9U, 1ULL << 50));
+  EXPECT_EQ(std::tuple(lost.code, lost.text_bytes), std::tuple(ErrorCode::corrupted, 30U));
+}
+
+TEST(Frames, WhatIsPastArrivesBehindIt) {
+  const Header h = sent(encode(Past{7, 1ULL << 50}));
+  EXPECT_EQ(std::tuple(h.type, past_of(h).group, past_of(h).call),
+            std::tuple(FrameType::past, 7U, 1ULL << 50));
+  EXPECT_NE(h.flags & kBehindAll, 0);
 }
 
 TEST(Frames, OnlyChunksReasonsAndPlansHaveAPayload) {
@@ -129,7 +138,7 @@ TEST(Frames, OnlyChunksReasonsAndPlansHaveAPayload) {
     h.type = static_cast<FrameType>(type);
     h.length = 1;
     const bool may = is_chunk(h) || h.type == FrameType::failure || h.type == FrameType::group_failure ||
-                     h.type == FrameType::plan || h.type == FrameType::report;
+                     h.type == FrameType::plan || h.type == FrameType::report || h.type == FrameType::lost;
     EXPECT_EQ(check(h) == nullptr, may) << to_string(h);
   }
 }

@@ -11,12 +11,6 @@
 
 namespace talweg::protocol {
 
-namespace {
-// Plans that a node which only helps is remembered to know; of more, it is asked again. Far more than it
-// keeps.
-constexpr std::size_t kMostKnown = 1U << 12;
-}  // namespace
-
 Members ranks_only(int self, const std::vector<std::string>& hosts) {
   Members members{self, static_cast<int>(hosts.size()), {}};
   for (std::size_t r = 0; r < hosts.size(); ++r)
@@ -62,6 +56,7 @@ Session::Run& Session::add(std::uint64_t id) {
   run->failing = false;
   run->waits_for_earlier = false;
   run->asked = false;
+  run->disputed = false;
   run->gated = false;
   run->missing = 0;
   run->unplanned = false;
@@ -110,7 +105,7 @@ void Session::plan(std::uint64_t id, std::shared_ptr<const Plan> plan) {
   for (int node = ranks_; node < nodes(); ++node) {
     if (!gone_[static_cast<std::size_t>(node)] || !concerns(*run, node)) continue;
     take_early(id);
-    fail(*run, ErrorCode::peer_failed, who(node) + " has left the group");
+    fail(*run, without(node).code, without(node).text);
     return;
   }
   engage(*run);
@@ -139,7 +134,7 @@ void Session::start_at(std::uint64_t id, Operation operation, const Outcome* ref
   for (int node = 0; node < nodes() && !serve_; ++node) {
     if (!gone_[static_cast<std::size_t>(node)] || !concerns(run, node)) continue;
     take_early(id);
-    fail(run, ErrorCode::peer_failed, who(node) + " has left the group");
+    fail(run, without(node).code, without(node).text);
     return;
   }
   if (refusal != nullptr) {
@@ -209,15 +204,18 @@ void Session::announce(const Run& run) {
   for (const NodeId to : run.op.plan->announce_to) tell(to);
 }
 
-bool Session::agrees(const Run& run, int from, const wire::Header& h) const {
+// By whatever plan.
+bool Session::calls_the_same(const Run& run, int from, const wire::Signature& theirs) const {
   const wire::Signature& ours = run.op.signature;
-  const wire::Signature theirs = wire::signature_of(h);
-  if (theirs.op != ours.op || theirs.type != ours.type || theirs.reduction != ours.reduction ||
-      theirs.root != ours.root || theirs.layout != ours.layout)
-    return false;
-  if (theirs.plan != ours.plan && theirs.plan != 0 && ours.plan != 0) return false;
   const std::int64_t expected = run.expected(from);
-  return expected == theirs.count || expected == kUnknownCount || theirs.count == kUnknownCount;
+  return theirs.op == ours.op && theirs.type == ours.type && theirs.reduction == ours.reduction &&
+         theirs.root == ours.root && theirs.layout == ours.layout &&
+         (expected == theirs.count || expected == kUnknownCount || theirs.count == kUnknownCount);
+}
+
+bool Session::agrees(const Run& run, int from, const wire::Header& h) const {
+  const std::uint32_t plan = run.op.signature.plan;
+  return (h.plan == plan || h.plan == 0 || plan == 0) && calls_the_same(run, from, wire::signature_of(h));
 }
 
 void Session::begin_if_agreed(Run& run) {
@@ -247,7 +245,7 @@ std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t byt
 std::uint32_t Session::grant_of_helper(const Run& run, int node, std::size_t bytes) {
   Helper& helper = helpers_[node];
   const std::uint32_t plan = run.op.signature.plan;
-  if (plan == 0 || helper.known.contains(plan)) return kStarted;
+  if (plan == 0 || knows_plan(helper, plan, run.id)) return kStarted;
   auto& unheard = eager_bytes_[static_cast<std::size_t>(node)];
   if (unheard + bytes > kUnheardBudget) {
     post(node, encode(call(run, node), wire::Announce{true}), kUrgent);
@@ -258,12 +256,23 @@ std::uint32_t Session::grant_of_helper(const Run& run, int node, std::size_t byt
   return kStarted;
 }
 
+// What it has shown at a call before a renewal says nothing of those after it.
+bool Session::knows_plan(const Helper& helper, std::uint32_t plan, std::uint64_t call) const {
+  const auto shown = helper.known.find(plan);
+  return shown != helper.known.end() && std::ranges::none_of(renewals_, [&](std::uint64_t renewal) {
+           return shown->second < renewal && renewal <= call;
+         });
+}
+
 // A node that only helps knows this plan: what it is sent by it, it takes.
-void Session::saw_plan(int node, std::uint32_t plan) {
+void Session::saw_plan(int node, const wire::Header& h) {
   Helper& helper = helpers_[node];
-  if (plan == 0 || helper.known.contains(plan)) return;
-  if (helper.known.size() == kMostKnown) helper.known.clear();
-  helper.known.insert(plan);
+  const std::uint32_t plan = h.plan;
+  if (plan == 0) return;
+  const bool known = knows_plan(helper, plan, h.sequence);
+  std::uint64_t& last = helper.known[plan];
+  last = std::max(last, h.sequence);
+  if (known) return;
   if (const auto sent = helper.unheard.extract(plan))
     eager_bytes_[static_cast<std::size_t>(node)] -= sent.mapped();
   std::vector<std::uint64_t> waiting;
@@ -279,7 +288,7 @@ void Session::saw_plan(int node, std::uint32_t plan) {
 
 void Session::saw_start(int from, const wire::Header& h) {
   const std::uint64_t sequence = h.sequence;
-  if (!is_rank(from)) saw_plan(from, h.plan);
+  if (!is_rank(from)) saw_plan(from, h);
   const auto f = static_cast<std::size_t>(from);
   if (started_[f] > sequence) return;
   const std::uint64_t first = started_[f];
@@ -325,7 +334,7 @@ void Session::on_frame(int from, const wire::Header& h, const std::byte* payload
     on_failure_frame(from, h, payload);
   } else if (h.type == wire::FrameType::group_failure || h.type == wire::FrameType::leave) {
     on_group_frame(from, h, payload);
-  } else if (broken_) {
+  } else if (broken_ || h.type == wire::FrameType::past) {
     return;
   } else if ((h.sequence & kMessageBit) != 0) {
     on_message_frame(from, h, payload);
@@ -384,7 +393,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
   if (h.type == wire::FrameType::announce && wire::announce_of(h).held) return;
   if (run.gated && !run.begun) {
     if (h.type == wire::FrameType::announce) {
-      if (!run.agreed[static_cast<std::size_t>(from)]) {
+      if (is_rank(from) && !run.agreed[static_cast<std::size_t>(from)]) {
         run.agreed[static_cast<std::size_t>(from)] = true;
         --run.missing;
         begin_if_agreed(run);
@@ -461,7 +470,24 @@ void Session::finish(std::uint64_t id, const Outcome& outcome) {
   void* user = run->op.user;
   spare_.push_back(std::move(node));
   outbox_.completed(user, outcome);
+  if (!renewals_.empty()) tell_passed();
   if (fences_ > 0 && !broken_) lift_fences();
+}
+
+void Session::renew_plans(std::uint64_t call) {
+  if (nodes() == ranks_) return;
+  renewals_.push_back(call);
+  tell_passed();
+}
+
+void Session::tell_passed() {
+  std::uint64_t oldest = next_;
+  for (const auto& [id, run] : runs_) oldest = std::min(oldest, id);
+  for (; !broken_ && !renewals_.empty() && renewals_.front() <= oldest; renewals_.pop_front())
+    for (int node = ranks_; node < nodes(); ++node) {
+      std::erase_if(helpers_[node].known, [&](const auto& plan) { return plan.second < renewals_.front(); });
+      if (!gone_[static_cast<std::size_t>(node)]) post(node, encode(wire::Past{id_, renewals_.front()}), 0);
+    }
 }
 
 void Session::lift_fences() {

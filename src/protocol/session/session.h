@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -81,6 +82,9 @@ class Session {
   std::uint64_t receive(const Message& message);
   bool waits_for_plan(std::uint64_t id);
   void plan(std::uint64_t id, std::shared_ptr<const Plan> plan);
+  // From this call on other plans hold than before. Nodes that only help are told when all calls before it
+  // have ended here: then they need not know the plans of those.
+  void renew_plans(std::uint64_t call);
   // Instead of start: there is no plan, and the operation fails on all ranks.
   std::uint64_t refuse(Operation operation, ErrorCode code, const std::string& reason);
 
@@ -103,6 +107,10 @@ class Session {
   // The connection to `rank` is gone. Without `failure` it said goodbye first, so only what still waits for
   // it fails.
   void on_peer_gone(int rank, std::optional<ErrorCode> failure, const std::string& why);
+  // A node that only helps is lost to all ranks: what needs it fails with this text, unless it was lost
+  // before with another. And that text.
+  void on_helper_lost(int node, ErrorCode code, const std::string& text);
+  const Outcome& loss_of(int node) const { return lost_.at(node); }
   // Something that `rank` sent is damaged or makes no sense.
   void on_damaged(int rank, ErrorCode code, const std::string& why);
   // Asks who has started what is close to its deadline, and fails what is past it.
@@ -126,7 +134,7 @@ class Session {
     std::vector<int> silent;  // ranks that have, but whose data are missing
     std::string text;         // "all_reduce(...) #7 on rank 2 (...): rank 1 (...) has not started it"
   };
-  std::vector<Pending> pending() const;
+  std::vector<Pending> pending() const;  // in the order in which they were started
   std::uint64_t next_sequence() const { return next_; }
 
  private:
@@ -166,12 +174,14 @@ class Session {
   wire::CallId call(const Run& run, int to) const;
   void post(int to, const wire::Header& header, int priority);
   void announce(const Run& run);
+  bool calls_the_same(const Run& run, int from, const wire::Signature& theirs) const;
   bool agrees(const Run& run, int from, const wire::Header& header) const;
   void begin_if_agreed(Run& run);
   std::uint32_t initial_grant(const Run& run, int node, std::uint32_t bytes);
   std::uint32_t grant_of_helper(const Run& run, int node, std::size_t bytes);
   void saw_start(int from, const wire::Header& header);
-  void saw_plan(int helper, std::uint32_t plan);
+  void saw_plan(int helper, const wire::Header& header);
+  void tell_passed();
   void on_collective_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_message_frame(int from, const wire::Header& header, const std::byte* payload);
   void on_failure_frame(int from, const wire::Header& header, const std::byte* payload);
@@ -182,6 +192,8 @@ class Session {
   void finish_if_done(Run& run);
   void finish(std::uint64_t id, const Outcome& outcome);
   void fail_if_left(std::uint64_t id);
+  void fail_those_that_need(int node, ErrorCode code, const std::string& text);
+  Outcome without(int node) const;
   void mismatch(Run& run, int from, const wire::Signature& theirs);
   // Fails the run here and tells the ranks concerned.
   void fail(Run& run, ErrorCode code, const std::string& reason);
@@ -214,19 +226,22 @@ class Session {
   };
   std::vector<RingQueue<Eager>> eager_;  // per rank: chunks sent ahead of its start
   std::vector<std::size_t> eager_bytes_;
-  // By node that only helps, and plan: the bytes that it was sent, and of which it has shown nothing. It has
-  // shown that it knows the others.
+  // By node that only helps, and plan: the bytes that it was sent, and of which it has shown nothing; and the
+  // last call at which it has shown that it knows the plan.
   struct Helper {
     std::map<std::uint32_t, std::size_t> unheard;
-    std::set<std::uint32_t> known;
+    std::map<std::uint32_t, std::uint64_t> known;
   };
+  bool knows_plan(const Helper& helper, std::uint32_t plan, std::uint64_t call) const;
   std::map<int, Helper> helpers_;
+  std::deque<std::uint64_t> renewals_;         // of plans, that nobody has been told of
   std::multimap<std::uint64_t, Early> early_;  // frames of collectives that we have not started
   std::vector<std::size_t> early_bytes_;       // per sender
   std::map<std::uint64_t, Outcome> doomed_;    // collectives that failed elsewhere before we started them
   Mailbox mailbox_;
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
   std::vector<bool> gone_;
+  std::map<int, Outcome> lost_;  // why, of nodes that only help
   std::optional<Outcome> broken_;
   Found found_;
   std::uint64_t order_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "protocol/session/session.h"
 #include "protocol/session/session_run.h"
@@ -53,8 +54,11 @@ void Session::find_missing(const Run& run, std::vector<int>& absent, std::vector
 }
 
 std::vector<Session::Pending> Session::pending() const {
+  std::vector<const Run*> runs;
+  for (const auto& [id, run] : runs_) runs.push_back(run.get());
+  std::ranges::sort(runs, {}, &Run::order);
   std::vector<Pending> list;
-  for (const auto& [id, run] : runs_) {
+  for (const Run* const run : runs) {
     Pending p{run->op.user, run->begun, {}, {}, context(*run) + ": " + waiting_text(*run)};
     find_missing(*run, p.absent, p.silent);
     for (auto* const nodes : {&p.absent, &p.silent})
@@ -90,10 +94,20 @@ std::string Session::waiting_text(const Run& run) const {
 }
 
 void Session::mismatch(Run& run, int from, const wire::Signature& theirs) {
+  const bool same_call = calls_the_same(run, from, theirs);
+  // Who only helps calls nothing itself, and does not know who has: the ranks are to find it out, each of
+  // which hears what is called here.
+  if (!same_call && !(is_rank(self_) && is_rank(from))) {
+    if (std::exchange(run.disputed, true)) return;
+    for (int r = 0; r < ranks_; ++r)
+      if (r != self_ && !gone_[static_cast<std::size_t>(r)])
+        post(r, encode(call(run, r), wire::Announce{false, run.unplanned}), kUrgent);
+    return;
+  }
   wire::Signature ours = run.op.signature;
   ours.count = run.expected(from);
   const auto called = [&](const wire::Signature& s) {
-    return ours.plan == theirs.plan ? to_string(s) : fmt::format("{} by plan {:08x}", to_string(s), s.plan);
+    return same_call ? fmt::format("{} by plan {:08x}", to_string(s), s.plan) : to_string(s);
   };
   fail(run, ErrorCode::mismatch,
        fmt::format("ranks disagree: {} calls {}, {} calls {}", who(self_), called(ours), who(from),
@@ -159,9 +173,10 @@ void Session::on_group_frame(int from, const wire::Header& h, const std::byte* p
   }
   const wire::GroupFailure failure = wire::group_failure_of(h);
   const std::string text(reinterpret_cast<const char*>(payload), failure.text_bytes);
-  // Who only helps fails alone: ranks go on without it, and tell each other what else has happened.
+  // Who only helps fails alone: ranks go on without it, and tell each other what else has happened. Its text
+  // says whose fault it was.
   if (!is_rank(from)) {
-    on_peer_gone(from, failure.code, text);
+    on_helper_lost(from, failure.code, text);
     return;
   }
   // Passed on: where a link is cut, not everybody hears the one who noticed.
@@ -185,15 +200,34 @@ void Session::break_group(ErrorCode code, const std::string& text) {
 
 // Without a rank a group cannot go on. Without a node that helps it can, with plans that do without it.
 void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std::string& why) {
+  const std::string left = without(rank).text;
   gone_[static_cast<std::size_t>(rank)] = true;
   mailbox_.retract(rank, std::nullopt);
-  if (broken_) return;
-  if (failure && is_rank(rank)) {
+  if (!is_rank(rank)) {
+    on_helper_lost(rank, failure.value_or(ErrorCode::peer_failed),
+                   failure ? fmt::format("{} failed: {}", who(rank), why) : left);
+  } else if (failure) {
     on_damaged(rank, *failure, why);
-    return;
+  } else {
+    fail_those_that_need(rank, ErrorCode::peer_failed, left);
   }
-  const std::string text =
-      failure ? fmt::format("{} failed: {}", who(rank), why) : who(rank) + " has left the group";
+}
+
+void Session::on_helper_lost(int node, ErrorCode code, const std::string& text) {
+  gone_[static_cast<std::size_t>(node)] = true;
+  lost_.try_emplace(node, Outcome{false, code, text, -1});
+  fail_those_that_need(node, loss_of(node).code, loss_of(node).text);
+}
+
+// What becomes of calls that need somebody who is gone.
+Outcome Session::without(int node) const {
+  const auto lost = lost_.find(node);
+  return lost != lost_.end() ? lost->second
+                             : Outcome{false, ErrorCode::peer_failed, who(node) + " has left the group", -1};
+}
+
+void Session::fail_those_that_need(int rank, ErrorCode code, const std::string& text) {
+  if (broken_) return;
   std::vector<std::uint64_t> lost;
   for (const auto& [id, run] : runs_) {
     bool needed = (run->peer < 0 ? run->source : run->peer) == rank;
@@ -205,7 +239,7 @@ void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std
     if (needed) lost.push_back(id);
   }
   for (const std::uint64_t id : lost)
-    if (Run* run = find(id); run != nullptr) fail(*run, failure.value_or(ErrorCode::peer_failed), text);
+    if (Run* run = find(id); run != nullptr) fail(*run, code, text);
 }
 
 // A rank may announce a collective and leave before the others have begun it: whether more than that was

@@ -29,6 +29,7 @@ struct Session::Run {
   std::uint64_t number = 0;  // messages: the sender's number for it
   std::uint32_t tag = 0;
   bool failing = false;
+  bool disputed = false;           // all ranks were told what is called here
   bool waits_for_earlier = false;  // a fence that is done but for that
   bool asked = false;              // close to its deadline: all ranks were asked whether they have started it
   std::vector<bool> answered;      // asked: who has been heard since
