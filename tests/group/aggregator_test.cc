@@ -282,6 +282,34 @@ TEST_P(Aggregated, OneThatDiesWhileNothingIsInFlightFailsNoCall) {
   });
 }
 
+TEST_P(Aggregated, ARankThatIsLateAfterADeathIsNamedAndNoOther) {
+  start_aggregator();
+  std::latch rested(kHelped), gave_up(kHelped - 1);
+  ranks([&](Group& g) {
+    expect_all_reduce(g, 100'000);
+    g.barrier();
+    rested.arrive_and_wait();
+    if (g.rank() == 0) stop();
+    if (g.rank() == 2) {
+      for (int i = 0; i < 300 && !gave_up.try_wait(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return;
+    }
+    g.set_timeout(std::chrono::milliseconds(1500));
+    try {
+      expect_all_reduce(g, 100'000);
+      ADD_FAILURE() << "rank 2 has no part in it";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::timeout) << e.what();
+      EXPECT_THAT(e.what(), HasSubstr("rank 2 ("));
+      EXPECT_THAT(e.what(), HasSubstr("has not started it"));
+      EXPECT_THAT(std::string(e.what()).substr(std::string(e.what()).find("timed out")),
+                  Not(HasSubstr("rank 0")));
+    }
+    gave_up.count_down();
+  });
+}
+
 TEST_P(Aggregated, OneThatDiesAtAnyMomentFailsWhatIsInFlightAtMost) {
   start_aggregator();
   std::mutex mutex;
