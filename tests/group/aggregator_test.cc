@@ -269,27 +269,36 @@ TEST_P(Aggregated, OneThatDiesFailsTheCallsInFlightByNameAndTheGroupGoesOnWithou
 
 TEST_P(Aggregated, OneThatDiesWhileNothingIsInFlightFailsNoCall) {
   start_aggregator();
-  std::latch rested(kHelped);
+  std::latch rested(kHelped), dead(1);
   ranks([&](Group& g) {
     expect_all_reduce(g, 1000);
     EXPECT_THAT(plan_of(g, 1000), HasSubstr("through agg"));
     g.barrier();
     rested.arrive_and_wait();
-    if (g.rank() == 0) stop();
-    // Long enough for the system to have closed what it held.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (g.rank() == 0) {
+      stop();  // the system has closed all that it held
+      dead.count_down();
+    }
+    dead.wait();
+    // Between calls that follow each other at once nobody looks.
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
     for (int i = 0; i < 3; ++i) expect_all_reduce(g, 1000);
   });
 }
 
 TEST_P(Aggregated, ARankThatIsLateAfterADeathIsNamedAndNoOther) {
   start_aggregator();
-  std::latch rested(kHelped), gave_up(kHelped - 1);
+  std::latch rested(kHelped), dead(1), gave_up(kHelped - 1);
   ranks([&](Group& g) {
     expect_all_reduce(g, 100'000);
     g.barrier();
     rested.arrive_and_wait();
-    if (g.rank() == 0) stop();
+    if (g.rank() == 0) {
+      stop();  // the system has closed all that it held
+      dead.count_down();
+    }
+    dead.wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
     if (g.rank() == 2) {
       for (int i = 0; i < 300 && !gave_up.try_wait(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
