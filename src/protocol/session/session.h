@@ -81,6 +81,8 @@ class Session {
   std::uint64_t send(const Message& message);
   std::uint64_t receive(const Message& message);
   bool waits_for_plan(std::uint64_t id);
+  // Whom those that wait for one are to blame, if not rank 0 alone.
+  void plans_wait_for(std::vector<int> ranks) { planners_ = std::move(ranks); }
   void plan(std::uint64_t id, std::shared_ptr<const Plan> plan);
   // From this call on other plans hold than before. Nodes that only help are told when all calls before it
   // have ended here: then they need not know the plans of those.
@@ -240,6 +242,7 @@ class Session {
   std::map<std::uint64_t, Outcome> doomed_;    // collectives that failed elsewhere before we started them
   Mailbox mailbox_;
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
+  std::vector<int> planners_{kPlanner};
   std::vector<bool> gone_;
   std::map<int, Outcome> lost_;  // why, of nodes that only help
   std::optional<Outcome> broken_;
