@@ -4,14 +4,13 @@
 #include <gmock/gmock.h>
 #include <sys/socket.h>
 
-#include <condition_variable>
 #include <iterator>
 #include <latch>
 #include <map>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
+#include "connecting.h"
 #include "live/join/card.h"
 #include "live/join/gate.h"
 #include "live/join/interface.h"
@@ -27,66 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-constexpr std::int64_t kSecond = 1'000'000'000;
-
-class MemoryStore : public Store {
- public:
-  explicit MemoryStore(bool confidential = false) : confidential_(confidential) {}
-  void set(const std::string& key, const std::string& value) override {
-    const std::lock_guard lock(mutex_);
-    values_[key] = value;
-    changed_.notify_all();
-  }
-  std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_until(lock, deadline, [&] { return values_.contains(key); }))
-      throw Error(ErrorCode::timeout, "nobody has set " + key);
-    return values_[key];
-  }
-  bool confidential() const override { return confidential_; }
-
- private:
-  const bool confidential_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string> values_;
-};
-
-struct Outcome {
-  Mesh mesh;
-  std::string error;
-  ErrorCode code = ErrorCode::system;
-};
-
-// The outcomes of all ranks, then those of the aggregators that are started.
-std::vector<Outcome> connect(Store& store, int size, const std::function<void(ConnectOptions&)>& change = {},
-                             const std::vector<std::string>& aggregators = {}) {
-  std::vector<Outcome> outcomes(static_cast<std::size_t>(size) + aggregators.size());
-  std::vector<std::thread> threads;
-  for (int r = 0; r < static_cast<int>(outcomes.size()); ++r)
-    threads.emplace_back([&, r] {
-      ConnectOptions options;
-      if (r < size) {
-        options.rank = r;
-        options.size = size;
-      } else {
-        options.aggregator = aggregators[static_cast<std::size_t>(r - size)];
-      }
-      options.address = "127.0.0.1";
-      options.deadline_ns = now_ns() + 20 * kSecond;
-      Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
-      try {
-        if (change) change(options);
-        outcome.mesh = connect_all(store, options);
-      } catch (const Error& e) {
-        outcome.error = e.what();
-        outcome.code = e.code();
-      }
-    });
-  for (auto& thread : threads) thread.join();
-  return outcomes;
-}
 
 // All have failed, with the same words.
 void expect_refused(const std::vector<Outcome>& outcomes, ErrorCode code, const std::string& words) {
