@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "python/documented.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
 #include "study/simulate_request.h"
@@ -127,7 +128,7 @@ py::object simulate(const py::args& positional, const py::kwargs& named) {
 
 template <class Request>
 std::string document(const char* about, std::span<const Field<Request>> fields) {
-  std::string text = about;
+  std::string text = std::string(about) + "\n\nArguments:";
   for (const auto& field : fields) {
     const std::string value = value_of(Request{}, field);
     text += fmt::format("\n    {}{}: {}", with_underscores(field.name), value.empty() ? "" : "=" + value,
@@ -136,30 +137,14 @@ std::string document(const char* about, std::span<const Field<Request>> fields) 
   return text;
 }
 
-constexpr const char* kPlanDocument = R"(plan(cluster, **arguments) -> dict
-
-How fast a collective can be on a network, and what each planner takes: what `talweg plan --json` writes. `cluster` is
-the file of the network, in any format that `talweg convert` reads. Sizes are bytes of the whole vector ("4K..1G", "64K,1M",
-a number or a list), times microseconds, rates GB/s. Works in processes of its own for up to `patience`. Raises
-talweg.Error ("bad_file", "invalid_argument") with one line that names the file or the argument.
-
-Arguments:)";
-
-constexpr const char* kSimulateDocument = R"(simulate(network, **arguments) -> dict
-
-Collectives, flows and workloads on a network, packet by packet: what `talweg simulate --json` writes. `network` is the file
-of the network, or `topology` describes one. The result depends on the arguments and the seed alone. Sizes are as in
-plan(), times of the result microseconds of virtual time. Raises talweg.Error ("bad_file", "invalid_argument").
-
-Arguments:)";
-
 }  // namespace
 
 void add_studies(py::module_& module) {
-  py::options options;
-  options.disable_function_signatures();
-  module.def("plan", &plan, document(kPlanDocument, study::plan_fields()).c_str());
-  module.def("simulate", &simulate, document(kSimulateDocument, study::simulate_fields()).c_str());
+  const auto add = [&](Documented function, auto called, auto fields) {
+    module.def(function.name, called, document(function.text, fields).c_str());
+  };
+  add("plan", &plan, study::plan_fields());
+  add("simulate", &simulate, study::simulate_fields());
 }
 
 }  // namespace talweg::python
