@@ -23,14 +23,11 @@ namespace {
 
 using study::Field;
 
-std::string with_dashes(std::string name) {
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
-
-std::string with_underscores(std::string name) {
-  std::ranges::replace(name, '-', '_');
-  return name;
+// What Python calls an option: `from` is a word of its own there.
+std::string argument_name(std::string option) {
+  if (option == "from") return "format";
+  std::ranges::replace(option, '-', '_');
+  return option;
 }
 
 // A list is what the command line says with commas; paths may be path-like.
@@ -60,7 +57,9 @@ auto of_arguments(Function&& function) {
     return std::forward<Function>(function)();
   } catch (const Error& error) {
     const std::string text = error.what();
-    throw Error(error.code(), text.starts_with("--") ? text.substr(2) : text);
+    if (!text.starts_with("--")) throw;
+    const std::size_t end = std::min(text.find_first_of(" :="), text.size());
+    throw Error(error.code(), argument_name(text.substr(2, end - 2)) + text.substr(end));
   }
 }
 
@@ -75,8 +74,10 @@ Request request_of(const char* function, std::span<const Field<Request>> fields,
   if (positional.size() == 1) set_from(request, fields.front(), positional[0]);
   for (const auto& [key, value] : named) {
     const std::string name = py::str(key);
-    const auto* field = field_called(fields, with_dashes(name));
-    if (field == nullptr) throw py::type_error(fmt::format("{}: no argument is called {}", function, name));
+    const auto field = std::ranges::find_if(
+        fields, [&](const auto& f) { return name == argument_name(f.name) || name == f.name; });
+    if (field == fields.end())
+      throw py::type_error(fmt::format("{}: no argument is called {}", function, name));
     of_arguments([&] { set_from(request, *field, value); });
   }
   return request;
@@ -131,8 +132,8 @@ std::string document(const char* about, std::span<const Field<Request>> fields) 
   std::string text = std::string(about) + "\n\nArguments:";
   for (const auto& field : fields) {
     const std::string value = value_of(Request{}, field);
-    text += fmt::format("\n    {}{}: {}", with_underscores(field.name), value.empty() ? "" : "=" + value,
-                        field.help);
+    text += fmt::format("\n    {}{}: {}{}", argument_name(field.name), value.empty() ? "" : "=" + value,
+                        field.help, *field.words == '\0' ? "" : fmt::format(": {}", field.words));
   }
   return text;
 }

@@ -235,9 +235,10 @@ def init(
 
 def plan(cluster: str | PathLike[str] = ..., **arguments: Any) -> dict[str, Any]:
     """How fast a collective can be on a network, and what each planner takes: what `talweg plan --json` writes. `cluster`
-    is the file of the network, in any format that `talweg convert` reads. Sizes are bytes of the whole vector ("4K..1G",
-    "64K,1M", a number or a list), times microseconds, rates GB/s. Works in processes of its own for up to `patience`.
-    Raises Error ("bad_file", "invalid_argument") with one line that names the file or the argument."""
+    is the file of the network, in any format that `talweg convert` reads; `format` says which (the command's --from) where
+    it cannot be recognised. Sizes are bytes of the whole vector ("4K..1G", "64K,1M", a number or a list), times
+    microseconds, rates GB/s. Works in processes of its own for up to `patience`. Raises Error ("bad_file",
+    "invalid_argument") with one line that names the file or the argument."""
 
 def simulate(network: str | PathLike[str] = ..., **arguments: Any) -> dict[str, Any]:
     """Collectives, flows and workloads on a network, packet by packet: what `talweg simulate --json` writes. `network` is
