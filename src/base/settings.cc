@@ -4,21 +4,20 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <optional>
+#include <sstream>
 
 #include "base/fail.h"
+#include "base/input_file.h"
 #include "base/trim.h"
 
 namespace talweg {
 namespace {
 
 constexpr const char* kFileVariable = "TALWEG_CONF_FILE";
+constexpr std::size_t kMostFileBytes = std::size_t{1} << 20;
 
 // nullptr if none is called so.
 const Setting* setting_called(std::string_view name) {
@@ -30,17 +29,9 @@ const Setting* setting_called(std::string_view name) {
 // The whole file is checked even when the name is found early, so that a typing mistake in another line is
 // reported by whichever program reads the file first.
 std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string_view name, bool must_exist) {
-  std::error_code unknown;
-  if (must_exist && std::filesystem::is_directory(path, unknown))
-    throw_error(ErrorCode::bad_file, "{} (named by {}): expected a file, got a directory", path,
-                kFileVariable);
-  std::ifstream file(path);
-  if (!file) {
-    if (must_exist)
-      throw_error(ErrorCode::bad_file, "cannot read {} (named by {}): {}", path, kFileVariable,
-                  std::strerror(errno));
-    return std::nullopt;
-  }
+  if (!must_exist && ::access(path.c_str(), R_OK) != 0) return std::nullopt;
+  const std::string shown = must_exist ? fmt::format("{} (named by {})", path, kFileVariable) : path;
+  std::istringstream file(read_input(path, shown, kMostFileBytes));
   std::optional<ResolvedSetting> found;
   std::string text;
   for (int line = 1; std::getline(file, text); ++line) {

@@ -20,8 +20,8 @@ struct Joining {
   live::EngineOptions engine;
 };
 
-// Of rank `place.rank`; or, with a name, of that aggregator. Blocks until the store answers. Throws Error as
-// Group::join does.
+// Of rank `place.rank`; or, with a name, of that aggregator. Checks the settings, then blocks until the store
+// answers. Throws Error as Group::join does.
 Joining prepare_joining(const GroupOptions& options, const Place& place, std::chrono::milliseconds timeout,
                         const std::string& aggregator = {});
 

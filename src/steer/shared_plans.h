@@ -1,9 +1,8 @@
 // SharedPlans: which forest carries which call of a group, as one node knows it from rank 0's words.
 //
-//   plans.hear(word);                                 // in the order in which rank 0 has said them
+//   plans.hear(word);                        // in the order in which rank 0 has said them
 //   if (auto plan = plans.find(call, request)) begin(plan);
-//   else                                              // hold the call, and those behind it, until the next
-//   word
+//   else hold(call);                         // and those behind it, until the next word
 //
 // Why all nodes take the same forest at the same call: each keeps the same words, and knows for which calls
 // it must wait for another one, since the words before have said so: for the first call of a request, for the

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -111,12 +112,20 @@ TEST_F(Settings, ASecretDoesNotBelongIntoAFileThatOthersMayRead) {
 
 TEST_F(Settings, ANamedFileThatIsNotThereIsAnError) {
   setenv("TALWEG_CONF_FILE", "/no/such/file", 1);
-  EXPECT_THAT(complaint(), HasSubstr("cannot read /no/such/file"));
+  EXPECT_THAT(complaint(),
+              HasSubstr("/no/such/file (named by TALWEG_CONF_FILE): cannot read it: No such file"));
 }
 
 TEST_F(Settings, ADirectoryIsNoFileOfSettings) {
   setenv("TALWEG_CONF_FILE", "/tmp", 1);
   EXPECT_THAT(complaint(), HasSubstr("/tmp (named by TALWEG_CONF_FILE): expected a file, got a directory"));
+}
+
+TEST_F(Settings, APipeThatNobodyWritesIntoIsNotWaitedForAsAFileOfSettings) {
+  const std::string pipe = file() + ".pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  setenv("TALWEG_CONF_FILE", pipe.c_str(), 1);
+  EXPECT_THAT(complaint(), HasSubstr("(named by TALWEG_CONF_FILE): expected a file, got a pipe that nobody"));
 }
 
 TEST_F(Settings, ANameThatIsNotInTheTableIsRefused) {
