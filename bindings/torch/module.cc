@@ -30,8 +30,8 @@ std::string explain(const TalwegBackend& backend, const std::string& operation, 
                     const std::string& type) {
   const auto collective = parse_collective(operation);
   const auto element = parse_data_type(type);
-  TORCH_CHECK_VALUE(collective, "talweg: no collective is called ", operation);
-  TORCH_CHECK_VALUE(element, "talweg: no element type is called ", type);
+  check_value(collective, "talweg: no collective is called ", operation);
+  check_value(element, "talweg: no element type is called ", type);
   return with_torch_errors([&] { return backend.group()->explain(*collective, count, *element); });
 }
 
@@ -55,11 +55,18 @@ PYBIND11_MODULE(_c10d, m) {
   options.disable_function_signatures();  // the stub has better ones
   // The base class is torch's: it must be known before a class can be derived from it.
   py::module_::import("torch.distributed");
+  for (const auto& [name, base] :
+       {std::pair{"CallValueError", PyExc_ValueError}, std::pair{"CallTypeError", PyExc_TypeError}}) {
+    const py::tuple bases = py::make_tuple(py::handle(base), py::handle(PyExc_RuntimeError));
+    m.attr(name) = py::reinterpret_steal<py::object>(
+        PyErr_NewException((std::string("talweg._c10d.") + name).c_str(), bases.ptr(), nullptr));
+  }
   py::class_<TalwegBackend, c10d::Backend, c10::intrusive_ptr<TalwegBackend>> backend(
       m, "Backend", Documented("Backend").text);
   const auto define = [&](Documented method, auto function, const auto&... arguments) {
     backend.def(method.name, function, arguments..., method.text);
   };
+  backend.def("_get_sequence_number_for_group", &TalwegBackend::getSequenceNumberForGroup);
   define("Backend.describe", [](const TalwegBackend& b) { return b.group()->describe(); });
   define("Backend.explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
   define("Backend.statistics", &statistics);
