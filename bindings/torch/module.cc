@@ -55,11 +55,11 @@ PYBIND11_MODULE(_c10d, m) {
   options.disable_function_signatures();  // the stub has better ones
   // The base class is torch's: it must be known before a class can be derived from it.
   py::module_::import("torch.distributed");
-  for (const auto& [name, base] :
-       {std::pair{"CallValueError", PyExc_ValueError}, std::pair{"CallTypeError", PyExc_TypeError}}) {
+  for (const auto& [error, base] : {std::pair{Documented("CallValueError"), PyExc_ValueError},
+                                    std::pair{Documented("CallTypeError"), PyExc_TypeError}}) {
     const py::tuple bases = py::make_tuple(py::handle(base), py::handle(PyExc_RuntimeError));
-    m.attr(name) = py::reinterpret_steal<py::object>(
-        PyErr_NewException((std::string("talweg._c10d.") + name).c_str(), bases.ptr(), nullptr));
+    m.attr(error.name) = py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(
+        (std::string("talweg._c10d.") + error.name).c_str(), error.text, bases.ptr(), nullptr));
   }
   py::class_<TalwegBackend, c10d::Backend, c10::intrusive_ptr<TalwegBackend>> backend(
       m, "Backend", Documented("Backend").text);
