@@ -26,6 +26,12 @@ const Setting* setting_called(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+std::optional<bool> switch_in(std::string_view text) {
+  if (text == "1" || text == "on" || text == "true") return true;
+  if (text == "0" || text == "off" || text == "false") return false;
+  return std::nullopt;
+}
+
 // The whole file is checked even when the name is found early, so that a typing mistake in another line is
 // reported by whichever program reads the file first.
 std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string_view name, bool must_exist) {
@@ -72,10 +78,10 @@ const std::vector<Setting>& settings() {
        ""},
       {"TALWEG_DEBUG_FILE", "where logs go, %h: host, %p: process, %r: rank; empty: stderr", ""},
       {"TALWEG_DEBUG_TIMESTAMP", "time in front of each line, in strftime's grammar; empty: none", ""},
-      {"TALWEG_TIMEOUT", "deadline of every call that has none of its own, such as 30s", "30s", false,
+      {"TALWEG_TIMEOUT", "deadline of every call that has none of its own, such as 30s", "30s", false, false,
        SettingKind::wait, 1'000'000},
       {"TALWEG_HOST_TIMEOUT", "a host that answers nothing for so long has failed, and its ranks with it",
-       "15s", false, SettingKind::wait, 1'000'000},
+       "15s", false, false, SettingKind::wait, 1'000'000},
       {"TALWEG_SOCKET_IFNAME",
        "interfaces to use: prefixes separated by commas, =name for exact, ^name to exclude; empty: automatic",
        ""},
@@ -84,39 +90,39 @@ const std::vector<Setting>& settings() {
       {"TALWEG_CLUSTER", "file that describes the network, rank i = worker i; empty: built-in assumptions",
        ""},
       {"TALWEG_REPLAN", "1: plans follow the network as it changes; 0: they stay; the same on all ranks", "0",
-       false, SettingKind::on_off},
+       false, true, SettingKind::on_off},
       {"TALWEG_PROBE",
        "1: the network between hosts is measured when a group is joined, some seconds, and beats "
        "TALWEG_CLUSTER",
-       "0", false, SettingKind::on_off},
+       "0", false, true, SettingKind::on_off},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_KEY", "the job's key, the same on all ranks; needed where ranks are not all on loopback", "",
        true},
       {"TALWEG_KEY_FILE", "file of mode 600 that holds the job's key; beats TALWEG_KEY", ""},
       {"TALWEG_ENCRYPT", "1: what travels between hosts is encrypted; 0: off; the same on all ranks", "0",
-       false, SettingKind::on_off},
-      {"TALWEG_CHECKSUM", "1: every chunk carries a CRC-32C that is checked; 0: off", "1", false,
+       false, false, SettingKind::on_off},
+      {"TALWEG_CHECKSUM", "1: every chunk carries a CRC-32C that is checked; 0: off", "1", false, false,
        SettingKind::on_off},
-      {"TALWEG_STREAMS", "TCP connections to each peer on another host", "1", false,
+      {"TALWEG_STREAMS", "TCP connections to each peer on another host", "1", false, false,
        SettingKind::whole_number, 1, 64},
-      {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1", false,
+      {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1", false, false,
        SettingKind::on_off},
-      {"TALWEG_RECORDER", "calls of each group that the flight recorder keeps; 0: off", "1024", false,
+      {"TALWEG_RECORDER", "calls of each group that the flight recorder keeps; 0: off", "1024", false, false,
        SettingKind::whole_number, 0, 1'000'000'000},
       {"TALWEG_RECORDER_DIR",
        "directory for flight records, written when a call fails; empty: only when asked", ""},
       {"TALWEG_DUMP_SIGNAL", "signal that asks for flight records: USR1, USR2 or none", "USR1"},
       {"TALWEG_STALL_WARNING", "a call that waits longer is logged with the ranks it waits for; 0: never",
-       "10s", false, SettingKind::wait},
+       "10s", false, false, SettingKind::wait},
       {"TALWEG_METRICS_FILE",
        "Prometheus text file, %r: rank, %j: job, %h: host, %p: process; written now and then; empty: none",
        ""},
-      {"TALWEG_METRICS_PERIOD", "time between two writes of TALWEG_METRICS_FILE", "5s", false,
+      {"TALWEG_METRICS_PERIOD", "time between two writes of TALWEG_METRICS_FILE", "5s", false, false,
        SettingKind::wait},
       {"TALWEG_TRACE", "directory for traces of every call and chunk, one file a rank; empty: none", ""},
       {"TALWEG_TRACE_LIMIT", "events in the trace of one rank; what comes later is only counted", "1000000",
-       false, SettingKind::whole_number, 0, 1'000'000'000},
+       false, false, SettingKind::whole_number, 0, 1'000'000'000},
   };
   return kSettings;
 }
@@ -134,6 +140,17 @@ ResolvedSetting resolve(std::string_view name, std::string_view flag) {
     return {value, SettingOrigin::environment, {}};
   if (auto found = find_in_files(name)) return *found;
   return {std::string(setting->default_value), SettingOrigin::default_value, {}};
+}
+
+std::vector<std::pair<std::string, std::string>> alike_settings() {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Setting& setting : settings()) {
+    if (!setting.alike) continue;
+    std::string value = resolve(setting.name).value;
+    if (const auto on = switch_in(value)) value = *on ? "1" : "0";
+    values.emplace_back(setting.name, std::move(value));
+  }
+  return values;
 }
 
 std::vector<std::string> mistyped_settings() {
@@ -161,8 +178,7 @@ std::int64_t whole_number_of(std::string_view setting) {
 
 bool switch_of(std::string_view setting) {
   const std::string text = resolve(setting).value;
-  if (text == "1" || text == "on" || text == "true") return true;
-  if (text == "0" || text == "off" || text == "false") return false;
+  if (const auto on = switch_in(text)) return *on;
   refuse("{}: expected 1 or on, 0 or off, got \"{}\"", setting, text);
 }
 
