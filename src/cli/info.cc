@@ -120,7 +120,7 @@ void add_info(CLI::App& app, Action* action) {
       ->capture_default_str();
   sub->add_option("-J,--json", flags->json, "as JSON, into this file; - for standard output");
   sub->callback([flags, sub, action] {
-    for (const char* name : {"--ranks", "--ranks-per-host", "--cluster"})
+    for (const char* name : {"--ranks", "--ranks-per-host", "--cluster", "--patience"})
       if (flags->needs_collective.empty() && sub->count(name) > 0) flags->needs_collective = name;
     *action = [flags] { return info(*flags); };
   });
