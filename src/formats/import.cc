@@ -108,7 +108,8 @@ Format recognise(const std::string& text, const std::string& origin) {
     throw_error(ErrorCode::bad_file, "{}: no known format was recognised: expected a network as {} write it",
                 origin, known_formats());
   };
-  if (text.substr(0, 1024).find("<html") != std::string::npos) not_recognised();
+  const std::string head = text.substr(0, 1024);
+  if (head.find("<html>") != std::string::npos || head.find("<html ") != std::string::npos) not_recognised();
   if (word.starts_with('<') || word.starts_with("\xef\xbb\xbf<")) return recognise_xml(text, origin);
   if (origin.ends_with(".topo") || word == "nodes" || word == "tiers" || word == "podsize" || word == "tier")
     return Format::htsim;

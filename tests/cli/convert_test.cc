@@ -99,7 +99,7 @@ TEST_F(Convert, WhatCannotBeIsRefusedInOneLine) {
               HasSubstr("--root 99: there are "));
   const std::string forest = file("f.yaml");
   EXPECT_EQ(talweg({"convert", topo, forest, "--op", "broadcast", "--root", "2"}).exit_code, 0);
-  EXPECT_THAT(text("f.yaml"), HasSubstr("root: 2"));
+  EXPECT_THAT(text("f.yaml"), HasSubstr("\"root\":2"));
   EXPECT_THAT(about({"convert", forest, "-", "--to", "dot", "--algo", "ring"}),
               HasSubstr("f.yaml is a forest, planned already"));
   EXPECT_THAT(about({"convert", file("none"), file("x.yaml")}), HasSubstr("cannot read it"));

@@ -52,8 +52,8 @@ TEST_F(Simulate, PrintsTheTableOfPerfAndTheSameOneAgain) {
   const Outcome first = talweg(kSmall);
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.out, HasSubstr("# Collective test starting: all_reduce\n"));
-  EXPECT_THAT(first.out, HasSubstr("\n       65536         16384     float     sum      -1"));
-  EXPECT_THAT(first.out, HasSubstr("\n      262144         65536     float     sum      -1"));
+  EXPECT_THAT(first.out, HasSubstr("\n       65536        16384      float     sum      -1"));
+  EXPECT_THAT(first.out, HasSubstr("\n      262144        65536      float     sum      -1"));
   EXPECT_THAT(first.out, HasSubstr("# Dropped"));
   EXPECT_THAT(first.err, StartsWith("talweg simulate: "));
   EXPECT_THAT(first.err, HasSubstr("M link-hops/s, peak memory"));
