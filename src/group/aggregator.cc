@@ -24,6 +24,7 @@ namespace {
 // Looks at the network before it sleeps: with ranks on other hosts it is the kernel that has work to do.
 constexpr int kIdleLooks = 50;
 constexpr unsigned kNoRoomUs = 20;
+constexpr std::int64_t kNoLook = std::numeric_limits<std::int64_t>::max();
 
 protocol::Members members_of_mesh(const live::Mesh& mesh) {
   protocol::Members members{mesh.seat, mesh.ranks, {}};
@@ -68,13 +69,16 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
       }
       const std::int64_t now = live::now_ns();
       if (now >= next_look_ns) next_look_ns = now + engine_.check_hosts();
-      if (now >= session_.next_deadline_ns()) session_.on_time(now);
+      if (now >= look_ns_) {
+        look_ns_ = kNoLook;
+        session_.on_time(now);
+      }
       engine_.flush();
       if (!engine_.prepare_sleep()) {
         ::usleep(kNoRoomUs);
         continue;
       }
-      const std::int64_t until = std::min(next_look_ns, session_.next_deadline_ns());
+      const std::int64_t until = std::min(next_look_ns, look_ns_);  // calls have no deadlines here
       engine_.sleep(static_cast<int>(std::clamp<std::int64_t>((until - now) / 1'000'000 + 1, 0, 1000)));
       idle = 0;
     }
@@ -154,7 +158,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
     frame.token = token;
     frame.priority = priority;
     frame.stable = stable;
-    frame.reported = !wire::is_chunk(header);
+    frame.reported = !token.data;
     return engine_.send(to, std::move(frame));
   }
   void send_text(int to, const wire::Header& header, const std::string& text) override {
@@ -165,6 +169,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
     engine_.send(to, std::move(frame));
   }
   void cancel(std::uint64_t run) override { engine_.cancel(0, run); }
+  void look_at(std::int64_t when_ns) override { look_ns_ = std::min(look_ns_, when_ns); }
   void completed(void*, const protocol::Outcome& outcome) override {
     if (!outcome.ok) log_.log(LogLevel::info, "aggregator", "{}: {}", name_, outcome.text);
   }
@@ -180,6 +185,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
   protocol::BufferPool pool_;
   steer::SharedPlans plans_;
   steer::WordParts word_;  // of rank 0's, as far as it is here
+  std::int64_t look_ns_ = kNoLook;
   live::Engine engine_;
   protocol::Session session_;
 };

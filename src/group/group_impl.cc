@@ -112,9 +112,10 @@ GroupImpl::Start GroupImpl::prepare(const Call& call) {
   return start;
 }
 
-WorkPtr GroupImpl::start(const Call& call) {
+WorkPtr GroupImpl::start(const Call& call, std::shared_ptr<const protocol::Plan> plan) {
   if (call.op == Collective::send_recv) return start_message(call);
   Start start = prepare(call);
+  start.operation.plan = std::move(plan);
   WorkPtr work = start.work;
   auto guard = world_->lock();
   enter(std::move(start));
@@ -124,9 +125,10 @@ WorkPtr GroupImpl::start(const Call& call) {
 
 void GroupImpl::enter(Start start) {
   protocol::Operation& operation = start.operation;
-  const bool shared = steer::is_shared(start.request);
+  const bool given = operation.plan != nullptr;
+  const bool shared = !given && steer::is_shared(start.request);
   // What has no plan is refused before it has a number: as if it had never been called.
-  if (!shared) operation.plan = own_plans_.find(start.request);
+  if (!given && !shared) operation.plan = own_plans_.find(start.request);
   start.work->keep(start.work);
   world_->started(operation.question_ns, start.called_ns);
   const std::uint64_t call = session_.next_sequence();
@@ -305,7 +307,7 @@ void GroupImpl::on_frame(int seat, const wire::Header& header, const std::byte* 
     agree_on_losses();
     return;
   }
-  const bool data = header.length > 0 && wire::is_chunk(header);
+  const bool data = header.length > 0 && wire::is_for_transfer(header);
   observe::Trace* const trace = data ? world_->observer().trace() : nullptr;
   const std::int64_t begin_ns = trace == nullptr ? 0 : live::now_ns();
   session_.on_frame(from, header, payload);
@@ -334,7 +336,7 @@ bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payloa
   frame.token = token;
   frame.priority = priority;
   frame.stable = stable;
-  frame.reported = !wire::is_chunk(header);
+  frame.reported = !token.data;
   const int peer = seats_[static_cast<std::size_t>(to)];
   observe::Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
   if (trace == nullptr) return world_->engine().send(peer, std::move(frame));

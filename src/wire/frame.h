@@ -31,6 +31,9 @@ enum class FrameType : std::uint8_t {
   lost = 16,           // the sender has lost an aggregator
 };
 inline constexpr unsigned kFrameTypes = 17;  // and one: they begin with 1
+// 64 .. 95 belong to transfers, which give them their meaning (Own, in frames.h).
+inline constexpr unsigned kOwnTypes = 64;
+inline constexpr unsigned kOwnKinds = 32;
 
 // "TLW2": the last byte is the version of the frame layout.
 inline constexpr std::uint32_t kMagic = 0x32574c54;

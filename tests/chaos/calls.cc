@@ -6,10 +6,13 @@
 #include "base/collectives.h"
 #include "forest/cost.h"
 #include "forest/forest_bytes.h"
+#include "protocol/flood.h"
 
 namespace talweg::chaos {
 
 namespace {
+
+constexpr std::int64_t kFloodPauseNs = 7'000'000;
 
 std::byte* bytes(std::vector<std::int32_t>& data) {
   return reinterpret_cast<std::byte*>(data.data());
@@ -117,10 +120,16 @@ protocol::Operation operation_of(Record& record, Planning& planning) {
                                                      .out = b.out.data(),
                                                      .options = {.priority = call.priority}},
                                                     record.rank, q);
+  op.user = &record;
+  if (script.flooded && !odd) {
+    const auto bytes = static_cast<std::size_t>(call.total()) * sizeof(std::int32_t);
+    record.memory = 2 * static_cast<std::size_t>(q.ranks) * std::bit_ceil(std::max<std::size_t>(bytes, 64));
+    op.plan = protocol::flood_plan(record.rank, q.ranks, bytes, kFloodPauseNs);
+    return op;
+  }
   const auto plan = planning.plan(own, q, record.rank, !odd && facts(q.op).knows == Knows::all);
   record.memory = most_memory(*plan);
   op.plan = plan;
-  op.user = &record;
   return op;
 }
 

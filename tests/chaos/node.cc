@@ -143,7 +143,7 @@ struct Node::Member : protocol::Outbox {
     frame.token = token;
     frame.priority = priority;
     frame.stable = stable;
-    frame.reported = !wire::is_chunk(header);
+    frame.reported = !token.data;
     if (header.type == wire::FrameType::announce && wire::announce_of(header).ask) {
       node.world_.marks().hit(Mark::question);
       asked.insert(header.sequence);
@@ -172,6 +172,11 @@ struct Node::Member : protocol::Outbox {
       for (Pipe* pipe : peer.in) pipe->forget_place(id, run);
     }
   }
+  void look_at(std::int64_t when_ns) override {
+    look_ns = std::min(look_ns, when_ns);
+    const Picoseconds soon = std::max<Picoseconds>(when_ns * 1000 - node.world_.now(), 0);
+    node.world_.after(soon, [&owner = node] { owner.tick(false); });
+  }
   void completed(void* user, const protocol::Outcome& outcome) override {
     if (helps()) {
       node.memory_ -= static_cast<Record*>(user)->memory;
@@ -197,6 +202,7 @@ struct Node::Member : protocol::Outbox {
   steer::SharedPlans plans;
   steer::WordParts word_parts;
   std::deque<Record> served;  // by an aggregator
+  std::int64_t look_ns = std::numeric_limits<std::int64_t>::max();
   Source planner;
   std::unique_ptr<steer::PlanLeader> leader;  // on rank 0
   std::deque<std::pair<std::uint64_t, forest::Request>> held;
@@ -312,7 +318,8 @@ void Node::tick(bool look_for_hosts) {
   if (!alive_ || paused_) return;
   if (world_.mutation() != Mutation::no_deadlines)
     for (const auto& [id, member] : members_)
-      if (member->session->next_deadline_ns() <= world_.now_ns()) {
+      if (std::min(member->look_ns, member->session->next_deadline_ns()) <= world_.now_ns()) {
+        member->look_ns = std::numeric_limits<std::int64_t>::max();
         member->session->on_time(world_.now_ns());
         member->plan_held();
       }

@@ -48,9 +48,10 @@ struct ScriptedCall {
   int destination = 0;
   std::uint32_t tag = 0;
   bool any_source = false;
-  bool helped = false;  // its trees are rooted at the aggregator
-  int odd = -1;         // who disagrees about it
-  int impatient = -1;   // who gives it little time, and how much
+  bool helped = false;   // its trees are rooted at the aggregator
+  bool flooded = false;  // no forest carries it
+  int odd = -1;          // who disagrees about it
+  int impatient = -1;    // who gives it little time, and how much
   Picoseconds patience = 0;
   int opens = -1;  // a barrier before which the members of this group form it: an index of Scenario::groups
 };

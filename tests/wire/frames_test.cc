@@ -53,8 +53,24 @@ TEST(Frames, ChunksArriveAsTheyWereSaid) {
     EXPECT_EQ(h.type, up ? FrameType::up : FrameType::down);
     const Chunk c = chunk_of(h);
     EXPECT_EQ(std::tuple(c.up, c.tree, c.chunk, c.bytes), std::tuple(up, 7U, 8U, 4096U));
-    EXPECT_TRUE(is_chunk(h));
+    EXPECT_TRUE(is_for_transfer(h));
     expect_call(h);
+  }
+}
+
+TEST(Frames, WhatATransferSaysInItsOwnLanguageArrives) {
+  for (const std::uint32_t bytes : {0U, 4096U})
+    for (std::uint32_t kind = 0; kind < kOwnKinds; ++kind) {
+      const Header h = sent(encode(kCall, Own{kind, 7, 8, bytes}));
+      const Own own = own_of(h);
+      EXPECT_EQ(std::tuple(own.kind, own.tree, own.chunk, own.bytes), std::tuple(kind, 7U, 8U, bytes));
+      EXPECT_TRUE(is_for_transfer(h));
+      expect_call(h);
+    }
+  for (const unsigned type : {kFrameTypes, kOwnTypes - 1, kOwnTypes + kOwnKinds}) {
+    Header h;
+    h.type = static_cast<FrameType>(type);
+    EXPECT_STREQ(check(h), "unknown frame type") << type;
   }
 }
 
@@ -72,7 +88,7 @@ TEST(Frames, EveryReasonOfAFailureArrives) {
   EXPECT_EQ(h.type, FrameType::group_failure);
   const GroupFailure f = group_failure_of(h);
   EXPECT_EQ(std::tuple(f.group, f.code, f.text_bytes), std::tuple(3U, ErrorCode::peer_failed, 10U));
-  EXPECT_FALSE(is_chunk(h));
+  EXPECT_FALSE(is_for_transfer(h));
 }
 
 TEST(Frames, AReasonThatIsNotKnownHereIsStillAFailure) {
@@ -128,8 +144,9 @@ TEST(Frames, OnlyChunksReasonsAndPlansHaveAPayload) {
     Header h;
     h.type = static_cast<FrameType>(type);
     h.length = 1;
-    const bool may = is_chunk(h) || h.type == FrameType::failure || h.type == FrameType::group_failure ||
-                     h.type == FrameType::plan || h.type == FrameType::report;
+    const bool may = h.type == FrameType::up || h.type == FrameType::down || h.type == FrameType::failure ||
+                     h.type == FrameType::group_failure || h.type == FrameType::plan ||
+                     h.type == FrameType::report;
     EXPECT_EQ(check(h) == nullptr, may) << to_string(h);
   }
 }

@@ -59,6 +59,7 @@ Session::Run& Session::add(std::uint64_t id) {
   run->id = id;
   run->order = order_++;
   run->begun = false;
+  run->look_ns = kNoTime;
   run->failing = false;
   run->waits_for_earlier = false;
   run->asked = false;
@@ -223,7 +224,7 @@ void Session::begin_if_agreed(Run& run) {
   run.begun = true;
   Acting acting(*this, run);
   run.transfer->begin(acting);
-  finish_if_done(run);
+  settle(run);
 }
 
 std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t bytes) {
@@ -271,7 +272,7 @@ void Session::saw_plan(int node, std::uint32_t plan) {
     if (Run* const run = find(id); run != nullptr) {
       Acting acting(*this, *run);
       run->transfer->on_ready(node, acting);
-      finish_if_done(*run);
+      settle(*run);
     }
 }
 
@@ -291,13 +292,13 @@ void Session::saw_start(int from, const wire::Header& h) {
     if (run == nullptr || run->gated || !run->begun || !is_rank(from)) continue;
     Acting acting(*this, *run);
     run->transfer->on_ready(from, acting);
-    finish_if_done(*run);
+    settle(*run);
   }
 }
 
 Session::Placement Session::place(int from, const wire::Header& h) {
   found_ = {};
-  if (!wire::is_chunk(h)) return {};
+  if (!wire::is_for_transfer(h)) return {};
   std::uint64_t id = h.sequence;
   if ((id & kMessageBit) != 0) {
     const auto it = incoming_.find({from, id});
@@ -396,7 +397,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
       }
       return;
     }
-    if (wire::is_chunk(h) && !run.op.tell.empty()) {
+    if (!run.op.tell.empty()) {
       // The sender has heard from all, but only about the blocks between them and itself: wait for all
       // ourselves.
       run.held.push_back({from, h, {payload, payload + h.length}});
@@ -416,7 +417,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
     on_damaged(from, ErrorCode::corrupted, std::string("it sent a frame that makes no sense: ") + wrong);
     return;
   }
-  finish_if_done(run);
+  settle(run);
   if (waited) fail_if_left(id);
 }
 
@@ -425,11 +426,14 @@ void Session::on_sent(const Token& token) {
   if (run == nullptr) return;
   Acting acting(*this, *run);
   run->transfer->on_sent(token.piece, token.buffer, run->failing ? nullptr : &acting);
-  if (!run->failing) finish_if_done(*run);
+  if (!run->failing) settle(*run);
 }
 
-void Session::finish_if_done(Run& run) {
-  if (!run.transfer->done()) return;
+void Session::settle(Run& run) {
+  const bool done = run.transfer->done();
+  const std::int64_t when = done ? kNoTime : run.transfer->next_time_ns();
+  if (when != std::exchange(run.look_ns, when) && when != kNoTime) outbox_.look_at(when);
+  if (!done) return;
   if (run.op.fence && earliest_before(run) != nullptr) {
     fences_ += run.waits_for_earlier ? 0 : 1;
     run.waits_for_earlier = true;
@@ -503,7 +507,6 @@ std::int64_t Session::next_deadline_ns() const {
   for (const auto& [id, run] : runs_) {
     const bool question = run->op.question_ns > 0 && !run->asked;
     next = std::min(next, question ? run->op.question_ns : run->op.deadline_ns);
-    if (run->begun) next = std::min(next, run->transfer->next_time_ns());
   }
   return next;
 }

@@ -105,8 +105,10 @@ class Session {
   void on_peer_gone(int rank, std::optional<ErrorCode> failure, const std::string& why);
   // Something that `rank` sent is damaged or makes no sense.
   void on_damaged(int rank, ErrorCode code, const std::string& why);
-  // Asks who has started what is close to its deadline, and fails what is past it.
+  // Tells transfers that have asked for it, asks who has started what is close to its deadline, and fails
+  // what is past it.
   void on_time(std::int64_t now_ns);
+  // For the latter two: what transfers wait for, the Outbox is told.
   std::int64_t next_deadline_ns() const;
   // Fails everything, here and on all other ranks.
   void abort(const std::string& why);
@@ -179,7 +181,8 @@ class Session {
   // `agreed`: it is known to agree.
   void deliver(Run& run, int from, const wire::Header& header, const std::byte* payload, bool agreed = false);
   void accept(Run& run, const Envelope& envelope);
-  void finish_if_done(Run& run);
+  // After each call of its transfer.
+  void settle(Run& run);
   void finish(std::uint64_t id, const Outcome& outcome);
   void fail_if_left(std::uint64_t id);
   void mismatch(Run& run, int from, const wire::Signature& theirs);
