@@ -87,6 +87,7 @@ struct Node::Member : protocol::Outbox {
     word.call = session->next_sequence();
     word.forest = std::static_pointer_cast<const protocol::LocalPlan>(plan)->forest;
     word.request = word.forest->request;
+    word.digest = plan->digest;
     say(word, size);
   }
   void say(const steer::PlanWord& word, int to) {
