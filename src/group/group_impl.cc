@@ -307,7 +307,7 @@ void GroupImpl::on_frame(int seat, const wire::Header& header, const std::byte* 
     agree_on_losses();
     return;
   }
-  const bool data = header.length > 0 && wire::is_for_transfer(header);
+  const bool data = header.length > 0 && wire::is_chunk(header);
   observe::Trace* const trace = data ? world_->observer().trace() : nullptr;
   const std::int64_t begin_ns = trace == nullptr ? 0 : live::now_ns();
   session_.on_frame(from, header, payload);

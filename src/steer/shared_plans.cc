@@ -56,7 +56,7 @@ SharedPlan SharedPlans::make(const PlanWord& word) const {
                     word.digest, digest));
   try {
     forest::verify(*word.forest);
-    return protocol::make_local_plan(word.forest, self_, {.nodes = nodes_, .digest = digest});
+    return protocol::make_plan(word.forest, self_, {.nodes = nodes_, .digest = digest});
   } catch (const Error& e) {
     refuse(e.what());
   }

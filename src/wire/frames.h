@@ -130,10 +130,9 @@ Lost lost_of(const Header& header);
 Ping ping_of(const Header& header);
 Pong pong_of(const Header& header);
 
-// A frame for a call's transfer, which says where its payload may be received.
-inline bool is_for_transfer(const Header& header) {
-  return header.type == FrameType::up || header.type == FrameType::down || header.type == FrameType::credit ||
-         static_cast<unsigned>(header.type) >= kOwnTypes;
+// A chunk, or what other transfers call their data.
+inline bool is_chunk(const Header& header) {
+  return facts(header.type).payload == Payload::data;
 }
 
 }  // namespace talweg::wire

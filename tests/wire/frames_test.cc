@@ -53,7 +53,7 @@ TEST(Frames, ChunksArriveAsTheyWereSaid) {
     EXPECT_EQ(h.type, up ? FrameType::up : FrameType::down);
     const Chunk c = chunk_of(h);
     EXPECT_EQ(std::tuple(c.up, c.tree, c.chunk, c.bytes), std::tuple(up, 7U, 8U, 4096U));
-    EXPECT_TRUE(is_for_transfer(h));
+    EXPECT_TRUE(is_chunk(h));
     expect_call(h);
   }
 }
@@ -64,7 +64,7 @@ TEST(Frames, WhatATransferSaysInItsOwnLanguageArrives) {
       const Header h = sent(encode(kCall, Own{kind, 7, 8, bytes}));
       const Own own = own_of(h);
       EXPECT_EQ(std::tuple(own.kind, own.tree, own.chunk, own.bytes), std::tuple(kind, 7U, 8U, bytes));
-      EXPECT_TRUE(is_for_transfer(h));
+      EXPECT_TRUE(is_chunk(h));
       expect_call(h);
     }
   for (const unsigned type : {kFrameTypes, kOwnTypes - 1, kOwnTypes + kOwnKinds}) {
@@ -88,7 +88,7 @@ TEST(Frames, EveryReasonOfAFailureArrives) {
   EXPECT_EQ(h.type, FrameType::group_failure);
   const GroupFailure f = group_failure_of(h);
   EXPECT_EQ(std::tuple(f.group, f.code, f.text_bytes), std::tuple(3U, ErrorCode::peer_failed, 10U));
-  EXPECT_FALSE(is_for_transfer(h));
+  EXPECT_FALSE(is_chunk(h));
 }
 
 TEST(Frames, AReasonThatIsNotKnownHereIsStillAFailure) {

@@ -127,9 +127,11 @@ void Session::start_at(std::uint64_t id, Operation operation, const Outcome* ref
     return;
   }
   if (const auto doom = doomed_.find(id); doom != doomed_.end()) {
-    const Outcome outcome = std::move(doom->second);
+    Outcome outcome = std::move(doom->second);
     doomed_.erase(doom);
     take_early(id);
+    if (!outcome.text.starts_with(to_string(run.op.signature) + " #"))
+      outcome.text = context(run) + ": " + outcome.text;
     finish(id, outcome);
     return;
   }
@@ -298,7 +300,7 @@ void Session::saw_start(int from, const wire::Header& h) {
 
 Session::Placement Session::place(int from, const wire::Header& h) {
   found_ = {};
-  if (!wire::is_for_transfer(h)) return {};
+  if (!wire::is_chunk(h)) return {};
   std::uint64_t id = h.sequence;
   if ((id & kMessageBit) != 0) {
     const auto it = incoming_.find({from, id});
