@@ -48,6 +48,8 @@ void GroupImpl::agree_on_losses() {
     if (loss.agreed || !std::all_of(loss.heard.begin(), loss.heard.end(), [](bool h) { return h; })) continue;
     loss.agreed = true;
     shared_plans_.forget(loss.from);
+    // Rank 0 may have plans to make for calls before that.
+    if (!leader_) chooser_.change_to(cluster::without(chooser_.network(), std::vector<int>{loss.node}));
   }
   if (!losing_ || !std::all_of(losses_.begin(), losses_.end(), [](const Loss& l) { return l.agreed; }))
     return;

@@ -160,6 +160,32 @@ TEST_P(Aggregated, OneOfAnotherVersionIsPlannedWithoutWhichIsSaidOnce) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+// The ranks and the aggregator are told why; nobody waits for it.
+class AggregatedByMeasurement : public Aggregated {
+ protected:
+  void expect_refused(const char* setting) {
+    const Variable on(setting, "1");
+    testing::internal::CaptureStderr();
+    start_aggregator();
+    ranks(expect_planned_without);
+    EXPECT_EQ(wait(), 1);
+    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string why = fmt::format("groups with {} plan without aggregators\n", setting);
+    EXPECT_THAT(said, HasSubstr("planned without aggregator agg: " + why));
+    EXPECT_THAT(said, AnyOf(HasSubstr("\n" + why), ::testing::StartsWith(why))) << "the aggregator's";
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(SharedMemory, AggregatedByMeasurement, ::testing::Values("on"));
+
+TEST_P(AggregatedByMeasurement, PlansThatFollowTheNetworkDoWithoutIt) {
+  expect_refused("TALWEG_REPLAN");
+}
+
+TEST_P(AggregatedByMeasurement, PlansByWhatWasMeasuredDoWithoutIt) {
+  expect_refused("TALWEG_PROBE");
+}
+
 // Its card is taken, and then nobody is there.
 TEST_P(Aggregated, OneThatDiesWhileItJoinsIsPlannedWithoutWhichIsSaidOnce) {
   std::thread dies([&] {
@@ -172,10 +198,16 @@ TEST_P(Aggregated, OneThatDiesWhileItJoinsIsPlannedWithoutWhichIsSaidOnce) {
     store->set("node/agg", fmt::format("{}", fmt::join(card, " ")));
   });
   testing::internal::CaptureStderr();
-  ranks([](Group& g) {
+  ranks([&](Group& g) {
     for (int call = 0; call < 3; ++call) expect_all_reduce(g, 100'000);
-    if (g.rank() != 0) return;
-    EXPECT_THAT(plan_of(g, 100'000), Not(HasSubstr("through")));
+    expect_planned_without(g);
+    // The ranks are all there, and share their connections with a group that is made from this one.
+    GroupOptions options = options_for(g.rank(), 2, store_.path());
+    options.prefix = "part/";
+    options.cluster_file = cluster_.path();
+    options.within = std::shared_ptr<Group>(&g, [](Group*) {});
+    if (g.rank() < 2) expect_all_reduce(*Group::join(options), 1000);
+    g.barrier();
   });
   dies.join();
   const std::string said = testing::internal::GetCapturedStderr();
@@ -191,8 +223,7 @@ TEST_P(Aggregated, GroupsThatAreSplitOffDoWithoutIt) {
     EXPECT_THAT(plan_of(g, 100'000), HasSubstr("through agg"));
     expect_all_reduce(g, 100'000);
     if (!part) return;
-    EXPECT_THAT(plan_of(*part, 100'000), Not(HasSubstr("through")));
-    expect_all_reduce(*part, 100'000);
+    expect_planned_without(*part);
   });
 }
 

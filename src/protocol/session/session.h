@@ -117,7 +117,10 @@ class Session {
   void leave(int rank);
 
   std::size_t in_flight() const { return runs_.size(); }
-  bool whole() const { return !broken_ && std::find(gone_.begin(), gone_.end(), true) == gone_.end(); }
+  // No rank has gone.
+  bool whole() const {
+    return !broken_ && std::find(gone_.begin(), gone_.begin() + ranks_, true) == gone_.begin() + ranks_;
+  }
   // What an operation in flight waits for: whoever watches a group asks, the operations themselves do not.
   struct Pending {
     void* user = nullptr;
