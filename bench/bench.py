@@ -9,24 +9,25 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench" / "suite"))
 
+import aggregator  # noqa: E402
 import all_reduce  # noqa: E402
 import contestants  # noqa: E402
 import faults  # noqa: E402
+import measured  # noqa: E402
 import mesh  # noqa: E402
 import places  # noqa: E402
 import planning  # noqa: E402
 import predict  # noqa: E402
 import probe  # noqa: E402
 import report  # noqa: E402
+import rows  # noqa: E402
 import security  # noqa: E402
 import seeing  # noqa: E402
 import simulator  # noqa: E402
 import startup  # noqa: E402
 import training  # noqa: E402
+from scenarios import RANKS, rows_of  # noqa: E402
 
-RANKS = {"host": [2, 4, 8], "net": [2, 4, 8], "uneven": [4, 8], "mesh": [8], "startup": [16], "faults": [8], "torch": [4],
-         "collectives": [8], "ddp": [4], "security": [4], "seeing": [2, 4], "strangers": [4], "sim": [1],
-         "predict": [2, 4, 8], "probe": [4, 8], "plan": [1024]}
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
 QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh")},
          "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}
@@ -37,7 +38,7 @@ def parse_size(text):
     return int(text[:-1]) << unit if unit else int(text)
 
 
-def parse_arguments():
+def parse_arguments(words=None):
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("scenarios", nargs="*", help=f"any of {', '.join(RANKS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="two minutes: 4 ranks, three sizes, one round")
@@ -46,13 +47,16 @@ def parse_arguments():
     parser.add_argument("--rounds", type=int, help="turns of every contestant; default: 3")
     parser.add_argument("--seconds", type=float, help="of measuring, per contestant, size, mode and turn; default: 0.6")
     parser.add_argument("--mode", choices=["isolated", "stream"], default="isolated",
-                        help="what tables and verdicts show; both are measured. stream ends at 1 MiB")
+                        help="what tables show; both are measured, streams up to 16 MiB")
     parser.add_argument("--only", help="contestants whose label contains one of these, such as talweg,ompi")
+    parser.add_argument("--seeds", help="of mesh, such as 2,3; default: 0 to 7")
+    parser.add_argument("--record", action="store_true",
+                        help="keep the results in bench/results, and write docs/measured.md and README.md anew")
     parser.add_argument("--build", default=ROOT / "build", type=pathlib.Path, help="the build folder")
     parser.add_argument("--beside", metavar="BUILD", type=pathlib.Path,
                         help="another build of Talweg, measured in turn in host, net and uneven")
     parser.add_argument("--json", type=pathlib.Path, help="folder for the JSON files; default: BUILD/bench")
-    settings = parser.parse_args()
+    settings = parser.parse_args(words)
     for scenario in settings.scenarios:
         if scenario not in RANKS:
             parser.error(f"unknown scenario '{scenario}'; there are {', '.join(RANKS)}")
@@ -62,11 +66,12 @@ def parse_arguments():
         settings.plan = {s: [int(n) for n in settings.ranks.split(",")] for s in settings.plan}
     sizes = settings.sizes or (QUICK["sizes"] if settings.quick else SIZES)
     settings.sizes = [parse_size(size) for size in sizes.split(",")]
+    settings.seeds = [int(seed) for seed in settings.seeds.split(",")] if settings.seeds else []
     settings.rounds = settings.rounds or (QUICK["rounds"] if settings.quick else 3)
     settings.seconds = settings.seconds or (QUICK["seconds"] if settings.quick else 0.6)
     settings.only = settings.only.split(",") if settings.only else []
-    if settings.beside and not (settings.beside / "bench/talweg_bench").exists():
-        parser.error(f"--beside: there is no {settings.beside}/bench/talweg_bench; build it there with TALWEG_BENCH=ON")
+    if settings.record and (settings.quick or settings.only):
+        parser.error("--record: what --quick and --only leave out belongs to a result")
     return settings
 
 
@@ -103,6 +108,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return probe.run(ranks, settings)
     if scenario == "plan":
         return planning.run(settings)
+    if scenario == "aggregator":
+        return aggregator.run(ranks, settings)
     if scenario == "startup":
         return startup.run(ranks, runner, settings)
     return all_reduce.run(scenario, ranks, runner, settings)
@@ -115,15 +122,25 @@ def main():
     # So that namespaces are removed however the bench ends.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda got, _: sys.exit(128 + got))
+    if settings.beside and not (settings.beside / "bench/talweg_bench").exists():
+        raise SystemExit(f"bench: there is no {settings.beside}/bench/talweg_bench; build it there with TALWEG_BENCH=ON")
     places.remove_stale()
     settings.python = find_python()
     runner = contestants.Runner(settings.build / "bench", settings.beside and settings.beside / "bench")
     known = report.facts(settings.python)
     report.print_facts(known)
+    if settings.record and known["talweg"].endswith("-dirty"):
+        raise SystemExit("bench: --record: commit first, so that results name the commit that was measured")
     for scenario, counts in settings.plan.items():
         records = [record for ranks in counts for record in run_scenario(scenario, ranks, runner, settings)]
-        if records:
-            report.write_json(settings.json or settings.build / "bench", scenario, known, records)
+        if not records:
+            continue
+        made = rows_of(scenario, records)
+        report.write_json(settings.json or settings.build / "bench", scenario, known, records, made)
+        rows.show(made)
+        if settings.record:
+            measured.record(scenario, made, known)
+            measured.write()
 
 
 if __name__ == "__main__":

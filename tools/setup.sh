@@ -18,7 +18,7 @@ case $purpose in
       pkg-config util-linux zsh)
     requirements+=(requirements-dev.txt)
     ;;
-  bench) packages+=(libbenchmark-dev libgloo-dev libopenmpi-dev openmpi-bin) ;;
+  bench) packages+=(libbenchmark-dev libgloo-dev libns3-dev libopenmpi-dev openmpi-bin) ;;
   *)
     echo "usage: tools/setup.sh [packages|run|check|bench]" >&2
     exit 2

@@ -2,7 +2,7 @@
 // by the same means: a barrier that none of them had a hand in, and a place to leave samples for rank 0.
 //
 // All ranks run on one kernel (network namespaces share /dev/shm), so a mapped file reaches all of them.
-// Layout, shared with bench/suite/torch_all_reduce.py: kMaxRanks generations of 8 bytes, 64 bytes apart, then
+// Layout, shared with bench/suite/board.py: kMaxRanks generations of 8 bytes, 64 bytes apart, then
 // kMaxSamples doubles per rank. The file must be zero at the start.
 #pragma once
 

@@ -1,10 +1,10 @@
-// gloo's all-reduce. Algorithms: ring (what PyTorch calls), bcube, halving_doubling.
+// gloo's all-reduce. Algorithms: ring (what PyTorch calls), bcube, ring_chunked, halving_doubling.
 //
-// One fresh process set per algorithm and size: gloo's older algorithm classes, halving-doubling among them,
-// leave a tiny SO_SNDBUF on the context's sockets, and whatever runs there next stalls on delayed
-// acknowledgements.
+// One fresh process set per algorithm and size: gloo's older algorithm classes, the last two, leave a tiny
+// SO_SNDBUF on the context's sockets, and whatever runs there next stalls on delayed acknowledgements.
 #include <gloo/allreduce.h>
 #include <gloo/allreduce_halving_doubling.h>
+#include <gloo/allreduce_ring_chunked.h>
 #include <gloo/math.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/file_store.h>
@@ -46,18 +46,18 @@ class NewInterface : public Contestant {
   gloo::AllreduceOptions options_;
 };
 
-class HalvingDoubling : public Contestant {
+template <typename Algorithm>
+class OldInterface : public Contestant {
  public:
-  explicit HalvingDoubling(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
+  explicit OldInterface(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {}
   void prepare(float* data, std::size_t count) override {
-    algorithm_ = std::make_unique<gloo::AllreduceHalvingDoubling<float>>(context_, std::vector<float*>{data},
-                                                                         static_cast<int>(count));
+    algorithm_ = std::make_unique<Algorithm>(context_, std::vector<float*>{data}, static_cast<int>(count));
   }
   void all_reduce() override { algorithm_->run(); }
 
  private:
   std::shared_ptr<gloo::Context> context_;
-  std::unique_ptr<gloo::AllreduceHalvingDoubling<float>> algorithm_;
+  std::unique_ptr<Algorithm> algorithm_;
 };
 
 std::unique_ptr<Contestant> make(const std::shared_ptr<gloo::Context>& context,
@@ -65,7 +65,10 @@ std::unique_ptr<Contestant> make(const std::shared_ptr<gloo::Context>& context,
   using Algorithm = gloo::AllreduceOptions::Algorithm;
   if (algorithm == "ring") return std::make_unique<NewInterface>(context, Algorithm::RING);
   if (algorithm == "bcube") return std::make_unique<NewInterface>(context, Algorithm::BCUBE);
-  if (algorithm == "halving_doubling") return std::make_unique<HalvingDoubling>(context);
+  if (algorithm == "ring_chunked")
+    return std::make_unique<OldInterface<gloo::AllreduceRingChunked<float>>>(context);
+  if (algorithm == "halving_doubling")
+    return std::make_unique<OldInterface<gloo::AllreduceHalvingDoubling<float>>>(context);
   throw std::runtime_error("gloo_bench: unknown algorithm '" + algorithm + "'");
 }
 

@@ -12,7 +12,8 @@ import time
 import places
 
 # What `coll_tuned_allreduce_algorithm` calls them.
-OPEN_MPI_ALGORITHMS = {"default": 0, "doubling": 3, "ring": 4, "segmented": 5, "rabenseifner": 6}
+OPEN_MPI_ALGORITHMS = {"default": 0, "linear": 1, "nonoverlapping": 2, "doubling": 3, "ring": 4, "segmented": 5,
+                       "rabenseifner": 6}
 PATIENCE_SECONDS = 150
 
 
@@ -28,7 +29,7 @@ class Contestant:
 
 TALWEG = Contestant("talweg", "auto")
 BESIDE = Contestant("beside", "talweg")
-GLOO = [Contestant("gloo", a) for a in ("ring", "bcube", "halving_doubling")]
+GLOO = [Contestant("gloo", a) for a in ("ring", "ring_chunked", "bcube", "halving_doubling")]
 OPEN_MPI = [Contestant("ompi", a) for a in OPEN_MPI_ALGORITHMS]
 
 

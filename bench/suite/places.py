@@ -16,10 +16,10 @@ import time
 
 PREFIX = "twbench"
 SHARED = "/dev/shm"
-BURST = "128kb"  # whole GSO packets pass the bucket; it would cut bigger ones
+BURST_KIB = 128  # whole GSO packets pass the bucket; it would cut bigger ones
 MESH_BURST, MESH_BURST_TEXT = "16kb", "16KiB"  # a tenth of a second of the slowest of its links is 60 KB
 LIMIT_BYTES = 512 << 10
-LATENCY = "3us"  # half of what a veth, a bridge and a wake-up cost; only Talweg's planner reads it and BURST
+LATENCY = "3us"  # half of what a veth, a bridge and a wake-up cost; only Talweg's planner reads it and the bursts
 
 
 def sh(*command):
@@ -76,9 +76,10 @@ def remove_namespace(name):
 class Place:
     """A context manager. `names[r]`, `address(r)`, `interface` tell how rank r is reached."""
 
-    def __init__(self, ranks, rates=None):
+    def __init__(self, ranks, rates=None, burst_kib=BURST_KIB):
         self.ranks = ranks
         self.rates = rates
+        self.burst_kib = burst_kib
         self.processor = ""  # what its processors cost, as a cluster file says it
         base = own_name()
         self.switch = base + "sw"
@@ -131,10 +132,9 @@ class Place:
                 self.shape(name, "eth0", self.rates[r])
                 self.shape(self.switch, f"p{r}", self.rates[r])
 
-    @staticmethod
-    def shape(namespace, device, mbit):
+    def shape(self, namespace, device, mbit):
         sh("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{mbit}mbit",
-           "burst", BURST, "limit", f"{LIMIT_BYTES}b")
+           "burst", f"{self.burst_kib}kb", "limit", f"{LIMIT_BYTES}b")
 
     def cluster_yaml(self):
         """The network as Talweg reads it; empty where nothing is shaped and Talweg's own defaults hold."""
@@ -150,7 +150,7 @@ class Place:
 
     def links_yaml(self):
         return ["  - {name: switch, kind: switch}", "links:"] + [
-            f"  - {{between: [host{r}, switch], capacity: {self.rates[r]}Mbit/s, latency: {LATENCY}, burst: 128KiB}}"
+            f"  - {{between: [host{r}, switch], capacity: {self.rates[r]}Mbit/s, latency: {LATENCY}, burst: {self.burst_kib}KiB}}"
             for r in range(self.ranks)]
 
 
@@ -204,8 +204,8 @@ def one_host(ranks):
     return Place(ranks)
 
 
-def star(rates):
-    return Place(len(rates), rates)
+def star(rates, burst_kib=BURST_KIB):
+    return Place(len(rates), rates, burst_kib)
 
 
 def mesh(rates):

@@ -12,9 +12,14 @@ import sys
 import places
 import report
 from contestants import Contestant
+from rows import row
 
 LEAST_SIZE = 64 << 10  # below, wake-ups of the processor make most of the time
-NETWORKS = {"even": lambda rank: 1000, "uneven": lambda rank: 1000 if rank % 2 == 0 else 200}
+# Name: (Mbit/s of a rank, KiB of bursts, for which numbers of ranks; None: all others). No constant of the model or the
+# simulator was fitted on `unseen`.
+NETWORKS = {"even": (lambda rank: 1000, places.BURST_KIB, None),
+            "uneven": (lambda rank: 1000 if rank % 2 == 0 else 200, places.BURST_KIB, None),
+            "unseen": (lambda rank: 300, 32, 6)}
 SLOWEST_SECONDS = 4  # predicted for one call; slower ones tell nothing that smaller sizes do not
 LONG = 8 << 20
 BATCH = 8  # calls back to back, as bench/peers/measure.cc makes them
@@ -23,6 +28,11 @@ MOST_STREAM = 16 << 20  # above, it measures single calls only
 # fill while values are written and checked.
 LAB = ["--processors", "tcp", "--queue", str(places.LIMIT_BYTES), "--mark", "0", "--least-rto", "200ms", "--rest", "20ms",
        "--average", "max"]
+
+
+def networks(ranks):
+    special = {only for _, _, only in NETWORKS.values()}
+    return [name for name, (_, _, only) in NETWORKS.items() if only == ranks or only is None and ranks not in special]
 
 
 def processor_costs(runner, settings):
@@ -103,24 +113,25 @@ def summary(planner, records):
 
 
 def summaries(network, ranks, planners, records, settings):
-    lines = [summary(planner, [r for r in records if r["planner"] == planner]) for planner in planners]
-    lines.append(summary("all", records))
-    rows = []
-    for line in lines:
-        row = [line["planner"], str(line["pairs"])]
+    found = [summary(planner, [r for r in records if r["planner"] == planner]) for planner in planners]
+    found.append(summary("all", records))
+    lines = []
+    for one in found:
+        line = [one["planner"], str(one["pairs"])]
         for who in ERRORS:
-            row += [f"{line[who]['median']:.0%}", error_text(line[who]["worst"])] if line[who] else ["-", "-"]
-        rows.append(row)
+            line += [f"{one[who]['median']:.0%}", error_text(one[who]["worst"])] if one[who] else ["-", "-"]
+        lines.append(line)
     report.table(f"error of predicted times, all_reduce, {ranks} ranks, {network} links, {settings.rounds} rounds; "
                  "median of its size, and the worst",
-                 ["planner", "pairs", "model median", "worst", "simulator median", "worst"], rows)
-    return [{"scenario": "predict summary", "network": network, "ranks": ranks} | line for line in lines]
+                 ["planner", "pairs", "model median", "worst", "simulator median", "worst"], lines)
+    return [{"scenario": "predict summary", "network": network, "ranks": ranks} | one for one in found]
 
 
 def run_network(network, ranks, processor, runner, settings):
     sizes = [size for size in settings.sizes if size >= LEAST_SIZE]
-    records, rows = [], []
-    with places.star([NETWORKS[network](rank) for rank in range(ranks)]) as place:
+    records, choices, lines = [], [], []
+    rate, burst_kib, _ = NETWORKS[network]
+    with places.star([rate(rank) for rank in range(ranks)], burst_kib) as place:
         place.processor = processor
         with places.workspace() as folder:
             cluster = write_cluster(place, folder)
@@ -128,35 +139,69 @@ def run_network(network, ranks, processor, runner, settings):
             simulated = {size: simulations(settings, cluster, size, list(predicted[size])) for size in sizes}
         planners = list(predicted[sizes[0]])
         for size in sizes:
-            row = [report.size_name(size)]
+            line = [report.size_name(size)]
             times = {}
             for planner in planners:
                 expected = predicted[size].get(planner)
                 if expected is None:
-                    row.append("-")
+                    line.append("-")
                     continue
                 time_ms = measured(runner, place, planner, size, settings)
                 if time_ms is None:
-                    row.append("-")
+                    line.append("-")
                     continue
                 simulated_ms = simulated[size][planner]
                 errors = [expected / time_ms - 1, simulated_ms / time_ms - 1]
-                row.append("/".join(map(error_text, errors)))
+                line.append("/".join(map(error_text, errors)))
                 times[planner] = time_ms
                 records.append({"scenario": "predict", "network": network, "ranks": ranks, "bytes": size,
                                 "planner": planner, "processor": processor, "predicted_ms": expected, "simulated_ms": simulated_ms,
                                 "measured_ms": time_ms, "error": errors[0], "simulation_error": errors[1]})
             # What the choice cost: the measured time of what is taken over the best measured one.
             regret = times[taken[size]] / min(times.values()) if taken[size] in times else None
-            rows.append(row + [taken[size], report.ratio(regret)])
-            print(f"# predict, {network}, {ranks} ranks: {'  '.join(rows[-1])}", file=sys.stderr, flush=True)
+            if regret:
+                choices.append({"scenario": "predict choice", "network": network, "ranks": ranks, "bytes": size,
+                                "taken": taken[size], "best": min(times, key=times.get), "regret": regret})
+            lines.append(line + [taken[size], report.ratio(regret)])
+            print(f"# predict, {network}, {ranks} ranks: {'  '.join(lines[-1])}", file=sys.stderr, flush=True)
     title = (f"time by the model / by the simulator over the measured one - 1, all_reduce, float32 sum, {ranks} ranks, "
              f"{network} links; {settings.rounds} rounds; regret = measured time of what is taken / of the quickest")
-    report.table(title, ["size"] + planners + ["taken", "regret"], rows)
-    return records + (summaries(network, ranks, planners, records, settings) if records else [])
+    report.table(title, ["size"] + planners + ["taken", "regret"], lines)
+    return records + choices + (summaries(network, ranks, planners, records, settings) if records else [])
 
 
 def run(ranks, runner, settings):
     processor = processor_costs(runner, settings)
     print(f"# predict, processors as measured between two ranks: {processor}", flush=True)
-    return [record for network in NETWORKS for record in run_network(network, ranks, processor, runner, settings)]
+    return [record for network in networks(ranks) for record in run_network(network, ranks, processor, runner, settings)]
+
+
+def rows(records, ranks):
+    """See rows.py: nothing is asked of these. Errors are of all planners at all sizes."""
+    places_of = {(network, n) for n in ranks for network in networks(n)}
+    pairs = [record for record in records if record["scenario"] == "predict"]
+    if {(record["network"], record["ranks"]) for record in pairs} >= places_of:
+        for who, key in ERRORS.items():
+            medians = [100 * statistics.median(abs(r[key]) for r in pairs if (r["network"], r["ranks"]) == place)
+                       for place in places_of]
+            yield row(f"predict/all/{who}", f"the {who}'s predicted time against the measured one: median error, the worst of "
+                      f"{len(medians)} networks", "", "predict --rounds 1", max(medians), "%",
+                      note=f"{min(medians):.0f} to {max(medians):.0f} % by network")
+    for n in ranks:
+        for network in networks(n):
+            same = [record for record in records if (record["network"], record["ranks"]) == (network, n)]
+            pairs = [record for record in same if record["scenario"] == "predict"]
+            rate, burst_kib, _ = NETWORKS[network]
+            where = f"{n} ranks, {', '.join(dict.fromkeys(f'{rate(r)}' for r in range(n)))} Mbit/s, bursts of {burst_kib} KiB"
+            for who, key in ERRORS.items() if pairs else ():
+                errors = [record[key] for record in pairs]
+                largest = max(record["bytes"] for record in pairs)
+                there = statistics.median(abs(record[key]) for record in pairs if record["bytes"] == largest)
+                yield row(f"predict/{network}/{n}/{who}", f"the {who}'s predicted time against the measured one, {where}: median error",
+                          "", f"predict --ranks {n} --rounds 1", 100 * statistics.median(map(abs, errors)), "%",
+                          note=f"{len(pairs)} pairs, worst {max(errors, key=abs):+.0%}, at {report.size_name(largest)} {there:.0%}")
+            choices = [record for record in same if record["scenario"] == "predict choice"]
+            if worst := max(choices, key=lambda record: record["regret"], default=None):
+                yield row(f"predict/{network}/{n}/regret", f"what was chosen over the quickest planner, {where}: the worst size", "",
+                          f"predict --ranks {n} --rounds 1", worst["regret"], "x",
+                          note=f"at {report.size_name(worst['bytes'])}: {worst['taken']}, {worst['best']} is best")

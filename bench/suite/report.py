@@ -8,6 +8,8 @@ import subprocess
 
 import contestants
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+WRITTEN = ("bench/results", "docs/measured.md", "README.md")
 BUSY = 0.25  # load per core above which others' work shows in the medians
 
 
@@ -58,9 +60,17 @@ def torch_version(python):
     return done.stdout.strip() or "absent"
 
 
+def commit():
+    """The last that changed more than what recording writes, with "-dirty" where something is not committed."""
+    def git(*words):
+        words = ["git", *words, "--", ".", *(f":!{path}" for path in WRITTEN)]
+        return subprocess.run(words, capture_output=True, text=True, cwd=ROOT).stdout.strip()
+
+    last = git("log", "-1", "--format=%h")
+    return (last or "unknown") + ("-dirty" if git("status", "--porcelain") else "")
+
+
 def facts(python):
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True,
-                            cwd=pathlib.Path(__file__).parent).stdout.strip()
     return {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
         "cpu": cpu_model(),
@@ -71,8 +81,9 @@ def facts(python):
                               + pathlib.Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip() + ")",
         "gloo": package_version("libgloo-dev"),
         "open_mpi": contestants.open_mpi_version(),
+        "ns_3": package_version("libns3-dev"),
         "pytorch": torch_version(python),
-        "talweg": commit or "unknown",
+        "talweg": commit(),
     }
 
 
@@ -82,9 +93,9 @@ def print_facts(known):
         print("# the machine is busy, see load: verdicts mean little", flush=True)
 
 
-def write_json(folder, name, known, records):
+def write_json(folder, name, known, records, rows):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}.json"
-    path.write_text(json.dumps({"machine": known, "records": records}, indent=1) + "\n")
+    path.write_text(json.dumps({"machine": known, "rows": rows, "records": records}, indent=1) + "\n")
     print(f"# written: {path}", flush=True)

@@ -28,6 +28,7 @@ constexpr Word kWords[] = {
     {"from",       "",   "format of the file that is read (default: recognised)"},
     {"name",       "",   "of the lab (default: the file's name), or of the node that aggregates"},
     {"timeout",    "-T", "how long something may take, such as 90s; a bare number is seconds"},
+    {"patience",   "",   "time for all predictions; what is not done by then is left out, and named"},
     {"tag-output", "",   "prefix each line of a rank with its number"},
     {"trace",      "",   "a trace for ui.perfetto.dev, into this file"},
     {"out",        "-o", "the file to write"},

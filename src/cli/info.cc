@@ -36,6 +36,7 @@ struct InfoFlags {
   int ranks = 0;
   int ranks_per_host = 1;
   std::string cluster;
+  std::string patience = "10s";
   std::string json;
 };
 
@@ -60,7 +61,7 @@ Network find_network(const InfoFlags& flags) {
                       host_of.back() + 1)};
 }
 
-std::string choices_text(Collective op, const Network& network, const std::vector<Choice>& list) {
+std::string choices_text(Collective op, const Network& network, const Choices& list) {
   std::string text =
       fmt::format("network: {}\nthe least predicted time is taken, for f32\n", printable(network.origin));
   if (const auto forced = resolve("TALWEG_ALGO"); !forced.value.empty())
@@ -86,7 +87,8 @@ int info(const InfoFlags& flags) {
   const auto op = parse_collective(collective);
   if (!op) refuse("no collective is called \"{}\"", collective);
   const Network network = find_network(flags);
-  const auto list = choices(*op, network.cluster);
+  const Choices list = choices(*op, network.cluster,
+                               static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9);
   show(flags, choices_text(*op, network, list),
        to_json(*op, network.origin, network.cluster.workers(), list));
   return 0;
@@ -106,6 +108,9 @@ void add_info(CLI::App& app, Action* action) {
       ->check(whole_number(1, 1 << 12))
       ->capture_default_str();
   sub->add_option("--cluster", flags->cluster, "file that describes the network (default: TALWEG_CLUSTER)");
+  sub->add_option("--patience", flags->patience,
+                  "time for all predictions; what is left out by then is named")
+      ->capture_default_str();
   sub->add_option("-J,--json", flags->json, "as JSON, into this file; - for standard output");
   sub->callback([flags, action] { *action = [flags] { return info(*flags); }; });
 }

@@ -14,6 +14,7 @@
 #include "group/joining.h"
 #include "group/within.h"
 #include "steer/assumed_network.h"
+#include "steer/plan_chooser.h"
 
 namespace talweg {
 
@@ -24,36 +25,47 @@ std::uint64_t digest(const std::string& text) {
   return wire::layout_digest(bytes.data(), bytes.size());
 }
 
+// What a group is told from outside, besides how to meet.
+struct Wishes {
+  observe::ObserverOptions seeing = observe::find_observer_options();
+  ResolvedSetting cluster_file, algorithm;
+  std::optional<cluster::Cluster> network;
+  bool probes = switch_of("TALWEG_PROBE");
+  bool replan = switch_of("TALWEG_REPLAN");
+
+  Wishes(const GroupOptions& options, int size)
+      : cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
+        algorithm(resolve("TALWEG_ALGO", options.algorithm)) {
+    const steer::PlanChooser understood(steer::assumed_network({0}), algorithm.value, nullptr);
+    if (cluster_file.value.empty()) return;
+    network = formats::load_any(cluster_file.value);
+    if (network->workers() != size)
+      throw Error(ErrorCode::invalid_argument, fmt::format("{} describes {} workers, the group has {} ranks",
+                                                           cluster_file.value, network->workers(), size));
+  }
+};
+
 }  // namespace
 
 std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   const group::Place place = group::find_place(options);
   const std::chrono::milliseconds timeout = group::find_timeout(options);
+  // Before anybody is waited for: what is wrong here is wrong at once. A group within another one takes what
+  // that one was told.
+  std::optional<Wishes> wishes;
+  if (!options.within) wishes.emplace(options, place.size);
   group::Joining joining = group::prepare_joining(options, place, timeout);
   auto& [meeting, store, address_from, connect, engine, aggregator_store] = joining;
   if (options.within)
     if (auto shared = group::join_within(options, place, store.get(), timeout, connect.deadline_ns))
       return shared;
-  observe::ObserverOptions seeing = observe::find_observer_options();
-  const ResolvedSetting cluster_file = resolve("TALWEG_CLUSTER", options.cluster_file);
-  const ResolvedSetting algorithm = resolve("TALWEG_ALGO", options.algorithm);
-  std::optional<cluster::Cluster> network;
-  if (!cluster_file.value.empty()) {
-    network = formats::load_any(cluster_file.value);
-    if (network->workers() != place.size)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{} describes {} workers, the group has {} ranks", cluster_file.value,
-                              network->workers(), place.size));
-  }
-
-  const bool probes = switch_of("TALWEG_PROBE");
+  if (!wishes) wishes.emplace(options, place.size);
+  auto& [seeing, cluster_file, algorithm, network, probes, replan] = *wishes;
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.
-  const bool replan = switch_of("TALWEG_REPLAN");
   connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
-                   {"TALWEG_REPLAN", replan ? 1 : 0},
-                   {"TALWEG_PROBE", probes ? 1 : 0},
                    {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
+  for (const auto& [setting, value] : alike_settings()) connect.alike.emplace_back(setting, digest(value));
 
   // An aggregator serves the job's first group; those that are made from it do without.
   if (network && !options.within && place.size > 1)

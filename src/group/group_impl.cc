@@ -63,12 +63,13 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, const clus
             return own_plans_.find(protocol::message_request(source, destination, this->size(), count, type));
           }),
       timeout_ns_(std::chrono::nanoseconds(timeout).count()),
-      recorder_(world_->observer().options().recorded) {
-  group_rank_.assign(static_cast<std::size_t>(*std::max_element(seats_.begin(), seats_.end())) + 1, -1);
+      recorder_(world_->observer().options().recorded),
+      losses_(this->size(), this->rank()) {
+  nodes_.assign(static_cast<std::size_t>(*std::max_element(seats_.begin(), seats_.end())) + 1, -1);
   if (this->rank() == protocol::kPlanner)
     leader_ = std::make_unique<steer::PlanLeader>(shared_plans_, chooser_, nullptr);
   for (std::size_t node = 0; node < seats_.size(); ++node)
-    group_rank_[static_cast<std::size_t>(seats_[node])] = static_cast<int>(node);
+    nodes_[static_cast<std::size_t>(seats_[node])] = static_cast<int>(node);
   const auto guard = world_->lock();
   world_->add(identity_.id, this);
   for (const auto& helper : identity_.helpers)
@@ -133,7 +134,7 @@ void GroupImpl::enter(Start start) {
   start.work->set_sequence(call);
   plan_held();  // those that have failed hold up nothing
   std::string refusal;
-  if (shared && held_.empty() && !losing_) try {
+  if (shared && held_.empty() && !losses_.open()) try {
       operation.plan = plan_for(call, start.request);
     } catch (const std::exception& e) {  // also what the system refuses: the others wait for this rank
       refusal = e.what();
@@ -173,7 +174,7 @@ WorkPtr GroupImpl::start_message(const Call& call) {
     session_.send(message);
   } else {
     // What a sender has announced and given up again while nothing was in flight here must not be received.
-    world_->engine().poll();
+    world_->engine().poll(true);
     session_.receive(message);
   }
   world_->submit(std::move(guard), call.options.will_wait);
@@ -268,8 +269,9 @@ GroupStatistics GroupImpl::statistics() const {
 std::string GroupImpl::describe() const {
   const auto guard = world_->lock();
   std::vector<std::string> helping = cluster::aggregator_names(chooser_.network());
-  for (const Loss& loss : losses_)
-    std::erase(helping, identity_.helpers[static_cast<std::size_t>(loss.node - size())].name);
+  for (int node = size(); node < static_cast<int>(seats_.size()); ++node)
+    if (losses_.knows(node))
+      std::erase(helping, identity_.helpers[static_cast<std::size_t>(node - size())].name);
   return fmt::format("{}aggregators: {}\n", description_,
                      helping.empty() ? "none" : fmt::format("{}", fmt::join(helping, ", ")));
 }
@@ -286,52 +288,47 @@ std::string GroupImpl::host_of(int r) const {
   return identity_.hosts[static_cast<std::size_t>(r)];
 }
 
-live::Place GroupImpl::place(int world_rank, const wire::Header& header) {
-  const auto w = static_cast<std::size_t>(world_rank);
-  if (w >= group_rank_.size() || group_rank_[w] < 0) return {};
-  const protocol::Session::Placement placement = session_.place(group_rank_[w], header);
+live::Place GroupImpl::place(int seat, const wire::Header& header) {
+  const int from = node_at(seat);
+  if (from < 0) return {};
+  const protocol::Session::Placement placement = session_.place(from, header);
   return {placement.data, identity_.id, placement.run};
 }
 
-void GroupImpl::on_frame(int world_rank, const wire::Header& header, const std::byte* payload) {
-  const auto w = static_cast<std::size_t>(world_rank);
-  if (w >= group_rank_.size() || group_rank_[w] < 0) return;
+void GroupImpl::on_frame(int seat, const wire::Header& header, const std::byte* payload) {
+  const int from = node_at(seat);
+  if (from < 0) return;
   if (header.type == wire::FrameType::lost) {
-    on_lost(group_rank_[w], wire::lost_of(header));
+    on_lost(from, wire::lost_of(header));
     return;
   }
   if (header.type == wire::FrameType::plan || header.type == wire::FrameType::report) {
-    hear(group_rank_[w], header, payload);
+    hear(from, header, payload);
     return;
   }
-  if (header.type == wire::FrameType::group_failure && group_rank_[w] >= size()) {
-    session_.on_frame(group_rank_[w], header, payload);
-    lose_helper(group_rank_[w]);
+  if (header.type == wire::FrameType::group_failure && from >= size()) {
+    session_.on_frame(from, header, payload);
+    lose_helper(from);
     agree_on_losses();
     return;
   }
-  observe::Trace* trace = header.length == 0 ? nullptr : world_->observer().trace();
-  if (trace == nullptr) {
-    session_.on_frame(group_rank_[w], header, payload);
-    plan_held();
-    return;
-  }
-  const std::int64_t begin_ns = live::now_ns();
-  session_.on_frame(group_rank_[w], header, payload);
+  const bool data = header.length > 0 && wire::is_chunk(header);
+  observe::Trace* const trace = data ? world_->observer().trace() : nullptr;
+  const std::int64_t begin_ns = trace == nullptr ? 0 : live::now_ns();
+  session_.on_frame(from, header, payload);
   plan_held();
-  if (wire::is_chunk(header))
-    trace->chunk(false, header, group_rank_[w], identity_.rank, begin_ns, live::now_ns());
+  if (trace != nullptr) trace->chunk(false, header, from, identity_.rank, begin_ns, live::now_ns());
 }
 
-void GroupImpl::on_peer_gone(int world_rank, std::optional<ErrorCode> failure, const std::string& why) {
-  const auto w = static_cast<std::size_t>(world_rank);
-  if (w >= group_rank_.size() || group_rank_[w] < 0) return;
+void GroupImpl::on_peer_gone(int seat, std::optional<ErrorCode> failure, const std::string& why) {
+  const int node = node_at(seat);
+  if (node < 0) return;
   note_missing();
-  session_.on_peer_gone(group_rank_[w], failure, why);
-  if (group_rank_[w] >= size()) {
-    lose_helper(group_rank_[w]);
+  session_.on_peer_gone(node, failure, why);
+  if (node >= size()) {
+    lose_helper(node);
   } else {  // who says no more
-    for (Loss& loss : losses_) loss.heard[static_cast<std::size_t>(group_rank_[w])] = true;
+    losses_.gone(node);
   }
   agree_on_losses();
 }

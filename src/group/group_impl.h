@@ -13,6 +13,7 @@
 #include "observe/recorder.h"
 #include "protocol/session/session.h"
 #include "steer/adaptation.h"
+#include "steer/losses.h"
 #include "steer/plan_cache.h"
 #include "steer/plan_leader.h"
 #include "steer/prober.h"
@@ -21,7 +22,7 @@
 
 namespace talweg::group {
 
-class GroupImpl : public Group, private protocol::Outbox {
+class GroupImpl : public Group, private Tenant, private protocol::Outbox {
  public:
   struct Identity {
     int rank = 0;
@@ -70,20 +71,23 @@ class GroupImpl : public Group, private protocol::Outbox {
                                   std::chrono::milliseconds timeout);
   void agree_on(std::span<const int> ranks, std::uint32_t id);
 
-  // For the World, under its lock.
-  protocol::Session& session() { return session_; }
-  live::Place place(int world_rank, const wire::Header& header);
-  void on_frame(int world_rank, const wire::Header& header, const std::byte* payload);
-  void on_peer_gone(int world_rank, std::optional<ErrorCode> failure, const std::string& why);
-  // In group_observe.cc: what is written down about this group.
-  void on_time(std::int64_t now_ns);
-  std::int64_t next_time_ns() const { return std::min(session_.next_deadline_ns(), next_stall_ns_); }
-  std::string record(const std::string& reason) const;
-  const Identity& identity() const { return identity_; }
-  // lag[r]: for how many seconds a call in flight here has waited for rank r of the joined group to start it.
-  void add_lag(std::vector<double>& lag, std::int64_t now_ns) const;
+  // Under the World's lock.
+  const protocol::Session& session() const { return session_; }
 
  private:
+  // -1: not a member.
+  int node_at(int seat) const {
+    return static_cast<std::size_t>(seat) < nodes_.size() ? nodes_[static_cast<std::size_t>(seat)] : -1;
+  }
+  live::Place place(int seat, const wire::Header& header) override;
+  void on_frame(int seat, const wire::Header& header, const std::byte* payload) override;
+  void on_sent(std::uint32_t, const protocol::Token& token) override { session_.on_sent(token); }
+  void on_peer_gone(int seat, std::optional<ErrorCode> failure, const std::string& why) override;
+  // In group_observe.cc: what is written down about this group.
+  std::int64_t on_time(std::int64_t now_ns) override;
+  std::string record(const std::string& reason) const override;
+  void add_lag(std::vector<double>& lag, std::int64_t now_ns) const override;
+
   // A collective that has been called and has no number yet.
   struct Start {
     forest::Request request;
@@ -125,7 +129,7 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::shared_ptr<World> world_;
   const Identity identity_;
   const std::vector<int> seats_;  // of each node, in the world
-  std::vector<int> group_rank_;   // the node at a seat of the world; -1: not a member
+  std::vector<int> nodes_;        // at each seat of the world; -1: not a member
   const std::string algorithm_;
   const std::string description_;
   const Logger log_;
@@ -152,17 +156,8 @@ class GroupImpl : public Group, private protocol::Outbox {
   std::unique_ptr<steer::Adaptation> adaptation_;  // and on rank 0
   std::unique_ptr<steer::PlanLeader> leader_;      // on rank 0
 
-  // When an aggregator is lost, calls wait until all ranks have said so, and which call is their next to get
-  // a plan: from the greatest of these numbers on plans are made without it.
-  struct Loss {
-    int node = 0;
-    std::vector<bool> heard;  // by rank
-    std::uint64_t from = 0;
-    bool agreed = false;
-    bool avoided = false;  // rank 0: by the chooser
-  };
-  std::vector<Loss> losses_;
-  bool losing_ = false;
+  steer::Losses losses_;                         // of aggregators
+  std::vector<steer::Losses::Agreed> to_avoid_;  // rank 0: by the chooser
 };
 
 }  // namespace talweg::group

@@ -67,7 +67,7 @@ void GroupImpl::note_missing() {
     recorder_.miss(static_cast<WorkImpl*>(p.user)->watched().ticket, p);
 }
 
-void GroupImpl::on_time(std::int64_t now_ns) {
+std::int64_t GroupImpl::on_time(std::int64_t now_ns) {
   if (now_ns >= next_stall_ns_) {
     next_stall_ns_ = std::numeric_limits<std::int64_t>::max();
     const std::int64_t patience = world_->observer().options().stall_ns;
@@ -88,6 +88,7 @@ void GroupImpl::on_time(std::int64_t now_ns) {
   if (now_ns >= session_.next_deadline_ns()) note_missing();
   session_.on_time(now_ns);
   plan_held();
+  return std::min(session_.next_deadline_ns(), next_stall_ns_);
 }
 
 std::string GroupImpl::record(const std::string& reason) const {

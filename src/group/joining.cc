@@ -34,11 +34,20 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
                         const std::string& aggregator) {
   const std::optional<live::JobKey> job_key = live::find_job_key();
   Joining joining;
+  live::ConnectOptions& connect = joining.connect;
+  connect.streams = static_cast<int>(whole_number_of("TALWEG_STREAMS", 1, 64));
+  connect.shared_memory = switch_of("TALWEG_SHM");
+  connect.encrypt = switch_of("TALWEG_ENCRYPT");
+  joining.engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
+  joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT", {1'000'000}).value;
+  if (const std::string wanted = resolve("TALWEG_SOCKET_IFNAME", options.interface).value;
+      place.size > 1 && !wanted.empty())
+    live::choose_interface(wanted, live::interfaces());
   joining.store = options.store;
-  joining.connect.deadline_ns = live::now_ns() + std::chrono::nanoseconds(timeout).count();
+  connect.deadline_ns = live::now_ns() + std::chrono::nanoseconds(timeout).count();
   if (place.size > 1 && !joining.store) {
     joining.meeting = find_meeting(place, options.rendezvous);
-    joining.store = open_store(joining.meeting, place.rank == 0, joining.connect.deadline_ns,
+    joining.store = open_store(joining.meeting, place.rank == 0, connect.deadline_ns,
                                job_key ? job_key->text : std::string());
   } else if (place.size == 1) {
     joining.meeting.origin = "not needed";
@@ -49,17 +58,11 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
     joining.connect.address = "127.0.0.1";
     joining.address_from = "alone";
   }
-  live::ConnectOptions& connect = joining.connect;
   connect.rank = place.rank;
   connect.size = place.size;
   connect.aggregator = aggregator;
   connect.prefix = options.prefix;
-  connect.streams = static_cast<int>(whole_number_of("TALWEG_STREAMS", 1, 64));
-  connect.shared_memory = switch_of("TALWEG_SHM");
   if (job_key) connect.key = wire::secret_from_text(job_key->text);
-  connect.encrypt = switch_of("TALWEG_ENCRYPT");
-  joining.engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
-  joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT", {1'000'000}).value;
   return joining;
 }
 

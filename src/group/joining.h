@@ -21,8 +21,8 @@ struct Joining {
   std::shared_ptr<Store> aggregator_store;  // of rank 0, where that is not `store`
 };
 
-// Of rank `place.rank`; or, with a name, of that aggregator. Blocks until the store answers. Throws Error as
-// Group::join does.
+// Of rank `place.rank`; or, with a name, of that aggregator. Checks the settings, then blocks until the store
+// answers. Throws Error as Group::join does.
 Joining prepare_joining(const GroupOptions& options, const Place& place, std::chrono::milliseconds timeout,
                         const std::string& aggregator = {});
 

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "group/group_impl.h"
-
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -107,7 +105,7 @@ void World::started(std::int64_t deadline_ns, std::int64_t called_ns) {
   // Nobody has looked at the network since the last call ended, and others may have given this one up. With
   // their data all there, it would be done here before their failure is read.
   if (in_flight_ == 0 && called_ns - last_called_ns_ > kShortestDeadlineNs)
-    for (int i = 0; i < kMostLooks && engine_.poll(); ++i) {
+    for (int i = 0; i < kMostLooks && engine_.poll(true); ++i) {
     }
   last_called_ns_ = called_ns;
   ++in_flight_;
@@ -151,8 +149,7 @@ void World::check_deadlines() {
   if (now < next_deadline_ns_) return;
   next_deadline_ns_ = std::numeric_limits<std::int64_t>::max();
   for (const auto& [id, group] : groups_) {
-    group->on_time(now);
-    next_deadline_ns_ = std::min(next_deadline_ns_, group->next_time_ns());
+    next_deadline_ns_ = std::min(next_deadline_ns_, group->on_time(now));
   }
   engine_.flush();
 }
@@ -278,7 +275,7 @@ void World::progress_loop() {
 }
 
 // Frames mostly come for the group that the last one was for.
-GroupImpl* World::find(std::uint32_t id) {
+Tenant* World::find(std::uint32_t id) {
   if (last_ != nullptr && last_id_ == id) return last_;
   const auto it = groups_.find(id);
   if (it == groups_.end()) return nullptr;
@@ -287,7 +284,7 @@ GroupImpl* World::find(std::uint32_t id) {
 }
 
 live::Place World::place(int peer, const wire::Header& header) {
-  GroupImpl* const group = find(header.group);
+  Tenant* const group = find(header.group);
   return group == nullptr ? live::Place{} : group->place(peer, header);
 }
 
@@ -298,11 +295,11 @@ void World::on_frame(int peer, const wire::Header& header, const std::byte* payl
     return;
   }
   // A group that this rank has left, or never was in: nothing waits for its frames.
-  if (GroupImpl* const group = find(header.group)) group->on_frame(peer, header, payload);
+  if (Tenant* const group = find(header.group)) group->on_frame(peer, header, payload);
 }
 
 void World::on_sent(std::uint32_t id, const protocol::Token& token) {
-  if (GroupImpl* const group = find(id)) group->session().on_sent(token);
+  if (Tenant* const group = find(id)) group->on_sent(id, token);
 }
 
 void World::on_peer_gone(int peer, std::optional<ErrorCode> failure, const std::string& why) {

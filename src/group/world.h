@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -28,7 +29,16 @@
 
 namespace talweg::group {
 
-class GroupImpl;
+// A group that shares a World, as that sees it: peers are seats in the world. Called under the World's lock.
+class Tenant : public live::FrameHandler {
+ public:
+  // Looks at the clock; returns when to look next.
+  virtual std::int64_t on_time(std::int64_t now_ns) = 0;
+  // The flight record's text; `reason`: why it is wanted.
+  virtual std::string record(const std::string& reason) const = 0;
+  // lag[r]: for how many seconds a call in flight here has waited for rank r of the joined group to start it.
+  virtual void add_lag(std::vector<double>& lag, std::int64_t now_ns) const = 0;
+};
 
 class World : public live::FrameHandler {
  public:
@@ -40,7 +50,7 @@ class World : public live::FrameHandler {
   bool inherited() const { return mark_.inherited(); }
 
   // Under the lock:
-  void add(std::uint32_t id, GroupImpl* group) { groups_[id] = group; }
+  void add(std::uint32_t id, Tenant* group) { groups_[id] = group; }
   void remove(std::uint32_t id) {
     groups_.erase(id);
     last_ = nullptr;
@@ -75,7 +85,7 @@ class World : public live::FrameHandler {
 
  private:
   class Patience;
-  GroupImpl* find(std::uint32_t id);
+  Tenant* find(std::uint32_t id);
   void step(std::unique_lock<std::mutex>& lock, Patience& patience, std::int64_t limit_ns);
   void check_deadlines();
   void run_callbacks(std::unique_lock<std::mutex>& lock);
@@ -91,8 +101,8 @@ class World : public live::FrameHandler {
   std::condition_variable handover_;  // waiters that do not drive
   std::condition_variable idle_;      // the progress thread
   protocol::BufferPool pool_;
-  std::unordered_map<std::uint32_t, GroupImpl*> groups_;
-  GroupImpl* last_ = nullptr;  // that find() has found, and its number
+  std::unordered_map<std::uint32_t, Tenant*> groups_;
+  Tenant* last_ = nullptr;  // that find() has found, and its number
   std::uint32_t last_id_ = 0;
   live::Engine engine_;
   observe::Observer observer_;

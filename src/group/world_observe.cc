@@ -1,7 +1,6 @@
 // What a World writes down now and then, and how it learns rank 0's time.
-#include <algorithm>
-
-#include "group/group_impl.h"
+#include "base/log.h"
+#include "group/world.h"
 
 namespace talweg::group {
 

@@ -1,4 +1,4 @@
-// Flight records as `talweg doctor` reads them: what group/recorder.cc wrote, one file a rank and group.
+// Flight records as `talweg doctor` reads them: what recorder.cc wrote, one file a rank and group.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,7 @@ struct MergedTrace {
   std::vector<std::string> unreadable;  // files that were left out: which, and what was expected
 };
 
-// Reads what group/trace.cc wrote; a file that ends in the middle is taken as far as it goes.
+// Reads what trace.cc wrote; a file that ends in the middle is taken as far as it goes.
 MergedTrace merge_traces(const std::vector<std::string>& files, std::ostream& out);
 
 }  // namespace talweg::observe

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <limits>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -12,6 +13,11 @@
 namespace talweg::sim {
 
 namespace {
+
+constexpr std::int64_t kMostNumber = std::numeric_limits<int>::max();
+constexpr std::int64_t kMostBytes = std::int64_t{1}
+                                    << 37;  // the smallest segments have numbers for twice that
+constexpr Picoseconds kLatestStart = 1'000'000'000'000'000'000;  // 11 days; times end after 106
 
 // The words of a file, line by line, with a complaint that names the line.
 class Lines {
@@ -35,15 +41,16 @@ class Lines {
     if (!more()) fail(fmt::format("expected {}, got the end of the line", expected));
     return words_[at_++];
   }
-  std::int64_t number(const char* expected, std::int64_t least = 0) {
-    return parse(word(expected), expected, least);
+  std::int64_t number(const char* expected, std::int64_t least = 0, std::int64_t most = kMostNumber) {
+    return parse(word(expected), expected, least, most);
   }
-  std::int64_t parse(const std::string& word, const char* expected, std::int64_t least = 0) const {
+  std::int64_t parse(const std::string& word, const char* expected, std::int64_t least = 0,
+                     std::int64_t most = kMostNumber) const {
     std::int64_t value = 0;
     const char* end = word.data() + word.size();
     const auto [stop, error] = std::from_chars(word.data(), end, value);
-    if (error != std::errc{} || stop != end || value < least)
-      fail(fmt::format("expected {} of at least {}, got \"{}\"", expected, least, word));
+    if (error != std::errc{} || stop != end || value < least || value > most)
+      fail(fmt::format("expected {} from {} to {}, got \"{}\"", expected, least, most, word));
     return value;
   }
   int line() const { return number_; }
@@ -105,9 +112,9 @@ Matrix parse_matrix(const std::string& text, const std::string& origin) {
         if (what == "id")
           c.id = static_cast<int>(in.number("a number"));
         else if (what == "start")
-          c.start = in.number("a time in ps");
+          c.start = in.number("a time in ps", 0, kLatestStart);
         else if (what == "size")
-          c.bytes = in.number("a number of bytes", 1);
+          c.bytes = in.number("a number of bytes", 1, kMostBytes);
         else if (what == "trigger")
           c.trigger = trigger(in.number("a trigger's id"));
         else if (what == "send_done_trigger")

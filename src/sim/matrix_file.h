@@ -1,4 +1,4 @@
-// Connection matrices of htsim (Broadcom/csg-htsim): .cm. Its networks, .topo, are src/cluster's to read.
+// Connection matrices of htsim (Broadcom/csg-htsim): .cm. Its networks, .topo, are src/formats' to read.
 // Reading throws Error{bad_file} with file, line and what was expected.
 #pragma once
 

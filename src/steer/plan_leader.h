@@ -4,10 +4,9 @@
 //   begin(*plans.find(call, request));      // rank 0 itself never waits
 //
 // A request's first call takes what can be planned at once. Where planning goes on, the others wait for
-// another word at the first call after as many calls again as have gone by since: at the second, third,
-// fifth, ninth
-// ... of a program that calls nothing else. So they wait a few times for as long as a message takes, and a
-// better plan serves before twice the time has passed that it took to make.
+// another word at the first call after as many calls again as have gone by since: of a program that calls
+// nothing else at the second, third, fifth, ninth, and so on. So they wait a few times for as long as a
+// message takes, and a better plan serves before twice the time has passed that it took to make.
 //
 // Pure but for its source.
 #pragma once

@@ -1,9 +1,8 @@
 // SharedPlans: which forest carries which call of a group, as one node knows it from rank 0's words.
 //
-//   plans.hear(word);                                 // in the order in which rank 0 has said them
+//   plans.hear(word);                        // in the order in which rank 0 has said them
 //   if (auto plan = plans.find(call, request)) begin(plan);
-//   else                                              // hold the call, and those behind it, until the next
-//   word
+//   else hold(call);                         // and those behind it, until the next word
 //
 // Why all nodes take the same forest at the same call: each keeps the same words, and knows for which calls
 // it must wait for another one, since the words before have said so: for the first call of a request, for the
@@ -22,12 +21,12 @@
 #include <vector>
 
 #include "forest/forest.h"
-#include "protocol/forest/local_plan.h"
+#include "protocol/plans.h"
 #include "steer/plan_word.h"
 
 namespace talweg::steer {
 
-using SharedPlan = std::shared_ptr<const protocol::LocalPlan>;  // this node's part of a forest
+using SharedPlan = std::shared_ptr<const protocol::Plan>;  // this node's part of a forest
 
 // Whether every rank knows all that is asked for, and rank 0 plans for all.
 bool is_shared(const forest::Request& request);

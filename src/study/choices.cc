@@ -2,9 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 
+#include "base/fail.h"
 #include "base/units.h"
+#include "forest/cost.h"
+#include "forest/packed.h"
+#include "study/plan_study.h"
+#include "study/side_by_side.h"
 #include "text/table.h"
 
 namespace talweg::study {
@@ -21,20 +28,54 @@ forest::Request request_for(Collective op, int ranks, std::size_t bytes) {
   return forest::even_request(op, ranks, 0, static_cast<std::int64_t>(bytes) / size, size);
 }
 
-std::vector<Choice> choices(Collective op, const cluster::Cluster& network) {
-  std::vector<Choice> list;
+Choices choices(Collective op, const cluster::Cluster& network, double seconds) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (network.nodes.size() > kMostNodesToPlan)
+    refuse("times are predicted for networks of up to {} nodes, and this one has {}", kMostNodesToPlan,
+           network.nodes.size());
+  Choices result;
   const std::size_t last = op == Collective::barrier ? kSmallest : kLargest;
   for (std::size_t bytes = kSmallest; bytes <= last; bytes *= kStep)
-    list.push_back({op == Collective::barrier ? 0 : bytes,
-                    forest::rank_planners(request_for(op, network.workers(), bytes), network)});
-  return list;
+    result.sizes.push_back({op == Collective::barrier ? 0 : bytes, {}});
+  const forest::CostModel model(network);  // here, so that all processes share its memory
+  const auto request_at = [&](std::size_t size) {
+    return request_for(op, network.workers(), result.sizes[size].bytes);
+  };
+  std::vector<const forest::Planner*> asked;
+  std::vector<Work> pieces;
+  for (const forest::Planner& planner : forest::planners()) {
+    if (!planner.serves(request_at(0)) || !planner.quick(request_at(0))) continue;
+    asked.push_back(&planner);
+    pieces.emplace_back([&](const HandOver& hand_over) {
+      forest::PackingMemo memo;
+      for (std::size_t size = result.sizes.size(); size-- > 0;) {
+        const forest::Request request = request_at(size);
+        hand_over(planner.suits(request)
+                      ? fmt::format("{:.17g}", model.seconds(forest::plan_by(planner, request, model, memo)))
+                      : "");
+      }
+    });
+  }
+  const std::vector<WorkResult> done = side_by_side(pieces, seconds, begin);
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    std::size_t size = result.sizes.size();
+    for (const std::string& line : done[i].lines)
+      if (--size; !line.empty()) result.sizes[size].candidates.push_back({asked[i]->name, std::stod(line)});
+    if (size > 0)
+      result.left_out.push_back(fmt::format(
+          "{} from {} down: {}", asked[i]->name,
+          to_string(Bytes{static_cast<std::int64_t>(result.sizes[size - 1].bytes)}), done[i].failure));
+  }
+  for (Choice& choice : result.sizes)
+    std::ranges::stable_sort(choice.candidates, {}, &forest::Candidate::seconds);
+  return result;
 }
 
-std::string to_text(Collective op, const std::vector<Choice>& choices) {
+std::string to_text(Collective op, const Choices& choices) {
   const text::Columns columns{{name(op), 12},        {"taken", -20, 2},    {"predicted us", 14},
                               {"next best", -20, 2}, {"predicted us", 14}, {"slower", 9}};
   std::string text = columns.head();
-  for (const Choice& choice : choices) {
+  for (const Choice& choice : choices.sizes) {
     std::vector<std::string> cells{to_string(Bytes{static_cast<std::int64_t>(choice.bytes)})};
     for (std::size_t i = 0; i < choice.candidates.size() && i < 2; ++i)
       cells.insert(cells.end(),
@@ -44,14 +85,16 @@ std::string to_text(Collective op, const std::vector<Choice>& choices) {
       cells.push_back(fmt::format("{:.2f}x", choice.candidates[1].seconds / choice.candidates[0].seconds));
     text += columns.line(cells);
   }
+  for (const std::string& planner : choices.left_out)
+    text += fmt::format("left out, and might be taken: {}\n", planner);
   return text;
 }
 
-nlohmann::json to_json(Collective op, const std::string& network, int ranks,
-                       const std::vector<Choice>& choices) {
+nlohmann::json to_json(Collective op, const std::string& network, int ranks, const Choices& choices) {
   nlohmann::json document = {{"collective", name(op)}, {"network", network}, {"ranks", ranks}};
+  document["left_out"] = choices.left_out;
   document["sizes"] = nlohmann::json::array();
-  for (const Choice& choice : choices) {
+  for (const Choice& choice : choices.sizes) {
     nlohmann::json line = {{"size_bytes", choice.bytes}, {"candidates", nlohmann::json::array()}};
     for (const auto& candidate : choice.candidates)
       line["candidates"].push_back({{"algorithm", candidate.planner},

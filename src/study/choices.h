@@ -17,18 +17,24 @@ struct Choice {
   std::vector<forest::Candidate> candidates;  // cheapest first
 };
 
+struct Choices {
+  std::vector<Choice> sizes;
+  std::vector<std::string> left_out;  // planners that might win, from which size on, and why
+};
+
 // The request that a group of `ranks` makes for a vector of `bytes` (of f32; all_to_all: bytes of one rank's
 // row).
 forest::Request request_for(Collective op, int ranks, std::size_t bytes);
 
-// One for each size from 4 KiB to 64 MiB, in steps of 4; a barrier has one.
-std::vector<Choice> choices(Collective op, const cluster::Cluster& network);
+// One for each size from 4 KiB to 64 MiB, in steps of 4; a barrier has one. What is not known after `seconds`
+// is left out, small sizes first. Throws Error{invalid_argument} for a network that is too large.
+Choices choices(Collective op, const cluster::Cluster& network, double seconds);
 
-// A table, one line a size: what is taken, its predicted time, and the next best with its time.
-std::string to_text(Collective op, const std::vector<Choice>& choices);
+// A table, one line a size: what is taken, its predicted time, and the next best with its time; then what is
+// left out.
+std::string to_text(Collective op, const Choices& choices);
 
 // `network`: where it comes from.
-nlohmann::json to_json(Collective op, const std::string& network, int ranks,
-                       const std::vector<Choice>& choices);
+nlohmann::json to_json(Collective op, const std::string& network, int ranks, const Choices& choices);
 
 }  // namespace talweg::study

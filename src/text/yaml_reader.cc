@@ -3,24 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "base/fail.h"
+#include "base/input_file.h"
 #include "base/printable.h"
 
 namespace talweg::text {
 namespace {
 
 constexpr std::size_t kMostText = std::size_t{256} << 20;
+// The parser takes 0.1 to 0.4 s and 100 to 300 MB for each MiB.
+constexpr std::size_t kMostYaml = std::size_t{8} << 20;
 
 // yaml-cpp counts lines from 0 and has -1 for nodes that stand nowhere.
 int line_of(const YAML::Node& node, int otherwise) {
@@ -144,6 +142,9 @@ void require_utf8(std::string_view text, const std::string& origin) {
 }
 
 YamlReader read_document(const std::string& text, const std::string& origin) {
+  if (text.size() > kMostYaml)
+    throw_error(ErrorCode::bad_file, "{}: expected at most {} MiB of YAML or JSON, got {:.1f}", origin,
+                kMostYaml >> 20, static_cast<double>(text.size()) / (1 << 20));
   require_utf8(text, origin);
   try {
     return YamlReader(YAML::Load(text), origin, "", 1);
@@ -154,21 +155,7 @@ YamlReader read_document(const std::string& text, const std::string& origin) {
 }
 
 std::string read_file(const std::string& path) {
-  if (std::filesystem::is_directory(path)) {
-    throw_error(ErrorCode::bad_file, "{}: expected a file, got a directory", path);
-  }
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    throw_error(ErrorCode::bad_file, "{}: cannot read it: {}", path, std::strerror(errno));
-  }
-  std::string text;
-  std::vector<char> part(std::size_t{1} << 16);
-  while (file.read(part.data(), static_cast<std::streamsize>(part.size())) || file.gcount() > 0) {
-    text.append(part.data(), static_cast<std::size_t>(file.gcount()));
-    if (text.size() > kMostText)
-      throw_error(ErrorCode::bad_file, "{}: expected a file of at most {} MiB", path, kMostText >> 20);
-  }
-  return text;
+  return read_input(path, path, kMostText);
 }
 
 }  // namespace talweg::text

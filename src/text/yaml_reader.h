@@ -53,13 +53,13 @@ class YamlReader {
   int line_;
 };
 
-// `origin` is what the text is called in messages.
+// `origin` is what the text is called in messages. Of at most 8 MiB.
 YamlReader read_document(const std::string& text, const std::string& origin);
 // All of `text` as a number, if it is one and finite.
 std::optional<double> read_number(const std::string& text);
 // Throws Error{bad_file} that names the line unless all of `text` is UTF-8 (RFC 3629).
 void require_utf8(std::string_view text, const std::string& origin);
-// The text of a file. Throws Error{bad_file} with the system's reason.
+// The text of a file, of up to 256 MiB. Throws as read_input (base/input_file.h) does.
 std::string read_file(const std::string& path);
 
 }  // namespace talweg::text

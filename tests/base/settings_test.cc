@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -90,6 +91,20 @@ TEST_F(Settings, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_EQ(resolve("TALWEG_ALGO", "chain").origin, SettingOrigin::flag);
 }
 
+TEST_F(Settings, ThoseThatRanksHaveAlikeAreComparedByWhatTheySay) {
+  const auto replan = [] {
+    for (const auto& [name, value] : alike_settings())
+      if (name == "TALWEG_REPLAN") return value;
+    return std::string("not among them");
+  };
+  EXPECT_EQ(replan(), "0");
+  for (const char* on : {"1", "on", "true"}) {
+    setenv("TALWEG_REPLAN", on, 1);
+    EXPECT_EQ(replan(), "1");
+  }
+  unsetenv("TALWEG_REPLAN");
+}
+
 TEST_F(Settings, AnEmptyVariableCountsAsNotSet) {
   configure("TALWEG_ALGO=ring\n");
   setenv("TALWEG_ALGO", "", 1);
@@ -111,12 +126,20 @@ TEST_F(Settings, ASecretDoesNotBelongIntoAFileThatOthersMayRead) {
 
 TEST_F(Settings, ANamedFileThatIsNotThereIsAnError) {
   setenv("TALWEG_CONF_FILE", "/no/such/file", 1);
-  EXPECT_THAT(complaint(), HasSubstr("cannot read /no/such/file"));
+  EXPECT_THAT(complaint(),
+              HasSubstr("/no/such/file (named by TALWEG_CONF_FILE): cannot read it: No such file"));
 }
 
 TEST_F(Settings, ADirectoryIsNoFileOfSettings) {
   setenv("TALWEG_CONF_FILE", "/tmp", 1);
   EXPECT_THAT(complaint(), HasSubstr("/tmp (named by TALWEG_CONF_FILE): expected a file, got a directory"));
+}
+
+TEST_F(Settings, APipeThatNobodyWritesIntoIsNotWaitedForAsAFileOfSettings) {
+  const std::string pipe = file() + ".pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  setenv("TALWEG_CONF_FILE", pipe.c_str(), 1);
+  EXPECT_THAT(complaint(), HasSubstr("(named by TALWEG_CONF_FILE): expected a file, got a pipe that nobody"));
 }
 
 TEST_F(Settings, ANameThatIsNotInTheTableIsRefused) {

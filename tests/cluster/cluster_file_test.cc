@@ -249,5 +249,10 @@ TEST(ClusterFile, AFileThatCannotBeReadIsAnsweredWithItsPath) {
   EXPECT_EQ(complaint_about_file("/"), "/: expected a file, got a directory");
 }
 
+TEST(ClusterFile, AFileThatTheParserWouldTakeVeryLongForIsRefusedAtOnce) {
+  EXPECT_EQ(complaint_about("nodes: [" + std::string(20 << 20, ',') + "]"),
+            "c.yaml: expected at most 8 MiB of YAML or JSON, got 20.0");
+}
+
 }  // namespace
 }  // namespace talweg::cluster

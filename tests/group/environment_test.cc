@@ -57,6 +57,32 @@ TEST(Environment, OptionsComeFirstAndNonsenseIsRefused) {
   EXPECT_THROW(find_place({}), Error);
 }
 
+TEST(Environment, WhatIsSetWronglyIsSaidBeforeAnybodyIsWaitedFor) {
+  const Variable master("MASTER_ADDR", "127.0.0.1");
+  const Variable port("MASTER_PORT", "9");  // nobody is there
+  GroupOptions options;
+  options.rank = 1;
+  options.size = 2;
+  options.timeout = std::chrono::seconds(20);
+  for (const auto& [setting, value] : {std::pair{"TALWEG_SHM", "perhaps"},
+                                       {"TALWEG_STREAMS", "0"},
+                                       {"TALWEG_ENCRYPT", "perhaps"},
+                                       {"TALWEG_CHECKSUM", "perhaps"},
+                                       {"TALWEG_HOST_TIMEOUT", "soon"},
+                                       {"TALWEG_SOCKET_IFNAME", "=none"},
+                                       {"TALWEG_RECORDER", "many"},
+                                       {"TALWEG_METRICS_PERIOD", "soon"},
+                                       {"TALWEG_PROBE", "perhaps"},
+                                       {"TALWEG_REPLAN", "perhaps"},
+                                       {"TALWEG_ALGO", "magic"},
+                                       {"TALWEG_CLUSTER", "/no/such/file"}}) {
+    const Variable wrong(setting, value);
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_THROW(Group::join(options), Error) << setting;
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10)) << setting;
+  }
+}
+
 TEST(Environment, KnowsWhereToMeet) {
   const Place place{1, 4, ""};
   EXPECT_THROW(find_meeting(place), Error);

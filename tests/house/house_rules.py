@@ -53,6 +53,11 @@ DEFINED = re.compile(
     r"(?: =| ?\{|\((?P<parameters>(?:[^()]|\([^()]*\))*)\)[\w ]*\{))", re.MULTILINE)
 HEADER_CONSTANT = re.compile(r"^inline constexpr [\w:<>, ]+? (\w+)(?:\[[^\]]*\])*(?: =|\{)", re.MULTILINE)
 SOURCE_SUFFIXES = {".h", ".cc", ".py", ".sh"}
+# A file of code that prose names; not one whose name is a placeholder (src/cli/NAME.cc).
+NAMED_FILE = re.compile(r"(?<![\w./<>{}*~-])((?:[\w.-]+/)*\w[\w.-]*\.(?:h|cc|c|py|sh|md))(?![\w/*-])(?!\.\w)")
+PLACEHOLDER = re.compile(r"\bNAME\b")
+MADE_HERE = re.compile(r"<!-- file: (\S+) -->")  # a document's own samples, which tests/package writes and runs
+THEIRS = {"doc/PERFORMANCE.md", "src/graph/topo.h"}  # of nccl-tests and NCCL
 # Spelled in pieces, so that this file does not break its own rule.
 FORBIDDEN = {
     "a path of somebody's machine": re.compile(r"(?<![\w./-])/wor" + r"k/|\.\./shar" + r"ed"),
@@ -107,7 +112,10 @@ def check_public_header(path, text):
 
 
 def check_threads(path, text):
-    if path.parts[0] not in ("src", "tests") or path.parts[1] not in ONE_THREAD or path.suffix not in (".h", ".cc"):
+    if path.parts[0] not in ("src", "tests") or path.suffix not in (".h", ".cc"):
+        return
+    part = re.sub(r"(_test)?\.(h|cc)$", "", "/".join(path.parts[1:]))  # a room, or one subject of it
+    if path.parts[1] not in ONE_THREAD and part not in ONE_THREAD:
         return
     for number, _, header in includes_in(text):
         if header in THREADS:
@@ -181,6 +189,40 @@ def check_rooms(files):
             yield folder, 1, "this room has no README.md"
 
 
+def prose_of(path, text):
+    """Yields (line number, line) of a document, or of comments in C and C++."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if path.suffix == ".md":
+            yield number, line
+        elif "//" in line:
+            yield number, line[line.index("//") + 2:]
+
+
+def check_named_files(texts, files):
+    """Documents and comments that name files which are nowhere. A name may leave out the folders in front."""
+    endings = {"/".join(path.parts[i:]) for path in files for i in range(len(path.parts))}
+    for path, text in texts.items():
+        if path.suffix not in (".md", ".h", ".cc", ".c"):
+            continue
+        made = set(MADE_HERE.findall(text))
+        for number, line in prose_of(path, text):
+            for name in NAMED_FILE.findall(line):
+                plain = re.sub(r"^(\.\.?/)+", "", name)
+                if plain not in endings and name not in made | THEIRS and not PLACEHOLDER.search(name):
+                    yield path, number, f"{name}: there is no such file"
+
+
+def check_named_headers(texts):
+    """Headers that the README.md of their room does not name, with or without its ending."""
+    for path in texts:
+        if path.suffix != ".h" or room_of(path) is None:
+            continue
+        readme = pathlib.PurePath(*path.parts[:2], "README.md")
+        words = {word for quoted in re.findall(r"`([^`]+)`", texts.get(readme, "")) for word in re.split(r"[ /,]", quoted)}
+        if readme in texts and not words & {path.name, path.stem}:
+            yield path, 1, f"{readme} does not name it"
+
+
 def violations(tree):
     """All violations in `tree` as a list of "file:line: text"."""
     tree = pathlib.Path(tree)
@@ -199,6 +241,8 @@ def violations(tree):
         for check in (check_floors, check_public_header, check_threads, check_length, check_words):
             found += [(path, line, message) for line, message in check(path, text)]
     found += check_nameless(texts)
+    found += check_named_files(texts, files)
+    found += check_named_headers(texts)
     return [f"{path}:{line}: {message}" for path, line, message in found]
 
 

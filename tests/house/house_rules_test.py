@@ -11,7 +11,7 @@ import house_rules
 GOOD = {
     "include/talweg/types.h": "#include <vector>\n",
     "include/talweg/group.h": '#include <memory>\n#include "talweg/types.h"\n',
-    "src/base/README.md": "# base\n",
+    "src/base/README.md": "# base\n\n- `log.h` lines on stderr\n",
     "src/base/log.h": "#include <fmt/core.h>\n#include <sys/socket.h>\n",
     "src/kernel/README.md": "# kernel\n",
     "src/kernel/reduce.cc": '#include "kernel/reduce.h"\n#include "base/log.h"\n#include "talweg/types.h"\n',
@@ -54,7 +54,7 @@ class HouseRulesTest(unittest.TestCase):
         self.assert_one({"src/base/log.cc": "#  include <live/engine.h>\n"}, "src/base/log.cc:1", "may not include live")
 
     def test_including_another_room_of_the_same_floor_is_reported(self):
-        self.assert_one({"src/kernel/divide.h": '#include "wire/frame.h"\n'}, "src/kernel/divide.h:1",
+        self.assert_one({"src/kernel/divide.cc": '#include "wire/frame.h"\n'}, "src/kernel/divide.cc:1",
                         "kernel (floor 2) may not include wire (floor 2)")
 
     def test_wire_stands_on_base_alone(self):
@@ -88,7 +88,7 @@ class HouseRulesTest(unittest.TestCase):
         self.assertEqual(self.violations({"tests/live/gate_test.cc": "#include <thread>\n"}), [])
 
     def test_a_long_readme_is_reported(self):
-        self.assert_one({"src/base/README.md": "x\n" * 25}, "src/base/README.md:25", "at most 24 lines")
+        self.assert_one({"src/base/README.md": "`log.h`\n" * 25}, "src/base/README.md:25", "at most 24 lines")
 
     def test_a_long_file_is_reported(self):
         self.assert_one({"src/base/log.cc": "\n" * 601}, "src/base/log.cc:601", "longer than 600")
@@ -112,10 +112,25 @@ class HouseRulesTest(unittest.TestCase):
                 ("void a() {\n  int left = 3;\n}", "void b() {\n  int left = 3;\n}")):
             self.assertEqual(self.violations(two(first, second)), [])
         self.assertEqual(self.violations(two("int x = 3;", "int x = 3;", "kernel")), [])
-        header = {"src/base/a.h": "namespace talweg {\ninline constexpr double kFull = 0.9;\n}  // namespace talweg\n"}
+        header = {"src/base/README.md": "`log.h`, `a.h`", "src/base/a.h": "namespace talweg {\ninline constexpr double kFull = 0.9;\n}  // namespace talweg\n"}
         nameless = "namespace talweg {\nnamespace {\nconstexpr int kFull = 3;\n}  // namespace\n}  // namespace talweg\n"
         self.assert_one({**header, "src/base/b.cc": nameless}, "src/base/b.cc:3", "kFull is also in src/base/a.h")
         self.assertEqual(self.violations({**header, "src/kernel/b.cc": nameless}), [])
+
+    def test_a_file_that_prose_names_must_be_there(self):
+        for text in ("see `base/recorder.h`", "[it](../recorder.h)", "| `src/base/recorder.cc` |", "recorder.py does"):
+            self.assert_one({"docs/a.md": f"one\n{text}\n"}, "docs/a.md:2", "there is no such file")
+        self.assert_one({"src/kernel/reduce.cc": "int a;  // as kernel/log.h\n"}, "src/kernel/reduce.cc:1", "kernel/log.h")
+        self.assertEqual(self.violations({"src/base/log.cc": 'const char* a = "recorder.h";\n'}), [])
+        for text in ("`log.h`, base/log.h, [it](../src/base/log.h), src/cli/NAME.cc", "std.here.html, ~/a.py, *.cc, <b.h>",
+                     "<!-- file: mean.py -->\nmean.py"):
+            self.assertEqual(self.violations({"docs/a.md": text + "\n"}), [])
+
+    def test_a_header_that_its_rooms_readme_does_not_name_is_reported(self):
+        for name in ("og.h", "loop/log_line.h", "prolog.h"):
+            self.assert_one({f"src/base/{name}": ""}, f"src/base/{name}:1", "src/base/README.md does not name it")
+        named = {"src/base/README.md": "`log` and `loop/turn.h`, `at.h`\n", "src/base/loop/turn.h": "", "src/base/at.h": ""}
+        self.assertEqual(self.violations(named), [])
 
     def test_forbidden_words_are_reported(self):
         for word in ("TO" + "DO", "/wor" + "k/main", "../shar" + "ed/notes"):

@@ -41,6 +41,10 @@ TEST(HtsimMatrix, WhatIsWrongIsNamedWithItsLine) {
   EXPECT_THAT(text("1->1 size 1\n"), HasSubstr("m.cm:2: 1->1 to itself"));
   EXPECT_THAT(text("0->1 id 3\n"), HasSubstr("m.cm:2: a connection without a size"));
   EXPECT_THAT(text("0->1 size -3\n"), HasSubstr("got \"-3\""));
+  EXPECT_THAT(text("0->1 size 9000000000000000000\n"),
+              HasSubstr("m.cm:2: expected a number of bytes from 1 to 137438953472, got \"9000"));
+  EXPECT_THAT(text("0->1 size 1 start 9000000000000000000\n"), HasSubstr("expected a time in ps from 0 to"));
+  EXPECT_THAT(text("4294967296->1 size 1\n"), HasSubstr("expected a host from 0 to 2147483647"));
   EXPECT_THAT(text("0->1 size 1 speed 3\n"), HasSubstr("\"speed\" is not known here"));
   EXPECT_THAT(text("Connections 3\n0->1 size 1\n"), HasSubstr("3 connections were announced, 1 came"));
   EXPECT_THAT(text("0->1 size 1 trigger 4\n"), HasSubstr("trigger 4 is not defined"));

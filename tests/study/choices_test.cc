@@ -2,17 +2,23 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <nlohmann/json.hpp>
+
 #include "base/units.h"
 #include "forest/planner.h"
+#include "talweg/error.h"
 
 namespace talweg::study {
 namespace {
 
 using testing::HasSubstr;
 
+constexpr double kPatience = 60;  // seconds
+
 TEST(Choices, EachSizeListsCandidatesFromCheapToDear) {
   const auto network = cluster::uniform_star(4, Bandwidth{1e9}, Nanoseconds{30'000});
-  const auto list = choices(Collective::all_reduce, network);
+  const auto list = choices(Collective::all_reduce, network, kPatience).sizes;
   ASSERT_EQ(list.size(), 8u);
   EXPECT_EQ(list.front().bytes, 4096u);
   EXPECT_EQ(list.back().bytes, 64u << 20);
@@ -25,7 +31,7 @@ TEST(Choices, EachSizeListsCandidatesFromCheapToDear) {
 
 TEST(Choices, TheFirstCandidateIsWhatTheGroupWouldTake) {
   const auto network = cluster::uniform_star(4, Bandwidth{1e9}, Nanoseconds{30'000});
-  for (const auto& choice : choices(Collective::all_reduce, network))
+  for (const auto& choice : choices(Collective::all_reduce, network, kPatience).sizes)
     EXPECT_EQ(choice.candidates.front().planner,
               forest::plan_best(request_for(Collective::all_reduce, 4, choice.bytes), network).planner);
 }
@@ -34,15 +40,31 @@ TEST(Choices, EveryCollectiveHasSomebodyToServeIt) {
   const auto network = cluster::uniform_mesh(4, Bandwidth{1e9}, Nanoseconds{1000});
   for (int i = 0; i < kCollectives; ++i) {
     const auto op = static_cast<Collective>(i);
-    for (const auto& choice : choices(op, network)) EXPECT_FALSE(choice.candidates.empty()) << name(op);
+    for (const auto& choice : choices(op, network, kPatience).sizes)
+      EXPECT_FALSE(choice.candidates.empty()) << name(op);
   }
 }
 
 TEST(Choices, TheTableNamesTheTakenAndTheNextBest) {
-  const std::vector<Choice> list = {{4096, {{"one_hop", 1e-5}, {"ring", 4e-5}}}};
+  const Choices list = {{{4096, {{"one_hop", 1e-5}, {"ring", 4e-5}}}}, {}};
   EXPECT_THAT(to_text(Collective::all_reduce, list),
               HasSubstr("       4 KiB  one_hop                       10.0  ring                          40.0"
                         "    4.00x\n"));
+}
+
+TEST(Choices, WhatTakesTooLongIsLeftOutAndNamed) {
+  const auto network = cluster::uniform_star(1000, Bandwidth{1e9}, Nanoseconds{30'000});
+  const auto begin = std::chrono::steady_clock::now();
+  const Choices some = choices(Collective::all_reduce, network, 0.001);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_THAT(some.left_out, testing::Contains("ring from 64 MiB down: not done within 0.001 s"));
+  EXPECT_THAT(to_text(Collective::all_reduce, some), HasSubstr("left out, and might be taken: ring from"));
+  EXPECT_EQ(to_json(Collective::all_reduce, "", 1000, some)["left_out"].size(), some.left_out.size());
+}
+
+TEST(Choices, ANetworkThatIsTooLargeIsRefused) {
+  const auto network = cluster::uniform_star(4096, Bandwidth{1e9}, Nanoseconds{30'000});
+  EXPECT_THROW(choices(Collective::all_reduce, network, kPatience), Error);
 }
 
 }  // namespace

@@ -16,8 +16,9 @@ namespace talweg::live {
 
 namespace {
 
-constexpr std::chrono::microseconds kShortestRest{500};  // between two looks into the store
+constexpr std::chrono::microseconds kShortestRest{250};  // between two looks into the store
 constexpr std::chrono::microseconds kLongestRest{20'000};
+constexpr int kPartOfWait = 8;                  // a rest makes a wait longer by no more than this part of it
 constexpr std::int64_t kOldNs = 1'000'000'000;  // after so long it was not a rank 0 of the past that refused
 static_assert(kFarewellNs > kOldNs, "rank 0 must not go before the others believe it");
 
@@ -27,6 +28,18 @@ std::string to_text(const Card& c) {
                      c.streams, c.job, c.key_origin, c.encrypt, c.secret, c.size, c.parent, c.parent_rank,
                      fmt::join(c.alike, " "));
 }
+
+// Rests between looks for what is sooner there the sooner all begin.
+class Looking {
+ public:
+  void rest() const {
+    const std::chrono::nanoseconds part{(now_ns() - begin_ns_) / kPartOfWait};
+    std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(part, kShortestRest, kLongestRest));
+  }
+
+ private:
+  const std::int64_t begin_ns_ = now_ns();
+};
 
 std::string rank_name(int r) {
   return fmt::format("rank {}", r);
@@ -159,6 +172,8 @@ class Exchange {
 
   Meeting run() {
     if (aggregates()) look_for_namesake();
+    // With its number in the first card already, rank 0 need not wait for a second one.
+    if (!judges()) own_.job = number_of_rank_0().value_or(0);
     store_.set(own_key(), to_text(own_));
     if (judges()) {
       if (aside() != nullptr) aside()->set(rank_key(0), to_text(own_));
@@ -239,9 +254,20 @@ class Exchange {
     for (const Absent& absent : verdict.absent) absent_.push_back(absent.node + ": " + absent.why);
   }
 
+  // Of a card that is there and can be read.
+  std::optional<std::uint64_t> number_of_rank_0() {
+    const auto root = store_.find(key(0));
+    if (!root) return std::nullopt;
+    try {
+      return parse_card(*root, rank_name(0)).job;
+    } catch (const Error&) {  // whoever waits for it will say so
+      return std::nullopt;
+    }
+  }
+
   // False at the deadline.
   bool hear(int r, Verdict& verdict) {
-    for (;;) {
+    for (const Looking looking;; looking.rest()) {
       const auto text = look_up(key(r));
       verdict.cards.resize(static_cast<std::size_t>(r) + 1);
       if (!text) return false;
@@ -253,7 +279,6 @@ class Exchange {
         return true;
       }
       if (now_ns() >= options_.deadline_ns) return false;
-      std::this_thread::sleep_for(kLongestRest);
     }
   }
 
@@ -287,8 +312,7 @@ class Exchange {
 
   void find_verdict() {
     std::int64_t refused_ns = 0;
-    auto rest = kShortestRest;
-    for (;;) {
+    for (const Looking looking;; looking.rest()) {
       if (aggregates()) look_for_namesake();
       const auto root = look_up(key(0));
       if (!root) break;
@@ -311,8 +335,6 @@ class Exchange {
         }
       }
       if (now_ns() >= options_.deadline_ns) break;
-      std::this_thread::sleep_for(rest);
-      rest = std::min(2 * rest, kLongestRest);
     }
     no_verdict();
   }

@@ -1,0 +1,44 @@
+"""All scenarios: what each is called, for how many ranks it is measured, and what makes its rows."""
+import functools
+
+import aggregator
+import all_reduce
+import faults
+import mesh
+import planning
+import predict
+import probe
+import security
+import seeing
+import simulator
+import startup
+import training
+
+# Name: (title, ranks, rows).
+SCENARIOS = {
+    "host": ("Ranks on one host", [2, 4, 8], functools.partial(all_reduce.rows_of, "host")),
+    "net": ("A network on which all are equal", [2, 4, 8], functools.partial(all_reduce.rows_of, "net")),
+    "uneven": ("Odd ranks on slower links", [4, 8], functools.partial(all_reduce.rows_of, "uneven")),
+    "mesh": ("A link of its own between every two", [8], mesh.rows),
+    "aggregator": ("A machine that sums for the ranks", [4, 8], aggregator.rows),
+    "startup": ("Joining", [16], startup.rows),
+    "faults": ("A rank that is killed", [8], faults.rows),
+    "torch": ("PyTorch's all-reduce", [4], training.torch_rows),
+    "collectives": ("PyTorch's collectives", [8], training.collectives_rows),
+    "ddp": ("PyTorch's DDP", [4], training.ddp_rows),
+    "security": ("Checksums, encryption, handshakes", [4], security.security_rows),
+    "seeing": ("Recorder and metrics", [2, 4], seeing.rows),
+    "strangers": ("Strange connections", [4], security.strangers_rows),
+    "sim": ("The packet simulator", [1], simulator.rows),
+    "predict": ("Predicted times", [2, 4, 6, 8], predict.rows),
+    "probe": ("Finding a network out", [4, 8], probe.rows),
+    "plan": ("Planning", [1024], planning.rows),
+}
+RANKS = {name: ranks for name, (_, ranks, _) in SCENARIOS.items()}
+
+
+def rows_of(scenario, records):
+    """The rows that these records fill, and every other of the scenario that has a target as not measured."""
+    _, ranks, rows = SCENARIOS[scenario]
+    return list(rows(records, sorted({*ranks, *(record["ranks"] for record in records if "ranks" in record)} if scenario != "plan"
+                                     else ranks)))

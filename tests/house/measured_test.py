@@ -1,0 +1,285 @@
+"""The table of targets: the committed pages are what its generator makes, every command in it is one that the bench
+understands, and a verdict is PASS only where everything that is asked was measured and reached."""
+
+import contextlib
+import fnmatch
+import importlib.util
+import io
+import json
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+TREE = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TREE / "bench" / "suite"))
+specification = importlib.util.spec_from_file_location("bench", TREE / "bench" / "bench.py")
+bench = importlib.util.module_from_spec(specification)
+specification.loader.exec_module(bench)
+import aggregator  # noqa: E402
+import measured  # noqa: E402
+import places  # noqa: E402
+import predict  # noqa: E402
+import report  # noqa: E402
+import rows  # noqa: E402
+import scenarios  # noqa: E402
+
+M = 1 << 20
+FACTS = {"talweg": "abc1234", "date": "2026-01-02", "cores": 2}
+
+
+def one(scenario, records, key):
+    return rows.pick(scenarios.rows_of(scenario, records), key=key)
+
+
+def calls(ranks, size, **times):
+    """Records of all-reduces: library_algorithm=ms, or the error as a text."""
+    records = []
+    for name, time in times.items():
+        library, algorithm = name.split("_", 1)
+        failed = isinstance(time, str)
+        records.append({"ranks": ranks, "bytes": size, "contestant": library, "algorithm": algorithm, "error": time if failed else "",
+                        "isolated_median_ms": None if failed else time, "stream_median_ms": None})
+    return records
+
+
+class CommittedPages(unittest.TestCase):
+    def setUp(self):
+        self.results, self.reasons = measured.load()
+
+    def test_are_what_the_generator_makes(self):
+        hint = "run python3 bench/suite/measured.py"
+        self.assertEqual(measured.PAGE.read_text(), measured.page(self.results, self.reasons), hint)
+        readme = measured.README.read_text()
+        self.assertEqual(readme, measured.readme(readme, self.results, self.reasons), hint)
+        self.assertIn("(measured.md)", (TREE / "docs" / "README.md").read_text())
+
+    def test_have_commands_that_the_bench_understands(self):
+        commands = [row["command"] for table in measured.all_tables(self.results).values() for row in table]
+        commands += re.findall(r"`(make bench [^`]+)`", measured.README.read_text())
+        understood = 0
+        for command in set(commands):
+            if not command.startswith("make bench"):
+                continue
+            with self.subTest(command):
+                _, _, assignment = shlex.split(command)
+                name, arguments = assignment.split("=", 1)
+                self.assertEqual(name, "ARGS")
+                self.assertEqual(len(bench.parse_arguments(arguments.split()).plan), 1)
+                understood += 1
+        self.assertGreater(understood, 50)
+
+    def test_name_every_scenario_for_readers_of_the_bench(self):
+        text = (TREE / "bench" / "README.md").read_text()
+        for name in scenarios.SCENARIOS:
+            self.assertRegex(text, rf"(?m)^\|.*`{name}`.*\|")
+
+    def test_have_reasons_for_rows_that_exist(self):
+        keys = [row["key"] for table in measured.all_tables(self.results).values() for row in table]
+        for pattern in self.reasons:
+            self.assertTrue(any(fnmatch.fnmatchcase(key, pattern) for key in keys), pattern)
+
+
+class Targets(unittest.TestCase):
+    def test_have_keys_of_their_own(self):
+        keys = [row["key"] for name in scenarios.SCENARIOS for row in scenarios.rows_of(name, [])]
+        self.assertEqual(sorted(keys), sorted(set(keys)))
+
+    def test_without_a_measurement_are_listed(self):
+        page = measured.page({}, {})
+        for name in scenarios.SCENARIOS:
+            for row in scenarios.rows_of(name, []):
+                self.assertEqual(row["verdict"], rows.NOT_MEASURED)
+                self.assertEqual(row["target"] != "", f"| {row['what']} |" in page, row["key"])
+
+    def test_that_were_changed_are_not_met_by_what_was_measured_before(self):
+        fine = one("host", calls(2, 4096, talweg_auto=1.0, ompi_ring=2.0), "host/2/4K") | {"run": "then"}
+        table = measured.table_of("host", {"host": {"runs": {"then": FACTS}, "rows": [fine]}})
+        self.assertEqual(rows.pick(table, key="host/2/4K")["verdict"], rows.PASS)
+        older = fine | {"target": "twice as quick"}
+        table = measured.table_of("host", {"host": {"runs": {"then": FACTS}, "rows": [older]}})
+        self.assertEqual(rows.pick(table, key="host/2/4K")["verdict"], rows.NOT_MEASURED)
+
+
+class Verdicts(unittest.TestCase):
+    def verdict(self, *arguments):
+        return one(*arguments)["verdict"]
+
+    def test_of_a_row(self):
+        def verdict(measured_value, **more):
+            return rows.row("k", "w", more.pop("target", "t"), "net", measured_value, **more)["verdict"]
+
+        self.assertEqual(verdict(1.0, met=True), rows.PASS)
+        self.assertEqual(verdict(1.0, met=False), rows.MISS)
+        self.assertEqual(verdict(1.0), rows.MISS)
+        self.assertEqual(verdict(None), rows.NOT_MEASURED)
+        self.assertEqual(verdict(1.0, target=""), rows.NOT_ASKED)
+        self.assertEqual(verdict(1.0, met=True, doubt="why"), "no verdict: why")
+        self.assertEqual(verdict(1.0, met=False, doubt="why"), rows.MISS)  # whatever else might have been
+        self.assertEqual(verdict(1.0, met=True, failed="it broke"), rows.MISS)
+
+    def test_a_peer_that_failed_is_not_beaten(self):
+        good = {"talweg_auto": 10.0, "gloo_ring": 11.0}
+        self.assertEqual(self.verdict("net", calls(4, M, **good), "net/4/1M"), rows.PASS)
+        self.assertEqual(self.verdict("net", calls(4, M, **good, ompi_ring="3 wrong values"), "net/4/1M"),
+                         "no verdict: peer ompi ring failed")
+        self.assertEqual(self.verdict("net", calls(4, M, **good | {"gloo_ring": 9.0}, ompi_ring="died"), "net/4/1M"), rows.MISS)
+        self.assertEqual(self.verdict("net", calls(4, M, talweg_auto=10.0), "net/4/1M"), "no verdict: no peer was measured")
+        self.assertEqual(self.verdict("net", calls(4, M, talweg_auto="2 wrong values", gloo_ring=9.0), "net/4/1M"), rows.MISS)
+
+    def test_only_open_mpi_counts_where_it_alone_is_named(self):
+        records = calls(4, 4096, talweg_auto=1.0, ompi_ring=1.1, gloo_ring="died")
+        self.assertEqual(self.verdict("net", records, "net/4/4K"), rows.PASS)
+        records = calls(4, 4096, talweg_auto=1.0, gloo_ring=9.0)
+        self.assertEqual(self.verdict("net", records, "net/4/4K"), "no verdict: no peer was measured")
+
+    def test_another_build_of_talweg_is_no_peer(self):
+        records = calls(4, M, talweg_auto=10.0, beside_talweg=9.0, gloo_ring=11.0)
+        self.assertEqual(self.verdict("net", records, "net/4/1M"), rows.PASS)
+        row = one("net", records, "net/4/beside")
+        self.assertEqual((row["verdict"], round(row["measured"], 2), row["note"]), (rows.MISS, 1.11, "at 1 MiB"))
+
+    def test_the_wire_is_filled_or_not_whatever_peers_do(self):
+        self.assertEqual(self.verdict("net", calls(8, 16 * M, talweg_auto=261.0, gloo_ring="died"), "net/8/16M"), rows.MISS)
+        self.assertEqual(self.verdict("net", calls(8, 16 * M, talweg_auto=249.0, gloo_ring="died"), "net/8/16M"), rows.PASS)
+
+    def test_uneven_links_ask_for_bound_best_peer_and_open_mpi(self):
+        records = calls(8, 16 * M, talweg_auto=713.0, gloo_ring=1237.0, ompi_default=2500.0)
+        self.assertEqual(self.verdict("uneven", records, "uneven/8/16M"), rows.PASS)
+        self.assertEqual(self.verdict("uneven", records, "uneven/8/16M/default"), rows.PASS)
+        self.assertEqual(self.verdict("uneven", calls(8, 16 * M, talweg_auto=760.0, gloo_ring=9999.0), "uneven/8/16M"), rows.MISS)
+        records = calls(8, 16 * M, talweg_auto=713.0, gloo_ring=1100.0, ompi_default="died")
+        self.assertEqual(self.verdict("uneven", records, "uneven/8/16M"), rows.MISS)
+        self.assertEqual(self.verdict("uneven", records, "uneven/8/16M/default"), "no verdict: peer ompi default failed")
+
+    def test_a_mesh_asks_for_both_rings(self):
+        record = {"seed": 2, "ranks": 8, "bytes": 16 * M, "bound_ms": 950, "ms": {"talweg": 1000, "best ring": 4500, "rank order": 20000},
+                  "errors": {}}
+        self.assertEqual(self.verdict("mesh", [record], "mesh/2/8"), rows.PASS)
+        self.assertEqual(self.verdict("mesh", [record], "mesh/2/8/rank-order"), rows.PASS)
+        self.assertEqual(self.verdict("mesh", [record | {"bound_ms": 890}], "mesh/2/8"), rows.MISS)
+        record |= {"ms": {"talweg": 1000, "best ring": None, "rank order": None}, "errors": {"best ring": "died", "rank order": "died"}}
+        self.assertRegex(self.verdict("mesh", [record], "mesh/2/8"), "no verdict: peer gloo ring in")
+        self.assertRegex(self.verdict("mesh", [record], "mesh/2/8/rank-order"), "no verdict: peer gloo ring in")
+
+    def test_strangers_must_have_come(self):
+        result = {"isolated": {"median_ms": 100.0}, "wrong": 0}
+        record = {"ranks": 4, "bytes": M, "alone": [result], "among": [result], "strangers_per_second": [990, 1010]}
+        self.assertEqual(self.verdict("strangers", [record], "strangers/4/1M"), rows.PASS)
+        few = record | {"strangers_per_second": [990, 120]}
+        self.assertEqual(self.verdict("strangers", [few], "strangers/4/1M"), "no verdict: only 120 strangers a second came")
+        wrong = record | {"among": [result | {"wrong": 3}]}
+        self.assertEqual(self.verdict("strangers", [wrong], "strangers/4/1M"), rows.MISS)
+
+    def test_the_bound_is_asked_for_at_each_size(self):
+        def network(ranks, bound_ms):
+            return {"name": f"n{ranks}", "ranks": ranks, "plan_ms": 50, "bound_ms": bound_ms, "of_bound": 1, "trees": 1, "depth": 1}
+
+        records = [network(16, 4.9), network(64, 4.9), network(63, 5.1)]
+        self.assertEqual(self.verdict("plan", records, "plan/16/bound"), rows.PASS)
+        row = one("plan", records, "plan/64/bound")
+        self.assertEqual((row["verdict"], row["note"]), (rows.MISS, "n63"))
+        self.assertEqual(self.verdict("plan", records, "plan/256/bound"), rows.NOT_MEASURED)
+
+    def test_gloo_that_failed_in_pytorch_is_not_beaten(self):
+        record = {"ranks": 4, "mode": "isolated", "gloo_ms": None, "talweg_ms": 0.3}
+        self.assertEqual(self.verdict("torch", [record], "torch/4/isolated"), "no verdict: peer gloo failed")
+        self.assertEqual(self.verdict("torch", [record | {"gloo_ms": 7.0}], "torch/4/isolated"), rows.PASS)
+        self.assertEqual(self.verdict("torch", [record | {"gloo_ms": 5.0}], "torch/4/isolated"), rows.MISS)
+
+    def test_through_an_aggregator(self):
+        record = {"ranks": 4, "ms": 149.0, "link_ms": 134.2, "rounds": [{"algorithm": "a"}], "failed": ""}
+        self.assertEqual(self.verdict("aggregator", [record], "aggregator/4"), rows.PASS)
+        self.assertEqual(self.verdict("aggregator", [record | {"ms": 150.0}], "aggregator/4"), rows.MISS)
+        self.assertEqual(self.verdict("aggregator", [record | {"ms": None, "failed": "no"}], "aggregator/4"), rows.MISS)
+
+
+class Recording(unittest.TestCase):
+    def setUp(self):
+        self.before = [rows.row("net/a", "a", "t", "net", 1.0, met=True), rows.row("net/b", "b", "t", "net", 2.0, met=True)]
+
+    def test_keeps_what_was_not_measured_again(self):
+        old = measured.merged(None, self.before, FACTS)
+        later = FACTS | {"talweg": "def5678", "date": "2026-01-03"}
+        again = [rows.row("net/a", "a", "t", "net", 3.0), rows.row("net/b", "b", "t", "net")]
+        new = measured.merged(old, again, later)
+        self.assertEqual([(row["measured"], row["run"]) for row in new["rows"]], [(3.0, "def5678 2026-01-03"), (2.0, "abc1234 2026-01-02")])
+        self.assertEqual(len(new["runs"]), 2)
+        again[1] = rows.row("net/b", "b", "t", "net", 4.0)
+        self.assertEqual(list(measured.merged(new, again, later)["runs"]), ["def5678 2026-01-03"])
+
+    def test_marks_rows_of_another_commit(self):
+        tables = {"net": measured.merged(None, self.before, FACTS)}
+        tables["host"] = measured.merged(None, [rows.row("host/c", "c", "t", "host", 1.0)], FACTS | {"talweg": "def5678"})
+        page = measured.page(tables, {"host/*": "why it is so"})
+        self.assertIn("Rows are of commit abc1234", page)
+        self.assertIn("| c | t | 1 ms, at commit def5678 | - | **MISS**: why it is so |", page)
+        self.assertIn("| a | t | 1 ms | - | PASS |", page)
+
+    def test_writes_one_file_for_a_scenario(self):
+        with tempfile.TemporaryDirectory() as folder:
+            measured.record("net", self.before, FACTS, pathlib.Path(folder))
+            files, reasons = measured.load(pathlib.Path(folder))
+        self.assertEqual((list(files), reasons), (["net"], {}))
+        self.assertEqual(files["net"], json.loads(json.dumps(measured.merged(None, self.before, FACTS))))
+
+    def test_touches_only_what_stands_between_the_marks_of_the_readme(self):
+        text = f"before\n{measured.BEGIN}\nold\n{measured.END}\nafter\n"
+        new = measured.readme(text, {}, {})
+        self.assertTrue(new.startswith(f"before\n{measured.BEGIN}\n| what |") and new.endswith(f"{measured.END}\nafter\n"))
+        self.assertEqual(new.count("| not measured |"), len(measured.HEADLINES))
+        with self.assertRaises(SystemExit):
+            measured.readme("no marks", {}, {})
+
+    def test_refuses_what_leaves_something_out(self):
+        for left_out in ("--quick", "--only=talweg"):
+            with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
+                bench.parse_arguments(["net", "--record", left_out])
+
+    def test_names_the_last_commit_that_changed_more_than_results(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(report, "ROOT", pathlib.Path(folder)):
+            def change(name):
+                path = pathlib.Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(str(path.exists()))
+
+            def git(*words):
+                subprocess.run(["git", "-c", "user.name=n", "-c", "user.email=e@e", *words], cwd=folder, check=True, capture_output=True)
+
+            git("init")
+            for name in ("code.cc", "bench/results/net.json", "README.md"):
+                change(name)
+                git("add", "-A")
+                git("commit", "-m", name)
+                if name == "code.cc":
+                    code = report.commit()
+            self.assertRegex(code, "^[0-9a-f]{7,}$")
+            change("docs/measured.md")
+            change("bench/results/net.json")
+            self.assertEqual(report.commit(), code)
+            change("more.cc")
+            self.assertEqual(report.commit(), code + "-dirty")
+
+
+class Networks(unittest.TestCase):
+    def test_are_there_on_which_no_constant_was_fitted(self):
+        self.assertEqual([predict.networks(n) for n in (2, 6, 8)], [["even", "uneven"], ["unseen"], ["even", "uneven"]])
+        text = places.star([300] * 6, 32).cluster_yaml()
+        self.assertEqual(text.count("capacity: 300Mbit/s, latency: 3us, burst: 32KiB"), 6)
+        self.assertIn("burst: 128KiB", places.star([1000] * 2).cluster_yaml())
+
+    def test_with_an_aggregator_are_the_example(self):
+        text = (TREE / "examples" / "clusters" / "aggregator4.yaml").read_text()
+        lines = [f"between: [{', '.join(link['between'])}], capacity: 1Gbit/s, latency: {link['latency']}"
+                 for link in aggregator.network(4)["links"]]
+        self.assertEqual([line for line in lines if line in text], lines)
+        self.assertEqual(text.count("between:"), len(lines))
+        self.assertEqual({link["capacity"] for link in aggregator.network(4)["links"]}, {"1000Mbit/s"})
+
+
+if __name__ == "__main__":
+    unittest.main()
