@@ -448,6 +448,7 @@ void Node::start(Member& m) {
   const bool impatient = record.script->impatient == record.rank;
   record.deadline = world_.now() + (impatient ? record.script->patience : world_.patience());
   const std::int64_t deadline_ns = record.deadline / 1000;
+  record.behind = m.running > 0;
   if (++m.running > 1) world_.marks().hit(Mark::several_in_flight);
   if (world_.tracing())
     world_.trace(fmt::format("rank {} starts {} of group {}", rank_, &record - m.records.data(), m.group));
@@ -465,6 +466,7 @@ void Node::start(Member& m) {
   } else {
     protocol::Operation operation = operation_of(record, world_.planning());
     operation.deadline_ns = deadline_ns;
+    if (world_.mutation() == Mutation::no_fences) operation.fence = false;
     const std::int64_t patience_ns = deadline_ns - world_.now_ns();
     operation.question_ns = deadline_ns - std::min<std::int64_t>(patience_ns / 4, 1'000'000'000);
     if (m.led(record)) {
@@ -495,6 +497,12 @@ void Node::on_completed(Member& m, Record& record, const protocol::Outcome& outc
   record.after = record.buffers.out;
   memory_ -= record.memory;
   if (outcome.ok && someone_left_) world_.marks().hit(Mark::left_ended);
+  if (outcome.ok && !record.script->message && record.request.op == Collective::barrier) {
+    if (record.behind) world_.marks().hit(Mark::barrier);
+    for (const Record* before = m.records.data(); before != &record; ++before)
+      if (before->started && !before->done)
+        world_.problem(fmt::format("rank {}: a barrier ended before what was called before it", rank_));
+  }
   --m.running;
   if (world_.tracing())
     world_.trace(fmt::format("rank {} ends {} of group {}: {}", rank_, &record - m.records.data(), m.group,

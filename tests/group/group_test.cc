@@ -206,6 +206,25 @@ TEST_P(Groups, ManyCollectivesInFlightFromSeveralThreadsKeepTheirOrder) {
   });
 }
 
+// On the rank that started something before it, and on no other.
+TEST_P(Groups, ABarrierEndsAfterWhatItsRankStartedBefore) {
+  run([](Group& g) {
+    if (g.size() == 1) return;
+    Ints message{-1};
+    const WorkPtr receiving = g.rank() == 0 ? g.start_recv(message.data(), 1, DataType::i32, 1, 7) : nullptr;
+    const WorkPtr barrier = g.start_barrier();
+    if (g.rank() != 0) barrier->wait();
+    Ints one{1};
+    g.all_reduce(one.data(), one.data(), 1, DataType::i32, ReduceOp::sum);  // the barrier's frames have come
+    EXPECT_EQ(barrier->test(), g.rank() != 0) << "on rank " << g.rank();
+    g.all_reduce(one.data(), one.data(), 1, DataType::i32, ReduceOp::sum);  // rank 0 has looked
+    const Ints sent{42};
+    if (g.rank() == 1) g.send(sent.data(), 1, DataType::i32, 0, 7);
+    barrier->wait();
+    EXPECT_TRUE(g.rank() != 0 || (receiving->test() && message[0] == 42));
+  });
+}
+
 TEST_P(Groups, ProgressIsMadeWhenNobodyWaits) {
   run([](Group& g) {
     Ints data = filled(g.rank(), 500'000);
