@@ -58,6 +58,12 @@ TEST(Operation, AReductionThatTheTypeDoesNotHaveIsRefused) {
                Error);
 }
 
+TEST(Operation, HasThePriorityThatItsCallerGaveIt) {
+  const forest::Request q{Collective::all_reduce, 2, 0, 0, {4}, 4};
+  EXPECT_EQ(make_operation({.op = q.op, .options = {.priority = 5}}, 0, q).priority, 5);
+  EXPECT_EQ(make_message({.op = Collective::send_recv, .options = {.priority = 6}}, 0).priority, 6);
+}
+
 TEST(Operation, RanksAreAskedBeforeTheDeadlineAndNotTooEarly) {
   Operation op;
   op.set_deadline(10, 400'000'000);
