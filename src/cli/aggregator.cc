@@ -35,7 +35,7 @@ void add_aggregator(CLI::App& app, Action* action) {
                   "tcp://host:port or file:/path (default: as for ranks, from the environment)");
   sub->add_option("--group", flags->options.prefix, "the group's prefix in the store (default: none)");
   sub->add_option("--interface", flags->options.interface, "as TALWEG_SOCKET_IFNAME");
-  sub->add_option("--timeout", flags->wait, "for a group to form")->capture_default_str();
+  sub->add_option("-T,--timeout", flags->wait, "for a group to form")->capture_default_str();
   sub->callback([flags, action] {
     flags->options.timeout =
         std::chrono::milliseconds(parse_wait("--timeout", flags->wait).value / 1'000'000);

@@ -5,8 +5,6 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
-#include <string>
-#include <vector>
 
 namespace talweg::cli {
 
@@ -14,10 +12,5 @@ using Action = std::function<int()>;  // returns the exit code
 
 inline constexpr int kUsageExitCode = 2;    // the command line or an input file can never work
 inline constexpr int kFailureExitCode = 1;  // it was tried and failed
-
-// Puts the "--" that the user left out in front of the program of `talweg run`, so that the program's own
-// flags are never taken for run's. `arguments` are those of the whole command line, without the program's
-// name.
-std::vector<std::string> with_separator(const CLI::App& app, std::vector<std::string> arguments);
 
 }  // namespace talweg::cli

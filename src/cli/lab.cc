@@ -138,7 +138,7 @@ void add_lab(CLI::App& app, Action* action) {
   run_app->add_option("cluster", flags->file, "cluster file (see docs/clusters-and-plans.md)")->required();
   run_app->add_option("--name", flags->name,
                       "of a lab that is up (default: the file's, or a lab of its own)");
-  run_app->add_option("--timeout", flags->timeout,
+  run_app->add_option("-T,--timeout", flags->timeout,
                       "stop everything after this time, such as 90s (default: never)");
   run_app->add_flag("--tag-output,!--no-tag-output", flags->tag_output,
                     "prefix each line with its rank (default)");

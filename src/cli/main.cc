@@ -14,6 +14,7 @@
 #include "base/printable.h"
 #include "cli/app.h"
 #include "cli/grammar.h"
+#include "cli/words.h"
 
 namespace {
 
@@ -21,11 +22,9 @@ using talweg::Error;
 using talweg::ErrorCode;
 
 // "talweg perf", or "talweg perf [rank 2]" under a launcher.
-std::string speaker(const CLI::App& app) {
-  std::string text = "talweg";
-  for (const auto* sub : app.get_subcommands()) text += " " + sub->get_name();
+std::string with_rank(const std::string& path) {
   const char* rank = std::getenv("RANK");
-  return rank ? fmt::format("{} [rank {}]", text, rank) : text;
+  return rank ? fmt::format("{} [rank {}]", path, rank) : path;
 }
 
 std::string one_line(std::string text) {
@@ -40,24 +39,6 @@ int finished(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return exit_code;
   fmt::print(stderr, "talweg: cannot write to standard output\n");
   return exit_code == 0 ? talweg::cli::kFailureExitCode : exit_code;
-}
-
-int parse_failed(const CLI::App& app, const CLI::ParseError& error) {
-  if (error.get_exit_code() == 0) return finished(app.exit(error));  // --help and --version
-  // On every rank: their command lines may differ, and the wrong one need not be rank 0's.
-  fmt::print(stderr, "{}: {} (see --help)\n", speaker(app), one_line(error.what()));
-  return talweg::cli::kUsageExitCode;
-}
-
-// CLI11 would only say that a subcommand is required.
-void check_subcommand(const CLI::App& app, const std::vector<std::string>& arguments) {
-  if (arguments.empty() || arguments[0].empty() || arguments[0][0] == '-') return;
-  std::string names;
-  for (const auto* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-    if (sub->get_name() == arguments[0]) return;
-    names += (names.empty() ? "" : ", ") + sub->get_name();
-  }
-  talweg::refuse("no subcommand is called \"{}\": expected one of {}", arguments[0], names);
 }
 
 // Most often a variable of a shell that is not set: an output would silently not be written.
@@ -75,27 +56,33 @@ int main(int argc, char** argv) {
   talweg::cli::Action action;
   const auto made = talweg::cli::make_app(&action);
   CLI::App& app = *made;
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  // On every rank: their command lines may differ, and the wrong one need not be rank 0's.
+  const std::string speaker = with_rank(talweg::cli::path_of(app, arguments));
+  const auto complain = [&](const std::exception& error, const char* after = "") {
+    fmt::print(stderr, "{}: {}{}\n", speaker, one_line(error.what()), after);
+  };
   try {
-    std::vector<std::string> arguments = talweg::cli::with_separator(app, {argv + 1, argv + argc});
-    check_subcommand(app, arguments);
     talweg::cli::Spelling spelling = talweg::cli::respelled(std::move(arguments));
     // One rank says it for all.
     if (const char* rank = std::getenv("RANK"); rank == nullptr || std::string(rank) == "0")
       for (const std::string& note : spelling.notes)
         fmt::print(stderr, "talweg {}: {}\n", spelling.arguments[0], note);
-    arguments = std::move(spelling.arguments);
+    arguments = talweg::cli::checked_words(app, std::move(spelling.arguments));
     std::ranges::reverse(arguments);  // CLI11 takes a vector back to front
     app.parse(arguments);
     check_no_empty_value(app);
     return finished(action());
   } catch (const CLI::ParseError& error) {
-    return parse_failed(app, error);
+    if (error.get_exit_code() == 0) return finished(app.exit(error));  // --help and --version
+    complain(error, " (see --help)");
+    return talweg::cli::kUsageExitCode;
   } catch (const Error& error) {
-    fmt::print(stderr, "{}: {}\n", speaker(app), one_line(error.what()));
+    complain(error);
     const bool usage = error.code() == ErrorCode::invalid_argument || error.code() == ErrorCode::bad_file;
     return usage ? talweg::cli::kUsageExitCode : talweg::cli::kFailureExitCode;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "{}: {}\n", speaker(app), one_line(error.what()));
+    complain(error);
     return talweg::cli::kFailureExitCode;
   }
 }

@@ -16,6 +16,9 @@ using namespace study;
 
 namespace {
 
+constexpr const char* kNamesOfCollectives =
+    "all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv or "
+    "barrier";
 constexpr std::int64_t kDefaultBytes = 32 << 20;
 
 std::size_t bytes_of(const char* flag, const std::string& text) {
@@ -55,9 +58,7 @@ void PerfFlags::add_to(CLI::App& app) {
   const auto raw = raw_;
   const auto positive = whole_number(1, 1 << 30);
   const auto count = whole_number(0, 1 << 30);
-  app.add_option("collective", raw->collective,
-                 "all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, "
-                 "send_recv or barrier");
+  app.add_option("collective", raw->collective, kNamesOfCollectives);
   app.add_option("--op", raw->op, "the same");
   app.add_option("--bytes", raw->bytes, "sizes: a list, or FIRST..LAST in steps of -f (2)");
   app.add_option("-b,--minbytes", raw->min_bytes, "smallest size in bytes; K, M, G are binary (32M)");
@@ -125,9 +126,9 @@ study::PerfOptions PerfFlags::checked() const {
   const auto op = parse_collective(collective);
   if (!op)
     refuse(
-        "no collective is called \"{}\": expected all_reduce, reduce, broadcast, reduce_scatter, "
-        "all_gather, all_to_all, gather, scatter, send_recv or barrier",
-        collective);
+        "{} expected {}",
+        collective.empty() ? "which collective?" : fmt::format("no collective is called \"{}\":", collective),
+        kNamesOfCollectives);
   options.op = *op;
 
   if (!raw.bytes.empty() && (!raw.min_bytes.empty() || !raw.max_bytes.empty()))

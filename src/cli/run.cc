@@ -152,7 +152,7 @@ void add_run(CLI::App& app, Action* action) {
   sub->add_option("--master-addr", flags->master_address, "where rank 0 listens (default: the first host)");
   sub->add_option("--master-port", flags->master_port, "default: one that is free on this machine")
       ->check(whole_number(1, 65535));
-  sub->add_option("--timeout", flags->timeout,
+  sub->add_option("-T,--timeout", flags->timeout,
                   "stop everything after this time, such as 90s (default: never)");
   sub->add_flag("--tag-output,!--no-tag-output", flags->tag_output,
                 "prefix each line with its rank (default)");
@@ -167,23 +167,6 @@ void add_run(CLI::App& app, Action* action) {
     if (!name->empty()) program.insert(program.begin(), *name);
     *action = [flags, program] { return run(*flags, program); };
   });
-}
-
-std::vector<std::string> with_separator(const CLI::App& app, std::vector<std::string> arguments) {
-  if (arguments.empty() || arguments.front() != "run") return arguments;
-  const auto* run_app = app.get_subcommand("run");
-  for (std::size_t i = 1; i < arguments.size(); ++i) {
-    const std::string& word = arguments[i];
-    if (word == "--") break;
-    if (word.size() < 2 || word[0] != '-') {
-      arguments.insert(arguments.begin() + static_cast<std::ptrdiff_t>(i), "--");
-      break;
-    }
-    // "-n 4" and "--ranks 4" take a word more; "-n4", "--ranks=4" and flags do not.
-    const auto* option = run_app->get_option_no_throw(word);
-    if (option && option->get_items_expected_max() > 0) ++i;
-  }
-  return arguments;
 }
 
 }  // namespace talweg::cli

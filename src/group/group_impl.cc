@@ -62,7 +62,8 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, const clus
             return own_plans_.find(protocol::message_request(source, destination, this->size(), count, type));
           }),
       timeout_ns_(std::chrono::nanoseconds(timeout).count()),
-      recorder_(world_->observer().options().recorded) {
+      recorder_(world_->observer().options().recorded),
+      losses_(this->size(), this->rank()) {
   nodes_.assign(static_cast<std::size_t>(*std::max_element(seats_.begin(), seats_.end())) + 1, -1);
   if (this->rank() == protocol::kPlanner)
     leader_ = std::make_unique<steer::PlanLeader>(shared_plans_, chooser_, nullptr);
@@ -132,7 +133,7 @@ void GroupImpl::enter(Start start) {
   start.work->set_sequence(call);
   plan_held();  // those that have failed hold up nothing
   std::string refusal;
-  if (shared && held_.empty() && !losing_) try {
+  if (shared && held_.empty() && !losses_.open()) try {
       operation.plan = plan_for(call, start.request);
     } catch (const std::exception& e) {  // also what the system refuses: the others wait for this rank
       refusal = e.what();
@@ -172,7 +173,7 @@ WorkPtr GroupImpl::start_message(const Call& call) {
     session_.send(message);
   } else {
     // What a sender has announced and given up again while nothing was in flight here must not be received.
-    world_->engine().poll();
+    world_->engine().poll(true);
     session_.receive(message);
   }
   world_->submit(std::move(guard), call.options.will_wait);
@@ -320,7 +321,7 @@ void GroupImpl::on_peer_gone(int seat, std::optional<ErrorCode> failure, const s
   if (node >= size()) {
     lose_helper(node);
   } else {  // who says no more
-    for (Loss& loss : losses_) loss.heard[static_cast<std::size_t>(node)] = true;
+    losses_.gone(node);
   }
   agree_on_losses();
 }

@@ -13,6 +13,7 @@
 #include "observe/recorder.h"
 #include "protocol/session/session.h"
 #include "steer/adaptation.h"
+#include "steer/losses.h"
 #include "steer/plan_cache.h"
 #include "steer/plan_leader.h"
 #include "steer/prober.h"
@@ -155,17 +156,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::unique_ptr<steer::Adaptation> adaptation_;  // and on rank 0
   std::unique_ptr<steer::PlanLeader> leader_;      // on rank 0
 
-  // When an aggregator is lost, calls wait until all ranks have said so, and which call is their next to get
-  // a plan: from the greatest of these numbers on plans are made without it.
-  struct Loss {
-    int node = 0;
-    std::vector<bool> heard;  // by rank
-    std::uint64_t from = 0;
-    bool agreed = false;
-    bool avoided = false;  // rank 0: by the chooser
-  };
-  std::vector<Loss> losses_;
-  bool losing_ = false;
+  steer::Losses losses_;                         // of aggregators
+  std::vector<steer::Losses::Agreed> to_avoid_;  // rank 0: by the chooser
 };
 
 }  // namespace talweg::group

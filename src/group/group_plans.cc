@@ -22,10 +22,13 @@ void GroupImpl::adapt() {
 
 std::shared_ptr<const protocol::Plan> GroupImpl::plan_for(std::uint64_t call,
                                                           const forest::Request& request) {
-  for (Loss& loss : losses_) {
-    if (!leader_ || !loss.agreed || loss.avoided || call < loss.from) continue;
-    chooser_.change_to(cluster::without(chooser_.network(), std::vector<int>{loss.node}));
-    loss.avoided = true;
+  for (auto loss = to_avoid_.begin(); loss != to_avoid_.end();) {
+    if (call < loss->from) {
+      ++loss;
+      continue;
+    }
+    chooser_.change_to(cluster::without(chooser_.network(), std::vector<int>{loss->node}));
+    loss = to_avoid_.erase(loss);
   }
   if (leader_)
     if (const auto word = leader_->lead(call, request)) say(*word);
@@ -88,7 +91,7 @@ void GroupImpl::take_up(const steer::PlanWord& word) {
 }
 
 void GroupImpl::plan_held() {
-  for (; !held_.empty() && !losing_; held_.pop_front()) {
+  for (; !held_.empty() && !losses_.open(); held_.pop_front()) {
     const Held next = held_.front();
     if (!session_.waits_for_plan(next.call)) continue;  // it has failed
     std::shared_ptr<const protocol::Plan> plan;

@@ -105,7 +105,7 @@ void World::started(std::int64_t deadline_ns, std::int64_t called_ns) {
   // Nobody has looked at the network since the last call ended, and others may have given this one up. With
   // their data all there, it would be done here before their failure is read.
   if (in_flight_ == 0 && called_ns - last_called_ns_ > kShortestDeadlineNs)
-    for (int i = 0; i < kMostLooks && engine_.poll(); ++i) {
+    for (int i = 0; i < kMostLooks && engine_.poll(true); ++i) {
     }
   last_called_ns_ = called_ns;
   ++in_flight_;

@@ -52,10 +52,10 @@ void Engine::flush() {
   dirty_.clear();
 }
 
-bool Engine::poll() {
+bool Engine::poll(bool thoroughly) {
   bool any = false;
   for (Link* const link : local_) any = link->poll() || any;
-  if (!all_local() || (!any && ++idle_polls_ >= kHandlesEvery)) {
+  if (!all_local() || thoroughly || (!any && ++idle_polls_ >= kHandlesEvery)) {
     idle_polls_ = 0;
     any = loop_.poll() || any;
   }

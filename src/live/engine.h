@@ -29,8 +29,9 @@ class Engine {
   // As Link::send; a frame to who has gone counts as sent. Sent at the next flush or poll.
   bool send(int peer, OutFrame frame);
   void flush();
-  // Moves what can be moved. True if anything did.
-  bool poll();
+  // Moves what can be moved. True if anything did. Where all ranks share this host, sockets, which say that
+  // one of them is gone, are looked at now and then, or `thoroughly`.
+  bool poll(bool thoroughly = false);
   // Announces sleep to the ranks of this host; false when something has arrived meanwhile, or waits for room.
   bool prepare_sleep();
   // Sleeps until something happens, or `ms` have passed (-1: for ever). Call poll afterwards.

@@ -162,7 +162,7 @@ TEST(PerfOptions, SizesAndCollectivesAreSpelledAsInAllCommands) {
               HasSubstr("--bytes says the same as -b and -e"));
   EXPECT_THAT(refusal({"all_reduce", "--op", "broadcast"}),
               HasSubstr("--op broadcast: the collective is all_reduce already"));
-  EXPECT_THAT(refusal({"-b", "4K"}), HasSubstr("no collective is called \"\""));
+  EXPECT_THAT(refusal({"-b", "4K"}), HasSubstr("which collective? expected all_reduce, "));
 }
 
 TEST(PerfOptions, AnAverageIsAWordOrTheNumberOfNcclTests) {

@@ -267,6 +267,21 @@ TEST_P(Aggregated, OneThatDiesFailsTheCallsInFlightByNameAndTheGroupGoesOnWithou
   }
 }
 
+TEST_P(Aggregated, OneThatDiesWhileNothingIsInFlightFailsNoCall) {
+  start_aggregator();
+  std::latch rested(kHelped);
+  ranks([&](Group& g) {
+    expect_all_reduce(g, 1000);
+    EXPECT_THAT(plan_of(g, 1000), HasSubstr("through agg"));
+    g.barrier();
+    rested.arrive_and_wait();
+    if (g.rank() == 0) stop();
+    // Long enough for the system to have closed what it held.
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    for (int i = 0; i < 3; ++i) expect_all_reduce(g, 1000);
+  });
+}
+
 TEST_P(Aggregated, OneThatDiesAtAnyMomentFailsWhatIsInFlightAtMost) {
   start_aggregator();
   std::mutex mutex;
