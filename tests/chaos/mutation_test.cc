@@ -65,6 +65,11 @@ TEST(Mutation, ACallWithoutADeadlineIsCaught) {
   expect_caught(Mutation::no_deadlines, [](const Scenario& s) { return has(s, FaultKind::leave); });
 }
 
+TEST(Mutation, ARankThatIsSentMoreAheadThanItsBudgetIsCaught) {
+  expect_caught(Mutation::no_eager_budget, [](const Scenario& s) {
+    return s.all_must_end_well && s.in_flight > 1 && s.eager_budget < protocol::kEagerBudget;
+  });
+}
 TEST(Mutation, ABarrierThatWaitsForNothingCalledBeforeItIsCaught) {
   expect_caught(Mutation::no_fences, [](const Scenario& s) {
     return s.all_must_end_well && s.in_flight > 1 && any_call(s, [](const ScriptedCall& c) {

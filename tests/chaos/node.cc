@@ -36,6 +36,8 @@ struct Node::Member : protocol::Outbox {
     for (const int m : members) hosts.push_back("host" + std::to_string(m));
     protocol::Members names = protocol::ranks_only(self, hosts);
     names.ranks = size;
+    if (owner.world_.mutation() != Mutation::no_eager_budget)
+      names.eager_budget = owner.world_.scenario().eager_budget;
     if (size < static_cast<int>(hosts.size())) names.names.back() = "aggregator agg (" + hosts.back() + ")";
     session = std::make_unique<protocol::Session>(
         names, id, *this, owner.pool_,
@@ -392,7 +394,7 @@ void Node::watch(const Member& member, int from, const wire::Header& header) {
   early[header.sequence] += header.length;
   std::size_t held = 0;
   for (const auto& [sequence, bytes] : early) held += bytes;
-  if (held > protocol::kEagerBudget)
+  if (held > world_.scenario().eager_budget)
     world_.problem(fmt::format("rank {} holds {} bytes from a rank that is ahead of it", rank_, held));
 }
 
