@@ -28,8 +28,7 @@ using talweg::Group;
 using talweg::ReduceOp;
 using talweg::WorkPtr;
 
-static_assert(static_cast<int>(DataType::boolean) == TALWEG_BOOLEAN &&
-              TALWEG_BOOLEAN + 1 == talweg::kDataTypes);
+static_assert(static_cast<int>(DataType::boolean) == TALWEG_BOOLEAN && TALWEG_TYPES == talweg::kDataTypes);
 static_assert(static_cast<int>(ReduceOp::avg) == TALWEG_AVG && TALWEG_AVG + 1 == talweg::kReduceOps);
 static_assert(TALWEG_ANY_RANK == talweg::kAnyRank);
 

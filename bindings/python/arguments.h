@@ -41,7 +41,7 @@ constexpr const char* expected() {
   if constexpr (std::is_integral_v<T>) return std::is_signed_v<T> ? "an int" : "an int of at least 0";
   if constexpr (std::is_same_v<T, std::string>) return "a str";
   if constexpr (std::is_same_v<T, ReduceOp>) return "a talweg.ReduceOp such as talweg.SUM";
-  return "a list of ints";
+  return std::is_same_v<T, std::vector<int>> ? "a list of ints" : "a list of ints of at least 0";
 }
 
 // "'two' (str)", or only the type where the value is long.

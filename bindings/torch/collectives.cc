@@ -21,25 +21,32 @@ FlatPtr reduction_input(const char* operation, Tensors tensors, const c10d::Redu
   const bool scaled = op == c10d::ReduceOp::PREMUL_SUM;
   auto input = flat(operation, std::move(tensors), scaled);
   if (scaled) input->scale_on_load(op);
+  input->set_summed();
   return input;
 }
 
+// Of the only tensor that there is.
+void check_root_tensor(const char* operation, int64_t root_tensor) {
+  check_value(root_tensor == 0, "talweg: ", operation, " takes one tensor per rank, got root tensor ",
+              root_tensor);
+}
+
 const Tensors& the_only_list(const char* operation, const std::vector<Tensors>& lists, int size) {
-  TORCH_CHECK_VALUE(lists.size() == 1, "talweg: ", operation, " takes one list of tensors per rank, got ",
-                    lists.size());
-  TORCH_CHECK_VALUE(static_cast<int>(lists.front().size()) == size, "talweg: ", operation,
-                    " needs a list of ", size, " tensors, one per rank, got ", lists.front().size());
+  check_value(lists.size() == 1, "talweg: ", operation, " takes one list of tensors per rank, got ",
+              lists.size());
+  check_value(static_cast<int>(lists.front().size()) == size, "talweg: ", operation, " needs a list of ",
+              size, " tensors, one per rank, got ", lists.front().size());
   return lists.front();
 }
 
 void check_same_type(const char* operation, const Flat& in, const Flat& out) {
-  TORCH_CHECK_TYPE(in.type() == out.type(), "talweg: ", operation,
-                   " needs input and output of one type, not ", in.type(), " and ", out.type());
+  check_type(in.type() == out.type(), "talweg: ", operation, " needs input and output of one type, not ",
+             in.type(), " and ", out.type());
 }
 
 void check_count(const char* operation, const char* what, std::size_t have, std::size_t want) {
-  TORCH_CHECK_VALUE(have == want, "talweg: ", operation, " needs ", want, " elements in its ", what, ", got ",
-                    have);
+  check_value(have == want, "talweg: ", operation, " needs ", want, " elements in its ", what, ", got ",
+              have);
 }
 
 // Elements for each rank when a tensor is split along its first dimension: as `splits` says, or evenly.
@@ -49,21 +56,21 @@ std::vector<std::size_t> split_counts(const char* what, const at::Tensor& tensor
   const int64_t rows = tensor.dim() == 0 ? tensor.numel() : tensor.size(0);
   const int64_t row = rows == 0 ? 0 : tensor.numel() / rows;
   if (splits.empty()) {
-    TORCH_CHECK_VALUE(rows % size == 0, "talweg: all_to_all_single cannot split the ", rows, " rows of its ",
-                      what, " evenly over ", size, " ranks");
+    check_value(rows % size == 0, "talweg: all_to_all_single cannot split the ", rows, " rows of its ", what,
+                " evenly over ", size, " ranks");
     return std::vector<std::size_t>(size, static_cast<std::size_t>(rows / size * row));
   }
-  TORCH_CHECK_VALUE(static_cast<int>(splits.size()) == size, "talweg: all_to_all_single needs ", size,
-                    " splits of its ", what, ", got ", splits.size());
+  check_value(static_cast<int>(splits.size()) == size, "talweg: all_to_all_single needs ", size,
+              " splits of its ", what, ", got ", splits.size());
   std::vector<std::size_t> counts;
   int64_t sum = 0;
   for (const int64_t split : splits) {
-    TORCH_CHECK_VALUE(split >= 0, "talweg: all_to_all_single was given the negative split ", split);
+    check_value(split >= 0, "talweg: all_to_all_single was given the negative split ", split);
     sum += split;
     counts.push_back(static_cast<std::size_t>(split * row));
   }
-  TORCH_CHECK_VALUE(sum == rows, "talweg: the splits of all_to_all_single's ", what, " add up to ", sum,
-                    ", but it has ", rows, " rows");
+  check_value(sum == rows, "talweg: the splits of all_to_all_single's ", what, " add up to ", sum,
+              ", but it has ", rows, " rows");
   return counts;
 }
 
@@ -71,6 +78,7 @@ std::vector<std::size_t> split_counts(const char* what, const at::Tensor& tensor
 
 TalwegBackend::TorchWork TalwegBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) {
   the_only("broadcast", tensors);
+  check_root_tensor("broadcast", options.rootTensor);
   const auto data = flat("broadcast", tensors);
   const auto type = moved_type("broadcast", data->type());
   const int root = static_cast<int>(options.rootRank);
@@ -87,6 +95,7 @@ TalwegBackend::TorchWork TalwegBackend::allreduce(Tensors& tensors, const c10d::
 
 TalwegBackend::TorchWork TalwegBackend::allreduce_coalesced(Tensors& tensors,
                                                             const c10d::AllreduceCoalescedOptions& options) {
+  check_value(!tensors.empty(), "talweg: all_reduce_coalesced takes at least one tensor");
   return all_reduce("all_reduce_coalesced", c10d::OpType::ALLREDUCE_COALESCED, tensors, options);
 }
 
@@ -104,6 +113,7 @@ TalwegBackend::TorchWork TalwegBackend::all_reduce(const char* operation, c10d::
 
 TalwegBackend::TorchWork TalwegBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {
   the_only("reduce", tensors);
+  check_root_tensor("reduce", options.rootTensor);
   const auto data = reduction_input("reduce", tensors, options.reduceOp);
   const auto type = reduced_type("reduce", data->type(), options.reduceOp);
   const auto op = reduction("reduce", options.reduceOp);
@@ -143,8 +153,8 @@ TalwegBackend::TorchWork TalwegBackend::_allgather_base(at::Tensor& output, at::
 TalwegBackend::TorchWork TalwegBackend::allgather_into_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::AllgatherOptions& options) {
   const char* const operation = "all_gather_into_tensor";
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "talweg: ", operation,
-                    " needs as many outputs as inputs, got ", outputs.size(), " and ", inputs.size());
+  check_value(outputs.size() == inputs.size(), "talweg: ", operation,
+              " needs as many outputs as inputs, got ", outputs.size(), " and ", inputs.size());
   TalwegWork::Description call{outputs.size() == 1 ? c10d::OpType::_ALLGATHER_BASE : c10d::OpType::COALESCED,
                                "talweg:all_gather_into_tensor", inputs, outputs};
   std::vector<FlatPtr> loads, stores;
@@ -168,8 +178,8 @@ TalwegBackend::TorchWork TalwegBackend::allgather_into_tensor_coalesced(
 TalwegBackend::TorchWork TalwegBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
                                                             const c10d::AllgatherOptions& options) {
   const char* const operation = "all_gather_coalesced";
-  TORCH_CHECK_VALUE(static_cast<int>(outputs.size()) == size_, "talweg: ", operation, " needs ", size_,
-                    " output lists, one per rank, got ", outputs.size());
+  check_value(static_cast<int>(outputs.size()) == size_, "talweg: ", operation, " needs ", size_,
+              " output lists, one per rank, got ", outputs.size());
   Tensors all;
   std::vector<std::size_t> counts;
   for (const Tensors& list : outputs) {
@@ -194,8 +204,8 @@ TalwegBackend::TorchWork TalwegBackend::gather(std::vector<Tensors>& outputs, Te
   the_only("gather", inputs);
   const int root = static_cast<int>(options.rootRank);
   const bool is_root = root == rank_;
-  TORCH_CHECK_VALUE(is_root || outputs.empty() || (outputs.size() == 1 && outputs.front().empty()),
-                    "talweg: gather takes an output list on the root (rank ", root, ") only");
+  check_value(is_root || outputs.empty() || (outputs.size() == 1 && outputs.front().empty()),
+              "talweg: gather takes an output list on the root (rank ", root, ") only");
   const Tensors list = is_root ? the_only_list("gather", outputs, size_) : Tensors{};
   const auto in = flat("gather", inputs);
   const auto out = flat("gather", list);
@@ -219,8 +229,8 @@ TalwegBackend::TorchWork TalwegBackend::scatter(Tensors& outputs, std::vector<Te
   the_only("scatter", outputs);
   const int root = static_cast<int>(options.rootRank);
   const bool is_root = root == rank_;
-  TORCH_CHECK_VALUE(is_root || inputs.empty() || (inputs.size() == 1 && inputs.front().empty()),
-                    "talweg: scatter takes an input list on the root (rank ", root, ") only");
+  check_value(is_root || inputs.empty() || (inputs.size() == 1 && inputs.front().empty()),
+              "talweg: scatter takes an input list on the root (rank ", root, ") only");
   const Tensors list = is_root ? the_only_list("scatter", inputs, size_) : Tensors{};
   const auto in = flat("scatter", list);
   const auto out = flat("scatter", outputs);
@@ -265,8 +275,8 @@ TalwegBackend::TorchWork TalwegBackend::_reduce_scatter_base(at::Tensor& output,
 TalwegBackend::TorchWork TalwegBackend::reduce_scatter_tensor_coalesced(
     Tensors& outputs, Tensors& inputs, const c10d::ReduceScatterOptions& options) {
   const char* const operation = "reduce_scatter_tensor";
-  TORCH_CHECK_VALUE(outputs.size() == inputs.size(), "talweg: ", operation,
-                    " needs as many outputs as inputs, got ", outputs.size(), " and ", inputs.size());
+  check_value(outputs.size() == inputs.size(), "talweg: ", operation,
+              " needs as many outputs as inputs, got ", outputs.size(), " and ", inputs.size());
   TalwegWork::Description call{outputs.size() == 1 ? c10d::OpType::_REDUCE_SCATTER_BASE
                                                    : c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
                                "talweg:reduce_scatter_tensor", inputs, outputs};
@@ -309,8 +319,8 @@ TalwegBackend::TorchWork TalwegBackend::alltoall_base(at::Tensor& output, at::Te
 TalwegBackend::TorchWork TalwegBackend::alltoall(Tensors& outputs, Tensors& inputs,
                                                  const c10d::AllToAllOptions& options) {
   for (const Tensors* list : {&inputs, &outputs})
-    TORCH_CHECK_VALUE(static_cast<int>(list->size()) == size_, "talweg: all_to_all needs ", size_,
-                      " tensors, one per rank, got ", list->size());
+    check_value(static_cast<int>(list->size()) == size_, "talweg: all_to_all needs ", size_,
+                " tensors, one per rank, got ", list->size());
   const auto in = flat("all_to_all", inputs);
   const auto out = flat("all_to_all", outputs);
   const auto type = moved_type("all_to_all", in->type());

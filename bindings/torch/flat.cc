@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "types.h"
+
 namespace talweg::torch_face {
 namespace {
 
@@ -33,16 +35,15 @@ void* first_address(const std::vector<at::Tensor>& tensors) {
 }  // namespace
 
 void check_dense_on_cpu(const char* operation, const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.defined(), "talweg: ", operation, " was given an undefined tensor");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "talweg: ", operation, " takes CPU tensors; this one is on ",
-                    tensor.device());
-  TORCH_CHECK_TYPE(tensor.layout() == at::kStrided, "talweg: ", operation,
-                   " takes dense tensors; this one is ", tensor.layout());
+  check_value(tensor.defined(), "talweg: ", operation, " was given an undefined tensor");
+  check_value(tensor.device().is_cpu(), "talweg: ", operation, " takes CPU tensors; this one is on ",
+              tensor.device());
+  check_type(tensor.layout() == at::kStrided, "talweg: ", operation, " takes dense tensors; this one is ",
+             tensor.layout());
 }
 
 const at::Tensor& the_only(const char* operation, const std::vector<at::Tensor>& tensors) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "talweg: ", operation, " takes one tensor per rank, got ",
-                    tensors.size());
+  check_value(tensors.size() == 1, "talweg: ", operation, " takes one tensor per rank, got ", tensors.size());
   return tensors.front();
 }
 
@@ -57,8 +58,8 @@ Flat::Flat(const char* operation, std::vector<at::Tensor> tensors, bool own_copy
     : tensors_(std::move(tensors)), type_(tensors_.empty() ? at::kByte : tensors_.front().scalar_type()) {
   for (const at::Tensor& tensor : tensors_) {
     check_dense_on_cpu(operation, tensor);
-    TORCH_CHECK_TYPE(tensor.scalar_type() == type_, "talweg: ", operation, " takes tensors of one type, not ",
-                     type_, " and ", tensor.scalar_type());
+    check_type(tensor.scalar_type() == type_, "talweg: ", operation, " takes tensors of one type, not ",
+               type_, " and ", tensor.scalar_type());
     count_ += static_cast<std::size_t>(tensor.numel());
   }
   if (tensors_.empty()) return;
@@ -72,7 +73,7 @@ Flat::Flat(const char* operation, std::vector<at::Tensor> tensors, bool own_copy
 
 void Flat::scale_on_load(const c10d::ReduceOp& premul_sum) {
   const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(premul_sum.supplement_.get());
-  TORCH_CHECK_VALUE(given != nullptr, "talweg: PREMUL_SUM came without its factor");
+  check_value(given != nullptr, "talweg: PREMUL_SUM came without its factor");
   factor_ = given->tensor_factor.defined() ? given->tensor_factor.to(staging_.options())
                                            : at::scalar_tensor(given->double_factor, staging_.options());
 }
@@ -94,6 +95,19 @@ void Flat::load() {
   if (factor_.defined()) staging_.mul_(factor_);
 }
 
+// Along a dimension that was expanded, all elements are the first one.
+void Flat::store_one(at::Tensor to, at::Tensor from) const {
+  const at::Tensor all = from;
+  for (int64_t d = 0; d < to.dim(); ++d) {
+    if (to.size(d) < 2 || to.stride(d) != 0) continue;
+    to = to.narrow(d, 0, 1);
+    from = from.narrow(d, 0, 1);
+  }
+  check_value(summed_ || from.numel() == all.numel() || at::equal(from.expand_as(all), all),
+              "talweg: different values came for the same element of an expanded tensor");
+  to.copy_(from);
+}
+
 void Flat::store() {
   if (!is_staged()) return;
   const at::NoGradGuard no_grad;
@@ -103,7 +117,7 @@ void Flat::store() {
     if (is_plain(tensor)) {
       if (tensor.nbytes() != 0) std::memcpy(tensor.mutable_data_ptr(), from, tensor.nbytes());
     } else {
-      tensor.copy_(staging_.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
+      store_one(tensor, staging_.narrow(0, offset, tensor.numel()).view(tensor.sizes()));
     }
     from += tensor.nbytes();
     offset += tensor.numel();

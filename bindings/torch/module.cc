@@ -29,8 +29,8 @@ std::string explain(const TalwegBackend& backend, const std::string& operation, 
                     const std::string& type) {
   const auto collective = parse_collective(operation);
   const auto element = parse_data_type(type);
-  TORCH_CHECK_VALUE(collective, "talweg: no collective is called ", operation);
-  TORCH_CHECK_VALUE(element, "talweg: no element type is called ", type);
+  check_value(collective, "talweg: no collective is called ", operation);
+  check_value(element, "talweg: no element type is called ", type);
   return with_torch_errors([&] { return backend.group()->explain(*collective, count, *element); });
 }
 
@@ -51,7 +51,14 @@ PYBIND11_MODULE(_c10d, m) {
   using talweg::torch_face::TalwegBackend;
   // The base class is torch's: it must be known before a class can be derived from it.
   py::module_::import("torch.distributed");
+  for (const auto& [name, base] :
+       {std::pair{"CallValueError", PyExc_ValueError}, std::pair{"CallTypeError", PyExc_TypeError}}) {
+    const py::tuple bases = py::make_tuple(py::handle(base), py::handle(PyExc_RuntimeError));
+    m.attr(name) = py::reinterpret_steal<py::object>(
+        PyErr_NewException((std::string("talweg._c10d.") + name).c_str(), bases.ptr(), nullptr));
+  }
   py::class_<TalwegBackend, c10d::Backend, c10::intrusive_ptr<TalwegBackend>>(m, "Backend")
+      .def("_get_sequence_number_for_group", &TalwegBackend::getSequenceNumberForGroup)
       .def("describe", [](const TalwegBackend& b) { return b.group()->describe(); })
       .def("explain", &talweg::torch_face::explain, py::arg("operation"), py::arg("count"), py::arg("type"))
       .def("statistics", &talweg::torch_face::statistics);

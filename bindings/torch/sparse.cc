@@ -55,16 +55,15 @@ at::Tensor gather_all(Group& group, const at::Tensor& mine, const std::vector<st
 TalwegBackend::TorchWork TalwegBackend::allreduce_sparse(Tensors& tensors,
                                                          const c10d::AllreduceOptions& options) {
   const char* const operation = "all_reduce of a sparse tensor";
-  TORCH_CHECK_VALUE(tensors.size() == 1, "talweg: ", operation, " takes one tensor per rank, got ",
-                    tensors.size());
+  check_value(tensors.size() == 1, "talweg: ", operation, " takes one tensor per rank, got ", tensors.size());
   at::Tensor& tensor = tensors.front();
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "talweg: ", operation, " takes CPU tensors; this one is on ",
-                    tensor.device());
-  TORCH_CHECK_TYPE(tensor.layout() == at::kSparse, "talweg: ", operation, " takes COO tensors, not ",
-                   tensor.layout());
-  TORCH_CHECK_VALUE(options.reduceOp == c10d::ReduceOp::SUM, "talweg: ", operation, " can only sum");
-  TORCH_CHECK_VALUE(tensor.dim() <= kMostDimensions, "talweg: ", operation, " takes up to ", kMostDimensions,
-                    " dimensions, got ", tensor.dim());
+  check_value(tensor.device().is_cpu(), "talweg: ", operation, " takes CPU tensors; this one is on ",
+              tensor.device());
+  check_type(tensor.layout() == at::kSparse, "talweg: ", operation, " takes COO tensors, not ",
+             tensor.layout());
+  check_value(options.reduceOp == c10d::ReduceOp::SUM, "talweg: ", operation, " can only sum");
+  check_value(tensor.dim() <= kMostDimensions, "talweg: ", operation, " takes up to ", kMostDimensions,
+              " dimensions, got ", tensor.dim());
   const auto type = reduced_type(operation, tensor.scalar_type(), options.reduceOp);
   const auto group = this->group();
   CallOptions call;

@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint32_t kMonitoredBarrierTag = 0x8000'0000U;
 
 std::uint32_t tag_of(int tag) {
-  TORCH_CHECK_VALUE(tag >= 0, "talweg: tags are not negative, got ", tag);
+  check_value(tag >= 0, "talweg: tags are not negative, got ", tag);
   return static_cast<std::uint32_t>(tag);
 }
 

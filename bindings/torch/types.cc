@@ -1,6 +1,7 @@
 #include "types.h"
 
 #include <c10/util/Exception.h>
+#include <pybind11/pybind11.h>
 
 #include <algorithm>
 
@@ -69,7 +70,8 @@ DataType moved_type(const char* operation, at::ScalarType type) {
     case 8:
       return DataType::u64;
     default:
-      TORCH_CHECK_TYPE(false, "talweg: ", operation, " does not take tensors of type ", type);
+      throw CallError(CallError::Kind::type,
+                      c10::str("talweg: ", operation, " does not take tensors of type ", type));
   }
 }
 
@@ -79,15 +81,20 @@ DataType reduced_type(const char* operation, at::ScalarType type, const c10d::Re
       (is_bitwise(op) && !c10::isIntegralType(type, /*includeBool=*/true)) ||
       (is_ordering(op) && c10::isComplexType(type)) ||
       (op == c10d::ReduceOp::PREMUL_SUM && c10::isIntegralType(type, /*includeBool=*/true));
-  TORCH_CHECK_TYPE(same && !meaningless, "talweg: ", operation, " cannot reduce tensors of type ", type,
-                   " with ", torch_name(op));
+  check_type(same && !meaningless, "talweg: ", operation, " cannot reduce tensors of type ", type, " with ",
+             torch_name(op));
   return same->type;
 }
 
 ReduceOp reduction(const char* operation, const c10d::ReduceOp& op) {
   const auto* const row = row_of(kReductions, static_cast<c10d::ReduceOp::RedOpType>(op));
-  TORCH_CHECK_VALUE(row, "talweg: ", operation, " does not know the reduction ", torch_name(op));
+  check_value(row, "talweg: ", operation, " does not know the reduction ", torch_name(op));
   return row->op;
+}
+
+PyObject* CallError::python_type() {
+  const auto module = pybind11::module_::import("talweg._c10d");
+  return module.attr(kind_ == Kind::value ? "CallValueError" : "CallTypeError").ptr();  // the module keeps it
 }
 
 std::exception_ptr as_torch_error(std::exception_ptr error) {
@@ -98,9 +105,9 @@ std::exception_ptr as_torch_error(std::exception_ptr error) {
     switch (e.code()) {
       case ErrorCode::invalid_argument:
       case ErrorCode::bad_file:
-        return std::make_exception_ptr(c10::ValueError(where, e.what()));
+        return std::make_exception_ptr(CallError(CallError::Kind::value, e.what()));
       case ErrorCode::unsupported:
-        return std::make_exception_ptr(c10::TypeError(where, e.what()));
+        return std::make_exception_ptr(CallError(CallError::Kind::type, e.what()));
       default:
         return std::make_exception_ptr(
             c10::DistBackendError(where, std::string("talweg ") + name(e.code()) + " error: " + e.what()));

@@ -26,6 +26,12 @@ const Setting* setting_called(std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
+std::optional<bool> switch_in(std::string_view text) {
+  if (text == "1" || text == "on" || text == "true") return true;
+  if (text == "0" || text == "off" || text == "false") return false;
+  return std::nullopt;
+}
+
 // The whole file is checked even when the name is found early, so that a typing mistake in another line is
 // reported by whichever program reads the file first.
 std::optional<ResolvedSetting> find_in_file(const std::string& path, std::string_view name, bool must_exist) {
@@ -82,12 +88,12 @@ const std::vector<Setting>& settings() {
        "algorithm, such as ring or all_reduce:ring;broadcast:chain; empty: the cheapest by cost", ""},
       {"TALWEG_CLUSTER", "file that describes the network, rank i = worker i; empty: built-in assumptions",
        ""},
-      {"TALWEG_REPLAN", "1: plans follow the network as it changes; 0: they stay; the same on all ranks",
-       "0"},
+      {"TALWEG_REPLAN", "1: plans follow the network as it changes; 0: they stay; the same on all ranks", "0",
+       false, true},
       {"TALWEG_PROBE",
        "1: the network between hosts is measured when a group is joined, some seconds, and beats "
        "TALWEG_CLUSTER",
-       "0"},
+       "0", false, true},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_KEY", "the job's key, the same on all ranks; needed where ranks are not all on loopback", "",
@@ -128,6 +134,17 @@ ResolvedSetting resolve(std::string_view name, std::string_view flag) {
   return {std::string(setting->default_value), SettingOrigin::default_value, {}};
 }
 
+std::vector<std::pair<std::string, std::string>> alike_settings() {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Setting& setting : settings()) {
+    if (!setting.alike) continue;
+    std::string value = resolve(setting.name).value;
+    if (const auto on = switch_in(value)) value = *on ? "1" : "0";
+    values.emplace_back(setting.name, std::move(value));
+  }
+  return values;
+}
+
 std::vector<std::string> mistyped_settings() {
   std::vector<std::string> names;
   for (char** entry = environ; *entry != nullptr; ++entry) {
@@ -151,8 +168,7 @@ std::int64_t whole_number_of(std::string_view setting, std::int64_t low, std::in
 
 bool switch_of(std::string_view setting) {
   const std::string text = resolve(setting).value;
-  if (text == "1" || text == "on" || text == "true") return true;
-  if (text == "0" || text == "off" || text == "false") return false;
+  if (const auto on = switch_in(text)) return *on;
   refuse("{}: expected on or off, got \"{}\"", setting, text);
 }
 

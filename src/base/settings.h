@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/units.h"
@@ -20,6 +21,7 @@ struct Setting {
   std::string_view description;    // one line: meaning, unit, grammar
   std::string_view default_value;  // empty: decided at run time, as the description says
   bool secret = false;             // never shown, and refused in a file that anybody may read
+  bool alike = false;              // ranks with different values do not form a group
 };
 
 // All there are, in the order in which tables list them.
@@ -41,6 +43,10 @@ ResolvedSetting resolve(std::string_view name, std::string_view flag = {});
 
 // Variables of the environment that look like settings and are none: typing mistakes, which do nothing.
 std::vector<std::string> mistyped_settings();
+
+// Each setting that ranks must have alike, with its value as ranks compare it: what says the same is the
+// same.
+std::vector<std::pair<std::string, std::string>> alike_settings();
 
 // The value in force, read as what the setting is. They throw as resolve does, and Error{invalid_argument}
 // that names the setting and what was expected.

@@ -1,5 +1,6 @@
 #include "talweg/types.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
 
@@ -19,16 +20,6 @@ struct Spelling {
 };
 
 // Of PyTorch, NumPy, NCCL, nccl-tests and MPI, beyond our own names.
-constexpr Spelling<DataType> kDataTypeSpellings[] = {
-    {"uint8", DataType::u8},      {"byte", DataType::u8},         {"int8", DataType::i8},
-    {"char", DataType::i8},       {"uint16", DataType::u16},      {"int16", DataType::i16},
-    {"short", DataType::i16},     {"uint32", DataType::u32},      {"int32", DataType::i32},
-    {"int", DataType::i32},       {"uint64", DataType::u64},      {"int64", DataType::i64},
-    {"long", DataType::i64},      {"half", DataType::f16},        {"float16", DataType::f16},
-    {"fp16", DataType::f16},      {"bfloat16", DataType::bf16},   {"float", DataType::f32},
-    {"float32", DataType::f32},   {"fp32", DataType::f32},        {"single", DataType::f32},
-    {"double", DataType::f64},    {"float64", DataType::f64},     {"fp64", DataType::f64},
-    {"complex64", DataType::c64}, {"complex128", DataType::c128}, {"bool", DataType::boolean}};
 constexpr Spelling<ReduceOp> kReduceOpSpellings[] = {{"prod", ReduceOp::product}, {"minimum", ReduceOp::min},
                                                      {"maximum", ReduceOp::max},  {"band", ReduceOp::bit_and},
                                                      {"bor", ReduceOp::bit_or},   {"bxor", ReduceOp::bit_xor},
@@ -44,6 +35,16 @@ std::string normalised(std::string_view text) {
     word += (c >= 'A' && c <= 'Z') ? static_cast<char>(c - 'A' + 'a') : c;
   }
   return word;
+}
+
+// `words` have blanks between them.
+bool is_among(std::string_view word, std::string_view words) {
+  while (!words.empty()) {
+    const std::size_t end = std::min(words.find(' '), words.size());
+    if (word == words.substr(0, end)) return true;
+    words.remove_prefix(std::min(end + 1, words.size()));
+  }
+  return false;
 }
 
 template <typename Enum, std::size_t n>
@@ -84,7 +85,13 @@ const char* name(Collective op) {
 }
 
 std::optional<DataType> parse_data_type(std::string_view text) {
-  return parse(text, kDataTypes, kDataTypeSpellings);
+  const std::string word = normalised(text);
+  for (std::size_t i = 0; i < kDataTypeFacts.size(); ++i) {
+    const DataTypeFacts& type = kDataTypeFacts[i];
+    if (word == type.name || word == type.table_name || is_among(word, type.spellings))
+      return static_cast<DataType>(i);
+  }
+  return std::nullopt;
 }
 
 std::optional<ReduceOp> parse_reduce_op(std::string_view text) {

@@ -14,8 +14,7 @@
 namespace talweg::forest {
 
 struct Planner {
-  std::string name;         // "halving_doubling", "ring", "chain", "double_binary_tree", "binomial", "star",
-                            // "sharded_star", "direct", "one_hop", "recursive_doubling", "packed"
+  std::string name;         // such as "ring"
   std::string description;  // one line
   std::function<bool(const Request&)> serves;
   std::function<Forest(const Request&, const cluster::Cluster&)> plan;

@@ -64,9 +64,8 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.
   connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
-                   {"TALWEG_REPLAN", replan ? 1 : 0},
-                   {"TALWEG_PROBE", probes ? 1 : 0},
                    {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
+  for (const auto& [setting, value] : alike_settings()) connect.alike.emplace_back(setting, digest(value));
 
   // Re-planning knows what ranks measure between each other, and nothing of others.
   if (network && !replan)

@@ -26,13 +26,15 @@ template <typename T>
 void divide_floats(void* data, std::size_t count, int divisor) {
   std::size_t done = 0;
 #if HWY_TARGET != HWY_SCALAR
-  const Lanes<T> lanes;
-  const auto by = hn::Set(lanes.d, static_cast<hn::TFromD<typename Lanes<T>::Tag>>(divisor));
-  auto* const bytes = static_cast<std::uint8_t*>(data);
-  done = for_each_vector(lanes, count, [&](std::size_t i) HWY_ATTR {
-    std::uint8_t* const p = bytes + i * Lanes<T>::kBytes;
-    lanes.store(hn::Div(lanes.load(p), by), p);
-  });
+  if constexpr (HasLanes<T>) {
+    const Lanes<T> lanes;
+    const auto by = hn::Set(lanes.d, static_cast<hn::TFromD<typename Lanes<T>::Tag>>(divisor));
+    auto* const bytes = static_cast<std::uint8_t*>(data);
+    done = for_each_vector(lanes, count, [&](std::size_t i) HWY_ATTR {
+      std::uint8_t* const p = bytes + i * Lanes<T>::kBytes;
+      lanes.store(hn::Div(lanes.load(p), by), p);
+    });
+  }
 #endif
   divide_elements<T>(data, done, count, divisor);
 }

@@ -38,8 +38,17 @@ HWY_INLINE void store_bytes(D, hn::Vec<D> v, std::uint8_t* p) {
   hn::StoreU(hn::BitCast(bytes, v), bytes, p);
 }
 
+// Nothing here for other types: their plain loops serve.
 template <typename T>
-struct Lanes {
+struct Lanes;
+template <typename T>
+concept HasLanes = requires {
+  Lanes<T>::kBytes;
+};
+
+template <typename T>
+requires std::is_arithmetic_v<T>
+struct Lanes<T> {
   using Tag = hn::ScalableTag<T>;
   static constexpr std::size_t kBytes = sizeof(T);
   Tag d;  // of the values as computed

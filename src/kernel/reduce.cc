@@ -111,8 +111,10 @@ constexpr ReduceFunction loop_for() {
     return &reduce_vectors<op, std::make_unsigned_t<T> >;
   } else if constexpr (kIsComplex<T> && op == ReduceOp::sum) {
     return &reduce_vectors<op, decltype(T::real), 2>;
-  } else {
+  } else if constexpr (HasLanes<T>) {
     return &reduce_vectors<op, T>;
+  } else {
+    return &reduce_elements<op, T>;
   }
 }
 

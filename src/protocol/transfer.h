@@ -7,8 +7,8 @@
 //   transfer->on_frame(from, header, payload, actions);     // and so on, until
 //   if (transfer->done()) transfer->release();
 //
-// A new protocol is a folder beside forest/ with a Plan, which knows the Transfer that it is made for, and
-// somebody who makes such plans. Neither the session nor who drives it knows which one it has.
+// A new protocol is a folder beside forest/ with a Plan, which knows the Transfer that it is made for, and a
+// line in plans.cc, which makes such plans. Neither the session nor who drives it knows which one it has.
 //
 // Pure: the driver calls, the transfer answers through Actions. One thread at a time.
 #pragma once
@@ -41,9 +41,10 @@ struct Plan {
   virtual std::unique_ptr<Transfer> make_transfer(BufferPool& pool) const = 0;
 
   NodeId self = 0;
-  std::string_view name;           // who made it, such as "ring"; for people
-  std::uint32_t trees_in_all = 0;  // for people
-  std::uint32_t digest = 0;        // of the whole plan, the same on all its nodes; 0: not told
+  std::shared_ptr<const forest::Forest> forest;  // the whole plan
+  std::string_view name;                         // who made it, such as "ring"; for people
+  std::uint32_t trees_in_all = 0;                // for people
+  std::uint32_t digest = 0;                      // of the whole plan, the same on all its nodes; 0: not told
   // Nodes that must be told that this node has started, besides by data; ascending.
   std::vector<NodeId> announce_to;
   // Nodes that are no ranks and take part anywhere in the plan; ascending.

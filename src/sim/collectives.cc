@@ -40,7 +40,7 @@ SharedOperands::SharedOperands(const forest::Forest& forest) {
   out_.reset(zeros(out, forest.request.element_size));
 }
 
-protocol::Operation operation_for(std::shared_ptr<const protocol::LocalPlan> plan, DataType type,
+protocol::Operation operation_for(std::shared_ptr<const protocol::Plan> plan, DataType type,
                                   ReduceOp reduction, const std::byte* in, std::byte* out,
                                   bool carry_payloads) {
   const Call call{.op = plan->forest->request.op, .type = type, .reduction = reduction, .in = in, .out = out};
@@ -56,7 +56,7 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
   const auto n = static_cast<std::size_t>(ranks.size());
   const SharedOperands memory(*forest);
   std::vector<protocol::Operation> operations;
-  for (auto& plan : protocol::make_local_plans(forest)) {
+  for (auto& plan : protocol::make_plans(forest)) {
     const bool holds = plan->self < ranks.size();
     operations.push_back(operation_for(std::move(plan), type, ReduceOp::sum, holds ? memory.in() : nullptr,
                                        holds ? memory.out() : nullptr, false));

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "forest/forest.h"
-#include "protocol/forest/local_plan.h"
+#include "protocol/plans.h"
 #include "sim/ranks.h"
 #include "sim/trace.h"
 
@@ -14,7 +14,7 @@ namespace talweg::sim {
 
 // What node `plan->self` passes to its session for its part of a forest; an aggregator has no `in` and `out`.
 // Of payloads that are not carried nothing is added up.
-protocol::Operation operation_for(std::shared_ptr<const protocol::LocalPlan> plan, DataType type,
+protocol::Operation operation_for(std::shared_ptr<const protocol::Plan> plan, DataType type,
                                   ReduceOp reduction, const std::byte* in, std::byte* out,
                                   bool carry_payloads);
 

@@ -8,7 +8,7 @@
 
 #include "base/fail.h"
 #include "forest/planner.h"
-#include "protocol/forest/local_plan.h"
+#include "protocol/plans.h"
 #include "protocol/send_queue.h"
 
 namespace talweg::sim {
@@ -63,7 +63,7 @@ class Ranks::Host : public protocol::Outbox {
                       q, cluster::restrict_to(
                              ranks_.simulation_.network().cluster(),
                              std::span(ranks_.nodes_).first(static_cast<std::size_t>(ranks_.size_)))));
-                  return protocol::make_local_plan(std::move(forest), rank_);
+                  return protocol::make_plan(std::move(forest), rank_);
                 }) {}
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,

@@ -46,8 +46,7 @@ class GroupRun {
     for (const WorkloadStep& step : group.steps) {
       const auto forest = step.op ? plan(step, ranks_.size(), network) : nullptr;
       plans_.emplace_back();
-      if (forest)
-        plans_.back() = protocol::make_local_plans(forest, static_cast<std::uint32_t>(plans_.size()));
+      if (forest) plans_.back() = protocol::make_plans(forest, static_cast<std::uint32_t>(plans_.size()));
       outcome_.algorithms.push_back(forest ? forest->planner : "");
       memory_.push_back(forest ? std::make_unique<SharedOperands>(*forest) : nullptr);
     }
@@ -159,7 +158,7 @@ class GroupRun {
   const WorkloadOptions& options_;
   Ranks ranks_;
   std::function<void()> on_end_;
-  std::vector<std::vector<std::shared_ptr<const protocol::LocalPlan>>> plans_;  // by step and rank
+  std::vector<std::vector<std::shared_ptr<const protocol::Plan>>> plans_;  // by step and rank
   std::vector<std::unique_ptr<SharedOperands>> memory_;
   std::vector<Member> members_;
   std::vector<Picoseconds> iteration_ends_;

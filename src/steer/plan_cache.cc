@@ -2,9 +2,9 @@
 
 namespace talweg::steer {
 
-std::shared_ptr<const protocol::LocalPlan> PlanCache::find(const forest::Request& request) {
+std::shared_ptr<const protocol::Plan> PlanCache::find(const forest::Request& request) {
   if (const auto it = plans_.find(request); it != plans_.end()) return it->second;
-  auto plan = protocol::make_local_plan(chooser_.first(request).forest, rank_);
+  auto plan = protocol::make_plan(chooser_.first(request).forest, rank_);
   if (plans_.size() >= kMaxPlans) {
     plans_.erase(plans_.find(*order_.front()));
     order_.pop_front();

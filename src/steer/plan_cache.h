@@ -6,7 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
-#include "protocol/forest/local_plan.h"
+#include "protocol/plans.h"
 #include "steer/plan_chooser.h"
 
 namespace talweg::steer {
@@ -15,7 +15,7 @@ class PlanCache {
  public:
   PlanCache(int rank, PlanChooser& chooser) : rank_(rank), chooser_(chooser) {}
   // This rank's part of the forest for `request`. Throws Error where nothing serves it.
-  std::shared_ptr<const protocol::LocalPlan> find(const forest::Request& request);
+  std::shared_ptr<const protocol::Plan> find(const forest::Request& request);
 
  private:
   // Requests that are kept; of a program with more the oldest goes for each new one, which costs planning
@@ -24,7 +24,7 @@ class PlanCache {
 
   const int rank_;
   PlanChooser& chooser_;
-  std::unordered_map<forest::Request, std::shared_ptr<const protocol::LocalPlan>, RequestHash> plans_;
+  std::unordered_map<forest::Request, std::shared_ptr<const protocol::Plan>, RequestHash> plans_;
   std::deque<const forest::Request*> order_;  // the keys of plans_, oldest first
 };
 

@@ -50,8 +50,7 @@ SharedPlan SharedPlans::make(const PlanWord& word) const {
     refuse(fmt::format("a plan among {} nodes, the group has {}", word.forest->nodes, nodes_));
   try {
     forest::verify(*word.forest);
-    return protocol::make_local_plan(word.forest, self_,
-                                     {.nodes = nodes_, .digest = forest::digest(*word.forest)});
+    return protocol::make_plan(word.forest, self_, {.nodes = nodes_, .digest = forest::digest(*word.forest)});
   } catch (const Error& e) {
     refuse(e.what());
   }

@@ -21,12 +21,12 @@
 #include <vector>
 
 #include "forest/forest.h"
-#include "protocol/forest/local_plan.h"
+#include "protocol/plans.h"
 #include "steer/plan_word.h"
 
 namespace talweg::steer {
 
-using SharedPlan = std::shared_ptr<const protocol::LocalPlan>;  // this node's part of a forest
+using SharedPlan = std::shared_ptr<const protocol::Plan>;  // this node's part of a forest
 
 // Whether every rank knows all that is asked for, and rank 0 plans for all.
 bool is_shared(const forest::Request& request);

@@ -68,39 +68,28 @@ int small_value(const PerfCase& c, const Draw& d) {
   return static_cast<int>(d.bits % 128) * (negative_too && ((d.bits >> 40) & 1) ? -1 : 1);
 }
 
-template <typename T>
-void put(std::byte* to, T value) {
-  std::memcpy(to, &value, sizeof value);
-}
-
-// |value| <= 2048: exact, and never subnormal.
-std::uint16_t to_binary16(int value) {
+// The nearest floating number not further from 0 than `value`: exact with up to fraction_bits + 1 bits, and
+// never subnormal. `bits` wide, sign and exponent as IEEE 754 has them.
+std::uint64_t floating(int value, std::size_t bits, int fraction_bits) {
   if (value == 0) return 0;
-  const unsigned magnitude = static_cast<unsigned>(value < 0 ? -value : value);
-  const int exponent = std::bit_width(magnitude) - 1;
-  const unsigned fraction = (magnitude << 10 >> exponent) & 0x3ff;
-  return static_cast<std::uint16_t>((value < 0 ? 0x8000u : 0u) | static_cast<unsigned>(exponent + 15) << 10 |
-                                    fraction);
+  const auto magnitude = static_cast<std::uint64_t>(value < 0 ? -value : value);
+  const int exponent = static_cast<int>(std::bit_width(magnitude)) - 1;
+  const int exponent_bits = static_cast<int>(bits) - 1 - fraction_bits;
+  const auto biased = static_cast<std::uint64_t>(exponent + (1 << (exponent_bits - 1)) - 1);
+  const std::uint64_t fraction = (magnitude << fraction_bits >> exponent) & ((1ULL << fraction_bits) - 1);
+  return std::uint64_t{value < 0} << (bits - 1) | biased << fraction_bits | fraction;
 }
 
-std::uint16_t to_bfloat16(int value) {
-  return static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(static_cast<float>(value)) >> 16);
-}
-
+// The lowest bytes come first (wire/frame.h).
 void store(DataType type, std::byte* to, int value) {
-  const int imaginary = -value / 2;  // of complex types
-  const bool is_complex = facts(type).kind == NumberKind::complex;
-  if (type == DataType::f16) return put(to, to_binary16(value));
-  if (type == DataType::bf16) return put(to, to_bfloat16(value));
-  if (type == DataType::f32 || type == DataType::c64) {
-    put(to, static_cast<float>(value));
-    if (is_complex) put(to + sizeof(float), static_cast<float>(imaginary));
-  } else if (type == DataType::f64 || type == DataType::c128) {
-    put(to, static_cast<double>(value));
-    if (is_complex) put(to + sizeof(double), static_cast<double>(imaginary));
-  } else {
-    const std::int64_t whole = value;  // of any width: the lowest bytes come first (wire/frame.h)
-    std::memcpy(to, &whole, size_of(type));
+  const DataTypeFacts& what = facts(type);
+  const int parts[] = {value, -value / 2};  // the second of complex types only
+  const std::size_t bytes = what.kind == NumberKind::complex ? what.bytes / 2 : what.bytes;
+  for (std::size_t at = 0; at < what.bytes; at += bytes) {
+    const int part = parts[at / bytes];
+    const std::uint64_t whole = what.fraction_bits > 0 ? floating(part, 8 * bytes, what.fraction_bits)
+                                                       : static_cast<std::uint64_t>(std::int64_t{part});
+    std::memcpy(to + at, &whole, bytes);
   }
 }
 

@@ -10,13 +10,6 @@ namespace talweg::wire {
 
 namespace {
 constexpr std::size_t kChecked = sizeof(Header) - sizeof(std::uint32_t);
-
-constexpr unsigned bit(FrameType type) {
-  return 1U << static_cast<unsigned>(type);
-}
-constexpr unsigned kWithPayload = bit(FrameType::up) | bit(FrameType::down) | bit(FrameType::failure) |
-                                  bit(FrameType::group_failure) | bit(FrameType::plan) |
-                                  bit(FrameType::report);
 }  // namespace
 
 void set_signature(Header& header, const Signature& s) {
@@ -44,7 +37,7 @@ const char* check(const Header& header) {
   if (static_cast<unsigned>(header.data_type) >= kDataTypes) return "unknown element type";
   if (static_cast<unsigned>(header.reduction) >= kReduceOps) return "unknown reduction";
   if (header.length > kMaxPayload) return "payload longer than any chunk";
-  if (header.length > 0 && (kWithPayload >> type & 1U) == 0) return "a payload where none can be";
+  if (header.length > 0 && facts(header.type).payload == Payload::none) return "a payload where none can be";
   return nullptr;
 }
 
@@ -58,12 +51,8 @@ const char* decode(std::span<const std::byte, sizeof(Header)> bytes, Header& hea
 }
 
 std::string to_string(const Header& h) {
-  static constexpr const char* kNames[] = {
-      "?",    "announce", "up",   "down",          "credit", "failure", "request", "clear", "goodbye",
-      "wake", "ping",     "pong", "group_failure", "leave",  "plan",    "report",  "lost"};
-  static_assert(std::size(kNames) == kFrameTypes);
-  return fmt::format("{} group {} #{} tree {} chunk {} length {} {}", kNames[static_cast<unsigned>(h.type)],
-                     h.group, h.sequence, h.tree, h.chunk, h.length, to_string(signature_of(h)));
+  return fmt::format("{} group {} #{} tree {} chunk {} length {} {}", facts(h.type).name, h.group, h.sequence,
+                     h.tree, h.chunk, h.length, to_string(signature_of(h)));
 }
 
 }  // namespace talweg::wire

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 
@@ -30,7 +31,42 @@ enum class FrameType : std::uint8_t {
   report = 15,         // what a rank tells rank 0 of its connections; payload
   lost = 16,           // the sender has lost an aggregator
 };
-inline constexpr unsigned kFrameTypes = 17;  // and one: they begin with 1
+
+// What a payload is, of types of frames that have one.
+enum class Payload : std::uint8_t {
+  none,
+  text,  // what nodes say to each other, copied when it is sent
+  data,  // of a call, sent from where it lies: its sender is told when it has been sent
+};
+struct FrameFacts {
+  const char* name;
+  Payload payload;
+};
+// By the type's number; they begin with 1.
+inline constexpr FrameFacts kFrameFacts[] = {
+    {"?", Payload::none},
+    {"announce", Payload::none},
+    {"up", Payload::data},
+    {"down", Payload::data},
+    {"credit", Payload::none},
+    {"failure", Payload::text},
+    {"request", Payload::none},
+    {"clear", Payload::none},
+    {"goodbye", Payload::none},
+    {"wake", Payload::none},
+    {"ping", Payload::none},
+    {"pong", Payload::none},
+    {"group_failure", Payload::text},
+    {"leave", Payload::none},
+    {"plan", Payload::text},
+    {"report", Payload::text},
+    {"lost", Payload::none},
+};
+inline constexpr unsigned kFrameTypes = std::size(kFrameFacts);
+// Of a type that there is.
+constexpr const FrameFacts& facts(FrameType type) {
+  return kFrameFacts[static_cast<unsigned>(type)];
+}
 
 // "TLW2": the last byte is the version of the frame layout.
 inline constexpr std::uint32_t kMagic = 0x32574c54;

@@ -119,9 +119,9 @@ Lost lost_of(const Header& header);
 Ping ping_of(const Header& header);
 Pong pong_of(const Header& header);
 
-// A chunk: its payload is data, and its sender is told when it has been sent.
+// A chunk, or what other transfers call their data.
 inline bool is_chunk(const Header& header) {
-  return header.type == FrameType::up || header.type == FrameType::down;
+  return facts(header.type).payload == Payload::data;
 }
 
 }  // namespace talweg::wire

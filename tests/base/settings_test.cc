@@ -91,6 +91,20 @@ TEST_F(Settings, FlagBeatsEnvironmentBeatsFileBeatsDefault) {
   EXPECT_EQ(resolve("TALWEG_ALGO", "chain").origin, SettingOrigin::flag);
 }
 
+TEST_F(Settings, ThoseThatRanksHaveAlikeAreComparedByWhatTheySay) {
+  const auto replan = [] {
+    for (const auto& [name, value] : alike_settings())
+      if (name == "TALWEG_REPLAN") return value;
+    return std::string("not among them");
+  };
+  EXPECT_EQ(replan(), "0");
+  for (const char* on : {"1", "on", "true"}) {
+    setenv("TALWEG_REPLAN", on, 1);
+    EXPECT_EQ(replan(), "1");
+  }
+  unsetenv("TALWEG_REPLAN");
+}
+
 TEST_F(Settings, AnEmptyVariableCountsAsNotSet) {
   configure("TALWEG_ALGO=ring\n");
   setenv("TALWEG_ALGO", "", 1);

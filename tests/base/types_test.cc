@@ -28,6 +28,13 @@ TEST(Types, UnderstandsTheSpellingsOfOthers) {
   EXPECT_EQ(parse_data_type("half"), DataType::f16);
   EXPECT_EQ(parse_data_type("bfloat16"), DataType::bf16);
   EXPECT_EQ(parse_data_type("bool"), DataType::boolean);
+  EXPECT_EQ(parse_data_type("uint8"), DataType::u8);
+  EXPECT_EQ(parse_data_type("byte"), DataType::u8);
+  EXPECT_EQ(parse_data_type("fp16"), DataType::f16);
+  EXPECT_EQ(parse_data_type("float32"), DataType::f32);
+  EXPECT_EQ(parse_data_type("fp32"), DataType::f32);
+  EXPECT_EQ(parse_data_type("single"), DataType::f32);
+  EXPECT_EQ(parse_data_type("complex128"), DataType::c128);
   EXPECT_EQ(parse_reduce_op("prod"), ReduceOp::product);
   EXPECT_EQ(parse_reduce_op("BAND"), ReduceOp::bit_and);
   EXPECT_EQ(parse_collective("allreduce"), Collective::all_reduce);
@@ -37,6 +44,8 @@ TEST(Types, UnderstandsTheSpellingsOfOthers) {
 TEST(Types, AnswersNothingToUnknownNames) {
   EXPECT_EQ(parse_data_type("f8"), std::nullopt);
   EXPECT_EQ(parse_data_type(""), std::nullopt);
+  EXPECT_EQ(parse_data_type("fp"), std::nullopt);
+  EXPECT_EQ(parse_data_type("float32 fp32"), std::nullopt);
   EXPECT_EQ(parse_reduce_op("median"), std::nullopt);
   EXPECT_EQ(parse_collective("unknown"), std::nullopt);
 }

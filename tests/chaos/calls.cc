@@ -8,6 +8,7 @@
 #include "base/collectives.h"
 #include "forest/cost.h"
 #include "forest/forest_bytes.h"
+#include "protocol/forest/local_plan.h"
 
 namespace talweg::chaos {
 
@@ -65,9 +66,8 @@ bool Record::in_place() const {
   return script->call.in_place || facts(script->call.request.op).one_buffer;
 }
 
-std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& script,
-                                                          const forest::Request& request, int rank,
-                                                          bool shared) {
+std::shared_ptr<const protocol::Plan> Planning::plan(const ScriptedCall& script,
+                                                     const forest::Request& request, int rank, bool shared) {
   std::shared_ptr<const forest::Forest> unshared;
   auto& slot = shared ? forests_[script.number] : unshared;
   if (!slot) {
@@ -79,10 +79,10 @@ std::shared_ptr<const protocol::LocalPlan> Planning::plan(const ScriptedCall& sc
     if (script.helped) lead_through_helper(*forest);
     slot = forest;
   }
-  protocol::LocalLimits limits = kLittle;
+  protocol::PlanLimits limits = kLittle;
   limits.nodes = slot->nodes;
   if (script.helped) limits.digest = forest::digest(*slot);
-  return protocol::make_local_plan(slot, rank, limits);
+  return protocol::make_plan(slot, rank, limits);
 }
 
 std::shared_ptr<const forest::Forest> led_forest(const forest::Request& request, bool first) {
@@ -165,26 +165,28 @@ protocol::Message message_of(Record& record) {
   return m;
 }
 
-std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int source, int destination,
-                                                        std::int64_t count, DataType type) {
+std::shared_ptr<const protocol::Plan> message_plan(int size, int rank, int source, int destination,
+                                                   std::int64_t count, DataType type) {
   const forest::Request q = protocol::message_request(source, destination, size, count, type);
   const auto network = cluster::uniform_star(size, Bandwidth{1e9}, Nanoseconds{10'000});
   auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(q, network));
   for (auto& tree : forest->trees) tree.chunk = 500;
-  return protocol::make_local_plan(std::move(forest), rank, kLittle);
+  return protocol::make_plan(std::move(forest), rank, kLittle);
 }
 
 // Per tree: what each child may have sent ahead, the sums on their way, the one being summed, results on
 // their way from a node that keeps none, and the whole slice where the output is still an input.
-std::size_t most_memory(const protocol::LocalPlan& plan) {
+std::size_t most_memory(const protocol::Plan& plan) {
   const auto rounded = [](std::size_t n) { return std::bit_ceil(std::max<std::size_t>(n, 64)); };
   std::size_t all = 0;
-  for (const protocol::LocalTree& tree : plan.trees) {
+  const auto* const local = dynamic_cast<const protocol::LocalPlan*>(&plan);
+  if (local == nullptr) return 0;
+  for (const protocol::LocalTree& tree : local->trees) {
     std::size_t chunks = (tree.up_children.size() + 1) * tree.window + 1 + 2 * tree.taps.size();
     if (tree.out_offset < 0 && !tree.down_children.empty())
       chunks += tree.root ? std::min(tree.chunks, protocol::kResultWindows * tree.window) : tree.chunks;
     all += chunks * rounded(tree.chunk_bytes);
-    if (plan.slices_overlap) all += rounded(static_cast<std::size_t>(tree.bytes));
+    if (local->slices_overlap) all += rounded(static_cast<std::size_t>(tree.bytes));
   }
   return all;
 }

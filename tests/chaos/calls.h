@@ -7,14 +7,14 @@
 #include <unordered_map>
 
 #include "chaos/scenario.h"
-#include "protocol/forest/local_plan.h"
+#include "protocol/plans.h"
 #include "protocol/session/session.h"
 #include "steer/plan_leader.h"
 
 namespace talweg::chaos {
 
 // So that few bytes, too, fill windows, and in an all-to-all wait for one another.
-inline constexpr protocol::LocalLimits kLittle{64, 64};
+inline constexpr protocol::PlanLimits kLittle{64, 64};
 
 // One rank's part of one call.
 struct Record {
@@ -43,8 +43,8 @@ struct Record {
 // Forests by call, shared by its ranks.
 class Planning {
  public:
-  std::shared_ptr<const protocol::LocalPlan> plan(const ScriptedCall& call, const forest::Request& request,
-                                                  int rank, bool shared);
+  std::shared_ptr<const protocol::Plan> plan(const ScriptedCall& call, const forest::Request& request,
+                                             int rank, bool shared);
 
  private:
   std::map<std::uint64_t, std::shared_ptr<const forest::Forest>> forests_;
@@ -68,10 +68,10 @@ protocol::Operation operation_of(Record& record, Planning& planning);
 // For messages.
 protocol::Message message_of(Record& record);
 // Of a message of a group of `size`, for its session.
-std::shared_ptr<const protocol::LocalPlan> message_plan(int size, int rank, int source, int destination,
-                                                        std::int64_t count, DataType type);
+std::shared_ptr<const protocol::Plan> message_plan(int size, int rank, int source, int destination,
+                                                   std::int64_t count, DataType type);
 
 // The most that the chunk buffers of one run may take.
-std::size_t most_memory(const protocol::LocalPlan& plan);
+std::size_t most_memory(const protocol::Plan& plan);
 
 }  // namespace talweg::chaos

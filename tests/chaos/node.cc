@@ -57,10 +57,10 @@ struct Node::Member : protocol::Outbox {
       node.world_.marks().hit(Mark::kept_for_plan);
       return std::nullopt;
     }
-    protocol::LocalLimits limits = kLittle;  // as ranks have here
+    protocol::PlanLimits limits = kLittle;  // as ranks have here
     limits.nodes = size + 1;
     limits.digest = told->digest;
-    const auto plan = protocol::make_local_plan(told->forest, self, limits);
+    const auto plan = protocol::make_plan(told->forest, self, limits);
     const forest::Request& request = plan->forest->request;
     protocol::Operation part = protocol::make_operation(
         {.op = request.op, .type = signature.type, .reduction = signature.reduction}, self, request);
@@ -87,7 +87,7 @@ struct Node::Member : protocol::Outbox {
   void say(const std::shared_ptr<const protocol::Plan>& plan) {
     steer::PlanWord word;
     word.call = session->next_sequence();
-    word.forest = std::static_pointer_cast<const protocol::LocalPlan>(plan)->forest;
+    word.forest = plan->forest;
     word.request = word.forest->request;
     say(word, size);
   }
@@ -474,8 +474,9 @@ void Node::start(Member& m) {
     if (m.led(record)) {
       record.memory = 0;
       for (const bool first : {true, false})
-        record.memory = std::max(record.memory, chaos::most_memory(*protocol::make_local_plan(
-                                                    led_forest(record.request, first), m.self)));
+        record.memory =
+            std::max(record.memory,
+                     chaos::most_memory(*protocol::make_plan(led_forest(record.request, first), m.self)));
       operation.plan = nullptr;
     }
     memory_ += record.memory;

@@ -11,6 +11,9 @@
 #include <sstream>
 #include <thread>
 
+#include "live/join/card.h"
+#include "live/join/gate.h"
+#include "live/join/interface.h"
 #include "talweg/error.h"
 
 namespace talweg::live {
@@ -70,9 +73,9 @@ std::vector<Outcome> connect(Store& store, int size, const std::function<void(Co
       }
       options.address = "127.0.0.1";
       options.deadline_ns = now_ns() + 20 * kSecond;
-      if (change) change(options);
       Outcome& outcome = outcomes[static_cast<std::size_t>(r)];
       try {
+        if (change) change(options);
         outcome.mesh = connect_all(store, options);
       } catch (const Error& e) {
         outcome.error = e.what();
@@ -226,6 +229,44 @@ TEST(Connect, ARankThatNeverComesIsNamedByAllThatCame) {
                  "rank 0 of 4 waited for the others to join: rank 3 never came");
 }
 
+TEST(Connect, ARankThatDiesWhileOthersConnectIsTheOneThatAllBlame) {
+  // Rank 1 connects to rank 0 and dies. Rank 3 has given its card, and never connects, so that the others are
+  // still waiting when it does.
+  MemoryStore store;
+  int died = -1;
+  const std::int64_t begin_ns = now_ns();
+  const auto outcomes = connect(store, 4, [&](ConnectOptions& o) {
+    if (o.rank == 3) {
+      Card card;
+      card.size = 4;
+      card.endpoint = {"127.0.0.1", 9};
+      exchange_cards(store, o, card);
+      throw Error(ErrorCode::aborted, "never connects");
+    }
+    if (o.rank != 1) return;
+    Card card;
+    card.size = 4;
+    card.host_id = "elsewhere";
+    FileDescriptor listener = listen_tcp(card.endpoint = {"127.0.0.1", 0});
+    card.endpoint = local_endpoint(listener);
+    const auto cards = exchange_cards(store, o, card).cards;
+    wire::Introduction i;
+    i.purpose = wire::Purpose::data;
+    i.from = 1;
+    i.to = 0;
+    i.job = cards[0].job;
+    Visitor alive =
+        knock([&] { return connect_tcp(cards[0].endpoint, o.deadline_ns); }, {}, i, o.deadline_ns);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    died = 1;
+    throw Error(ErrorCode::aborted, "dies");
+  });
+  EXPECT_EQ(died, 1);
+  EXPECT_LT(now_ns() - begin_ns, 15 * kSecond) << "long before the deadline";
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 ("));
+  EXPECT_THAT(outcomes[2].error, HasSubstr("rank 1 ("));
+}
+
 TEST(Connect, ARefusalOfThePastIsNotBelieved) {
   MemoryStore store;
   const auto differs = [](ConnectOptions& o) { o.alike = {{"TALWEG_ALGO", o.rank == 1 ? 2U : 3U}}; };
@@ -258,7 +299,7 @@ TEST(Connect, RanksThatWereToldAnotherNumberOfRanksAreNamed) {
               HasSubstr("rank 0 was told that there are 2 ranks, rank 2 that there are 3"));
 }
 
-TEST(Connect, ARankWithAnotherKeyIsToldAndNobodyBelievesIt) {
+TEST(Connect, ARankWithAnotherKeyIsToldAndTellsTheOthersWhyItGoes) {
   MemoryStore store;
   const auto outcomes = connect(store, 2, [](ConnectOptions& o) {
     o.key = o.rank == 1 ? wire::secret_from_text("the key of another job") : kKey;
@@ -266,7 +307,8 @@ TEST(Connect, ARankWithAnotherKeyIsToldAndNobodyBelievesIt) {
   });
   EXPECT_EQ(outcomes[1].code, ErrorCode::invalid_argument);
   EXPECT_THAT(outcomes[1].error, HasSubstr("do not hold the same job key"));
-  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 joined but did not connect"));
+  EXPECT_THAT(outcomes[0].error, HasSubstr("rank 1 connecting to rank 0"));
+  EXPECT_THAT(outcomes[0].error, HasSubstr("do not hold the same job key"));
 }
 
 // Where the rank whose card this is listens.

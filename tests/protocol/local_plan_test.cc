@@ -77,11 +77,11 @@ TEST(LocalPlan, LargeExchangesGoOnlyAFewPeersAheadOfWhatHasArrived) {
   const int ranks = 6;
   const cluster::Cluster network = idle_star(ranks);
   for (const std::int64_t block :
-       {std::int64_t{100}, LocalLimits{}.ahead_bytes / 3 + 4, LocalLimits{}.ahead_bytes * 4}) {
+       {std::int64_t{100}, PlanLimits{}.ahead_bytes / 3 + 4, PlanLimits{}.ahead_bytes * 4}) {
     const forest::Request request =
         forest::even_request(Collective::all_to_all, ranks, 0, block / 4 * ranks, 4);
     auto forest = std::make_shared<forest::Forest>(forest::find_planner("direct").plan(request, network));
-    const int ahead = block == 100 ? ranks : block < LocalLimits{}.ahead_bytes ? 3 : 2;
+    const int ahead = block == 100 ? ranks : block < PlanLimits{}.ahead_bytes ? 3 : 2;
     for (int r = 0; r < ranks; ++r) {
       const auto plan = make_local_plan(forest, r);
       std::vector<std::pair<NodeId, NodeId>> order;  // received from, then sent to
@@ -120,15 +120,15 @@ std::vector<int> waiting_sends(const std::vector<std::int64_t>& blocks, int rank
 TEST(LocalPlan, UnevenExchangesDoNotWaitForWhatIsNotTheirs) {
   const int ranks = 10;
   const std::vector<int> nobody(ranks, 0);
-  const std::int64_t large = LocalLimits{}.ahead_bytes * 4;
+  const std::int64_t large = PlanLimits{}.ahead_bytes * 4;
   std::vector<std::int64_t> chain(100, 0);  // four send a block each, at other distances
   chain[0 * 10 + 1] = chain[1 * 10 + 4] = chain[4 * 10 + 9] = chain[9 * 10 + 6] = large;
   EXPECT_EQ(waiting_sends(chain, ranks), nobody);
   std::vector<std::int64_t> one_sends(100, 0);
   one_sends[2] = one_sends[5] = one_sends[9] = large;
   EXPECT_EQ(waiting_sends(one_sends, ranks), nobody);
-  std::vector<std::int64_t> to_one(
-      100, LocalLimits{}.ahead_bytes / 16);  // rank 0 sends little, and gets very much
+  std::vector<std::int64_t> to_one(100,
+                                   PlanLimits{}.ahead_bytes / 16);  // rank 0 sends little, and gets very much
   for (std::size_t r = 1; r < 10; ++r) to_one[r * 10] = large * 8;
   EXPECT_EQ(waiting_sends(to_one, ranks)[0], 0);
   EXPECT_EQ(waiting_sends(std::vector<std::int64_t>(100, large), ranks), std::vector<int>(ranks, 7));

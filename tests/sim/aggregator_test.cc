@@ -52,7 +52,7 @@ bool expect_right(const cluster::Cluster& cluster, const char* planner, const fo
   forest::choose_chunks(*forest, cluster);
   Simulation simulation(cluster, options);
   Ranks ranks(simulation, {});
-  const auto plans = protocol::make_local_plans(forest);
+  const auto plans = protocol::make_plans(forest);
   ranks.help([&](int node, const wire::Signature& signature) {
     return operation_for(plans[static_cast<std::size_t>(node)], signature.type, signature.reduction, nullptr,
                          nullptr, true);

@@ -52,7 +52,7 @@ void expect_right_sums(const cluster::Cluster& cluster, const SimulationOptions&
     }
     for (std::size_t r = 0; r < in.size(); ++r)
       ranks.start(static_cast<int>(r),
-                  operation_for(protocol::make_local_plan(forest, static_cast<int>(r)), DataType::i32,
+                  operation_for(protocol::make_plan(forest, static_cast<int>(r)), DataType::i32,
                                 ReduceOp::sum, reinterpret_cast<const std::byte*>(in[r].data()),
                                 reinterpret_cast<std::byte*>(out[r].data()), true),
                   static_cast<Picoseconds>(r) * 1'000'000);
@@ -92,7 +92,7 @@ TEST(Ranks, RanksThatDisagreeAllGetAnError) {
   auto* bytes = reinterpret_cast<std::byte*>(buffer.data());
   for (int r = 0; r < 2; ++r)
     ranks.start(r,
-                operation_for(protocol::make_local_plan(planned("ring", all_reduce(2, 100 + r), cluster), r),
+                operation_for(protocol::make_plan(planned("ring", all_reduce(2, 100 + r), cluster), r),
                               DataType::i32, ReduceOp::sum, bytes, bytes, true),
                 0);
   simulation.run();

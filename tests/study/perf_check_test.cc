@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <string>
 #include <vector>
 
 #include "kernel/reduce.h"
+#include "kernel/scalar.h"
 
 namespace talweg::study {
 namespace {
@@ -49,6 +51,27 @@ TEST_P(EveryType, IsExactForEveryReductionInAnyOrderOfTheRanks) {
           << name(op) << " of " << ranks;
     }
   }
+}
+
+TEST_P(EveryType, HoldsWholeNumbersThatTheTypeHasExactly) {
+  const auto type = static_cast<DataType>(GetParam());
+  if (facts(type).fraction_bits == 0) return;
+  const Bytes data = input_of(sum_case(2, type), 0);
+  std::size_t others_than_zero = 0;
+  kernel::visit_type(type, [&]<typename T>(T) {
+    const auto part = [&](std::size_t i) {
+      if constexpr (kernel::kIsComplex<T>)
+        return static_cast<double>(kernel::load<decltype(T::real)>(data.data(), i));
+      else
+        return static_cast<double>(kernel::widen(kernel::load<T>(data.data(), i)));
+    };
+    for (std::size_t i = 0; i < kCount; ++i) {
+      ASSERT_EQ(part(i), std::trunc(part(i))) << i;
+      ASSERT_LE(std::abs(part(i)), 127) << i;
+      others_than_zero += part(i) != 0;
+    }
+  });
+  EXPECT_GT(others_than_zero, kCount / 4);
 }
 
 std::string type_name(const testing::TestParamInfo<int>& info) {

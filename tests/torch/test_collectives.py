@@ -327,3 +327,24 @@ def test_sub_groups_work_beside_the_world():
     value = torch.tensor([rank])
     dist.broadcast(value, src=3 if rank % 2 else 2, group=mine)
     assert value.item() == (3 if rank % 2 else 2)
+
+
+@on_ranks(2)
+def test_expanded_tensors_are_reduced_and_broadcast_like_any_other():
+    rank = dist.get_rank()
+    one = torch.full((3, 1), rank + 1.0)
+    dist.all_reduce(one.expand(3, 4))
+    assert torch.all(one == 3)
+    one = torch.full((1,), rank + 1.0)
+    dist.broadcast(one.expand(4), 1)
+    assert one.item() == 2
+    mixed = torch.full((2, 4), rank + 1.0)
+    dist.all_reduce(mixed[0].expand(2, 4) if rank == 0 else mixed)  # what one has expanded the other has whole
+    assert torch.all(mixed[0] == 3)
+    # Four numbers have no place in one element.
+    target = torch.zeros(1).expand(4) if rank == 0 else torch.arange(4.0)
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="expanded"):
+            dist.broadcast(target, 1)
+    else:
+        dist.broadcast(target, 1)

@@ -58,6 +58,37 @@ def test_calls_that_can_never_work_are_refused_at_once():
 
 
 @on_ranks(2)
+def test_what_is_refused_is_a_runtime_error_as_from_gloo_and_what_python_calls_it():
+    size = dist.get_world_size()
+    short = [torch.zeros(2) for _ in range(size - 1)]
+    for call, kind in [
+        (lambda: dist.all_gather(short, torch.ones(2)), ValueError),
+        (lambda: dist.all_reduce(torch.ones(2), dist.ReduceOp.BAND), TypeError),
+        (lambda: dist.send(torch.ones(1), 1 - dist.get_rank(), tag=-1), ValueError),
+        (lambda: dist.group.WORLD.send([torch.ones(1)], 9, 0), ValueError),
+    ]:
+        for either in (RuntimeError, kind):
+            refused(either, [], call)
+    backend = talweg.torch.backend()
+    for options, call in [(dist.BroadcastOptions(), backend.broadcast), (dist.ReduceOptions(), backend.reduce)]:
+        for wrong in (-1, 1, 5):
+            options.rootTensor = wrong
+            refused(RuntimeError, ["root tensor", str(wrong)], lambda: call([torch.ones(2)], options))
+    refused(RuntimeError, ["at least one tensor"], lambda: backend.allreduce_coalesced([]))
+    dist.barrier()
+
+
+@on_ranks(2)
+def test_each_end_of_a_message_names_its_own_call_first():
+    if dist.get_rank() == 0:
+        refused(dist.DistBackendError, ["send_recv(f32, 3 elements) #0 to rank 1"],
+                lambda: dist.send(torch.ones(3), 1))
+    else:
+        refused(dist.DistBackendError, ["send_recv(f32, 4 elements) #0 from rank 0"],
+                lambda: dist.recv(torch.ones(4), 0))
+
+
+@on_ranks(2)
 def test_a_deadline_ends_a_collective_that_a_rank_never_joins():
     if dist.get_rank() == 1:
         time.sleep(2)

@@ -1,5 +1,11 @@
 from torch.distributed import Backend as _Backend
 
+class CallValueError(ValueError, RuntimeError):
+    """A call that can never work."""
+
+class CallTypeError(TypeError, RuntimeError):
+    """A call on types that can never work."""
+
 class Backend(_Backend):
     """What `talweg.torch.backend` returns."""
 

@@ -18,6 +18,9 @@ def serve() -> None:
         torchs = getattr(dist.distributed_c10d, name)
         for module in (dist, dist.distributed_c10d):
             setattr(module, name, functools.wraps(torchs)(functools.partial(ours, torchs)))
+    sequence = dist.ProcessGroup._get_sequence_number_for_group
+    dist.ProcessGroup._get_sequence_number_for_group = functools.wraps(sequence)(
+        lambda self: _sequence_number(sequence, self))
     log = DistributedDataParallel._get_ddp_logging_data
     DistributedDataParallel._get_ddp_logging_data = functools.wraps(log)(lambda self: _logging_data(log, self))
 
@@ -61,6 +64,12 @@ def _split_group(
         return None
     world_ranks = [dist.get_global_rank(parent, rank) for rank in mine]
     return dist.new_group(world_ranks, timeout, use_local_synchronization=True, group_desc=group_desc)
+
+
+def _sequence_number(torchs, group):
+    if not is_over_talweg(group):
+        return torchs(group)
+    return group._get_backend(torch.device("cpu"))._get_sequence_number_for_group()
 
 
 def _logging_data(torchs, model):

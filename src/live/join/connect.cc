@@ -2,13 +2,16 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "base/fail.h"
@@ -26,7 +29,11 @@ std::string machine_of(const std::string& host) {
 }
 
 constexpr std::int64_t kSweepEveryNs = 200'000'000;
-constexpr std::byte kSegmentFollows{'S'};  // what a descriptor travels along with
+constexpr std::int64_t kLookEveryNs = 250'000'000;  // whether one of those that are connected has gone again
+// Who has all its connections may leave in order while others still connect; they do so within this time.
+constexpr std::int64_t kGoneNs = 3'000'000'000;
+constexpr std::int64_t kReachNs = 5'000'000'000;  // longer than the first packet may need
+constexpr std::byte kSegmentFollows{'S'};         // what a descriptor travels along with
 // Between its card and its connections, an aggregator has only to read that it is in.
 constexpr std::int64_t kAggregatorConnectsNs = 2'000'000'000;
 
@@ -60,9 +67,14 @@ class Connector {
     find_key();
     listen();
     collect();
-    prepare_segment();
-    for (int r = 0; r < mesh_.seat; ++r) connect_to(r);
-    accept_rest();
+    try {
+      prepare_segment();
+      for (int r = 0; r < mesh_.seat; ++r) connect_to(r);
+      accept_rest();
+    } catch (const Error& e) {
+      if (!aggregates()) leave(e);
+      throw;
+    }
     if (const std::uint64_t n = gate_.counts().strangers(); n > 0)
       mesh_.security += fmt::format(", {} strange connections dropped while joining", n);
     return std::move(mesh_);
@@ -203,14 +215,24 @@ class Connector {
     return i == expected && i.stream < expected_streams(r);
   }
 
+  // A listener that has gone looks like one that is not there yet.
+  FileDescriptor reach(const Endpoint& endpoint) {
+    for (;;) {
+      try {
+        return connect_tcp(endpoint, std::min(options_.deadline_ns, now_ns() + kReachNs));
+      } catch (const Error& e) {
+        if (e.code() != ErrorCode::timeout || now_ns() + kLookEveryNs > options_.deadline_ns) throw;
+      }
+      heed_others();
+      admit();
+    }
+  }
+
   Visitor visit(int r, int stream) {
     const Card& card = cards_[static_cast<std::size_t>(r)];
     const bool local = mesh_.connections[static_cast<std::size_t>(r)].local;
-    return knock(
-        [&] {
-          return local ? connect_unix(card.unix_name) : connect_tcp(card.endpoint, options_.deadline_ns);
-        },
-        key_, introduction(r, stream), options_.deadline_ns, [this] { admit(); });
+    return knock([&] { return local ? connect_unix(card.unix_name) : reach(card.endpoint); }, key_,
+                 introduction(r, stream), options_.deadline_ns, [this] { admit(); });
   }
 
   void connect_to(int r) {
@@ -263,9 +285,59 @@ class Connector {
       if (!complete(r)) mesh_.connections[static_cast<std::size_t>(r)].streams.clear();
   }
 
+  // Whoever gives up because another has gone says so in the store before it goes too: those that it leaves
+  // would take it for the one that failed first.
+  [[noreturn]] void leave(const Error& e) {
+    heed_others();
+    const std::string self = who(mesh_.seat);
+    const std::string said = std::string(e.what()).starts_with(self) ? e.what() : self + ": " + e.what();
+    try {
+      store_.set(failure_key(), fmt::format("{} {}", static_cast<int>(e.code()), said));
+      // The store may go with this rank.
+      if (mesh_.seat == 0) std::this_thread::sleep_for(std::chrono::nanoseconds(2 * kLookEveryNs));
+    } catch (const Error&) {  // without a store there is nobody to tell
+    }
+    throw Error(e);
+  }
+
+  // Throws what another has left with.
+  void heed_others() {
+    std::optional<std::string> told;
+    try {
+      told = store_.find(failure_key());
+    } catch (const Error&) {
+      return;  // it went with rank 0, which had all connections
+    }
+    if (!told) return;
+    const std::size_t blank = told->find(' ');
+    const bool timeout = std::atoi(told->c_str()) == static_cast<int>(ErrorCode::timeout);
+    throw Error(timeout ? ErrorCode::timeout : ErrorCode::peer_failed,
+                told->substr(std::min(blank, told->size() - 1) + 1));
+  }
+
+  std::string failure_key() const { return fmt::format("{}failed{:016x}", options_.prefix, job_); }
+
+  // Of those that are connected already, while others are waited for.
+  void find_gone() {
+    for (int r = 0; r < mesh_.ranks; ++r) {
+      if (r == mesh_.seat || !complete(r)) continue;
+      const Connection& c = mesh_.connections[static_cast<std::size_t>(r)];
+      pollfd ended{c.streams.front().get(), POLLRDHUP, 0};
+      std::byte word{};
+      const bool closed = ::poll(&ended, 1, 0) > 0;
+      // What it has sent may be its farewell.
+      if (!closed || ::recv(ended.fd, &word, 1, MSG_PEEK | MSG_DONTWAIT) > 0) continue;
+      heed_others();
+      throw_error(ErrorCode::peer_failed, "{}: {} ({}) has gone while others were still connecting",
+                  who(mesh_.seat), who(r), c.host);
+    }
+  }
+
   // Until those with seats from `first` to before `last` are connected. At the time limit: false for
   // aggregators; throws for ranks.
   bool wait_for(int first, int last, std::int64_t until) {
+    const std::int64_t begin_ns = now_ns();
+    std::int64_t next_look = begin_ns + kLookEveryNs;
     for (;;) {
       std::vector<int> missing;
       for (int r = first; r < last; ++r)
@@ -280,8 +352,12 @@ class Connector {
           throw_error(ErrorCode::system, "{} could not be let in: {}", whose, gate_.trouble());
         throw Error(ErrorCode::timeout, whose + " did not connect before the deadline");
       }
-      wait_ready(gate_.fd(), false, std::min(until, gate_.next_ns()));
+      wait_ready(gate_.fd(), false, std::min({until, gate_.next_ns(), now_ns() + kLookEveryNs}));
       admit();
+      if (first >= mesh_.ranks || now_ns() < next_look) continue;
+      next_look = now_ns() + kLookEveryNs;
+      heed_others();
+      if (next_look - begin_ns > kGoneNs) find_gone();
     }
   }
 

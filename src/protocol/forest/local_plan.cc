@@ -24,7 +24,7 @@ bool has(const std::vector<NodeId>& sorted, NodeId node) {
 
 // All but the node's neighbours in the tree.
 LocalTree begin_tree(const forest::Forest& forest, std::uint32_t index, NodeId self,
-                     const LocalLimits& limits) {
+                     const PlanLimits& limits) {
   const forest::Tree& tree = forest.trees[index];
   const std::int64_t element = forest.request.element_size;
   LocalTree local;
@@ -260,7 +260,7 @@ void describe(LocalPlan& plan, std::shared_ptr<const forest::Forest> forest,
 }  // namespace
 
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
-                                                 const LocalLimits& limits) {
+                                                 const PlanLimits& limits) {
   const std::vector<NodeId> helping = helpers(*forest, limits.nodes);
   auto plan = std::make_shared<LocalPlan>();
   plan->self = self;
@@ -287,7 +287,7 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
     const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest) {
   const NodeId nodes = forest->nodes;
-  const LocalLimits limits{.nodes = nodes, .digest = digest};
+  const PlanLimits limits{.nodes = nodes, .digest = digest};
   const std::vector<NodeId> helping = helpers(*forest, nodes);
   std::vector<std::shared_ptr<const LocalPlan>> finished;
   if (forest->sums_once) {  // for short vectors, of which few ranks make much
@@ -314,7 +314,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   }
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
-    pace_exchange(*plan, *forest, LocalLimits{}.ahead_bytes);
+    pace_exchange(*plan, *forest, PlanLimits{}.ahead_bytes);
     describe(*plan, forest, helping, digest);
     plan->trees.shrink_to_fit();
     finished.push_back(plan);

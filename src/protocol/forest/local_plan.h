@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "protocol/transfer.h"
+#include "protocol/plans.h"
 
 namespace talweg::protocol {
 
@@ -22,16 +22,6 @@ inline constexpr std::uint32_t kMostWindow = 32;
 // those that it sends results to: so it never holds much more than what is on its way to it, and others need
 // not wait for every hiccup of one of them.
 inline constexpr std::uint32_t kResultWindows = 4;
-
-struct LocalLimits {
-  std::int64_t window_bytes = 128 << 10;
-  // In an all-to-all, how far a rank's sends may be ahead of what it has received (but always by two peers):
-  // about what a link's queues hold of it without loss.
-  std::int64_t ahead_bytes = 128 << 10;
-  // How many nodes there are to run a forest: its ranks, and who else (0: nobody).
-  NodeId nodes = 0;
-  std::uint32_t digest = 0;  // Plan::digest
-};
 
 struct LocalTree {
   std::uint32_t index = 0;  // in the forest
@@ -76,18 +66,14 @@ struct LocalTree {
 struct LocalPlan : Plan {
   std::unique_ptr<Transfer> make_transfer(BufferPool& pool) const override;
 
-  std::shared_ptr<const forest::Forest> forest;
   std::vector<LocalTree> trees;        // only those in which this node takes part, in the order to start them
   std::vector<std::int32_t> position;  // forest index -> position in `trees`, -1 if not ours
   bool slices_overlap = false;         // trees share elements (one-hop): in-place results need a scratch copy
 };
 
-// Throws Error{invalid_argument} for a chunk that does not fit a frame, and for a tree through a node that
-// nobody is. `self` may be a node that is no rank: it holds no data. The forest should have been verified.
+// As make_plan and make_plans (protocol/plans.h).
 std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
-                                                 const LocalLimits& limits = {});
-// Of every rank, and of every other node of the forest. Each tree is looked at once for all of them, which
-// for many ranks takes far less than one by one.
+                                                 const PlanLimits& limits = {});
 std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
     const std::shared_ptr<const forest::Forest>& forest, std::uint32_t digest = 0);
 

@@ -121,9 +121,11 @@ void Session::start_at(std::uint64_t id, Operation operation, const Outcome* ref
     return;
   }
   if (const auto doom = doomed_.find(id); doom != doomed_.end()) {
-    const Outcome outcome = std::move(doom->second);
+    Outcome outcome = std::move(doom->second);
     doomed_.erase(doom);
     take_early(id);
+    if (!outcome.text.starts_with(to_string(run.op.signature) + " #"))
+      outcome.text = context(run) + ": " + outcome.text;
     finish(id, outcome);
     return;
   }

@@ -145,7 +145,11 @@ void Session::on_failure_frame(int from, const wire::Header& h, const std::byte*
   if (run == nullptr) return;
   run->failing = true;
   outbox_.cancel(id);
-  finish(id, {false, code, text, -1});
+  // The text begins with the call of whoever noticed, which need not be this rank's.
+  const bool same_call =
+      run->kind == Run::Kind::collective && text.starts_with(to_string(run->op.signature) + " #");
+  const std::string own = same_call ? text : context(*run) + ": " + text;
+  finish(id, {false, code, own, -1});
 }
 
 void Session::on_group_frame(int from, const wire::Header& h, const std::byte* payload) {

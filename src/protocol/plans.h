@@ -1,0 +1,32 @@
+// The plans of nodes: each node's part of a forest, made for the transfer that is to run it. Groups, the
+// simulator and the chaos runs ask here, and none of them knows which transfer it gets.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "protocol/transfer.h"
+
+namespace talweg::protocol {
+
+struct PlanLimits {
+  std::int64_t window_bytes = 128 << 10;
+  // In an all-to-all, how far a rank's sends may be ahead of what it has received (but always by two peers):
+  // about what a link's queues hold of it without loss.
+  std::int64_t ahead_bytes = 128 << 10;
+  // How many nodes there are to run a forest: its ranks, and who else (0: nobody).
+  NodeId nodes = 0;
+  std::uint32_t digest = 0;  // Plan::digest
+};
+
+// Throws Error{invalid_argument} for a chunk that does not fit a frame, and for a tree through a node that
+// nobody is. `self` may be a node that is no rank: it holds no data. The forest should have been verified.
+std::shared_ptr<const Plan> make_plan(std::shared_ptr<const forest::Forest> forest, NodeId self,
+                                      const PlanLimits& limits = {});
+// Of every rank, and of every other node of the forest. Each tree is looked at once for all of them, which
+// for many ranks takes far less than one by one.
+std::vector<std::shared_ptr<const Plan>> make_plans(const std::shared_ptr<const forest::Forest>& forest,
+                                                    std::uint32_t digest = 0);
+
+}  // namespace talweg::protocol
