@@ -115,7 +115,7 @@ TEST(AggregatorInSimulation, SumsThatRoundAreTheSameBitsOnEveryRankWhoeverComesF
   auto forest = std::make_shared<forest::Forest>(forest::find_planner("packed").plan(
       forest::even_request(Collective::all_reduce, kRanks, 0, kCount, 4), cluster));
   ASSERT_FALSE(forest::aggregators_of(*forest).empty());
-  const auto plans = protocol::make_local_plans(forest);
+  const auto plans = protocol::make_plans(forest);
   std::vector<std::vector<float>> in(kRanks, std::vector<float>(kCount));
   Random random(7);
   for (auto& data : in)

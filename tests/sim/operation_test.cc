@@ -34,7 +34,7 @@ TEST_P(EveryCollectiveInSimulation, IsTheOperationThatAGroupMakesOfIt) {
   const int root = facts(op()).rooted ? 2 : 0;
   for (const forest::Request& q :
        {protocol::uneven_request(op(), kFour), forest::even_request(op(), kFour, root, 100, 4)}) {
-    const auto plans = protocol::make_local_plans(forest_for(q));
+    const auto plans = protocol::make_plans(forest_for(q));
     for (int rank = 0; rank < kFour; ++rank) {
       const protocol::Operation called = protocol::as_called(q, rank);
       const protocol::Operation simulated = operation_for(
@@ -61,7 +61,7 @@ TEST_P(EveryCollectiveInSimulation, OfUnevenPartsBringsEveryRankWhatItShould) {
   Ranks ranks(simulation, {});
   std::vector<protocol::Buffers> buffers;
   for (int rank = 0; rank < kFour; ++rank) buffers.push_back(protocol::buffers_for(call, rank, 1));
-  const auto plans = protocol::make_local_plans(forest_for(call.request));
+  const auto plans = protocol::make_plans(forest_for(call.request));
   for (std::size_t r = 0; r < buffers.size(); ++r)
     ranks.start(static_cast<int>(r),
                 operation_for(plans[r], DataType::i32, ReduceOp::sum,
