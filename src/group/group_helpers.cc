@@ -33,7 +33,12 @@ void GroupImpl::agree_on_losses() {
     shared_plans_.forget(loss.from);
     if (leader_) to_avoid_.push_back(loss);
   }
-  if (!agreed.empty() && !losses_.open()) plan_held();
+  if (losses_.open()) {
+    session_.plans_wait_for(losses_.missing());
+  } else if (!agreed.empty()) {
+    session_.plans_wait_for({protocol::kPlanner});
+    plan_held();
+  }
 }
 
 }  // namespace talweg::group

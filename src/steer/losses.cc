@@ -36,6 +36,14 @@ bool Losses::open() const {
   return !std::all_of(losses_.begin(), losses_.end(), complete);
 }
 
+std::vector<int> Losses::missing() const {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < ranks_; ++rank)
+    if (std::any_of(losses_.begin(), losses_.end(), [&](const Loss& l) { return !l.heard[rank]; }))
+      ranks.push_back(static_cast<int>(rank));
+  return ranks;
+}
+
 std::vector<Losses::Agreed> Losses::take() {
   std::vector<Agreed> agreed;
   for (Loss& loss : losses_) {

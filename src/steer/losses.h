@@ -24,6 +24,9 @@ class Losses {
   // True while calls must wait for what others say.
   bool open() const;
 
+  // The ranks that have not spoken, ascending.
+  std::vector<int> missing() const;
+
   struct Agreed {
     int node = 0;
     std::uint64_t from = 0;  // the first call without it

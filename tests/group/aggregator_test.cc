@@ -309,16 +309,53 @@ TEST_P(Aggregated, OneThatDiesFailsTheCallsInFlightByNameAndTheGroupGoesOnWithou
 
 TEST_P(Aggregated, OneThatDiesWhileNothingIsInFlightFailsNoCall) {
   start_aggregator();
-  std::latch rested(kHelped);
+  std::latch rested(kHelped), dead(1);
   ranks([&](Group& g) {
     expect_all_reduce(g, 1000);
     EXPECT_THAT(plan_of(g, 1000), HasSubstr("through agg"));
     g.barrier();
     rested.arrive_and_wait();
-    if (g.rank() == 0) stop();
-    // Long enough for the system to have closed what it held.
-    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    if (g.rank() == 0) {
+      stop();  // the system has closed all that it held
+      dead.count_down();
+    }
+    dead.wait();
+    // Between calls that follow each other at once nobody looks.
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
     for (int i = 0; i < 3; ++i) expect_all_reduce(g, 1000);
+  });
+}
+
+TEST_P(Aggregated, ARankThatIsLateAfterADeathIsNamedAndNoOther) {
+  start_aggregator();
+  std::latch rested(kHelped), dead(1), gave_up(kHelped - 1);
+  ranks([&](Group& g) {
+    expect_all_reduce(g, 100'000);
+    g.barrier();
+    rested.arrive_and_wait();
+    if (g.rank() == 0) {
+      stop();  // the system has closed all that it held
+      dead.count_down();
+    }
+    dead.wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    if (g.rank() == 2) {
+      for (int i = 0; i < 300 && !gave_up.try_wait(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      return;
+    }
+    g.set_timeout(std::chrono::milliseconds(1500));
+    try {
+      expect_all_reduce(g, 100'000);
+      ADD_FAILURE() << "rank 2 has no part in it";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::timeout) << e.what();
+      EXPECT_THAT(e.what(), HasSubstr("rank 2 ("));
+      EXPECT_THAT(e.what(), HasSubstr("has not started it"));
+      EXPECT_THAT(std::string(e.what()).substr(std::string(e.what()).find("timed out")),
+                  Not(HasSubstr("rank 0")));
+    }
+    gave_up.count_down();
   });
 }
 

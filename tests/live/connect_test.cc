@@ -123,6 +123,37 @@ TEST(Connect, WorksWithAJobKeyWithOneOfTheStoreAndOnLoopbackWithNone) {
   }
 }
 
+// Or rank 0 would look again and again for a card with its number, and each rest between is one that all wait
+// for.
+TEST(Connect, WhoFindsRank0ThereWritesItsNumberIntoItsFirstCard) {
+  class CountingStore : public MemoryStore {
+   public:
+    void set(const std::string& key, const std::string& value) override {
+      {
+        const std::lock_guard lock(counting_);
+        ++sets_[key];
+      }
+      MemoryStore::set(key, value);
+    }
+    std::map<std::string, int> sets() {
+      const std::lock_guard lock(counting_);
+      return sets_;
+    }
+
+   private:
+    std::mutex counting_;
+    std::map<std::string, int> sets_;
+  };
+  CountingStore store;
+  expect_connected(connect(store, 4,
+                           [&](ConnectOptions& o) {
+                             if (o.rank > 0) store.get("rank0", std::chrono::steady_clock::time_point::max());
+                           }),
+                   "no key");
+  const auto sets = store.sets();
+  for (const char* rank : {"rank1", "rank2", "rank3"}) EXPECT_EQ(sets.at(rank), 1) << rank;
+}
+
 TEST(Connect, IsNotMisledByWhatEarlierGroupsLeftInTheStore) {
   MemoryStore store;
   for (int attempt = 0; attempt < 4; ++attempt) {

@@ -12,6 +12,7 @@
 namespace talweg::steer {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -124,6 +125,7 @@ TEST(Losses, NobodyWaitsForARankThatIsGone) {
   losses.lose(3, 7);
   losses.hear(1, 3, 9);
   EXPECT_TRUE(losses.open());
+  EXPECT_THAT(losses.missing(), ElementsAre(2));
   EXPECT_THAT(losses.take(), IsEmpty());
   losses.gone(2);
   EXPECT_FALSE(losses.open());

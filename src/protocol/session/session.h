@@ -85,6 +85,8 @@ class Session {
   std::uint64_t send(const Message& message);
   std::uint64_t receive(const Message& message);
   bool waits_for_plan(std::uint64_t id);
+  // Whom those that wait for one are to blame, if not rank 0 alone.
+  void plans_wait_for(std::vector<int> ranks) { planners_ = std::move(ranks); }
   void plan(std::uint64_t id, std::shared_ptr<const Plan> plan);
   // Instead of start: there is no plan, and the operation fails on all ranks.
   std::uint64_t refuse(Operation operation, ErrorCode code, const std::string& reason);
@@ -232,6 +234,7 @@ class Session {
   std::map<std::uint64_t, Outcome> doomed_;    // collectives that failed elsewhere before we started them
   Mailbox mailbox_;
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
+  std::vector<int> planners_{kPlanner};
   std::vector<bool> gone_;
   std::optional<Outcome> broken_;
   Found found_;

@@ -43,7 +43,7 @@ void Session::find_missing(const Run& run, std::vector<int>& absent, std::vector
     (started_[static_cast<std::size_t>(r)] > run.id ? silent : absent).push_back(r);
   };
   if (run.unplanned) {
-    classify(kPlanner);
+    for (const int r : planners_) classify(r);
   } else if (run.gated && !run.begun) {
     for (int r = 0; r < ranks_; ++r)
       if (r != self_ && !run.agreed[static_cast<std::size_t>(r)]) classify(r);
@@ -255,8 +255,10 @@ void Session::ask_all(Run& run) {
   run.asked = true;
   // Who asks has started, which this rank has not while it waits for its plan.
   run.answered.assign(gone_.size(), run.unplanned);
-  run.answered[kPlanner] = false;
-  if (run.unplanned) return;
+  if (run.unplanned) {
+    for (const int r : planners_) run.answered[static_cast<std::size_t>(r)] = false;
+    return;
+  }
   for (int r = 0; r < nodes(); ++r) {
     if (r == self_ || gone_[static_cast<std::size_t>(r)] || !concerns(run, r)) continue;
     post(r, encode(call(run, r), wire::Announce{true}), kUrgent);
