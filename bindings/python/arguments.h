@@ -3,7 +3,9 @@
 // signatures and prints every array in full.
 //
 //   py::object broadcast(PyGroup& self, const py::object& array, Argument<"root", int> root);
-//   define(group, "broadcast", &broadcast, py::arg("array"), py::arg("root") = 0);
+//   define(group, "Group.broadcast", &broadcast, py::arg("array"), py::arg("root") = 0);
+//
+// Docstrings are the stub's alone: pybind11's signatures are switched off, which would show Misfit, too.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,6 +19,7 @@
 #include <string_view>
 #include <vector>
 
+#include "python/documented.h"
 #include "talweg/error.h"
 #include "talweg/types.h"
 
@@ -109,14 +112,18 @@ class Misfit {
 };
 
 template <class... Options, class Function, class... Extra>
-void define(pybind11::class_<Options...>& type, const char* name, Function function, const Extra&... extra) {
-  type.def(name, function, extra...);
-  type.def(name, Misfit(name, true, extra...));
+void define(pybind11::class_<Options...>& type, Documented method, Function function, const Extra&... extra) {
+  type.def(method.name, function, extra..., method.text);
+  type.def(method.name, Misfit(method.name, true, extra...));
 }
 template <class Function, class... Extra>
-void define(pybind11::module_& module, const char* name, Function function, const Extra&... extra) {
-  module.def(name, function, extra...);
-  module.def(name, Misfit(name, false, extra...));
+void define(pybind11::module_& module, Documented function, Function called, const Extra&... extra) {
+  module.def(function.name, called, extra..., function.text);
+  module.def(function.name, Misfit(function.name, false, extra...));
+}
+template <class... Options, class Getter>
+void define_property(pybind11::class_<Options...>& type, Documented property, Getter getter) {
+  type.def_property_readonly(property.name, getter, property.text);
 }
 
 }  // namespace talweg::python

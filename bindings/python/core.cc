@@ -1,5 +1,4 @@
-// The module talweg._core: a group and its works as Python sees them. The docstrings of the package are in
-// talweg/_core.pyi.
+// The module talweg._core: a group and its works as Python sees them. The docstrings are in talweg/_core.pyi.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -425,13 +424,16 @@ PYBIND11_MODULE(_core, m) {
   using namespace talweg::python;
   using talweg::ReduceOp;
 
-  m.attr("Error") =
-      py::reinterpret_steal<py::object>(PyErr_NewException("talweg.Error", PyExc_RuntimeError, nullptr));
+  py::options options;
+  options.disable_function_signatures().disable_enum_members_docstring();
+
+  m.attr("Error") = py::reinterpret_steal<py::object>(
+      PyErr_NewExceptionWithDoc("talweg.Error", Documented("Error").text, PyExc_RuntimeError, nullptr));
   py::register_local_exception_translator(&translate);
   m.attr("ANY_RANK") = talweg::kAnyRank;
   m.attr("__version__") = TALWEG_VERSION;
 
-  py::enum_<ReduceOp>(m, "ReduceOp")
+  py::enum_<ReduceOp>(m, "ReduceOp", Documented("ReduceOp").text)
       .value("SUM", ReduceOp::sum)
       .value("PRODUCT", ReduceOp::product)
       .value("MIN", ReduceOp::min)
@@ -442,12 +444,12 @@ PYBIND11_MODULE(_core, m) {
       .value("AVG", ReduceOp::avg)
       .export_values();
 
-  py::class_<PyWork, PyWorkPtr> work(m, "Work");
-  work.def("is_completed", &PyWork::is_completed)
-      .def("exception", &PyWork::exception)
-      .def_property_readonly("sequence", &PyWork::sequence)
-      .def_property_readonly("source_rank", &PyWork::source_rank);
-  define(work, "wait", &PyWork::wait, py::arg("timeout") = py::none());
+  py::class_<PyWork, PyWorkPtr> work(m, "Work", Documented("Work").text);
+  define(work, "Work.wait", &PyWork::wait, py::arg("timeout") = py::none());
+  define(work, "Work.is_completed", &PyWork::is_completed);
+  define(work, "Work.exception", &PyWork::exception);
+  define_property(work, "Work.sequence", &PyWork::sequence);
+  define_property(work, "Work.source_rank", &PyWork::source_rank);
 
   // What every collective takes after its own arguments.
   const auto async_op = py::arg("async_op") = false;
@@ -461,46 +463,47 @@ PYBIND11_MODULE(_core, m) {
   const auto out = py::arg("out");
   const auto no_out = py::arg("out") = py::none();
 
-  py::class_<PyGroup> group(m, "Group");
-  define(group, "all_reduce", &all_reduce, array, op, no_out, async_op, timeout, priority);
-  define(group, "reduce", &reduce, array, root, op, no_out, async_op, timeout, priority);
-  define(group, "broadcast", &broadcast, array, root, async_op, timeout, priority);
-  define(group, "reduce_scatter", &reduce_scatter, array, out, op, counts, async_op, timeout, priority);
-  define(group, "all_gather", &all_gather, array, out, counts, async_op, timeout, priority);
-  define(group, "all_to_all", &all_to_all, array, out, py::arg("in_counts") = py::none(),
+  py::class_<PyGroup> group(m, "Group", Documented("Group").text);
+  define(group, "Group.all_reduce", &all_reduce, array, op, no_out, async_op, timeout, priority);
+  define(group, "Group.reduce", &reduce, array, root, op, no_out, async_op, timeout, priority);
+  define(group, "Group.broadcast", &broadcast, array, root, async_op, timeout, priority);
+  define(group, "Group.reduce_scatter", &reduce_scatter, array, out, op, counts, async_op, timeout, priority);
+  define(group, "Group.all_gather", &all_gather, array, out, counts, async_op, timeout, priority);
+  define(group, "Group.all_to_all", &all_to_all, array, out, py::arg("in_counts") = py::none(),
          py::arg("out_counts") = py::none(), async_op, timeout, priority);
-  define(group, "gather", &gather, array, no_out, root, counts, async_op, timeout, priority);
-  define(group, "scatter", &scatter, array, out, root, counts, async_op, timeout, priority);
-  define(group, "send", &send, array, py::arg("destination"), tag, async_op, timeout, priority);
-  define(group, "recv", &recv, array, py::arg("source") = talweg::kAnyRank, tag, async_op, timeout, priority);
-  define(group, "barrier", &barrier, async_op, timeout, priority);
-  define(group, "split", &split, py::arg("ranks"));
+  define(group, "Group.gather", &gather, array, no_out, root, counts, async_op, timeout, priority);
+  define(group, "Group.scatter", &scatter, array, out, root, counts, async_op, timeout, priority);
+  define(group, "Group.send", &send, array, py::arg("destination"), tag, async_op, timeout, priority);
+  define(group, "Group.recv", &recv, array, py::arg("source") = talweg::kAnyRank, tag, async_op, timeout,
+         priority);
+  define(group, "Group.barrier", &barrier, async_op, timeout, priority);
+  define(group, "Group.split", &split, py::arg("ranks"));
   define(
-      group, "abort",
+      group, "Group.abort",
       [](PyGroup& g, const Text<"why">& why) {
         const py::gil_scoped_release no_gil;
         g.group()->abort(why);
       },
       py::arg("why"));
   define(
-      group, "set_timeout",
+      group, "Group.set_timeout",
       [](PyGroup& g, const py::object& t) {
         if (t.is_none()) no_timeout(t);
         g.group()->set_timeout(milliseconds_of(t));
       },
       py::arg("timeout"));
-  define(group, "explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
+  define(group, "Group.explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
   define(
-      group, "host_of", [](const PyGroup& g, Argument<"rank", int> r) { return g.group()->host_of(r); },
+      group, "Group.host_of", [](const PyGroup& g, Argument<"rank", int> r) { return g.group()->host_of(r); },
       py::arg("rank"));
-  group.def_property_readonly("rank", [](const PyGroup& g) { return g.group()->rank(); })
-      .def_property_readonly("size", [](const PyGroup& g) { return g.group()->size(); })
-      .def("describe", [](const PyGroup& g) { return g.group()->describe(); })
-      .def("flight_record", [](const PyGroup& g) { return g.group()->flight_record(); })
-      .def("statistics", &statistics)
-      .def("close", &PyGroup::close)
-      .def("__enter__", [](py::object self) { return self; })
-      .def("__exit__", [](PyGroup& g, const py::args&) { g.close(); });
+  define(group, "Group.describe", [](const PyGroup& g) { return g.group()->describe(); });
+  define(group, "Group.flight_record", [](const PyGroup& g) { return g.group()->flight_record(); });
+  define(group, "Group.statistics", &statistics);
+  define(group, "Group.close", &PyGroup::close);
+  define(group, "Group.__enter__", [](py::object self) { return self; });
+  define(group, "Group.__exit__", [](PyGroup& g, const py::args&) { g.close(); });
+  define_property(group, "Group.rank", [](const PyGroup& g) { return g.group()->rank(); });
+  define_property(group, "Group.size", [](const PyGroup& g) { return g.group()->size(); });
 
   define(m, "init", &init, py::arg("rank") = -1, py::arg("size") = -1, py::arg("store") = "",
          py::arg("prefix") = "", timeout, py::arg("interface") = "", py::arg("cluster") = "",

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "python/documented.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
 #include "study/simulate_request.h"
@@ -22,14 +23,11 @@ namespace {
 
 using study::Field;
 
-std::string with_dashes(std::string name) {
-  std::ranges::replace(name, '_', '-');
-  return name;
-}
-
-std::string with_underscores(std::string name) {
-  std::ranges::replace(name, '-', '_');
-  return name;
+// What Python calls an option: `from` is a word of its own there.
+std::string argument_name(std::string option) {
+  if (option == "from") return "format";
+  std::ranges::replace(option, '-', '_');
+  return option;
 }
 
 // A list is what the command line says with commas; paths may be path-like.
@@ -59,7 +57,9 @@ auto of_arguments(Function&& function) {
     return std::forward<Function>(function)();
   } catch (const Error& error) {
     const std::string text = error.what();
-    throw Error(error.code(), text.starts_with("--") ? text.substr(2) : text);
+    if (!text.starts_with("--")) throw;
+    const std::size_t end = std::min(text.find_first_of(" :="), text.size());
+    throw Error(error.code(), argument_name(text.substr(2, end - 2)) + text.substr(end));
   }
 }
 
@@ -74,8 +74,10 @@ Request request_of(const char* function, std::span<const Field<Request>> fields,
   if (positional.size() == 1) set_from(request, fields.front(), positional[0]);
   for (const auto& [key, value] : named) {
     const std::string name = py::str(key);
-    const auto* field = field_called(fields, with_dashes(name));
-    if (field == nullptr) throw py::type_error(fmt::format("{}: no argument is called {}", function, name));
+    const auto field = std::ranges::find_if(
+        fields, [&](const auto& f) { return name == argument_name(f.name) || name == f.name; });
+    if (field == fields.end())
+      throw py::type_error(fmt::format("{}: no argument is called {}", function, name));
     of_arguments([&] { set_from(request, *field, value); });
   }
   return request;
@@ -127,39 +129,23 @@ py::object simulate(const py::args& positional, const py::kwargs& named) {
 
 template <class Request>
 std::string document(const char* about, std::span<const Field<Request>> fields) {
-  std::string text = about;
+  std::string text = std::string(about) + "\n\nArguments:";
   for (const auto& field : fields) {
     const std::string value = value_of(Request{}, field);
-    text += fmt::format("\n    {}{}: {}", with_underscores(field.name), value.empty() ? "" : "=" + value,
-                        field.help);
+    text += fmt::format("\n    {}{}: {}{}", argument_name(field.name), value.empty() ? "" : "=" + value,
+                        field.help, *field.words == '\0' ? "" : fmt::format(": {}", field.words));
   }
   return text;
 }
 
-constexpr const char* kPlanDocument = R"(plan(cluster, **arguments) -> dict
-
-How fast a collective can be on a network, and what each planner takes: what `talweg plan --json` writes. `cluster` is
-the file of the network, in any format that `talweg convert` reads. Sizes are bytes of the whole vector ("4K..1G", "64K,1M",
-a number or a list), times microseconds, rates GB/s. Works in processes of its own for up to `patience`. Raises
-talweg.Error ("bad_file", "invalid_argument") with one line that names the file or the argument.
-
-Arguments:)";
-
-constexpr const char* kSimulateDocument = R"(simulate(network, **arguments) -> dict
-
-Collectives, flows and workloads on a network, packet by packet: what `talweg simulate --json` writes. `network` is the file
-of the network, or `topology` describes one. The result depends on the arguments and the seed alone. Sizes are as in
-plan(), times of the result microseconds of virtual time. Raises talweg.Error ("bad_file", "invalid_argument").
-
-Arguments:)";
-
 }  // namespace
 
 void add_studies(py::module_& module) {
-  py::options options;
-  options.disable_function_signatures();
-  module.def("plan", &plan, document(kPlanDocument, study::plan_fields()).c_str());
-  module.def("simulate", &simulate, document(kSimulateDocument, study::simulate_fields()).c_str());
+  const auto add = [&](Documented function, auto called, auto fields) {
+    module.def(function.name, called, document(function.text, fields).c_str());
+  };
+  add("plan", &plan, study::plan_fields());
+  add("simulate", &simulate, study::simulate_fields());
 }
 
 }  // namespace talweg::python

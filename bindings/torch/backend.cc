@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/settings.h"
+#include "group/environment.h"
 #include "store.h"
 #include "types.h"
 
@@ -29,6 +31,15 @@ class WithoutPythonLock {
   PyThreadState* const saved_;
 };
 
+// What the program asked for. Torch's default says that it asked for nothing: then TALWEG_TIMEOUT holds, if
+// it is set.
+std::chrono::milliseconds deadline_of(const c10d::DistributedBackendOptions& options) {
+  const auto asked = std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout);
+  if (asked != kBackendDefaultTimeout) return asked;
+  if (resolve("TALWEG_TIMEOUT").origin == SettingOrigin::default_value) return asked;
+  return group::find_timeout({});
+}
+
 int64_t elements(const std::vector<at::Tensor>& tensors) {
   return std::accumulate(tensors.begin(), tensors.end(), int64_t{0},
                          [](int64_t sum, const at::Tensor& tensor) { return sum + tensor.numel(); });
@@ -45,7 +56,7 @@ at::ScalarType traced_type(const TalwegWork::Description& call) {
 TalwegBackend::TalwegBackend(const c10d::DistributedBackendOptions& options, const TalwegBackend* parent)
     : Backend(options.group_rank, options.group_size),
       global_ranks_(options.global_ranks_in_group),
-      timeout_(std::chrono::duration_cast<std::chrono::milliseconds>(options.timeout)) {
+      timeout_(with_torch_errors([&] { return deadline_of(options); })) {
   GroupOptions group_options;
   group_options.rank = options.group_rank;
   group_options.size = options.group_size;

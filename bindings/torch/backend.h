@@ -29,8 +29,9 @@ class TalwegBackend : public c10d::Backend {
   using Tensors = std::vector<at::Tensor>;
   using TorchWork = c10::intrusive_ptr<c10d::Work>;
 
-  // Joins: blocks until all ranks are there, at most `options.timeout`. `parent`, which may be null, is a
-  // group of which all these ranks are members, too: its connections are shared.
+  // Joins: blocks until all ranks are there, at most `options.timeout`, or TALWEG_TIMEOUT where that is
+  // torch's default. `parent`, which may be null, is a group of which all these ranks are members, too: its
+  // connections are shared.
   TalwegBackend(const c10d::DistributedBackendOptions& options, const TalwegBackend* parent);
   ~TalwegBackend() override;
 

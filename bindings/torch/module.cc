@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
+#include "python/documented.h"
 #include "types.h"
 
 namespace py = pybind11;
@@ -48,19 +49,26 @@ py::dict statistics(const TalwegBackend& backend) {
 }  // namespace talweg::torch_face
 
 PYBIND11_MODULE(_c10d, m) {
-  using talweg::torch_face::TalwegBackend;
+  using namespace talweg::torch_face;
+  using talweg::python::Documented;
+  py::options options;
+  options.disable_function_signatures();  // the stub has better ones
   // The base class is torch's: it must be known before a class can be derived from it.
   py::module_::import("torch.distributed");
-  for (const auto& [name, base] :
-       {std::pair{"CallValueError", PyExc_ValueError}, std::pair{"CallTypeError", PyExc_TypeError}}) {
+  for (const auto& [error, base] : {std::pair{Documented("CallValueError"), PyExc_ValueError},
+                                    std::pair{Documented("CallTypeError"), PyExc_TypeError}}) {
     const py::tuple bases = py::make_tuple(py::handle(base), py::handle(PyExc_RuntimeError));
-    m.attr(name) = py::reinterpret_steal<py::object>(
-        PyErr_NewException((std::string("talweg._c10d.") + name).c_str(), bases.ptr(), nullptr));
+    m.attr(error.name) = py::reinterpret_steal<py::object>(PyErr_NewExceptionWithDoc(
+        (std::string("talweg._c10d.") + error.name).c_str(), error.text, bases.ptr(), nullptr));
   }
-  py::class_<TalwegBackend, c10d::Backend, c10::intrusive_ptr<TalwegBackend>>(m, "Backend")
-      .def("_get_sequence_number_for_group", &TalwegBackend::getSequenceNumberForGroup)
-      .def("describe", [](const TalwegBackend& b) { return b.group()->describe(); })
-      .def("explain", &talweg::torch_face::explain, py::arg("operation"), py::arg("count"), py::arg("type"))
-      .def("statistics", &talweg::torch_face::statistics);
-  m.def("create", &talweg::torch_face::create, py::arg("options"), py::arg("parent") = py::none());
+  py::class_<TalwegBackend, c10d::Backend, c10::intrusive_ptr<TalwegBackend>> backend(
+      m, "Backend", Documented("Backend").text);
+  const auto define = [&](Documented method, auto function, const auto&... arguments) {
+    backend.def(method.name, function, arguments..., method.text);
+  };
+  backend.def("_get_sequence_number_for_group", &TalwegBackend::getSequenceNumberForGroup);
+  define("Backend.describe", [](const TalwegBackend& b) { return b.group()->describe(); });
+  define("Backend.explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
+  define("Backend.statistics", &statistics);
+  m.def("create", &create, py::arg("options"), py::arg("parent") = py::none(), Documented("create").text);
 }

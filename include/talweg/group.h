@@ -18,6 +18,10 @@
 // result or in an Error that names rank, operation, sequence number.
 #pragma once
 
+#if __cplusplus < 202002L
+#error "Talweg needs C++20: compile with -std=c++20 or later, or link the CMake target talweg::talweg"
+#endif
+
 #include <chrono>
 #include <cstdint>
 #include <exception>

@@ -19,6 +19,10 @@ namespace {
 
 constexpr std::array<const char*, 5> kNames{"NONE", "VERSION", "WARN", "INFO", "TRACE"};
 
+// All that lines are logged under.
+constexpr const char* kSubsystems =
+    "all, aggregator, call, group, init, log, net, observe, plan, probe, stall";
+
 std::string host_name() {
   std::array<char, 256> buffer{};
   if (gethostname(buffer.data(), buffer.size() - 1) != 0) return "unknown";
@@ -69,6 +73,14 @@ bool LogFilter::passes(std::string_view subsystem) const {
   return (named("ALL") || named(upper(subsystem))) != excludes_;
 }
 
+std::string LogFilter::unknown() const {
+  const std::string all = upper(kSubsystems) + ",";
+  for (const std::string& name : names_)
+    if ((" " + all).find(" " + name + ",") == std::string::npos)
+      return fmt::format("no sub-system is called \"{}\": expected {}", name, kSubsystems);
+  return {};
+}
+
 std::string expand_file_name(std::string_view pattern, int rank) {
   std::string out;
   for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -109,6 +121,8 @@ LogSettings read_log_settings() {
                  "TALWEG_DEBUG=\"{}\": expected none, version, warn, info or trace; using warn", level);
   }
   found.filter = LogFilter(value("TALWEG_DEBUG_SUBSYS"));
+  if (const std::string unknown = found.filter.unknown(); !unknown.empty())
+    complain.log(LogLevel::warn, "log", "TALWEG_DEBUG_SUBSYS: {}", unknown);
   found.timestamp = value("TALWEG_DEBUG_TIMESTAMP");
   if (const std::string pattern = value("TALWEG_DEBUG_FILE"); !pattern.empty()) {
     const std::string path = expand_file_name(pattern, launcher_rank());

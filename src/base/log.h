@@ -29,6 +29,8 @@ class LogFilter {
  public:
   explicit LogFilter(std::string_view text = {});
   bool passes(std::string_view subsystem) const;
+  // Of a name that no line has: "no sub-system is called PLAM: expected all, plan, ...". Else empty.
+  std::string unknown() const;
 
  private:
   bool excludes_ = true;

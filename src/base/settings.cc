@@ -78,9 +78,10 @@ const std::vector<Setting>& settings() {
        ""},
       {"TALWEG_DEBUG_FILE", "where logs go, %h: host, %p: process, %r: rank; empty: stderr", ""},
       {"TALWEG_DEBUG_TIMESTAMP", "time in front of each line, in strftime's grammar; empty: none", ""},
-      {"TALWEG_TIMEOUT", "deadline of every call that has none of its own, such as 30s", "30s"},
+      {"TALWEG_TIMEOUT", "deadline of every call that has none of its own, such as 30s", "30s", false, false,
+       SettingKind::wait, 1'000'000},
       {"TALWEG_HOST_TIMEOUT", "a host that answers nothing for so long has failed, and its ranks with it",
-       "15s"},
+       "15s", false, false, SettingKind::wait, 1'000'000},
       {"TALWEG_SOCKET_IFNAME",
        "interfaces to use: prefixes separated by commas, =name for exact, ^name to exclude; empty: automatic",
        ""},
@@ -89,32 +90,39 @@ const std::vector<Setting>& settings() {
       {"TALWEG_CLUSTER", "file that describes the network, rank i = worker i; empty: built-in assumptions",
        ""},
       {"TALWEG_REPLAN", "1: plans follow the network as it changes; 0: they stay; the same on all ranks", "0",
-       false, true},
+       false, true, SettingKind::on_off},
       {"TALWEG_PROBE",
        "1: the network between hosts is measured when a group is joined, some seconds, and beats "
        "TALWEG_CLUSTER",
-       "0", false, true},
+       "0", false, true, SettingKind::on_off},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_KEY", "the job's key, the same on all ranks; needed where ranks are not all on loopback", "",
        true},
       {"TALWEG_KEY_FILE", "file of mode 600 that holds the job's key; beats TALWEG_KEY", ""},
-      {"TALWEG_ENCRYPT", "1: what travels between hosts is encrypted; 0: off; the same on all ranks", "0"},
-      {"TALWEG_CHECKSUM", "1: every chunk carries a CRC-32C that is checked; 0: off", "1"},
-      {"TALWEG_STREAMS", "TCP connections to each peer on another host", "1"},
-      {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1"},
-      {"TALWEG_RECORDER", "calls of each group that the flight recorder keeps; 0: off", "1024"},
+      {"TALWEG_ENCRYPT", "1: what travels between hosts is encrypted; 0: off; the same on all ranks", "0",
+       false, false, SettingKind::on_off},
+      {"TALWEG_CHECKSUM", "1: every chunk carries a CRC-32C that is checked; 0: off", "1", false, false,
+       SettingKind::on_off},
+      {"TALWEG_STREAMS", "TCP connections to each peer on another host", "1", false, false,
+       SettingKind::whole_number, 1, 64},
+      {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1", false, false,
+       SettingKind::on_off},
+      {"TALWEG_RECORDER", "calls of each group that the flight recorder keeps; 0: off", "1024", false, false,
+       SettingKind::whole_number, 0, 1'000'000'000},
       {"TALWEG_RECORDER_DIR",
        "directory for flight records, written when a call fails; empty: only when asked", ""},
       {"TALWEG_DUMP_SIGNAL", "signal that asks for flight records: USR1, USR2 or none", "USR1"},
       {"TALWEG_STALL_WARNING", "a call that waits longer is logged with the ranks it waits for; 0: never",
-       "10s"},
+       "10s", false, false, SettingKind::wait},
       {"TALWEG_METRICS_FILE",
        "Prometheus text file, %r: rank, %j: job, %h: host, %p: process; written now and then; empty: none",
        ""},
-      {"TALWEG_METRICS_PERIOD", "time between two writes of TALWEG_METRICS_FILE", "5s"},
+      {"TALWEG_METRICS_PERIOD", "time between two writes of TALWEG_METRICS_FILE", "5s", false, false,
+       SettingKind::wait},
       {"TALWEG_TRACE", "directory for traces of every call and chunk, one file a rank; empty: none", ""},
-      {"TALWEG_TRACE_LIMIT", "events in the trace of one rank; what comes later is only counted", "1000000"},
+      {"TALWEG_TRACE_LIMIT", "events in the trace of one rank; what comes later is only counted", "1000000",
+       false, false, SettingKind::whole_number, 0, 1'000'000'000},
   };
   return kSettings;
 }
@@ -157,7 +165,9 @@ std::vector<std::string> mistyped_settings() {
   return names;
 }
 
-std::int64_t whole_number_of(std::string_view setting, std::int64_t low, std::int64_t high) {
+std::int64_t whole_number_of(std::string_view setting) {
+  const Setting* const known = setting_called(setting);
+  const std::int64_t low = known ? known->least : 0, high = known ? known->most : 0;
   const std::string text = resolve(setting).value;
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -169,13 +179,21 @@ std::int64_t whole_number_of(std::string_view setting, std::int64_t low, std::in
 bool switch_of(std::string_view setting) {
   const std::string text = resolve(setting).value;
   if (const auto on = switch_in(text)) return *on;
-  refuse("{}: expected on or off, got \"{}\"", setting, text);
+  refuse("{}: expected 1 or on, 0 or off, got \"{}\"", setting, text);
 }
 
-Nanoseconds wait_of(std::string_view setting, Nanoseconds least) {
+Nanoseconds wait_of(std::string_view setting) {
   const Nanoseconds wait = parse_wait(setting, resolve(setting).value);
-  if (wait < least) refuse("{}: expected at least {}, got {}", setting, to_string(least), to_string(wait));
+  const Setting* const known = setting_called(setting);
+  if (const Nanoseconds least{known ? known->least : 0}; wait < least)
+    refuse("{}: expected at least {}, got {}", setting, to_string(least), to_string(wait));
   return wait;
+}
+
+void check(const Setting& setting) {
+  if (setting.kind == SettingKind::on_off) switch_of(setting.name);
+  if (setting.kind == SettingKind::whole_number) whole_number_of(setting.name);
+  if (setting.kind == SettingKind::wait) wait_of(setting.name);
 }
 
 }  // namespace talweg

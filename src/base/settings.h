@@ -16,12 +16,16 @@
 
 namespace talweg {
 
+enum class SettingKind { text, on_off, whole_number, wait };
+
 struct Setting {
   std::string_view name;           // of the environment variable and of the line in the file
   std::string_view description;    // one line: meaning, unit, grammar
   std::string_view default_value;  // empty: decided at run time, as the description says
   bool secret = false;             // never shown, and refused in a file that anybody may read
   bool alike = false;              // ranks with different values do not form a group
+  SettingKind kind = SettingKind::text;
+  std::int64_t least = 0, most = 0;  // of a whole number; of a wait the least alone, in nanoseconds
 };
 
 // All there are, in the order in which tables list them.
@@ -48,10 +52,11 @@ std::vector<std::string> mistyped_settings();
 // same.
 std::vector<std::pair<std::string, std::string>> alike_settings();
 
-// The value in force, read as what the setting is. They throw as resolve does, and Error{invalid_argument}
-// that names the setting and what was expected.
-std::int64_t whole_number_of(std::string_view setting, std::int64_t low, std::int64_t high);
-bool switch_of(std::string_view setting);                               // 1, on, true; 0, off, false
-Nanoseconds wait_of(std::string_view setting, Nanoseconds least = {});  // "1500ms"; a bare number is seconds
+// The value in force, read as what the setting is, within its bounds. They throw as resolve does, and
+// Error{invalid_argument} that names the setting and what was expected.
+std::int64_t whole_number_of(std::string_view setting);
+bool switch_of(std::string_view setting);       // 1, on, true; 0, off, false
+Nanoseconds wait_of(std::string_view setting);  // "1500ms"; a bare number is seconds
+void check(const Setting& setting);             // reads it as its kind
 
 }  // namespace talweg

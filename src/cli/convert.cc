@@ -6,13 +6,14 @@
 #include "base/fail.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/fields.h"
 #include "forest/planner.h"
 #include "forest/verify.h"
 #include "formats/forest_text.h"
 #include "formats/graphviz.h"
 #include "formats/import.h"
-#include "study/choices.h"
 #include "study/perf_case.h"
+#include "study/plan_study.h"
 #include "text/output_file.h"
 #include "text/yaml_reader.h"
 
@@ -35,8 +36,10 @@ struct ConvertFlags {
   std::string in, out;
   std::string from, to;
   std::string op;
-  std::string bytes = "64M";
+  std::string bytes;
+  int root = 0;
   std::string algo;
+  std::string needs_op;  // the first option given that says nothing without one
 };
 
 std::string target_format(const ConvertFlags& flags) {
@@ -48,9 +51,11 @@ std::string target_format(const ConvertFlags& flags) {
 forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) {
   const auto op = parse_collective(flags.op);
   if (!op) refuse("no collective is called \"{}\"", flags.op);
-  const auto bytes = static_cast<std::size_t>(parse_bytes(flags.bytes).value);
-  study::check_holds_element("--bytes", bytes, *op, DataType::f32, network.workers());
-  const forest::Request request = study::request_for(*op, network.workers(), bytes);
+  const std::int64_t bytes = parse_bytes(flags.bytes.empty() ? "64M" : flags.bytes).value;
+  study::check_root("--root", flags.root, *op, network.workers());
+  study::check_holds_element("--bytes", static_cast<std::size_t>(bytes), *op, DataType::f32,
+                             network.workers());
+  const forest::Request request = study::request_of(*op, flags.root, network.workers(), bytes);
   return flags.algo.empty() ? forest::plan_best(request, network)
                             : forest::find_planner(flags.algo).plan(request, network);
 }
@@ -67,6 +72,8 @@ std::string converted(const ConvertFlags& flags) {
   const std::string text = text::read_file(flags.in);
   // A forest's file looks like a network's, but for this key.
   if (flags.from == "forest" || (flags.from.empty() && formats::has_key(text, "trees"))) {
+    if (!flags.op.empty() || !flags.needs_op.empty())
+      refuse("{}: {} is a forest, planned already", flags.op.empty() ? flags.needs_op : "--op", flags.in);
     const forest::Forest forest = forest::parse_forest(text, flags.in);
     forest::verify(forest);
     return formats::forest_text(forest, format);
@@ -74,6 +81,7 @@ std::string converted(const ConvertFlags& flags) {
   const auto from =
       flags.from.empty() ? formats::recognise(text, flags.in) : formats::parse_format(flags.from);
   const cluster::Cluster network = formats::import_text(from, text, flags.in);
+  if (flags.op.empty() && !flags.needs_op.empty()) refuse("{}: it needs --op", flags.needs_op);
   return flags.op.empty() ? network_text(network, format)
                           : formats::forest_text(plan(flags, network), format);
 }
@@ -99,9 +107,15 @@ void add_convert(CLI::App& app, Action* action) {
   sub->add_option("--to", flags->to, "format of OUT (default: by its ending)")
       ->check(CLI::IsMember(std::vector<std::string>{"yaml", "json", "dot", "msccl"}));
   sub->add_option("--op", flags->op, "plan this on the network and write the forest");
-  sub->add_option("-b,--bytes", flags->bytes, "of the vector that is planned for")->capture_default_str();
+  sub->add_option("-b,--bytes", flags->bytes, "of the vector that is planned for (64M)");
   sub->add_option("--algo", flags->algo, "that plans (default: the one that is predicted to be fastest)");
-  sub->callback([flags, action] { *action = [flags] { return convert(*flags); }; });
+  sub->add_option("-r,--root", flags->root, "rank, where the collective has one")
+      ->check(whole_number(0, 1 << 20));
+  sub->callback([flags, sub, action] {
+    for (const char* name : {"--bytes", "--algo", "--root"})
+      if (flags->needs_op.empty() && sub->count(name) > 0) flags->needs_op = name;
+    *action = [flags] { return convert(*flags); };
+  });
 }
 
 }  // namespace talweg::cli

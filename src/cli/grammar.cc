@@ -16,7 +16,7 @@ constexpr Word kWords[] = {
     // clang-format off
     {"op",         "",   "the collective; perf and info take it as their first argument, too"},
     {"reduction",  "-o", "what is done to elements: sum, prod, min, max, avg, bit_and, bit_or, bit_xor"},
-    {"type",       "-d", "data type: float, half, bfloat16, double, int8, uint8, int32, ..."},
+    {"type",       "-d", "data type: uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, double, complex64, complex128, bool"},
     {"bytes",      "-b", "sizes of the whole vector: 64K, a list 64K,1M or a range 4K..1G; K, M, G are binary"},
     {"factor",     "-f", "from size to size of a range"},
     {"root",       "-r", "root rank, where the collective has one"},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -40,6 +41,7 @@ struct InfoFlags {
   std::string cluster;
   std::string patience = "10s";
   std::string json;
+  std::string needs_collective;  // the first option given that says nothing without one
 };
 
 struct Network {
@@ -90,9 +92,14 @@ int info(const InfoFlags& flags) {
     refuse("--op {}: the collective is {} already: expected only one of them", flags.op, flags.collective);
   const std::string& collective = flags.collective.empty() ? flags.op : flags.collective;
   if (collective.empty()) {
+    if (!flags.needs_collective.empty())
+      refuse("{}: it needs a collective, as in talweg info all_reduce {} ...", flags.needs_collective,
+             flags.needs_collective);
     const auto facts = machine_facts();
     show(flags, to_text(facts), to_json(facts));
-    return 0;
+    const bool good =
+        std::ranges::all_of(settings(), [](const Setting& s) { return complaint_about(s).empty(); });
+    return good ? 0 : kFailureExitCode;
   }
   const auto op = parse_collective(collective);
   if (!op) refuse("no collective is called \"{}\"", collective);
@@ -123,7 +130,11 @@ void add_info(CLI::App& app, Action* action) {
                   "time for all predictions; what is left out by then is named")
       ->capture_default_str();
   sub->add_option("-J,--json", flags->json, "as JSON, into this file; - for standard output");
-  sub->callback([flags, action] { *action = [flags] { return info(*flags); }; });
+  sub->callback([flags, sub, action] {
+    for (const char* name : {"--ranks", "--ranks-per-host", "--cluster", "--patience"})
+      if (flags->needs_collective.empty() && sub->count(name) > 0) flags->needs_collective = name;
+    *action = [flags] { return info(*flags); };
+  });
 }
 
 }  // namespace talweg::cli

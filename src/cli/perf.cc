@@ -30,6 +30,7 @@ Examples:
   mpirun -np 4 talweg perf broadcast -r all
   talweg perf all_reduce -b 1M -e 64M -f 4 --sim cluster.yaml        # simulated, with the processors' costs
 
+Collectives: all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv, barrier.
 Flags, columns and # lines are those of nccl-tests; Talweg's own columns follow on the right. Sizes are rounded
 down to whole elements, of each rank's part where the vector is made of parts; those that hold less than one are left
 out. busbw is algbw times what the slowest

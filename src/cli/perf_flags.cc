@@ -58,7 +58,7 @@ void PerfFlags::add_to(CLI::App& app) {
   const auto raw = raw_;
   const auto positive = whole_number(1, 1 << 30);
   const auto count = whole_number(0, 1 << 30);
-  app.add_option("collective", raw->collective, kNamesOfCollectives);
+  app.add_option("collective", raw->collective, "what is measured, by its name below");
   app.add_option("--op", raw->op, "the same");
   app.add_option("--bytes", raw->bytes, "sizes: a list, or FIRST..LAST in steps of -f (2)");
   app.add_option("-b,--minbytes", raw->min_bytes, "smallest size in bytes; K, M, G are binary (32M)");
@@ -82,16 +82,15 @@ void PerfFlags::add_to(CLI::App& app) {
       ->check(count)
       ->capture_default_str();
   app.add_option("-o,--reduction", raw->reduction,
-                 "sum, prod, min, max, avg, bit_and, bit_or, bit_xor or all")
+                 "sum, prod, min, max, avg, bit_and, bit_or, bit_xor or all that the type has")
       ->capture_default_str();
-  app.add_option("-d,--type,--datatype", raw->type, "float, half, bfloat16, double, int8 ... or all")
+  app.add_option("-d,--type,--datatype", raw->type, "data type, as docs/commands.md lists them, or all")
       ->capture_default_str();
   app.add_option("-r,--root", raw->root, "root rank, or all")->capture_default_str();
   app.add_option("-a,--average", raw->average, "time shown: rank0, mean, min or max of the ranks, or 0 to 3")
       ->capture_default_str();
-  app.add_option(
-         "-z,--blocking", raw->blocking,
-         "0 enqueue all calls, then wait; 1 wait after each; 2 and a barrier; 3 untimed barrier before each")
+  app.add_option("-z,--blocking", raw->blocking,
+                 "0 enqueue all, wait; 1 wait after each; 2 and a barrier; 3 untimed barrier before each")
       ->check(whole_number(0, 3))
       ->capture_default_str();
   app.add_option("-T,--timeout", raw->timeout, "time that one test (size) may take, such as 30s (off)");
@@ -160,10 +159,7 @@ study::PerfOptions PerfFlags::checked() const {
   } else if (const auto type = parse_data_type(raw.type)) {
     options.types = {*type};
   } else {
-    refuse(
-        "-d: no data type is called \"{}\": expected float, half, bfloat16, double, int8, uint8, "
-        "int32 ... or all",
-        raw.type);
+    refuse("-d: no data type is called \"{}\": expected {} or all", raw.type, data_type_names());
   }
   options.last_flag = !raw.bytes.empty()                                      ? "--bytes"
                       : options.sizes.back() == min && !raw.min_bytes.empty() ? "-b"
@@ -172,7 +168,7 @@ study::PerfOptions PerfFlags::checked() const {
   if (options.types.size() == 1)
     check_holds_element(options.last_flag, options.sizes.back(), *op, options.types[0], 1);
   if (raw.reduction == "all") {
-    options.reductions = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::avg};
+    for (int i = 0; i < kReduceOps; ++i) options.reductions.push_back(static_cast<ReduceOp>(i));
   } else if (const auto reduce = parse_reduce_op(raw.reduction)) {
     options.reductions = {*reduce};
   } else {

@@ -50,9 +50,9 @@ void say_speed(const sim::RunReport& report, double seconds) {
   ::getrusage(RUSAGE_SELF, &usage);
   fmt::print(stderr,
              "talweg simulate: {} in {}: {} events, {} link-hops, {:.1f} M link-hops/s, peak memory {} MiB\n",
-             to_string(Nanoseconds{report.duration / 1000}), study::wait_text(seconds), report.events,
-             report.link_hops, seconds > 0 ? static_cast<double>(report.link_hops) / seconds / 1e6 : 0,
-             usage.ru_maxrss / 1024);
+             fmt::format("{:.3f} us", static_cast<double>(report.duration) * 1e-6), study::wait_text(seconds),
+             report.events, report.link_hops,
+             seconds > 0 ? static_cast<double>(report.link_hops) / seconds / 1e6 : 0, usage.ru_maxrss / 1024);
 }
 
 int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {

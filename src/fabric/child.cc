@@ -138,7 +138,10 @@ bool Child::pump(Stream& stream, bool prefix) {
   for (std::size_t done = 0; done < text.size();) {
     const ssize_t written = write(stream.to, text.data() + done, text.size() - done);
     if (written > 0) done += static_cast<std::size_t>(written);
-    if (written < 0 && errno != EINTR && errno != EAGAIN) break;
+    if (written < 0 && errno != EINTR && errno != EAGAIN) {
+      stream.lost = errno;
+      break;
+    }
   }
   return n > 0;
 }

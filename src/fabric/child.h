@@ -21,6 +21,7 @@ class Child {
     FileDescriptor from;
     int to;
     LinePrefixer lines;
+    int lost = 0;  // errno of what could not be passed on
   };
 
   // Starts `process` in a process group of its own with /dev/null as its input and `mask` as its signal mask,

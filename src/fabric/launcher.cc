@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 
 #include "base/fail.h"
@@ -63,6 +64,11 @@ class Launch {
     if (running(true) > 0) stop_all();
     while (running(true) > 0) step();
     drain();
+    for (Child& child : children_)
+      for (const Child::Stream* stream : {&child.out(), &child.err()})
+        if (stream->lost != 0 && result_.exit_code == 0)
+          result_ = {1, -1,
+                     fmt::format("cannot write what {} printed: {}", child.who(), strerror(stream->lost))};
     return result_;
   }
 

@@ -29,6 +29,12 @@ const Importer& importer(Format format) {
                        [&](const Importer& i) { return i.format == format; });
 }
 
+std::string known_formats() {
+  std::string known;
+  for (const Importer& i : kImporters) known += (known.empty() ? "" : ", ") + std::string(i.name);
+  return known;
+}
+
 bool is_space(char c) {
   return std::isspace(static_cast<unsigned char>(c)) != 0;
 }
@@ -78,12 +84,9 @@ const std::vector<Format>& formats() {
 }
 
 Format parse_format(const std::string& text) {
-  std::string known;
-  for (const Importer& i : kImporters) {
+  for (const Importer& i : kImporters)
     if (text == i.name) return i.format;
-    known += (known.empty() ? "" : ", ") + std::string(i.name);
-  }
-  refuse("format \"{}\": expected one of {}", text, known);
+  refuse("format \"{}\": expected one of {}", text, known_formats());
 }
 
 bool has_key(std::string_view text, std::string_view key) {
@@ -101,12 +104,20 @@ bool has_key(std::string_view text, std::string_view key) {
 
 Format recognise(const std::string& text, const std::string& origin) {
   const std::string word = first_word(text);
+  const auto not_recognised = [&] {
+    throw_error(ErrorCode::bad_file, "{}: no known format was recognised: expected a network as {} write it",
+                origin, known_formats());
+  };
+  const std::string head = text.substr(0, 1024);
+  if (head.find("<html>") != std::string::npos || head.find("<html ") != std::string::npos) not_recognised();
   if (word.starts_with('<') || word.starts_with("\xef\xbb\xbf<")) return recognise_xml(text, origin);
   if (origin.ends_with(".topo") || word == "nodes" || word == "tiers" || word == "podsize" || word == "tier")
     return Format::htsim;
   if (has_key(text, "nodes")) return Format::talweg;
   if (has_key(text, "gpus_per_node")) return Format::taccl;
   if (has_key(text, "npus_count")) return Format::astra_sim;
+  const bool is_map = origin.ends_with(".yaml") || origin.ends_with(".yml") || origin.ends_with(".json");
+  if (!is_map && !has_key(text, "links")) not_recognised();
   return Format::talweg;
 }
 

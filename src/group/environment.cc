@@ -146,7 +146,7 @@ Meeting find_meeting(const Place& place, const std::string& rendezvous) {
 
 std::chrono::milliseconds find_timeout(const GroupOptions& options) {
   if (options.timeout.count() > 0) return options.timeout;
-  return std::chrono::milliseconds(wait_of("TALWEG_TIMEOUT", {kMillisecondNs}).value / kMillisecondNs);
+  return std::chrono::milliseconds(wait_of("TALWEG_TIMEOUT").value / kMillisecondNs);
 }
 
 }  // namespace talweg::group

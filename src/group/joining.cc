@@ -30,11 +30,11 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
   const std::optional<live::JobKey> job_key = live::find_job_key();
   Joining joining;
   live::ConnectOptions& connect = joining.connect;
-  connect.streams = static_cast<int>(whole_number_of("TALWEG_STREAMS", 1, 64));
+  connect.streams = static_cast<int>(whole_number_of("TALWEG_STREAMS"));
   connect.shared_memory = switch_of("TALWEG_SHM");
   connect.encrypt = switch_of("TALWEG_ENCRYPT");
   joining.engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
-  joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT", {1'000'000}).value;
+  joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT").value;
   if (const std::string wanted = resolve("TALWEG_SOCKET_IFNAME", options.interface).value;
       place.size > 1 && !wanted.empty())
     live::choose_interface(wanted, live::interfaces());

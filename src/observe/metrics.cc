@@ -25,6 +25,11 @@ const char* size_label(std::size_t i) {
   return i < kSizeClasses.size() ? kSizeClasses[i].label : "larger";
 }
 
+// Of "name pid 123".
+std::string host_label(const std::string& host) {
+  return text::backslashed(host.substr(0, host.rfind(" pid ")));
+}
+
 class Page {
  public:
   void family(const char* name, const char* type, const char* help) {
@@ -75,7 +80,7 @@ std::string Metrics::text(const Sight& sight) const {
   page.family("talweg_info", "gauge", "What this process is: always 1.");
   page.sample("talweg_info",
               fmt::format("{},ranks=\"{}\",host=\"{}\",job=\"{:016x}\"", rank, sight.size,
-                          text::backslashed(sight.host), sight.job),
+                          host_label(sight.host), sight.job),
               1);
   page.family(
       "talweg_call_seconds", "histogram",
@@ -127,8 +132,7 @@ std::string Metrics::text(const Sight& sight) const {
   page.sample("talweg_buffer_peak_bytes", rank, sight.peak_buffer_bytes);
   const auto each_peer = [&](auto&& function) {
     for (const PeerSight& peer : sight.peers)
-      function(peer,
-               fmt::format("{},peer=\"{}\",peer_host=\"{}\"", rank, peer.rank, text::backslashed(peer.host)));
+      function(peer, fmt::format("{},peer=\"{}\",peer_host=\"{}\"", rank, peer.rank, host_label(peer.host)));
   };
   page.family("talweg_rank_lag_seconds", "gauge",
               "How long a call in flight here has waited for this peer to start it.");

@@ -28,8 +28,6 @@ constexpr int kFirstQuestions = 16;
 constexpr std::int64_t kFirstPauseNs = 1'000'000;
 constexpr std::int64_t kLaterPauseNs = 10'000'000'000;
 
-constexpr std::int64_t kMostNoted = 1'000'000'000;  // calls, events
-
 std::string directory(const char* setting) {
   std::string path = resolve(setting).value;
   if (path.empty()) return path;
@@ -45,14 +43,14 @@ std::string directory(const char* setting) {
 
 ObserverOptions find_observer_options() {
   ObserverOptions o;
-  o.recorded = static_cast<std::size_t>(whole_number_of("TALWEG_RECORDER", 0, kMostNoted));
+  o.recorded = static_cast<std::size_t>(whole_number_of("TALWEG_RECORDER"));
   o.record_dir = directory("TALWEG_RECORDER_DIR");
   o.dump_signal = parse_dump_signal(resolve("TALWEG_DUMP_SIGNAL").value);
   o.stall_ns = wait_of("TALWEG_STALL_WARNING").value;
   o.metrics_file = resolve("TALWEG_METRICS_FILE").value;
   o.metrics_period_ns = wait_of("TALWEG_METRICS_PERIOD").value;
   o.trace_dir = directory("TALWEG_TRACE");
-  o.trace_limit = static_cast<std::uint64_t>(whole_number_of("TALWEG_TRACE_LIMIT", 0, kMostNoted));
+  o.trace_limit = static_cast<std::uint64_t>(whole_number_of("TALWEG_TRACE_LIMIT"));
   return o;
 }
 

@@ -73,7 +73,8 @@ class Numbers {
 
 std::vector<int> dimensions(Numbers& n) {
   std::vector<int> all;
-  std::istringstream list(n.word("dims", "4x4"));
+  std::istringstream list(n.word("dims", "4x4") +
+                          "x");  // so that nothing behind the last x is something, too
   for (std::string item; std::getline(list, item, 'x');) all.push_back(n.parse("dims", item));
   return all;
 }

@@ -163,10 +163,10 @@ class Reader {
     return value;
   }
   static WorkloadStep step(const text::YamlReader& y, const WorkloadGroup& g) {
-    y.allow_keys({"compute", "op", "bytes", "type", "root", "algorithm"});
+    y.allow_keys({"compute", "op", "bytes", "type", "root", "algo", "algorithm"});
     WorkloadStep s;
     if (y.optional("compute")) {
-      for (const char* key : {"op", "bytes", "type", "root", "algorithm"})
+      for (const char* key : {"op", "bytes", "type", "root", "algo", "algorithm"})
         if (y.optional(key)) y.fail(fmt::format("a step that computes has no \"{}\"", key));
       s.compute = time(y, "compute");
       return s;
@@ -190,7 +190,9 @@ class Reader {
                                                      name(s.type), ranks, size * ranks));
     if (const auto root = y.optional("root"))
       s.root = static_cast<int>(root->integer(0, static_cast<std::int64_t>(g.nodes.size()) - 1));
-    if (const auto algorithm = y.optional("algorithm")) {
+    // As it is called on the command line, or in full.
+    const auto algo = y.optional("algo");
+    if (const auto algorithm = algo ? algo : y.optional("algorithm")) {
       s.algorithm = algorithm->text();
       const auto* planner =
           quantity(*algorithm, [](const std::string& t) { return &forest::find_planner(t); });

@@ -24,7 +24,10 @@ struct MachineFacts {
 // Never throws: what cannot be read is empty or 0.
 MachineFacts machine_facts();
 
-// With this build and every setting, its value and its origin.
+// What a group would say that joined now, of a value that it would refuse; empty of one that is good.
+std::string complaint_about(const Setting& setting);
+
+// With this build and every setting, its value, its origin and the complaint about it.
 std::string to_text(const MachineFacts& facts);
 nlohmann::json to_json(const MachineFacts& facts);
 

@@ -2,10 +2,17 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/fail.h"
+#include "base/log.h"
 #include "base/printable.h"
+#include "formats/import.h"
+#include "group/environment.h"
 #include "kernel/reduce.h"
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
+#include "observe/dump_signal.h"
+#include "steer/assumed_network.h"
+#include "steer/plan_chooser.h"
 #include "study/machine.h"
 #include "study/version.h"
 #include "talweg/error.h"
@@ -43,6 +50,27 @@ std::string memory_text(std::uint64_t bytes) {
 
 }  // namespace
 
+std::string complaint_about(const Setting& setting) {
+  try {
+    check(setting);
+    const std::string value = resolve(setting.name).value;
+    const auto is = [&](std::string_view name) { return setting.name == name && !value.empty(); };
+    if (is("TALWEG_DEBUG") && !parse_log_level(value))
+      refuse("TALWEG_DEBUG: expected none, version, warn, info or trace, got \"{}\"", value);
+    if (const std::string unknown = LogFilter(value).unknown(); is("TALWEG_DEBUG_SUBSYS") && !unknown.empty())
+      refuse("TALWEG_DEBUG_SUBSYS: {}", unknown);
+    if (is("TALWEG_DUMP_SIGNAL")) observe::parse_dump_signal(value);
+    if (is("TALWEG_SOCKET_IFNAME")) live::choose_interface(value, live::interfaces());
+    if (is("TALWEG_CLUSTER")) formats::load_any(value);
+    if (is("TALWEG_ALGO")) steer::PlanChooser(steer::assumed_network({0}), value, nullptr);
+    if (is("TALWEG_STORE")) group::find_meeting({}, "");
+    if (is("TALWEG_KEY_FILE")) live::find_job_key();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
 std::string origin_text(const ResolvedSetting& setting) {
   return setting.place.empty() ? name(setting.origin)
                                : fmt::format("{} {}", name(setting.origin), setting.place);
@@ -72,6 +100,8 @@ nlohmann::json to_json(const MachineFacts& facts) {
                                     {"value", value.value},
                                     {"origin", origin_text(value)},
                                     {"description", std::string(setting.description)}});
+    if (const std::string wrong = complaint_about(setting); !wrong.empty())
+      document["settings"].back()["complaint"] = wrong;
   }
   document["mistyped_settings"] = mistyped_settings();
   return document;
@@ -104,6 +134,8 @@ std::string to_text(const MachineFacts& facts) {
     text += lines.line({std::string(setting.name), value.value.empty() ? "-" : value.value,
                         fmt::format("({})", origin_text(value))});
     text += lines.line({"", "  " + std::string(setting.description)});
+    if (const std::string wrong = complaint_about(setting); !wrong.empty())
+      text += lines.line({"", "  wrong: " + wrong});
   }
   for (const auto& name : mistyped_settings())
     text +=

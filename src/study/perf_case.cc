@@ -21,6 +21,11 @@ std::size_t least_bytes(Collective op, DataType type, int ranks) {
   return size_of(type) * (has_parts(op) ? static_cast<std::size_t>(ranks) : 1);
 }
 
+void check_root(const char* flag, int root, Collective op, int ranks) {
+  if (root != 0 && !has_root(op)) refuse("{} {}: {} has no root", flag, root, name(op));
+  if (root < 0 || root >= ranks) refuse("{} {}: there are {} ranks, numbered from 0", flag, root, ranks);
+}
+
 void check_holds_element(const char* flag, std::size_t bytes, Collective op, DataType type, int ranks) {
   const std::size_t least = least_bytes(op, type, ranks);
   if (bytes >= least) return;
@@ -77,6 +82,13 @@ std::vector<std::size_t> sizes_to_scan(std::size_t first, std::size_t last, std:
   return sizes;
 }
 
+std::string data_type_names() {
+  std::string names;
+  for (const DataTypeFacts& type : kDataTypeFacts)
+    names += (names.empty() ? "" : ", ") + std::string(type.table_name);
+  return names;
+}
+
 std::string table_name(ReduceOp op) {
   return op == ReduceOp::product ? "prod" : name(op);
 }
@@ -103,8 +115,7 @@ std::vector<PerfCase> perf_cases(const PerfOptions& options, int ranks) {
 }
 
 void check_root(const PerfOptions& options, int ranks) {
-  if (has_root(options.op) && options.root >= ranks)
-    refuse("-r {}: there are {} ranks, numbered from 0", options.root, ranks);
+  if (has_root(options.op)) check_root("-r", options.root, options.op, ranks);
 }
 
 }  // namespace talweg::study

@@ -40,6 +40,9 @@ std::size_t count_for(Collective op, std::size_t bytes, DataType type, int ranks
 // down to whole elements, as nccl-tests do; a range of sizes begins with the first of them that is large
 // enough.
 std::size_t least_bytes(Collective op, DataType type, int ranks);
+// Throws Error{invalid_argument} that names the flag for a rank that there is not, and for any but 0 of a
+// collective that has no root.
+void check_root(const char* flag, int root, Collective op, int ranks);
 // Throws Error{invalid_argument} that names the flag for a size below that. plan, perf, simulate and convert
 // ask here.
 void check_holds_element(const char* flag, std::size_t bytes, Collective op, DataType type, int ranks);
@@ -58,6 +61,7 @@ std::vector<std::size_t> sizes_to_scan(std::size_t first, std::size_t last, std:
 inline std::string table_name(DataType type) {
   return facts(type).table_name;
 }
+std::string data_type_names();  // all, with commas between them
 std::string table_name(ReduceOp op);
 
 }  // namespace talweg::study

@@ -27,7 +27,7 @@ std::string wrong_text(const Timing& timing) {
 
 // size count type redop root, then both sides, then the percentiles of both, as in nccl-tests.
 const text::Columns& columns() {
-  static const text::Columns all{{"", 12}, {"", 14}, {"", 10}, {"", 8},    {"", 8},   {"", 9}, {"", 8},
+  static const text::Columns all{{"", 12}, {"", 13}, {"", 11}, {"", 8},    {"", 8},   {"", 9}, {"", 8},
                                  {"", 8},  {"", 7},  {"", 9},  {"", 8},    {"", 8},   {"", 7}, {"", 9},
                                  {"", 9},  {"", 9},  {"", 9},  {"", 0, 2}, {"", 0, 2}};
   return all;

@@ -13,8 +13,6 @@
 namespace talweg::study {
 namespace {
 
-constexpr int kSizeStep = 4;
-
 // What --algo names, which has to serve the collective; empty: all.
 std::vector<std::string> planners_asked_for(const std::string& text, const forest::Request& request) {
   std::vector<std::string> names;
@@ -31,9 +29,9 @@ std::vector<std::string> planners_asked_for(const std::string& text, const fores
   return names;
 }
 
-std::vector<std::int64_t> sizes_asked_for(const std::string& text, Collective op, int ranks) {
+std::vector<std::int64_t> sizes_asked_for(const std::string& text, int factor, Collective op, int ranks) {
   std::vector<std::int64_t> sizes =
-      parse_sizes(text, kSizeStep, static_cast<std::int64_t>(least_bytes(op, DataType::f32, ranks)));
+      parse_sizes(text, factor, static_cast<std::int64_t>(least_bytes(op, DataType::f32, ranks)));
   check_holds_element("--bytes", static_cast<std::size_t>(sizes.front()), op, DataType::f32, ranks);
   return op == Collective::barrier ? std::vector<std::int64_t>{0} : sizes;
 }
@@ -56,10 +54,12 @@ std::span<const Field<PlanRequest>> plan_fields() {
       {.name = "from", .letters = "", .member = &R::from, .help = "format of CLUSTER (default: recognised)",
        .words = sources.c_str()},
       {.name = "op", .letters = "", .member = &R::op, .help = "the collective"},
-      {.name = "root", .letters = "", .member = &R::root, .help = "rank, where the collective has one",
+      {.name = "root", .letters = "-r", .member = &R::root, .help = "rank, where the collective has one",
        .most = 1 << 20},
       {.name = "bytes", .letters = "-b", .member = &R::bytes,
-       .help = "sizes: a list, or FIRST..LAST in steps of 4; a barrier has none"},
+       .help = "sizes: a list, or FIRST..LAST; a barrier has none"},
+      {.name = "factor", .letters = "-f", .member = &R::factor, .help = "from size to size of a range",
+       .least = 2, .most = 1 << 20},
       {.name = "algo", .letters = "", .member = &R::algo,
        .help = "these planners alone, with commas; -o writes the forest of one (default: all, as far as they "
                "are quick, and what a group takes)"},
@@ -86,12 +86,10 @@ PlanQuestion checked(const PlanRequest& flags) {
 
   const auto op = parse_collective(flags.op);
   if (!op) refuse("no collective is called \"{}\"", flags.op);
-  if (flags.root != 0 && !has_root(*op)) refuse("--root {}: {} has no root", flags.root, flags.op);
-  if (flags.root < 0 || flags.root >= planned.network.workers())
-    refuse("--root {}: {} has workers 0 to {}", flags.root, flags.cluster, planned.network.workers() - 1);
+  check_root("--root", flags.root, *op, planned.network.workers());
   planned.request.op = *op;
   planned.request.root = flags.root;
-  planned.request.sizes = sizes_asked_for(flags.bytes, *op, planned.network.workers());
+  planned.request.sizes = sizes_asked_for(flags.bytes, flags.factor, *op, planned.network.workers());
   planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
   if (!flags.algo.empty()) planned.request.only = planners_asked_for(flags.algo, planned.largest());
   return planned;

@@ -17,6 +17,7 @@ struct PlanRequest {
   std::string op = "all_reduce";
   int root = 0;
   std::string bytes = "4K..1G";
+  int factor = 4;
   std::string algo;
   std::string patience = "20s";
 };

@@ -132,19 +132,19 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "op", .letters = "", .member = &R::op, .help = "collective", .group = kCalls},
       {.name = "bytes", .letters = "-b", .member = &R::bytes,
        .help = "sizes: 1M, 1M,4M or 1M..64M, which begins where each rank's part has an element", .group = kCalls},
-      {.name = "factor", .letters = "", .member = &R::factor, .help = "from size to size",
+      {.name = "factor", .letters = "-f", .member = &R::factor, .help = "from size to size",
        .least = 2, .most = 1 << 20, .group = kCalls},
       {.name = "algo", .letters = "", .member = &R::algo,
        .help = "algorithm, several with commas, or all (the one predicted cheapest)", .group = kCalls},
-      {.name = "type", .letters = "", .member = &R::type, .help = "data type", .group = kCalls},
-      {.name = "root", .letters = "", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
+      {.name = "type", .letters = "-d", .member = &R::type, .help = "data type", .group = kCalls},
+      {.name = "root", .letters = "-r", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
       {.name = "iters", .letters = "-n", .member = &R::iters, .help = "timed calls",
        .least = 1, .most = 1 << 20, .group = kCalls},
       {.name = "warmup", .letters = "-w", .member = &R::warmup, .help = "calls before those",
        .most = 1 << 20, .group = kCalls},
       {.name = "rest", .letters = "", .member = &R::rest,
        .help = "between those and the timed ones, which all ranks then start together", .group = kCalls},
-      {.name = "average", .letters = "", .member = &R::average, .help = "over the ranks: mean, min, max or rank0",
+      {.name = "average", .letters = "-a", .member = &R::average, .help = "over the ranks: mean, min, max or rank0",
        .words = "mean,min,max,rank0", .group = kCalls},
       {.name = "cm", .letters = "", .member = &R::matrix, .help = "flows of an htsim connection matrix instead",
        .group = kCalls},
@@ -209,6 +209,13 @@ SimulateOptions checked(const SimulateRequest& raw) {
     refuse("--topology {}: the file {} describes a network, too: expected only one of them", raw.topology,
            raw.network);
   if (!raw.matrix.empty() && !raw.workload.empty()) refuse("--cm excludes --workload");
+  // What the file says itself.
+  if (const char* file = !raw.matrix.empty() ? "--cm" : !raw.workload.empty() ? "--workload" : nullptr)
+    for (const char* name :
+         {"op", "bytes", "factor", "algo", "type", "root", "iters", "warmup", "rest", "average"}) {
+      const auto& field = *field_called(simulate_fields(), name);
+      if (value_of(raw, field) != value_of(SimulateRequest{}, field)) refuse("--{}: not with {}", name, file);
+    }
   if (raw.network.empty() && raw.topology.empty())
     refuse("expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
   o.network = raw.network.empty() ? raw.topology : raw.network;
@@ -218,7 +225,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   if (!op) refuse("--op: no collective is called \"{}\"", raw.op);
   o.perf.op = *op;
   const auto type = parse_data_type(raw.type);
-  if (!type) refuse("--type: no data type is called \"{}\"", raw.type);
+  if (!type) refuse("--type: no data type is called \"{}\": expected {}", raw.type, data_type_names());
   o.perf.types = {*type};
   if (*op == Collective::barrier)
     o.perf.sizes = {0};
@@ -229,9 +236,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   o.perf.size_text = fmt::format("bytes {}", raw.bytes);
   o.perf.reductions = {ReduceOp::sum};
   o.perf.root = raw.root;
-  if (raw.root != 0 && !has_root(*op)) refuse("--root {}: {} has no root", raw.root, raw.op);
-  if (raw.root >= o.cluster.workers())
-    refuse("--root {}: there are {} ranks, numbered from 0", raw.root, o.cluster.workers());
+  check_root("--root", raw.root, *op, o.cluster.workers());
   o.perf.iterations = raw.iters;
   o.perf.warmup = raw.warmup;
   o.perf.average = raw.average == "min"     ? Average::min

@@ -56,6 +56,10 @@ std::vector<std::string> with_lists(const SimulateRequest& base, std::vector<std
   return sweeps;
 }
 
+std::string number_text(const json& value) {
+  return value.is_number() ? fmt::format("{:.6g}", value.get<double>()) : value.get<std::string>();
+}
+
 SimulateRequest request_at(SimulateRequest request, const SweepPoint& point) {
   for (const auto& [key, value] : point) {
     const auto* field = field_called(simulate_fields(), key);
@@ -93,7 +97,10 @@ json simulate_point(const SimulateRequest& request) {
   try {
     Watchers nobody;
     const SimulateResult result = simulate_all(checked(request), nobody, [](const PerfRow&) {});
-    for (const auto& [name, value] : simulate_key_numbers(result)) record["numbers"][name] = value;
+    for (const auto& [name, value] : simulate_key_numbers(result)) {
+      const json number = json::parse(value, nullptr, false);
+      record["numbers"][name] = number.is_number() ? number : json(value);  // the algorithm is a word
+    }
   } catch (const std::exception& error) {
     record["error"] = error.what();
   }
@@ -203,7 +210,8 @@ class Sweep {
         line["point"][key] = value;
       }
       const json numbers = records[p].value("numbers", json::object());
-      for (std::size_t c = keys; c + 1 < columns.size(); ++c) row.push_back(numbers.value(columns[c], "-"));
+      for (std::size_t c = keys; c + 1 < columns.size(); ++c)
+        row.push_back(number_text(numbers.value(columns[c], json("-"))));
       row.push_back(records[p].value("error", "-"));
       result.failed = result.failed || records[p].contains("error");
       result.points.push_back(line);

@@ -60,6 +60,17 @@ TEST(Log, FilterNamesWhoSpeaksOrWhoDoesNot) {
   EXPECT_TRUE(LogFilter("^plan,call").passes("live"));
 }
 
+TEST(Log, ASubSystemThatNoLineHasIsNamed) {
+  EXPECT_EQ(LogFilter("plan,CALL,all").unknown(), "");
+  EXPECT_EQ(LogFilter("").unknown(), "");
+  EXPECT_THAT(LogFilter("^plan,pla").unknown(), HasSubstr("no sub-system is called \"PLA\": expected all, "));
+  testing::internal::CaptureStderr();
+  ::setenv("TALWEG_DEBUG_SUBSYS", "stal", 1);
+  read_log_settings();
+  ::unsetenv("TALWEG_DEBUG_SUBSYS");
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("TALWEG_DEBUG_SUBSYS: no sub-system"));
+}
+
 TEST(Log, AFilterNeverHidesWarnings) {
   testing::internal::CaptureStderr();
   const Logger logger(0, LogSettings{LogLevel::info, LogFilter("plan"), 2, {}});

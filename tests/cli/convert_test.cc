@@ -91,6 +91,17 @@ TEST_F(Convert, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--op", "all_gather", "--bytes", "4"}),
               HasSubstr("--bytes: 4 B is less than one element of float (4 B) for each of "));
   EXPECT_THAT(about({"convert", topo, file("x.xml")}), HasSubstr("give --op"));
+  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--algo", "ring"}), HasSubstr("--algo: it needs --op"));
+  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "-b", "64M"}), HasSubstr("--bytes: it needs --op"));
+  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--op", "all_reduce", "--root", "1"}),
+              HasSubstr("--root 1: all_reduce has no root"));
+  EXPECT_THAT(about({"convert", topo, file("x.yaml"), "--op", "reduce", "--root", "99"}),
+              HasSubstr("--root 99: there are "));
+  const std::string forest = file("f.yaml");
+  EXPECT_EQ(talweg({"convert", topo, forest, "--op", "broadcast", "--root", "2"}).exit_code, 0);
+  EXPECT_THAT(text("f.yaml"), HasSubstr("\"root\":2"));
+  EXPECT_THAT(about({"convert", forest, "-", "--to", "dot", "--algo", "ring"}),
+              HasSubstr("f.yaml is a forest, planned already"));
   EXPECT_THAT(about({"convert", file("none"), file("x.yaml")}), HasSubstr("cannot read it"));
   EXPECT_THAT(about({"convert", topo, "/nowhere/x.yaml"}), HasSubstr("cannot write /nowhere/x.yaml"));
   EXPECT_THAT(about({"convert", topo, "-", "--to", "yaml", "--from", "nccl"}),

@@ -18,6 +18,19 @@ TEST(Info, SaysEverySettingWithItsValueAndOrigin) {
     EXPECT_THAT(outcome.out, HasSubstr(key));
 }
 
+TEST(Info, MarksWhatARunWouldRefuseAndEndsWith1) {
+  const auto outcome = talweg({"info"}, {"TALWEG_TIMEOUT=foo", "TALWEG_CHECKSUM=maybe", "TALWEG_ALGO=rign",
+                                         "TALWEG_DUMP_SIGNAL=HUP", "TALWEG_DEBUG_SUBSYS=plam"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  for (const char* wrong :
+       {"wrong: TALWEG_TIMEOUT: expected a time", "wrong: TALWEG_CHECKSUM: expected 1 or on",
+        "wrong: TALWEG_DUMP_SIGNAL: expected USR1", "rign", "no sub-system is called \"PLAM\""})
+    EXPECT_THAT(outcome.out, HasSubstr(wrong));
+  const auto json = talweg({"info", "--json", "-"}, {"TALWEG_CLUSTER=/no/such/file"});
+  EXPECT_EQ(json.exit_code, 1);
+  EXPECT_THAT(json.out, HasSubstr("\"complaint\": \"/no/such/file: cannot read it"));
+}
+
 TEST(Info, NamesVariablesThatAreNoSettings) {
   EXPECT_THAT(talweg({"info"}, {"TALWEG_TIMOUT=7s"}).out, HasSubstr("TALWEG_TIMOUT          is in the"));
   EXPECT_THAT(talweg({"info"}, {"TALWEG_TIMEOUT=7s"}).out,

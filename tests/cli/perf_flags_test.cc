@@ -69,7 +69,7 @@ TEST(PerfOptions, OneBoundAloneMovesTheOthersDefaultOutOfItsWay) {
 TEST(PerfOptions, AllMeansEveryTypeReductionAndRoot) {
   const auto options = parsed({"reduce", "-d", "all", "-o", "all", "-r", "all"});
   EXPECT_EQ(options.types.size(), static_cast<std::size_t>(kDataTypes));
-  EXPECT_EQ(options.reductions.size(), 5u);
+  EXPECT_EQ(options.reductions.size(), static_cast<std::size_t>(kReduceOps));
   EXPECT_TRUE(options.all_roots);
 }
 
@@ -133,7 +133,7 @@ TEST(PerfOptions, BadValuesAreRefusedInOneLineThatNamesTheFlag) {
   EXPECT_THAT(refusal({"all_reduce", "-b", "2M", "-e", "1M"}), HasSubstr("-b 2M is larger than -e 1M"));
   EXPECT_THAT(refusal({"all_reduce", "-b", "many"}), HasSubstr("-b: "));
   EXPECT_THAT(refusal({"all_reduce", "-d", "float128"}),
-              HasSubstr("-d: no data type is called \"float128\""));
+              HasSubstr("-d: no data type is called \"float128\": expected uint8, int8, uint16, "));
   EXPECT_THAT(refusal({"all_reduce", "-o", "median"}), HasSubstr("-o: no reduction is called \"median\""));
   EXPECT_THAT(refusal({"all_reduce", "-o", "bit_and", "-d", "float"}), HasSubstr("no meaning for -d float"));
   EXPECT_THAT(refusal({"broadcast", "-r", "first"}), HasSubstr("-r: expected a rank or all"));

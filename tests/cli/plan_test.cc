@@ -335,6 +335,16 @@ TEST_F(Plan, PlannersThatTakeTooLongAreLeftOutAndNamed) {
   EXPECT_NEAR(document["bound"]["rate_Gbit_per_s"].get<double>(), 1, 1e-9) << "that of a worker's link";
 }
 
+TEST_F(Plan, ARangeGoesFromSizeToSizeByTheFactor) {
+  const auto sizes = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{star(4), "--bytes", "4K..64K", "--algo", "ring"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return parsed(arguments)["sizes"].size();
+  };
+  EXPECT_EQ(sizes({}), 3u);
+  EXPECT_EQ(sizes({"-f", "2"}), 5u);
+}
+
 TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
   const auto about = [](std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "plan");
@@ -347,12 +357,13 @@ TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
   EXPECT_THAT(about({file("none.yaml")}), HasSubstr("cannot read it"));
   EXPECT_THAT(about({network, "--op", "all_everything"}),
               HasSubstr("no collective is called \"all_everything\""));
-  EXPECT_THAT(about({network, "--op", "broadcast", "--root", "4"}), HasSubstr("has workers 0 to 3"));
+  EXPECT_THAT(about({network, "--op", "broadcast", "--root", "4"}), HasSubstr("--root 4: there are 4 ranks"));
   EXPECT_THAT(about({network, "--root", "1"}), HasSubstr("all_reduce has no root"));
   EXPECT_THAT(about({network, "--bytes", "lots"}), HasSubstr("lots"));
   EXPECT_THAT(about({network, "--bytes", "1M..4K"}), HasSubstr("the first size is larger"));
   EXPECT_THAT(about({network, "--bytes", "0"}), HasSubstr("0 B is less than one element of float"));
   EXPECT_THAT(about({network, "--bytes", ""}), HasSubstr("--bytes"));
+  EXPECT_THAT(about({network, "--factor", "1"}), HasSubstr("--factor: expected a whole number from 2"));
   EXPECT_THAT(about({network, "--algo", "magic"}), HasSubstr("algorithm \"magic\""));
   EXPECT_THAT(about({network, "--algo", "star,ring", "--op", "broadcast"}),
               HasSubstr("--algo star,ring: ring does not serve broadcast"));

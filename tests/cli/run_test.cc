@@ -60,6 +60,12 @@ TEST(Run, SignalsReachTheRanks) {
   EXPECT_EQ(outcome.out, "2\n") << outcome.err;
 }
 
+TEST(Run, OutputOfRanksThatIsLostIsAFailure) {
+  const auto outcome = shell("\"$TALWEG\" run -n 2 -- echo hi >/dev/full");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_EQ(outcome.err, "talweg run: cannot write what rank 0 printed: No space left on device\n");
+}
+
 TEST(Run, ATimeoutStopsEverything) {
   const auto outcome = talweg({"run", "-n", "2", "--timeout", "300ms", "--", "sleep", "100"});
   EXPECT_EQ(outcome.exit_code, 124);

@@ -52,8 +52,8 @@ TEST_F(Simulate, PrintsTheTableOfPerfAndTheSameOneAgain) {
   const Outcome first = talweg(kSmall);
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.out, HasSubstr("# Collective test starting: all_reduce\n"));
-  EXPECT_THAT(first.out, HasSubstr("\n       65536         16384     float     sum      -1"));
-  EXPECT_THAT(first.out, HasSubstr("\n      262144         65536     float     sum      -1"));
+  EXPECT_THAT(first.out, HasSubstr("\n       65536        16384      float     sum      -1"));
+  EXPECT_THAT(first.out, HasSubstr("\n      262144        65536      float     sum      -1"));
   EXPECT_THAT(first.out, HasSubstr("# Dropped"));
   EXPECT_THAT(first.err, StartsWith("talweg simulate: "));
   EXPECT_THAT(first.err, HasSubstr("M link-hops/s, peak memory"));
@@ -106,7 +106,7 @@ TEST_F(Simulate, RunsAWorkloadWithFailures) {
   const std::string w =
       written("w.yaml",
               "groups: [{name: job, ranks: all, repeat: 2, steps: [{compute: 1ms}, {op: all_reduce, "
-              "bytes: 1MiB}]}]\n");
+              "bytes: 1MiB, algo: ring}]}]\n");
   const Outcome outcome = talweg({"simulate", "--topology", "leaf-spine:leaves=2,hosts=2,spines=2",
                                   "--workload", w, "--fail", "spine1@500us..1500us"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -195,6 +195,15 @@ TEST_F(Simulate, SweepsOverRangesOfSizesAndAllPlannersThatServe) {
               ElementsAre("1,ring,4096", "1,ring,8192", "1,star,4096", "1,star,8192"));
 }
 
+TEST_F(Simulate, ASweepsNumbersAreNumbers) {
+  const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=2", "-b", "64K", "-n", "1", "--sweep",
+                                  "loss=0,0.001", "--json", "-"});
+  const auto numbers = nlohmann::json::parse(outcome.out)["points"][0]["numbers"];
+  EXPECT_GT(numbers["time_us"], 0);
+  EXPECT_EQ(numbers["dropped"], 0);
+  EXPECT_TRUE(numbers["algorithm"].is_string()) << numbers;
+}
+
 TEST_F(Simulate, APointThatFailsIsNamedAndTheOthersAreThere) {
   const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=2", "-b", "64K", "-n", "1", "--sweep",
                                   "horizon=1us,1s", "--csv", "-"});
@@ -278,6 +287,10 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"--workload", noise}, "background traffic alone goes on for ever: give a --horizon"},
       {{"--cm", cm}, "the matrix is for 4 hosts, the network has 2"},
       {{"--cm", file("none.cm")}, "--cm: "},
+      {{"-d", "quad"}, "--type: no data type is called \"quad\""},
+      {{"--cm", cm, "--bytes", "4K"}, "--bytes: not with --cm"},
+      {{"--workload", w, "--op", "broadcast"}, "--op: not with --workload"},
+      {{"--type", "float128"}, "expected uint8, int8, uint16, "},
   };
   for (const Bad& bad : all) {
     const Outcome outcome = talweg(with({"simulate", "--topology", "star:hosts=2"}, bad.more));
@@ -298,6 +311,7 @@ TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   const std::vector<std::string> star{"simulate", "--topology", "star:hosts=2"};
   EXPECT_THAT(about({"simulate"}), HasSubstr("expected a file of the network, or --topology"));
   EXPECT_THAT(about({"simulate", "--topology", "star:rate=0G"}), HasSubstr("0G"));
+  EXPECT_THAT(about({"simulate", "--topology", "torus:dims=4x"}), HasSubstr("dims: expected a number"));
   EXPECT_THAT(about(with(star, {"--op", "juggle"})), HasSubstr("juggle"));
   EXPECT_THAT(about(with(star, {"-b", "4M..1M"})), HasSubstr("--bytes"));
   EXPECT_THAT(about(with(star, {"--algo", "best"})), HasSubstr("best"));

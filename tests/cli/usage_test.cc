@@ -36,6 +36,8 @@ TEST(Usage, EveryMistakeIsAnsweredWithOneLineAndExitCode2) {
       {{"perf", "all_reduce", "-b", "4", "-e", "4", "--json", "/no/such/folder/file"},
        "/no/such/folder/file"},
       {{"perf", "send_recv"}, "at least two ranks"},
+      {{"info", "--cluster", "nosuch.yaml"}, "--cluster: it needs a collective"},
+      {{"info", "-n", "4"}, "--ranks: it needs a collective"},
       {{"info", "all_everything"}, "all_everything"},
       {{"info", "all_reduce"}, "how many ranks"},
       {{"info", "all_reduce", "--cluster", "/no/such/cluster.yaml"}, "/no/such/cluster.yaml"},

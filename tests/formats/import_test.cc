@@ -113,14 +113,18 @@ TEST(Import, NamesOfFormatsAreReadBackAndWrongOnesAreListed) {
 }
 
 TEST(Import, WhatIsKnownButNoNetworkIsRefusedByName) {
-  const auto refusal = [](const std::string& text) -> std::string {
+  const auto refusal = [](const std::string& text, const char* origin = "f.xml") -> std::string {
     try {
-      formats::recognise(text, "f.xml");
+      formats::recognise(text, origin);
     } catch (const Error& error) {
       return error.what();
     }
     return "accepted";
   };
+  for (const char* text :
+       {"<!DOCTYPE html>\n<html><meta charset=utf-8>", "import torch\n\nif x:\n  y = {1: 2}\n", ""})
+    EXPECT_THAT(refusal(text, "train.py"),
+                HasSubstr("train.py: no known format was recognised: expected a network"));
   EXPECT_THAT(refusal("<graphs version='1'/>"), HasSubstr("rings and trees that NCCL found"));
   EXPECT_THAT(refusal("\n<trees/>"), HasSubstr("f.xml:2: <trees>: this is a strategy of AdapCC's"));
   EXPECT_THAT(refusal("<algo/>"), HasSubstr("a program for MSCCL"));

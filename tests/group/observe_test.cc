@@ -268,12 +268,13 @@ TEST(Metrics, CountCallsBySizeAndAreValidPrometheusText) {
   metrics.fail(Collective::broadcast, ErrorCode::timeout);
   metrics.stall();
   observe::Sight sight;
-  sight.host = "a \"strange\" \\ host";
-  sight.peers = {{1, "b", 3, 0.0001, 0}, {2, "c", 0, 0, 1.5}};
+  sight.host = "a \"strange\" \\ host pid 12";
+  sight.peers = {{1, "b pid 7", 3, 0.0001, 0}, {2, "c", 0, 0, 1.5}};
   const std::string page = metrics.text(sight);
   expect_prometheus(page);
   for (const char* line :
-       {R"(talweg_call_seconds_bucket{rank="0",collective="all_reduce",size="4KiB",le="3e-05"} 1)",
+       {R"(talweg_info{rank="0",ranks="1",host="a \"strange\" \\ host",job="0000000000000000"} 1)",
+        R"(talweg_call_seconds_bucket{rank="0",collective="all_reduce",size="4KiB",le="3e-05"} 1)",
         R"(talweg_call_seconds_bucket{rank="0",collective="all_reduce",size="4KiB",le="0.0001"} 2)",
         R"(talweg_call_seconds_bucket{rank="0",collective="all_reduce",size="larger",le="60"} 0)",
         R"(talweg_call_seconds_count{rank="0",collective="all_reduce",size="larger"} 1)",

@@ -60,4 +60,9 @@ c++ -std=c++20 "$here/consumer/cpp/main.cc" "${flags[@]}" -o by_pkg_config_cpp
 cc -std=c99 -Wall -Wextra -Wpedantic -Werror "$here/consumer/c/main.c" "${flags[@]}" -o by_pkg_config_c
 expect "consumer in C++: 2 ranks" ./by_pkg_config_cpp
 expect "consumer in C: 2 ranks" ./by_pkg_config_c
+# With an older C++ the first complaint says what is needed.
+if c++ -std=c++17 -fsyntax-only "$here/consumer/cpp/main.cc" "${flags[@]}" 2>old.txt; then
+  fail "C++17 was taken"
+fi
+[[ $(grep -m 1 error: old.txt) == *"Talweg needs C++20"* ]] || fail "with C++17 the compiler said: $(cat old.txt)"
 echo "installed, moved, found and used"

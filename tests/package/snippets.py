@@ -8,6 +8,7 @@ files in it, with `talweg` and `python` on the path; what a block exports, the n
     <!-- needs: lab -->     it is run where network namespaces can be made
 
 python and C++ programs run as two ranks; cpp and c without a name must at least be whole programs, and are compiled.
+Those with a name must end with exit code 1, not by a signal and not as if all were well, when the other rank leaves.
 yaml must be a cluster that can be planned for; cmake is only saved.
 
     snippets.py --settings BUILD_FOLDER [--update]   holds the table in docs/tuning.md to what `talweg info` says
@@ -89,11 +90,14 @@ class Page:
             return code
         name = comments.get("file", f"snippet.{'cc' if language == 'cpp' else language}")
         (scratch / name).write_text(code)
+        (scratch / ".leave.py").write_text("import talweg\ntalweg.init()\n")
+        left = "talweg run -n 2 -- sh -c 'test $RANK = 1 && exec python .leave.py; ./snippet; test $? = 1'"
+        run = "-ltalweg -o snippet && talweg run -n 2 -- ./snippet" + (f" && {left}" if "file" in comments else "")
         library = f"-I{TREE}/include -L{self.build} -Wl,-rpath,{self.build}"
         return {
             "python": f"talweg run -n 2 --timeout 90s -- python {name}",
-            "cpp": f"c++ -std=c++20 -Wall -Wextra {name} {library} -ltalweg -o snippet && talweg run -n 2 -- ./snippet",
-            "c": f"cc -std=c99 -Wall -Wextra {name} {library} -ltalweg -o snippet && talweg run -n 2 -- ./snippet",
+            "cpp": f"c++ -std=c++20 -Wall -Wextra {name} {library} {run}",
+            "c": f"cc -std=c99 -Wall -Wextra {name} {library} {run}",
             "yaml": f"talweg info all_reduce --cluster {name}",
             "cmake": "true",
         }[language]

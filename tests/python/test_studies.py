@@ -1,8 +1,10 @@
 """talweg.plan() and talweg.simulate() return what the commands of these names write as JSON."""
 
 import json
+import keyword
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -25,6 +27,11 @@ def test_plan_is_what_the_command_writes():
     assert found["collective"] == "broadcast" and found["root"] == 2
 
 
+def test_plan_is_told_the_format_of_a_file():
+    told = talweg.plan(UNEVEN, bytes="64K", format="talweg")
+    assert told == talweg.plan(UNEVEN, bytes="64K") == command("plan", UNEVEN, "--bytes", "64K", "--from", "talweg")
+
+
 def test_simulate_is_what_the_command_writes():
     assert talweg.simulate(str(UNEVEN), bytes="64K..256K", loss=0.001, seed=7, trim=False) == command(
         "simulate", UNEVEN, "--bytes", "64K..256K", "--loss", 0.001, "--seed", 7)
@@ -35,6 +42,9 @@ def test_simulate_is_what_the_command_writes():
 @pytest.mark.parametrize("call, code, text", [
     (lambda: talweg.plan("/nowhere.yaml"), "bad_file", "/nowhere.yaml"),
     (lambda: talweg.plan(UNEVEN, op="juggle"), "invalid_argument", 'no collective is called "juggle"'),
+    (lambda: talweg.plan(UNEVEN, format="xml"), "invalid_argument", 'format: expected '),
+    (lambda: talweg.plan(UNEVEN, format="nccl"), "bad_file", "uneven4.yaml"),
+    (lambda: talweg.simulate(topology="star:hosts=4", least_rto="soon"), "invalid_argument", 'least_rto: time "soon": expected '),
     (lambda: talweg.simulate(UNEVEN, iters=0), "invalid_argument", "iters: expected a whole number from 1"),
     (lambda: talweg.simulate(), "invalid_argument", "expected a file of the network"),
 ])
@@ -53,6 +63,8 @@ def test_names_are_checked():
 
 
 def test_the_arguments_are_in_the_docstrings():
-    for function, names in ((talweg.plan, ("patience=20s", "algo")), (talweg.simulate, ("least_rto=10ms", "bytes=1M"))):
+    for function, names in ((talweg.plan, ("patience=20s", "algo", "format")), (talweg.simulate, ("least_rto=10ms", "bytes=1M"))):
         for name in names:
             assert f"\n    {name}: " in function.__doc__
+        for name in re.findall(r"^    (\w+)[=:]", function.__doc__.split("Arguments:")[1], re.MULTILINE):
+            assert name.isidentifier() and not keyword.iskeyword(name)

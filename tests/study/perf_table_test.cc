@@ -18,7 +18,7 @@ PerfRow all_reduce_row() {
 
 TEST(PerfTable, ARowIsThatOfNcclTestsWithOurColumnsBehindIt) {
   EXPECT_EQ(row_text(all_reduce_row()),
-            "     1048576        262144     float     sum      -1"
+            "     1048576       262144      float     sum      -1"
             "   1000.0    1.05    1.57      0   2000.0    0.52    0.79      3"
             "    990.0   1200.0   1990.0   2500.0  ring\n");
 }
@@ -28,9 +28,15 @@ TEST(PerfTable, WhatWasNotRunOrNotCheckedIsNotAvailable) {
   row.what = {Collective::all_to_all, DataType::bf16, ReduceOp::sum, 0, 2, 8};
   row.out_of_place = Timing{12345.6, 12.345, 100.04, {}};
   EXPECT_EQ(row_text(row),
-            "          32             8  bfloat16    none      -1"
+            "          32            8   bfloat16    none      -1"
             "    12346    0.00    0.00    N/A      N/A     N/A     N/A    N/A"
             "    12.35    100.0      N/A      N/A  -\n");
+}
+
+TEST(PerfTable, TheLongestTypeStandsApartFromTheCount) {
+  PerfRow row = all_reduce_row();
+  row.what.type = DataType::c128;
+  EXPECT_THAT(row_text(row), HasSubstr(" 262144 complex128 "));
 }
 
 TEST(PerfTable, TheRootIsShownWhereThereIsOne) {

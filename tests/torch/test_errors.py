@@ -1,5 +1,6 @@
 """What goes wrong is said on every rank that can know, names what differs, and leaves the tensors as they were."""
 
+import os
 import time
 from datetime import timedelta
 
@@ -103,6 +104,28 @@ def _all_reduce_options(timeout):
     options = dist.AllreduceOptions()
     options.timeout = timeout
     return options
+
+
+def _seconds_until_a_deadline(group):
+    """On rank 0, of a call that rank 1 does not join."""
+    start = time.monotonic()
+    refused(dist.DistBackendError, ["1"], lambda: dist.all_reduce(torch.ones(4), group=group))
+    return time.monotonic() - start
+
+
+@on_ranks(2)
+def test_talweg_timeout_is_the_deadline_where_the_program_gave_none():
+    own = dist.new_group()  # of torch's 30 minutes, before TALWEG_TIMEOUT is set
+    os.environ["TALWEG_TIMEOUT"] = "6s"
+    groups = [dist.new_group(), dist.new_group(timeout=timedelta(seconds=3))]
+    if dist.get_rank() == 0:
+        call = dist.all_reduce(torch.ones(4), group=own, async_op=True)
+        assert 5.9 < _seconds_until_a_deadline(groups[0]) < 25
+        assert _seconds_until_a_deadline(groups[1]) < 5.9
+        assert not call.is_completed()
+        os.environ["TALWEG_TIMEOUT"] = "soon"
+        refused(ValueError, ["TALWEG_TIMEOUT", "soon"], lambda: dist.new_group([0], use_local_synchronization=True))
+    dist.barrier()
 
 
 @on_ranks(2)

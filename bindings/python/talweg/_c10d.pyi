@@ -7,12 +7,18 @@ class CallTypeError(TypeError, RuntimeError):
     """A call on types that can never work."""
 
 class Backend(_Backend):
-    """What `talweg.torch.backend` returns."""
+    """What `talweg.torch.backend` returns: torch's backend, and what a Talweg group can tell about itself."""
 
     def describe(self) -> str:
         """How the group is connected and what was chosen and why, a "key: value (origin)" a line."""
     def explain(self, operation: str, count: int, type: str) -> str:
-        """Which algorithm would carry a call, and how long it is expected to take."""
-    def statistics(self) -> dict[str, int]: ...
+        """Which algorithm would carry a call, and how long it is expected to take. `operation` is such as "all_reduce",
+        `type` such as "f32" or "float32", `count` in elements. Raises ValueError for names it does not know."""
+    def statistics(self) -> dict[str, int]:
+        """What has gone through the connections, which all Talweg groups share, in bytes: bytes_sent and bytes_received
+        (frames with their headers), peak_buffer_bytes (chunk buffers held at once, beyond the tensors) and
+        shared_memory_bytes (mapped for this rank)."""
 
-def create(options: object, parent: Backend | None = None) -> Backend: ...
+def create(options: object, parent: Backend | None = None) -> Backend:
+    """Joins a group, as torch's registry asks for it (`options` is c10d's DistributedBackendOptions), and shares the
+    connections of `parent`. Blocks until all ranks are there; raises torch's DistBackendError."""

@@ -13,7 +13,19 @@ ANY_RANK: int
 Timeout = float | timedelta | None
 
 class Error(RuntimeError):
-    """Everything that Talweg reports; the text is one line."""
+    """What Talweg reports, as one line; `code` says in one word what kind it is.
+
+    invalid_argument: a call or an option that can never work; nothing was changed
+    bad_file: an input file says something wrong; the text has file, line and what was expected
+    unsupported: well-formed, but this build or this machine cannot do it
+    system: the operating system refused; the text has its reason
+    timeout: a deadline passed; the text names who was waited for
+    peer_failed: another rank died or left
+    aborted: this rank or another one called abort
+    version: the two sides speak different versions
+    mismatch: ranks disagree about what they call; no array was written
+    corrupted: a checksum did not match
+    """
 
     code: Literal[
         "invalid_argument", "bad_file", "unsupported", "system", "timeout",
@@ -21,6 +33,10 @@ class Error(RuntimeError):
     ]
 
 class ReduceOp(Enum):
+    """How the ranks' elements become one: SUM, PRODUCT, MIN, MAX, the bits of integers by BIT_AND, BIT_OR, BIT_XOR, and
+    AVG, the sum divided by the number of ranks (of integers: truncated toward zero). Of bools SUM and MAX are "or",
+    PRODUCT and MIN are "and"."""
+
     SUM = ...
     PRODUCT = ...
     MIN = ...
@@ -40,113 +56,192 @@ BIT_XOR = ReduceOp.BIT_XOR
 AVG = ReduceOp.AVG
 
 class Work:
-    """A collective in flight. Dropping it does not cancel it; its arrays must stay untouched until it is done."""
+    """A call in flight, from async_op=True. Any thread may ask it. Dropping it does not cancel it; its arrays must stay
+    untouched until it is done."""
 
     def wait(self, timeout: Timeout = None) -> bool:
-        """True when done; False when `timeout` seconds passed first. Raises Error if the collective failed."""
-    def is_completed(self) -> bool: ...
+        """True when done; False when `timeout` (seconds or a timedelta) passed first, and the call goes on. Without one,
+        the call's own deadline bounds the wait. Raises Error if the call failed; Ctrl-C leaves it in flight."""
+    def is_completed(self) -> bool:
+        """Whether it has ended, well or badly. Does not wait."""
     def exception(self) -> Error | None:
         """What went wrong; None while in flight and after success."""
     @property
-    def sequence(self) -> int: ...
+    def sequence(self) -> int:
+        """The call's number in its group, as errors and flight records name it."""
     @property
     def source_rank(self) -> int:
-        """recv: who sent; otherwise -1."""
+        """recv: who sent, once it is done; otherwise -1."""
 
 class Group:
-    """Ranks that call collectives together, all the same ones in the same order.
+    """Ranks that call collectives together, all the same ones in the same order. Any thread may call.
 
-    Arrays are C-contiguous objects with the buffer protocol, without masks. A call returns None when done, or a Work at once with
-    async_op=True. `timeout` is in seconds (default: the group's); `priority` is 0 to 7, the same on every rank.
+    Arrays are C-contiguous objects with the buffer protocol, without masks, of integers of 8 to 64 bits, float16 to
+    float64, complex64, complex128 or bool. A call returns None when done, or a Work at once with async_op=True.
+    `timeout` is in seconds, or a timedelta (default: the group's). `priority` is 0 to 7, the same on every rank; a
+    higher one overtakes.
+
     Input and output are two arrays, or one array in all_reduce, reduce and broadcast. Arrays that overlap otherwise are
     refused, but for a rank's own part of the whole (in its place) in all_gather, reduce_scatter, gather and scatter.
-    `counts` are elements for each rank, where they are not all equal. Arguments that differ between ranks raise
-    Error with code "mismatch" on every rank, and no array has been written.
+    `counts` are elements for each rank; without them, all ranks have the same number.
+
+    What does not fit raises TypeError or Error ("invalid_argument", "unsupported") at once. Arguments that differ between
+    ranks raise Error with code "mismatch" on every rank; no array has been written and the group stays usable. A call
+    also ends in Error with "timeout", "peer_failed" or "aborted".
     """
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """This process's number in the group: 0 to size - 1."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many ranks the group has."""
     def all_reduce(
-        self, array: Buffer, op: ReduceOp = ..., out: Buffer | None = None,
+        self, array: Buffer, op: ReduceOp = SUM, out: Buffer | None = None,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
     ) -> Work | None:
-        """Without `out`, in place."""
+        """Every rank gets all ranks' arrays reduced element by element, with the same bits everywhere: in `out`, or in
+        place without it. Both have the same number of elements and the same type.
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def reduce(
-        self, array: Buffer, root: int = 0, op: ReduceOp = ..., out: Buffer | None = None,
+        self, array: Buffer, root: int = 0, op: ReduceOp = SUM, out: Buffer | None = None,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
     ) -> Work | None:
-        """The result goes to `out` on the root, or into its array."""
+        """As all_reduce, but the result goes to rank `root` only: to its `out`, or into its `array` without one. `array`
+        has the same number of elements on every rank; other ranks' is only read, and their `out` is ignored.
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def broadcast(
         self, array: Buffer, root: int = 0,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
-    ) -> Work | None: ...
+    ) -> Work | None:
+        """Rank `root`'s array overwrites the others', which have the same number of elements of the same type.
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def reduce_scatter(
-        self, array: Buffer, out: Buffer, op: ReduceOp = ..., counts: Sequence[int] | None = None,
+        self, array: Buffer, out: Buffer, op: ReduceOp = SUM, counts: Sequence[int] | None = None,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
     ) -> Work | None:
-        """`array`: sum(counts) elements; `out`: counts[rank]."""
+        """The ranks' arrays are reduced element by element, and rank r gets the r-th part of the result. `array`:
+        sum(counts) elements; `out`: counts[rank].
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def all_gather(
         self, array: Buffer, out: Buffer, counts: Sequence[int] | None = None,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
     ) -> Work | None:
-        """`array`: counts[rank] elements; `out`: sum(counts)."""
+        """Every rank gets all ranks' arrays, one behind the other in the order of ranks. `array`: counts[rank] elements;
+        `out`: sum(counts).
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def all_to_all(
         self, array: Buffer, out: Buffer,
         in_counts: Sequence[int] | None = None, out_counts: Sequence[int] | None = None,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
     ) -> Work | None:
-        """`array`: in_counts[d] elements for rank d, one behind the other; `out`: out_counts[s] from rank s."""
+        """Every rank sends each rank a part of its array. `array`: in_counts[d] elements for rank d, one behind the other;
+        `out`: out_counts[s] from rank s. Two arrays that do not overlap.
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def gather(
         self, array: Buffer, out: Buffer | None = None, root: int = 0, counts: Sequence[int] | None = None,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
     ) -> Work | None:
-        """`out` and `counts` matter on the root only."""
+        """Rank `root` gets all ranks' arrays, one behind the other. `array`: counts[rank] elements; `out`: sum(counts).
+        `out` and `counts` matter on the root only.
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def scatter(
         self, array: Buffer | None, out: Buffer, root: int = 0, counts: Sequence[int] | None = None,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
     ) -> Work | None:
-        """`array` and `counts` matter on the root only."""
+        """Rank `root` deals its array out: rank r gets the r-th part. `array`: sum(counts) elements; `out`: counts[rank].
+        `array` and `counts` matter on the root only; elsewhere `array` may be None.
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def send(
         self, array: Buffer, destination: int, tag: int = 0,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
-    ) -> Work | None: ...
+    ) -> Work | None:
+        """To rank `destination`, which calls recv with the same number of elements, type and tag (0 to 2**32 - 1). Messages
+        between two ranks with one tag come in order; they are not ordered against collectives.
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def recv(
-        self, array: Buffer, source: int = ..., tag: int = 0,
+        self, array: Buffer, source: int = ANY_RANK, tag: int = 0,
         async_op: bool = False, timeout: Timeout = None, priority: int = 0,
     ) -> Work | None:
-        """From `source`, by default from anybody (then Work.source_rank says who)."""
-    def barrier(self, async_op: bool = False, timeout: Timeout = None, priority: int = 0) -> Work | None: ...
+        """Fills `array` with what rank `source` sends with this tag, by default from anybody (then Work.source_rank says
+        who). The sender's array has the same number of elements and the same type.
+
+        Arrays, async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
+    def barrier(self, async_op: bool = False, timeout: Timeout = None, priority: int = 0) -> Work | None:
+        """Done when every rank has called it and everything that this rank started before has ended.
+
+        async_op, timeout (seconds), priority and errors are as help(talweg.Group) says."""
     def split(self, ranks: Sequence[int]) -> Group | None:
-        """A group of some ranks, numbered in the order given; every rank of this group calls it."""
+        """A group of some of this group's ranks, numbered in the order given; every rank of this group calls it, in the same
+        order. None on ranks that are not in the list. It shares this group's connections and begins with its timeout. Raises
+        Error: "invalid_argument" for a number that is no rank or comes twice, "mismatch" on every rank where a rank in one
+        rank's list has another list, "timeout" where a rank does not call it."""
     def abort(self, why: str) -> None:
-        """Fails everything in flight and every later call, on all ranks."""
-    def set_timeout(self, timeout: float | timedelta) -> None: ...
+        """Fails everything in flight and every later call, here and on all other ranks, with Error "aborted", which has `why`
+        in its text."""
+    def set_timeout(self, timeout: float | timedelta) -> None:
+        """The deadline of later calls that have none of their own: more than 0 and up to 1e9 seconds, or a timedelta. Raises
+        Error "invalid_argument" for other values."""
     def describe(self) -> str:
         """How the group is connected and what was chosen and why, a "key: value (origin)" a line."""
     def flight_record(self) -> str:
-        """The last calls of this rank as JSON; `talweg doctor` reads the files of all ranks."""
+        """The last calls of this rank as JSON, those in flight with the ranks that they wait for; `talweg doctor` reads the
+        files of all ranks. Any thread may ask at any time."""
     def explain(self, operation: str, count: int, type: str) -> str:
-        """Which algorithm would carry a call, and how long it is expected to take."""
-    def statistics(self) -> dict[str, int]: ...
-    def host_of(self, rank: int) -> str: ...
-    def close(self) -> None: ...
-    def __enter__(self) -> Group: ...
+        """Which algorithm would carry a call, and how long it is expected to take. `operation` is such as "all_reduce",
+        `type` such as "f32" or "float32", `count` in elements. Raises Error "invalid_argument" for names it does not know."""
+    def statistics(self) -> dict[str, int]:
+        """What has gone through the group's connections, which groups from split() share, in bytes: bytes_sent and
+        bytes_received (frames with their headers), peak_buffer_bytes (chunk buffers held at once, beyond the callers'
+        arrays) and shared_memory_bytes (mapped for this rank)."""
+    def host_of(self, rank: int) -> str:
+        """ "hostname pid" of a rank. Raises Error "invalid_argument" for a number that is no rank."""
+    def close(self) -> None:
+        """Leaves the group: at once, without the other ranks. What is in flight fails, and later calls raise Error
+        "invalid_argument". `with talweg.init() as group:` does it at the end."""
+    def __enter__(self) -> Group:
+        """The group itself, which is closed at the end of the block."""
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        """close()"""
 
 def init(
     rank: int = -1, size: int = -1, store: str = "", prefix: str = "", timeout: Timeout = None,
     interface: str = "", cluster: str = "", algorithm: str = "",
 ) -> Group:
-    """Joins the group that the environment describes (talweg run, torchrun, mpirun, srun) and blocks until all ranks
-    are connected. `store` is "file:/path", a file that all ranks see; without it, rank 0 serves at MASTER_ADDR and
-    MASTER_PORT."""
+    """Joins the group that the environment describes (talweg run, torchrun, mpirun, srun) and blocks until all ranks are
+    connected to each other.
+
+    rank, size: this process's number, 0 to size - 1, and how many there are; both or neither
+    store: "file:/path", a file that all ranks see; without it, rank 0 serves at MASTER_ADDR and MASTER_PORT
+    prefix: of the names in the store, which several groups can share
+    timeout: for joining, and of calls that have none of their own: seconds or a timedelta (default: TALWEG_TIMEOUT, 30 s)
+    interface: such as "eth0" (default: TALWEG_SOCKET_IFNAME, or automatic)
+    cluster: the file of the network, rank i = worker i (default: TALWEG_CLUSTER, or equal hosts)
+    algorithm: such as "ring" or "all_reduce:ring;broadcast:chain" (default: TALWEG_ALGO, or by cost)
+
+    Raises Error: "invalid_argument" (arguments, an interface that does not exist), "bad_file" (the cluster's), "timeout"
+    (names the ranks that never came), "system", "version"."""
 
 def plan(cluster: str | PathLike[str] = ..., **arguments: Any) -> dict[str, Any]:
-    """What `talweg plan --json` writes; help(talweg.plan) lists the arguments."""
+    """How fast a collective can be on a network, and what each planner takes: what `talweg plan --json` writes. `cluster`
+    is the file of the network, in any format that `talweg convert` reads; `format` says which (the command's --from) where
+    it cannot be recognised. Sizes are bytes of the whole vector ("4K..1G", "64K,1M", a number or a list), times
+    microseconds, rates GB/s. Works in processes of its own for up to `patience`. Raises Error ("bad_file",
+    "invalid_argument") with one line that names the file or the argument."""
 
 def simulate(network: str | PathLike[str] = ..., **arguments: Any) -> dict[str, Any]:
-    """What `talweg simulate --json` writes; help(talweg.simulate) lists the arguments."""
+    """Collectives, flows and workloads on a network, packet by packet: what `talweg simulate --json` writes. `network` is
+    the file of the network, or `topology` describes one. The result depends on the arguments and the seed alone. Sizes
+    are as in plan(), times of the result microseconds of virtual time. Raises Error ("bad_file", "invalid_argument")
+    with one line that names the file or the argument."""
