@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/random.h"
 #include "ranks.h"
 
 namespace talweg {
@@ -107,6 +109,14 @@ void expect_all_reduce(Group& g, std::size_t count, const std::function<void()>&
   }
 }
 
+std::vector<float> of_all_magnitudes(int rank, std::size_t count) {
+  Random random(static_cast<std::uint64_t>(rank));
+  std::vector<float> data(count);
+  for (float& x : data)
+    x = std::ldexp(static_cast<float>(random.uniform() - 0.5), static_cast<int>(random.below(24)));
+  return data;
+}
+
 std::string plan_of(Group& g, std::size_t count) {
   return g.explain(Collective::all_reduce, count, DataType::f32);
 }
@@ -134,6 +144,36 @@ TEST_P(Aggregated, CollectivesAreRightAndTheAggregatorEndsWithItsGroup) {
     }
   });
   EXPECT_EQ(wait(), 0);
+}
+
+TEST_P(Aggregated, SumsThatRoundAreTheSameBitsOnEveryRankAndInEveryRun) {
+  constexpr std::size_t kCount = 100'003;
+  std::vector<std::vector<float>> results(kHelped);
+  std::vector<float> first;
+  for (int round = 0; round < 2; ++round) {
+    start_aggregator();
+    ranks([&](Group& g) {
+      EXPECT_THAT(plan_of(g, kCount), HasSubstr("through agg"));
+      const std::vector<float> in = of_all_magnitudes(g.rank(), kCount);
+      std::vector<float>& out = results[static_cast<std::size_t>(g.rank())];
+      for (int late = 0; late < kHelped; ++late) {  // the others' data are there before
+        std::vector<float> sum(kCount);
+        g.barrier();
+        if (g.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        g.all_reduce(in.data(), sum.data(), kCount, DataType::f32, ReduceOp::sum);
+        EXPECT_TRUE(late == 0 || sum == out) << "when rank " << late << " is late";
+        out = std::move(sum);
+      }
+    });
+    EXPECT_EQ(wait(), 0);
+    if (round == 0) first = results[0];
+    for (const auto& result : results) EXPECT_EQ(result, first);
+  }
+  const std::vector<float> a = of_all_magnitudes(0, kCount), b = of_all_magnitudes(1, kCount),
+                           c = of_all_magnitudes(2, kCount);
+  std::size_t rounded = 0;
+  for (std::size_t i = 0; i < kCount; ++i) rounded += (a[i] + b[i]) + c[i] != a[i] + (b[i] + c[i]) ? 1U : 0U;
+  EXPECT_GT(rounded, kCount / 10) << "the order of the sums matters";
 }
 
 void expect_planned_without(Group& g) {

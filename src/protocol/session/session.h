@@ -54,12 +54,17 @@ inline constexpr std::size_t kEarlyLimit = 8 * kEagerBudget;
 // none.
 inline constexpr std::size_t kRemembered = 1U << 16;
 
+// Plans that a node which only helps is remembered to know; of more, it is asked again. Far more than it
+// keeps.
+inline constexpr std::size_t kMostKnown = 1U << 12;
+
 // Who takes part. Nodes 0 .. ranks-1 are the ranks; the others help: they hold no data, and start their part
 // of an operation when they first hear of it.
 struct Members {
   int self = 0;
   int ranks = 0;
   std::vector<std::string> names;  // of all nodes, as messages call them: "rank 3 (host pid 7)"
+  std::size_t eager_budget = kEagerBudget;
 };
 Members ranks_only(int self, const std::vector<std::string>& hosts);
 
@@ -202,6 +207,7 @@ class Session {
   const int self_;
   const int ranks_;
   const std::vector<std::string> names_;
+  const std::size_t eager_budget_;
   const std::uint32_t id_;
   Outbox& outbox_;
   BufferPool& pool_;
