@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "group/joining.h"
 #include "live/engine.h"
+#include "observe/observer.h"
 #include "protocol/session/session.h"
 #include "steer/plan_word.h"
 #include "steer/shared_plans.h"
@@ -206,6 +207,8 @@ std::uint64_t serve_group(const AggregatorOptions& options) {
   live::Mesh mesh = live::connect_all(*joining.store, joining.connect);
   joining.store.reset();
   const std::uint64_t job = mesh.job;
+  Logger().log(LogLevel::info, "aggregator", "{}: it serves job {}, a group of {} ranks", options.name,
+               observe::job_number(job), mesh.ranks);
   Aggregator(std::move(mesh), joining.engine, options.name).run();
   return job;
 }

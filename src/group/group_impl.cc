@@ -1,6 +1,7 @@
 #include "group/group_impl.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -191,7 +192,7 @@ std::uint64_t GroupImpl::number() const {
 bool GroupImpl::can_be_shared() const {
   if (world_->inherited()) return false;
   const auto guard = world_->lock();
-  return !meter_ && session_.whole() && world_->engine().whole();
+  return !meter_ && session_.whole() && world_->engine().whole(world_->observer().options().size);
 }
 
 std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint32_t id,
@@ -268,7 +269,13 @@ GroupStatistics GroupImpl::statistics() const {
 }
 
 std::string GroupImpl::describe() const {
-  return description_;
+  const auto guard = world_->lock();
+  std::vector<std::string> helping = cluster::aggregator_names(chooser_.network());
+  for (int node = size(); node < static_cast<int>(seats_.size()); ++node)
+    if (losses_.knows(node))
+      std::erase(helping, identity_.helpers[static_cast<std::size_t>(node - size())].name);
+  return fmt::format("{}aggregators: {}\n", description_,
+                     helping.empty() ? "none" : fmt::format("{}", fmt::join(helping, ", ")));
 }
 
 std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) const {

@@ -176,8 +176,8 @@ void tune_tcp(const FileDescriptor& socket) {
     ::setsockopt(socket.get(), level, option, &value, sizeof value);
   };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // So that a silent connection, too, has an answer owed to it (live/tcp/pulse.h decides what silence means). The
-  // kernel's own verdict comes after four minutes.
+  // So that a silent connection, too, has an answer owed to it (live/tcp/pulse.h decides what silence means).
+  // The kernel's own verdict comes after four minutes.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
   set(IPPROTO_TCP, TCP_KEEPINTVL, 2);

@@ -36,6 +36,8 @@ struct Node::Member : protocol::Outbox {
     for (const int m : members) hosts.push_back("host" + std::to_string(m));
     protocol::Members names = protocol::ranks_only(self, hosts);
     names.ranks = size;
+    if (owner.world_.mutation() != Mutation::no_eager_budget)
+      names.eager_budget = owner.world_.scenario().eager_budget;
     if (size < static_cast<int>(hosts.size())) names.names.back() = "aggregator agg (" + hosts.back() + ")";
     session = std::make_unique<protocol::Session>(
         names, id, *this, owner.pool_,
@@ -400,7 +402,7 @@ void Node::watch(const Member& member, int from, const wire::Header& header) {
   early[header.sequence] += header.length;
   std::size_t held = 0;
   for (const auto& [sequence, bytes] : early) held += bytes;
-  if (held > protocol::kEagerBudget)
+  if (held > world_.scenario().eager_budget)
     world_.problem(fmt::format("rank {} holds {} bytes from a rank that is ahead of it", rank_, held));
 }
 
@@ -456,6 +458,7 @@ void Node::start(Member& m) {
   const bool impatient = record.script->impatient == record.rank;
   record.deadline = world_.now() + (impatient ? record.script->patience : world_.patience());
   const std::int64_t deadline_ns = record.deadline / 1000;
+  record.behind = m.running > 0;
   if (++m.running > 1) world_.marks().hit(Mark::several_in_flight);
   if (world_.tracing())
     world_.trace(fmt::format("rank {} starts {} of group {}", rank_, &record - m.records.data(), m.group));
@@ -473,6 +476,7 @@ void Node::start(Member& m) {
   } else {
     protocol::Operation operation = operation_of(record, world_.planning());
     operation.deadline_ns = deadline_ns;
+    if (world_.mutation() == Mutation::no_fences) operation.fence = false;
     const std::int64_t patience_ns = deadline_ns - world_.now_ns();
     operation.question_ns = deadline_ns - std::min<std::int64_t>(patience_ns / 4, 1'000'000'000);
     if (m.led(record)) {
@@ -504,6 +508,12 @@ void Node::on_completed(Member& m, Record& record, const protocol::Outcome& outc
   record.after = record.buffers.out;
   memory_ -= record.memory;
   if (outcome.ok && someone_left_) world_.marks().hit(Mark::left_ended);
+  if (outcome.ok && !record.script->message && record.request.op == Collective::barrier) {
+    if (record.behind) world_.marks().hit(Mark::barrier);
+    for (const Record* before = m.records.data(); before != &record; ++before)
+      if (before->started && !before->done)
+        world_.problem(fmt::format("rank {}: a barrier ended before what was called before it", rank_));
+  }
   --m.running;
   if (world_.tracing())
     world_.trace(fmt::format("rank {} ends {} of group {}: {}", rank_, &record - m.records.data(), m.group,

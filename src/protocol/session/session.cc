@@ -11,12 +11,6 @@
 
 namespace talweg::protocol {
 
-namespace {
-// Plans that a node which only helps is remembered to know; of more, it is asked again. Far more than it
-// keeps.
-constexpr std::size_t kMostKnown = 1U << 12;
-}  // namespace
-
 Members ranks_only(int self, const std::vector<std::string>& hosts) {
   Members members{self, static_cast<int>(hosts.size()), {}};
   for (std::size_t r = 0; r < hosts.size(); ++r)
@@ -29,6 +23,7 @@ Session::Session(Members members, std::uint32_t id, Outbox& outbox, BufferPool& 
     : self_(members.self),
       ranks_(members.ranks),
       names_(std::move(members.names)),
+      eager_budget_(members.eager_budget),
       id_(id),
       outbox_(outbox),
       pool_(pool),
@@ -234,7 +229,7 @@ std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t byt
   // Where all ranks wait for each other, nobody sends before all have started.
   if (!run.op.all_contribute || run.kind != Run::Kind::collective || started_[n] > run.id) return kStarted;
   if (bytes > kEagerBytes) return 0;
-  if (eager_bytes_[n] + bytes > kEagerBudget) {
+  if (eager_bytes_[n] + bytes > eager_budget_) {
     // Normally our data tell that we have started, and the other rank's tell that it has. Data that have to
     // wait tell nothing, and nothing else may be on its way from there: so we tell, and ask.
     post(node, encode(call(run, node), wire::Announce{true}), kUrgent);

@@ -54,12 +54,17 @@ inline constexpr std::size_t kEarlyLimit = 8 * kEagerBudget;
 // none.
 inline constexpr std::size_t kRemembered = 1U << 16;
 
+// Plans that a node which only helps is remembered to know; of more, it is asked again. Far more than it
+// keeps.
+inline constexpr std::size_t kMostKnown = 1U << 12;
+
 // Who takes part. Nodes 0 .. ranks-1 are the ranks; the others help: they hold no data, and start their part
 // of an operation when they first hear of it.
 struct Members {
   int self = 0;
   int ranks = 0;
   std::vector<std::string> names;  // of all nodes, as messages call them: "rank 3 (host pid 7)"
+  std::size_t eager_budget = kEagerBudget;
 };
 Members ranks_only(int self, const std::vector<std::string>& hosts);
 
@@ -121,7 +126,10 @@ class Session {
   void leave(int rank);
 
   std::size_t in_flight() const { return runs_.size(); }
-  bool whole() const { return !broken_ && std::find(gone_.begin(), gone_.end(), true) == gone_.end(); }
+  // No rank has gone.
+  bool whole() const {
+    return !broken_ && std::find(gone_.begin(), gone_.begin() + ranks_, true) == gone_.begin() + ranks_;
+  }
   // What an operation in flight waits for: whoever watches a group asks, the operations themselves do not.
   struct Pending {
     void* user = nullptr;
@@ -202,6 +210,7 @@ class Session {
   const int self_;
   const int ranks_;
   const std::vector<std::string> names_;
+  const std::size_t eager_budget_;
   const std::uint32_t id_;
   Outbox& outbox_;
   BufferPool& pool_;
