@@ -58,6 +58,7 @@ class TorchStore : public Store {
 
   // A group's own key is as safe here as all else that torch's ranks tell each other.
   bool confidential() const override { return true; }
+  bool seen_by_aggregators() const override { return false; }
 
  private:
   static std::string first_line(const c10::Error& error) {

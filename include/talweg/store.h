@@ -32,6 +32,8 @@ class Store {
   // True when only members can read what is written here. Then a group that was given no job key draws a key
   // of its own and keeps it here: it is as safe as the store is.
   virtual bool confidential() const { return false; }
+  // False where `talweg aggregator` cannot look: in a store that the ranks' program alone can reach.
+  virtual bool seen_by_aggregators() const { return true; }
   // Connections that this side's server has dropped: strangers, wrong keys, silence.
   virtual std::uint64_t refused_connections() const { return 0; }
 };

@@ -97,6 +97,10 @@ const std::vector<Setting>& settings() {
        "0", false, true, SettingKind::on_off},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
+      {"TALWEG_AGGREGATORS_AT",
+       "where aggregators look for ranks that meet elsewhere, as in PyTorch's store: rank 0 is there, too; "
+       "empty: where ranks meet",
+       ""},
       {"TALWEG_KEY", "the job's key, the same on all ranks; needed where ranks are not all on loopback", "",
        true},
       {"TALWEG_KEY_FILE", "file of mode 600 that holds the job's key; beats TALWEG_KEY", ""},

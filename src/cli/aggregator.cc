@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 
 #include "base/units.h"
@@ -18,7 +19,8 @@ Examples:
 
 The name is that of a node in the ranks' cluster file that aggregates. It is to be there when the ranks meet: a group
 plans without those that are late. It ends when the last rank has left. "talweg run" and "talweg lab run" start one
-for each such node.)";
+for each such node. Ranks under torchrun look for it if they are told where: TALWEG_AGGREGATORS_AT=tcp://host:port and
+TALWEG_KEY, the same for all of them and for it, with a free port on the host of rank 0.)";
 
 }  // namespace
 
@@ -26,6 +28,7 @@ void add_aggregator(CLI::App& app, Action* action) {
   struct Flags {
     group::AggregatorOptions options;
     std::string wait = "3600s";
+    bool again = false;
   };
   auto flags = std::make_shared<Flags>();
   auto* sub = app.add_subcommand("aggregator", "sum for the ranks of a group, on a node that has none");
@@ -36,11 +39,16 @@ void add_aggregator(CLI::App& app, Action* action) {
   sub->add_option("--group", flags->options.prefix, "the group's prefix in the store (default: none)");
   sub->add_option("--interface", flags->options.interface, "as TALWEG_SOCKET_IFNAME");
   sub->add_option("-T,--timeout", flags->wait, "for a group to form")->capture_default_str();
+  sub->add_flag("--again", flags->again, "then wait for the next group, for ever");
   sub->callback([flags, action] {
     flags->options.timeout =
         std::chrono::milliseconds(parse_wait("--timeout", flags->wait).value / 1'000'000);
     *action = [flags] {
-      group::serve_group(flags->options);
+      constexpr std::chrono::hours kForEver(24 * 365 * 30);
+      do {
+        group::serve_group(flags->options);
+        flags->options.timeout = kForEver;
+      } while (flags->again);
       return 0;
     };
   });

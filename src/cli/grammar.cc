@@ -84,8 +84,10 @@ Spelling respelled(std::vector<std::string> arguments) {
     // A sweep's value names an option, too.
     if (words[i] == "--sweep" && i + 1 < words.size()) {
       const std::string swept = words[i + 1].substr(0, words[i + 1].find('='));
-      if (const auto now = renamed(command, "--" + swept, ""))
+      if (const auto now = renamed(command, "--" + swept, "")) {
         words[i + 1].replace(0, swept.size(), now->substr(2));
+        result.notes.push_back(fmt::format("--sweep {} is now --sweep {}", swept, now->substr(2)));
+      }
     }
     const std::string flag = words[i].substr(0, equals);
     const std::string next = i + 1 < words.size() ? words[i + 1] : "";

@@ -1,11 +1,13 @@
 // talweg info: what this build and this machine are, what is set and by whom, and which algorithm would be
 // taken.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/at.h"
 #include "base/fail.h"
 #include "base/printable.h"
 #include "base/settings.h"
@@ -63,9 +65,17 @@ Network find_network(const InfoFlags& flags) {
                       host_of.back() + 1)};
 }
 
+std::vector<std::string> aggregator_names(const cluster::Cluster& network) {
+  std::vector<std::string> names;
+  for (const int node : cluster::aggregators(network)) names.push_back(network.nodes[at(node)].name);
+  return names;
+}
+
 std::string choices_text(Collective op, const Network& network, const Choices& list) {
-  std::string text =
-      fmt::format("network: {}\nthe least predicted time is taken, for f32\n", printable(network.origin));
+  std::string text = fmt::format("network: {}\n", printable(network.origin));
+  if (const auto names = aggregator_names(network.cluster); !names.empty())
+    text += fmt::format("aggregators: {}\n", printable(fmt::format("{}", fmt::join(names, ", "))));
+  text += "the least predicted time is taken, for f32\n";
   if (const auto forced = resolve("TALWEG_ALGO"); !forced.value.empty())
     text += fmt::format("but TALWEG_ALGO={} ({}) decides where it names an algorithm\n", forced.value,
                         origin_text(forced));
@@ -96,8 +106,9 @@ int info(const InfoFlags& flags) {
   const Network network = find_network(flags);
   const Choices list = choices(*op, network.cluster,
                                static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9);
-  show(flags, choices_text(*op, network, list),
-       to_json(*op, network.origin, network.cluster.workers(), list));
+  nlohmann::json document = to_json(*op, network.origin, network.cluster.workers(), list);
+  document["aggregators"] = aggregator_names(network.cluster);
+  show(flags, choices_text(*op, network, list), document);
   return 0;
 }
 

@@ -93,7 +93,7 @@ int run(const LabFlags& flags) {
   show_warnings(lab);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const fabric::LaunchResult result =
-      lab.run(flags.program, flags.file, options, {self, "aggregator", "--name"});
+      lab.run(flags.program, flags.file, options, {self, "aggregator", "--again", "--name"});
   if (!result.what.empty()) fmt::print(stderr, "talweg lab: {}\n", result.what);
   return result.exit_code;
 }

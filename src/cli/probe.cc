@@ -1,12 +1,15 @@
 // talweg probe: measures the network between the hosts of a job and writes it down as a cluster file.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdio>
 #include <memory>
 
+#include "base/settings.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "formats/import.h"
 #include "group/environment.h"
 #include "group/group_impl.h"
 #include "study/probe_report.h"
@@ -62,6 +65,10 @@ int probe(const ProbeFlags& flags) {
     fmt::print(people, "{} is written; to plan with it: TALWEG_CLUSTER={}, talweg plan {}\n", flags.out,
                flags.out, flags.out);
   }
+  if (const std::string known = resolve("TALWEG_CLUSTER").value; !known.empty())
+    if (const auto names = cluster::aggregator_names(formats::load_any(known)); !names.empty())
+      fmt::print(people, "aggregators are not probed: {} and its links are to be added by hand, as in {}\n",
+                 fmt::join(names, ", "), known);
   if (json.wanted()) json.write(study::probe_json(result).dump(2) + "\n");
   return 0;
 }

@@ -109,9 +109,10 @@ int run(const RunFlags& flags, const std::vector<std::string>& program) {
   request.directory = std::filesystem::current_path();
   request.pass = talweg_environment();
   if (const std::string file = resolve("TALWEG_CLUSTER").value; !file.empty()) {
-    const cluster::Cluster network = formats::load_any(file);
-    for (const int node : cluster::aggregators(network))
-      request.aggregators.push_back(network.nodes[static_cast<std::size_t>(node)].name);
+    request.aggregators = cluster::aggregator_names(formats::load_any(file));
+    do {
+      request.aggregator_port = free_port();
+    } while (request.aggregator_port == request.master_port);
     request.talweg = std::filesystem::read_symlink("/proc/self/exe");
   }
   const auto key = live::find_job_key();

@@ -86,6 +86,13 @@ RunPlan plan_run(const RunRequest& request) {
   RunPlan plan;
   const std::string master = master_address(request, hosts);
   const auto add = [&](RunPlan::Rank process, const std::vector<std::string>& program) {
+    process.environment.insert(process.environment.end(),
+                               {{"WORLD_SIZE", std::to_string(size)},
+                                {"MASTER_ADDR", master},
+                                {"MASTER_PORT", std::to_string(request.master_port)}});
+    if (!request.aggregators.empty())
+      process.environment.emplace_back("TALWEG_AGGREGATORS_AT",
+                                       fmt::format("tcp://{}:{}", master, request.aggregator_port));
     if (!process.remote)
       process.environment.insert(process.environment.end(),
                                  {{"TALWEG_KEY", request.key}, {"TALWEG_KEY_FILE", ""}});
@@ -100,12 +107,9 @@ RunPlan plan_run(const RunRequest& request) {
       rank.host = hosts[h].host;
       rank.remote = !is_local(rank.host);
       rank.environment = {{"RANK", std::to_string(first + local)},
-                          {"WORLD_SIZE", std::to_string(size)},
                           {"LOCAL_RANK", std::to_string(local)},
                           {"LOCAL_WORLD_SIZE", std::to_string(here)},
-                          {"GROUP_RANK", std::to_string(h)},
-                          {"MASTER_ADDR", master},
-                          {"MASTER_PORT", std::to_string(request.master_port)}};
+                          {"GROUP_RANK", std::to_string(h)}};
       add(std::move(rank), request.program);
     }
   }
@@ -116,10 +120,7 @@ RunPlan plan_run(const RunRequest& request) {
     process.host = all_here ? "localhost" : node;
     process.remote = !all_here;
     process.aggregator = node;
-    process.environment = {{"WORLD_SIZE", std::to_string(size)},
-                           {"MASTER_ADDR", master},
-                           {"MASTER_PORT", std::to_string(request.master_port)}};
-    add(std::move(process), {all_here ? request.talweg : "talweg", "aggregator", "--name", node});
+    add(std::move(process), {all_here ? request.talweg : "talweg", "aggregator", "--again", "--name", node});
   }
   return plan;
 }

@@ -39,6 +39,7 @@ struct RunRequest {
   std::string remote_shell = "ssh";  // split at blanks; the host and the command line are appended
   std::string master_address;        // empty: 127.0.0.1, or the first host when there are several
   int master_port = 0;
+  int aggregator_port = 0;               // on the same host
   std::string directory;                 // where remote programs start
   std::vector<std::string> pass;         // NAME=value pairs that remote ranks get as well
   std::vector<std::string> aggregators;  // nodes that aggregate, called as their hosts are

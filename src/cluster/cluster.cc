@@ -160,6 +160,13 @@ std::vector<int> aggregators(const Cluster& cluster) {
   return result;
 }
 
+std::vector<std::string> aggregator_names(const Cluster& cluster) {
+  std::vector<std::string> names;
+  for (const int node : aggregators(cluster))
+    names.push_back(cluster.nodes[static_cast<std::size_t>(node)].name);
+  return names;
+}
+
 int Cluster::workers() const {
   return static_cast<int>(
       std::ranges::count_if(nodes, [](const Node& node) { return node.kind == NodeKind::worker; }));

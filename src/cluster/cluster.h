@@ -117,6 +117,8 @@ Cluster uniform_star(int n, Bandwidth capacity, Nanoseconds latency);
 // Every pair of `n` workers has links of its own both ways (ranks of one host that share memory).
 Cluster uniform_mesh(int n, Bandwidth capacity, Nanoseconds latency);
 
+// Those of `aggregators`, by name.
+std::vector<std::string> aggregator_names(const Cluster& cluster);
 // The inner nodes that can sum, and that all workers reach and are reached from: trees may lead through them.
 std::vector<int> aggregators(const Cluster& cluster);
 // The same network, with the same numbers, where these inner nodes only forward: nothing runs on them.

@@ -97,21 +97,22 @@ void prepare_host(const HostPlan& host) {
   run_tool({"tc", "-batch", "-"}, batch(host.tc));
 }
 
+constexpr int kFirstPort = 29500,
+              kLastPort = 29999;  // from the port that PyTorch's launcher takes, below ephemeral ones
+
 // On this host, nobody listens there. Asked of the kernel, because several programs can run in one lab.
-int free_port(const LabHost& host) {
-  constexpr int kFirst = 29500,
-                kLast = 29999;  // from the port that PyTorch's launcher takes, below ephemeral ones
+int free_port(const LabHost& host, int first) {
   int port = 0;
   host.net.run([&] {
-    for (port = kFirst; port <= kLast; ++port) {
+    for (port = first; port <= kLastPort; ++port) {
       const FileDescriptor socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       sockaddr_in address{};
       address.sin_family = AF_INET;
       address.sin_port = htons(static_cast<std::uint16_t>(port));
       if (bind(socket_fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return;
     }
-    throw_error(ErrorCode::system, "cannot find a free port on {}: {} to {} are taken", host.name, kFirst,
-                kLast);
+    throw_error(ErrorCode::system, "cannot find a free port on {}: {} to {} are taken", host.name, first,
+                kLastPort);
   });
   return port;
 }
@@ -148,20 +149,22 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
     hosts_file += fmt::format("{} {}\n", host.address, host.name);
     if (host.worker) workers.push_back(&host);
   }
-  const std::string port = std::to_string(free_port(*workers.at(0)));
+  const int port = free_port(*workers.at(0), kFirstPort), second_port = free_port(*workers[0], port + 1);
   const auto key = live::find_job_key();
   const std::string drawn_key = wire::random_key_text();
   const auto on = [&](const LabHost& host, std::vector<std::string> program) {
     Process process;
     process.command = std::move(program);
-    process.environment = {{"WORLD_SIZE", std::to_string(workers.size())},
-                           {"MASTER_ADDR", workers[0]->address},
-                           {"MASTER_PORT", port},
-                           {"TALWEG_KEY", key ? key->text : drawn_key},
-                           {"TALWEG_KEY_FILE", ""},
-                           {"TALWEG_CLUSTER", std::filesystem::absolute(cluster_file).string()},
-                           {"TALWEG_SOCKET_IFNAME", "eth0"},
-                           {"GLOO_SOCKET_IFNAME", "eth0"}};
+    process.environment = {
+        {"WORLD_SIZE", std::to_string(workers.size())},
+        {"MASTER_ADDR", workers[0]->address},
+        {"MASTER_PORT", std::to_string(port)},
+        {"TALWEG_AGGREGATORS_AT", fmt::format("tcp://{}:{}", workers[0]->address, second_port)},
+        {"TALWEG_KEY", key ? key->text : drawn_key},
+        {"TALWEG_KEY_FILE", ""},
+        {"TALWEG_CLUSTER", std::filesystem::absolute(cluster_file).string()},
+        {"TALWEG_SOCKET_IFNAME", "eth0"},
+        {"GLOO_SOCKET_IFNAME", "eth0"}};
     process.before_exec = [&host, &hosts_file] { enter_host(host.net, host.name, hosts_file); };
     return process;
   };

@@ -41,10 +41,10 @@ class Lab {
   const std::vector<std::string>& warnings() const { return warnings_; }  // what is not emulated
 
   // Runs `command` as one rank on each worker's host, with the host's name as its host name and RANK,
-  // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TALWEG_CLUSTER
-  // (`cluster_file`, made absolute) and the interface in its environment; and on every other host, in the
-  // same environment but for the ranks, `aggregator` with the host's name as a further argument, unless it is
-  // empty. Blocks and throws as launch() does.
+  // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TALWEG_AGGREGATORS_AT,
+  // TALWEG_CLUSTER (`cluster_file`, made absolute) and the interface in its environment; and on every other
+  // host, in the same environment but for the ranks, `aggregator` with the host's name as a further argument,
+  // unless it is empty. Blocks and throws as launch() does.
   LaunchResult run(const std::vector<std::string>& command, const std::string& cluster_file,
                    const LaunchOptions& options, const std::vector<std::string>& aggregator = {}) const;
 

@@ -187,12 +187,26 @@ std::string best_planner(const Request& request, const CostModel& model,
   return choose(request, model, [&](const Algorithm& algorithm) { return seconds(algorithm.name); }).name;
 }
 
+std::vector<std::string> aggregator_names(const Forest& forest, const cluster::Cluster& cluster) {
+  std::vector<std::string> names;
+  for (const NodeId node : aggregators_of(forest))
+    names.push_back(cluster.nodes[static_cast<std::size_t>(node)].name);
+  return names;
+}
+
+std::string plan_title(const std::string& planner, const std::vector<std::string>& through) {
+  std::string title = planner;
+  for (const std::string& name : through) title += (&name == &through.front() ? " through " : " and ") + name;
+  return title;
+}
+
 std::vector<Candidate> rank_planners(const Request& request, const cluster::Cluster& cluster) {
   const CostModel model = model_for(request, cluster);
   std::vector<Candidate> candidates;
   for (const Algorithm& algorithm : algorithms::kAll) {
     if (!considered(algorithm, request)) continue;
-    candidates.push_back({algorithm.name, model.seconds(plan(algorithm, request, model))});
+    const Forest forest = plan(algorithm, request, model);
+    candidates.push_back({algorithm.name, model.seconds(forest), aggregator_names(forest, cluster)});
   }
   std::ranges::stable_sort(candidates,
                            [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });

@@ -60,10 +60,16 @@ PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingM
 std::string best_planner(const Request& request, const CostModel& model,
                          const std::function<double(const std::string& planner)>& seconds);
 
+// The aggregators that its trees lead through, by name; and what tables and logs call a plan: "ring", "packed
+// through agg and agg2".
+std::vector<std::string> aggregator_names(const Forest& forest, const cluster::Cluster& cluster);
+std::string plan_title(const std::string& planner, const std::vector<std::string>& through);
+
 // The table behind that choice, cheapest first.
 struct Candidate {
   std::string planner;
   double seconds = 0;
+  std::vector<std::string> through{};  // aggregators
 };
 std::vector<Candidate> rank_planners(const Request& request, const cluster::Cluster& cluster);
 

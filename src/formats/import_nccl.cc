@@ -14,10 +14,10 @@
 // and the NVSwitch are switches; all NICs meet in one network. What nothing can pass through is left out:
 // NICs, if there is but one.
 //
-// Rates are those that NCCL's own search takes (its src/graph/topo.h): PCIe by generation and width, NVLink by
-// count and the GPU's architecture, sockets by vendor and model, networks by their speed, 10 Gbit/s if they
-// do not tell. Latencies, which NCCL does not keep by link, are assumed: 0.7 us for NVLink, 0.5 us for a hop
-// on PCIe or between sockets, 2.5 us for a NIC, or what its "latency" says. NVLinks to what is not in the
+// Rates are those that NCCL's own search takes (its src/graph/topo.h): PCIe by generation and width, NVLink
+// by count and the GPU's architecture, sockets by vendor and model, networks by their speed, 10 Gbit/s if
+// they do not tell. Latencies, which NCCL does not keep by link, are assumed: 0.7 us for NVLink, 0.5 us for a
+// hop on PCIe or between sockets, 2.5 us for a NIC, or what its "latency" says. NVLinks to what is not in the
 // file are left out, as NCCL does.
 #include <fmt/format.h>
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "group/joining.h"
 #include "live/engine.h"
+#include "observe/observer.h"
 #include "protocol/session/session.h"
 #include "steer/plan_word.h"
 #include "steer/shared_plans.h"
@@ -24,6 +25,7 @@ namespace {
 // Looks at the network before it sleeps: with ranks on other hosts it is the kernel that has work to do.
 constexpr int kIdleLooks = 50;
 constexpr unsigned kNoRoomUs = 20;
+constexpr std::int64_t kNoLook = std::numeric_limits<std::int64_t>::max();
 
 protocol::Members members_of_mesh(const live::Mesh& mesh) {
   protocol::Members members{mesh.seat, mesh.ranks, {}};
@@ -69,13 +71,16 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
       }
       const std::int64_t now = live::now_ns();
       if (now >= next_look_ns) next_look_ns = now + engine_.check_hosts();
-      if (now >= session_.next_deadline_ns()) session_.on_time(now);
+      if (now >= look_ns_) {
+        look_ns_ = kNoLook;
+        session_.on_time(now);
+      }
       engine_.flush();
       if (!engine_.prepare_sleep()) {
         ::usleep(kNoRoomUs);
         continue;
       }
-      const std::int64_t until = std::min(next_look_ns, session_.next_deadline_ns());
+      const std::int64_t until = std::min(next_look_ns, look_ns_);  // calls have no deadlines here
       engine_.sleep(static_cast<int>(std::clamp<std::int64_t>((until - now) / 1'000'000 + 1, 0, 1000)));
       idle = 0;
     }
@@ -160,7 +165,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
     frame.token = token;
     frame.priority = priority;
     frame.stable = stable;
-    frame.reported = !wire::is_chunk(header);
+    frame.reported = !token.data;
     return engine_.send(to, std::move(frame));
   }
   void send_text(int to, const wire::Header& header, const std::string& text) override {
@@ -171,6 +176,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
     engine_.send(to, std::move(frame));
   }
   void cancel(std::uint64_t run) override { engine_.cancel(0, run); }
+  void look_at(std::int64_t when_ns) override { look_ns_ = std::min(look_ns_, when_ns); }
   void completed(void*, const protocol::Outcome& outcome) override {
     if (!outcome.ok) log_.log(LogLevel::info, "aggregator", "{}: {}", name_, outcome.text);
   }
@@ -186,6 +192,7 @@ class Aggregator : private live::FrameHandler, private protocol::Outbox {
   protocol::BufferPool pool_;
   steer::SharedPlans plans_;
   steer::WordParts word_;  // of rank 0's, as far as it is here
+  std::int64_t look_ns_ = kNoLook;
   live::Engine engine_;
   protocol::Session session_;
 };
@@ -206,6 +213,8 @@ std::uint64_t serve_group(const AggregatorOptions& options) {
   live::Mesh mesh = live::connect_all(*joining.store, joining.connect);
   joining.store.reset();
   const std::uint64_t job = mesh.job;
+  Logger().log(LogLevel::info, "aggregator", "{}: it serves job {}, a group of {} ranks", options.name,
+               observe::job_number(job), mesh.ranks);
   Aggregator(std::move(mesh), joining.engine, options.name).run();
   return job;
 }

@@ -4,7 +4,6 @@
 
 #include <charconv>
 #include <cstdlib>
-#include <optional>
 
 #include "base/settings.h"
 
@@ -78,7 +77,25 @@ int derived_port(const std::string& job) {
   return kFirstDerivedPort + static_cast<int>(hash % kDerivedPorts);
 }
 
+// "file:/path" or "tcp://host:port".
+Meeting meeting_at(const std::string& store, const std::string& origin) {
+  if (store.starts_with("file:")) return {store.substr(5), "", 0, origin};
+  std::string address = store.starts_with("tcp://") ? store.substr(6) : store;
+  const std::size_t colon = address.rfind(':');
+  if (colon == std::string::npos || address.find("://") != std::string::npos)
+    throw Error(ErrorCode::invalid_argument,
+                fmt::format("{}: expected file:/path or tcp://host:port, got \"{}\"", origin, store));
+  return {"", address.substr(0, colon), port_number(origin + "'s port", address.substr(colon + 1)), origin};
+}
+
 }  // namespace
+
+std::optional<Meeting> find_aggregator_meeting() {
+  constexpr const char* kSetting = "TALWEG_AGGREGATORS_AT";
+  const std::string store = resolve(kSetting).value;
+  if (store.empty()) return std::nullopt;
+  return meeting_at(store, kSetting);
+}
 
 Place find_place(const GroupOptions& options) {
   Place place;
@@ -107,19 +124,12 @@ Place find_place(const GroupOptions& options) {
 }
 
 Meeting find_meeting(const Place& place, const std::string& rendezvous) {
-  const std::string store = resolve("TALWEG_STORE", rendezvous).value;
   const bool is_rank = place.rank >= 0;
-  const std::string origin =
-      !rendezvous.empty() ? is_rank ? "option rendezvous" : "--rendezvous" : "TALWEG_STORE";
-  if (store.starts_with("file:")) return {store.substr(5), "", 0, origin};
-  if (!store.empty()) {
-    std::string address = store.starts_with("tcp://") ? store.substr(6) : store;
-    const std::size_t colon = address.rfind(':');
-    if (colon == std::string::npos || address.find("://") != std::string::npos)
-      throw Error(ErrorCode::invalid_argument,
-                  fmt::format("{}: expected file:/path or tcp://host:port, got \"{}\"", origin, store));
-    return {"", address.substr(0, colon), port_number(origin + "'s port", address.substr(colon + 1)), origin};
-  }
+  if (!rendezvous.empty()) return meeting_at(rendezvous, is_rank ? "option rendezvous" : "--rendezvous");
+  if (!is_rank)
+    if (auto meeting = find_aggregator_meeting()) return *meeting;
+  if (const std::string store = resolve("TALWEG_STORE").value; !store.empty())
+    return meeting_at(store, "TALWEG_STORE");
   const auto master = variable("MASTER_ADDR");
   const auto port = variable("MASTER_PORT");
   if (master && port) {

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "talweg/group.h"
@@ -27,8 +28,11 @@ struct Meeting {
   int port = 0;
   std::string origin;
 };
-// The option first. Throws Error{invalid_argument} that says which variables were looked for.
+// The option first; for an aggregator, who has no rank, then TALWEG_AGGREGATORS_AT. Throws
+// Error{invalid_argument} that says which variables were looked for.
 Meeting find_meeting(const Place& place, const std::string& rendezvous = {});
+// Where TALWEG_AGGREGATORS_AT says that aggregators look, if it is set.
+std::optional<Meeting> find_aggregator_meeting();
 
 // "30s" or a number of seconds; the option first. At least 1 ms.
 std::chrono::milliseconds find_timeout(const GroupOptions& options);

@@ -2,7 +2,6 @@
 #include "talweg/group.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -55,7 +54,8 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   // that one was told.
   std::optional<Wishes> wishes;
   if (!options.within) wishes.emplace(options, place.size);
-  auto [meeting, store, address_from, connect, engine] = group::prepare_joining(options, place, timeout);
+  group::Joining joining = group::prepare_joining(options, place, timeout);
+  auto& [meeting, store, address_from, connect, engine, aggregator_store] = joining;
   if (options.within)
     if (auto shared = group::join_within(options, place, store.get(), timeout, connect.deadline_ns))
       return shared;
@@ -67,10 +67,14 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
                    {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
   for (const auto& [setting, value] : alike_settings()) connect.alike.emplace_back(setting, digest(value));
 
-  // Re-planning knows what ranks measure between each other, and nothing of others.
-  if (network && !replan)
-    for (const int node : cluster::aggregators(*network))
-      connect.aggregators.push_back(network->nodes[static_cast<std::size_t>(node)].name);
+  // An aggregator serves the job's first group; those that are made from it do without.
+  if (network && !options.within && place.size > 1)
+    group::expect_aggregators(joining, cluster::aggregator_names(*network), [&]() -> std::string {
+      // What ranks measure is what is between them.
+      for (const auto& [setting, set] : {std::pair{"TALWEG_REPLAN", replan}, {"TALWEG_PROBE", probes}})
+        if (set) return fmt::format("groups with {} plan without aggregators", setting);
+      return {};
+    }());
   live::Mesh mesh = place.size > 1 ? live::connect_all(*store, connect) : live::Mesh{};
   group::GroupImpl::Identity identity;
   identity.rank = place.rank;
@@ -108,12 +112,11 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     network->shared_cores = mesh.cores;
   const std::string description = fmt::format(
       "rank: {} of {} ({})\nrendezvous: {}\naddress: {} ({})\nshared memory: {} of {} ranks on this host\n"
-      "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {}\naggregators: {}\n"
+      "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {}\n"
       "algorithm: {} ({})\n"
       "plans: {}\ntimeout: {} ms\nsums computed with: {}\n",
       place.rank, place.size, place.origin, meeting.origin, connect.address, address_from, local, place.size,
       connect.streams, engine.stream.checksum ? "on" : "off", mesh.security, network_from,
-      helping.empty() ? "none" : fmt::format("{}", fmt::join(helping, ", ")),
       algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin),
       !replan               ? "stay"
       : local == place.size ? "stay: all ranks are on this host"
@@ -133,12 +136,12 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   // The default level is WARN: who did not ask is not told.
   if (place.rank == 0 && log.level() != LogLevel::warn)
     log.log(LogLevel::version, "init", "talweg {}, {} ranks", TALWEG_VERSION, place.size);
-  for (std::istringstream lines(log.shows(LogLevel::info) ? description : ""); lines;) {
+  auto group = std::make_shared<group::GroupImpl>(std::move(world), std::move(identity), std::move(*network),
+                                                  algorithm.value, timeout, description);
+  for (std::istringstream lines(log.shows(LogLevel::info) ? group->describe() : ""); lines;) {
     std::string line;
     if (std::getline(lines, line)) log.log(LogLevel::info, "init", "{}", line);
   }
-  auto group = std::make_shared<group::GroupImpl>(std::move(world), std::move(identity), std::move(*network),
-                                                  algorithm.value, timeout, description);
   if (probes && several_hosts) {
     ProbeOptions probe;
     probe.progress = [&log](const std::string& line) { log.log(LogLevel::info, "probe", "{}", line); };

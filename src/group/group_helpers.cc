@@ -36,7 +36,10 @@ void GroupImpl::agree_on_losses() {
   const std::vector<steer::Losses::Agreed> agreed = losses_.take();
   for (const steer::Losses::Agreed& loss : agreed) {
     shared_plans_.forget(loss.from);
-    if (leader_) to_avoid_.push_back(loss);
+    if (leader_)
+      to_avoid_.push_back(loss);  // there may be plans to make for calls before that
+    else
+      chooser_.change_to(cluster::without(chooser_.network(), std::vector<int>{loss.node}));
   }
   if (losses_.open()) {
     session_.plans_wait_for(losses_.missing());

@@ -1,6 +1,7 @@
 #include "group/group_impl.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -112,9 +113,10 @@ GroupImpl::Start GroupImpl::prepare(const Call& call) {
   return start;
 }
 
-WorkPtr GroupImpl::start(const Call& call) {
+WorkPtr GroupImpl::start(const Call& call, std::shared_ptr<const protocol::Plan> plan) {
   if (call.op == Collective::send_recv) return start_message(call);
   Start start = prepare(call);
+  start.operation.plan = std::move(plan);
   WorkPtr work = start.work;
   auto guard = world_->lock();
   enter(std::move(start));
@@ -124,9 +126,10 @@ WorkPtr GroupImpl::start(const Call& call) {
 
 void GroupImpl::enter(Start start) {
   protocol::Operation& operation = start.operation;
-  const bool shared = steer::is_shared(start.request);
+  const bool given = operation.plan != nullptr;
+  const bool shared = !given && steer::is_shared(start.request);
   // What has no plan is refused before it has a number: as if it had never been called.
-  if (!shared) operation.plan = own_plans_.find(start.request);
+  if (!given && !shared) operation.plan = own_plans_.find(start.request);
   start.work->keep(start.work);
   world_->started(operation.question_ns, start.called_ns);
   const std::uint64_t call = session_.next_sequence();
@@ -189,7 +192,7 @@ std::uint64_t GroupImpl::number() const {
 bool GroupImpl::can_be_shared() const {
   if (world_->inherited()) return false;
   const auto guard = world_->lock();
-  return !meter_ && session_.whole() && world_->engine().whole();
+  return !meter_ && session_.whole() && world_->engine().whole(world_->observer().options().size);
 }
 
 std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint32_t id,
@@ -266,7 +269,13 @@ GroupStatistics GroupImpl::statistics() const {
 }
 
 std::string GroupImpl::describe() const {
-  return description_;
+  const auto guard = world_->lock();
+  std::vector<std::string> helping = cluster::aggregator_names(chooser_.network());
+  for (int node = size(); node < static_cast<int>(seats_.size()); ++node)
+    if (losses_.knows(node))
+      std::erase(helping, identity_.helpers[static_cast<std::size_t>(node - size())].name);
+  return fmt::format("{}aggregators: {}\n", description_,
+                     helping.empty() ? "none" : fmt::format("{}", fmt::join(helping, ", ")));
 }
 
 std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) const {
@@ -334,7 +343,7 @@ bool GroupImpl::send(int to, const wire::Header& header, const std::byte* payloa
   frame.token = token;
   frame.priority = priority;
   frame.stable = stable;
-  frame.reported = !wire::is_chunk(header);
+  frame.reported = !token.data;
   const int peer = seats_[static_cast<std::size_t>(to)];
   observe::Trace* trace = payload == nullptr ? nullptr : world_->observer().trace();
   if (trace == nullptr) return world_->engine().send(peer, std::move(frame));

@@ -46,7 +46,9 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   int rank() const override { return identity_.rank; }
   int size() const override { return static_cast<int>(identity_.members.size()); }
 
-  WorkPtr start(const Call& call) override;
+  WorkPtr start(const Call& call) override { return start(call, nullptr); }
+  // By a plan that all ranks have, whoever has made it; null: by the group's own.
+  WorkPtr start(const Call& call, std::shared_ptr<const protocol::Plan> plan);
 
   std::shared_ptr<Group> split(std::span<const int> ranks) override;
   std::string probe(const ProbeOptions& options) override;
@@ -118,6 +120,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
             int priority, bool stable) override;
   void send_text(int to, const wire::Header& header, const std::string& text) override;
   void cancel(std::uint64_t run) override;
+  void look_at(std::int64_t when_ns) override { world_->look_at(when_ns); }
   void completed(void* user, const protocol::Outcome& outcome) override;
 
   void note_start(WorkImpl& work, const observe::CallNote& note);

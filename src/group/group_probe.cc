@@ -24,7 +24,10 @@ steer::ProbeResult GroupImpl::probe_in_full(const ProbeOptions& options) {
 }
 
 std::string GroupImpl::probe(const ProbeOptions& options) {
-  return cluster::to_yaml(probe_in_full(options).network);
+  std::string network = cluster::to_yaml(probe_in_full(options).network);
+  if (rank() == 0 && !identity_.helpers.empty())
+    log_.log(LogLevel::warn, "plan", "aggregators are not probed: plans lead through none from now on");
+  return network;
 }
 
 }  // namespace talweg::group

@@ -22,11 +22,16 @@ void find_address(const GroupOptions& options, Joining& joining) {
   joining.address_from = i.name + ", " + (choice.value.empty() ? "automatic" : name(choice.origin));
 }
 
+std::shared_ptr<Store> open_store(const Meeting& at, bool serves, std::int64_t deadline_ns,
+                                  const std::string& key) {
+  const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
+  return at.file.empty() ? tcp_store(at.host, at.port, serves, deadline, key) : file_store(at.file);
+}
+
 }  // namespace
 
 Joining prepare_joining(const GroupOptions& options, const Place& place, std::chrono::milliseconds timeout,
                         const std::string& aggregator) {
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
   const std::optional<live::JobKey> job_key = live::find_job_key();
   Joining joining;
   live::ConnectOptions& connect = joining.connect;
@@ -39,12 +44,11 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
       place.size > 1 && !wanted.empty())
     live::choose_interface(wanted, live::interfaces());
   joining.store = options.store;
+  connect.deadline_ns = live::now_ns() + std::chrono::nanoseconds(timeout).count();
   if (place.size > 1 && !joining.store) {
     joining.meeting = find_meeting(place, options.rendezvous);
-    const Meeting& at = joining.meeting;
-    joining.store = at.file.empty() ? tcp_store(at.host, at.port, place.rank == 0, deadline,
-                                                job_key ? job_key->text : std::string())
-                                    : file_store(at.file);
+    joining.store = open_store(joining.meeting, place.rank == 0, connect.deadline_ns,
+                               job_key ? job_key->text : std::string());
   } else if (place.size == 1) {
     joining.meeting.origin = "not needed";
   }
@@ -59,9 +63,32 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
   connect.aggregator = aggregator;
   connect.prefix = options.prefix;
   if (job_key) connect.key = wire::secret_from_text(job_key->text);
-  connect.deadline_ns =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(deadline.time_since_epoch()).count();
   return joining;
+}
+
+void expect_aggregators(Joining& joining, std::vector<std::string> names, const std::string& why_not) {
+  live::ConnectOptions& connect = joining.connect;
+  connect.aggregators = std::move(names);
+  connect.no_aggregators = why_not;
+  if (connect.rank != 0 || connect.aggregators.empty()) return;
+  // What keeps them away must not keep the ranks from forming a group.
+  try {
+    const std::optional<live::JobKey> job_key = live::find_job_key();
+    const std::optional<Meeting> at = find_aggregator_meeting();
+    if (!at && !joining.store->seen_by_aggregators())
+      throw Error(ErrorCode::unsupported,
+                  "the ranks meet in their program's own store, where it cannot look: set "
+                  "TALWEG_AGGREGATORS_AT, as talweg run does");
+    // There, a key out of a store that members alone can read would be for others to read.
+    if (at && !job_key && joining.store->confidential())
+      throw Error(ErrorCode::invalid_argument, "TALWEG_AGGREGATORS_AT needs a job key: set TALWEG_KEY");
+    if (!at) return;
+    joining.aggregator_store =
+        open_store(*at, true, connect.deadline_ns, job_key ? job_key->text : std::string());
+    connect.aggregator_store = joining.aggregator_store.get();
+  } catch (const Error& e) {
+    if (connect.no_aggregators.empty()) connect.no_aggregators = e.what();
+  }
 }
 
 }  // namespace talweg::group

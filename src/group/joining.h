@@ -18,11 +18,16 @@ struct Joining {
   std::string address_from;      // where the address was found, for people
   live::ConnectOptions connect;  // rank, size, prefix, address, key, deadline
   live::EngineOptions engine;
+  std::shared_ptr<Store> aggregator_store;  // of rank 0, where that is not `store`
 };
 
 // Of rank `place.rank`; or, with a name, of that aggregator. Checks the settings, then blocks until the store
 // answers. Throws Error as Group::join does.
 Joining prepare_joining(const GroupOptions& options, const Place& place, std::chrono::milliseconds timeout,
                         const std::string& aggregator = {});
+
+// To be called before a group with aggregators connects. These may come; unless it is known `why_not`, which
+// is said to them as well.
+void expect_aggregators(Joining& joining, std::vector<std::string> names, const std::string& why_not);
 
 }  // namespace talweg::group

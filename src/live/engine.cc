@@ -103,8 +103,9 @@ bool Engine::unsent() const {
   return std::ranges::any_of(links_, [](const Link* link) { return link->unsent(); });
 }
 
-bool Engine::whole() const {
-  return std::ranges::none_of(links_, [](const Link* link) { return link->gone(); });
+bool Engine::whole(int ranks) const {
+  return std::none_of(made_.by_rank.begin(), made_.by_rank.begin() + ranks,
+                      [](const auto& link) { return link && link->gone(); });
 }
 
 EngineStatistics Engine::statistics() const {

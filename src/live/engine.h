@@ -47,8 +47,8 @@ class Engine {
   // Something waits to be sent: whoever drives must go on until it is gone.
   bool unsent() const;
 
-  // No rank has gone.
-  bool whole() const;
+  // None of the first `ranks` peers has gone.
+  bool whole(int ranks) const;
   bool all_local() const { return links_.size() == local_.size(); }
   int local_ranks() const { return static_cast<int>(local_.size()) + 1; }
   EngineStatistics statistics() const;

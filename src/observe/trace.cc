@@ -158,7 +158,9 @@ void Trace::write(const Event& e) {
     case Event::Kind::received: {
       const bool sent = e.kind == Event::Kind::sent;
       const int tid = sent ? kSends : kReceives;
-      const char* direction = h.type == wire::FrameType::up ? "up" : "down";
+      const char* direction = h.type == wire::FrameType::up     ? "up"
+                              : h.type == wire::FrameType::down ? "down"
+                                                                : "own";
       file_.event(fmt::format(
           R"("ph":"X","cat":"chunk","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
           R"("name":"{} {} {}","args":{{"group":"{:08x}","operation":"{}","sequence":{},"tree":{},)"

@@ -19,6 +19,7 @@ struct Token {
   std::uint32_t piece = 0;  // the transfer's own number for what was sent
   std::byte* buffer = nullptr;
   float progress = 0;  // of the data of a run that wait for a rank the least far along go first
+  bool data = false;   // a transfer's: on_sent follows, unless they were taken at once
 };
 
 // How an operation ended.
@@ -33,9 +34,10 @@ class Outbox {
  public:
   virtual ~Outbox() = default;
   // `to` is a node of the group: a rank, or one of those behind them. The header is complete but for its
-  // checksums. True when the payload was taken already (or there is none), else Session::on_sent(token)
-  // follows. `stable`: as in Actions::Payload. Frames of the same tree and priority to one rank arrive in
-  // order: control frames among each other, and data, which comes in the order of its progress.
+  // checksums. True when the payload was taken already, else, of data, Session::on_sent(token)
+  // follows; nobody waits for that of any other frame. `stable`: as in Actions::Payload. Frames of the same
+  // tree and priority to one rank arrive in order: control frames among each other, and data, which comes in
+  // the order of its progress.
   virtual bool send(int to, const wire::Header& header, const std::byte* payload, const Token& token,
                     int priority, bool stable) = 0;
   // A control frame with a text as payload, copied.
@@ -43,6 +45,9 @@ class Outbox {
   // Forgets everything unsent of a run, and where a frame of it is being received into: the caller's memory
   // is not touched after this returns. on_sent has been called for each frame that was dropped.
   virtual void cancel(std::uint64_t run) = 0;
+  // A transfer wants to hear the time then: call Session::on_time, which asks anew for what it has still to
+  // look at. The next moment counts of those that were asked for; one that has passed is as soon as possible.
+  virtual void look_at(std::int64_t when_ns) = 0;
   // `user` is what was given to start. Called once for every operation.
   virtual void completed(void* user, const Outcome& outcome) = 0;
 };

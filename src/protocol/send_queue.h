@@ -32,7 +32,8 @@ template <class Frame>
 class SendQueue {
  public:
   void push(Frame frame) {
-    Level& level = levels_[static_cast<std::size_t>(std::clamp(frame.priority, 0, kUrgent))];
+    const bool behind_all = (frame.header.flags & wire::kBehindAll) != 0;
+    Level& level = levels_[static_cast<std::size_t>(behind_all ? 0 : std::clamp(frame.priority, 0, kUrgent))];
     ++size_;
     if (frame.reported) {
       level.turns.push({});

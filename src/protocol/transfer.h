@@ -107,7 +107,8 @@ class Transfer {
   // There may be room for more now. `actions` is null where the operation has failed: nothing is sent then.
   virtual void on_sent(std::uint32_t piece, std::byte* buffer, Actions* actions) = 0;
 
-  // For protocols that resend: called when next_time_ns() has come.
+  // For protocols that resend: called once next_time_ns() has come, which is asked after each call of the
+  // others. Who does not know the time yet says 0, and hears it soon.
   virtual void on_time(std::int64_t, Actions&) {}
   virtual std::int64_t next_time_ns() const { return std::numeric_limits<std::int64_t>::max(); }
 

@@ -68,8 +68,7 @@ class Ranks::Host : public protocol::Outbox {
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
             int priority, bool) override {
-    const bool reported = !wire::is_chunk(header);
-    push(to, {header, payload, {}, token, priority, reported});
+    push(to, {header, payload, {}, token, priority, !token.data});
     return false;
   }
   void send_text(int to, const wire::Header& header, const std::string& text) override {
@@ -87,6 +86,17 @@ class Ranks::Host : public protocol::Outbox {
           c->taken.push(std::move(frame));
       }
     }
+  }
+  // Of the moments that are asked for only the next is waited for: the session names the others again.
+  void look_at(std::int64_t when_ns) override {
+    const Picoseconds when = std::max(when_ns * kPicosecondsPerNanosecond, ranks_.simulation_.now());
+    if (when >= look_) return;
+    look_ = when;
+    ranks_.simulation_.at(when, [this, when] {
+      if (when != look_) return;
+      look_ = kNever;
+      session.on_time(when / kPicosecondsPerNanosecond);
+    });
   }
   void completed(void* user, const protocol::Outcome& outcome) override {
     auto* result = static_cast<CollectiveResult*>(user);
@@ -252,6 +262,7 @@ class Ranks::Host : public protocol::Outbox {
   std::size_t frames_ = 0;  // to be received
   Picoseconds cost_ = 0;
   bool working_ = false;
+  Picoseconds look_ = kNever;
 
  public:
   protocol::Session session;

@@ -47,7 +47,8 @@ class GroupRun {
       const auto forest = step.op ? plan(step, ranks_.size(), network) : nullptr;
       plans_.emplace_back();
       if (forest) plans_.back() = protocol::make_plans(forest, static_cast<std::uint32_t>(plans_.size()));
-      outcome_.algorithms.push_back(forest ? forest->planner : "");
+      outcome_.algorithms.push_back(
+          forest ? forest::plan_title(forest->planner, forest::aggregator_names(*forest, network)) : "");
       memory_.push_back(forest ? std::make_unique<SharedOperands>(*forest) : nullptr);
     }
     ranks_.help([this](int node, const wire::Signature& signature) {

@@ -105,11 +105,8 @@ std::string PlanChooser::describe(const forest::Forest& forest) const {
     chunks = std::max(chunks, forest::chunk_count(tree));
     chunk = std::max(chunk, std::min(tree.chunk, tree.slice.count));
   }
-  std::string through;
-  for (const forest::NodeId node : forest::aggregators_of(forest))
-    through +=
-        (through.empty() ? " through " : " and ") + network().nodes[static_cast<std::size_t>(node)].name;
-  return fmt::format("{}{}, {} trees, up to {} chunks of {}, predicted {:.4g} ms", forest.planner, through,
+  return fmt::format("{}, {} trees, up to {} chunks of {}, predicted {:.4g} ms",
+                     forest::plan_title(forest.planner, forest::aggregator_names(forest, network())),
                      forest.trees.size(), chunks, to_string(Bytes{chunk * forest.request.element_size}),
                      model_->seconds(forest) * 1e3);
 }

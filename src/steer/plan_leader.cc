@@ -33,6 +33,7 @@ std::optional<PlanWord> PlanLeader::lead(std::uint64_t call, const forest::Reque
     return std::nullopt;
   }
   plans_.hear(word);
+  if (word.forest != nullptr) word.digest = plans_.find(call, request)->digest;
   return word;
 }
 

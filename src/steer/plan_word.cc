@@ -30,10 +30,12 @@ std::vector<std::byte> to_bytes(const PlanWord& word) {
   out.bytes(std::as_bytes(std::span(word.rates)));
   if (word.next_turn) out.number(*word.next_turn - word.call);
   if (!last) out.number(word.next - word.call);
-  if (word.forest)
+  if (word.forest) {
+    out.number(word.digest);
     out.bytes(forest::to_bytes(*word.forest));
-  else if (word.request)
+  } else if (word.request) {
     forest::write(out, *word.request);
+  }
   return out.take();
 }
 
@@ -53,6 +55,8 @@ PlanWord word_from_bytes(std::span<const std::byte> bytes) {
   if ((flags & kTurn) != 0) word.next_turn = later(in, word.call);
   if ((flags & kLast) == 0) word.next = later(in, word.call);
   if ((flags & kForest) != 0) {
+    word.digest = static_cast<std::uint32_t>(in.number(std::numeric_limits<std::uint32_t>::max()));
+    if (word.digest == 0) in.fail("a plan without a digest");
     word.forest = std::make_shared<forest::Forest>(forest::forest_from_bytes(in.bytes(in.left())));
     word.request = word.forest->request;
   } else if ((flags & kRequest) != 0) {

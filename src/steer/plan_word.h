@@ -33,6 +33,9 @@ struct PlanWord {
   // What the rest is about: calls that ask for this.
   std::optional<forest::Request> request;
   std::shared_ptr<const forest::Forest> forest;  // null: the plan that was said last stays
+  // Of the forest, as rank 0 has it: what its calls are known by. 0: not told, which words that travel are
+  // not.
+  std::uint32_t digest = 0;
   // Of these calls the first from this one on has a word of its own.
   std::uint64_t next = kNever;
 };

@@ -48,9 +48,15 @@ SharedPlan SharedPlans::make(const PlanWord& word) const {
   if (word.forest->request != *word.request) refuse("the plan is for another call");
   if (word.forest->nodes > nodes_)
     refuse(fmt::format("a plan among {} nodes, the group has {}", word.forest->nodes, nodes_));
+  const std::uint32_t digest = forest::digest(*word.forest);
+  if (word.digest != 0 && word.digest != digest)
+    refuse(
+        fmt::format("rank 0's build of Talweg knows the plan as {:08x}, the one here as {:08x}: install the "
+                    "same version everywhere",
+                    word.digest, digest));
   try {
     forest::verify(*word.forest);
-    return protocol::make_plan(word.forest, self_, {.nodes = nodes_, .digest = forest::digest(*word.forest)});
+    return protocol::make_plan(word.forest, self_, {.nodes = nodes_, .digest = digest});
   } catch (const Error& e) {
     refuse(e.what());
   }

@@ -79,7 +79,8 @@ std::string to_text(Collective op, const Choices& choices) {
     std::vector<std::string> cells{to_string(Bytes{static_cast<std::int64_t>(choice.bytes)})};
     for (std::size_t i = 0; i < choice.candidates.size() && i < 2; ++i)
       cells.insert(cells.end(),
-                   {choice.candidates[i].planner, fmt::format("{:.1f}", choice.candidates[i].seconds * 1e6)});
+                   {forest::plan_title(choice.candidates[i].planner, choice.candidates[i].through),
+                    fmt::format("{:.1f}", choice.candidates[i].seconds * 1e6)});
     if (choice.candidates.size() > 1 && choice.candidates[0].seconds > 0)
       cells.push_back(fmt::format("{:.2f}x", choice.candidates[1].seconds / choice.candidates[0].seconds));
     text += columns.line(cells);
@@ -96,8 +97,9 @@ nlohmann::json to_json(Collective op, const std::string& network, int ranks, con
   for (const Choice& choice : choices.sizes) {
     nlohmann::json line = {{"size_bytes", choice.bytes}, {"candidates", nlohmann::json::array()}};
     for (const auto& candidate : choice.candidates)
-      line["candidates"].push_back(
-          {{"algorithm", candidate.planner}, {"predicted_us", candidate.seconds * 1e6}});
+      line["candidates"].push_back({{"algorithm", candidate.planner},
+                                    {"predicted_us", candidate.seconds * 1e6},
+                                    {"through", candidate.through}});
     document["sizes"].push_back(std::move(line));
   }
   return document;

@@ -99,6 +99,7 @@ Json row_json(const Study& study, const StudyRow& row) {
     Json candidate = {{"algorithm", study.planners[i]}};
     if (prediction.seconds) {
       candidate["predicted_us"] = number(*prediction.seconds * 1e6);
+      candidate["through"] = prediction.through;
       const auto rate = rate_of(study, row, i);
       candidate["algbw_GB_per_s"] = rate ? number(*rate / 8e9) : Json();
       candidate["part_of_bound"] = optional(part_of_bound(study, row, i));
@@ -118,7 +119,7 @@ text::Columns columns_of(const Study& study) {
   }
   std::vector<text::Column> columns{{"", kSizeWidth}};
   columns.resize(1 + study.planners.size(), {"", static_cast<int>(width + 2)});
-  columns.insert(columns.end(), {{"", 12}, {"", 11}});
+  columns.insert(columns.end(), {{"", 12}, {"", 11}, {"", 0, 2}});
   return text::Columns(std::move(columns));
 }
 
@@ -144,6 +145,8 @@ std::vector<std::string> row_cells(const Study& study, const StudyRow& row) {
   if (row.taken >= 0)
     cells.insert(cells.end(), {rate_text(rate_of(study, row, at(row.taken))),
                                part_text(part_of_bound(study, row, at(row.taken)))});
+  if (row.taken >= 0 && !row.predictions[at(row.taken)].through.empty())
+    cells.push_back(forest::plan_title("", row.predictions[at(row.taken)].through).substr(1));
   return cells;
 }
 

@@ -215,7 +215,8 @@ class Pieces {
         continue;
       }
       try {
-        hand_over(fmt::format("={:.17g}", model_->seconds(forest::plan_by(planner, request, *model_, memo))));
+        const forest::Forest forest = forest::plan_by(planner, request, *model_, memo);
+        hand_over(Json{model_->seconds(forest), forest::aggregator_names(forest, network_)}.dump());
       } catch (const Error& error) {
         if (error.code() != ErrorCode::unsupported) throw;
         hand_over(error.what());
@@ -235,10 +236,13 @@ class Pieces {
     const forest::Planner& its = forest::find_planner(result_.planners[planner]);
     for (const std::string& line : done.lines) {
       Prediction& prediction = result_.rows[--row].predictions[planner];
-      if (line.starts_with('='))
-        prediction.seconds = std::stod(line.substr(1));
-      else
+      if (line.starts_with('[')) {
+        const Json found = Json::parse(line);
+        prediction.seconds = found[0].get<double>();
+        found[1].get_to(prediction.through);
+      } else {
         prediction.reason = line;
+      }
     }
     if (row > 0)
       result_.notes.push_back(fmt::format("{}: {}{}", its.name, done.failure,

@@ -29,8 +29,9 @@ struct StudyRequest {
 
 struct Prediction {
   std::optional<double> seconds;
-  std::string reason;     // why there is none
-  bool not_done = false;  // there might be one: it was not tried, or did not end
+  std::string reason;                  // why there is none
+  bool not_done = false;               // there might be one: it was not tried, or did not end
+  std::vector<std::string> through{};  // the aggregators that its trees lead through
 };
 
 struct StudyRow {

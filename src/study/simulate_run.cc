@@ -163,8 +163,10 @@ PerfRow simulate_case(const SimulateOptions& options, const PerfCase& c, const s
   run.end(report);
   PerfRow row{c, timing_of(times, perf), {}, {}, {}};
   if (has_in_place(c.op)) row.in_place = row.out_of_place;  // the same packets
-  row.plan = fmt::format("{}, predicted {:.4g} ms", forest->planner,
-                         forest::predict_seconds(*forest, options.cluster) * 1e3);
+  row.plan =
+      fmt::format("{}, predicted {:.4g} ms",
+                  forest::plan_title(forest->planner, forest::aggregator_names(*forest, options.cluster)),
+                  forest::predict_seconds(*forest, options.cluster) * 1e3);
   return row;
 }
 

@@ -32,7 +32,7 @@ void seal(Header& header) {
 
 const char* check(const Header& header) {
   const auto type = static_cast<unsigned>(header.type);
-  if (type == 0 || type >= kFrameTypes) return "unknown frame type";
+  if (type == 0 || (type >= kFrameTypes && type - kOwnTypes >= kOwnKinds)) return "unknown frame type";
   if (static_cast<unsigned>(header.op) >= kCollectives) return "unknown collective";
   if (static_cast<unsigned>(header.data_type) >= kDataTypes) return "unknown element type";
   if (static_cast<unsigned>(header.reduction) >= kReduceOps) return "unknown reduction";

@@ -37,7 +37,7 @@ enum class FrameType : std::uint8_t {
 enum class Payload : std::uint8_t {
   none,
   text,  // what nodes say to each other, copied when it is sent
-  data,  // of a call, sent from where it lies: its sender is told when it has been sent
+  data,  // of a call, sent from where it lies; the call's transfer says where it may be received
 };
 struct FrameFacts {
   const char* name;
@@ -65,9 +65,14 @@ inline constexpr FrameFacts kFrameFacts[] = {
     {"past", Payload::none},
 };
 inline constexpr unsigned kFrameTypes = std::size(kFrameFacts);
+// 64 .. 95 belong to transfers, which give them their meaning (Own, in frames.h).
+inline constexpr unsigned kOwnTypes = 64;
+inline constexpr unsigned kOwnKinds = 32;
+inline constexpr FrameFacts kOwnFacts{"own", Payload::data};
 // Of a type that there is.
 constexpr const FrameFacts& facts(FrameType type) {
-  return kFrameFacts[static_cast<unsigned>(type)];
+  const auto number = static_cast<unsigned>(type);
+  return number < kFrameTypes ? kFrameFacts[number] : kOwnFacts;
 }
 
 // "TLW2": the last byte is the version of the frame layout.

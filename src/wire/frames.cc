@@ -61,6 +61,14 @@ Header encode(const CallId& call, const Credit& credit) {
   return h;
 }
 
+Header encode(const CallId& call, const Own& own) {
+  Header h = header_of(static_cast<FrameType>(kOwnTypes + own.kind), call);
+  h.tree = own.tree;
+  h.chunk = own.chunk;
+  h.length = own.bytes;
+  return h;
+}
+
 Header encode(const CallId& call, const Failure& failure) {
   Header h = header_of(FrameType::failure, call);
   if (failure.to_sender) h.flags = kToSender;
@@ -153,6 +161,10 @@ Chunk chunk_of(const Header& h) {
 
 Credit credit_of(const Header& h) {
   return {h.tree, h.chunk};
+}
+
+Own own_of(const Header& h) {
+  return {static_cast<unsigned>(h.type) - kOwnTypes, h.tree, h.chunk, h.length};
 }
 
 Failure failure_of(const Header& h) {

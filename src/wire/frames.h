@@ -37,6 +37,15 @@ struct Credit {
   std::uint32_t granted = 0;  // chunks of the tree, in all
 };
 
+// Of a transfer with a language of its own, data or not: no driver and no session looks into it. `bytes` of
+// payload follow. Frames of the same tree arrive in order.
+struct Own {
+  std::uint32_t kind = 0;  // below kOwnKinds
+  std::uint32_t tree = 0;
+  std::uint32_t chunk = 0;
+  std::uint32_t bytes = 0;
+};
+
 struct Failure {
   ErrorCode code = ErrorCode::aborted;
   bool to_sender = false;        // of a message: the receiver tells its sender; else the other way round
@@ -102,6 +111,7 @@ struct Pong {
 Header encode(const CallId& call, const Announce& announce);
 Header encode(const CallId& call, const Chunk& chunk);
 Header encode(const CallId& call, const Credit& credit);
+Header encode(const CallId& call, const Own& own);
 Header encode(const CallId& call, const Failure& failure);
 Header encode(const CallId& call, const Request& request);
 Header encode(const CallId& call, const Clear& clear);
@@ -120,6 +130,7 @@ CallId call_of(const Header& header);
 Announce announce_of(const Header& header);
 Chunk chunk_of(const Header& header);
 Credit credit_of(const Header& header);
+Own own_of(const Header& header);
 Failure failure_of(const Header& header);
 Request request_of(const Header& header);
 GroupFailure group_failure_of(const Header& header);

@@ -196,6 +196,7 @@ static void descriptions(talweg_group* group) {
 int main(void) {
   talweg_group* group = NULL;
   EXPECT_OK(talweg_join(NULL, &group));
+  EXPECT(talweg_size(group) == atoi(getenv("WORLD_SIZE")));
   EXPECT(talweg_size(group) >= 2 && talweg_size(group) <= kMost);
   for (int in_flight = 0; in_flight < 2; ++in_flight) {
     reductions(group, in_flight);

@@ -2,18 +2,31 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
+#include "base/at.h"
 #include "base/collectives.h"
 #include "forest/cost.h"
 #include "forest/forest_bytes.h"
+#include "protocol/flood.h"
 #include "protocol/forest/local_plan.h"
 
 namespace talweg::chaos {
 
 namespace {
 
+constexpr std::int64_t kFloodPauseNs = 7'000'000;
+
 std::byte* bytes(std::vector<std::int32_t>& data) {
   return reinterpret_cast<std::byte*>(data.data());
+}
+
+// Sums of these depend on their order.
+std::int32_t float_of_any_magnitude(int rank, std::size_t element, std::uint64_t call) {
+  const auto mixed =
+      static_cast<std::uint32_t>((element + 1) * 2654435761U + (call * 64 + at(rank)) * 40503U);
+  const auto mantissa = static_cast<float>(mixed >> 8) - static_cast<float>(1 << 23);
+  return std::bit_cast<std::int32_t>(std::ldexp(mantissa, static_cast<int>(mixed % 24)));
 }
 
 // All that contribute send to the node behind the ranks, which sends to all that receive.
@@ -105,22 +118,31 @@ protocol::Operation operation_of(Record& record, Planning& planning) {
   record.request = q;
   protocol::Buffers& b = record.buffers;
   b = protocol::buffers_for(call, record.rank, script.number);
+  if (script.rounds)
+    for (std::size_t i = 0; i < b.in.size(); ++i)
+      b.in[i] = float_of_any_magnitude(record.rank, i, script.number);
   const bool one_buffer = facts(q.op).one_buffer || call.in_place;
   if (facts(q.op).one_buffer && record.rank == q.root) b.expected = b.in;
   if (facts(q.op).one_buffer ? record.rank == q.root : call.in_place) b.out = b.in;
   record.before = b.out;
 
   protocol::Operation op = protocol::make_operation({.op = q.op,
-                                                     .type = DataType::i32,
+                                                     .type = script.rounds ? DataType::f32 : DataType::i32,
                                                      .reduction = call.reduction,
                                                      .in = one_buffer ? b.out.data() : b.in.data(),
                                                      .out = b.out.data(),
                                                      .options = {.priority = call.priority}},
                                                     record.rank, q);
+  op.user = &record;
+  if (script.flooded && !odd) {
+    const auto bytes = static_cast<std::size_t>(call.total()) * sizeof(std::int32_t);
+    record.memory = 2 * static_cast<std::size_t>(q.ranks) * std::bit_ceil(std::max<std::size_t>(bytes, 64));
+    op.plan = protocol::flood_plan(record.rank, q.ranks, bytes, kFloodPauseNs);
+    return op;
+  }
   const auto plan = planning.plan(own, q, record.rank, !odd && facts(q.op).knows == Knows::all);
   record.memory = most_memory(*plan);
   op.plan = plan;
-  op.user = &record;
   return op;
 }
 

@@ -27,7 +27,8 @@ struct Record {
   std::vector<std::int32_t> after;   // and as it was when the call ended
   bool started = false;
   bool done = false;
-  bool lost = false;  // its rank died
+  bool lost = false;    // its rank died
+  bool behind = false;  // others of its group were in flight there when it was called
   int times_done = 0;
   Picoseconds deadline = 0;
   std::size_t memory = 0;  // of chunk buffers, at most

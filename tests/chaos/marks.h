@@ -27,6 +27,8 @@ namespace talweg::chaos {
   X(rescued, "a collective ended while the wire had a frame of it half taken")            \
   X(unsent, "a collective ended with frames that had not left")                           \
   X(several_in_flight, "a rank had several operations of a group in flight")              \
+  X(barrier, "a barrier ended after what was in flight when it was called")               \
+  X(same_bits, "a sum that rounds was compared with other ranks'")                        \
   X(message, "a message was received")                                                    \
   X(message_any_source, "a message was received from any source")                         \
   X(regrouped, "a group was left and its members formed another one")                     \

@@ -65,6 +65,19 @@ TEST(Mutation, ACallWithoutADeadlineIsCaught) {
   expect_caught(Mutation::no_deadlines, [](const Scenario& s) { return has(s, FaultKind::leave); });
 }
 
+TEST(Mutation, ARankThatIsSentMoreAheadThanItsBudgetIsCaught) {
+  expect_caught(Mutation::no_eager_budget, [](const Scenario& s) {
+    return s.all_must_end_well && s.in_flight > 1 && s.eager_budget < protocol::kEagerBudget;
+  });
+}
+TEST(Mutation, ABarrierThatWaitsForNothingCalledBeforeItIsCaught) {
+  expect_caught(Mutation::no_fences, [](const Scenario& s) {
+    return s.all_must_end_well && s.in_flight > 1 && any_call(s, [](const ScriptedCall& c) {
+             return !c.message && c.call.request.op == Collective::barrier;
+           });
+  });
+}
+
 TEST(World, ASeedIsPlayedAgainExactly) {
   for (const std::uint64_t seed : {3, 4, 5}) {
     std::uint64_t digests[2];

@@ -36,6 +36,8 @@ struct Node::Member : protocol::Outbox {
     for (const int m : members) hosts.push_back("host" + std::to_string(m));
     protocol::Members names = protocol::ranks_only(self, hosts);
     names.ranks = size;
+    if (owner.world_.mutation() != Mutation::no_eager_budget)
+      names.eager_budget = owner.world_.scenario().eager_budget;
     if (size < static_cast<int>(hosts.size())) names.names.back() = "aggregator agg (" + hosts.back() + ")";
     session = std::make_unique<protocol::Session>(
         names, id, *this, owner.pool_,
@@ -88,6 +90,7 @@ struct Node::Member : protocol::Outbox {
     word.call = session->next_sequence();
     word.forest = plan->forest;
     word.request = word.forest->request;
+    word.digest = plan->digest;
     say(word, size);
   }
   void say(const steer::PlanWord& word, int to) {
@@ -144,7 +147,7 @@ struct Node::Member : protocol::Outbox {
     frame.token = token;
     frame.priority = priority;
     frame.stable = stable;
-    frame.reported = !wire::is_chunk(header);
+    frame.reported = !token.data;
     if (header.type == wire::FrameType::announce && wire::announce_of(header).ask) {
       node.world_.marks().hit(Mark::question);
       asked.insert(header.sequence);
@@ -173,6 +176,11 @@ struct Node::Member : protocol::Outbox {
       for (Pipe* pipe : peer.in) pipe->forget_place(id, run);
     }
   }
+  void look_at(std::int64_t when_ns) override {
+    look_ns = std::min(look_ns, when_ns);
+    const Picoseconds soon = std::max<Picoseconds>(when_ns * 1000 - node.world_.now(), 0);
+    node.world_.after(soon, [&owner = node] { owner.tick(false); });
+  }
   void completed(void* user, const protocol::Outcome& outcome) override {
     if (helps()) {
       node.memory_ -= static_cast<Record*>(user)->memory;
@@ -198,6 +206,7 @@ struct Node::Member : protocol::Outbox {
   steer::SharedPlans plans;
   steer::WordParts word_parts;
   std::deque<Record> served;  // by an aggregator
+  std::int64_t look_ns = std::numeric_limits<std::int64_t>::max();
   Source planner;
   std::unique_ptr<steer::PlanLeader> leader;  // on rank 0
   std::deque<std::pair<std::uint64_t, forest::Request>> held;
@@ -313,7 +322,8 @@ void Node::tick(bool look_for_hosts) {
   if (!alive_ || paused_) return;
   if (world_.mutation() != Mutation::no_deadlines)
     for (const auto& [id, member] : members_)
-      if (member->session->next_deadline_ns() <= world_.now_ns()) {
+      if (std::min(member->look_ns, member->session->next_deadline_ns()) <= world_.now_ns()) {
+        member->look_ns = std::numeric_limits<std::int64_t>::max();
         member->session->on_time(world_.now_ns());
         member->plan_held();
       }
@@ -393,7 +403,7 @@ void Node::watch(const Member& member, int from, const wire::Header& header) {
   early[header.sequence] += header.length;
   std::size_t held = 0;
   for (const auto& [sequence, bytes] : early) held += bytes;
-  if (held > protocol::kEagerBudget)
+  if (held > world_.scenario().eager_budget)
     world_.problem(fmt::format("rank {} holds {} bytes from a rank that is ahead of it", rank_, held));
 }
 
@@ -449,6 +459,7 @@ void Node::start(Member& m) {
   const bool impatient = record.script->impatient == record.rank;
   record.deadline = world_.now() + (impatient ? record.script->patience : world_.patience());
   const std::int64_t deadline_ns = record.deadline / 1000;
+  record.behind = m.running > 0;
   if (++m.running > 1) world_.marks().hit(Mark::several_in_flight);
   if (world_.tracing())
     world_.trace(fmt::format("rank {} starts {} of group {}", rank_, &record - m.records.data(), m.group));
@@ -466,6 +477,7 @@ void Node::start(Member& m) {
   } else {
     protocol::Operation operation = operation_of(record, world_.planning());
     operation.deadline_ns = deadline_ns;
+    if (world_.mutation() == Mutation::no_fences) operation.fence = false;
     const std::int64_t patience_ns = deadline_ns - world_.now_ns();
     operation.question_ns = deadline_ns - std::min<std::int64_t>(patience_ns / 4, 1'000'000'000);
     if (m.led(record)) {
@@ -497,6 +509,12 @@ void Node::on_completed(Member& m, Record& record, const protocol::Outcome& outc
   record.after = record.buffers.out;
   memory_ -= record.memory;
   if (outcome.ok && someone_left_) world_.marks().hit(Mark::left_ended);
+  if (outcome.ok && !record.script->message && record.request.op == Collective::barrier) {
+    if (record.behind) world_.marks().hit(Mark::barrier);
+    for (const Record* before = m.records.data(); before != &record; ++before)
+      if (before->started && !before->done)
+        world_.problem(fmt::format("rank {}: a barrier ended before what was called before it", rank_));
+  }
   --m.running;
   if (world_.tracing())
     world_.trace(fmt::format("rank {} ends {} of group {}: {}", rank_, &record - m.records.data(), m.group,

@@ -23,6 +23,7 @@ class Maker {
     make_network();
     s_.streams = 1 + static_cast<int>(below(3));
     s_.send_buffer = one_in(2) ? 256 << 10 : 1 << (10 + below(7));
+    if (one_in(2)) s_.eager_budget = 1 << (10 + below(4));  // so that few bytes, too, may be too many
     s_.in_flight = 1 + static_cast<int>(below(4));
     s_.pace = one_in(3) ? 0 : static_cast<Picoseconds>(below(static_cast<std::uint64_t>(2 * kMillisecond)));
     s_.patience = s_.all_must_end_well ? 1000 * kSecond : 30 * kSecond;
@@ -91,6 +92,7 @@ class Maker {
     ScriptedCall c;
     c.number = numbers_++;
     c.call = protocol::random_call(random_, size, kMost[below(std::size(kMost))]);
+    c.rounds = c.call.request.op == Collective::all_reduce && c.call.reduction == ReduceOp::sum && one_in(2);
     return c;
   }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "protocol/random_calls.h"
+#include "protocol/session/session.h"
 #include "sim/simulation.h"
 
 namespace talweg::chaos {
@@ -48,10 +49,12 @@ struct ScriptedCall {
   int destination = 0;
   std::uint32_t tag = 0;
   bool any_source = false;
-  bool helped = false;  // its trees are rooted at the aggregator
-  int odd = -1;         // who disagrees about it
-  int impatient = -1;   // who gives it little time, and how much
+  bool helped = false;   // its trees are rooted at the aggregator
+  bool flooded = false;  // no forest carries it
+  int odd = -1;          // who disagrees about it
+  int impatient = -1;    // who gives it little time, and how much
   Picoseconds patience = 0;
+  bool rounds = false;  // sums floats of all magnitudes, of which only the ranks' bits are compared
   int opens = -1;  // a barrier before which the members of this group form it: an index of Scenario::groups
 };
 
@@ -75,6 +78,7 @@ struct Scenario {
   bool mesh = false;
   sim::SimulationOptions simulation;
   std::int64_t send_buffer = 64 << 10;
+  std::size_t eager_budget = protocol::kEagerBudget;
   int in_flight = 1;                // operations that a rank has at a time in one group
   Picoseconds pace = 0;             // between two starts of a rank, at most
   std::vector<Picoseconds> begins;  // by rank

@@ -29,10 +29,12 @@ enum class Mutation {
   deaf_to_failures,  // what others say about failures is not heard
   keep_placing,      // payloads go on into the memory of operations that have ended
   no_deadlines,
+  no_eager_budget,  // of the scenario
+  no_fences,        // barriers wait for nothing that was called before them
 };
 inline constexpr const char* kMutations[] = {
-    "none",         "silent_timer", "duplicate_frames", "lose_frames",  "swap_frames",
-    "no_checksums", "any_group",    "deaf_to_failures", "keep_placing", "no_deadlines"};
+    "none",      "silent_timer",     "duplicate_frames", "lose_frames",  "swap_frames",     "no_checksums",
+    "any_group", "deaf_to_failures", "keep_placing",     "no_deadlines", "no_eager_budget", "no_fences"};
 
 struct WorldOptions {
   bool trace = false;  // what happens is printed

@@ -1,6 +1,8 @@
 // `talweg aggregator`, alone and started by `talweg run` and `talweg lab run`.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/program.h"
 
 namespace talweg::cli {
@@ -48,6 +50,41 @@ TEST(Aggregator, IsStartedByRunForEachNodeThatAggregates) {
       shell(std::string("TALWEG_CLUSTER=") + kNetwork + " \"$TALWEG\" run -n 4 --timeout 100s -- " + kPerf);
   expect_planned_with(outcome);
   EXPECT_EQ(outcome.err, "");
+}
+
+TEST(Aggregator, ServesTheGroupsOfAJobOneAfterTheOtherAndSaysSoAtInfo) {
+  const Outcome outcome =
+      shell(std::string("TALWEG_DEBUG=INFO TALWEG_DEBUG_SUBSYS=aggregator TALWEG_CLUSTER=") + kNetwork +
+            " \"$TALWEG\" run -n 4 --timeout 100s -- sh -c '" + kPerf + "; " + kPerf + "'");
+  expect_planned_with(outcome);
+  EXPECT_EQ(times(outcome.out, " through agg\n"), 2) << outcome.out;
+  EXPECT_EQ(times(outcome.err, "INFO aggregator: agg: it serves job "), 2) << outcome.err;
+  EXPECT_EQ(times(outcome.err, ", a group of 4 ranks\n"), 2) << outcome.err;
+}
+
+TEST(Aggregator, IsShownWhereverAPlanIs) {
+  const std::string cluster = kNetwork;
+  const std::vector<std::vector<std::string>> commands = {
+      {"plan", cluster, "--bytes", "16M"},
+      {"info", "all_reduce", "--cluster", cluster},
+      {"simulate", cluster, "-b", "1M"},
+      {"perf", "all_reduce", "-b", "1M", "-e", "1M", "--sim", cluster}};
+  for (const auto& command : commands) {
+    const Outcome outcome = talweg(command);
+    EXPECT_EQ(outcome.exit_code, 0) << command[0] << ": " << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("through agg")) << command[0];
+  }
+  for (const auto& command : {commands[0], commands[1]}) {
+    std::vector<std::string> as_json = command;
+    as_json.insert(as_json.end(), {"--json", "-"});
+    const auto row = nlohmann::json::parse(talweg(as_json).out)["sizes"].back();
+    for (const auto& candidate : row["candidates"])
+      EXPECT_EQ(candidate["through"],
+                candidate["algorithm"] == "packed" || candidate["algorithm"] == "sharded_star"
+                    ? nlohmann::json({"agg"})
+                    : nlohmann::json::array())
+          << candidate;
+  }
 }
 
 TEST(Aggregator, IsStartedByLabRunOnAHostOfItsOwn) {

@@ -108,8 +108,11 @@ TEST(Grammar, OldSpellingsAreUnderstoodAndTold) {
                                              "--algo", "ring"));
   EXPECT_THAT(convert.notes,
               ElementsAre("--collective is now --op", "--size is now --bytes", "--algorithm is now --algo"));
-  EXPECT_THAT(respelled({"simulate", "--hosts", "tcp", "--sweep", "hosts=ideal,tcp"}).arguments,
+  const Spelling swept = respelled({"simulate", "--hosts", "tcp", "--sweep", "hosts=ideal,tcp"});
+  EXPECT_THAT(swept.arguments,
               ElementsAre("simulate", "--processors", "tcp", "--sweep", "processors=ideal,tcp"));
+  EXPECT_THAT(swept.notes,
+              ElementsAre("--hosts is now --processors", "--sweep hosts is now --sweep processors"));
   EXPECT_THAT(respelled({"probe", "--output", "c.yaml"}).arguments, ElementsAre("probe", "--out", "c.yaml"));
 }
 

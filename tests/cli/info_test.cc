@@ -61,6 +61,16 @@ TEST(Info, SaysWhichAlgorithmIsTakenForWhichSize) {
   EXPECT_GT(document["sizes"][7]["candidates"][0]["predicted_us"], 0);
 }
 
+TEST(Info, NamesTheAggregatorsOfTheNetworkWhichAreNoRanks) {
+  const std::string file = TALWEG_SOURCE_DIR "/examples/clusters/aggregator4.yaml";
+  EXPECT_THAT(talweg({"info", "all_reduce", "--cluster", file}).out, HasSubstr("\naggregators: agg\n"));
+  const auto document =
+      nlohmann::json::parse(talweg({"info", "all_reduce", "--cluster", file, "--json", "-"}).out);
+  EXPECT_EQ(document["aggregators"], nlohmann::json::array({"agg"}));
+  EXPECT_EQ(document["ranks"], 4);
+  EXPECT_THAT(talweg({"info", "all_reduce", "-n", "4"}).out, testing::Not(HasSubstr("aggregators")));
+}
+
 TEST(Info, RanksThatDoNotFitTheClusterFileAreRefused) {
   const auto outcome = shell(
       "f=$(mktemp); trap 'rm $f' EXIT; cat >$f <<'END'\n"

@@ -48,6 +48,17 @@ TEST_F(ProbeProgram, WritesAClusterFileThatTellsWhatTheTableTells) {
   EXPECT_EQ(use.exit_code, 0) << use.err;
 }
 
+TEST_F(ProbeProgram, SaysThatAggregatorsAreNotProbed) {
+  const std::string known = TALWEG_SOURCE_DIR "/examples/clusters/aggregator4.yaml";
+  const auto outcome =
+      shell("TALWEG_SHM=0 TALWEG_CLUSTER=" + known +
+            " \"$TALWEG\" run -n 4 --timeout 100s -- \"$TALWEG\" probe --budget 100ms --confidence 0.5");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(
+      outcome.out,
+      HasSubstr("aggregators are not probed: agg and its links are to be added by hand, as in " + known));
+}
+
 TEST_F(ProbeProgram, JsonOnStandardOutputIsAllThatIsThere) {
   const auto outcome = probe(2, {"--json", "--budget", "100ms", "--confidence", "0.5"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;

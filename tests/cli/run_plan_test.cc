@@ -82,6 +82,7 @@ TEST(RunPlan, OnOneMachineAggregatorsRunBesideTheRanks) {
   auto r = request(2);
   r.aggregators = {"agg", "other"};
   r.talweg = "/here/talweg";
+  r.aggregator_port = 5678;
   r.key = "the key";
   const auto plan = plan_run(r);
   ASSERT_EQ(plan.ranks.size(), 4u);
@@ -89,13 +90,16 @@ TEST(RunPlan, OnOneMachineAggregatorsRunBesideTheRanks) {
   const RunPlan::Rank& agg = plan.ranks[2];
   EXPECT_EQ(agg.aggregator, "agg");
   EXPECT_FALSE(agg.remote);
-  EXPECT_THAT(agg.command, ElementsAre("/here/talweg", "aggregator", "--name", "agg"));
+  EXPECT_THAT(agg.command, ElementsAre("/here/talweg", "aggregator", "--again", "--name", "agg"));
   auto variables = environment(plan, 2);
   EXPECT_FALSE(variables.contains("RANK")) << "it is none";
   EXPECT_EQ(variables["WORLD_SIZE"], "2");
   EXPECT_EQ(variables["MASTER_ADDR"], "127.0.0.1");
   EXPECT_EQ(variables["MASTER_PORT"], "1234");
   EXPECT_EQ(variables["TALWEG_KEY"], "the key");
+  EXPECT_EQ(variables["TALWEG_AGGREGATORS_AT"], "tcp://127.0.0.1:5678");
+  EXPECT_EQ(environment(plan, 0)["TALWEG_AGGREGATORS_AT"], "tcp://127.0.0.1:5678");
+  EXPECT_FALSE(environment(plan_run(request(2)), 0).contains("TALWEG_AGGREGATORS_AT")) << "there are none";
   EXPECT_EQ(plan.ranks[3].aggregator, "other");
 }
 
@@ -110,7 +114,7 @@ TEST(RunPlan, OfSeveralHostsAnAggregatorRunsOnThatOfItsName) {
   ASSERT_EQ(agg.command.size(), 3u);
   EXPECT_EQ(agg.command[1], "agg");
   EXPECT_THAT(agg.command[2], HasSubstr("'MASTER_ADDR=h0'"));
-  EXPECT_THAT(agg.command[2], HasSubstr(" 'talweg' 'aggregator' '--name' 'agg'"));
+  EXPECT_THAT(agg.command[2], HasSubstr(" 'talweg' 'aggregator' '--again' '--name' 'agg'"));
   EXPECT_THAT(agg.command[2], Not(HasSubstr("the key")));
 }
 

@@ -233,6 +233,23 @@ TEST(Packed, IsTakenAmongManyRanksAsAmongFew) {
   }
 }
 
+// Asked of times that are made up: to pack among so many takes long.
+TEST(Packed, IsAmongTheChoicesOfUpTo256RanksAndAboveOnlyByName) {
+  for (const int ranks : {256, 257}) {
+    const CostModel model(uneven_racks(ranks));
+    const Request request = make_request(all_reduce, ranks, 1 << 24);
+    int asked = 0;
+    const std::string best = best_planner(request, model, [&](const std::string& planner) {
+      ++asked;
+      return planner == "packed" ? 1e3 : 1e4;
+    });
+    EXPECT_EQ(best == "packed", ranks <= 256) << best << " among " << ranks;
+    EXPECT_GE(asked, 3);
+    EXPECT_EQ(find_planner("packed").quick(request), ranks <= 256) << "tables say that it was left out";
+    EXPECT_TRUE(find_planner("packed").serves(request));
+  }
+}
+
 TEST(PlanAtOnce, IsTheBestPlanWhereNoPlannerTakesLong) {
   int complete = 0;
   for (std::uint64_t seed = 0; seed < fewer(20U); ++seed) {

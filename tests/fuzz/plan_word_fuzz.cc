@@ -84,9 +84,10 @@ void run(const std::vector<steer::SharedPlan>& plans) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::may_refuse([&] {
-    const steer::PlanWord word = steer::word_from_bytes(fuzz::bytes_of(data, size));
+    steer::PlanWord word = steer::word_from_bytes(fuzz::bytes_of(data, size));
     const auto bytes = to_bytes(word);
     fuzz::require(to_bytes(steer::word_from_bytes(bytes)) == bytes);
+    word.digest = 0;  // which chance never meets
     std::vector<steer::SharedPlan> plans;
     for (int node = 0; node < kNodes; ++node) {
       steer::SharedPlans shared(node, kRanks, kNodes);

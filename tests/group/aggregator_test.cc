@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <iterator>
@@ -17,6 +18,7 @@
 #include <set>
 #include <sstream>
 
+#include "base/random.h"
 #include "ranks.h"
 #include "steer/shared_plans.h"
 
@@ -109,6 +111,14 @@ void expect_all_reduce(Group& g, std::size_t count, const std::function<void()>&
   }
 }
 
+std::vector<float> of_all_magnitudes(int rank, std::size_t count) {
+  Random random(static_cast<std::uint64_t>(rank));
+  std::vector<float> data(count);
+  for (float& x : data)
+    x = std::ldexp(static_cast<float>(random.uniform() - 0.5), static_cast<int>(random.below(24)));
+  return data;
+}
+
 std::string plan_of(Group& g, std::size_t count) {
   return g.explain(Collective::all_reduce, count, DataType::f32);
 }
@@ -138,6 +148,36 @@ TEST_P(Aggregated, CollectivesAreRightAndTheAggregatorEndsWithItsGroup) {
   EXPECT_EQ(wait(), 0);
 }
 
+TEST_P(Aggregated, SumsThatRoundAreTheSameBitsOnEveryRankAndInEveryRun) {
+  constexpr std::size_t kCount = 100'003;
+  std::vector<std::vector<float>> results(kHelped);
+  std::vector<float> first;
+  for (int round = 0; round < 2; ++round) {
+    start_aggregator();
+    ranks([&](Group& g) {
+      EXPECT_THAT(plan_of(g, kCount), HasSubstr("through agg"));
+      const std::vector<float> in = of_all_magnitudes(g.rank(), kCount);
+      std::vector<float>& out = results[static_cast<std::size_t>(g.rank())];
+      for (int late = 0; late < kHelped; ++late) {  // the others' data are there before
+        std::vector<float> sum(kCount);
+        g.barrier();
+        if (g.rank() == late) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        g.all_reduce(in.data(), sum.data(), kCount, DataType::f32, ReduceOp::sum);
+        EXPECT_TRUE(late == 0 || sum == out) << "when rank " << late << " is late";
+        out = std::move(sum);
+      }
+    });
+    EXPECT_EQ(wait(), 0);
+    if (round == 0) first = results[0];
+    for (const auto& result : results) EXPECT_EQ(result, first);
+  }
+  const std::vector<float> a = of_all_magnitudes(0, kCount), b = of_all_magnitudes(1, kCount),
+                           c = of_all_magnitudes(2, kCount);
+  std::size_t rounded = 0;
+  for (std::size_t i = 0; i < kCount; ++i) rounded += (a[i] + b[i]) + c[i] != a[i] + (b[i] + c[i]) ? 1U : 0U;
+  EXPECT_GT(rounded, kCount / 10) << "the order of the sums matters";
+}
+
 void expect_planned_without(Group& g) {
   EXPECT_THAT(g.describe(), HasSubstr("aggregators: none\n"));
   EXPECT_THAT(plan_of(g, 100'000), Not(HasSubstr("through")));
@@ -162,6 +202,32 @@ TEST_P(Aggregated, OneOfAnotherVersionIsPlannedWithoutWhichIsSaidOnce) {
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1) << said;
 }
 
+// The ranks and the aggregator are told why; nobody waits for it.
+class AggregatedByMeasurement : public Aggregated {
+ protected:
+  void expect_refused(const char* setting) {
+    const Variable on(setting, "1");
+    testing::internal::CaptureStderr();
+    start_aggregator();
+    ranks(expect_planned_without);
+    EXPECT_EQ(wait(), 1);
+    const std::string said = testing::internal::GetCapturedStderr();
+    const std::string why = fmt::format("groups with {} plan without aggregators\n", setting);
+    EXPECT_THAT(said, HasSubstr("planned without aggregator agg: " + why));
+    EXPECT_THAT(said, AnyOf(HasSubstr("\n" + why), ::testing::StartsWith(why))) << "the aggregator's";
+    EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(SharedMemory, AggregatedByMeasurement, ::testing::Values("on"));
+
+TEST_P(AggregatedByMeasurement, PlansThatFollowTheNetworkDoWithoutIt) {
+  expect_refused("TALWEG_REPLAN");
+}
+
+TEST_P(AggregatedByMeasurement, PlansByWhatWasMeasuredDoWithoutIt) {
+  expect_refused("TALWEG_PROBE");
+}
+
 // Its card is taken, and then nobody is there.
 TEST_P(Aggregated, OneThatDiesWhileItJoinsIsPlannedWithoutWhichIsSaidOnce) {
   std::thread dies([&] {
@@ -174,10 +240,16 @@ TEST_P(Aggregated, OneThatDiesWhileItJoinsIsPlannedWithoutWhichIsSaidOnce) {
     store->set("node/agg", fmt::format("{}", fmt::join(card, " ")));
   });
   testing::internal::CaptureStderr();
-  ranks([](Group& g) {
+  ranks([&](Group& g) {
     for (int call = 0; call < 3; ++call) expect_all_reduce(g, 100'000);
-    if (g.rank() != 0) return;
-    EXPECT_THAT(plan_of(g, 100'000), Not(HasSubstr("through")));
+    expect_planned_without(g);
+    // The ranks are all there, and share their connections with a group that is made from this one.
+    GroupOptions options = options_for(g.rank(), 2, store_.path());
+    options.prefix = "part/";
+    options.cluster_file = cluster_.path();
+    options.within = std::shared_ptr<Group>(&g, [](Group*) {});
+    if (g.rank() < 2) expect_all_reduce(*Group::join(options), 1000);
+    g.barrier();
   });
   dies.join();
   const std::string said = testing::internal::GetCapturedStderr();
@@ -193,8 +265,7 @@ TEST_P(Aggregated, GroupsThatAreSplitOffDoWithoutIt) {
     EXPECT_THAT(plan_of(g, 100'000), HasSubstr("through agg"));
     expect_all_reduce(g, 100'000);
     if (!part) return;
-    EXPECT_THAT(plan_of(*part, 100'000), Not(HasSubstr("through")));
-    expect_all_reduce(*part, 100'000);
+    expect_planned_without(*part);
   });
 }
 

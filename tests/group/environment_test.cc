@@ -131,6 +131,11 @@ TEST(Environment, AnAggregatorIsCalledByItsName) {
   };
   EXPECT_THAT(words(""),
               ::testing::StartsWith("aggregator agg does not know where to meet the others: set "));
+  const Variable store("TALWEG_STORE", "tcp://host:123");
+  EXPECT_EQ(find_meeting(nobody).port, 123) << "where ranks meet";
+  const Variable at("TALWEG_AGGREGATORS_AT", "tcp://host:456");
+  EXPECT_EQ(find_meeting(nobody).port, 456);
+  EXPECT_EQ(find_meeting({1, 4, ""}).port, 123) << "a rank";
   EXPECT_THAT(words("here"), ::testing::StartsWith("--rendezvous: expected file:/path or tcp://host:port"));
 }
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <deque>
 #include <filesystem>
 #include <numeric>
 
@@ -178,7 +179,7 @@ TEST_P(Groups, MessagesPassInRings) {
   });
 }
 
-TEST_P(Groups, ManyCollectivesInFlightFromSeveralThreadsKeepTheirOrder) {
+TEST_P(Groups, ManyCollectivesInFlightKeepTheirOrderAndAnyThreadMayWait) {
   run([](Group& g) {
     constexpr std::size_t kCalls = 60;
     std::vector<Ints> data(kCalls);
@@ -205,6 +206,86 @@ TEST_P(Groups, ManyCollectivesInFlightFromSeveralThreadsKeepTheirOrder) {
       EXPECT_EQ(works[c]->sequence(), c);
     }
     EXPECT_EQ(called.load(), static_cast<int>(kCalls));
+  });
+}
+
+// A call in flight, and what must come of it.
+struct Started {
+  Started(Group& g, int number) {
+    const std::size_t n = 10 + static_cast<std::size_t>(number % 7) * 400;
+    const int root = number % g.size();
+    in = filled(g.rank() + number, n);
+    expected = filled(number % 3 == 1 ? root + number : number, n);
+    if (number % 3 == 0) {
+      for (int r = 1; r < g.size(); ++r) {
+        const Ints one = filled(r + number, n);
+        for (std::size_t i = 0; i < n; ++i) expected[i] = std::max(expected[i], one[i]);
+      }
+      out.resize(n);
+      work = g.start_all_reduce(in.data(), out.data(), n, DataType::i32, ReduceOp::max);
+    } else if (number % 3 == 1) {
+      out = g.rank() == root ? in : Ints(n, -1);
+      work = g.start_broadcast(out.data(), n, DataType::i32, root);
+    } else {
+      for (int r = 1; r < g.size(); ++r) {
+        const Ints one = filled(r + number, n);
+        expected.insert(expected.end(), one.begin(), one.end());
+      }
+      out.resize(expected.size());
+      counts.assign(static_cast<std::size_t>(g.size()), n);
+      work = g.start_all_gather(in.data(), out.data(), counts, DataType::i32);
+    }
+  }
+  Ints in, out, expected;
+  std::vector<std::size_t> counts;
+  WorkPtr work;
+};
+
+// Each in a group of its own, as it likes, and in one that they share in an order that all ranks keep.
+TEST_P(Groups, ThreadsMayStartCallsAtTheSameTime) {
+  run([](Group& g) {
+    constexpr int kThreads = 3, kCalls = 20;
+    std::vector<int> everybody(static_cast<std::size_t>(g.size()));
+    std::iota(everybody.begin(), everybody.end(), 0);
+    std::vector<std::shared_ptr<Group>> own;
+    for (int t = 0; t < kThreads; ++t) own.push_back(g.split(everybody));
+    std::atomic<int> next{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t)
+      threads.emplace_back([&, t] {
+        std::deque<Started> calls;
+        for (int c = 0; c < kCalls; ++c) {
+          calls.emplace_back(*own[static_cast<std::size_t>(t)], c + t);
+          const int turn = c * kThreads + (c + t) % kThreads;
+          while (next != turn) std::this_thread::yield();
+          calls.emplace_back(g, turn);
+          ++next;
+        }
+        for (Started& call : calls) {
+          call.work->wait();
+          EXPECT_EQ(call.out, call.expected);
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
+// On the rank that started something before it, and on no other.
+TEST_P(Groups, ABarrierEndsAfterWhatItsRankStartedBefore) {
+  run([](Group& g) {
+    if (g.size() == 1) return;
+    Ints message{-1};
+    const WorkPtr receiving = g.rank() == 0 ? g.start_recv(message.data(), 1, DataType::i32, 1, 7) : nullptr;
+    const WorkPtr barrier = g.start_barrier();
+    if (g.rank() != 0) barrier->wait();
+    Ints one{1};
+    g.all_reduce(one.data(), one.data(), 1, DataType::i32, ReduceOp::sum);  // the barrier's frames have come
+    EXPECT_EQ(barrier->test(), g.rank() != 0) << "on rank " << g.rank();
+    g.all_reduce(one.data(), one.data(), 1, DataType::i32, ReduceOp::sum);  // rank 0 has looked
+    const Ints sent{42};
+    if (g.rank() == 1) g.send(sent.data(), 1, DataType::i32, 0, 7);
+    barrier->wait();
+    EXPECT_TRUE(g.rank() != 0 || (receiving->test() && message[0] == 42));
   });
 }
 

@@ -84,10 +84,19 @@ class Links : public ::testing::TestWithParam<Kind> {
     frame.reported = false;
     if (from().send(std::move(frame))) sender().sent.push_back(chunk);
   }
-  void leave(std::uint32_t group) {
+  void announce(std::uint32_t chunk, std::uint32_t tree, int priority) {
+    OutFrame frame;
+    frame.header = encode(wire::CallId{}, wire::Announce{});
+    frame.header.chunk = chunk;  // by which it is known here
+    frame.header.tree = tree;
+    frame.priority = priority;
+    from().send(std::move(frame));
+  }
+  void leave(std::uint32_t group, int priority) {
     OutFrame frame;
     frame.header = encode(wire::Leave{group});
-    frame.header.chunk = group;  // by which it is known here
+    frame.header.chunk = group;
+    frame.priority = priority;
     from().send(std::move(frame));
   }
   // One end has a look at what is there.
@@ -123,13 +132,34 @@ TEST_P(Links, BringEverythingAndSayWhenItIsSent) {
   EXPECT_EQ(from().statistics().bytes_sent, to().statistics().bytes_received);
 }
 
+TEST_P(Links, BringFramesOfATreeAndPriorityInTheOrderInWhichTheyWereSent) {
+  constexpr std::uint32_t kTrees = 7, kOfThem = 2, kFrames = 600;  // no multiple of a number of streams
+  for (std::uint32_t i = 0; i < kFrames; ++i) {
+    const std::uint32_t tree = i % kTrees;
+    const auto priority = static_cast<int>(i / kTrees % kOfThem);
+    if (i % 4 == 0)
+      announce(i, tree, priority);
+    else
+      send(i, tree, i / 7 % 2 == 0 ? 60'000 : 100, priority);
+    if (i % 50 == 0) look(0);
+  }
+  run();
+  std::vector<std::uint32_t> last(kTrees * kOfThem, 0);
+  ASSERT_EQ(receiver().frames.size(), kFrames);
+  for (const auto& [type, chunk] : receiver().frames) {
+    std::uint32_t& before = last[chunk % (kTrees * kOfThem)];
+    EXPECT_GE(chunk, before) << "of tree " << chunk % kTrees;
+    before = chunk;
+  }
+}
+
 // The trees' ways differ in how much waits on them.
 TEST_P(Links, NothingArrivesAfterWhatIsToComeBehindAll) {
-  for (std::uint32_t round = 0; round < 3; ++round) {
+  for (const int priority : {0, 1, protocol::kUrgent}) {
     receiver().frames.clear();
     for (std::uint32_t i = 0; i < 30; ++i) send(i, i < 25 ? 1 : i, 200'000, static_cast<int>(i % 3));
-    leave(77);
-    leave(78);
+    leave(77, priority);
+    leave(78, priority);
     from().flush();
     run();
     ASSERT_EQ(receiver().frames.size(), 32U) << "and each of them once";

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -45,7 +47,7 @@ class Node : public Outbox {
     for (const FrameType type :
          {FrameType::announce, FrameType::request, FrameType::clear, FrameType::credit})
       EXPECT_TRUE(header.type != type || priority == kUrgent);
-    Frame f{header, payload, {}, token, false, wire::is_chunk(header)};
+    Frame f{header, payload, {}, token, false, token.data};
     const bool at_once = eager_copies_ && random_.below(2) == 0;
     if (at_once) take(f);
     f.report = f.report && !at_once;
@@ -71,6 +73,7 @@ class Node : public Outbox {
         }
       }
   }
+  void look_at(std::int64_t when_ns) override { look_ns_ = std::min(look_ns_, when_ns); }
   void completed(void* user, const Outcome& outcome) override {
     auto* result = static_cast<Result*>(user);
     EXPECT_FALSE(result->done) << "completed twice";
@@ -93,6 +96,7 @@ class Node : public Outbox {
   Random& random_;
   bool eager_copies_;
   std::vector<std::deque<Frame>> to_;
+  std::int64_t look_ns_ = std::numeric_limits<std::int64_t>::max();
   BufferPool pool;
   std::unique_ptr<Session> session;
 
@@ -150,7 +154,7 @@ class MemoryNetwork {
       for (int b = 0; b < all_; ++b)
         if (!nodes_[static_cast<std::size_t>(a)]->to_[static_cast<std::size_t>(b)].empty())
           busy.emplace_back(a, b);
-    if (busy.empty()) return false;
+    if (busy.empty()) return pass_time();
     const auto [a, b] = busy[random_.below(busy.size())];
     Node& from = *nodes_[static_cast<std::size_t>(a)];
     Node& to = *nodes_[static_cast<std::size_t>(b)];
@@ -174,6 +178,7 @@ class MemoryNetwork {
     while (step()) {
     }
   }
+  std::int64_t now_ns() const { return now_ns_; }
 
   Node& node(int rank) { return *nodes_[static_cast<std::size_t>(rank)]; }
   Session& session(int rank) { return *node(rank).session; }
@@ -181,7 +186,19 @@ class MemoryNetwork {
   int size() const { return size_; }
 
  private:
+  // Nothing is on its way: whoever wants to look at the clock next does. Not for ever.
+  bool pass_time() {
+    constexpr std::int64_t kLongest = 1'000'000;
+    Node& next = **std::min_element(nodes_.begin(), nodes_.end(),
+                                    [](const auto& a, const auto& b) { return a->look_ns_ < b->look_ns_; });
+    if (next.look_ns_ > kLongest) return false;
+    now_ns_ = std::max(now_ns_, std::exchange(next.look_ns_, std::numeric_limits<std::int64_t>::max()));
+    next.session->on_time(now_ns_);
+    return true;
+  }
+
   Random random_;
+  std::int64_t now_ns_ = 0;
   int size_;
   int all_;
   std::vector<std::unique_ptr<Node>> nodes_;

@@ -1,12 +1,11 @@
-// What a call makes a rank do, for every collective, from both of the ways in which it is asked.
+// What a call makes a rank do, for every collective, as a program makes it.
 #include "protocol/operation.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "base/collectives.h"
+#include "protocol/as_called.h"
 #include "talweg/error.h"
 
 namespace talweg::protocol {
@@ -14,63 +13,14 @@ namespace {
 
 constexpr int kRanks = 4;
 
-forest::Request request_with_all_counts(Collective op) {
-  forest::Request q = forest::even_request(op, kRanks, facts(op).rooted ? 2 : 0, 100, 4);
-  if (has_parts(op)) std::iota(q.counts.begin(), q.counts.end(), 1);  // no two the same
-  return q;
-}
-
-// As a program calls it on one rank, which gives only the counts that it must.
-Operation as_called(const forest::Request& q, int rank) {
-  std::vector<std::size_t> counts;
-  std::vector<std::size_t> out_counts;
-  const auto n = static_cast<std::size_t>(q.ranks);
-  const auto me = static_cast<std::size_t>(rank);
-  const bool knows_all = facts(q.op).knows == Knows::all || rank == q.root;
-  for (std::size_t r = 0; r < n && has_parts(q.op); ++r) {
-    const bool pairs = facts(q.op).counts == Counts::per_pair;
-    const std::int64_t count = pairs ? q.counts[me * n + r] : knows_all || r == me ? q.counts[r] : 0;
-    counts.push_back(static_cast<std::size_t>(count));
-    if (pairs) out_counts.push_back(static_cast<std::size_t>(q.counts[r * n + me]));
-  }
-  const Call call{.op = q.op,
-                  .type = DataType::f32,
-                  .count = has_parts(q.op) ? 0 : static_cast<std::size_t>(q.counts[0]),
-                  .counts = counts,
-                  .out_counts = out_counts,
-                  .root = q.root};
-  const forest::Request asked = request_of(call, rank, q.ranks);
-  EXPECT_EQ(asked, known_to(q, rank));
-  return make_operation(call, rank, asked);
-}
-
-// As the simulator does, which knows all of the request.
-Operation as_simulated(const forest::Request& q, int rank) {
-  return make_operation({.op = q.op, .type = DataType::f32}, rank, q);
-}
-
 class EveryCollective : public testing::TestWithParam<int> {
  protected:
   Collective op() const { return static_cast<Collective>(GetParam()); }
 };
 
-TEST_P(EveryCollective, IsTheSameOperationForAGroupAndForTheSimulator) {
-  if (op() == Collective::send_recv) return;  // is a message
-  const forest::Request q = request_with_all_counts(op());
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const Operation called = as_called(q, rank);
-    const Operation simulated = as_simulated(q, rank);
-    EXPECT_EQ(called.signature, simulated.signature) << to_string(called.signature);
-    EXPECT_EQ(called.tell, simulated.tell);
-    EXPECT_EQ(called.expect, simulated.expect);
-    EXPECT_EQ(called.all_contribute, simulated.all_contribute);
-    EXPECT_EQ(called.operands.reduce, simulated.operands.reduce);
-  }
-}
-
 TEST_P(EveryCollective, IsExpectedByEachRankAsTheOthersTellIt) {
   if (op() == Collective::send_recv) return;
-  const forest::Request q = request_with_all_counts(op());
+  const forest::Request q = uneven_request(op(), kRanks);
   std::vector<Operation> all;
   for (int rank = 0; rank < kRanks; ++rank) all.push_back(as_called(q, rank));
   for (std::size_t a = 0; a < all.size(); ++a)
@@ -106,6 +56,12 @@ TEST(Operation, AReductionThatTheTypeDoesNotHaveIsRefused) {
   const forest::Request q{Collective::all_reduce, 2, 0, 0, {4}, 4};
   EXPECT_THROW(make_operation({.op = q.op, .type = DataType::f32, .reduction = ReduceOp::bit_xor}, 0, q),
                Error);
+}
+
+TEST(Operation, HasThePriorityThatItsCallerGaveIt) {
+  const forest::Request q{Collective::all_reduce, 2, 0, 0, {4}, 4};
+  EXPECT_EQ(make_operation({.op = q.op, .options = {.priority = 5}}, 0, q).priority, 5);
+  EXPECT_EQ(make_message({.op = Collective::send_recv, .options = {.priority = 6}}, 0).priority, 6);
 }
 
 TEST(Operation, RanksAreAskedBeforeTheDeadlineAndNotTooEarly) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "flood.h"
 #include "forest/verify.h"
 #include "memory_network.h"
 #include "protocol/forest/forest_run.h"
@@ -21,74 +22,6 @@ std::byte* bytes(std::vector<std::int32_t>& data) {
 }
 
 constexpr std::int64_t kFarAway = 1'000'000'000;
-
-// Every rank sends all it has to every other, which is all that this transfer can do.
-class Flood : public Transfer {
- public:
-  void reset(std::shared_ptr<const Plan> plan, const Operands& operands) override {
-    plan_ = std::move(plan);
-    operands_ = operands;
-    missing_.clear();
-    unsent_ = 0;
-    for (const NodeId rank : plan_->announce_to) missing_.push_back(rank);
-  }
-  void begin(Actions& actions) override {
-    begun_ = true;
-    sum(operands_.in);
-    for (const NodeId to : plan_->announce_to) {
-      ++unsent_;
-      if (actions.send(to, encode(actions.call(to), wire::Chunk{true, 0, 0, sizeof(std::int32_t)}),
-                       {operands_.in, true, 0, nullptr, 0}))
-        --unsent_;
-    }
-  }
-  void on_ready(NodeId, Actions&) override {}
-  const char* on_frame(NodeId from, const wire::Header& header, const std::byte* payload, Actions&) override {
-    if (std::erase(missing_, from) == 0) return "more than one piece";
-    if (header.length != sizeof(std::int32_t)) return "a piece of a wrong length";
-    sum(payload);
-    return nullptr;
-  }
-  std::byte* place(NodeId, const wire::Header&) const override { return nullptr; }
-  void on_sent(std::uint32_t, std::byte*, Actions*) override { --unsent_; }
-  bool done() override { return begun_ && missing_.empty() && unsent_ == 0; }
-  std::vector<NodeId> waiting_for() const override { return missing_; }
-  bool depends_on(NodeId node) const override {
-    return std::find(missing_.begin(), missing_.end(), node) != missing_.end();
-  }
-  void release() override {
-    begun_ = false;
-    total_ = 0;
-  }
-
- private:
-  void sum(const std::byte* data) {
-    std::int32_t value = 0;
-    std::memcpy(&value, data, sizeof value);
-    total_ += value;
-    std::memcpy(operands_.out, &total_, sizeof total_);
-  }
-  std::shared_ptr<const Plan> plan_;
-  Operands operands_;
-  std::vector<NodeId> missing_;
-  std::int32_t total_ = 0;
-  int unsent_ = 0;
-  bool begun_ = false;
-};
-
-struct FloodPlan : Plan {
-  std::unique_ptr<Transfer> make_transfer(BufferPool&) const override { return std::make_unique<Flood>(); }
-};
-
-std::shared_ptr<const Plan> flood_plan(int rank, int size, std::uint32_t digest = 0) {
-  auto plan = std::make_shared<FloodPlan>();
-  plan->self = rank;
-  plan->name = "flood";
-  plan->digest = digest;
-  for (int r = 0; r < size; ++r)
-    if (r != rank) plan->announce_to.push_back(r);
-  return plan;
-}
 
 // What `ranks` of a network do with one vector each.
 struct Calls {
@@ -129,30 +62,55 @@ struct Calls {
   std::vector<std::vector<std::int32_t>> in, out;
 };
 
+// Its pieces have a frame type of their own, are received where they belong, and come only when it has heard
+// the time.
 TEST(Seam, AnotherTransferRunsInTheSameSessionAsForests) {
+  const auto placed = std::make_shared<int>(0);
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
     MemoryNetwork net(4, seed);
-    Calls flood(net);
-    Calls forest(net);
+    Calls flood(net, 100);
+    Calls forest(net, 100);
     for (int r = 0; r < 4; ++r) {
-      flood.start(r, flood_plan(r, 4));
+      const auto plan = flood_plan(r, 4, 400);
+      plan->placed = placed;
+      flood.start(r, plan);
       forest.start(r);
     }
     net.run();
     for (int r = 0; r < 4; ++r) {
       ASSERT_TRUE(flood.result(r).outcome.ok) << flood.result(r).outcome.text;
-      EXPECT_EQ(flood.out[static_cast<std::size_t>(r)][0], 15);
-      EXPECT_EQ(forest.out[static_cast<std::size_t>(r)][0], 15);
+      ASSERT_TRUE(flood.result(r).done);
+      EXPECT_THAT(flood.out[static_cast<std::size_t>(r)], ::testing::Each(15));
+      EXPECT_THAT(forest.out[static_cast<std::size_t>(r)], ::testing::Each(15));
       EXPECT_EQ(net.session(r).in_flight(), 0U);
+      EXPECT_EQ(net.node(r).pool.bytes_in_use(), 0U);
     }
+  }
+  EXPECT_GT(*placed, 100);
+}
+
+// Of several that wait, each is heard in its turn.
+TEST(Seam, EachTransferHearsItsOwnTime) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    MemoryNetwork net(3, seed);
+    std::deque<Calls> calls;
+    for (const std::int64_t pause_ns : {50'000, 7'000, 300, 7'000}) {
+      calls.emplace_back(net);
+      for (int r = 0; r < 3; ++r) calls.back().start(r, flood_plan(r, 3, 4, pause_ns));
+      for (int i = 0; i < 10; ++i) net.step();
+    }
+    net.run();
+    for (Calls& call : calls)
+      for (int r = 0; r < 3; ++r) EXPECT_TRUE(call.result(r).done && call.result(r).outcome.ok) << seed;
+    EXPECT_GE(net.now_ns(), 50'000) << "before its time";
   }
 }
 
 TEST(Seam, ASessionSaysForAnyTransferWhomItWaitsForAndFailsWithoutThem) {
   MemoryNetwork net(3, 1);
   Calls calls(net);
-  calls.start(0, flood_plan(0, 3));
-  calls.start(1, flood_plan(1, 3));
+  calls.start(0, flood_plan(0, 3, 4));
+  calls.start(1, flood_plan(1, 3, 4));
   net.run();
   const auto pending = net.session(0).pending();
   ASSERT_EQ(pending.size(), 1U);
@@ -167,8 +125,11 @@ TEST(Seam, ASessionSaysForAnyTransferWhomItWaitsForAndFailsWithoutThem) {
 TEST(Seam, RanksWithOtherPlansDoNotTakeEachOthersDataForTheirs) {
   MemoryNetwork net(2, 1);
   Calls calls(net);
-  calls.start(0, flood_plan(0, 2, 0xa));
-  calls.start(1, flood_plan(1, 2, 0xb));
+  for (const int r : {0, 1}) {
+    const auto plan = flood_plan(r, 2, 4);
+    plan->digest = r == 0 ? 0xa : 0xb;
+    calls.start(r, plan);
+  }
   net.run();
   for (int r = 0; r < 2; ++r) {
     EXPECT_EQ(calls.result(r).outcome.code, ErrorCode::mismatch);

@@ -119,6 +119,22 @@ def test_every_collective_moves_what_it_says(group):
 
 
 @on_ranks(2)
+def test_a_barrier_ends_after_what_its_rank_started_before(group):
+    one, got = np.ones(1), np.zeros(1, dtype=np.int64)
+    receiving = group.recv(got, 1, tag=7, async_op=True) if group.rank == 0 else None
+    barrier = group.barrier(async_op=True)
+    if group.rank == 1:
+        barrier.wait()
+    group.all_reduce(one)  # the barrier's frames have come
+    assert barrier.is_completed() == (group.rank == 1)
+    group.all_reduce(one)  # rank 0 has looked
+    if group.rank == 1:
+        group.send(np.array([42]), 0, tag=7)
+    barrier.wait()
+    assert receiving is None or (receiving.is_completed() and got[0] == 42)
+
+
+@on_ranks(2)
 def test_anything_with_the_buffer_protocol_will_do(group):
     plain = array.array("d", [1.0, 2.0])
     group.all_reduce(plain)

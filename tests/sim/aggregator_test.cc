@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
+#include "base/random.h"
 #include "forest/planner.h"
 #include "forest/random_networks.h"
 #include "sim/collectives.h"
@@ -101,6 +103,49 @@ TEST(AggregatorInSimulation, EveryCollectiveThroughOneToThreeOfThemIsRight) {
     if (HasFailure()) FAIL() << "seed " << seed;
   }
   EXPECT_GT(through, 10);
+}
+
+TEST(AggregatorInSimulation, SumsThatRoundAreTheSameBitsOnEveryRankWhoeverComesFirst) {
+  constexpr int kRanks = 4;
+  constexpr std::size_t kCount = 5000;
+  cluster::Cluster cluster = star(kRanks, kTen);
+  cluster.nodes.push_back({.name = "agg", .kind = cluster::NodeKind::aggregator});
+  for (const auto& [from, to] : {std::pair(4, 5), std::pair(5, 4)})
+    cluster.links.push_back({from, to, {kRanks * kTenRate}, cluster.links[0].latency});
+  auto forest = std::make_shared<forest::Forest>(forest::find_planner("packed").plan(
+      forest::even_request(Collective::all_reduce, kRanks, 0, kCount, 4), cluster));
+  ASSERT_FALSE(forest::aggregators_of(*forest).empty());
+  const auto plans = protocol::make_plans(forest);
+  std::vector<std::vector<float>> in(kRanks, std::vector<float>(kCount));
+  Random random(7);
+  for (auto& data : in)
+    for (float& x : data)
+      x = std::ldexp(static_cast<float>(random.uniform() - 0.5), static_cast<int>(random.below(24)));
+  std::vector<float> first;
+  for (int turn = 0; turn < kRanks; ++turn) {
+    Simulation simulation(cluster, {});
+    Ranks ranks(simulation, {});
+    ranks.help([&](int node, const wire::Signature& signature) {
+      return operation_for(plans[static_cast<std::size_t>(node)], signature.type, signature.reduction,
+                           nullptr, nullptr, true);
+    });
+    std::vector<std::vector<float>> out(kRanks, std::vector<float>(kCount));
+    for (int r = 0; r < kRanks; ++r) {
+      const auto i = static_cast<std::size_t>(r);
+      ranks.start(r,
+                  operation_for(plans[i], DataType::f32, ReduceOp::sum,
+                                reinterpret_cast<const std::byte*>(in[i].data()),
+                                reinterpret_cast<std::byte*>(out[i].data()), true),
+                  (r + turn) % kRanks * 100 * kMicrosecond);
+    }
+    simulation.run();
+    if (turn == 0) first = out[0];
+    for (const auto& sum : out) EXPECT_EQ(sum, first) << "turn " << turn;
+  }
+  std::size_t rounded = 0;
+  for (std::size_t i = 0; i < kCount; ++i)
+    rounded += ((in[0][i] + in[1][i]) + in[2][i]) + in[3][i] != ((in[3][i] + in[2][i]) + in[1][i]) + in[0][i];
+  EXPECT_GT(rounded, kCount / 10) << "the order of the sums matters";
 }
 
 // Every host sends its vector once and gets the sum once.

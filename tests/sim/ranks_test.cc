@@ -6,6 +6,7 @@
 
 #include "forest/cost.h"
 #include "forest/planner.h"
+#include "protocol/flood.h"
 #include "sim/collectives.h"
 #include "sim/shapes.h"
 #include "sim/topologies.h"
@@ -173,6 +174,37 @@ TEST(Ranks, ARestBeforeTheTimedCallsFillsTheTokenBuckets) {
   const Picoseconds rested = time_of(kPicosecondsPerSecond);
   EXPECT_GT(seconds(busy), 0.9 * (1 << 20) * 8 / 10e9);  // at the rate of the links
   EXPECT_LT(seconds(rested), 0.5 * seconds(busy));
+}
+
+// With frames and a clock of its own: nothing here knows which transfer it drives.
+TEST(Ranks, AnotherTransferThanForestsRunsInItsOwnTime) {
+  constexpr std::int64_t kCount = 5000;
+  constexpr std::int64_t kPauseNs = 700'000;  // far longer than the data take
+  const cluster::Cluster cluster = star(3, kTen);
+  Simulation simulation(cluster, {});
+  Ranks ranks(simulation, {});
+  const auto placed = std::make_shared<int>(0);
+  std::vector<std::vector<std::int32_t>> in, out(3, std::vector<std::int32_t>(kCount, -1));
+  for (int r = 0; r < 3; ++r) {
+    const auto rank = static_cast<std::size_t>(r);
+    in.emplace_back(kCount, 1 << r);
+    protocol::Operation op = protocol::make_operation(
+        {.op = Collective::all_reduce, .type = DataType::i32, .in = in[rank].data(), .out = out[rank].data()},
+        r, all_reduce(3, kCount));
+    op.deadline_ns = std::numeric_limits<std::int64_t>::max();
+    const auto plan = protocol::flood_plan(r, 3, kCount * sizeof(std::int32_t), kPauseNs);
+    plan->placed = placed;
+    op.plan = plan;
+    ranks.start(r, op, 0);
+  }
+  simulation.run();
+  for (const CollectiveResult& result : ranks.results()) {
+    ASSERT_TRUE(result.ended != kNever && result.outcome.ok) << result.outcome.text;
+    EXPECT_GT(result.ended, kPauseNs * kPicosecondsPerNanosecond);
+    EXPECT_LT(result.ended, kPauseNs * kPicosecondsPerNanosecond * 3 / 2) << "later than it asked for";
+    EXPECT_THAT(out[static_cast<std::size_t>(result.rank)], ::testing::Each(7));
+  }
+  EXPECT_EQ(*placed, 6);
 }
 
 TEST(Ranks, TheHorizonNamesWhoHasNotEnded) {

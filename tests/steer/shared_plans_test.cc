@@ -1,6 +1,7 @@
 // Ranks that learn of plans from rank 0, whose words take any time to arrive.
 #include "steer/shared_plans.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <deque>
@@ -8,6 +9,7 @@
 #include <map>
 
 #include "base/random.h"
+#include "forest/forest_bytes.h"
 #include "forest/requests.h"
 #include "forest/verify.h"
 #include "sanitized.h"
@@ -215,6 +217,25 @@ TEST(SharedPlans, ANodeThatIsNoRankKeepsPlansUntilAllRanksArePastTheirCalls) {
     ASSERT_EQ(known(call), call >= forgotten || call == 7) << call;
 }
 
+TEST(SharedPlans, ANodeThatIsNoRankForgetsWhatItWasToldOfLongAgo) {
+  constexpr std::size_t kKept = 2 * SharedPlans::kMostRequests, kMore = 5;
+  SharedPlans plans(2, 2, 3);
+  std::vector<std::uint32_t> digests;
+  for (std::size_t call = 0; call < kKept + kMore; ++call) {
+    if (call == kKept) {
+      EXPECT_NE(plans.find(0, digests[0]), nullptr);
+    }
+    PlanWord word;
+    word.call = call;
+    word.request = forest::make_request(Collective::all_reduce, 2, static_cast<std::int64_t>(call));
+    word.forest = planned("chain", *word.request);
+    digests.push_back(forest::digest(*word.forest));
+    plans.hear(word);
+  }
+  for (std::size_t call = 0; call < digests.size(); ++call)
+    EXPECT_EQ(plans.find(0, digests[call]) != nullptr, call >= kMore) << call;
+}
+
 // An error of the program that it may survive: what a rank has called alone must not lead it to other plans.
 TEST(SharedPlans, AfterACallThatOneRankMadeDifferentlyAllStillAgree) {
   for (std::uint64_t seed = 0; seed < fewer(100U); ++seed) {
@@ -379,6 +400,45 @@ TEST(SharedPlans, RefuseWhatDoesNotComputeTheCallAmongTheNodesOfThisGroup) {
     }
 }
 
+// Frames name their plan by its digest: who has another one would wait for frames that never come.
+TEST(SharedPlans, RefuseAPlanThatRankZeroKnowsByAnotherDigestAndSayBoth) {
+  for (const int self : {1, kSharers}) {
+    SharedPlans plans(self, kSharers, kSharers + 1);
+    PlanWord word;
+    word.forest = planned("ring", shape(0));
+    word.request = shape(0);
+    word.digest = forest::digest(*word.forest) ^ 1;
+    try {
+      plans.hear(word_from_bytes(to_bytes(word)));
+      ADD_FAILURE() << "heard";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::corrupted);
+      EXPECT_THAT(e.what(),
+                  HasSubstr(fmt::format("rank 0's build of Talweg knows the plan as {:08x}, the one "
+                                        "here as {:08x}",
+                                        word.digest, word.digest ^ 1)));
+    }
+    word.digest ^= 1;
+    plans.hear(word_from_bytes(to_bytes(word)));
+    EXPECT_EQ((self < kSharers ? plans.find(0, shape(0)) : plans.find(word.digest))->digest, word.digest);
+  }
+}
+
+TEST(SharedPlans, EveryWordOfTheLeaderHasItsPlansDigest) {
+  Random random{1};
+  RandomSource source(random);
+  SharedPlans plans(0, kSharers, kSharers);
+  PlanLeader leader(plans, source, nullptr);
+  int told = 0;
+  for (std::uint64_t call = 0; call < 40; ++call) {
+    const auto word = leader.lead(call, shape(static_cast<int>(call % 5)));
+    if (!word || !word->forest) continue;
+    ++told;
+    EXPECT_EQ(word->digest, forest::digest(*word->forest));
+  }
+  EXPECT_GE(told, 5);
+}
+
 // When an aggregator is lost, all know of a later call from which on plans are made anew; until then those
 // that were told stay.
 TEST(SharedPlans, StayUntilTheCallFromWhichOnTheyAreForgotten) {
@@ -408,6 +468,7 @@ TEST(PlanWord, ArrivesAsItWasSaid) {
   word.next_turn = word.call + 3;
   word.forest = planned("ring", shape(3));
   word.request = word.forest->request;
+  word.digest = forest::digest(*word.forest);
   word.next = word.call + 1;
   const PlanWord there = word_from_bytes(to_bytes(word));
   EXPECT_EQ(there.call, word.call);
@@ -416,12 +477,20 @@ TEST(PlanWord, ArrivesAsItWasSaid) {
   EXPECT_EQ(there.next_turn, word.next_turn);
   EXPECT_EQ(there.request, word.request);
   EXPECT_EQ(*there.forest, *word.forest);
+  EXPECT_EQ(there.digest, word.digest);
   EXPECT_EQ(there.next, word.next);
   PlanWord stays;
   stays.request = shape(2);
   EXPECT_EQ(word_from_bytes(to_bytes(stays)).forest, nullptr);
   EXPECT_EQ(word_from_bytes(to_bytes(stays)).request, stays.request);
   EXPECT_EQ(word_from_bytes(to_bytes(stays)).next, kNever);
+}
+
+TEST(PlanWord, IsRefusedWithoutTheDigestOfItsPlan) {
+  PlanWord word;
+  word.forest = planned("ring", shape(3));
+  word.request = word.forest->request;
+  EXPECT_THROW(word_from_bytes(to_bytes(word)), Error);
 }
 
 TEST(PlanWord, IsRefusedWhereItIsCutOrMakesNoSense) {
@@ -431,7 +500,9 @@ TEST(PlanWord, IsRefusedWhereItIsCutOrMakesNoSense) {
   word.next_turn = 5;
   word.forest = planned("ring", shape(3));
   word.request = word.forest->request;
+  word.digest = forest::digest(*word.forest);
   const auto bytes = to_bytes(word);
+  EXPECT_NO_THROW(word_from_bytes(bytes));
   for (std::size_t n = 0; n < bytes.size(); ++n)
     EXPECT_THROW(word_from_bytes(std::span(bytes).first(n)), Error) << n;
   word.rates = {-1};

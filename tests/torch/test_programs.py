@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 
 LIMIT_S = 250  # a hang must not stop the run; torch alone takes many seconds to import on a busy machine
 
@@ -78,3 +79,57 @@ dist.destroy_process_group()
         text=True, capture_output=True, timeout=LIMIT_S)  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert sorted(run.stdout.split("\n")) == ["", "rank 0 start 1 sum 2.0", "rank 1 start 1 sum 2.0"], run.stdout
+
+
+AGGREGATOR = str(Path(__file__).parents[2] / "examples" / "clusters" / "aggregator4.yaml")
+# Groups one after the other, and one within the first.
+AGGREGATED = """
+import torch, torch.distributed as dist, talweg.torch
+for turn in range({turns}):
+    dist.init_process_group("talweg")
+    tensor = torch.ones(1_000_000)
+    dist.all_reduce(tensor)
+    half = dist.new_group([0, 1])
+    if dist.get_rank() < 2:
+        dist.all_reduce(tensor, group=half)
+    plan = talweg.torch.backend().explain("all_reduce", 1_000_000, "f32").split(",")[0]
+    print(f"{{int(tensor.max())}} by {{plan}}\\n", end="", flush=True)
+    dist.barrier()  # who has left is not there for a group within
+    dist.destroy_process_group()
+"""
+
+
+def program():
+    if "TALWEG_PROGRAM" not in os.environ:
+        pytest.skip("TALWEG_PROGRAM does not say where talweg is")
+    return os.environ["TALWEG_PROGRAM"]
+
+
+def test_an_aggregator_serves_every_world_of_a_job_under_talweg_run():
+    job = subprocess.run(
+        [program(), "run", "-n", "4", "--no-tag-output", "--", sys.executable, "-c", AGGREGATED.format(turns=2)],
+        env={**os.environ, "TALWEG_CLUSTER": AGGREGATOR}, text=True, capture_output=True, timeout=LIMIT_S)  # fmt: skip
+    assert job.returncode == 0 and "planned without" not in job.stderr, job.stderr
+    assert sorted(job.stdout.split("\n")[:-1]) == 4 * ["4 by sharded_star through agg"] + 4 * ["8 by sharded_star through agg"]
+
+
+def test_an_aggregator_that_is_started_by_hand_serves_ranks_that_are_told_where_it_looks(monkeypatch):
+    monkeypatch.setenv("TALWEG_KEY", "a key for this test")
+    monkeypatch.setenv("TALWEG_AGGREGATORS_AT", f"tcp://127.0.0.1:{free_port()}")
+    with subprocess.Popen([program(), "aggregator", "--name", "agg", "--timeout", f"{LIMIT_S}s"]) as aggregator:
+        monkeypatch.setenv("TALWEG_CLUSTER", AGGREGATOR)
+        try:
+            output = run_program(["-c", AGGREGATED.format(turns=1)], 4)
+            assert aggregator.wait(timeout=LIMIT_S) == 0
+        finally:
+            aggregator.kill()
+    assert sorted(output) == 2 * ["4 by sharded_star through agg\n"] + 2 * ["8 by sharded_star through agg\n"]
+
+
+def test_where_no_aggregator_can_look_the_warning_says_so(monkeypatch, tmp_path):
+    monkeypatch.setenv("TALWEG_CLUSTER", AGGREGATOR)
+    monkeypatch.setenv("TALWEG_DEBUG_FILE", str(tmp_path / "log"))
+    assert all("through" not in line for line in run_program(["-c", AGGREGATED.format(turns=1)], 4))
+    assert (tmp_path / "log").read_text().endswith(
+        "planned without aggregator agg: the ranks meet in their program's own store, where it cannot look: "
+        "set TALWEG_AGGREGATORS_AT, as talweg run does\n")  # fmt: skip

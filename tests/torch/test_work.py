@@ -80,6 +80,23 @@ def test_threads_may_wait_for_different_works():
 
 
 @on_ranks(2)
+def test_a_barrier_ends_after_what_its_rank_started_before():
+    one, got = torch.ones(1), torch.zeros(1)
+    rank = dist.get_rank()
+    receiving = dist.irecv(got, 1, tag=7) if rank == 0 else None
+    barrier = dist.barrier(async_op=True)
+    if rank == 1:
+        barrier.wait()
+    dist.all_reduce(one)  # the barrier's frames have come
+    assert barrier.is_completed() == (rank == 1)
+    dist.all_reduce(one)  # rank 0 has looked
+    if rank == 1:
+        dist.send(torch.full((1,), 42.0), 0, tag=7)
+    barrier.wait()
+    assert receiving is None or (receiving.is_completed() and got.item() == 42)
+
+
+@on_ranks(2)
 def test_collectives_have_their_names_in_profiles():
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as trace:
         dist.all_reduce(torch.ones(4))

@@ -58,6 +58,22 @@ TEST(Frames, ChunksArriveAsTheyWereSaid) {
   }
 }
 
+TEST(Frames, WhatATransferSaysInItsOwnLanguageArrives) {
+  for (const std::uint32_t bytes : {0U, 4096U})
+    for (std::uint32_t kind = 0; kind < kOwnKinds; ++kind) {
+      const Header h = sent(encode(kCall, Own{kind, 7, 8, bytes}));
+      const Own own = own_of(h);
+      EXPECT_EQ(std::tuple(own.kind, own.tree, own.chunk, own.bytes), std::tuple(kind, 7U, 8U, bytes));
+      EXPECT_TRUE(is_chunk(h));
+      expect_call(h);
+    }
+  for (const unsigned type : {kFrameTypes, kOwnTypes - 1, kOwnTypes + kOwnKinds}) {
+    Header h;
+    h.type = static_cast<FrameType>(type);
+    EXPECT_STREQ(check(h), "unknown frame type") << type;
+  }
+}
+
 TEST(Frames, EveryReasonOfAFailureArrives) {
   for (int code = 0; code <= static_cast<int>(ErrorCode::corrupted); ++code)
     for (const bool to_sender : {false, true}) {
@@ -137,8 +153,9 @@ TEST(Frames, OnlyChunksReasonsAndPlansHaveAPayload) {
     Header h;
     h.type = static_cast<FrameType>(type);
     h.length = 1;
-    const bool may = is_chunk(h) || h.type == FrameType::failure || h.type == FrameType::group_failure ||
-                     h.type == FrameType::plan || h.type == FrameType::report || h.type == FrameType::lost;
+    const bool may = h.type == FrameType::up || h.type == FrameType::down || h.type == FrameType::failure ||
+                     h.type == FrameType::group_failure || h.type == FrameType::plan ||
+                     h.type == FrameType::report || h.type == FrameType::lost;
     EXPECT_EQ(check(h) == nullptr, may) << to_string(h);
   }
 }

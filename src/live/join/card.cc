@@ -112,6 +112,7 @@ struct Verdict {
 };
 
 constexpr const char* kWithout = "without ";
+constexpr const char* kNode = "node/";
 
 std::string to_text(const Verdict& v) {
   std::string text =
@@ -175,6 +176,7 @@ class Exchange {
     if (!judges()) own_.job = number_of_rank_0().value_or(0);
     store_.set(own_key(), to_text(own_));
     if (judges()) {
+      if (aside() != nullptr) aside()->set(rank_key(0), to_text(own_));
       judge();
     } else {
       obey();
@@ -211,14 +213,24 @@ class Exchange {
     const std::int64_t until = std::min(options_.deadline_ns, now_ns() + patience_ns);
     for (const std::string& node : options_.aggregators) admit(node, until, verdict);
     note_absent(verdict);
+    publish(verdict);
+  }
+
+  void publish(const Verdict& verdict) {
+    if (aside() != nullptr) aside()->set(job_key(own_.job), to_text(verdict));
     store_.set(verdict_key(own_.job), to_text(verdict));
   }
 
   // The group does not depend on them: whoever does not fit is told why, and left out.
   void admit(const std::string& node, std::int64_t until, Verdict& verdict) {
+    if (!options_.no_aggregators.empty()) {
+      verdict.absent.push_back({node, ErrorCode::unsupported, options_.no_aggregators});
+      return;
+    }
     try {
       for (;;) {
-        if (const auto text = store_.find(node_key(node))) {
+        if (const auto text =
+                aside() != nullptr ? aside()->find(kNode + node) : store_.find(node_key(node))) {
           const Card card = parse_card(*text, aggregator_name(node));
           if (card.job == own_.job) {
             agree_on_security(aggregator_name(node), card, own_);
@@ -275,7 +287,7 @@ class Exchange {
   void refuse(const Verdict& verdict, const std::vector<int>& missing) {
     const std::int64_t until = now_ns() + kFarewellNs;
     try {
-      store_.set(verdict_key(own_.job), to_text(verdict));
+      publish(verdict);
       for (int r = 1; r < options_.size; ++r) {
         if (std::ranges::find(missing, r) != missing.end()) continue;
         while (!store_.find(heard_key(r)) && now_ns() < until) std::this_thread::sleep_for(kLongestRest);
@@ -311,7 +323,10 @@ class Exchange {
         without_.clear();
         store_.set(own_key(), to_text(own_));
       }
-      if (const auto text = store_.find(verdict_key(own_.job))) {
+      // A store that closes has answered those who were asking: an aggregator, for whom nobody waits, asks.
+      const std::int64_t asks_ns = std::chrono::nanoseconds(kLongestRest).count();
+      if (const auto text = aggregates() ? look_up(verdict_key(own_.job), now_ns() + asks_ns)
+                                         : store_.find(verdict_key(own_.job))) {
         Verdict verdict = parse_verdict(*text);
         if (aggregates() ? accept_aggregator(verdict) : accept(verdict)) return;
         if (verdict.refusal) {
@@ -409,10 +424,10 @@ class Exchange {
   }
 
   // Empty at the deadline.
-  std::optional<std::string> look_up(const std::string& name) {
+  std::optional<std::string> look_up(const std::string& name) { return look_up(name, options_.deadline_ns); }
+  std::optional<std::string> look_up(const std::string& name, std::int64_t until_ns) {
     try {
-      return store_.get(
-          name, std::chrono::steady_clock::time_point{std::chrono::nanoseconds(options_.deadline_ns)});
+      return store_.get(name, std::chrono::steady_clock::time_point{std::chrono::nanoseconds(until_ns)});
     } catch (const Error& e) {
       if (e.code() != ErrorCode::timeout) throw;
       return std::nullopt;
@@ -435,12 +450,15 @@ class Exchange {
                     options_.alike[i].first);
   }
 
-  std::string key(int rank) const { return fmt::format("{}rank{}", options_.prefix, rank); }
-  std::string node_key(const std::string& node) const { return options_.prefix + "node/" + node; }
+  // Where aggregators look, if not where the ranks meet.
+  Store* aside() const { return options_.aggregators.empty() ? nullptr : options_.aggregator_store; }
+
+  static std::string rank_key(int rank) { return fmt::format("rank{}", rank); }
+  static std::string job_key(std::uint64_t job) { return fmt::format("all{:016x}", job); }
+  std::string key(int rank) const { return options_.prefix + rank_key(rank); }
+  std::string node_key(const std::string& node) const { return options_.prefix + kNode + node; }
   std::string own_key() const { return aggregates() ? node_key(options_.aggregator) : key(options_.rank); }
-  std::string verdict_key(std::uint64_t job) const {
-    return fmt::format("{}all{:016x}", options_.prefix, job);
-  }
+  std::string verdict_key(std::uint64_t job) const { return options_.prefix + job_key(job); }
   std::string heard_key(int rank) const {
     return fmt::format("{}heard{:016x}-{}", options_.prefix, own_.job, rank);
   }

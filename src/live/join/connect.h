@@ -28,6 +28,10 @@ struct ConnectOptions {
   int rank = 0;
   int size = 1;
   std::vector<std::string> aggregators;  // that may come, the same on all ranks
+  // Rank 0: where they look, under names without a prefix; null: in the store of the ranks. And why none of
+  // them will be taken; empty: they may be.
+  Store* aggregator_store = nullptr;
+  std::string no_aggregators;
   // Rank 0: how long they are waited for when all ranks are there.
   std::chrono::milliseconds patience{2000};
   std::string

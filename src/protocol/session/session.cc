@@ -23,6 +23,7 @@ Session::Session(Members members, std::uint32_t id, Outbox& outbox, BufferPool& 
     : self_(members.self),
       ranks_(members.ranks),
       names_(std::move(members.names)),
+      eager_budget_(members.eager_budget),
       id_(id),
       outbox_(outbox),
       pool_(pool),
@@ -53,6 +54,7 @@ Session::Run& Session::add(std::uint64_t id) {
   run->id = id;
   run->order = order_++;
   run->begun = false;
+  run->look_ns = kNoTime;
   run->failing = false;
   run->waits_for_earlier = false;
   run->asked = false;
@@ -223,7 +225,7 @@ void Session::begin_if_agreed(Run& run) {
   run.begun = true;
   Acting acting(*this, run);
   run.transfer->begin(acting);
-  finish_if_done(run);
+  settle(run);
 }
 
 std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t bytes) {
@@ -231,7 +233,7 @@ std::uint32_t Session::initial_grant(const Run& run, int node, std::uint32_t byt
   // Where all ranks wait for each other, nobody sends before all have started.
   if (!run.op.all_contribute || run.kind != Run::Kind::collective || started_[n] > run.id) return kStarted;
   if (bytes > kEagerBytes) return 0;
-  if (eager_bytes_[n] + bytes > kEagerBudget) {
+  if (eager_bytes_[n] + bytes > eager_budget_) {
     // Normally our data tell that we have started, and the other rank's tell that it has. Data that have to
     // wait tell nothing, and nothing else may be on its way from there: so we tell, and ask.
     post(node, encode(call(run, node), wire::Announce{true}), kUrgent);
@@ -282,7 +284,7 @@ void Session::saw_plan(int node, const wire::Header& h) {
     if (Run* const run = find(id); run != nullptr) {
       Acting acting(*this, *run);
       run->transfer->on_ready(node, acting);
-      finish_if_done(*run);
+      settle(*run);
     }
 }
 
@@ -302,7 +304,7 @@ void Session::saw_start(int from, const wire::Header& h) {
     if (run == nullptr || run->gated || !run->begun || !is_rank(from)) continue;
     Acting acting(*this, *run);
     run->transfer->on_ready(from, acting);
-    finish_if_done(*run);
+    settle(*run);
   }
 }
 
@@ -407,7 +409,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
       }
       return;
     }
-    if (wire::is_chunk(h) && !run.op.tell.empty()) {
+    if (!run.op.tell.empty()) {
       // The sender has heard from all, but only about the blocks between them and itself: wait for all
       // ourselves.
       run.held.push_back({from, h, {payload, payload + h.length}});
@@ -427,7 +429,7 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
     on_damaged(from, ErrorCode::corrupted, std::string("it sent a frame that makes no sense: ") + wrong);
     return;
   }
-  finish_if_done(run);
+  settle(run);
   if (waited) fail_if_left(id);
 }
 
@@ -436,11 +438,14 @@ void Session::on_sent(const Token& token) {
   if (run == nullptr) return;
   Acting acting(*this, *run);
   run->transfer->on_sent(token.piece, token.buffer, run->failing ? nullptr : &acting);
-  if (!run->failing) finish_if_done(*run);
+  if (!run->failing) settle(*run);
 }
 
-void Session::finish_if_done(Run& run) {
-  if (!run.transfer->done()) return;
+void Session::settle(Run& run) {
+  const bool done = run.transfer->done();
+  const std::int64_t when = done ? kNoTime : run.transfer->next_time_ns();
+  if (when != std::exchange(run.look_ns, when) && when != kNoTime) outbox_.look_at(when);
+  if (!done) return;
   if (run.op.fence && earliest_before(run) != nullptr) {
     fences_ += run.waits_for_earlier ? 0 : 1;
     run.waits_for_earlier = true;
@@ -531,7 +536,6 @@ std::int64_t Session::next_deadline_ns() const {
   for (const auto& [id, run] : runs_) {
     const bool question = run->op.question_ns > 0 && !run->asked;
     next = std::min(next, question ? run->op.question_ns : run->op.deadline_ns);
-    if (run->begun) next = std::min(next, run->transfer->next_time_ns());
   }
   return next;
 }

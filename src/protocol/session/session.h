@@ -55,12 +55,17 @@ inline constexpr std::size_t kEarlyLimit = 8 * kEagerBudget;
 // none.
 inline constexpr std::size_t kRemembered = 1U << 16;
 
+// Plans that a node which only helps is remembered to know; of more, it is asked again. Far more than it
+// keeps.
+inline constexpr std::size_t kMostKnown = 1U << 12;
+
 // Who takes part. Nodes 0 .. ranks-1 are the ranks; the others help: they hold no data, and start their part
 // of an operation when they first hear of it.
 struct Members {
   int self = 0;
   int ranks = 0;
   std::vector<std::string> names;  // of all nodes, as messages call them: "rank 3 (host pid 7)"
+  std::size_t eager_budget = kEagerBudget;
 };
 Members ranks_only(int self, const std::vector<std::string>& hosts);
 
@@ -115,8 +120,10 @@ class Session {
   const Outcome& loss_of(int node) const { return lost_.at(node); }
   // Something that `rank` sent is damaged or makes no sense.
   void on_damaged(int rank, ErrorCode code, const std::string& why);
-  // Asks who has started what is close to its deadline, and fails what is past it.
+  // Tells transfers that have asked for it, asks who has started what is close to its deadline, and fails
+  // what is past it.
   void on_time(std::int64_t now_ns);
+  // For the latter two: what transfers wait for, the Outbox is told.
   std::int64_t next_deadline_ns() const;
   // Fails everything, here and on all other ranks.
   void abort(const std::string& why);
@@ -127,7 +134,10 @@ class Session {
   void leave(int rank);
 
   std::size_t in_flight() const { return runs_.size(); }
-  bool whole() const { return !broken_ && std::find(gone_.begin(), gone_.end(), true) == gone_.end(); }
+  // No rank has gone.
+  bool whole() const {
+    return !broken_ && std::find(gone_.begin(), gone_.begin() + ranks_, true) == gone_.begin() + ranks_;
+  }
   // What an operation in flight waits for: whoever watches a group asks, the operations themselves do not.
   struct Pending {
     void* user = nullptr;
@@ -191,7 +201,8 @@ class Session {
   // `agreed`: it is known to agree.
   void deliver(Run& run, int from, const wire::Header& header, const std::byte* payload, bool agreed = false);
   void accept(Run& run, const Envelope& envelope);
-  void finish_if_done(Run& run);
+  // After each call of its transfer.
+  void settle(Run& run);
   void finish(std::uint64_t id, const Outcome& outcome);
   void fail_if_left(std::uint64_t id);
   void fail_those_that_need(int node, ErrorCode code, const std::string& text);
@@ -211,6 +222,7 @@ class Session {
   const int self_;
   const int ranks_;
   const std::vector<std::string> names_;
+  const std::size_t eager_budget_;
   const std::uint32_t id_;
   Outbox& outbox_;
   BufferPool& pool_;

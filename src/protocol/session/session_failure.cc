@@ -320,15 +320,19 @@ void Session::on_time(std::int64_t now_ns) {
   std::vector<std::uint64_t> late;
   std::vector<std::uint64_t> due;
   for (const auto& [id, run] : runs_) {
-    if (run->begun && run->transfer->next_time_ns() <= now_ns) due.push_back(id);
+    if (run->look_ns <= now_ns)
+      due.push_back(id);
+    else if (run->look_ns != kNoTime)
+      outbox_.look_at(run->look_ns);
     if (run->op.question_ns > 0 && !run->asked && run->op.question_ns <= now_ns) ask_all(*run);
     if (run->op.deadline_ns <= now_ns) late.push_back(id);
   }
   for (const std::uint64_t id : due)
     if (Run* run = find(id); run != nullptr) {
       Acting acting(*this, *run);
+      run->look_ns = kNoTime;
       run->transfer->on_time(now_ns, acting);
-      finish_if_done(*run);
+      settle(*run);
     }
   std::sort(late.begin(), late.end());
   for (const std::uint64_t id : late)

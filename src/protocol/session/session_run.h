@@ -9,6 +9,7 @@
 namespace talweg::protocol {
 
 inline constexpr std::uint64_t kMessageBit = 1ULL << 63;  // in the numbers of sends and receives
+inline constexpr std::int64_t kNoTime = std::numeric_limits<std::int64_t>::max();
 
 struct Session::Run {
   enum class Kind { collective, send, receive };
@@ -20,6 +21,7 @@ struct Session::Run {
   std::type_index made_for = typeid(void);
   std::uint64_t order = 0;   // in which all kinds were started
   bool begun = false;        // its transfer has
+  std::int64_t look_ns = 0;  // for when its transfer has asked
   bool unplanned = false;    // waits for its plan; what comes for it meanwhile is kept as early
   bool gated = false;        // waits for everybody's announcement before it begins
   std::vector<bool> agreed;  // gated: who has announced the same
@@ -52,8 +54,8 @@ class Session::Acting final : public Actions {
   wire::CallId call(NodeId to) const override { return session_.call(run_, to); }
   bool send(NodeId to, const wire::Header& header, const Payload& payload) override {
     return session_.outbox_.send(to, header, payload.data,
-                                 {run_.id, payload.piece, payload.buffer, payload.progress}, run_.op.priority,
-                                 payload.stable);
+                                 {run_.id, payload.piece, payload.buffer, payload.progress, true},
+                                 run_.op.priority, payload.stable);
   }
   // Behind the data that wait for the same node it would hold up what it grants.
   void tell(NodeId to, const wire::Header& header) override { session_.post(to, header, kUrgent); }
