@@ -217,25 +217,6 @@ TEST(SharedPlans, ANodeThatIsNoRankKeepsPlansUntilAllRanksArePastTheirCalls) {
     ASSERT_EQ(known(call), call >= forgotten || call == 7) << call;
 }
 
-TEST(SharedPlans, ANodeThatIsNoRankForgetsWhatItWasToldOfLongAgo) {
-  constexpr std::size_t kKept = 2 * SharedPlans::kMostRequests, kMore = 5;
-  SharedPlans plans(2, 2, 3);
-  std::vector<std::uint32_t> digests;
-  for (std::size_t call = 0; call < kKept + kMore; ++call) {
-    if (call == kKept) {
-      EXPECT_NE(plans.find(0, digests[0]), nullptr);
-    }
-    PlanWord word;
-    word.call = call;
-    word.request = forest::make_request(Collective::all_reduce, 2, static_cast<std::int64_t>(call));
-    word.forest = planned("chain", *word.request);
-    digests.push_back(forest::digest(*word.forest));
-    plans.hear(word);
-  }
-  for (std::size_t call = 0; call < digests.size(); ++call)
-    EXPECT_EQ(plans.find(0, digests[call]) != nullptr, call >= kMore) << call;
-}
-
 // An error of the program that it may survive: what a rank has called alone must not lead it to other plans.
 TEST(SharedPlans, AfterACallThatOneRankMadeDifferentlyAllStillAgree) {
   for (std::uint64_t seed = 0; seed < fewer(100U); ++seed) {
