@@ -88,9 +88,8 @@ struct Node::Member : protocol::Outbox {
   void say(const std::shared_ptr<const protocol::Plan>& plan) {
     steer::PlanWord word;
     word.call = session->next_sequence();
-    word.forest = plan->forest;
-    word.request = word.forest->request;
     word.digest = plan->digest;
+    word.request = (word.forest = plan->forest)->request;
     say(word, size);
   }
   void say(const steer::PlanWord& word, int to) {
@@ -178,8 +177,7 @@ struct Node::Member : protocol::Outbox {
   }
   void look_at(std::int64_t when_ns) override {
     look_ns = std::min(look_ns, when_ns);
-    const Picoseconds soon = std::max<Picoseconds>(when_ns * 1000 - node.world_.now(), 0);
-    node.world_.after(soon, [&owner = node] { owner.tick(false); });
+    node.world_.simulation().at(when_ns * 1000, [&owner = node] { owner.tick(false); });
   }
   void completed(void* user, const protocol::Outcome& outcome) override {
     if (helps()) {

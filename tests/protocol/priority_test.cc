@@ -22,11 +22,12 @@ struct Queued : Outbox {
   };
   bool send(int, const wire::Header& header, const std::byte*, const Token& token, int priority,
             bool) override {
-    queue.push({header, token, priority, !wire::is_chunk(header)});
-    return !wire::is_chunk(header);
+    queue.push({header, token, priority, !token.data});
+    return !token.data;
   }
   void send_text(int, const wire::Header&, const std::string&) override {}
   void cancel(std::uint64_t) override {}
+  void look_at(std::int64_t) override {}
   void completed(void*, const Outcome&) override {}
   SendQueue<Frame> queue;
 };
