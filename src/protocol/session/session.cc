@@ -272,6 +272,7 @@ void Session::saw_plan(int node, const wire::Header& h) {
   const std::uint32_t plan = h.plan;
   if (plan == 0) return;
   const bool known = knows_plan(helper, plan, h.sequence);
+  if (!helper.known.contains(plan) && helper.known.size() == kMostKnown) helper.known.clear();
   std::uint64_t& last = helper.known[plan];
   last = std::max(last, h.sequence);
   if (known) return;
