@@ -46,8 +46,7 @@ struct Node::Member : protocol::Outbox {
         });
     if (self == protocol::kPlanner) leader = std::make_unique<steer::PlanLeader>(plans, planner, nullptr);
     if (helps())
-      session->serve(
-          [this](std::uint64_t call, const wire::Signature& signature) { return part_of(call, signature); });
+      session->serve([this](std::uint64_t call, const wire::Signature& s) { return part_of(call, s); });
   }
   bool helps() const { return self >= size; }
 

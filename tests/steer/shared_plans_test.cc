@@ -401,7 +401,7 @@ TEST(SharedPlans, RefuseAPlanThatRankZeroKnowsByAnotherDigestAndSayBoth) {
     }
     word.digest ^= 1;
     plans.hear(word_from_bytes(to_bytes(word)));
-    EXPECT_EQ((self < kSharers ? plans.find(0, shape(0)) : plans.find(word.digest))->digest, word.digest);
+    EXPECT_EQ((self < kSharers ? plans.find(0, shape(0)) : plans.find(0, word.digest))->digest, word.digest);
   }
 }
 

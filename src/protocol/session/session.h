@@ -55,8 +55,7 @@ inline constexpr std::size_t kEarlyLimit = 8 * kEagerBudget;
 // none.
 inline constexpr std::size_t kRemembered = 1U << 16;
 
-// Plans that a node which only helps is remembered to know; of more, it is asked again. Far more than it
-// keeps.
+// Plans that a node which only helps is remembered to know; of more, it is asked again.
 inline constexpr std::size_t kMostKnown = 1U << 12;
 
 // Who takes part. Nodes 0 .. ranks-1 are the ranks; the others help: they hold no data, and start their part
