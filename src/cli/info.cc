@@ -7,7 +7,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "base/at.h"
 #include "base/fail.h"
 #include "base/printable.h"
 #include "base/settings.h"
@@ -63,12 +62,6 @@ Network find_network(const InfoFlags& flags) {
   return {steer::assumed_network(host_of),
           fmt::format("assumed: {} ranks on {} hosts (a file may say better: --cluster)", flags.ranks,
                       host_of.back() + 1)};
-}
-
-std::vector<std::string> aggregator_names(const cluster::Cluster& network) {
-  std::vector<std::string> names;
-  for (const int node : cluster::aggregators(network)) names.push_back(network.nodes[at(node)].name);
-  return names;
 }
 
 std::string choices_text(Collective op, const Network& network, const Choices& list) {

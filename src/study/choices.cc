@@ -50,9 +50,12 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds) 
       forest::PackingMemo memo;
       for (std::size_t size = result.sizes.size(); size-- > 0;) {
         const forest::Request request = request_at(size);
-        hand_over(planner.suits(request)
-                      ? fmt::format("{:.17g}", model.seconds(forest::plan_by(planner, request, model, memo)))
-                      : "");
+        if (!planner.suits(request)) {
+          hand_over("");
+          continue;
+        }
+        const forest::Forest forest = forest::plan_by(planner, request, model, memo);
+        hand_over(nlohmann::json{model.seconds(forest), aggregator_names(forest, network)}.dump());
       }
     });
   }
@@ -60,7 +63,10 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds) 
   for (std::size_t i = 0; i < asked.size(); ++i) {
     std::size_t size = result.sizes.size();
     for (const std::string& line : done[i].lines)
-      if (--size; !line.empty()) result.sizes[size].candidates.push_back({asked[i]->name, std::stod(line)});
+      if (--size; !line.empty()) {
+        const auto found = nlohmann::json::parse(line);
+        result.sizes[size].candidates.push_back({asked[i]->name, found[0], found[1]});
+      }
     if (size > 0)
       result.left_out.push_back(fmt::format(
           "{} from {} down: {}", asked[i]->name,

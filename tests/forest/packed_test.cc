@@ -125,7 +125,7 @@ TEST(Packed, IsTakenWhereItWinsAndTheChoiceIsNeverSlowerThanOtherPlanners) {
       const Forest best = plan_best(request, cluster);
       taken += best.planner == "packed" ? 1 : 0;
       const double seconds = predict_seconds(best, cluster);
-      for (const auto& [planner, other] : rank_planners(request, cluster)) {
+      for (const auto& [planner, other, through] : rank_planners(request, cluster)) {
         if (planner == "packed") {
           EXPECT_GE(other, 0.95 * seconds) << "seed " << seed;
         } else if (planner != "one_hop" && planner != "recursive_doubling") {
