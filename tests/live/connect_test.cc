@@ -408,14 +408,10 @@ class ClosingStore : public Store {
   void set(const std::string& key, const std::string& value) override { store_.set(key, value); }
   std::string get(const std::string& key, std::chrono::steady_clock::time_point deadline) override {
     refuse_if(closed_);
-    return store_.get(key, deadline);
-  }
-  std::optional<std::string> find(const std::string& key) override {
-    refuse_if(closed_);
-    const auto found = store_.find(key);
-    closed_ = found && key.starts_with("all");
+    std::string value = store_.get(key, deadline);
+    closed_ = key.starts_with("all");
     refuse_if(closed_ && !tells_);
-    return found;
+    return value;
   }
 
  private:
