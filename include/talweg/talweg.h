@@ -62,8 +62,8 @@ enum {
   TALWEG_BF16 = 9, /* bfloat16; arithmetic in float */
   TALWEG_F32 = 10,
   TALWEG_F64 = 11,
-  TALWEG_C64 = 12,    /* two floats: real, imaginary */
-  TALWEG_C128 = 13,   /* two doubles */
+  TALWEG_C64 = 12,     /* two floats: real, imaginary */
+  TALWEG_C128 = 13,    /* two doubles */
   TALWEG_BOOLEAN = 14, /* one byte, 0 or 1: sum and max are OR, product and min are AND */
   TALWEG_TYPES         /* how many there are: a later version may have more */
 };
