@@ -69,12 +69,15 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
 
   // An aggregator serves the job's first group; those that are made from it do without.
   if (network && !options.within && place.size > 1)
-    group::expect_aggregators(joining, cluster::aggregator_names(*network), [&]() -> std::string {
-      // What ranks measure is what is between them.
-      for (const auto& [setting, set] : {std::pair{"TALWEG_REPLAN", replan}, {"TALWEG_PROBE", probes}})
-        if (set) return fmt::format("groups with {} plan without aggregators", setting);
-      return {};
-    }());
+    group::expect_aggregators(joining, cluster::aggregator_names(*network),
+                              [measured = probes, followed = replan]() -> std::string {
+                                // What ranks measure is what is between them.
+                                for (const auto& [setting, set] :
+                                     {std::pair{"TALWEG_REPLAN", followed}, {"TALWEG_PROBE", measured}})
+                                  if (set)
+                                    return fmt::format("groups with {} plan without aggregators", setting);
+                                return {};
+                              }());
   live::Mesh mesh = place.size > 1 ? live::connect_all(*store, connect) : live::Mesh{};
   group::GroupImpl::Identity identity;
   identity.rank = place.rank;

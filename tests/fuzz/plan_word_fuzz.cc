@@ -94,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       shared.hear(word);
       if (!word.forest) continue;
       plans.push_back(node < kRanks ? shared.find(word.call, *word.request)
-                                    : shared.find(forest::digest(*word.forest)));
+                                    : shared.find(word.call, forest::digest(*word.forest)));
       fuzz::require(plans.back() != nullptr);
     }
     if (!plans.empty()) run(plans);
