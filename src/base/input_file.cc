@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "base/fail.h"
+#include "base/file_descriptor.h"
 
 namespace talweg {
 namespace {
@@ -18,36 +19,21 @@ constexpr int kLookEveryMs = 1000;
 constexpr int kMostSilentLooks = 60;
 constexpr std::size_t kPartBytes = std::size_t{1} << 16;
 
-class OpenInput {
- public:
-  // Without O_NONBLOCK, opening a pipe waits for somebody who writes.
-  explicit OpenInput(const std::string& path)
-      : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
-  ~OpenInput() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  OpenInput(const OpenInput&) = delete;
-  OpenInput& operator=(const OpenInput&) = delete;
-  int fd() const { return fd_; }
-
- private:
-  const int fd_;
-};
-
 }  // namespace
 
 std::string read_input(const std::string& path, const std::string& shown, std::size_t most_bytes) {
-  const OpenInput file(path);
+  // Without O_NONBLOCK, opening a pipe waits for somebody who writes.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat info {};
-  if (file.fd() < 0 || ::fstat(file.fd(), &info) != 0)
+  if (!file || ::fstat(file.get(), &info) != 0)
     throw_error(ErrorCode::bad_file, "{}: cannot read it: {}", shown, std::strerror(errno));
   if (S_ISDIR(info.st_mode)) throw_error(ErrorCode::bad_file, "{}: expected a file, got a directory", shown);
   std::string text;
   std::array<char, kPartBytes> part;
   for (int silent = 0;;) {
-    pollfd ready{file.fd(), POLLIN, 0};
+    pollfd ready{file.get(), POLLIN, 0};
     const bool came = ::poll(&ready, 1, kLookEveryMs) != 0;
-    const ssize_t n = ::read(file.fd(), part.data(), part.size());
+    const ssize_t n = ::read(file.get(), part.data(), part.size());
     if (n == 0 && !came)
       throw_error(ErrorCode::bad_file, "{}: expected a file, got a pipe that nobody writes into", shown);
     if (n == 0) return text;

@@ -101,6 +101,7 @@ void SharedPlans::pass(std::uint64_t call) {
     const std::uint64_t from = forgets_.front().from;
     if (!forgets_.front().rates.empty()) rates_ = std::move(forgets_.front().rates);
     forgets_.pop_front();
+    last_ = nullptr;
     for (auto shape = plans_.begin(); shape != plans_.end();) {
       std::erase_if(shape->second.told, [&](const Told& told) { return told.from < from; });
       shape = shape->second.told.empty() ? plans_.erase(shape) : std::next(shape);
@@ -117,25 +118,33 @@ bool SharedPlans::turn_is_due(std::uint64_t call) const {
   return next <= call;
 }
 
-SharedPlans::Told* SharedPlans::told_for(std::uint64_t call, const forest::Request& request) {
-  const auto known = plans_.find(request);
-  if (known == plans_.end()) return nullptr;
-  auto& told = known->second.told;
+SharedPlans::Shape* SharedPlans::shape_of(const forest::Request& request) {
+  if (last_ == nullptr || last_->first != request) {
+    const auto known = plans_.find(request);
+    last_ = known == plans_.end() ? nullptr : &*known;
+  }
+  return last_ == nullptr ? nullptr : &last_->second;
+}
+
+const SharedPlans::Told* SharedPlans::told_for(std::uint64_t call, Shape* shape) {
+  if (shape == nullptr) return nullptr;
+  auto& told = shape->told;
   while (told.size() > 1 && told[1].from <= call) told.erase(told.begin());
   return told.front().from <= call ? &told.front() : nullptr;
 }
 
 SharedPlans::Due SharedPlans::due(std::uint64_t call, const forest::Request& request) {
   pass(call);
-  const Told* const told = told_for(call, request);
+  Shape* const shape = shape_of(request);
+  const Told* const told = told_for(call, shape);
   if (told == nullptr) return {true, false, call, nullptr};
-  return {false, told->next <= call, plans_.find(request)->second.since, told->plan->forest.get()};
+  return {false, told->next <= call, shape->since, told->plan->forest.get()};
 }
 
 SharedPlan SharedPlans::find(std::uint64_t call, const forest::Request& request) {
   pass(call);
   if (turn_is_due(call)) return nullptr;
-  const Told* const told = told_for(call, request);
+  const Told* const told = told_for(call, shape_of(request));
   return told == nullptr || told->next <= call ? nullptr : told->plan;
 }
 

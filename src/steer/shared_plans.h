@@ -44,6 +44,7 @@ class SharedPlans {
   // `nodes`: of the group, its ranks and others.
   SharedPlans(forest::NodeId self, int ranks, int nodes)
       : self_(self), ranks_(ranks), nodes_(nodes), passed_(static_cast<std::size_t>(ranks), 0) {}
+  SharedPlans(SharedPlans&&) = default;  // no copies: `last_` points into the map
   // Before the first call: plans follow the network, and the first turn is at call 0.
   void expect_turns() { turns_ = true; }
 
@@ -96,7 +97,8 @@ class SharedPlans {
   };
   void pass(std::uint64_t call);
   const Told* told_before(const PlanWord& word) const;
-  Told* told_for(std::uint64_t call, const forest::Request& request);
+  Shape* shape_of(const forest::Request& request);
+  static const Told* told_for(std::uint64_t call, Shape* shape);
   SharedPlan make(const PlanWord& word) const;
 
   const forest::NodeId self_;
@@ -105,6 +107,8 @@ class SharedPlans {
   bool turns_ = false;
   std::uint64_t next_word_ = 0;  // the first call that another word may be for
   std::unordered_map<forest::Request, Shape, RequestHash> plans_;
+  std::pair<const forest::Request, Shape>* last_ =
+      nullptr;                  // of plans_, asked for last: most often also next
   std::deque<Forget> forgets_;  // at calls that are still to come
   std::vector<double> rates_;
   std::deque<Turn> turn_words_;

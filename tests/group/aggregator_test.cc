@@ -78,6 +78,19 @@ class Aggregated : public ::testing::TestWithParam<const char*> {
     if (signal == SIGKILL) wait();
   }
 
+  // By all ranks, once in a test: what is started after it is started without the aggregator.
+  void stop_between_calls(Group& g) {
+    g.barrier();
+    rested_.arrive_and_wait();
+    if (g.rank() == 0) {
+      stop();  // the system has closed all that it held
+      dead_.count_down();
+    }
+    dead_.wait();
+    // Between calls that follow each other at once nobody looks.
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+
   void ranks(const std::function<void(Group&)>& body) {
     run_ranks(kHelped, body, [this](GroupOptions& options) {
       options.store = file_store(store_.path());
@@ -89,6 +102,7 @@ class Aggregated : public ::testing::TestWithParam<const char*> {
   Variable shm_{"TALWEG_SHM", GetParam()};
   TemporaryFile store_, cluster_;
   pid_t pid_ = -1;
+  std::latch rested_{kHelped}, dead_{1};
 };
 INSTANTIATE_TEST_SUITE_P(SharedMemory, Aggregated, ::testing::Values("on", "off"),
                          [](const auto& test) { return std::string(test.param); });
@@ -342,36 +356,20 @@ TEST_P(Aggregated, OneThatDiesFailsTheCallsInFlightByNameAndTheGroupGoesOnWithou
 
 TEST_P(Aggregated, OneThatDiesWhileNothingIsInFlightFailsNoCall) {
   start_aggregator();
-  std::latch rested(kHelped), dead(1);
   ranks([&](Group& g) {
     expect_all_reduce(g, 1000);
     EXPECT_THAT(plan_of(g, 1000), HasSubstr("through agg"));
-    g.barrier();
-    rested.arrive_and_wait();
-    if (g.rank() == 0) {
-      stop();  // the system has closed all that it held
-      dead.count_down();
-    }
-    dead.wait();
-    // Between calls that follow each other at once nobody looks.
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    stop_between_calls(g);
     for (int i = 0; i < 3; ++i) expect_all_reduce(g, 1000);
   });
 }
 
 TEST_P(Aggregated, ARankThatIsLateAfterADeathIsNamedAndNoOther) {
   start_aggregator();
-  std::latch rested(kHelped), dead(1), gave_up(kHelped - 1);
+  std::latch gave_up(kHelped - 1);
   ranks([&](Group& g) {
     expect_all_reduce(g, 100'000);
-    g.barrier();
-    rested.arrive_and_wait();
-    if (g.rank() == 0) {
-      stop();  // the system has closed all that it held
-      dead.count_down();
-    }
-    dead.wait();
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    stop_between_calls(g);
     if (g.rank() == 2) {
       for (int i = 0; i < 300 && !gave_up.try_wait(); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
