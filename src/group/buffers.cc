@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/collectives.h"
+#include "base/data_types.h"
 #include "protocol/operation.h"
 #include "talweg/error.h"
 
@@ -45,9 +46,9 @@ void check_counts(std::span<const std::size_t> counts, int size, const std::stri
 
 void check_all_counts(const Call& call, int rank, int size) {
   const Counts counts = facts(call.op).counts;
+  if (counts == Counts::none || counts == Counts::one) return;
   const std::string what = name(call.op);
-  if (counts == Counts::per_rank) check_counts(call.counts, size, what);
-  if (counts != Counts::per_pair) return;
+  if (counts == Counts::per_rank) return check_counts(call.counts, size, what);
   check_counts(call.counts, size, what + ": input counts");
   check_counts(call.out_counts, size, what + ": output counts");
   const auto me = static_cast<std::size_t>(rank);
@@ -65,7 +66,7 @@ void check_buffer(const void* data, std::int64_t count, const char* op, const ch
 // begins `offset` elements into the larger (nullopt: in no way).
 void check_sharing(const void* in, std::int64_t in_count, const void* out, std::int64_t out_count,
                    DataType type, std::optional<std::int64_t> offset, const char* call) {
-  const std::uintptr_t size = size_of(type);
+  const std::uintptr_t size = facts(type).bytes;
   const auto in_begin = reinterpret_cast<std::uintptr_t>(in);
   const auto out_begin = reinterpret_cast<std::uintptr_t>(out);
   const std::uintptr_t in_end = in_begin + static_cast<std::uintptr_t>(in_count) * size;
@@ -102,7 +103,8 @@ void check_rank(int rank, int size, const char* what) {
 forest::Request checked_request(const Call& call, int rank, int size) {
   check_kinds(call);
   const CollectiveFacts& what = facts(call.op);
-  if (what.rooted) check_rank(call.root, size, fmt::format("{}: root", what.name).c_str());
+  if (what.rooted && (call.root < 0 || call.root >= size))
+    refuse_call(fmt::format("{}: root {}: expected 0 .. {}", what.name, call.root, size - 1));
   check_all_counts(call, rank, size);
   forest::Request q = protocol::request_of(call, rank, size);
   const std::int64_t in_count = forest::input_count(q, rank);

@@ -101,10 +101,11 @@ std::int64_t GroupImpl::timeout_ns(const CallOptions& options) const {
                                      : timeout_ns_.load(std::memory_order_relaxed);
 }
 
+GroupImpl::Start::Start(const Call& call, int rank, int size)
+    : request(checked_request(call, rank, size)), operation(protocol::make_operation(call, rank, request)) {}
+
 GroupImpl::Start GroupImpl::prepare(const Call& call) {
-  Start start;
-  start.request = checked_request(call, rank(), size());
-  start.operation = protocol::make_operation(call, rank(), start.request);
+  Start start(call, rank(), size());
   start.operation.priority = checked_priority(call.options);
   start.called_ns = live::now_ns();
   start.operation.set_deadline(start.called_ns, timeout_ns(call.options));
@@ -117,14 +118,13 @@ WorkPtr GroupImpl::start(const Call& call, std::shared_ptr<const protocol::Plan>
   if (call.op == Collective::send_recv) return start_message(call);
   Start start = prepare(call);
   start.operation.plan = std::move(plan);
-  WorkPtr work = start.work;
   auto guard = world_->lock();
-  enter(std::move(start));
+  enter(start);
   world_->submit(std::move(guard), call.options.will_wait);
-  return work;
+  return std::move(start.work);
 }
 
-void GroupImpl::enter(Start start) {
+void GroupImpl::enter(Start& start) {
   protocol::Operation& operation = start.operation;
   const bool given = operation.plan != nullptr;
   const bool shared = !given && steer::is_shared(start.request);

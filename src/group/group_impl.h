@@ -92,6 +92,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
 
   // A collective that has been called and has no number yet.
   struct Start {
+    Start(const Call& call, int rank, int size);
     forest::Request request;
     protocol::Operation operation;
     std::shared_ptr<WorkImpl> work;
@@ -99,8 +100,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   };
   // Throws Error for a call that can never work.
   Start prepare(const Call& call);
-  // Under the lock. Throws Error when this rank plans for itself and there is no plan.
-  void enter(Start start);
+  // Under the lock, with what is in `start`. Throws Error when this rank plans for itself and there is no plan.
+  void enter(Start& start);
   // In group_plans.cc. The plan of a call; null where rank 0 has not said which.
   std::shared_ptr<const protocol::Plan> plan_for(std::uint64_t call, const forest::Request& request);
   std::shared_ptr<const protocol::Plan> find_plan(std::uint64_t call, const forest::Request& request);

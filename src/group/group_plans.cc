@@ -30,8 +30,10 @@ std::shared_ptr<const protocol::Plan> GroupImpl::plan_for(std::uint64_t call,
     chooser_.change_to(cluster::without(chooser_.network(), std::vector<int>{loss->node}));
     loss = to_avoid_.erase(loss);
   }
-  if (leader_)
-    if (const auto word = leader_->lead(call, request)) say(*word);
+  // Rank 0 says something where nobody could go on without it, and only there.
+  auto plan = find_plan(call, request);
+  if (plan != nullptr || !leader_) return plan;
+  if (const auto word = leader_->lead(call, request)) say(*word);
   return find_plan(call, request);
 }
 

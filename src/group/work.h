@@ -25,7 +25,7 @@ struct Watched {
   std::uint64_t trace = 0;   // in the trace
 };
 
-class WorkImpl : public Work, public std::enable_shared_from_this<WorkImpl> {
+class WorkImpl : public Work {
  public:
   explicit WorkImpl(const std::shared_ptr<World>& world) : world_(world) {}
 
@@ -42,8 +42,9 @@ class WorkImpl : public Work, public std::enable_shared_from_this<WorkImpl> {
   Watched& watched() { return watched_; }
   void keep(std::shared_ptr<WorkImpl> self) { in_flight_ = std::move(self); }
 
-  // Under the world's lock. Returns what kept the work alive; its callbacks are due.
+  // Under the world's lock. Returns what kept the work alive; its callbacks, if it has any, are due.
   std::shared_ptr<WorkImpl> complete(const protocol::Outcome& outcome);
+  bool has_callbacks() const { return !callbacks_.empty(); }
   // Without the lock.
   void run_callbacks();
 

@@ -95,8 +95,10 @@ std::unique_lock<std::mutex> World::lock() {
         fmt::format("this group was joined by process {}, of which this process ({}) is a forked child: it "
                     "must join a group of its own",
                     mark_.made_in(), ::getpid()));
+  std::unique_lock guard(mutex_, std::try_to_lock);
+  if (guard) return guard;
   wanting_.fetch_add(1, std::memory_order_relaxed);
-  std::unique_lock guard(mutex_);
+  guard.lock();
   wanting_.fetch_sub(1, std::memory_order_relaxed);
   return guard;
 }
@@ -115,7 +117,8 @@ void World::started(std::int64_t deadline_ns, std::int64_t called_ns) {
 
 void World::completed(WorkImpl& work, const protocol::Outcome& outcome) {
   --in_flight_;
-  due_.push_back(work.complete(outcome));
+  ended_ = true;
+  if (auto kept = work.complete(outcome); kept->has_callbacks()) due_.push_back(std::move(kept));
 }
 
 void World::submit(std::unique_lock<std::mutex> lock, bool will_wait) {
@@ -164,7 +167,7 @@ void World::step(std::unique_lock<std::mutex>& lock, Patience& patience, std::in
   }
   const bool any = engine_.poll();
   if (!any && patience.looks() % kDeadlineEvery == 0) check_deadlines();
-  if (!due_.empty()) {
+  if (std::exchange(ended_, false)) {
     run_callbacks(lock);
     if (waiters_ > 0) handover_.notify_all();
     return;
@@ -188,7 +191,7 @@ void World::step(std::unique_lock<std::mutex>& lock, Patience& patience, std::in
       break;
   }
   check_deadlines();
-  if (!due_.empty()) return;
+  if (ended_) return;
   if (!engine_.prepare_sleep()) {  // something has come, or there is no room for what must go: nobody rings
                                    // for that
     lock.unlock();

@@ -108,6 +108,7 @@ class World : public live::FrameHandler {
   observe::Observer observer_;
   std::int64_t next_look_ns_ = 0;
   const bool crowded_;                          // more ranks on this host than cores
+  bool ended_ = false;                          // some call has, since the driver looked last
   std::vector<std::shared_ptr<WorkImpl>> due_;  // completed, callbacks not yet run
   std::vector<std::optional<std::string>> gone_;
   std::int64_t next_deadline_ns_ = std::numeric_limits<std::int64_t>::max();

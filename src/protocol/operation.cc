@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/collectives.h"
+#include "base/data_types.h"
 #include "talweg/error.h"
 
 namespace talweg::protocol {
@@ -21,7 +22,9 @@ std::int64_t sum_of(const std::vector<std::int64_t>& counts) {
 // point.
 bool data_carry_agreement(const forest::Request& q) {
   if (!facts(q.op).sums) return false;
-  for (int r = 0; r < q.ranks && moves_data(q.op); ++r)
+  if (!moves_data(q.op)) return true;
+  const int differ = facts(q.op).output == Extent::whole ? 1 : q.ranks;
+  for (int r = 0; r < differ; ++r)
     if (forest::output_count(q, r) == 0) return false;
   return true;
 }
@@ -69,7 +72,7 @@ forest::Request request_of(const Call& call, int rank, int size) {
   q.op = call.op;
   q.ranks = size;
   q.root = facts(call.op).rooted ? call.root : 0;
-  q.element_size = static_cast<std::int64_t>(size_of(call.type));
+  q.element_size = static_cast<std::int64_t>(facts(call.type).bytes);
   const auto n = static_cast<std::size_t>(size);
   switch (facts(call.op).counts) {
     case Counts::none:

@@ -32,10 +32,6 @@ void Losses::gone(int rank) {
   for (Loss& loss : losses_) loss.heard[static_cast<std::size_t>(rank)] = true;
 }
 
-bool Losses::open() const {
-  return !std::all_of(losses_.begin(), losses_.end(), complete);
-}
-
 std::vector<int> Losses::missing() const {
   std::vector<int> ranks;
   for (std::size_t rank = 0; rank < ranks_; ++rank)

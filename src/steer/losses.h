@@ -6,6 +6,7 @@
 // fail on all ranks. A rank that is gone says no more, and nobody waits for it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -22,7 +23,7 @@ class Losses {
   void hear(int from, int node, std::uint64_t next);
   void gone(int rank);
   // True while calls must wait for what others say.
-  bool open() const;
+  bool open() const { return !std::all_of(losses_.begin(), losses_.end(), complete); }
 
   // The ranks that have not spoken, ascending.
   std::vector<int> missing() const;

@@ -107,7 +107,7 @@ void SharedPlans::pass(std::uint64_t call) {
       shape = shape->second.told.empty() ? plans_.erase(shape) : std::next(shape);
     }
   }
-  while (turn_words_.size() > 1 && turn_words_[1].from <= call) turn_words_.pop_front();
+  while (turns_ && turn_words_.size() > 1 && turn_words_[1].from <= call) turn_words_.pop_front();
 }
 
 bool SharedPlans::turn_is_due(std::uint64_t call) const {

@@ -6,6 +6,8 @@
 #include <span>
 #include <utility>
 
+#include "base/data_types.h"
+
 namespace talweg::protocol {
 
 namespace {
@@ -250,7 +252,7 @@ void ForestRun::advance(TreeState& tree, Arrival arrival, Actions& actions) {
   const bool keeps = local.root && local.out_offset >= 0;
   while (tree.summed < local.chunks) {
     const std::uint32_t bytes = local.bytes_of(tree.summed);
-    const std::size_t count = bytes / size_of(operands_.type);
+    const std::size_t count = bytes / facts(operands_.type).bytes;
     if (n == 1) {
       const std::byte* only = source(tree, 0, arrival);
       if (only == nullptr) return;

@@ -83,14 +83,14 @@ void Session::prepare(Run& run) {
 
 std::uint64_t Session::start(Operation operation) {
   const std::uint64_t id = next_;
-  start_at(id, std::move(operation));
+  start_at(id, operation);
   return id;
 }
 
 std::uint64_t Session::refuse(Operation operation, ErrorCode code, const std::string& reason) {
   const std::uint64_t id = next_;
   const Outcome refusal{false, code, reason, -1};
-  start_at(id, std::move(operation), &refusal);
+  start_at(id, operation, &refusal);
   return id;
 }
 
@@ -113,7 +113,8 @@ void Session::plan(std::uint64_t id, std::shared_ptr<const Plan> plan) {
   engage(*run);
 }
 
-void Session::start_at(std::uint64_t id, Operation operation, const Outcome* refusal) {
+// Takes what is in the operation.
+void Session::start_at(std::uint64_t id, Operation& operation, const Outcome* refusal) {
   next_ = std::max(next_, id + 1);
   Run& run = add(id);
   run.kind = Run::Kind::collective;
@@ -350,7 +351,7 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
   if (h.type != wire::FrameType::announce || !wire::announce_of(h).held) saw_start(from, h);
   if (serve_ && !has_ended(h.sequence) && find(h.sequence) == nullptr)
     if (auto operation = serve_(h.sequence, wire::signature_of(h)))
-      start_at(h.sequence, std::move(*operation));
+      start_at(h.sequence, *operation);
   if (serve_ ? !has_ended(h.sequence) && find(h.sequence) == nullptr : h.sequence >= next_) {
     keep_early(from, h, payload);
     return;
@@ -516,7 +517,7 @@ void Session::serve_early() {
     if (waiting.empty() || waiting.back().first != id)
       waiting.emplace_back(id, wire::signature_of(frame.header));
   for (const auto& [id, signature] : waiting)
-    if (auto operation = serve_(id, signature)) start_at(id, std::move(*operation));
+    if (auto operation = serve_(id, signature)) start_at(id, *operation);
 }
 
 bool Session::has_ended(std::uint64_t id) const {

@@ -172,7 +172,7 @@ class Session {
   // The node is a rank, or helps with this operation.
   bool concerns(const Run& run, int node) const;
   void prepare(Run& run);
-  void start_at(std::uint64_t id, Operation operation, const Outcome* refusal = nullptr);
+  void start_at(std::uint64_t id, Operation& operation, const Outcome* refusal = nullptr);
   void engage(Run& run);
   void keep_early(int from, const wire::Header& header, const std::byte* payload);
   const Run* earliest_before(const Run& run) const;
