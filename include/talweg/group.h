@@ -50,7 +50,8 @@ struct GroupOptions {
   std::string interface;     // NCCL_SOCKET_IFNAME's grammar; empty: TALWEG_SOCKET_IFNAME or automatic
   std::string cluster_file;  // the network, rank i = worker i; empty: TALWEG_CLUSTER or built-in defaults
   // Another group of this process: when every rank brings one and they are the same group with all its ranks
-  // still there, the new group shares its connections; else it makes its own.
+  // still there, the new group shares its connections and knows the network between its ranks; else it makes
+  // its own, and `cluster_file` counts only if it describes as many workers as the new group has ranks.
   std::shared_ptr<class Group> within;
   std::string algorithm;  // "all_reduce:ring;broadcast:chain" or "ring"; empty: TALWEG_ALGO or by cost
 };

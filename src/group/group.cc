@@ -39,9 +39,13 @@ struct Wishes {
     const steer::PlanChooser understood(steer::assumed_network({0}), algorithm.value, nullptr);
     if (cluster_file.value.empty()) return;
     network = formats::load_any(cluster_file.value);
-    if (network->workers() != size)
+    if (network->workers() == size) return;
+    // It is the network of the group that this one is made within, and not all of that are here.
+    if (!options.within)
       throw Error(ErrorCode::invalid_argument, fmt::format("{} describes {} workers, the group has {} ranks",
                                                            cluster_file.value, network->workers(), size));
+    network.reset();
+    cluster_file = {};
   }
 };
 

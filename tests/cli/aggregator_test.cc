@@ -52,6 +52,18 @@ TEST(Aggregator, IsStartedByRunForEachNodeThatAggregates) {
   EXPECT_EQ(outcome.err, "");
 }
 
+// The remote shell runs the line here, as the one of a host does that has the program where PATH says.
+TEST(Aggregator, IsStartedThroughTheRemoteShellOnTheNodeThatAggregates) {
+  const Outcome outcome = shell(
+      std::string("d=$(mktemp -d); trap 'rm -r $d' EXIT; ln -s \"$TALWEG\" $d/talweg; export PATH=$d:$PATH; "
+                  "printf '#!/bin/sh\\necho host $1 >&2\\nexec sh -c \"$2\"\\n' >$d/rsh; chmod +x $d/rsh; "
+                  "TALWEG_CLUSTER=") +
+      kNetwork + " \"$TALWEG\" run --hosts 127.0.0.2:2,127.0.0.3:2 --ssh $d/rsh --timeout 100s -- " + kPerf);
+  expect_planned_with(outcome);
+  EXPECT_EQ(times(outcome.err, "[agg] host agg\n"), 1) << outcome.err;
+  EXPECT_EQ(times(outcome.err, "] host 127.0.0."), 4) << outcome.err;
+}
+
 TEST(Aggregator, ServesTheGroupsOfAJobOneAfterTheOtherAndSaysSoAtInfo) {
   const Outcome outcome =
       shell(std::string("TALWEG_DEBUG=INFO TALWEG_DEBUG_SUBSYS=aggregator TALWEG_CLUSTER=") + kNetwork +

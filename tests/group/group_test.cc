@@ -6,6 +6,8 @@
 #include <atomic>
 #include <deque>
 #include <filesystem>
+#include <fstream>
+#include <latch>
 #include <numeric>
 
 #include "base/random.h"
@@ -17,6 +19,7 @@
 namespace talweg {
 namespace {
 
+using testing::HasSubstr;
 using Ints = std::vector<std::int32_t>;
 
 Ints filled(int rank, std::size_t n) {
@@ -349,7 +352,7 @@ TEST_P(Groups, SplitsOfListsThatDifferAreRefusedOnEveryRank) {
         ADD_FAILURE() << "rank " << g.rank() << " has not noticed";
       } catch (const Error& e) {
         EXPECT_EQ(e.code(), ErrorCode::mismatch);
-        EXPECT_THAT(e.what(), testing::HasSubstr("rank 0 lists rank 1")) << e.what();
+        EXPECT_THAT(e.what(), HasSubstr("rank 0 lists rank 1")) << e.what();
       }
     }
     // Lists without a rank in common are no contradiction.
@@ -421,6 +424,34 @@ TEST_P(Groups, AGroupJoinedWithinABrokenOneHasConnectionsOfItsOwn) {
   });
 }
 
+// There is a file for those who joined first, and those who are left are fewer.
+TEST_P(Groups, APartOfABrokenGroupWithANetworkDoesWithoutIt) {
+  const TemporaryFile path;
+  const TemporaryFile network;
+  std::ofstream(network.path()) << R"(nodes:
+  - {name: h0, kind: worker}
+  - {name: h1, kind: worker}
+  - {name: h2, kind: worker}
+links:
+  - {between: [h0, h1], capacity: 1Gbit/s, latency: 30us}
+  - {between: [h1, h2], capacity: 1Gbit/s, latency: 30us}
+)";
+  const Variable cluster("TALWEG_CLUSTER", network.path());
+  std::latch joined(3);
+  run_ranks(3, [&](Group& all) {
+    EXPECT_THAT(all.describe(), HasSubstr("network: " + network.path()));
+    const auto store = file_store(path.path());
+    joined.arrive_and_wait();
+    if (all.rank() == 0) all.abort("to see what happens");
+    if (all.rank() == 2) return;
+    const auto group = join_within(all, all.rank(), 2, *store, "left");
+    EXPECT_THAT(group->describe(), HasSubstr("network: assumed (default)"));
+    int sum = 1;
+    group->all_reduce(&sum, &sum, 1, DataType::i32, ReduceOp::sum);
+    EXPECT_EQ(sum, 2);
+  });
+}
+
 // Numbers so small that any type holds what becomes of them, in whatever order.
 std::vector<std::byte> small_numbers(DataType type, int rank, std::size_t count) {
   std::vector<std::byte> data(size_of(type) * count);
@@ -485,9 +516,9 @@ TEST(Group, FloatSumsAreTheSameBitsOnEveryRankAndInEveryRun) {
 
 TEST(Group, SaysHowItIsConnectedAndWhatItWouldChoose) {
   run_ranks(2, [](Group& g) {
-    EXPECT_THAT(g.describe(), ::testing::HasSubstr("shared memory: 2 of 2 ranks"));
-    EXPECT_THAT(g.explain(Collective::all_reduce, 1 << 20, DataType::f32), ::testing::HasSubstr("predicted"));
-    EXPECT_THAT(g.host_of(1), ::testing::HasSubstr("pid"));
+    EXPECT_THAT(g.describe(), HasSubstr("shared memory: 2 of 2 ranks"));
+    EXPECT_THAT(g.explain(Collective::all_reduce, 1 << 20, DataType::f32), HasSubstr("predicted"));
+    EXPECT_THAT(g.host_of(1), HasSubstr("pid"));
     EXPECT_GT(g.statistics().shared_memory_bytes, 0U);
   });
 }
@@ -509,7 +540,7 @@ TEST(Group, AClusterFileDecidesThePlan) {
       3,
       [](Group& g) {
         EXPECT_THAT(g.explain(Collective::all_reduce, 1 << 22, DataType::f32),
-                    ::testing::HasSubstr(", 1 trees"));
+                    HasSubstr(", 1 trees"));
       },
       [&](GroupOptions& o) { o.cluster_file = file.path(); });
   EXPECT_THROW(run_ranks(
