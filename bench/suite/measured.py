@@ -104,6 +104,10 @@ def machines(facts):
                    for (commit, said), days in lines.items())
 
 
+def of_commit(usual):
+    return f"Rows are of commit {usual}, those of another say which." if usual else "Nothing is measured."
+
+
 def page(results, reasons):
     """docs/measured.md."""
     tables, facts = all_tables(results), facts_of(results)
@@ -121,7 +125,7 @@ should, and {count[rows.NOT_MEASURED]} are not measured yet. Rows without a targ
 is the best of gloo's and Open MPI's algorithms, in the row's unit.
 
 """
-    text += f"Rows are of commit {usual}, those of another say which. Measured on:\n\n{machines(facts)}" if usual else "Nothing is measured.\n"
+    text += of_commit(usual) + (f" Measured on:\n\n{machines(facts)}" if usual else "\n")
     for title, table in tables.items():
         if table:
             text += f"\n## {title}\n\n{HEADER}" + "".join(cells(row, reasons, facts, usual) for row in table)
@@ -137,7 +141,7 @@ def readme(text, results, reasons):
     _, end, after = rest.partition(END)
     if not end:
         raise SystemExit(f"README.md: there is no '{BEGIN}' with '{END}' after it")
-    return before + BEGIN + "\n" + HEADER + "".join(cells(known[key], reasons, facts, usual) for key in HEADLINES) + END + after
+    return before + BEGIN + "\n" + of_commit(usual) + "\n\n" + HEADER + "".join(cells(known[key], reasons, facts, usual) for key in HEADLINES) + END + after
 
 
 def write():

@@ -230,7 +230,7 @@ class Recording(unittest.TestCase):
     def test_touches_only_what_stands_between_the_marks_of_the_readme(self):
         text = f"before\n{measured.BEGIN}\nold\n{measured.END}\nafter\n"
         new = measured.readme(text, {}, {})
-        self.assertTrue(new.startswith(f"before\n{measured.BEGIN}\n| what |") and new.endswith(f"{measured.END}\nafter\n"))
+        self.assertTrue(new.startswith(f"before\n{measured.BEGIN}\nNothing is measured.\n\n| what |") and new.endswith(f"{measured.END}\nafter\n"))
         self.assertEqual(new.count("| not measured |"), len(measured.HEADLINES))
         with self.assertRaises(SystemExit):
             measured.readme("no marks", {}, {})
