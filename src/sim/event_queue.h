@@ -57,11 +57,12 @@ class EventQueue {
   // changed.
   const EventHeap& near() const { return near_; }
   std::uint64_t turns() const { return turns_; }
-  // Those of the slot after it that has any.
+  // Those of the next slot after it that has any, or of the one after that, ...
   template <class Call>
-  void following(Call&& call) const {
-    const std::size_t index = next_index();
-    if (index == kSlots) return;
+  void following(int ahead, Call&& call) const {
+    std::size_t index = current_ % kSlots;
+    for (; ahead > 0; --ahead)
+      if ((index = index_after(index)) == kSlots) return;
     for (std::uint32_t b = lists_[index]; b != kNone; b = blocks_[b].next)
       for (std::uint32_t i = 0; i < blocks_[b].count; ++i) call(blocks_[b].events[i]);
   }
@@ -152,17 +153,16 @@ class EventQueue {
       }
     return kSlots;
   }
-  // Likewise, from the slot after the one at hand, all around.
-  std::size_t next_index() const {
-    const std::size_t here = current_ % kSlots;
+  // Likewise, from the one after `here`, all around.
+  std::size_t index_after(std::size_t here) const {
     const std::size_t index = index_from(here + 1);
     return index != kSlots ? index : index_from(0);
   }
 
   // The slot at hand has no more events: goes on to the next that has.
   void turn() {
-    const std::size_t index = next_index();
     const std::size_t here = current_ % kSlots;
+    const std::size_t index = index_after(here);
     std::uint64_t next = index == kSlots ? ~std::uint64_t{0} : current_ + (index + kSlots - here) % kSlots;
     if (!far_.empty() && slot(far_.top()) < next) next = slot(far_.top());
     current_ = next;

@@ -9,15 +9,33 @@
 
 namespace talweg::sim {
 
-// In a large network most of an event's time would go to waiting for memory. A link's line is asked for one
-// slot of the queue ahead, so that by its own slot the address of its first packet is known.
+// -1: there is none. `spread` is the packet's, or a copy where it only looks ahead.
+inline int Network::next_link(int node, const Packet& packet, int hop, std::uint32_t& spread) const {
+  if (packet.route == kNoRoute) return forwarding_.link(node, packet.destination, spread);
+  const auto& route = routes_[packet.route];
+  return static_cast<std::size_t>(hop) < route.size() ? route[static_cast<std::size_t>(hop)] : -1;
+}
+
+// In a large network most of an event's time would go to waiting for memory. So it is asked for ahead: two
+// slots of the queue before its own for a link's line, one for that of its first packet, and in the slot
+// itself for that of the link which the packet goes on to.
 inline void Network::prefetch() {
   if (events_.turns() == fetched_) return;
   fetched_ = events_.turns();
-  for (const Event& event : events_.near())
-    if (event.kind() == EventKind::arrival) __builtin_prefetch(links_[event.target()].head);
-  events_.following([&](const Event& event) {
-    if (event.kind() == EventKind::arrival) __builtin_prefetch(&links_[event.target()]);
+  for (const Event& event : events_.near()) {
+    if (event.kind() != EventKind::arrival) continue;
+    const Link& link = links_[event.target()];
+    const Packet& packet = *link.head;
+    if ((packet.flags & kMulticast) != 0 || packet.destination == link.to) continue;
+    std::uint32_t spread = packet.spread;
+    const int next = next_link(link.to, packet, packet.hop + 1, spread);
+    if (next >= 0) __builtin_prefetch(&hot(next), 1);
+  }
+  events_.following(1, [&](const Event& event) {
+    if (event.kind() == EventKind::arrival) __builtin_prefetch(links_[event.target()].head, 1);
+  });
+  events_.following(2, [&](const Event& event) {
+    if (event.kind() == EventKind::arrival) __builtin_prefetch(&links_[event.target()], 1);
   });
 }
 
@@ -47,13 +65,7 @@ void Network::forward(int node, Packet* packet, Picoseconds now) {
     endpoint_.on_packet(node, packet);
     return;
   }
-  int link = -1;
-  if (packet->route == kNoRoute) {
-    link = forwarding_.link(node, packet->destination, packet->spread);
-  } else {
-    const auto& route = routes_[packet->route];
-    if (packet->hop < route.size()) link = route[packet->hop];
-  }
+  const int link = next_link(node, *packet, packet->hop, packet->spread);
   if (link < 0) [[unlikely]] {
     ++counters_.unroutable;
     pool_.give_back(packet);

@@ -126,6 +126,7 @@ class Network {
   LinkDetails& details(int link);
 
   void prefetch();
+  int next_link(int node, const Packet& packet, int hop, std::uint32_t& spread) const;
   void forward(int node, Packet* packet, Picoseconds now);
   void multicast(int node, Packet* packet, Picoseconds now);
   void transmit(int link, Packet* packet, Picoseconds now);
