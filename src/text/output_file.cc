@@ -39,6 +39,8 @@ OutputFile::OutputFile(std::string option, std::string path)
   const auto there = fs::status(path_, ignored);
   if (!wanted() || is_standard_output() || fs::is_other(there)) return;  // a pipe would wait for its reader
   const bool absent = there.type() == fs::file_type::not_found;
+  if (absent && fs::is_symlink(fs::symlink_status(path_, ignored)))
+    refuse("{}: cannot write {}: it is a link that leads nowhere", option_, path_);
   const bool opened = !fs::is_directory(there) && std::ofstream(path_, std::ios::app).is_open();
   const std::string reason = fs::is_directory(there) ? "it is a directory" : std::strerror(errno);
   if (opened && absent) fs::remove(path_, ignored);

@@ -56,6 +56,13 @@ TEST_F(OutputFileTest, ALinkStaysALink) {
   EXPECT_EQ(content(path("real")), "new");
 }
 
+TEST_F(OutputFileTest, ALinkThatLeadsNowhereIsRefusedAndStays) {
+  fs::create_symlink(path("nothing"), path("link"));
+  EXPECT_THROW(OutputFile("-o", path("link")), Error);
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(files(), 1);
+}
+
 TEST_F(OutputFileTest, ADeviceIsWrittenToAndStays) {
   OutputFile("-o", "/dev/null").write("text");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
