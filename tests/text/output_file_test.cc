@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "small_files.h"
 #include "talweg/error.h"
 
 namespace talweg::text {
@@ -67,6 +68,22 @@ TEST_F(OutputFileTest, ADeviceIsWrittenToAndStays) {
   OutputFile("-o", "/dev/null").write("text");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
   EXPECT_THROW(OutputFile("-o", "/dev/full").write("text"), Error);
+}
+
+TEST_F(OutputFileTest, WhatIsCutOrGivenUpReplacesNothing) {
+  std::ofstream(path("a")) << "old";
+  const OutputFile file("-o", path("a"));
+  {
+    const SmallFiles only(1000);
+    EXPECT_THROW(file.write(std::string(100'000, 'x')), Error);
+  }
+  EXPECT_THROW(file.write([](std::ostream& out) {
+    out << "half";
+    throw Error(ErrorCode::bad_file, "no more");
+  }),
+               Error);
+  EXPECT_EQ(content(path("a")), "old");
+  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(OutputFileTest, WhatCannotBeWrittenIsToldBefore) {
