@@ -68,6 +68,14 @@ TEST(Usage, AMistakeOfAnyRankIsShown) {
   EXPECT_THAT(outcome.err, StartsWith("talweg perf [rank 3]: "));
 }
 
+TEST(Usage, WhatIsWrongWithLoggingIsSaidBeforeAnybodyIsMet) {
+  const auto outcome =
+      talweg({"perf", "barrier"}, {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9",
+                                   "TALWEG_TIMEOUT=300ms", "TALWEG_DEBUG=loud"});
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("TALWEG_DEBUG=\"loud\": expected"));
+}
+
 TEST(Usage, VersionAndHelpEndWell) {
   EXPECT_THAT(talweg({"--version"}).out, StartsWith("talweg "));
   EXPECT_EQ(talweg({"--version"}).exit_code, 0);
