@@ -124,7 +124,7 @@ TEST(Usage, WhatAFileSaysCannotSteerTheTerminal) {
 printf 'nodes: [{name: "a\\e[2J", kind: worker}, {name: "b\\u202Ec", kind: worker}, {name: s, kind: switch}]\n' > named.yaml
 printf 'links: [{between: ["a\\e[2J", s], capacity: 1G, latency: 30us}, {between: ["b\\u202Ec", s], capacity: 1G, latency: 30us}]\n' >> named.yaml
 printf 'nodes: []\n"k\\e]0;x\\a": 1\n' > key.yaml
-for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml"; do
+for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml" "convert named.yaml - --to dot"; do
   "$TALWEG" $words; echo "exit code $?"
 done
 cat page.html; cd /; rm -r "$folder")sh");
