@@ -15,7 +15,10 @@ inline constexpr int kAnyRank = -1;
 
 struct CallOptions {
   std::chrono::milliseconds timeout{0};  // 0: the group's
-  int priority = 0;  // 0 .. 7; a higher one overtakes at chunk granularity; the same on every rank
+  // 0 .. 7: what this rank sends of a call with a higher one overtakes, at chunk granularity. It is this
+  // rank's own: others may give another, or none, and the results are the same; a call is only sped up by
+  // the ranks that give it.
+  int priority = 0;
   bool will_wait =
       false;  // a hint: the caller waits at once, so the progress thread need not wake up for this
 };

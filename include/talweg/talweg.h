@@ -101,7 +101,8 @@ typedef struct talweg_join_options {
 /* Of one call in flight. All zero means: the group's deadline, the lowest priority. */
 typedef struct talweg_call_options {
   int64_t timeout_ms; /* 0: the group's */
-  int priority;       /* 0 .. 7; a higher one overtakes at chunk granularity; the same on every rank */
+  int priority; /* 0 .. 7: what this rank sends of a call with a higher one overtakes, at chunk granularity;
+                   other ranks may give another, which changes no result */
 } talweg_call_options;
 
 /* "0.1.0", of the library that is loaded. Static. */

@@ -126,8 +126,10 @@ LogSettings read_log_settings() {
   found.timestamp = value("TALWEG_DEBUG_TIMESTAMP");
   if (const std::string pattern = value("TALWEG_DEBUG_FILE"); !pattern.empty()) {
     const std::string path = expand_file_name(pattern, launcher_rank());
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    // A pipe that nobody reads is refused, not waited for; later writes do wait for its reader.
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
     if (file >= 0) {
+      ::fcntl(file, F_SETFL, O_APPEND);
       found.file = file;
     } else {
       complain.log(LogLevel::warn, "log", "TALWEG_DEBUG_FILE: cannot write {}: {}", path,

@@ -1,7 +1,6 @@
 // talweg doctor: reads what ranks have written down and says what went wrong.
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 
 #include "base/fail.h"
@@ -44,12 +43,14 @@ int merge(const DoctorFlags& flags) {
         "no trace-*.json there (in a directory only such names are looked for): was TALWEG_TRACE set "
         "when the ranks ran?");
   text::check_outputs({flags.trace}, files);
-  std::ofstream out(flags.trace);
-  const observe::MergedTrace merged = observe::merge_traces(files, out);
-  report_unreadable(merged.unreadable, files.size());
-  out.close();
-  if (!out) throw_error(ErrorCode::system, "--trace: cannot write {}", flags.trace);
-  fmt::print("{}: {} ranks, {} events, {} arrows from sender to receiver; {}\n", flags.trace, merged.ranks,
+  const text::OutputFile out("--trace", flags.trace);
+  observe::MergedTrace merged;
+  out.write([&](std::ostream& events) {
+    merged = observe::merge_traces(files, events);
+    report_unreadable(merged.unreadable, files.size());
+  });
+  fmt::print(out.is_standard_output() ? stderr : stdout,
+             "{}: {} ranks, {} events, {} arrows from sender to receiver; {}\n", flags.trace, merged.ranks,
              merged.events, merged.arrows,
              merged.clock_error_us < 0 ? std::string("on the hosts' wall clocks")
                                        : fmt::format("clocks agree to {:.3g} us", merged.clock_error_us));

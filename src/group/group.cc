@@ -53,6 +53,7 @@ struct Wishes {
 
 std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   const group::Place place = group::find_place(options);
+  const Logger log(place.rank);  // says now, not after the meeting, which of its own settings are wrong
   const std::chrono::milliseconds timeout = group::find_timeout(options);
   // Before anybody is waited for: what is wrong here is wrong at once. A group within another one takes what
   // that one was told.
@@ -136,7 +137,6 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   seeing.hosts = identity.hosts;
   seeing.clock_shared = place.rank == 0 || mesh.connections[0].local;
   auto world = std::make_shared<group::World>(place.rank, std::move(mesh), engine, std::move(seeing));
-  const Logger log(place.rank);
   if (place.rank == 0)
     for (const std::string& aggregator : absent)
       log.log(LogLevel::warn, "plan", "planned without aggregator {}", aggregator);

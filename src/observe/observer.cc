@@ -127,6 +127,8 @@ std::string write_atomically(const std::string& path, const std::string& text) {
   std::error_code ignored;
   const auto there = std::filesystem::status(path, ignored);
   if (exists(there) && !is_regular_file(there)) return "it is there, and no file";
+  if (!exists(there) && is_symlink(std::filesystem::symlink_status(path, ignored)))
+    return "it is a link that leads nowhere";
   const std::filesystem::path real = std::filesystem::weakly_canonical(path, ignored);
   const std::string whole = real.empty() ? path : real.string();
   const std::string part = fmt::format("{}.{}.part", whole, ::getpid());

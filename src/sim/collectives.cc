@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
-#include <new>
 
 #include "base/fail.h"
 #include "kernel/reduce.h"
@@ -20,10 +19,16 @@ const std::string& node_name(const Simulation& simulation, const Ranks& ranks, i
   return simulation.network().cluster().nodes[static_cast<std::size_t>(ranks.node(rank))].name;
 }
 
+constexpr std::int64_t kMostOperandBytes = std::int64_t{1} << 40;  // days of simulation
+
 std::byte* zeros(std::int64_t elements, std::int64_t element_size) {
   // Pages that nothing is written to cost nothing.
-  void* memory = std::calloc(static_cast<std::size_t>(elements + 1), static_cast<std::size_t>(element_size));
-  if (memory == nullptr) throw std::bad_alloc();
+  void* const memory =
+      elements < kMostOperandBytes / element_size
+          ? std::calloc(static_cast<std::size_t>(elements + 1), static_cast<std::size_t>(element_size))
+          : nullptr;
+  if (memory == nullptr)
+    refuse("{} bytes in one call: more than can be simulated here", elements * element_size);
   return static_cast<std::byte*>(memory);
 }
 

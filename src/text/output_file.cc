@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
@@ -39,6 +40,8 @@ OutputFile::OutputFile(std::string option, std::string path)
   const auto there = fs::status(path_, ignored);
   if (!wanted() || is_standard_output() || fs::is_other(there)) return;  // a pipe would wait for its reader
   const bool absent = there.type() == fs::file_type::not_found;
+  if (absent && fs::is_symlink(fs::symlink_status(path_, ignored)))
+    refuse("{}: cannot write {}: it is a link that leads nowhere", option_, path_);
   const bool opened = !fs::is_directory(there) && std::ofstream(path_, std::ios::app).is_open();
   const std::string reason = fs::is_directory(there) ? "it is a directory" : std::strerror(errno);
   if (opened && absent) fs::remove(path_, ignored);
@@ -46,14 +49,28 @@ OutputFile::OutputFile(std::string option, std::string path)
 }
 
 void OutputFile::write(const std::string& text) const {
+  write([&](std::ostream& out) { out << text; });
+}
+
+void OutputFile::write(const std::function<void(std::ostream&)>& fill) const {
   if (!wanted()) return;
-  if (is_standard_output()) return print(text);
+  if (is_standard_output()) {
+    std::ostringstream text;
+    fill(text);
+    return print(text.str());
+  }
   const bool replaces = can_be_replaced(path_);
   const fs::path draft = replaces ? draft_of(path_) : fs::path(path_);
   std::ofstream file(draft, std::ios::binary);
   const bool elsewhere = replaces && !file;  // a folder in which only this file may be changed
   if (elsewhere) file.open(path_, std::ios::binary);
-  file << text;
+  try {
+    fill(file);
+  } catch (...) {
+    std::error_code ignored;
+    if (replaces && !elsewhere) fs::remove(draft, ignored);
+    throw;
+  }
   file.close();
   std::error_code failed;
   if (replaces && !elsewhere && file) {

@@ -1,6 +1,8 @@
 // Files that a command writes when its work is done; "-" is standard output, and an empty name none.
 #pragma once
 
+#include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,8 @@ class OutputFile {
   // All at once: whoever reads sees the old file or the new one, should this process be ended meanwhile.
   // Pipes and devices are written to as they are. Throws Error{system}.
   void write(const std::string& text) const;
+  // The same of what `fill` puts into the stream; what it throws is thrown on, and nothing is replaced.
+  void write(const std::function<void(std::ostream&)>& fill) const;
 
  private:
   std::string option_, path_;

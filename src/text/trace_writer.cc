@@ -4,6 +4,8 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/fail.h"
@@ -23,8 +25,10 @@ TraceWriter::~TraceWriter() {
 void TraceWriter::close() {
   end();
   const bool bad = std::ferror(file_.get()) != 0;
-  if (std::fclose(file_.release()) != 0 || bad)
-    throw_error(ErrorCode::system, "{}: cannot write {}", what_, path_);
+  if (std::fclose(file_.release()) == 0 && !bad) return;
+  std::error_code ignored;
+  if (std::filesystem::is_regular_file(path_, ignored)) std::filesystem::remove(path_, ignored);
+  throw_error(ErrorCode::system, "{}: cannot write {}", what_, path_);
 }
 
 void TraceWriter::end() {

@@ -30,8 +30,8 @@ class TraceWriter {
 
   bool is_open() const { return file_ != nullptr; }
   void flush() { std::fflush(file_.get()); }
-  // Nothing may follow. Throws Error{system} when not all could be written; without it, the destructor ends
-  // the file.
+  // Nothing may follow. Throws Error{system} when not all could be written, and leaves no cut file; without
+  // it, the destructor ends the file.
   void close();
 
  private:

@@ -1,7 +1,9 @@
 #include "base/log.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace talweg {
@@ -108,6 +110,22 @@ TEST(Log, GoesToTheFileThatIsNamed) {
   ::close(settings.file);
   ::unlink(name);
   EXPECT_THAT(text, EndsWith("[1] INFO plan: ring\n"));
+}
+
+TEST(Log, APipeThatNobodyReadsIsNotWaitedFor) {
+  const std::string pipe = testing::TempDir() + "talweg-log-pipe-" + std::to_string(::getpid());
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  ::setenv("TALWEG_DEBUG_FILE", pipe.c_str(), 1);
+  const int before = read_log_settings().file;
+  EXPECT_EQ(before, STDERR_FILENO);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  const LogSettings read = read_log_settings();
+  ::unsetenv("TALWEG_DEBUG_FILE");
+  EXPECT_NE(read.file, before);
+  EXPECT_EQ(::fcntl(read.file, F_GETFL) & O_NONBLOCK, 0);
+  ::close(read.file);
+  ::close(reader);
+  ::unlink(pipe.c_str());
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 /* Every collective, blocking and in flight, against values that are easy to see. Wants 2 ranks or more. */
+#include <pthread.h>
 #include <string.h>
 
 #include "expect.h"
@@ -182,6 +183,23 @@ static void sub_groups(talweg_group* group) {
   talweg_leave(sub);
 }
 
+/* Threads that call the same may share a group: whichever of them comes first on each rank. */
+static void* calls_of_a_thread(void* group) {
+  float data[kEach];
+  for (int call = 0; call < 200; ++call) {
+    for (int i = 0; i < kEach; ++i) data[i] = (float)(talweg_rank(group) + 1);
+    EXPECT_OK(talweg_all_reduce(group, data, data, kEach, TALWEG_F32, TALWEG_SUM));
+    expect_all(data, kEach, sum_of(talweg_size(group)));
+  }
+  return NULL;
+}
+
+static void threads(talweg_group* group) {
+  pthread_t some[4];
+  for (int t = 0; t < 4; ++t) EXPECT(pthread_create(&some[t], NULL, calls_of_a_thread, group) == 0);
+  for (int t = 0; t < 4; ++t) EXPECT(pthread_join(some[t], NULL) == 0);
+}
+
 static void descriptions(talweg_group* group) {
   char text[8192];
   const size_t needed = talweg_describe(group, text, sizeof text);
@@ -205,6 +223,7 @@ int main(void) {
   }
   barriers(group);
   sub_groups(group);
+  threads(group);
   descriptions(group);
   EXPECT_OK(talweg_barrier(group));
   const int rank = talweg_rank(group);

@@ -325,6 +325,7 @@ TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   EXPECT_THAT(about({"simulate", "--fail", "h0@0s", kUneven}), HasSubstr("had not ended on h0, h1"));
   EXPECT_THAT(about(with(star, {"--queue", "1K"})),
               HasSubstr("--queue 1024: no packet of 1514 bytes would ever pass"));
+  EXPECT_THAT(about(with(star, {"--bytes", "900T"})), HasSubstr("more than can be simulated here"));
   EXPECT_THAT(about(with(star, {"--trace", "/dev/full"})), HasSubstr("cannot write /dev/full"));
   EXPECT_THAT(about(with(star, {"--rest", "1ms", "-w", "0"})), HasSubstr("--rest comes after warm-up calls"));
   EXPECT_THAT(about(with(star, {"--horizon", "1us"})), HasSubstr("had not ended on h0, h1"));

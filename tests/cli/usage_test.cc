@@ -68,6 +68,14 @@ TEST(Usage, AMistakeOfAnyRankIsShown) {
   EXPECT_THAT(outcome.err, StartsWith("talweg perf [rank 3]: "));
 }
 
+TEST(Usage, WhatIsWrongWithLoggingIsSaidBeforeAnybodyIsMet) {
+  const auto outcome =
+      talweg({"perf", "barrier"}, {"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=9",
+                                   "TALWEG_TIMEOUT=300ms", "TALWEG_DEBUG=loud"});
+  EXPECT_NE(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.err, HasSubstr("TALWEG_DEBUG=\"loud\": expected"));
+}
+
 TEST(Usage, VersionAndHelpEndWell) {
   EXPECT_THAT(talweg({"--version"}).out, StartsWith("talweg "));
   EXPECT_EQ(talweg({"--version"}).exit_code, 0);
@@ -116,7 +124,7 @@ TEST(Usage, WhatAFileSaysCannotSteerTheTerminal) {
 printf 'nodes: [{name: "a\\e[2J", kind: worker}, {name: "b\\u202Ec", kind: worker}, {name: s, kind: switch}]\n' > named.yaml
 printf 'links: [{between: ["a\\e[2J", s], capacity: 1G, latency: 30us}, {between: ["b\\u202Ec", s], capacity: 1G, latency: 30us}]\n' >> named.yaml
 printf 'nodes: []\n"k\\e]0;x\\a": 1\n' > key.yaml
-for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml"; do
+for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml" "convert named.yaml - --to dot"; do
   "$TALWEG" $words; echo "exit code $?"
 done
 cat page.html; cd /; rm -r "$folder")sh");

@@ -79,15 +79,16 @@ class Links(lab.Case):
             self.assertGreater(place.hosts[1].hits(), 0)
 
     def test_a_link_that_flaps_costs_time_only(self):
-        with lab.Lab(3) as place:
-            started = self.loop(place, 3, time_ms=4000, environment={})
-            for _ in range(4):
-                place.hosts[1].unplug()
-                time.sleep(0.3)
-                place.hosts[1].plug()
-                time.sleep(0.4)
-            for rank in started:
-                self.assertGreater(rank.expect("looped")["calls"], 1)
+        for times, down_s in ((4, 0.3), (3, 0.7)):
+            with self.subTest(down_s=down_s), lab.Lab(3) as place:
+                started = self.loop(place, 3, time_ms=5000, environment={"TALWEG_HOST_TIMEOUT": "5s"})
+                for _ in range(times):
+                    place.hosts[1].unplug()
+                    time.sleep(down_s)
+                    place.hosts[1].plug()
+                    time.sleep(0.4)
+                for rank in started:
+                    self.assertGreater(rank.expect("looped")["calls"], 1)
 
     def test_a_host_that_still_answers_is_not_dead_however_long_a_connection_is_silent(self):
         """As when TCP, having lost much, asks ever less often over a network that works again."""

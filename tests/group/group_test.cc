@@ -292,6 +292,54 @@ TEST_P(Groups, ABarrierEndsAfterWhatItsRankStartedBefore) {
   });
 }
 
+TEST_P(Groups, PrioritiesAreEachRanksOwnAndChangeNoResult) {
+  run([](Group& g) {
+    constexpr int kCalls = 24;
+    const int next = (g.rank() + 1) % g.size(), previous = (g.rank() + g.size() - 1) % g.size();
+    if (g.size() == 1) return;
+    std::vector<Ints> sums, copies;
+    Ints sent = filled(g.rank(), 50'000), got(sent.size());
+    for (int c = 0; c < kCalls; ++c) {
+      sums.push_back(filled(g.rank(), c % 2 == 0 ? 50'000 : 3));
+      copies.push_back(g.rank() == c % g.size() ? Ints(20'000, c) : Ints(20'000));
+    }
+    std::vector<WorkPtr> works;
+    for (int c = 0; c < kCalls; ++c) {
+      CallOptions own;
+      own.priority = (g.rank() * 3 + c * 5) % 8;
+      Ints& sum = sums[static_cast<std::size_t>(c)];
+      Ints& copy = copies[static_cast<std::size_t>(c)];
+      works.push_back(
+          g.start_all_reduce(sum.data(), sum.data(), sum.size(), DataType::i32, ReduceOp::sum, own));
+      works.push_back(g.start_broadcast(copy.data(), copy.size(), DataType::i32, c % g.size(), own));
+      if (c != kCalls / 2) continue;
+      own.priority = g.rank() % 2 == 0 ? 7 : 0;
+      works.push_back(g.start_recv(got.data(), got.size(), DataType::i32, previous, 1, own));
+      own.priority = 7 - own.priority;
+      works.push_back(g.start_send(sent.data(), sent.size(), DataType::i32, next, 1, own));
+    }
+    for (const WorkPtr& work : works) work->wait();
+    for (const Ints& sum : sums) EXPECT_EQ(sum, sum_of(g.size(), sum.size()));
+    for (const Ints& copy : copies) EXPECT_EQ(copy, Ints(20'000, static_cast<int>(&copy - copies.data())));
+    EXPECT_EQ(got, filled(previous, got.size()));
+  });
+}
+
+TEST_P(Groups, ThreadsThatCallTheSameShareAGroup) {
+  run([](Group& g) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        for (int c = 0; c < 50; ++c) {
+          Ints data = filled(g.rank(), 1000);
+          g.all_reduce(data.data(), data.data(), data.size(), DataType::i32, ReduceOp::sum);
+          EXPECT_EQ(data, sum_of(g.size(), data.size()));
+        }
+      });
+    for (std::thread& thread : threads) thread.join();
+  });
+}
+
 TEST_P(Groups, ProgressIsMadeWhenNobodyWaits) {
   run([](Group& g) {
     Ints data = filled(g.rank(), 500'000);
@@ -539,8 +587,7 @@ TEST(Group, AClusterFileDecidesThePlan) {
   run_ranks(
       3,
       [](Group& g) {
-        EXPECT_THAT(g.explain(Collective::all_reduce, 1 << 22, DataType::f32),
-                    HasSubstr(", 1 trees"));
+        EXPECT_THAT(g.explain(Collective::all_reduce, 1 << 22, DataType::f32), HasSubstr(", 1 trees"));
       },
       [&](GroupOptions& o) { o.cluster_file = file.path(); });
   EXPECT_THROW(run_ranks(

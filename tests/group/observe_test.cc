@@ -411,6 +411,10 @@ TEST(Observer, WhatIsWrittenReplacesFilesAndNothingElse) {
   EXPECT_TRUE(std::filesystem::is_symlink(link));
   std::ifstream written(file);
   EXPECT_EQ(std::string(std::istreambuf_iterator<char>(written), {}), "after");
+  std::filesystem::remove(file);
+  EXPECT_EQ(observe::write_atomically(link, "again"), "it is a link that leads nowhere");
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_FALSE(std::filesystem::exists(file));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "small_files.h"
 #include "talweg/error.h"
 
 namespace talweg::text {
@@ -56,10 +57,33 @@ TEST_F(OutputFileTest, ALinkStaysALink) {
   EXPECT_EQ(content(path("real")), "new");
 }
 
+TEST_F(OutputFileTest, ALinkThatLeadsNowhereIsRefusedAndStays) {
+  fs::create_symlink(path("nothing"), path("link"));
+  EXPECT_THROW(OutputFile("-o", path("link")), Error);
+  EXPECT_TRUE(fs::is_symlink(path("link")));
+  EXPECT_EQ(files(), 1);
+}
+
 TEST_F(OutputFileTest, ADeviceIsWrittenToAndStays) {
   OutputFile("-o", "/dev/null").write("text");
   EXPECT_TRUE(fs::is_character_file("/dev/null"));
   EXPECT_THROW(OutputFile("-o", "/dev/full").write("text"), Error);
+}
+
+TEST_F(OutputFileTest, WhatIsCutOrGivenUpReplacesNothing) {
+  std::ofstream(path("a")) << "old";
+  const OutputFile file("-o", path("a"));
+  {
+    const SmallFiles only(1000);
+    EXPECT_THROW(file.write(std::string(100'000, 'x')), Error);
+  }
+  EXPECT_THROW(file.write([](std::ostream& out) {
+    out << "half";
+    throw Error(ErrorCode::bad_file, "no more");
+  }),
+               Error);
+  EXPECT_EQ(content(path("a")), "old");
+  EXPECT_EQ(files(), 1);
 }
 
 TEST_F(OutputFileTest, WhatCannotBeWrittenIsToldBefore) {

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "small_files.h"
 #include "talweg/error.h"
 
 namespace talweg::text {
@@ -28,6 +29,15 @@ TEST(TraceWriter, WritesAListOfEventsOneALine) {
   EXPECT_EQ(events[3]["ts"], 1.5);
   EXPECT_EQ(events[4]["args"]["count"], 7);
   std::filesystem::remove(path);
+}
+
+TEST(TraceWriter, LeavesNoCutFile) {
+  const std::string path = testing::TempDir() + "trace_writer_cut.json";
+  const SmallFiles only(1000);
+  TraceWriter writer(path, "trace");
+  for (int i = 0; i < 10'000; ++i) writer.event(R"("ph":"i")");
+  EXPECT_THROW(writer.close(), Error);
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(TraceWriter, SaysWhatItCannotWrite) {

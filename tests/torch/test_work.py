@@ -1,5 +1,6 @@
 """Works and futures: who can wait, what they tell, and that callbacks are free to do what they like."""
 
+import concurrent.futures
 import threading
 from datetime import timedelta
 
@@ -77,6 +78,22 @@ def test_threads_may_wait_for_different_works():
     for thread in threads:
         thread.join()
     assert results == {0: 4000.0, 1: 4000.0}
+
+
+@on_ranks(3)
+def test_threads_that_call_the_same_share_a_group():
+    def use():
+        for turn in range(150):
+            tensor = torch.ones(1000)
+            work = dist.all_reduce(tensor, async_op=turn % 3 == 0)
+            if work:
+                work.wait()
+            assert torch.all(tensor == 3)
+
+    for _ in range(2):  # threads made anew, too
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for done in [pool.submit(use) for _ in range(4)]:
+                done.result()
 
 
 @on_ranks(2)

@@ -78,8 +78,8 @@ class Group:
 
     Arrays are C-contiguous objects with the buffer protocol, without masks, of integers of 8 to 64 bits, float16 to
     float64, complex64, complex128 or bool. A call returns None when done, or a Work at once with async_op=True.
-    `timeout` is in seconds, or a timedelta (default: the group's). `priority` is 0 to 7, the same on every rank; a
-    higher one overtakes.
+    `timeout` is in seconds, or a timedelta (default: the group's). `priority` is 0 to 7: what
+    this rank sends of a call with a higher one overtakes; other ranks may give another, which changes no result.
 
     Input and output are two arrays, or one array in all_reduce, reduce and broadcast. Arrays that overlap otherwise are
     refused, but for a rank's own part of the whole (in its place) in all_gather, reduce_scatter, gather and scatter.
