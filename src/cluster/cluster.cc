@@ -127,7 +127,8 @@ std::vector<bool> reached(const Cluster& cluster, int start, bool along) {
 std::optional<Problem> find_gap(const Cluster& cluster) {
   const auto from_first = reached(cluster, 0, true);
   const auto to_first = reached(cluster, 0, false);
-  for (int worker = 1; worker < cluster.workers(); ++worker) {
+  const int workers = cluster.workers();
+  for (int worker = 1; worker < workers; ++worker) {
     const auto index = static_cast<std::size_t>(worker);
     if (from_first[index] && to_first[index]) continue;
     const std::string& first = cluster.nodes[0].name;

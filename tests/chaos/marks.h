@@ -51,6 +51,7 @@ namespace talweg::chaos {
   X(left_failed, "an operation failed because a rank had left")                           \
   X(left_ended, "an operation ended well after a rank had left")                          \
   X(aborted, "a rank aborted its group")                                                  \
+  X(given_up, "a receiver was told that the sender had given up")                         \
   X(damaged_header, "a damaged header was found")                                         \
   X(damaged_payload, "a damaged payload was found")                                       \
   X(plan_held, "a rank that had started waited for rank 0's word")                        \

@@ -435,6 +435,7 @@ void World::count_outcome(const Record& record) {
   if (record.outcome.code == ErrorCode::timeout) marks_.hit(own ? Mark::timeout : Mark::timeout_told);
   if (says("noticed by")) marks_.hit(Mark::noticed_by_another);
   if (says("has left the group")) marks_.hit(Mark::left_failed);
+  if (says("has given up sending")) marks_.hit(Mark::given_up);
 }
 
 void World::check_record(const Record& record) {

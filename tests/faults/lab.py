@@ -93,6 +93,18 @@ class Host(Namespace):
         return sum(part["counter"]["packets"] for entry in listing if "rule" in entry
                    for part in entry["rule"]["expr"] if "counter" in part)
 
+    def queued_out_of_order(self):
+        """Segments that TCP here has received before earlier ones."""
+        names, values = (line.split() for line in self.run("cat", "/proc/net/netstat").splitlines()[:2])
+        return int(values[names.index("TCPOFOQueue")])
+
+    def overtake(self, one_in):
+        """One packet in so many leaves through a class of its own, where it waits longer than others."""
+        self.rule("output", f"numgen random mod {one_in} < 1 meta priority set 1:2 counter")
+        self.run("tc", *"qdisc replace dev eth0 root handle 1: htb default 1".split())
+        for number, rate in ((1, "2gbit"), (2, "50mbit")):
+            self.run("tc", *f"class add dev eth0 parent 1: classid 1:{number} htb rate {rate}".split())
+
     def unplug(self):
         self.switch.run("ip", "link", "set", self.port, "down")
 
@@ -278,7 +290,42 @@ class Lab:
         return pathlib.Path(self.folder.name) / name
 
 
+class Heartbeat:
+    """What a process meets on this machine that does next to nothing, every 10 ms: what others do to it shows in how
+    late it is. `limit_s()` is what may pass between a fault and the word of it where a second is the bar: the second,
+    and as much again as the worst beat was late for each of the few processes that take part in turn."""
+
+    BEAT_S, HANDS = 0.01, 5
+
+    def __init__(self):
+        self.late_s, self.ended = 0.0, threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
+        self.thread.start()
+
+    def run(self):
+        due = time.monotonic() + self.BEAT_S
+        while not self.ended.wait(max(0.0, due - time.monotonic())):
+            now = time.monotonic()
+            self.late_s, due = max(self.late_s, now - due), now + self.BEAT_S
+
+    def limit_s(self):
+        return 1 + self.HANDS * self.late_s
+
+    def close(self):
+        self.ended.set()
+        self.thread.join()
+
+
 class Case(unittest.TestCase):
+    def setUp(self):
+        self.heartbeat = Heartbeat()
+        self.addCleanup(self.heartbeat.close)
+
+    def assert_soon(self, event, since_ns, after_s=0.0):
+        """Within a second after `after_s`, on a machine that is not loaded."""
+        took = (event["ns"] - since_ns) / 1e9
+        self.assertLess(took, after_s + self.heartbeat.limit_s(), f"a heartbeat was {self.heartbeat.late_s:.3f} s late")
+
     def expect_error(self, rank, code, *words):
         """The next event is an error that names the operation, its number, this rank and its phase, and `words`."""
         event = rank.expect("error")

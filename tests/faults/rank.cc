@@ -7,8 +7,9 @@
 //   join=INTERFACE     a group of all ranks; the n-th join of each rank meets the n-th of the others
 //   call=OP,COUNT,TYPE,REDUCTION,ROOT     one collective; its result, if all ranks agree, is checked
 //   loop=COUNT,MS      all-reduces of that size, checked, until MS have passed or one fails
+//   follow=COUNT,MS    the same; says, too, at which calls the plan changed, and how long each call took
 //   start=COUNT        an all-reduce that nobody waits for; finish waits for it
-//   sleep=MS, mark=NAME, abort=WHY, leave, skip (a join that this process missed)
+//   sleep=MS, mark=NAME, abort=WHY, leave, skip (a join that this process missed), die (by SIGKILL)
 //   child=MS           forks a process that lives so long and inherits everything
 //   alarms=US          a signal so often from now on, which interrupts system calls; 0: no more, and how many
 //   there were resources          how many descriptors and threads this process has, once this has settled
@@ -82,12 +83,14 @@ class Actor {
     if (name == "join") return join(value);
     if (name == "call") return call(v);
     if (name == "loop") return loop(std::stoul(v[0]), milliseconds(std::stol(v[1])));
+    if (name == "follow") return follow(std::stoul(v[0]), milliseconds(std::stol(v[1])));
     if (name == "start") return start(std::stoul(v[0]));
     if (name == "finish") return finish();
     if (name == "sleep") return std::this_thread::sleep_for(milliseconds(std::stol(value)));
     if (name == "mark") return say(value);
     if (name == "abort") return group_->abort(value);
     if (name == "leave") return leave();
+    if (name == "die") return die();
     if (name == "skip") return static_cast<void>(++joins_);  // a meeting that this process missed
     if (name == "child") return child(milliseconds(std::stol(value)));
     if (name == "alarms") return alarms(std::stol(value));
@@ -188,6 +191,35 @@ class Actor {
       group_->all_reduce(&more, &more, 1, DataType::f32, ReduceOp::min);
     }
     say("looped", fmt::format(", \"calls\": {}", calls));
+  }
+
+  void follow(std::size_t count, milliseconds time) {
+    std::vector<float> data(count);
+    const auto until = Clock::now() + time;
+    std::string plan = group_->explain(Collective::all_reduce, count, DataType::f32);
+    std::string changes;  // the number of the first call after each
+    std::string took;     // milliseconds
+    float more = 1;
+    for (long calls = 0; more > 0; ++calls) {
+      const auto begin = Clock::now();
+      all_reduce_checked(data);
+      const auto ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+      took += fmt::format("{}{:.1f}", calls > 0 ? ", " : "", ms);
+      if (calls == 0) say("looping");
+      more = Clock::now() < until ? 1.0F : 0.0F;
+      group_->all_reduce(&more, &more, 1, DataType::f32, ReduceOp::min);
+      std::string now = group_->explain(Collective::all_reduce, count, DataType::f32);
+      if (now == plan) continue;
+      changes += fmt::format("{}{}", changes.empty() ? "" : ", ", calls + 1);
+      plan = std::move(now);
+    }
+    say("followed", fmt::format(", \"changes\": [{}], \"ms\": [{}], \"plan\": \"{}\"", changes, took,
+                                plan.substr(0, plan.find('\n'))));
+  }
+
+  static void die() {
+    ::kill(::getpid(), SIGKILL);
+    for (;;) ::pause();
   }
 
   // The caller says that it will wait, and does not.

@@ -1,13 +1,15 @@
 """What happens to links between hosts: cut, cut one way, flapping, slow, resetting, damaging what they carry."""
 import signal
+import statistics
 import time
 
 import lab
 
 FOREVER_MS = 300_000
 SILENCE_S = 2  # after so long a host that does not answer counts as failed, in these tests
-# Far below the deadline of calls, far above what a loaded machine takes: an error within it was not the deadline's.
-SOON_S = 60
+# Of whom a rank only waits for nothing is owed, until the kernel has asked three times in vain, every two seconds; a
+# quarter of the silence later that is believed.
+IDLE_S = 3 * 2 + SILENCE_S / 4
 
 
 class Links(lab.Case):
@@ -19,22 +21,24 @@ class Links(lab.Case):
             rank.expect("looping")
         return started
 
-    def peer_failed_everywhere(self, started, since, names, *words):
-        """Each names one of these ranks: as failed, or as the one to whom it looks as if another one had."""
+    def peer_failed_everywhere(self, started, since, names, *words, after_s=IDLE_S):
+        """Each names one of these ranks, soon: as failed, or as the one to whom it looks as if another one had."""
         for rank in started:
             event = self.expect_error(rank, "peer_failed", *words)
             self.assertTrue(any(f"rank {name} (" in event["text"].split(": ", 1)[1] for name in names), event)
-            self.assertLess(event["ns"] - since, SOON_S * 1e9)
+            self.assert_soon(event, since, after_s)
 
     def test_a_host_that_is_gone_without_a_word_is_named_by_all_others(self):
-        for count in (1, 300_000):
+        for count, after_s in ((1, IDLE_S), (3_000_000, SILENCE_S)):
             with self.subTest(count=count), lab.Lab(3) as place:
+                if count > 1:
+                    place.hosts[1].shape("100mbit")  # so that something is always on its way
                 started = self.loop(place, 3, count)
                 since = time.monotonic_ns()
                 place.hosts[1].unplug()
-                self.peer_failed_everywhere([started[0], started[2]], since, [1], "has not answered for 2 s")
-                # It cannot know which side of the cut it is on: whoever it names is one that it does not reach.
-                self.peer_failed_everywhere([started[1]], since, [0, 2], "has not answered for 2 s")
+                # Rank 1 cannot know which side of the cut it is on: whoever it names is one that it does not reach.
+                for told, names in (([started[0], started[2]], [1]), ([started[1]], [0, 2])):
+                    self.peer_failed_everywhere(told, since, names, "has not answered for 2 s", after_s=after_s)
 
     def test_a_link_cut_one_way_is_found_by_both_sides(self):
         for direction in ("input", "output"):
@@ -42,8 +46,11 @@ class Links(lab.Case):
                 started = self.loop(place, 3)
                 since = time.monotonic_ns()
                 place.hosts[1].rule(direction, "meta l4proto tcp counter drop")
-                self.peer_failed_everywhere([started[0], started[2]], since, [1])
-                self.peer_failed_everywhere([started[1]], since, [0, 2])
+                # Who still hears the other counts from the last that TCP repeats, ever more rarely, even when the other
+                # has given up.
+                hears = IDLE_S + 2 * SILENCE_S
+                for told, names, silent in (([started[0], started[2]], [1], "output"), ([started[1]], [0, 2], "input")):
+                    self.peer_failed_everywhere(told, since, names, after_s=IDLE_S if direction == silent else hears)
                 self.assertGreater(place.hosts[1].hits(), 0)
 
     def test_halves_that_are_cut_off_from_each_other_both_fail_and_join_anew_when_the_cut_heals(self):
@@ -103,12 +110,33 @@ class Links(lab.Case):
                 self.assertEqual(rank.errors, [])
 
     def test_a_link_that_loses_packets_costs_time_only(self):
+        for one_in in (1000, 100, 10):
+            with self.subTest(one_in=one_in), lab.Lab(3) as place:
+                started = self.loop(place, 3, time_ms=3000)
+                place.hosts[1].rule("input", f"numgen random mod {one_in} < 1 counter drop")
+                for rank in started:
+                    self.assertGreater(rank.expect("looped")["calls"], 1)
+                self.assertGreater(place.hosts[1].hits(), 0)
+
+    def test_packets_that_come_twice_change_no_result(self):
         with lab.Lab(3) as place:
-            started = self.loop(place, 3, time_ms=3000)
-            place.hosts[1].rule("input", "numgen random mod 100 < 3 counter drop")
+            started = self.loop(place, 3, time_ms=2000)
+            for other in (place.hosts[0], place.hosts[2]):
+                place.hosts[1].rule("output", f"ip daddr {other.address} numgen random mod 5 < 1 counter "
+                                              f"dup to {other.address} device eth0")
             for rank in started:
                 self.assertGreater(rank.expect("looped")["calls"], 1)
             self.assertGreater(place.hosts[1].hits(), 0)
+
+    def test_packets_that_overtake_others_change_no_result(self):
+        with lab.Lab(3) as place:
+            started = self.loop(place, 3, time_ms=2000)
+            before = sum(host.queued_out_of_order() for host in place.hosts)
+            place.hosts[1].overtake(one_in=10)
+            for rank in started:
+                self.assertGreater(rank.expect("looped")["calls"], 1)
+            self.assertGreater(place.hosts[1].hits(), 0)
+            self.assertGreater(sum(host.queued_out_of_order() for host in place.hosts), before)
 
     def test_a_slow_link_slows_and_does_not_fail(self):
         with lab.Lab(3) as place:
@@ -128,18 +156,23 @@ class Links(lab.Case):
                 "nodes:\n" + "".join(f"  - {{name: h{h}, kind: worker}}\n" for h in hosts) +
                 "  - {name: sw, kind: switch}\nlinks:\n" +
                 "".join(f"  - {{between: [h{h}, sw], capacity: 250Mbit/s, latency: 30us}}\n" for h in hosts))
-            started = self.loop(place, 4, count=1_000_000, environment={
+            started = place.start_all(4, ["join", "follow=1000000,18000"], environment={
                 "TALWEG_CLUSTER": str(said), "TALWEG_REPLAN": "1", "TALWEG_DEBUG": "INFO",
                 "TALWEG_DEBUG_SUBSYS": "plan"})
-            until = time.monotonic() + lab.PATIENCE_S
             for rank in started:
-                while not any("the network has changed" in line for line in rank.errors):
-                    self.assertLess(time.monotonic(), until, rank.errors)
-                    self.assertIsNone(rank.process.poll(), rank.errors)
-                    time.sleep(0.1)
-            time.sleep(1)  # some calls with the new plan: their sums are checked
-            for rank in started:
-                self.assertIsNone(rank.process.poll(), rank.errors)
+                rank.expect("joined")
+                rank.expect("looping")
+            all_followed = [rank.expect("followed") for rank in started]
+            for rank, followed in zip(started, all_followed):
+                self.assertTrue(any("the network has changed" in line for line in rank.errors), rank.errors)
+                self.assertEqual(followed["changes"], all_followed[0]["changes"])
+                self.assertEqual(followed["plan"], all_followed[0]["plan"])
+            # What was said lets all four be alike; with the rates that are there, a third of the time can be saved.
+            took, changes = all_followed[0]["ms"], all_followed[0]["changes"]
+            self.assertGreater(changes[0], 0)
+            before, after = took[1:changes[0]], took[changes[-1] + 1:]
+            self.assertGreater(len(after), 2, all_followed[0])
+            self.assertLess(statistics.median(after), 0.9 * statistics.median(before), all_followed[0])
 
     def test_a_connection_that_is_reset_is_named_at_once(self):
         with lab.Lab(3) as place:
@@ -147,7 +180,7 @@ class Links(lab.Case):
             since = time.monotonic_ns()
             place.hosts[1].rule("output", f"ip daddr {place.hosts[2].address} meta l4proto tcp counter "
                                           "reject with tcp reset")
-            self.peer_failed_everywhere(started, since, [1, 2])
+            self.peer_failed_everywhere(started, since, [1, 2], after_s=0)
             self.assertGreater(place.hosts[1].hits(), 0)
 
     def test_a_stopped_rank_is_not_taken_for_a_host_that_is_gone(self):
@@ -169,6 +202,19 @@ class Links(lab.Case):
             # Host 1 sends damaged data; host 0 finds them and closes the connection.
             self.expect_error(started[0], "corrupted", "all_reduce", "rank 1 (", "does not match its checksum")
             self.expect_error(started[1], "peer_failed", "all_reduce", "rank 0 (")
+            self.assertGreater(place.hosts[1].hits(), 0)
+
+    def test_without_checksums_sums_are_right_and_damage_is_not_found(self):
+        """That the setting is obeyed shows only where something is damaged."""
+        with lab.Lab(2) as place:
+            unchecked = {"TALWEG_CHECKSUM": "0"}
+            for rank in place.start_all(2, ["join", "loop=200000,200", "loop=1,100"], environment=unchecked):
+                for event in ("joined", "looping", "looped", "looping", "looped"):
+                    rank.expect(event)
+            place.meeting += "2"
+            started = self.loop(place, 2, count=200_000, environment=unchecked)
+            place.hosts[1].rule("late", "meta length > 1000 meta l4proto tcp @th,1856,8 set 0xa5 counter")
+            started[0].expect("wrong value")
             self.assertGreater(place.hosts[1].hits(), 0)
 
     def test_a_frame_of_another_version_is_refused_by_name(self):

@@ -69,6 +69,11 @@ TEST(Topologies, AFatTreeOffersEveryPathOnceToACountingSpread) {
   EXPECT_EQ(paths.size(), 16U);  // (k/2)^2 cores
 }
 
+// Within the time of a test: with as many steps for each pair of hosts it would be minutes.
+TEST(Topologies, ManyHostsAreFoundValid) {
+  EXPECT_FALSE(cluster::find_problem(star(500'000, kTen)));
+}
+
 TEST(Topologies, OversubscriptionLeavesFewerLinksUp) {
   const auto up = [](int oversubscription) {
     const cluster::Cluster c = fat_tree(128, 3, oversubscription, kTen);
