@@ -100,7 +100,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   };
   // Throws Error for a call that can never work.
   Start prepare(const Call& call);
-  // Under the lock, with what is in `start`. Throws Error when this rank plans for itself and there is no plan.
+  // Under the lock, with what is in `start`. Throws Error when this rank plans for itself and there is no
+  // plan.
   void enter(Start& start);
   // In group_plans.cc. The plan of a call; null where rank 0 has not said which.
   std::shared_ptr<const protocol::Plan> plan_for(std::uint64_t call, const forest::Request& request);

@@ -350,8 +350,7 @@ void Session::on_frame(int from, const wire::Header& h, const std::byte* payload
 void Session::on_collective_frame(int from, const wire::Header& h, const std::byte* payload) {
   if (h.type != wire::FrameType::announce || !wire::announce_of(h).held) saw_start(from, h);
   if (serve_ && !has_ended(h.sequence) && find(h.sequence) == nullptr)
-    if (auto operation = serve_(h.sequence, wire::signature_of(h)))
-      start_at(h.sequence, *operation);
+    if (auto operation = serve_(h.sequence, wire::signature_of(h))) start_at(h.sequence, *operation);
   if (serve_ ? !has_ended(h.sequence) && find(h.sequence) == nullptr : h.sequence >= next_) {
     keep_early(from, h, payload);
     return;
