@@ -355,6 +355,8 @@ class Connector {
       wait_ready(gate_.fd(), false, std::min({until, gate_.next_ns(), now_ns() + kLookEveryNs}));
       admit();
       if (first >= mesh_.ranks || now_ns() < next_look) continue;
+      // Others may give up for want of this rank; what keeps them out is here, and is said at the deadline.
+      if (!gate_.trouble().empty()) continue;
       next_look = now_ns() + kLookEveryNs;
       heed_others();
       if (next_look - begin_ns > kGoneNs) find_gone();

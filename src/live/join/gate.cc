@@ -101,7 +101,6 @@ void Gate::accept_from(Listener& listener, std::int64_t now, int most) {
       }
       return;
     }
-    trouble_.clear();
     if (guests_.size() >= kMaxHalfOpen)
       drop(guests_.begin(), counts_.pushed_out, "it had not proved itself when others came");
     const std::uint64_t number = next_number_++;
@@ -163,6 +162,7 @@ void Gate::hear(Guests::iterator at, std::vector<Visitor>& admitted) {
   if (step.state == wire::HandshakeStep::State::more) return;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, guest.socket.get(), nullptr);
   ++counts_.admitted;
+  trouble_.clear();
   admitted.push_back(
       {std::move(guest.socket), guest.acceptor.introduction(), guest.acceptor.secrets(), guest.local});
   guests_.erase(at);

@@ -66,8 +66,7 @@ class Gate {
 
   std::size_t half_open() const { return guests_.size(); }
   const GateCounts& counts() const { return counts_; }
-  // Why nobody could be let in when it was tried last, such as "Too many open files"; empty when somebody
-  // was.
+  // Why a connection could not be accepted, such as "Too many open files"; empty once somebody was let in.
   const std::string& trouble() const { return trouble_; }
 
  private:
