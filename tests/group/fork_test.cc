@@ -92,8 +92,7 @@ TEST_P(Forked, AChildMayLetGoOfAGroupAndTheOthersDoNotNotice) {
 TEST(Fork, AChildMayLetGoOfAStoreThatItsParentServes) {
   if (kSanitized) GTEST_SKIP() << kNotSanitized;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  const int port = 20000 + ::getpid() % 20000;
-  auto store = tcp_store("127.0.0.1", port, true, deadline);
+  auto store = serve_store(deadline, 28456).store;
   EXPECT_EQ(in_a_child([&] {
               store.reset();
               return std::string("gone");
