@@ -17,7 +17,8 @@ enum class FrameType : std::uint8_t {
   announce = 1,        // "I have started this collective": opens the receiver's window
   up = 2,              // a chunk on its way to a tree's root; payload
   down = 3,            // a chunk on its way from the root; payload
-  credit = 4,          // how many chunks of a tree the receiver of this frame may have sent in all
+  credit = 4,          // how many chunks of a tree the receiver of this frame may have sent in all; or, of a
+                       // scatter, how many of them have arrived
   failure = 5,         // the operation has failed; payload: the reason as text
   request = 6,         // send_recv: "I have a message for you"
   clear = 7,           // send_recv: "send it"

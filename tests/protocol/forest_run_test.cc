@@ -251,6 +251,109 @@ TEST(ForestRun, AnAverageIsDividedOnceAtTheRoot) {
   EXPECT_THAT(actions.sent.at(0).values, ::testing::ElementsAre(3.0F));
 }
 
+// Rank 0 scatters: to itself nothing, to ranks 1, 2, ... so many floats, in chunks of four. It may be 64
+// bytes ahead. Nobody but the source knows all counts.
+class Scattering {
+ public:
+  Scattering(std::vector<std::int64_t> floats, NodeId self) {
+    const int ranks = static_cast<int>(floats.size()) + 1;
+    in.assign(static_cast<std::size_t>(std::accumulate(floats.begin(), floats.end(), std::int64_t{0})), 7);
+    out.assign(in.size(), -1);
+    for (int r = 1; r < ranks && self != 0; ++r)
+      if (r != self) floats[static_cast<std::size_t>(r) - 1] = 0;
+    floats.insert(floats.begin(), 0);
+    auto f = std::make_shared<forest::Forest>();
+    f->planner = "by hand";
+    f->request = {Collective::scatter, ranks, 0, 0, floats, sizeof(float)};
+    f->nodes = ranks;
+    std::int64_t offset = 0;
+    for (int r = 1; r < ranks; ++r) {
+      const std::int64_t count = floats[static_cast<std::size_t>(r)];
+      f->trees.push_back({.slice = {offset, count},
+                          .root = 0,
+                          .contributors = {0},
+                          .receivers = {r},
+                          .up = {},
+                          .down = {{r, 0}},
+                          .chunk = 4});
+      offset += count;
+    }
+    run.reset(make_local_plan(f, self, {.ahead_bytes = 64}),
+              {bytes(in), bytes(out), DataType::f32, nullptr, 0});
+    run.begin(actions);
+  }
+  // To whom something has been sent since this was asked last.
+  std::vector<NodeId> sent_to() {
+    std::vector<NodeId> to;
+    for (const Sent& s : std::exchange(actions.sent, {}))
+      if (to.empty() || to.back() != s.to) to.push_back(s.to);
+    return to;
+  }
+  const char* acknowledge(NodeId from, std::uint32_t chunks) {
+    const wire::Credit there{static_cast<std::uint32_t>(from) - 1, chunks};
+    return run.on_frame(from, encode(wire::CallId{}, there), nullptr, actions);
+  }
+
+  BufferPool pool;
+  ForestRun run{pool};
+  Recorder actions;
+  std::vector<float> in, out;
+};
+
+using ::testing::ElementsAre;
+
+TEST(Scatter, TheSourceIsOnlySoFarAheadOfWhatHasArrived) {
+  Scattering source({8, 8, 8, 40, 8}, 0);
+  EXPECT_THAT(source.sent_to(), ElementsAre(1, 2));
+  EXPECT_THAT(source.run.waiting_for(), ElementsAre(1, 2));
+  EXPECT_TRUE(source.run.depends_on(2)) << "who is to be told of rank 2's end, or nothing goes on";
+  EXPECT_FALSE(source.run.depends_on(3));
+  EXPECT_EQ(source.acknowledge(2, 2), nullptr);
+  EXPECT_THAT(source.sent_to(), ElementsAre(3));
+  EXPECT_EQ(source.acknowledge(1, 2), nullptr);
+  EXPECT_THAT(source.sent_to(), ElementsAre(4)) << "always two of them, however large";
+  EXPECT_FALSE(source.run.done());
+  EXPECT_EQ(source.acknowledge(3, 2), nullptr);
+  EXPECT_THAT(source.sent_to(), ElementsAre(5));
+  EXPECT_TRUE(source.run.done()) << "what is on its way needs nothing of the source any more";
+  EXPECT_FALSE(source.run.depends_on(4));
+}
+
+TEST(Scatter, SmallBlocksAreNeitherHeldBackNorAcknowledged) {
+  Scattering source({1, 8, 1, 8, 1, 8, 1}, 0);
+  std::vector<NodeId> to = source.sent_to();
+  std::sort(to.begin(), to.end());
+  EXPECT_THAT(to, ElementsAre(1, 2, 3, 4, 5, 7));
+  Scattering small({1, 8}, 1);
+  ASSERT_EQ(chunk(small.run, false, 0, {.tree = 0}, {3}, small.actions), nullptr);
+  EXPECT_TRUE(small.run.done());
+  EXPECT_TRUE(small.actions.credits.empty());
+}
+
+TEST(Scatter, WhoGetsABlockSaysOnceThatAllOfItIsThere) {
+  Scattering receiver({8, 8}, 2);
+  ASSERT_EQ(chunk(receiver.run, false, 0, {.tree = 1}, {1, 2, 3, 4}, receiver.actions), nullptr);
+  EXPECT_TRUE(receiver.actions.credits.empty());
+  ASSERT_EQ(chunk(receiver.run, false, 0, {.tree = 1, .chunk = 1}, {5, 6, 7, 8}, receiver.actions), nullptr);
+  ASSERT_EQ(receiver.actions.credits.size(), 1U);
+  EXPECT_EQ(receiver.actions.credits[0].to, 0);
+  EXPECT_EQ(receiver.actions.credits[0].tree, 1U);
+  EXPECT_EQ(receiver.actions.credits[0].granted, 2U);
+  EXPECT_TRUE(receiver.run.done());
+}
+
+TEST(Scatter, FalseAcknowledgementsAreRefused) {
+  Scattering source({8, 8, 8}, 0);
+  source.sent_to();
+  EXPECT_STREQ(source.acknowledge(1, 1), "acknowledgement of what was not sent");
+  EXPECT_STREQ(source.acknowledge(3, 2), "acknowledgement of what was not sent");
+  EXPECT_NE(source.run.on_frame(2, encode(wire::CallId{}, wire::Credit{0, 2}), nullptr, source.actions),
+            nullptr);
+  EXPECT_TRUE(source.sent_to().empty());
+  EXPECT_EQ(source.acknowledge(1, 2), nullptr);
+  EXPECT_STREQ(source.acknowledge(1, 2), "acknowledgement of what was not sent");
+}
+
 TEST(LocalPlan, ChunksThatNoFrameCanCarryAreRefused) {
   EXPECT_THROW(make_local_plan(chain(2, 1 << 20, 1 << 20), 0), Error);
 }

@@ -20,6 +20,11 @@ const std::byte* present(const std::byte* data) {
 bool is_left(const LocalTree& local, std::size_t operand) {
   return !local.is_left.empty() && local.is_left[operand];
 }
+
+// What a scatter's source sends only so far ahead.
+bool is_block(const LocalTree& local) {
+  return local.acknowledged && local.root;
+}
 }  // namespace
 
 std::unique_ptr<Transfer> LocalPlan::make_transfer(BufferPool& pool) const {
@@ -32,6 +37,8 @@ void ForestRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands
   operands_ = operands;
   begun_ = false;
   steps_left_ = own_left_ = sends_pending_ = 0;
+  next_block_ = 0;
+  blocks_on_way_ = bytes_on_way_ = 0;
   std::size_t children = 0;
   std::size_t taps = 0;
   std::size_t stashes = 0;
@@ -51,7 +58,7 @@ void ForestRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands
     const LocalTree& local = plan_->trees[i];
     TreeState& tree = trees_[i];
     tree.local = &local;
-    tree.waits = local.waits;
+    tree.waits = local.waits || is_block(local);
     tree.children = next;
     tree.tap_granted = next_tap;
     next_tap += local.taps.size();
@@ -120,6 +127,25 @@ void ForestRun::begin(Actions& actions) {
   // Own input first, everywhere: others wait for it, and in shared memory it is then copied out once for all.
   for (TreeState& tree : trees_) send_own(tree, actions);
   for (TreeState& tree : trees_) advance(tree, {}, actions);
+  send_blocks(actions);
+}
+
+void ForestRun::send_blocks(Actions& actions) {
+  for (; next_block_ < trees_.size(); ++next_block_) {
+    TreeState& tree = trees_[next_block_];
+    if (!is_block(*tree.local)) continue;
+    const std::int64_t bytes = tree.local->bytes;
+    if (blocks_on_way_ >= kLeastAhead && bytes_on_way_ + bytes > plan_->ahead_bytes) return;
+    ++blocks_on_way_;
+    bytes_on_way_ += bytes;
+    tree.waits = false;
+    advance(tree, {}, actions);
+  }
+}
+
+// Until it has arrived, others are not sent.
+bool ForestRun::holds_up_blocks(const TreeState& tree) const {
+  return begun_ && next_block_ < trees_.size() && is_block(*tree.local) && !tree.waits && !tree.arrived;
 }
 
 void ForestRun::send(Actions& actions, const LocalTree& local, bool up, NodeId to, std::uint32_t chunk,
@@ -378,11 +404,23 @@ const char* ForestRun::on_frame(NodeId from, const wire::Header& header, const s
 
 const char* ForestRun::on_credit(NodeId from, const wire::Credit& credit, Actions& actions) {
   TreeState* state = find(credit.tree);
+  if (state != nullptr && is_block(*state->local) && state->local->down_children.front() == from)
+    return on_arrival(*state, credit, actions);
   if (state == nullptr || state->local->up_parent != from)
     return "credit for a tree that it is not our parent in";
   state->up_granted = std::max(state->up_granted, credit.granted);
   send_own(*state, actions);
   advance(*state, {}, actions);
+  return nullptr;
+}
+
+const char* ForestRun::on_arrival(TreeState& tree, const wire::Credit& credit, Actions& actions) {
+  if (tree.waits || tree.arrived || credit.granted != tree.local->chunks)
+    return "acknowledgement of what was not sent";
+  tree.arrived = true;
+  --blocks_on_way_;
+  bytes_on_way_ -= tree.local->bytes;
+  send_blocks(actions);
   return nullptr;
 }
 
@@ -441,6 +479,8 @@ const char* ForestRun::on_down(NodeId from, const wire::Chunk& arrived, const st
   }
   if (target != payload && bytes > 0) std::memcpy(target, payload, bytes);
   send_down(*state, chunk, target, buffer, actions);
+  if (state->down_received == local.chunks && local.acknowledged)
+    actions.tell(from, encode(actions.call(from), wire::Credit{tree, local.chunks}));
   if (state->down_received == local.chunks && local.then >= 0) {
     TreeState& next = trees_[static_cast<std::size_t>(local.then)];
     next.waits = false;
@@ -467,6 +507,7 @@ bool ForestRun::depends_on(NodeId node) const {
       if (local.up_children[c] == node && tree.children[c].received < local.chunks) return true;
     if (local.down_parent == node && tree.down_received < local.chunks) return true;
     if (local.up_parent == node && tree.up_sent < local.chunks) return true;
+    if (holds_up_blocks(tree) && local.down_children.front() == node) return true;
     for (std::size_t tap = tree.taps_sent; tap < local.taps.size(); ++tap)
       if (local.taps[tap].parent == node) return true;
   }
@@ -482,6 +523,7 @@ std::vector<NodeId> ForestRun::waiting_for() const {
     if (local.down_parent != kNone && tree.down_received < local.chunks) nodes.insert(local.down_parent);
     if (local.up_parent != kNone && tree.up_sent < local.chunks && tree.up_sent >= tree.up_granted)
       nodes.insert(local.up_parent);
+    if (holds_up_blocks(tree)) nodes.insert(local.down_children.front());
     for (std::size_t tap = tree.taps_sent; tap < local.taps.size(); ++tap)
       if (tree.tap_granted[tap] == 0) nodes.insert(local.taps[tap].parent);
   }

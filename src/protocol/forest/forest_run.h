@@ -10,7 +10,8 @@
 // starts at the tree's window when the parent is known to have started (one chunk, if the session allows it,
 // before that) and moves with what the parent has summed. A parent therefore always has room for what
 // arrives, and no frame ever blocks the frames behind it. Chunks on their way down need no grant: they go
-// into the output.
+// into the output. But the blocks of a scatter, all of one source, go one after the other, as far ahead of
+// what has arrived as queues hold.
 #pragma once
 
 #include <algorithm>
@@ -66,7 +67,8 @@ class ForestRun : public Transfer {
     std::uint32_t up_sent = 0;
     std::uint32_t up_granted = 0;
     std::uint32_t down_received = 0;
-    bool waits = false;  // for another tree to be received
+    bool waits = false;    // for another tree to be received, here or by whom it is for
+    bool arrived = false;  // acknowledged: there
   };
   // A buffer that several peers are sent, and how many of them still read it.
   struct Shared {
@@ -80,11 +82,13 @@ class ForestRun : public Transfer {
   };
 
   const char* on_credit(NodeId from, const wire::Credit& credit, Actions& actions);
+  const char* on_arrival(TreeState& tree, const wire::Credit& credit, Actions& actions);
   const char* on_up(NodeId from, const wire::Chunk& chunk, const std::byte* payload, Actions& actions);
   const char* on_down(NodeId from, const wire::Chunk& chunk, const std::byte* payload, Actions& actions);
   TreeState* find(std::uint32_t tree);
   const TreeState* find(std::uint32_t tree) const;
-  void start_trees(Actions& actions);
+  void send_blocks(Actions& actions);
+  bool holds_up_blocks(const TreeState& tree) const;
   void send_own(TreeState& tree, Actions& actions);
   void advance(TreeState& tree, Arrival arrival, Actions& actions);
   void sent(std::uint32_t tree, std::byte* buffer);
@@ -115,6 +119,9 @@ class ForestRun : public Transfer {
   std::uint64_t steps_left_ = 0;  // chunks still to be summed at roots, sent up, or received from above
   std::uint64_t own_left_ = 0;    // chunks of our input not yet handed to the driver
   std::uint64_t sends_pending_ = 0;
+  std::size_t next_block_ = 0;      // a position in trees_: those before it wait no more to be acknowledged
+  std::int64_t blocks_on_way_ = 0;  // sent, and not acknowledged
+  std::int64_t bytes_on_way_ = 0;   // of these
   bool begun_ = false;
 };
 

@@ -141,6 +141,21 @@ void pace_exchange(LocalPlan& plan, const forest::Forest& forest, std::int64_t a
   }
 }
 
+// A source that sent everything at once would overflow its own link's queue. So who gets a block says that it
+// has it, and the source sends only so far ahead. Who gets one knows no other's size: whether its own is to
+// be acknowledged depends on nothing else. Small ones are not worth it.
+void pace_scatter(LocalPlan& plan, const forest::Forest& forest, std::int64_t ahead_bytes) {
+  if (forest.request.op != Collective::scatter) return;
+  plan.ahead_bytes = ahead_bytes;
+  for (LocalTree& local : plan.trees) {
+    const forest::Tree& tree = forest.trees[local.index];
+    if (tree.receivers.size() != 1 || local.bytes < ahead_bytes / 8) continue;
+    const NodeId receiver = tree.receivers.front();
+    const bool sends = local.root && local.down_children == std::vector<NodeId>{receiver};
+    local.acknowledged = sends || (plan.self == receiver && local.down_parent == tree.root);
+  }
+}
+
 bool overlap(const forest::Forest& forest) {
   std::vector<forest::Slice> slices;
   for (const forest::Tree& tree : forest.trees)
@@ -279,6 +294,7 @@ std::shared_ptr<const LocalPlan> make_local_plan(std::shared_ptr<const forest::F
   } else {
     order_sends(*plan, forest->nodes);
     pace_exchange(*plan, *forest, limits.ahead_bytes);
+    pace_scatter(*plan, *forest, limits.ahead_bytes);
   }
   describe(*plan, std::move(forest), helping, limits.digest);
   return plan;
@@ -315,6 +331,7 @@ std::vector<std::shared_ptr<const LocalPlan>> make_local_plans(
   for (const auto& plan : plans) {
     order_sends(*plan, forest->nodes);
     pace_exchange(*plan, *forest, PlanLimits{}.ahead_bytes);
+    pace_scatter(*plan, *forest, PlanLimits{}.ahead_bytes);
     describe(*plan, forest, helping, digest);
     plan->trees.shrink_to_fit();
     finished.push_back(plan);

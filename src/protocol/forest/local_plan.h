@@ -23,6 +23,9 @@ inline constexpr std::uint32_t kMostWindow = 32;
 // not wait for every hiccup of one of them.
 inline constexpr std::uint32_t kResultWindows = 4;
 
+// Blocks of a scatter that may be on their way at a time, whatever their size.
+inline constexpr std::int64_t kLeastAhead = 2;
+
 struct LocalTree {
   std::uint32_t index = 0;  // in the forest
   std::int64_t bytes = 0;   // of the slice
@@ -54,6 +57,8 @@ struct LocalTree {
   // A position in LocalPlan::trees: the tree that waits to begin until this one has been received; -1: none.
   std::int32_t then = -1;
   bool waits = false;  // is `then` of another
+  // Of a scatter, a block that goes straight from the source: who gets it tells the source that it is there.
+  bool acknowledged = false;
   bool operator==(const LocalTree&) const = default;
 
   std::uint32_t bytes_of(std::uint32_t chunk) const {
@@ -69,6 +74,7 @@ struct LocalPlan : Plan {
   std::vector<LocalTree> trees;        // only those in which this node takes part, in the order to start them
   std::vector<std::int32_t> position;  // forest index -> position in `trees`, -1 if not ours
   bool slices_overlap = false;         // trees share elements (one-hop): in-place results need a scratch copy
+  std::int64_t ahead_bytes = 0;        // PlanLimits::ahead_bytes: of blocks that are acknowledged
 };
 
 // As make_plan and make_plans (protocol/plans.h).
