@@ -145,7 +145,8 @@ void GroupImpl::enter(Start& start) {
   note_start(*start.work,
              {observe::CallNote::Kind::collective, operation.signature, call, -1, 0,
               operation.signature.count * static_cast<std::int64_t>(size_of(operation.operands.type)),
-              start.called_ns, operation.deadline_ns, known ? operation.plan->name : "",
+              start.called_ns, operation.deadline_ns,
+              known ? observe::short_name(operation.plan->name) : observe::ShortName{},
               known ? operation.plan->trees_in_all : 0});
   if (!refusal.empty()) {
     session_.refuse(std::move(operation), ErrorCode::unsupported, refusal);
@@ -169,9 +170,15 @@ WorkPtr GroupImpl::start_message(const Call& call) {
   work->keep(work);
   world_->started(message.deadline_ns, now);
   note_start(*work, {sends ? observe::CallNote::Kind::send : observe::CallNote::Kind::receive,
-                     message.signature, 0, message.peer, message.tag,
-                     message.signature.count * static_cast<std::int64_t>(size_of(call.type)), now,
-                     message.deadline_ns, "", 0});
+                     message.signature,
+                     0,
+                     message.peer,
+                     message.tag,
+                     message.signature.count * static_cast<std::int64_t>(size_of(call.type)),
+                     now,
+                     message.deadline_ns,
+                     {},
+                     0});
   if (sends) {
     session_.send(message);
   } else {

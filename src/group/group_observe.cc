@@ -25,7 +25,7 @@ void GroupImpl::note_start(WorkImpl& work, const observe::CallNote& note) {
   if (log_.shows(LogLevel::trace))
     log_.log(LogLevel::trace, "call", "{} #{}: {}, {} bytes, {}",
              observe::call_name(note.kind, note.signature.op), note.sequence, to_string(note.signature),
-             note.bytes, note.algorithm);
+             note.bytes, note.algorithm.data());
 }
 
 std::string GroupImpl::note_end(WorkImpl& work, const protocol::Outcome& outcome) {

@@ -32,22 +32,21 @@ std::uint64_t Recorder::start(const CallNote& note) {
   }
   ++next_;
   Entry& entry = entries_[ticket & (kept_ - 1)];
-  entry.note = note;
-  entry.algorithm = short_name(note.algorithm);
-  entry.note.algorithm = {};  // the plan may go away before the record does
-  entry.state = State::in_flight;
-  entry.ended_ns = 0;
-  if (entry.detailed) {
-    entry.detailed = false;
-    entry.error.clear();
-    entry.absent.clear();
-    entry.silent.clear();
-  }
+  entry = {note, State::in_flight, 0};
+  if (!failures_.empty()) failures_.erase(ticket - kept_);
+  const auto* next = reinterpret_cast<const std::byte*>(&entries_[next_ & (kept_ - 1)]);
+  __builtin_prefetch(next, 1);
+  __builtin_prefetch(next + sizeof(Entry) / 2, 1);
   return ticket;
 }
 
 const Recorder::Entry* Recorder::find(std::uint64_t ticket) const {
   return ticket >= first() && ticket < next_ ? &entries_[ticket & (kept_ - 1)] : nullptr;
+}
+
+const Recorder::Failure* Recorder::failure(std::uint64_t ticket) const {
+  const auto it = failures_.find(ticket);
+  return it == failures_.end() ? nullptr : &it->second;
 }
 
 Recorder::Entry* Recorder::change(std::uint64_t ticket) {
@@ -66,17 +65,16 @@ void Recorder::fail(std::uint64_t ticket, std::int64_t now_ns, ErrorCode code, c
   if (entry == nullptr) return;
   entry->state = State::failed;
   entry->ended_ns = std::max(now_ns, entry->note.started_ns);
-  entry->detailed = true;
-  entry->code = code;
-  entry->error = text;
+  Failure& failure = failures_[ticket];
+  failure.code = code;
+  failure.text = text;
 }
 
 void Recorder::miss(std::uint64_t ticket, const protocol::Session::Pending& pending) {
-  Entry* entry = change(ticket);
-  if (entry == nullptr) return;
-  entry->detailed = true;
-  entry->absent = pending.absent;
-  entry->silent = pending.silent;
+  if (find(ticket) == nullptr) return;
+  Failure& failure = failures_[ticket];
+  failure.absent = pending.absent;
+  failure.silent = pending.silent;
 }
 
 std::int64_t wall_ns() {
@@ -94,7 +92,8 @@ const char* state_name(const Recorder::Entry& entry, const protocol::Session::Pe
   return pending != nullptr && pending->moving ? "moving" : "started";
 }
 
-OrderedJson call_json(const Recorder::Entry& entry, const protocol::Session::Pending* pending) {
+OrderedJson call_json(const Recorder::Entry& entry, const Recorder::Failure* failure,
+                      const protocol::Session::Pending* pending) {
   const CallNote& note = entry.note;
   OrderedJson call = {{"operation", call_name(note.kind, note.signature.op)}};
   if (note.kind == CallNote::Kind::collective) {
@@ -109,20 +108,25 @@ OrderedJson call_json(const Recorder::Entry& entry, const protocol::Session::Pen
   call["type"] = name(note.signature.type);
   call["count"] = note.signature.count;
   call["bytes"] = note.bytes;
-  call["algorithm"] = entry.algorithm.data();
+  call["algorithm"] = note.algorithm.data();
   call["trees"] = note.trees;
   call["state"] = state_name(entry, pending);
   call["started_ns"] = note.started_ns;
   call["deadline_ns"] = note.deadline_ns;
   if (entry.state != Recorder::State::in_flight) call["ended_ns"] = entry.ended_ns;
-  const auto& absent = pending != nullptr ? pending->absent : entry.absent;
-  const auto& silent = pending != nullptr ? pending->silent : entry.silent;
-  if (!absent.empty()) call["not_started"] = absent;
-  if (!silent.empty()) call["data_missing_from"] = silent;
-  if (pending != nullptr) call["text"] = pending->text;
+  const auto add_missing = [&](const auto& of) {
+    if (!of.absent.empty()) call["not_started"] = of.absent;
+    if (!of.silent.empty()) call["data_missing_from"] = of.silent;
+  };
+  if (pending != nullptr) {
+    add_missing(*pending);
+    call["text"] = pending->text;
+  } else if (failure != nullptr) {
+    add_missing(*failure);
+  }
   if (entry.state == Recorder::State::failed) {
-    call["error"] = name(entry.code);
-    call["text"] = entry.error;
+    call["error"] = name(failure->code);
+    call["text"] = failure->text;
   }
   return call;
 }
@@ -156,7 +160,8 @@ std::string to_json(const RecordHead& head, const Recorder& recorder,
   for (std::uint64_t ticket = recorder.first(); ticket < recorder.started(); ++ticket) {
     const auto it = std::ranges::find_if(pending, [&](const auto& p) { return p.first == ticket; });
     text += ticket == recorder.first() ? "\n" : ",\n";
-    text += dumped(call_json(*recorder.find(ticket), it == pending.end() ? nullptr : &it->second));
+    text += dumped(call_json(*recorder.find(ticket), recorder.failure(ticket),
+                             it == pending.end() ? nullptr : &it->second));
   }
   return text + "\n]}\n";
 }

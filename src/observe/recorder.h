@@ -1,8 +1,8 @@
 // The flight recorder of one group: its last operations, for the day on which something goes wrong.
 //
-//   const auto ticket = recorder.start(note);    // when a call begins: no clock; no allocation once it is
-//   full recorder.end(ticket, now);                   // or fail(ticket, ...) to_json(head, recorder,
-//   session.pending())   // at any time, under the lock under which calls begin and end
+//   const auto ticket = recorder.start(note);    // when a call begins: no clock; no allocation once it is full
+//   recorder.end(ticket, now);                   // or fail(ticket, ...)
+//   to_json(head, recorder, session.pending())   // at any time, under the lock of calls that begin and end
 //
 // Memory is taken as calls come, for as many as are kept at most: a group that is hardly used costs little. A
 // size of 0 turns it off.
@@ -12,6 +12,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -21,6 +22,10 @@
 #include "protocol/session/session.h"
 
 namespace talweg::observe {
+
+// A name kept without allocation, cut where it does not fit, with a zero at its end.
+using ShortName = std::array<char, 24>;
+ShortName short_name(std::string_view text);
 
 // What is known of a call when it begins.
 struct CallNote {
@@ -33,28 +38,28 @@ struct CallNote {
   std::int64_t bytes = 0;      // of signature.count elements
   std::int64_t started_ns = 0;
   std::int64_t deadline_ns = 0;
-  std::string_view algorithm;  // lives as long as the plan
+  ShortName algorithm{};
   std::uint32_t trees = 0;
 };
 const char* call_name(CallNote::Kind kind, Collective op);  // "all_reduce", "send", "recv"
 
-// A name kept without allocation, cut where it does not fit, with a zero at its end.
-using ShortName = std::array<char, 24>;
-ShortName short_name(std::string_view text);
-
 class Recorder {
  public:
   enum class State : std::uint8_t { in_flight, completed, failed };
-  struct Entry {
+  // Every call writes one, and with as many as are kept it is no longer in the nearest cache: so it is two
+  // cache lines, and the next one is fetched ahead.
+  struct alignas(64) Entry {
     CallNote note;
-    ShortName algorithm{};
     State state = State::in_flight;
     std::int64_t ended_ns = 0;
-    bool detailed = false;  // some of what follows has been written: it is far from the rest in the cache
-    ErrorCode code = ErrorCode::aborted;  // failed
-    std::string error;                    // failed: what the caller was told
-    std::vector<int> absent;              // failed: who had not started it when it was given up
-    std::vector<int> silent;              // failed: whose data were missing then
+  };
+  static_assert(sizeof(Entry) == 128);
+  // Of an operation that failed, or is about to.
+  struct Failure {
+    ErrorCode code = ErrorCode::aborted;
+    std::string text;         // what the caller was told
+    std::vector<int> absent;  // who had not started it when it was given up
+    std::vector<int> silent;  // whose data were missing then
   };
 
   // Keeps so many, rounded up to a power of two: a call takes less time than a division by another number
@@ -71,6 +76,8 @@ class Recorder {
   std::uint64_t first() const { return next_ - std::min<std::uint64_t>(next_, kept_); }
   // The operation with this ticket; null when it has been overwritten.
   const Entry* find(std::uint64_t ticket) const;
+  // Null where nothing has gone wrong with it, or it has been overwritten.
+  const Failure* failure(std::uint64_t ticket) const;
 
  private:
   Entry* change(std::uint64_t ticket);
@@ -80,6 +87,7 @@ class Recorder {
   std::vector<Entry>
       entries_;  // ticket t in entries_[t mod kept_]; grows only while no ticket has gone round
   std::uint64_t next_ = 0;
+  std::map<std::uint64_t, Failure> failures_;  // by ticket
 };
 
 // Who speaks in a record, and when.

@@ -73,7 +73,7 @@ std::uint64_t Trace::begin(const CallNote& note, std::uint32_t group) {
     e->begin_ns = note.started_ns;
     e->number = call;
     e->trees = note.trees;
-    e->algorithm = short_name(note.algorithm);
+    e->algorithm = note.algorithm;
     wire::set_signature(e->header, note.signature);
     e->header.group = group;
     e->header.sequence = note.sequence;

@@ -59,7 +59,7 @@ observe::CallNote note(std::uint64_t sequence, const char* algorithm = "ring") {
   n.sequence = sequence;
   n.bytes = 400;
   n.started_ns = 1000 + static_cast<std::int64_t>(sequence);
-  n.algorithm = algorithm;
+  n.algorithm = observe::short_name(algorithm);
   return n;
 }
 
@@ -74,6 +74,27 @@ TEST(Recorder, KeepsTheLastOperationsAndForgetsOlderOnes) {
   EXPECT_EQ(recorder.find(tickets[6])->state, observe::Recorder::State::in_flight);
   recorder.end(tickets[6], 5000);
   EXPECT_EQ(recorder.find(tickets[6])->ended_ns, 5000);
+}
+
+TEST(Recorder, ForgetsWhatWentWrongWithTheCall) {
+  observe::Recorder recorder(4);
+  const auto ticket = recorder.start(note(0));
+  protocol::Session::Pending waits;
+  waits.absent = {1};
+  recorder.miss(ticket, waits);
+  recorder.fail(ticket, 5000, ErrorCode::timeout, "too late");
+  ASSERT_NE(recorder.failure(ticket), nullptr);
+  EXPECT_EQ(recorder.failure(ticket)->absent, std::vector<int>{1});
+  EXPECT_EQ(recorder.failure(ticket)->text, "too late");
+  std::uint64_t last = ticket;
+  for (std::uint64_t s = 1; s <= 4; ++s) {
+    EXPECT_NE(recorder.failure(ticket), nullptr);
+    last = recorder.start(note(s));
+  }
+  EXPECT_EQ(recorder.failure(ticket), nullptr);
+  EXPECT_EQ(recorder.failure(last), nullptr) << "it has the failed one's place";
+  recorder.fail(ticket, 5000, ErrorCode::timeout, "nobody is left of whom this could be said");
+  EXPECT_EQ(recorder.failure(ticket), nullptr);
 }
 
 TEST(Recorder, OfSizeZeroKeepsNothing) {
