@@ -60,7 +60,7 @@ void report(int status, char kind, const std::string& text) {
 
 }  // namespace
 
-Child::Child(const Process& process, const LaunchOptions& options, const sigset_t& mask)
+Child::Child(const Process& process, const LaunchOptions& options, const sigset_t& mask, const Warden& warden)
     : label_(process.label),
       aggregates_(process.aggregates),
       out_{{}, options.out, LinePrefixer("[" + process.label + "] ")},
@@ -75,6 +75,7 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
 
   process_.emplace(fmt::format("start a process for {}", who()), [&] {
     setpgid(0, 0);
+    warden.watch_me();
     dup2(input.get(), STDIN_FILENO);
     dup2(out.write.get(), STDOUT_FILENO);
     dup2(err.write.get(), STDERR_FILENO);

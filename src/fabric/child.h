@@ -11,6 +11,7 @@
 #include "base/file_descriptor.h"
 #include "fabric/launcher.h"
 #include "fabric/line_prefixer.h"
+#include "fabric/warden.h"
 
 namespace talweg::fabric {
 
@@ -26,7 +27,7 @@ class Child {
 
   // Starts `process` in a process group of its own with /dev/null as its input and `mask` as its signal mask,
   // and returns once the program runs. Throws as launch() does.
-  Child(const Process& process, const LaunchOptions& options, const sigset_t& mask);
+  Child(const Process& process, const LaunchOptions& options, const sigset_t& mask, const Warden& warden);
   ~Child();
   Child(Child&&) noexcept = default;
   Child(const Child&) = delete;

@@ -50,12 +50,11 @@ class SignalTrap {
 // One launch: the loop over signals, ends, output and deadlines.
 class Launch {
  public:
-  Launch(const std::vector<Process>& processes, const LaunchOptions& options) : options_(options) {
+  Launch(const std::vector<Process>& processes, const LaunchOptions& options)
+      : options_(options), warden_(processes.size()) {
     children_.reserve(processes.size());
-    for (const Process& process : processes) children_.emplace_back(process, options, trap_.before());
-    std::vector<pid_t> groups;
-    for (const Child& child : children_) groups.push_back(child.pid());
-    warden_.emplace(groups);
+    for (const Process& process : processes)
+      children_.emplace_back(process, options, trap_.before(), warden_);
     if (options.timeout.count() > 0) deadline_ = Clock::now() + options.timeout;
   }
 
@@ -169,7 +168,7 @@ class Launch {
   LaunchOptions options_;
   SignalTrap trap_;
   std::vector<Child> children_;  // reaped after the warden is gone: until then their numbers are taken
-  std::optional<Warden> warden_;
+  Warden warden_;
   std::optional<Clock::time_point> deadline_, kill_at_;
   std::optional<int> interrupted_;
   LaunchResult result_;

@@ -4,8 +4,9 @@
 // How to use it:
 //   std::vector<Process> ranks;
 //   for (int r = 0; r < n; ++r)
-//     ranks.push_back({.label = std::to_string(r), .command = {"./train"}, .environment = {{"RANK",
-//     std::to_string(r)}}});
+//     ranks.push_back({.label = std::to_string(r),
+//                      .command = {"./train"},
+//                      .environment = {{"RANK", std::to_string(r)}}});
 //   LaunchResult result = launch(ranks, {});
 //   if (!result.what.empty()) fmt::print(stderr, "talweg: {}\n", result.what);
 //   return result.exit_code;

@@ -6,11 +6,15 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <vector>
+
 #include "base/fail.h"
 
 namespace talweg::fabric {
 
-Warden::Warden(const std::vector<pid_t>& groups) {
+Warden::Warden(std::size_t most) {
+  std::vector<pid_t> groups;
+  groups.reserve(most);  // nothing may be allocated in a copy of a process that has more threads
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw_system("make a pipe");
   FileDescriptor ear(ends[0]);
@@ -24,11 +28,21 @@ Warden::Warden(const std::vector<pid_t>& groups) {
     prctl(PR_SET_NAME, "talweg-warden");
     dup2(ear.get(), 0);
     close_range(1, ~0U, 0);  // its own copy of `alive_` among them
-    char byte;
-    while (read(0, &byte, 1) < 0 && errno == EINTR) {
+    pid_t group = 0;
+    for (;;) {  // what is written at once is read at once
+      const ssize_t n = read(0, &group, sizeof group);
+      if (n < 0 && errno == EINTR) continue;
+      if (n != sizeof group) break;
+      if (groups.size() < groups.capacity()) groups.push_back(group);
     }
-    for (const pid_t group : groups) kill(-group, SIGKILL);
+    for (const pid_t each : groups) kill(-each, SIGKILL);
   });
+}
+
+void Warden::watch_me() const {
+  const pid_t group = getpid();
+  while (write(alive_.get(), &group, sizeof group) < 0 && errno == EINTR) {
+  }
 }
 
 }  // namespace talweg::fabric

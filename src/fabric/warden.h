@@ -1,12 +1,12 @@
 // A small process that outlives a launcher killed by SIGKILL just long enough to kill what the launcher
 // started. The parent-death signal reaches only direct children; the warden reaches their whole process
-// groups.
+// groups. It is there before the first of them is: a launcher may be killed while it starts others.
 #pragma once
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <optional>
-#include <vector>
 
 #include "base/child_process.h"
 #include "base/file_descriptor.h"
@@ -15,12 +15,16 @@ namespace talweg::fabric {
 
 class Warden {
  public:
-  // Watches over these process groups from now on. Throws Error{system}.
-  explicit Warden(const std::vector<pid_t>& groups);
+  // Will watch over so many process groups at most. Throws Error{system}.
+  explicit Warden(std::size_t groups);
   // When this ends, it is dismissed, and the groups are left alone.
 
+  // To be called in a new process that leads a group, before it starts others: the warden watches over it.
+  void watch_me() const;
+
  private:
-  FileDescriptor alive_;  // the warden sees end-of-file on the other end when this process is gone
+  // The warden sees end-of-file on the other end when this process is gone, and the new ones run programs.
+  FileDescriptor alive_;
   std::optional<ChildProcess> process_;  // ends first
 };
 

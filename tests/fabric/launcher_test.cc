@@ -216,5 +216,19 @@ TEST_F(Launcher, LeavesNothingBehindWhenItIsKilled) {
   EXPECT_TRUE(eventually([&] { return !alive(rank) && !alive(background); }));
 }
 
+TEST_F(Launcher, LeavesNothingBehindWhenItIsKilledWhileItStartsOthers) {
+  std::vector<Process> ranks = shell(
+      {"sleep 100 & echo $! > " + path("pid") + ".new; mv " + path("pid") + ".new " + path("pid") + "; wait",
+       "exit 0"});
+  ranks[1].before_exec = [this] {
+    eventually([&] { return std::filesystem::exists(path("pid")); });
+    kill(getppid(), SIGKILL);
+  };
+  EXPECT_EQ(exit_code_of(run_apart(ranks)), -SIGKILL);
+  ASSERT_TRUE(std::filesystem::exists(path("pid")));
+  const pid_t background = std::stoi(read("pid"));
+  EXPECT_TRUE(eventually([&] { return !alive(background); }));
+}
+
 }  // namespace
 }  // namespace talweg::fabric
