@@ -21,6 +21,21 @@ class Links(lab.Case):
             rank.expect("looping")
         return started
 
+    def loop_until(self, place, seen, disturb, time_ms=2000):
+        """Loops while `disturb` is in force, and again while nothing has been `seen` of it: a busy machine sends little."""
+        deadline = time.monotonic() + 300
+        undisturbed = True
+        while True:
+            started = self.loop(place, 3, time_ms=time_ms)
+            if undisturbed:
+                disturb()
+            undisturbed = False
+            for rank in started:
+                self.assertGreater(rank.expect("looped")["calls"], 1)
+            if seen():
+                return
+            self.assertLess(time.monotonic(), deadline, "nothing has been disturbed")
+
     def peer_failed_everywhere(self, started, since, names, *words, after_s=IDLE_S):
         """Each names one of these ranks, soon: as failed, or as the one to whom it looks as if another one had."""
         for rank in started:
@@ -112,31 +127,27 @@ class Links(lab.Case):
     def test_a_link_that_loses_packets_costs_time_only(self):
         for one_in in (1000, 100, 10):
             with self.subTest(one_in=one_in), lab.Lab(3) as place:
-                started = self.loop(place, 3, time_ms=3000)
-                place.hosts[1].rule("input", f"numgen random mod {one_in} < 1 counter drop")
-                for rank in started:
-                    self.assertGreater(rank.expect("looped")["calls"], 1)
-                self.assertGreater(place.hosts[1].hits(), 0)
+                host = place.hosts[1]
+                self.loop_until(place, lambda: host.hits() > 0,
+                                lambda: host.rule("input", f"numgen random mod {one_in} < 1 counter drop"), time_ms=3000)
 
     def test_packets_that_come_twice_change_no_result(self):
         with lab.Lab(3) as place:
-            started = self.loop(place, 3, time_ms=2000)
-            for other in (place.hosts[0], place.hosts[2]):
-                place.hosts[1].rule("output", f"ip daddr {other.address} numgen random mod 5 < 1 counter "
-                                              f"dup to {other.address} device eth0")
-            for rank in started:
-                self.assertGreater(rank.expect("looped")["calls"], 1)
-            self.assertGreater(place.hosts[1].hits(), 0)
+            def double():
+                for other in (place.hosts[0], place.hosts[2]):
+                    place.hosts[1].rule("output", f"ip daddr {other.address} numgen random mod 5 < 1 counter "
+                                                  f"dup to {other.address} device eth0")
+
+            self.loop_until(place, lambda: place.hosts[1].hits() > 0, double)
 
     def test_packets_that_overtake_others_change_no_result(self):
         with lab.Lab(3) as place:
-            started = self.loop(place, 3, time_ms=2000)
-            before = sum(host.queued_out_of_order() for host in place.hosts)
-            place.hosts[1].overtake(one_in=10)
-            for rank in started:
-                self.assertGreater(rank.expect("looped")["calls"], 1)
-            self.assertGreater(place.hosts[1].hits(), 0)
-            self.assertGreater(sum(host.queued_out_of_order() for host in place.hosts), before)
+            def queued():
+                return sum(host.queued_out_of_order() for host in place.hosts)
+
+            before = queued()
+            self.loop_until(place, lambda: place.hosts[1].hits() > 0 and queued() > before,
+                            lambda: place.hosts[1].overtake(one_in=10))
 
     def test_a_slow_link_slows_and_does_not_fail(self):
         with lab.Lab(3) as place:
