@@ -7,7 +7,8 @@
 //   join=INTERFACE     a group of all ranks; the n-th join of each rank meets the n-th of the others
 //   call=OP,COUNT,TYPE,REDUCTION,ROOT     one collective; its result, if all ranks agree, is checked
 //   loop=COUNT,MS      all-reduces of that size, checked, until MS have passed or one fails
-//   follow=COUNT,MS    the same; says, too, at which calls the plan changed, and how long each call took
+//   follow=COUNT,CALLS,MS  the same, until so many calls have followed the first change of plan; says at which
+//                      calls it changed, and how many bytes this rank sent in each
 //   start=COUNT        an all-reduce that nobody waits for; finish waits for it
 //   sleep=MS, mark=NAME, abort=WHY, leave, skip (a join that this process missed), die (by SIGKILL)
 //   child=MS           forks a process that lives so long and inherits everything
@@ -83,7 +84,7 @@ class Actor {
     if (name == "join") return join(value);
     if (name == "call") return call(v);
     if (name == "loop") return loop(std::stoul(v[0]), milliseconds(std::stol(v[1])));
-    if (name == "follow") return follow(std::stoul(v[0]), milliseconds(std::stol(v[1])));
+    if (name == "follow") return follow(std::stoul(v[0]), std::stol(v[1]), milliseconds(std::stol(v[2])));
     if (name == "start") return start(std::stoul(v[0]));
     if (name == "finish") return finish();
     if (name == "sleep") return std::this_thread::sleep_for(milliseconds(std::stol(value)));
@@ -193,27 +194,28 @@ class Actor {
     say("looped", fmt::format(", \"calls\": {}", calls));
   }
 
-  void follow(std::size_t count, milliseconds time) {
+  void follow(std::size_t count, long wanted, milliseconds time) {
     std::vector<float> data(count);
     const auto until = Clock::now() + time;
     std::string plan = group_->explain(Collective::all_reduce, count, DataType::f32);
     std::string changes;  // the number of the first call after each
-    std::string took;     // milliseconds
+    std::string sent;     // bytes
+    long changed = -1;    // the first of them
     float more = 1;
     for (long calls = 0; more > 0; ++calls) {
-      const auto begin = Clock::now();
+      const std::uint64_t before = group_->statistics().bytes_sent;
       all_reduce_checked(data);
-      const auto ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-      took += fmt::format("{}{:.1f}", calls > 0 ? ", " : "", ms);
+      sent += fmt::format("{}{}", calls > 0 ? ", " : "", group_->statistics().bytes_sent - before);
       if (calls == 0) say("looping");
-      more = Clock::now() < until ? 1.0F : 0.0F;
+      more = Clock::now() < until && (changed < 0 || calls < changed + wanted) ? 1.0F : 0.0F;
       group_->all_reduce(&more, &more, 1, DataType::f32, ReduceOp::min);
       std::string now = group_->explain(Collective::all_reduce, count, DataType::f32);
       if (now == plan) continue;
+      if (changed < 0) changed = calls + 1;
       changes += fmt::format("{}{}", changes.empty() ? "" : ", ", calls + 1);
       plan = std::move(now);
     }
-    say("followed", fmt::format(", \"changes\": [{}], \"ms\": [{}], \"plan\": \"{}\"", changes, took,
+    say("followed", fmt::format(", \"changes\": [{}], \"sent\": [{}], \"plan\": \"{}\"", changes, sent,
                                 plan.substr(0, plan.find('\n'))));
   }
 
