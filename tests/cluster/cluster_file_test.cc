@@ -235,6 +235,16 @@ TEST(ClusterFile, TextThatIsNoDocumentIsAnsweredWithItsLine) {
             "c.yaml:1: nodes[1]: worker a cannot reach worker b: expected a path of links");
 }
 
+TEST(ClusterFile, NamesThatCouldSteerATerminalAreWrittenWithoutDoingSoAndReadBackAsTheyWere) {
+  const std::string name = "a\u202eb\u2066\x7f\u009b\x1b[2J_größe";
+  Cluster cluster = parse_cluster("nodes: [{name: h, kind: worker}]", "c.yaml");
+  cluster.nodes[0].name = name;
+  for (const std::string& text : {to_yaml(cluster), to_json(cluster)}) {
+    EXPECT_NE(text.find("a\\u202eb\\u2066\\u007f\\u009b\\u001b[2J_größe"), std::string::npos) << text;
+    EXPECT_EQ(parse_cluster(text, "c.yaml").nodes[0].name, name);
+  }
+}
+
 TEST(ClusterFile, AFileThatCannotBeReadIsAnsweredWithItsPath) {
   const auto complaint_about_file = [](const std::string& path) -> std::string {
     try {
