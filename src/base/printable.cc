@@ -5,9 +5,6 @@
 #include <iterator>
 
 namespace talweg {
-namespace {
-
-// What is only there to act on the characters around it.
 bool steers(char32_t c) {
   const bool control = c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0x2028 || c == 0x2029;
   const bool turns = c == 0x61c || c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) ||
@@ -21,8 +18,6 @@ char32_t decoded(std::string_view character) {
   for (const char next : character.substr(1)) c = c << 6 | (static_cast<unsigned char>(next) & 0x3f);
   return c;
 }
-
-}  // namespace
 
 std::string printable(std::string_view text) {
   std::string shown;

@@ -13,6 +13,12 @@ namespace talweg {
 // "\u202e". Applied to its own result it changes nothing.
 std::string printable(std::string_view text);
 
+// Of characters: what is only there to act on those around it, such as control characters, line ends, marks
+// that turn the direction of writing. All of them are below U+10000.
+bool steers(char32_t character);
+// The one that `character` is in UTF-8; a single byte is taken as it is.
+char32_t decoded(std::string_view character);
+
 // The length of the character that begins the text, or 0 if none does: what RFC 3629, section 4 allows.
 std::size_t utf8_length(std::string_view text);
 

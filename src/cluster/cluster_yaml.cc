@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <map>
@@ -9,6 +8,7 @@
 
 #include "cluster/cluster.h"
 #include "talweg/error.h"
+#include "text/escape.h"
 #include "text/yaml_reader.h"
 
 namespace talweg::cluster {
@@ -277,11 +277,11 @@ std::string to_yaml(const Cluster& cluster) {
     text += fmt::format("{}:{}\n", section, entries.empty() ? " []" : "");
     for (const auto& entry : entries) text += fmt::format("  - {}\n", entry.dump());
   }
-  return text;
+  return text::json_unsteered(text);
 }
 
 std::string to_json(const Cluster& cluster) {
-  return to_tree(cluster).dump(2) + "\n";
+  return text::json_unsteered(to_tree(cluster).dump(2)) + "\n";
 }
 
 }  // namespace talweg::cluster

@@ -4,6 +4,7 @@
 
 #include "forest/forest.h"
 #include "talweg/error.h"
+#include "text/escape.h"
 #include "text/yaml_reader.h"
 
 namespace talweg::forest {
@@ -122,11 +123,11 @@ std::string to_yaml(const Forest& forest) {
     text += key + ":\n";
     for (const auto& entry : value) text += fmt::format("  - {}\n", entry.dump());
   }
-  return text;
+  return text::json_unsteered(text);
 }
 
 std::string to_json(const Forest& forest) {
-  return to_tree(forest).dump(2) + "\n";
+  return text::json_unsteered(to_tree(forest).dump(2)) + "\n";
 }
 
 Forest parse_forest(const std::string& text, const std::string& origin) {

@@ -16,9 +16,9 @@ constexpr std::int64_t kGoodbyePatienceNs = 200'000'000;
 constexpr unsigned kGoodbyePauseUs = 200;
 }  // namespace
 
-Engine::Engine(int rank, Mesh mesh, const EngineOptions& options, FrameHandler& handler)
+Engine::Engine(int rank, Mesh mesh, const TcpOptions& options, FrameHandler& handler)
     : host_timeout_ns_(options.host_timeout_ns),
-      made_(make_links(rank, std::move(mesh), options.stream, loop_, handler)),
+      made_(make_links(rank, std::move(mesh), options, loop_, handler)),
       is_dirty_(made_.by_rank.size(), false) {
   for (const auto& link : made_.by_rank) {
     if (!link) continue;
@@ -80,9 +80,9 @@ void Engine::sleep(int ms) {
 
 std::int64_t Engine::check_hosts() {
   for (Link* const link : links_)
-    if (!link->gone()) link->check_host(host_timeout_ns_);
+    if (!link->gone()) link->check_host();
   flush();
-  return std::min(host_timeout_ns_ / 16, kMostBetweenChecksNs);
+  return std::min(host_timeout_ns_ / 32, kMostBetweenChecksNs);
 }
 
 void Engine::cancel(std::uint32_t group, std::uint64_t run) {

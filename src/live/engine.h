@@ -10,12 +10,6 @@
 
 namespace talweg::live {
 
-struct EngineOptions {
-  StreamOptions stream;
-  std::int64_t host_timeout_ns =
-      15'000'000'000;  // without any answer from a host, until its ranks count as failed
-};
-
 struct EngineStatistics {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
@@ -24,7 +18,7 @@ struct EngineStatistics {
 
 class Engine {
  public:
-  Engine(int rank, Mesh mesh, const EngineOptions& options, FrameHandler& handler);
+  Engine(int rank, Mesh mesh, const TcpOptions& options, FrameHandler& handler);
 
   // As Link::send; a frame to who has gone counts as sent. Sent at the next flush or poll.
   bool send(int peer, OutFrame frame);

@@ -12,8 +12,9 @@
 //   What has been received is handed over before the end of the link is.
 //
 // A link gets a look when one of its handles is ready (loop/event_loop.h), when poll() is called if it is
-// local, and in check_host() about once a second. It reports to one FrameHandler, only from within its own
-// methods and on_ready. All calls come from one thread at a time. Nothing here throws once it is made.
+// local, and in check_host() some 32 times in the host timeout. It reports to one FrameHandler, only from
+// within its own methods and on_ready. All calls come from one thread at a time. Nothing here throws once it
+// is made.
 #pragma once
 
 #include <cstdint>
@@ -65,8 +66,8 @@ class Link {
   // waits for room, of which nobody tells. awake() follows in either case.
   virtual bool prepare_sleep() { return true; }
   virtual void awake() {}
-  // Ends the link when something is owed and the other machine has said nothing for `patience_ns`.
-  virtual void check_host(std::int64_t /*patience_ns*/) {}
+  // Ends the link when the other machine has answered nothing for TcpOptions::host_timeout_ns.
+  virtual void check_host() {}
   // Forgets what is unsent of a run, and where something of it is being received to: its memory is not
   // touched after this returns. on_sent has been called for each frame that was dropped.
   virtual void cancel(std::uint32_t group, std::uint64_t run) = 0;

@@ -1,11 +1,10 @@
 #include "live/links.h"
 
 #include "live/shared/shared_link.h"
-#include "live/tcp/tcp_link.h"
 
 namespace talweg::live {
 
-Links make_links(int rank, Mesh mesh, const StreamOptions& options, EventLoop& loop, FrameHandler& handler) {
+Links make_links(int rank, Mesh mesh, const TcpOptions& options, EventLoop& loop, FrameHandler& handler) {
   Links links;
   links.by_rank.resize(mesh.connections.size());
   std::shared_ptr<SharedSender> sender;

@@ -6,7 +6,7 @@
 
 #include "live/join/connect.h"
 #include "live/link.h"
-#include "live/tcp/stream.h"
+#include "live/tcp/tcp_link.h"
 
 namespace talweg::live {
 
@@ -16,6 +16,6 @@ struct Links {
 };
 
 // `loop` and `handler` must outlive the links. Throws Error{system}.
-Links make_links(int rank, Mesh mesh, const StreamOptions& options, EventLoop& loop, FrameHandler& handler);
+Links make_links(int rank, Mesh mesh, const TcpOptions& options, EventLoop& loop, FrameHandler& handler);
 
 }  // namespace talweg::live

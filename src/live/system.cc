@@ -174,15 +174,18 @@ void set_non_blocking(const FileDescriptor& fd) {
 }
 
 void tune_tcp(const FileDescriptor& socket) {
+  const int on = 1;
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  keep_alive(socket, 2);
+}
+
+void keep_alive(const FileDescriptor& socket, int every_s) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(socket.get(), level, option, &value, sizeof value);
   };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  // So that a silent connection, too, has an answer owed to it (live/tcp/pulse.h decides what silence means).
-  // The kernel's own verdict comes after four minutes.
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 2);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 2);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, every_s);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, every_s);
   set(IPPROTO_TCP, TCP_KEEPCNT, 120);
 }
 

@@ -61,8 +61,11 @@ FileDescriptor connect_unix(const std::string& name);
 FileDescriptor watch_process(const FileDescriptor& unix_socket);
 
 void set_non_blocking(const FileDescriptor& fd);
-// For frames: no Nagle delay, a short unsent backlog in the kernel, dead peers found by keep-alive.
+// For frames: no Nagle delay, and a silent other side is asked now and then.
 void tune_tcp(const FileDescriptor& socket);
+// The kernel asks the other side for an answer after so many seconds of silence, and again after as many; it
+// ends the connection by itself only after 120 questions in vain (live/tcp/pulse.h decides sooner).
+void keep_alive(const FileDescriptor& socket, int every_s);
 
 // Sends or receives exactly `bytes` on a blocking or non-blocking socket before the deadline. Throws
 // Error{timeout}, Error{peer_failed} at end of stream, Error{system}.

@@ -86,9 +86,8 @@ class Reliable {
   std::int64_t unsent_bytes(FlowId flow) const { return senders_[flow].unsent; }
   // Smoothed; 0: not measured yet.
   Picoseconds round_trip(FlowId flow) const { return senders_[flow].round_trip; }
-  // What an end knows of the other one: whether something sent has not been acknowledged, when the last
-  // acknowledgement came, and, of the flow that comes from there, when its last segment did.
-  bool owed(FlowId flow) const { return senders_[flow].first != senders_[flow].next; }
+  // What an end knows of the other one: when the last acknowledgement came, and, of the flow that comes from
+  // there, when its last segment did.
   Picoseconds answered(FlowId flow) const { return senders_[flow].answered; }
   Picoseconds heard(FlowId flow) const { return receivers_[flow].heard; }
 

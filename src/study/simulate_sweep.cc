@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <sstream>
 #include <thread>
 
@@ -21,6 +22,7 @@
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
 #include "study/sizes.h"
+#include "text/output_file.h"
 
 namespace talweg::study {
 namespace {
@@ -137,22 +139,33 @@ class Sweep {
   Sweep& operator=(const Sweep&) = delete;
 
   // Our share, so many at once, each in a process of its own.
-  void run() const {
+  void run() {
     std::vector<Work> pieces;
+    std::vector<std::size_t> run_now;
     for (std::size_t p = static_cast<std::size_t>(share_.index); p < points_.size();
          p += static_cast<std::size_t>(share_.count))
-      if (!record(p))
+      if (!record(p)) {
+        run_now.push_back(p);
         pieces.emplace_back(
             [this, p](const HandOver&) { write(p, simulate_point(request_at(request_.base, points_[p]))); });
-    side_by_side(pieces, std::numeric_limits<double>::infinity(), {}, jobs());
+      }
+    const auto results = side_by_side(pieces, std::numeric_limits<double>::infinity(), {}, jobs());
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (!results[i].failure.empty()) failures_[run_now[i]] = results[i].failure;
   }
 
   std::optional<SweepResult> merge() const {
     std::vector<json> records;
     for (std::size_t p = 0; p < points_.size(); ++p) {
       auto found = record(p);
-      if (!found && share_.count > 1) return std::nullopt;  // others are not done
-      records.push_back(found ? std::move(*found) : json{{"error", "the simulation died"}});
+      const auto failure = failures_.find(p);
+      if (!found && share_.count > 1) {
+        if (failure == failures_.end()) return std::nullopt;  // others are not done
+        throw Error(ErrorCode::system, failure->second);      // they wait for what only this one has run
+      }
+      if (!found)
+        found = json{{"error", failure == failures_.end() ? "its record is gone" : failure->second}};
+      records.push_back(std::move(*found));
     }
     // The last two may see at once that all is there: the one that makes this file speaks.
     if (share_.count > 1) {
@@ -183,9 +196,7 @@ class Sweep {
   }
   void write(std::size_t point, json record) const {
     record["simulation"] = identity(request_at(request_.base, points_[point]));
-    const fs::path half = file(point).string() + fmt::format(".{}", ::getpid());
-    std::ofstream(half) << record.dump(1) << "\n";
-    fs::rename(half, file(point));
+    text::OutputFile("--sweep-folder", file(point)).write(record.dump(1) + "\n");
   }
 
   SweepResult merged(const std::vector<json>& records) const {
@@ -223,6 +234,7 @@ class Sweep {
   const SweepShare share_;
   const std::vector<SweepPoint> points_;
   fs::path folder_;
+  std::map<std::size_t, std::string> failures_;  // of our share: why a point has no record
 };
 
 // What a value stands for: "all" for the planners, 4K..16K for the sizes of that range. Where ";" parts the
@@ -284,7 +296,7 @@ SweepShare find_share() {
 }
 
 std::optional<SweepResult> run_sweep(const SweepRequest& request) {
-  const Sweep sweep(request, find_share());
+  Sweep sweep(request, find_share());
   sweep.run();
   return sweep.merge();
 }

@@ -1,6 +1,12 @@
 #include "text/escape.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "base/printable.h"
 
 namespace talweg::text {
 namespace {
@@ -23,6 +29,21 @@ std::string json_escaped(std::string_view text) {
   const std::string quoted =
       nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return quoted.substr(1, quoted.size() - 2);
+}
+
+std::string json_unsteered(std::string_view json) {
+  std::string result;
+  for (std::size_t i = 0; i < json.size();) {
+    const std::size_t length = std::max<std::size_t>(1, utf8_length(json.substr(i)));
+    const std::string_view character = json.substr(i, length);
+    const char32_t c = decoded(character);
+    if (c != '\n' && steers(c))
+      fmt::format_to(std::back_inserter(result), "\\u{:04x}", static_cast<unsigned>(c));
+    else
+      result += character;
+    i += length;
+  }
+  return result;
 }
 
 std::string xml_escaped(std::string_view text) {

@@ -61,6 +61,7 @@ void OutputFile::write(const std::function<void(std::ostream&)>& fill) const {
   }
   const bool replaces = can_be_replaced(path_);
   const fs::path draft = replaces ? draft_of(path_) : fs::path(path_);
+  errno = 0;
   std::ofstream file(draft, std::ios::binary);
   const bool elsewhere = replaces && !file;  // a folder in which only this file may be changed
   if (elsewhere) file.open(path_, std::ios::binary);
@@ -73,13 +74,16 @@ void OutputFile::write(const std::function<void(std::ostream&)>& fill) const {
   }
   file.close();
   std::error_code failed;
+  int reason = errno;
   if (replaces && !elsewhere && file) {
     std::string real = draft.string();
     fs::rename(draft, real.substr(0, real.size() - fmt::format(".{}.part", getpid()).size()), failed);
   }
   if (file && !failed) return;
+  if (failed) reason = failed.value();
   if (replaces && !elsewhere) fs::remove(draft, failed);
-  throw_error(ErrorCode::system, "{}: cannot write {}", option_, path_);
+  throw_error(ErrorCode::system, "{}: cannot write {}: {}", option_, path_,
+              reason != 0 ? std::strerror(reason) : "not all of it was taken");
 }
 
 void print(const std::string& text) {

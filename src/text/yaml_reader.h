@@ -8,8 +8,6 @@
 // Everything throws Error{bad_file}.
 #pragma once
 
-#include <yaml-cpp/yaml.h>
-
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
@@ -21,11 +19,14 @@
 
 namespace talweg::text {
 
+class YamlTree;
+
 class YamlReader {
  public:
-  YamlReader(const YAML::Node& node, std::string origin, std::string path, int line);
+  // Of the node with that number.
+  YamlReader(std::shared_ptr<const YamlTree> tree, std::uint32_t node, std::string origin, std::string path);
 
-  int line() const { return line_; }
+  int line() const;
   // "cluster.yaml:7: links[2].capacity: <text>"
   [[noreturn]] void fail(const std::string& text) const;
   // As fail("expected <what>, got <this node>").
@@ -37,7 +38,7 @@ class YamlReader {
   std::optional<YamlReader> optional(const char* key) const;
   std::vector<YamlReader> items() const;
 
-  bool is_word() const { return node_.IsScalar(); }
+  bool is_word() const;
   std::string text() const;
   bool boolean() const;
   std::int64_t integer(std::int64_t least = std::numeric_limits<std::int64_t>::min(),
@@ -47,13 +48,13 @@ class YamlReader {
   double at_least_zero() const;
 
  private:
-  YAML::Node node_;
+  std::shared_ptr<const YamlTree> tree_;
+  std::uint32_t node_;
   std::string origin_;
   std::string path_;  // such as "links[2].capacity"; empty for the document
-  int line_;
 };
 
-// `origin` is what the text is called in messages. Of at most 8 MiB.
+// `origin` is what the text is called in messages. Of at most 8 MiB and 2 Mi separators.
 YamlReader read_document(const std::string& text, const std::string& origin);
 // All of `text` as a number, if it is one and finite.
 std::optional<double> read_number(const std::string& text);

@@ -14,7 +14,7 @@
 namespace talweg::chaos {
 
 namespace {
-constexpr std::int64_t kHostTimeoutNs = 15'000'000'000;  // live::EngineOptions
+constexpr std::int64_t kHostTimeoutNs = 15'000'000'000;  // live::TcpOptions
 constexpr Picoseconds kMicrosecond = kMillisecond / 1000;
 constexpr std::size_t kPartBytes = 100;  // so that words come in several parts
 }  // namespace
@@ -324,24 +324,24 @@ void Node::tick(bool look_for_hosts) {
         member->session->on_time(world_.now_ns());
         member->plan_held();
       }
-  if (!look_for_hosts) return;
-  const sim::Reliable& transport = world_.simulation().transport();
-  for (std::size_t p = 0; p < peers_.size(); ++p)
-    for (std::size_t s = 0; s < peers_[p].pulses.size() && !peers_[p].gone; ++s) {
-      const Pipe& out = *peers_[p].out[s];
-      Picoseconds last =
-          std::max({out.opened, transport.answered(out.flow), transport.heard(peers_[p].in[s]->flow)});
-      // Asked anew by a try to connect, a machine answers if the way to it and back is whole, stopped process
-      // or not.
-      const int other = static_cast<int>(p);
-      if ((world_.now() - last) / 1000 >= kHostTimeoutNs / 2 && world_.node(other).alive() &&
-          world_.reaches(rank_, other) && world_.reaches(other, rank_))
-        last = world_.now();
-      if (!peers_[p].pulses[s].lost(transport.owed(out.flow), (world_.now() - last) / 1000, kHostTimeoutNs))
-        continue;
-      world_.marks().hit(Mark::pulse);
-      lose(static_cast<int>(p), ErrorCode::peer_failed, "its host has not answered for 15 s");
-    }
+  if (!look_for_hosts || in_flight() == 0) return;
+  // As live::TcpLink::check_host.
+  const auto& transport = world_.simulation().transport();
+  for (int other = 0; other < static_cast<int>(peers_.size()); ++other) {
+    Peer& p = peer(other);
+    if (p.gone) continue;
+    for (const Pipe* out : p.out)
+      p.answered = std::max({p.answered, out->opened, transport.answered(out->flow)});
+    for (const Pipe* in : p.in) p.answered = std::max(p.answered, transport.heard(in->flow));
+    const auto verdict = p.pulse.judge((world_.now() - p.answered) / 1000, kHostTimeoutNs);
+    // A machine that is asked answers if the way to it and back is whole, stopped process or not.
+    const bool whole = world_.reaches(rank_, other) && world_.reaches(other, rank_);
+    if (verdict == live::Pulse::Verdict::ask && whole && world_.node(other).alive())
+      p.answered = world_.now();
+    if (verdict != live::Pulse::Verdict::lost) continue;
+    world_.marks().hit(Mark::pulse);
+    lose(other, ErrorCode::peer_failed, "its host has not answered for 15 s");
+  }
 }
 
 protocol::Session::Placement Node::place(int from, const wire::Header& header) {

@@ -31,7 +31,8 @@ class Node {
   struct Peer {
     std::vector<Pipe*> out;
     std::vector<Pipe*> in;
-    std::vector<live::Pulse> pulses;  // by stream
+    live::Pulse pulse;
+    Picoseconds answered = 0;  // when it was last heard of
     bool gone = true;
   };
   Peer& peer(int rank) { return peers_[static_cast<std::size_t>(rank)]; }

@@ -82,7 +82,6 @@ void World::connect() {
         by_flow_.resize(pipe->flow + 1);
         by_flow_[pipe->flow] = pipe;
         node(a).peer(b).out.push_back(pipe);
-        node(a).peer(b).pulses.emplace_back();
         node(b).peer(a).in.push_back(pipe);
         node(a).peer(b).gone = false;
       }

@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -163,6 +164,27 @@ TEST_F(Simulate, SweepsOverAllCombinationsAndMergesWhatSeveralProcessesDid) {
   };
   EXPECT_EQ(sweep(other, array("6")).out, "");
   EXPECT_EQ(sweep(other, array("5")).out, alone.out);
+}
+
+TEST_F(Simulate, APointOfASweepWhoseRecordCannotBeWrittenSaysWhereAndWhy) {
+  ASSERT_EQ(::mkdir(file("full").c_str(), 0700), 0);
+  const std::string record = file("full") + "/point-00001.json";
+  ASSERT_EQ(::symlink("/dev/full", record.c_str()), 0);
+  const auto sweep = [&](const std::vector<std::string>& environment) {
+    return talweg({"simulate", "--topology", "star:hosts=2", "-b", "64K", "-n", "1", "--sweep", "loss=0,0.01",
+                   "--sweep-folder", file("full"), "--csv", "-"},
+                  environment);
+  };
+  const std::string why = "--sweep-folder: cannot write " + record + ": No space left on device";
+  const Outcome alone = sweep({});
+  EXPECT_EQ(alone.exit_code, 1) << alone.err;
+  EXPECT_EQ(count_lines(alone.out), 3) << alone.out;
+  EXPECT_THAT(alone.out, HasSubstr(why));
+  EXPECT_EQ(sweep({"RANK=0", "WORLD_SIZE=2"}).exit_code, 0);
+  const Outcome second = sweep({"RANK=1", "WORLD_SIZE=2"});
+  EXPECT_EQ(second.exit_code, 1) << second.out;
+  EXPECT_THAT(second.err, HasSubstr(why));
+  EXPECT_EQ(count_lines(second.err), 1) << second.err;
 }
 
 TEST_F(Simulate, SweepsOverRangesOfSizesAndAllPlannersThatServe) {

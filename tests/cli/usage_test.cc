@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "cli/program.h"
+#include "sanitized.h"
 
 namespace talweg::cli {
 namespace {
@@ -124,14 +125,26 @@ TEST(Usage, WhatAFileSaysCannotSteerTheTerminal) {
 printf 'nodes: [{name: "a\\e[2J", kind: worker}, {name: "b\\u202Ec", kind: worker}, {name: s, kind: switch}]\n' > named.yaml
 printf 'links: [{between: ["a\\e[2J", s], capacity: 1G, latency: 30us}, {between: ["b\\u202Ec", s], capacity: 1G, latency: 30us}]\n' >> named.yaml
 printf 'nodes: []\n"k\\e]0;x\\a": 1\n' > key.yaml
-for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml" "convert named.yaml - --to dot"; do
+for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml" "convert named.yaml - --to dot" \
+    "convert named.yaml - --to yaml" "convert named.yaml - --to json" "convert named.yaml - --to yaml --op broadcast"; do
   "$TALWEG" $words; echo "exit code $?"
 done
 cat page.html; cd /; rm -r "$folder")sh");
   for (const std::string& text : {outcome.out, outcome.err})
     for (const char c : text) ASSERT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << text;
+  // A page is for browsers: what is before it, for terminals.
+  for (const std::string& text : {outcome.out.substr(0, outcome.out.find("<!DOCTYPE")), outcome.err})
+    EXPECT_THAT(text, testing::Not(HasSubstr("\u202e")));
   EXPECT_THAT(outcome.out, testing::HasSubstr("a\\x1b[2J"));
   EXPECT_THAT(outcome.err, testing::HasSubstr("unknown key \"k\\x1b]0;x\\x07\""));
+}
+
+TEST(Usage, AFileOfManyKeysTakesLittleMemory) {
+  const std::string limit = kSanitized ? "unlimited" : "200000";  // sanitizers take terabytes of addresses
+  const Outcome outcome =
+      shell("LIMIT=" + limit + R"sh(; file=$(mktemp); seq 200000 | sed 's/.*/key&: &/' > "$file"
+(ulimit -v $LIMIT; "$TALWEG" convert "$file" - --to yaml --from talweg); rm "$file")sh");
+  EXPECT_THAT(outcome.err, HasSubstr("unknown key \"key1\""));
 }
 
 TEST(Usage, OutputThatIsLostIsAFailure) {

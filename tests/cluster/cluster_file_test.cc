@@ -235,6 +235,16 @@ TEST(ClusterFile, TextThatIsNoDocumentIsAnsweredWithItsLine) {
             "c.yaml:1: nodes[1]: worker a cannot reach worker b: expected a path of links");
 }
 
+TEST(ClusterFile, NamesThatCouldSteerATerminalAreWrittenWithoutDoingSoAndReadBackAsTheyWere) {
+  const std::string name = "a\u202eb\u2066\x7f\u009b\x1b[2J_größe";
+  Cluster cluster = parse_cluster("nodes: [{name: h, kind: worker}]", "c.yaml");
+  cluster.nodes[0].name = name;
+  for (const std::string& text : {to_yaml(cluster), to_json(cluster)}) {
+    EXPECT_NE(text.find("a\\u202eb\\u2066\\u007f\\u009b\\u001b[2J_größe"), std::string::npos) << text;
+    EXPECT_EQ(parse_cluster(text, "c.yaml").nodes[0].name, name);
+  }
+}
+
 TEST(ClusterFile, AFileThatCannotBeReadIsAnsweredWithItsPath) {
   const auto complaint_about_file = [](const std::string& path) -> std::string {
     try {
@@ -252,6 +262,21 @@ TEST(ClusterFile, AFileThatCannotBeReadIsAnsweredWithItsPath) {
 TEST(ClusterFile, AFileThatTheParserWouldTakeVeryLongForIsRefusedAtOnce) {
   EXPECT_EQ(complaint_about("nodes: [" + std::string(20 << 20, ',') + "]"),
             "c.yaml: expected at most 8 MiB of YAML or JSON, got 20.0");
+  EXPECT_EQ(complaint_about("nodes: [" + std::string(3 << 20, ',') + "]"),
+            "c.yaml: expected YAML or JSON with at most 2097152 separators (, : [ {), got 3145730");
+}
+
+TEST(ClusterFile, WhatHasANameIsThereAgainWhereItIsNamed) {
+  const Cluster cluster = parse_cluster(
+      "nodes: [{name: a, kind: &k worker}, {name: b, kind: *k}, {name: s, kind: switch}]\n"
+      "links:\n- {between: [a, s], capacity: &c 1G, latency: 30us}\n"
+      "- {between: [b, s], capacity: *c, latency: 30us}\n",
+      "c.yaml");
+  EXPECT_EQ(cluster.nodes[1].kind, NodeKind::worker);
+  ASSERT_EQ(cluster.links.size(), 4U);
+  EXPECT_EQ(cluster.links[2].capacity, cluster.links[0].capacity);
+  EXPECT_EQ(complaint_about("nodes: &a [{name: x, kind: worker}, *a]"),
+            "c.yaml:1: nodes[1]: expected a map with name, kind, multicast, aggregate, got a list of 2");
 }
 
 }  // namespace

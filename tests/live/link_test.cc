@@ -57,7 +57,7 @@ class Links : public ::testing::TestWithParam<Kind> {
       Connection& c = to[side];
       c.rank = 1 - side;
       if (GetParam() != Kind::shared) {
-        ends_[side] = std::make_unique<TcpLink>(std::move(c), StreamOptions{}, loops_[side], logs_[side]);
+        ends_[side] = std::make_unique<TcpLink>(std::move(c), TcpOptions{}, loops_[side], logs_[side]);
         continue;
       }
       c.local = true;

@@ -13,6 +13,17 @@ TEST(Escape, JsonReadsBackAsWhatItWas) {
   EXPECT_EQ(nlohmann::json::parse("\"" + json_escaped("a\xff") + "\"").get<std::string>(), "a\xef\xbf\xbd");
 }
 
+TEST(Escape, JsonWithoutWhatSteersReadsBackAsTheSame) {
+  const nlohmann::json value{
+      {"a\u202e\u200fb", {"\x7f\u0085\u2028", "größe 数 \U0001F600", "\x1b\n\\u202e"}}};
+  const std::string safe = json_unsteered(value.dump(2));
+  EXPECT_EQ(nlohmann::json::parse(safe), value);
+  EXPECT_NE(safe.find("a\\u202e\\u200fb"), std::string::npos) << safe;
+  EXPECT_NE(safe.find("\\u007f\\u0085\\u2028"), std::string::npos) << safe;
+  EXPECT_NE(safe.find("größe 数 \U0001F600"), std::string::npos) << safe;
+  EXPECT_EQ(json_unsteered("{\n  \"a\": 1\n}\n"), "{\n  \"a\": 1\n}\n");
+}
+
 TEST(Escape, XmlHasNoMarkupAndNoControlCharacters) {
   EXPECT_EQ(xml_escaped("<a href=\"x\">&\x1b\n"), "&lt;a href=&quot;x&quot;&gt;&amp; \n");
 }

@@ -229,7 +229,10 @@ def test_a_group_counts_its_calls():
     for _ in range(3):
         dist.all_reduce(torch.ones(1))
     assert group._get_sequence_number_for_group() == before + 3
+    assert group._set_sequence_number_for_group() is None
+    assert group._get_sequence_number_for_group() == before + 3  # gloo's does nothing, too
     part = dist.new_group([0, 1])
     assert part._get_sequence_number_for_group() == 0
     gloo = dist.new_group([0, 1], backend="gloo")
     assert gloo._get_sequence_number_for_group() == 0  # torch's own still serves what is torch's
+    assert gloo._set_sequence_number_for_group() is None

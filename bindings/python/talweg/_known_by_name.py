@@ -18,9 +18,10 @@ def serve() -> None:
         torchs = getattr(dist.distributed_c10d, name)
         for module in (dist, dist.distributed_c10d):
             setattr(module, name, functools.wraps(torchs)(functools.partial(ours, torchs)))
-    sequence = dist.ProcessGroup._get_sequence_number_for_group
-    dist.ProcessGroup._get_sequence_number_for_group = functools.wraps(sequence)(
-        lambda self: _sequence_number(sequence, self))
+    for name in ("_get_sequence_number_for_group", "_set_sequence_number_for_group"):
+        torchs = getattr(dist.ProcessGroup, name)
+        setattr(dist.ProcessGroup, name, functools.wraps(torchs)(
+            lambda self, torchs=torchs: _sequence_number(torchs, self)))
     log = DistributedDataParallel._get_ddp_logging_data
     DistributedDataParallel._get_ddp_logging_data = functools.wraps(log)(lambda self: _logging_data(log, self))
 
@@ -69,7 +70,7 @@ def _split_group(
 def _sequence_number(torchs, group):
     if not is_over_talweg(group):
         return torchs(group)
-    return group._get_backend(torch.device("cpu"))._get_sequence_number_for_group()
+    return getattr(group._get_backend(torch.device("cpu")), torchs.__name__)()
 
 
 def _logging_data(torchs, model):

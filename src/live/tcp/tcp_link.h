@@ -11,13 +11,19 @@
 
 namespace talweg::live {
 
+struct TcpOptions {
+  StreamOptions stream;
+  // Without any answer from a host, until its ranks count as failed.
+  std::int64_t host_timeout_ns = 15'000'000'000;
+};
+
 class TcpLink : public Link, private Watcher {
  public:
-  TcpLink(Connection connection, const StreamOptions& options, EventLoop& loop, FrameHandler& handler);
+  TcpLink(Connection connection, const TcpOptions& options, EventLoop& loop, FrameHandler& handler);
 
   bool send(OutFrame frame) override;
   void flush() override;
-  void check_host(std::int64_t patience_ns) override;
+  void check_host() override;
   void cancel(std::uint32_t group, std::uint64_t run) override;
   bool unsent() const override;
   bool part() override;
@@ -30,7 +36,8 @@ class TcpLink : public Link, private Watcher {
   void lose(std::optional<ErrorCode> failure, const std::string& why);
 
   std::deque<Stream> streams_;
-  std::vector<Pulse> pulses_;  // by stream
+  const std::int64_t host_timeout_ns_;
+  Pulse pulse_;
   Fence fence_;
 };
 

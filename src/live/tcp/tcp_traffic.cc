@@ -29,4 +29,9 @@ TcpPace tcp_pace(int socket) {
           static_cast<std::int64_t>(info.tcpi_rtt) * 1000};
 }
 
+std::uint64_t tcp_answers(int socket) {
+  const tcp_info info = info_of(socket);
+  return info.tcpi_bytes_acked + info.tcpi_bytes_received + (info.tcpi_segs_in - info.tcpi_data_segs_in);
+}
+
 }  // namespace talweg::live

@@ -23,4 +23,8 @@ struct TcpPace {
 // Now; zeros for a socket that is not TCP.
 TcpPace tcp_pace(int socket);
 
+// A number that changes with all that comes from the other side but for what it sends again, which it also
+// does while nothing reaches it; 0 for a socket that is not TCP.
+std::uint64_t tcp_answers(int socket);
+
 }  // namespace talweg::live
