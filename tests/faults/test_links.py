@@ -13,9 +13,9 @@ IDLE_S = 3 * 2 + SILENCE_S / 4
 
 
 class Links(lab.Case):
-    def loop(self, place, ranks, count=20_000, time_ms=FOREVER_MS, **options):
+    def loop(self, place, ranks, count=20_000, time_ms=FOREVER_MS, then=(), **options):
         options.setdefault("environment", {"TALWEG_HOST_TIMEOUT": f"{SILENCE_S}s"})
-        started = place.start_all(ranks, ["join", f"loop={count},{time_ms}"], **options)
+        started = place.start_all(ranks, ["join", f"loop={count},{time_ms}", *then], **options)
         for rank in started:
             rank.expect("joined")
             rank.expect("looping")
@@ -112,10 +112,12 @@ class Links(lab.Case):
     def test_a_link_that_loses_packets_costs_time_only(self):
         for one_in in (1000, 100, 10):
             with self.subTest(one_in=one_in), lab.Lab(3) as place:
-                started = self.loop(place, 3, time_ms=3000)
+                started = self.loop(place, 3, time_ms=3000, then=lab.EVERY_KIND)
                 place.hosts[1].rule("input", f"numgen random mod {one_in} < 1 counter drop")
                 for rank in started:
                     self.assertGreater(rank.expect("looped")["calls"], 1)
+                    for _ in lab.EVERY_KIND:
+                        rank.expect("called")
                 self.assertGreater(place.hosts[1].hits(), 0)
 
     def test_packets_that_come_twice_change_no_result(self):
