@@ -23,6 +23,10 @@ PATIENCE_S = 250  # of the harness: longer than any deadline that a test gives t
 SKIPPED = 77  # as CMakeLists.txt says
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
+# A call of every kind, small and large: fault_rank checks what each rank gets.
+EVERY_KIND = [f"call={op},{count},{types},{root}" for count, types in ((1000, "i32,max"), (70_001, "f32,sum"))
+              for op, root in (("all_reduce", 0), ("reduce", 1), ("broadcast", 2), ("reduce_scatter", 0), ("all_gather", 0),
+                               ("all_to_all", 0), ("gather", 1), ("scatter", 2), ("barrier", 0))]
 
 
 def run(*command, stdin=None):

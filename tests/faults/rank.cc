@@ -5,7 +5,8 @@
 //
 // MEETING is GroupOptions::rendezvous. Steps, whose values are separated by commas:
 //   join=INTERFACE     a group of all ranks; the n-th join of each rank meets the n-th of the others
-//   call=OP,COUNT,TYPE,REDUCTION,ROOT     one collective; its result, if all ranks agree, is checked
+//   call=OP,COUNT,TYPE,REDUCTION,ROOT     one collective of so many elements of each rank; its result, if all
+//                                         ranks agree, is checked
 //   loop=COUNT,MS      all-reduces of that size, checked, until MS have passed or one fails
 //   follow=COUNT,CALLS,MS  the same, until so many calls have followed the first change of plan; says at which
 //                      calls it changed, and how many bytes this rank sent in each
@@ -31,6 +32,7 @@
 #include <thread>
 #include <vector>
 
+#include "soak/values.h"
 #include "talweg/group.h"
 
 namespace {
@@ -104,6 +106,7 @@ class Actor {
  private:
   void join(const std::string& interface) {
     group_.reset();
+    calls_ = 0;
     GroupOptions options;
     options.rank = rank_;
     options.size = size_;
@@ -122,9 +125,13 @@ class Actor {
     const ReduceOp reduction = *parse_reduce_op(v.at(3));
     const int root = std::stoi(v.at(4));
     const auto n = static_cast<std::size_t>(size_);
-    constexpr std::byte kUntouched{0x5a};
-    const std::vector<std::byte> in(n * count * size_of(type));
-    std::vector<std::byte> out(in.size(), kUntouched);
+    const std::size_t part = count * size_of(type);
+    const soak::Values values{++calls_, type, reduction, size_};
+    std::vector<std::byte> in(n * part);
+    values.write(in.data(), rank_, 0, n * count);
+    const bool sends = op == Collective::broadcast && rank_ == root;
+    const std::vector<std::byte> before = sends ? in : std::vector<std::byte>(in.size(), std::byte{0x5a});
+    std::vector<std::byte> out = before;
     const std::vector<std::size_t> counts(n, count);
     try {
       switch (op) {
@@ -156,23 +163,69 @@ class Actor {
           group_->barrier();
       }
     } catch (const Error&) {
-      const bool touched = std::any_of(out.begin(), out.end(), [=](std::byte b) { return b != kUntouched; });
-      say(touched ? "buffer written" : "buffer untouched");
+      say(out == before ? "buffer untouched" : "buffer written");
       throw;
+    }
+    const std::size_t wrong = wrong_after(op, root, values, out.data(), count);
+    if (wrong > 0) {
+      say("wrong value", fmt::format(", \"call\": {}, \"elements\": {}", quoted(v[0]), wrong));
+      ::exit(3);
     }
     say("called");
   }
 
-  void all_reduce_checked(std::vector<float>& data) {
-    for (std::size_t i = 0; i < data.size(); ++i)
-      data[i] = static_cast<float>(rank_ + static_cast<int>(i % 97));
-    group_->all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
-    check(data);
+  // Elements of what this rank has got that are not what a serial run would have given.
+  std::size_t wrong_after(Collective op, int root, const soak::Values& values, const std::byte* out,
+                          std::size_t count) const {
+    const std::size_t own = static_cast<std::size_t>(rank_) * count;
+    // A part from each rank, from this place of what that rank had.
+    const auto parts = [&](std::size_t first) {
+      std::size_t bad = 0;
+      for (int r = 0; r < size_; ++r)
+        bad +=
+            values.wrong(out + static_cast<std::size_t>(r) * count * size_of(values.type), r, first, count);
+      return bad;
+    };
+    switch (op) {
+      case Collective::all_reduce:
+        return values.wrong_reduced(out, 0, count);
+      case Collective::reduce:
+        return rank_ == root ? values.wrong_reduced(out, 0, count) : 0;
+      case Collective::broadcast:
+        return values.wrong(out, root, 0, count);
+      case Collective::reduce_scatter:
+        return values.wrong_reduced(out, own, count);
+      case Collective::all_gather:
+        return parts(0);
+      case Collective::all_to_all:
+        return parts(own);
+      case Collective::gather:
+        return rank_ == root ? parts(0) : 0;
+      case Collective::scatter:
+        return values.wrong(out, root, own, count);
+      default:
+        return 0;
+    }
   }
 
-  void check(const std::vector<float>& data) const {
+  // At place `i` in such a call the first rank has this, the second twice as much, and so on.
+  static int share(std::uint64_t call, std::size_t i) { return static_cast<int>(1 + (i + call) % 97); }
+
+  void fill(std::vector<float>& data) {
+    ++calls_;
+    for (std::size_t i = 0; i < data.size(); ++i)
+      data[i] = static_cast<float>((rank_ + 1) * share(calls_, i));
+  }
+
+  void all_reduce_checked(std::vector<float>& data) {
+    fill(data);
+    group_->all_reduce(data.data(), data.data(), data.size(), DataType::f32, ReduceOp::sum);
+    check(data, calls_);
+  }
+
+  void check(const std::vector<float>& data, std::uint64_t call) const {
     for (std::size_t i = 0; i < data.size(); ++i) {
-      const int expected = size_ * (size_ - 1) / 2 + size_ * static_cast<int>(i % 97);
+      const int expected = size_ * (size_ + 1) / 2 * share(call, i);
       if (data[i] != static_cast<float>(expected)) {
         say("wrong value", fmt::format(", \"index\": {}, \"value\": {}", i, data[i]));
         ::exit(3);
@@ -226,9 +279,9 @@ class Actor {
 
   // The caller says that it will wait, and does not.
   void start(std::size_t count) {
-    started_.assign(count, 0);
-    for (std::size_t i = 0; i < count; ++i)
-      started_[i] = static_cast<float>(rank_ + static_cast<int>(i % 97));
+    started_.resize(count);
+    fill(started_);
+    started_as_ = calls_;
     CallOptions options;
     options.will_wait = true;
     work_ = group_->start_all_reduce(started_.data(), started_.data(), count, DataType::f32, ReduceOp::sum,
@@ -237,7 +290,7 @@ class Actor {
 
   void finish() {
     work_->wait();
-    check(started_);
+    check(started_, started_as_);
     say("finished");
   }
 
@@ -285,8 +338,10 @@ class Actor {
   const std::string meeting_;
   const milliseconds timeout_;
   int joins_ = 0;
+  std::uint64_t calls_ = 0;  // with data, in this group; the same on all ranks
   std::shared_ptr<Group> group_;
   std::vector<float> started_;
+  std::uint64_t started_as_ = 0;
   WorkPtr work_;
 };
 

@@ -10,25 +10,28 @@ SILENCE_S = 2  # after so long a host that does not answer counts as failed, in 
 
 
 class Links(lab.Case):
-    def loop(self, place, ranks, count=20_000, time_ms=FOREVER_MS, **options):
+    def loop(self, place, ranks, count=20_000, time_ms=FOREVER_MS, then=(), **options):
         options.setdefault("environment", {"TALWEG_HOST_TIMEOUT": f"{SILENCE_S}s"})
-        started = place.start_all(ranks, ["join", f"loop={count},{time_ms}"], **options)
+        started = place.start_all(ranks, ["join", f"loop={count},{time_ms}", *then], **options)
         for rank in started:
             rank.expect("joined")
             rank.expect("looping")
         return started
 
     def loop_until(self, place, seen, disturb, time_ms=2000):
-        """Loops while `disturb` is in force, and again while nothing has been `seen` of it: a busy machine sends little."""
+        """Loops and makes every kind of call while `disturb` is in force, and again while nothing has been `seen` of it:
+        a busy machine sends little."""
         deadline = time.monotonic() + 300
         undisturbed = True
         while True:
-            started = self.loop(place, 3, time_ms=time_ms)
+            started = self.loop(place, 3, time_ms=time_ms, then=lab.EVERY_KIND)
             if undisturbed:
                 disturb()
             undisturbed = False
             for rank in started:
                 self.assertGreater(rank.expect("looped")["calls"], 1)
+                for _ in lab.EVERY_KIND:
+                    rank.expect("called")
             if seen():
                 return
             self.assertLess(time.monotonic(), deadline, "nothing has been disturbed")

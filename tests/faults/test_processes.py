@@ -118,11 +118,11 @@ class Processes(lab.Case):
     def test_signals_in_every_system_call_change_no_result(self):
         for hosts in (1, 3):
             with self.subTest(hosts=hosts), lab.Lab(hosts) as place:
-                steps = ["alarms=500", "join", "loop=1,500", "loop=100000,500", "call=barrier,0,u8,sum,0",
+                steps = ["alarms=500", "join", "loop=1,500", "loop=100000,500", *lab.EVERY_KIND,
                          "start=200000", "finish", "leave", "join", "loop=1000,200", "alarms=0"]
                 for rank in place.start_all(3, steps):
-                    for event in ("joined", "looping", "looped", "looping", "looped", "called", "finished", "left",
-                                  "joined", "looping", "looped"):
+                    for event in ("joined", "looping", "looped", "looping", "looped", *["called"] * len(lab.EVERY_KIND),
+                                  "finished", "left", "joined", "looping", "looped"):
                         rank.expect(event)
                     self.assertGreater(rank.expect("alarmed")["times"], 100)
 
