@@ -23,16 +23,22 @@ Survey::Survey(int hosts, SurveyOptions options) : hosts_(hosts), options_(optio
 
 int Survey::expected_trials(int hosts) {
   const int rounds = hosts == 2 ? 0 : std::min(hosts - 1, kSampledRounds) + std::min(hosts, kSampledRounds);
-  return 1 + (2 * kPortRepeats + 1) * hosts + rounds +
+  const bool first_look_again = hosts > 2 && hosts <= kAllPairs;
+  return 1 + (first_look_again ? 1 : 0) + (2 * kPortRepeats + 1) * hosts + rounds +
          (hosts > 2 && hosts <= kAllPairs ? std::min(hosts - 1, kSampledRounds) : 0);
 }
 
 int Survey::most_trials(int hosts, const SurveyOptions& options) {
+  const int apart = hosts > 2 && hosts <= kAllPairs ? hosts * options.most_repeats : 0;
   const int ports = 3 * hosts * options.most_repeats;
   const int rounds = expected_trials(hosts) - 1 - (2 * kPortRepeats + 1) * hosts;
   const int pairs = hosts == 2 ? 0 : std::min(hosts * (hosts - 1) / 2, kMostPairs);
   const int uplinks = hosts < 4 ? 0 : 2 * hosts;  // a supposition each, and each way
-  return 1 + ports + 2 * rounds + (2 * pairs + uplinks) * options.most_repeats;
+  return 1 + apart + ports + 2 * rounds + (2 * pairs + uplinks) * options.most_repeats;
+}
+
+std::size_t Survey::most_flows(int hosts) {
+  return static_cast<std::size_t>(hosts) * static_cast<std::size_t>(hosts <= kAllPairs ? hosts - 1 : 2);
 }
 
 const Trial* Survey::next() {
@@ -56,7 +62,15 @@ void Survey::advance() {
   switch (stage_) {
     case Stage::start:
       make_first_look();
-      stage_ = Stage::ports;
+      stage_ = hosts_ > 2 && hosts_ <= kAllPairs ? Stage::apart : Stage::ports;
+      return;
+    case Stage::apart:
+      make_shifts();
+      stage_ = Stage::apart_again;
+      return;
+    case Stage::apart_again:
+      if (const Apart apart = judge_apart(); apart != Apart::unsure)
+        stage_ = apart == Apart::yes ? Stage::done : Stage::ports;
       return;
     case Stage::ports:
       make_ports();
@@ -118,6 +132,7 @@ Estimate Survey::total(Index series) const {
 }
 
 void Survey::make_ports() {
+  pairs_.clear();
   for (int h = 0; h < hosts_; ++h) {
     std::vector<Flow> out, in;
     for (int other = 0; other < hosts_; ++other) {
