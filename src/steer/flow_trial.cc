@@ -14,18 +14,12 @@ namespace {
 constexpr std::uint32_t kTag = 0x7A1E'0001;
 // Senders go on for a little after the time in which receivers count, so that nobody counts alone.
 constexpr double kAfter = 1.1;
-// The part of the time that does not count: congestion windows open, and token buckets that are full pass so
-// many bytes at any rate.
-constexpr double kSettled = 0.25, kMostSettled = 0.5;
-constexpr double kBucketBytes = 136 << 10;
 constexpr auto kLook = std::chrono::milliseconds(1);
-// So many messages of a size until the next ones are larger: those in flight are a small part of all.
-constexpr std::size_t kMessagesOfASize = 64;
 // When the last message of a flow is decided on, what it has in flight and what ends it take at least as long
 // as so many of its windows did.
 constexpr double kWindowsLeft = 2;
-// A message is announced by one header and begins with another, and its last segment is not full.
-constexpr double kAroundMessage = 2 * (sizeof(wire::Header) + 66);
+// A message is announced by one header and begins with another.
+constexpr double kAroundMessage = 2 * sizeof(wire::Header);
 
 std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(FlowTrial::Clock::now().time_since_epoch())
@@ -33,21 +27,19 @@ std::int64_t now_ns() {
 }
 
 std::vector<std::byte> end_mark() {
-  std::vector<std::byte> data(FlowTrial::kMostMessage);
+  std::vector<std::byte> data(MessageSizes::kMost);
   data[0] = std::byte{1};
   return data;
 }
 
 }  // namespace
 
-std::size_t FlowTrial::Sizes::next() {
-  if (bytes_ < kMostMessage && sent_ >= kMessagesOfASize * bytes_) bytes_ *= 2;
-  sent_ += bytes_;
-  return bytes_;
-}
-
 FlowTrial::FlowTrial(Group& group, const std::vector<RankFlow>& flows, std::chrono::nanoseconds duration)
-    : group_(group), flows_(flows.size()), duration_(duration), zeros_(kMostMessage), last_(end_mark()) {
+    : group_(group),
+      flows_(flows.size()),
+      duration_(duration),
+      zeros_(MessageSizes::kMost),
+      last_(end_mark()) {
   for (std::size_t f = 0; f < flows.size(); ++f) {
     const RankFlow& flow = flows[f];
     if (flow.to == group.rank()) in_.emplace_back(f, flow);
@@ -95,7 +87,7 @@ void FlowTrial::receive(Incoming& in) {
     const auto [slot, bytes] = std::pair(in.posted.front().slot, in.posted.front().bytes);
     in.posted.pop_front();
     if (in.last_seen) continue;
-    in.arrivals.push_back({seconds_since_start(done_ns), bytes});
+    in.arrivals.push_back({seconds_since_start(done_ns), static_cast<double>(bytes) + kAroundMessage});
     in.last_seen = in.buffers[slot][0] != std::byte{0};
     if (!in.last_seen) post(in, slot);
   }
@@ -170,7 +162,7 @@ std::vector<double> FlowTrial::run() {
     throw;
   }
   std::vector<double> rates(flows_);
-  for (const Incoming& in : in_) rates[in.flow] = rate(in);
+  for (const Incoming& in : in_) rates[in.flow] = steady_rate(in.arrivals, duration());
   return rates;
 }
 
@@ -181,34 +173,6 @@ void FlowTrial::wait_for_all() {
   };
   for (Incoming& in : in_) settle(in.posted);
   for (Outgoing& out : out_) settle(out.posted);
-}
-
-// Between two arrivals bytes are taken to have come evenly. With several streams messages overtake each
-// other.
-double FlowTrial::rate(const Incoming& in) const {
-  std::vector<Arrival> arrivals = in.arrivals;
-  std::ranges::sort(arrivals, {}, &Arrival::seconds);
-  const auto bytes_at = [&](double seconds) {
-    double before = 0, sum = 0;
-    for (const Arrival& arrival : arrivals) {
-      const double bytes = static_cast<double>(arrival.bytes) + kAroundMessage;
-      if (arrival.seconds >= seconds) return sum + bytes * (seconds - before) / (arrival.seconds - before);
-      before = arrival.seconds;
-      sum += bytes;
-    }
-    return sum;
-  };
-  double begin = kMostSettled * duration(), bytes = 0;
-  for (const Arrival& arrival : arrivals) {
-    bytes += static_cast<double>(arrival.bytes);
-    if (bytes >= kBucketBytes) {
-      begin = std::clamp(arrival.seconds, kSettled * duration(), kMostSettled * duration());
-      break;
-    }
-  }
-  const double last = arrivals.empty() ? 0 : arrivals.back().seconds;
-  const double end = last > begin ? std::min(duration(), last) : duration();
-  return (bytes_at(end) - bytes_at(begin)) * 8 / (end - begin);
 }
 
 }  // namespace talweg::steer

@@ -9,16 +9,16 @@
 #include <memory>
 #include <vector>
 
+#include "steer/arrivals.h"
 #include "talweg/group.h"
 
 namespace talweg::steer {
 
-// A flow between ranks. Its messages grow with what it has sent, so that both ends know their sizes though
-// nobody knows its rate: few are in flight where it is slow, and they are large where it is fast.
+// A flow between ranks.
 struct RankFlow {
   int from = 0;
   int to = 0;
-  std::size_t first_bytes = 0;  // of its first messages: a power of two
+  std::size_t first_bytes = 0;  // of its first messages
   double most = 0;              // bit/s that it may send; 0: whatever it can
 };
 
@@ -27,8 +27,6 @@ class FlowTrial {
   using Clock = std::chrono::steady_clock;
 
   static constexpr std::size_t kWindow = 6;  // messages of a flow in flight
-  static constexpr std::size_t kLeastMessage = 4 << 10;
-  static constexpr std::size_t kMostMessage = 256 << 10;
   // Of one host's flows out, in one trial: more teaches nothing.
   static constexpr std::int64_t kMostBytes = 64 << 20;
 
@@ -47,25 +45,12 @@ class FlowTrial {
     std::size_t bytes = 0;
     std::size_t slot = 0;  // of an Incoming's buffers
   };
-  class Sizes {
-   public:
-    explicit Sizes(std::size_t first) : bytes_(first) {}
-    std::size_t next();
-
-   private:
-    std::size_t bytes_;
-    std::size_t sent_ = 0;
-  };
-  struct Arrival {
-    double seconds = 0;  // since the start
-    std::size_t bytes = 0;
-  };
   struct Incoming {
     Incoming(std::size_t number, const RankFlow& rank_flow)
         : flow(number), what(rank_flow), sizes(rank_flow.first_bytes), buffers(kWindow) {}
     std::size_t flow = 0;
     RankFlow what;
-    Sizes sizes;
+    MessageSizes sizes;
     std::vector<std::vector<std::byte>> buffers;
     std::deque<Posted> posted;
     std::vector<Arrival> arrivals;
@@ -74,7 +59,7 @@ class FlowTrial {
   struct Outgoing {
     explicit Outgoing(const RankFlow& flow) : what(flow), sizes(flow.first_bytes) {}
     RankFlow what;
-    Sizes sizes;
+    MessageSizes sizes;
     std::deque<Posted> posted;
     std::deque<double> done;  // when the last kWindow left, in seconds since the start
     std::int64_t bytes = 0;
@@ -89,7 +74,6 @@ class FlowTrial {
   void receive(Incoming& in);
   void send(Outgoing& out);
   void exchange();
-  double rate(const Incoming& in) const;
   void wait_for_all();
   double seconds_since_start(std::int64_t ns) const;
   double seconds() const;

@@ -42,9 +42,7 @@ constexpr int kBudgetHosts = 8;
 constexpr double kHurry = 0.6;
 
 // Links are shaped, and described, by what is on the wire.
-double on_the_wire(double payload_rate) {
-  return payload_rate / forest::CostParameters{}.tcp_payload;
-}
+const double kPayload = forest::CostParameters{}.tcp_payload;
 
 // A message costs its two processors that much, as planners reckon; the rest is the network. Never so little
 // that hosts seem to share memory.
@@ -224,8 +222,8 @@ class Prober {
   // Of a flow's first messages; they grow.
   std::size_t message_bytes(double rate) const {
     const double seconds = std::max(kMessageSeconds, longest_ns_ * 1e-9);
-    std::size_t bytes = FlowTrial::kLeastMessage;
-    while (bytes < FlowTrial::kMostMessage && static_cast<double>(2 * bytes) < rate / 8 * seconds) bytes *= 2;
+    std::size_t bytes = MessageSizes::kLeast;
+    while (bytes < MessageSizes::kMost && static_cast<double>(2 * bytes) < rate / 8 * seconds) bytes *= 2;
     return bytes;
   }
 
@@ -275,31 +273,33 @@ class Prober {
 
   // Rank 0 says what runs; the others have no trial. Empty: it was the last one.
   std::vector<double> run(const Trial* trial, std::chrono::nanoseconds duration) {
-    constexpr std::size_t kHead = 2, kWords = 3;
+    constexpr std::size_t kHead = 2, kWords = 4;
     std::vector<std::int64_t> order(kHead + kWords * Survey::most_flows(hosts_));
     if (trial != nullptr) {
       order[0] = static_cast<std::int64_t>(trial->flows.size());
       order[1] = duration.count();
-      std::size_t word = kHead;
-      for (const Flow& flow : trial->flows) {
-        order[word++] = speaker_[at(flow.from)];
-        order[word++] = speaker_[at(flow.to)];
-        order[word++] = static_cast<std::int64_t>(message_bytes(guess(flow, *trial)));
+      for (std::size_t f = 0; f < trial->flows.size(); ++f) {
+        const Flow& flow = trial->flows[f];
+        std::int64_t* words = order.data() + kHead + kWords * f;
+        words[0] = speaker_[at(flow.from)];
+        words[1] = speaker_[at(flow.to)];
+        words[2] = static_cast<std::int64_t>(message_bytes(guess(flow, *trial)));
+        words[3] = trial->most.empty() ? 0 : std::llround(trial->most[f] * kPayload);
       }
     }
     group_.broadcast(order.data(), order.size(), DataType::i64, 0);
     std::vector<RankFlow> flows;
     for (std::size_t f = 0; f < static_cast<std::size_t>(order[0]); ++f) {
       const std::int64_t* words = order.data() + kHead + kWords * f;
-      flows.push_back(
-          {static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<std::size_t>(words[2])});
+      flows.push_back({static_cast<int>(words[0]), static_cast<int>(words[1]),
+                       static_cast<std::size_t>(words[2]), static_cast<double>(words[3])});
     }
     if (flows.empty()) return {};
     FlowTrial part(group_, flows, std::chrono::nanoseconds(order[1]));
     std::vector<double> rates = part.run();
     bytes_ += part.bytes_sent();
     group_.all_reduce(rates.data(), rates.data(), rates.size(), DataType::f64, ReduceOp::sum);
-    for (double& rate : rates) rate = on_the_wire(rate);
+    for (double& rate : rates) rate /= kPayload;
     return rates;
   }
 

@@ -9,8 +9,9 @@
 //   1. all pairs at once, then rounds in which every host sends to one and receives from one. Where each flow
 //      is as fast with all the others as in its round, nothing is shared: every pair has a limit of its own
 //      and all is known;
-//   2. else each host sends to all others, receives from all, does both: what its own port carries, and
-//      whether the two directions share it;
+//   2. else each host sends to all others, and receives from all: what its own port carries each way. Then
+//      both at once, a little slower than that: whether the two directions share it. At full rate the
+//      acknowledgements of one way would wait behind the data of the other;
 //   3. more rounds, in other company. A flow that leaves room in its sender's and its receiver's port is held
 //      up by something else;
 //   4. pairs with such flows, each alone. What is slow alone has a limit of its own;
@@ -37,7 +38,8 @@ struct SurveyOptions {
 
 struct Trial {
   std::vector<Flow> flows;
-  bool each = false;  // every flow's own rate is asked for, not only what they add up to at a port
+  std::vector<double> most;  // bit/s that each may send; empty: whatever they can
+  bool each = false;         // every flow's own rate is asked for, not only what they add up to at a port
 };
 
 // How much time there is. No repeats that only make estimates surer; nor what is as good as known.
@@ -72,6 +74,8 @@ class Survey {
     apart_again,
     ports,
     ports_again,
+    both,
+    both_again,
     rounds,
     contradictions,
     pairs,
@@ -109,6 +113,9 @@ class Survey {
   void make_apart();
   void make_ports();
   bool repeat_ports();
+  void make_both();
+  double offered(int host) const;
+  bool repeat_both();
   void judge_ports();
   void make_rounds();
   void doubt_ports();

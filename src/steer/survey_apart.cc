@@ -15,8 +15,6 @@ namespace {
 constexpr double kNoise = 0.25;
 // So many measurements that agree make a limit.
 constexpr int kApartBelieved = 3;
-// What acknowledgements take of the other way: one of 66 bytes for every two segments of 1514.
-constexpr double kAcknowledgements = 66.0 / (2 * 1514);
 
 }  // namespace
 

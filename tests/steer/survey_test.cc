@@ -166,6 +166,29 @@ TEST(Survey, PortsOfAnUnevenStarAreFoundEachWay) {
   }
 }
 
+TEST(Survey, AcknowledgementsThatWaitBehindDataShareNoPort) {
+  const double rates[] = {1e8, 2e8, 5e8, 8e8};
+  for (std::uint64_t seed = 1; seed <= fewer(30U); ++seed) {
+    Random random(seed);
+    std::vector<double> up(8), down(8);
+    const bool alike = seed % 2 == 0;
+    for (std::size_t h = 0; h < 8; ++h) {
+      up[h] = alike ? 1e8 : rates[random.below(4)];
+      down[h] = alike ? 8e8 : rates[random.below(4)];
+    }
+    FairNetwork network(star(up, down), 0.03, 0, seed);
+    network.queue_acknowledgements(0.45);
+    const Findings found = network.survey();
+    EXPECT_TRUE(found.pairs.empty() && found.uplinks.empty()) << seed;
+    for (std::size_t h = 0; h < 8; ++h) {
+      EXPECT_FALSE(found.both[h]) << seed << " host " << h;
+      EXPECT_LT(off(found.out[h].value, up[h]), 0.05) << seed << " host " << h;
+      const double all = std::accumulate(up.begin(), up.end(), -up[h]);
+      EXPECT_LT(off(found.in[h].value, std::min(down[h], all)), 0.05) << seed << " host " << h;
+    }
+  }
+}
+
 TEST(Survey, HostsThatAreAlikeLookAlike) {
   FairNetwork network(cluster::uniform_star(8, {1e9}, kLatency), 0.03);
   const Cluster cluster = to_cluster(network.survey(), one_rank_each(8));
