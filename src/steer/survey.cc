@@ -26,8 +26,7 @@ Survey::Survey(int hosts, SurveyOptions options) : hosts_(hosts), options_(optio
 
 int Survey::expected_trials(int hosts) {
   const int rounds = hosts == 2 ? 0 : std::min(hosts - 1, kSampledRounds) + std::min(hosts, kSampledRounds);
-  const bool first_look_again = hosts > 2 && hosts <= kAllPairs;
-  return 1 + (first_look_again ? 1 : 0) + (2 * kPortRepeats + 1) * hosts + rounds +
+  return (hosts > 2 && hosts <= kAllPairs ? 2 : 1) + (2 * kPortRepeats + 1) * hosts + rounds +
          (hosts > 2 && hosts <= kAllPairs ? std::min(hosts - 1, kSampledRounds) : 0);
 }
 
@@ -64,14 +63,16 @@ Survey::Index Survey::make(std::vector<Flow> flows, int times) {
 void Survey::advance() {
   switch (stage_) {
     case Stage::start:
-      make_first_look();
-      stage_ = hosts_ > 2 && hosts_ <= kAllPairs ? Stage::apart : Stage::ports;
+      if (hosts_ > 2 && hosts_ <= kAllPairs) {
+        make_shifts();
+        make_all_pairs();
+        stage_ = Stage::apart;
+      } else {
+        make_first_look();
+        stage_ = Stage::ports;
+      }
       return;
     case Stage::apart:
-      make_shifts();
-      stage_ = Stage::apart_again;
-      return;
-    case Stage::apart_again:
       if (const Apart apart = judge_apart(); apart != Apart::unsure)
         stage_ = apart == Apart::yes ? Stage::done : Stage::ports;
       return;

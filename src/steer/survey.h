@@ -6,7 +6,7 @@
 //
 // It says what to measure next, given what was measured; it has no clock and no sockets. A trial is a set of
 // flows that run at once. In this order:
-//   1. all pairs at once, then rounds in which every host sends to one and receives from one. Where each flow
+//   1. rounds in which every host sends to one and receives from one, then all pairs at once. Where each flow
 //      is as fast with all the others as in its round, nothing is shared: every pair has a limit of its own
 //      and all is known;
 //   2. else each host sends to all others, and receives from all: what its own port carries each way. Then
@@ -71,7 +71,6 @@ class Survey {
   enum class Stage {
     start,
     apart,
-    apart_again,
     ports,
     ports_again,
     both,
@@ -106,10 +105,11 @@ class Survey {
   void advance();
   void make_first_look();
   void make_shifts();
+  void make_all_pairs();
   enum class Apart { unsure, no, yes };
   Apart judge_apart();
   Index shift_of(const Flow& flow) const;
-  void repeat_once(std::vector<Index> again);
+  void repeat_once(std::vector<Index> again, int most);
   void make_apart();
   void make_ports();
   bool repeat_ports();
@@ -148,7 +148,7 @@ class Survey {
   Haste haste_ = Haste::none;
   std::vector<Series> series_;
   std::deque<Index> queue_;
-  Index first_look_ = 0;
+  Index all_pairs_ = 0;
   std::vector<Index> out_, in_, both_;  // by host
   std::vector<Index> rounds_;           // the shifts first
   std::vector<Estimate> out_rate_, in_rate_;

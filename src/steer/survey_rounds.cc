@@ -47,18 +47,22 @@ std::vector<int> spread(int first, int last, int most) {
 
 }  // namespace
 
-// All pairs, or where those are too many a round that only tells whoever runs trials how much to send.
+// So that whoever runs trials knows how much to send; nothing is concluded from it.
 void Survey::make_first_look() {
-  std::vector<Flow> flows;
-  for (const int step : spread(1, hosts_ - 1, hosts_ <= kAllPairs ? hosts_ : 1))
-    std::ranges::copy(shifted(in_order(hosts_), step), std::back_inserter(flows));
-  first_look_ = make(std::move(flows), 1);
-  series_[first_look_].trial.each = true;
+  make(shifted(in_order(hosts_), 1), 1);
 }
 
 void Survey::make_shifts() {
   for (const int step : spread(1, hosts_ - 1, kSampledRounds))
     rounds_.push_back(make(shifted(in_order(hosts_), step), 1));
+}
+
+void Survey::make_all_pairs() {
+  std::vector<Flow> flows;
+  for (int step = 1; step < hosts_; ++step)
+    std::ranges::copy(shifted(in_order(hosts_), step), std::back_inserter(flows));
+  all_pairs_ = make(std::move(flows), 1);
+  series_[all_pairs_].trial.each = true;
 }
 
 // Every pair is in each kind of round once, every time in other company. Hosts of one rack are often numbered
