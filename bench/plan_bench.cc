@@ -103,15 +103,18 @@ void measure(const std::string& name, const cluster::Cluster& cluster) {
 }  // namespace
 
 // Networks of up to so many workers: plan_bench 64. Or one fat tree of switches with so many ports:
-// plan_bench fat-tree 16 even; uneven: hosts of 10 to 40 Gbit/s; summed: and equal switches as one.
+// plan_bench fat-tree 16 even; uneven: hosts of 10 to 40 Gbit/s; summed: and equal switches as one; failed:
+// uneven, and 20 links between switches are down, which ones says a seed: plan_bench fat-tree 16 failed 3.
 int main(int argc, char** argv) {
-  const auto measure_fat_tree = [](int ports, const std::string& kind) {
+  const auto measure_fat_tree = [](int ports, const std::string& kind, std::uint64_t seed = 1) {
+    constexpr int kFailed = 20;
+    const auto whole = fat_tree(ports, kind == "even" ? Hosts::even : Hosts::uneven,
+                                kind == "summed" ? Switches::as_one : Switches::each);
     measure(fmt::format("fat-tree-{}-{}", ports, kind),
-            fat_tree(ports, kind == "even" ? Hosts::even : Hosts::uneven,
-                     kind == "summed" ? Switches::as_one : Switches::each));
+            kind == "failed" ? with_failed_links(whole, kFailed, seed) : whole);
   };
   if (argc > 3 && std::string(argv[1]) == "fat-tree") {
-    measure_fat_tree(std::atoi(argv[2]), argv[3]);
+    measure_fat_tree(std::atoi(argv[2]), argv[3], argc > 4 ? std::strtoull(argv[4], nullptr, 10) : 1);
     return 0;
   }
   const int most = argc > 1 ? std::atoi(argv[1]) : 64;
@@ -126,7 +129,6 @@ int main(int argc, char** argv) {
   }
   for (const int ports : {8, 16}) {
     if (ports * ports * ports / 4 > most) break;
-    measure_fat_tree(ports, "even");
-    measure_fat_tree(ports, "summed");
+    for (const char* const kind : {"even", "summed", "uneven", "failed"}) measure_fat_tree(ports, kind);
   }
 }

@@ -52,21 +52,21 @@ std::vector<int> entering_links(const Cluster& cluster, const std::vector<std::v
 
 }  // namespace
 
-Routes::Routes(const Cluster& cluster) : nodes_(cluster.nodes.size()), pairs_(nodes_ * nodes_) {
+Routes::Routes(const Cluster& cluster)
+    : nodes_(cluster.nodes.size()), pairs_(nodes_ * nodes_), stubs_(find_stubs(cluster)) {
   std::vector<std::vector<int>> leaving(nodes_);
   for (std::size_t i = 0; i < cluster.links.size(); ++i) {
     leaving[static_cast<std::size_t>(cluster.links[i].from)].push_back(static_cast<int>(i));
   }
-  std::vector<std::vector<std::size_t>> groups_of(cluster.links.size());
+  Groups groups_of(cluster.links.size());
   for (std::size_t g = 0; g < cluster.groups.size(); ++g) {
     for (const int link : cluster.groups[g].links) groups_of[static_cast<std::size_t>(link)].push_back(g);
   }
   std::vector<int> uses(cluster.groups.size());
-  const auto stubs = find_stubs(cluster);
   std::vector<std::vector<int>> from_switch(nodes_);  // where stubs hang on it
 
   for (std::size_t from = 0; from < nodes_; ++from) {
-    const Stub& stub = stubs[from];
+    const Stub& stub = stubs_[from];
     std::vector<int> entering;
     if (stub.at >= 0) {
       auto& shared = from_switch[at(stub.at)];
@@ -93,8 +93,11 @@ Routes::Routes(const Cluster& cluster) : nodes_(cluster.nodes.size()), pairs_(no
       std::ranges::fill(uses, 0);
       for (const int index : path) {
         const auto at = static_cast<std::size_t>(index);
-        pair.latency.value += cluster.links[at].latency.value;
-        pair.rate = std::min(pair.rate, cluster.links[at].capacity);
+        const Link& link = cluster.links[at];
+        pair.latency.value += link.latency.value;
+        pair.relayed |=
+            link.to != static_cast<int>(to) && cluster.nodes[talweg::at(link.to)].kind != NodeKind::switch_;
+        pair.rate = std::min(pair.rate, link.capacity);
         for (const std::size_t g : groups_of[at]) {
           ++uses[g];
           pair.rate = std::min(pair.rate, Bandwidth{cluster.groups[g].capacity.bits_per_second / uses[g]});
@@ -102,6 +105,7 @@ Routes::Routes(const Cluster& cluster) : nodes_(cluster.nodes.size()), pairs_(no
       }
     }
   }
+  find_spreads(cluster, leaving, groups_of);
 }
 
 std::span<const int> Routes::path(int from, int to) const {

@@ -11,8 +11,9 @@ struct LabPaths {
   // By node: the switch that a host hangs on; -1: none (and for switches, but for those that aggregate:
   // these are hosts as well, which hang on themselves).
   std::vector<int> switch_of;
-  // Links between switches, one direction of each; without those that no route of the cluster takes, such as
-  // those of a second spine: bridges allow no loops, and nothing is lost that the cost model counts on.
+  // Links between switches, one direction of each; without those that are on none of the cluster's first
+  // paths, such as those of a second spine: bridges allow no loops. Plans that count on equal paths as well
+  // are slower in a lab.
   std::vector<int> trunks;
   int trunks_left_out = 0;
   // [from][to], by node: the next node that is not a switch on the cluster's route; -1: no path.

@@ -197,7 +197,7 @@ class Planner {
           fmt::format("latencies (up to {}) are not emulated: this kernel has no netem", to_string(longest)));
     if (paths_.trunks_left_out > 0)
       plan_.warnings.push_back(
-          fmt::format("{} links between switches are left out: no route of the cluster takes them",
+          fmt::format("{} links between switches are left out: a lab has one path between two hosts",
                       paths_.trunks_left_out));
     if (relayed_ > 0)
       plan_.warnings.push_back(fmt::format(

@@ -53,8 +53,9 @@ void CostModel::measure_hops() {
       hop.most_chunk_bytes = transport.most_chunk_bytes;
       hop.overhead = 2 * hop.frame + static_cast<double>(routes_.latency(from, to).value) * 1e-9;
       hop.burst = std::numeric_limits<double>::infinity();
-      for (const int link : routes_.path(from, to))
+      routes_.for_each_share(from, to, [&](int link, double) {
         hop.burst = std::min(hop.burst, static_cast<double>(cluster_.links[at(link)].burst.value));
+      });
       hop.per_byte = 1 / (routes_.rate(from, to).bytes_per_second() * hop.payload);
     }
   }
@@ -195,15 +196,15 @@ class CostModel::Pricing {
       ++senders_[at(route.back())];
     }
     const double wire_bytes = (bytes_ + chunks_ * header) / hop.payload;
-    for (const int link : route) {
+    model_.routes_.for_each_share(from, to, [&](int link, double part) {
       const auto use = [&](Resource& resource, const Bandwidth& capacity) {
-        resource.use(wire_bytes / capacity.bytes_per_second(), sent, after + hop.overhead);
+        resource.use(part * wire_bytes / capacity.bytes_per_second(), sent, after + hop.overhead);
       };
       use(links_[at(link)], model_.cluster_.links[at(link)].capacity);
       for (const std::size_t g : model_.groups_of_link_[at(link)]) {
         use(groups_[g], model_.cluster_.groups[g].capacity);
       }
-    }
+    });
     // Those that are ready within a frame's time of each other go out, and are read, together.
     const auto moment = static_cast<std::int64_t>(sent / hop.frame);
     const bool alone = batches_.insert({from, to, moment}).second;

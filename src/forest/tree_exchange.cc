@@ -118,7 +118,7 @@ void TreeExchange::exchange_parent(PackedTree& tree, double allowed) {
     apply();
 }
 
-double TreeExchange::change(const std::vector<int>& from, const std::vector<int>& to, double rate) {
+double TreeExchange::change(const Terms& from, const Terms& to, double rate) {
   changes_.clear();
   const auto add = [&](int resource, double more) {
     more /= market_.capacities()[at(resource)];
@@ -129,8 +129,8 @@ double TreeExchange::change(const std::vector<int>& from, const std::vector<int>
     }
     changes_.emplace_back(resource, more);
   };
-  for (const int resource : from) add(resource, -rate);
-  for (const int resource : to) add(resource, rate);
+  for (const auto& term : from) add(term.row, -rate * term.amount);
+  for (const auto& term : to) add(term.row, rate * term.amount);
   double worse = 0;
   for (const auto& [resource, more] : changes_)
     if (more != 0) worse += weight(load_[at(resource)] + more) - weight(load_[at(resource)]);

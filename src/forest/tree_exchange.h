@@ -36,7 +36,8 @@ class TreeExchange {
 
  private:
   using Shape = std::vector<NodeId>;
-  const std::vector<int>& edge(NodeId from, NodeId to) const {
+  using Terms = std::vector<PackingLp::Term>;
+  const Terms& edge(NodeId from, NodeId to) const {
     return edges_[static_cast<std::size_t>(from) * workers_ + static_cast<std::size_t>(to)];
   }
   NodeId any_worker() { return static_cast<NodeId>(random_.below(workers_)); }
@@ -44,13 +45,13 @@ class TreeExchange {
   void exchange_any(PackedTree& tree, double allowed);
   void exchange_parent(PackedTree& tree, double allowed);
   // What it changes in the balance to move `rate` between resources; made by apply().
-  double change(const std::vector<int>& from, const std::vector<int>& to, double rate);
+  double change(const Terms& from, const Terms& to, double rate);
   void apply();
 
   const TreeMarket& market_;
   std::size_t workers_;
-  std::vector<std::vector<int>> edges_;  // the resources that each uses; empty where there is none
-  std::vector<double> load_;             // of each resource, as a part of its capacity
+  std::vector<Terms> edges_;  // the resources that each uses; empty where there is none
+  std::vector<double> load_;  // of each resource, as a part of its capacity
   std::vector<std::pair<int, double>> changes_;
   int deepest_ = 0;
   Random random_{4};

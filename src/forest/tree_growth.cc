@@ -10,6 +10,7 @@
 #include "forest/tree_growth.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <utility>
@@ -59,7 +60,7 @@ void TreeGrowth::find_places() {
     place_of_[at(worker)] = place;
     if (stub.at < 0) continue;
     const auto add = [&](Resources& own, int link) {
-      own.insert(own.end(), market_.resources_of(link).begin(), market_.resources_of(link).end());
+      for (const int resource : market_.resources_of(link)) own.push_back({resource, 1});
     };
     if (down) add(as_parent_[at(worker)], stub.up);
     if (up) add(as_parent_[at(worker)], stub.down);
@@ -77,20 +78,24 @@ void TreeGrowth::find_ways() {
       const NodeId parent = places_[at(from)].workers.front();
       const NodeId child = places_[at(to)].workers[from == to ? 1 : 0];
       Way way{from, to, {}};
-      if (down && !append_way(parent, child, way.resources)) continue;
-      if (up && !append_way(child, parent, way.resources)) continue;
+      if (down && !append_way(parent, child, way)) continue;
+      if (up && !append_way(child, parent, way)) continue;
       ways_.push_back(std::move(way));
     }
   }
 }
 
-bool TreeGrowth::append_way(NodeId from, NodeId to, Resources& resources) const {
+bool TreeGrowth::append_way(NodeId from, NodeId to, Way& way) const {
   const auto links = market_.links_between(from, to);
-  for (const int link : links) {
+  double length = 0;
+  for (const auto& [link, part] : links) {
     if (link == market_.stub(from).up || link == market_.stub(to).down) continue;
-    const Resources& used = market_.resources_of(link);
-    resources.insert(resources.end(), used.begin(), used.end());
+    for (const int resource : market_.resources_of(link)) {
+      way.resources.push_back({resource, part});
+      length += part * market_.alike(link);
+    }
   }
+  way.length += static_cast<int>(std::lround(length));
   return !links.empty();
 }
 
@@ -112,14 +117,14 @@ bool TreeGrowth::spans() const {
 
 double TreeGrowth::cost(const Resources& resources) const {
   double sum = 0;
-  for (const int resource : resources) sum += added_[at(resource)];
+  for (const auto& used : resources) sum += used.amount * added_[at(used.row)];
   return sum;
 }
 
 void TreeGrowth::load(const Resources& resources) {
-  for (const int resource : resources) {
-    loads_[at(resource)] += 1;
-    measure(at(resource));
+  for (const auto& used : resources) {
+    loads_[at(used.row)] += used.amount;
+    measure(at(used.row));
   }
 }
 
@@ -162,7 +167,7 @@ const TreeGrowth::Way* TreeGrowth::cheapest_way() const {
     if (ends > least) continue;
     const double all = ends + cost(way.resources);
     if (all > least) continue;
-    const auto order = [&](const Way& w) { return std::pair(w.resources.size(), parent_depth(w)); };
+    const auto order = [&](const Way& w) { return std::pair(w.length, parent_depth(w)); };
     if (all == least && order(way) >= order(*best)) continue;
     least = all;
     best = &way;
@@ -242,8 +247,8 @@ double ring_rate(const TreeMarket& market, const TreePair& tree) {
   if (closing.empty()) return 0;
   std::vector<double> loads(market.capacities().size());
   for (const auto& term : market.use(tree)) loads[at(term.row)] += term.amount;
-  for (const int link : closing)
-    for (const int resource : market.resources_of(link)) loads[at(resource)] += 1;
+  for (const auto& [link, part] : closing)
+    for (const int resource : market.resources_of(link)) loads[at(resource)] += part;
   double most = 0;
   for (std::size_t i = 0; i < loads.size(); ++i) most = std::max(most, loads[i] / market.capacities()[i]);
   const double workers = market.workers();

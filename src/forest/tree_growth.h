@@ -33,7 +33,7 @@ class TreeGrowth {
   std::int64_t effort() const;
 
  private:
-  using Resources = std::vector<int>;
+  using Resources = std::vector<PackingLp::Term>;
   // Workers that hang on one switch, and only there; or one that does not. Nearest: of its workers the one
   // that costs least as a parent, being on the tree, and as a child, not being on it; -1: there is none.
   struct Place {
@@ -45,10 +45,11 @@ class TreeGrowth {
   struct Way {
     int from = 0, to = 0;
     Resources resources;
+    int length = 0;  // how many resources it would use, if all went one way
   };
   void find_places();
   void find_ways();
-  bool append_way(NodeId from, NodeId to, Resources& resources) const;
+  bool append_way(NodeId from, NodeId to, Way& way) const;
   void look_around(Place& place);
   const Way* cheapest_way() const;
   int parent_depth(const Way& way) const;

@@ -1,6 +1,7 @@
 #include "forest/tree_market.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -15,6 +16,7 @@ namespace {
 
 // The cost of an edge that does not exist: above that of any tree.
 constexpr double kAbsent = 1e18;
+constexpr double kSamePart = 1e-9;  // but for rounding
 
 bool on(const std::vector<NodeId>& parents, NodeId site) {
   return at(site) < parents.size() && parents[at(site)] >= 0;
@@ -35,9 +37,12 @@ TreeMarket::TreeMarket(const cluster::Cluster& cluster, Collective op, NodeId ro
   for (std::size_t link = 0; link < cluster.links.size(); ++link)
     leaving_[at(cluster.links[link].from)].push_back(static_cast<int>(link));
   symmetric_ = find_symmetry();
+  const auto leader = [&](int link) { return routes_ ? routes_->leader(link) : link; };
   for (std::size_t link = 0; link < cluster.links.size(); ++link) {
-    if (symmetric_ && reverse_[link] < static_cast<int>(link)) {
-      resources_[link] = resources_[at(reverse_[link])];
+    int known = leader(static_cast<int>(link));
+    if (symmetric_) known = std::min(known, leader(reverse_[link]));
+    if (known < static_cast<int>(link)) {
+      resources_[link] = resources_[at(known)];
       continue;
     }
     resources_[link] = {static_cast<int>(capacities_.size())};
@@ -100,13 +105,23 @@ bool TreeMarket::find_symmetry() {
   for (const NodeId from : nodes_) {
     for (const NodeId to : nodes_) {
       if (to >= from || (passes_worker(from, to) && passes_worker(to, from))) continue;  // no edge of a tree
-      const auto there = routes_->path(from, to), back = routes_->path(to, from);
-      if (!std::equal(there.begin(), there.end(), back.rbegin(), back.rend(),
-                      [&](int a, int b) { return reverse_[at(a)] == b; }))
-        return false;
+      if (!alike_both_ways(from, to)) return false;
     }
   }
   return true;
+}
+
+bool TreeMarket::alike_both_ways(NodeId from, NodeId to) const {
+  if (!routes_->spreads(from, to) && !routes_->spreads(to, from)) {
+    const auto there = routes_->path(from, to), back = routes_->path(to, from);
+    return std::equal(there.begin(), there.end(), back.rbegin(), back.rend(),
+                      [&](int a, int b) { return reverse_[at(a)] == b; });
+  }
+  std::map<int, double> more;  // by link, there than back
+  routes_->for_each_share(from, to, [&](int link, double part) { more[link] += part; });
+  routes_->for_each_share(to, from,
+                          [&](int link, double part) { more[routes_->leader(reverse_[at(link)])] -= part; });
+  return std::ranges::all_of(more, [](const auto& m) { return std::abs(m.second) < kSamePart; });
 }
 
 void TreeMarket::set_prices(const std::vector<double>& prices) {
@@ -142,10 +157,11 @@ bool TreeMarket::passes_worker(NodeId from, NodeId to) const {
 void TreeMarket::price_routes(const std::vector<double>& link_prices) {
   for (std::size_t from = 0; from < nodes_.size(); ++from) {
     for (std::size_t to = 0; to < nodes_.size(); ++to) {
-      const auto path = routes_->path(nodes_[from], nodes_[to]);
-      if (path.empty() || passes_worker(nodes_[from], nodes_[to])) continue;
+      if (routes_->path(nodes_[from], nodes_[to]).empty() || passes_worker(nodes_[from], nodes_[to]))
+        continue;
       double cost = 0;
-      for (const int link : path) cost += link_prices[at(link)];
+      routes_->for_each_share(nodes_[from], nodes_[to],
+                              [&](int link, double part) { cost += part * link_prices[at(link)]; });
       costs_[from * nodes_.size() + to] = cost;
     }
   }
@@ -220,7 +236,7 @@ std::vector<std::vector<double>> TreeMarket::tiers() const {
     const cluster::Link& link = cluster_.links[i];
     const int lower = distance[at(link.from)], upper = distance[at(link.to)];
     if (lower < 0 || upper < 0) continue;
-    result[at(std::min(lower, upper))][at(resources_[i].front())] = 1;
+    result[at(std::min(lower, upper))][at(resources_[i].front())] = alike(static_cast<int>(i));
     if (lower == 0) out_of[at(link.from)] += link.capacity.bits_per_second;
     if (upper == 0) into[at(link.to)] += link.capacity.bits_per_second;
   }
@@ -253,14 +269,14 @@ std::int64_t TreeMarket::effort() const {
   return kPerEdge * edges + (paths_ == Paths::all ? kPerLink * links : 0);
 }
 
-void TreeMarket::for_each_link(NodeId from, NodeId to, const std::function<void(int)>& visit) const {
+void TreeMarket::for_each_share(NodeId from, NodeId to, const std::function<void(int, double)>& visit) const {
   if (paths_ == Paths::routes) {
-    for (const int link : routes_->path(nodes_[at(from)], nodes_[at(to)])) visit(link);
+    routes_->for_each_share(nodes_[at(from)], nodes_[at(to)], visit);
     return;
   }
   const int* const entering = &entering_[at(from) * cluster_.nodes.size()];
   for (NodeId node = nodes_[at(to)]; node != nodes_[at(from)]; node = cluster_.links[at(entering[node])].from)
-    visit(entering[node]);
+    visit(entering[node], 1);
 }
 
 TreePair TreeMarket::cheapest(NodeId root) const {
@@ -372,33 +388,32 @@ double TreeMarket::cost_of_star(NodeId root) const {
 
 std::vector<PackingLp::Term> TreeMarket::use(const TreePair& trees) const {
   std::map<int, double> used;
-  const auto take = [&](int link) {
-    for (const int resource : resources_[at(link)]) used[resource] += 1;
+  const auto take = [&](int link, double part) {
+    for (const int resource : resources_[at(link)]) used[resource] += part;
   };
   for (NodeId site = 0; site < sites(); ++site) {
     if (site == trees.root) continue;
-    if (on(trees.down, site)) for_each_link(trees.down[at(site)], site, take);
-    if (on(trees.up, site) && !symmetric_) for_each_link(site, trees.up[at(site)], take);
+    if (on(trees.down, site)) for_each_share(trees.down[at(site)], site, take);
+    if (on(trees.up, site) && !symmetric_) for_each_share(site, trees.up[at(site)], take);
   }
   std::vector<PackingLp::Term> terms;
   for (const auto& [resource, amount] : used) terms.push_back({resource, amount});
   return terms;
 }
 
-std::vector<int> TreeMarket::links_between(NodeId from, NodeId to) const {
-  std::vector<int> result;
+std::vector<TreeMarket::Share> TreeMarket::links_between(NodeId from, NodeId to) const {
+  std::vector<Share> result;
   if (from == to || (paths_ == Paths::routes ? passes_worker(from, to) : edge(from, to) >= kAbsent))
     return result;
-  for_each_link(from, to, [&](int link) { result.push_back(link); });
+  for_each_share(from, to, [&](int link, double part) { result.push_back({link, part}); });
   if (paths_ == Paths::all) std::ranges::reverse(result);
   return result;
 }
 
-std::vector<int> TreeMarket::resources_between(NodeId from, NodeId to) const {
-  std::vector<int> result;
-  if (from == to || passes_worker(from, to)) return result;
-  for (const int link : routes_->path(from, to))
-    result.insert(result.end(), resources_of(link).begin(), resources_of(link).end());
+std::vector<PackingLp::Term> TreeMarket::resources_between(NodeId from, NodeId to) const {
+  std::vector<PackingLp::Term> result;
+  for (const auto& [link, part] : links_between(from, to))
+    for (const int resource : resources_of(link)) result.push_back({resource, part});
   return result;
 }
 

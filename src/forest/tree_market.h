@@ -11,7 +11,8 @@
 //
 // A resource is a link or a capacity group. Where an all-reduce runs on links that are alike both ways, and
 // without groups, a link and its reverse are one resource: a tree then sums and sends over the same edges,
-// loads both alike, and costs the same whatever its root.
+// loads both alike, and costs the same whatever its root. Over routes, links that are always loaded alike are
+// one resource as well, with the capacity of one of them.
 #pragma once
 
 #include <cstddef>
@@ -78,10 +79,18 @@ class TreeMarket {
   // What it costs and what it uses of each resource per unit of rate.
   double cost(const TreePair& trees) const;
   std::vector<PackingLp::Term> use(const TreePair& trees) const;
-  // The links that an edge runs over, at the prices set if over any paths; empty where there is none.
-  std::vector<int> links_between(NodeId from, NodeId to) const;
-  // Those that an edge over routes uses, as often as it does; empty where there is none.
-  std::vector<int> resources_between(NodeId from, NodeId to) const;
+  // The links that an edge runs over, each with the part of the traffic that takes it: over routes, of links
+  // that are always loaded alike the one that leads them; over any paths, the cheapest at the prices set.
+  // Empty where there is none.
+  struct Share {
+    int link = 0;
+    double part = 1;
+  };
+  std::vector<Share> links_between(NodeId from, NodeId to) const;
+  // What the edge so uses of each resource; one may be named several times.
+  std::vector<PackingLp::Term> resources_between(NodeId from, NodeId to) const;
+  // How many links are always loaded as this one is, itself included.
+  int alike(int link) const { return routes_ ? routes_->followers(link) : 1; }
   // What edges straight to all others would cost.
   double cost_of_star(NodeId root) const;
   // The mean of the costs of all edges that there are.
@@ -106,6 +115,7 @@ class TreeMarket {
   Shape buy(NodeId root, Trees& known, bool upward) const;
   void drop_idle(Shape& parents, NodeId root, bool upward) const;
   bool find_symmetry();
+  bool alike_both_ways(NodeId from, NodeId to) const;
   bool passes_worker(NodeId from, NodeId to) const;
   void price_routes(const std::vector<double>& link_prices);
   void price_all_paths(const std::vector<double>& link_prices);
@@ -115,7 +125,7 @@ class TreeMarket {
     std::vector<int> entering;
   };
   Reach search(int from, const std::vector<double>& link_prices) const;
-  void for_each_link(NodeId from, NodeId to, const std::function<void(int)>& visit) const;
+  void for_each_share(NodeId from, NodeId to, const std::function<void(int, double)>& visit) const;
   Shape grow(NodeId root, double per_hop, bool upward) const;
 
   const cluster::Cluster& cluster_;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <optional>
 
@@ -196,12 +197,18 @@ Verification measure_load(const Forest& forest, const cluster::Cluster& cluster,
                           const std::optional<SharedSums>& shared) {
   const cluster::Routes routes(cluster);
   Verification load{std::vector<Bytes>(cluster.links.size()), std::vector<Bytes>(cluster.groups.size())};
+  std::vector<double> parts(cluster.links.size());  // of bytes that spread
   const auto send = [&](NodeId from, NodeId to, std::int64_t bytes) {
     if (!routes.reachable(from, to)) {
       refuse_forest(forest, fmt::format("no route leads from {} to {}", cluster.nodes[at(from)].name,
                                         cluster.nodes[at(to)].name));
     }
-    for (const int link : routes.path(from, to)) load.link_bytes[at(link)].value += bytes;
+    routes.for_each_share(from, to, [&](int link, double part) {
+      if (part == 1)
+        load.link_bytes[at(link)].value += bytes;
+      else
+        parts[at(link)] += part * static_cast<double>(bytes);
+    });
   };
   for (std::size_t i = 0; i < forest.trees.size(); ++i) {
     const Tree& tree = forest.trees[i];
@@ -209,6 +216,11 @@ Verification measure_load(const Forest& forest, const cluster::Cluster& cluster,
     for (const Edge& edge : tree.up)
       if (!shared || shared->first(i, edge.child) == i) send(edge.child, edge.parent, bytes);
     for (const Edge& edge : tree.down) send(edge.parent, edge.child, bytes);
+  }
+  for (int link = 0; at(link) < parts.size(); ++link) {  // leaders come first
+    const int leader = routes.leader(link);
+    Bytes& own = load.link_bytes[at(link)];
+    own = leader < link ? load.link_bytes[at(leader)] : Bytes{own.value + std::llround(parts[at(link)])};
   }
   for (std::size_t g = 0; g < cluster.groups.size(); ++g) {
     for (const int link : cluster.groups[g].links)

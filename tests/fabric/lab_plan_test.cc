@@ -95,7 +95,7 @@ TEST(LabPlan, LeavesOutTheSpinesThatNoRouteTakes) {
   EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev t8b root handle 1: tbf rate 1000000000bit")));
   EXPECT_THAT(
       plan.warnings,
-      testing::ElementsAre("2 links between switches are left out: no route of the cluster takes them"));
+      testing::ElementsAre("2 links between switches are left out: a lab has one path between two hosts"));
 }
 
 TEST(LabPlan, ShapesDirectLinksByDestination) {

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
 
 #include "base/random.h"
 #include "cluster/cluster.h"
@@ -44,6 +46,24 @@ inline cluster::Cluster fat_tree(int ports, Hosts kind, Switches switches) {
     for (int up = 0; up < cores_of_middle; ++up)
       join(middle + i, core + i % middles_of_pod * cores_of_middle + up, one ? half * half * 40e9 : 40e9);
   return result;
+}
+
+// The same network without so many links between switches, both ways, drawn at random; workers still reach
+// each other.
+inline cluster::Cluster with_failed_links(cluster::Cluster cluster, int count, std::uint64_t seed) {
+  Random random(seed);
+  while (count > 0) {
+    const cluster::Link failed = cluster.links[random.below(cluster.links.size())];
+    if (std::min(failed.from, failed.to) < cluster.workers()) continue;
+    cluster::Cluster less = cluster;
+    std::erase_if(less.links, [&](const cluster::Link& link) {
+      return std::minmax(link.from, link.to) == std::minmax(failed.from, failed.to);
+    });
+    if (find_problem(less)) continue;
+    cluster = std::move(less);
+    --count;
+  }
+  return cluster;
 }
 
 }  // namespace talweg::forest

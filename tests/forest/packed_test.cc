@@ -7,7 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "base/at.h"
+#include "base/random.h"
 #include "forest/bound.h"
+#include "forest/cost.h"
 #include "forest/fat_tree.h"
 #include "forest/planner.h"
 #include "forest/random_networks.h"
@@ -118,6 +121,64 @@ TEST(Packed, ReachesTheBoundsOfFatTreesOfHundredsOfHosts) {
     EXPECT_GE(rate_of(forest, cluster), 0.99 * bound) << slow;
     EXPECT_LE(rate_of(forest, cluster), bound * (1 + 1e-9)) << slow;
     EXPECT_LE(forest.trees.size(), 16u) << slow;
+  }
+}
+
+// Leaves of some hosts, and spines that each leaf reaches over uplinks of one rate; and the same where the
+// spines are written as one switch.
+std::pair<cluster::Cluster, cluster::Cluster> random_leaf_spine(std::uint64_t seed) {
+  Random random(seed);
+  const int leaves = 2 + static_cast<int>(random.below(4)), hosts = 2 + static_cast<int>(random.below(3));
+  const int spines = 2 + static_cast<int>(random.below(4));
+  cluster::Cluster each;
+  for (int i = 0; i < leaves * hosts; ++i) each.nodes.push_back({.name = fmt::format("h{}", i)});
+  for (int i = 0; i < leaves + spines; ++i)
+    each.nodes.push_back({.name = fmt::format("s{}", i), .kind = cluster::NodeKind::switch_});
+  cluster::Cluster one = each;
+  one.nodes.resize(at(leaves * hosts + leaves + 1));
+  const auto join = [](cluster::Cluster& cluster, int a, int b, double rate) {
+    cluster.links.push_back({a, b, {rate}, {1000}});
+    cluster.links.push_back({b, a, {rate}, {1000}});
+  };
+  const double rates[] = {5e9, 10e9, 20e9, 40e9};
+  for (int leaf = 0; leaf < leaves; ++leaf) {
+    const int node = leaves * hosts + leaf;
+    for (int host = leaf * hosts; host < (leaf + 1) * hosts; ++host) {
+      const double rate = rates[random.below(4)];
+      for (auto* const cluster : {&each, &one}) join(*cluster, host, node, rate);
+    }
+    const double uplink = rates[random.below(4)] / 4;
+    for (int spine = 0; spine < spines; ++spine) join(each, node, leaves * hosts + leaves + spine, uplink);
+    join(one, node, leaves * hosts + leaves, spines * uplink);
+  }
+  return {each, one};
+}
+
+TEST(Packed, UsesAllSpinesAsIfTheyWereOneSwitch) {
+  for (std::uint64_t seed = 100; seed < 100 + fewer(30U); ++seed) {
+    const auto [each, one] = random_leaf_spine(seed);
+    const Collective op = kOperations[seed % std::size(kOperations)];
+    const Request request = long_vector(op, each.workers());
+    const double bound = best_rate(each, op, 1).rate.value();
+    EXPECT_DOUBLE_EQ(best_rate(one, op, 1).rate.value(), bound) << seed;
+    const Forest forest = packed(request, each);
+    EXPECT_GE(rate_of(forest, each), 0.99 * bound) << seed << " " << name(op);
+    EXPECT_LE(rate_of(forest, each), bound * (1 + 1e-9)) << seed << " " << name(op);
+    EXPECT_NEAR(rate_of(forest, each) / rate_of(forest, one), 1, 1e-6) << seed;
+    EXPECT_NEAR(predict_seconds(forest, each) / predict_seconds(forest, one), 1, 1e-6) << seed;
+    EXPECT_EQ(packed(request, one).trees.size(), forest.trees.size()) << seed << " " << name(op);
+  }
+}
+
+TEST(Packed, ReachesTheBoundsOfFatTreesWithFailedLinks) {
+  for (std::uint64_t seed = 100; seed < 100 + fewer(6U); ++seed) {
+    auto cluster = with_failed_links(fat_tree(8, Hosts::uneven, Switches::each), 20, seed);
+    for (auto& link : cluster.links)  // a pod's narrow hosts take more than one link
+      if (std::min(link.from, link.to) >= cluster.workers()) link.capacity.bits_per_second = 10e9;
+    const double bound = best_rate(cluster, all_reduce).rate.value();
+    const Forest forest = packed(long_vector(all_reduce, cluster.workers()), cluster);
+    EXPECT_GE(rate_of(forest, cluster), 0.95 * bound) << seed;
+    EXPECT_LE(rate_of(forest, cluster), bound * (1 + 1e-9)) << seed;
   }
 }
 

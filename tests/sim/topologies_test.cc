@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <utility>
 
+#include "base/random.h"
+#include "cluster/routing.h"
 #include "sim/forwarding.h"
 #include "sim/shapes.h"
 #include "talweg/error.h"
@@ -137,6 +140,62 @@ TEST(Forwarding, WorkersForwardOnlyWhereNothingElseDoes) {
   const Forwarding f(c);
   EXPECT_EQ(walk(c, f, 0, 2, 0), (std::vector<int>{0, 3, 2}));
   EXPECT_EQ(walk(c, f, 0, 1, 0), (std::vector<int>{0, 1}));
+}
+
+// How many links carry some of several ways.
+int expect_parts_that_plans_count_on(const cluster::Cluster& c) {
+  constexpr std::uint32_t kSpreads = 64 * 81;  // every choice among 2, 3 or 4, one behind the other
+  const Forwarding f(c);
+  const cluster::Routes routes(c);
+  int spread_over = 0;
+  for (int from = 0; from < c.workers(); ++from) {
+    for (int to = 0; to < c.workers(); ++to) {
+      if (from == to) continue;
+      std::vector<double> sent(c.links.size()), counted(c.links.size());
+      for (std::uint32_t packet = 0; packet < kSpreads; ++packet) {
+        std::uint32_t spread = packet;
+        for (int node = from; node != to;) {
+          const auto link = static_cast<std::size_t>(f.link(node, to, spread));
+          sent[link] += 1.0 / kSpreads;
+          node = c.links[link].to;
+        }
+      }
+      routes.for_each_share(from, to, [&](int link, double part) {
+        for (int other = 0; other < std::ssize(c.links); ++other)
+          if (routes.leader(other) == link) counted[static_cast<std::size_t>(other)] += part;
+      });
+      for (std::size_t link = 0; link < c.links.size(); ++link) {
+        EXPECT_NEAR(sent[link], counted[link], 1e-9) << from << " to " << to << " over " << link;
+        spread_over += counted[link] > 0 && counted[link] < 1 ? 1 : 0;
+      }
+    }
+  }
+  return spread_over;
+}
+
+// The same without some links between switches, both ways, for as long as all hosts reach each other.
+cluster::Cluster without_links(cluster::Cluster c, int count, Random& random) {
+  for (; count > 0; --count) {
+    const cluster::Link down = c.links[random.below(c.links.size())];
+    if (down.from < c.workers() || down.to < c.workers()) continue;
+    cluster::Cluster less = c;
+    std::erase_if(less.links, [&](const cluster::Link& link) {
+      return std::minmax(link.from, link.to) == std::minmax(down.from, down.to);
+    });
+    if (!cluster::find_problem(less)) c = less;
+  }
+  return c;
+}
+
+TEST(Forwarding, SpreadsPacketsAsPlansCountOnIt) {
+  Random random(20);
+  int spread_over = 0;
+  for (int round = 0; round < 4; ++round) {
+    for (const auto& c : {leaf_spine(4, 4, 2, kTen, kTen), fat_tree(16, 3, 1, kTen),
+                          torus({3, 4}, kTen, kTen), fat_tree(32, 2, 2, kTen)})
+      spread_over += expect_parts_that_plans_count_on(without_links(c, 3 * round, random));
+  }
+  EXPECT_GT(spread_over, 1000);
 }
 
 }  // namespace
