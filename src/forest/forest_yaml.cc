@@ -10,8 +10,6 @@
 namespace talweg::forest {
 namespace {
 
-using text::YamlReader;
-
 // Far above any group, far below what would overflow a table over all pairs of nodes.
 constexpr std::int64_t kMostNodes = 1 << 16;
 

@@ -15,8 +15,6 @@ namespace talweg::sim {
 
 namespace {
 
-using text::YamlReader;
-
 constexpr double kMostJitter = 0.25;  // no compute time is drawn below zero
 
 class Names {

@@ -51,6 +51,7 @@ DEFINED = re.compile(
     r"|using (?P<alias>\w+) =(?P<target>[^;]*);"
     r"|[\w:<>,&* \[\]()]*?[ &*>](?P<name>\w+)(?:\[[^\]]*\])*"
     r"(?: =| ?\{|\((?P<parameters>(?:[^()]|\([^()]*\))*)\)[\w ]*\{))", re.MULTILINE)
+USING_NAME = re.compile(r"^ *using (?:::)?(?:\w+::)+(\w+);", re.MULTILINE)
 HEADER_CONSTANT = re.compile(r"^inline constexpr [\w:<>, ]+? (\w+)(?:\[[^\]]*\])*(?: =|\{)", re.MULTILINE)
 SOURCE_SUFFIXES = {".h", ".cc", ".py", ".sh"}
 # A file of code that prose names; not one whose name is a placeholder (src/cli/NAME.cc).
@@ -134,6 +135,16 @@ def check_words(_, text):
     for what, pattern in FORBIDDEN.items():
         for match in pattern.finditer(text):
             yield text.count("\n", 0, match.start()) + 1, f"{what}: {match[0]!r}"
+
+
+def check_using(path, text):
+    """The linter sees this where it reads a source by itself, not where it reads the sources of a room at once."""
+    if path.suffix != ".cc":
+        return
+    code = re.sub(r"//[^\n]*", "", text)
+    for match in USING_NAME.finditer(code):
+        if not re.search(rf"(?<!::)\b{match[1]}\b", code[:match.start()] + code[match.end():]):
+            yield code.count("\n", 0, match.start()) + 1, f"nothing uses `{match[0].strip()}`"
 
 
 def nameless_in(text):
@@ -238,7 +249,8 @@ def violations(tree):
         except UnicodeDecodeError:
             continue  # pictures and data
         texts[path] = text
-        for check in (check_floors, check_public_header, check_threads, check_length, check_words):
+        for check in (check_floors, check_public_header, check_threads, check_length, check_words,
+                      check_using):
             found += [(path, line, message) for line, message in check(path, text)]
     found += check_nameless(texts)
     found += check_named_files(texts, files)

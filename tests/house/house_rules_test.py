@@ -50,6 +50,12 @@ class HouseRulesTest(unittest.TestCase):
         self.assert_one({"src/base/log.cc": '\n#include "kernel/reduce.h"\n'}, "src/base/log.cc:2",
                         "base (floor 1) may not include kernel (floor 2)")
 
+    def test_a_using_declaration_that_nothing_uses_is_reported(self):
+        using = "using text::Reader;\n"
+        self.assert_one({"src/base/log.cc": "int f(text::Reader);\n" + using + "// Reader\n"}, "src/base/log.cc:2",
+                        "nothing uses `using text::Reader;`")
+        self.assertEqual(self.violations({"src/base/log.cc": using + "int f(Reader);\n", "src/base/log.h": using}), [])
+
     def test_angle_brackets_hide_nothing(self):
         self.assert_one({"src/base/log.cc": "#  include <live/engine.h>\n"}, "src/base/log.cc:1", "may not include live")
 

@@ -21,11 +21,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
-using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 // All have failed, with the same words.
 void expect_refused(const std::vector<Outcome>& outcomes, ErrorCode code, const std::string& words) {
