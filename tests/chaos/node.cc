@@ -180,7 +180,7 @@ struct Node::Member : protocol::Outbox {
   }
   void completed(void* user, const protocol::Outcome& outcome) override {
     if (helps()) {
-      node.memory_ -= static_cast<Record*>(user)->memory;
+      if (user != nullptr) node.memory_ -= static_cast<Record*>(user)->memory;
       if (!outcome.ok) node.world_.marks().hit(Mark::helper_left_over);
       return;
     }

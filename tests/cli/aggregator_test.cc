@@ -119,9 +119,15 @@ TEST(Aggregator, ThatNobodyStartsIsPlannedWithoutWhichIsSaidOnce) {
   expect_planned_without(ranks_that_know("true;"), "it was not there when all 4 ranks were\n");
 }
 
+// A rank lets the others wait until both are there: who comes after the job hears of nobody.
 TEST(Aggregator, OfANameThatAnotherHasIsTurnedAway) {
-  const Outcome outcome = ranks_that_know(
-      "for i in 1 2; do { \"$TALWEG\" aggregator --name agg --timeout 60s; echo ended $?; } & done;");
+  const Outcome outcome = shell(
+      std::string("export D=$(mktemp -d); trap 'rm -r $D' EXIT; touch $D/0 $D/1; "
+                  "\"$TALWEG\" run -n 4 --timeout 100s -- env TALWEG_CLUSTER=") +
+      kNetwork + " sh -c 'if [ $RANK -lt 2 ]; then { TALWEG_DEBUG=INFO TALWEG_DEBUG_SUBSYS=aggregator " +
+      "\"$TALWEG\" aggregator --name agg --timeout 60s 2>$D/$RANK; echo ended $?; } & fi; " +
+      "if [ $RANK = 3 ]; then until [ $(cat $D/0 $D/1 | grep -c \"agg: it waits for a group$\") = 2 ]; " +
+      "do sleep 0.01; done; fi; " + kPerf + "; r=$?; wait; exit $r'; r=$?; cat $D/0 $D/1 >&2; exit $r");
   expect_planned_with(outcome);
   EXPECT_EQ(times(outcome.err, "talweg aggregator"), 1) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr(": start one of each name\n"));

@@ -217,6 +217,30 @@ TEST(Seam, ANodeThatLearnsItsPartLateKeepsWhatHasCome) {
   for (int r = 0; r < 2; ++r) EXPECT_TRUE(group.calls.result(r).outcome.ok) << r;
 }
 
+TEST(Seam, WhatANodeThatIsNoRankDoesNotKnowWhenRank0LeavesFails) {
+  Helped group(4);
+  group.knows_plan = false;
+  group.calls.start(1, group.plan(1));
+  group.net.run();
+  EXPECT_FALSE(group.calls.result(1).done);
+  group.net.session(0).leave(2);
+  group.net.run();
+  ASSERT_TRUE(group.calls.result(1).done) << "what had come before";
+  EXPECT_EQ(group.calls.result(1).outcome.code, ErrorCode::peer_failed);
+  EXPECT_THAT(group.calls.result(1).outcome.text, HasSubstr("rank 0 (h0) has left the group"));
+  Calls later(group.net, group.calls.count);
+  later.start(1, group.plan(1));
+  group.net.run();
+  ASSERT_TRUE(later.result(1).done) << "what comes later";
+  EXPECT_THAT(later.result(1).outcome.text, HasSubstr("rank 0 (h0) has left the group"));
+  group.knows_plan = true;
+  Calls known(group.net, group.calls.count);
+  known.start(1, group.plan(1));
+  group.net.run();
+  EXPECT_EQ(group.served.back(), 2U);
+  EXPECT_EQ(group.helped.size(), 1U) << "what it knows it begins";
+}
+
 // Ranks 0 and 1 below node 3, which is below node 2.
 std::shared_ptr<forest::Forest> through_nodes_3_and_2(std::int64_t count, std::int64_t chunk) {
   auto f = through_node_2(count, chunk);

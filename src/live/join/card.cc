@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "base/fail.h"
+#include "base/log.h"
 
 namespace talweg::live {
 
@@ -175,6 +176,8 @@ class Exchange {
     // With its number in the first card already, rank 0 need not wait for a second one.
     if (!judges()) own_.job = number_of_rank_0().value_or(0);
     store_.set(own_key(), to_text(own_));
+    if (aggregates())
+      Logger().log(LogLevel::info, "aggregator", "{}: it waits for a group", options_.aggregator);
     if (judges()) {
       if (aside() != nullptr) aside()->set(rank_key(0), to_text(own_));
       judge();

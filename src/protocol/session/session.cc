@@ -350,7 +350,7 @@ void Session::on_frame(int from, const wire::Header& h, const std::byte* payload
 void Session::on_collective_frame(int from, const wire::Header& h, const std::byte* payload) {
   if (h.type != wire::FrameType::announce || !wire::announce_of(h).held) saw_start(from, h);
   if (serve_ && !has_ended(h.sequence) && find(h.sequence) == nullptr)
-    if (auto operation = serve_(h.sequence, wire::signature_of(h))) start_at(h.sequence, *operation);
+    serve_call(h.sequence, wire::signature_of(h));
   if (serve_ ? !has_ended(h.sequence) && find(h.sequence) == nullptr : h.sequence >= next_) {
     keep_early(from, h, payload);
     return;
@@ -515,8 +515,19 @@ void Session::serve_early() {
   for (const auto& [id, frame] : early_)
     if (waiting.empty() || waiting.back().first != id)
       waiting.emplace_back(id, wire::signature_of(frame.header));
-  for (const auto& [id, signature] : waiting)
-    if (auto operation = serve_(id, signature)) start_at(id, *operation);
+  for (const auto& [id, signature] : waiting) serve_call(id, signature);
+}
+
+// Only rank 0 tells plans: what it has not told before it left is never known.
+void Session::serve_call(std::uint64_t id, const wire::Signature& signature) {
+  if (auto operation = serve_(id, signature)) {
+    start_at(id, *operation);
+  } else if (gone_[kPlanner]) {
+    const Outcome refusal = without(kPlanner);
+    Operation none;
+    none.signature = signature;
+    start_at(id, none, &refusal);
+  }
 }
 
 bool Session::has_ended(std::uint64_t id) const {

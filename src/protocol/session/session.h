@@ -96,7 +96,8 @@ class Session {
 
   // For a node that is no rank: `server` says what to do in an operation that somebody else has begun, or
   // that this cannot be said yet; then its frames are kept, as far as one sender may have some kept, until
-  // serve_early() asks again.
+  // serve_early() asks again. It fails where rank 0 has left, who alone could have told the plan; such an
+  // operation completes with no user.
   using Server = std::function<std::optional<Operation>(std::uint64_t sequence, const wire::Signature&)>;
   void serve(Server server);
   void serve_early();
@@ -174,6 +175,7 @@ class Session {
   void prepare(Run& run);
   void start_at(std::uint64_t id, Operation& operation, const Outcome* refusal = nullptr);
   void engage(Run& run);
+  void serve_call(std::uint64_t id, const wire::Signature& signature);
   void keep_early(int from, const wire::Header& header, const std::byte* payload);
   const Run* earliest_before(const Run& run) const;
   void lift_fences();

@@ -210,6 +210,7 @@ void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std
     on_damaged(rank, *failure, why);
   } else {
     fail_those_that_need(rank, ErrorCode::peer_failed, left);
+    if (serve_ && rank == kPlanner) serve_early();
   }
 }
 
