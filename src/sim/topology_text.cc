@@ -51,6 +51,7 @@ class Numbers {
   LinkShape link() {
     shape_.capacity = parse_bandwidth(word("rate", "10G"));
     shape_.latency = parse_nanoseconds(word("latency", "1us"));
+    check(shape_);
     return shape_;
   }
   // The same as the hosts' but for what is said; after link().
@@ -58,6 +59,7 @@ class Numbers {
     LinkShape shape = shape_;
     const std::string rate = word("up", "");
     if (!rate.empty()) shape.capacity = parse_bandwidth(rate);
+    check(shape);
     return shape;
   }
   void done() const {
@@ -65,6 +67,10 @@ class Numbers {
   }
 
  private:
+  void check(const LinkShape& shape) const {
+    if (const auto problem = cluster::find_problem(star(2, shape))) refuse(problem->text);
+  }
+
   const std::string text_;
   const std::string kind_;
   std::map<std::string, std::string> values_;
