@@ -28,6 +28,17 @@ constexpr std::ptrdiff_t kMostSeparators = 2 << 20;
 
 constexpr std::uint32_t kNone = 0xffffffff;
 
+// Its length where all of it is UTF-8.
+std::size_t first_not_utf8(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    const std::size_t length = utf8_length(text.substr(at));
+    if (length == 0) break;
+    at += length;
+  }
+  return at;
+}
+
 }  // namespace
 
 // What the parser has seen, in 24 bytes for each node, where its own nodes take 500.
@@ -68,6 +79,8 @@ class YamlTree : public YAML::EventHandler {
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override { add(Kind::nothing, mark, anchor); }
   void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t anchor,
                 const std::string& value) override {
+    // The parser makes single bytes of some escapes, and of what follows a zero byte.
+    if (first_not_utf8(value) != value.size()) throw YAML::ParserException(mark, "a word that is no UTF-8");
     Node& node = nodes_[add(Kind::word, mark, anchor)];
     node.begin = static_cast<std::uint32_t>(words_.size());
     node.length = static_cast<std::uint32_t>(value.size());
@@ -222,15 +235,11 @@ double YamlReader::at_least_zero() const {
 }
 
 void require_utf8(std::string_view text, const std::string& origin) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t length = utf8_length(text.substr(at));
-    if (length == 0) {
-      const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
-      throw_error(ErrorCode::bad_file, "{}:{}: expected UTF-8, got a byte {:#04x}", origin, line,
-                  static_cast<unsigned char>(text[at]));
-    }
-    at += length;
-  }
+  const std::size_t at = first_not_utf8(text);
+  if (at == text.size()) return;
+  const auto line = std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n') + 1;
+  throw_error(ErrorCode::bad_file, "{}:{}: expected UTF-8, got a byte {:#04x}", origin, line,
+              static_cast<unsigned char>(text[at]));
 }
 
 YamlReader read_document(const std::string& text, const std::string& origin) {

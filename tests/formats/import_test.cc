@@ -83,6 +83,19 @@ TEST(Import, WantsUtf8AndNamesTheLine) {
   }
 }
 
+TEST(Import, WantsUtf8OfWhatTheParserMakesOfEscapesToo) {
+  const auto complaint = [](const std::string& text) -> std::string {
+    try {
+      to_yaml(cluster::parse_cluster(text, "f"));
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(complaint("nodes: [{name: \"h\\u00f6st\"}]\n"), "");
+  EXPECT_EQ(complaint("nodes:\n- name: \"h\\Nst\"\n"), "f:2: expected YAML or JSON: a word that is no UTF-8");
+}
+
 TEST(Import, TakesCharactersOfEveryLength) {
   EXPECT_NO_THROW(text::require_utf8("aß€\U0001F600", "f"));
 }
