@@ -114,7 +114,7 @@ TEST(PlanChooser, NoPartOfASearchIsLongWithoutAskingWhetherItIsStillWanted) {
   forest::WorkLimit limit(std::numeric_limits<std::int64_t>::max(), [&] {
     const double now = worked_seconds();
     longest = std::max(longest, now - std::exchange(last, now));
-    return now - begin > 20 * first;
+    return now - begin > 12 * first;
   });
   EXPECT_THROW(forest::plan_best(request, model, memo, &limit), forest::WorkLimit::Reached);
   EXPECT_LT(longest / first, kSoon);
