@@ -59,7 +59,6 @@ class Routes::Downhill {
       std::ranges::sort(arriving);
       here.clear();
       for (const auto& [node, part] : arriving) {
-        if (node == target_) continue;
         if (here.empty() || here.back().first != node) here.emplace_back(node, 0.0);
         here.back().second += part;
       }
@@ -69,7 +68,6 @@ class Routes::Downhill {
 
  private:
   bool leads_on(const Link& link, const Pair& whole) const {
-    if (link.to == target_) return false;  // more than one link is as good or better
     const Pair& rest = routes_.pair(link.to, target_);
     return rest.reachable && !rest.relayed && cluster_.nodes[at(link.to)].kind == NodeKind::switch_ &&
            link.latency.value + rest.latency.value == whole.latency.value && 1 + rest.count == whole.count;

@@ -149,6 +149,7 @@ void PackingLp::refactor() {
   std::ranges::fill(inverse_, 0.0);
   for (std::size_t i = 0; i < rows_; ++i) inverse(i, i) = 1;
   for (std::size_t column = 0; column < rows_; ++column) {
+    if (limit_ != nullptr) limit_->spend(0);  // all columns together take as long as many pivots
     std::size_t best = column;
     for (std::size_t row = column; row < rows_; ++row)
       if (std::abs(matrix[row * rows_ + column]) > std::abs(matrix[best * rows_ + column])) best = row;

@@ -48,7 +48,7 @@ Adaptation::Adaptation(cluster::Cluster network)
     : ranks_(static_cast<std::size_t>(network.workers())), replanner_(std::move(network)) {}
 
 void Adaptation::count(const forest::Request& request) {
-  if (!moves_data(request.op) || facts(request.op).knows != Knows::all) return;
+  if (facts(request.op).knows != Knows::all) return;
   const std::int64_t bytes =
       std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) * request.element_size;
   bytes_ += bytes;
@@ -80,10 +80,6 @@ NetworkWatch::Turn Adaptation::turn(std::uint64_t call) {
     return turn;
   }
   if (asked_) {
-    // Reports come in any order, and the re-planner's sums are to be the same for all.
-    std::ranges::sort(epoch_.edges, [](const auto& a, const auto& b) {
-      return std::pair(a.from, a.to) < std::pair(b.from, b.to);
-    });
     double length = 0;
     for (const EdgeTraffic& edge : epoch_.edges) length = std::max(length, edge.busy);
     if (length > 0 && length < kShort && enough_ < kMostBytes) enough_ *= 2;

@@ -20,14 +20,6 @@ struct Background::Job {
   std::shared_ptr<const forest::Forest> result;  // once done
 };
 
-Background::Task& Background::Task::operator=(Task&& other) noexcept {
-  if (this != &other) {
-    if (job_) job_->unwanted = true;
-    job_ = std::move(other.job_);
-  }
-  return *this;
-}
-
 Background::Task::~Task() {
   if (job_) job_->unwanted = true;
 }

@@ -29,11 +29,8 @@ class Background {
   // Whoever started it. Letting go of it gives the task up.
   class Task {
    public:
-    Task() = default;
     Task(Task&&) = default;
-    Task& operator=(Task&& other) noexcept;
     ~Task();
-    explicit operator bool() const { return job_ != nullptr; }
     bool done() const;
     // Once, when done. Null when the work has thrown, or the system has no thread for it.
     std::shared_ptr<const forest::Forest> take();

@@ -21,7 +21,7 @@ void Losses::lose(int node, std::uint64_t next) {
 
 void Losses::hear(int from, int node, std::uint64_t next) {
   for (Loss& loss : losses_) {
-    if (loss.agreed.node != node || complete(loss)) continue;
+    if (loss.agreed.node != node) continue;
     loss.heard[static_cast<std::size_t>(from)] = true;
     loss.agreed.from = std::max(loss.agreed.from, next);
   }

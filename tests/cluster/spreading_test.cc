@@ -135,6 +135,9 @@ TEST(Spreading, IsWorkedOutFromTierToTier) {
                           Pair(up[3] + 1, 0.5), Pair(core[0], 0.25), Pair(core[1], 0.25), Pair(core[2], 0.5),
                           Pair(core[3] + 1, 0.25), Pair(core[4] + 1, 0.25), Pair(core[5] + 1, 0.5)));
   EXPECT_EQ(routes.followers(core[0]), 4);  // two up, two down behind them
+  // What two cores send to one middle leaves it over one link.
+  fabric.cluster.links[talweg::at(up[2] + 1)].capacity = {2e8};
+  EXPECT_EQ(Routes(fabric.cluster).rate(a, b), Bandwidth{4e8});
 }
 
 TEST(Spreading, SharesAGroupAsOftenAsWaysLeadThroughIt) {
@@ -146,6 +149,45 @@ TEST(Spreading, SharesAGroupAsOftenAsWaysLeadThroughIt) {
   EXPECT_EQ(routes.rate(2, 0), Bandwidth{1e9});
   EXPECT_EQ(routes.leader(uplink(0, 1)), uplink(0, 1));
   EXPECT_EQ(routes.leader(uplink(1, 1)), uplink(1, 0));
+}
+
+TEST(Spreading, IsOnlyOverWaysThatAreEquallyShortAndQuick) {
+  for (const auto& [detour, latency] : {std::pair(false, 10), {false, 11}, {true, 10}}) {
+    Fabric fabric;
+    const int a = fabric.host(), b = fabric.host(), near = fabric.spine(), other = fabric.spine(),
+              behind = fabric.spine();
+    fabric.join(a, near);
+    fabric.join(near, b, 1e9, 20);
+    fabric.join(a, other);
+    fabric.join(other, detour ? behind : b, 1e9, detour ? 10 : latency + 10);
+    fabric.join(behind, b);
+    const Routes routes(fabric.cluster);
+    EXPECT_EQ(routes.spreads(a, b), !detour && latency == 10) << detour << " " << latency;
+    EXPECT_EQ(routes.latency(a, b), Nanoseconds{30});
+  }
+}
+
+// As switches do: by what they hash, not by what a link carries.
+TEST(Spreading, OfASwitchIsEvenOverLinksThatAreNotAlike) {
+  Fabric fabric = three_spines();
+  fabric.cluster.links[talweg::at(uplink(0, 1))].capacity = {2.5e8};
+  fabric.cluster.links[talweg::at(uplink(1, 2))].burst = {1000};
+  const Routes routes(fabric.cluster);
+  const auto there = parts(fabric.cluster, routes, 0, 2);
+  for (const int spine : {0, 1, 2}) EXPECT_NEAR(there.at(uplink(0, spine)), 1.0 / 3, kRounding);
+  EXPECT_NEAR(routes.rate(0, 2).bits_per_second, 7.5e8, 1);
+  EXPECT_EQ(routes.leader(uplink(0, 1)), uplink(0, 1)) << "it carries less";
+  EXPECT_EQ(routes.leader(uplink(0, 2)), uplink(0, 0));
+  EXPECT_EQ(routes.leader(uplink(1, 2)), uplink(1, 2)) << "it takes bursts";
+  EXPECT_EQ(routes.followers(uplink(1, 0)), 2);
+}
+
+TEST(Spreading, IsAlsoOfWhatEndsAtASwitchThatSums) {
+  Fabric fabric = three_spines();
+  fabric.cluster.nodes[7].can_aggregate = true;
+  const Routes routes(fabric.cluster);
+  EXPECT_TRUE(routes.spreads(0, 7));
+  EXPECT_FALSE(routes.spreads(0, 8));
 }
 
 TEST(Spreading, OfAHostIsOverPortsThatAreAlike) {
@@ -180,6 +222,21 @@ TEST(Spreading, DoesNotLeadThroughOtherMachines) {
     EXPECT_FALSE(routes.spreads(a, b));
     EXPECT_EQ(routes.rate(a, b), Bandwidth{1e9});
     EXPECT_EQ(parts(fabric.cluster, routes, a, b).size(), 2u);
+  }
+}
+
+TEST(Spreading, LeavesOutWaysThroughMachinesThatAreAsShort) {
+  for (const bool longer : {false, true}) {
+    Fabric fabric;
+    const int a = fabric.host(), b = fabric.host(), machine = fabric.host();
+    const int near = fabric.spine(), far = fabric.spine(), before = fabric.spine();
+    fabric.join(a, near);
+    fabric.join(near, longer ? far : b);
+    fabric.join(far, b);
+    fabric.join(a, longer ? before : machine);
+    fabric.join(before, machine);
+    fabric.join(machine, b);
+    EXPECT_FALSE(Routes(fabric.cluster).spreads(a, b)) << longer;
   }
 }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <utility>
+#include <vector>
 
 #include "forest/requests.h"
 #include "talweg/error.h"
@@ -64,6 +66,7 @@ TEST(Verify, RefusesBrokenEdges) {
               HasSubstr("do not hang on the root"));
   EXPECT_THAT(refusal_of_tree([](Tree& t) { t.up[0] = {0, 0}; }), HasSubstr("do not hang on the root"));
   EXPECT_THAT(refusal_of_tree([](Tree& t) { t.up[0] = {0, 3}; }), HasSubstr("expected nodes below 3"));
+  EXPECT_THAT(refusal_of_tree([](Tree& t) { t.up[0] = {0, -1}; }), HasSubstr("expected nodes below 3"));
   EXPECT_THAT(refusal_of([](Forest& f) {
                 f.nodes = 4;
                 f.trees[0].up.push_back({3, 1});
@@ -90,6 +93,22 @@ TEST(Verify, RefusesWrongRanks) {
               }),
               HasSubstr("expected all 3 ranks"));
   EXPECT_THAT(refusal_of_tree([](Tree& t) { t.root = 3; }), HasSubstr("expected a node below 3"));
+  EXPECT_THAT(refusal_of_tree([](Tree& t) { t.root = -1; }), HasSubstr("expected a node below 3"));
+  EXPECT_THAT(refusal_of([](Forest& f) { f.nodes = 2; }),
+              HasSubstr("2 nodes: expected at least the 3 ranks"));
+  EXPECT_THAT(refusal_of([](Forest& f) {  // a node that is no rank
+                f.nodes = 4;
+                f.trees[0].receivers = {0, 1, 2, 3};
+                f.trees[0].down.push_back({3, 1});
+              }),
+              HasSubstr("sorted, each once"));
+}
+
+TEST(Verify, DataThatAreNotSummedComeFromOneRank) {
+  Forest broadcast = find_planner("star").plan(make_request(Collective::broadcast, 3, 8), gigabit_star(3));
+  broadcast.trees[0].contributors = {0, 1};
+  broadcast.trees[0].up = {{1, 0}};
+  EXPECT_THAT(refusal(broadcast), HasSubstr("contributors [0, 1]: expected one rank"));
 }
 
 TEST(Verify, RefusesSlicesThatDoNotCoverTheOutputExactlyOnce) {
@@ -107,6 +126,11 @@ TEST(Verify, RefusesSlicesThatDoNotCoverTheOutputExactlyOnce) {
               HasSubstr("leaves the vector of 8 elements"));
   EXPECT_THAT(refusal_of_tree([](Tree& t) { t.slice = {-1, 8}; }), HasSubstr("leaves the vector"));
   EXPECT_THAT(refusal_of_tree([](Tree& t) { t.slice = {8, INT64_MAX}; }), HasSubstr("leaves the vector"));
+  EXPECT_THAT(refusal_of([](Forest& f) {
+                f.trees.push_back(f.trees[0]);
+                f.trees[1].slice = {4, -1};
+              }),
+              HasSubstr("leaves the vector"));
   EXPECT_THAT(refusal_of([](Forest& f) { f.trees.clear(); }), HasSubstr("never sent elements 0 to 7"));
   EXPECT_THAT(refusal_of([](Forest& f) { f.trees.push_back(f.trees[0]); }),
               HasSubstr("rank 0 is sent element 0 of its output by trees 0 and 1"));
@@ -129,6 +153,9 @@ TEST(Verify, RefusesDataThatIsNotTheContributorsOrNotTheReceivers) {
 TEST(Verify, ABarrierMustReachEveryoneByOneTree) {
   Forest barrier = find_planner("one_hop").plan(make_request(Collective::barrier, 3, 0), gigabit_star(3));
   EXPECT_EQ(refusal(barrier), "accepted");
+  barrier.trees.push_back(barrier.trees.back());
+  EXPECT_THAT(refusal(barrier), HasSubstr("rank 2 is reached by 2 trees"));
+  barrier.trees.pop_back();
   barrier.trees.pop_back();
   EXPECT_THAT(refusal(barrier), HasSubstr("rank 2 is reached by 0 trees"));
   barrier.trees.clear();
@@ -166,6 +193,15 @@ TEST(Verify, ASwitchMayOnlyDoWhatItCan) {
   EXPECT_EQ(refusal(at_the_switch(), &cluster), "accepted");
 }
 
+TEST(Verify, ASwitchThatCanDoNothingMayPassOn) {
+  const cluster::Cluster cluster = gigabit_star(3);
+  Forest forest = by_hand();
+  forest.nodes = 4;
+  forest.trees[0].up = {{0, 3}, {3, 1}, {2, 1}};
+  forest.trees[0].down = {{0, 1}, {3, 1}, {2, 3}};
+  EXPECT_EQ(refusal(forest, &cluster), "accepted");
+}
+
 TEST(Verify, ASumInTheNetworkLoadsEveryHostLinkOnce) {
   cluster::Cluster cluster = gigabit_star(3);
   cluster.nodes[3].can_aggregate = cluster.nodes[3].can_multicast = true;
@@ -201,6 +237,24 @@ TEST(Verify, ARingPutsTheSameLeastLoadOnEveryLink) {
       for (const Bytes bytes : load) EXPECT_EQ(bytes.value, 2 * (ranks - 1) * (count * 4 / ranks)) << planner;
     }
   }
+}
+
+// Two hosts, each on a leaf, and three spines between them.
+TEST(Verify, WhatSpreadsLoadsEachWayWithItsPart) {
+  cluster::Cluster cluster;
+  for (const char* const name : {"h0", "h1"}) cluster.nodes.push_back({.name = name});
+  for (const char* const name : {"leaf0", "leaf1", "spine0", "spine1", "spine2"})
+    cluster.nodes.push_back({.name = name, .kind = cluster::NodeKind::switch_});
+  for (const auto& [from, to] : {std::pair(0, 2), {2, 4}, {2, 5}, {2, 6}, {4, 3}, {5, 3}, {6, 3}, {3, 1}})
+    cluster.links.push_back({from, to, {1e9}, {10}});
+  for (int link = 0; link < 8; ++link) {
+    const cluster::Link there = cluster.links[static_cast<std::size_t>(link)];
+    cluster.links.push_back({there.to, there.from, {1e9}, {10}});
+  }
+  const Forest forest = find_planner("star").plan(make_request(Collective::broadcast, 2, 8), gigabit_star(2));
+  std::vector<std::int64_t> load;
+  for (const Bytes bytes : verify(forest, &cluster).link_bytes) load.push_back(bytes.value);
+  EXPECT_THAT(load, testing::ElementsAre(32, 11, 11, 11, 11, 11, 11, 32, 0, 0, 0, 0, 0, 0, 0, 0));
 }
 
 TEST(Verify, GroupsCarryTheSumOfTheirLinks) {

@@ -4,6 +4,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
 #include "live/tcp/tcp_traffic.h"
 
 namespace talweg::live {
@@ -63,6 +67,37 @@ TEST(Pulse, WhoAnswersNoQuestionIsLost) {
   EXPECT_GE(now_ns() - begin, kPatienceNs);
   EXPECT_LT(now_ns() - begin, 1000 * kPatienceNs);
   EXPECT_GT(looks, 8);
+}
+
+TEST(Pulse, WhoStopsAnsweringQuestionsIsLost) {
+  Silent silent(1000);
+  Pulse pulse;
+  const auto begin = now_ns();
+  for (; now_ns() < begin + 2 * kPatienceNs; ::usleep(kLookNs / 1000))
+    EXPECT_FALSE(pulse.lost(silent.socket.get(), 1, kPatienceNs));
+  ::listen(silent.listener.get(), 0);  // its queue is full now
+  while (!pulse.lost(silent.socket.get(), 1, kPatienceNs) && now_ns() - begin < 1000 * kPatienceNs)
+    ::usleep(kLookNs / 1000);
+  EXPECT_LT(now_ns() - begin, 1000 * kPatienceNs);
+}
+
+TEST(Pulse, FewQuestionsAreOpenAtATimeAndNoneOnceThereIsAnAnswer) {
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  Silent silent(0);
+  Pulse pulse;
+  const auto before = open_files();
+  auto most = before;
+  const std::int64_t begin = now_ns();
+  while (!pulse.lost(silent.socket.get(), 1, kPatienceNs) && now_ns() - begin < 1000 * kPatienceNs) {
+    most = std::max(most, open_files());
+    ::usleep(kLookNs / 1000);
+  }
+  EXPECT_GT(most, before);
+  EXPECT_LE(most, before + 8);
+  EXPECT_FALSE(pulse.lost(silent.socket.get(), 2, kPatienceNs));
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST(Pulse, WhateverIsHeardOrAcknowledgedIsAnAnswer) {

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 
 #include "base/random.h"
@@ -284,6 +286,51 @@ TEST(SharedPlans, WaitFewerTimesTheLongerPlanningTakes) {
   EXPECT_EQ(asked, (std::vector<std::uint64_t>{0, 1, 2, 4, 8, 16, 32, 64}));
 }
 
+// A forest that serves already is not sent again.
+TEST(SharedPlans, AreNotToldASecondTimeWhenPlanningEndsWithTheSame) {
+  struct Source : RandomSource {
+    using RandomSource::RandomSource;
+    Plan first(const Request& request) override { return {planned("ring", request), false}; }
+    Plan later(const Request& request) override { return {planned("ring", request), true}; }
+  };
+  Random random{1};
+  Source source(random);
+  SharedPlans plans(0, kSharers, kSharers);
+  PlanLeader leader(plans, source, nullptr);
+  EXPECT_NE(leader.lead(0, shape(0))->forest, nullptr);
+  const auto word = leader.lead(1, shape(0));
+  ASSERT_TRUE(word);
+  EXPECT_EQ(word->forest, nullptr);
+  EXPECT_EQ(word->next, kNever);
+  EXPECT_NE(plans.find(2, shape(0)), nullptr);
+}
+
+// Whatever the watch says, the next turn is at a later call.
+TEST(SharedPlans, AtATurnTheWordSaysWhatTheWatchSays) {
+  struct Watch : NetworkWatch {
+    Turn turn(std::uint64_t) override { return answer; }
+    Turn answer;
+  };
+  Random random{1};
+  RandomSource source(random);
+  Watch watch;
+  SharedPlans plans(0, kSharers, kSharers);
+  plans.expect_turns();
+  PlanLeader leader(plans, source, &watch);
+  const auto first = leader.lead(0, shape(0));
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(first->forget || first->report);
+  EXPECT_EQ(first->next_turn, 1u);
+  watch.answer = {.rates = {1e9, 2e9}, .report = true, .next = 7};
+  const auto second = leader.lead(1, shape(0));
+  ASSERT_TRUE(second && second->forest != nullptr);
+  EXPECT_TRUE(second->forget && second->report);
+  EXPECT_EQ(second->rates, watch.answer.rates);
+  EXPECT_EQ(second->next_turn, 7u);
+  EXPECT_EQ(source.changed, 1);
+  EXPECT_EQ(*second->forest, *planned("star", shape(0))) << "made for the network as it is now";
+}
+
 TEST(SharedPlans, ForgetAllWhenThereAreTooManyAndGoOn) {
   Random random{3};
   RandomSource source(random);
@@ -441,6 +488,28 @@ TEST(SharedPlans, StayUntilTheCallFromWhichOnTheyAreForgotten) {
   EXPECT_EQ(plans.find(5, shape(0)), nullptr);
 }
 
+TEST(SharedPlans, AreForgottenAtEveryCallThatWasNamedInWhateverOrder) {
+  SharedPlans plans(1, kSharers, kSharers);
+  PlanWord word;
+  word.forest = planned("ring", shape(0));
+  word.request = shape(0);
+  plans.hear(word);
+  plans.forget(5);
+  word.call = 3;
+  word.forget = true;
+  word.rates = {1e9};
+  word.forest = planned("ring", shape(1));
+  word.request = shape(1);
+  plans.hear(word);
+  EXPECT_NE(plans.find(2, shape(0)), nullptr);
+  EXPECT_TRUE(plans.take_rates().empty()) << "those hold later";
+  EXPECT_EQ(plans.find(3, shape(0)), nullptr);
+  EXPECT_EQ(plans.take_rates(), word.rates);
+  EXPECT_TRUE(plans.take_rates().empty()) << "told once";
+  EXPECT_NE(plans.find(4, shape(1)), nullptr);
+  EXPECT_EQ(plans.find(5, shape(1)), nullptr);
+}
+
 TEST(PlanWord, ArrivesAsItWasSaid) {
   PlanWord word;
   word.call = 1ULL << 40;
@@ -486,8 +555,33 @@ TEST(PlanWord, IsRefusedWhereItIsCutOrMakesNoSense) {
   EXPECT_NO_THROW(word_from_bytes(bytes));
   for (std::size_t n = 0; n < bytes.size(); ++n)
     EXPECT_THROW(word_from_bytes(std::span(bytes).first(n)), Error) << n;
-  word.rates = {-1};
-  EXPECT_THROW(word_from_bytes(to_bytes(word)), Error);
+  for (const double rate : {-1., 0., std::numeric_limits<double>::infinity(), std::nan("")}) {
+    word.rates = {1e9, rate};
+    EXPECT_THROW(word_from_bytes(to_bytes(word)), Error) << rate;
+  }
+}
+
+TEST(PlanWord, IsPutTogetherFromItsParts) {
+  PlanWord word;
+  word.request = shape(2);
+  const auto bytes = to_bytes(word);
+  WordParts parts;
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t i = 0; i + 1 < bytes.size(); ++i)
+      ASSERT_FALSE(parts.add(std::span(bytes).subspan(i, 1), false));
+    const auto there = parts.add(std::span(bytes).last(1), true);
+    ASSERT_TRUE(there);
+    EXPECT_EQ(there->request, word.request);
+  }
+}
+
+TEST(PlanWord, IsRefusedWhereItNeverEnds) {
+  constexpr std::size_t kMuch = std::size_t{1} << 28;
+  const auto much = std::make_unique_for_overwrite<std::byte[]>(kMuch);  // never looked at, but for this:
+  much[0] = {};
+  WordParts parts;
+  EXPECT_FALSE(parts.add({much.get(), 1}, false));
+  EXPECT_THROW(parts.add({much.get(), kMuch}, false), Error);
 }
 
 }  // namespace

@@ -340,6 +340,12 @@ TEST(Survey, RanksOfOneHostHangOnASwitch) {
   EXPECT_LT(off(routes.rate(0, 4).bits_per_second, 1e9), 0.05);
 }
 
+TEST(Survey, NamesOfHostsAreFitForFilesAndEachIsThereOnce) {
+  Layout layout;
+  layout.host_names = {"a>b", "", "a b", "x\ty\n", "host"};
+  EXPECT_THAT(node_names(layout), testing::ElementsAre("a_b", "host", "a_b-1", "x_y_", "host-1"));
+}
+
 TEST(Survey, OneHostIsNoNetwork) {
   EXPECT_THROW(Survey(1), Error);
   EXPECT_THROW(Survey(Survey::kMostHosts + 1), Error);
@@ -357,6 +363,13 @@ TEST(Estimates, AreTheMiddleOfTheGreatestThatAgree) {
   EXPECT_DOUBLE_EQ(steer::estimate({7}).half_width, 1);
   EXPECT_DOUBLE_EQ(steer::estimate({}).value, 0);
   EXPECT_DOUBLE_EQ(steer::estimate({0, 0}).half_width, 1);
+}
+
+TEST(Estimates, OfTheFastestLeaveOutWhatWasHeldUp) {
+  EXPECT_DOUBLE_EQ(steer::fastest({50, 51, 52, 100, 96}).value, 98);
+  EXPECT_EQ(steer::fastest({50, 51, 52, 100, 96}).agreeing, 2);
+  EXPECT_DOUBLE_EQ(steer::fastest({50, 100}).value, 100);
+  EXPECT_DOUBLE_EQ(steer::fastest({}).value, 0);
 }
 
 }  // namespace

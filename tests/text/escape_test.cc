@@ -26,6 +26,7 @@ TEST(Escape, JsonWithoutWhatSteersReadsBackAsTheSame) {
 
 TEST(Escape, XmlHasNoMarkupAndNoControlCharacters) {
   EXPECT_EQ(xml_escaped("<a href=\"x\">&\x1b\n"), "&lt;a href=&quot;x&quot;&gt;&amp; \n");
+  EXPECT_EQ(xml_escaped("größe 'x'"), "größe 'x'");
 }
 
 TEST(Escape, ShellAndLabels) {

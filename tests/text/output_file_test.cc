@@ -1,12 +1,17 @@
 #include "text/output_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <utility>
+#include <vector>
 
 #include "small_files.h"
 #include "talweg/error.h"
@@ -70,6 +75,29 @@ TEST_F(OutputFileTest, ADeviceIsWrittenToAndStays) {
   EXPECT_THROW(OutputFile("-o", "/dev/full").write("text"), Error);
 }
 
+TEST_F(OutputFileTest, APipeIsWrittenToAndNotWaitedForBefore) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const OutputFile file("-o", path("pipe"));  // nobody reads yet
+  const int reader = open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  file.write("text");
+  char got[8];
+  EXPECT_EQ(read(reader, got, sizeof got), 4);
+  EXPECT_EQ(std::string(got, 4), "text");
+  close(reader);
+  EXPECT_TRUE(fs::is_fifo(path("pipe")));
+  EXPECT_EQ(files(), 1);
+}
+
+// As in a folder in which nothing may be made.
+TEST_F(OutputFileTest, AFileBesideWhichNoDraftCanBeIsWrittenInPlace) {
+  const std::string longest = path(std::string(255, 'a'));
+  const OutputFile file("-o", longest);
+  file.write("text");
+  EXPECT_EQ(content(longest), "text");
+  EXPECT_THROW(file.write([](std::ostream&) { throw Error(ErrorCode::bad_file, "no more"); }), Error);
+  EXPECT_EQ(files(), 1);
+}
+
 TEST_F(OutputFileTest, WhatIsCutOrGivenUpReplacesNothing) {
   std::ofstream(path("a")) << "old";
   const OutputFile file("-o", path("a"));
@@ -77,6 +105,7 @@ TEST_F(OutputFileTest, WhatIsCutOrGivenUpReplacesNothing) {
     const SmallFiles only(1000);
     EXPECT_THROW(file.write(std::string(100'000, 'x')), Error);
   }
+  EXPECT_EQ(files(), 1);
   EXPECT_THROW(file.write([](std::ostream& out) {
     out << "half";
     throw Error(ErrorCode::bad_file, "no more");
@@ -87,13 +116,15 @@ TEST_F(OutputFileTest, WhatIsCutOrGivenUpReplacesNothing) {
 }
 
 TEST_F(OutputFileTest, WhatCannotBeWrittenIsToldBefore) {
-  for (const std::string& bad : {path("no/such"), folder_.string()}) {
+  const std::vector<std::pair<std::string, std::string>> all = {
+      {path("no/such"), "No such file or directory"}, {folder_.string(), "it is a directory"}};
+  for (const auto& [bad, why] : all) {
     try {
       const OutputFile file("--csv", bad);
       ADD_FAILURE() << bad;
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ErrorCode::invalid_argument);
-      EXPECT_THAT(error.what(), testing::StartsWith("--csv: cannot write " + bad + ": "));
+      EXPECT_EQ(error.what(), "--csv: cannot write " + bad + ": " + why);
     }
   }
   const OutputFile none("--csv", "");
@@ -105,6 +136,12 @@ TEST_F(OutputFileTest, TwoOutputsOrAnInputCannotBeOneFile) {
   std::ofstream(path("in")) << "x";
   EXPECT_THROW(check_outputs({path("in")}, {path("in")}), Error);
   EXPECT_THROW(check_outputs({path("o"), folder_.string() + "/./o"}, {}), Error);
+  fs::create_symlink(path("in"), path("link"));
+  fs::create_hard_link(path("in"), path("same"));
+  for (const char* const name : {"link", "same"}) {
+    EXPECT_THROW(check_outputs({path(name)}, {path("in")}), Error) << name;
+    EXPECT_THROW(check_outputs({path("in"), path("o"), path(name)}, {}), Error) << name;
+  }
   check_outputs({"-", "-", "", "/dev/null", "/dev/null"}, {path("in")});
 }
 
