@@ -12,6 +12,8 @@ namespace talweg {
 // C1), line ends, marks that turn the direction of writing and bytes that are no UTF-8 become "\n", "\x1b",
 // "\u202e". Applied to its own result it changes nothing.
 std::string printable(std::string_view text);
+// The same of every line; line ends stay.
+std::string printable_lines(std::string_view text);
 
 // Of characters: what is only there to act on those around it, such as control characters, line ends, marks
 // that turn the direction of writing. All of them are below U+10000.

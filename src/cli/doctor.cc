@@ -7,6 +7,7 @@
 #include "cli/command.h"
 #include "observe/merge_traces.h"
 #include "study/doctor_findings.h"
+#include "text/escape.h"
 #include "text/output_file.h"
 
 namespace talweg::cli {
@@ -79,7 +80,7 @@ int doctor(const DoctorFlags& flags) {
   const auto diagnoses = diagnose(records);
   const bool as_json = !flags.json.empty();
   const text::OutputFile out("--json", as_json ? flags.json : "-");
-  out.write(as_json ? to_json(diagnoses, unreadable).dump(2) + "\n" : to_text(diagnoses));
+  out.write(as_json ? text::json_document(to_json(diagnoses, unreadable)) : to_text(diagnoses));
   return 0;
 }
 

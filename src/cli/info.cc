@@ -18,6 +18,7 @@
 #include "steer/assumed_network.h"
 #include "study/choices.h"
 #include "study/machine.h"
+#include "text/escape.h"
 #include "text/output_file.h"
 
 namespace talweg::cli {
@@ -77,7 +78,7 @@ std::string choices_text(Collective op, const Network& network, const Choices& l
 
 void show(const InfoFlags& flags, const std::string& text, const nlohmann::json& document) {
   const text::OutputFile json("--json", flags.json.empty() ? "-" : flags.json);
-  json.write(flags.json.empty() ? text : document.dump(2) + "\n");
+  json.write(flags.json.empty() ? text : text::json_document(document));
 }
 
 int info(const InfoFlags& flags) {

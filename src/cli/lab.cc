@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cluster/cluster.h"
@@ -43,7 +44,7 @@ struct LabFlags {
 };
 
 void show_warnings(const Lab& lab) {
-  for (const std::string& line : lab.warnings()) fmt::print(stderr, "talweg lab: {}\n", line);
+  for (const std::string& line : lab.warnings()) fmt::print(stderr, "talweg lab: {}\n", printable(line));
 }
 
 std::optional<LabNote> find_lab(const std::string& name, const std::string& folder) {

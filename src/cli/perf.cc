@@ -15,6 +15,7 @@
 #include "study/simulate_text.h"
 #include "study/version.h"
 #include "talweg/group.h"
+#include "text/escape.h"
 #include "text/output_file.h"
 
 namespace talweg::cli {
@@ -65,7 +66,7 @@ class Printer {
     std::fputs(text.c_str(), table);
     std::fflush(table);
   }
-  void json(const nlohmann::json& document) const { json_.write(document.dump(2) + "\n"); }
+  void json(const nlohmann::json& document) const { json_.write(text::json_document(document)); }
 
  private:
   text::OutputFile json_;

@@ -15,6 +15,7 @@
 #include "study/plan_page.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
+#include "text/escape.h"
 #include "text/output_file.h"
 
 namespace talweg::cli {
@@ -98,7 +99,7 @@ int plan(const study::PlanRequest& request, const PlanOutputs& outputs) {
   const Study found = study_plans(planned.network, planned.request);
   fmt::print(json.is_standard_output() || html.is_standard_output() ? stderr : stdout, "{}",
              to_text(planned.network, planned.source, found));
-  if (json.wanted()) json.write(to_json(planned.network, planned.source, found).dump(2) + "\n");
+  if (json.wanted()) json.write(text::json_document(to_json(planned.network, planned.source, found)));
   if (html.wanted()) html.write(plan_page(planned.network, planned.source, found));
   check_found(request.algo, found);
   if (out.wanted()) write_forest(out, outputs.out, planned, found);

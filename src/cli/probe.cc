@@ -15,6 +15,7 @@
 #include "study/probe_report.h"
 #include "talweg/error.h"
 #include "talweg/group.h"
+#include "text/escape.h"
 #include "text/output_file.h"
 
 namespace talweg::cli {
@@ -69,7 +70,7 @@ int probe(const ProbeFlags& flags) {
     if (const auto names = cluster::aggregator_names(formats::load_any(known)); !names.empty())
       fmt::print(people, "aggregators are not probed: {} and its links are to be added by hand, as in {}\n",
                  fmt::join(names, ", "), known);
-  if (json.wanted()) json.write(study::probe_json(result).dump(2) + "\n");
+  if (json.wanted()) json.write(text::json_document(study::probe_json(result)));
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "study/simulate_run.h"
 #include "study/simulate_sweep.h"
 #include "study/simulate_text.h"
+#include "text/escape.h"
 #include "text/output_file.h"
 #include "text/table.h"
 
@@ -76,7 +77,7 @@ int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   const study::SimulateResult result =
       simulate_all(options, watchers, [&](const study::PerfRow& row) { show(row_text(row)); });
   show(simulate_body(options, result));
-  if (json.wanted()) json.write(simulate_json(options, result).dump(2) + "\n");
+  if (json.wanted()) json.write(text::json_document(simulate_json(options, result)));
   if (csv.wanted()) csv.write(simulate_csv(options, result));
   if (watchers.trace) watchers.trace->close();
   if (watchers.page) html.write(watchers.page->text(options.network, page));
@@ -93,10 +94,8 @@ int sweep(const study::SweepRequest& request, const SimulateOutputs& outputs) {
   if (!outputs.takes_standard_output()) text::print(text::table(result->rows));
   if (csv.wanted()) csv.write(text::csv(result->rows));
   if (json.wanted())
-    json.write(
-        nlohmann::json{{"format", "talweg simulate sweep"}, {"format_version", 1}, {"points", result->points}}
-            .dump(2) +
-        "\n");
+    json.write(text::json_document(
+        {{"format", "talweg simulate sweep"}, {"format_version", 1}, {"points", result->points}}));
   return result->failed ? kFailureExitCode : 0;
 }
 

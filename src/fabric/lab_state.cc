@@ -20,6 +20,7 @@
 #include "base/child_process.h"
 #include "base/fail.h"
 #include "fabric/privileges.h"
+#include "text/escape.h"
 
 namespace talweg::fabric {
 
@@ -156,7 +157,7 @@ LabNote keep_up(const Lab& lab, const std::string& name, const std::string& clus
   note.switches = theirs(lab.switches());
   note.holder_started = start_of(note.holder);
   std::ofstream file(note_path(folder, name));
-  file << to_json(note).dump(2) << '\n' << std::flush;
+  file << text::json_document(to_json(note)) << std::flush;
   if (!file.good()) throw_system("write {}", note_path(folder, name));
   holder.release();
   return note;

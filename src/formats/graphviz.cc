@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 
-#include "base/printable.h"
 #include "text/escape.h"
 
 namespace talweg::formats {
@@ -17,13 +16,8 @@ using cluster::Link;
 using cluster::Node;
 using cluster::NodeKind;
 
-// Shown as it is on standard output, too, where names must not steer the terminal.
-std::string shown(const std::string& text) {
-  return text::backslashed(printable(text));
-}
-
 std::string quoted(const std::string& text) {
-  return '"' + shown(text) + '"';
+  return '"' + text::backslashed(text) + '"';
 }
 
 const char* shape(const Node& node) {
@@ -55,7 +49,7 @@ std::string to_dot(const Cluster& cluster) {
   for (const auto& group : cluster.groups)
     for (const int link : group.links)
       groups[static_cast<std::size_t>(link)] +=
-          fmt::format("\\n{} {}", shown(group.name), to_string(group.capacity));
+          fmt::format("\\n{} {}", text::backslashed(group.name), to_string(group.capacity));
   std::map<std::pair<int, int>, std::size_t> index;
   for (std::size_t i = 0; i < cluster.links.size(); ++i)
     index[{cluster.links[i].from, cluster.links[i].to}] = i;

@@ -7,6 +7,7 @@
 #include "base/at.h"
 #include "base/fail.h"
 #include "formats/msccl.h"
+#include "text/escape.h"
 
 namespace talweg::formats {
 namespace {
@@ -174,7 +175,8 @@ std::string to_xml(const MscclProgram& program) {
       "<algo name=\"{}\" proto=\"Simple\" nchannels=\"{}\" nchunksperloop=\"{}\" ngpus=\"{}\" coll=\"{}\" "
       "inplace=\"1\" "
       "outofplace=\"1\" minBytes=\"0\" maxBytes=\"0\">\n",
-      program.name, program.channels, program.chunks, program.gpus.size(), program.collective);
+      text::xml_escaped(program.name), program.channels, program.chunks, program.gpus.size(),
+      program.collective);
   for (std::size_t g = 0; g < program.gpus.size(); ++g) {
     const MscclGpu& gpu = program.gpus[g];
     text += fmt::format("  <gpu id=\"{}\" i_chunks=\"{}\" o_chunks=\"{}\" s_chunks=\"{}\">\n", g,

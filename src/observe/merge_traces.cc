@@ -10,6 +10,7 @@
 #include <ostream>
 
 #include "base/fail.h"
+#include "text/escape.h"
 #include "text/json_fields.h"
 
 namespace talweg::observe {
@@ -140,7 +141,7 @@ MergedTrace merge_traces(const std::vector<std::string>& files, std::ostream& ou
       }
       if (event["ph"] == "s" || event["ph"] == "f")
         if (++ends[event.value("id", "")] == 2) ++merged.arrows;
-      out << between << event.dump();
+      out << between << text::json_unsteered(event.dump());
       between = ",\n";
     });
   }

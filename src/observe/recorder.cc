@@ -7,6 +7,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "text/escape.h"
+
 namespace talweg::observe {
 
 const char* call_name(CallNote::Kind kind, Collective op) {
@@ -132,7 +134,7 @@ OrderedJson call_json(const Recorder::Entry& entry, const Recorder::Failure* fai
 }
 
 std::string dumped(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+  return text::json_unsteered(json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/at.h"
+#include "base/printable.h"
 #include "base/units.h"
 #include "cluster/routing.h"
 #include "forest/verify.h"
@@ -61,6 +62,13 @@ std::size_t edge_count(const forest::Forest& forest) {
   return edges;
 }
 
+// The script puts these texts into the page as they are.
+void make_printable(Json& value) {
+  if (value.is_string()) value = printable(value.get_ref<const std::string&>());
+  if (value.is_structured())
+    for (Json& each : value) make_printable(each);
+}
+
 // What the script paints from: the network, and the plans for one size.
 class PageData {
  public:
@@ -109,7 +117,10 @@ class PageData {
     document_["routes"] = std::move(routes);
   }
 
-  std::string text() const { return document_.dump(-1, ' ', true, Json::error_handler_t::replace); }
+  std::string text() {
+    make_printable(document_);
+    return document_.dump(-1, ' ', true);
+  }
 
  private:
   static double rounded(double pixels) { return std::round(pixels * 10) / 10; }

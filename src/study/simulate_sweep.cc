@@ -22,6 +22,7 @@
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
 #include "study/sizes.h"
+#include "text/escape.h"
 #include "text/output_file.h"
 
 namespace talweg::study {
@@ -196,7 +197,7 @@ class Sweep {
   }
   void write(std::size_t point, json record) const {
     record["simulation"] = identity(request_at(request_.base, points_[point]));
-    text::OutputFile("--sweep-folder", file(point)).write(record.dump(1) + "\n");
+    text::OutputFile("--sweep-folder", file(point)).write(text::json_document(record));
   }
 
   SweepResult merged(const std::vector<json>& records) const {

@@ -28,7 +28,7 @@ std::string replaced(std::string_view text, Replacement&& replacement) {
 std::string json_escaped(std::string_view text) {
   const std::string quoted =
       nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return quoted.substr(1, quoted.size() - 2);
+  return json_unsteered(quoted.substr(1, quoted.size() - 2));
 }
 
 std::string json_unsteered(std::string_view json) {
@@ -46,8 +46,12 @@ std::string json_unsteered(std::string_view json) {
   return result;
 }
 
+std::string json_document(const nlohmann::json& document) {
+  return json_unsteered(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)) + "\n";
+}
+
 std::string xml_escaped(std::string_view text) {
-  return replaced(text, [](char c) -> const char* {
+  return replaced(printable_lines(text), [](char c) -> const char* {
     switch (c) {
       case '&':
         return "&amp;";
@@ -57,16 +61,14 @@ std::string xml_escaped(std::string_view text) {
         return "&gt;";
       case '"':
         return "&quot;";
-      case '\n':
-        return nullptr;
       default:
-        return static_cast<unsigned char>(c) < ' ' ? " " : nullptr;
+        return nullptr;
     }
   });
 }
 
 std::string backslashed(std::string_view text) {
-  return replaced(text, [](char c) {
+  return replaced(printable_lines(text), [](char c) {
     return c == '\\' ? "\\\\" : c == '"' ? "\\\"" : c == '\n' ? "\\n" : nullptr;
   });
 }

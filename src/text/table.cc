@@ -54,7 +54,8 @@ std::string table(const std::vector<std::vector<std::string>>& rows) {
 std::string csv_line(const std::vector<std::string>& cells) {
   std::string text;
   for (std::string cell : cells) {
-    const bool quoted = cell.find_first_of(",\"\r\n") != std::string::npos;
+    cell = printable_lines(cell);
+    const bool quoted = cell.find_first_of(",\"\n") != std::string::npos;
     for (std::size_t at = 0; quoted && (at = cell.find('"', at)) != std::string::npos; at += 2)
       cell.insert(at, 1, '"');
     text += (quoted ? "\"" + cell + "\"" : cell) + ",";

@@ -125,17 +125,25 @@ TEST(Usage, WhatAFileSaysCannotSteerTheTerminal) {
 printf 'nodes: [{name: "a\\e[2J", kind: worker}, {name: "b\\u202Ec", kind: worker}, {name: s, kind: switch}]\n' > named.yaml
 printf 'links: [{between: ["a\\e[2J", s], capacity: 1G, latency: 30us}, {between: ["b\\u202Ec", s], capacity: 1G, latency: 30us}]\n' >> named.yaml
 printf 'nodes: []\n"k\\e]0;x\\a": 1\n' > key.yaml
+printf 'groups: [{name: "g\\u202Eh\\e", ranks: ["a\\e[2J", "b\\u202Ec"], steps: [{op: all_reduce, bytes: 4K}]}]\n' > work.yaml
+"$TALWEG" plan named.yaml --bytes 4K --algo ring -o forest.yaml
+sed 's/^planner:.*/planner: "p\\u202Eq\\e"/' forest.yaml > forest2.yaml
 for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml" "convert named.yaml - --to dot" \
-    "convert named.yaml - --to yaml" "convert named.yaml - --to json" "convert named.yaml - --to yaml --op broadcast"; do
+    "convert named.yaml - --to yaml" "convert named.yaml - --to json" "convert named.yaml - --to yaml --op broadcast" \
+    "plan named.yaml --bytes 4K --json -" "simulate named.yaml --bytes 4K --json - --trace trace.json --html simulated.html" \
+    "simulate named.yaml --workload work.yaml --json -" "simulate named.yaml --workload work.yaml --csv -" \
+    "info all_reduce --cluster named.yaml --json -" "convert forest2.yaml - --to msccl"; do
   "$TALWEG" $words; echo "exit code $?"
 done
-cat page.html; cd /; rm -r "$folder")sh");
-  for (const std::string& text : {outcome.out, outcome.err})
+cat page.html trace.json simulated.html; cd /; rm -r "$folder")sh");
+  for (const std::string& text : {outcome.out, outcome.err}) {
     for (const char c : text) ASSERT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << text;
-  // A page is for browsers: what is before it, for terminals.
-  for (const std::string& text : {outcome.out.substr(0, outcome.out.find("<!DOCTYPE")), outcome.err})
     EXPECT_THAT(text, testing::Not(HasSubstr("\u202e")));
+  }
   EXPECT_THAT(outcome.out, testing::HasSubstr("a\\x1b[2J"));
+  for (const char* there : {"b\\u202ec", "g\\u202eh", "<algo name=\"p\\u202eq\\x1b-allreduce\"",
+                            "process_name", "[\"b\\\\u202ec\","})
+    EXPECT_THAT(outcome.out, testing::HasSubstr(there));
   EXPECT_THAT(outcome.err, testing::HasSubstr("unknown key \"k\\x1b]0;x\\x07\""));
 }
 

@@ -8,8 +8,9 @@ namespace talweg::text {
 namespace {
 
 TEST(Escape, JsonReadsBackAsWhatItWas) {
-  for (const std::string text : {"", "plain", "q\"b\\n\n\t\x01", "größe"})
+  for (const std::string text : {"", "plain", "q\"b\\n\n\t\x01", "größe", "a\u202eb\x7f"})
     EXPECT_EQ(nlohmann::json::parse("\"" + json_escaped(text) + "\"").get<std::string>(), text);
+  EXPECT_EQ(json_escaped("a\u202eb\x7f"), "a\\u202eb\\u007f");
   EXPECT_EQ(nlohmann::json::parse("\"" + json_escaped("a\xff") + "\"").get<std::string>(), "a\xef\xbf\xbd");
 }
 
@@ -24,14 +25,23 @@ TEST(Escape, JsonWithoutWhatSteersReadsBackAsTheSame) {
   EXPECT_EQ(json_unsteered("{\n  \"a\": 1\n}\n"), "{\n  \"a\": 1\n}\n");
 }
 
-TEST(Escape, XmlHasNoMarkupAndNoControlCharacters) {
-  EXPECT_EQ(xml_escaped("<a href=\"x\">&\x1b\n"), "&lt;a href=&quot;x&quot;&gt;&amp; \n");
+TEST(Escape, XmlHasNoMarkupAndNothingThatSteers) {
+  EXPECT_EQ(xml_escaped("<a href=\"x\">&\x1b\n"), "&lt;a href=&quot;x&quot;&gt;&amp;\\x1b\n");
+  EXPECT_EQ(xml_escaped("a\u202eb\xff größe"), "a\\u202eb\\xff größe");
   EXPECT_EQ(xml_escaped("größe 'x'"), "größe 'x'");
+}
+
+TEST(Escape, ADocumentReadsBackAsTheSameAndCannotSteer) {
+  const nlohmann::json value{{"a\u202eb", "\x7f größe"}};
+  EXPECT_EQ(nlohmann::json::parse(json_document(value)), value);
+  EXPECT_EQ(json_document(value), "{\n  \"a\\u202eb\": \"\\u007f größe\"\n}\n");
+  EXPECT_EQ(json_document("\xff"), "\"\xef\xbf\xbd\"\n");
 }
 
 TEST(Escape, ShellAndLabels) {
   EXPECT_EQ(shell_quoted("it's $HOME"), "'it'\\''s $HOME'");
   EXPECT_EQ(backslashed("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
+  EXPECT_EQ(backslashed("a\u202eb\x1b"), "a\\\\u202eb\\\\x1b");
 }
 
 }  // namespace

@@ -28,5 +28,9 @@ TEST(Csv, QuotesWhatWouldBeReadOtherwise) {
             "a,\"b,c\"\n\"say \"\"x\"\"\",\n\"two\nlines\",1\n");
 }
 
+TEST(Csv, ACellCannotSteerTheTerminal) {
+  EXPECT_EQ(csv_line({"\x1b[2Jh\r", "a\u202eb"}), "\\x1b[2Jh\\x0d,a\\u202eb\n");
+}
+
 }  // namespace
 }  // namespace talweg::text
