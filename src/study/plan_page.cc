@@ -115,6 +115,11 @@ class PageData {
     for (const auto& [ends, path] : used_routes_)
       routes[fmt::format("{},{}", ends.first, ends.second)] = path;
     document_["routes"] = std::move(routes);
+    document_["alike"] = Json::object();
+    for (int link = 0; link < static_cast<int>(network_.links.size()); ++link) {
+      const int leader = routes_.front().leader(link);
+      if (routes_.front().followers(link) > 1) document_["alike"][std::to_string(leader)].push_back(link);
+    }
   }
 
   std::string text() {
@@ -165,12 +170,14 @@ class PageData {
   }
 
   void note_route(int from, int to) {
-    const auto path = routes_.front().path(from, to);
-    used_routes_.try_emplace({from, to}, path.begin(), path.end());
+    const auto [route, fresh] = used_routes_.try_emplace({from, to});
+    if (fresh)
+      routes_.front().for_each_share(from, to, [&](int link, double) { route->second.push_back(link); });
   }
 
   const cluster::Cluster& network_;
   std::vector<cluster::Routes> routes_;  // one, once there are plans
+  // All links that carry a part; of those that are always loaded alike, the one that leads them.
   std::map<std::pair<int, int>, std::vector<int>> used_routes_;
   std::size_t edges_ = 0;
   Json document_;

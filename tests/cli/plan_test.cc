@@ -1,4 +1,5 @@
 // `talweg plan` as a user runs it.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -241,6 +242,47 @@ TEST_F(Plan, ThePageIsWellFormedAndHasEveryNodeAndTree) {
     EXPECT_THAT(html, Not(HasSubstr("http://www.w3.org/2000/svg\" src")));
     EXPECT_EQ(page.select_nodes("//script[@src] | //link | //img").size(), 0u) << "it must stand alone";
   }
+}
+
+TEST_F(Plan, ThePageShowsAllWaysThatCarryAPart) {
+  std::string nodes, links;
+  for (int h = 0; h < 4; ++h) {
+    nodes += fmt::format("  - {{name: h{}, kind: worker}}\n", h);
+    links += fmt::format("  - {{between: [h{}, l{}], capacity: 1G}}\n", h, h / 2);
+  }
+  for (const char* inner : {"l0", "l1", "s0", "s1", "s2"})
+    nodes += fmt::format("  - {{name: {}, kind: switch}}\n", inner);
+  for (int leaf = 0; leaf < 2; ++leaf)
+    for (int spine = 0; spine < 3; ++spine)
+      links +=
+          fmt::format("  - {{between: [l{}, s{}], capacity: {}}}\n", leaf, spine, spine < 2 ? "1G" : "2G");
+  const std::string network = saved("spines.yaml", "nodes:\n" + nodes + "links:\n" + links);
+  ASSERT_EQ(talweg({"plan", network, "--bytes", "1M", "--op", "all_to_all", "--algo", "direct", "--html",
+                    file("spines.html")})
+                .exit_code,
+            0);
+  pugi::xml_document page;
+  ASSERT_TRUE(page.load_string(text("spines.html").c_str()));
+  const json data = json::parse(page.select_node("//*[@id='data']").node().text().get());
+  const auto ways = [&](const std::string& ends) {
+    std::vector<std::string> found;
+    for (const json& link : data.at("routes").at(ends)) {
+      const json& alike = data.at("alike");
+      for (const json& each : alike.value(link.dump(), json::array({link}))) {
+        const std::string name = data["links"][each.get<std::size_t>()];
+        found.push_back(name.substr(0, name.find(':')));
+      }
+    }
+    return found;
+  };
+  const auto between = [](const char* a, const char* b) { return fmt::format("{} \u2192 {}", a, b); };
+  EXPECT_THAT(ways("0,1"), testing::UnorderedElementsAre(between("h0", "l0"), between("l0", "h1")));
+  std::vector<std::string> all{between("h0", "l0"), between("l1", "h2")};
+  for (const char* spine : {"s0", "s1", "s2"}) {
+    all.push_back(between("l0", spine));
+    all.push_back(between(spine, "l1"));
+  }
+  EXPECT_THAT(ways("0,2"), testing::UnorderedElementsAreArray(all));
 }
 
 TEST_F(Plan, NamesThatMeanSomethingInHtmlAreHarmless) {

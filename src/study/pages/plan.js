@@ -63,7 +63,9 @@ function add_edge(layer, [from, to], way, when, now) {
   path.setAttribute("marker-end", "url(#" + way + "-head)");
   layer.append(path);
   if (state === " later" || (now !== 0 && when !== now)) return;
-  (data.routes[from + "," + to] || []).forEach((link) => links[link].classList.add("used"));
+  // All equally good ways; of links that are always loaded alike, one stands for all.
+  (data.routes[from + "," + to] || []).flatMap((link) => data.alike[link] || [link])
+    .forEach((link) => links[link].classList.add("used"));
 }
 
 function paint_tree() {
