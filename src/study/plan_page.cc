@@ -170,9 +170,10 @@ class PageData {
   }
 
   void note_route(int from, int to) {
-    const auto [route, fresh] = used_routes_.try_emplace({from, to});
-    if (fresh)
-      routes_.front().for_each_share(from, to, [&](int link, double) { route->second.push_back(link); });
+    const auto entry = used_routes_.try_emplace({from, to});
+    auto& links = entry.first->second;
+    if (entry.second)
+      routes_.front().for_each_share(from, to, [&](int link, double) { links.push_back(link); });
   }
 
   const cluster::Cluster& network_;
