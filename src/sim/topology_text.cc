@@ -50,8 +50,9 @@ class Numbers {
   }
   LinkShape link() {
     shape_.capacity = parse_bandwidth(word("rate", "10G"));
+    check("rate", shape_);
     shape_.latency = parse_nanoseconds(word("latency", "1us"));
-    check(shape_);
+    check("latency", shape_);
     return shape_;
   }
   // The same as the hosts' but for what is said; after link().
@@ -59,7 +60,7 @@ class Numbers {
     LinkShape shape = shape_;
     const std::string rate = word("up", "");
     if (!rate.empty()) shape.capacity = parse_bandwidth(rate);
-    check(shape);
+    check("up", shape);
     return shape;
   }
   void done() const {
@@ -67,8 +68,10 @@ class Numbers {
   }
 
  private:
-  void check(const LinkShape& shape) const {
-    if (const auto problem = cluster::find_problem(star(2, shape))) refuse(problem->text);
+  // `name` was the last to change. A problem reads "link h0->switch: expected ...".
+  void check(const char* name, const LinkShape& shape) const {
+    if (const auto problem = cluster::find_problem(star(1, shape)))
+      refuse(name + problem->text.substr(problem->text.find(':')));
   }
 
   const std::string text_;

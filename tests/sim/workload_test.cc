@@ -260,9 +260,13 @@ TEST(TopologyText, SaysWhatTheGeneratorsMake) {
   EXPECT_EQ(parse_topology("torus:dims=2x3x4").workers(), 24);
   EXPECT_EQ(parse_topology("dragonfly:routers=2,hosts=2,global=1").workers(), 12);
   const auto about = [](const std::string& text) { return message_of([&] { parse_topology(text); }); };
-  for (const char* text : {"star:hosts=4,rate=.10", "torus:dims=4x4,up=2000T"})
-    EXPECT_THAT(about(text), HasSubstr("expected a capacity of 1 bit/s to 1000 Tbit/s"));
-  EXPECT_THAT(about("star:hosts=4,latency=4000s"), HasSubstr("expected a latency of at most an hour"));
+  const std::string range = "expected a capacity of 1 bit/s to 1000 Tbit/s";
+  for (const std::string of : {"star:hosts=4", "star:hosts=1", "fat-tree:hosts=16", "torus:dims=4x4"})
+    EXPECT_EQ(about(of + ",rate=2000T"), "topology " + of + ",rate=2000T: rate: " + range);
+  EXPECT_EQ(about("star:rate=.10"), "topology star:rate=.10: rate: " + range);
+  EXPECT_EQ(about("torus:dims=4x4,up=2000T"), "topology torus:dims=4x4,up=2000T: up: " + range);
+  EXPECT_EQ(about("leaf-spine:latency=4000s"),
+            "topology leaf-spine:latency=4000s: latency: expected a latency of at most an hour");
   EXPECT_THAT(about("ring:hosts=3"), HasSubstr("expected star, leaf-spine, fat-tree, torus or dragonfly"));
   EXPECT_THAT(about("star:nodes=3"), HasSubstr("\"nodes\" is not known here"));
   EXPECT_THAT(about("star:hosts=many"), HasSubstr("hosts: expected a number"));
