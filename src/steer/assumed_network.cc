@@ -7,7 +7,9 @@
 namespace talweg::steer {
 
 namespace {
-// Ordinary Ethernet, and what a frame takes from one process to another over it.
+// Ordinary Ethernet. Between hosts of one rank each a frame takes this twice, once for each of its two links;
+// where hosts have several ranks, these links have half of it, and the way through memory comes on top.
+// Either is what Ethernet takes from one process to another.
 constexpr Bandwidth kEthernet{10e9};
 constexpr Nanoseconds kEthernetLatency{25'000};
 }  // namespace

@@ -14,8 +14,8 @@ inline constexpr Bandwidth kMemory{80e9};
 inline constexpr Nanoseconds kMemoryLatency{2500};
 
 // `host_of[r]` numbers the host of rank r, 0 .. hosts-1. The same on all ranks. Ranks of one host talk
-// through memory; hosts hang on one switch. The rates are assumptions, good enough to choose between planners
-// by size; whoever knows better gives a cluster file.
+// through memory; hosts hang on one switch: 50 us from rank to rank where each host has one, else 27.5 us.
+// Assumptions, good enough to choose between planners by size; whoever knows better gives a cluster file.
 cluster::Cluster assumed_network(const std::vector<int>& host_of);
 
 }  // namespace talweg::steer

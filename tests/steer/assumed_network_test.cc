@@ -27,6 +27,8 @@ TEST(AssumedNetwork, OfHostsWithOneRankEachIsAStarAndOfOneHostAMesh) {
   EXPECT_EQ(star.nodes.size(), 4u);
   const cluster::Cluster mixed = assumed_network({0, 0, 1, 1});
   EXPECT_EQ(cluster::Routes(star).rate(0, 1), cluster::Routes(mixed).rate(0, 2));
+  EXPECT_EQ(cluster::Routes(star).latency(0, 1), Nanoseconds{50'000});
+  EXPECT_EQ(cluster::Routes(mixed).latency(0, 2), Nanoseconds{27'500});
   const cluster::Cluster memory = assumed_network({0, 0, 0});
   EXPECT_EQ(memory.nodes.size(), 3u);
   EXPECT_EQ(cluster::Routes(memory).rate(0, 1), kMemory);
