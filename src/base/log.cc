@@ -11,6 +11,7 @@
 #include <cstring>
 #include <ctime>
 
+#include "base/printable.h"
 #include "base/settings.h"
 #include "talweg/error.h"
 
@@ -157,8 +158,7 @@ std::string Logger::line(LogLevel level, std::string_view subsystem, std::string
   std::string line = fmt::format("{}talweg: {}:{} {}{} {}: {}", time.data(), host_name(), getpid(), rank,
                                  name(level), subsystem, text);
   std::ranges::replace(line, '\n', ' ');
-  line += '\n';
-  return line;
+  return printable(line) + '\n';
 }
 
 void Logger::write(const std::string& line) const {

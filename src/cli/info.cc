@@ -71,8 +71,8 @@ std::string choices_text(Collective op, const Network& network, const Choices& l
     text += fmt::format("aggregators: {}\n", printable(fmt::format("{}", fmt::join(names, ", "))));
   text += "the least predicted time is taken, for f32\n";
   if (const auto forced = resolve("TALWEG_ALGO"); !forced.value.empty())
-    text += fmt::format("but TALWEG_ALGO={} ({}) decides where it names an algorithm\n", forced.value,
-                        origin_text(forced));
+    text += fmt::format("but TALWEG_ALGO={} ({}) decides where it names an algorithm\n",
+                        printable(forced.value), printable(origin_text(forced)));
   return text + to_text(op, list);
 }
 

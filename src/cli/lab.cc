@@ -114,8 +114,9 @@ int down(const LabFlags& flags) {
 
 int list() {
   for (const LabNote& note : fabric::labs_up(fabric::lab_state_folder()))
-    fmt::print("{:<16} {:>3} hosts  {:<16} held by process {}  {}\n", note.name, note.hosts.size(),
-               note.hosts.empty() ? "" : note.hosts[0].address, note.holder, note.cluster_file);
+    fmt::print("{:<16} {:>3} hosts  {:<16} held by process {}  {}\n", printable(note.name), note.hosts.size(),
+               note.hosts.empty() ? "" : printable(note.hosts[0].address), note.holder,
+               printable(note.cluster_file));
   return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 
+#include "base/printable.h"
 #include "base/settings.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -69,7 +70,7 @@ int probe(const ProbeFlags& flags) {
   if (const std::string known = resolve("TALWEG_CLUSTER").value; !known.empty())
     if (const auto names = cluster::aggregator_names(formats::load_any(known)); !names.empty())
       fmt::print(people, "aggregators are not probed: {} and its links are to be added by hand, as in {}\n",
-                 fmt::join(names, ", "), known);
+                 printable(fmt::format("{}", fmt::join(names, ", "))), known);
   if (json.wanted()) json.write(text::json_document(study::probe_json(result)));
   return 0;
 }

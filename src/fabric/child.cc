@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/printable.h"
 
 namespace talweg::fabric {
 
@@ -61,10 +62,10 @@ void report(int status, char kind, const std::string& text) {
 }  // namespace
 
 Child::Child(const Process& process, const LaunchOptions& options, const sigset_t& mask, const Warden& warden)
-    : label_(process.label),
+    : label_(printable(process.label)),
       aggregates_(process.aggregates),
-      out_{{}, options.out, LinePrefixer("[" + process.label + "] ")},
-      err_{{}, options.err, LinePrefixer("[" + process.label + "] ")} {
+      out_{{}, options.out, LinePrefixer("[" + label_ + "] ")},
+      err_{{}, options.err, LinePrefixer("[" + label_ + "] ")} {
   if (process.command.empty()) refuse("cannot start {}: no program given", who());
   Pipe out = make_pipe(), err = make_pipe(), status = make_pipe();
   FileDescriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));

@@ -320,8 +320,8 @@ std::vector<Diagnosis> diagnose(const std::vector<observe::Record>& records) {
 std::string to_text(const std::vector<Diagnosis>& list) {
   std::string text;
   for (const Diagnosis& d : list) {
-    text += fmt::format("job {} group {}: {} of {} ranks have left a record\n", d.job, d.group, d.seen.size(),
-                        d.size);
+    text += fmt::format("job {} group {}: {} of {} ranks have left a record\n", printable(d.job),
+                        printable(d.group), d.seen.size(), d.size);
     for (const Finding& f : d.findings) text += fmt::format("  {}: {}\n", name(f.kind), printable(f.text));
   }
   return text;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/at.h"
+#include "base/printable.h"
 #include "base/units.h"
 #include "text/table.h"
 
@@ -33,7 +34,7 @@ bool differs(const Findings& found, const Findings::Pair& pair) {
 
 std::string names(const steer::ProbeResult& result, const std::vector<int>& hosts) {
   std::string text;
-  for (const int h : hosts) text += (text.empty() ? "" : ", ") + result.host_names[at(h)];
+  for (const int h : hosts) text += (text.empty() ? "" : ", ") + printable(result.host_names[at(h)]);
   return text;
 }
 
@@ -69,8 +70,8 @@ std::string probe_table(const steer::ProbeResult& result) {
   if (slow > 0) text += "pairs with a limit of their own:\n";
   for (const auto& pair : found.pairs)
     if (differs(found, pair))
-      text += fmt::format("  {} -> {}  {}\n", result.host_names[at(pair.flow.from)],
-                          result.host_names[at(pair.flow.to)], rate_text(pair.rate.value));
+      text += fmt::format("  {} -> {}  {}\n", names(result, {pair.flow.from}), names(result, {pair.flow.to}),
+                          rate_text(pair.rate.value));
   if (!found.uplinks.empty()) text += "hosts that share a way to all others:\n";
   for (const auto& uplink : found.uplinks)
     text += fmt::format("  {}  out {}, in {}\n", names(result, uplink.inside), rate_text(uplink.leaving),

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "base/printable.h"
+
 namespace talweg::study {
 
 using std::chrono::milliseconds;
@@ -15,7 +17,7 @@ Progress::Progress(bool always)
       patience_(always || terminal_ ? milliseconds(500) : milliseconds(10'000)) {}
 
 void Progress::begin(sim::Simulation& simulation, const std::string& title) {
-  title_ = title;
+  title_ = printable(title);
   bytes_ = end_ = 0;
   begun_ = last_ = Clock::now();
   simulation.watch([this, &simulation] { look(simulation); });

@@ -165,7 +165,7 @@ std::string simulate_header(const SimulateOptions& options) {
   if (has_table(options)) return header_text(options.perf, setup_of(options));
   return fmt::format("# talweg version {}\n# simulated network: {}, seed {}\n# {}\n", kVersion,
                      printable(options.network), options.simulation.seed,
-                     options.matrix.empty() ? options.workload : options.matrix);
+                     printable(options.matrix.empty() ? options.workload : options.matrix));
 }
 
 std::string simulate_body(const SimulateOptions& options, const SimulateResult& result) {

@@ -35,11 +35,7 @@ Integer whole_of(const Json& value, const char* what) {
 
 std::string text_of(const Json& value, const char* what) {
   if (!value.is_string()) unexpected(what, "text", value);
-  auto text = value.get<std::string>();
-  // It will be shown on a line of a terminal.
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  return text;
+  return value.get<std::string>();
 }
 
 const Json& list_of(const Json& value, const char* what) {

@@ -28,6 +28,11 @@ TEST(Log, KeepsATextOfSeveralLinesOnOne) {
   EXPECT_THAT(Logger(0, LogLevel::warn).line(LogLevel::warn, "live", "a\nb"), EndsWith("live: a b\n"));
 }
 
+TEST(Log, SpellsOutWhatCouldSteerATerminal) {
+  EXPECT_THAT(Logger(0, LogLevel::warn).line(LogLevel::warn, "plan", "a\x1b[2J\x7f\u009b\u00f6"),
+              EndsWith("plan: a\\x1b[2J\\x7f\\u009b\u00f6\n"));
+}
+
 TEST(Log, ShowsItsLevelAndWhatIsMoreUrgent) {
   const Logger logger(0, LogLevel::info);
   EXPECT_TRUE(logger.shows(LogLevel::version));

@@ -1,13 +1,24 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "base/printable.h"
 #include "cli/program.h"
 #include "sanitized.h"
+#include "text/escape.h"
 
 namespace talweg::cli {
 namespace {
 
 using testing::HasSubstr;
 using testing::StartsWith;
+using Json = nlohmann::json;
 
 struct BadLine {
   std::vector<std::string> arguments;
@@ -120,31 +131,183 @@ TEST(Usage, ARootIsAWholeNumberEverywhere) {
   }
 }
 
-TEST(Usage, WhatAFileSaysCannotSteerTheTerminal) {
-  const Outcome outcome = shell(R"sh(folder=$(mktemp -d); cd "$folder"
-printf 'nodes: [{name: "a\\e[2J", kind: worker}, {name: "b\\u202Ec", kind: worker}, {name: s, kind: switch}]\n' > named.yaml
-printf 'links: [{between: ["a\\e[2J", s], capacity: 1G, latency: 30us}, {between: ["b\\u202Ec", s], capacity: 1G, latency: 30us}]\n' >> named.yaml
-printf 'nodes: []\n"k\\e]0;x\\a": 1\n' > key.yaml
-printf 'groups: [{name: "g\\u202Eh\\e", ranks: ["a\\e[2J", "b\\u202Ec"], steps: [{op: all_reduce, bytes: 4K}]}]\n' > work.yaml
-"$TALWEG" plan named.yaml --bytes 4K --algo ring -o forest.yaml
-sed 's/^planner:.*/planner: "p\\u202Eq\\e"/' forest.yaml > forest2.yaml
-for words in "plan named.yaml --bytes 4K --html page.html" "simulate named.yaml --bytes 4K" "plan key.yaml" "convert named.yaml - --to dot" \
-    "convert named.yaml - --to yaml" "convert named.yaml - --to json" "convert named.yaml - --to yaml --op broadcast" \
-    "plan named.yaml --bytes 4K --json -" "simulate named.yaml --bytes 4K --json - --trace trace.json --html simulated.html" \
-    "simulate named.yaml --workload work.yaml --json -" "simulate named.yaml --workload work.yaml --csv -" \
-    "info all_reduce --cluster named.yaml --json -" "convert forest2.yaml - --to msccl"; do
-  "$TALWEG" $words; echo "exit code $?"
-done
-cat page.html trace.json simulated.html; cd /; rm -r "$folder")sh");
-  for (const std::string& text : {outcome.out, outcome.err}) {
-    for (const char c : text) ASSERT_TRUE(c == '\n' || static_cast<unsigned char>(c) >= ' ') << text;
-    EXPECT_THAT(text, testing::Not(HasSubstr("\u202e")));
+// What acts on a terminal in all the ways there are (C0, DEL, C1, the direction of writing), and a letter.
+const std::string kSteering = "\x1b[2J\x01\x7f\u0085\u009b31m\u202e\u00f6";
+
+// Files whose every name is such a text.
+class SteeringFiles {
+ public:
+  SteeringFiles()
+      : folder_(std::filesystem::temp_directory_path() / ("talweg-steering-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_ / "lab" / "talweg");
+    write("named.json", network().dump());
+    write("key.json", Json{{"nodes", Json::array()}, {"k" + kSteering, 1}}.dump());
+    const Json step{{"op", "all_reduce"}, {"bytes", "4K"}};
+    const Json group{{"name", "g" + kSteering}, {"ranks", {a, b}}, {"steps", Json::array({step})}};
+    write("work.json", Json{{"groups", Json::array({group})}}.dump());
+    const Json call{{"operation", "all_reduce"},
+                    {"sequence", 0},
+                    {"root", -1},
+                    {"reduction", "sum"},
+                    {"layout", "0"},
+                    {"type", "f32"},
+                    {"count", 1},
+                    {"algorithm", "ring"},
+                    {"state", "failed"},
+                    {"started_ns", 1},
+                    {"ended_ns", 2},
+                    {"error", "aborted"},
+                    {"text", "t" + kSteering}};
+    write("record-0.json", Json{{"talweg_flight_record", 1},
+                                {"reason", "asked"},
+                                {"job", "j" + kSteering},
+                                {"group", "g" + kSteering},
+                                {"rank", 0},
+                                {"size", 2},
+                                {"hosts", {a, b}},
+                                {"monotonic_ns", 3},
+                                {"wall_ns", 3},
+                                {"operations", Json::array({call})}}
+                               .dump());
+    const Json args{{"job", "j" + kSteering}, {"rank", 0}, {"wall_ns", 1}, {"monotonic_ns", 1}};
+    const Json event{{"name", "e" + kSteering}, {"ph", "X"}, {"ts", 1}, {"dur", 1}, {"pid", 0}, {"tid", 0}};
+    write("trace-0.json", "[\n" + Json{{"name", "talweg_trace"}, {"ph", "M"}, {"args", args}}.dump() + ",\n" +
+                              event.dump() + "\n]\n");
+    write("talweg.conf", "TALWEG_ALGO=c" + kSteering + "\n");
   }
-  EXPECT_THAT(outcome.out, testing::HasSubstr("a\\x1b[2J"));
-  for (const char* there : {"b\\u202ec", "g\\u202eh", "<algo name=\"p\\u202eq\\x1b-allreduce\"",
-                            "process_name", "[\"b\\\\u202ec\","})
-    EXPECT_THAT(outcome.out, testing::HasSubstr(there));
-  EXPECT_THAT(outcome.err, testing::HasSubstr("unknown key \"k\\x1b]0;x\\x07\""));
+  ~SteeringFiles() { std::filesystem::remove_all(folder_); }
+  SteeringFiles(const SteeringFiles&) = delete;
+  SteeringFiles& operator=(const SteeringFiles&) = delete;
+
+  // What `talweg` WORDS does among them.
+  Outcome run(const std::string& words, const std::string& before = "") const {
+    return shell("cd " + text::shell_quoted(folder_.string()) + "; " + before + " \"$TALWEG\" " + words);
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder_ / name) << text;
+  }
+  std::string read(const std::string& name) const {
+    std::ifstream in(folder_ / name);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  const std::string a = "a" + kSteering, b = "b" + kSteering, agg = "agg" + kSteering;
+
+ private:
+  Json network() const {
+    const std::string s = "s" + kSteering;
+    Json document;
+    for (const auto& [name, kind] :
+         {std::pair{a, "worker"}, {b, "worker"}, {s, "switch"}, {agg, "aggregator"}}) {
+      document["nodes"].push_back(Json{{"name", name}, {"kind", kind}});
+      if (name != s)
+        document["links"].push_back(
+            Json{{"between", {name, s}}, {"capacity", "1Gbit/s"}, {"latency", "30us"}});
+    }
+    const Json card{
+        {"name", "q" + kSteering}, {"capacity", "1Gbit/s"}, {"links", {a + "->" + s, s + "->" + a}}};
+    document["groups"].push_back(card);
+    return document;
+  }
+
+  const std::filesystem::path folder_;
+};
+
+void expect_harmless(const std::string& text, const std::string& whose) {
+  for (std::string_view left = text; !left.empty();) {
+    const std::size_t length = utf8_length(left);
+    ASSERT_GT(length, 0U) << whose << ": bytes that are no character";
+    const char32_t c = decoded(left.substr(0, length));
+    ASSERT_TRUE(c == U'\n' || !steers(c)) << whose << fmt::format(": U+{:04X}", static_cast<unsigned>(c));
+    left.remove_prefix(length);
+  }
+}
+
+bool says(const Json& document, const std::string& text) {
+  if (document.is_string()) return document.get<std::string>().find(text) != std::string::npos;
+  return document.is_structured() &&
+         std::any_of(document.begin(), document.end(), [&](const Json& each) { return says(each, text); });
+}
+
+TEST(Usage, WhatAFileSaysCannotSteerTheTerminal) {
+  const SteeringFiles files;
+  const std::string lab = R"(started=$(cut -d ' ' -f 22 /proc/$$/stat); export XDG_RUNTIME_DIR="$PWD/lab"
+sed "s/STARTED/$started/; s/12345678/$$/" note >lab/talweg/lab-l.json;)";
+  files.write("note", Json{{"name", "l"},
+                           {"cluster_file", "f" + kSteering},
+                           {"network", ""},
+                           {"holder", 12345678},
+                           {"switches", ""},
+                           {"holder_started", "STARTED"},
+                           {"hosts", Json::array()}}
+                          .dump());
+  struct Line {
+    const char* words;
+    std::string shown;
+    int exit_code = 0;
+    std::string before{};
+  };
+  const std::string conf = "TALWEG_CONF_FILE=talweg.conf";
+  const Line lines[] = {
+      {"plan named.json --bytes 4K --html plan.html", printable("q" + kSteering)},
+      {"plan key.json", "unknown key \"" + printable("k" + kSteering) + "\"", 2},
+      {"simulate named.json --bytes 4K --trace trace.json --html simulated.html", printable(files.a)},
+      {"simulate named.json --workload work.json", printable("g" + kSteering)},
+      {"simulate named.json --workload work.json --csv -", printable("g" + kSteering)},
+      {"perf all_reduce --sim named.json -b 4K -e 4K -n 1 -w 0", printable(files.a)},
+      {"info all_reduce --cluster named.json", printable(files.agg)},
+      {"info all_reduce -n 2", printable("c" + kSteering), 0, conf},
+      {"info", printable("c" + kSteering), 1, conf},
+      {"convert named.json - --to dot", text::backslashed(files.a)},
+      {"convert named.json - --to yaml", text::json_escaped(files.a)},
+      {"doctor record-0.json", "job " + printable("j" + kSteering) + " group " + printable("g" + kSteering)},
+      {"lab list", printable("f" + kSteering), 0, lab}};
+  for (const Line& line : lines) {
+    const Outcome outcome = files.run(line.words, line.before);
+    EXPECT_EQ(outcome.exit_code, line.exit_code) << line.words << "\n" << outcome.err;
+    for (const std::string& text : {outcome.out, outcome.err}) expect_harmless(text, line.words);
+    EXPECT_THAT(line.exit_code == 2 ? outcome.err : outcome.out, HasSubstr(line.shown)) << line.words;
+  }
+  for (const char* name : {"plan.html", "trace.json", "simulated.html"})
+    expect_harmless(files.read(name), name);
+  EXPECT_THAT(files.read("plan.html"), HasSubstr(Json(printable(files.a)).dump(-1, ' ', true)));
+  EXPECT_TRUE(says(Json::parse(files.read("trace.json")), files.a));
+  EXPECT_THAT(files.read("simulated.html"), HasSubstr(printable(files.a)));
+}
+
+TEST(Usage, WhatAFileSaysIsInDocumentsToTheLetter) {
+  const SteeringFiles files;
+  struct Line {
+    const char* words;
+    std::string name;
+  };
+  const auto document_of = [&](const Line& line) {
+    const Outcome outcome = files.run(line.words);
+    EXPECT_EQ(outcome.exit_code, 0) << line.words << "\n" << outcome.err;
+    for (const std::string& text : {outcome.out, outcome.err}) expect_harmless(text, line.words);
+    Json document = Json::parse(outcome.out, nullptr, false);
+    EXPECT_TRUE(says(document, line.name)) << line.words << "\n" << outcome.out;
+    return document;
+  };
+  for (const Line& line :
+       {Line{"plan named.json --bytes 4K --json -", "q" + kSteering},
+        {"simulate named.json --bytes 4K --json -", files.a},
+        {"simulate named.json --workload work.json --json -", "g" + kSteering},
+        {"perf all_reduce --sim named.json -b 4K -e 4K -n 1 -w 0 --json -", files.b},
+        {"info all_reduce --cluster named.json --json -", files.agg},
+        {"doctor record-0.json --json -", "j" + kSteering},
+        {"doctor trace-0.json --trace -", "e" + kSteering},
+        {"convert named.json - --to json", files.agg},
+        {"convert named.json again.yaml && \"$TALWEG\" convert again.yaml - --to json", files.agg}})
+    document_of(line);
+  Json forest = document_of({"convert named.json - --to json --op all_reduce --algo ring", "ring"});
+  forest["planner"] = "p" + kSteering;
+  files.write("forest.json", forest.dump());
+  document_of({"convert forest.json - --to json", "p" + kSteering});
+  const Outcome msccl = files.run("convert forest.json - --to msccl");
+  EXPECT_EQ(msccl.exit_code, 0) << msccl.err;
+  expect_harmless(msccl.out + msccl.err, "convert --to msccl");
+  EXPECT_THAT(msccl.out, HasSubstr("<algo name=\"" + printable("p" + kSteering) + "-allreduce\""));
 }
 
 TEST(Usage, AFileOfManyKeysTakesLittleMemory) {
@@ -156,8 +319,11 @@ TEST(Usage, AFileOfManyKeysTakesLittleMemory) {
 }
 
 TEST(Usage, OutputThatIsLostIsAFailure) {
-  for (const char* words : {"--help", "info", "plan \"$C\" --bytes 4K", "plan \"$C\" --bytes 4K --json -",
-                            "simulate \"$C\" --bytes 4K", "convert \"$C\" - --to dot"}) {
+  for (const char* words :
+       {"--help", "info", "plan \"$C\" --bytes 4K", "plan \"$C\" --bytes 4K --json -",
+        "simulate \"$C\" --bytes 4K", "convert \"$C\" - --to dot", "perf all_reduce -b 4 -e 4 -n 1 -w 0",
+        "perf all_reduce -b 4 -e 4 -n 1 -w 0 --json -",
+        "perf all_reduce -b 4K -e 4K -n 1 -w 0 --sim \"$C\""}) {
     const Outcome outcome =
         shell(std::string("C=" TALWEG_SOURCE_DIR "/examples/clusters/uneven4.yaml; \"$TALWEG\" ") + words +
               " >/dev/full");

@@ -57,6 +57,14 @@ TEST_F(Launcher, PrefixesLinesAndKeepsTheStreamsApart) {
   EXPECT_EQ(read("err"), "[0] to err\n");
 }
 
+// It may be a node's name in a file.
+TEST_F(Launcher, ALabelThatCouldSteerATerminalIsSpelledOut) {
+  std::vector<Process> ranks = shell({"echo to out; exit 3"});
+  ranks[0].label = "a\x1b[2J\u009b";
+  EXPECT_EQ(run(ranks).what, "rank a\\x1b[2J\\u009b exited with code 3");
+  EXPECT_EQ(read("out"), "[a\\x1b[2J\\u009b] to out\n");
+}
+
 TEST_F(Launcher, PassesBytesOnUnchangedWithoutPrefix) {
   run(shell({"printf 'a\\nb'"}), {.prefix = false});
   EXPECT_EQ(read("out"), "a\nb");

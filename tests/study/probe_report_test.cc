@@ -53,5 +53,16 @@ TEST(ProbeReport, WhatIsSharedAndWhatDiffersIsListed) {
   EXPECT_EQ(document["hosts"][2]["up_and_down"]["bit_per_s"], 1.1e9);
 }
 
+TEST(ProbeReport, AHostCannotSteerTheTerminal) {
+  steer::ProbeResult result = found(3);
+  result.host_names[1] = "a\x1b\u009b";
+  result.findings.pairs.push_back({{0, 1}, {1e8, 0.01}});
+  result.findings.uplinks.push_back({{0, 1}, steer::Estimate{3e8, 0.02}, std::nullopt});
+  const std::string text = probe_table(result);
+  for (const char* there : {"\na\\x1b\\u009b ", "h0 -> a\\x1b\\u009b ", "h0, a\\x1b\\u009b "})
+    EXPECT_THAT(text, HasSubstr(there));
+  EXPECT_EQ(probe_json(result)["hosts"][1]["name"], result.host_names[1]);
+}
+
 }  // namespace
 }  // namespace talweg::study
