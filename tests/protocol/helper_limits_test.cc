@@ -58,6 +58,33 @@ TEST(HelperLimits, AnOperationThatManyOthersHaveOvertakenIsStillServedUpToALimit
   EXPECT_THAT(served, ::testing::ElementsAre(0)) << "so late, it is none";
 }
 
+// More than it keeps of one sender comes in all; each time it goes before more comes.
+TEST(HelperLimits, WhatIsKeptForAPlanThatNeverComesCountsUntilItsCallHasFailed) {
+  constexpr std::size_t kPayload = 1U << 20;
+  const std::vector<std::byte> payload(kPayload);
+  OneNode node(kHelper);
+  node.session.serve([](std::uint64_t, const wire::Signature&) { return std::optional<Operation>(); });
+  const auto sends = [&](std::uint64_t number, std::uint32_t chunk) {
+    node.session.on_frame(1, encode(wire::CallId{1, number, {}}, wire::Chunk{true, 0, chunk, kPayload}),
+                          payload.data());
+  };
+  constexpr std::uint32_t kMost = kEarlyLimit / (kPayload + sizeof(wire::Header));
+  std::uint64_t number = 0;
+  for (; number < 3; ++number) {
+    for (std::uint32_t chunk = 0; chunk < kMost; ++chunk) sends(number, chunk);
+    ASSERT_EQ(node.session.early_bytes(), kMost * (kPayload + sizeof(wire::Header))) << "call " << number;
+    node.session.on_frame(1, encode(wire::CallId{1, number, {}}, wire::Failure{ErrorCode::timeout, false, 0}),
+                          nullptr);
+    ASSERT_EQ(node.session.early_bytes(), 0U) << "call " << number;
+  }
+  for (std::uint32_t chunk = 0; chunk <= kMost; ++chunk) {
+    EXPECT_TRUE(node.session.whole());
+    sends(number, chunk);
+  }
+  EXPECT_FALSE(node.session.whole()) << "one more than it keeps";
+  EXPECT_EQ(node.session.early_bytes(), 0U);
+}
+
 // Both ranks send all they have to node 2.
 std::shared_ptr<const LocalPlan> helped_plan(std::int64_t count, std::uint32_t digest) {
   auto f = std::make_shared<forest::Forest>();

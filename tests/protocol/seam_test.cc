@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "flood.h"
 #include "forest/verify.h"
 #include "memory_network.h"
@@ -239,6 +241,50 @@ TEST(Seam, WhatANodeThatIsNoRankDoesNotKnowWhenRank0LeavesFails) {
   group.net.run();
   EXPECT_EQ(group.served.back(), 2U);
   EXPECT_EQ(group.helped.size(), 1U) << "what it knows it begins";
+}
+
+// Calls of all kinds at once: one that has ended, one that has begun, some whose plan is unknown, of which
+// one has run out of time; and rank 0's leaving at any moment among their frames.
+TEST(Seam, ANodeThatIsNoRankKeepsNothingOfAnyCallOnceRank0HasLeft) {
+  std::size_t most_kept = 0;
+  for (std::uint64_t seed = 0; seed < 100; ++seed) {
+    Helped group(seed);
+    MemoryNetwork& net = group.net;
+    const std::set<std::uint64_t> known{0, 1, 5};
+    net.session(2).serve([&](std::uint64_t sequence, const wire::Signature& signature) {
+      return known.contains(sequence) ? std::optional(group.part_of_node_2(signature)) : std::nullopt;
+    });
+    std::deque<Calls> calls;
+    const auto call = [&](std::int64_t deadline_ns) {  // of rank 1
+      calls.emplace_back(net, group.calls.count);
+      Operation operation = calls.back().operation(1);
+      operation.plan = group.plan(1);
+      operation.deadline_ns = deadline_ns;
+      net.session(1).start(std::move(operation));
+    };
+    call(kFarAway);
+    calls.back().start(0, group.plan(0));
+    net.run();
+    ASSERT_TRUE(calls[0].result(1).done && calls[0].result(1).outcome.ok) << calls[0].result(1).outcome.text;
+    for (const std::int64_t deadline_ns : {kFarAway, kFarAway, std::int64_t{1}, kFarAway}) call(deadline_ns);
+    const std::uint64_t steps = net.random().below(400);
+    for (std::uint64_t i = 0; i < steps; ++i) net.step();
+    most_kept = std::max(most_kept, net.session(2).early_bytes());
+    net.session(1).on_time(1);
+    net.session(0).leave(2);
+    net.run();
+    for (int i = 0; i < 2; ++i) call(kFarAway);
+    net.run();
+    for (std::size_t i = 1; i < calls.size(); ++i) {
+      ASSERT_TRUE(calls[i].result(1).done) << "call " << i << " hangs, seed " << seed;
+      EXPECT_EQ(calls[i].result(1).outcome.code, i == 3 ? ErrorCode::timeout : ErrorCode::peer_failed);
+    }
+    EXPECT_EQ(net.session(2).early_bytes(), 0U) << "seed " << seed;
+    EXPECT_EQ(net.session(2).in_flight(), 0U) << "seed " << seed;
+    EXPECT_EQ(net.node(2).pool.bytes_in_use(), 0U) << "seed " << seed;
+    EXPECT_EQ(net.session(1).in_flight(), 0U) << "seed " << seed;
+  }
+  EXPECT_GT(most_kept, 0U) << "nothing was kept that could have been kept too long";
 }
 
 // Ranks 0 and 1 below node 3, which is below node 2.

@@ -382,6 +382,12 @@ void Session::keep_early(int from, const wire::Header& h, const std::byte* paylo
   early_.emplace(h.sequence, Early{from, h, {payload, payload + h.length}});
 }
 
+std::size_t Session::early_bytes() const {
+  std::size_t kept = 0;
+  for (const auto& [id, frame] : early_) kept += sizeof frame.header + frame.payload.size();
+  return kept;
+}
+
 void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte* payload, bool agreed) {
   if (run.failing) return;
   const std::uint64_t id = run.id;

@@ -148,6 +148,8 @@ class Session {
   };
   std::vector<Pending> pending() const;  // in the order in which they were started
   std::uint64_t next_sequence() const { return next_; }
+  // What frames take that are kept for collectives which have not begun here.
+  std::size_t early_bytes() const;
 
  private:
   struct Run;
