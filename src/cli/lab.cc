@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -43,8 +44,8 @@ struct LabFlags {
   std::string lab_name() const { return name.empty() ? fabric::default_lab_name(file) : name; }
 };
 
-void show_warnings(const Lab& lab) {
-  for (const std::string& line : lab.warnings()) fmt::print(stderr, "talweg lab: {}\n", printable(line));
+void warn(const std::string& line) {
+  fmt::print(stderr, "talweg lab: {}\n", printable(line));
 }
 
 std::optional<LabNote> find_lab(const std::string& name, const std::string& folder) {
@@ -60,7 +61,7 @@ int up(const LabFlags& flags) {
     refuse("a lab named {} is up already (of {}); take it down or give another --name", other->name,
            other->cluster_file);
   const Lab lab = Lab::build(cluster);
-  show_warnings(lab);
+  std::ranges::for_each(lab.warnings(), warn);
   const LabNote note = fabric::keep_up(lab, flags.lab_name(), flags.file, cluster, folder);
   fmt::print("lab {} is up, held by process {}\n", note.name, note.holder);
   const text::Columns columns{{"", -16}, {"", -12, 1}, {"", -10, 1}, {"", 0, 1}};
@@ -80,7 +81,7 @@ Lab lab_for_run(const LabFlags& flags, const cluster::Cluster& cluster) {
         "lab {} is up with another network than {} has now: take it down first (talweg lab down "
         "--name {})",
         note->name, flags.file, note->name);
-  return fabric::attach(*note);
+  return fabric::attach(*note, cluster);
 }
 
 int run(const LabFlags& flags) {
@@ -91,7 +92,7 @@ int run(const LabFlags& flags) {
   if (!flags.timeout.empty())
     options.timeout = std::chrono::milliseconds(parse_wait("--timeout", flags.timeout).value / 1'000'000);
   const Lab lab = lab_for_run(flags, cluster);
-  show_warnings(lab);
+  std::ranges::for_each(lab.warnings(), warn);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const fabric::LaunchResult result =
       lab.run(flags.program, flags.file, options, {self, "aggregator", "--again", "--name"});

@@ -7,11 +7,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 #include "base/fail.h"
 #include "fabric/host_view.h"
 #include "fabric/privileges.h"
+#include "fabric/temporary_file.h"
 #include "fabric/tool.h"
 #include "live/join/job_key.h"
 #include "wire/key.h"
@@ -119,6 +121,13 @@ int free_port(const LabHost& host, int first) {
 
 }  // namespace
 
+Lab::Lab(std::vector<LabHost> hosts, NetNamespace switches, const LabPlan& plan)
+    : hosts_(std::move(hosts)), switches_(std::move(switches)), warnings_(plan.warnings) {
+  if (plan.left_out.empty()) return;
+  warnings_.push_back(plan.left_out);
+  network_ = cluster::to_yaml(plan.network);
+}
+
 Lab Lab::build(const cluster::Cluster& cluster) {
   plan_lab(cluster, {});  // a cluster that cannot be emulated is refused before anything else is asked for
   gain_lab_privileges();
@@ -138,7 +147,7 @@ Lab Lab::build(const cluster::Cluster& cluster) {
     run_tool({"tc", "-batch", "-"}, batch(plan.ports_tc));
   });
   for (std::size_t h = 0; h < hosts.size(); ++h) hosts[h].net.run([&] { prepare_host(plan.hosts[h]); });
-  return Lab(std::move(hosts), std::move(switches), plan.warnings);
+  return Lab(std::move(hosts), std::move(switches), plan);
 }
 
 LaunchResult Lab::run(const std::vector<std::string>& command, const std::string& cluster_file,
@@ -152,6 +161,10 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   const int port = free_port(*workers.at(0), kFirstPort), second_port = free_port(*workers[0], port + 1);
   const auto key = live::find_job_key();
   const std::string drawn_key = wire::random_key_text();
+  LaunchOptions how = options;
+  std::string file = std::filesystem::absolute(cluster_file).string();
+  std::optional<TemporaryFile> network;
+  if (!network_.empty()) file = how.file = network.emplace(".yaml", network_).path();
   const auto on = [&](const LabHost& host, std::vector<std::string> program) {
     Process process;
     process.command = std::move(program);
@@ -162,7 +175,7 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
         {"TALWEG_AGGREGATORS_AT", fmt::format("tcp://{}:{}", workers[0]->address, second_port)},
         {"TALWEG_KEY", key ? key->text : drawn_key},
         {"TALWEG_KEY_FILE", ""},
-        {"TALWEG_CLUSTER", std::filesystem::absolute(cluster_file).string()},
+        {"TALWEG_CLUSTER", file},
         {"TALWEG_SOCKET_IFNAME", "eth0"},
         {"GLOO_SOCKET_IFNAME", "eth0"}};
     process.before_exec = [&host, &hosts_file] { enter_host(host.net, host.name, hosts_file); };
@@ -184,7 +197,7 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
     process.aggregates = true;
     processes.push_back(std::move(process));
   }
-  return launch(processes, options);
+  return launch(processes, how);
 }
 
 }  // namespace talweg::fabric

@@ -33,8 +33,8 @@ class Lab {
   // cluster that cannot be emulated, missing rights or programs; Error{system}: the kernel refused something.
   static Lab build(const cluster::Cluster& cluster);
 
-  Lab(std::vector<LabHost> hosts, NetNamespace switches, std::vector<std::string> warnings)
-      : hosts_(std::move(hosts)), switches_(std::move(switches)), warnings_(std::move(warnings)) {}
+  // These hosts are those of `plan`.
+  Lab(std::vector<LabHost> hosts, NetNamespace switches, const LabPlan& plan);
 
   const std::vector<LabHost>& hosts() const { return hosts_; }  // workers first, in rank order
   const NetNamespace& switches() const { return switches_; }
@@ -42,9 +42,10 @@ class Lab {
 
   // Runs `command` as one rank on each worker's host, with the host's name as its host name and RANK,
   // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TALWEG_AGGREGATORS_AT,
-  // TALWEG_CLUSTER (`cluster_file`, made absolute) and the interface in its environment; and on every other
-  // host, in the same environment but for the ranks, `aggregator` with the host's name as a further argument,
-  // unless it is empty. Blocks and throws as launch() does.
+  // TALWEG_CLUSTER and the interface in its environment; and on every other host, in the same environment but
+  // for the ranks, `aggregator` with the host's name as a further argument, unless it is empty.
+  // TALWEG_CLUSTER is `cluster_file`, made absolute; where links are left out, a file of the network without
+  // them that is there as long as the ranks are. Blocks and throws as launch() does.
   LaunchResult run(const std::vector<std::string>& command, const std::string& cluster_file,
                    const LaunchOptions& options, const std::vector<std::string>& aggregator = {}) const;
 
@@ -52,6 +53,7 @@ class Lab {
   std::vector<LabHost> hosts_;
   NetNamespace switches_;
   std::vector<std::string> warnings_;
+  std::string network_;  // where links are left out: what there is, as YAML
 };
 
 }  // namespace talweg::fabric

@@ -52,11 +52,11 @@ void find_trunks(const Cluster& cluster, const cluster::Routes& routes, LabPaths
   }
   for (std::size_t l = 0; l < cluster.links.size(); ++l) {
     const Link& link = cluster.links[l];
-    if (!is_switch(cluster, link.from) || !is_switch(cluster, link.to) || link.from > link.to) continue;
-    if (used.count({link.from, link.to}) > 0)
+    if (!is_switch(cluster, link.from) || !is_switch(cluster, link.to)) continue;
+    if (used.count(std::minmax(link.from, link.to)) == 0)
+      paths.left_out.push_back(static_cast<int>(l));
+    else if (link.from < link.to)
       paths.trunks.push_back(static_cast<int>(l));
-    else
-      ++paths.trunks_left_out;
   }
 }
 
@@ -85,6 +85,24 @@ LabPaths find_paths(const Cluster& cluster) {
   for (int from = 0; from < nodes; ++from)
     for (int to = 0; to < nodes; ++to) paths.next_hop[from][to] = next_host(cluster, routes, from, to);
   return paths;
+}
+
+Cluster without_links(const Cluster& cluster, const std::vector<int>& links) {
+  Cluster rest = cluster;
+  rest.links.clear();
+  std::vector<int> place(cluster.links.size(), 0);  // in `rest`; -1: none
+  for (const int l : links) place[l] = -1;
+  for (std::size_t l = 0; l < place.size(); ++l) {
+    if (place[l] < 0) continue;
+    place[l] = static_cast<int>(rest.links.size());
+    rest.links.push_back(cluster.links[l]);
+  }
+  for (cluster::CapacityGroup& group : rest.groups) {
+    for (int& l : group.links) l = place[l];
+    std::erase(group.links, -1);
+  }
+  std::erase_if(rest.groups, [](const cluster::CapacityGroup& group) { return group.links.empty(); });
+  return rest;
 }
 
 }  // namespace talweg::fabric

@@ -12,10 +12,9 @@ struct LabPaths {
   // these are hosts as well, which hang on themselves).
   std::vector<int> switch_of;
   // Links between switches, one direction of each; without those that are on none of the cluster's first
-  // paths, such as those of a second spine: bridges allow no loops. Plans that count on equal paths as well
-  // are slower in a lab.
+  // paths, such as those of a second spine: bridges allow no loops.
   std::vector<int> trunks;
-  int trunks_left_out = 0;
+  std::vector<int> left_out;  // these, in both directions
   // [from][to], by node: the next node that is not a switch on the cluster's route; -1: no path.
   std::vector<std::vector<int>> next_hop;
 };
@@ -23,5 +22,8 @@ struct LabPaths {
 // Throws Error{unsupported} for a host on two switches, or on a switch and with links straight to other
 // hosts.
 LabPaths find_paths(const cluster::Cluster& cluster);
+
+// The same network without these links, in its groups as well: what they share with others stays as it is.
+cluster::Cluster without_links(const cluster::Cluster& cluster, const std::vector<int>& links);
 
 }  // namespace talweg::fabric

@@ -1,10 +1,12 @@
 #include "fabric/lab_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "fabric/lab_groups.h"
 #include "fabric/lab_paths.h"
@@ -20,6 +22,7 @@ using cluster::Link;
 using cluster::NodeKind;
 
 constexpr const char* kMesh = "mesh";
+constexpr std::size_t kMostNamed = 8;  // links, on one line
 
 [[noreturn]] void refuse_lab(const std::string& reason) {
   throw Error(ErrorCode::unsupported, "cannot emulate the cluster: " + reason);
@@ -195,10 +198,6 @@ class Planner {
     if (longest.value > 0 && !means_.delay)
       plan_.warnings.push_back(
           fmt::format("latencies (up to {}) are not emulated: this kernel has no netem", to_string(longest)));
-    if (paths_.trunks_left_out > 0)
-      plan_.warnings.push_back(
-          fmt::format("{} links between switches are left out: a lab has one path between two hosts",
-                      paths_.trunks_left_out));
     if (relayed_ > 0)
       plan_.warnings.push_back(fmt::format(
           "{} pairs of hosts have no link of their own in one direction: others forward their packets",
@@ -219,6 +218,20 @@ class Planner {
   LabPlan plan_;
 };
 
+std::string say_what_is_left_out(const Cluster& cluster, const std::vector<int>& links) {
+  std::vector<std::string> names;  // each but once, whichever direction is written first
+  std::set<std::pair<int, int>> named;
+  for (const int l : links) {
+    const Link& link = cluster.links[l];
+    if (named.insert(std::minmax(link.from, link.to)).second && names.size() < kMostNamed)
+      names.push_back(fmt::format("{} - {}", cluster.nodes[link.from].name, cluster.nodes[link.to].name));
+  }
+  return fmt::format(
+      "a lab has one path between two hosts: its ranks plan for what is left without the links {}{}",
+      fmt::join(names, ", "),
+      named.size() > names.size() ? fmt::format(" and {} more", named.size() - names.size()) : "");
+}
+
 }  // namespace
 
 int LabPlan::workers() const {
@@ -226,7 +239,12 @@ int LabPlan::workers() const {
 }
 
 LabPlan plan_lab(const Cluster& cluster, const LabMeans& means) {
-  return Planner(cluster, means).plan();
+  const LabPaths paths = find_paths(cluster);
+  Cluster network = without_links(cluster, paths.left_out);
+  LabPlan plan = Planner(network, means).plan();
+  plan.network = std::move(network);
+  if (!paths.left_out.empty()) plan.left_out = say_what_is_left_out(cluster, paths.left_out);
+  return plan;
 }
 
 }  // namespace talweg::fabric

@@ -41,12 +41,15 @@ struct LabPlan {
   std::vector<std::string> ports_ip;    // and after
   std::vector<std::string> ports_tc;
   std::vector<std::string> warnings;  // what is not emulated, one line each
+  // What the lab is: of several equal paths it has one. Ranks plan with it.
+  cluster::Cluster network;
+  std::string left_out;  // one line that says what the cluster has besides; empty: nothing
   int workers() const;
 };
 
 // Throws Error{unsupported}, naming the node or link: a switch link with one direction only, a node on two
 // switches, switches in a loop, several links from one node to another, too many hosts, a cluster without
-// workers.
+// workers. Of links that are left out nothing is asked.
 LabPlan plan_lab(const cluster::Cluster& cluster, const LabMeans& means);
 
 }  // namespace talweg::fabric

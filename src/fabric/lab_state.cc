@@ -163,12 +163,14 @@ LabNote keep_up(const Lab& lab, const std::string& name, const std::string& clus
   return note;
 }
 
-Lab attach(const LabNote& note) {
+Lab attach(const LabNote& note, const cluster::Cluster& cluster) {
   join_user_namespace_of(note.holder);
   std::vector<LabHost> hosts;
   for (const LabNote::Host& host : note.hosts)
     hosts.push_back({host.name, host.worker, host.address, NetNamespace::open(host.net)});
-  return Lab(std::move(hosts), NetNamespace::open(note.switches), {});
+  LabPlan plan = plan_lab(cluster, {});
+  plan.warnings.clear();
+  return Lab(std::move(hosts), NetNamespace::open(note.switches), plan);
 }
 
 void take_down(const LabNote& note, const std::string& folder) {

@@ -43,8 +43,9 @@ std::vector<LabNote> labs_up(const std::string& folder);
 LabNote keep_up(const Lab& lab, const std::string& name, const std::string& cluster_file,
                 const cluster::Cluster& cluster, const std::string& folder);
 
-// The lab behind a note, with the holder's rights. Throws Error{system}.
-Lab attach(const LabNote& note);
+// The lab behind a note, with the holder's rights; `cluster` is what it was built of. Warns of what is left
+// out, and of nothing else that was said when it was built. Throws Error{system}.
+Lab attach(const LabNote& note, const cluster::Cluster& cluster);
 
 // Ends the holder, and with it the lab once nothing runs in it, and removes the note.
 void take_down(const LabNote& note, const std::string& folder);

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "cluster/routing.h"
 #include "talweg/error.h"
 
 namespace talweg::fabric {
@@ -87,15 +88,60 @@ Cluster leaves_and_spines() {
 
 TEST(LabPlan, LeavesOutTheSpinesThatNoRouteTakes) {
   const LabPlan plan = plan_lab(leaves_and_spines(), {});
-  // leaf0-spine0 is link 8, leaf0-spine1 10, leaf1-spine0 12, leaf1-spine1 14.
+  // Of what is left leaf0-spine0 is link 8 and leaf1-spine0 10.
   EXPECT_THAT(plan.ports_ip, Contains("link set t8b master br6 up"));
-  EXPECT_THAT(plan.ports_ip, Contains("link set t12b master br6 up"));
+  EXPECT_THAT(plan.ports_ip, Contains("link set t10b master br6 up"));
   EXPECT_THAT(plan.ports_ip, Not(Contains(HasSubstr("master br7 up"))));
   EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev t8a root handle 1: tbf rate 200000000bit")));
   EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev t8b root handle 1: tbf rate 1000000000bit")));
-  EXPECT_THAT(
-      plan.warnings,
-      testing::ElementsAre("2 links between switches are left out: a lab has one path between two hosts"));
+  EXPECT_EQ(plan.left_out,
+            "a lab has one path between two hosts: its ranks plan for what is left without the links "
+            "leaf0 - spine1, leaf1 - spine1");
+  EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST(LabPlan, SaysWhichNetworkIsLeft) {
+  Cluster cluster = leaves_and_spines();  // leaf0-spine1 is link 10, leaf1-spine0 12, leaf1-spine1 14
+  cluster.groups = {{"gone", kSlow, {10, 15}}, {"half", kFast, {8, 10, 12}}, {"whole", kFast, {0, 1}}};
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_EQ(plan.network.nodes, cluster.nodes);
+  std::vector<cluster::Link> links = cluster.links;
+  links.erase(links.begin() + 14, links.end());
+  links.erase(links.begin() + 10, links.begin() + 12);
+  EXPECT_EQ(plan.network.links, links);
+  EXPECT_EQ(plan.network.groups,
+            (std::vector<cluster::CapacityGroup>{{"half", kFast, {8, 10}}, {"whole", kFast, {0, 1}}}));
+  const cluster::Routes routes(plan.network);
+  for (int from = 0; from < 4; ++from)
+    for (int to = 0; to < 4; ++to) EXPECT_FALSE(routes.spreads(from, to)) << from << " to " << to;
+  EXPECT_EQ(plan_lab(plan.network, {}).left_out, "") << "nothing more is left out of it";
+}
+
+TEST(LabPlan, LeavesNothingOutWhereEachPairHasOnePath) {
+  const LabPlan plan = plan_lab(mesh(), {});
+  EXPECT_EQ(plan.network, mesh());
+  EXPECT_EQ(plan.left_out, "");
+}
+
+TEST(LabPlan, EmulatesAGroupOfWhichOneLinkIsLeft) {
+  Cluster cluster = leaves_and_spines();
+  cluster.groups.push_back({"uplinks", Bandwidth{1e8}, {8, 10}});
+  const LabPlan plan = plan_lab(cluster, {});
+  EXPECT_THAT(plan.ports_tc, Contains(HasSubstr("dev t8a root handle 1: tbf rate 100000000bit")));
+  EXPECT_THAT(plan.warnings, IsEmpty());
+}
+
+TEST(LabPlan, NamesSomeOfManyLinksThatAreLeftOut) {
+  Cluster cluster = workers(2);
+  for (const char* name : {"leaf0", "leaf1"}) cluster.nodes.push_back({name, NodeKind::switch_});
+  for (int host = 0; host < 2; ++host) link_both(cluster, host, 2 + host, kFast, kFast);
+  for (int spine = 0; spine < 8; ++spine) {
+    cluster.nodes.push_back({"spine" + std::to_string(spine), NodeKind::switch_});
+    for (const int leaf : {2, 3}) link_both(cluster, leaf, 4 + spine, kFast, kFast);
+  }
+  EXPECT_THAT(plan_lab(cluster, {}).left_out,
+              testing::EndsWith("the links leaf0 - spine1, leaf1 - spine1, leaf0 - spine2, leaf1 - spine2, "
+                                "leaf0 - spine3, leaf1 - spine3, leaf0 - spine4, leaf1 - spine4 and 6 more"));
 }
 
 TEST(LabPlan, ShapesDirectLinksByDestination) {

@@ -27,6 +27,7 @@ namespace {
 
 using cluster::Cluster;
 using cluster::NodeKind;
+using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -201,7 +202,7 @@ TEST_F(LabTest, JoinsTwoSwitches) {
   EXPECT_EQ(connect_to(socket_on(lab->hosts()[0]), lab->hosts()[1], 7000), 0);
 }
 
-TEST_F(LabTest, BuildsLeavesUnderSpinesAsTheRoutesUseThem) {
+Cluster leaves_under_spines() {
   Cluster cluster;
   for (int host = 0; host < 4; ++host) cluster.nodes.push_back({.name = "host" + std::to_string(host)});
   for (const char* name : {"leaf0", "leaf1", "spine0", "spine1"})
@@ -213,7 +214,11 @@ TEST_F(LabTest, BuildsLeavesUnderSpinesAsTheRoutesUseThem) {
   for (int host = 0; host < 4; ++host) join(host, 4 + host / 2, 1e9);
   for (const int leaf : {4, 5})
     for (const int spine : {6, 7}) join(leaf, spine, 3e8);
-  BUILD_OR_SKIP(lab, cluster);
+  return cluster;
+}
+
+TEST_F(LabTest, BuildsLeavesUnderSpinesAsTheRoutesUseThem) {
+  BUILD_OR_SKIP(lab, leaves_under_spines());
   for (const LabHost& to : lab->hosts()) {
     const FileDescriptor listener = listen_on(to, 7000);
     for (const LabHost& from : lab->hosts())
@@ -221,6 +226,29 @@ TEST_F(LabTest, BuildsLeavesUnderSpinesAsTheRoutesUseThem) {
   }
   EXPECT_THAT(queueing_on(lab->switches(), "t8a"), HasSubstr("rate 300Mbit"));
   EXPECT_THAT(queueing_on(lab->switches(), "t8b"), HasSubstr("rate 300Mbit"));
+}
+
+TEST_F(LabTest, GivesRanksTheNetworkThatItIsInAFileOfItsOwn) {
+  BUILD_OR_SKIP(lab, leaves_under_spines());
+  const std::string file = path("cluster.yaml");
+  keep_up(*lab, "test", file, leaves_under_spines(), path("state"));
+  const LabNote note = labs_up(path("state")).at(0);
+  const Lab again = attach(note, leaves_under_spines());
+  for (const Lab* each : {&*lab, &again}) {
+    EXPECT_THAT(each->warnings(), Contains(HasSubstr("without the links leaf0 - spine1, leaf1 - spine1")));
+    write("cluster.yaml", "the user's, to move and to change");
+    const LaunchResult result = run(*each, "[ $RANK = 3 ] || exit 0; mv " + file + " " + path("moved.yaml") +
+                                               "; cp $TALWEG_CLUSTER " + path("seen.yaml") +
+                                               "; printf %s $TALWEG_CLUSTER >" + path("name"));
+    EXPECT_EQ(result.exit_code, 0) << result.what;
+    EXPECT_EQ(read("seen.yaml"), to_yaml(plan_lab(leaves_under_spines(), {}).network));
+    EXPECT_EQ(read("moved.yaml"), "the user's, to move and to change");
+    EXPECT_TRUE(read("name").ends_with(".yaml")) << read("name");
+    EXPECT_FALSE(std::filesystem::exists(read("name"))) << "it goes with the ranks";
+    EXPECT_FALSE(std::filesystem::exists(file));
+    std::filesystem::remove(path("seen.yaml"));
+  }
+  take_down(note, path("state"));
 }
 
 TEST_F(LabTest, TellsEachRankWhoAndWhereItIs) {
@@ -262,11 +290,12 @@ TEST_F(LabTest, LeavesNoProcessBehindWhenARankFails) {
 }
 
 TEST_F(LabTest, LeavesNothingBehindWhenItsProcessIsKilled) {
-  if (!build(three_hosts())) GTEST_SKIP() << reason_;
+  if (!build(leaves_under_spines())) GTEST_SKIP() << reason_;
   const pid_t holder = fork();
   if (holder == 0) {
-    const Lab lab = Lab::build(three_hosts());
-    run(lab, "readlink /proc/self/ns/net; sleep 100 & wait");
+    const Lab lab = Lab::build(leaves_under_spines());
+    run(lab,
+        "printf %s $TALWEG_CLUSTER >" + path("") + "$RANK; readlink /proc/self/ns/net; sleep 100 & wait");
     _exit(0);
   }
   std::vector<std::string> names;
@@ -274,13 +303,15 @@ TEST_F(LabTest, LeavesNothingBehindWhenItsProcessIsKilled) {
     names.clear();
     std::istringstream lines(read("out"));
     for (std::string line; std::getline(lines, line);) names.push_back(line.substr(4));
-    return names.size() == 3;
+    return names.size() == 4;
   });
+  EXPECT_TRUE(std::filesystem::exists(read("0"))) << read("0");
   kill(holder, SIGKILL);
   waitpid(holder, nullptr, 0);
   ASSERT_TRUE(started);
   for (const std::string& name : names)
     EXPECT_TRUE(eventually([&] { return processes_in(name).empty(); })) << name;
+  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(read("0")); })) << read("0");
 }
 
 TEST_F(LabTest, StaysUpInTheHandsOfAHolderUntilItIsTakenDown) {
@@ -291,7 +322,7 @@ TEST_F(LabTest, StaysUpInTheHandsOfAHolderUntilItIsTakenDown) {
   const std::vector<LabNote> notes = labs_up(path("state"));
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_EQ(notes[0].cluster_file, path("cluster.yaml"));
-  const Lab again = attach(notes[0]);
+  const Lab again = attach(notes[0], three_hosts());
   EXPECT_EQ(run(again, "[ $WORLD_SIZE = 3 ]").exit_code, 0);
   EXPECT_THROW(keep_up(again, "test", path("cluster.yaml"), three_hosts(), path("state")), Error);
   take_down(notes[0], path("state"));
@@ -343,9 +374,9 @@ TEST_F(LabTest, ServesAnOrdinaryUserThroughAUserNamespace) {
     if (setgroups(0, nullptr) != 0 || setgid(kNobody) != 0 || setuid(kNobody) != 0) return 98;
     prctl(PR_SET_DUMPABLE, 1);  // as after the exec that usually follows
     try {
-      return Lab::build(three_hosts())
-          .run({"sh", "-c", "[ $(uname -n) = $(cat /proc/sys/kernel/hostname) ]"}, "c.yaml", {})
-          .exit_code;
+      const std::string script =
+          "[ $(uname -n) = $(cat /proc/sys/kernel/hostname) ] && [ -s $TALWEG_CLUSTER ]";
+      return Lab::build(leaves_under_spines()).run({"sh", "-c", script}, "c.yaml", {}).exit_code;
     } catch (const Error& e) {
       fprintf(stderr, "%s\n", e.what());
       return e.code() == ErrorCode::unsupported ? 97 : 99;

@@ -224,6 +224,18 @@ TEST_F(Launcher, LeavesNothingBehindWhenItIsKilled) {
   EXPECT_TRUE(eventually([&] { return !alive(rank) && !alive(background); }));
 }
 
+TEST_F(Launcher, TakesTheFileOfTheRanksWithItWhenItIsKilled) {
+  write("file", "");
+  const pid_t launcher =
+      run_apart(shell({"touch " + path("ready") + "; sleep 100 & wait"}), {.file = path("file")});
+  const bool started = eventually([&] { return std::filesystem::exists(path("ready")); });
+  EXPECT_TRUE(std::filesystem::exists(path("file")));
+  kill(launcher, SIGKILL);
+  exit_code_of(launcher);
+  ASSERT_TRUE(started);
+  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(path("file")); }));
+}
+
 TEST_F(Launcher, LeavesNothingBehindWhenItIsKilledWhileItStartsOthers) {
   std::vector<Process> ranks = shell(
       {"sleep 100 & echo $! > " + path("pid") + ".new; mv " + path("pid") + ".new " + path("pid") + "; wait",

@@ -1,0 +1,75 @@
+// `talweg lab`, as a user starts it; what a lab is made of is tried in tests/fabric.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/program.h"
+
+namespace talweg::cli {
+namespace {
+
+using testing::HasSubstr;
+
+// Two leaves of two hosts each and two spines, of which so many have links.
+std::string leaves_under(int spines) {
+  std::string nodes, links;
+  for (int host = 0; host < 4; ++host) {
+    nodes += fmt::format("{{name: h{}}}, ", host);
+    links += fmt::format("  - {{between: [h{}, leaf{}], capacity: 1Gbit/s}}\n", host, host / 2);
+  }
+  for (const char* name : {"leaf0", "leaf1", "spine0", "spine1"})
+    nodes += fmt::format("{{name: {}, kind: switch}}, ", name);
+  for (int leaf = 0; leaf < 2; ++leaf)
+    for (int spine = 0; spine < spines; ++spine)
+      links += fmt::format("  - {{between: [leaf{}, spine{}], capacity: 300Mbit/s}}\n", leaf, spine);
+  return fmt::format("nodes: [{}]\nlinks:\n{}", nodes, links);
+}
+
+// In a folder with a file of each network.
+Outcome beside_networks(const std::string& line) {
+  return shell("d=$(mktemp -d); trap 'rm -r $d' EXIT; cd $d; cat >one.yaml <<'END'\n" + leaves_under(1) +
+               "END\ncat >two.yaml <<'END'\n" + leaves_under(2) + "END\n" + line);
+}
+
+bool has_no_lab(const Outcome& outcome) {
+  return outcome.err.find("a lab needs root") != std::string::npos;
+}
+
+constexpr const char* kLeftOut =
+    "talweg lab: a lab has one path between two hosts: its ranks plan for what is left without the links "
+    "leaf0 - "
+    "spine1, leaf1 - spine1\n";
+
+TEST(LabRun, RanksPlanForThePathsThatAreThereAlsoOfANetworkFromStandardInput) {
+  const auto predicted = [](const std::string& file) {
+    const Outcome outcome = beside_networks("\"$TALWEG\" info all_reduce --json - --cluster " + file);
+    return nlohmann::json::parse(outcome.out)["sizes"];
+  };
+  const Outcome outcome = beside_networks(
+      "cat two.yaml | \"$TALWEG\" lab run --no-tag-output --timeout 100s /dev/stdin -- sh -c '[ $RANK != 0 ] "
+      "|| "
+      "\"$TALWEG\" info all_reduce --json -'");
+  if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto seen = nlohmann::json::parse(outcome.out)["sizes"];
+  EXPECT_EQ(seen, predicted("one.yaml"));
+  EXPECT_NE(seen, predicted("two.yaml"));
+  EXPECT_THAT(outcome.err, HasSubstr(kLeftOut));
+}
+
+TEST(LabRun, AGroupWorksWhateverBecomesOfItsFile) {
+  const Outcome outcome = beside_networks(
+      "cp two.yaml copy.yaml; TALWEG_CLUSTER=$d/two.yaml \"$TALWEG\" lab run --timeout 100s two.yaml -- sh "
+      "-c "
+      "'[ $RANK != 0 ] || mv two.yaml gone.yaml; until [ -e gone.yaml ]; do sleep 0.01; done; \"$TALWEG\" "
+      "perf "
+      "all_reduce -b 64K -e 64K -n 1'; r=$?; cmp gone.yaml copy.yaml || r=9; exit $r");
+  if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr(kLeftOut));
+  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+}
+
+}  // namespace
+}  // namespace talweg::cli
