@@ -34,8 +34,9 @@ class Launcher : public InScratchFolder {
   // Launches in a process of its own; its exit code is the launch's.
   pid_t run_apart(const std::vector<Process>& ranks, const LaunchOptions& options = {}) const {
     const pid_t pid = fork();
-    if (pid == 0) _exit(run(ranks, options).exit_code);
-    return pid;
+    if (pid != 0) return pid;
+    signal(SIGINT, SIG_DFL);  // shells start what is in their background without it
+    _exit(run(ranks, options).exit_code);
   }
   static int exit_code_of(pid_t pid) {
     int status = 0;
