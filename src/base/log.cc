@@ -158,7 +158,8 @@ std::string Logger::line(LogLevel level, std::string_view subsystem, std::string
   std::string line = fmt::format("{}talweg: {}:{} {}{} {}: {}", time.data(), host_name(), getpid(), rank,
                                  name(level), subsystem, text);
   std::ranges::replace(line, '\n', ' ');
-  return printable(line) + '\n';
+  const std::size_t own = std::strlen(time.data());  // what the user asked for stays as it is
+  return line.substr(0, own) + printable(std::string_view(line).substr(own)) + '\n';
 }
 
 void Logger::write(const std::string& line) const {

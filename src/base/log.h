@@ -67,7 +67,7 @@ class Logger {
       write(line(level, subsystem, fmt::format(format, std::forward<Args>(args)...)));
   }
 
-  // The line that log() writes; line ends within the text become spaces, what else steers is spelled out.
+  // The line that log() writes, with its newline: others become spaces, and the rest is printable().
   std::string line(LogLevel level, std::string_view subsystem, std::string_view text) const;
 
  private:

@@ -69,8 +69,10 @@ int probe(const ProbeFlags& flags) {
   }
   if (const std::string known = resolve("TALWEG_CLUSTER").value; !known.empty())
     if (const auto names = cluster::aggregator_names(formats::load_any(known)); !names.empty())
-      fmt::print(people, "aggregators are not probed: {} and its links are to be added by hand, as in {}\n",
-                 printable(fmt::format("{}", fmt::join(names, ", "))), known);
+      fmt::print(people, "{}\n",
+                 printable(fmt::format(
+                     "aggregators are not probed: {} and its links are to be added by hand, as in {}",
+                     fmt::join(names, ", "), known)));
   if (json.wanted()) json.write(text::json_document(study::probe_json(result)));
   return 0;
 }

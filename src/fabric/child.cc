@@ -62,7 +62,7 @@ void report(int status, char kind, const std::string& text) {
 }  // namespace
 
 Child::Child(const Process& process, const LaunchOptions& options, const sigset_t& mask, const Warden& warden)
-    : label_(printable(process.label)),
+    : label_(printable(process.label)),  // an aggregator's name comes out of a file
       aggregates_(process.aggregates),
       out_{{}, options.out, LinePrefixer("[" + label_ + "] ")},
       err_{{}, options.err, LinePrefixer("[" + label_ + "] ")} {

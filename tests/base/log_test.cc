@@ -28,9 +28,11 @@ TEST(Log, KeepsATextOfSeveralLinesOnOne) {
   EXPECT_THAT(Logger(0, LogLevel::warn).line(LogLevel::warn, "live", "a\nb"), EndsWith("live: a b\n"));
 }
 
-TEST(Log, SpellsOutWhatCouldSteerATerminal) {
-  EXPECT_THAT(Logger(0, LogLevel::warn).line(LogLevel::warn, "plan", "a\x1b[2J\x7f\u009b\u00f6"),
-              EndsWith("plan: a\\x1b[2J\\x7f\\u009b\u00f6\n"));
+TEST(Log, SpellsOutWhatATextHasThatCouldSteerATerminal) {
+  const Logger logger(0, LogSettings{LogLevel::warn, LogFilter(), 2, "at\t"});
+  const std::string line = logger.line(LogLevel::warn, "live", "a\x1b[2J\tb\r\xe2\x80\xae");
+  EXPECT_THAT(line, StartsWith("at\t talweg: "));
+  EXPECT_THAT(line, EndsWith("live: a\\x1b[2J\\x09b\\x0d\\u202e\n"));
 }
 
 TEST(Log, ShowsItsLevelAndWhatIsMoreUrgent) {

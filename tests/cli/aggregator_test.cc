@@ -74,6 +74,20 @@ TEST(Aggregator, ServesTheGroupsOfAJobOneAfterTheOtherAndSaysSoAtInfo) {
   EXPECT_EQ(times(outcome.err, ", a group of 4 ranks\n"), 2) << outcome.err;
 }
 
+TEST(Aggregator, OfANameThatCouldSteerATerminalIsNamedInPlainCharacters) {
+  const Outcome outcome =
+      shell(std::string("f=$(mktemp); trap 'rm $f' EXIT; sed 's/\\bagg\\b/\"agg\\\\e[2J\"/g' ") + kNetwork +
+            " >$f; TALWEG_DEBUG=INFO TALWEG_DEBUG_SUBSYS=aggregator TALWEG_CLUSTER=$f \"$TALWEG\" run -n 4 "
+            "--timeout "
+            "100s -- " +
+            kPerf);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("# aggregators: agg\\x1b[2J\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("[agg\\x1b[2J] talweg: "));
+  EXPECT_THAT(outcome.err, HasSubstr(" INFO aggregator: agg\\x1b[2J: it waits for a group\n"));
+  EXPECT_THAT(outcome.out + outcome.err, Not(HasSubstr("\x1b")));
+}
+
 TEST(Aggregator, IsShownWhereverAPlanIs) {
   const std::string cluster = kNetwork;
   const std::vector<std::vector<std::string>> commands = {

@@ -71,5 +71,16 @@ TEST(LabRun, AGroupWorksWhateverBecomesOfItsFile) {
   EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
 }
 
+TEST(LabList, SpellsOutWhatAFilesNameHasThatCouldSteerATerminal) {
+  const Outcome outcome = shell(
+      "d=$(mktemp -d); trap 'rm -r $d' EXIT; mkdir $d/talweg; cat >$d/talweg/lab-odd.json <<END\n"
+      "{\"name\": \"odd\", \"cluster_file\": \"/\\u001b[2J.yaml\", \"network\": \"\", \"holder\": $$, "
+      "\"holder_started\": \"$(cut -d ' ' -f 22 /proc/$$/stat)\", \"hosts\": [], \"switches\": \"\"}\n"
+      "END\nXDG_RUNTIME_DIR=$d \"$TALWEG\" lab list");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::StartsWith("odd                0 hosts "));
+  EXPECT_THAT(outcome.out, testing::EndsWith("  /\\x1b[2J.yaml\n"));
+}
+
 }  // namespace
 }  // namespace talweg::cli

@@ -101,6 +101,14 @@ TEST_F(Launcher, NamesTheSignalThatKilledARank) {
   EXPECT_EQ(result.what, "rank 0 was killed by signal 11 (SIGSEGV)");
 }
 
+TEST_F(Launcher, SpellsOutWhatALabelHasThatCouldSteerATerminal) {
+  auto processes = shell({"echo out; echo err >&2; exit 3"});
+  processes[0].label = "a\x1b[2J";
+  EXPECT_EQ(run(processes).what, "rank a\\x1b[2J exited with code 3");
+  EXPECT_EQ(read("out"), "[a\\x1b[2J] out\n");
+  EXPECT_EQ(read("err"), "[a\\x1b[2J] err\n");
+}
+
 TEST_F(Launcher, DoesNotTakeALargeExitCodeForASignal) {
   EXPECT_EQ(run(shell({"exit 139"})).what, "rank 0 exited with code 139");
 }
