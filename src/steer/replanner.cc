@@ -113,7 +113,10 @@ void Replanner::saw(std::size_t resource, double bits_per_second, std::int64_t n
     m.seen.fill(bits_per_second);
     set_capacity(estimate_, resource, bits_per_second);
     try_every_ns_ = kTryEvery;
-    ++falls_;
+    // What plans now avoid carries less because of that where it was not the reason.
+    const bool avoided =
+        trial_ && capacity(planned_, resource) < kSlower * capacity(trial_->before, resource);
+    if (!avoided) ++falls_;
     return;
   }
   // What fell a moment ago and is quicker than it then seemed is what it was before.
@@ -304,7 +307,8 @@ void Replanner::begin_trial(const forest::Request& request, cluster::Cluster net
 bool Replanner::end_trial(std::int64_t now_ns, const forest::Request& request) {
   Trial trial = *std::exchange(trial_, std::nullopt);
   // Nobody can tell where something else has fallen meanwhile, or calls have changed.
-  const bool helped = request != trial.request || falls_ != trial.falls || middle(costs_) < trial.cost_before;
+  const double enough = trial.hope ? trial.cost_before : (1 - kAlike) * trial.cost_before;
+  const bool helped = request != trial.request || falls_ != trial.falls || middle(costs_) < enough;
   if (trial.hope) {
     // What was right may be right again: it may be quicker yet.
     if (helped) {

@@ -21,7 +21,7 @@
 // those that gain more up to twice as often (and a few in a row, since a first guess may be wrong): noise
 // must not make plans flap. Where links have flapped, each change counts as one.
 //
-// Every change is on trial: where the next epochs take no less time per byte, plans go back, and the next
+// Every change is on trial: where the next epochs take hardly less time per byte, plans go back, and the next
 // change waits longer. What slows a job may be something else than its network.
 //
 // Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.

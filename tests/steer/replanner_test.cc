@@ -139,5 +139,34 @@ TEST(Replanner, DecidesTheSameAgainFromTheSameTraffic) {
   EXPECT_GT(one.changes, 0);
 }
 
+// Every change is on trial: what slows a job may be something else than its network. A rank that takes its
+// time keeps the connections to it busy, as a slow link would; and no plan makes it quicker.
+TEST(Replanner, PlansGoBackWhereOthersDoNotHelpAndTheNextTrialIsLater) {
+  Job job(star(8), [](double, Cluster&) {});
+  job.held_up_by = 2;
+  job.held_up_seconds = 5 * job.seconds();
+  job.run_for(300);
+  EXPECT_EQ(job.replanner.network(), star(8));
+  const std::size_t soon = job.changed_at.size();
+  EXPECT_GE(soon, 2U);
+  job.run_for(3300);
+  EXPECT_EQ(job.replanner.network(), star(8));
+  const auto& at = job.changed_at;
+  ASSERT_EQ(at.size() % 2, 0U) << "each change went back";
+  EXPECT_GT(at.size(), soon);
+  EXPECT_LE(at.size(), 14U);
+  for (std::size_t i = 4; i + 2 <= at.size(); i += 2)
+    EXPECT_GT(at[i] - at[i - 1], 1.5 * (at[i - 2] - at[i - 3])) << "change " << i;
+  for (std::size_t i = 0; i + 2 <= at.size(); i += 2)
+    EXPECT_LT(at[i + 1] - at[i], 10) << "a trial that fails is soon over";
+}
+
+// The same drop, but now another plan helps, and stays.
+TEST(Replanner, PlansStayWhereOthersHelp) {
+  Job job(star(8), [](double, Cluster& c) { set_rate(c, 2, kGigabit / 5); });
+  job.run_for(300);
+  EXPECT_EQ(job.changes, 1);
+}
+
 }  // namespace
 }  // namespace talweg::steer
