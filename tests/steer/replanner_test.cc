@@ -101,7 +101,7 @@ TEST(Replanner, HeavyNoiseCostsAtMostOneChangeAMinute) {
   double until = 0;
   Job job(star(8), [&](double now, Cluster& c) {
     if (now < until) return;
-    until = now + 1;
+    until = now + 10;
     for (int host = 0; host < 8; ++host) set_rate(c, host, kGigabit * (0.6 + 0.6 * noise.uniform()));
   });
   job.run_for(fewer(2700));
