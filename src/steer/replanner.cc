@@ -10,34 +10,30 @@
 namespace talweg::steer {
 namespace {
 
-constexpr double kBusyAllAlong = 0.9;  // of the epoch: an edge that is busy for so long meets something full
-constexpr double kExplained = 0.9;     // of its capacity: what carries so much is full, which is no surprise
-constexpr double kSlower = 0.8;        // of what it was thought to be: it has dropped
-constexpr double kAlike = 0.05;
-constexpr double kNoChange = 0.02;
+constexpr double kNearlyAll = 0.9;    // of an epoch, of a capacity: as much as all, as far as can be told
+constexpr double kAlike = 0.05;       // what differs by so little does not differ: measurements are no better
 constexpr double kHardlyUsed = 0.01;  // of what the busiest edge carried
 
-constexpr double kDear = 3;
-constexpr double kLeastPrice = 0.5;
-constexpr double kChangesAtOnce = 3;
+// Of a change, in seconds of traffic saved. Dips of rented hosts last for some five seconds; a change that
+// gains half of the time is made when a drop has lasted for six.
+constexpr double kPrice = 3;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kLeastDrop = kSecond / 2;  // what is over sooner is not looked at
-constexpr std::int64_t kFlap = 60 * kSecond;      // a drop that is over by then should not have been believed
-constexpr std::int64_t kLeastDamping = 5 * kSecond;
-constexpr std::int64_t kMostDamping = 40 * kSecond;
-constexpr std::int64_t kCalm = 200 * kSecond;  // after so long without a flap, damping halves
-constexpr double kFlapped = 1.5;  // how much quicker what flaps is thought to be when it is not full
+// In a quarter of an hour, one change a minute.
+constexpr double kChangesAtOnce = 5;
+constexpr double kAnotherChange = 90;  // seconds
+constexpr double kThereAndBack = 2;    // every change is on trial
+constexpr double kToSpare = 4;         // to probe: drops have precedence
 
-constexpr std::int64_t kTryEvery = 60 * kSecond;  // half as often each time that all have been tried
-constexpr std::int64_t kTryRarely = 32 * kTryEvery;
-constexpr std::int64_t kTryAgain = 5 * kSecond;
-constexpr int kTrialEpochs = 4;  // the first one still tells of the plans before
-constexpr double kMostHope = 2.5;
-constexpr double kMuchWorse = 1.5;  // no need to look any longer
-constexpr std::int64_t kDistrust =
-    60 * kSecond;  // at first; twice as long each time that a change did not help
-constexpr std::int64_t kMostDistrust = 200 * kDistrust;
+// Seconds, doubled each time.
+constexpr double kFirstWait = 60;
+constexpr double kLongestWait = 32 * kFirstWait;
+
+constexpr int kMostOfTheTrial = 2;  // epochs, of three
+
+// To this part of what it was given what is slower is raised, where that costs next to nothing; or to half
+// of it, and so on.
+constexpr double kRelaxed = 0.5;
+constexpr double kLeastRelaxed = kRelaxed / 8;
 
 // Of a link or, behind them, a group.
 double capacity(const cluster::Cluster& network, std::size_t resource) {
@@ -52,21 +48,12 @@ void set_capacity(cluster::Cluster& network, std::size_t resource, double bits_p
       Bandwidth{bits_per_second};
 }
 
-constexpr std::size_t kCosts = 3;
-double middle(const std::deque<double>& values) {
+template <typename Values>
+double middle(const Values& values) {
   if (values.empty()) return 0;
   std::vector<double> sorted(values.begin(), values.end());
   std::ranges::sort(sorted);
   return sorted[sorted.size() / 2];
-}
-
-bool fell_lately(std::int64_t fell_ns, std::int64_t now_ns) {
-  return fell_ns >= 0 && now_ns - fell_ns < kFlap;
-}
-
-// Of the same two nodes: the directions of a cable.
-bool same_cable(const cluster::Link& a, const cluster::Link& b) {
-  return std::minmax(a.from, a.to) == std::minmax(b.from, b.to);
 }
 
 }  // namespace
@@ -76,7 +63,9 @@ Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
       given_(std::move(network)),
       routes_(given_),
       planned_(given_),
+      believed_(given_),
       estimate_(given_),
+      considered_(given_),
       groups_of_link_(given_.links.size()) {
   for (std::size_t g = 0; g < given_.groups.size(); ++g)
     for (const int link : given_.groups[g].links)
@@ -84,58 +73,23 @@ Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
   memories_.resize(given_.links.size() + given_.groups.size());
   for (std::size_t r = 0; r < memories_.size(); ++r) memories_[r].seen.fill(capacity(given_, r));
   allowed_ = kChangesAtOnce;
-  try_every_ns_ = kTryEvery;
-  distrust_ns_ = kDistrust;
+  probes_.restart(0);
 }
 
-bool Replanner::flaps() const {
-  return most_damping() > 0;
+void Replanner::Backoff::restart(double now) {
+  wait = kFirstWait;
+  until = now + wait;
+}
+void Replanner::Backoff::fail(double now) {
+  wait = std::clamp(2 * wait, kFirstWait, kLongestWait);
+  until = now + wait;
 }
 
-std::int64_t Replanner::most_damping() const {
-  std::int64_t most = 0;
-  for (const Memory& m : memories_) most = std::max(most, m.damping_ns);
-  return most;
-}
-
-void Replanner::saw(std::size_t resource, double bits_per_second, std::int64_t now_ns) {
-  Memory& m = memories_[resource];
-  const double was = capacity(estimate_, resource);
-  if (bits_per_second < kSlower * was) {
-    if (m.low_since_ns < 0) {
-      m.low_since_ns = last_ns_ < 0 ? now_ns : last_ns_;
-      return;  // one epoch may be wrong, however long it was
-    }
-    // Where one flaps, others are likely to.
-    if (now_ns - m.low_since_ns < std::max({kLeastDrop, m.damping_ns, most_damping() / 2})) return;
-    m.fell_ns = std::exchange(m.low_since_ns, -1);
-    m.fell_from = was;
-    m.seen.fill(bits_per_second);
-    set_capacity(estimate_, resource, bits_per_second);
-    try_every_ns_ = kTryEvery;
-    // What plans now avoid carries less because of that where it was not the reason.
-    const bool avoided =
-        trial_ && capacity(planned_, resource) < kSlower * capacity(trial_->before, resource);
-    if (!avoided) ++falls_;
-    return;
-  }
-  // What fell a moment ago and is quicker than it then seemed is what it was before.
-  const bool back = fell_lately(m.fell_ns, now_ns) && bits_per_second * kSlower > was;
-  if (back || m.low_since_ns >= 0) {
-    m.damping_ns = std::clamp(2 * m.damping_ns, kLeastDamping, kMostDamping);
-    m.damped_ns = now_ns;
-    m.fell_ns = m.low_since_ns = -1;
-  } else if (m.damping_ns > 0 && now_ns - m.damped_ns > kCalm) {
-    m.damping_ns = m.damping_ns > kLeastDamping ? m.damping_ns / 2 : 0;
-    m.damped_ns = now_ns;
-  }
-  if (back)
-    m.seen.fill(m.fell_from);
-  else
-    m.seen = {m.seen[1], m.seen[2], bits_per_second};
-  std::array<double, 3> sorted = m.seen;
-  std::ranges::sort(sorted);
-  set_capacity(estimate_, resource, sorted[1]);
+void Replanner::saw(std::size_t resource, double bits_per_second) {
+  auto& seen = memories_[resource].seen;
+  std::ranges::rotate(seen, seen.begin() + 1);
+  seen.back() = bits_per_second;
+  set_capacity(estimate_, resource, middle(seen));
 }
 
 std::vector<std::size_t> Replanner::resources_of(const EdgeTraffic& edge) const {
@@ -163,8 +117,9 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     bytes += edge.bytes;
   }
   if (length < options_.least_seconds || bytes < options_.least_bytes) return false;
+  length_ = length;
   costs_.push_back(length / bytes);
-  if (costs_.size() > kCosts) costs_.pop_front();
+  if (costs_.size() > 3) costs_.pop_front();
 
   std::vector<Use> uses(estimate_.links.size() + estimate_.groups.size());
   for (const EdgeTraffic& edge : edges) {
@@ -181,14 +136,16 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
   };
 
   std::vector<bool> full(uses.size(), false);
-  std::vector<bool> alone(uses.size(), false);  // some edge has no other reason
+  std::vector<bool> alone(uses.size(), false);    // some edge has no other reason
+  std::vector<bool> suspect(uses.size(), false);  // an edge has this reason or another
   for (const EdgeTraffic& edge : edges) {
-    if (edge.busy < kBusyAllAlong * length) continue;
+    if (edge.busy < kNearlyAll * length) continue;
     const std::vector<std::size_t> route = resources_of(edge);
     std::vector<std::size_t> reasons;
     for (const std::size_t r : route)
-      if (carried(r, length) >= kExplained * capacity(estimate_, r)) reasons.push_back(r);
+      if (carried(r, length) >= kNearlyAll * capacity(estimate_, r)) reasons.push_back(r);
     if (reasons.size() == 1) full[reasons[0]] = alone[reasons[0]] = true;
+    for (const std::size_t r : reasons) suspect[r] = true;
     if (!reasons.empty() || route.empty()) continue;
     const auto part = [&](std::size_t r) { return carried(r, length) / capacity(estimate_, r); };
     // Below 0: `a` is less likely to be the reason; 0: nobody can tell.
@@ -208,149 +165,160 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     if (same == 1) alone[best] = true;
   }
 
+  const bool probing = trial_ && trial_->probe;
   for (std::size_t r = 0; r < uses.size(); ++r) {
     Memory& m = memories_[r];
-    m.surely_full = full[r] && alone[r];
+    const bool was_alone = std::exchange(m.full_alone, full[r] && alone[r]);
     if (uses[r].edges == 0) continue;
-    if (full[r]) {
-      saw(r, carried(r, uses[r].busy), epoch.time_ns);
-      continue;
-    }
-    const double was = capacity(estimate_, r);
+    const double was = capacity(estimate_, r), given = capacity(given_, r);
     const double seen = carried(r, length);
-    // What carries all that it can and is not full can carry more; by how much, nobody knows.
-    const bool more = flaps() && fell_lately(m.fell_ns, epoch.time_ns) && seen > (1 - kNoChange) * was;
-    saw(r, std::max(seen, more ? std::min(capacity(given_, r), kFlapped * was) : was), epoch.time_ns);
+    if (probing && trial_->begun && m.full_alone && was < kNearlyAll * given) m.still_slow = true;
+    // What carries all that it is thought to, and has room, can carry more.
+    const bool room = !full[r] && busyness(r) < kNearlyAll && seen > (1 - kAlike) * was;
+    m.recovered = room && (was_alone || m.recovered);
+    if (m.recovered) m.seen.fill(given);
+    const double least = suspect[r] || (probing && !room) ? was : capacity(believed_, r);
+    saw(r, full[r] ? carried(r, uses[r].busy) : std::max(seen, least));
   }
   return true;
 }
 
-// By how much less time the best plan for a network is predicted to take there than the one in use.
-double Replanner::gain_of_planning(const forest::Request& request, const cluster::Cluster& network) const {
-  // How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
+// How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
+forest::Forest best_plan(const forest::Request& request, const forest::CostModel& model) {
   forest::PackingMemo quick(forest::Trees::any);
+  return forest::plan_at_once(request, model, quick).forest;
+}
+
+// What is slow is raised to as much of what it was given as plans bear.
+cluster::Cluster Replanner::relaxed(const forest::Request& request, const cluster::Cluster& network) const {
   const forest::CostModel model(network);
-  const double best = model.seconds(forest::plan_at_once(request, model, quick).forest);
-  return 1 - best / model.seconds(*current_);
-}
-
-double Replanner::price() const {
-  return flaps() ? 1 : std::clamp(kDear * options_.threshold / gain_, kLeastPrice, 1.);
-}
-
-bool Replanner::worth_it(std::int64_t now_ns, const forest::Request& request) {
-  if (!current_ || current_->request != request) {
-    forest::PackingMemo packings;
-    current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings).forest;
+  const double least = model.seconds(best_plan(request, model));
+  for (double part = kRelaxed; part >= kLeastRelaxed; part /= 2) {
+    cluster::Cluster result = network;
+    for (std::size_t r = 0; r < memories_.size(); ++r)
+      set_capacity(result, r, std::max(capacity(network, r), part * capacity(given_, r)));
+    if (model.seconds(best_plan(request, forest::CostModel(result))) <= (1 + kAlike) * least) return result;
   }
-  gain_ = 0;
-  const double passed = static_cast<double>(now_ns - refilled_ns_) / static_cast<double>(options_.hold_ns);
-  allowed_ = std::min(kChangesAtOnce, allowed_ + std::max(0., passed));
-  refilled_ns_ = now_ns;
-  if (now_ns < trusts_at_ns_ || allowed_ < kLeastPrice) return false;
-  bool any = false;
-  for (std::size_t r = 0; r < memories_.size(); ++r)
-    any = any || std::abs(capacity(estimate_, r) / capacity(planned_, r) - 1) > kNoChange;
-  if (any) gain_ = std::max(0., gain_of_planning(request, estimate_));
-  in_favour_ = gain_ > options_.threshold ? in_favour_ + 1 : 0;
-  return in_favour_ >= options_.patience && allowed_ >= price();
+  return network;
 }
 
-// What is below what it was given, and is not surely full, may be quick again without anybody seeing it: both
-// directions of a cable at once, or a group.
-bool Replanner::try_one(std::int64_t now_ns, const forest::Request& request) {
-  if (try_at_ns_ < 0) try_at_ns_ = now_ns + try_every_ns_;
-  if (now_ns < try_at_ns_ || allowed_ < 1) return false;
-  const std::size_t all = memories_.size(), links = given_.links.size();
-  const auto slow = [&](std::size_t r) {
-    return !memories_[r].surely_full && capacity(estimate_, r) < kSlower * capacity(given_, r);
+void Replanner::plan_for(const forest::Request& request, cluster::Cluster network) {
+  believed_ = std::move(network);
+  planned_ = relaxed(request, believed_);
+  allowed_ -= 1;
+}
+
+bool Replanner::worth_it(double now, const forest::Request& request) {
+  const forest::CostModel model(estimate_);
+  const auto gain = [&](const forest::Forest& plan) {
+    return std::max(0., 1 - model.seconds(plan) / model.seconds(*current_));
   };
-  for (std::size_t i = 0; i < all; ++i) {
-    const std::size_t r = (next_tried_ + i) % all;
-    // All have been tried: from now on more rarely.
-    if (r == 0) try_every_ns_ = std::min(2 * try_every_ns_, kTryRarely);
-    if (!slow(r)) continue;
-    cluster::Cluster hoped = estimate_, recovered = estimate_;
-    bool tried = false;  // with its cable's other direction
-    for (std::size_t other = 0; other < all; ++other) {
-      const bool together =
-          other == r || (r < links && other < links && same_cable(given_.links[r], given_.links[other]));
-      if (!together || !slow(other)) continue;
-      tried = tried || other < r;
-      const double given = capacity(given_, other);
-      set_capacity(recovered, other, given);
-      set_capacity(hoped, other, std::min(given, kMostHope * capacity(estimate_, other)));
-    }
-    if (tried) continue;
-    try_at_ns_ = now_ns + try_every_ns_;
-    next_tried_ = r + 1;
-    const double gain = gain_of_planning(request, recovered);
-    if (gain <= options_.threshold) continue;
-    gain_ = gain;
-    begin_trial(request, std::move(hoped), r);
-    return true;
+  gain_ = better_ ? gain(*better_) : 0;
+  if (gain_ <= options_.threshold) {
+    better_.reset();
+    saved_ = 0;
+    bool news = false;
+    for (std::size_t r = 0; r < memories_.size(); ++r)
+      news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
+    if (!news) return false;
+    considered_ = estimate_;
+    gain_ = gain(best_plan(request, model));
+    if (gain_ <= options_.threshold) return false;
+    better_ = best_plan(request, forest::CostModel(relaxed(request, estimate_)));
+    gain_ = gain(*better_);
   }
-  return false;
+  saved_ += gain_ * length_;
+  return saved_ >= kPrice && allowed_ >= kThereAndBack && now >= changes_.until;
 }
 
-// Every change is on trial: what slows a job may be something else than its network.
-void Replanner::begin_trial(const forest::Request& request, cluster::Cluster network,
-                            std::optional<std::size_t> hope) {
-  // A drop may have begun within the epoch before the last one.
-  const std::size_t n = costs_.size();
-  const double before = hope || n < 2 ? middle(costs_) : std::max(costs_[n - 1], costs_[n - 2]);
-  trial_ = Trial{std::exchange(planned_, std::move(network)), request, before, falls_, hope, kTrialEpochs};
-  costs_.clear();
+// All that plans take to be slow and that no probe has shown to be slow still; or, where that would not
+// change plans, the first half of it, and so on.
+std::optional<cluster::Cluster> Replanner::probe(double now, const forest::Request& request) {
+  if (allowed_ < kToSpare || now < probes_.until) return std::nullopt;
+  std::vector<std::size_t> slow;
+  for (std::size_t r = 0; r < memories_.size(); ++r) {
+    const double enough = kNearlyAll * capacity(given_, r);
+    const bool known = memories_[r].still_slow || memories_[r].full_alone;
+    if (!known && capacity(estimate_, r) < enough) slow.push_back(r);
+  }
+  for (; !slow.empty(); slow.resize(slow.size() / 2)) {
+    cluster::Cluster quick = estimate_;
+    for (const std::size_t r : slow) set_capacity(quick, r, capacity(given_, r));
+    const forest::CostModel model(quick);
+    gain_ = 1 - model.seconds(best_plan(request, model)) / model.seconds(*current_);
+    if (gain_ > options_.threshold) return quick;
+  }
+  for (Memory& m : memories_) m.still_slow = false;
+  probes_.fail(now);
+  return std::nullopt;
 }
 
-// True when plans go back.
-bool Replanner::end_trial(std::int64_t now_ns, const forest::Request& request) {
+void Replanner::begin_trial(const forest::Request& request, cluster::Cluster network, bool probe) {
+  trial_ = Trial{believed_, estimate_, request, middle(costs_), probe};
+  plan_for(request, std::move(network));
+}
+
+// After an epoch. True when plans change again.
+bool Replanner::end_trial(double now, const forest::Request& request) {
+  if (!std::exchange(trial_->begun, true)) return false;  // still of the plans before
+  ++(costs_.back() < (1 - kAlike) * trial_->cost ? trial_->quicker : trial_->slower);
+  if (std::max(trial_->quicker, trial_->slower) < kMostOfTheTrial) return false;
   Trial trial = *std::exchange(trial_, std::nullopt);
-  // Nobody can tell where something else has fallen meanwhile, or calls have changed.
-  const double enough = trial.hope ? trial.cost_before : (1 - kAlike) * trial.cost_before;
-  const bool helped = request != trial.request || falls_ != trial.falls || middle(costs_) < enough;
-  if (trial.hope) {
-    // What was right may be right again: it may be quicker yet.
-    if (helped) {
-      try_every_ns_ = kTryEvery;
-      next_tried_ = *trial.hope;
-    }
-    try_at_ns_ = now_ns + (helped ? kTryAgain : try_every_ns_);
-  } else {
-    distrust_ns_ = helped ? kDistrust : std::min(2 * distrust_ns_, kMostDistrust);
-    if (!helped) trusts_at_ns_ = now_ns + distrust_ns_;
-  }
-  // Going back is always allowed; the next change pays for it.
-  if (!helped) {
-    planned_ = std::move(trial.before);
-    allowed_ -= 1;
-  }
   costs_.clear();
-  return !helped;
+  bool fell = false, rose = false;
+  for (std::size_t r = 0; r < memories_.size(); ++r) {
+    const double change = capacity(estimate_, r) / capacity(trial.estimate, r) - 1;
+    const bool planned = std::abs(capacity(believed_, r) / capacity(trial.believed, r) - 1) > kAlike;
+    fell = fell || (change < -options_.threshold && !planned);
+    rose = rose || change > options_.threshold;
+    if (trial.probe && change > options_.threshold)
+      set_capacity(trial.believed, r, std::max(capacity(trial.believed, r), capacity(estimate_, r)));
+  }
+  const bool quicker = trial.quicker > trial.slower;
+  if (trial.probe) {
+    // What was right may be right again: others may be quicker, too.
+    if (rose) probes_.wait = 0;
+    probes_.until = now + probes_.wait;
+    if (quicker) return false;
+  } else {
+    // Nobody can tell where something else has fallen meanwhile, or calls have changed.
+    if (quicker || fell || request != trial.request) {
+      changes_ = {};
+      probes_.restart(now);
+      return false;
+    }
+    changes_.fail(now);
+  }
+  plan_for(request, std::move(trial.believed));
+  return true;
 }
 
 bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request) {
-  const bool told = learn(epoch);
-  last_ns_ = epoch.time_ns;
-  if (!told) return false;
-  const std::int64_t now = epoch.time_ns;
+  if (!learn(epoch)) return false;
+  if (first_ns_ < 0) first_ns_ = epoch.time_ns;
+  const double now = static_cast<double>(epoch.time_ns - first_ns_) * 1e-9;
+  allowed_ = std::min(kChangesAtOnce, allowed_ + (now - std::exchange(last_, now)) / kAnotherChange);
   bool change = false;
   if (trial_) {
-    if (--trial_->epochs_left == kTrialEpochs - 1) costs_.clear();
-    const bool bad = trial_->hope && middle(costs_) > kMuchWorse * trial_->cost_before;
-    if (trial_->epochs_left > 0 && !bad) return false;
     change = end_trial(now, request);
-  } else if (worth_it(now, request)) {
-    allowed_ -= price();
-    begin_trial(request, estimate_, std::nullopt);
-    change = true;
-  } else if (try_one(now, request)) {
-    allowed_ -= 1;
-    change = true;
+  } else {
+    if (!current_ || current_->request != request) {
+      forest::PackingMemo packings;
+      current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings).forest;
+      better_.reset();
+    }
+    if (worth_it(now, request)) {
+      begin_trial(request, estimate_, false);
+      change = true;
+    } else if (auto quick = probe(now, request)) {
+      begin_trial(request, std::move(*quick), true);
+      change = true;
+    }
   }
   if (!change) return false;
   current_.reset();
-  in_favour_ = 0;
+  better_.reset();
+  considered_ = believed_;
   return true;
 }
 

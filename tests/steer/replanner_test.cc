@@ -17,10 +17,8 @@ namespace {
 
 using cluster::Cluster;
 
-// Changes in any quarter of an hour; those that go back count as well. One a minute is the target, and is
-// missed: a few may come in a row, and one goes back on credit.
-constexpr int kAMinute = 15;
-constexpr int kReached = kAMinute + 3 + 1;
+// Changes in any quarter of an hour; those that go back count as well.
+constexpr int kReached = 15;
 
 int most_in_a_quarter_of_an_hour(const std::vector<double>& at) {
   std::ptrdiff_t most = 0;

@@ -50,7 +50,6 @@ double part_that_follows(const Weather& weather, int& changes) {
 // reached is tested; where that is less, the target is missed, and the last lines of a test's output say by
 // how much.
 constexpr double kTarget = 1.1;
-constexpr int kChangesReached = kMostChanges + 3 + 1;
 
 // Parts are means over seeds.
 struct Outcomes {
@@ -61,8 +60,7 @@ struct Outcomes {
   double bound = 0;
 };
 
-Outcomes outcomes(Weather (*make)(std::uint64_t seed), double over_causal = kTarget,
-                  int changes = kChangesReached) {
+Outcomes outcomes(Weather (*make)(std::uint64_t seed), double over_causal = kTarget) {
   Outcomes all;
   const auto seeds = fewer(4);
   for (int seed = 0; seed < seeds; ++seed) {
@@ -73,7 +71,7 @@ Outcomes outcomes(Weather (*make)(std::uint64_t seed), double over_causal = kTar
     o.causal = best_follower(weather);
     o.bound = bound_if_independent(weather);
     std::cout << o << ", seed " << seed << "\n";
-    EXPECT_LE(o.changes, changes) << seed;
+    EXPECT_LE(o.changes, kMostChanges) << seed;
     all.each.push_back(o);
     all.followed += o.followed / seeds;
     all.stayed += o.stayed / seeds;
@@ -109,15 +107,14 @@ TEST(Replanner, NoiseWithoutMemoryIsNearWhatAnybodyCouldDo) {
   }
 }
 
-// Missed: a quarter over the best that sees the past, and up to 20 changes.
+// Missed: a sixth over the best that sees the past, since what is quick again is found late.
 TEST(Replanner, LosesMuchLessThanAPlanThatStaysWhereRatesComeAndGo) {
-  const Outcomes o = outcomes(come_and_go, 1.25, kChangesReached + 1);
+  const Outcomes o = outcomes(come_and_go, 1.17);
   EXPECT_LT(1 / o.followed - 1, 0.6 * (1 / o.stayed - 1));
 }
 
-// Missed by a third: what is down for a while is believed to be slow, and soon believed to be quick again.
 TEST(Replanner, IsNoWorseThanAPlanThatStaysWhereHostsFlap) {
-  for (const Outcome& o : outcomes(flapping, 1.35).each) EXPECT_LT(1 / o.followed, 1 / o.stayed) << o;
+  for (const Outcome& o : outcomes(flapping).each) EXPECT_LT(1 / o.followed, 1 / o.stayed) << o;
 }
 
 TEST(Weather, PlansTakeHardlyLongerThanTheModelOfAStarSays) {
