@@ -18,22 +18,26 @@ constexpr double kHardlyUsed = 0.01;  // of what the busiest edge carried
 // gains half of the time is made when a drop has lasted for six.
 constexpr double kPrice = 3;
 
-// In a quarter of an hour, one change a minute.
-constexpr double kChangesAtOnce = 5;
-constexpr double kAnotherChange = 90;  // seconds
-constexpr double kThereAndBack = 2;    // every change is on trial
-constexpr double kToSpare = 4;         // to probe: drops have precedence
+// In any quarter of an hour, one change a minute. About half of them at once: hosts may become slow one soon
+// after the other.
+constexpr double kChangesAtOnce = 8;
+constexpr double kAnotherChange = 900 / (15 - kChangesAtOnce);  // seconds
+constexpr double kThereAndBack = 2;                             // every change is on trial
+constexpr double kToSpare = 4;                                  // to probe: drops have precedence
 
 // Seconds, doubled each time.
 constexpr double kFirstWait = 60;
 constexpr double kLongestWait = 32 * kFirstWait;
 
-constexpr int kMostOfTheTrial = 2;  // epochs, of three
+constexpr std::size_t kLooks = 3;  // epochs: one alone may be wrong
 
 // To this part of what it was given what is slower is raised, where that costs next to nothing; or to half
 // of it, and so on.
 constexpr double kRelaxed = 0.5;
 constexpr double kLeastRelaxed = kRelaxed / 8;
+// What one that is quick is loaded with: so little that it is seen not to be full.
+constexpr double kSpared = kNearlyAll - kAlike;
+constexpr double kWitnessCost = 1. / 3;  // at most, of what a change has to gain
 
 // Of a link or, behind them, a group.
 double capacity(const cluster::Cluster& network, std::size_t resource) {
@@ -119,13 +123,14 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
   if (length < options_.least_seconds || bytes < options_.least_bytes) return false;
   length_ = length;
   costs_.push_back(length / bytes);
-  if (costs_.size() > 3) costs_.pop_front();
+  if (costs_.size() > kLooks) costs_.pop_front();
 
   std::vector<Use> uses(estimate_.links.size() + estimate_.groups.size());
   for (const EdgeTraffic& edge : edges) {
     for (const std::size_t r : resources_of(edge)) {
       uses[r].bytes += edge.bytes;
       uses[r].busy = std::max(uses[r].busy, edge.busy);
+      uses[r].idlest = std::min(uses[r].idlest, edge.busy);
       uses[r].weighted += edge.bytes * edge.busy;
       ++uses[r].edges;
     }
@@ -165,7 +170,7 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     if (same == 1) alone[best] = true;
   }
 
-  const bool probing = trial_ && trial_->probe;
+  const bool probing = trial_ && trial_->kind == Trial::Kind::probe;
   for (std::size_t r = 0; r < uses.size(); ++r) {
     Memory& m = memories_[r];
     const bool was_alone = std::exchange(m.full_alone, full[r] && alone[r]);
@@ -174,10 +179,11 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     const double seen = carried(r, length);
     if (probing && trial_->begun && m.full_alone && was < kNearlyAll * given) m.still_slow = true;
     // What carries all that it is thought to, and has room, can carry more.
-    const bool room = !full[r] && busyness(r) < kNearlyAll && seen > (1 - kAlike) * was;
-    m.recovered = room && (was_alone || m.recovered);
+    const bool room = !full[r] && uses[r].idlest < kNearlyAll * length;
+    const bool more = room && seen > (1 - kAlike) * was;
+    m.recovered = room && (m.recovered || (was_alone && more));
     if (m.recovered) m.seen.fill(given);
-    const double least = suspect[r] || (probing && !room) ? was : capacity(believed_, r);
+    const double least = suspect[r] || (probing && !more) ? was : capacity(believed_, r);
     saw(r, full[r] ? carried(r, uses[r].busy) : std::max(seen, least));
   }
   return true;
@@ -189,52 +195,73 @@ forest::Forest best_plan(const forest::Request& request, const forest::CostModel
   return forest::plan_at_once(request, model, quick).forest;
 }
 
-// What is slow is raised to as much of what it was given as plans bear.
-cluster::Cluster Replanner::relaxed(const forest::Request& request, const cluster::Cluster& network) const {
+// What is slow is raised to as much of what it was given as plans bear, and a witness is spared.
+cluster::Cluster Replanner::to_plan_for(const forest::Request& request,
+                                        const cluster::Cluster& network) const {
   const forest::CostModel model(network);
-  const double least = model.seconds(best_plan(request, model));
+  const auto seconds = [&](const cluster::Cluster& as_if) {
+    return model.seconds(best_plan(request, forest::CostModel(as_if)));
+  };
+  const double least = seconds(network);
+  cluster::Cluster result = network;
   for (double part = kRelaxed; part >= kLeastRelaxed; part /= 2) {
-    cluster::Cluster result = network;
+    cluster::Cluster raised = network;
     for (std::size_t r = 0; r < memories_.size(); ++r)
-      set_capacity(result, r, std::max(capacity(network, r), part * capacity(given_, r)));
-    if (model.seconds(best_plan(request, forest::CostModel(result))) <= (1 + kAlike) * least) return result;
+      set_capacity(raised, r, std::max(capacity(network, r), part * capacity(given_, r)));
+    if (seconds(raised) > (1 + kAlike) * least) continue;
+    result = std::move(raised);
+    break;
   }
-  return network;
+  const auto slow = [&](std::size_t r) { return capacity(network, r) < kNearlyAll * capacity(given_, r); };
+  bool any = false;
+  for (std::size_t r = 0; r < memories_.size(); ++r) any = any || slow(r);
+  for (int witness = 0; any && witness < given_.workers(); ++witness) {
+    bool needed = false, quick = true;
+    for (int other = 0; other < given_.workers(); ++other)
+      for (const EdgeTraffic& edge : {EdgeTraffic{witness, other}, EdgeTraffic{other, witness}})
+        needed = needed || std::ranges::any_of(resources_of(edge), slow);
+    cluster::Cluster spared = result;
+    for (std::size_t l = 0; l < given_.links.size(); ++l) {
+      if (given_.links[l].from != witness && given_.links[l].to != witness) continue;
+      quick = quick && !slow(l);
+      set_capacity(spared, l, kSpared * capacity(result, l));
+    }
+    if (!needed || !quick) continue;
+    return seconds(spared) <= (1 + kWitnessCost * options_.threshold) * least ? spared : result;
+  }
+  return result;
 }
 
 void Replanner::plan_for(const forest::Request& request, cluster::Cluster network) {
   believed_ = std::move(network);
-  planned_ = relaxed(request, believed_);
+  planned_ = to_plan_for(request, believed_);
   allowed_ -= 1;
 }
 
-bool Replanner::worth_it(double now, const forest::Request& request) {
+bool Replanner::worth_it(const forest::Request& request) {
   const forest::CostModel model(estimate_);
   const auto gain = [&](const forest::Forest& plan) {
     return std::max(0., 1 - model.seconds(plan) / model.seconds(*current_));
   };
-  gain_ = better_ ? gain(*better_) : 0;
-  if (gain_ <= options_.threshold) {
-    better_.reset();
-    saved_ = 0;
-    bool news = false;
-    for (std::size_t r = 0; r < memories_.size(); ++r)
-      news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
-    if (!news) return false;
+  if (better_ && gain(*better_) <= options_.threshold) better_.reset();
+  if (!better_) saved_ = 0;
+  bool news = false;
+  for (std::size_t r = 0; r < memories_.size(); ++r)
+    news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
+  if (news) {
     considered_ = estimate_;
-    gain_ = gain(best_plan(request, model));
-    if (gain_ <= options_.threshold) return false;
-    better_ = best_plan(request, forest::CostModel(relaxed(request, estimate_)));
-    gain_ = gain(*better_);
+    forest::Forest best = best_plan(request, forest::CostModel(to_plan_for(request, estimate_)));
+    if (gain(best) > options_.threshold) better_ = std::move(best);
   }
+  gain_ = better_ ? gain(*better_) : 0;
   saved_ += gain_ * length_;
-  return saved_ >= kPrice && allowed_ >= kThereAndBack && now >= changes_.until;
+  return saved_ >= kPrice && allowed_ >= kThereAndBack && now_ >= changes_.until;
 }
 
 // All that plans take to be slow and that no probe has shown to be slow still; or, where that would not
 // change plans, the first half of it, and so on.
-std::optional<cluster::Cluster> Replanner::probe(double now, const forest::Request& request) {
-  if (allowed_ < kToSpare || now < probes_.until) return std::nullopt;
+std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request) {
+  if (allowed_ < kToSpare || now_ < probes_.until) return std::nullopt;
   std::vector<std::size_t> slow;
   for (std::size_t r = 0; r < memories_.size(); ++r) {
     const double enough = kNearlyAll * capacity(given_, r);
@@ -249,69 +276,88 @@ std::optional<cluster::Cluster> Replanner::probe(double now, const forest::Reque
     if (gain_ > options_.threshold) return quick;
   }
   for (Memory& m : memories_) m.still_slow = false;
-  probes_.fail(now);
+  probes_.fail(now_);
   return std::nullopt;
 }
 
-void Replanner::begin_trial(const forest::Request& request, cluster::Cluster network, bool probe) {
-  trial_ = Trial{believed_, estimate_, request, middle(costs_), probe};
+void Replanner::begin_trial(const forest::Request& request, cluster::Cluster network, Trial::Kind kind) {
+  trial_ = Trial{kind, believed_, request};
   plan_for(request, std::move(network));
 }
 
-// After an epoch. True when plans change again.
-bool Replanner::end_trial(double now, const forest::Request& request) {
-  if (!std::exchange(trial_->begun, true)) return false;  // still of the plans before
-  ++(costs_.back() < (1 - kAlike) * trial_->cost ? trial_->quicker : trial_->slower);
-  if (std::max(trial_->quicker, trial_->slower) < kMostOfTheTrial) return false;
-  Trial trial = *std::exchange(trial_, std::nullopt);
-  costs_.clear();
-  bool fell = false, rose = false;
+// What plans go back to: for what the trial tried, what was believed before, unless that has proved to be
+// more; for all else, no more than is known now.
+cluster::Cluster Replanner::to_go_back_to(const Trial& trial) const {
+  cluster::Cluster result = trial.believed;
   for (std::size_t r = 0; r < memories_.size(); ++r) {
-    const double change = capacity(estimate_, r) / capacity(trial.estimate, r) - 1;
-    const bool planned = std::abs(capacity(believed_, r) / capacity(trial.believed, r) - 1) > kAlike;
-    fell = fell || (change < -options_.threshold && !planned);
-    rose = rose || change > options_.threshold;
-    if (trial.probe && change > options_.threshold)
-      set_capacity(trial.believed, r, std::max(capacity(trial.believed, r), capacity(estimate_, r)));
+    const double old = capacity(trial.believed, r), now = capacity(estimate_, r);
+    const bool tried = std::abs(capacity(believed_, r) / old - 1) > kAlike;
+    set_capacity(result, r, tried ? std::max(old, now) : std::min(old, now));
   }
-  const bool quicker = trial.quicker > trial.slower;
-  if (trial.probe) {
-    // What was right may be right again: others may be quicker, too.
-    if (rose) probes_.wait = 0;
-    probes_.until = now + probes_.wait;
-    if (quicker) return false;
-  } else {
-    // Nobody can tell where something else has fallen meanwhile, or calls have changed.
-    if (quicker || fell || request != trial.request) {
+  return result;
+}
+
+// After an epoch. True when plans change again.
+bool Replanner::end_trial(const forest::Request& request) {
+  if (!std::exchange(trial_->begun, true)) {  // this one was of the plans before, the last one
+    trial_->cost = middle(costs_);
+    costs_.clear();
+  }
+  if (costs_.size() < kLooks) return false;
+  const Trial trial = *std::exchange(trial_, std::nullopt);
+  const double change = middle(costs_) / trial.cost - 1;
+  const bool same_calls = request == trial.request;
+  bool fell = false;  // something that plans do not avoid: what the trial raised, or never touched
+  for (std::size_t r = 0; r < memories_.size(); ++r) {
+    const bool lowered = capacity(believed_, r) < (1 - kAlike) * capacity(trial.believed, r);
+    fell = fell || (!lowered && capacity(estimate_, r) < (1 - options_.threshold) * capacity(believed_, r));
+  }
+  switch (trial.kind) {
+    case Trial::Kind::probe:
+      probes_.until = now_ + probes_.wait;
+      if (change < -kAlike) return false;
+      plan_for(request, to_go_back_to(trial));
+      return true;
+    case Trial::Kind::change:
+      if (change < -kAlike || fell || !same_calls) {  // nobody can tell where something else has changed
+        changes_ = {};
+        probes_.restart(now_);
+        return false;
+      }
+      begin_trial(request, to_go_back_to(trial), Trial::Kind::way_back);
+      return true;
+    case Trial::Kind::way_back:
+      if (change <= kAlike || !same_calls || allowed_ < 1) {
+        changes_.fail(now_);
+        return false;
+      }
       changes_ = {};
-      probes_.restart(now);
-      return false;
-    }
-    changes_.fail(now);
+      probes_.restart(now_);
+      plan_for(request, estimate_);
+      return true;
   }
-  plan_for(request, std::move(trial.believed));
-  return true;
+  return false;
 }
 
 bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request) {
   if (!learn(epoch)) return false;
   if (first_ns_ < 0) first_ns_ = epoch.time_ns;
-  const double now = static_cast<double>(epoch.time_ns - first_ns_) * 1e-9;
-  allowed_ = std::min(kChangesAtOnce, allowed_ + (now - std::exchange(last_, now)) / kAnotherChange);
+  const double last = std::exchange(now_, static_cast<double>(epoch.time_ns - first_ns_) * 1e-9);
+  allowed_ = std::min(kChangesAtOnce, allowed_ + (now_ - last) / kAnotherChange);
   bool change = false;
   if (trial_) {
-    change = end_trial(now, request);
+    change = end_trial(request);
   } else {
     if (!current_ || current_->request != request) {
       forest::PackingMemo packings;
       current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings).forest;
       better_.reset();
     }
-    if (worth_it(now, request)) {
-      begin_trial(request, estimate_, false);
+    if (worth_it(request)) {
+      begin_trial(request, estimate_, Trial::Kind::change);
       change = true;
-    } else if (auto quick = probe(now, request)) {
-      begin_trial(request, std::move(*quick), true);
+    } else if (auto quick = probe(request)) {
+      begin_trial(request, std::move(*quick), Trial::Kind::probe);
       change = true;
     }
   }

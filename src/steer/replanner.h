@@ -12,24 +12,30 @@
 // that most edges share, or all where nobody can tell; it carries what its edges carried while they were
 // busy. What is one of several reasons stays as it was thought to be. What is not full carries what it
 // carried, and no less than was believed when plans were made: a dip that is over and was not planned for is
-// forgotten. What was full alone, and then has room, is as it was
-// given. Of the last three values the middle one counts, since one epoch may be wrong.
+// forgotten. An edge that was idle for a while has met nothing full: what was the only reason for some edge,
+// and then has room, is as it was given. Of the last three values the middle one counts, since one epoch may
+// be wrong.
 //
 // When plans change:
 // 1. A change has a price: other plans must have been predicted to take `threshold` less time for the largest
 //    call of each epoch, for so long that they would have saved a few seconds. What is over soon, or gains
 //    little, is not followed.
-// 2. Changes are rationed: at most fifteen in any quarter of an hour, a few of them in a row, as hosts that
+// 2. Changes are rationed: at most fifteen in any quarter of an hour, some of them in a row, as hosts that
 //    become slow one after the other need.
 // 3. Plans are made as if what is slow were less slow, as far as that costs next to nothing. A host that is
 //    seven times slower than others is what each plan waits for, so that it hardly matters how others share
 //    the load; a plan that knew it would load some of these far more than others, and wait for them too as
 //    soon as they become slower.
-// 4. Every change is on trial: where most of the next epochs take no less time per byte, plans go back, and
-//    the next change waits, twice as long each time. What slows a job may be something else than its network.
-// 5. Where everything is full, nothing shows that a link that had become slow is quick again. So now and
-//    then, ever more rarely where it does not help, plans are made as if all that is slow were as it was
-//    given. That shows what is slow still.
+// 4. Every change is on trial: where the next epochs take no less time per byte, plans go back. That is on
+// trial, too: where epochs then take more time, the change had helped, while its links became still slower,
+// and is made again. Else the next change waits, twice as long each time. What slows a job may be something
+// else than its network.
+// 5. Where everything is full, nothing shows that a link that had become slow is quick again. So while one is
+// slow, one worker that is not has a little less to carry than it could, as far as that costs next to
+// nothing: its edges are busy all the time only as long as what is slow stays so.
+// 6. Which ones fell, of many at once, that does not show. So now and then, ever more rarely where it does
+// not help, plans are made as if all that is slow, and was not seen to be the only reason, were as it was
+// given. That shows what is slow still.
 //
 // Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.
 #pragma once
@@ -37,6 +43,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -88,8 +95,9 @@ class Replanner {
   // A link or, behind them, a group.
   struct Use {
     double bytes = 0;
-    double busy = 0;      // of its busiest edge
-    double weighted = 0;  // bytes times busy
+    double busy = 0;                                          // of its busiest edge
+    double idlest = std::numeric_limits<double>::infinity();  // the same of the one that was busy least
+    double weighted = 0;                                      // bytes times busy
     int edges = 0;
   };
   struct Memory {
@@ -106,23 +114,22 @@ class Replanner {
     void fail(double now);
   };
   struct Trial {
+    enum class Kind { change, probe, way_back };
+    Kind kind = Kind::change;
     cluster::Cluster believed;  // before
-    cluster::Cluster estimate;  // when it began
     forest::Request request;
     double cost = 0;     // before: busy seconds per byte
-    bool probe = false;  // of what is slow
     bool begun = false;  // the epoch in which plans changed is over
-    int quicker = 0;     // epochs
-    int slower = 0;
   };
   void saw(std::size_t resource, double bits_per_second);
   bool learn(const TrafficEpoch& epoch);
-  cluster::Cluster relaxed(const forest::Request& request, const cluster::Cluster& network) const;
+  cluster::Cluster to_plan_for(const forest::Request& request, const cluster::Cluster& network) const;
   void plan_for(const forest::Request& request, cluster::Cluster network);
-  void begin_trial(const forest::Request& request, cluster::Cluster network, bool probe);
-  bool end_trial(double now, const forest::Request& request);
-  bool worth_it(double now, const forest::Request& request);
-  std::optional<cluster::Cluster> probe(double now, const forest::Request& request);
+  void begin_trial(const forest::Request& request, cluster::Cluster network, Trial::Kind kind);
+  cluster::Cluster to_go_back_to(const Trial& trial) const;
+  bool end_trial(const forest::Request& request);
+  bool worth_it(const forest::Request& request);
+  std::optional<cluster::Cluster> probe(const forest::Request& request);
   std::vector<std::size_t> resources_of(const EdgeTraffic& edge) const;
 
   const ReplanOptions options_;
@@ -142,7 +149,7 @@ class Replanner {
   std::deque<double> costs_;  // of the latest epochs: busy seconds per byte
   double allowed_ = 0;        // changes, now
   std::int64_t first_ns_ = -1;
-  double last_ = 0;  // seconds since then
+  double now_ = 0;  // seconds since then, as of all times here
   std::optional<Trial> trial_;
   Backoff changes_, probes_;
 };

@@ -127,10 +127,7 @@ struct Job {
   }
   // What a call takes now, and what it would take with the plan that is best.
   double seconds() { return seconds_of(load(), truth); }
-  double best_seconds() const { return best_seconds(truth); }
-  double best_seconds(const Cluster& network) const {
-    return seconds_of(Load(forest::plan_best(request, network), network), network);
-  }
+  double best_seconds() const { return seconds_of(Load(forest::plan_best(request, truth), truth), truth); }
 
   Random random{7};
   Cluster truth;

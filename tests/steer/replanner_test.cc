@@ -4,8 +4,13 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <functional>
+#include <iostream>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/random.h"
@@ -164,6 +169,92 @@ TEST(Replanner, PlansStayWhereOthersHelp) {
   Job job(star(8), [](double, Cluster& c) { set_rate(c, 2, kGigabit / 5); });
   job.run_for(300);
   EXPECT_EQ(job.changes, 1);
+}
+
+// A host's rate, over what it was given, `seconds` after it began to fall.
+using Falling = std::function<double(double seconds)>;
+
+// In sixteen steps.
+Falling falls_to(double part, double duration) {
+  return
+      [=](double seconds) { return 1 - (1 - part) * std::min(1., std::floor(16 * seconds / duration) / 16); };
+}
+Falling falls_twice(double first, double part, double duration) {
+  return [=](double seconds) { return seconds < duration ? first : part; };
+}
+
+// The time of calls since then, for 200 s, over what they would take with plans that are always the best.
+// `known`: what a call takes with those, by the host's part.
+double time_over_best(int host, const Falling& falling, std::map<double, double>& known) {
+  constexpr double kBegin = 30;
+  double best = 0;
+  Job job(star(8), [&](double now, Cluster& c) {
+    if (now < kBegin) return;
+    const double part = falling(now - kBegin);
+    set_rate(c, host, part * kGigabit);
+    const auto [at, is_new] = known.try_emplace(part);
+    if (is_new) at->second = job.best_seconds();
+    best += at->second;
+  });
+  job.run_for(kBegin);
+  EXPECT_EQ(job.changes, 0);
+  const double begin = job.now;
+  best = 0;
+  job.run_for(200);
+  EXPECT_LE(most_in_a_quarter_of_an_hour(job.changed_at), kReached);
+  return (job.now - begin) / best;
+}
+
+// While a rate falls, a plan is soon no longer the best, and a change that helps may leave calls as long as
+// they were.
+TEST(Replanner, ARateThatKeepsFallingCostsLittle) {
+  double worst = 0;
+  std::map<double, double> known;
+  for (const int host : {0, 2, 7})
+    for (const double part : {0.5, 0.3, 0.15})
+      for (const double duration : {1., 2., 3., 4., 6., 8., 12., 16., 20.}) {
+        if (kSanitized && host + duration > 4) continue;
+        const double over = time_over_best(host, falls_to(part, duration), known);
+        EXPECT_LE(over, 1.1) << "host " << host << " to " << part << " in " << duration << " s";
+        worst = std::max(worst, over);
+      }
+  std::cout << "time over that of the best plans: " << worst << "\n";
+}
+
+TEST(Replanner, ARateThatFallsTwiceCostsLittle) {
+  double worst = 0;
+  std::map<double, double> known;
+  for (const auto& [first, part] :
+       std::vector<std::pair<double, double>>{{0.7, 0.3}, {0.6, 0.35}, {0.5, 0.25}, {0.5, 0.1}, {0.3, 0.1}})
+    for (int tenths = 6; tenths <= 120; tenths += kSanitized ? 24 : 6) {
+      const double over = time_over_best(2, falls_twice(first, part, 0.1 * tenths), known);
+      EXPECT_LE(over, 1.1) << "to " << first << " and " << 0.1 * tenths << " s later to " << part;
+      worst = std::max(worst, over);
+    }
+  std::cout << "time over that of the best plans: " << worst << "\n";
+}
+
+// The rate falls again as plans change, so far that calls take as long as before.
+TEST(Replanner, WhatHelpedWithoutMakingCallsQuickerIsDoneAgain) {
+  Job job(star(8), [&](double now, Cluster& c) {
+    set_rate(c, 2, kGigabit * (now < 10 ? 1 : job.changes == 0 ? 0.5 : 0.5 / 1.75));
+  });
+  job.run_for(45);
+  EXPECT_EQ(job.changes, 3) << "there, back and there again";
+  EXPECT_LT(job.seconds(), 1.05 * job.best_seconds());
+}
+
+// Hosts become slow together, and all are quick again at once. Nothing is tried: one that was quick all the
+// time, and has room, shows it.
+TEST(Replanner, SeesAtOnceWhatIsQuickAgainThoughAllWereFull) {
+  Job job(star(8), [](double now, Cluster& c) {
+    for (const int host : {1, 4, 6}) set_rate(c, host, kGigabit * (now > 10 && now < 300 ? 0.55 : 1));
+  });
+  job.run_for(299);
+  EXPECT_EQ(job.changes, 1);
+  job.run_for(40);
+  EXPECT_EQ(job.changes, 2);
+  EXPECT_LT(job.seconds(), 1.02 * job.best_seconds());
 }
 
 }  // namespace
