@@ -23,13 +23,11 @@ struct Outcome {
   double followed = 0;
   double stayed = 0;
   double causal = 0;  // of the best follower
-  double bound = 0;   // of all, where rates are independent of those before
   int changes = 0;
 };
 std::ostream& operator<<(std::ostream& out, const Outcome& o) {
   return out << "time over clairvoyance: following " << 1 / o.followed << ", staying " << 1 / o.stayed
-             << ", the best that sees the past " << 1 / o.causal << " (bound if independent " << 1 / o.bound
-             << "); " << o.changes << " changes";
+             << ", the best that sees the past " << 1 / o.causal << "; " << o.changes << " changes";
 }
 
 double part_that_follows(const Weather& weather, int& changes) {
@@ -46,9 +44,7 @@ double part_that_follows(const Weather& weather, int& changes) {
   return best / job.now;
 }
 
-// The targets: at most a tenth over the best that sees the past, with at most one change a minute. What is
-// reached is tested; where that is less, the target is missed, and the last lines of a test's output say by
-// how much.
+// The targets: at most a tenth over the best that sees the past, with at most one change a minute.
 constexpr double kTarget = 1.1;
 
 // Parts are means over seeds.
@@ -57,10 +53,9 @@ struct Outcomes {
   double followed = 0;
   double stayed = 0;
   double causal = 0;
-  double bound = 0;
 };
 
-Outcomes outcomes(Weather (*make)(std::uint64_t seed), double over_causal = kTarget) {
+Outcomes outcomes(Weather (*make)(std::uint64_t seed)) {
   Outcomes all;
   const auto seeds = fewer(4);
   for (int seed = 0; seed < seeds; ++seed) {
@@ -69,19 +64,17 @@ Outcomes outcomes(Weather (*make)(std::uint64_t seed), double over_causal = kTar
     o.followed = part_that_follows(weather, o.changes);
     o.stayed = part_if_staying(weather);
     o.causal = best_follower(weather);
-    o.bound = bound_if_independent(weather);
     std::cout << o << ", seed " << seed << "\n";
     EXPECT_LE(o.changes, kMostChanges) << seed;
     all.each.push_back(o);
     all.followed += o.followed / seeds;
     all.stayed += o.stayed / seeds;
     all.causal += o.causal / seeds;
-    all.bound += o.bound / seeds;
   }
   std::cout << "over the best that sees the past: " << all.causal / all.followed << "; target " << kTarget
             << "\n";
   if (!kSanitized) {  // the bar is of all draws' mean
-    EXPECT_LE(all.causal / all.followed, over_causal);
+    EXPECT_LE(all.causal / all.followed, kTarget);
   }
   return all;
 }
@@ -102,14 +95,18 @@ TEST(Replanner, NoiseAsOfHuaweiCostsLittleMoreThanStaying) {
 // The bound is of all policies, even those that nobody knows: an eighth over it.
 TEST(Replanner, NoiseWithoutMemoryIsNearWhatAnybodyCouldDo) {
   const Outcomes o = outcomes(huawei_shuffled);
+  double bound = 0;
+  const auto seeds = fewer(4);
+  for (int seed = 0; seed < seeds; ++seed)
+    bound += bound_if_independent(huawei_shuffled(static_cast<std::uint64_t>(seed))) / seeds;
+  std::cout << "bound of all policies: " << 1 / bound << "; over it: " << bound / o.followed << "\n";
   if (!kSanitized) {
-    EXPECT_LE(o.bound / o.followed, 1.13);
+    EXPECT_LE(bound / o.followed, 1.13);
   }
 }
 
-// Missed: a sixth over the best that sees the past, since what is quick again is found late.
 TEST(Replanner, LosesMuchLessThanAPlanThatStaysWhereRatesComeAndGo) {
-  const Outcomes o = outcomes(come_and_go, 1.17);
+  const Outcomes o = outcomes(come_and_go);
   EXPECT_LT(1 / o.followed - 1, 0.6 * (1 / o.stayed - 1));
 }
 
@@ -131,16 +128,30 @@ TEST(Weather, PlansTakeHardlyLongerThanTheModelOfAStarSays) {
 }
 
 TEST(Weather, ReferencesAreInOrder) {
-  double staying = 0, follower = 0, bound = 0;
+  double staying = 0, follower = 0, bound = 0, free = 0;
   for (std::uint64_t seed = 0; seed < 4; ++seed) {
     const Weather weather = huawei_shuffled(seed);
     staying += part_if_staying(weather) / 4;
     follower += best_follower(weather) / 4;
     bound += bound_if_independent(weather) / 4;
+    const std::vector<Rates> last = believed(weather, weather.samples, 0, 0.5);
+    std::vector<Loads> plans;
+    for (const Rates& rates : last) plans.push_back(best_loads(rates));
+    free += part_of({.ration = {1e9, 1}}, weather, last, plans) / 4;
+    EXPECT_NEAR(part_of({.ration = {0, 1e9}}, weather, last, plans), part_if_staying(weather), 1e-9)
+        << "who may never change stays";
   }
-  EXPECT_LE(staying, follower);
+  EXPECT_LT(staying, follower);
   EXPECT_LT(follower, bound);
+  EXPECT_LT(bound, free) << "whose changes are not counted may pass the bound";
   EXPECT_LT(bound, 0.8) << "who changes once a minute cannot follow rates that change every five seconds";
+}
+
+TEST(Weather, FromMorePlansTheBoundsSearchFindsHardlyMore) {
+  for (std::uint64_t seed = 0; seed < fewer(std::uint64_t{3}); ++seed) {
+    const Weather weather = huawei_shuffled(seed);
+    EXPECT_LT(bound_if_independent(weather, 1), 1.001 * bound_if_independent(weather)) << seed;
+  }
 }
 
 // One host loses half of its rate after a minute, once: all that is to be lost is half a second.
