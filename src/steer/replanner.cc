@@ -10,34 +10,34 @@
 namespace talweg::steer {
 namespace {
 
-constexpr double kBusyAllAlong = 0.9;  // of the epoch: an edge that is busy for so long meets something full
-constexpr double kExplained = 0.9;     // of its capacity: what carries so much is full, which is no surprise
-constexpr double kSlower = 0.8;        // of what it was thought to be: it has dropped
-constexpr double kAlike = 0.05;
-constexpr double kNoChange = 0.02;
+constexpr double kNearlyAll = 0.9;    // of an epoch, of a capacity: as much as all, as far as can be told
+constexpr double kAlike = 0.05;       // what differs by so little does not differ: measurements are no better
 constexpr double kHardlyUsed = 0.01;  // of what the busiest edge carried
 
-constexpr double kDear = 3;
-constexpr double kLeastPrice = 0.5;
-constexpr double kChangesAtOnce = 3;
+// Of a change, in seconds of traffic saved. Dips of rented hosts last for some five seconds; a change that
+// gains half of the time is made when a drop has lasted for six.
+constexpr double kPrice = 3;
 
-constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr std::int64_t kLeastDrop = kSecond / 2;  // what is over sooner is not looked at
-constexpr std::int64_t kFlap = 60 * kSecond;      // a drop that is over by then should not have been believed
-constexpr std::int64_t kLeastDamping = 5 * kSecond;
-constexpr std::int64_t kMostDamping = 40 * kSecond;
-constexpr std::int64_t kCalm = 200 * kSecond;  // after so long without a flap, damping halves
-constexpr double kFlapped = 1.5;  // how much quicker what flaps is thought to be when it is not full
+// In any quarter of an hour, one change a minute. About half of them at once: hosts may become slow one soon
+// after the other.
+constexpr double kChangesAtOnce = 8;
+constexpr double kAnotherChange = 900 / (15 - kChangesAtOnce);  // seconds
+constexpr double kThereAndBack = 2;                             // every change is on trial
+constexpr double kToSpare = 4;                                  // to probe: drops have precedence
 
-constexpr std::int64_t kTryEvery = 60 * kSecond;  // half as often each time that all have been tried
-constexpr std::int64_t kTryRarely = 32 * kTryEvery;
-constexpr std::int64_t kTryAgain = 5 * kSecond;
-constexpr int kTrialEpochs = 4;  // the first one still tells of the plans before
-constexpr double kMostHope = 2.5;
-constexpr double kMuchWorse = 1.5;  // no need to look any longer
-constexpr std::int64_t kDistrust =
-    60 * kSecond;  // at first; twice as long each time that a change did not help
-constexpr std::int64_t kMostDistrust = 200 * kDistrust;
+// Seconds, doubled each time.
+constexpr double kFirstWait = 60;
+constexpr double kLongestWait = 32 * kFirstWait;
+
+constexpr std::size_t kLooks = 3;  // epochs: one alone may be wrong
+
+// To this part of what it was given what is slower is raised, where that costs next to nothing; or to half
+// of it, and so on.
+constexpr double kRelaxed = 0.5;
+constexpr double kLeastRelaxed = kRelaxed / 8;
+// What one that is quick is loaded with: so little that it is seen not to be full.
+constexpr double kSpared = kNearlyAll - kAlike;
+constexpr double kWitnessCost = 1. / 3;  // at most, of what a change has to gain
 
 // Of a link or, behind them, a group.
 double capacity(const cluster::Cluster& network, std::size_t resource) {
@@ -52,21 +52,12 @@ void set_capacity(cluster::Cluster& network, std::size_t resource, double bits_p
       Bandwidth{bits_per_second};
 }
 
-constexpr std::size_t kCosts = 3;
-double middle(const std::deque<double>& values) {
+template <typename Values>
+double middle(const Values& values) {
   if (values.empty()) return 0;
   std::vector<double> sorted(values.begin(), values.end());
   std::ranges::sort(sorted);
   return sorted[sorted.size() / 2];
-}
-
-bool fell_lately(std::int64_t fell_ns, std::int64_t now_ns) {
-  return fell_ns >= 0 && now_ns - fell_ns < kFlap;
-}
-
-// Of the same two nodes: the directions of a cable.
-bool same_cable(const cluster::Link& a, const cluster::Link& b) {
-  return std::minmax(a.from, a.to) == std::minmax(b.from, b.to);
 }
 
 }  // namespace
@@ -76,7 +67,9 @@ Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
       given_(std::move(network)),
       routes_(given_),
       planned_(given_),
+      believed_(given_),
       estimate_(given_),
+      considered_(given_),
       groups_of_link_(given_.links.size()) {
   for (std::size_t g = 0; g < given_.groups.size(); ++g)
     for (const int link : given_.groups[g].links)
@@ -84,55 +77,23 @@ Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
   memories_.resize(given_.links.size() + given_.groups.size());
   for (std::size_t r = 0; r < memories_.size(); ++r) memories_[r].seen.fill(capacity(given_, r));
   allowed_ = kChangesAtOnce;
-  try_every_ns_ = kTryEvery;
-  distrust_ns_ = kDistrust;
+  probes_.restart(0);
 }
 
-bool Replanner::flaps() const {
-  return most_damping() > 0;
+void Replanner::Backoff::restart(double now) {
+  wait = kFirstWait;
+  until = now + wait;
+}
+void Replanner::Backoff::fail(double now) {
+  wait = std::clamp(2 * wait, kFirstWait, kLongestWait);
+  until = now + wait;
 }
 
-std::int64_t Replanner::most_damping() const {
-  std::int64_t most = 0;
-  for (const Memory& m : memories_) most = std::max(most, m.damping_ns);
-  return most;
-}
-
-void Replanner::saw(std::size_t resource, double bits_per_second, std::int64_t now_ns) {
-  Memory& m = memories_[resource];
-  const double was = capacity(estimate_, resource);
-  if (bits_per_second < kSlower * was) {
-    if (m.low_since_ns < 0) {
-      m.low_since_ns = last_ns_ < 0 ? now_ns : last_ns_;
-      return;  // one epoch may be wrong, however long it was
-    }
-    // Where one flaps, others are likely to.
-    if (now_ns - m.low_since_ns < std::max({kLeastDrop, m.damping_ns, most_damping() / 2})) return;
-    m.fell_ns = std::exchange(m.low_since_ns, -1);
-    m.fell_from = was;
-    m.seen.fill(bits_per_second);
-    set_capacity(estimate_, resource, bits_per_second);
-    try_every_ns_ = kTryEvery;
-    ++falls_;
-    return;
-  }
-  // What fell a moment ago and is quicker than it then seemed is what it was before.
-  const bool back = fell_lately(m.fell_ns, now_ns) && bits_per_second * kSlower > was;
-  if (back || m.low_since_ns >= 0) {
-    m.damping_ns = std::clamp(2 * m.damping_ns, kLeastDamping, kMostDamping);
-    m.damped_ns = now_ns;
-    m.fell_ns = m.low_since_ns = -1;
-  } else if (m.damping_ns > 0 && now_ns - m.damped_ns > kCalm) {
-    m.damping_ns = m.damping_ns > kLeastDamping ? m.damping_ns / 2 : 0;
-    m.damped_ns = now_ns;
-  }
-  if (back)
-    m.seen.fill(m.fell_from);
-  else
-    m.seen = {m.seen[1], m.seen[2], bits_per_second};
-  std::array<double, 3> sorted = m.seen;
-  std::ranges::sort(sorted);
-  set_capacity(estimate_, resource, sorted[1]);
+void Replanner::saw(std::size_t resource, double bits_per_second) {
+  auto& seen = memories_[resource].seen;
+  std::ranges::rotate(seen, seen.begin() + 1);
+  seen.back() = bits_per_second;
+  set_capacity(estimate_, resource, middle(seen));
 }
 
 std::vector<std::size_t> Replanner::resources_of(const EdgeTraffic& edge) const {
@@ -160,14 +121,16 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     bytes += edge.bytes;
   }
   if (length < options_.least_seconds || bytes < options_.least_bytes) return false;
+  length_ = length;
   costs_.push_back(length / bytes);
-  if (costs_.size() > kCosts) costs_.pop_front();
+  if (costs_.size() > kLooks) costs_.pop_front();
 
   std::vector<Use> uses(estimate_.links.size() + estimate_.groups.size());
   for (const EdgeTraffic& edge : edges) {
     for (const std::size_t r : resources_of(edge)) {
       uses[r].bytes += edge.bytes;
       uses[r].busy = std::max(uses[r].busy, edge.busy);
+      uses[r].idlest = std::min(uses[r].idlest, edge.busy);
       uses[r].weighted += edge.bytes * edge.busy;
       ++uses[r].edges;
     }
@@ -178,14 +141,16 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
   };
 
   std::vector<bool> full(uses.size(), false);
-  std::vector<bool> alone(uses.size(), false);  // some edge has no other reason
+  std::vector<bool> alone(uses.size(), false);    // some edge has no other reason
+  std::vector<bool> suspect(uses.size(), false);  // an edge has this reason or another
   for (const EdgeTraffic& edge : edges) {
-    if (edge.busy < kBusyAllAlong * length) continue;
+    if (edge.busy < kNearlyAll * length) continue;
     const std::vector<std::size_t> route = resources_of(edge);
     std::vector<std::size_t> reasons;
     for (const std::size_t r : route)
-      if (carried(r, length) >= kExplained * capacity(estimate_, r)) reasons.push_back(r);
+      if (carried(r, length) >= kNearlyAll * capacity(estimate_, r)) reasons.push_back(r);
     if (reasons.size() == 1) full[reasons[0]] = alone[reasons[0]] = true;
+    for (const std::size_t r : reasons) suspect[r] = true;
     if (!reasons.empty() || route.empty()) continue;
     const auto part = [&](std::size_t r) { return carried(r, length) / capacity(estimate_, r); };
     // Below 0: `a` is less likely to be the reason; 0: nobody can tell.
@@ -205,148 +170,201 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     if (same == 1) alone[best] = true;
   }
 
+  const bool probing = trial_ && trial_->kind == Trial::Kind::probe;
   for (std::size_t r = 0; r < uses.size(); ++r) {
     Memory& m = memories_[r];
-    m.surely_full = full[r] && alone[r];
+    const bool was_alone = std::exchange(m.full_alone, full[r] && alone[r]);
     if (uses[r].edges == 0) continue;
-    if (full[r]) {
-      saw(r, carried(r, uses[r].busy), epoch.time_ns);
-      continue;
-    }
-    const double was = capacity(estimate_, r);
+    const double was = capacity(estimate_, r), given = capacity(given_, r);
     const double seen = carried(r, length);
-    // What carries all that it can and is not full can carry more; by how much, nobody knows.
-    const bool more = flaps() && fell_lately(m.fell_ns, epoch.time_ns) && seen > (1 - kNoChange) * was;
-    saw(r, std::max(seen, more ? std::min(capacity(given_, r), kFlapped * was) : was), epoch.time_ns);
+    if (probing && trial_->begun && m.full_alone && was < kNearlyAll * given) m.still_slow = true;
+    // What carries all that it is thought to, and has room, can carry more.
+    const bool room = !full[r] && uses[r].idlest < kNearlyAll * length;
+    const bool more = room && seen > (1 - kAlike) * was;
+    m.recovered = room && (m.recovered || (was_alone && more));
+    if (m.recovered) m.seen.fill(given);
+    const double least = suspect[r] || (probing && !more) ? was : capacity(believed_, r);
+    saw(r, full[r] ? carried(r, uses[r].busy) : std::max(seen, least));
   }
   return true;
 }
 
-// By how much less time the best plan for a network is predicted to take there than the one in use.
-double Replanner::gain_of_planning(const forest::Request& request, const cluster::Cluster& network) const {
-  // How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
+// How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
+forest::Forest best_plan(const forest::Request& request, const forest::CostModel& model) {
   forest::PackingMemo quick(forest::Trees::any);
+  return forest::plan_at_once(request, model, quick).forest;
+}
+
+// What is slow is raised to as much of what it was given as plans bear, and a witness is spared.
+cluster::Cluster Replanner::to_plan_for(const forest::Request& request,
+                                        const cluster::Cluster& network) const {
   const forest::CostModel model(network);
-  const double best = model.seconds(forest::plan_at_once(request, model, quick).forest);
-  return 1 - best / model.seconds(*current_);
-}
-
-double Replanner::price() const {
-  return flaps() ? 1 : std::clamp(kDear * options_.threshold / gain_, kLeastPrice, 1.);
-}
-
-bool Replanner::worth_it(std::int64_t now_ns, const forest::Request& request) {
-  if (!current_ || current_->request != request) {
-    forest::PackingMemo packings;
-    current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings).forest;
-  }
-  gain_ = 0;
-  const double passed = static_cast<double>(now_ns - refilled_ns_) / static_cast<double>(options_.hold_ns);
-  allowed_ = std::min(kChangesAtOnce, allowed_ + std::max(0., passed));
-  refilled_ns_ = now_ns;
-  if (now_ns < trusts_at_ns_ || allowed_ < kLeastPrice) return false;
-  bool any = false;
-  for (std::size_t r = 0; r < memories_.size(); ++r)
-    any = any || std::abs(capacity(estimate_, r) / capacity(planned_, r) - 1) > kNoChange;
-  if (any) gain_ = std::max(0., gain_of_planning(request, estimate_));
-  in_favour_ = gain_ > options_.threshold ? in_favour_ + 1 : 0;
-  return in_favour_ >= options_.patience && allowed_ >= price();
-}
-
-// What is below what it was given, and is not surely full, may be quick again without anybody seeing it: both
-// directions of a cable at once, or a group.
-bool Replanner::try_one(std::int64_t now_ns, const forest::Request& request) {
-  if (try_at_ns_ < 0) try_at_ns_ = now_ns + try_every_ns_;
-  if (now_ns < try_at_ns_ || allowed_ < 1) return false;
-  const std::size_t all = memories_.size(), links = given_.links.size();
-  const auto slow = [&](std::size_t r) {
-    return !memories_[r].surely_full && capacity(estimate_, r) < kSlower * capacity(given_, r);
+  const auto seconds = [&](const cluster::Cluster& as_if) {
+    return model.seconds(best_plan(request, forest::CostModel(as_if)));
   };
-  for (std::size_t i = 0; i < all; ++i) {
-    const std::size_t r = (next_tried_ + i) % all;
-    // All have been tried: from now on more rarely.
-    if (r == 0) try_every_ns_ = std::min(2 * try_every_ns_, kTryRarely);
-    if (!slow(r)) continue;
-    cluster::Cluster hoped = estimate_, recovered = estimate_;
-    bool tried = false;  // with its cable's other direction
-    for (std::size_t other = 0; other < all; ++other) {
-      const bool together =
-          other == r || (r < links && other < links && same_cable(given_.links[r], given_.links[other]));
-      if (!together || !slow(other)) continue;
-      tried = tried || other < r;
-      const double given = capacity(given_, other);
-      set_capacity(recovered, other, given);
-      set_capacity(hoped, other, std::min(given, kMostHope * capacity(estimate_, other)));
+  const double least = seconds(network);
+  cluster::Cluster result = network;
+  for (double part = kRelaxed; part >= kLeastRelaxed; part /= 2) {
+    cluster::Cluster raised = network;
+    for (std::size_t r = 0; r < memories_.size(); ++r)
+      set_capacity(raised, r, std::max(capacity(network, r), part * capacity(given_, r)));
+    if (seconds(raised) > (1 + kAlike) * least) continue;
+    result = std::move(raised);
+    break;
+  }
+  const auto slow = [&](std::size_t r) { return capacity(network, r) < kNearlyAll * capacity(given_, r); };
+  bool any = false;
+  for (std::size_t r = 0; r < memories_.size(); ++r) any = any || slow(r);
+  for (int witness = 0; any && witness < given_.workers(); ++witness) {
+    bool needed = false, quick = true;
+    for (int other = 0; other < given_.workers(); ++other)
+      for (const EdgeTraffic& edge : {EdgeTraffic{witness, other}, EdgeTraffic{other, witness}})
+        needed = needed || std::ranges::any_of(resources_of(edge), slow);
+    cluster::Cluster spared = result;
+    for (std::size_t l = 0; l < given_.links.size(); ++l) {
+      if (given_.links[l].from != witness && given_.links[l].to != witness) continue;
+      quick = quick && !slow(l);
+      set_capacity(spared, l, kSpared * capacity(result, l));
     }
-    if (tried) continue;
-    try_at_ns_ = now_ns + try_every_ns_;
-    next_tried_ = r + 1;
-    const double gain = gain_of_planning(request, recovered);
-    if (gain <= options_.threshold) continue;
-    gain_ = gain;
-    begin_trial(request, std::move(hoped), r);
-    return true;
+    if (!needed || !quick) continue;
+    return seconds(spared) <= (1 + kWitnessCost * options_.threshold) * least ? spared : result;
+  }
+  return result;
+}
+
+void Replanner::plan_for(const forest::Request& request, cluster::Cluster network) {
+  believed_ = std::move(network);
+  planned_ = to_plan_for(request, believed_);
+  allowed_ -= 1;
+}
+
+bool Replanner::worth_it(const forest::Request& request) {
+  const forest::CostModel model(estimate_);
+  const auto gain = [&](const forest::Forest& plan) {
+    return std::max(0., 1 - model.seconds(plan) / model.seconds(*current_));
+  };
+  if (better_ && gain(*better_) <= options_.threshold) better_.reset();
+  if (!better_) saved_ = 0;
+  bool news = false;
+  for (std::size_t r = 0; r < memories_.size(); ++r)
+    news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
+  if (news) {
+    considered_ = estimate_;
+    forest::Forest best = best_plan(request, forest::CostModel(to_plan_for(request, estimate_)));
+    if (gain(best) > options_.threshold) better_ = std::move(best);
+  }
+  gain_ = better_ ? gain(*better_) : 0;
+  saved_ += gain_ * length_;
+  return saved_ >= kPrice && allowed_ >= kThereAndBack && now_ >= changes_.until;
+}
+
+// All that plans take to be slow and that no probe has shown to be slow still; or, where that would not
+// change plans, the first half of it, and so on.
+std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request) {
+  if (allowed_ < kToSpare || now_ < probes_.until) return std::nullopt;
+  std::vector<std::size_t> slow;
+  for (std::size_t r = 0; r < memories_.size(); ++r) {
+    const double enough = kNearlyAll * capacity(given_, r);
+    const bool known = memories_[r].still_slow || memories_[r].full_alone;
+    if (!known && capacity(estimate_, r) < enough) slow.push_back(r);
+  }
+  for (; !slow.empty(); slow.resize(slow.size() / 2)) {
+    cluster::Cluster quick = estimate_;
+    for (const std::size_t r : slow) set_capacity(quick, r, capacity(given_, r));
+    const forest::CostModel model(quick);
+    gain_ = 1 - model.seconds(best_plan(request, model)) / model.seconds(*current_);
+    if (gain_ > options_.threshold) return quick;
+  }
+  for (Memory& m : memories_) m.still_slow = false;
+  probes_.fail(now_);
+  return std::nullopt;
+}
+
+void Replanner::begin_trial(const forest::Request& request, cluster::Cluster network, Trial::Kind kind) {
+  trial_ = Trial{kind, believed_, request};
+  plan_for(request, std::move(network));
+}
+
+// What plans go back to: for what the trial tried, what was believed before, unless that has proved to be
+// more; for all else, no more than is known now.
+cluster::Cluster Replanner::to_go_back_to(const Trial& trial) const {
+  cluster::Cluster result = trial.believed;
+  for (std::size_t r = 0; r < memories_.size(); ++r) {
+    const double old = capacity(trial.believed, r), now = capacity(estimate_, r);
+    const bool tried = std::abs(capacity(believed_, r) / old - 1) > kAlike;
+    set_capacity(result, r, tried ? std::max(old, now) : std::min(old, now));
+  }
+  return result;
+}
+
+// After an epoch. True when plans change again.
+bool Replanner::end_trial(const forest::Request& request) {
+  if (!std::exchange(trial_->begun, true)) {  // this one was of the plans before, the last one
+    trial_->cost = middle(costs_);
+    costs_.clear();
+  }
+  if (costs_.size() < kLooks) return false;
+  const Trial trial = *std::exchange(trial_, std::nullopt);
+  const double change = middle(costs_) / trial.cost - 1;
+  const bool same_calls = request == trial.request;
+  bool fell = false;  // something that plans do not avoid: what the trial raised, or never touched
+  for (std::size_t r = 0; r < memories_.size(); ++r) {
+    const bool lowered = capacity(believed_, r) < (1 - kAlike) * capacity(trial.believed, r);
+    fell = fell || (!lowered && capacity(estimate_, r) < (1 - options_.threshold) * capacity(believed_, r));
+  }
+  switch (trial.kind) {
+    case Trial::Kind::probe:
+      probes_.until = now_ + probes_.wait;
+      if (change < -kAlike) return false;
+      plan_for(request, to_go_back_to(trial));
+      return true;
+    case Trial::Kind::change:
+      if (change < -kAlike || fell || !same_calls) {  // nobody can tell where something else has changed
+        changes_ = {};
+        probes_.restart(now_);
+        return false;
+      }
+      begin_trial(request, to_go_back_to(trial), Trial::Kind::way_back);
+      return true;
+    case Trial::Kind::way_back:
+      if (change <= kAlike || !same_calls || allowed_ < 1) {
+        changes_.fail(now_);
+        return false;
+      }
+      changes_ = {};
+      probes_.restart(now_);
+      plan_for(request, estimate_);
+      return true;
   }
   return false;
 }
 
-// Every change is on trial: what slows a job may be something else than its network.
-void Replanner::begin_trial(const forest::Request& request, cluster::Cluster network,
-                            std::optional<std::size_t> hope) {
-  // A drop may have begun within the epoch before the last one.
-  const std::size_t n = costs_.size();
-  const double before = hope || n < 2 ? middle(costs_) : std::max(costs_[n - 1], costs_[n - 2]);
-  trial_ = Trial{std::exchange(planned_, std::move(network)), request, before, falls_, hope, kTrialEpochs};
-  costs_.clear();
-}
-
-// True when plans go back.
-bool Replanner::end_trial(std::int64_t now_ns, const forest::Request& request) {
-  Trial trial = *std::exchange(trial_, std::nullopt);
-  // Nobody can tell where something else has fallen meanwhile, or calls have changed.
-  const bool helped = request != trial.request || falls_ != trial.falls || middle(costs_) < trial.cost_before;
-  if (trial.hope) {
-    // What was right may be right again: it may be quicker yet.
-    if (helped) {
-      try_every_ns_ = kTryEvery;
-      next_tried_ = *trial.hope;
-    }
-    try_at_ns_ = now_ns + (helped ? kTryAgain : try_every_ns_);
-  } else {
-    distrust_ns_ = helped ? kDistrust : std::min(2 * distrust_ns_, kMostDistrust);
-    if (!helped) trusts_at_ns_ = now_ns + distrust_ns_;
-  }
-  // Going back is always allowed; the next change pays for it.
-  if (!helped) {
-    planned_ = std::move(trial.before);
-    allowed_ -= 1;
-  }
-  costs_.clear();
-  return !helped;
-}
-
 bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request) {
-  const bool told = learn(epoch);
-  last_ns_ = epoch.time_ns;
-  if (!told) return false;
-  const std::int64_t now = epoch.time_ns;
+  if (!learn(epoch)) return false;
+  if (first_ns_ < 0) first_ns_ = epoch.time_ns;
+  const double last = std::exchange(now_, static_cast<double>(epoch.time_ns - first_ns_) * 1e-9);
+  allowed_ = std::min(kChangesAtOnce, allowed_ + (now_ - last) / kAnotherChange);
   bool change = false;
   if (trial_) {
-    if (--trial_->epochs_left == kTrialEpochs - 1) costs_.clear();
-    const bool bad = trial_->hope && middle(costs_) > kMuchWorse * trial_->cost_before;
-    if (trial_->epochs_left > 0 && !bad) return false;
-    change = end_trial(now, request);
-  } else if (worth_it(now, request)) {
-    allowed_ -= price();
-    begin_trial(request, estimate_, std::nullopt);
-    change = true;
-  } else if (try_one(now, request)) {
-    allowed_ -= 1;
-    change = true;
+    change = end_trial(request);
+  } else {
+    if (!current_ || current_->request != request) {
+      forest::PackingMemo packings;
+      current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings).forest;
+      better_.reset();
+    }
+    if (worth_it(request)) {
+      begin_trial(request, estimate_, Trial::Kind::change);
+      change = true;
+    } else if (auto quick = probe(request)) {
+      begin_trial(request, std::move(*quick), Trial::Kind::probe);
+      change = true;
+    }
   }
   if (!change) return false;
   current_.reset();
-  in_favour_ = 0;
+  better_.reset();
+  considered_ = believed_;
   return true;
 }
 

@@ -4,25 +4,39 @@
 //   if (replanner.observe(epoch, request)) plans.use(replanner.network());
 //
 // It sends nothing: what the job's own traffic has met is all that it knows. An edge is a connection between
-// two workers; an epoch says of each how many bytes arrived and for how long something was on its way. An
-// edge that was busy all the time has met something full. Where a link or group of its route carried what it
-// is thought to carry, that is the reason. Else one of them has become slower: the one all of whose edges
-// were busy (where others were idle, there was room), of several the one that most edges share, or all where
-// nobody can tell; it carries what its edges carried while they were busy. What is not full carries at least
-// what it carried. Of the last three values the middle one counts: one epoch may be wrong. A drop that was
-// soon over makes the next one of the same link wait longer until it is believed, as routers damp routes that
-// flap.
+// two workers; an epoch says of each how many bytes arrived and for how long something was on its way.
 //
-// Where everything is full, nothing shows that a link that had become slow is quick again. So now and then
-// one is tried: plans are made as if it were, and soon go back if it is not.
+// What a link or group carries. An edge that was busy all the time has met something full. Where a link or
+// group of its route carried what it is thought to carry, that is the reason. Else one of them has become
+// slower: the one all of whose edges were busy (where others were idle, there was room), of several the one
+// that most edges share, or all where nobody can tell; it carries what its edges carried while they were
+// busy. What is one of several reasons stays as it was thought to be. What is not full carries what it
+// carried, and no less than was believed when plans were made: a dip that is over and was not planned for is
+// forgotten. An edge that was idle for a while has met nothing full: what was the only reason for some edge,
+// and then has room, is as it was given. Of the last three values the middle one counts, since one epoch may
+// be wrong.
 //
-// A plan is given up when another one is predicted to take `threshold` less for the largest call of the
-// epoch, at `patience` epochs in a row, but changes that gain up to three times that once per `hold` at most,
-// those that gain more up to twice as often (and a few in a row, since a first guess may be wrong): noise
-// must not make plans flap. Where links have flapped, each change counts as one.
-//
-// Every change is on trial: where the next epochs take no less time per byte, plans go back, and the next
-// change waits longer. What slows a job may be something else than its network.
+// When plans change:
+// 1. A change has a price: other plans must have been predicted to take `threshold` less time for the largest
+//    call of each epoch, for so long that they would have saved a few seconds. What is over soon, or gains
+//    little, is not followed.
+// 2. Changes are rationed: at most fifteen in any quarter of an hour, some of them in a row, as hosts that
+//    become slow one after the other need.
+// 3. Plans are made as if what is slow were less slow, as far as that costs next to nothing. A host that is
+//    seven times slower than others is what each plan waits for, so that it hardly matters how others share
+//    the load; a plan that knew it would load some of these far more than others, and wait for them too as
+//    soon as they become slower.
+// 4. Every change is on trial: where the next epochs take no less time per byte, plans go back, unless
+// something fell that they do not avoid, so that nobody can tell. Going back is on trial, too: where epochs
+// then take more time, the change had helped, while what it avoids became still slower, and is made again.
+// Else the next change waits, twice as long each time. What slows a job may be something else than its
+// network.
+// 5. Where everything is full, nothing shows that a link that had become slow is quick again. So while one is
+// slow, one worker that is not, the witness, has a little less to carry than it could, as far as that costs
+// little: its edges to what is slow are busy all the time only as long as that stays so.
+// 6. Which ones fell, of many at once, no witness shows. So now and then, ever more rarely where it does not
+// help, plans are made as if all that is slow, and was not seen to be the only reason, were as it was given.
+// That shows what is slow still.
 //
 // Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.
 #pragma once
@@ -30,6 +44,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -57,8 +72,6 @@ struct TrafficEpoch {
 
 struct ReplanOptions {
   double threshold = 0.1;
-  int patience = 1;
-  std::int64_t hold_ns = 60'000'000'000;
   double least_seconds = 0.02;    // a shorter epoch says nothing: latency and bursts rule it
   double least_bytes = 1 << 20;   // nor does one in which so little was sent
   double payload = 1448. / 1514;  // over bytes on the wire, as in forest::CostParameters
@@ -83,60 +96,63 @@ class Replanner {
   // A link or, behind them, a group.
   struct Use {
     double bytes = 0;
-    double busy = 0;      // of its busiest edge
-    double weighted = 0;  // bytes times busy
+    double busy = 0;                                          // of its busiest edge
+    double idlest = std::numeric_limits<double>::infinity();  // the same of the one that was busy least
+    double weighted = 0;                                      // bytes times busy
     int edges = 0;
   };
   struct Memory {
-    std::array<double, 3> seen{};    // the latest last
-    std::int64_t low_since_ns = -1;  // a drop that is not believed yet
-    std::int64_t fell_ns = -1;       // when the last believed one began
-    double fell_from = 0;            // and what had been thought before
-    std::int64_t damping_ns = 0;     // for so long a drop must last
-    std::int64_t damped_ns = 0;      // when that was last changed
-    bool surely_full = false;        // in the last epoch, since something was busy and had no other reason
+    std::array<double, 3> seen{};  // the latest last
+    bool full_alone = false;       // in the last epoch, since something was busy and had no other reason
+    bool recovered = false;        // was full alone, and has had room since
+    bool still_slow = false;       // was full alone while plans were made as if it were not slow
+  };
+  // What did not help waits until it is done again, longer each time.
+  struct Backoff {
+    double wait = 0;  // seconds
+    double until = 0;
+    void restart(double now);
+    void fail(double now);
   };
   struct Trial {
-    cluster::Cluster before;  // what plans were made for
+    enum class Kind { change, probe, way_back };
+    Kind kind = Kind::change;
+    cluster::Cluster believed;  // before
     forest::Request request;
-    double cost_before = 0;
-    int falls = 0;                    // until then
-    std::optional<std::size_t> hope;  // the resource that is tried
-    int epochs_left = 0;
+    double cost = 0;     // before: busy seconds per byte
+    bool begun = false;  // the epoch in which plans changed is over
   };
-  bool flaps() const;
-  std::int64_t most_damping() const;
-  void saw(std::size_t resource, double bits_per_second, std::int64_t now_ns);
+  void saw(std::size_t resource, double bits_per_second);
   bool learn(const TrafficEpoch& epoch);
-  double gain_of_planning(const forest::Request& request, const cluster::Cluster& network) const;
-  void begin_trial(const forest::Request& request, cluster::Cluster network, std::optional<std::size_t> hope);
-  bool end_trial(std::int64_t now_ns, const forest::Request& request);
-  bool try_one(std::int64_t now_ns, const forest::Request& request);
+  cluster::Cluster to_plan_for(const forest::Request& request, const cluster::Cluster& network) const;
+  void plan_for(const forest::Request& request, cluster::Cluster network);
+  void begin_trial(const forest::Request& request, cluster::Cluster network, Trial::Kind kind);
+  cluster::Cluster to_go_back_to(const Trial& trial) const;
+  bool end_trial(const forest::Request& request);
+  bool worth_it(const forest::Request& request);
+  std::optional<cluster::Cluster> probe(const forest::Request& request);
   std::vector<std::size_t> resources_of(const EdgeTraffic& edge) const;
-  double price() const;  // of a change, in those that are allowed
-  bool worth_it(std::int64_t now_ns, const forest::Request& request);
 
   const ReplanOptions options_;
   const cluster::Cluster given_;
   const cluster::Routes routes_;
-  cluster::Cluster planned_;
+  cluster::Cluster planned_;   // believed_, relaxed
+  cluster::Cluster believed_;  // the estimate when plans were made
   cluster::Cluster estimate_;
+  cluster::Cluster considered_;  // what other plans were last made for, to see whether they are better
   std::vector<std::vector<std::size_t>> groups_of_link_;
   std::vector<Memory> memories_;           // by resource
   std::optional<forest::Forest> current_;  // the plan in use for the last request
+  std::optional<forest::Forest> better_;   // one that has been so since some epoch
+  double saved_ = 0;                       // seconds that it would have since
   double gain_ = 0;
-  int in_favour_ = 0;   // epochs in a row
-  double allowed_ = 0;  // changes, now; one more per hold
-  std::int64_t refilled_ns_ = 0;
+  double length_ = 0;         // of the last epoch, in seconds of traffic
+  std::deque<double> costs_;  // of the latest epochs: busy seconds per byte
+  double allowed_ = 0;        // changes, now
+  std::int64_t first_ns_ = -1;
+  double now_ = 0;  // seconds since then, as of all times here
   std::optional<Trial> trial_;
-  std::deque<double> costs_;  // of the latest epochs with the same plans: busy seconds per byte
-  int falls_ = 0;             // that were believed
-  std::int64_t distrust_ns_ = 0;
-  std::int64_t trusts_at_ns_ = 0;  // no change before
-  std::size_t next_tried_ = 0;     // the resource after the one that was tried last
-  std::int64_t try_every_ns_ = 0;
-  std::int64_t try_at_ns_ = -1;
-  std::int64_t last_ns_ = -1;  // when the last epoch ended
+  Backoff changes_, probes_;
 };
 
 }  // namespace talweg::steer

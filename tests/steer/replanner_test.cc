@@ -4,18 +4,17 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+#include <cstddef>
 #include <functional>
 #include <iostream>
 #include <map>
-#include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "base/random.h"
-#include "cloud_rates.h"
-#include "forest/planner.h"
-#include "forest/verify.h"
+#include "fluid_job.h"
 #include "sanitized.h"
 
 namespace talweg::steer {
@@ -23,133 +22,15 @@ namespace {
 
 using cluster::Cluster;
 
-constexpr double kGigabit = 1e9;
-constexpr double kEpochSeconds = 0.2;  // a group's are twice as short or one call
-// Changes in a quarter of an hour, at most: one a minute, the few that may come in a row, and one that went
-// back on credit.
-constexpr int kAMinute = 15 + 3 + 1;
-constexpr double kPayload = ReplanOptions{}.payload;
+// Changes in any quarter of an hour; those that go back count as well.
+constexpr int kReached = 15;
 
-forest::Request all_reduce(int ranks) {
-  return {.op = Collective::all_reduce, .ranks = ranks, .counts = {4 << 20}, .element_size = 4};
+int most_in_a_quarter_of_an_hour(const std::vector<double>& at) {
+  std::ptrdiff_t most = 0;
+  for (auto first = at.begin(); first != at.end(); ++first)
+    most = std::max(most, std::upper_bound(first, at.end(), *first + 900) - first);
+  return static_cast<int>(most);
 }
-
-Cluster star(int hosts) {
-  return cluster::uniform_star(hosts, {kGigabit}, {30000});
-}
-
-// Both directions of a host of a star.
-void set_rate(Cluster& network, int host, double bits_per_second) {
-  for (cluster::Link& link : network.links)
-    if (link.from == host || link.to == host) link.capacity = {bits_per_second};
-}
-
-double rate_up(const Cluster& network, int host) {
-  for (const cluster::Link& link : network.links)
-    if (link.from == host) return link.capacity.bits_per_second;
-  return 0;
-}
-
-// What a plan puts on each link, and sends from worker to worker.
-struct Load {
-  Load(const forest::Forest& forest, const Cluster& network) : routes(network) {
-    for (const Bytes bytes : forest::verify(forest, &network).link_bytes)
-      links.push_back(static_cast<double>(bytes.value) * 8 / kPayload);
-    for (const forest::Tree& tree : forest.trees) {
-      const double slice = static_cast<double>(tree.slice.count * forest.request.element_size);
-      for (const forest::Edge& edge : tree.up) edges[{edge.child, edge.parent}] += slice;
-      for (const forest::Edge& edge : tree.down) edges[{edge.parent, edge.child}] += slice;
-    }
-  }
-  cluster::Routes routes;
-  std::vector<double> links;                    // bits on the wire
-  std::map<std::pair<int, int>, double> edges;  // bytes
-};
-
-// A fluid: every link carries its load at an even rate, the fullest one all the time.
-double seconds_of(const Load& load, const Cluster& network) {
-  double result = 0;
-  for (std::size_t i = 0; i < network.links.size(); ++i)
-    result = std::max(result, load.links[i] / network.links[i].capacity.bits_per_second);
-  return result;
-}
-std::vector<EdgeTraffic> traffic(const Load& load, const Cluster& network, Random& random) {
-  const double seconds = seconds_of(load, network);
-  std::vector<EdgeTraffic> result;
-  for (const auto& [ends, amount] : load.edges) {
-    double need = 0;
-    for (const int link : load.routes.path(ends.first, ends.second)) {
-      const auto l = static_cast<std::size_t>(link);
-      need = std::max(need, load.links[l] / network.links[l].capacity.bits_per_second);
-    }
-    // Those that share what is full are on their way all the time; others now and then.
-    const double busy = need > 0.98 * seconds ? seconds : need * (0.6 + 0.4 * random.uniform());
-    const double counted = amount * (0.99 + 0.02 * random.uniform());
-    result.push_back({ends.first, ends.second, counted, busy});
-  }
-  return result;
-}
-
-// Calls after calls, at rates that change with time. As in a group, what an epoch has seen is known to all at
-// the end of the next one.
-struct Job {
-  Job(Cluster network, std::function<void(double seconds, Cluster&)> change, ReplanOptions options = {})
-      : truth(network), weather(std::move(change)), replanner(std::move(network), options) {}
-
-  // Since the machine was started, which is long ago.
-  std::int64_t time_ns() const { return static_cast<std::int64_t>((now + 1e6) * 1e9); }
-
-  void run_for(double seconds) {
-    // Connections have said hello, and waited for acknowledgements that were in no hurry.
-    TrafficEpoch hello{time_ns(), {}};
-    for (const auto& [ends, amount] : load().edges)
-      hello.edges.push_back({ends.first, ends.second, 300, 0.04});
-    EXPECT_FALSE(replanner.observe(hello, request));
-    const double end = now + seconds;
-    while (now < end) {
-      TrafficEpoch epoch;
-      std::map<std::pair<int, int>, EdgeTraffic> sum;
-      const double begin = now;
-      while (now < begin + kEpochSeconds) {
-        weather(now, truth);
-        for (const EdgeTraffic& edge : traffic(load(), truth, random)) {
-          EdgeTraffic& all =
-              sum.try_emplace({edge.from, edge.to}, EdgeTraffic{edge.from, edge.to}).first->second;
-          all.bytes += edge.bytes;
-          all.busy += edge.busy;
-        }
-        now += seconds_of(load(), truth);
-      }
-      for (const auto& [ends, edge] : sum) epoch.edges.push_back(edge);
-      epoch.time_ns = time_ns();
-      const auto known = std::exchange(last_epoch, epoch);
-      if (known && replanner.observe(*known, request)) {
-        ++changes;
-        loaded.reset();
-      }
-    }
-  }
-  const Load& load() {
-    if (!loaded) loaded.emplace(forest::plan_best(request, replanner.network()), truth);
-    return *loaded;
-  }
-  // What a call takes now, and what it would take with the plan that is best.
-  double seconds() { return seconds_of(load(), truth); }
-  double best_seconds() const { return best_seconds(truth); }
-  double best_seconds(const Cluster& network) const {
-    return seconds_of(Load(forest::plan_best(request, network), network), network);
-  }
-
-  Random random{7};
-  Cluster truth;
-  std::function<void(double, Cluster&)> weather;
-  Replanner replanner;
-  forest::Request request = all_reduce(truth.workers());
-  std::optional<Load> loaded;
-  std::optional<TrafficEpoch> last_epoch;
-  double now = 0;
-  int changes = 0;
-};
 
 TEST(Replanner, LeavesANetworkAloneThatIsAsItWasSaidToBe) {
   Job job(star(8), [](double, Cluster&) {});
@@ -192,7 +73,7 @@ TEST(Replanner, HostsThatFallTogetherAreNotMistakenForOne) {
     });
     job.run_for(1800);  // until it was tried who has not fallen: one after the other
     EXPECT_LT(job.seconds(), 1.05 * job.best_seconds()) << c.falling << " of " << c.hosts;
-    EXPECT_LE(job.changes, 2 * kAMinute) << c.falling << " of " << c.hosts;
+    EXPECT_LE(most_in_a_quarter_of_an_hour(job.changed_at), kReached) << c.falling << " of " << c.hosts;
   }
 }
 
@@ -223,11 +104,12 @@ TEST(Replanner, HeavyNoiseCostsAtMostOneChangeAMinute) {
   double until = 0;
   Job job(star(8), [&](double now, Cluster& c) {
     if (now < until) return;
-    until = now + 1;
+    until = now + 10;
     for (int host = 0; host < 8; ++host) set_rate(c, host, kGigabit * (0.6 + 0.6 * noise.uniform()));
   });
-  job.run_for(fewer(900));
-  EXPECT_LE(job.changes, kAMinute);
+  job.run_for(fewer(2700));
+  EXPECT_GT(job.changes, 0);
+  EXPECT_LE(most_in_a_quarter_of_an_hour(job.changed_at), kReached);
 }
 
 TEST(Replanner, KnowsThatWhatIsSharedIsFullAndNotTheHosts) {
@@ -260,116 +142,119 @@ TEST(Replanner, DecidesTheSameAgainFromTheSameTraffic) {
   EXPECT_GT(one.changes, 0);
 }
 
-// What calls take while each host has the rate of its sample: with the plan that follows, with the first one,
-// and with the one that is best for the rates of the moment, which only somebody clairvoyant would have.
-struct Replay {
-  double followed = 0;
-  double kept = 0;
+// Every change is on trial: what slows a job may be something else than its network. A rank that takes its
+// time keeps the connections to it busy, as a slow link would; and no plan makes it quicker.
+TEST(Replanner, PlansGoBackWhereOthersDoNotHelpAndTheNextTrialIsLater) {
+  Job job(star(8), [](double, Cluster&) {});
+  job.held_up_by = 2;
+  job.held_up_seconds = 5 * job.seconds();
+  job.run_for(300);
+  EXPECT_EQ(job.replanner.network(), star(8));
+  const std::size_t soon = job.changed_at.size();
+  EXPECT_GE(soon, 2U);
+  job.run_for(3300);
+  EXPECT_EQ(job.replanner.network(), star(8));
+  const auto& at = job.changed_at;
+  ASSERT_EQ(at.size() % 2, 0U) << "each change went back";
+  EXPECT_GT(at.size(), soon);
+  EXPECT_LE(at.size(), 14U);
+  for (std::size_t i = 4; i + 2 <= at.size(); i += 2)
+    EXPECT_GT(at[i] - at[i - 1], 1.5 * (at[i - 2] - at[i - 3])) << "change " << i;
+  for (std::size_t i = 0; i + 2 <= at.size(); i += 2)
+    EXPECT_LT(at[i + 1] - at[i], 10) << "a trial that fails is soon over";
+}
+
+// The same drop, but now another plan helps, and stays.
+TEST(Replanner, PlansStayWhereOthersHelp) {
+  Job job(star(8), [](double, Cluster& c) { set_rate(c, 2, kGigabit / 5); });
+  job.run_for(300);
+  EXPECT_EQ(job.changes, 1);
+}
+
+// A host's rate, over what it was given, `seconds` after it began to fall.
+using Falling = std::function<double(double seconds)>;
+
+// In sixteen steps.
+Falling falls_to(double part, double duration) {
+  return
+      [=](double seconds) { return 1 - (1 - part) * std::min(1., std::floor(16 * seconds / duration) / 16); };
+}
+Falling falls_twice(double first, double part, double duration) {
+  return [=](double seconds) { return seconds < duration ? first : part; };
+}
+
+// The time of calls since then, for 200 s, over what they would take with plans that are always the best.
+// `known`: what a call takes with those, by the host's part.
+double time_over_best(int host, const Falling& falling, std::map<double, double>& known) {
+  constexpr double kBegin = 30;
   double best = 0;
-  int changes = 0;
-};
-std::ostream& operator<<(std::ostream& out, const Replay& r) {
-  return out << "following takes " << r.followed / r.best << " of the least time, staying " << r.kept / r.best
-             << "; " << r.changes << " changes";
-}
-Replay replay(double nominal, const std::function<double(std::size_t host, std::size_t sample)>& rate) {
-  Replay result;
-  std::optional<Load> first;
-  Cluster known;
-  double known_best = 0;
-  Job job(cluster::uniform_star(8, {nominal}, {30000}), [&](double now, Cluster& c) {
-    const auto sample = static_cast<std::size_t>(now / kCloudSampleSeconds);
-    for (int h = 0; h < 8; ++h) set_rate(c, h, rate(static_cast<std::size_t>(h), sample));
-    if (!first) first = job.load();
-    if (c != known) {
-      known = c;
-      known_best = job.best_seconds(c);
-    }
-    result.followed += seconds_of(job.load(), c);
-    result.kept += seconds_of(*first, c);
-    result.best += known_best;
+  Job job(star(8), [&](double now, Cluster& c) {
+    if (now < kBegin) return;
+    const double part = falling(now - kBegin);
+    set_rate(c, host, part * kGigabit);
+    const auto [at, is_new] = known.try_emplace(part);
+    if (is_new) at->second = job.best_seconds();
+    best += at->second;
   });
-  job.request.counts = {16 << 20};
-  job.run_for(fewer(900));
-  result.changes = job.changes;
-  std::cout << result << "\n";
-  return result;
+  job.run_for(kBegin);
+  EXPECT_EQ(job.changes, 0);
+  const double begin = job.now;
+  best = 0;
+  job.run_for(200);
+  EXPECT_LE(most_in_a_quarter_of_an_hour(job.changed_at), kReached);
+  return (job.now - begin) / best;
 }
 
-constexpr std::size_t kReplaySamples = 180;  // a quarter of an hour
-
-// When each host loses its burst.
-std::array<std::size_t, 8> cliffs(Random& luck) {
-  std::array<std::size_t, 8> result{};
-  for (std::size_t& sample : result) sample = static_cast<std::size_t>(kReplaySamples * luck.uniform());
-  return result;
-}
-
-TEST(Replanner, LosesLittleWhereEc2TakesItsBurstsBack) {
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    Random luck{seed};
-    const auto cliff = cliffs(luck);
-    std::array<std::array<bool, 2 * kReplaySamples>, 8> blips{};
-    for (auto& host : blips)
-      for (bool& blip : host) blip = luck.uniform() < 1 / kEc2BlipEvery;
-    const Replay r = replay(kEc2Burst, [&](std::size_t host, std::size_t sample) {
-      return sample < cliff[host] ? kEc2Burst : blips[host][sample] ? kEc2Blip : kEc2Base;
-    });
-    EXPECT_LE(r.followed, 1.1 * r.best) << r << ", seed " << seed;
-    EXPECT_LE(r.changes, kAMinute) << r << ", seed " << seed;
-  }
-}
-
-TEST(Replanner, LosesLittleWhereEc2ThrottlesToASeventh) {
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    Random luck{seed};
-    const auto cliff = cliffs(luck);
-    const Replay r = replay(kEc2SpreadBurst, [&](std::size_t host, std::size_t sample) {
-      return sample < cliff[host] ? kEc2SpreadBurst : sample == cliff[host] ? kEc2SpreadEdge : kEc2SpreadBase;
-    });
-    EXPECT_LE(r.followed, 1.1 * r.best) << r << ", seed " << seed;
-    EXPECT_LE(r.changes, kAMinute) << r << ", seed " << seed;
-  }
-}
-
-// Nobody can follow dips that are over before they are known; but trying must not make it worse.
-TEST(Replanner, NoiseAsOfHuaweiCostsLittleMoreThanStaying) {
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    Random luck{seed};
-    std::array<std::size_t, 8> begin{};
-    for (std::size_t& b : begin) b = static_cast<std::size_t>(kHuawei.size() * luck.uniform());
-    const Replay r = replay(14.6e9, [&](std::size_t host, std::size_t sample) {
-      return 1e9 * kHuawei[(begin[host] + sample) % kHuawei.size()];
-    });
-    EXPECT_LE(r.followed, 1.1 * r.kept) << r << ", seed " << seed;
-    EXPECT_LE(r.changes, kAMinute) << r << ", seed " << seed;
-  }
-}
-
-// Harsher than any of these traces: rates that fall and rise by half within minutes, each host by its own
-// luck.
-TEST(Replanner, LosesMuchLessThanAPlanThatStaysWhereRatesComeAndGo) {
-  Replay sum;
-  for (std::uint64_t seed = 0; seed < 4; ++seed) {
-    Random luck{seed};
-    std::array<std::size_t, 8> next{};
-    std::array<double, 8> rate{}, now{};
-    rate.fill(kEc2Burst);
-    const Replay r = replay(kEc2Burst, [&](std::size_t host, std::size_t sample) {
-      for (; next[host] <= sample; ++next[host]) {
-        const double draw = luck.uniform();
-        if (draw < 0.008) rate[host] = kEc2Burst;
-        if (draw > 0.992) rate[host] = kEc2Base;
-        now[host] = draw > 0.5 && draw < 0.51 ? 3.77e9 : rate[host];
+// While a rate falls, a plan is soon no longer the best, and a change that helps may leave calls as long as
+// they were.
+TEST(Replanner, ARateThatKeepsFallingCostsLittle) {
+  double worst = 0;
+  std::map<double, double> known;
+  for (const int host : {0, 2, 7})
+    for (const double part : {0.5, 0.3, 0.15})
+      for (const double duration : {1., 2., 3., 4., 6., 8., 12., 16., 20.}) {
+        if (kSanitized && host + duration > 4) continue;
+        const double over = time_over_best(host, falls_to(part, duration), known);
+        EXPECT_LE(over, 1.1) << "host " << host << " to " << part << " in " << duration << " s";
+        worst = std::max(worst, over);
       }
-      return now[host];
-    });
-    sum.followed += r.followed;
-    sum.kept += r.kept;
-    sum.best += r.best;
-    sum.changes += r.changes;
-  }
-  EXPECT_LT(sum.followed - sum.best, 0.7 * (sum.kept - sum.best)) << sum;
+  std::cout << "time over that of the best plans: " << worst << "\n";
+}
+
+TEST(Replanner, ARateThatFallsTwiceCostsLittle) {
+  double worst = 0;
+  std::map<double, double> known;
+  for (const auto& [first, part] :
+       std::vector<std::pair<double, double>>{{0.7, 0.3}, {0.6, 0.35}, {0.5, 0.25}, {0.5, 0.1}, {0.3, 0.1}})
+    for (int tenths = 6; tenths <= 120; tenths += kSanitized ? 24 : 6) {
+      const double over = time_over_best(2, falls_twice(first, part, 0.1 * tenths), known);
+      EXPECT_LE(over, 1.1) << "to " << first << " and " << 0.1 * tenths << " s later to " << part;
+      worst = std::max(worst, over);
+    }
+  std::cout << "time over that of the best plans: " << worst << "\n";
+}
+
+// The rate falls again as plans change, so far that calls take as long as before.
+TEST(Replanner, WhatHelpedWithoutMakingCallsQuickerIsDoneAgain) {
+  Job job(star(8), [&](double now, Cluster& c) {
+    set_rate(c, 2, kGigabit * (now < 10 ? 1 : job.changes == 0 ? 0.5 : 0.5 / 1.75));
+  });
+  job.run_for(45);
+  EXPECT_EQ(job.changes, 3) << "there, back and there again";
+  EXPECT_LT(job.seconds(), 1.05 * job.best_seconds());
+}
+
+// Hosts become slow together, and all are quick again at once. Nothing is tried: one that was quick all the
+// time, and has room, shows it.
+TEST(Replanner, SeesAtOnceWhatIsQuickAgainThoughAllWereFull) {
+  Job job(star(8), [](double now, Cluster& c) {
+    for (const int host : {1, 4, 6}) set_rate(c, host, kGigabit * (now > 10 && now < 300 ? 0.55 : 1));
+  });
+  job.run_for(299);
+  EXPECT_EQ(job.changes, 1);
+  job.run_for(40);
+  EXPECT_EQ(job.changes, 2);
+  EXPECT_LT(job.seconds(), 1.02 * job.best_seconds());
 }
 
 }  // namespace
