@@ -91,7 +91,7 @@ void Replanner::Backoff::fail(double now) {
 
 void Replanner::saw(std::size_t resource, double bits_per_second) {
   auto& seen = memories_[resource].seen;
-  std::ranges::rotate(seen, seen.begin() + 1);
+  std::rotate(seen.begin(), seen.begin() + 1, seen.end());
   seen.back() = bits_per_second;
   set_capacity(estimate_, resource, middle(seen));
 }
