@@ -122,10 +122,12 @@ int free_port(const LabHost& host, int first) {
 }  // namespace
 
 Lab::Lab(std::vector<LabHost> hosts, NetNamespace switches, const LabPlan& plan)
-    : hosts_(std::move(hosts)), switches_(std::move(switches)), warnings_(plan.warnings) {
-  if (plan.left_out.empty()) return;
-  warnings_.push_back(plan.left_out);
-  network_ = cluster::to_yaml(plan.network);
+    : hosts_(std::move(hosts)),
+      switches_(std::move(switches)),
+      warnings_(plan.warnings),
+      whole_(plan.left_out.empty()),
+      network_(cluster::to_yaml(plan.network)) {
+  if (!whole_) warnings_.push_back(plan.left_out);
 }
 
 Lab Lab::build(const cluster::Cluster& cluster) {
@@ -162,9 +164,11 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   const auto key = live::find_job_key();
   const std::string drawn_key = wire::random_key_text();
   LaunchOptions how = options;
-  std::string file = std::filesystem::absolute(cluster_file).string();
+  std::error_code gone;
+  std::string file = std::filesystem::canonical(cluster_file, gone).string();  // standard input is not theirs
   std::optional<TemporaryFile> network;
-  if (!network_.empty()) file = how.file = network.emplace(".yaml", network_).path();
+  if (!whole_ || !std::filesystem::is_regular_file(file, gone))
+    file = how.file = network.emplace(".yaml", network_).path();
   const auto on = [&](const LabHost& host, std::vector<std::string> program) {
     Process process;
     process.command = std::move(program);

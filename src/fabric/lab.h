@@ -44,8 +44,9 @@ class Lab {
   // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TALWEG_AGGREGATORS_AT,
   // TALWEG_CLUSTER and the interface in its environment; and on every other host, in the same environment but
   // for the ranks, `aggregator` with the host's name as a further argument, unless it is empty.
-  // TALWEG_CLUSTER is `cluster_file`, made absolute; where links are left out, a file of the network without
-  // them that is there as long as the ranks are. Blocks and throws as launch() does.
+  // TALWEG_CLUSTER is `cluster_file` without links to it; where links are left out, or it was no file that
+  // can be read again, a file of what there is that lasts as long as the ranks. Blocks and throws as launch()
+  // does.
   LaunchResult run(const std::vector<std::string>& command, const std::string& cluster_file,
                    const LaunchOptions& options, const std::vector<std::string>& aggregator = {}) const;
 
@@ -53,7 +54,8 @@ class Lab {
   std::vector<LabHost> hosts_;
   NetNamespace switches_;
   std::vector<std::string> warnings_;
-  std::string network_;  // where links are left out: what there is, as YAML
+  bool whole_;           // no links are left out
+  std::string network_;  // what there is, as YAML
 };
 
 }  // namespace talweg::fabric

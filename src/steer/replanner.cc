@@ -250,8 +250,11 @@ bool Replanner::worth_it(const forest::Request& request) {
     news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
   if (news) {
     considered_ = estimate_;
-    forest::Forest best = best_plan(request, forest::CostModel(to_plan_for(request, estimate_)));
-    if (gain(best) > options_.threshold) better_ = std::move(best);
+    // First with one plan, since most news gains nothing, and what plans would be made for takes several.
+    if (gain(best_plan(request, model)) > options_.threshold) {
+      forest::Forest best = best_plan(request, forest::CostModel(to_plan_for(request, estimate_)));
+      if (gain(best) > options_.threshold) better_ = std::move(best);
+    }
   }
   gain_ = better_ ? gain(*better_) : 0;
   saved_ += gain_ * length_;

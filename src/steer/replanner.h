@@ -27,16 +27,16 @@
 //    the load; a plan that knew it would load some of these far more than others, and wait for them too as
 //    soon as they become slower.
 // 4. Every change is on trial: where the next epochs take no less time per byte, plans go back, unless
-// something fell that they do not avoid, so that nobody can tell. Going back is on trial, too: where epochs
-// then take more time, the change had helped, while what it avoids became still slower, and is made again.
-// Else the next change waits, twice as long each time. What slows a job may be something else than its
-// network.
+//    something fell that they do not avoid, so that nobody can tell. Going back is on trial, too: where
+//    epochs then take more time, the change had helped, while what it avoids became still slower, and is made
+//    again. Else the next change waits, twice as long each time. What slows a job may be something else than
+//    its network.
 // 5. Where everything is full, nothing shows that a link that had become slow is quick again. So while one is
-// slow, one worker that is not, the witness, has a little less to carry than it could, as far as that costs
-// little: its edges to what is slow are busy all the time only as long as that stays so.
+//    slow, one worker that is not, the witness, has a little less to carry than it could, as far as that
+//    costs little: its edges to what is slow are busy all the time only as long as that stays so.
 // 6. Which ones fell, of many at once, no witness shows. So now and then, ever more rarely where it does not
-// help, plans are made as if all that is slow, and was not seen to be the only reason, were as it was given.
-// That shows what is slow still.
+//    help, plans are made as if all that is slow, and was not seen to be the only reason, were as it was
+//    given. That shows what is slow still.
 //
 // Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.
 #pragma once

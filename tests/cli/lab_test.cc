@@ -58,6 +58,19 @@ TEST(LabRun, RanksPlanForThePathsThatAreThereAlsoOfANetworkFromStandardInput) {
   EXPECT_THAT(outcome.err, HasSubstr(kLeftOut));
 }
 
+TEST(LabRun, RanksKnowAWholeNetworkFromStandardInputToo) {
+  for (const char* how : {"cat one.yaml | ", "<one.yaml "}) {
+    const Outcome outcome = beside_networks(
+        std::string(how) +
+        "\"$TALWEG\" lab run --timeout 100s /dev/stdin -- \"$TALWEG\" perf all_reduce -b 64K -e "
+        "64K -n "
+        "1");
+    if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+  }
+}
+
 TEST(LabRun, AGroupWorksWhateverBecomesOfItsFile) {
   const Outcome outcome = beside_networks(
       "cp two.yaml copy.yaml; TALWEG_CLUSTER=$d/two.yaml \"$TALWEG\" lab run --timeout 100s two.yaml -- sh "

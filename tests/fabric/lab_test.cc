@@ -254,6 +254,7 @@ TEST_F(LabTest, GivesRanksTheNetworkThatItIsInAFileOfItsOwn) {
 TEST_F(LabTest, TellsEachRankWhoAndWhereItIs) {
   const Cluster cluster = three_hosts();
   BUILD_OR_SKIP(lab, cluster);
+  write("cluster.yaml", "");
   const LaunchResult result = run(
       *lab, "echo $RANK $WORLD_SIZE $LOCAL_RANK $LOCAL_WORLD_SIZE $MASTER_ADDR $TALWEG_CLUSTER; uname -n");
   EXPECT_EQ(result.exit_code, 0) << result.what;
