@@ -30,9 +30,17 @@ const std::vector<Planner>& planners();
 // Throws Error{invalid_argument} that lists the names there are.
 const Planner& find_planner(const std::string& name);
 
-// The forest with the least predicted time among all planners that serve and suit the request and are quick
-// (ties: first in `planners()`), with the chunk sizes that the cost model likes best. Deterministic. The
-// cluster needs workers() == request.ranks. "packed" is left out where it can win no more than a few percent.
+// What choosing asks of a plan.
+struct Offer {
+  double seconds = 0;  // predicted; infinity: there is no plan
+  int flows = 0;       // pairs of nodes of which the one sends to the other
+};
+Offer offer(const Forest& forest, const CostModel& model);
+
+// The forest with the least predicted time among all planners that serve and suit the request and are quick,
+// with the chunk sizes that the cost model likes best (ties: where flows are long, the fewest, as they
+// disturb each other; then the first in `planners()`). Deterministic. The cluster needs workers() ==
+// request.ranks. "packed" is left out where it can win no more than a few percent.
 Forest plan_best(const Request& request, const cluster::Cluster& cluster);
 
 // The same, and that of one planner, with the packings that were made before for this network: most of what
@@ -55,10 +63,10 @@ struct PlanAtOnce {
 };
 PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo);
 
-// Whose forest plan_best() returns, where `seconds` knows what each planner's forest takes; it is asked only
+// Whose forest plan_best() returns, where `offer` knows what each planner's forest takes; it is asked only
 // of those that the choice is among.
 std::string best_planner(const Request& request, const CostModel& model,
-                         const std::function<double(const std::string& planner)>& seconds);
+                         const std::function<Offer(const std::string& planner)>& offer);
 
 // The aggregators that its trees lead through, by name; and what tables and logs call a plan: "ring", "packed
 // through agg and agg2".
@@ -70,6 +78,7 @@ struct Candidate {
   std::string planner;
   double seconds = 0;
   std::vector<std::string> through{};  // aggregators
+  int flows = 0;                       // see Offer
 };
 std::vector<Candidate> rank_planners(const Request& request, const cluster::Cluster& cluster);
 

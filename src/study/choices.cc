@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/fail.h"
@@ -20,6 +21,22 @@ namespace {
 constexpr std::size_t kSmallest = 4 << 10;
 constexpr std::size_t kLargest = 64 << 20;
 constexpr std::size_t kStep = 4;
+
+// What a group takes, then the others, cheapest first.
+void put_taken_first(std::vector<forest::Candidate>& candidates, const forest::Request& request,
+                     const forest::CostModel& model) {
+  std::ranges::stable_sort(candidates, {}, &forest::Candidate::seconds);
+  const auto find = [&](const std::string& planner) {
+    return std::ranges::find(candidates, planner, &forest::Candidate::planner);
+  };
+  const std::string taken = forest::best_planner(request, model, [&](const std::string& planner) {
+    const auto found = find(planner);
+    return found != candidates.end() ? forest::Offer{found->seconds, found->flows}
+                                     : forest::Offer{std::numeric_limits<double>::infinity()};
+  });
+  if (const auto found = find(taken); found != candidates.end())
+    std::rotate(candidates.begin(), found, found + 1);
+}
 
 }  // namespace
 
@@ -55,7 +72,8 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds) 
           continue;
         }
         const forest::Forest forest = forest::plan_by(planner, request, model, memo);
-        hand_over(nlohmann::json{model.seconds(forest), aggregator_names(forest, network)}.dump());
+        const forest::Offer offer = forest::offer(forest, model);
+        hand_over(nlohmann::json{offer.seconds, aggregator_names(forest, network), offer.flows}.dump());
       }
     });
   }
@@ -65,15 +83,15 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds) 
     for (const std::string& line : done[i].lines)
       if (--size; !line.empty()) {
         const auto found = nlohmann::json::parse(line);
-        result.sizes[size].candidates.push_back({asked[i]->name, found[0], found[1]});
+        result.sizes[size].candidates.push_back({asked[i]->name, found[0], found[1], found[2]});
       }
     if (size > 0)
       result.left_out.push_back(fmt::format(
           "{} from {} down: {}", asked[i]->name,
           to_string(Bytes{static_cast<std::int64_t>(result.sizes[size - 1].bytes)}), done[i].failure));
   }
-  for (Choice& choice : result.sizes)
-    std::ranges::stable_sort(choice.candidates, {}, &forest::Candidate::seconds);
+  for (std::size_t size = 0; size < result.sizes.size(); ++size)
+    put_taken_first(result.sizes[size].candidates, request_at(size), model);
   return result;
 }
 

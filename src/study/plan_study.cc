@@ -147,8 +147,9 @@ class Taker {
       return static_cast<std::size_t>(std::ranges::find(study_.planners, name) - study_.planners.begin());
     };
     const forest::Request request = request_of(study_.op, study_.root, study_.ranks, row_.bytes);
-    const std::size_t best = index(
-        forest::best_planner(request, model_, [&](const std::string& name) { return seconds(index(name)); }));
+    const std::size_t best = index(forest::best_planner(request, model_, [&](const std::string& name) {
+      return forest::Offer{seconds(index(name)), row_.predictions[index(name)].flows};
+    }));
     // It may have been chosen without.
     return std::isfinite(seconds(best)) ? static_cast<int>(best) : -1;
   }
@@ -216,7 +217,8 @@ class Pieces {
       }
       try {
         const forest::Forest forest = forest::plan_by(planner, request, *model_, memo);
-        hand_over(Json{model_->seconds(forest), forest::aggregator_names(forest, network_)}.dump());
+        const forest::Offer offer = forest::offer(forest, *model_);
+        hand_over(Json{offer.seconds, forest::aggregator_names(forest, network_), offer.flows}.dump());
       } catch (const Error& error) {
         if (error.code() != ErrorCode::unsupported) throw;
         hand_over(error.what());
@@ -240,6 +242,7 @@ class Pieces {
         const Json found = Json::parse(line);
         prediction.seconds = found[0].get<double>();
         found[1].get_to(prediction.through);
+        found[2].get_to(prediction.flows);
       } else {
         prediction.reason = line;
       }

@@ -32,6 +32,7 @@ struct Prediction {
   std::string reason;                  // why there is none
   bool not_done = false;               // there might be one: it was not tried, or did not end
   std::vector<std::string> through{};  // the aggregators that its trees lead through
+  int flows = 0;                       // see forest::Offer
 };
 
 struct StudyRow {

@@ -212,7 +212,7 @@ TEST(Packed, IsTakenWhereItWinsAndTheChoiceIsNeverSlowerThanOtherPlanners) {
       const Forest best = plan_best(request, cluster);
       taken += best.planner == "packed" ? 1 : 0;
       const double seconds = predict_seconds(best, cluster);
-      for (const auto& [planner, other, through] : rank_planners(request, cluster)) {
+      for (const auto& [planner, other, through, flows] : rank_planners(request, cluster)) {
         if (planner == "packed") {
           EXPECT_GE(other, 0.95 * seconds) << "seed " << seed;
         } else if (planner != "one_hop" && planner != "recursive_doubling") {
@@ -328,7 +328,7 @@ TEST(Packed, IsAmongTheChoicesOfUpTo256RanksAndAboveOnlyByName) {
     int asked = 0;
     const std::string best = best_planner(request, model, [&](const std::string& planner) {
       ++asked;
-      return planner == "packed" ? 1e3 : 1e4;
+      return Offer{planner == "packed" ? 1e3 : 1e4};
     });
     EXPECT_EQ(best == "packed", ranks <= 256) << best << " among " << ranks;
     EXPECT_GE(asked, 3);

@@ -120,11 +120,45 @@ TEST(PlanBest, TakesTheCheapestOfTheTable) {
     for (const Collective op : {Collective::all_reduce, Collective::broadcast, Collective::all_gather}) {
       const Request request = make_request(op, 8, count);
       const auto table = rank_planners(request, cluster);
-      EXPECT_EQ(plan_best(request, cluster).planner, table.front().planner);
+      EXPECT_EQ(predict_seconds(plan_best(request, cluster), cluster), table.front().seconds);
       EXPECT_TRUE(std::is_sorted(table.begin(), table.end(),
                                  [](const auto& a, const auto& b) { return a.seconds < b.seconds; }));
     }
   }
+}
+
+TEST(PlanBest, TakesOfLongPlansThatTieTheOneWithTheFewestFlows) {
+  const auto cluster = gigabit_star(8);
+  const CostModel model(cluster);
+  const auto request = [](std::int64_t count) { return make_request(Collective::all_reduce, 8, count); };
+  const auto offered = [&](const char* planner, std::int64_t count) {
+    return offer(find_planner(planner).plan(request(count), cluster), model);
+  };
+  constexpr std::int64_t kLong = 1 << 18;  // elements
+  EXPECT_EQ(offered("ring", kLong).flows, 8);
+  EXPECT_EQ(offered("halving_doubling", kLong).flows, 8 * 3);
+  EXPECT_EQ(offered("sharded_star", kLong).flows, 8 * 7);
+  EXPECT_EQ(offered("star", kLong).flows, 2 * 7) << "there and back";
+  EXPECT_EQ(offered("sharded_star", 1).flows, 2 * 7) << "what is empty does not flow";
+  ASSERT_EQ(offered("ring", kLong).seconds, offered("halving_doubling", kLong).seconds);
+  EXPECT_EQ(plan_best(request(kLong), cluster).planner, "ring");
+}
+
+// Asked of offers that are made up.
+TEST(PlanBest, LetsFlowsDecideAmongEqualsWhoseFlowsAreLong) {
+  const CostModel model(gigabit_star(4));
+  const auto taken = [&](std::int64_t bytes, double ring_seconds, int ring_flows) {
+    return best_planner(make_request(Collective::all_reduce, 4, bytes / 4), model,
+                        [&](const std::string& planner) {
+                          if (planner == "halving_doubling") return Offer{1, 8};
+                          return planner == "ring" ? Offer{ring_seconds, ring_flows} : Offer{2, 1};
+                        });
+  };
+  EXPECT_EQ(taken(256 << 10, 1, 4), "ring");
+  EXPECT_EQ(taken(256 << 10, 1, 8), "halving_doubling") << "no fewer";
+  EXPECT_EQ(taken(256 << 10, 1.001, 4), "halving_doubling") << "no tie";
+  EXPECT_EQ(taken(255 << 10, 1, 4), "halving_doubling") << "short flows: the first";
+  EXPECT_EQ(taken(255 << 10, 0.999, 4), "ring");
 }
 
 TEST(PlanBest, KeepsTheOneHopExchangeForSmallMessages) {

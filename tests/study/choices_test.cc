@@ -30,10 +30,13 @@ TEST(Choices, EachSizeListsCandidatesFromCheapToDear) {
 }
 
 TEST(Choices, TheFirstCandidateIsWhatTheGroupWouldTake) {
-  const auto network = cluster::uniform_star(4, Bandwidth{1e9}, Nanoseconds{30'000});
-  for (const auto& choice : choices(Collective::all_reduce, network, kPatience).sizes)
-    EXPECT_EQ(choice.candidates.front().planner,
-              forest::plan_best(request_for(Collective::all_reduce, 4, choice.bytes), network).planner);
+  for (const int ranks : {4, 8}) {
+    const auto network = cluster::uniform_star(ranks, Bandwidth{1e9}, Nanoseconds{30'000});
+    for (const auto& choice : choices(Collective::all_reduce, network, kPatience).sizes)
+      EXPECT_EQ(choice.candidates.front().planner,
+                forest::plan_best(request_for(Collective::all_reduce, ranks, choice.bytes), network).planner)
+          << ranks << " " << choice.bytes;
+  }
 }
 
 TEST(Choices, EveryCollectiveHasSomebodyToServeIt) {
