@@ -12,18 +12,20 @@
 namespace talweg::steer {
 namespace {
 
-// Rates this close are taken to be the same: no measurement here tells them apart.
-constexpr double kSameRates = 0.08;
-// Something shared whose users together are below this many times its capacity limits nobody.
-constexpr double kBinds = 1.02;
+// Rates this close are taken to be the same: no measurement here tells them apart. Between these, twice what
+// they are sure to.
+constexpr double kLeastSameRates = 0.04, kMostSameRates = 0.08;
+// Something shared whose users together are below this many times its capacity limits nobody: both are sums
+// of what was measured.
+constexpr double kBinds = 1.1;
 
-// Every rate in its class: sorted, a class ends where its span would pass kSameRates.
+// Every rate in its class: sorted, a class ends where its span would pass `same`.
 class Classes {
  public:
-  explicit Classes(std::vector<double> rates) {
+  Classes(std::vector<double> rates, double same) {
     std::ranges::sort(rates);
     for (std::size_t first = 0, i = 0; i < rates.size(); ++i) {
-      if (i + 1 < rates.size() && rates[i + 1] <= rates[first] * (1 + kSameRates)) continue;
+      if (i + 1 < rates.size() && rates[i + 1] <= rates[first] * (1 + same)) continue;
       double sum = 0;
       for (std::size_t k = first; k <= i; ++k) sum += rates[k];
       classes_.push_back({rates[i], sum / static_cast<double>(i - first + 1)});
@@ -112,7 +114,10 @@ class Names {
 class Writer {
  public:
   Writer(const Findings& found, const Layout& layout)
-      : found_(found), layout_(layout), classes_(all_rates(found)), latency_(split_latencies(found)) {}
+      : found_(found),
+        layout_(layout),
+        classes_(all_rates(found), std::clamp(2 * found.confidence, kLeastSameRates, kMostSameRates)),
+        latency_(split_latencies(found)) {}
 
   Cluster write() {
     host_names_ = node_names(layout_);
