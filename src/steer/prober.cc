@@ -24,11 +24,12 @@ namespace {
 constexpr std::chrono::milliseconds kLeastTime(50);
 constexpr std::chrono::milliseconds kMostTime(400);
 // What a trial must be long enough for: token buckets that are full, and messages enough to count.
-constexpr double kBurstBytes = 160 << 10;
+constexpr double kBurstBytes = 256 << 10;
 // A trial whose flows turn out to need this much longer than it was is run again.
 constexpr double kTooShort = 1.4;
 constexpr double kRoundTrips = 20;  // of a trial: the first quarter is for congestion windows to open
-constexpr double kMessageSeconds = 2e-3;
+constexpr double kMessages = 32;    // of a flow in a trial: each costs its hosts work, and few say little
+constexpr double kUnseen = 30e6;    // bit/s
 
 constexpr std::uint32_t kPingTag = 0x7A1E'0002;
 constexpr int kWarmPings = 3;
@@ -200,7 +201,7 @@ class Prober {
   }
 
   // What this flow is likely to reach beside the others; 0: no idea. A pair that was only seen in company may
-  // be faster, but a message too large takes long on a slow path.
+  // be faster.
   double guess(const Flow& flow, const Trial& trial) const {
     const auto share = [&](double port, const auto& same) {
       return port / static_cast<double>(std::ranges::count_if(trial.flows, same));
@@ -219,9 +220,17 @@ class Prober {
     return rates;
   }
 
-  // Of a flow's first messages; they grow.
-  std::size_t message_bytes(double rate) const {
-    const double seconds = std::max(kMessageSeconds, longest_ns_ * 1e-9);
+  // Of a flow's first messages; they grow. Those of a pair that nobody has seen are small: what is too large
+  // takes long on a slow path. A receiver's consent to a message waits behind the flow the other way: where
+  // that is about as fast, both have messages of one size, or the smaller ones would be too few in flight.
+  std::size_t message_bytes(const Flow& flow, const Trial& trial, double trial_seconds) const {
+    constexpr double kAboutAsFast = 4;
+    const Flow back{flow.to, flow.from};
+    const bool seen = seen_[at(flow.from)][at(flow.to)].lately > 0;
+    double rate = seen ? guess(flow, trial) : kUnseen;
+    if (seen && std::ranges::find(trial.flows, back) != trial.flows.end())
+      rate = std::max(rate, std::min(guess(back, trial), kAboutAsFast * rate));
+    const double seconds = std::max(seen ? trial_seconds / kMessages : 0, longest_ns_ * 1e-9);
     std::size_t bytes = MessageSizes::kLeast;
     while (bytes < MessageSizes::kMost && static_cast<double>(2 * bytes) < rate / 8 * seconds) bytes *= 2;
     return bytes;
@@ -283,7 +292,8 @@ class Prober {
         std::int64_t* words = order.data() + kHead + kWords * f;
         words[0] = speaker_[at(flow.from)];
         words[1] = speaker_[at(flow.to)];
-        words[2] = static_cast<std::int64_t>(message_bytes(guess(flow, *trial)));
+        words[2] = static_cast<std::int64_t>(
+            message_bytes(flow, *trial, std::chrono::duration<double>(duration).count()));
         words[3] = trial->most.empty() ? 0 : std::llround(trial->most[f] * kPayload);
       }
     }

@@ -32,10 +32,11 @@ Survey::Apart Survey::judge_apart() {
   const std::size_t times = series_[all_pairs_].repeats.size();
   if (!again.empty()) {
     const bool many = static_cast<double>(again.size()) > kNoise * static_cast<double>(together.flows.size());
-    if (haste_ != Haste::none || times >= (many ? 2 : static_cast<std::size_t>(options_.most_repeats)))
+    // What follows takes longer than this again: a hurry is no reason to go on to it.
+    if (haste_ == Haste::finish || times >= (many ? 2 : static_cast<std::size_t>(options_.most_repeats)))
       return Apart::no;
     queue_.push_back(all_pairs_);
-    if (!many) repeat_once(std::move(again), 2);
+    if (!many && times > 1) repeat_once(std::move(again), 2);
     return Apart::unsure;
   }
   make_apart();
