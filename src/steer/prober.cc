@@ -106,7 +106,7 @@ class Prober {
       std::vector<double> reached = rates;
       for (double& rate : reached) rate = std::max(rate, 1.0);  // known to be slow
       const auto needed = duration_of(*trial, reached);
-      const bool too_short = longer.count() == 0 && needed > kTooShort * duration;
+      const bool too_short = !trial->each && longer.count() == 0 && needed > kTooShort * duration;
       longer = too_short ? needed : std::chrono::nanoseconds(0);
       if (too_short) continue;
       learn(*trial, rates);
@@ -214,9 +214,13 @@ class Prober {
     return std::min(pair.alone > 0 ? pair.alone : pair.lately, ports);
   }
 
+  // By flow: where each counts, as if nothing were shared.
   std::vector<double> guesses(const Trial& trial) const {
     std::vector<double> rates;
-    for (const Flow& flow : trial.flows) rates.push_back(guess(flow, trial));
+    for (const Flow& flow : trial.flows) {
+      const double alone = seen_[at(flow.from)][at(flow.to)].alone;
+      rates.push_back(trial.each && alone > 0 ? alone : guess(flow, trial));
+    }
     return rates;
   }
 
@@ -227,10 +231,10 @@ class Prober {
     constexpr double kAboutAsFast = 4;
     const Flow back{flow.to, flow.from};
     const bool seen = seen_[at(flow.from)][at(flow.to)].lately > 0;
-    double rate = seen ? guess(flow, trial) : kUnseen;
+    double rate = seen ? guess(flow, trial) : slowest_;
     if (seen && std::ranges::find(trial.flows, back) != trial.flows.end())
       rate = std::max(rate, std::min(guess(back, trial), kAboutAsFast * rate));
-    const double seconds = std::max(seen ? trial_seconds / kMessages : 0, longest_ns_ * 1e-9);
+    const double seconds = std::max(trial_seconds / kMessages, longest_ns_ * 1e-9);
     std::size_t bytes = MessageSizes::kLeast;
     while (bytes < MessageSizes::kMost && static_cast<double>(2 * bytes) < rate / 8 * seconds) bytes *= 2;
     return bytes;
@@ -272,6 +276,7 @@ class Prober {
       const Flow& flow = trial.flows[f];
       Seen& pair = seen_[at(flow.from)][at(flow.to)];
       pair.lately = rates[f];
+      if (rates[f] > 0) slowest_ = slowest_ > 0 ? std::min(slowest_, rates[f]) : rates[f];
       if (outs[at(flow.from)] == 1 && ins[at(flow.to)] == 1) pair.alone = rates[f];
     }
     for (int h = 0; h < hosts_; ++h) {
@@ -335,6 +340,7 @@ class Prober {
   };
   std::vector<std::vector<Seen>> seen_;
   std::vector<double> out_, in_;
+  double slowest_ = 0;  // flow of all
   std::chrono::milliseconds budget_{0};
   double longest_ns_ = 0;
   std::int64_t bytes_ = 0;
