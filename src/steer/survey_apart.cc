@@ -59,8 +59,7 @@ Survey::Index Survey::shift_of(const Flow& flow) const {
 // Each of these once, up to so many times in all.
 void Survey::repeat_once(std::vector<Index> again, int most) {
   std::ranges::sort(again);
-  const auto twice = std::ranges::unique(again);
-  again.erase(twice.begin(), twice.end());
+  again.erase(std::unique(again.begin(), again.end()), again.end());
   std::ranges::copy_if(again, std::back_inserter(queue_), [&](Index series) {
     return series_[series].repeats.size() < static_cast<std::size_t>(most);
   });
