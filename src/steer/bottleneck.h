@@ -43,6 +43,10 @@ struct Observation {
 // Rates within 5 % of the truth, on both sides, can be 10 % apart.
 inline constexpr double kFull = 0.88;
 
+// What the acknowledgements of a flow take of the other way, at most: 66 bytes for every two segments of
+// 1514.
+inline constexpr double kAcknowledgements = 66.0 / (2 * 1514);
+
 // Sets of hosts.
 std::vector<bool> only(int hosts, int host);
 std::vector<bool> all(int hosts);

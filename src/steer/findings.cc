@@ -12,18 +12,28 @@
 namespace talweg::steer {
 namespace {
 
-// Rates this close are taken to be the same: no measurement here tells them apart.
-constexpr double kSameRates = 0.08;
-// Something shared whose users together are below this many times its capacity limits nobody.
-constexpr double kBinds = 1.02;
+// Rates this close are taken to be the same: no measurement here tells them apart. Between these, so many
+// times what half of them are sure to.
+constexpr double kLeastSameRates = 0.04, kMostSameRates = 0.08;
+constexpr double kWidths = 3;
+// Something shared whose users together are below this many times its capacity limits nobody: both are sums
+// of what was measured.
+constexpr double kBinds = 1.1;
 
-// Every rate in its class: sorted, a class ends where its span would pass kSameRates.
+// Every rate in its class: sorted, a class ends where its span would pass what is the same.
 class Classes {
  public:
-  explicit Classes(std::vector<double> rates) {
+  explicit Classes(const std::vector<Estimate>& estimates) {
+    std::vector<double> rates, widths;
+    for (const Estimate& e : estimates) {
+      rates.push_back(e.value);
+      widths.push_back(e.half_width);
+    }
     std::ranges::sort(rates);
+    std::ranges::sort(widths);
+    const double same = std::clamp(kWidths * widths[widths.size() / 2], kLeastSameRates, kMostSameRates);
     for (std::size_t first = 0, i = 0; i < rates.size(); ++i) {
-      if (i + 1 < rates.size() && rates[i + 1] <= rates[first] * (1 + kSameRates)) continue;
+      if (i + 1 < rates.size() && rates[i + 1] <= rates[first] * (1 + same)) continue;
       double sum = 0;
       for (std::size_t k = first; k <= i; ++k) sum += rates[k];
       classes_.push_back({rates[i], sum / static_cast<double>(i - first + 1)});
@@ -112,7 +122,7 @@ class Names {
 class Writer {
  public:
   Writer(const Findings& found, const Layout& layout)
-      : found_(found), layout_(layout), classes_(all_rates(found)), latency_(split_latencies(found)) {}
+      : found_(found), layout_(layout), classes_(all_estimates(found)), latency_(split_latencies(found)) {}
 
   Cluster write() {
     host_names_ = node_names(layout_);
@@ -129,10 +139,10 @@ class Writer {
   }
 
  private:
-  static std::vector<double> all_rates(const Findings& found) {
-    std::vector<double> rates;
+  static std::vector<Estimate> all_estimates(const Findings& found) {
+    std::vector<Estimate> rates;
     const auto take = [&](const std::optional<Estimate>& e) {
-      if (e) rates.push_back(e->value);
+      if (e) rates.push_back(*e);
     };
     for (int h = 0; h < found.hosts; ++h) {
       take(found.out[at(h)]);

@@ -24,12 +24,12 @@ namespace {
 constexpr std::chrono::milliseconds kLeastTime(50);
 constexpr std::chrono::milliseconds kMostTime(400);
 // What a trial must be long enough for: token buckets that are full, and messages enough to count.
-constexpr double kBurstBytes = 96 << 10;
+constexpr double kBurstBytes = 256 << 10;
+// A trial whose flows turn out to need this much longer than it was is run again.
+constexpr double kTooShort = 1.4;
 constexpr double kRoundTrips = 20;  // of a trial: the first quarter is for congestion windows to open
-constexpr double kMessageSeconds = 2e-3;
-constexpr std::size_t kLeastMessage = 4 << 10;
-constexpr std::size_t kMostMessage = 256 << 10;
-constexpr std::size_t kFirstMessage = 16 << 10;  // when nothing is known
+constexpr double kMessages = 32;    // of a flow in a trial: each costs its hosts work, and few say little
+constexpr double kUnseen = 30e6;    // bit/s
 
 constexpr std::uint32_t kPingTag = 0x7A1E'0002;
 constexpr int kWarmPings = 3;
@@ -43,9 +43,7 @@ constexpr int kBudgetHosts = 8;
 constexpr double kHurry = 0.6;
 
 // Links are shaped, and described, by what is on the wire.
-double on_the_wire(double payload_rate) {
-  return payload_rate / forest::CostParameters{}.tcp_payload;
-}
+const double kPayload = forest::CostParameters{}.tcp_payload;
 
 // A message costs its two processors that much, as planners reckon; the rest is the network. Never so little
 // that hosts seem to share memory.
@@ -92,20 +90,29 @@ class Prober {
     announce();
     const auto latency = latencies();
     int done = 0;
+    std::chrono::nanoseconds longer(0);  // for a trial that is run again
     while (true) {
       const Trial* trial = leads() ? survey.next() : nullptr;
-      const std::vector<double> rates = run(trial);
+      const auto duration =
+          trial == nullptr ? longer : std::max(longer, duration_of(*trial, guesses(*trial)));
+      const std::vector<double> rates = run(trial, duration);
       if (rates.empty()) break;
       ++done;
       const auto elapsed = FlowTrial::Clock::now() - begin;
       if (!leads()) continue;
+      if (done == 1) announce_traffic(rates);
+      if (done % 20 == 0)
+        say(fmt::format("{} measurements, {:.1f} s", done, std::chrono::duration<double>(elapsed).count()));
+      std::vector<double> reached = rates;
+      for (double& rate : reached) rate = std::max(rate, 1.0);  // known to be slow
+      const auto needed = duration_of(*trial, reached);
+      const bool too_short = !trial->each && longer.count() == 0 && needed > kTooShort * duration;
+      longer = too_short ? needed : std::chrono::nanoseconds(0);
+      if (too_short) continue;
       learn(*trial, rates);
       survey.add(rates, elapsed > budget_            ? Haste::finish
                         : elapsed > kHurry * budget_ ? Haste::hurry
                                                      : Haste::none);
-      if (done == 1) announce_traffic(rates);
-      if (done % 20 == 0)
-        say(fmt::format("{} measurements, {:.1f} s", done, std::chrono::duration<double>(elapsed).count()));
     }
     if (leads()) {
       result.findings = survey.findings();
@@ -194,9 +201,8 @@ class Prober {
   }
 
   // What this flow is likely to reach beside the others; 0: no idea. A pair that was only seen in company may
-  // be faster, though hardly by more than kFaster: a message too large takes long on a slow path.
+  // be faster.
   double guess(const Flow& flow, const Trial& trial) const {
-    constexpr double kFaster = 4;
     const auto share = [&](double port, const auto& same) {
       return port / static_cast<double>(std::ranges::count_if(trial.flows, same));
     };
@@ -204,31 +210,49 @@ class Prober {
         std::min(share(out_[at(flow.from)], [&](const Flow& f) { return f.from == flow.from; }),
                  share(in_[at(flow.to)], [&](const Flow& f) { return f.to == flow.to; }));
     const Seen& pair = seen_[at(flow.from)][at(flow.to)];
-    if (pair.alone > 0) return std::min(pair.alone, ports);
-    return pair.best > 0 ? std::min(kFaster * pair.best, ports) : ports;
+    if (pair.lately <= 0) return ports;
+    return std::min(pair.alone > 0 ? pair.alone : pair.lately, ports);
   }
 
-  std::size_t message_bytes(double rate) const {
-    if (rate <= 0) return kFirstMessage;
-    const double seconds = std::max(kMessageSeconds, longest_ns_ * 1e-9);
-    std::size_t bytes = kLeastMessage;
-    while (bytes < kMostMessage && static_cast<double>(2 * bytes) < rate / 8 * seconds) bytes *= 2;
+  // By flow: where each counts, as if nothing were shared.
+  std::vector<double> guesses(const Trial& trial) const {
+    std::vector<double> rates;
+    for (const Flow& flow : trial.flows) {
+      const double alone = seen_[at(flow.from)][at(flow.to)].alone;
+      rates.push_back(trial.each && alone > 0 ? alone : guess(flow, trial));
+    }
+    return rates;
+  }
+
+  // Of a flow's first messages; they grow. Those of a pair that nobody has seen are small: what is too large
+  // takes long on a slow path. A receiver's consent to a message waits behind the flow the other way: where
+  // that is about as fast, both have messages of one size, or the smaller ones would be too few in flight.
+  std::size_t message_bytes(const Flow& flow, const Trial& trial, double trial_seconds) const {
+    constexpr double kAboutAsFast = 4;
+    const Flow back{flow.to, flow.from};
+    const bool seen = seen_[at(flow.from)][at(flow.to)].lately > 0;
+    double rate = seen ? guess(flow, trial) : slowest_;
+    if (seen && std::ranges::find(trial.flows, back) != trial.flows.end())
+      rate = std::max(rate, std::min(guess(back, trial), kAboutAsFast * rate));
+    const double seconds = std::max(trial_seconds / kMessages, longest_ns_ * 1e-9);
+    std::size_t bytes = MessageSizes::kLeast;
+    while (bytes < MessageSizes::kMost && static_cast<double>(2 * bytes) < rate / 8 * seconds) bytes *= 2;
     return bytes;
   }
 
-  // Long enough for the slowest of these ports, or pairs, to send more than a bucket; short enough for the
-  // fastest.
-  std::chrono::nanoseconds duration_of(const Trial& trial) const {
+  // Long enough for the slowest of these ports, or flows, to send more than a bucket; short enough for the
+  // fastest. Rates of 0 are not known.
+  std::chrono::nanoseconds duration_of(const Trial& trial, const std::vector<double>& rates) const {
     std::vector<double> out(at(hosts_)), in(at(hosts_));
-    for (const Flow& flow : trial.flows) {
-      out[at(flow.from)] += guess(flow, trial);
-      in[at(flow.to)] += guess(flow, trial);
+    for (std::size_t f = 0; f < rates.size(); ++f) {
+      out[at(trial.flows[f].from)] += rates[f];
+      in[at(trial.flows[f].to)] += rates[f];
     }
-    double slowest = std::numeric_limits<double>::infinity(), fastest = 0;
-    for (const Flow& flow : trial.flows) {
-      slowest = std::min(slowest, std::max(out[at(flow.from)], in[at(flow.to)]));
-      fastest = std::max(fastest, out[at(flow.from)]);
-    }
+    double slowest = std::numeric_limits<double>::infinity();
+    for (std::size_t f = 0; f < rates.size(); ++f)
+      slowest = std::min(
+          slowest, trial.each ? rates[f] : std::max(out[at(trial.flows[f].from)], in[at(trial.flows[f].to)]));
+    const double fastest = *std::ranges::max_element(out);
     double seconds = std::chrono::duration<double>(kLeastTime).count();
     if (slowest > 0) seconds = std::max(seconds, kBurstBytes * 8 / slowest);
     seconds = std::max(seconds, kRoundTrips * 2 * longest_ns_ * 1e-9);
@@ -251,7 +275,8 @@ class Prober {
     for (std::size_t f = 0; f < rates.size(); ++f) {
       const Flow& flow = trial.flows[f];
       Seen& pair = seen_[at(flow.from)][at(flow.to)];
-      pair.best = std::max(pair.best, rates[f]);
+      pair.lately = rates[f];
+      if (rates[f] > 0) slowest_ = slowest_ > 0 ? std::min(slowest_, rates[f]) : rates[f];
       if (outs[at(flow.from)] == 1 && ins[at(flow.to)] == 1) pair.alone = rates[f];
     }
     for (int h = 0; h < hosts_; ++h) {
@@ -261,32 +286,35 @@ class Prober {
   }
 
   // Rank 0 says what runs; the others have no trial. Empty: it was the last one.
-  std::vector<double> run(const Trial* trial) {
-    constexpr std::size_t kHead = 2, kWords = 3;
-    std::vector<std::int64_t> order(kHead + kWords * 2 * at(hosts_));
+  std::vector<double> run(const Trial* trial, std::chrono::nanoseconds duration) {
+    constexpr std::size_t kHead = 2, kWords = 4;
+    std::vector<std::int64_t> order(kHead + kWords * Survey::most_flows(hosts_));
     if (trial != nullptr) {
       order[0] = static_cast<std::int64_t>(trial->flows.size());
-      order[1] = duration_of(*trial).count();
-      std::size_t word = kHead;
-      for (const Flow& flow : trial->flows) {
-        order[word++] = speaker_[at(flow.from)];
-        order[word++] = speaker_[at(flow.to)];
-        order[word++] = static_cast<std::int64_t>(message_bytes(guess(flow, *trial)));
+      order[1] = duration.count();
+      for (std::size_t f = 0; f < trial->flows.size(); ++f) {
+        const Flow& flow = trial->flows[f];
+        std::int64_t* words = order.data() + kHead + kWords * f;
+        words[0] = speaker_[at(flow.from)];
+        words[1] = speaker_[at(flow.to)];
+        words[2] = static_cast<std::int64_t>(
+            message_bytes(flow, *trial, std::chrono::duration<double>(duration).count()));
+        words[3] = trial->most.empty() ? 0 : std::llround(trial->most[f] * kPayload);
       }
     }
     group_.broadcast(order.data(), order.size(), DataType::i64, 0);
     std::vector<RankFlow> flows;
     for (std::size_t f = 0; f < static_cast<std::size_t>(order[0]); ++f) {
       const std::int64_t* words = order.data() + kHead + kWords * f;
-      flows.push_back(
-          {static_cast<int>(words[0]), static_cast<int>(words[1]), static_cast<std::size_t>(words[2])});
+      flows.push_back({static_cast<int>(words[0]), static_cast<int>(words[1]),
+                       static_cast<std::size_t>(words[2]), static_cast<double>(words[3])});
     }
     if (flows.empty()) return {};
     FlowTrial part(group_, flows, std::chrono::nanoseconds(order[1]));
     std::vector<double> rates = part.run();
     bytes_ += part.bytes_sent();
     group_.all_reduce(rates.data(), rates.data(), rates.size(), DataType::f64, ReduceOp::sum);
-    for (double& rate : rates) rate = on_the_wire(rate);
+    for (double& rate : rates) rate /= kPayload;
     return rates;
   }
 
@@ -307,11 +335,12 @@ class Prober {
   std::vector<int> speaker_;  // by host: the rank that sends and receives
   // On rank 0, what was reached so far: by pairs, and by ports.
   struct Seen {
-    double best = 0;
-    double alone = 0;  // lately, with both ports for itself
+    double lately = 0;
+    double alone = 0;  // the same, with both ports for itself
   };
   std::vector<std::vector<Seen>> seen_;
   std::vector<double> out_, in_;
+  double slowest_ = 0;  // flow of all
   std::chrono::milliseconds budget_{0};
   double longest_ns_ = 0;
   std::int64_t bytes_ = 0;

@@ -9,8 +9,11 @@
 namespace talweg::steer {
 namespace {
 
-// Both directions at once that reach less than this part of their sum share something.
+// Both directions at once that reach less than this part of what is sent share something.
 constexpr double kDuplex = 0.85;
+// Of what a port carries: what is sent through it both ways at once, less what acknowledgements of the other
+// way may take, at least kHalf.
+constexpr double kRoom = 0.9, kHalf = 0.5;
 // What a limit within another one says nothing new about.
 constexpr double kSame = 0.9;
 constexpr int kPortRepeats = 2;
@@ -23,16 +26,21 @@ Survey::Survey(int hosts, SurveyOptions options) : hosts_(hosts), options_(optio
 
 int Survey::expected_trials(int hosts) {
   const int rounds = hosts == 2 ? 0 : std::min(hosts - 1, kSampledRounds) + std::min(hosts, kSampledRounds);
-  return 1 + (2 * kPortRepeats + 1) * hosts + rounds +
+  return (hosts > 2 && hosts <= kAllPairs ? 2 : 1) + (2 * kPortRepeats + 1) * hosts + rounds +
          (hosts > 2 && hosts <= kAllPairs ? std::min(hosts - 1, kSampledRounds) : 0);
 }
 
 int Survey::most_trials(int hosts, const SurveyOptions& options) {
+  const int apart = hosts > 2 && hosts <= kAllPairs ? hosts * options.most_repeats : 0;
   const int ports = 3 * hosts * options.most_repeats;
   const int rounds = expected_trials(hosts) - 1 - (2 * kPortRepeats + 1) * hosts;
   const int pairs = hosts == 2 ? 0 : std::min(hosts * (hosts - 1) / 2, kMostPairs);
   const int uplinks = hosts < 4 ? 0 : 2 * hosts;  // a supposition each, and each way
-  return 1 + ports + 2 * rounds + (2 * pairs + uplinks) * options.most_repeats;
+  return 1 + apart + ports + 2 * rounds + (2 * pairs + uplinks) * options.most_repeats;
+}
+
+std::size_t Survey::most_flows(int hosts) {
+  return static_cast<std::size_t>(hosts) * static_cast<std::size_t>(hosts <= kAllPairs ? hosts - 1 : 2);
 }
 
 const Trial* Survey::next() {
@@ -47,7 +55,7 @@ void Survey::add(std::span<const double> rates, Haste haste) {
 }
 
 Survey::Index Survey::make(std::vector<Flow> flows, int times) {
-  series_.push_back({{std::move(flows)}, {}});
+  series_.emplace_back().trial.flows = std::move(flows);
   for (int i = 0; i < times; ++i) queue_.push_back(series_.size() - 1);
   return series_.size() - 1;
 }
@@ -55,8 +63,18 @@ Survey::Index Survey::make(std::vector<Flow> flows, int times) {
 void Survey::advance() {
   switch (stage_) {
     case Stage::start:
-      make_first_look();
-      stage_ = Stage::ports;
+      if (hosts_ > 2 && hosts_ <= kAllPairs) {
+        make_shifts();
+        make_all_pairs();
+        stage_ = Stage::apart;
+      } else {
+        make_first_look();
+        stage_ = Stage::ports;
+      }
+      return;
+    case Stage::apart:
+      if (const Apart apart = judge_apart(); apart != Apart::unsure)
+        stage_ = apart == Apart::yes ? Stage::done : Stage::ports;
       return;
     case Stage::ports:
       make_ports();
@@ -64,6 +82,14 @@ void Survey::advance() {
       return;
     case Stage::ports_again:
       if (repeat_ports()) return;
+      stage_ = Stage::both;
+      return;
+    case Stage::both:
+      make_both();
+      stage_ = Stage::both_again;
+      return;
+    case Stage::both_again:
+      if (repeat_both()) return;
       judge_ports();
       stage_ = hosts_ == 2 ? Stage::done : Stage::rounds;
       return;
@@ -118,6 +144,7 @@ Estimate Survey::total(Index series) const {
 }
 
 void Survey::make_ports() {
+  pairs_.clear();
   for (int h = 0; h < hosts_; ++h) {
     std::vector<Flow> out, in;
     for (int other = 0; other < hosts_; ++other) {
@@ -125,11 +152,8 @@ void Survey::make_ports() {
       out.push_back({h, other});
       in.push_back({other, h});
     }
-    std::vector<Flow> both = out;
-    both.insert(both.end(), in.begin(), in.end());
     out_.push_back(make(std::move(out), 1));
     in_.push_back(make(std::move(in), 1));
-    both_.push_back(make(std::move(both), 1));
   }
   // Not at once: what disturbs one measurement has often gone by the next round.
   for (int repeat = 1; repeat < kPortRepeats; ++repeat)
@@ -137,14 +161,48 @@ void Survey::make_ports() {
 }
 
 bool Survey::repeat_ports() {
+  for (int h = 0; h < hosts_; ++h)
+    for (const Index port : {out_[host(h)], in_[host(h)]})
+      if (unsure(total(port), port)) queue_.push_back(port);
+  return !queue_.empty();
+}
+
+// A full queue of data delays the acknowledgements that wait in it, and so what they acknowledge: a host with
+// a slow way out would receive as if its two ways shared something.
+void Survey::make_both() {
   for (int h = 0; h < hosts_; ++h) {
-    const Estimate out = total(out_[host(h)]), in = total(in_[host(h)]), both = total(both_[host(h)]);
-    if (unsure(out, out_[host(h)])) queue_.push_back(out_[host(h)]);
-    if (unsure(in, in_[host(h)])) queue_.push_back(in_[host(h)]);
+    Trial trial;
+    const double out = total(out_[host(h)]).value, in = total(in_[host(h)]).value;
+    const auto send = [&](Index series, double rate, double back) {
+      const Observation seen = observed(series);
+      const double part = std::max(kHalf, kRoom - kAcknowledgements * back / rate) * rate /
+                          std::accumulate(seen.rates.begin(), seen.rates.end(), 0.0);
+      for (std::size_t f = 0; f < seen.flows.size(); ++f) {
+        trial.flows.push_back(seen.flows[f]);
+        trial.most.push_back(part * seen.rates[f]);
+      }
+    };
+    send(out_[host(h)], out, in);
+    send(in_[host(h)], in, out);
+    both_.push_back(make(std::move(trial.flows), 1));
+    series_[both_.back()].trial.most = std::move(trial.most);
+  }
+}
+
+// What is sent through its port both ways at once.
+double Survey::offered(int h) const {
+  const std::vector<double>& most = series_[both_[host(h)]].trial.most;
+  return std::accumulate(most.begin(), most.end(), 0.0);
+}
+
+bool Survey::repeat_both() {
+  for (int h = 0; h < hosts_; ++h) {
+    const Index port = both_[host(h)];
+    const Estimate both = total(port);
     // Rare, and easily mistaken: a busy host is slow both ways at once.
-    const bool suspect = both.value < kDuplex * (out.value + in.value);
-    if (suspect && (unsure(both, both_[host(h)]) || (haste_ == Haste::none && few_repeats(both_[host(h)]))))
-      queue_.push_back(both_[host(h)]);
+    const bool suspect = both.value < kDuplex * offered(h);
+    if (suspect && (unsure(both, port) || (haste_ == Haste::none && few_repeats(port))))
+      queue_.push_back(port);
   }
   return !queue_.empty();
 }
@@ -163,9 +221,7 @@ void Survey::judge_ports() {
     both.push_back(total(both_[host(h)]));
   }
   both_rate_.resize(host(hosts_));
-  const auto part = [&](int h) {
-    return both[host(h)].value / (out_rate_[host(h)].value + in_rate_[host(h)].value);
-  };
+  const auto part = [&](int h) { return both[host(h)].value / offered(h); };
   std::vector<int> order(host(hosts_));
   std::iota(order.begin(), order.end(), 0);
   std::ranges::stable_sort(order, [&](int a, int b) { return part(a) < part(b); });
@@ -177,7 +233,7 @@ void Survey::judge_ports() {
                               std::min(out_rate_[host(o)].value, in_rate_[host(h)].value);
       others += both_rate_[host(o)] ? std::min(two_ways, both_rate_[host(o)]->value) : two_ways;
     }
-    const double expected = std::min(out_rate_[host(h)].value + in_rate_[host(h)].value, others);
+    const double expected = std::min(offered(h), others);
     const bool sure = both[host(h)].agreeing >= 2 && both[host(h)].half_width < (1 - kDuplex) / 2;
     if (sure && both[host(h)].value < kDuplex * expected) both_rate_[host(h)] = both[host(h)];
   }

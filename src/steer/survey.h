@@ -6,14 +6,18 @@
 //
 // It says what to measure next, given what was measured; it has no clock and no sockets. A trial is a set of
 // flows that run at once. In this order:
-//   1. each host sends to all others, receives from all, does both: what its own port carries, and whether
-//      the two directions share it;
-//   2. rounds in which every host sends to one and receives from one. A flow that leaves room in its sender's
-//      and its receiver's port is held up by something else;
-//   3. pairs with such flows, each alone. What is slow alone has a limit of its own;
-//   4. what is slow only in company shares something with others: the set of hosts is searched for whose
+//   1. rounds in which every host sends to one and receives from one, then all pairs at once. Where each flow
+//      is as fast with all the others as in its round, nothing is shared: every pair has a limit of its own
+//      and all is known;
+//   2. else each host sends to all others, and receives from all: what its own port carries each way. Then
+//      both at once, a little slower than that: whether the two directions share it. At full rate the
+//      acknowledgements of one way would wait behind the data of the other;
+//   3. more rounds, in other company. A flow that leaves room in its sender's and its receiver's port is held
+//      up by something else;
+//   4. pairs with such flows, each alone. What is slow alone has a limit of its own;
+//   5. what is slow only in company shares something with others: the set of hosts is searched for whose
 //      flows to the rest add up to the same rate whenever one of them is held up (an uplink), and measured.
-// Ports are measured until the estimate is as sure as was asked for, or `most_repeats` times.
+// What is found is measured until the estimate is as sure as was asked for, or `most_repeats` times.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +38,8 @@ struct SurveyOptions {
 
 struct Trial {
   std::vector<Flow> flows;
+  std::vector<double> most;  // bit/s that each may send; empty: whatever they can
+  bool each = false;         // every flow's own rate is asked for, not only what they add up to at a port
 };
 
 // How much time there is. No repeats that only make estimates surer; nor what is as good as known.
@@ -59,12 +65,16 @@ class Survey {
   // How many trials there will be where ports explain everything, and at most.
   static int expected_trials(int hosts);
   static int most_trials(int hosts, const SurveyOptions& options = {});
+  static std::size_t most_flows(int hosts);  // of one trial
 
  private:
   enum class Stage {
     start,
+    apart,
     ports,
     ports_again,
+    both,
+    both_again,
     rounds,
     contradictions,
     pairs,
@@ -94,8 +104,18 @@ class Survey {
   Index make(std::vector<Flow> flows, int times);
   void advance();
   void make_first_look();
+  void make_shifts();
+  void make_all_pairs();
+  enum class Apart { unsure, no, yes };
+  Apart judge_apart();
+  Index shift_of(const Flow& flow) const;
+  void repeat_once(std::vector<Index> again, int most);
+  void make_apart();
   void make_ports();
   bool repeat_ports();
+  void make_both();
+  double offered(int host) const;
+  bool repeat_both();
   void judge_ports();
   void make_rounds();
   void doubt_ports();
@@ -128,8 +148,9 @@ class Survey {
   Haste haste_ = Haste::none;
   std::vector<Series> series_;
   std::deque<Index> queue_;
+  Index all_pairs_ = 0;
   std::vector<Index> out_, in_, both_;  // by host
-  std::vector<Index> rounds_;
+  std::vector<Index> rounds_;           // the shifts first
   std::vector<Estimate> out_rate_, in_rate_;
   std::vector<std::optional<Estimate>> both_rate_;
   std::vector<PairValue> pairs_;

@@ -1,4 +1,4 @@
-// Survey, second part: rounds of flows between disjoint hosts, and pairs that are measured alone.
+// Survey, third part: rounds of flows between disjoint hosts, and pairs that are measured alone.
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -13,6 +13,12 @@ namespace {
 constexpr int kPairBelieved = 3;
 constexpr int kPairLikely = 2;
 constexpr std::uint64_t kRelabelSeed = 7;
+
+std::vector<int> in_order(int n) {
+  std::vector<int> list(static_cast<std::size_t>(n));
+  std::iota(list.begin(), list.end(), 0);
+  return list;
+}
 
 // Host h at place `label[h]` sends to the one that is `step` places further.
 std::vector<Flow> shifted(const std::vector<int>& label, int step) {
@@ -43,22 +49,31 @@ std::vector<int> spread(int first, int last, int most) {
 
 // So that whoever runs trials knows how much to send; nothing is concluded from it.
 void Survey::make_first_look() {
-  std::vector<int> label(host(hosts_));
-  std::iota(label.begin(), label.end(), 0);
-  make(shifted(label, 1), 1);
+  make(shifted(in_order(hosts_), 1), 1);
+}
+
+void Survey::make_shifts() {
+  for (const int step : spread(1, hosts_ - 1, kSampledRounds))
+    rounds_.push_back(make(shifted(in_order(hosts_), step), 1));
+}
+
+void Survey::make_all_pairs() {
+  std::vector<Flow> flows;
+  for (int step = 1; step < hosts_; ++step)
+    std::ranges::copy(shifted(in_order(hosts_), step), std::back_inserter(flows));
+  all_pairs_ = make(std::move(flows), 1);
+  series_[all_pairs_].trial.each = true;
 }
 
 // Every pair is in each kind of round once, every time in other company. Hosts of one rack are often numbered
 // in a row, or in turn: then some shift and some reflection sends everything across. The third kind is for
 // those that are not.
 void Survey::make_rounds() {
-  std::vector<int> label(host(hosts_));
-  std::iota(label.begin(), label.end(), 0);
-  for (const int step : spread(1, hosts_ - 1, kSampledRounds))
-    rounds_.push_back(make(shifted(label, step), 1));
+  if (rounds_.empty()) make_shifts();
   for (const int sum : spread(0, hosts_ - 1, kSampledRounds))
     rounds_.push_back(make(reflected(hosts_, sum), 1));
   if (hosts_ > kAllPairs) return;
+  std::vector<int> label = in_order(hosts_);
   Random random(kRelabelSeed);
   for (std::size_t i = label.size() - 1; i > 0; --i)
     std::swap(label[i], label[static_cast<std::size_t>(random.below(i + 1))]);

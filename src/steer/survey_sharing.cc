@@ -1,4 +1,4 @@
-// Survey, third part: which hosts share a way to all others, and what that carries.
+// Survey, fourth part: which hosts share a way to all others, and what that carries.
 #include <algorithm>
 #include <tuple>
 #include <utility>

@@ -24,7 +24,7 @@ class FairNetwork {
 
   // Raises all rates together; whenever a link or group is full, its flows are settled (Bertsekas and
   // Gallager, Data Networks, 6.5.2).
-  std::vector<double> fair_rates(const std::vector<Flow>& flows) const {
+  std::vector<double> fair_rates(const std::vector<Flow>& flows, const std::vector<double>& most = {}) const {
     struct Part {
       double left;
       std::vector<std::size_t> flows;
@@ -40,6 +40,7 @@ class FairNetwork {
           if (std::count(truth_.groups[g].links.begin(), truth_.groups[g].links.end(), l) > 0)
             parts[truth_.links.size() + g].flows.push_back(f);
       }
+    for (std::size_t f = 0; f < most.size(); ++f) parts.push_back({most[f], {f}});
     std::vector<double> rates(flows.size(), -1);
     while (std::count(rates.begin(), rates.end(), -1.0) > 0) {
       const Part* tightest = nullptr;
@@ -65,11 +66,16 @@ class FairNetwork {
   }
 
   std::vector<double> run(const Trial& trial) {
-    std::vector<double> rates = fair_rates(trial.flows);
+    std::vector<double> rates = fair_rates(trial.flows, trial.most);
+    delay(trial.flows, rates);
     const double whole = random_.uniform() < outlier_ ? 0.5 : 1;
     for (double& rate : rates) rate *= whole * (1 + noise_ * (2 * random_.uniform() - 1));
     return rates;
   }
+
+  // From now on a host whose way out is full of data receives at this part of its way in at most:
+  // acknowledgements wait behind the data.
+  void queue_acknowledgements(double part) { late_ = part; }
 
   Findings survey(const SurveyOptions& options = {}) {
     Survey survey(truth_.workers(), options);
@@ -85,9 +91,29 @@ class FairNetwork {
   }
 
  private:
+  void delay(const std::vector<Flow>& flows, std::vector<double>& rates) const {
+    constexpr double kNearlyFull = 0.97;
+    std::vector<double> out(static_cast<std::size_t>(truth_.workers())), in(out);
+    for (std::size_t f = 0; f < flows.size(); ++f) {
+      out[static_cast<std::size_t>(flows[f].from)] += rates[f];
+      in[static_cast<std::size_t>(flows[f].to)] += rates[f];
+    }
+    for (const cluster::Link& up : truth_.links) {
+      if (late_ >= 1 || up.from >= truth_.workers()) continue;
+      const auto h = static_cast<std::size_t>(up.from);
+      const auto down = std::find_if(truth_.links.begin(), truth_.links.end(),
+                                     [&](const cluster::Link& l) { return l.to == up.from; });
+      const double most = late_ * down->capacity.bits_per_second;
+      if (out[h] < kNearlyFull * up.capacity.bits_per_second || in[h] <= most) continue;
+      for (std::size_t f = 0; f < flows.size(); ++f)
+        if (flows[f].to == up.from) rates[f] *= most / in[h];
+    }
+  }
+
   const Cluster truth_;
   const cluster::Routes routes_;
   const double noise_, outlier_;
+  double late_ = 1;
   Random random_;
 };
 

@@ -37,6 +37,44 @@ Cluster mesh_of(int n, Random& random) {
   return c;
 }
 
+// Gives the host a port that carries no more than this part of what its links carry, out of it.
+void narrow(Cluster& mesh, int host, double part) {
+  cluster::CapacityGroup port{"out" + std::to_string(host), {0}, {}};
+  for (std::size_t l = 0; l < mesh.links.size(); ++l)
+    if (mesh.links[l].from == host) {
+      port.links.push_back(static_cast<int>(l));
+      port.capacity.bits_per_second += part * mesh.links[l].capacity.bits_per_second;
+    }
+  mesh.groups.push_back(std::move(port));
+}
+
+// A tunnel between every two hosts, as fast both ways: 5 to 200 Mbit/s, spread evenly over the orders of
+// magnitude.
+Cluster tunnels(int n, Random& random) {
+  Cluster c = cluster::uniform_mesh(n, {1e9}, kLatency);
+  std::vector<double> rates(static_cast<std::size_t>(n * n));
+  for (double& rate : rates) rate = 5 * kMbit * std::pow(40, random.uniform());
+  for (cluster::Link& link : c.links)
+    link.capacity = {
+        rates[static_cast<std::size_t>(std::min(link.from, link.to) * n + std::max(link.from, link.to))]};
+  return c;
+}
+
+double off(double value, double truth) {
+  return std::abs(value / truth - 1);
+}
+
+double largest_error(const Cluster& found, const Cluster& mesh) {
+  double worst = 0;
+  for (const cluster::Link& link : mesh.links) {
+    const auto same = std::ranges::find_if(
+        found.links, [&](const cluster::Link& l) { return l.from == link.from && l.to == link.to; });
+    if (same == found.links.end()) return 1;
+    worst = std::max(worst, off(same->capacity.bits_per_second, link.capacity.bits_per_second));
+  }
+  return worst;
+}
+
 // Host h is in rack `rack[h]`; ports of 1 Gbit/s.
 Cluster racks(const std::vector<int>& rack, double up, double down) {
   Cluster c;
@@ -55,10 +93,6 @@ Cluster racks(const std::vector<int>& rack, double up, double down) {
     c.links.push_back({n + count, n + r, {down}, kLatency});
   }
   return c;
-}
-
-double off(double value, double truth) {
-  return std::abs(value / truth - 1);
 }
 
 // What the network carries of these flows at once, all together.
@@ -132,6 +166,29 @@ TEST(Survey, PortsOfAnUnevenStarAreFoundEachWay) {
   }
 }
 
+TEST(Survey, AcknowledgementsThatWaitBehindDataShareNoPort) {
+  const double rates[] = {1e8, 2e8, 5e8, 8e8};
+  for (std::uint64_t seed = 1; seed <= fewer(30U); ++seed) {
+    Random random(seed);
+    std::vector<double> up(8), down(8);
+    const bool alike = seed % 2 == 0;
+    for (std::size_t h = 0; h < 8; ++h) {
+      up[h] = alike ? 1e8 : rates[random.below(4)];
+      down[h] = alike ? 8e8 : rates[random.below(4)];
+    }
+    FairNetwork network(star(up, down), 0.03, 0, seed);
+    network.queue_acknowledgements(0.45);
+    const Findings found = network.survey();
+    EXPECT_TRUE(found.pairs.empty() && found.uplinks.empty()) << seed;
+    for (std::size_t h = 0; h < 8; ++h) {
+      EXPECT_FALSE(found.both[h]) << seed << " host " << h;
+      EXPECT_LT(off(found.out[h].value, up[h]), 0.05) << seed << " host " << h;
+      const double all = std::accumulate(up.begin(), up.end(), -up[h]);
+      EXPECT_LT(off(found.in[h].value, std::min(down[h], all)), 0.05) << seed << " host " << h;
+    }
+  }
+}
+
 TEST(Survey, HostsThatAreAlikeLookAlike) {
   FairNetwork network(cluster::uniform_star(8, {1e9}, kLatency), 0.03);
   const Cluster cluster = to_cluster(network.survey(), one_rank_each(8));
@@ -160,6 +217,62 @@ TEST(Survey, LimitsOfPairsAreFoundEachWay) {
       expect_alike(cluster, network.truth(), 0.1);
     }
   }
+}
+
+TEST(Survey, TunnelsThatShareNothingAreFoundAllAtOnce) {
+  for (std::uint64_t seed = 1; seed <= fewer(50U); ++seed) {
+    Random random(seed);
+    for (const int n : {3, 8, 16}) {
+      FairNetwork network(tunnels(n, random), 0.02, 0, seed);
+      const Findings found = network.survey();
+      EXPECT_LE(found.trials, n - 1 + 5) << seed << ", " << n << " hosts";
+      EXPECT_TRUE(found.uplinks.empty()) << seed;
+      EXPECT_EQ(found.unexplained_flows, 0) << seed;
+      const Cluster cluster = to_cluster(found, one_rank_each(n));
+      EXPECT_TRUE(cluster.groups.empty()) << seed << to_yaml(cluster);
+      EXPECT_LT(largest_error(cluster, network.truth()), 0.05) << seed << ", " << n << " hosts";
+    }
+  }
+}
+
+TEST(Survey, TunnelsAreFoundWhereTrialsAreDisturbed) {
+  for (std::uint64_t seed = 1; seed <= fewer(50U); ++seed) {
+    Random random(seed);
+    FairNetwork network(tunnels(8, random), 0.02, 0.04, seed);
+    const Findings found = network.survey();
+    EXPECT_LE(found.trials, 40) << seed;
+    EXPECT_LT(largest_error(to_cluster(found, one_rank_each(8)), network.truth()), 0.05) << seed;
+  }
+}
+
+TEST(Survey, APortThatCarriesLessThanItsTunnelsIsFound) {
+  for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+    Random random(seed);
+    Cluster truth = tunnels(8, random);
+    narrow(truth, 3, 0.6);
+    FairNetwork network(truth, 0.02, 0, seed);
+    const Cluster cluster = to_cluster(network.survey(), one_rank_each(8));
+    ASSERT_EQ(cluster.groups.size(), 1u) << seed << to_yaml(cluster);
+    EXPECT_LT(off(cluster.groups[0].capacity.bits_per_second, truth.groups[0].capacity.bits_per_second), 0.05)
+        << seed;
+    for (const int l : truth.groups[0].links) {  // more of a tunnel nobody can see
+      auto& rate = truth.links[static_cast<std::size_t>(l)].capacity.bits_per_second;
+      rate = std::min(rate, truth.groups[0].capacity.bits_per_second);
+    }
+    EXPECT_LT(largest_error(cluster, truth), 0.1) << seed;
+  }
+}
+
+// One uplink for all: in rounds its users are always as many, and as slow.
+TEST(Survey, PairsThatShareAreNotTakenForTunnels) {
+  for (const double uplink : {1e8, 2.5e8, 5e8})
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      FairNetwork network(racks({0, 1, 0, 1, 0, 1, 0, 1}, uplink, uplink), 0.03, 0, seed);
+      const Findings found = network.survey();
+      EXPECT_TRUE(found.pairs.empty()) << seed;
+      ASSERT_EQ(found.uplinks.size(), 1u) << seed;
+      EXPECT_LT(off(found.uplinks[0].leaving->value, uplink), 0.1) << seed;
+    }
 }
 
 TEST(Survey, UplinksAreFoundHoweverHostsAreNumbered) {
@@ -288,7 +401,8 @@ TEST(Survey, InAHurryNothingIsRepeatedThatNeedNotBe) {
 
 TEST(Survey, WhenTimeIsOverPairsAreTakenForWhatTheyReachedInOtherCompany) {
   Random random(11);
-  const Cluster truth = mesh_of(8, random);
+  Cluster truth = mesh_of(8, random);
+  for (int h = 0; h < 8; ++h) narrow(truth, h, 0.6);  // or nothing would be shared, and nothing in doubt
   const auto survey_in = [&](Haste haste) {
     FairNetwork network(truth, 0.02);
     Survey survey(8);

@@ -1,0 +1,91 @@
+// Survey, second part: whether pairs share anything at all.
+//
+// In a shift every flow has both its ports for itself; all pairs at once are the most company that there is.
+// What is as fast in both is held up by nothing that it shares with others: more of those who share it would
+// leave each less.
+#include <algorithm>
+
+#include "steer/survey.h"
+
+namespace talweg::steer {
+namespace {
+
+// If all pairs at once hold up more than this part of the flows, twice, then hosts have ports; less may be
+// noise.
+constexpr double kNoise = 0.25;
+// So many measurements that agree make a limit.
+constexpr int kApartBelieved = 3;
+
+}  // namespace
+
+Survey::Apart Survey::judge_apart() {
+  const Observation together = observed(all_pairs_);
+  const auto reached = [&](const Flow& flow) {
+    return together
+        .rates[static_cast<std::size_t>(std::ranges::find(together.flows, flow) - together.flows.begin())];
+  };
+  std::vector<Index> again;
+  for (const Flow& flow : together.flows) {
+    const double with_all = reached(flow) + kAcknowledgements * reached({flow.to, flow.from});
+    if (with_all < kFull * estimate(in_rounds(flow)).value) again.push_back(shift_of(flow));
+  }
+  const std::size_t times = series_[all_pairs_].repeats.size();
+  if (!again.empty()) {
+    const bool many = static_cast<double>(again.size()) > kNoise * static_cast<double>(together.flows.size());
+    // What follows takes longer than this again: a hurry is no reason to go on to it.
+    if (haste_ == Haste::finish || times >= (many ? 2 : static_cast<std::size_t>(options_.most_repeats)))
+      return Apart::no;
+    queue_.push_back(all_pairs_);
+    if (!many && times > 1) repeat_once(std::move(again), 2);
+    return Apart::unsure;
+  }
+  make_apart();
+  if (times == 1) {
+    queue_.push_back(all_pairs_);
+    return Apart::unsure;
+  }
+  for (const PairValue& pair : pairs_)
+    if (pair.rate.agreeing < kApartBelieved || pair.rate.half_width > options_.confidence)
+      again.push_back(shift_of(pair.flow));
+  if (haste_ == Haste::none) repeat_once(std::move(again), options_.most_repeats);
+  return queue_.empty() ? Apart::yes : Apart::unsure;
+}
+
+// The shift in which this flow runs.
+Survey::Index Survey::shift_of(const Flow& flow) const {
+  return rounds_[host((flow.to - flow.from + hosts_) % hosts_ - 1)];
+}
+
+// Each of these once, up to so many times in all.
+void Survey::repeat_once(std::vector<Index> again, int most) {
+  std::ranges::sort(again);
+  again.erase(std::unique(again.begin(), again.end()), again.end());
+  std::ranges::copy_if(again, std::back_inserter(queue_), [&](Index series) {
+    return series_[series].repeats.size() < static_cast<std::size_t>(most);
+  });
+}
+
+// A limit for each pair; ports carry at least the sum of those.
+void Survey::make_apart() {
+  pairs_.clear();
+  known_.clear();
+  out_rate_.assign(host(hosts_), Estimate{0, 0, options_.most_repeats});
+  in_rate_ = out_rate_;
+  both_rate_.assign(host(hosts_), std::nullopt);
+  const auto& all = series_[all_pairs_];
+  for (std::size_t f = 0; f < all.trial.flows.size(); ++f) {
+    const Flow& flow = all.trial.flows[f];
+    std::vector<double> values = in_rounds(flow);
+    for (const auto& rates : all.repeats) values.push_back(rates[f]);
+    const Estimate rate = estimate(std::move(values));
+    pairs_.push_back({flow, shift_of(flow), rate});
+    known_.push_back({only(hosts_, flow.from), only(hosts_, flow.to), false, rate.value});
+    for (Estimate* port : {&out_rate_[host(flow.from)], &in_rate_[host(flow.to)]}) {
+      port->value += rate.value;
+      port->half_width = std::max(port->half_width, rate.half_width);
+      port->agreeing = std::min(port->agreeing, rate.agreeing);
+    }
+  }
+}
+
+}  // namespace talweg::steer
