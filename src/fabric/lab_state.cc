@@ -19,6 +19,7 @@
 
 #include "base/child_process.h"
 #include "base/fail.h"
+#include "base/temporary_folder.h"
 #include "fabric/privileges.h"
 #include "text/escape.h"
 
@@ -119,7 +120,7 @@ std::string lab_state_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && access(runtime, W_OK) == 0) return std::string(runtime) + "/talweg";
   if (geteuid() == 0 && access("/run", W_OK) == 0) return "/run/talweg";
-  return fmt::format("{}/talweg-{}", fs::temp_directory_path().string(), geteuid());
+  return fmt::format("{}/talweg-{}", temporary_folder(), geteuid());
 }
 
 std::vector<LabNote> labs_up(const std::string& folder) {
