@@ -1,6 +1,7 @@
 // talweg doctor: reads what ranks have written down and says what went wrong.
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <memory>
 
 #include "base/fail.h"
@@ -50,13 +51,13 @@ int merge(const DoctorFlags& flags) {
     merged = observe::merge_traces(files, events);
     report_unreadable(merged.unreadable, files.size());
   });
-  fmt::print(out.is_standard_output() ? stderr : stdout,
-             "{}: {} ranks, {} events, {} arrows from sender to receiver; {}\n", flags.trace, merged.ranks,
-             merged.events, merged.arrows,
+  std::FILE* const people = out.is_standard_output() ? stderr : stdout;
+  fmt::print(people, "{}: {} ranks, {} events, {} arrows from sender to receiver; {}\n", flags.trace,
+             merged.ranks, merged.events, merged.arrows,
              merged.clock_error_us < 0 ? std::string("on the hosts' wall clocks")
                                        : fmt::format("clocks agree to {:.3g} us", merged.clock_error_us));
   if (merged.left_out > 0)
-    fmt::print("{} events were past TALWEG_TRACE_LIMIT and are not in it\n", merged.left_out);
+    fmt::print(people, "{} events were past TALWEG_TRACE_LIMIT and are not in it\n", merged.left_out);
   return 0;
 }
 

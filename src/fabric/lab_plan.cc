@@ -110,8 +110,6 @@ class Planner {
   void make_hosts() {
     for (std::size_t node = 0; node < cluster_.nodes.size(); ++node) {
       if (!can_aggregate(cluster_.nodes[node])) continue;
-      if (plan_.hosts.size() == kMaxLabHosts)
-        refuse_lab(fmt::format("it has more than {} hosts; a lab lives on one machine", kMaxLabHosts));
       const int h = static_cast<int>(plan_.hosts.size());
       host_of_[static_cast<int>(node)] = h;
       HostPlan host;
@@ -239,6 +237,10 @@ int LabPlan::workers() const {
 }
 
 LabPlan plan_lab(const Cluster& cluster, const LabMeans& means) {
+  // Before routes are looked for, which take gigabytes among tens of thousands.
+  if (std::ranges::count_if(cluster.nodes, [](const cluster::Node& n) { return can_aggregate(n); }) >
+      kMaxLabHosts)
+    refuse_lab(fmt::format("it has more than {} hosts; a lab lives on one machine", kMaxLabHosts));
   const LabPaths paths = find_paths(cluster);
   Cluster network = without_links(cluster, paths.left_out);
   LabPlan plan = Planner(network, means).plan();

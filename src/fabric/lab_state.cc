@@ -19,6 +19,7 @@
 
 #include "base/child_process.h"
 #include "base/fail.h"
+#include "base/temporary_folder.h"
 #include "fabric/privileges.h"
 #include "text/escape.h"
 
@@ -77,13 +78,18 @@ std::optional<LabNote> read_note(const fs::path& path) try {
   return std::nullopt;  // half-written by a process that was killed
 }
 
+// In /tmp anybody can be first, also with a link; notes of a stranger could lead into a stranger's
+// namespaces.
+bool is_own(const std::string& folder) {
+  struct stat info {};
+  return lstat(folder.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == geteuid();
+}
+
 void make_folder(const std::string& folder) {
   std::error_code failure;
   fs::create_directories(fs::path(folder).parent_path(), failure);
   if (mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) throw_system("make the folder {}", folder);
-  struct stat info {};
-  // In /tmp anybody can be first; notes of a stranger could lead into a stranger's namespaces.
-  if (stat(folder.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid())
+  if (!is_own(folder))
     throw_error(ErrorCode::system, "cannot keep notes in {}: not a folder of one's own", folder);
 }
 
@@ -119,11 +125,12 @@ std::string lab_state_folder() {
   const char* runtime = std::getenv("XDG_RUNTIME_DIR");
   if (runtime != nullptr && access(runtime, W_OK) == 0) return std::string(runtime) + "/talweg";
   if (geteuid() == 0 && access("/run", W_OK) == 0) return "/run/talweg";
-  return fmt::format("{}/talweg-{}", fs::temp_directory_path().string(), geteuid());
+  return fmt::format("{}/talweg-{}", temporary_folder(), geteuid());
 }
 
 std::vector<LabNote> labs_up(const std::string& folder) {
   std::vector<LabNote> labs;
+  if (!is_own(folder)) return labs;
   std::error_code failure;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, failure)) {
     const std::string file = entry.path().filename().string();

@@ -35,7 +35,7 @@ struct LabNote {
 // before Lab::build, which may turn the process into another user.
 std::string lab_state_folder();
 
-// The labs that are up. Removes the notes of those that are not.
+// The labs that are up. Removes the notes of those that are not. In a folder of somebody else there are none.
 std::vector<LabNote> labs_up(const std::string& folder);
 
 // Leaves `lab` in the hands of a holder process and writes its note. Throws Error{invalid_argument} when a

@@ -9,12 +9,12 @@
 
 #include "base/fail.h"
 #include "base/file_descriptor.h"
+#include "base/temporary_folder.h"
 
 namespace talweg::fabric {
 
 TemporaryFile::TemporaryFile(const std::string& suffix, const std::string& text) {
-  namespace fs = std::filesystem;
-  path_ = fs::absolute(fs::temp_directory_path() / ("talweg-XXXXXX" + suffix)).string();
+  path_ = std::filesystem::absolute(temporary_folder() + "/talweg-XXXXXX" + suffix).string();
   const FileDescriptor file(mkostemps(path_.data(), static_cast<int>(suffix.size()), O_CLOEXEC));
   if (!file) throw_system("make the file {}", path_);
   errno = ENOSPC;  // a write that is cut short does not say why

@@ -64,6 +64,7 @@ GroupImpl::GroupImpl(std::shared_ptr<World> world, Identity identity, const clus
           }),
       timeout_ns_(std::chrono::nanoseconds(timeout).count()),
       recorder_(world_->observer().options().recorded),
+      meter_(this->size()),
       losses_(this->size(), this->rank()) {
   nodes_.assign(static_cast<std::size_t>(*std::max_element(seats_.begin(), seats_.end())) + 1, -1);
   if (this->rank() == protocol::kPlanner)
@@ -199,7 +200,7 @@ std::uint64_t GroupImpl::number() const {
 bool GroupImpl::can_be_shared() const {
   if (world_->inherited()) return false;
   const auto guard = world_->lock();
-  return !meter_ && session_.whole() && world_->engine().whole(world_->observer().options().size);
+  return !follows_ && session_.whole() && world_->engine().whole(world_->observer().options().size);
 }
 
 std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint32_t id,

@@ -157,9 +157,10 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
     forest::Request request;
   };
   std::deque<Held> held_;
-  steer::WordParts word_;                          // of rank 0's, as far as it is here
-  std::unique_ptr<steer::TrafficMeter> meter_;     // where plans follow the network
-  std::unique_ptr<steer::Adaptation> adaptation_;  // and on rank 0
+  steer::WordParts word_;  // of rank 0's, as far as it is here
+  bool follows_ = false;   // plans follow the network
+  steer::TrafficMeter meter_;
+  std::unique_ptr<steer::Adaptation> adaptation_;  // on rank 0, where they do
   std::unique_ptr<steer::PlanLeader> leader_;      // on rank 0
 
   steer::Losses losses_;                         // of aggregators

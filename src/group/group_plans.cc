@@ -13,8 +13,9 @@ constexpr std::size_t kPartBytes = 64U << 10;  // of a frame: it holds up others
 void GroupImpl::adapt() {
   // Between ranks of one host there is no network to follow.
   if (size() < 2 || world_->engine().all_local()) return;
+  const auto guard = world_->lock();
+  follows_ = true;
   shared_plans_.expect_turns();
-  meter_ = std::make_unique<steer::TrafficMeter>(size());
   if (rank() != protocol::kPlanner) return;
   adaptation_ = std::make_unique<steer::Adaptation>(chooser_.network());
   leader_ = std::make_unique<steer::PlanLeader>(shared_plans_, chooser_, adaptation_.get());
@@ -57,8 +58,7 @@ void GroupImpl::say(const steer::PlanWord& word) {
       if (node != rank()) send_text(node, header, part);
   }
   if (word.forget) session_.renew_plans(word.call);
-  if (word.report)
-    adaptation_->hear(rank(), meter_->take(world_->engine().peer_statistics()), live::now_ns());
+  if (word.report) adaptation_->hear(rank(), meter_.take(world_->engine().peer_statistics()), live::now_ns());
 }
 
 void GroupImpl::hear(int from, const wire::Header& header, const std::byte* payload) {
@@ -85,8 +85,8 @@ void GroupImpl::take_up(const steer::PlanWord& word) {
   shared_plans_.hear(word);
   note_word(word);
   if (word.forget) session_.renew_plans(word.call);
-  if (word.report && meter_) {
-    const std::vector<double> report = meter_->take(world_->engine().peer_statistics());
+  if (word.report) {  // also before adapt(): rank 0 may be ahead, and waits for all
+    const std::vector<double> report = meter_.take(world_->engine().peer_statistics());
     const std::string bytes(reinterpret_cast<const char*>(report.data()), report.size() * sizeof(double));
     send_text(protocol::kPlanner,
               encode(wire::Report{identity_.id, static_cast<std::uint32_t>(bytes.size())}), bytes);

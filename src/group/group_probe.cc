@@ -13,7 +13,7 @@ steer::ProbeResult GroupImpl::probe_in_full(const ProbeOptions& options) {
   if (options.budget.count() < 0)
     throw Error(ErrorCode::invalid_argument, "probe: expected a budget of zero or more");
   steer::ProbeResult result = steer::probe(*this, identity_.machines, options);
-  if (meter_) return result;  // its plans follow the network by themselves
+  if (follows_) return result;  // its plans follow the network by themselves
   cluster::Cluster network = result.network;
   const auto guard = world_->lock();
   network.shared_cores = chooser_.network().shared_cores;  // of this machine, not of the network

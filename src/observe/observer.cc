@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/temporary_folder.h"
 #include "live/system.h"
 #include "observe/dump_signal.h"
 
@@ -117,8 +118,7 @@ bool Observer::metrics_due(std::int64_t now_ns) {
 }
 
 std::string Observer::record_path(std::uint32_t group) const {
-  const std::string dir =
-      options_.record_dir.empty() ? std::filesystem::temp_directory_path().string() : options_.record_dir;
+  const std::string dir = options_.record_dir.empty() ? temporary_folder() : options_.record_dir;
   return fmt::format("{}/record-{:016x}-group{:08x}-rank{}.json", dir, options_.job, group, options_.rank);
 }
 

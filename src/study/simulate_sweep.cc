@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "base/fail.h"
+#include "base/temporary_folder.h"
 #include "forest/planner.h"
 #include "group/environment.h"
 #include "study/side_by_side.h"
@@ -125,7 +126,7 @@ class Sweep {
       : request_(request), share_(share), points_(points_of(request)), folder_(request.folder) {
     if (folder_.empty()) {
       if (share.count > 1) refuse("--sweep in several processes: give a --sweep-folder that all of them see");
-      std::string name = (fs::temp_directory_path() / "talweg-sweep-XXXXXX").string();
+      std::string name = temporary_folder() + "/talweg-sweep-XXXXXX";
       if (::mkdtemp(name.data()) == nullptr) throw Error(ErrorCode::system, "cannot make a temporary folder");
       folder_ = name;
     }

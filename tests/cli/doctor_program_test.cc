@@ -1,6 +1,8 @@
 // talweg doctor as a program, on what a real job left behind.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/program.h"
 
 namespace talweg::cli {
@@ -40,6 +42,22 @@ mkdir $d/record-folder.json
   EXPECT_EQ(none.exit_code, 2);
   EXPECT_THAT(none.err, HasSubstr("none of 3 files can be read"));
   EXPECT_EQ(count_lines(none.err), 1) << none.err;
+}
+
+TEST(Doctor, SaysBesideATraceOnStandardOutputWhatIsNotInIt) {
+  const auto merged = shell(R"(
+d=$(mktemp -d); trap 'rm -r $d' EXIT
+cat >$d/trace-0.json <<END
+[
+{"name":"talweg_trace","ph":"M","pid":0,"args":{"job":"j","rank":0,"wall_ns":1,"monotonic_ns":1}},
+{"name":"all_reduce","ph":"X","pid":0,"tid":0,"ts":1,"dur":1},
+{"name":"talweg_events_left_out","ph":"M","pid":0,"args":{"count":7}}
+]
+END
+"$TALWEG" doctor --trace - $d)");
+  EXPECT_EQ(merged.exit_code, 0) << merged.err;
+  EXPECT_TRUE(nlohmann::json::accept(merged.out)) << merged.out;
+  EXPECT_THAT(merged.err, HasSubstr("7 events were past TALWEG_TRACE_LIMIT"));
 }
 
 TEST(Doctor, SaysWhichNamesItLooksForInAFolder) {

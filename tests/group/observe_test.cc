@@ -222,6 +222,28 @@ TEST(FlightRecord, IsWrittenWhenASignalAsksForItAlsoWhileNothingIsCalled) {
     EXPECT_EQ(Json::parse(text_of(path))["reason"], "asked for by a signal");
 }
 
+// As at the end of a job for which the folder was made.
+TEST(FlightRecord, IsWrittenWhenASignalAsksForItThoughTheTemporaryFolderIsGone) {
+  const Variable none("TMPDIR", "/nowhere/at/all");
+  const auto records = [] {
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator("/tmp"))
+      if (entry.path().filename().string().starts_with("record-")) found.insert(entry.path().string());
+    return found;
+  };
+  const std::set<std::string> before = records();
+  testing::internal::CaptureStderr();
+  run_ranks(2, [&](Group& g) {
+    g.barrier();
+    if (g.rank() == 0) ::raise(SIGUSR1);
+    for (int i = 0; i < 3000 && records().size() < before.size() + 2; ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("flight record written to /tmp/record-"));
+  for (const std::string& path : records())
+    if (!before.contains(path)) std::filesystem::remove(path);
+}
+
 TEST(FlightRecord, LeavesASignalToAProgramThatHandlesIt) {
   const Variable which("TALWEG_DUMP_SIGNAL", "USR2");
   struct sigaction own {};

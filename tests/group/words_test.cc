@@ -208,5 +208,29 @@ TEST(Words, ARankThatKnowsAPlanByAnotherDigestEndsAllCallsWithBoth) {
   });
 }
 
+// Where plans follow the network, rank 0 may ask while another rank still measures it at the start, and asks
+// nobody again before all have answered. Here it has not meant to ask, which shows the answer.
+TEST(Words, ARankAnswersRankZeroAlsoBeforeItsOwnPlansFollow) {
+  run_members(false, [](Member& m) {
+    Group& g = *m.group;
+    all_reduce_of(g, 1000);  // by a plan that stays
+    if (g.rank() == 0) {
+      steer::PlanWord question;
+      question.call = kLater;
+      question.next_turn = kLater + 1;
+      question.report = true;
+      m.say(1, to_bytes(question));
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      while (std::chrono::steady_clock::now() < begin + std::chrono::seconds(20)) all_reduce_of(g, 1000);
+      ADD_FAILURE() << "on rank " << g.rank();
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("rank 1 ("));
+      EXPECT_THAT(e.what(), HasSubstr("it reports what nobody has asked for"));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace talweg::group
