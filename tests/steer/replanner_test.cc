@@ -132,6 +132,43 @@ TEST(Replanner, KnowsThatWhatIsSharedIsFullAndNotTheHosts) {
   EXPECT_LT(job.seconds(), 1.05 * job.best_seconds());
 }
 
+// Two leaves of four hosts, and two spines over which all that leaves a leaf spreads.
+TEST(Replanner, KnowsThatTrafficSpreadsOverEqualWays) {
+  constexpr double kUplink = 0.6 * kGigabit;
+  for (const bool uplink_falls : {false, true}) {
+    Cluster network;
+    for (int h = 0; h < 8; ++h) network.nodes.push_back({"h" + std::to_string(h)});
+    for (const char* name : {"leaf0", "leaf1", "spine0", "spine1"})
+      network.nodes.push_back({name, cluster::NodeKind::switch_});
+    const auto join = [&](int a, int b, double rate) {
+      network.links.push_back({a, b, {rate}, {20000}});
+      network.links.push_back({b, a, {rate}, {20000}});
+    };
+    for (int h = 0; h < 8; ++h) join(h, 8 + h / 4, kGigabit);
+    for (const int leaf : {8, 9})
+      for (const int spine : {10, 11}) join(leaf, spine, kUplink);
+    Job job(network, [&](double now, Cluster& c) {
+      if (now < 10) return;
+      if (!uplink_falls) set_rate(c, 3, kGigabit / 5);
+      for (std::size_t i = c.links.size() - 2; uplink_falls && i < c.links.size(); ++i)
+        c.links[i].capacity = {kUplink / 8};  // leaf 1 and spine 1
+    });
+    job.run_for(10);
+    EXPECT_EQ(job.changes, 0) << uplink_falls;
+    const auto& estimated = job.replanner.estimate().links;
+    for (std::size_t l = 0; l < network.links.size(); ++l)
+      EXPECT_NEAR(estimated[l].capacity.bits_per_second / network.links[l].capacity.bits_per_second, 1, 0.05)
+          << uplink_falls << " " << l;
+    job.run_for(90);
+    EXPECT_LT(job.seconds(), 1.05 * job.best_seconds()) << uplink_falls;
+    const double first_uplink = estimated[16].capacity.bits_per_second;  // it stands for all that are alike
+    EXPECT_NEAR(first_uplink / (uplink_falls ? kUplink / 8 : kUplink), 1, 0.15) << uplink_falls;
+    if (!uplink_falls) {
+      EXPECT_NEAR(rate_up(job.replanner.estimate(), 3) / rate_up(job.truth, 3), 1, 0.15);
+    }
+  }
+}
+
 TEST(Replanner, DecidesTheSameAgainFromTheSameTraffic) {
   const auto weather = [](double now, Cluster& c) { set_rate(c, 2, now < 5 ? kGigabit : kGigabit / 3); };
   Job one(star(4), weather), other(star(4), weather);
