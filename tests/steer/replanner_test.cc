@@ -201,6 +201,40 @@ TEST(Replanner, PlansGoBackWhereOthersDoNotHelpAndTheNextTrialIsLater) {
     EXPECT_LT(at[i + 1] - at[i], 10) << "a trial that fails is soon over";
 }
 
+// The price of a change: not before, and soon after.
+TEST(Replanner, ChangesPlansWhenOthersWouldHaveSavedThreeSeconds) {
+  constexpr double kBegin = 10, kPriceSeconds = 3;
+  for (const double part : {0.65, 0.5, 0.2}) {
+    Job job(star(8), [&](double now, Cluster& c) { set_rate(c, 5, kGigabit * (now < kBegin ? 1 : part)); });
+    job.run_for(kBegin);
+    set_rate(job.truth, 5, part * kGigabit);
+    const double call = job.seconds(), gain = 1 - job.best_seconds() / call;
+    job.run_for(50);
+    ASSERT_GT(job.changes, 0) << part;
+    const double saved = gain * (job.changed_at[0] - kBegin);
+    EXPECT_GT(saved, kPriceSeconds) << part;
+    // Predictions count more than the fluid does; and what an epoch has seen is known an epoch later.
+    EXPECT_LT(saved, 1.5 * kPriceSeconds + 4 * gain * std::max(call, kEpochSeconds)) << part;
+  }
+}
+
+// That costs a fiftieth of the time among eight hosts, and more than a thirtieth among four.
+TEST(Replanner, OneThatIsQuickHasALittleLessToCarryWhileAnotherIsSlow) {
+  for (const int hosts : {8, 4}) {
+    Job job(star(hosts), [](double, Cluster& c) { set_rate(c, 2, 0.7 * kGigabit); });
+    job.run_for(40);
+    EXPECT_GT(job.changes, 0) << hosts;
+    int spared = 0;
+    for (int host = 0; host < hosts; ++host) {
+      const double part = rate_up(job.replanner.network(), host) / kGigabit;
+      if (host == 2 || part == 1) continue;
+      EXPECT_DOUBLE_EQ(part, 0.85) << hosts;
+      ++spared;
+    }
+    EXPECT_EQ(spared, hosts == 8 ? 1 : 0) << hosts;
+  }
+}
+
 // The same drop, but now another plan helps, and stays.
 TEST(Replanner, PlansStayWhereOthersHelp) {
   Job job(star(8), [](double, Cluster& c) { set_rate(c, 2, kGigabit / 5); });
