@@ -235,6 +235,45 @@ TEST(Replanner, OneThatIsQuickHasALittleLessToCarryWhileAnotherIsSlow) {
   }
 }
 
+// Too short, too few bytes, or no more than what acknowledges others: each as if links were slow.
+TEST(Replanner, LearnsNothingFromWhatSaysNothing) {
+  const Cluster network = star(4);
+  Replanner replanner(network);
+  std::int64_t now_ns = 0;
+  const auto see = [&](const std::vector<EdgeTraffic>& edges, const char* what) {
+    for (int epoch = 0; epoch < 10; ++epoch)
+      EXPECT_FALSE(replanner.observe({now_ns += 1'000'000'000, edges}, all_reduce(4))) << what;
+    for (int host = 0; host < 4; ++host)
+      EXPECT_NEAR(rate_up(replanner.estimate(), host) / kGigabit, 1, 0.01) << what;
+  };
+  const ReplanOptions least;
+  see({{0, 1, 1.1 * least.least_bytes, 0.9 * least.least_seconds}}, "short");
+  see({{0, 1, 0.9 * least.least_bytes, 1}}, "few bytes");
+  const double seconds = 1e8 * 8 / kPayload / kGigabit;
+  see({{0, 1, 1e8, seconds}, {1, 0, 0.9e6, seconds}}, "acknowledgements");
+}
+
+TEST(Replanner, FollowsForCallsThatHaveBecomeLarger) {
+  Job job(star(8), [](double now, Cluster& c) { set_rate(c, 2, now < 10 ? kGigabit : kGigabit / 5); });
+  job.request.counts = {1 << 18};
+  job.run_for(5);
+  job.request.counts = {4 << 20};
+  job.loaded.reset();
+  job.run_for(40);
+  EXPECT_EQ(job.changes, 1);
+}
+
+// Other calls take another time per byte: nobody can tell whether the change has helped.
+TEST(Replanner, ATrialWithOtherCallsThanBeforeDoesNotFail) {
+  Job job(star(8), [](double, Cluster& c) { set_rate(c, 2, kGigabit / 5); });
+  while (job.changes == 0 && job.now < 60) job.run_for(0.01);
+  ASSERT_EQ(job.changes, 1);
+  job.request.op = Collective::broadcast;
+  job.loaded.reset();
+  job.run_for(20);
+  EXPECT_EQ(job.changes, 1);
+}
+
 // The same drop, but now another plan helps, and stays.
 TEST(Replanner, PlansStayWhereOthersHelp) {
   Job job(star(8), [](double, Cluster& c) { set_rate(c, 2, kGigabit / 5); });
