@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <system_error>
 
 #include "base/fail.h"
 #include "base/file_descriptor.h"
@@ -14,7 +15,11 @@ namespace talweg::fabric {
 
 TemporaryFile::TemporaryFile(const std::string& suffix, const std::string& text) {
   namespace fs = std::filesystem;
-  path_ = fs::absolute(fs::temp_directory_path() / ("talweg-XXXXXX" + suffix)).string();
+  std::error_code why;
+  const fs::path folder = fs::temp_directory_path(why);
+  if (why)
+    throw_error(ErrorCode::system, "cannot find the folder for temporary files (TMPDIR): {}", why.message());
+  path_ = fs::absolute(folder / ("talweg-XXXXXX" + suffix)).string();
   const FileDescriptor file(mkostemps(path_.data(), static_cast<int>(suffix.size()), O_CLOEXEC));
   if (!file) throw_system("make the file {}", path_);
   errno = ENOSPC;  // a write that is cut short does not say why
