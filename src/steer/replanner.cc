@@ -96,14 +96,20 @@ void Replanner::saw(std::size_t resource, double bits_per_second) {
   set_capacity(estimate_, resource, middle(seen));
 }
 
-std::vector<std::size_t> Replanner::resources_of(const EdgeTraffic& edge) const {
-  std::vector<std::size_t> result;
-  for (const int link : routes_.path(edge.from, edge.to)) {
+// What an edge uses, and how much of its traffic each carries.
+std::vector<Replanner::Part> Replanner::parts_of(const EdgeTraffic& edge) const {
+  std::vector<Part> result;
+  routes_.for_each_share(edge.from, edge.to, [&](int link, double part) {
     const auto l = static_cast<std::size_t>(link);
-    result.push_back(l);
-    for (const std::size_t group : groups_of_link_[l])
-      if (std::ranges::find(result, group) == result.end()) result.push_back(group);
-  }
+    result.push_back({l, part});
+    for (const std::size_t group : groups_of_link_[l]) {
+      const auto known = std::ranges::find(result, group, &Part::resource);
+      if (known == result.end())
+        result.push_back({group, part});
+      else
+        known->part += part;
+    }
+  });
   return result;
 }
 
@@ -127,11 +133,11 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
 
   std::vector<Use> uses(estimate_.links.size() + estimate_.groups.size());
   for (const EdgeTraffic& edge : edges) {
-    for (const std::size_t r : resources_of(edge)) {
-      uses[r].bytes += edge.bytes;
+    for (const auto& [r, part] : parts_of(edge)) {
+      uses[r].bytes += part * edge.bytes;
       uses[r].busy = std::max(uses[r].busy, edge.busy);
       uses[r].idlest = std::min(uses[r].idlest, edge.busy);
-      uses[r].weighted += edge.bytes * edge.busy;
+      uses[r].weighted += part * edge.bytes * edge.busy;
       ++uses[r].edges;
     }
   }
@@ -145,7 +151,8 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
   std::vector<bool> suspect(uses.size(), false);  // an edge has this reason or another
   for (const EdgeTraffic& edge : edges) {
     if (edge.busy < kNearlyAll * length) continue;
-    const std::vector<std::size_t> route = resources_of(edge);
+    std::vector<std::size_t> route;
+    for (const auto& [r, part] : parts_of(edge)) route.push_back(r);
     std::vector<std::size_t> reasons;
     for (const std::size_t r : route)
       if (carried(r, length) >= kNearlyAll * capacity(estimate_, r)) reasons.push_back(r);
@@ -219,7 +226,7 @@ cluster::Cluster Replanner::to_plan_for(const forest::Request& request,
     bool needed = false, quick = true;
     for (int other = 0; other < given_.workers(); ++other)
       for (const EdgeTraffic& edge : {EdgeTraffic{witness, other}, EdgeTraffic{other, witness}})
-        needed = needed || std::ranges::any_of(resources_of(edge), slow);
+        needed = needed || std::ranges::any_of(parts_of(edge), slow, &Part::resource);
     cluster::Cluster spared = result;
     for (std::size_t l = 0; l < given_.links.size(); ++l) {
       if (given_.links[l].from != witness && given_.links[l].to != witness) continue;

@@ -93,7 +93,8 @@ class Replanner {
   double gain() const { return gain_; }
 
  private:
-  // A link or, behind them, a group.
+  // A link or, behind them, a group. Of links that are always loaded alike, the one that leads them stands
+  // for all: the slowest of them is what traffic waits for that spreads evenly.
   struct Use {
     double bytes = 0;
     double busy = 0;                                          // of its busiest edge
@@ -131,7 +132,11 @@ class Replanner {
   bool end_trial(const forest::Request& request);
   bool worth_it(const forest::Request& request);
   std::optional<cluster::Cluster> probe(const forest::Request& request);
-  std::vector<std::size_t> resources_of(const EdgeTraffic& edge) const;
+  struct Part {
+    std::size_t resource = 0;
+    double part = 0;
+  };
+  std::vector<Part> parts_of(const EdgeTraffic& edge) const;
 
   const ReplanOptions options_;
   const cluster::Cluster given_;

@@ -134,7 +134,7 @@ TEST(Usage, ARootIsAWholeNumberEverywhere) {
 // What acts on a terminal in all the ways there are (C0, DEL, C1, the direction of writing), and a letter.
 const std::string kSteering = "\x1b[2J\x01\x7f\u0085\u009b31m\u202e\u00f6";
 
-// Files whose every name is such a text.
+// Files in which every name is such a text; some have such a name, too.
 class SteeringFiles {
  public:
   SteeringFiles()
@@ -144,7 +144,9 @@ class SteeringFiles {
     write("key.json", Json{{"nodes", Json::array()}, {"k" + kSteering, 1}}.dump());
     const Json step{{"op", "all_reduce"}, {"bytes", "4K"}};
     const Json group{{"name", "g" + kSteering}, {"ranks", {a, b}}, {"steps", Json::array({step})}};
-    write("work.json", Json{{"groups", Json::array({group})}}.dump());
+    for (const std::string& name : {std::string("work.json"), "y" + kSteering + ".json"})
+      write(name, Json{{"groups", Json::array({group})}}.dump());
+    write("x" + kSteering + ".json", network().dump());
     const Json call{{"operation", "all_reduce"},
                     {"sequence", 0},
                     {"root", -1},
@@ -173,7 +175,8 @@ class SteeringFiles {
     const Json event{{"name", "e" + kSteering}, {"ph", "X"}, {"ts", 1}, {"dur", 1}, {"pid", 0}, {"tid", 0}};
     write("trace-0.json", "[\n" + Json{{"name", "talweg_trace"}, {"ph", "M"}, {"args", args}}.dump() + ",\n" +
                               event.dump() + "\n]\n");
-    write("talweg.conf", "TALWEG_ALGO=c" + kSteering + "\n");
+    for (const std::string& name : {std::string("talweg.conf"), "z" + kSteering + ".conf"})
+      write(name, "TALWEG_ALGO=c" + kSteering + "\n");
   }
   ~SteeringFiles() { std::filesystem::remove_all(folder_); }
   SteeringFiles(const SteeringFiles&) = delete;
@@ -233,13 +236,14 @@ TEST(Usage, WhatAFileSaysCannotSteerTheTerminal) {
   const SteeringFiles files;
   const std::string lab = R"(started=$(cut -d ' ' -f 22 /proc/$$/stat); export XDG_RUNTIME_DIR="$PWD/lab"
 sed "s/STARTED/$started/; s/12345678/$$/" note >lab/talweg/lab-l.json;)";
-  files.write("note", Json{{"name", "l"},
+  const Json host{{"name", "h"}, {"worker", true}, {"address", "d" + kSteering}, {"net", ""}};
+  files.write("note", Json{{"name", "l" + kSteering},
                            {"cluster_file", "f" + kSteering},
                            {"network", ""},
                            {"holder", 12345678},
                            {"switches", ""},
                            {"holder_started", "STARTED"},
-                           {"hosts", Json::array()}}
+                           {"hosts", Json::array({host})}}
                           .dump());
   struct Line {
     const char* words;
@@ -254,13 +258,20 @@ sed "s/STARTED/$started/; s/12345678/$$/" note >lab/talweg/lab-l.json;)";
       {"simulate named.json --bytes 4K --trace trace.json --html simulated.html", printable(files.a)},
       {"simulate named.json --workload work.json", printable("g" + kSteering)},
       {"simulate named.json --workload work.json --csv -", printable("g" + kSteering)},
+      {"simulate x*.json --workload y*.json", printable("x" + kSteering)},
+      {"simulate x*.json --workload y*.json", printable("y" + kSteering)},
+      {"info all_reduce --cluster x*.json", printable("x" + kSteering)},
       {"perf all_reduce --sim named.json -b 4K -e 4K -n 1 -w 0", printable(files.a)},
       {"info all_reduce --cluster named.json", printable(files.agg)},
       {"info all_reduce -n 2", printable("c" + kSteering), 0, conf},
+      {"info all_reduce -n 2", printable("z" + kSteering), 0, "TALWEG_CONF_FILE=\"$(ls z*.conf)\""},
+      {"info", printable("TALWEG_ALG" + kSteering), 0, "env 'TALWEG_ALG" + kSteering + "=1'"},
       {"info", printable("c" + kSteering), 1, conf},
       {"convert named.json - --to dot", text::backslashed(files.a)},
       {"convert named.json - --to yaml", text::json_escaped(files.a)},
       {"doctor record-0.json", "job " + printable("j" + kSteering) + " group " + printable("g" + kSteering)},
+      {"lab list", printable("l" + kSteering), 0, lab},
+      {"lab list", printable("d" + kSteering), 0, lab},
       {"lab list", printable("f" + kSteering), 0, lab}};
   for (const Line& line : lines) {
     const Outcome outcome = files.run(line.words, line.before);
@@ -304,6 +315,9 @@ TEST(Usage, WhatAFileSaysIsInDocumentsToTheLetter) {
   forest["planner"] = "p" + kSteering;
   files.write("forest.json", forest.dump());
   document_of({"convert forest.json - --to json", "p" + kSteering});
+  document_of(
+      {"convert forest.json again.yaml && \"$TALWEG\" convert again.yaml - --to json", "p" + kSteering});
+  expect_harmless(files.read("again.yaml"), "a forest in YAML");
   const Outcome msccl = files.run("convert forest.json - --to msccl");
   EXPECT_EQ(msccl.exit_code, 0) << msccl.err;
   expect_harmless(msccl.out + msccl.err, "convert --to msccl");

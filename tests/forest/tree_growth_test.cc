@@ -73,6 +73,26 @@ TEST(TreeGrowth, PassesASlowUplinkOnce) {
   EXPECT_DOUBLE_EQ(growth.rate(), 5e9);
 }
 
+// Two leaves of two hosts, and two spines: each edge loads links alike both ways, unless one spine is a
+// little further on the way back.
+TEST(TreeMarket, IsSymmetricWhereTrafficSpreadsAlikeBothWays) {
+  for (const bool alike : {true, false}) {
+    cluster::Cluster cluster;
+    for (int host = 0; host < 4; ++host) cluster.nodes.push_back({.name = fmt::format("h{}", host)});
+    for (const char* const name : {"leaf0", "leaf1", "spine0", "spine1"})
+      cluster.nodes.push_back({.name = name, .kind = cluster::NodeKind::switch_});
+    const auto join = [&](int a, int b) {
+      cluster.links.push_back({a, b, {1e9}, {1000}});
+      cluster.links.push_back({b, a, {1e9}, {1000}});
+    };
+    for (int host = 0; host < 4; ++host) join(host, 4 + host / 2);
+    for (const int leaf : {4, 5})
+      for (const int spine : {6, 7}) join(leaf, spine);
+    if (!alike) cluster.links.back().latency.value += 1;  // from the second spine to the second leaf
+    EXPECT_EQ(TreeMarket(cluster, Collective::all_reduce, 0, Paths::routes).symmetric(), alike);
+  }
+}
+
 TEST(TreeGrowth, CountsOnAllEquallyGoodPathsAndOverAnyPathsOnEachAlone) {
   // Two leaves of four hosts, and four spines between them that are as narrow as hosts.
   cluster::Cluster cluster;

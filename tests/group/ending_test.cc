@@ -83,7 +83,7 @@ struct SlotCall {
     work = group.start_all_reduce(in.data(), out.data(), n, DataType::i32, ReduceOp::sum, options);
   }
   std::int32_t value(int rank, std::size_t i) const {
-    return static_cast<std::int32_t>(i % 97) + 1000 * rank + 10'000 * slot;
+    return static_cast<std::int32_t>(i % 97) + (1000 << 2 * rank) + 100'000 * slot;
   }
   bool right() const {
     for (std::size_t i = 0; i < out.size(); ++i) {

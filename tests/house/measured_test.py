@@ -21,6 +21,7 @@ specification = importlib.util.spec_from_file_location("bench", TREE / "bench" /
 bench = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(bench)
 import aggregator  # noqa: E402
+import contestants  # noqa: E402
 import measured  # noqa: E402
 import places  # noqa: E402
 import predict  # noqa: E402
@@ -196,6 +197,19 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdict("aggregator", [record], "aggregator/4"), rows.PASS)
         self.assertEqual(self.verdict("aggregator", [record | {"ms": 150.0}], "aggregator/4"), rows.MISS)
         self.assertEqual(self.verdict("aggregator", [record | {"ms": None, "failed": "no"}], "aggregator/4"), rows.MISS)
+
+
+class Contestants(unittest.TestCase):
+    def test_are_all_algorithms_that_peers_have(self):
+        known = re.findall(r'algorithm == "(\w+)"', (TREE / "bench" / "peers" / "gloo_bench.cc").read_text())
+        self.assertIn("ring_chunked", known)
+        self.assertEqual(sorted(contestant.algorithm for contestant in contestants.GLOO), sorted(known))
+        self.assertEqual(sorted(contestants.OPEN_MPI_ALGORITHMS.values()), list(range(7)))  # of Open MPI 4.1, and its default
+        self.assertEqual([contestant.algorithm for contestant in contestants.OPEN_MPI], list(contestants.OPEN_MPI_ALGORITHMS))
+
+    def test_are_installed_for_the_bench(self):
+        packages = re.search(r"bench\) packages\+=\((.*)\)", (TREE / "tools" / "setup.sh").read_text()).group(1).split()
+        self.assertLessEqual({"libgloo-dev", "libns3-dev", "libopenmpi-dev", "openmpi-bin"}, set(packages))
 
 
 class Recording(unittest.TestCase):

@@ -24,10 +24,13 @@ cluster::Cluster idle_star(int hosts) {
 int plans_made_at_once_and_one_by_one(int ranks) {
   const cluster::Cluster network = idle_star(ranks);
   int compared = 0;
-  for (const Collective op : {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather,
-                              Collective::broadcast, Collective::reduce, Collective::all_to_all})
+  for (const Collective op :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
+        Collective::reduce, Collective::all_to_all, Collective::gather, Collective::scatter})
     for (const forest::Planner& planner : forest::planners()) {
-      const forest::Request request = forest::even_request(op, ranks, 0, 6000, 4);
+      // Blocks of a scatter are acknowledged where they are not small.
+      const std::int64_t count = op == Collective::scatter ? 60'000 : 6000;
+      const forest::Request request = forest::even_request(op, ranks, 0, count, 4);
       if (!planner.serves(request)) continue;
       auto forest = std::make_shared<forest::Forest>(planner.plan(request, network));
       forest::choose_chunks(*forest, network);
@@ -42,6 +45,7 @@ int plans_made_at_once_and_one_by_one(int ranks) {
         EXPECT_EQ(other.position, one->position);
         EXPECT_EQ(other.announce_to, one->announce_to);
         EXPECT_EQ(other.slices_overlap, one->slices_overlap);
+        EXPECT_EQ(other.ahead_bytes, one->ahead_bytes);
         ++compared;
       }
     }

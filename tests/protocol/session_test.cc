@@ -99,6 +99,7 @@ struct Pair {
     Operation operation = operation_for(net, call, rank, buffers[r], results[r]);
     operation.question_ns = question_ns;
     operation.signature.plan = plan;
+    if (!has_plan) operation.plan = nullptr;
     net.session(rank).start(std::move(operation));
   }
   MemoryNetwork net;
@@ -106,6 +107,7 @@ struct Pair {
   std::vector<Result> results;
   std::int64_t question_ns = 0;
   std::uint32_t plan = 0;  // its digest, of what is started next
+  bool has_plan = true;
 };
 
 TEST(Session, RanksThatFollowDifferentPlansDisagree) {
@@ -132,6 +134,18 @@ TEST(Session, APlanThatIsNotToldAgreesWithAny) {
   group.net.run();
   for (std::size_t r = 0; r < 2; ++r)
     EXPECT_TRUE(group.results[r].outcome.ok) << group.results[r].outcome.text;
+}
+
+TEST(Session, WhatHasComeForACallThatFailsBeforeItsPlanIsKnownIsDropped) {
+  Pair group(2);
+  group.has_plan = false;
+  group.start(0, 10);
+  group.has_plan = true;
+  group.start(1, 10);
+  group.net.run();
+  EXPECT_GT(group.net.session(0).early_bytes(), 0U);
+  group.net.session(0).on_time(1'000'000'000);
+  EXPECT_EQ(group.net.session(0).early_bytes(), 0U);
 }
 
 TEST(Session, WhoOnlyHelpsHearsThatCallsArePastWhenTheyHaveEnded) {

@@ -68,10 +68,11 @@ inline std::vector<EdgeTraffic> traffic(const Load& load, const Cluster& network
   std::vector<EdgeTraffic> result;
   for (const auto& [ends, amount] : load.edges) {
     double need = 0;
-    for (const int link : load.routes.path(ends.first, ends.second)) {
-      const auto l = static_cast<std::size_t>(link);
-      need = std::max(need, load.links[l] / network.links[l].capacity.bits_per_second);
-    }
+    load.routes.for_each_share(ends.first, ends.second, [&](int leader, double) {
+      for (std::size_t l = 0; l < load.links.size(); ++l)
+        if (load.routes.leader(static_cast<int>(l)) == leader)
+          need = std::max(need, load.links[l] / network.links[l].capacity.bits_per_second);
+    });
     // Those that share what is full are on their way all the time; others now and then.
     const double busy = need > 0.98 * seconds ? seconds : need * (0.6 + 0.4 * random.uniform());
     const double counted = amount * (0.99 + 0.02 * random.uniform());

@@ -132,6 +132,43 @@ TEST(Replanner, KnowsThatWhatIsSharedIsFullAndNotTheHosts) {
   EXPECT_LT(job.seconds(), 1.05 * job.best_seconds());
 }
 
+// Two leaves of four hosts, and two spines over which all that leaves a leaf spreads.
+TEST(Replanner, KnowsThatTrafficSpreadsOverEqualWays) {
+  constexpr double kUplink = 0.6 * kGigabit;
+  for (const bool uplink_falls : {false, true}) {
+    Cluster network;
+    for (int h = 0; h < 8; ++h) network.nodes.push_back({"h" + std::to_string(h)});
+    for (const char* name : {"leaf0", "leaf1", "spine0", "spine1"})
+      network.nodes.push_back({name, cluster::NodeKind::switch_});
+    const auto join = [&](int a, int b, double rate) {
+      network.links.push_back({a, b, {rate}, {20000}});
+      network.links.push_back({b, a, {rate}, {20000}});
+    };
+    for (int h = 0; h < 8; ++h) join(h, 8 + h / 4, kGigabit);
+    for (const int leaf : {8, 9})
+      for (const int spine : {10, 11}) join(leaf, spine, kUplink);
+    Job job(network, [&](double now, Cluster& c) {
+      if (now < 10) return;
+      if (!uplink_falls) set_rate(c, 3, kGigabit / 5);
+      for (std::size_t i = c.links.size() - 2; uplink_falls && i < c.links.size(); ++i)
+        c.links[i].capacity = {kUplink / 8};  // leaf 1 and spine 1
+    });
+    job.run_for(10);
+    EXPECT_EQ(job.changes, 0) << uplink_falls;
+    const auto& estimated = job.replanner.estimate().links;
+    for (std::size_t l = 0; l < network.links.size(); ++l)
+      EXPECT_NEAR(estimated[l].capacity.bits_per_second / network.links[l].capacity.bits_per_second, 1, 0.05)
+          << uplink_falls << " " << l;
+    job.run_for(90);
+    EXPECT_LT(job.seconds(), 1.05 * job.best_seconds()) << uplink_falls;
+    const double first_uplink = estimated[16].capacity.bits_per_second;  // it stands for all that are alike
+    EXPECT_NEAR(first_uplink / (uplink_falls ? kUplink / 8 : kUplink), 1, 0.15) << uplink_falls;
+    if (!uplink_falls) {
+      EXPECT_NEAR(rate_up(job.replanner.estimate(), 3) / rate_up(job.truth, 3), 1, 0.15);
+    }
+  }
+}
+
 TEST(Replanner, DecidesTheSameAgainFromTheSameTraffic) {
   const auto weather = [](double now, Cluster& c) { set_rate(c, 2, now < 5 ? kGigabit : kGigabit / 3); };
   Job one(star(4), weather), other(star(4), weather);
@@ -162,6 +199,79 @@ TEST(Replanner, PlansGoBackWhereOthersDoNotHelpAndTheNextTrialIsLater) {
     EXPECT_GT(at[i] - at[i - 1], 1.5 * (at[i - 2] - at[i - 3])) << "change " << i;
   for (std::size_t i = 0; i + 2 <= at.size(); i += 2)
     EXPECT_LT(at[i + 1] - at[i], 10) << "a trial that fails is soon over";
+}
+
+// The price of a change: not before, and soon after.
+TEST(Replanner, ChangesPlansWhenOthersWouldHaveSavedThreeSeconds) {
+  constexpr double kBegin = 10, kPriceSeconds = 3;
+  for (const double part : {0.65, 0.5, 0.2}) {
+    Job job(star(8), [&](double now, Cluster& c) { set_rate(c, 5, kGigabit * (now < kBegin ? 1 : part)); });
+    job.run_for(kBegin);
+    set_rate(job.truth, 5, part * kGigabit);
+    const double call = job.seconds(), gain = 1 - job.best_seconds() / call;
+    job.run_for(50);
+    ASSERT_GT(job.changes, 0) << part;
+    const double saved = gain * (job.changed_at[0] - kBegin);
+    EXPECT_GT(saved, kPriceSeconds) << part;
+    // Predictions count more than the fluid does; and what an epoch has seen is known an epoch later.
+    EXPECT_LT(saved, 1.5 * kPriceSeconds + 4 * gain * std::max(call, kEpochSeconds)) << part;
+  }
+}
+
+// That costs a fiftieth of the time among eight hosts, and more than a thirtieth among four.
+TEST(Replanner, OneThatIsQuickHasALittleLessToCarryWhileAnotherIsSlow) {
+  for (const int hosts : {8, 4}) {
+    Job job(star(hosts), [](double, Cluster& c) { set_rate(c, 0, 0.7 * kGigabit); });
+    job.run_for(40);
+    EXPECT_GT(job.changes, 0) << hosts;
+    int spared = 0;
+    for (int host = 0; host < hosts; ++host) {
+      const double part = rate_up(job.replanner.network(), host) / kGigabit;
+      if (host == 0 || part == 1) continue;
+      EXPECT_DOUBLE_EQ(part, 0.85) << hosts;
+      ++spared;
+    }
+    EXPECT_EQ(spared, hosts == 8 ? 1 : 0) << hosts;
+  }
+}
+
+// Too short, too few bytes, or no more than what acknowledges others: each as if links were slow.
+TEST(Replanner, LearnsNothingFromWhatSaysNothing) {
+  const Cluster network = star(4);
+  Replanner replanner(network);
+  std::int64_t now_ns = 0;
+  const auto see = [&](const std::vector<EdgeTraffic>& edges, const char* what) {
+    for (int epoch = 0; epoch < 10; ++epoch)
+      EXPECT_FALSE(replanner.observe({now_ns += 1'000'000'000, edges}, all_reduce(4))) << what;
+    for (int host = 0; host < 4; ++host)
+      EXPECT_NEAR(rate_up(replanner.estimate(), host) / kGigabit, 1, 0.01) << what;
+  };
+  const ReplanOptions least;
+  see({{0, 1, 1.1 * least.least_bytes, 0.9 * least.least_seconds}}, "short");
+  see({{0, 1, 0.9 * least.least_bytes, 1}}, "few bytes");
+  const double seconds = 1e8 * 8 / kPayload / kGigabit;
+  see({{0, 1, 1e8, seconds}, {1, 0, 0.9e6, seconds}}, "acknowledgements");
+}
+
+TEST(Replanner, FollowsForCallsThatHaveBecomeLarger) {
+  Job job(star(8), [](double now, Cluster& c) { set_rate(c, 2, now < 10 ? kGigabit : kGigabit / 5); });
+  job.request.counts = {1 << 18};
+  job.run_for(5);
+  job.request.counts = {4 << 20};
+  job.loaded.reset();
+  job.run_for(40);
+  EXPECT_EQ(job.changes, 1);
+}
+
+// Other calls take another time per byte: nobody can tell whether the change has helped.
+TEST(Replanner, ATrialWithOtherCallsThanBeforeDoesNotFail) {
+  Job job(star(8), [](double, Cluster& c) { set_rate(c, 2, kGigabit / 5); });
+  while (job.changes == 0 && job.now < 60) job.run_for(0.01);
+  ASSERT_EQ(job.changes, 1);
+  job.request.op = Collective::broadcast;
+  job.loaded.reset();
+  job.run_for(20);
+  EXPECT_EQ(job.changes, 1);
 }
 
 // The same drop, but now another plan helps, and stays.

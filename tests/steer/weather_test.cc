@@ -55,23 +55,28 @@ struct Outcomes {
   double causal = 0;
 };
 
-Outcomes outcomes(Weather (*make)(std::uint64_t seed)) {
+using Draw = Weather (*)(std::uint64_t seed);
+
+Outcomes outcomes(Draw draw, std::uint64_t first = 0, std::uint64_t count = fewer(4U)) {
   Outcomes all;
-  const auto seeds = fewer(4);
-  for (int seed = 0; seed < seeds; ++seed) {
-    const Weather weather = make(static_cast<std::uint64_t>(seed));
+  const auto seeds = static_cast<double>(count);
+  int most = 0;
+  for (std::uint64_t seed = first; seed < first + count; ++seed) {
+    const Weather weather = draw(seed);
     Outcome o;
     o.followed = part_that_follows(weather, o.changes);
     o.stayed = part_if_staying(weather);
     o.causal = best_follower(weather);
     std::cout << o << ", seed " << seed << "\n";
     EXPECT_LE(o.changes, kMostChanges) << seed;
+    most = std::max(most, o.changes);
     all.each.push_back(o);
     all.followed += o.followed / seeds;
     all.stayed += o.stayed / seeds;
     all.causal += o.causal / seeds;
   }
-  std::cout << "over the best that sees the past: " << all.causal / all.followed << "; target " << kTarget
+  std::cout << "means: " << Outcome{all.followed, all.stayed, all.causal, most} << " at most\n"
+            << "over the best that sees the past: " << all.causal / all.followed << "; target " << kTarget
             << "\n";
   if (!kSanitized) {  // the bar is of all draws' mean
     EXPECT_LE(all.causal / all.followed, kTarget);
@@ -112,6 +117,25 @@ TEST(Replanner, LosesMuchLessThanAPlanThatStaysWhereRatesComeAndGo) {
 
 TEST(Replanner, IsNoWorseThanAPlanThatStaysWhereHostsFlap) {
   for (const Outcome& o : outcomes(flapping).each) EXPECT_LT(1 / o.followed, 1 / o.stayed) << o;
+}
+
+// What is published (docs/measured.md) is of these: no rule and no constant was chosen by what they give.
+// Rates that come and go are the worst, and the mean over eight draws is anything from 1.07 to 1.13.
+TEST(Replanner, LosesATenthAtMostOnDrawsThatNothingWasSetOn) {
+  struct Kind {
+    const char* name;
+    Draw draw;
+    std::uint64_t draws = 16;
+  };
+  for (const Kind& kind : {Kind{"bursts end", bursts_end},
+                           {"throttled", throttled},
+                           {"Huawei", huawei},
+                           {"Huawei, shuffled", huawei_shuffled},
+                           {"come and go", come_and_go, 96},
+                           {"flapping", flapping}}) {
+    std::cout << kind.name << "\n";
+    outcomes(kind.draw, 100, fewer(kind.draws));
+  }
 }
 
 TEST(Weather, PlansTakeHardlyLongerThanTheModelOfAStarSays) {

@@ -21,6 +21,7 @@ TEST(Table, IsAsWideAsWhatItHoldsInCharacters) {
 
 TEST(Table, ACellCannotSteerTheTerminal) {
   EXPECT_EQ((Columns{{"", 0}}).line({"\x1b[2Jh\n"}), "\\x1b[2Jh\\n\n");
+  EXPECT_EQ(table({{"\x1b", "1"}, {"ab", "2"}}), "\\x1b  1\n  ab  2\n") << "as wide as what is shown";
 }
 
 TEST(Csv, QuotesWhatWouldBeReadOtherwise) {
