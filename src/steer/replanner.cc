@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/at.h"
 #include "forest/packed.h"
 #include "forest/planner.h"
 
@@ -39,7 +40,6 @@ constexpr double kLeastRelaxed = kRelaxed / 8;
 constexpr double kSpared = kNearlyAll - kAlike;
 constexpr double kWitnessCost = 1. / 3;  // at most, of what a change has to gain
 
-// Of a link or, behind them, a group.
 double capacity(const cluster::Cluster& network, std::size_t resource) {
   const std::size_t links = network.links.size();
   return resource < links ? network.links[resource].capacity.bits_per_second
@@ -73,7 +73,7 @@ Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
       groups_of_link_(given_.links.size()) {
   for (std::size_t g = 0; g < given_.groups.size(); ++g)
     for (const int link : given_.groups[g].links)
-      groups_of_link_[static_cast<std::size_t>(link)].push_back(given_.links.size() + g);
+      groups_of_link_[at(link)].push_back(given_.links.size() + g);
   memories_.resize(given_.links.size() + given_.groups.size());
   for (std::size_t r = 0; r < memories_.size(); ++r) memories_[r].seen.fill(capacity(given_, r));
   allowed_ = kChangesAtOnce;
@@ -96,15 +96,25 @@ void Replanner::saw(std::size_t resource, double bits_per_second) {
   set_capacity(estimate_, resource, middle(seen));
 }
 
-std::vector<std::size_t> Replanner::resources_of(const EdgeTraffic& edge) const {
-  std::vector<std::size_t> result;
-  for (const int link : routes_.path(edge.from, edge.to)) {
-    const auto l = static_cast<std::size_t>(link);
-    result.push_back(l);
-    for (const std::size_t group : groups_of_link_[l])
-      if (std::ranges::find(result, group) == result.end()) result.push_back(group);
-  }
+std::vector<Replanner::Share> Replanner::resources_of(const EdgeTraffic& edge) const {
+  std::vector<Share> result;
+  routes_.for_each_share(edge.from, edge.to, [&](int link, double part) {
+    result.push_back({at(link), part});
+    for (const std::size_t group : groups_of_link_[at(link)]) {
+      const auto known = std::ranges::find(result, group, &Share::resource);
+      if (known == result.end())
+        result.push_back({group, part});
+      else
+        known->part += part;
+    }
+  });
   return result;
+}
+
+// Sets the links that another one stands for to what that one has.
+void Replanner::keep_alike(cluster::Cluster& network) const {
+  for (std::size_t l = 0; l < network.links.size(); ++l)
+    network.links[l].capacity = network.links[at(routes_.leader(static_cast<int>(l)))].capacity;
 }
 
 // False: the epoch says nothing.
@@ -127,11 +137,11 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
 
   std::vector<Use> uses(estimate_.links.size() + estimate_.groups.size());
   for (const EdgeTraffic& edge : edges) {
-    for (const std::size_t r : resources_of(edge)) {
-      uses[r].bytes += edge.bytes;
+    for (const auto& [r, part] : resources_of(edge)) {
+      uses[r].bytes += part * edge.bytes;
       uses[r].busy = std::max(uses[r].busy, edge.busy);
       uses[r].idlest = std::min(uses[r].idlest, edge.busy);
-      uses[r].weighted += edge.bytes * edge.busy;
+      uses[r].weighted += part * edge.bytes * edge.busy;
       ++uses[r].edges;
     }
   }
@@ -145,20 +155,20 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
   std::vector<bool> suspect(uses.size(), false);  // an edge has this reason or another
   for (const EdgeTraffic& edge : edges) {
     if (edge.busy < kNearlyAll * length) continue;
-    const std::vector<std::size_t> route = resources_of(edge);
-    std::vector<std::size_t> reasons;
+    std::vector<std::size_t> route, reasons;
+    for (const Share& share : resources_of(edge)) route.push_back(share.resource);
     for (const std::size_t r : route)
       if (carried(r, length) >= kNearlyAll * capacity(estimate_, r)) reasons.push_back(r);
     if (reasons.size() == 1) full[reasons[0]] = alone[reasons[0]] = true;
     for (const std::size_t r : reasons) suspect[r] = true;
     if (!reasons.empty() || route.empty()) continue;
-    const auto part = [&](std::size_t r) { return carried(r, length) / capacity(estimate_, r); };
+    const auto load = [&](std::size_t r) { return carried(r, length) / capacity(estimate_, r); };
     // Below 0: `a` is less likely to be the reason; 0: nobody can tell.
     const auto compare = [&](std::size_t a, std::size_t b) {
       const double more = busyness(a) - busyness(b);
       if (std::abs(more) > kAlike) return more;
       if (uses[a].edges != uses[b].edges) return static_cast<double>(uses[a].edges - uses[b].edges);
-      const double nearer = part(a) / part(b) - 1;
+      const double nearer = load(a) / load(b) - 1;
       return std::abs(nearer) > kAlike ? nearer : 0.;
     };
     std::size_t best = route[0];
@@ -186,6 +196,7 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     const double least = suspect[r] || (probing && !more) ? was : capacity(believed_, r);
     saw(r, full[r] ? carried(r, uses[r].busy) : std::max(seen, least));
   }
+  keep_alike(estimate_);
   return true;
 }
 
@@ -219,7 +230,7 @@ cluster::Cluster Replanner::to_plan_for(const forest::Request& request,
     bool needed = false, quick = true;
     for (int other = 0; other < given_.workers(); ++other)
       for (const EdgeTraffic& edge : {EdgeTraffic{witness, other}, EdgeTraffic{other, witness}})
-        needed = needed || std::ranges::any_of(resources_of(edge), slow);
+        needed = needed || std::ranges::any_of(resources_of(edge), slow, &Share::resource);
     cluster::Cluster spared = result;
     for (std::size_t l = 0; l < given_.links.size(); ++l) {
       if (given_.links[l].from != witness && given_.links[l].to != witness) continue;
@@ -267,6 +278,7 @@ std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request)
   if (allowed_ < kToSpare || now_ < probes_.until) return std::nullopt;
   std::vector<std::size_t> slow;
   for (std::size_t r = 0; r < memories_.size(); ++r) {
+    if (r < given_.links.size() && at(routes_.leader(static_cast<int>(r))) != r) continue;
     const double enough = kNearlyAll * capacity(given_, r);
     const bool known = memories_[r].still_slow || memories_[r].full_alone;
     if (!known && capacity(estimate_, r) < enough) slow.push_back(r);
@@ -274,6 +286,7 @@ std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request)
   for (; !slow.empty(); slow.resize(slow.size() / 2)) {
     cluster::Cluster quick = estimate_;
     for (const std::size_t r : slow) set_capacity(quick, r, capacity(given_, r));
+    keep_alike(quick);
     const forest::CostModel model(quick);
     gain_ = 1 - model.seconds(best_plan(request, model)) / model.seconds(*current_);
     if (gain_ > options_.threshold) return quick;

@@ -6,7 +6,10 @@
 // It sends nothing: what the job's own traffic has met is all that it knows. An edge is a connection between
 // two workers; an epoch says of each how many bytes arrived and for how long something was on its way.
 //
-// What a link or group carries. An edge that was busy all the time has met something full. Where a link or
+// What a link or group carries. Of what an edge has carried each link has had the part that routes give it
+// (cluster/routing.h): where several ways are equally good, all of them. Links that are alike and always
+// loaded alike are one, which the first of them stands for: nothing tells them apart. An edge that was busy
+// all the time has met something full. Where a link or
 // group of its route carried what it is thought to carry, that is the reason. Else one of them has become
 // slower: the one all of whose edges were busy (where others were idle, there was room), of several the one
 // that most edges share, or all where nobody can tell; it carries what its edges carried while they were
@@ -93,7 +96,11 @@ class Replanner {
   double gain() const { return gain_; }
 
  private:
-  // A link or, behind them, a group.
+  // A resource is a link or, behind them, a group. What part of an edge's bytes it carries.
+  struct Share {
+    std::size_t resource = 0;
+    double part = 0;
+  };
   struct Use {
     double bytes = 0;
     double busy = 0;                                          // of its busiest edge
@@ -131,7 +138,8 @@ class Replanner {
   bool end_trial(const forest::Request& request);
   bool worth_it(const forest::Request& request);
   std::optional<cluster::Cluster> probe(const forest::Request& request);
-  std::vector<std::size_t> resources_of(const EdgeTraffic& edge) const;
+  std::vector<Share> resources_of(const EdgeTraffic& edge) const;
+  void keep_alike(cluster::Cluster& network) const;
 
   const ReplanOptions options_;
   const cluster::Cluster given_;
