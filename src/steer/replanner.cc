@@ -65,7 +65,7 @@ double middle(const Values& values) {
 Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
     : options_(options),
       given_(std::move(network)),
-      routes_(given_),
+      routes_(std::make_shared<const cluster::Routes>(given_)),
       planned_(given_),
       believed_(given_),
       estimate_(given_),
@@ -98,7 +98,7 @@ void Replanner::saw(std::size_t resource, double bits_per_second) {
 
 std::vector<Replanner::Share> Replanner::resources_of(const EdgeTraffic& edge) const {
   std::vector<Share> result;
-  routes_.for_each_share(edge.from, edge.to, [&](int link, double part) {
+  routes_->for_each_share(edge.from, edge.to, [&](int link, double part) {
     result.push_back({at(link), part});
     for (const std::size_t group : groups_of_link_[at(link)]) {
       const auto known = std::ranges::find(result, group, &Share::resource);
@@ -114,7 +114,7 @@ std::vector<Replanner::Share> Replanner::resources_of(const EdgeTraffic& edge) c
 // Sets the links that another one stands for to what that one has.
 void Replanner::keep_alike(cluster::Cluster& network) const {
   for (std::size_t l = 0; l < network.links.size(); ++l)
-    network.links[l].capacity = network.links[at(routes_.leader(static_cast<int>(l)))].capacity;
+    network.links[l].capacity = network.links[at(routes_->leader(static_cast<int>(l)))].capacity;
 }
 
 // False: the epoch says nothing.
@@ -201,9 +201,9 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
 }
 
 // How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
-forest::Forest best_plan(const forest::Request& request, const forest::CostModel& model) {
+forest::Forest Replanner::best_plan(const forest::Request& request, const forest::CostModel& model) const {
   forest::PackingMemo quick(forest::Trees::any);
-  return forest::plan_at_once(request, model, quick).forest;
+  return forest::plan_at_once(request, model, quick, limit_).forest;
 }
 
 // What is slow is raised to as much of what it was given as plans bear, and a witness is spared.
@@ -250,15 +250,16 @@ void Replanner::plan_for(const forest::Request& request, cluster::Cluster networ
 }
 
 bool Replanner::worth_it(const forest::Request& request) {
+  bool news = false;
+  for (std::size_t r = 0; r < memories_.size(); ++r)
+    news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
+  if (!better_ && !news) return false;
   const forest::CostModel model(estimate_);
   const auto gain = [&](const forest::Forest& plan) {
     return std::max(0., 1 - model.seconds(plan) / model.seconds(*current_));
   };
   if (better_ && gain(*better_) <= options_.threshold) better_.reset();
   if (!better_) saved_ = 0;
-  bool news = false;
-  for (std::size_t r = 0; r < memories_.size(); ++r)
-    news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
   if (news) {
     considered_ = estimate_;
     // First with one plan, since most news gains nothing, and what plans would be made for takes several.
@@ -267,8 +268,7 @@ bool Replanner::worth_it(const forest::Request& request) {
       if (gain(best) > options_.threshold) better_ = std::move(best);
     }
   }
-  gain_ = better_ ? gain(*better_) : 0;
-  saved_ += gain_ * length_;
+  saved_ += (better_ ? gain(*better_) : 0) * length_;
   return saved_ >= kPrice && allowed_ >= kThereAndBack && now_ >= changes_.until;
 }
 
@@ -278,7 +278,7 @@ std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request)
   if (allowed_ < kToSpare || now_ < probes_.until) return std::nullopt;
   std::vector<std::size_t> slow;
   for (std::size_t r = 0; r < memories_.size(); ++r) {
-    if (r < given_.links.size() && at(routes_.leader(static_cast<int>(r))) != r) continue;
+    if (r < given_.links.size() && at(routes_->leader(static_cast<int>(r))) != r) continue;
     const double enough = kNearlyAll * capacity(given_, r);
     const bool known = memories_[r].still_slow || memories_[r].full_alone;
     if (!known && capacity(estimate_, r) < enough) slow.push_back(r);
@@ -288,8 +288,8 @@ std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request)
     for (const std::size_t r : slow) set_capacity(quick, r, capacity(given_, r));
     keep_alike(quick);
     const forest::CostModel model(quick);
-    gain_ = 1 - model.seconds(best_plan(request, model)) / model.seconds(*current_);
-    if (gain_ > options_.threshold) return quick;
+    const double gain = 1 - model.seconds(best_plan(request, model)) / model.seconds(*current_);
+    if (gain > options_.threshold) return quick;
   }
   for (Memory& m : memories_) m.still_slow = false;
   probes_.fail(now_);
@@ -355,7 +355,9 @@ bool Replanner::end_trial(const forest::Request& request) {
   return false;
 }
 
-bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request) {
+bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request,
+                        const forest::WorkLimit* limit) {
+  limit_ = limit;
   if (!learn(epoch)) return false;
   if (first_ns_ < 0) first_ns_ = epoch.time_ns;
   const double last = std::exchange(now_, static_cast<double>(epoch.time_ns - first_ns_) * 1e-9);
@@ -366,7 +368,7 @@ bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& reques
   } else {
     if (!current_ || current_->request != request) {
       forest::PackingMemo packings;
-      current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings).forest;
+      current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings, limit_).forest;
       better_.reset();
     }
     if (worth_it(request)) {

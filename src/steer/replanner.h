@@ -41,13 +41,15 @@
 //    help, plans are made as if all that is slow, and was not seen to be the only reason, were as it was
 //    given. That shows what is slow still.
 //
-// Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.
+// From the same epochs in the same order follow the same decisions. Pure. A copy decides on its own: whoever
+// plans in another thread gives it one.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -55,6 +57,7 @@
 #include "cluster/routing.h"
 #include "forest/cost.h"
 #include "forest/forest.h"
+#include "forest/work_limit.h"
 
 namespace talweg::steer {
 
@@ -85,15 +88,16 @@ class Replanner {
   // `network` must be valid. It is what plans are made for now.
   explicit Replanner(cluster::Cluster network, const ReplanOptions& options = {});
 
-  // True when plans should be made for network() from now on. `request` is the call that matters most.
-  bool observe(const TrafficEpoch& epoch, const forest::Request& request);
+  // True when plans should be made for network() from now on. `request` is the call that matters most. May
+  // take as long as some plans. Throws WorkLimit::Reached, if there is a limit, when nobody waits any more,
+  // and what planning throws; then the re-planner is of no further use.
+  bool observe(const TrafficEpoch& epoch, const forest::Request& request,
+               const forest::WorkLimit* limit = nullptr);
 
   // What plans are, or now should be, made for.
   const cluster::Cluster& network() const { return planned_; }
   // What the network is thought to be, whether or not plans are made for it.
   const cluster::Cluster& estimate() const { return estimate_; }
-  // By how much less time the best plan for the estimate was last predicted to take; 0 where none is.
-  double gain() const { return gain_; }
 
  private:
   // A resource is a link or, behind them, a group. What part of an edge's bytes it carries.
@@ -140,12 +144,14 @@ class Replanner {
   std::optional<cluster::Cluster> probe(const forest::Request& request);
   std::vector<Share> resources_of(const EdgeTraffic& edge) const;
   void keep_alike(cluster::Cluster& network) const;
+  forest::Forest best_plan(const forest::Request& request, const forest::CostModel& model) const;
 
   const ReplanOptions options_;
   const cluster::Cluster given_;
-  const cluster::Routes routes_;
-  cluster::Cluster planned_;   // believed_, relaxed
-  cluster::Cluster believed_;  // the estimate when plans were made
+  const std::shared_ptr<const cluster::Routes> routes_;
+  const forest::WorkLimit* limit_ = nullptr;  // of observe(), while it runs
+  cluster::Cluster planned_;                  // believed_, relaxed
+  cluster::Cluster believed_;                 // the estimate when plans were made
   cluster::Cluster estimate_;
   cluster::Cluster considered_;  // what other plans were last made for, to see whether they are better
   std::vector<std::vector<std::size_t>> groups_of_link_;
@@ -153,10 +159,9 @@ class Replanner {
   std::optional<forest::Forest> current_;  // the plan in use for the last request
   std::optional<forest::Forest> better_;   // one that has been so since some epoch
   double saved_ = 0;                       // seconds that it would have since
-  double gain_ = 0;
-  double length_ = 0;         // of the last epoch, in seconds of traffic
-  std::deque<double> costs_;  // of the latest epochs: busy seconds per byte
-  double allowed_ = 0;        // changes, now
+  double length_ = 0;                      // of the last epoch, in seconds of traffic
+  std::deque<double> costs_;               // of the latest epochs: busy seconds per byte
+  double allowed_ = 0;                     // changes, now
   std::int64_t first_ns_ = -1;
   double now_ = 0;  // seconds since then, as of all times here
   std::optional<Trial> trial_;

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -185,6 +187,36 @@ TEST(Replanner, FindsTheSlowHostBehindSeveralEquallyGoodWays) {
           0.15)
           << link.from << " to " << link.to << ", slow host " << slow;
     EXPECT_LT(job.seconds(), 1.05 * job.best_seconds()) << slow;
+  }
+}
+
+// Who decides in the background may be told at any moment that nobody waits for it any more.
+TEST(Replanner, LeavesADecisionWhereverItIs) {
+  const Cluster said = star(8);
+  Cluster truth = said;
+  set_rate(truth, 2, kGigabit / 5);
+  const forest::Request request = all_reduce(8);
+  const Load load(forest::plan_best(request, said), truth);
+  Random random{1};
+  std::optional<Replanner> replanner(said);
+  for (const int epoch : {0, 1}) {
+    const TrafficEpoch seen{epoch * std::int64_t{1'000'000'000},
+                            traffic(load, truth, seconds_of(load, truth), random)};
+    std::int64_t last = std::numeric_limits<std::int64_t>::max(), asked = 0;
+    const forest::WorkLimit limit(last, [&] { return ++asked >= last; });
+    Replanner next = *replanner;
+    EXPECT_FALSE(next.observe(seen, request, &limit)) << "nothing is saved yet";
+    EXPECT_NE(next.estimate() == said, epoch > 0) << "the middle one of three values counts";
+    const std::int64_t most = asked;
+    EXPECT_GT(most, 0) << epoch;
+    for (const std::int64_t n : {std::int64_t{1}, most / 2, most}) {
+      last = n;
+      asked = 0;
+      Replanner given_up = *replanner;
+      EXPECT_THROW(given_up.observe(seen, request, &limit), forest::WorkLimit::Reached) << epoch << " " << n;
+      EXPECT_EQ(asked, n) << "it went on";
+    }
+    replanner.emplace(next);
   }
 }
 
