@@ -174,14 +174,20 @@ Forest plan_best(const Request& request, const CostModel& model, PackingMemo& me
   });
 }
 
-PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo) {
+PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo,
+                        const WorkLimit* limit) {
   check(request, model.network());
   PlanAtOnce result;
+  bool unwanted = false;
+  std::function<bool()> ask;
+  if (limit != nullptr) ask = [&] { return unwanted = limit->unwanted(); };
   result.forest = plan_least(request, model, [&](const Algorithm& algorithm) -> std::optional<Forest> {
     try {
-      WorkLimit limit(kMostStepsAtOnce);
-      return plan(algorithm, request, model, &memo, &limit);
+      WorkLimit steps(kMostStepsAtOnce, ask);
+      steps.spend(0);
+      return plan(algorithm, request, model, &memo, &steps);
     } catch (const WorkLimit::Reached&) {
+      if (unwanted) throw;
       result.complete = false;
       return std::nullopt;
     }

@@ -56,12 +56,14 @@ Forest plan_by(const Planner& planner, const Request& request, const CostModel& 
 
 // The same choice among what can be planned while a call waits, which is decided by counted steps and not by
 // a clock: planners that would take longer than some 20 ms are left out. `complete`: none was, so that
-// plan_best() would return the same.
+// plan_best() would return the same. `limit`: whether the plan is still wanted; if not, planning throws
+// WorkLimit::Reached.
 struct PlanAtOnce {
   Forest forest;
   bool complete = true;
 };
-PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo);
+PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo,
+                        const WorkLimit* limit = nullptr);
 
 // Whose forest plan_best() returns, where `offer` knows what each planner's forest takes; it is asked only
 // of those that the choice is among.

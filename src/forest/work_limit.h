@@ -21,8 +21,9 @@ class WorkLimit {
 
   void spend(std::int64_t steps) {
     left_ -= steps;
-    if (left_ < 0 || (unwanted_ && unwanted_())) throw Reached{};
+    if (left_ < 0 || unwanted()) throw Reached{};
   }
+  bool unwanted() const { return unwanted_ && unwanted_(); }
   std::int64_t left() const { return left_; }
 
  private:

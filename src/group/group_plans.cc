@@ -17,7 +17,7 @@ void GroupImpl::adapt() {
   follows_ = true;
   shared_plans_.expect_turns();
   if (rank() != protocol::kPlanner) return;
-  adaptation_ = std::make_unique<steer::Adaptation>(chooser_.network());
+  adaptation_ = std::make_unique<steer::Adaptation>(chooser_.network(), world_->replanning());
   leader_ = std::make_unique<steer::PlanLeader>(shared_plans_, chooser_, adaptation_.get());
 }
 
@@ -41,7 +41,8 @@ std::shared_ptr<const protocol::Plan> GroupImpl::plan_for(std::uint64_t call,
 std::shared_ptr<const protocol::Plan> GroupImpl::find_plan(std::uint64_t call,
                                                            const forest::Request& request) {
   auto plan = shared_plans_.find(call, request);
-  if (const auto rates = shared_plans_.take_rates(); !rates.empty() && !leader_) chooser_.change_to(rates);
+  if (const auto rates = shared_plans_.take_rates(); !rates.empty() && !leader_)
+    chooser_.change_to(rates, nullptr);
   return plan;
 }
 

@@ -59,7 +59,9 @@ class World : public live::FrameHandler {
   live::Engine& engine() { return engine_; }
   protocol::BufferPool& pool() { return pool_; }
   observe::Observer& observer() { return observer_; }
+  // A search for plans may take minutes: whether plans are to follow the network is decided beside it.
   steer::Background& background() { return background_; }
+  steer::Background& replanning() { return replanning_; }
   void ask_time(std::int64_t now_ns);
   // A call begins that was made at `called_ns`. What other ranks have said of it meanwhile is heard before.
   void started(std::int64_t deadline_ns, std::int64_t called_ns);
@@ -124,7 +126,7 @@ class World : public live::FrameHandler {
   bool progress_idle_ = false;
   bool stop_ = false;
   std::thread progress_;
-  steer::Background background_;
+  steer::Background background_, replanning_;
 };
 
 }  // namespace talweg::group

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
 #include "base/collectives.h"
 #include "base/fail.h"
+#include "steer/plan_chooser.h"
 
 namespace talweg::steer {
 
@@ -15,6 +17,8 @@ constexpr double kShort = 0.1;  // seconds
 constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
 // Calls may come to carry much more than before, and then rank 0 is to look up soon.
 constexpr std::uint64_t kMostCalls = 64;
+// That are planned ahead: what a step of a training job asks for, and more.
+constexpr std::size_t kMostAhead = 16;
 
 // How many calls bring `bytes`, if they are like the last ones.
 std::uint64_t calls_for(std::int64_t bytes, std::int64_t carried, std::uint64_t calls) {
@@ -44,14 +48,23 @@ std::vector<double> TrafficMeter::take(const std::vector<live::PeerStatistics>& 
   return report;
 }
 
-Adaptation::Adaptation(cluster::Cluster network)
-    : ranks_(static_cast<std::size_t>(network.workers())), replanner_(std::move(network)) {}
+Adaptation::Adaptation(cluster::Cluster network, Background& background)
+    : ranks_(static_cast<std::size_t>(network.workers())),
+      background_(background),
+      replanner_(std::make_shared<const Replanner>(std::move(network))) {}
 
 void Adaptation::count(const forest::Request& request) {
   if (facts(request.op).knows != Knows::all) return;
   const std::int64_t bytes =
       std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0}) * request.element_size;
   bytes_ += bytes;
+  const auto known = std::ranges::find(requests_, request);
+  if (known != requests_.end()) {
+    std::rotate(requests_.begin(), known, known + 1);
+  } else {
+    if (requests_.size() == kMostAhead) requests_.pop_back();
+    requests_.insert(requests_.begin(), request);
+  }
   if (bytes <= largest_bytes_) return;
   largest_bytes_ = bytes;
   largest_ = request;
@@ -65,30 +78,60 @@ bool Adaptation::hear(int rank, std::span<const double> report, std::int64_t now
   heard_[from] = true;
   --missing_;
   epoch_.time_ns = now_ns;
-  for (std::size_t to = 0; to < ranks_; ++to)
-    if (report[2 * to] > 0 && report[2 * to + 1] > 0)
-      epoch_.edges.push_back({rank, static_cast<int>(to), report[2 * to], report[2 * to + 1]});
+  for (std::size_t to = 0; to < ranks_; ++to) {
+    const double bytes = report[2 * to], busy = report[2 * to + 1];
+    if (bytes <= 0 || busy <= 0) continue;
+    epoch_.edges.push_back({rank, static_cast<int>(to), bytes, busy});
+    longest_ = std::max(longest_, busy);
+  }
+  if (missing_ == 0) decide();
   return true;
+}
+
+void Adaptation::decide() {
+  // First the one that counts, whatever else has been called since.
+  std::vector<forest::Request> requests{decisive_};
+  std::ranges::copy_if(requests_, std::back_inserter(requests),
+                       [&](const forest::Request& request) { return request != decisive_; });
+  task_.emplace(background_.start([last = replanner_, epoch = std::move(epoch_),
+                                   requests = std::move(requests)](forest::WorkLimit& limit) {
+    auto next = std::make_shared<Replanner>(*last);
+    Decision decision;
+    if (next->observe(epoch, requests.front(), &limit))
+      decision.ahead = std::make_shared<const PlannedAhead>(plan_ahead(next->network(), requests, &limit));
+    decision.replanner = std::move(next);
+    return decision;
+  }));
 }
 
 NetworkWatch::Turn Adaptation::turn(std::uint64_t call) {
   Turn turn;
   const std::uint64_t calls = call - began_;
   const bool over = bytes_ >= enough_ || !asked_;
-  if (!over || missing_ > 0) {
+  if (!over) {
     turn.next = call + calls_for(enough_ - bytes_, bytes_, calls);
     return turn;
   }
-  if (asked_) {
-    double length = 0;
-    for (const EdgeTraffic& edge : epoch_.edges) length = std::max(length, edge.busy);
-    if (length > 0 && length < kShort && enough_ < kMostBytes) enough_ *= 2;
-    if (replanner_.observe(epoch_, decisive_)) turn.rates = rates_of(network());
+  // All wait for each of rank 0's words: it says few, and is no more than twice as late for it.
+  if (missing_ > 0 || !decided()) {
+    if (!late_since_) late_since_ = call;
+    turn.next = call + std::clamp<std::uint64_t>(call - *late_since_, 1, kMostCalls);
+    return turn;
+  }
+  late_since_.reset();
+  if (task_) {
+    if (const auto decision = std::exchange(task_, std::nullopt)->take()) {
+      replanner_ = decision->replanner;
+      turn.ahead = decision->ahead;
+      if (turn.ahead) turn.rates = rates_of(network());
+    }
+    if (longest_ > 0 && longest_ < kShort && enough_ < kMostBytes) enough_ *= 2;
   }
   asked_ = true;
   heard_.assign(ranks_, false);
   missing_ = ranks_;
   epoch_ = {};
+  longest_ = 0;
   decisive_ = largest_;
   turn.next = call + calls_for(enough_, bytes_, calls);
   turn.report = true;

@@ -17,18 +17,18 @@ struct Background::Job {
   Work work;
   std::atomic<bool> unwanted = false;
   std::atomic<bool> done = false;
-  std::shared_ptr<const forest::Forest> result;  // once done
+  std::shared_ptr<const void> result;  // once done
 };
 
-Background::Task::~Task() {
+Background::Handle::~Handle() {
   if (job_) job_->unwanted = true;
 }
 
-bool Background::Task::done() const {
+bool Background::Handle::done() const {
   return job_->done.load(std::memory_order_acquire);
 }
 
-std::shared_ptr<const forest::Forest> Background::Task::take() {
+std::shared_ptr<const void> Background::Handle::take() {
   auto result = std::move(job_->result);
   job_.reset();
   return result;
@@ -44,7 +44,7 @@ Background::~Background() {
   if (thread_.joinable()) thread_.join();
 }
 
-Background::Task Background::start(Work work) {
+Background::Handle Background::begin(Work work) {
   auto job = std::make_shared<Job>();
   job->work = std::move(work);
   {
@@ -59,7 +59,7 @@ Background::Task Background::start(Work work) {
       }
   }
   wake_.notify_one();
-  return Task(std::move(job));
+  return Handle(std::move(job));
 }
 
 void Background::run() {
@@ -77,7 +77,7 @@ void Background::run() {
         return job->unwanted.load(std::memory_order_relaxed);
       });
       limit.spend(0);
-      current_->result = std::make_shared<const forest::Forest>(current_->work(limit));
+      current_->result = current_->work(limit);
     } catch (const std::exception&) {
       // Calls go on with the plan that they have.
     } catch (const forest::WorkLimit::Reached&) {

@@ -12,33 +12,42 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <thread>
+#include <type_traits>
+#include <utility>
 
-#include "forest/forest.h"
 #include "forest/work_limit.h"
 
 namespace talweg::steer {
 
 class Background {
   struct Job;
+  using Work = std::function<std::shared_ptr<const void>(forest::WorkLimit&)>;
+  class Handle {
+   public:
+    explicit Handle(std::shared_ptr<Job> job) : job_(std::move(job)) {}
+    Handle(Handle&&) = default;
+    ~Handle();
+    bool done() const;
+    std::shared_ptr<const void> take();
+
+   private:
+    std::shared_ptr<Job> job_;
+  };
 
  public:
-  using Work = std::function<forest::Forest(forest::WorkLimit&)>;
-
   // Whoever started it. Letting go of it gives the task up.
+  template <class Result>
   class Task {
    public:
-    Task(Task&&) = default;
-    ~Task();
-    bool done() const;
+    bool done() const { return handle_.done(); }
     // Once, when done. Null when the work has thrown, or the system has no thread for it.
-    std::shared_ptr<const forest::Forest> take();
+    std::shared_ptr<const Result> take() { return std::static_pointer_cast<const Result>(handle_.take()); }
 
    private:
     friend class Background;
-    explicit Task(std::shared_ptr<Job> job) : job_(std::move(job)) {}
-    std::shared_ptr<Job> job_;
+    explicit Task(Handle handle) : handle_(std::move(handle)) {}
+    Handle handle_;
   };
 
   Background() = default;
@@ -47,11 +56,18 @@ class Background {
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // From any thread. Work spends from the limit that it is given, which is how it is given up. The thread
-  // starts with the first task.
-  Task start(Work work);
+  // From any thread. Work spends from the limit that it is given, which is how it is given up; it and what it
+  // holds end before the task is done. The thread starts with the first task.
+  template <class Does>
+  auto start(Does does) {
+    using Result = std::invoke_result_t<Does&, forest::WorkLimit&>;
+    return Task<Result>(begin([work = std::move(does)](forest::WorkLimit& limit) mutable {
+      return std::make_shared<const Result>(work(limit));
+    }));
+  }
 
  private:
+  Handle begin(Work work);
   void run();
 
   std::mutex mutex_;

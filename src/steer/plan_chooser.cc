@@ -42,14 +42,37 @@ PlanChooser::PlanChooser(const cluster::Cluster& network, const std::string& alg
   change_to(network);
 }
 
-void PlanChooser::change_to(const std::vector<double>& rates) {
-  change_to(with_rates(network(), rates));
+PlannedAhead plan_ahead(const cluster::Cluster& network, std::span<const forest::Request> requests,
+                        const forest::WorkLimit* limit) {
+  PlannedAhead ahead;
+  ahead.model = std::make_shared<const forest::CostModel>(network);
+  forest::PackingMemo memo;
+  for (const forest::Request& request : requests) try {
+      forest::PlanAtOnce plan = forest::plan_at_once(request, *ahead.model, memo, limit);
+      ahead.plans.try_emplace(
+          request, PlanSource::Plan{std::make_shared<forest::Forest>(std::move(plan.forest)), plan.complete});
+    } catch (const Error&) {  // first() says it to whoever calls
+    }
+  return ahead;
+}
+
+void PlanChooser::change_to(const std::vector<double>& rates, std::shared_ptr<const PlannedAhead> ahead) {
+  const cluster::Cluster network = with_rates(this->network(), rates);
+  if (ahead != nullptr && ahead->model->network() == network)
+    change_to(std::move(ahead));
+  else
+    change_to(network);
 }
 
 void PlanChooser::change_to(const cluster::Cluster& network) {
+  change_to(std::make_shared<const PlannedAhead>(plan_ahead(network, {})));
+}
+
+void PlanChooser::change_to(std::shared_ptr<const PlannedAhead> ahead) {
   tasks_.clear();
   ready_.clear();
-  model_ = std::make_shared<forest::CostModel>(network);
+  ahead_ = std::move(ahead);
+  model_ = ahead_->model;
   at_once_ = in_full_ = forest::PackingMemo();
   behind_ = std::make_shared<forest::PackingMemo>();
 }
@@ -66,6 +89,8 @@ const forest::Planner* PlanChooser::named(const forest::Request& request) const 
 PlanSource::Plan PlanChooser::first(const forest::Request& request) {
   if (const auto it = ready_.find(request); it != ready_.end()) return {it->second, true};
   if (named(request) != nullptr) return {std::make_shared<forest::Forest>(best(request)), true};
+  if (const auto it = ahead_->plans.find(request); it != ahead_->plans.end())
+    return {it->second.forest, it->second.final || background_ == nullptr};
   forest::PlanAtOnce plan = forest::plan_at_once(request, *model_, at_once_);
   const bool final = plan.complete || background_ == nullptr;
   return {std::make_shared<forest::Forest>(std::move(plan.forest)), final};

@@ -1,10 +1,14 @@
 // PlanChooser: makes a group's plans. What the user has named comes first; else the forest with the least
 // predicted time, as `talweg plan`, `info` and `simulate` choose it (forest::plan_best). Where that takes
 // longer than a call can wait, the best of what is quickly planned serves until it is there.
+//
+// For one thread at a time. Tasks in the background read models, which nobody changes, and the memo that is
+// theirs alone.
 #pragma once
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -16,6 +20,11 @@
 #include "steer/plan_leader.h"
 
 namespace talweg::steer {
+
+// What a chooser's first() plans for a network, where the user has named nothing; without what nothing
+// serves. From any thread; throws WorkLimit::Reached, if there is a limit, when nobody waits for it.
+PlannedAhead plan_ahead(const cluster::Cluster& network, std::span<const forest::Request> requests,
+                        const forest::WorkLimit* limit = nullptr);
 
 class PlanChooser : public PlanSource {
  public:
@@ -32,7 +41,8 @@ class PlanChooser : public PlanSource {
   std::string describe(const forest::Forest& forest) const;
 
   const cluster::Cluster& network() const { return model_->network(); }
-  void change_to(const std::vector<double>& rates) override;
+  // Of what was planned ahead for another network nothing is used.
+  void change_to(const std::vector<double>& rates, std::shared_ptr<const PlannedAhead> ahead) override;
   void change_to(const cluster::Cluster& network);
 
  private:
@@ -40,16 +50,18 @@ class PlanChooser : public PlanSource {
   static constexpr std::size_t kMostTasks = 16;
   static constexpr std::size_t kMostReady = 512;  // as many as SharedPlans keeps
 
+  void change_to(std::shared_ptr<const PlannedAhead> ahead);
   // Null: the user has named none that serves it.
   const forest::Planner* named(const forest::Request& request) const;
 
   std::map<Collective, std::string> chosen_;  // by the user
   std::string chosen_for_all_;
   Background* background_;
+  std::shared_ptr<const PlannedAhead> ahead_;
   std::shared_ptr<const forest::CostModel> model_;
   forest::PackingMemo at_once_, in_full_;
   std::shared_ptr<forest::PackingMemo> behind_;  // used in the background alone
-  std::unordered_map<forest::Request, Background::Task, RequestHash> tasks_;
+  std::unordered_map<forest::Request, Background::Task<forest::Forest>, RequestHash> tasks_;
   std::unordered_map<forest::Request, std::shared_ptr<const forest::Forest>, RequestHash> ready_;
 };
 

@@ -12,7 +12,7 @@ std::optional<PlanWord> PlanLeader::lead(std::uint64_t call, const forest::Reque
   if (turns) {
     NetworkWatch::Turn turn = watch_->turn(call);
     word.forget = !turn.rates.empty();
-    if (word.forget) source_.change_to(turn.rates);
+    if (word.forget) source_.change_to(turn.rates, std::move(turn.ahead));
     word.rates = std::move(turn.rates);
     word.report = turn.report;
     word.next_turn = std::max(turn.next, call + 1);

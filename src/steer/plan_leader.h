@@ -14,11 +14,16 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
+#include "forest/cost.h"
 #include "steer/shared_plans.h"
 
 namespace talweg::steer {
+
+// A network, and what PlanSource::first() has to say of it, before plans change to it.
+struct PlannedAhead;
 
 // Who makes the plans.
 class PlanSource {
@@ -32,8 +37,13 @@ class PlanSource {
   virtual Plan first(const forest::Request& request) = 0;
   // Null forest: none that is better, so far or (final) ever.
   virtual Plan later(const forest::Request& request) = 0;
-  // From now on links and groups carry so much, in bit/s.
-  virtual void change_to(const std::vector<double>& rates) = 0;
+  // From now on links and groups carry so much, in bit/s. `ahead`: plans for that; may be null.
+  virtual void change_to(const std::vector<double>& rates, std::shared_ptr<const PlannedAhead> ahead) = 0;
+};
+
+struct PlannedAhead {
+  std::shared_ptr<const forest::CostModel> model;
+  std::unordered_map<forest::Request, PlanSource::Plan, RequestHash> plans;
 };
 
 // Who watches the network, where plans follow it.
@@ -42,6 +52,7 @@ class NetworkWatch {
   virtual ~NetworkWatch() = default;
   struct Turn {
     std::vector<double> rates;  // plans are to be made for these from now on; empty: they stay
+    std::shared_ptr<const PlannedAhead> ahead = nullptr;
     bool report = false;
     std::uint64_t next = 0;  // call
   };

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/at.h"
 #include "forest/packed.h"
 #include "forest/planner.h"
 
@@ -39,7 +40,6 @@ constexpr double kLeastRelaxed = kRelaxed / 8;
 constexpr double kSpared = kNearlyAll - kAlike;
 constexpr double kWitnessCost = 1. / 3;  // at most, of what a change has to gain
 
-// Of a link or, behind them, a group.
 double capacity(const cluster::Cluster& network, std::size_t resource) {
   const std::size_t links = network.links.size();
   return resource < links ? network.links[resource].capacity.bits_per_second
@@ -65,7 +65,7 @@ double middle(const Values& values) {
 Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
     : options_(options),
       given_(std::move(network)),
-      routes_(given_),
+      routes_(std::make_shared<const cluster::Routes>(given_)),
       planned_(given_),
       believed_(given_),
       estimate_(given_),
@@ -73,7 +73,7 @@ Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
       groups_of_link_(given_.links.size()) {
   for (std::size_t g = 0; g < given_.groups.size(); ++g)
     for (const int link : given_.groups[g].links)
-      groups_of_link_[static_cast<std::size_t>(link)].push_back(given_.links.size() + g);
+      groups_of_link_[at(link)].push_back(given_.links.size() + g);
   memories_.resize(given_.links.size() + given_.groups.size());
   for (std::size_t r = 0; r < memories_.size(); ++r) memories_[r].seen.fill(capacity(given_, r));
   allowed_ = kChangesAtOnce;
@@ -96,14 +96,12 @@ void Replanner::saw(std::size_t resource, double bits_per_second) {
   set_capacity(estimate_, resource, middle(seen));
 }
 
-// What an edge uses, and how much of its traffic each carries.
-std::vector<Replanner::Part> Replanner::parts_of(const EdgeTraffic& edge) const {
-  std::vector<Part> result;
-  routes_.for_each_share(edge.from, edge.to, [&](int link, double part) {
-    const auto l = static_cast<std::size_t>(link);
-    result.push_back({l, part});
-    for (const std::size_t group : groups_of_link_[l]) {
-      const auto known = std::ranges::find(result, group, &Part::resource);
+std::vector<Replanner::Share> Replanner::resources_of(const EdgeTraffic& edge) const {
+  std::vector<Share> result;
+  routes_->for_each_share(edge.from, edge.to, [&](int link, double part) {
+    result.push_back({at(link), part});
+    for (const std::size_t group : groups_of_link_[at(link)]) {
+      const auto known = std::ranges::find(result, group, &Share::resource);
       if (known == result.end())
         result.push_back({group, part});
       else
@@ -111,6 +109,12 @@ std::vector<Replanner::Part> Replanner::parts_of(const EdgeTraffic& edge) const 
     }
   });
   return result;
+}
+
+// Sets the links that another one stands for to what that one has.
+void Replanner::keep_alike(cluster::Cluster& network) const {
+  for (std::size_t l = 0; l < network.links.size(); ++l)
+    network.links[l].capacity = network.links[at(routes_->leader(static_cast<int>(l)))].capacity;
 }
 
 // False: the epoch says nothing.
@@ -133,7 +137,7 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
 
   std::vector<Use> uses(estimate_.links.size() + estimate_.groups.size());
   for (const EdgeTraffic& edge : edges) {
-    for (const auto& [r, part] : parts_of(edge)) {
+    for (const auto& [r, part] : resources_of(edge)) {
       uses[r].bytes += part * edge.bytes;
       uses[r].busy = std::max(uses[r].busy, edge.busy);
       uses[r].idlest = std::min(uses[r].idlest, edge.busy);
@@ -151,21 +155,20 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
   std::vector<bool> suspect(uses.size(), false);  // an edge has this reason or another
   for (const EdgeTraffic& edge : edges) {
     if (edge.busy < kNearlyAll * length) continue;
-    std::vector<std::size_t> route;
-    for (const auto& [r, part] : parts_of(edge)) route.push_back(r);
-    std::vector<std::size_t> reasons;
+    std::vector<std::size_t> route, reasons;
+    for (const Share& share : resources_of(edge)) route.push_back(share.resource);
     for (const std::size_t r : route)
       if (carried(r, length) >= kNearlyAll * capacity(estimate_, r)) reasons.push_back(r);
     if (reasons.size() == 1) full[reasons[0]] = alone[reasons[0]] = true;
     for (const std::size_t r : reasons) suspect[r] = true;
     if (!reasons.empty() || route.empty()) continue;
-    const auto part = [&](std::size_t r) { return carried(r, length) / capacity(estimate_, r); };
+    const auto load = [&](std::size_t r) { return carried(r, length) / capacity(estimate_, r); };
     // Below 0: `a` is less likely to be the reason; 0: nobody can tell.
     const auto compare = [&](std::size_t a, std::size_t b) {
       const double more = busyness(a) - busyness(b);
       if (std::abs(more) > kAlike) return more;
       if (uses[a].edges != uses[b].edges) return static_cast<double>(uses[a].edges - uses[b].edges);
-      const double nearer = part(a) / part(b) - 1;
+      const double nearer = load(a) / load(b) - 1;
       return std::abs(nearer) > kAlike ? nearer : 0.;
     };
     std::size_t best = route[0];
@@ -193,13 +196,14 @@ bool Replanner::learn(const TrafficEpoch& epoch) {
     const double least = suspect[r] || (probing && !more) ? was : capacity(believed_, r);
     saw(r, full[r] ? carried(r, uses[r].busy) : std::max(seen, least));
   }
+  keep_alike(estimate_);
   return true;
 }
 
 // How many trees there are hardly matters to the time, and finding few would take as long as an epoch.
-forest::Forest best_plan(const forest::Request& request, const forest::CostModel& model) {
+forest::Forest Replanner::best_plan(const forest::Request& request, const forest::CostModel& model) const {
   forest::PackingMemo quick(forest::Trees::any);
-  return forest::plan_at_once(request, model, quick).forest;
+  return forest::plan_at_once(request, model, quick, limit_).forest;
 }
 
 // What is slow is raised to as much of what it was given as plans bear, and a witness is spared.
@@ -226,7 +230,7 @@ cluster::Cluster Replanner::to_plan_for(const forest::Request& request,
     bool needed = false, quick = true;
     for (int other = 0; other < given_.workers(); ++other)
       for (const EdgeTraffic& edge : {EdgeTraffic{witness, other}, EdgeTraffic{other, witness}})
-        needed = needed || std::ranges::any_of(parts_of(edge), slow, &Part::resource);
+        needed = needed || std::ranges::any_of(resources_of(edge), slow, &Share::resource);
     cluster::Cluster spared = result;
     for (std::size_t l = 0; l < given_.links.size(); ++l) {
       if (given_.links[l].from != witness && given_.links[l].to != witness) continue;
@@ -246,15 +250,16 @@ void Replanner::plan_for(const forest::Request& request, cluster::Cluster networ
 }
 
 bool Replanner::worth_it(const forest::Request& request) {
+  bool news = false;
+  for (std::size_t r = 0; r < memories_.size(); ++r)
+    news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
+  if (!better_ && !news) return false;
   const forest::CostModel model(estimate_);
   const auto gain = [&](const forest::Forest& plan) {
     return std::max(0., 1 - model.seconds(plan) / model.seconds(*current_));
   };
   if (better_ && gain(*better_) <= options_.threshold) better_.reset();
   if (!better_) saved_ = 0;
-  bool news = false;
-  for (std::size_t r = 0; r < memories_.size(); ++r)
-    news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
   if (news) {
     considered_ = estimate_;
     // First with one plan, since most news gains nothing, and what plans would be made for takes several.
@@ -263,8 +268,7 @@ bool Replanner::worth_it(const forest::Request& request) {
       if (gain(best) > options_.threshold) better_ = std::move(best);
     }
   }
-  gain_ = better_ ? gain(*better_) : 0;
-  saved_ += gain_ * length_;
+  saved_ += (better_ ? gain(*better_) : 0) * length_;
   return saved_ >= kPrice && allowed_ >= kThereAndBack && now_ >= changes_.until;
 }
 
@@ -274,6 +278,7 @@ std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request)
   if (allowed_ < kToSpare || now_ < probes_.until) return std::nullopt;
   std::vector<std::size_t> slow;
   for (std::size_t r = 0; r < memories_.size(); ++r) {
+    if (r < given_.links.size() && at(routes_->leader(static_cast<int>(r))) != r) continue;
     const double enough = kNearlyAll * capacity(given_, r);
     const bool known = memories_[r].still_slow || memories_[r].full_alone;
     if (!known && capacity(estimate_, r) < enough) slow.push_back(r);
@@ -281,9 +286,10 @@ std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request)
   for (; !slow.empty(); slow.resize(slow.size() / 2)) {
     cluster::Cluster quick = estimate_;
     for (const std::size_t r : slow) set_capacity(quick, r, capacity(given_, r));
+    keep_alike(quick);
     const forest::CostModel model(quick);
-    gain_ = 1 - model.seconds(best_plan(request, model)) / model.seconds(*current_);
-    if (gain_ > options_.threshold) return quick;
+    const double gain = 1 - model.seconds(best_plan(request, model)) / model.seconds(*current_);
+    if (gain > options_.threshold) return quick;
   }
   for (Memory& m : memories_) m.still_slow = false;
   probes_.fail(now_);
@@ -349,7 +355,9 @@ bool Replanner::end_trial(const forest::Request& request) {
   return false;
 }
 
-bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request) {
+bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& request,
+                        const forest::WorkLimit* limit) {
+  limit_ = limit;
   if (!learn(epoch)) return false;
   if (first_ns_ < 0) first_ns_ = epoch.time_ns;
   const double last = std::exchange(now_, static_cast<double>(epoch.time_ns - first_ns_) * 1e-9);
@@ -360,7 +368,7 @@ bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& reques
   } else {
     if (!current_ || current_->request != request) {
       forest::PackingMemo packings;
-      current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings).forest;
+      current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings, limit_).forest;
       better_.reset();
     }
     if (worth_it(request)) {

@@ -6,7 +6,10 @@
 // It sends nothing: what the job's own traffic has met is all that it knows. An edge is a connection between
 // two workers; an epoch says of each how many bytes arrived and for how long something was on its way.
 //
-// What a link or group carries. An edge that was busy all the time has met something full. Where a link or
+// What a link or group carries. Of what an edge has carried each link has had the part that routes give it
+// (cluster/routing.h): where several ways are equally good, all of them. Links that are alike and always
+// loaded alike are one, which the first of them stands for: nothing tells them apart. An edge that was busy
+// all the time has met something full. Where a link or
 // group of its route carried what it is thought to carry, that is the reason. Else one of them has become
 // slower: the one all of whose edges were busy (where others were idle, there was room), of several the one
 // that most edges share, or all where nobody can tell; it carries what its edges carried while they were
@@ -38,13 +41,15 @@
 //    help, plans are made as if all that is slow, and was not seen to be the only reason, were as it was
 //    given. That shows what is slow still.
 //
-// Every rank must be given the same epochs in the same order; then every rank decides the same. Pure.
+// From the same epochs in the same order follow the same decisions. Pure. A copy decides on its own: whoever
+// plans in another thread gives it one.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <deque>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -52,6 +57,7 @@
 #include "cluster/routing.h"
 #include "forest/cost.h"
 #include "forest/forest.h"
+#include "forest/work_limit.h"
 
 namespace talweg::steer {
 
@@ -82,19 +88,23 @@ class Replanner {
   // `network` must be valid. It is what plans are made for now.
   explicit Replanner(cluster::Cluster network, const ReplanOptions& options = {});
 
-  // True when plans should be made for network() from now on. `request` is the call that matters most.
-  bool observe(const TrafficEpoch& epoch, const forest::Request& request);
+  // True when plans should be made for network() from now on. `request` is the call that matters most. May
+  // take as long as some plans. Throws WorkLimit::Reached, if there is a limit, when nobody waits any more,
+  // and what planning throws; then the re-planner is of no further use.
+  bool observe(const TrafficEpoch& epoch, const forest::Request& request,
+               const forest::WorkLimit* limit = nullptr);
 
   // What plans are, or now should be, made for.
   const cluster::Cluster& network() const { return planned_; }
   // What the network is thought to be, whether or not plans are made for it.
   const cluster::Cluster& estimate() const { return estimate_; }
-  // By how much less time the best plan for the estimate was last predicted to take; 0 where none is.
-  double gain() const { return gain_; }
 
  private:
-  // A link or, behind them, a group. Of links that are always loaded alike, the one that leads them stands
-  // for all: the slowest of them is what traffic waits for that spreads evenly.
+  // A resource is a link or, behind them, a group. What part of an edge's bytes it carries.
+  struct Share {
+    std::size_t resource = 0;
+    double part = 0;
+  };
   struct Use {
     double bytes = 0;
     double busy = 0;                                          // of its busiest edge
@@ -132,17 +142,16 @@ class Replanner {
   bool end_trial(const forest::Request& request);
   bool worth_it(const forest::Request& request);
   std::optional<cluster::Cluster> probe(const forest::Request& request);
-  struct Part {
-    std::size_t resource = 0;
-    double part = 0;
-  };
-  std::vector<Part> parts_of(const EdgeTraffic& edge) const;
+  std::vector<Share> resources_of(const EdgeTraffic& edge) const;
+  void keep_alike(cluster::Cluster& network) const;
+  forest::Forest best_plan(const forest::Request& request, const forest::CostModel& model) const;
 
   const ReplanOptions options_;
   const cluster::Cluster given_;
-  const cluster::Routes routes_;
-  cluster::Cluster planned_;   // believed_, relaxed
-  cluster::Cluster believed_;  // the estimate when plans were made
+  const std::shared_ptr<const cluster::Routes> routes_;
+  const forest::WorkLimit* limit_ = nullptr;  // of observe(), while it runs
+  cluster::Cluster planned_;                  // believed_, relaxed
+  cluster::Cluster believed_;                 // the estimate when plans were made
   cluster::Cluster estimate_;
   cluster::Cluster considered_;  // what other plans were last made for, to see whether they are better
   std::vector<std::vector<std::size_t>> groups_of_link_;
@@ -150,10 +159,9 @@ class Replanner {
   std::optional<forest::Forest> current_;  // the plan in use for the last request
   std::optional<forest::Forest> better_;   // one that has been so since some epoch
   double saved_ = 0;                       // seconds that it would have since
-  double gain_ = 0;
-  double length_ = 0;         // of the last epoch, in seconds of traffic
-  std::deque<double> costs_;  // of the latest epochs: busy seconds per byte
-  double allowed_ = 0;        // changes, now
+  double length_ = 0;                      // of the last epoch, in seconds of traffic
+  std::deque<double> costs_;               // of the latest epochs: busy seconds per byte
+  double allowed_ = 0;                     // changes, now
   std::int64_t first_ns_ = -1;
   double now_ = 0;  // seconds since then, as of all times here
   std::optional<Trial> trial_;

@@ -57,7 +57,7 @@ class Source : public steer::PlanSource {
  public:
   Plan first(const forest::Request& request) override { return {led_forest(request, true), false}; }
   Plan later(const forest::Request& request) override;
-  void change_to(const std::vector<double>&) override {}
+  void change_to(const std::vector<double>&, std::shared_ptr<const steer::PlannedAhead>) override {}
 
  private:
   std::unordered_map<forest::Request, int, steer::RequestHash> asked_;

@@ -147,6 +147,21 @@ TEST_F(Replanning, AfterCallsThatFailedAllRanksGoOnWithTheSamePlans) {
   EXPECT_EQ(plans[0], plans[1]);
 }
 
+// After any call, what rank 0 has just begun to decide included; the others learn of it in their next call.
+TEST_F(Replanning, ARankMayLeaveWhateverIsBeingDecided) {
+  for (int calls = 1; calls <= 6; ++calls)
+    run_ranks(kReplanRanks, [&](Group& g) {
+      std::vector<float> x(kReplanCount, 1.0F);
+      const auto call = [&] {
+        g.all_reduce(x.data(), x.data(), kReplanCount, DataType::f32, ReduceOp::max);
+        ASSERT_EQ(x[kReplanCount / 2], 1.0F);
+      };
+      for (int i = 0; i < calls; ++i) call();
+      if (g.rank() == calls % kReplanRanks) return;
+      EXPECT_THROW(call(), Error) << "one rank has left";
+    });
+}
+
 TEST_F(Replanning, AGroupMayBeLeftWithHeldCalls) {
   std::vector<std::vector<float>> x(12, std::vector<float>(kReplanCount, 1.0F));
   std::vector<WorkPtr> works;

@@ -3,11 +3,17 @@
 
 #include <gmock/gmock.h>
 
+#include <chrono>
+#include <cmath>
 #include <functional>
+#include <future>
 #include <limits>
 #include <optional>
+#include <thread>
+#include <utility>
 
 #include "forest/requests.h"
+#include "steer/plan_chooser.h"
 #include "talweg/error.h"
 
 namespace talweg::steer {
@@ -26,8 +32,12 @@ forest::Request broadcast(std::int64_t count) {
 }
 
 // All hosts are said to have 1 Gbit/s.
+cluster::Cluster as_said() {
+  return cluster::uniform_star(kRanks, {1e9}, {30000});
+}
+
 struct Ranks {
-  Ranks() : rank0(cluster::uniform_star(kRanks, {1e9}, {30000})), meters(kRanks, TrafficMeter(kRanks)) {}
+  Ranks() : rank0(as_said(), background), meters(kRanks, TrafficMeter(kRanks)) {}
 
   // Every pair has carried 16 MiB, and what comes from or goes to one host takes ten times as long as what
   // does not.
@@ -42,7 +52,17 @@ struct Ranks {
     }
     return meters[static_cast<std::size_t>(r)].take(peers);
   }
+  // The background answers at once.
   void everyone_reports() {
+    everyone_says();
+    wait();
+  }
+  void wait() const {
+    for (int i = 0; i < 30'000 && !rank0.decided(); ++i)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_TRUE(rank0.decided());
+  }
+  void everyone_says() {
     ++epochs;
     for (int r = kRanks - 1; r >= 0; --r) {
       std::vector<double> said = report(r);
@@ -84,8 +104,10 @@ struct Ranks {
       }
       EXPECT_TRUE(rank0.hear(r, said, epochs * 10'000'000'000));
     }
+    wait();
   }
 
+  Background background;
   Adaptation rank0;
   std::vector<TrafficMeter> meters;
   std::function<void(int rank, std::vector<double>& report)> spoil = [](int, auto&) {};
@@ -108,7 +130,7 @@ TEST(Adaptation, ChangesPlansWhenAHostIsSlowerThanWasSaid) {
     ranks.rank0.count(all_reduce(kCount));
   }
   ASSERT_TRUE(rates);
-  EXPECT_EQ(with_rates(cluster::uniform_star(kRanks, {1e9}, {30000}), *rates), ranks.rank0.network());
+  EXPECT_EQ(with_rates(as_said(), *rates), ranks.rank0.network());
   EXPECT_EQ(*rates, rates_of(ranks.rank0.network()));
   for (const cluster::Link& link : ranks.rank0.network().links) {
     const bool slow = link.from == kSlow || link.to == kSlow;
@@ -203,6 +225,147 @@ TEST(Adaptation, TakesAReportOncePerEpochAndOnlyOneThatMakesSense) {
       ranks.rank0.hear(1, std::vector<double>(2 * kRanks, std::numeric_limits<double>::quiet_NaN()), 0));
   EXPECT_TRUE(ranks.rank0.hear(1, std::vector<double>(2 * kRanks), 0));
   EXPECT_FALSE(ranks.rank0.hear(1, std::vector<double>(2 * kRanks), 0));
+}
+
+// The background does nothing else until it is let go on.
+class Occupied {
+ public:
+  explicit Occupied(Background& background)
+      : task_(background.start([until = go_on_.get_future().share()](forest::WorkLimit&) {
+          until.wait();
+          return 0;
+        })) {}
+  void let_go_on() { go_on_.set_value(); }
+
+ private:
+  std::promise<void> go_on_;
+  Background::Task<int> task_;
+};
+
+// Calls go on. The decision holds from the first look on at which it is there, and the next epoch from there.
+TEST(Adaptation, ADecisionThatComesLateIsTheSameAndIsLookedForEverMoreRarely) {
+  Ranks at_once, late;
+  bool changed = false;
+  std::uint64_t now = 0;
+  for (std::uint64_t epoch = 0; epoch < 8; ++epoch) {
+    at_once.rank0.count(all_reduce(kCount));
+    late.rank0.count(all_reduce(kCount));
+    const NetworkWatch::Turn expected = at_once.rank0.turn(epoch);
+    const NetworkWatch::Turn turn = late.rank0.turn(now);
+    EXPECT_TRUE(expected.report && turn.report);
+    EXPECT_EQ(turn.rates, expected.rates) << epoch;
+    EXPECT_EQ(late.rank0.network(), at_once.rank0.network());
+    changed = changed || !turn.rates.empty();
+    at_once.everyone_reports();
+    Occupied busy(late.background);
+    late.everyone_says();
+    EXPECT_FALSE(late.rank0.decided());
+    const cluster::Cluster before = late.rank0.network();
+    std::vector<std::uint64_t> looks;
+    for (std::uint64_t calls = 0; calls < 40; ++calls) late.rank0.count(all_reduce(kCount));
+    for (std::uint64_t call = ++now; now - call < 40;) {
+      const NetworkWatch::Turn none = late.rank0.turn(now);
+      EXPECT_TRUE(none.rates.empty() && !none.report && none.ahead == nullptr);
+      looks.push_back(none.next - now);
+      now = none.next;
+    }
+    EXPECT_THAT(looks, testing::ElementsAre(1, 1, 2, 4, 8, 16, 32));
+    EXPECT_EQ(late.rank0.network(), before);
+    EXPECT_FALSE(late.rank0.hear(0, std::vector<double>(2 * kRanks), 0)) << "it was asked once";
+    busy.let_go_on();
+    late.wait();
+  }
+  EXPECT_TRUE(changed);
+}
+
+// What calls have carried while a decision was waited for is news of the epoch in which they were.
+TEST(Adaptation, WhatIsCarriedWhileADecisionIsLateIsReportedWhenItIsThere) {
+  Ranks ranks;
+  ranks.rank0.turn(0);
+  ranks.everyone_reports();
+  ranks.rank0.count(all_reduce(kCount));
+  EXPECT_TRUE(ranks.rank0.turn(1).report);
+  Occupied busy(ranks.background);
+  ranks.everyone_says();
+  ranks.rank0.count(all_reduce(kCount));
+  EXPECT_FALSE(ranks.rank0.turn(2).report);
+  ++ranks.epochs;  // as much again is carried
+  busy.let_go_on();
+  ranks.wait();
+  EXPECT_TRUE(ranks.rank0.turn(3).report);
+  ++ranks.epochs;
+  EXPECT_THAT(ranks.report(0), testing::ElementsAre(0, 0, 2 << 24, 10, 2 << 24, 1, 2 << 24, 1));
+}
+
+TEST(Adaptation, WhoLetsGoOfItGivesUpWhatIsStillBeingDecided) {
+  Background background;
+  std::optional<Adaptation> rank0;
+  rank0.emplace(as_said(), background);
+  rank0->turn(0);
+  Occupied busy(background);
+  for (int r = 0; r < kRanks; ++r) EXPECT_TRUE(rank0->hear(r, std::vector<double>(2 * kRanks, 1e9), 1));
+  EXPECT_FALSE(rank0->decided());
+  rank0.reset();
+  busy.let_go_on();
+  auto next = background.start([](forest::WorkLimit&) { return 7; });
+  for (int i = 0; i < 30'000 && !next.done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(next.done()) << "the background is stuck with what nobody waits for";
+  EXPECT_EQ(*next.take(), 7);
+}
+
+// Rank 1 has failed and says nothing. Rank 0 waits for nobody.
+TEST(Adaptation, WithoutTheReportOfARankThatHasFailedNothingIsDecided) {
+  Ranks ranks;
+  ranks.rank0.turn(0);
+  ranks.everyone_reports();
+  ranks.rank0.count(all_reduce(kCount));
+  ranks.rank0.turn(1);
+  for (const int r : {0, 2, 3}) EXPECT_TRUE(ranks.rank0.hear(r, ranks.report(r), 20'000'000'000));
+  EXPECT_TRUE(ranks.rank0.decided());
+  ranks.rank0.count(all_reduce(kCount));
+  for (std::uint64_t call = 2; call < 200;) {
+    const auto turn = ranks.rank0.turn(call);
+    EXPECT_TRUE(turn.rates.empty() && !turn.report);
+    call = turn.next;
+  }
+}
+
+// Here: what counts cannot be planned among these ranks.
+TEST(Adaptation, ADecisionThatFailsLeavesPlansAndTheNextOneIsMade) {
+  Ranks ranks;
+  const forest::Request wrong = forest::make_request(Collective::all_reduce, kRanks + 1, 4 * kCount);
+  EXPECT_FALSE(ranks.change({wrong}, {wrong}));
+  EXPECT_EQ(ranks.rank0.network(), as_said());
+  for (std::uint64_t call = 6; call < 16 && ranks.rank0.network() == as_said(); ++call) {
+    EXPECT_TRUE(ranks.rank0.turn(call).report);
+    ranks.everyone_reports();
+    ranks.rank0.count(all_reduce(kCount));
+  }
+  EXPECT_NE(ranks.rank0.network(), as_said());
+}
+
+// So that nothing is planned inside a call.
+TEST(Adaptation, PlansAheadForAllThatHasBeenCalledOfLate) {
+  Ranks ranks;
+  std::vector<forest::Request> called;
+  for (std::int64_t i = 0; i < 20; ++i) called.push_back(all_reduce(kCount - i));
+  called.push_back(broadcast(kCount));
+  NetworkWatch::Turn turn;
+  for (std::uint64_t call = 0; call < 6 && turn.rates.empty(); ++call) {
+    turn = ranks.rank0.turn(call);
+    ranks.everyone_reports();
+    for (const forest::Request& request : called) ranks.rank0.count(request);
+  }
+  ASSERT_TRUE(turn.ahead != nullptr && !turn.rates.empty());
+  const cluster::Cluster network = with_rates(as_said(), turn.rates);
+  EXPECT_EQ(turn.ahead->model->network(), network);
+  PlanChooser anew(network, "", nullptr);
+  EXPECT_EQ(turn.ahead->plans.size(), 17u) << "the largest one and sixteen of late";
+  for (std::size_t i = 0; i < called.size(); ++i) {
+    ASSERT_EQ(turn.ahead->plans.contains(called[i]), i == 0 || i >= 5) << i;
+    if (i > 0 && i < 5) continue;
+    EXPECT_EQ(*turn.ahead->plans.at(called[i]).forest, *anew.first(called[i]).forest) << i;
+  }
 }
 
 TEST(Adaptation, RatesOfAnotherNetworkAreRefused) {

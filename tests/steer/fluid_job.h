@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/at.h"
 #include "base/random.h"
 #include "forest/planner.h"
 #include "forest/verify.h"
@@ -68,10 +69,12 @@ inline std::vector<EdgeTraffic> traffic(const Load& load, const Cluster& network
   std::vector<EdgeTraffic> result;
   for (const auto& [ends, amount] : load.edges) {
     double need = 0;
-    load.routes.for_each_share(ends.first, ends.second, [&](int leader, double) {
-      for (std::size_t l = 0; l < load.links.size(); ++l)
-        if (load.routes.leader(static_cast<int>(l)) == leader)
-          need = std::max(need, load.links[l] / network.links[l].capacity.bits_per_second);
+    load.routes.for_each_share(ends.first, ends.second, [&](int link, double) {
+      for (int l = link, left = load.routes.followers(link); left > 0; ++l) {
+        if (load.routes.leader(l) != link) continue;
+        need = std::max(need, load.links[at(l)] / network.links[at(l)].capacity.bits_per_second);
+        --left;
+      }
     });
     // Those that share what is full are on their way all the time; others now and then.
     const double busy = need > 0.98 * seconds ? seconds : need * (0.6 + 0.4 * random.uniform());

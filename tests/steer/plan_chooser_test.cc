@@ -27,7 +27,8 @@ forest::Forest any_forest() {
 }
 
 // Looks now and then, as calls do.
-bool done_soon(const Background::Task& task) {
+template <class Result>
+bool done_soon(const Background::Task<Result>& task) {
   for (int i = 0; i < 30'000 && !task.done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return task.done();
 }
@@ -156,12 +157,42 @@ TEST(PlanChooser, NothingIsLeftOfANetworkThatIsNoMore) {
   EXPECT_NE(chooser.best(request), best);
   EXPECT_NE(*last_plan(chooser, request).forest, best);
   chooser.later(request);  // begins again
-  chooser.change_to(rates_of(other));
+  chooser.change_to(rates_of(other), nullptr);
   EXPECT_EQ(*chooser.first(request).forest, at_once);
   EXPECT_EQ(chooser.best(request), best);
   EXPECT_EQ(*last_plan(chooser, request).forest, best);
-  chooser.change_to(rates_of(network));
+  chooser.change_to(rates_of(network), nullptr);
   EXPECT_FALSE(chooser.first(request).final);
+}
+
+TEST(PlanChooser, TakesWhatWasPlannedAheadForTheNetworkAndNothingElse) {
+  const auto network = forest::random_network(1, 10);
+  cluster::Cluster other = network;
+  for (cluster::Link& link : other.links) link.capacity.bits_per_second /= 1 + link.from % 3;
+  const forest::Request large = forest::make_request(Collective::all_reduce, 10, 1 << 24),
+                        small = forest::make_request(Collective::all_reduce, 10, 1 << 10),
+                        unplanned = forest::make_request(Collective::broadcast, 10, 1 << 20);
+  Background background;
+  PlanChooser anew(other, "", &background), chooser(network, "", &background);
+  const auto ahead =
+      std::make_shared<const PlannedAhead>(plan_ahead(other, std::vector{large, small, large}));
+  EXPECT_EQ(ahead->plans.size(), 2u);
+  chooser.change_to(rates_of(other), ahead);
+  EXPECT_EQ(chooser.network(), other);
+  for (const forest::Request& request : {large, small}) {
+    const PlanSource::Plan plan = chooser.first(request);
+    EXPECT_EQ(plan.forest, ahead->plans.at(request).forest) << "not planned again";
+    EXPECT_EQ(*plan.forest, *anew.first(request).forest);
+    EXPECT_EQ(plan.final, anew.first(request).final);
+  }
+  EXPECT_FALSE(chooser.first(large).final);
+  EXPECT_EQ(*last_plan(chooser, large).forest, forest::plan_best(large, other)) << "as after any first plan";
+  EXPECT_EQ(*chooser.first(unplanned).forest, *anew.first(unplanned).forest);
+  chooser.change_to(rates_of(network), ahead);
+  EXPECT_NE(chooser.first(small).forest, ahead->plans.at(small).forest);
+  PlanChooser named(network, "ring", nullptr);
+  named.change_to(rates_of(other), ahead);
+  EXPECT_EQ(named.first(large).forest->planner, "ring");
 }
 
 TEST(PlanChooser, WhatTheUserNamesIsPlannedAtOnceAndStays) {

@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <functional>
 #include <iostream>
+#include <limits>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -166,6 +168,92 @@ TEST(Replanner, KnowsThatTrafficSpreadsOverEqualWays) {
     if (!uplink_falls) {
       EXPECT_NEAR(rate_up(job.replanner.estimate(), 3) / rate_up(job.truth, 3), 1, 0.15);
     }
+  }
+}
+
+// Four leaves of two hosts each, from one to the other over two spines, which both carry half of it.
+Cluster leaf_spine() {
+  Cluster network;
+  for (int h = 0; h < 8; ++h) network.nodes.push_back({"h" + std::to_string(h)});
+  for (const char* name : {"leaf0", "leaf1", "leaf2", "leaf3", "spine0", "spine1"})
+    network.nodes.push_back({name, cluster::NodeKind::switch_});
+  const auto join = [&](int a, int b) {
+    network.links.push_back({a, b, {kGigabit}, {20000}});
+    network.links.push_back({b, a, {kGigabit}, {20000}});
+  };
+  for (int h = 0; h < 8; ++h) join(h, 8 + h / 2);
+  for (int leaf = 8; leaf < 12; ++leaf)
+    for (const int spine : {12, 13}) join(leaf, spine);
+  return network;
+}
+
+// All bytes on one of the ways would be twice what it has carried, and nothing would be known of the other.
+// Where just one of them is slow, both carry as little: nothing tells them apart.
+TEST(Replanner, ChargesEachOfSeveralEquallyGoodWaysWithItsPart) {
+  constexpr int kLeaf = 9;
+  for (const int last_slow_spine : {12, 13}) {
+    const auto leads = [&](const cluster::Link& link, int last_spine) {
+      const auto [low, high] = std::minmax(link.from, link.to);
+      return low == kLeaf && high >= 12 && high <= last_spine;
+    };
+    Job job(leaf_spine(), [&](double now, Cluster& c) {
+      for (cluster::Link& link : c.links)
+        link.capacity = {now >= 10 && leads(link, last_slow_spine) ? kGigabit / 4 : kGigabit};
+    });
+    job.run_for(9);
+    EXPECT_EQ(job.changes, 0);
+    job.run_for(81);
+    EXPECT_GT(job.changes, 0);
+    for (const cluster::Link& link : job.replanner.estimate().links)
+      EXPECT_NEAR(link.capacity.bits_per_second / (leads(link, 13) ? kGigabit / 4 : kGigabit), 1, 0.15)
+          << link.from << " to " << link.to << ", slow up to node " << last_slow_spine;
+    EXPECT_LT(job.seconds(), 1.05 * job.best_seconds());
+  }
+}
+
+// A port that becomes slow is not mistaken for a way that leads on from it.
+TEST(Replanner, FindsTheSlowHostBehindSeveralEquallyGoodWays) {
+  for (const int slow : {0, 5}) {
+    Job job(leaf_spine(),
+            [&](double now, Cluster& c) { set_rate(c, slow, now < 10 ? kGigabit : kGigabit / 5); });
+    job.run_for(30);
+    EXPECT_EQ(job.changes, 1) << slow;
+    for (const cluster::Link& link : job.replanner.estimate().links)
+      EXPECT_NEAR(
+          link.capacity.bits_per_second / (link.from == slow || link.to == slow ? kGigabit / 5 : kGigabit), 1,
+          0.15)
+          << link.from << " to " << link.to << ", slow host " << slow;
+    EXPECT_LT(job.seconds(), 1.05 * job.best_seconds()) << slow;
+  }
+}
+
+// Who decides in the background may be told at any moment that nobody waits for it any more.
+TEST(Replanner, LeavesADecisionWhereverItIs) {
+  const Cluster said = star(8);
+  Cluster truth = said;
+  set_rate(truth, 2, kGigabit / 5);
+  const forest::Request request = all_reduce(8);
+  const Load load(forest::plan_best(request, said), truth);
+  Random random{1};
+  std::optional<Replanner> replanner(said);
+  for (const int epoch : {0, 1}) {
+    const TrafficEpoch seen{epoch * std::int64_t{1'000'000'000},
+                            traffic(load, truth, seconds_of(load, truth), random)};
+    std::int64_t last = std::numeric_limits<std::int64_t>::max(), asked = 0;
+    const forest::WorkLimit limit(last, [&] { return ++asked >= last; });
+    Replanner next = *replanner;
+    EXPECT_FALSE(next.observe(seen, request, &limit)) << "nothing is saved yet";
+    EXPECT_NE(next.estimate() == said, epoch > 0) << "the middle one of three values counts";
+    const std::int64_t most = asked;
+    EXPECT_GT(most, 0) << epoch;
+    for (const std::int64_t n : {std::int64_t{1}, most / 2, most}) {
+      last = n;
+      asked = 0;
+      Replanner given_up = *replanner;
+      EXPECT_THROW(given_up.observe(seen, request, &limit), forest::WorkLimit::Reached) << epoch << " " << n;
+      EXPECT_EQ(asked, n) << "it went on";
+    }
+    replanner.emplace(next);
   }
 }
 

@@ -56,8 +56,12 @@ class RandomSource : public PlanSource {
         return {nullptr, false};
     }
   }
-  void change_to(const std::vector<double>&) override { ++changed; }
+  void change_to(const std::vector<double>&, std::shared_ptr<const PlannedAhead> plans_ahead) override {
+    ++changed;
+    ahead = std::move(plans_ahead);
+  }
   int plans = 0, changed = 0;
+  std::shared_ptr<const PlannedAhead> ahead;
 
  private:
   Random& random_;
@@ -321,13 +325,15 @@ TEST(SharedPlans, AtATurnTheWordSaysWhatTheWatchSays) {
   ASSERT_TRUE(first);
   EXPECT_FALSE(first->forget || first->report);
   EXPECT_EQ(first->next_turn, 1u);
-  watch.answer = {.rates = {1e9, 2e9}, .report = true, .next = 7};
+  watch.answer = {
+      .rates = {1e9, 2e9}, .ahead = std::make_shared<const PlannedAhead>(), .report = true, .next = 7};
   const auto second = leader.lead(1, shape(0));
   ASSERT_TRUE(second && second->forest != nullptr);
   EXPECT_TRUE(second->forget && second->report);
   EXPECT_EQ(second->rates, watch.answer.rates);
   EXPECT_EQ(second->next_turn, 7u);
   EXPECT_EQ(source.changed, 1);
+  EXPECT_EQ(source.ahead, watch.answer.ahead);
   EXPECT_EQ(*second->forest, *planned("star", shape(0))) << "made for the network as it is now";
 }
 
