@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <optional>
 
 #include "fabric/launch_fixture.h"

@@ -92,6 +92,18 @@ TEST(Replanner, WhatStaysSlowIsTriedEverMoreRarely) {
   EXPECT_LT(job.seconds(), 1.05 * job.best_seconds());
 }
 
+// All are equally loaded then, and nobody has room to be a witness: only another trial shows it.
+TEST(Replanner, WhatWasTriedInVainIsTriedAgainAndFoundToBeQuick) {
+  ReplanOptions options;
+  options.threshold = 0.05;
+  Job job(
+      star(4), [](double now, Cluster& c) { set_rate(c, 1, (now < 600 ? 0.65 : 1) * kGigabit); }, options);
+  job.run_for(600);
+  EXPECT_GT(job.changes, 2) << "it was tried in vain";
+  job.run_for(3000);
+  EXPECT_LT(job.seconds(), 1.02 * job.best_seconds());
+}
+
 TEST(Replanner, NoiseDoesNotMakeItFlap) {
   Random noise{3};
   Job job(star(8), [&](double, Cluster& c) {

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <iostream>
 #include <ostream>
 #include <vector>
