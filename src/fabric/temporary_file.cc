@@ -14,7 +14,8 @@
 namespace talweg::fabric {
 
 TemporaryFile::TemporaryFile(const std::string& suffix, const std::string& text) {
-  path_ = std::filesystem::absolute(temporary_folder() + "/talweg-XXXXXX" + suffix).string();
+  path_ = std::filesystem::absolute(std::filesystem::path(temporary_folder()) / ("talweg-XXXXXX" + suffix))
+              .string();
   const FileDescriptor file(mkostemps(path_.data(), static_cast<int>(suffix.size()), O_CLOEXEC));
   if (!file) throw_system("make the file {}", path_);
   errno = ENOSPC;  // a write that is cut short does not say why

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "base/at.h"
@@ -30,7 +31,13 @@ constexpr double kToSpare = 4;                                  // to probe: dro
 constexpr double kFirstWait = 60;
 constexpr double kLongestWait = 32 * kFirstWait;
 
+constexpr std::size_t kMostCandidates = 32;  // calls: far more than a job's gradients have buckets
+
 constexpr std::size_t kLooks = 3;  // epochs: one alone may be wrong
+
+// In bit/s, whatever ranks report: rates that a network can have, and planners take.
+constexpr double kLeastRate = 1e3;
+constexpr double kMostRate = 1e15;
 
 // To this part of what it was given what is slower is raised, where that costs next to nothing; or to half
 // of it, and so on.
@@ -52,6 +59,18 @@ void set_capacity(cluster::Cluster& network, std::size_t resource, double bits_p
       Bandwidth{bits_per_second};
 }
 
+std::shared_ptr<const forest::Forest> share(forest::Forest forest) {
+  return std::make_shared<const forest::Forest>(std::move(forest));
+}
+
+// What they take per byte can be compared, as that of the buckets of a job's gradients.
+bool alike(const forest::Request& a, const forest::Request& b) {
+  const auto bytes = [](const forest::Request& r) {
+    return std::accumulate(r.counts.begin(), r.counts.end(), 0.) * static_cast<double>(r.element_size);
+  };
+  return a.op == b.op && a.root == b.root && bytes(a) <= 2 * bytes(b) && bytes(b) <= 2 * bytes(a);
+}
+
 template <typename Values>
 double middle(const Values& values) {
   if (values.empty()) return 0;
@@ -69,7 +88,6 @@ Replanner::Replanner(cluster::Cluster network, const ReplanOptions& options)
       planned_(given_),
       believed_(given_),
       estimate_(given_),
-      considered_(given_),
       groups_of_link_(given_.links.size()) {
   for (std::size_t g = 0; g < given_.groups.size(); ++g)
     for (const int link : given_.groups[g].links)
@@ -92,7 +110,7 @@ void Replanner::Backoff::fail(double now) {
 void Replanner::saw(std::size_t resource, double bits_per_second) {
   auto& seen = memories_[resource].seen;
   std::rotate(seen.begin(), seen.begin() + 1, seen.end());
-  seen.back() = bits_per_second;
+  seen.back() = std::clamp(bits_per_second, kLeastRate, kMostRate);
   set_capacity(estimate_, resource, middle(seen));
 }
 
@@ -249,26 +267,48 @@ void Replanner::plan_for(const forest::Request& request, cluster::Cluster networ
   allowed_ -= 1;
 }
 
+// A job's largest calls may differ from epoch to epoch, as the buckets of its gradients do.
+Replanner::Candidate& Replanner::candidate(const forest::Request& request) {
+  const auto known =
+      std::ranges::find_if(candidates_, [&](const Candidate& c) { return c.current->request == request; });
+  if (known != candidates_.end()) {
+    std::rotate(known, known + 1, candidates_.end());
+    return candidates_.back();
+  }
+  if (candidates_.size() == kMostCandidates) candidates_.erase(candidates_.begin());
+  forest::PackingMemo packings;
+  candidates_.push_back(
+      {share(forest::plan_at_once(request, forest::CostModel(planned_), packings, limit_).forest), nullptr,
+       believed_});
+  return candidates_.back();
+}
+
 bool Replanner::worth_it(const forest::Request& request) {
+  Candidate& call = candidate(request);
   bool news = false;
   for (std::size_t r = 0; r < memories_.size(); ++r)
-    news = news || std::abs(capacity(estimate_, r) / capacity(considered_, r) - 1) > kAlike;
-  if (!better_ && !news) return false;
+    news = news || std::abs(capacity(estimate_, r) / capacity(call.considered, r) - 1) > kAlike;
+  if (!call.better && !news) {
+    saved_ = 0;
+    return false;
+  }
   const forest::CostModel model(estimate_);
   const auto gain = [&](const forest::Forest& plan) {
-    return std::max(0., 1 - model.seconds(plan) / model.seconds(*current_));
+    return std::max(0., 1 - model.seconds(plan) / model.seconds(*call.current));
   };
-  if (better_ && gain(*better_) <= options_.threshold) better_.reset();
-  if (!better_) saved_ = 0;
+  if (call.better && gain(*call.better) <= options_.threshold) {
+    call.better.reset();
+    saved_ = 0;
+  }
   if (news) {
-    considered_ = estimate_;
+    call.considered = estimate_;
     // First with one plan, since most news gains nothing, and what plans would be made for takes several.
     if (gain(best_plan(request, model)) > options_.threshold) {
       forest::Forest best = best_plan(request, forest::CostModel(to_plan_for(request, estimate_)));
-      if (gain(best) > options_.threshold) better_ = std::move(best);
+      if (gain(best) > options_.threshold) call.better = share(std::move(best));
     }
   }
-  saved_ += (better_ ? gain(*better_) : 0) * length_;
+  saved_ = call.better ? saved_ + gain(*call.better) * length_ : 0;
   return saved_ >= kPrice && allowed_ >= kThereAndBack && now_ >= changes_.until;
 }
 
@@ -288,7 +328,8 @@ std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request)
     for (const std::size_t r : slow) set_capacity(quick, r, capacity(given_, r));
     keep_alike(quick);
     const forest::CostModel model(quick);
-    const double gain = 1 - model.seconds(best_plan(request, model)) / model.seconds(*current_);
+    const double gain =
+        1 - model.seconds(best_plan(request, model)) / model.seconds(*candidate(request).current);
     if (gain > options_.threshold) return quick;
   }
   for (Memory& m : memories_) m.still_slow = false;
@@ -322,7 +363,7 @@ bool Replanner::end_trial(const forest::Request& request) {
   if (costs_.size() < kLooks) return false;
   const Trial trial = *std::exchange(trial_, std::nullopt);
   const double change = middle(costs_) / trial.cost - 1;
-  const bool same_calls = request == trial.request;
+  const bool same_calls = alike(request, trial.request);
   bool fell = false;  // something that plans do not avoid: what the trial raised, or never touched
   for (std::size_t r = 0; r < memories_.size(); ++r) {
     const bool lowered = capacity(believed_, r) < (1 - kAlike) * capacity(trial.believed, r);
@@ -366,11 +407,6 @@ bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& reques
   if (trial_) {
     change = end_trial(request);
   } else {
-    if (!current_ || current_->request != request) {
-      forest::PackingMemo packings;
-      current_ = forest::plan_at_once(request, forest::CostModel(planned_), packings, limit_).forest;
-      better_.reset();
-    }
     if (worth_it(request)) {
       begin_trial(request, estimate_, Trial::Kind::change);
       change = true;
@@ -380,9 +416,8 @@ bool Replanner::observe(const TrafficEpoch& epoch, const forest::Request& reques
     }
   }
   if (!change) return false;
-  current_.reset();
-  better_.reset();
-  considered_ = believed_;
+  candidates_.clear();
+  saved_ = 0;
   return true;
 }
 

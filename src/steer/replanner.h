@@ -125,6 +125,12 @@ class Replanner {
     void restart(double now);
     void fail(double now);
   };
+  // One of the calls that matter, since plans have changed.
+  struct Candidate {
+    std::shared_ptr<const forest::Forest> current;  // the plan in use
+    std::shared_ptr<const forest::Forest> better;   // one that has been so since some epoch, or none
+    cluster::Cluster considered;                    // what a better one was last looked for
+  };
   struct Trial {
     enum class Kind { change, probe, way_back };
     Kind kind = Kind::change;
@@ -142,6 +148,7 @@ class Replanner {
   bool end_trial(const forest::Request& request);
   bool worth_it(const forest::Request& request);
   std::optional<cluster::Cluster> probe(const forest::Request& request);
+  Candidate& candidate(const forest::Request& request);
   std::vector<Share> resources_of(const EdgeTraffic& edge) const;
   void keep_alike(cluster::Cluster& network) const;
   forest::Forest best_plan(const forest::Request& request, const forest::CostModel& model) const;
@@ -153,15 +160,13 @@ class Replanner {
   cluster::Cluster planned_;                  // believed_, relaxed
   cluster::Cluster believed_;                 // the estimate when plans were made
   cluster::Cluster estimate_;
-  cluster::Cluster considered_;  // what other plans were last made for, to see whether they are better
   std::vector<std::vector<std::size_t>> groups_of_link_;
-  std::vector<Memory> memories_;           // by resource
-  std::optional<forest::Forest> current_;  // the plan in use for the last request
-  std::optional<forest::Forest> better_;   // one that has been so since some epoch
-  double saved_ = 0;                       // seconds that it would have since
-  double length_ = 0;                      // of the last epoch, in seconds of traffic
-  std::deque<double> costs_;               // of the latest epochs: busy seconds per byte
-  double allowed_ = 0;                     // changes, now
+  std::vector<Memory> memories_;       // by resource
+  std::vector<Candidate> candidates_;  // the latest last
+  double saved_ = 0;                   // seconds that better plans would have since they were found
+  double length_ = 0;                  // of the last epoch, in seconds of traffic
+  std::deque<double> costs_;           // of the latest epochs: busy seconds per byte
+  double allowed_ = 0;                 // changes, now
   std::int64_t first_ns_ = -1;
   double now_ = 0;  // seconds since then, as of all times here
   std::optional<Trial> trial_;

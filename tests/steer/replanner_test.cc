@@ -4,8 +4,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <iostream>
 #include <limits>
@@ -379,6 +381,62 @@ TEST(Replanner, PlansStayWhereOthersHelp) {
   Job job(star(8), [](double, Cluster& c) { set_rate(c, 2, kGigabit / 5); });
   job.run_for(300);
   EXPECT_EQ(job.changes, 1);
+}
+
+// The buckets of a job's gradients differ, and over a slow network each of them is an epoch.
+class Buckets {
+ public:
+  void next(Job& job) {
+    job.request.counts = {kBuckets[at_++ % kBuckets.size()]};
+    job.loaded.reset();
+  }
+
+ private:
+  static constexpr std::array<std::int64_t, 5> kBuckets = {5'123'000, 6'555'904, 6'295'040, 7'344'128,
+                                                           6'560'000};
+  std::size_t at_ = 0;
+};
+
+TEST(Replanner, FollowsAJobWhoseCallsDifferFromEpochToEpoch) {
+  Buckets buckets;
+  Job job(star(8), [&](double now, Cluster& c) {
+    set_rate(c, 2, now < 10 ? kGigabit : kGigabit / 5);
+    buckets.next(job);
+  });
+  job.run_for(60);
+  EXPECT_EQ(job.changes, 1);
+  EXPECT_LT(job.seconds(), 1.05 * job.best_seconds());
+}
+
+TEST(Replanner, PlansGoBackWhereOthersDoNotHelpCallsThatDiffer) {
+  Buckets buckets;
+  Job job(star(8), [&](double, Cluster&) { buckets.next(job); });
+  job.held_up_by = 2;
+  job.held_up_seconds = 2;
+  job.run_for(300);
+  EXPECT_GE(job.changes, 2);
+  EXPECT_EQ(job.replanner.network(), star(8));
+}
+
+// Counters that have run wild on some rank must not end calls: plans can be made for whatever is learned.
+TEST(Replanner, WhateverIsReportedPlansAreMadeForANetworkThatThereCanBe) {
+  Random random{5};
+  for (const double wild : {1e-300, 1e-9, 1e9, 1e300, 1e308})
+    for (const bool bytes : {false, true}) {
+      Replanner replanner(star(4));
+      for (int epoch = 0; epoch < 60; ++epoch) {
+        TrafficEpoch traffic{(epoch + 1) * std::int64_t{60'000'000'000}, {}};
+        for (int from = 0; from < 4; ++from)
+          for (int to = 0; to < 4; ++to) {
+            const double odd = random.uniform() < 0.2 ? wild : 1;
+            if (from != to)
+              traffic.edges.push_back({from, to, bytes ? 1e8 * odd : 1e8, bytes ? 1. : 1. * odd});
+          }
+        replanner.observe(traffic, all_reduce(4));
+        EXPECT_FALSE(cluster::find_problem(replanner.network())) << wild << " " << bytes << " " << epoch;
+        EXPECT_FALSE(std::isnan(replanner.gain()));
+      }
+    }
 }
 
 // A host's rate, over what it was given, `seconds` after it began to fall.
