@@ -28,8 +28,9 @@ largest. The format that -o writes is the ending of its name: .yaml, .json, .dot
 MSCCL and RCCL).
 
 Times are predicted for networks of up to 2500 nodes. For larger ones there is a bound alone, that of the narrowest
-worker, and --algo and -o are refused; "talweg convert --op" plans on any. Among more than 256 ranks, packed is
-tried if --algo names it. Where a planner that might win was not done within --patience, no * marks a choice, a note says
+worker, and --algo and -o are refused; "talweg convert --op" plans on any. Where a planner that is predicted to be
+quicker is not taken, or one is not planned since that would be too much work (--algo asks for it by name), a line below
+the table says why. Where a planner that might win was not done within --patience, no * marks a choice, a note says
 which planners are missing, and -o writes no forest.
 
 Examples:

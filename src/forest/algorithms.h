@@ -1,10 +1,11 @@
 // The algorithms behind the planners, one file each (ring.cc, chain.cc, ...), and the table of them: a new
 // one is a declaration and a row here. Each makes the trees of a valid request that it serves and leaves the
-// chunk sizes to the cost model. For planner.cc and the algorithms themselves.
+// chunk sizes to the cost model. For planner.cc, choice.cc and the algorithms themselves.
 #pragma once
 
 #include <cstdint>
 #include <initializer_list>
+#include <string>
 
 #include "forest/cost.h"
 #include "forest/forest.h"
@@ -31,6 +32,10 @@ struct Algorithm {
   std::uint32_t operations;  // a bit for each that it serves
   Forest (*plan)(const Request&, const CostModel&);
 };
+
+bool serves(const Algorithm& algorithm, const Request& request);
+// Why it is not planned for a request of this size that it serves; empty where it is.
+std::string why_not_meant(const Algorithm& algorithm, const Request& request);
 
 constexpr std::uint32_t served(std::initializer_list<Collective> list) {
   std::uint32_t bits = 0;

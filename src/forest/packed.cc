@@ -41,8 +41,6 @@ constexpr double kFewer[] = {0.9, 0.75, 0.5, 0.25};
 constexpr double kFillMatters = 0.05;  // of the time
 // A slice below this is more message than data.
 constexpr double kLeastSliceBytes = 4096;
-// Planning takes milliseconds where other planners take microseconds: not for a gain below 5 %.
-constexpr double kWorthIt = 0.95;
 
 std::int64_t total_count(const Request& request) {
   return std::accumulate(request.counts.begin(), request.counts.end(), std::int64_t{0});
@@ -179,16 +177,41 @@ Plan share_out(const Request& request, const CostModel& model, const std::vector
 
 // What no forest of workers can beat, in the cost model's terms: everything that a tree carries leaves a
 // worker and enters another one, over their links and by the work of their processors.
-double least_seconds(const Request& request, const CostModel& model) {
+struct Least {
+  double over_links = 0;  // seconds; headers of chunks are not counted
+  double otherwise = 0;   // by latencies and processors; what each message costs is not counted
+};
+
+Least least_seconds(const Request& request, const CostModel& model) {
   const cluster::Cluster& cluster = model.network();
   const CostParameters& parameters = model.parameters();
   const auto workers = at(cluster.workers());
-  std::vector<double> in(workers), out(workers);  // bit/s
+  // What can pass in a time: rate times time, and bursts at once. In bits of payload.
+  struct Port {
+    double rate = 0, burst = 0;
+    void add(const Port& port) {
+      rate += port.rate;
+      burst += port.burst;
+    }
+  };
+  std::vector<Port> in(workers), out(workers);
+  Port in_all, out_all;
   double latency = std::numeric_limits<double>::infinity();
   for (const cluster::Link& link : cluster.links) {
-    if (at(link.from) < workers) out[at(link.from)] += link.capacity.bits_per_second;
-    if (at(link.to) < workers) in[at(link.to)] += link.capacity.bits_per_second;
     latency = std::min(latency, static_cast<double>(link.latency.value) * 1e-9);
+    const bool from_worker = at(link.from) < workers, to_worker = at(link.to) < workers;
+    const bool memory = from_worker && to_worker && link.latency < parameters.memory_latency;
+    const double payload = memory ? 1 : parameters.tcp_payload;
+    const Port port{payload * link.capacity.bits_per_second,
+                    8 * payload * parameters.burst_share * static_cast<double>(link.burst.value)};
+    if (from_worker) {
+      out[at(link.from)].add(port);
+      out_all.add(port);
+    }
+    if (to_worker) {
+      in[at(link.to)].add(port);
+      in_all.add(port);
+    }
   }
   const double bits = 8 * static_cast<double>(total_count(request) * request.element_size);
   const bool up = goes_up(request.op), both = up && goes_down(request.op);
@@ -200,9 +223,11 @@ double least_seconds(const Request& request, const CostModel& model) {
                                                                : others;
   const double out_of_all = aggregated && !up ? 1 : both && !aggregated ? 2 * others : others;
   double seconds = 0;
-  const auto hold = [&](double carried, double capacity) { seconds = std::max(seconds, carried / capacity); };
-  hold(bits * into_all, std::accumulate(in.begin(), in.end(), 0.0));
-  hold(bits * out_of_all, std::accumulate(out.begin(), out.end(), 0.0));
+  const auto hold = [&](double carried, const Port& port) {
+    seconds = std::max(seconds, (carried - port.burst) / port.rate);
+  };
+  hold(bits * into_all, in_all);
+  hold(bits * out_of_all, out_all);
   for (NodeId worker = 0; at(worker) < workers; ++worker) {
     // What the worker takes in, and puts out, of what goes down; of what goes up it is the other way round.
     double all = bits, own = both ? bits : 0;
@@ -223,7 +248,7 @@ double least_seconds(const Request& request, const CostModel& model) {
   const double processors = cluster.shared_cores > 0
                                 ? std::min<double>(cluster.shared_cores, static_cast<double>(workers))
                                 : static_cast<double>(workers);
-  return std::max({seconds + hop, (both ? 2 : 1) * hop, work / processors});
+  return {seconds + hop, std::max((both ? 2 : 1) * hop, work / processors)};
 }
 
 }  // namespace
@@ -255,7 +280,9 @@ std::vector<Packing> pack(const Request& request, const CostModel& model, Trees 
 }
 
 bool packing_may_beat(double seconds, const Request& request, const CostModel& model) {
-  return request.ranks > 1 && least_seconds(request, model) < kWorthIt * seconds;
+  if (request.ranks == 1) return false;
+  const Least least = least_seconds(request, model);
+  return least.over_links < kWorthOfLinks * seconds && least.otherwise < kWorthOtherwise * seconds;
 }
 
 const std::vector<Packing>& PackingMemo::find(const Request& request, const CostModel& model,

@@ -24,7 +24,8 @@ class PackingLp {
     double amount = 0;
   };
 
-  // Capacities are at least 0, the greatest should be near 1. Work is spent from `limit`, if there is one.
+  // Capacities are at least 0, the greatest should be near 1. Work is spent from `limit`, if there is one;
+  // what would take about a gigabyte is too much of it.
   explicit PackingLp(std::vector<double> capacities, WorkLimit* limit = nullptr);
   // Returns the column's number. The gain of all columns together must be bounded by the rows.
   int add_column(std::vector<Term> terms, double gain);

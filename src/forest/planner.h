@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cluster/cluster.h"
+#include "forest/choice.h"
 #include "forest/cost.h"
 #include "forest/forest.h"
 
@@ -21,8 +22,8 @@ struct Planner {
   // Whether it is meant for a request of this size. Others it plans as well, if asked by name, but the forest
   // may then take gigabytes.
   std::function<bool(const Request&)> suits;
-  // Whether to plan for so many ranks takes no more than seconds. Where it may, it is done if asked by name.
-  std::function<bool(const Request&)> quick;
+  // Why not; empty where it suits.
+  std::function<std::string(const Request&)> why_not;
 };
 
 // All of them, in the order in which tables list them.
@@ -30,52 +31,45 @@ const std::vector<Planner>& planners();
 // Throws Error{invalid_argument} that lists the names there are.
 const Planner& find_planner(const std::string& name);
 
-// What choosing asks of a plan.
-struct Offer {
-  double seconds = 0;  // predicted; infinity: there is no plan
-  int flows = 0;       // pairs of nodes of which the one sends to the other
+// The forest of the planner that choose() takes, with the chunk sizes that the cost model likes best, and
+// what is to be said of the others.
+struct Planned {
+  Forest forest;
+  Choice choice;
+  // No planner is missing, for which there might be time later.
+  bool complete() const { return choice.missing.empty(); }
 };
-Offer offer(const Forest& forest, const CostModel& model);
 
-// The forest with the least predicted time among all planners that serve and suit the request and are quick,
-// with the chunk sizes that the cost model likes best (ties: where flows are long, the fewest, as they
-// disturb each other; then the first in `planners()`). Deterministic. The cluster needs workers() ==
-// request.ranks. "packed" is left out where it can win no more than a few percent.
-Forest plan_best(const Request& request, const cluster::Cluster& cluster);
-
-// The same, and that of one planner, with the packings that were made before for this network: most of what
-// planning takes. `limit`: planning may throw WorkLimit::Reached.
 class PackingMemo;  // packed.h
 class WorkLimit;    // work_limit.h
+
+// What a choice comes to: each planner may work for kMostSteps, and is left out where it would take more.
+// Deterministic. The network needs workers() == request.ranks. `memo`: of packings that were made before for
+// this network, most of what planning takes. `limit`: whether the plan is still wanted; where it is not,
+// planning throws WorkLimit::Reached.
+Planned plan_in_full(const Request& request, const CostModel& model, PackingMemo& memo,
+                     const WorkLimit* limit = nullptr);
+// The same while a call waits, with kMostStepsAtOnce: planners that would take more are missing.
+Planned plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo,
+                     const WorkLimit* limit = nullptr);
+// The forest of plan_in_full().
+Forest plan_best(const Request& request, const cluster::Cluster& cluster);
 Forest plan_best(const Request& request, const CostModel& model, PackingMemo& memo,
-                 WorkLimit* limit = nullptr);
+                 const WorkLimit* limit = nullptr);
+
+// That of one planner, however long it takes; with a `limit`, planning throws WorkLimit::Reached where it
+// would pass it.
 Forest plan_by(const Planner& planner, const Request& request, const cluster::Cluster& cluster,
                PackingMemo& memo);
 Forest plan_by(const Planner& planner, const Request& request, const CostModel& model, PackingMemo& memo,
                WorkLimit* limit = nullptr);
-
-// The same choice among what can be planned while a call waits, which is decided by counted steps and not by
-// a clock: planners that would take longer than some 20 ms are left out. `complete`: none was, so that
-// plan_best() would return the same. `limit`: whether the plan is still wanted; if not, planning throws
-// WorkLimit::Reached.
-struct PlanAtOnce {
-  Forest forest;
-  bool complete = true;
-};
-PlanAtOnce plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo,
-                        const WorkLimit* limit = nullptr);
-
-// Whose forest plan_best() returns, where `offer` knows what each planner's forest takes; it is asked only
-// of those that the choice is among.
-std::string best_planner(const Request& request, const CostModel& model,
-                         const std::function<Offer(const std::string& planner)>& offer);
 
 // The aggregators that its trees lead through, by name; and what tables and logs call a plan: "ring", "packed
 // through agg and agg2".
 std::vector<std::string> aggregator_names(const Forest& forest, const cluster::Cluster& cluster);
 std::string plan_title(const std::string& planner, const std::vector<std::string>& through);
 
-// The table behind that choice, cheapest first.
+// What each planner that serves and suits the request is predicted to take, cheapest first.
 struct Candidate {
   std::string planner;
   double seconds = 0;

@@ -48,9 +48,9 @@ PlannedAhead plan_ahead(const cluster::Cluster& network, std::span<const forest:
   ahead.model = std::make_shared<const forest::CostModel>(network);
   forest::PackingMemo memo;
   for (const forest::Request& request : requests) try {
-      forest::PlanAtOnce plan = forest::plan_at_once(request, *ahead.model, memo, limit);
-      ahead.plans.try_emplace(
-          request, PlanSource::Plan{std::make_shared<forest::Forest>(std::move(plan.forest)), plan.complete});
+      forest::Planned plan = forest::plan_at_once(request, *ahead.model, memo, limit);
+      auto forest = std::make_shared<forest::Forest>(std::move(plan.forest));
+      ahead.plans.try_emplace(request, PlanSource::Plan{std::move(forest), plan.complete()});
     } catch (const Error&) {  // first() says it to whoever calls
     }
   return ahead;
@@ -91,8 +91,8 @@ PlanSource::Plan PlanChooser::first(const forest::Request& request) {
   if (named(request) != nullptr) return {std::make_shared<forest::Forest>(best(request)), true};
   if (const auto it = ahead_->plans.find(request); it != ahead_->plans.end())
     return {it->second.forest, it->second.final || background_ == nullptr};
-  forest::PlanAtOnce plan = forest::plan_at_once(request, *model_, at_once_);
-  const bool final = plan.complete || background_ == nullptr;
+  forest::Planned plan = forest::plan_at_once(request, *model_, at_once_);
+  const bool final = plan.complete() || background_ == nullptr;
   return {std::make_shared<forest::Forest>(std::move(plan.forest)), final};
 }
 

@@ -1,6 +1,6 @@
-// PlanChooser: makes a group's plans. What the user has named comes first; else the forest with the least
-// predicted time, as `talweg plan`, `info` and `simulate` choose it (forest::plan_best). Where that takes
-// longer than a call can wait, the best of what is quickly planned serves until it is there.
+// PlanChooser: makes a group's plans. What the user has named comes first; else the forest that
+// forest::choose() takes, as for `talweg plan`, `info` and `simulate`. Where planning takes longer than a
+// call can wait, the best of what is quickly planned serves until it is there.
 //
 // For one thread at a time. Tasks in the background read models, which nobody changes, and the memo that is
 // theirs alone.

@@ -3,16 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <limits>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "base/fail.h"
 #include "base/units.h"
-#include "forest/cost.h"
-#include "forest/packed.h"
 #include "study/plan_study.h"
-#include "study/side_by_side.h"
+#include "study/why_not.h"
 #include "text/table.h"
 
 namespace talweg::study {
@@ -23,19 +20,15 @@ constexpr std::size_t kLargest = 64 << 20;
 constexpr std::size_t kStep = 4;
 
 // What a group takes, then the others, cheapest first.
-void put_taken_first(std::vector<forest::Candidate>& candidates, const forest::Request& request,
-                     const forest::CostModel& model) {
+std::vector<forest::Candidate> candidates_of(const Study& study, const StudyRow& row) {
+  std::vector<forest::Candidate> candidates;
+  for (std::size_t i = 0; i < study.planners.size(); ++i)
+    if (const Prediction& its = row.predictions[i]; its.seconds)
+      candidates.push_back({study.planners[i], *its.seconds, its.through, its.flows});
   std::ranges::stable_sort(candidates, {}, &forest::Candidate::seconds);
-  const auto find = [&](const std::string& planner) {
-    return std::ranges::find(candidates, planner, &forest::Candidate::planner);
-  };
-  const std::string taken = forest::best_planner(request, model, [&](const std::string& planner) {
-    const auto found = find(planner);
-    return found != candidates.end() ? forest::Offer{found->seconds, found->flows}
-                                     : forest::Offer{std::numeric_limits<double>::infinity()};
-  });
-  if (const auto found = find(taken); found != candidates.end())
-    std::rotate(candidates.begin(), found, found + 1);
+  const auto taken = std::ranges::find(candidates, row.choice.taken, &forest::Candidate::planner);
+  if (taken != candidates.end()) std::rotate(candidates.begin(), taken, taken + 1);
+  return candidates;
 }
 
 }  // namespace
@@ -46,52 +39,29 @@ forest::Request request_for(Collective op, int ranks, std::size_t bytes) {
 }
 
 Choices choices(Collective op, const cluster::Cluster& network, double seconds) {
-  const auto begin = std::chrono::steady_clock::now();
   if (network.nodes.size() > kMostNodesToPlan)
     refuse("times are predicted for networks of up to {} nodes, and this one has {}", kMostNodesToPlan,
            network.nodes.size());
+  StudyRequest request;
+  request.op = op;
+  request.patience = seconds;
+  request.bound = false;
+  for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= kStep)
+    request.sizes.push_back(static_cast<std::int64_t>(bytes));
+  if (op == Collective::barrier) request.sizes = {0};
+  const Study study = study_plans(network, request);
   Choices result;
-  const std::size_t last = op == Collective::barrier ? kSmallest : kLargest;
-  for (std::size_t bytes = kSmallest; bytes <= last; bytes *= kStep)
-    result.sizes.push_back({op == Collective::barrier ? 0 : bytes, {}});
-  const forest::CostModel model(network);  // here, so that all processes share its memory
-  const auto request_at = [&](std::size_t size) {
-    return request_for(op, network.workers(), result.sizes[size].bytes);
-  };
-  std::vector<const forest::Planner*> asked;
-  std::vector<Work> pieces;
-  for (const forest::Planner& planner : forest::planners()) {
-    if (!planner.serves(request_at(0)) || !planner.quick(request_at(0))) continue;
-    asked.push_back(&planner);
-    pieces.emplace_back([&](const HandOver& hand_over) {
-      forest::PackingMemo memo;
-      for (std::size_t size = result.sizes.size(); size-- > 0;) {
-        const forest::Request request = request_at(size);
-        if (!planner.suits(request)) {
-          hand_over("");
-          continue;
-        }
-        const forest::Forest forest = forest::plan_by(planner, request, model, memo);
-        const forest::Offer offer = forest::offer(forest, model);
-        hand_over(nlohmann::json{offer.seconds, aggregator_names(forest, network), offer.flows}.dump());
-      }
+  for (const StudyRow& row : study.rows)
+    result.sizes.push_back({static_cast<std::size_t>(row.bytes), candidates_of(study, row)});
+  for (std::size_t i = 0; i < study.planners.size(); ++i) {
+    const auto late = std::ranges::find_if(study.rows.rbegin(), study.rows.rend(), [&](const StudyRow& row) {
+      return row.predictions[i].not_done;
     });
+    if (late != study.rows.rend())
+      result.left_out.push_back(fmt::format("{} from {} down: {}", study.planners[i], size_text(study, *late),
+                                            late->predictions[i].reason));
   }
-  const std::vector<WorkResult> done = side_by_side(pieces, seconds, begin);
-  for (std::size_t i = 0; i < asked.size(); ++i) {
-    std::size_t size = result.sizes.size();
-    for (const std::string& line : done[i].lines)
-      if (--size; !line.empty()) {
-        const auto found = nlohmann::json::parse(line);
-        result.sizes[size].candidates.push_back({asked[i]->name, found[0], found[1], found[2]});
-      }
-    if (size > 0)
-      result.left_out.push_back(fmt::format(
-          "{} from {} down: {}", asked[i]->name,
-          to_string(Bytes{static_cast<std::int64_t>(result.sizes[size - 1].bytes)}), done[i].failure));
-  }
-  for (std::size_t size = 0; size < result.sizes.size(); ++size)
-    put_taken_first(result.sizes[size].candidates, request_at(size), model);
+  result.why_not = why_not(study);
   return result;
 }
 
@@ -111,12 +81,14 @@ std::string to_text(Collective op, const Choices& choices) {
   }
   for (const std::string& planner : choices.left_out)
     text += fmt::format("left out, and might be taken: {}\n", planner);
+  for (const std::string& why : choices.why_not) text += why + "\n";
   return text;
 }
 
 nlohmann::json to_json(Collective op, const std::string& network, int ranks, const Choices& choices) {
   nlohmann::json document = {{"collective", name(op)}, {"network", network}, {"ranks", ranks}};
   document["left_out"] = choices.left_out;
+  document["why_not"] = choices.why_not;
   document["sizes"] = nlohmann::json::array();
   for (const Choice& choice : choices.sizes) {
     nlohmann::json line = {{"size_bytes", choice.bytes}, {"candidates", nlohmann::json::array()}};

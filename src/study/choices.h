@@ -14,12 +14,13 @@ namespace talweg::study {
 
 struct Choice {
   std::size_t bytes = 0;                      // of the whole vector
-  std::vector<forest::Candidate> candidates;  // cheapest first
+  std::vector<forest::Candidate> candidates;  // the one that is taken, then the others, cheapest first
 };
 
 struct Choices {
   std::vector<Choice> sizes;
-  std::vector<std::string> left_out;  // planners that might win, from which size on, and why
+  std::vector<std::string> left_out;   // planners that might win, from which size on, and why
+  std::vector<std::string> why_not{};  // others that are quicker, or not planned, and why (why_not.h)
 };
 
 // The request that a group of `ranks` makes for a vector of `bytes` (of f32; all_to_all: bytes of one rank's

@@ -18,6 +18,7 @@
 #include "forest/walk.h"
 #include "study/pages/embedded.h"
 #include "study/plan_pictures.h"
+#include "study/why_not.h"
 #include "text/escape.h"
 #include "text/page.h"
 
@@ -262,7 +263,9 @@ std::string table_section(const Study& study) {
     html += fmt::format("<td>{}</td><td>{}</td></tr>\n", rate ? fmt::format("{:.4g}", *rate / 8e9) : "-",
                         part ? fmt::format("{:.1f} %", 100 * *part) : "-");
   }
-  return html + "</table></div>\n";
+  html += "</table></div>\n";
+  for (const std::string& why : why_not(study)) html += fmt::format("<p>{}</p>\n", text::xml_escaped(why));
+  return html;
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "forest/planner.h"
 #include "study/perf_case.h"
 #include "study/version.h"
+#include "study/why_not.h"
 #include "text/table.h"
 
 namespace talweg::study {
@@ -103,6 +104,8 @@ Json row_json(const Study& study, const StudyRow& row) {
       const auto rate = rate_of(study, row, i);
       candidate["algbw_GB_per_s"] = rate ? number(*rate / 8e9) : Json();
       candidate["part_of_bound"] = optional(part_of_bound(study, row, i));
+      if (const std::string why = why_not_taken(study, row, i); !why.empty())
+        candidate["not_taken_because"] = why;
     } else {
       candidate["left_out_because"] = prediction.reason;
     }
@@ -201,6 +204,7 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
   const text::Columns columns = columns_of(study);
   text += head_text(study, columns);
   for (const StudyRow& row : study.rows) text += columns.line(row_cells(study, row));
+  for (const std::string& why : why_not(study)) text += why + "\n";
   return text;
 }
 
@@ -229,6 +233,7 @@ nlohmann::json to_json(const cluster::Cluster& network, const NetworkSource& sou
   document["sizes"] = Json::array();
   for (const StudyRow& row : study.rows) document["sizes"].push_back(row_json(study, row));
   document["notes"] = study.notes;
+  document["why_not"] = why_not(study);
   return document;
 }
 

@@ -61,8 +61,8 @@ std::span<const Field<PlanRequest>> plan_fields() {
       {.name = "factor", .letters = "-f", .member = &R::factor, .help = "from size to size of a range",
        .least = 2, .most = 1 << 20},
       {.name = "algo", .letters = "", .member = &R::algo,
-       .help = "these planners alone, with commas; -o writes the forest of one (default: all, as far as they "
-               "are quick, and what a group takes)"},
+       .help = "these planners alone, with commas; -o writes the forest of one (default: all, and what a group "
+               "takes)"},
       {.name = "patience", .letters = "", .member = &R::patience,
        .help = "time for all predictions; what is not done by then is left out, and named"},
       // clang-format on

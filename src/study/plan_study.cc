@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -114,63 +113,35 @@ void read(const Json& text, Bound& bound) {
   text[6].get_to(bound.certificate.group_prices);
 }
 
-// Why a planner is not asked for a size; empty if it is.
-std::string left_out(const forest::Planner& planner, const forest::Request& request, bool named) {
-  if (!planner.suits(request)) return "it is not meant for requests of this size";
-  if (!named && !planner.quick(request))
-    return fmt::format("it may take long among {} ranks: ask for it by name (--algo {})", request.ranks,
-                       planner.name);
-  return {};
+// Into Study::planners; their number where it is none of them.
+std::size_t index_of(const Study& study, const std::string& planner) {
+  return static_cast<std::size_t>(std::ranges::find(study.planners, planner) - study.planners.begin());
 }
 
-// Who is taken in one row, and what is missing to know it.
-class Taker {
- public:
-  Taker(const forest::CostModel& model, const Study& study, const StudyRow& row)
-      : model_(model), study_(study), row_(row) {}
-
-  // Into Study::planners; -1 if nobody can.
-  int find() { return study_.all_planners ? taken_by_group() : least(); }
-  // Those that might have won and were not done.
-  const std::set<std::string>& missing() const { return missing_; }
-
- private:
-  // Infinity where there never are any.
-  double seconds(std::size_t planner) {
-    const Prediction& prediction = row_.predictions[planner];
-    if (prediction.not_done) missing_.insert(study_.planners[planner]);
-    return prediction.seconds.value_or(std::numeric_limits<double>::infinity());
+// Of all planners what a group takes; of those that were asked for the quickest.
+forest::Choice choice_of(const forest::CostModel& model, const Study& study, const StudyRow& row) {
+  const auto offered = [&](const std::string& planner) {
+    const Prediction& its = row.predictions[index_of(study, planner)];
+    return forest::Offer{its.seconds.value_or(std::numeric_limits<double>::infinity()), its.flows, its.reason,
+                         its.not_done};
+  };
+  forest::Choice choice;
+  if (study.all_planners) {
+    choice = forest::choose(request_of(study.op, study.root, study.ranks, row.bytes), model, offered);
+    // A planner that is the only one is taken unasked.
+    if (!choice.taken.empty() && offered(choice.taken).may_come) choice.missing = {choice.taken};
+    return choice;
   }
-
-  int taken_by_group() {
-    const auto index = [this](const std::string& name) {
-      return static_cast<std::size_t>(std::ranges::find(study_.planners, name) - study_.planners.begin());
-    };
-    const forest::Request request = request_of(study_.op, study_.root, study_.ranks, row_.bytes);
-    const std::size_t best = index(forest::best_planner(request, model_, [&](const std::string& name) {
-      return forest::Offer{seconds(index(name)), row_.predictions[index(name)].flows};
-    }));
-    // It may have been chosen without.
-    return std::isfinite(seconds(best)) ? static_cast<int>(best) : -1;
+  double least = std::numeric_limits<double>::infinity();
+  for (const std::string& planner : study.planners) {
+    const forest::Offer its = offered(planner);
+    if (its.may_come) choice.missing.push_back(planner);
+    if (its.seconds >= least) continue;
+    choice.taken = planner;
+    least = its.seconds;
   }
-
-  int least() {
-    int best = -1;
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t planner = 0; planner < study_.planners.size(); ++planner) {
-      const double its = seconds(planner);
-      if (its >= least) continue;
-      best = static_cast<int>(planner);
-      least = its;
-    }
-    return best;
-  }
-
-  const forest::CostModel& model_;
-  const Study& study_;
-  const StudyRow& row_;
-  std::set<std::string> missing_;
-};
+  return choice;
+}
 
 // Everything that may take long, each in a process of its own: the bound, and every planner's predictions.
 // Large sizes come first: most depends on them, should time run out.
@@ -180,7 +151,7 @@ class Pieces {
       : network_(network), patience_(request.patience), result_(result) {}
 
   void run() {
-    const bool bound = has_bound(result_.op), predictions = !result_.rows.empty();
+    const bool bound = result_.no_bound.empty(), predictions = !result_.rows.empty();
     const auto begin = std::chrono::steady_clock::now();
     if (bound)
       pieces_.emplace_back([this](const HandOver& hand_over) {
@@ -211,14 +182,18 @@ class Pieces {
     forest::PackingMemo memo;
     for (std::size_t row = result_.rows.size(); row-- > 0;) {
       const forest::Request request = request_for_row(row);
-      if (const std::string why = left_out(planner, request, !result_.all_planners); !why.empty()) {
+      if (const std::string why = planner.why_not(request); !why.empty()) {
         hand_over(why);
         continue;
       }
       try {
-        const forest::Forest forest = forest::plan_by(planner, request, *model_, memo);
+        forest::WorkLimit limit(forest::kMostSteps);  // as for a group, but for those that are named
+        const forest::Forest forest =
+            forest::plan_by(planner, request, *model_, memo, result_.all_planners ? &limit : nullptr);
         const forest::Offer offer = forest::offer(forest, *model_);
         hand_over(Json{offer.seconds, forest::aggregator_names(forest, network_), offer.flows}.dump());
+      } catch (const forest::WorkLimit::Reached&) {
+        hand_over(forest::too_much_work(forest::kMostSteps));
       } catch (const Error& error) {
         if (error.code() != ErrorCode::unsupported) throw;
         hand_over(error.what());
@@ -235,7 +210,6 @@ class Pieces {
 
   void read_predictions(std::size_t planner, const WorkResult& done) {
     std::size_t row = result_.rows.size();
-    const forest::Planner& its = forest::find_planner(result_.planners[planner]);
     for (const std::string& line : done.lines) {
       Prediction& prediction = result_.rows[--row].predictions[planner];
       if (line.starts_with('[')) {
@@ -248,10 +222,8 @@ class Pieces {
       }
     }
     if (row > 0)
-      result_.notes.push_back(fmt::format("{}: {}{}", its.name, done.failure,
+      result_.notes.push_back(fmt::format("{}: {}{}", result_.planners[planner], done.failure,
                                           done.lines.empty() ? "" : "; the smaller sizes are left out"));
-    else if (result_.all_planners && !its.quick(request_for_row(0)))
-      result_.notes.push_back(fmt::format("{}: {}", its.name, done.lines.front()));
     while (row-- > 0) {
       Prediction& prediction = result_.rows[row].predictions[planner];
       prediction.reason = done.failure;
@@ -286,12 +258,13 @@ void mark_taken(const forest::CostModel& model, Study& study) {
   std::set<std::string> missing;
   const StudyRow* largest = nullptr;
   for (auto row = study.rows.rbegin(); row != study.rows.rend(); ++row) {
-    Taker taker(model, study, *row);
-    const int taken = taker.find();
-    row->taken = taker.missing().empty() ? taken : -1;
-    if (taker.missing().empty()) continue;
+    row->choice = choice_of(model, study, *row);
+    const std::size_t taken = index_of(study, row->choice.taken);
+    const bool known = row->choice.missing.empty() && taken < study.planners.size();
+    row->taken = known && row->predictions[taken].seconds ? static_cast<int>(taken) : -1;
+    if (row->choice.missing.empty()) continue;
     if (largest == nullptr) largest = &*row;
-    missing.insert(taker.missing().begin(), taker.missing().end());
+    missing.insert(row->choice.missing.begin(), row->choice.missing.end());
   }
   if (largest == nullptr) return;
   const bool all = largest == &study.rows.back();
@@ -342,6 +315,7 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request) 
       result.planners.push_back(planner.name);
   }
   if (!has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));
+  if (has_bound(request.op) && !request.bound) result.no_bound = "no bound was asked for";
   if (network.nodes.size() > kMostNodesToPlan) {
     const std::string limit = fmt::format(
         "times are predicted for networks of up to {} nodes, and this one has {}: write several "

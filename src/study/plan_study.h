@@ -9,6 +9,7 @@
 
 #include "cluster/cluster.h"
 #include "forest/bound.h"
+#include "forest/choice.h"
 #include "forest/cost.h"
 #include "forest/forest.h"
 #include "talweg/types.h"
@@ -23,8 +24,8 @@ struct StudyRequest {
   forest::NodeId root = 0;
   std::vector<std::int64_t> sizes;  // bytes, ascending, of the whole vector; all_to_all: of one rank's row
   double patience = 20;             // seconds for everything; what is not done by then is left out
-  std::vector<std::string> only;    // these planners, which must serve the collective; empty: all, as far as
-                                    // they are quick
+  std::vector<std::string> only;    // these planners, which must serve the collective; empty: all
+  bool bound = true;                // whether the bound is asked for
 };
 
 struct Prediction {
@@ -41,6 +42,9 @@ struct StudyRow {
   // What a group takes, or the quickest of those asked for, into Study::planners; -1: not known, as others
   // that might be were not done.
   int taken = -1;
+  // Behind that: what is best of those that were done, who is missing, and, if all planners were asked for,
+  // why others are not taken.
+  forest::Choice choice{};
 };
 
 struct Study {
@@ -60,7 +64,8 @@ struct Study {
 // network is too large for all that was asked.
 Study study_plans(const cluster::Cluster& network, const StudyRequest& request);
 
-// Sets StudyRow::taken where nothing that might win is missing, and says in a note where something is.
+// Makes the choice of every row, by the rule of groups (forest::choose); sets StudyRow::taken where nothing
+// that might win is missing, and says in a note where something is.
 void mark_taken(const forest::CostModel& model, Study& study);
 
 // What StudyRow::taken is, in words.

@@ -320,23 +320,6 @@ TEST(Packed, IsTakenAmongManyRanksAsAmongFew) {
   }
 }
 
-// Asked of times that are made up: to pack among so many takes long.
-TEST(Packed, IsAmongTheChoicesOfUpTo256RanksAndAboveOnlyByName) {
-  for (const int ranks : {256, 257}) {
-    const CostModel model(uneven_racks(ranks));
-    const Request request = make_request(all_reduce, ranks, 1 << 24);
-    int asked = 0;
-    const std::string best = best_planner(request, model, [&](const std::string& planner) {
-      ++asked;
-      return Offer{planner == "packed" ? 1e3 : 1e4};
-    });
-    EXPECT_EQ(best == "packed", ranks <= 256) << best << " among " << ranks;
-    EXPECT_GE(asked, 3);
-    EXPECT_EQ(find_planner("packed").quick(request), ranks <= 256) << "tables say that it was left out";
-    EXPECT_TRUE(find_planner("packed").serves(request));
-  }
-}
-
 TEST(PlanAtOnce, IsTheBestPlanWhereNoPlannerTakesLong) {
   int complete = 0;
   for (std::uint64_t seed = 0; seed < fewer(20U); ++seed) {
@@ -344,9 +327,9 @@ TEST(PlanAtOnce, IsTheBestPlanWhereNoPlannerTakesLong) {
     PackingMemo memo, all;
     for (const std::int64_t elements : {100, 100000, 10000000}) {
       const Request request = make_request(all_reduce, model.network().workers(), elements);
-      const PlanAtOnce plan = plan_at_once(request, model, memo);
-      complete += plan.complete ? 1 : 0;
-      if (!plan.complete) continue;
+      const Planned plan = plan_at_once(request, model, memo);
+      complete += plan.complete() ? 1 : 0;
+      if (!plan.complete()) continue;
       EXPECT_EQ(plan.forest, plan_best(request, model, all)) << seed << " " << elements;
     }
   }
@@ -357,12 +340,15 @@ TEST(PlanAtOnce, LeavesOutWhatWouldTakeTooLongAndSaysSo) {
   const CostModel model(random_network(1, 10));
   const Request request = make_request(all_reduce, 10, 1 << 24);
   PackingMemo memo, all;
-  const PlanAtOnce plan = plan_at_once(request, model, memo);
-  EXPECT_FALSE(plan.complete);
+  const Planned plan = plan_at_once(request, model, memo);
+  EXPECT_FALSE(plan.complete());
   EXPECT_NE(plan.forest.planner, "packed");
-  const Forest best = plan_best(request, model, all);
-  EXPECT_EQ(best.planner, "packed");
-  EXPECT_LT(model.seconds(best), 0.95 * model.seconds(plan.forest));
+  EXPECT_EQ(plan.choice.taken, plan.forest.planner);
+  const Planned best = plan_in_full(request, model, all);
+  EXPECT_TRUE(best.complete());
+  EXPECT_EQ(best.choice.taken, "packed");
+  EXPECT_EQ(best.forest.planner, "packed");
+  EXPECT_LT(model.seconds(best.forest), 0.95 * model.seconds(plan.forest));
 }
 
 TEST(Packed, GivesUpWhereItsWorkIsLimitedAndRemembersThat) {
