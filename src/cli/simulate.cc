@@ -38,6 +38,7 @@ standard output depends on the input and the seed alone; how fast the simulation
 struct SimulateOutputs {
   std::string json, csv, trace, html;
   bool progress = false;
+  bool wide = false;
 
   bool takes_standard_output() const { return json == "-" || csv == "-"; }
   void check(const SimulateRequest& request) const {
@@ -91,7 +92,7 @@ int sweep(const study::SweepRequest& request, const SimulateOutputs& outputs) {
   const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv);
   const auto result = run_sweep(request);
   if (!result) return 0;
-  if (!outputs.takes_standard_output()) text::print(text::table(result->rows));
+  if (!outputs.takes_standard_output()) text::print(to_text(*result, outputs.wide));
   if (csv.wanted()) csv.write(text::csv(result->rows));
   if (json.wanted())
     json.write(text::json_document(
@@ -115,6 +116,7 @@ void add_simulate(CLI::App& app, Action* action) {
   sub->add_option("--trace", outputs->trace, "what moved when, for ui.perfetto.dev")->group(group);
   sub->add_option("--html", outputs->html, "a page with the use of links and the queues over time")
       ->group(group);
+  add_wide(*sub, outputs->wide)->group(group);
   sub->add_flag("--progress", outputs->progress, "say how far it is, even to a file")->group(group);
   auto points = std::make_shared<study::SweepRequest>();
   group = "Sweeps";
