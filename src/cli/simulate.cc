@@ -59,7 +59,8 @@ void say_speed(const sim::RunReport& report, double seconds) {
 
 int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   const auto begun = std::chrono::steady_clock::now();
-  const study::SimulateOptions options = checked(request);
+  study::SimulateOptions options = checked(request);
+  options.perf.columns = outputs.wide ? study::PerfColumns::all : study::PerfColumns::once;
   const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv), html("--html", outputs.html);
   study::Watchers watchers;
   study::Progress progress(outputs.progress);
@@ -76,7 +77,7 @@ int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   };
   show(simulate_header(options));
   const study::SimulateResult result =
-      simulate_all(options, watchers, [&](const study::PerfRow& row) { show(row_text(row)); });
+      simulate_all(options, watchers, [&](const study::PerfRow& row) { show(row_text(options.perf, row)); });
   show(simulate_body(options, result));
   if (json.wanted()) json.write(text::json_document(simulate_json(options, result)));
   if (csv.wanted()) csv.write(simulate_csv(options, result));

@@ -118,13 +118,6 @@ int width_of(const ShownColumn& column) {
   return width;
 }
 
-// "--wide shows 2 more columns and whole names"; empty if that shows no more.
-std::string hint_text(std::size_t left_out, bool cut) {
-  if (left_out == 0) return cut ? "--wide shows whole names" : "";
-  return fmt::format("--wide shows {} more {}{}", left_out, left_out == 1 ? "column" : "columns",
-                     cut ? " and whole names" : "");
-}
-
 }  // namespace
 
 Unit unit_for(Quantity of, std::vector<double> values) {
@@ -215,9 +208,15 @@ std::string Table::text(bool wide, const std::string& comment) const {
   if (with_units) all += lead + line_of([](const ShownColumn& column) { return column.unit; });
   for (std::size_t row = 0; row < rows_.size(); ++row)
     all += blanks(width_of(lead)) + line_of([row](const ShownColumn& column) { return column.cells[row]; });
-  if (const std::string hint = hint_text(columns.size() - kept.size(), cut); !hint.empty())
+  if (const std::string hint = wide_hint(columns.size() - kept.size(), cut); !hint.empty())
     all += lead + hint + "\n";
   return all;
+}
+
+std::string wide_hint(std::size_t left_out, bool cut) {
+  if (left_out == 0) return cut ? "--wide shows whole names" : "";
+  return fmt::format("--wide shows {} more {}{}", left_out, left_out == 1 ? "column" : "columns",
+                     cut ? " and whole names" : "");
 }
 
 std::vector<std::size_t> fitting(const std::vector<Column>& columns, int most) {

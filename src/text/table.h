@@ -71,6 +71,8 @@ class Table {
   std::vector<TableColumn> columns_;
   std::vector<std::vector<Cell>> rows_;
 };
+// "--wide shows 2 more columns and whole names"; empty where it shows no more.
+std::string wide_hint(std::size_t left_out, bool cut);
 
 // Columns of widths that are known before the first line.
 struct Column {

@@ -111,7 +111,7 @@ TEST_F(Simulate, RunsAWorkloadWithFailures) {
   const Outcome outcome = talweg({"simulate", "--topology", "leaf-spine:leaves=2,hosts=2,spines=2",
                                   "--workload", w, "--fail", "spine1@500us..1500us"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("\n             job      4          2"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n  job        4           2  "));
 }
 
 // Trees that cross on links of very different rates keep to their shares only where what is least far along
