@@ -46,6 +46,7 @@ using text::OutputFile;
 
 struct PlanOutputs {
   std::string out, html, json;
+  bool wide = false;
 };
 
 // Before any work: what -o cannot write at all, and what would take more memory than there is.
@@ -98,7 +99,7 @@ int plan(const study::PlanRequest& request, const PlanOutputs& outputs) {
   const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html);
   const Study found = study_plans(planned.network, planned.request);
   fmt::print(json.is_standard_output() || html.is_standard_output() ? stderr : stdout, "{}",
-             to_text(planned.network, planned.source, found));
+             to_text(planned.network, planned.source, found, outputs.wide));
   if (json.wanted()) json.write(text::json_document(to_json(planned.network, planned.source, found)));
   if (html.wanted()) html.write(plan_page(planned.network, planned.source, found));
   check_found(request.algo, found);
@@ -120,6 +121,7 @@ void add_plan(CLI::App& app, Action* action) {
   sub->add_option("--html", outputs->html, "write a page of pictures into this file");
   sub->add_option("-J,--json", outputs->json,
                   "as JSON, into this file; - for standard output, the table then goes to standard error");
+  add_wide(*sub, outputs->wide);
   sub->callback([=] { *action = [=] { return plan(*request, *outputs); }; });
 }
 

@@ -256,7 +256,7 @@ sed "s/STARTED/$started/; s/12345678/$$/" note >lab/talweg/lab-l.json;)";
       {"plan named.json --bytes 4K --html plan.html", printable("q" + kSteering)},
       {"plan key.json", "unknown key \"" + printable("k" + kSteering) + "\"", 2},
       {"simulate named.json --bytes 4K --trace trace.json --html simulated.html", printable(files.a)},
-      {"simulate named.json --workload work.json", printable("g" + kSteering)},
+      {"simulate named.json --workload work.json --wide", printable("g" + kSteering)},
       {"simulate named.json --workload work.json --csv -", printable("g" + kSteering)},
       {"simulate x*.json --workload y*.json", printable("x" + kSteering)},
       {"simulate x*.json --workload y*.json", printable("y" + kSteering)},
