@@ -270,9 +270,9 @@ sed "s/STARTED/$started/; s/12345678/$$/" note >lab/talweg/lab-l.json;)";
       {"convert named.json - --to dot", text::backslashed(files.a)},
       {"convert named.json - --to yaml", text::json_escaped(files.a)},
       {"doctor record-0.json", "job " + printable("j" + kSteering) + " group " + printable("g" + kSteering)},
-      {"lab list", printable("l" + kSteering), 0, lab},
-      {"lab list", printable("d" + kSteering), 0, lab},
-      {"lab list", printable("f" + kSteering), 0, lab}};
+      {"lab list --wide", printable("l" + kSteering), 0, lab},
+      {"lab list --wide", printable("d" + kSteering), 0, lab},
+      {"lab list --wide", printable("f" + kSteering), 0, lab}};
   for (const Line& line : lines) {
     const Outcome outcome = files.run(line.words, line.before);
     EXPECT_EQ(outcome.exit_code, line.exit_code) << line.words << "\n" << outcome.err;
