@@ -2,7 +2,9 @@
 // look like.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 
 #include "base/at.h"
 #include "base/fail.h"
@@ -15,6 +17,7 @@
 #include "study/plan_page.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
+#include "study/progress.h"
 #include "text/escape.h"
 #include "text/output_file.h"
 
@@ -90,6 +93,16 @@ void check_found(const std::string& algorithms, const Study& found) {
               "--algo {}: no time is predicted: {}", algorithms, last.reason);
 }
 
+// On a terminal it says after a second how far it is.
+Study studied(const PlanQuestion& planned) {
+  study::ProgressLine line(std::chrono::seconds(1), std::nullopt);
+  return study_plans(planned.network, planned.request, [&](const study::StudyProgress& progress) {
+    if (line.due())
+      line.say(fmt::format("talweg plan: {}; {} of at most {}", to_text(progress),
+                           study::wait_text(line.seconds()), study::wait_text(planned.request.patience)));
+  });
+}
+
 int plan(const study::PlanRequest& request, const PlanOutputs& outputs) {
   const PlanQuestion planned = checked(request);
   if (!outputs.out.empty()) check_forest(outputs.out, planned);
@@ -97,7 +110,7 @@ int plan(const study::PlanRequest& request, const PlanOutputs& outputs) {
     refuse("--json - and --html -: only one can have standard output");
   text::check_outputs({outputs.json, outputs.out, outputs.html}, {request.cluster});
   const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html);
-  const Study found = study_plans(planned.network, planned.request);
+  const Study found = studied(planned);
   fmt::print(json.is_standard_output() || html.is_standard_output() ? stderr : stdout, "{}",
              to_text(planned.network, planned.source, found, outputs.wide));
   if (json.wanted()) json.write(text::json_document(to_json(planned.network, planned.source, found)));
