@@ -345,6 +345,8 @@ TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   // What is cut off for good ends all the same: in a day of virtual time.
   EXPECT_THAT(about(with(star, {"--fail", "h0@0s"})), HasSubstr("had not ended on h0, h1 at 86400"));
   EXPECT_THAT(about({"simulate", "--fail", "h0@0s", kUneven}), HasSubstr("had not ended on h0, h1"));
+  EXPECT_THAT(about(with(star, {"--fail", "h1@3us", "--horizon", "5ms"})),
+              HasSubstr("h1 failed at 3 us and was not repaired: all_reduce of "));
   EXPECT_THAT(about(with(star, {"--queue", "1K"})),
               HasSubstr("--queue 1024: no packet of 1514 bytes would ever pass"));
   EXPECT_THAT(about(with(star, {"--bytes", "900T"})), HasSubstr("more than can be simulated here"));
