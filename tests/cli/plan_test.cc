@@ -450,7 +450,7 @@ TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
   EXPECT_THAT(about({star(2, "nan")}), HasSubstr("capacity"));
   EXPECT_THAT(
       about({saved("apart.yaml", "nodes:\n  - {name: a, kind: worker}\n  - {name: b, kind: worker}\n")}),
-      HasSubstr("reach"));
+      HasSubstr("worker b is cut off from a, and every collective needs it"));
   EXPECT_EQ(talweg({"plan", network, "--bytes", "1M", "--algo", "ring", "-o", file("f.yaml")}).exit_code, 0);
   EXPECT_THAT(about({file("f.yaml")}), HasSubstr("expected a network, and this is a forest"));
 }
