@@ -102,6 +102,8 @@ int info(const InfoFlags& flags) {
   const Choices list = choices(*op, network.cluster,
                                static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9);
   nlohmann::json document = to_json(*op, network.origin, network.cluster.workers(), list);
+  document["format"] = "talweg info";
+  document["format_version"] = 1;
   document["aggregators"] = aggregator_names(network.cluster);
   show(flags, choices_text(*op, network, list, flags.wide), document);
   return 0;
