@@ -100,7 +100,7 @@ void PerfFlags::add_to(CLI::App& app) {
       ->check(whole_number(0, 1));
   app.add_option("-K,--skip", raw->options.skip, "first iterations that the percentiles leave out")
       ->check(count);
-  app.add_option("-I,--percentiles", raw->percentiles, "accepted: percentiles are always shown");
+  app.add_option("-I,--percentiles", raw->percentiles, "accepted: --wide shows the percentiles");
   app.add_option("-M,--memory_report", raw->memory, "accepted: memory is always shown");
   app.add_option("-J,--json,--output_file", raw->json,
                  "write results as JSON to this file; - for standard output");
