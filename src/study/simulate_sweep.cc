@@ -10,9 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "base/fail.h"
@@ -299,13 +301,16 @@ SweepShare find_share() {
 }
 
 std::string to_text(const SweepResult& result, bool wide) {
+  constexpr std::string_view kGoFirst[] = {"busiest_utilisation", "retransmissions", "dropped",
+                                           "longest_queue_bytes"};
   std::vector<text::TableColumn> columns;
   for (const std::string& title : result.rows[0]) {
     const std::size_t index = columns.size();
     const bool words = index < result.options || title == "algorithm" || index + 1 == result.rows[0].size();
+    const auto behind = std::end(kGoFirst) - std::ranges::find(kGoFirst, title);
     columns.push_back({.title = title,
                        .of = words ? text::Quantity::text : text::Quantity::number,
-                       .drop = words ? 0 : static_cast<int>(index)});
+                       .drop = words ? 0 : static_cast<int>(behind)});
   }
   text::Table table(std::move(columns));
   for (auto row = result.rows.begin() + 1; row != result.rows.end(); ++row)

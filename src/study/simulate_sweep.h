@@ -39,7 +39,7 @@ struct SweepResult {
   bool failed = false;      // of some point
   std::size_t options = 0;  // so many columns, from the left, are what the options were
 };
-// A table, in which numbers are left out from the right where there is no room; `wide`: all of them.
+// A table; where there is no room, what the queues and links did is left out; `wide`: all columns.
 std::string to_text(const SweepResult& result, bool wide);
 // Our share of the runs. Nothing where others are not done, or speak for all.
 std::optional<SweepResult> run_sweep(const SweepRequest& request);
