@@ -23,6 +23,11 @@ inline CLI::Validator real_number(double least, double most) {
           fmt::format("FLOAT in [{} - {}]", least, most)};
 }
 
+// Of commands that print tables.
+inline CLI::Option* add_wide(CLI::App& app, bool& wide) {
+  return app.add_flag("--wide", wide, "tables with all columns and whole names, however wide");
+}
+
 // What the user says goes into `request`; what it cannot be is a usage error that names the option.
 template <class Request>
 void add_fields(CLI::App& app, std::span<const study::Field<Request>> fields,

@@ -33,6 +33,7 @@ constexpr Word kWords[] = {
     {"trace",      "",   "a trace for ui.perfetto.dev, into this file"},
     {"out",        "-o", "the file to write"},
     {"html",       "",   "a page of pictures, into this file"},
+    {"wide",       "",   "tables with all columns and whole names, however wide; else they have at most 120 characters a line"},
     {"csv",        "",   "results as CSV, into this file; - for standard output"},
     {"json",       "-J", "results as JSON, into this file; - or no file for standard output"},
     // clang-format on

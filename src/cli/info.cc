@@ -41,6 +41,7 @@ struct InfoFlags {
   std::string cluster;
   std::string patience = "10s";
   std::string json;
+  bool wide = false;
   std::string needs_collective;  // the first option given that says nothing without one
 };
 
@@ -65,7 +66,7 @@ Network find_network(const InfoFlags& flags) {
                       host_of.back() + 1)};
 }
 
-std::string choices_text(Collective op, const Network& network, const Choices& list) {
+std::string choices_text(Collective op, const Network& network, const Choices& list, bool wide) {
   std::string text = fmt::format("network: {}\n", printable(network.origin));
   if (const auto names = aggregator_names(network.cluster); !names.empty())
     text += fmt::format("aggregators: {}\n", printable(fmt::format("{}", fmt::join(names, ", "))));
@@ -73,7 +74,7 @@ std::string choices_text(Collective op, const Network& network, const Choices& l
   if (const auto forced = resolve("TALWEG_ALGO"); !forced.value.empty())
     text += fmt::format("but TALWEG_ALGO={} ({}) decides where it names an algorithm\n",
                         printable(forced.value), printable(origin_text(forced)));
-  return text + to_text(op, list);
+  return text + to_text(op, list, wide);
 }
 
 void show(const InfoFlags& flags, const std::string& text, const nlohmann::json& document) {
@@ -101,8 +102,10 @@ int info(const InfoFlags& flags) {
   const Choices list = choices(*op, network.cluster,
                                static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9);
   nlohmann::json document = to_json(*op, network.origin, network.cluster.workers(), list);
+  document["format"] = "talweg info";
+  document["format_version"] = 1;
   document["aggregators"] = aggregator_names(network.cluster);
-  show(flags, choices_text(*op, network, list), document);
+  show(flags, choices_text(*op, network, list, flags.wide), document);
   return 0;
 }
 
@@ -123,6 +126,7 @@ void add_info(CLI::App& app, Action* action) {
   sub->add_option("--patience", flags->patience,
                   "time for all predictions; what is left out by then is named")
       ->capture_default_str();
+  add_wide(*sub, flags->wide);
   sub->add_option("-J,--json", flags->json, "as JSON, into this file; - for standard output");
   sub->callback([flags, sub, action] {
     for (const char* name : {"--ranks", "--ranks-per-host", "--cluster", "--patience"})

@@ -12,9 +12,11 @@
 #include "base/printable.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/fields.h"
 #include "cluster/cluster.h"
 #include "fabric/lab_state.h"
 #include "formats/import.h"
+#include "text/output_file.h"
 #include "text/table.h"
 
 namespace talweg::cli {
@@ -39,6 +41,7 @@ struct LabFlags {
   std::string timeout;
   bool tag_output = true;
   bool all = false;
+  bool wide = false;
   std::vector<std::string> program;
 
   std::string lab_name() const { return name.empty() ? fabric::default_lab_name(file) : name; }
@@ -113,11 +116,17 @@ int down(const LabFlags& flags) {
   return 0;
 }
 
-int list() {
+int list(const LabFlags& flags) {
+  using text::Quantity;
+  text::Table table{{"lab"},
+                    {.title = "hosts", .of = Quantity::number},
+                    {.title = "first address", .drop = 1},
+                    {.title = "held by process", .of = Quantity::number},
+                    {"cluster file"}};
   for (const LabNote& note : fabric::labs_up(fabric::lab_state_folder()))
-    fmt::print("{:<16} {:>3} hosts  {:<16} held by process {}  {}\n", printable(note.name), note.hosts.size(),
-               note.hosts.empty() ? "" : printable(note.hosts[0].address), note.holder,
-               printable(note.cluster_file));
+    table.add({note.name, std::to_string(note.hosts.size()), note.hosts.empty() ? "-" : note.hosts[0].address,
+               std::to_string(note.holder), note.cluster_file});
+  if (!table.empty()) text::print(table.text(flags.wide));
   return 0;
 }
 
@@ -164,7 +173,9 @@ void add_lab(CLI::App& app, Action* action) {
   down_app->add_flag("--all", flags->all, "all labs of this user");
   down_app->callback([=] { *action = [=] { return down(*flags); }; });
 
-  lab->add_subcommand("list", "the labs that are up")->callback([=] { *action = list; });
+  CLI::App* list_app = lab->add_subcommand("list", "the labs that are up");
+  add_wide(*list_app, flags->wide);
+  list_app->callback([=] { *action = [=] { return list(*flags); }; });
 }
 
 }  // namespace talweg::cli

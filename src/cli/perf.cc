@@ -85,7 +85,7 @@ int perf_simulated(const PerfOptions& perf, const std::string& network, const st
   SimulateResult result;
   for (const PerfCase& c : cases) {
     result.rows.push_back(simulate_case(options, c, "", watchers, result.report));
-    printer.line(row_text(result.rows.back()));
+    printer.line(row_text(perf, result.rows.back()));
   }
   printer.line(simulate_body(options, result));
   printer.json(simulate_json(options, result));
@@ -115,12 +115,12 @@ int perf_measured(const PerfOptions& options, const std::string& json) {
       row.out_of_place = measure(*group, c, options, buffers, false);
       if (has_in_place(c.op)) row.in_place = measure(*group, c, options, buffers, true);
       if (options.timestamps) row.timestamp = now_text();
-      printer.line(row_text(row));
+      printer.line(row_text(options, row));
       rows.push_back(std::move(row));
     }
   }
   const PerfTotals totals = totals_of(*group, rows);
-  printer.line(footer_text(totals));
+  printer.line(algorithms_text(options, rows) + footer_text(totals));
   printer.json(to_json(options, setup, rows, totals));
   return totals.wrong == 0 ? 0 : kFailureExitCode;
 }

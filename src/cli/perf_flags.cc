@@ -100,10 +100,11 @@ void PerfFlags::add_to(CLI::App& app) {
       ->check(whole_number(0, 1));
   app.add_option("-K,--skip", raw->options.skip, "first iterations that the percentiles leave out")
       ->check(count);
-  app.add_option("-I,--percentiles", raw->percentiles, "accepted: percentiles are always shown");
+  app.add_option("-I,--percentiles", raw->percentiles, "accepted: --wide shows the percentiles");
   app.add_option("-M,--memory_report", raw->memory, "accepted: memory is always shown");
   app.add_option("-J,--json,--output_file", raw->json,
                  "write results as JSON to this file; - for standard output");
+  add_wide(app, raw->wide);
   app.add_option("--sim", raw->sim, "simulate it on the network of this file instead; no ranks are needed");
   for (const GpuFlag& flag : kGpuFlags) {
     const std::string names = flag.names;
@@ -201,6 +202,7 @@ study::PerfOptions PerfFlags::checked() const {
   }
   options.misaligned = raw.misaligned != 0;
   options.timestamps = raw.timestamps != 0;
+  if (raw.wide) options.columns = PerfColumns::all;
   if (!raw.sim.empty()) {
     const auto only = [](bool holds, const char* text) {
       if (!holds) refuse("--sim: {}", text);

@@ -28,6 +28,7 @@ class PerfFlags {
     int blocking = 1;
     std::string average = "mean", timeout;
     int misaligned = 0, timestamps = 0;
+    bool wide = false;
     int percentiles = 1, memory = 1;
     std::string reduction = "sum", type = "float", root = "0", json, sim;
   };

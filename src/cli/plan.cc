@@ -2,7 +2,9 @@
 // look like.
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
+#include <optional>
 
 #include "base/at.h"
 #include "base/fail.h"
@@ -15,6 +17,7 @@
 #include "study/plan_page.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
+#include "study/progress.h"
 #include "text/escape.h"
 #include "text/output_file.h"
 
@@ -30,7 +33,7 @@ MSCCL and RCCL).
 Times are predicted for networks of up to 2500 nodes. For larger ones there is a bound alone, that of the narrowest
 worker, and --algo and -o are refused; "talweg convert --op" plans on any. Where a planner that is predicted to be
 quicker is not taken, or one is not planned since that would be too much work (--algo asks for it by name), a line below
-the table says why. Where a planner that might win was not done within --patience, no * marks a choice, a note says
+the tables says why. Where a planner that might win was not done within --patience, no * marks a choice, a note says
 which planners are missing, and -o writes no forest.
 
 Examples:
@@ -47,6 +50,7 @@ using text::OutputFile;
 
 struct PlanOutputs {
   std::string out, html, json;
+  bool wide = false;
 };
 
 // Before any work: what -o cannot write at all, and what would take more memory than there is.
@@ -90,6 +94,16 @@ void check_found(const std::string& algorithms, const Study& found) {
               "--algo {}: no time is predicted: {}", algorithms, last.reason);
 }
 
+// On a terminal it says after a second how far it is.
+Study studied(const PlanQuestion& planned) {
+  study::ProgressLine line(std::chrono::seconds(1), std::nullopt);
+  return study_plans(planned.network, planned.request, [&](const study::StudyProgress& progress) {
+    if (line.due())
+      line.say(fmt::format("talweg plan: {}; {} of at most {}", to_text(progress),
+                           study::wait_text(line.seconds()), study::wait_text(planned.request.patience)));
+  });
+}
+
 int plan(const study::PlanRequest& request, const PlanOutputs& outputs) {
   const PlanQuestion planned = checked(request);
   if (!outputs.out.empty()) check_forest(outputs.out, planned);
@@ -97,9 +111,9 @@ int plan(const study::PlanRequest& request, const PlanOutputs& outputs) {
     refuse("--json - and --html -: only one can have standard output");
   text::check_outputs({outputs.json, outputs.out, outputs.html}, {request.cluster});
   const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html);
-  const Study found = study_plans(planned.network, planned.request);
+  const Study found = studied(planned);
   fmt::print(json.is_standard_output() || html.is_standard_output() ? stderr : stdout, "{}",
-             to_text(planned.network, planned.source, found));
+             to_text(planned.network, planned.source, found, outputs.wide));
   if (json.wanted()) json.write(text::json_document(to_json(planned.network, planned.source, found)));
   if (html.wanted()) html.write(plan_page(planned.network, planned.source, found));
   check_found(request.algo, found);
@@ -121,6 +135,7 @@ void add_plan(CLI::App& app, Action* action) {
   sub->add_option("--html", outputs->html, "write a page of pictures into this file");
   sub->add_option("-J,--json", outputs->json,
                   "as JSON, into this file; - for standard output, the table then goes to standard error");
+  add_wide(*sub, outputs->wide);
   sub->callback([=] { *action = [=] { return plan(*request, *outputs); }; });
 }
 

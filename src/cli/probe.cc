@@ -10,6 +10,7 @@
 #include "base/settings.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/fields.h"
 #include "formats/import.h"
 #include "group/environment.h"
 #include "group/group_impl.h"
@@ -40,6 +41,7 @@ struct ProbeFlags {
   std::string json;
   double confidence = ProbeOptions{}.confidence;
   std::string budget;
+  bool wide = false;
 };
 
 int probe(const ProbeFlags& flags) {
@@ -60,7 +62,7 @@ int probe(const ProbeFlags& flags) {
   const steer::ProbeResult result = group.probe_in_full(options);
   if (!leads) return 0;
   file.write(cluster::to_yaml(result.network));
-  fmt::print(people, "{}", study::probe_table(result));
+  fmt::print(people, "{}", study::probe_table(result, flags.wide));
   if (flags.out.empty()) {
     fmt::print(people, "-o cluster.yaml writes this down for TALWEG_CLUSTER\n");
   } else {
@@ -86,6 +88,7 @@ void add_probe(CLI::App& app, Action* action) {
   sub->add_option("-o,--out", flags->out, "the cluster file to write (rank 0 writes it)");
   sub->add_option("-J,--json", flags->json,
                   "as JSON, into this file; - for standard output, the table then goes to standard error");
+  add_wide(*sub, flags->wide);
   sub->add_option("--confidence", flags->confidence,
                   "repeat until rates are sure to this part of them, at most 5 times")
       ->capture_default_str();

@@ -38,6 +38,7 @@ standard output depends on the input and the seed alone; how fast the simulation
 struct SimulateOutputs {
   std::string json, csv, trace, html;
   bool progress = false;
+  bool wide = false;
 
   bool takes_standard_output() const { return json == "-" || csv == "-"; }
   void check(const SimulateRequest& request) const {
@@ -58,7 +59,8 @@ void say_speed(const sim::RunReport& report, double seconds) {
 
 int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   const auto begun = std::chrono::steady_clock::now();
-  const study::SimulateOptions options = checked(request);
+  study::SimulateOptions options = checked(request);
+  options.perf.columns = outputs.wide ? study::PerfColumns::all : study::PerfColumns::once;
   const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv), html("--html", outputs.html);
   study::Watchers watchers;
   study::Progress progress(outputs.progress);
@@ -75,7 +77,7 @@ int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   };
   show(simulate_header(options));
   const study::SimulateResult result =
-      simulate_all(options, watchers, [&](const study::PerfRow& row) { show(row_text(row)); });
+      simulate_all(options, watchers, [&](const study::PerfRow& row) { show(row_text(options.perf, row)); });
   show(simulate_body(options, result));
   if (json.wanted()) json.write(text::json_document(simulate_json(options, result)));
   if (csv.wanted()) csv.write(simulate_csv(options, result));
@@ -91,7 +93,7 @@ int sweep(const study::SweepRequest& request, const SimulateOutputs& outputs) {
   const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv);
   const auto result = run_sweep(request);
   if (!result) return 0;
-  if (!outputs.takes_standard_output()) text::print(text::table(result->rows));
+  if (!outputs.takes_standard_output()) text::print(to_text(*result, outputs.wide));
   if (csv.wanted()) csv.write(text::csv(result->rows));
   if (json.wanted())
     json.write(text::json_document(
@@ -115,6 +117,7 @@ void add_simulate(CLI::App& app, Action* action) {
   sub->add_option("--trace", outputs->trace, "what moved when, for ui.perfetto.dev")->group(group);
   sub->add_option("--html", outputs->html, "a page with the use of links and the queues over time")
       ->group(group);
+  add_wide(*sub, outputs->wide)->group(group);
   sub->add_flag("--progress", outputs->progress, "say how far it is, even to a file")->group(group);
   auto points = std::make_shared<study::SweepRequest>();
   group = "Sweeps";

@@ -123,21 +123,49 @@ std::vector<bool> reached(const Cluster& cluster, int start, bool along) {
   return seen;
 }
 
-// All workers reach each other exactly if the first one reaches, and is reached by, every other one.
-std::optional<Problem> find_gap(const Cluster& cluster) {
-  const auto from_first = reached(cluster, 0, true);
-  const auto to_first = reached(cluster, 0, false);
-  const int workers = cluster.workers();
-  for (int worker = 1; worker < workers; ++worker) {
-    const auto index = static_cast<std::size_t>(worker);
-    if (from_first[index] && to_first[index]) continue;
-    const std::string& first = cluster.nodes[0].name;
-    const std::string& other = cluster.nodes[index].name;
-    return Problem{Section::nodes, worker,
-                   fmt::format("worker {} cannot reach worker {}: expected a path of links",
-                               from_first[index] ? other : first, from_first[index] ? first : other)};
+// What one worker and the others are to each other.
+struct Neighbourhood {
+  std::vector<bool> behind, before;  // by node: the worker reaches it; it reaches the worker
+  std::vector<int> together, apart;  // workers that are both, and all others
+
+  Neighbourhood(const Cluster& cluster, int worker)
+      : behind(reached(cluster, worker, true)), before(reached(cluster, worker, false)) {
+    const int workers = cluster.workers();
+    for (int other = 0; other < workers; ++other) {
+      const auto index = static_cast<std::size_t>(other);
+      (behind[index] && before[index] ? together : apart).push_back(other);
+    }
   }
-  return std::nullopt;
+};
+
+// "h0, h1, h2 and 5 more"
+std::string some_names(const Cluster& cluster, const std::vector<int>& nodes) {
+  constexpr std::size_t kNamed = 3;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(nodes.size(), kNamed); ++i)
+    text += (i == 0 ? "" : ", ") + cluster.nodes[static_cast<std::size_t>(nodes[i])].name;
+  if (nodes.size() > kNamed) text += fmt::format(" and {} more", nodes.size() - kNamed);
+  return text;
+}
+
+// All workers reach each other exactly if the first one reaches, and is reached by, every other one. Where it
+// is not so, the few are named as the cause, not the many.
+std::optional<Problem> find_gap(const Cluster& cluster) {
+  Neighbourhood most(cluster, 0);
+  if (most.apart.empty()) return std::nullopt;
+  if (most.apart.size() > most.together.size())
+    if (Neighbourhood others(cluster, most.apart.front()); others.together.size() > most.together.size())
+      most = std::move(others);
+  const int worker = most.apart.front();
+  const auto index = static_cast<std::size_t>(worker);
+  const bool one = most.apart.size() == 1;
+  const char* what = one ? "is cut off from" : "are cut off from";
+  if (one && most.behind[index]) what = "cannot reach";
+  if (one && most.before[index]) what = "cannot be reached from";
+  return Problem{Section::nodes, worker,
+                 fmt::format("{} {} {} {}, and every collective needs {}: expected a path of links",
+                             one ? "worker" : "workers", some_names(cluster, most.apart), what,
+                             some_names(cluster, most.together), one ? "it" : "them")};
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "kernel/reduce.h"
+#include "sim/outage.h"
 
 namespace talweg::sim {
 
@@ -104,13 +105,16 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
   const bool early = !simulation.run(horizon);
   ranks.on_end({});
   if (left == 0) return times;
-  std::string missing;
-  for (std::size_t r = 0; r < n; ++r)
-    if (done[r] < all)
-      missing +=
-          fmt::format("{}{}", missing.empty() ? "" : ", ", node_name(simulation, ranks, static_cast<int>(r)));
-  throw_error(ErrorCode::timeout, "{} of {} had not ended on {} at {}", name(forest->request.op),
-              forest->planner, missing, to_string(Nanoseconds{(early ? horizon : simulation.now()) / 1000}));
+  std::vector<int> needed;
+  std::vector<std::string> missing;
+  for (int r = 0; r < ranks.size(); ++r) {
+    needed.push_back(ranks.node(r));
+    if (done[static_cast<std::size_t>(r)] < all) missing.push_back(node_name(simulation, ranks, r));
+  }
+  for (const int node : forest::aggregators_of(*forest)) needed.push_back(ranks.node(node));
+  throw_error(ErrorCode::timeout, "{}{} of {} had not ended on {} at {}", outage_text(simulation, needed),
+              name(forest->request.op), forest->planner, abridged(missing),
+              to_string(Nanoseconds{(early ? horizon : simulation.now()) / 1000}));
 }
 
 }  // namespace talweg::sim

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "sim/outage.h"
 
 namespace talweg::sim {
 
@@ -70,11 +71,16 @@ std::string MatrixRun::missing() const {
   constexpr std::size_t kNamed = 8;
   std::string names;
   std::size_t count = 0;
-  for (const FlowResult& f : flows_)
-    if (f.ended == kNever && ++count <= kNamed)
+  std::vector<int> ends;
+  for (const FlowResult& f : flows_) {
+    if (f.ended != kNever) continue;
+    ends.insert(ends.end(), {f.connection.from, f.connection.to});
+    if (++count <= kNamed)
       names += fmt::format("{}{} ({}->{}{})", names.empty() ? "" : ", ", f.connection.id, f.connection.from,
                            f.connection.to, f.started == kNever ? ", never started" : "");
-  return fmt::format("{} of {} flows had not ended: {}{}", count, flows_.size(), names,
+  }
+  return outage_text(simulation_, std::move(ends)) +
+         fmt::format("{} of {} flows had not ended: {}{}", count, flows_.size(), names,
                      count > kNamed ? " and others" : "");
 }
 

@@ -95,6 +95,23 @@ void Simulation::forget(const FlowClient& client) {
       clients_.begin(), clients_.end(), [&](const FlowClient* c) { return c == &client; }, nullptr);
 }
 
+void Simulation::set_node(int node, bool up) {
+  network_.set_node(node, up);
+  remember({node, {}, now_}, up);
+}
+
+void Simulation::set_links(const std::vector<int>& links, bool up) {
+  network_.set_links(links, up);
+  remember({-1, links, now_}, up);
+}
+
+void Simulation::remember(const Outage& outage, bool up) {
+  const auto known = std::ranges::find_if(
+      outages_, [&](const Outage& o) { return o.node == outage.node && o.links == outage.links; });
+  if (up && known != outages_.end()) outages_.erase(known);
+  if (!up && known == outages_.end()) outages_.push_back(outage);
+}
+
 void Simulation::bind(int node, std::uint32_t port, DatagramHandler handler) {
   ports_[{node, port}] = std::move(handler);
 }

@@ -51,6 +51,16 @@ class Simulation : private Endpoint, private FlowClient {
   bool run(Picoseconds horizon = kNever);
   void stop() { stopped_ = true; }
 
+  // Takes a node, or links, out of the network, or puts them back; what is out is remembered for messages.
+  void set_node(int node, bool up);
+  void set_links(const std::vector<int>& links, bool up);
+  struct Outage {
+    int node = -1;
+    std::vector<int> links;  // or these
+    Picoseconds since = 0;
+  };
+  const std::vector<Outage>& outages() const { return outages_; }
+
   // Datagrams: sent as they are, each a packet; they may be lost, reordered, marked or doubled. `number` is
   // the user's own. `to` is a node, or a multicast group of the network.
   void bind(int node, std::uint32_t port, DatagramHandler handler);
@@ -77,6 +87,7 @@ class Simulation : private Endpoint, private FlowClient {
   void on_packet(int node, Packet* packet) override;
   void on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) override;
   void on_writable(FlowId flow, Picoseconds now) override;
+  void remember(const Outage& outage, bool up);
   FlowClient* client_of(FlowId flow) const {
     return flow < clients_.size() && clients_[flow] != nullptr ? clients_[flow] : client_;
   }
@@ -90,6 +101,7 @@ class Simulation : private Endpoint, private FlowClient {
   std::vector<std::function<void()>> calls_;
   std::vector<std::uint32_t> free_calls_;
   Picoseconds now_ = 0;
+  std::vector<Outage> outages_;
   std::uint64_t events_done_ = 0;
   std::size_t periodic_ = 0;  // events pending that keep no run alive
   std::function<void()> watcher_;

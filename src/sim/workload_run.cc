@@ -9,6 +9,7 @@
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "sim/collectives.h"
+#include "sim/outage.h"
 
 namespace talweg::sim {
 
@@ -71,7 +72,8 @@ class GroupRun {
 
   bool done() const { return left() == 0; }
   std::string missing() const {
-    return fmt::format("group {} had not ended: {} of {} ranks go on", group_.name, left(), ranks_.size());
+    return outage_text(simulation_, needed()) +
+           fmt::format("group {} had not ended: {} of {} ranks go on", group_.name, left(), ranks_.size());
   }
   GroupOutcome take() {
     Picoseconds before = outcome_.started;
@@ -105,6 +107,16 @@ class GroupRun {
     return o;
   }
 
+  // The ranks' nodes, and those that sum for them.
+  std::vector<int> needed() const {
+    std::vector<int> nodes = group_.nodes;
+    for (const auto& plans : plans_) {
+      if (plans.empty()) continue;
+      for (const int node : forest::aggregators_of(*plans.front()->forest))
+        nodes.push_back(ranks_.node(node));
+    }
+    return nodes;
+  }
   int left() const {
     return static_cast<int>(
         std::ranges::count_if(members_, [this](const Member& m) { return m.iteration < group_.repeat; }));
@@ -234,10 +246,12 @@ double roughly_normal(Random& random) {
 void schedule(Simulation& simulation, const std::vector<NetworkChange>& changes, Trace* trace) {
   for (const NetworkChange& change : changes)
     simulation.at(picoseconds(change.at), [&simulation, change, trace] {
-      Network& network = simulation.network();
-      if (change.node >= 0) network.set_node(change.node, change.up);
-      network.set_links(change.links, change.up);
+      if (change.node >= 0)
+        simulation.set_node(change.node, change.up);
+      else
+        simulation.set_links(change.links, change.up);
       if (trace == nullptr) return;
+      const Network& network = simulation.network();
       const int node = change.node >= 0
                            ? change.node
                            : network.cluster().links[static_cast<std::size_t>(change.links[0])].from;

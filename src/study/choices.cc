@@ -65,20 +65,26 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds) 
   return result;
 }
 
-std::string to_text(Collective op, const Choices& choices) {
-  const text::Columns columns{{name(op), 12},        {"taken", -20, 2},    {"predicted us", 14},
-                              {"next best", -20, 2}, {"predicted us", 14}, {"slower", 9}};
-  std::string text = columns.head();
+std::string to_text(Collective op, const Choices& choices, bool wide) {
+  using text::Quantity;
+  text::Table table{{name(op)},
+                    {"taken"},
+                    {.title = "predicted", .of = Quantity::seconds},
+                    {"next best"},
+                    {.title = "predicted", .of = Quantity::seconds},
+                    {.title = "slower", .of = Quantity::number, .unit = {1, "x"}}};
   for (const Choice& choice : choices.sizes) {
-    std::vector<std::string> cells{to_string(Bytes{static_cast<std::int64_t>(choice.bytes)})};
-    for (std::size_t i = 0; i < choice.candidates.size() && i < 2; ++i)
-      cells.insert(cells.end(),
-                   {forest::plan_title(choice.candidates[i].planner, choice.candidates[i].through),
-                    fmt::format("{:.1f}", choice.candidates[i].seconds * 1e6)});
+    std::vector<text::Cell> cells{to_string(Bytes{static_cast<std::int64_t>(choice.bytes)})};
+    for (std::size_t i = 0; i < choice.candidates.size() && i < 2; ++i) {
+      const forest::Candidate& candidate = choice.candidates[i];
+      cells.emplace_back(forest::plan_title(candidate.planner, candidate.through));
+      cells.emplace_back(candidate.seconds);
+    }
     if (choice.candidates.size() > 1 && choice.candidates[0].seconds > 0)
-      cells.push_back(fmt::format("{:.2f}x", choice.candidates[1].seconds / choice.candidates[0].seconds));
-    text += columns.line(cells);
+      cells.emplace_back(choice.candidates[1].seconds / choice.candidates[0].seconds);
+    table.add(std::move(cells));
   }
+  std::string text = table.text(wide);
   for (const std::string& planner : choices.left_out)
     text += fmt::format("left out, and might be taken: {}\n", planner);
   for (const std::string& why : choices.why_not) text += why + "\n";

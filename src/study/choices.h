@@ -32,8 +32,8 @@ forest::Request request_for(Collective op, int ranks, std::size_t bytes);
 Choices choices(Collective op, const cluster::Cluster& network, double seconds);
 
 // A table, one line a size: what is taken, its predicted time, and the next best with its time; then what is
-// left out.
-std::string to_text(Collective op, const Choices& choices);
+// left out. `wide`: whole names, however wide.
+std::string to_text(Collective op, const Choices& choices, bool wide);
 
 // `network`: where it comes from.
 nlohmann::json to_json(Collective op, const std::string& network, int ranks, const Choices& choices);

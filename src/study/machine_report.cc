@@ -24,6 +24,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int kAboutIndent = 27;  // of what is said about a setting
+
 // Where the key comes from, never what it is.
 std::string job_key_text() {
   try {
@@ -133,9 +135,12 @@ std::string to_text(const MachineFacts& facts) {
     const text::Columns lines{{"", -23, 2}, {"", -16}, {"", 0}};
     text += lines.line({std::string(setting.name), value.value.empty() ? "-" : value.value,
                         fmt::format("({})", origin_text(value))});
-    text += lines.line({"", "  " + std::string(setting.description)});
-    if (const std::string wrong = complaint_about(setting); !wrong.empty())
-      text += lines.line({"", "  wrong: " + wrong});
+    const auto add = [&](const std::string& about) {
+      for (const std::string& part : text::wrapped(about, text::kTableWidth - kAboutIndent))
+        text += lines.line({"", "  " + part});
+    };
+    add(std::string(setting.description));
+    if (const std::string wrong = complaint_about(setting); !wrong.empty()) add("wrong: " + wrong);
   }
   for (const auto& name : mistyped_settings())
     text +=

@@ -22,6 +22,13 @@ enum class Blocking {
   barrier_outside = 3,  // a barrier before each call that is not part of the time
 };
 
+// Of the table, whose lines have at most 120 characters unless they are to have all columns.
+enum class PerfColumns {
+  nccl,  // those of nccl-tests, which fill a line
+  once,  // out of place, the median and the algorithm: where in place is the same run
+  all,
+};
+
 struct PerfOptions {
   Collective op = Collective::all_reduce;
   std::vector<std::size_t>
@@ -43,6 +50,7 @@ struct PerfOptions {
   std::chrono::milliseconds timeout{0};  // of one size of one side; 0: the group's own deadline of each call
   bool misaligned = false;
   bool timestamps = false;
+  PerfColumns columns = PerfColumns::nccl;
 };
 
 // The lines of one run, in the order of nccl-tests: size within root within reduction within type. Sizes that

@@ -1,9 +1,13 @@
 #include "study/perf_table.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <climits>
+#include <cstdlib>
 #include <sstream>
+#include <string_view>
 
 #include "base/printable.h"
 #include "base/units.h"
@@ -25,12 +29,91 @@ std::string wrong_text(const Timing& timing) {
   return timing.wrong ? std::to_string(*timing.wrong) : std::string("N/A");
 }
 
-// size count type redop root, then both sides, then the percentiles of both, as in nccl-tests.
-const text::Columns& columns() {
-  static const text::Columns all{{"", 12}, {"", 13}, {"", 11}, {"", 8},    {"", 8},   {"", 9}, {"", 8},
-                                 {"", 8},  {"", 7},  {"", 9},  {"", 8},    {"", 8},   {"", 7}, {"", 9},
-                                 {"", 9},  {"", 9},  {"", 9},  {"", 0, 2}, {"", 0, 2}};
-  return all;
+constexpr std::size_t kMostAlgorithms = 8;  // in the line about them
+constexpr int kAlgorithmWidth = 25;         // what is left of 120 with the columns of PerfColumns::once
+
+// size count type redop root, then both sides, as in nccl-tests, then the percentiles of both, the algorithm.
+std::vector<text::Column> columns_for(PerfColumns which) {
+  struct Drops {
+    int in_place, p50, p99, in_place_percentiles, algorithm;
+  };
+  constexpr Drops kNccl{0, 2, 3, 3, 1}, kOnce{3, 1, 2, 3, 0};
+  const Drops drop = which == PerfColumns::once ? kOnce : kNccl;
+  return {{"", 12},
+          {"", 13},
+          {"", 11},
+          {"", 8},
+          {"", 8},
+          {"", 9},
+          {"", 8},
+          {"", 8},
+          {"", 7},
+          {"", 9, 0, drop.in_place},
+          {"", 8, 0, drop.in_place},
+          {"", 8, 0, drop.in_place},
+          {"", 7, 0, drop.in_place},
+          {"", 9, 0, drop.p50},
+          {"", 9, 0, drop.p99},
+          {"", 9, 0, drop.in_place_percentiles},
+          {"", 9, 0, drop.in_place_percentiles},
+          {"", -kAlgorithmWidth, 2, drop.algorithm}};
+}
+
+// Which of the columns there are, and lines of them.
+class PerfLines {
+ public:
+  explicit PerfLines(PerfColumns which)
+      : all_(columns_for(which)),
+        cuts_(which != PerfColumns::all),
+        kept_(text::fitting(all_, cuts_ ? text::kTableWidth : INT_MAX)) {
+    for (const std::size_t c : kept_) shown_.push_back(all_[c]);
+  }
+
+  std::size_t left_out() const { return all_.size() - kept_.size(); }
+  // `cells`: of all columns, from the first.
+  std::string line(const std::vector<std::string>& cells) const {
+    std::vector<std::string> shown;
+    for (const std::size_t c : kept_) {
+      if (c >= cells.size()) break;
+      const bool words = cuts_ && all_[c].width < 0;
+      shown.push_back(words ? text::shortened(printable(cells[c]), -all_[c].width) : cells[c]);
+    }
+    return text::Columns(shown_).line(shown);
+  }
+  // What the columns of a side have in common, above them.
+  std::string sides() const {
+    struct Side {
+      std::size_t first, last;
+      std::string_view name;
+    };
+    constexpr Side kSides[] = {
+        {5, 8, "out-of-place"}, {9, 12, "in-place"}, {13, 14, "out-of-place"}, {15, 16, "in-place"}};
+    std::string text;
+    for (const Side& side : kSides) {
+      std::size_t begin = 0, width = 0;
+      for (const std::size_t c : kept_) {
+        const auto its = static_cast<std::size_t>(all_[c].gap + std::abs(all_[c].width));
+        if (c < side.first) begin += its;
+        if (c >= side.first && c <= side.last) width += its;
+      }
+      if (width < side.name.size()) continue;
+      text.resize(begin + (width - side.name.size()) / 2, ' ');
+      text += side.name;
+    }
+    return text + "\n";
+  }
+
+ private:
+  std::vector<text::Column> all_;
+  bool cuts_;
+  std::vector<std::size_t> kept_;
+  std::vector<text::Column> shown_;
+};
+
+// A line that is no result.
+std::string hashed(std::string line) {
+  line[0] = '#';
+  return line;
 }
 
 void add_side(const PerfCase& c, const std::optional<Timing>& timing, std::vector<std::string>& cells) {
@@ -114,24 +197,20 @@ std::string header_text(const PerfOptions& options, const PerfSetup& setup) {
   }
   if (named < setup.hosts.size()) text += fmt::format("#  ... and {} more\n", setup.hosts.size() - named);
   text += "#\n" + commented(setup.description);
+  const PerfLines lines(options.columns);
+  if (lines.left_out() > 0) text += fmt::format("# {}\n", text::wide_hint(lines.left_out(), false));
   if (setup.hint_one_rank)
     text +=
         fmt::format("# one rank: start several with: talweg run -n 4 -- talweg perf {}\n", name(options.op));
   text += "#\n";
-  text += fmt::format("#{:>75}{:>32}{:>35}{:>18}\n", "out-of-place         ", "in-place         ",
-                      "out-of-place", "in-place");
-  text += "#" + columns()
-                    .line({"size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
-                           "time", "algbw", "busbw", "#wrong", "p50", "p99", "p50", "p99", "algorithm"})
-                    .substr(1);
-  return text + "#" +
-         columns()
-             .line({"(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)", "(GB/s)",
-                    "(GB/s)", "", "(us)", "(us)", "(us)", "(us)"})
-             .substr(1);
+  text += hashed(lines.sides());
+  text += hashed(lines.line({"size", "count", "type", "redop", "root", "time", "algbw", "busbw", "#wrong",
+                             "time", "algbw", "busbw", "#wrong", "p50", "p99", "p50", "p99", "algorithm"}));
+  return text + hashed(lines.line({"(B)", "(elements)", "", "", "", "(us)", "(GB/s)", "(GB/s)", "", "(us)",
+                                   "(GB/s)", "(GB/s)", "", "(us)", "(us)", "(us)", "(us)"}));
 }
 
-std::string row_text(const PerfRow& row) {
+std::string row_text(const PerfOptions& options, const PerfRow& row) {
   const PerfCase& c = row.what;
   std::vector<std::string> cells{std::to_string(vector_bytes(c)), std::to_string(c.count), table_name(c.type),
                                  has_reduction(c.op) ? table_name(c.reduce) : "none",
@@ -139,8 +218,37 @@ std::string row_text(const PerfRow& row) {
   for (const auto* side : {&row.out_of_place, &row.in_place}) add_side(c, *side, cells);
   for (const auto* side : {&row.out_of_place, &row.in_place}) add_percentiles(*side, cells);
   cells.push_back(algorithm_of(row.plan));
-  if (!row.timestamp.empty()) cells.push_back(row.timestamp);
-  return columns().line(cells);
+  std::string line = PerfLines(options.columns).line(cells);
+  // Asked for: it stands there even where it is too much.
+  if (!row.timestamp.empty()) line.insert(line.size() - 1, "  " + row.timestamp);
+  return line;
+}
+
+std::string algorithms_text(const PerfOptions& options, const std::vector<PerfRow>& rows) {
+  if (options.columns != PerfColumns::nccl || rows.empty()) return "";
+  struct Run {
+    std::string algorithm;
+    std::uint64_t first, last;  // bytes
+  };
+  std::vector<Run> runs;
+  for (const PerfRow& row : rows) {
+    const std::uint64_t bytes = vector_bytes(row.what);
+    const std::string algorithm = algorithm_of(row.plan);
+    if (runs.empty() || runs.back().algorithm != algorithm) runs.push_back({algorithm, bytes, bytes});
+    runs.back().last = bytes;
+  }
+  std::vector<std::string> parts;
+  for (const Run& run : runs) {
+    if (parts.size() == kMostAlgorithms) {
+      parts.emplace_back("...");
+      break;
+    }
+    parts.push_back(run.algorithm);
+    if (runs.size() == 1) break;
+    parts.back() += " for " + bytes_text(run.first);
+    if (run.last != run.first) parts.back() += " to " + bytes_text(run.last);
+  }
+  return fmt::format("# {:<21}: {}\n", "Algorithm", printable(fmt::format("{}", fmt::join(parts, ", "))));
 }
 
 std::string footer_text(const PerfTotals& totals) {

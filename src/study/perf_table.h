@@ -1,5 +1,6 @@
 // What `talweg perf` prints: the lines of nccl-tests, so that scripts which read those read these, and the
-// same as JSON. Talweg's own columns stand to the right of theirs. Pure functions: text in, text out.
+// same as JSON. Talweg's own columns stand to the right of theirs, where there is room. Pure functions: text
+// in, text out.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,9 @@ struct PerfTotals {
 PerfTotals summed(const std::vector<PerfRow>& rows);  // wrong and average_bus_bandwidth
 
 std::string header_text(const PerfOptions& options, const PerfSetup& setup);
-std::string row_text(const PerfRow& row);
+std::string row_text(const PerfOptions& options, const PerfRow& row);
+// "# Algorithm            : one_hop for 4 KiB, ring for 64 KiB to 1 MiB", where the table has no room for it.
+std::string algorithms_text(const PerfOptions& options, const std::vector<PerfRow>& rows);
 std::string footer_text(const PerfTotals& totals);
 
 nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const std::vector<PerfRow>& rows,

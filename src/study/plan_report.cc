@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <optional>
 
 #include "base/at.h"
 #include "forest/planner.h"
@@ -18,34 +20,12 @@ namespace {
 using Json = nlohmann::json;
 using cluster::NodeKind;
 
-constexpr int kSizeWidth = 10;
-constexpr std::size_t kTimeWidth = 9;  // "*123.4 us"
-
 std::ptrdiff_t count(const cluster::Cluster& network, NodeKind kind) {
   return std::ranges::count_if(network.nodes, [&](const cluster::Node& node) { return node.kind == kind; });
 }
 
 std::string counted(std::ptrdiff_t n, const char* one, const char* many) {
   return fmt::format("{} {}", n, n == 1 ? one : many);
-}
-
-// A planner's name on the two lines of the table's head, as even as its parts allow.
-std::pair<std::string, std::string> two_lines(const std::string& planner) {
-  std::pair<std::string, std::string> best{"", planner};
-  for (std::size_t i = planner.find('_'); i != std::string::npos; i = planner.find('_', i + 1)) {
-    const std::size_t longer = std::max(i + 1, planner.size() - i - 1);
-    if (longer < std::max(best.first.size(), best.second.size()))
-      best = {planner.substr(0, i + 1), planner.substr(i + 1)};
-  }
-  return best;
-}
-
-std::string part_text(const std::optional<double>& part) {
-  return part ? fmt::format("{:.1f} %", 100 * *part) : "-";
-}
-
-std::string rate_text(const std::optional<double>& bits_per_second) {
-  return bits_per_second ? fmt::format("{:.4g}", *bits_per_second / 8e9) : "-";
 }
 
 Json number(double value) {
@@ -114,43 +94,49 @@ Json row_json(const Study& study, const StudyRow& row) {
   return line;
 }
 
-text::Columns columns_of(const Study& study) {
-  std::size_t width = kTimeWidth;
-  for (const std::string& planner : study.planners) {
-    const auto [above, below] = two_lines(planner);
-    width = std::max({width, above.size(), below.size()});
+// What is taken for each size, and how good that is.
+std::string taken_table(const Study& study, bool wide) {
+  using text::Quantity;
+  text::Table table{{"size"},
+                    {"taken"},
+                    {.title = "time", .of = Quantity::seconds},
+                    {.title = "rate", .of = Quantity::number, .unit = {1, "GB/s"}, .digits = 4},
+                    {.title = "of bound", .of = Quantity::share}};
+  for (const StudyRow& row : study.rows) {
+    if (row.taken < 0) {
+      table.add({size_text(study, row), "-", "-", "-", "-"});
+      continue;
+    }
+    const std::size_t taken = at(row.taken);
+    const Prediction& prediction = row.predictions[taken];
+    std::optional<double> rate = rate_of(study, row, taken);
+    if (rate) *rate /= 8e9;
+    table.add({size_text(study, row), forest::plan_title(study.planners[taken], prediction.through),
+               prediction.seconds, rate, part_of_bound(study, row, taken)});
   }
-  std::vector<text::Column> columns{{"", kSizeWidth}};
-  columns.resize(1 + study.planners.size(), {"", static_cast<int>(width + 2)});
-  columns.insert(columns.end(), {{"", 12}, {"", 11}, {"", 0, 2}});
-  return text::Columns(std::move(columns));
+  return table.text(wide);
 }
 
-std::string head_text(const Study& study, const text::Columns& columns) {
-  std::vector<std::string> first{""}, second{"size"};
-  for (const std::string& planner : study.planners) {
-    const auto [above, below] = two_lines(planner);
-    first.push_back(above);
-    second.push_back(below);
+// A line for each planner, with a mark where it is taken. Where there is no room for all sizes, those between
+// others are left out, from the large ones down: every second, then every fourth.
+std::string planners_table(const Study& study, bool wide) {
+  std::vector<text::TableColumn> columns{{""}};
+  for (std::size_t i = 0; i < study.rows.size(); ++i) {
+    const bool end = i == 0 || i + 1 == study.rows.size();
+    columns.push_back({.title = size_text(study, study.rows[i]),
+                       .of = text::Quantity::seconds,
+                       .drop = end ? 0 : 64 - std::countr_zero(i)});
   }
-  first.insert(first.end(), {"taken", "taken"});
-  second.insert(second.end(), {"GB/s", "of bound"});
-  return columns.line(first) + columns.line(second);
-}
-
-std::vector<std::string> row_cells(const Study& study, const StudyRow& row) {
-  std::vector<std::string> cells{size_text(study, row)};
-  for (std::size_t i = 0; i < row.predictions.size(); ++i) {
-    const auto& seconds = row.predictions[i].seconds;
-    const char* mark = static_cast<int>(i) == row.taken ? "*" : "";
-    cells.push_back(seconds ? mark + duration_text(*seconds) : "-");
+  text::Table table(std::move(columns));
+  for (std::size_t planner = 0; planner < study.planners.size(); ++planner) {
+    std::vector<text::Cell> cells{study.planners[planner]};
+    for (const StudyRow& row : study.rows) {
+      cells.emplace_back(row.predictions[planner].seconds);
+      if (static_cast<int>(planner) == row.taken) cells.back().text = "*";
+    }
+    table.add(std::move(cells));
   }
-  if (row.taken >= 0)
-    cells.insert(cells.end(), {rate_text(rate_of(study, row, at(row.taken))),
-                               part_text(part_of_bound(study, row, at(row.taken)))});
-  if (row.taken >= 0 && !row.predictions[at(row.taken)].through.empty())
-    cells.push_back(forest::plan_title("", row.predictions[at(row.taken)].through).substr(1));
-  return cells;
+  return table.text(wide);
 }
 
 }  // namespace
@@ -189,7 +175,8 @@ std::string bound_line(const cluster::Cluster& network, const Study& study) {
       study.bound->attained ? "proved: some trees reach it" : "not known whether any trees reach it");
 }
 
-std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study) {
+std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study,
+                    bool wide) {
   const text::Columns facts{{"", -12}, {"", 0}};
   std::string text = facts.line({"network", network_line(network, source)});
   text += facts.line(
@@ -199,11 +186,13 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
   text += facts.line({"bound", bound_line(network, study)});
   for (const std::string& note : study.notes) text += facts.line({"note", note});
   if (study.rows.empty()) return text;
-  text += fmt::format("\npredicted time; * is {}; GB/s = bytes of {} / time\n", taken_text(study),
+  text += fmt::format("\n{}, and its predicted time; GB/s = bytes of {} / time\n", taken_text(study),
                       study.op == Collective::all_to_all ? "one rank's row" : "the whole vector");
-  const text::Columns columns = columns_of(study);
-  text += head_text(study, columns);
-  for (const StudyRow& row : study.rows) text += columns.line(row_cells(study, row));
+  text += taken_table(study, wide);
+  if (study.planners.size() > 1) {
+    text += fmt::format("\npredicted time of each planner; * is {}\n", taken_text(study));
+    text += planners_table(study, wide);
+  }
   for (const std::string& why : why_not(study)) text += why + "\n";
   return text;
 }

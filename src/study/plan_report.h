@@ -16,7 +16,9 @@ std::string bound_line(const cluster::Cluster& network, const Study& study);
 // "12.3 us", "1.2 s"
 std::string duration_text(double seconds);
 
-std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study);
+// What is taken for each size, then all planners side by side; `wide`: with all sizes, however wide that is.
+std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study,
+                    bool wide);
 nlohmann::json to_json(const cluster::Cluster& network, const NetworkSource& source, const Study& study);
 
 }  // namespace talweg::study

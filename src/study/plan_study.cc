@@ -147,8 +147,9 @@ forest::Choice choice_of(const forest::CostModel& model, const Study& study, con
 // Large sizes come first: most depends on them, should time run out.
 class Pieces {
  public:
-  Pieces(const cluster::Cluster& network, const StudyRequest& request, Study& result)
-      : network_(network), patience_(request.patience), result_(result) {}
+  Pieces(const cluster::Cluster& network, const StudyRequest& request, Study& result,
+         const std::function<void(const StudyProgress&)>& look)
+      : network_(network), patience_(request.patience), result_(result), look_(look) {}
 
   void run() {
     const bool bound = result_.no_bound.empty(), predictions = !result_.rows.empty();
@@ -164,7 +165,9 @@ class Pieces {
           predict(forest::find_planner(planner), hand_over);
         });
     }
-    const std::vector<WorkResult> done = side_by_side(pieces_, patience_, begin);
+    Look look;
+    if (look_) look = [&](const std::vector<WorkState>& states) { look_(progress_of(states, bound)); };
+    const std::vector<WorkResult> done = side_by_side(pieces_, patience_, begin, SIZE_MAX, look);
     auto next = done.begin();
     if (bound) read_bound(*next++);
     if (!predictions) return;
@@ -201,6 +204,19 @@ class Pieces {
     }
   }
 
+  StudyProgress progress_of(const std::vector<WorkState>& states, bool bound) const {
+    StudyProgress progress;
+    const std::size_t rows = result_.rows.size();
+    progress.all = rows * result_.planners.size();
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      const bool is_bound = bound && i == 0;
+      if (!is_bound) progress.done += states[i].ended ? rows : std::min(rows, states[i].lines);
+      if (!states[i].ended)
+        progress.under_way.push_back(is_bound ? "the bound" : result_.planners[i - (bound ? 1 : 0)]);
+    }
+    return progress;
+  }
+
   void read_bound(const WorkResult& done) {
     result_.bound = NarrowestWorker(network_, result_.op, result_.root).find();
     if (done.failure.empty()) return read(Json::parse(done.lines[0]), *result_.bound);
@@ -234,6 +250,7 @@ class Pieces {
   const cluster::Cluster& network_;
   double patience_;
   Study& result_;
+  const std::function<void(const StudyProgress&)>& look_;
   std::optional<forest::CostModel> model_;
   std::vector<Work> pieces_;
 };
@@ -300,7 +317,18 @@ std::optional<double> part_of_bound(const Study& study, const StudyRow& row, std
   return *rate / study.bound->rate.value();
 }
 
-Study study_plans(const cluster::Cluster& network, const StudyRequest& request) {
+std::string to_text(const StudyProgress& progress) {
+  constexpr std::size_t kNamedUnderWay = 3;
+  const std::vector<std::string>& all = progress.under_way;
+  const std::size_t named = std::min(all.size(), kNamedUnderWay);
+  std::string text = fmt::format("{} of {} times predicted", progress.done, progress.all);
+  if (named > 0) text += fmt::format("; under way: {}", fmt::join(all.begin(), all.begin() + named, ", "));
+  if (named < all.size()) text += fmt::format(" and {} more", all.size() - named);
+  return text;
+}
+
+Study study_plans(const cluster::Cluster& network, const StudyRequest& request,
+                  const std::function<void(const StudyProgress&)>& look) {
   Study result;
   result.op = request.op;
   result.root = request.root;
@@ -328,7 +356,7 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request) 
   }
   for (const std::int64_t bytes : request.sizes)
     result.rows.push_back({bytes, std::vector<Prediction>(result.planners.size()), -1});
-  Pieces(network, request, result).run();
+  Pieces(network, request, result, look).run();
   return result;
 }
 

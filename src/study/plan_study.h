@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -60,9 +61,19 @@ struct Study {
   std::vector<std::string> notes;  // what was left out, one sentence each
 };
 
-// Works in processes of its own: there must be no other threads. Throws Error{invalid_argument} where the
-// network is too large for all that was asked.
-Study study_plans(const cluster::Cluster& network, const StudyRequest& request);
+// How far a study is.
+struct StudyProgress {
+  std::size_t done = 0;                  // times that are predicted, or known not to be there
+  std::size_t all = 0;                   // of each planner at each size
+  std::vector<std::string> under_way{};  // planners, and "the bound"
+};
+// "23 of 110 times predicted; under way: packed, the bound and 3 more"
+std::string to_text(const StudyProgress& progress);
+
+// Works in processes of its own: there must be no other threads. `look` is told ten times a second or more
+// how far that is. Throws Error{invalid_argument} where the network is too large for all that was asked.
+Study study_plans(const cluster::Cluster& network, const StudyRequest& request,
+                  const std::function<void(const StudyProgress&)>& look = {});
 
 // Makes the choice of every row, by the rule of groups (forest::choose); sets StudyRow::taken where nothing
 // that might win is missing, and says in a note where something is.

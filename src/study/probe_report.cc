@@ -53,18 +53,24 @@ nlohmann::json estimate_json(const std::optional<Estimate>& rate) {
 
 }  // namespace
 
-std::string probe_table(const steer::ProbeResult& result) {
+std::string probe_table(const steer::ProbeResult& result, bool wide) {
+  using text::Quantity;
   const Findings& found = result.findings;
-  std::size_t width = 4;
-  for (const std::string& name : result.host_names) width = std::max(width, name.size());
-  const text::Columns columns{
-      {"host", -static_cast<int>(width)}, {"up", 12, 2}, {"down", 12, 2}, {"to others", 12, 2}, {"", 0, 2}};
-  std::string text = columns.head();
-  for (int h = 0; h < found.hosts; ++h)
-    text += columns.line(
-        {result.host_names[at(h)], rate_text(found.out[at(h)].value), rate_text(found.in[at(h)].value),
-         fmt::format("{:.3g} us", median_latency_us(found, h)),
-         found.both[at(h)] ? fmt::format("up and down share {}", rate_text(found.both[at(h)])) : ""});
+  std::vector<text::TableColumn> columns{{"host"},
+                                         {.title = "up", .of = Quantity::bits_per_second},
+                                         {.title = "down", .of = Quantity::bits_per_second},
+                                         {.title = "to others", .of = Quantity::seconds, .drop = 1}};
+  const bool shares = std::ranges::any_of(found.both, [](const auto& both) { return both.has_value(); });
+  if (shares) columns.push_back({.title = "up + down", .of = Quantity::bits_per_second});
+  text::Table table(std::move(columns));
+  for (int h = 0; h < found.hosts; ++h) {
+    std::vector<text::Cell> cells{result.host_names[at(h)], found.out[at(h)].value, found.in[at(h)].value,
+                                  median_latency_us(found, h) * 1e-6};
+    if (found.both[at(h)]) cells.emplace_back(found.both[at(h)]->value);
+    table.add(std::move(cells));
+  }
+  std::string text = table.text(wide);
+  if (shares) text += "up + down: what a host's two directions share\n";
   const auto slow =
       std::ranges::count_if(found.pairs, [&](const Findings::Pair& pair) { return differs(found, pair); });
   if (slow > 0) text += "pairs with a limit of their own:\n";

@@ -9,7 +9,8 @@
 namespace talweg::study {
 
 // Hosts and their rates, pairs that are slower than these say, what is shared, and how sure all this is.
-std::string probe_table(const steer::ProbeResult& result);
+// `wide`: whole names, however wide.
+std::string probe_table(const steer::ProbeResult& result, bool wide);
 nlohmann::json probe_json(const steer::ProbeResult& result);
 
 }  // namespace talweg::study

@@ -70,11 +70,15 @@ class Piece {
   ~Piece() { ::close(ends_[0]); }
 
   int fd() const { return ends_[0]; }
+  std::size_t lines() const { return lines_; }
   // False at the end of what it says.
   bool read_more() {
     std::array<char, 65536> buffer;
     const ssize_t n = ::read(fd(), buffer.data(), buffer.size());
-    if (n > 0) text_.append(buffer.data(), static_cast<std::size_t>(n));
+    if (n > 0) {
+      text_.append(buffer.data(), static_cast<std::size_t>(n));
+      lines_ += static_cast<std::size_t>(std::count(buffer.begin(), buffer.begin() + n, '\n'));
+    }
     return n > 0 || (n < 0 && errno == EINTR);
   }
 
@@ -108,12 +112,23 @@ class Piece {
   std::array<int, 2> ends_;
   ChildProcess process_;
   std::string text_;
+  std::size_t lines_ = 0;  // with the last, that it is done
 };
+
+constexpr int kLookEveryMs = 100;
+
+std::vector<WorkState> states_of(const std::vector<WorkResult>& results,
+                                 const std::map<std::size_t, Piece>& running, std::size_t begun) {
+  std::vector<WorkState> states(results.size());
+  for (std::size_t i = 0; i < begun; ++i) states[i] = {results[i].lines.size(), true};
+  for (const auto& [index, piece] : running) states[index] = {piece.lines(), false};
+  return states;
+}
 
 }  // namespace
 
 std::vector<WorkResult> side_by_side(const std::vector<Work>& pieces, double seconds, Clock::time_point begin,
-                                     std::size_t at_once) {
+                                     std::size_t at_once, const Look& look) {
   const std::string late = fmt::format("not done within {:.3g} s", seconds);
   std::vector<WorkResult> results(pieces.size(), {{}, late});
   if (seconds <= 0) return results;
@@ -132,7 +147,8 @@ std::vector<WorkResult> side_by_side(const std::vector<Work>& pieces, double sec
     for (const auto& [index, piece] : running) waiting.push_back({piece.fd(), POLLIN, 0});
     const int left = left_ms();
     if (left == 0) break;
-    if (poll(waiting.data(), waiting.size(), left) <= 0) continue;
+    if (look) look(states_of(results, running, next));
+    if (poll(waiting.data(), waiting.size(), look ? std::min(left, kLookEveryMs) : left) <= 0) continue;
     auto ready = waiting.begin();
     for (auto it = running.begin(); it != running.end(); ++ready) {
       const bool ended = ready->revents != 0 && !it->second.read_more();

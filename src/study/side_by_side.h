@@ -19,6 +19,14 @@ struct WorkResult {
 using HandOver = std::function<void(const std::string&)>;
 using Work = std::function<void(const HandOver&)>;
 
+// What has come of a piece so far.
+struct WorkState {
+  std::size_t lines = 0;  // handed over
+  bool ended = false;
+};
+// Told of all pieces whenever one has said something, and ten times a second.
+using Look = std::function<void(const std::vector<WorkState>&)>;
+
 // Returns when all have ended, or `seconds` after the `begin` (infinity: never); with 0 nothing is begun. No
 // more than `at_once` run at a time, in the order given. What a piece throws becomes its failure. Pieces see
 // memory as it is when they begin, and must not need what other threads hold. Throws Error{system} if
@@ -26,6 +34,6 @@ using Work = std::function<void(const HandOver&)>;
 std::vector<WorkResult> side_by_side(
     const std::vector<Work>& pieces, double seconds,
     std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now(),
-    std::size_t at_once = SIZE_MAX);
+    std::size_t at_once = SIZE_MAX, const Look& look = {});
 
 }  // namespace talweg::study

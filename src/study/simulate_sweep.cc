@@ -10,9 +10,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <sstream>
+#include <string_view>
 #include <thread>
 
 #include "base/fail.h"
@@ -25,6 +27,7 @@
 #include "study/sizes.h"
 #include "text/escape.h"
 #include "text/output_file.h"
+#include "text/table.h"
 
 namespace talweg::study {
 namespace {
@@ -213,7 +216,7 @@ class Sweep {
           columns.push_back(name);
     }
     columns.emplace_back("error");
-    SweepResult result{{columns}, json::array(), false};
+    SweepResult result{{columns}, json::array(), false, keys};
     for (std::size_t p = 0; p < records.size(); ++p) {
       auto& row = result.rows.emplace_back();
       json line = records[p];
@@ -295,6 +298,24 @@ SweepShare find_share() {
   }
   const group::Place place = group::find_place({});
   return {place.rank, place.size};
+}
+
+std::string to_text(const SweepResult& result, bool wide) {
+  constexpr std::string_view kGoFirst[] = {"busiest_utilisation", "retransmissions", "dropped",
+                                           "longest_queue_bytes"};
+  std::vector<text::TableColumn> columns;
+  for (const std::string& title : result.rows[0]) {
+    const std::size_t index = columns.size();
+    const bool words = index < result.options || title == "algorithm" || index + 1 == result.rows[0].size();
+    const auto behind = std::end(kGoFirst) - std::ranges::find(kGoFirst, title);
+    columns.push_back({.title = title,
+                       .of = words ? text::Quantity::text : text::Quantity::number,
+                       .drop = words ? 0 : static_cast<int>(behind)});
+  }
+  text::Table table(std::move(columns));
+  for (auto row = result.rows.begin() + 1; row != result.rows.end(); ++row)
+    table.add(std::vector<text::Cell>(row->begin(), row->end()));
+  return table.text(wide);
 }
 
 std::optional<SweepResult> run_sweep(const SweepRequest& request) {

@@ -36,8 +36,11 @@ SweepShare find_share();
 struct SweepResult {
   std::vector<std::vector<std::string>> rows;  // the head, and a row for each point
   nlohmann::json points;
-  bool failed = false;  // of some point
+  bool failed = false;      // of some point
+  std::size_t options = 0;  // so many columns, from the left, are what the options were
 };
+// A table; where there is no room, what the queues and links did is left out; `wide`: all columns.
+std::string to_text(const SweepResult& result, bool wide);
 // Our share of the runs. Nothing where others are not done, or speak for all.
 std::optional<SweepResult> run_sweep(const SweepRequest& request);
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/printable.h"
 #include "study/version.h"
@@ -12,6 +13,8 @@
 
 namespace talweg::study {
 namespace {
+
+constexpr int kFlowDigits = 6;  // two runs that are nearly the same are told apart
 
 double us(sim::Picoseconds time) {
   return static_cast<double>(time) * 1e-6;
@@ -34,8 +37,8 @@ double percentile_us(std::vector<sim::Picoseconds> times, double share) {
   return us(times[static_cast<std::size_t>(std::lround(share * last))]);
 }
 
-double gbit_per_s(const sim::FlowResult& f) {
-  return static_cast<double>(f.connection.bytes) * 8 / (us(f.ended - f.started) * 1e3);
+bool is_wide(const SimulateOptions& options) {
+  return options.perf.columns == PerfColumns::all;
 }
 
 std::string exact(sim::Picoseconds time) {
@@ -44,15 +47,24 @@ std::string exact(sim::Picoseconds time) {
 
 std::string flows_text(const SimulateOptions& options, const std::vector<sim::FlowResult>& flows) {
   if (flows.empty()) return "";
-  const text::Columns columns{{"flow", 8},       {"from", 12, 1},       {"to", 12, 1},
-                              {"bytes", 14, 1},  {"start (us)", 14, 1}, {"took (us)", 14, 1},
-                              {"Gbit/s", 10, 1}, {"resent", 8, 1}};
-  std::string text = "#" + columns.head().substr(1);
-  for (const sim::FlowResult& f : flows)
-    text += columns.line({std::to_string(f.connection.id), node(options, f.connection.from),
-                          node(options, f.connection.to), std::to_string(f.connection.bytes),
-                          exact(f.started), exact(f.ended - f.started), fmt::format("{:.4g}", gbit_per_s(f)),
-                          std::to_string(f.counters.retransmissions)});
+  using text::Quantity;
+  text::Table table{{.title = "flow", .of = Quantity::number},
+                    {"from"},
+                    {"to"},
+                    {.title = "size", .of = Quantity::number, .unit = {1, "B"}},
+                    {.title = "start", .of = Quantity::seconds, .drop = 2, .digits = kFlowDigits},
+                    {.title = "took", .of = Quantity::seconds, .digits = kFlowDigits},
+                    {.title = "rate", .of = Quantity::bits_per_second, .drop = 1, .digits = 4},
+                    {.title = "resent", .of = Quantity::number, .drop = 3}};
+  for (const sim::FlowResult& f : flows) {
+    const double took = sim::seconds(f.ended - f.started);
+    std::optional<double> rate;
+    if (took > 0) rate = 8 * static_cast<double>(f.connection.bytes) / took;
+    table.add({std::to_string(f.connection.id), node(options, f.connection.from),
+               node(options, f.connection.to), std::to_string(f.connection.bytes), sim::seconds(f.started),
+               took, rate, std::to_string(f.counters.retransmissions)});
+  }
+  std::string text = table.text(is_wide(options), "#");
   text += fmt::format("# {} flows took", flows.size());
   for (const auto& [what, share] :
        {std::pair{"least", 0.0}, {"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}, {"most", 1.0}})
@@ -60,24 +72,32 @@ std::string flows_text(const SimulateOptions& options, const std::vector<sim::Fl
   return text + " us\n";
 }
 
-std::string groups_text(const std::vector<sim::GroupOutcome>& groups) {
+std::string groups_text(const SimulateOptions& options, const std::vector<sim::GroupOutcome>& groups) {
   if (groups.empty()) return "";
-  const text::Columns columns{{"group", 16},         {"ranks", 6, 1},      {"iterations", 10, 1},
-                              {"ended (us)", 14, 1}, {"mean (us)", 14, 1}, {"p50 (us)", 14, 1},
-                              {"most (us)", 14, 1},  {"comm", 8, 1},       {"algorithms", 0, 2}};
-  std::string text = "#" + columns.head().substr(1);
-  for (const sim::GroupOutcome& g : groups) {
+  using text::Quantity;
+  std::vector<double> means;
+  for (const sim::GroupOutcome& g : groups) means.push_back(mean_us(g.iterations) * 1e-6);
+  const text::Unit unit = text::unit_for(Quantity::seconds, means);  // of all that is said of iterations
+  text::Table table{{"group"},
+                    {.title = "ranks", .of = Quantity::number},
+                    {.title = "iterations", .of = Quantity::number},
+                    {.title = "ended", .of = Quantity::seconds, .drop = 1, .digits = kFlowDigits},
+                    {.title = "mean", .of = Quantity::seconds, .unit = unit, .digits = kFlowDigits},
+                    {.title = "p50", .of = Quantity::seconds, .drop = 2, .unit = unit, .digits = kFlowDigits},
+                    {.title = "most", .of = Quantity::seconds, .unit = unit, .digits = kFlowDigits},
+                    {.title = "comm", .of = Quantity::share},
+                    {"algorithms"}};
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const sim::GroupOutcome& g = groups[i];
     std::vector<std::string> algorithms = g.algorithms;
     std::erase(algorithms, "");
     const double all = us(g.ended - g.started);
-    text += columns.line({g.name, std::to_string(g.ranks), std::to_string(g.iterations.size()),
-                          exact(g.ended), fmt::format("{:.3f}", mean_us(g.iterations)),
-                          fmt::format("{:.3f}", percentile_us(g.iterations, 0.5)),
-                          fmt::format("{:.3f}", percentile_us(g.iterations, 1)),
-                          fmt::format("{:.1f} %", all > 0 ? 100 * us(g.communication) / all : 0),
-                          algorithms.empty() ? "-" : fmt::format("{}", fmt::join(algorithms, ","))});
+    table.add({g.name, std::to_string(g.ranks), std::to_string(g.iterations.size()), sim::seconds(g.ended),
+               means[i], percentile_us(g.iterations, 0.5) * 1e-6, percentile_us(g.iterations, 1) * 1e-6,
+               all > 0 ? us(g.communication) / all : 0.0,
+               algorithms.empty() ? "-" : fmt::format("{}", fmt::join(algorithms, ","))});
   }
-  return text;
+  return table.text(is_wide(options), "#");
 }
 
 // "3 (priority 0: 1, 7: 2)"
@@ -171,8 +191,9 @@ std::string simulate_header(const SimulateOptions& options) {
 std::string simulate_body(const SimulateOptions& options, const SimulateResult& result) {
   std::string text;
   if (has_table(options))
-    text += fmt::format("# {:<21}: {:.6g}\n", "Avg bus bandwidth", summed(result.rows).average_bus_bandwidth);
-  text += groups_text(result.workload.groups) + flows_text(options, flows_of(result));
+    text += algorithms_text(options.perf, result.rows) +
+            fmt::format("# {:<21}: {:.6g}\n", "Avg bus bandwidth", summed(result.rows).average_bus_bandwidth);
+  text += groups_text(options, result.workload.groups) + flows_text(options, flows_of(result));
   for (std::size_t b = 0; b < result.workload.background.size(); ++b) {
     const auto& o = result.workload.background[b];
     text += fmt::format("# background {}: {} packets sent, {} arrived\n", b, o.sent, o.arrived);

@@ -93,7 +93,8 @@ TEST(LabList, SpellsOutWhatAFilesNameHasThatCouldSteerATerminal) {
       "\"holder_started\": \"$(cut -d ' ' -f 22 /proc/$$/stat)\", \"hosts\": [], \"switches\": \"\"}\n"
       "END\nXDG_RUNTIME_DIR=$d \"$TALWEG\" lab list");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, testing::StartsWith("odd                0 hosts "));
+  EXPECT_THAT(outcome.out, testing::StartsWith("lab  hosts  first address  held by process  cluster file\n"
+                                               "odd      0  -"));
   EXPECT_THAT(outcome.out, testing::EndsWith("  /\\x1b[2J.yaml\n"));
 }
 

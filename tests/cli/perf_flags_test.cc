@@ -36,6 +36,11 @@ std::string refusal(const std::vector<std::string>& arguments) {
   return "not refused";
 }
 
+TEST(PerfOptions, TheColumnsAreThoseOfNcclTestsUnlessAllAreAskedFor) {
+  EXPECT_EQ(parsed({"all_reduce"}).columns, PerfColumns::nccl);
+  EXPECT_EQ(parsed({"all_reduce", "--wide"}).columns, PerfColumns::all);
+}
+
 TEST(PerfOptions, DefaultsAreThoseOfNcclTests) {
   const auto options = parsed({"all_reduce"});
   EXPECT_THAT(options.sizes, ElementsAre(32u << 20));

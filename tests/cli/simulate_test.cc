@@ -15,8 +15,10 @@
 namespace talweg::cli {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 const std::string kUneven = std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/uneven4.yaml";
@@ -60,6 +62,27 @@ TEST_F(Simulate, PrintsTheTableOfPerfAndTheSameOneAgain) {
   EXPECT_THAT(first.err, HasSubstr("M link-hops/s, peak memory"));
   EXPECT_EQ(count_lines(first.err), 1);
   EXPECT_EQ(talweg(kSmall).out, first.out);
+}
+
+TEST_F(Simulate, NoLineIsWiderThan120CharactersUnlessAskedFor) {
+  const std::vector<std::string> perf{"perf", "all_reduce", "-b", "64K",   "-e",
+                                      "64K",  "-n",         "1",  "--sim", kUneven};
+  const std::vector<std::string> sweep{"--sweep", "loss=0,0.01", "--sweep",
+                                       "queue=1000000,123456789012345678"};
+  const std::vector<std::vector<std::string>> commands{kSmall, perf, with(kSmall, sweep)};
+  for (const auto& command : commands) {
+    const Outcome narrow = talweg(command);
+    EXPECT_EQ(narrow.exit_code, 0) << narrow.err;
+    std::istringstream lines(narrow.out);
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(line.size(), line.find("\u2026") == std::string::npos ? 120U : 130U) << line;
+    EXPECT_THAT(narrow.out, HasSubstr("--wide shows "));
+    const Outcome wide = talweg(with(command, {"--wide"}));
+    EXPECT_THAT(wide.out, Not(HasSubstr("--wide shows ")));
+  }
+  EXPECT_THAT(talweg(kSmall).out, Not(HasSubstr("in-place")));
+  EXPECT_THAT(talweg(with(kSmall, {"--wide"})).out, HasSubstr("in-place"));
+  EXPECT_THAT(talweg(perf).out, AllOf(HasSubstr("in-place"), HasSubstr("\n# Algorithm            : ")));
 }
 
 TEST_F(Simulate, RunsEveryAlgorithmThatServesOnAFileOfANetwork) {
@@ -111,7 +134,7 @@ TEST_F(Simulate, RunsAWorkloadWithFailures) {
   const Outcome outcome = talweg({"simulate", "--topology", "leaf-spine:leaves=2,hosts=2,spines=2",
                                   "--workload", w, "--fail", "spine1@500us..1500us"});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("\n             job      4          2"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n  job        4           2  "));
 }
 
 // Trees that cross on links of very different rates keep to their shares only where what is least far along
@@ -345,6 +368,8 @@ TEST_F(Simulate, WhatCannotBeIsRefusedInOneLine) {
   // What is cut off for good ends all the same: in a day of virtual time.
   EXPECT_THAT(about(with(star, {"--fail", "h0@0s"})), HasSubstr("had not ended on h0, h1 at 86400"));
   EXPECT_THAT(about({"simulate", "--fail", "h0@0s", kUneven}), HasSubstr("had not ended on h0, h1"));
+  EXPECT_THAT(about(with(star, {"--fail", "h1@3us", "--horizon", "5ms"})),
+              HasSubstr("h1 failed at 3 us and was not repaired: all_reduce of "));
   EXPECT_THAT(about(with(star, {"--queue", "1K"})),
               HasSubstr("--queue 1024: no packet of 1514 bytes would ever pass"));
   EXPECT_THAT(about(with(star, {"--bytes", "900T"})), HasSubstr("more than can be simulated here"));

@@ -111,7 +111,8 @@ echo '[]' > trace-0.json; cp net.json n; cp work.yaml w; cp trace-0.json t
         "simulate net.json --workload work.yaml --csv work.yaml",
         "simulate net.json --bytes 4K --sweep seed=1,2 --csv net.json",
         "perf all_reduce -b 4K -e 4K --sim net.json --json net.json", "plan net.json --bytes 4K -o net.json",
-        "doctor --trace trace-0.json trace-0.json", "convert net.json net.json"}) {
+        "doctor --trace trace-0.json trace-0.json", "convert net.json net.json",
+        "compare net.json work.yaml --json net.json"}) {
     const Outcome outcome =
         shell(line + command + "; r=$?; cmp net.json n && cmp work.yaml w && cmp trace-0.json t && exit $r");
     EXPECT_EQ(outcome.exit_code, 2) << command;
@@ -256,7 +257,7 @@ sed "s/STARTED/$started/; s/12345678/$$/" note >lab/talweg/lab-l.json;)";
       {"plan named.json --bytes 4K --html plan.html", printable("q" + kSteering)},
       {"plan key.json", "unknown key \"" + printable("k" + kSteering) + "\"", 2},
       {"simulate named.json --bytes 4K --trace trace.json --html simulated.html", printable(files.a)},
-      {"simulate named.json --workload work.json", printable("g" + kSteering)},
+      {"simulate named.json --workload work.json --wide", printable("g" + kSteering)},
       {"simulate named.json --workload work.json --csv -", printable("g" + kSteering)},
       {"simulate x*.json --workload y*.json", printable("x" + kSteering)},
       {"simulate x*.json --workload y*.json", printable("y" + kSteering)},
@@ -270,9 +271,9 @@ sed "s/STARTED/$started/; s/12345678/$$/" note >lab/talweg/lab-l.json;)";
       {"convert named.json - --to dot", text::backslashed(files.a)},
       {"convert named.json - --to yaml", text::json_escaped(files.a)},
       {"doctor record-0.json", "job " + printable("j" + kSteering) + " group " + printable("g" + kSteering)},
-      {"lab list", printable("l" + kSteering), 0, lab},
-      {"lab list", printable("d" + kSteering), 0, lab},
-      {"lab list", printable("f" + kSteering), 0, lab}};
+      {"lab list --wide", printable("l" + kSteering), 0, lab},
+      {"lab list --wide", printable("d" + kSteering), 0, lab},
+      {"lab list --wide", printable("f" + kSteering), 0, lab}};
   for (const Line& line : lines) {
     const Outcome outcome = files.run(line.words, line.before);
     EXPECT_EQ(outcome.exit_code, line.exit_code) << line.words << "\n" << outcome.err;

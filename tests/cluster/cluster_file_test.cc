@@ -217,7 +217,8 @@ TEST(ClusterFile, WorkersThatCannotReachEachOtherAreNamedWhereOneIsWritten) {
   EXPECT_EQ(complaint("from: sw, to: h1", "from: h0, to: h1"), "accepted");
   EXPECT_EQ(complaint("from: sw, to: h1", "from: agg, to: h1"), "accepted");
   EXPECT_EQ(complaint("from: h1, to: sw", "from: agg, to: h1"),
-            "c.yaml:4: nodes[2]: worker h1 cannot reach worker h0: expected a path of links");
+            "c.yaml:4: nodes[2]: worker h1 cannot reach h0, and every collective needs it: expected a "
+            "path of links");
 }
 
 TEST(ClusterFile, TextThatIsNoDocumentIsAnsweredWithItsLine) {
@@ -232,7 +233,8 @@ TEST(ClusterFile, TextThatIsNoDocumentIsAnsweredWithItsLine) {
   EXPECT_EQ(complaint_about("nodes: 7"), "c.yaml:1: nodes: expected a list, got \"7\"");
   EXPECT_EQ(complaint_about("nodes: []"), "c.yaml:1: expected at least one node of kind worker");
   EXPECT_EQ(complaint_about("{\"nodes\": [{\"name\": \"a\"}, {\"name\": \"b\"}]}"),
-            "c.yaml:1: nodes[1]: worker a cannot reach worker b: expected a path of links");
+            "c.yaml:1: nodes[1]: worker b is cut off from a, and every collective needs it: expected a "
+            "path of links");
 }
 
 TEST(ClusterFile, NamesThatCouldSteerATerminalAreWrittenWithoutDoingSoAndReadBackAsTheyWere) {

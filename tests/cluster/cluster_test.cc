@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
 
@@ -116,12 +117,31 @@ TEST(Cluster, SaysWhatIsWrongWithGroups) {
   EXPECT_THAT(problem_of([&](Cluster& c) { c.groups = {good, good}; }), HasSubstr("is taken"));
 }
 
-TEST(Cluster, NamesTwoWorkersThatCannotReachEachOther) {
+TEST(Cluster, NamesTheWorkerThatCannotReachTheOthers) {
   // host2 can send (link 4) but not receive (link 5), then the other way round.
   EXPECT_EQ(problem_of([](Cluster& c) { c.links.erase(c.links.begin() + 5); }),
-            "worker host0 cannot reach worker host2: expected a path of links");
+            "worker host2 cannot be reached from host0, host1, and every collective needs it: expected a "
+            "path of links");
   EXPECT_EQ(problem_of([](Cluster& c) { c.links.erase(c.links.begin() + 4); }),
-            "worker host2 cannot reach worker host0: expected a path of links");
+            "worker host2 cannot reach host0, host1, and every collective needs it: expected a path of "
+            "links");
+}
+
+TEST(Cluster, TheFewThatAreCutOffAreTheCauseAlsoWhereTheFirstIsOneOfThem) {
+  const auto without_links_of = [](const std::vector<int>& hosts) {
+    return problem_of([&](Cluster& c) {
+      c = uniform_star(6, {1e9}, {1000});
+      std::erase_if(c.links, [&](const Link& link) {
+        return std::ranges::count(hosts, link.from) + std::ranges::count(hosts, link.to) > 0;
+      });
+    });
+  };
+  EXPECT_EQ(without_links_of({0}),
+            "worker host0 is cut off from host1, host2, host3 and 2 more, and every collective needs it: "
+            "expected a path of links");
+  EXPECT_EQ(without_links_of({3, 4}),
+            "workers host3, host4 are cut off from host0, host1, host2 and 1 more, and every collective "
+            "needs them: expected a path of links");
 }
 
 TEST(Cluster, ValidateThrowsTheProblem) {

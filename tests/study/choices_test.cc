@@ -50,9 +50,20 @@ TEST(Choices, EveryCollectiveHasSomebodyToServeIt) {
 
 TEST(Choices, TheTableNamesTheTakenAndTheNextBest) {
   const Choices list = {{{4096, {{"one_hop", 1e-5}, {"ring", 4e-5}}}}, {}};
-  EXPECT_THAT(to_text(Collective::all_reduce, list),
-              HasSubstr("       4 KiB  one_hop                       10.0  ring                          40.0"
-                        "    4.00x\n"));
+  EXPECT_EQ(to_text(Collective::all_reduce, list, false),
+            "all_reduce  taken    predicted  next best  predicted  slower\n"
+            "                          (us)                  (us)     (x)\n"
+            "4 KiB       one_hop       10.0  ring            40.0    4.00\n");
+}
+
+TEST(Choices, TheTableHasNamesInFullIfAskedFor) {
+  std::vector<std::string> through;
+  for (int a = 0; a < 8; ++a) through.push_back("aggregator_of_rack_" + std::to_string(a));
+  const Choices list = {{{4096, {{"packed", 1e-5, through}, {"ring", 4e-5}}}}, {}};
+  const std::string whole = forest::plan_title("packed", through);
+  EXPECT_THAT(to_text(Collective::all_reduce, list, false), testing::Not(HasSubstr(whole)));
+  EXPECT_THAT(to_text(Collective::all_reduce, list, false), HasSubstr("\n--wide shows whole names\n"));
+  EXPECT_THAT(to_text(Collective::all_reduce, list, true), HasSubstr(whole));
 }
 
 TEST(Choices, WhatTakesTooLongIsLeftOutAndNamed) {
@@ -61,7 +72,8 @@ TEST(Choices, WhatTakesTooLongIsLeftOutAndNamed) {
   const Choices some = choices(Collective::all_reduce, network, 0.001);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
   EXPECT_THAT(some.left_out, testing::Contains("ring from 64 MiB down: not done within 0.001 s"));
-  EXPECT_THAT(to_text(Collective::all_reduce, some), HasSubstr("left out, and might be taken: ring from"));
+  EXPECT_THAT(to_text(Collective::all_reduce, some, false),
+              HasSubstr("left out, and might be taken: ring from"));
   EXPECT_EQ(to_json(Collective::all_reduce, "", 1000, some)["left_out"].size(), some.left_out.size());
 }
 

@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 
+#include <sstream>
+
 namespace talweg::study {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 PerfRow all_reduce_row() {
   PerfRow row;
@@ -16,18 +19,64 @@ PerfRow all_reduce_row() {
   return row;
 }
 
+PerfOptions with(PerfColumns columns) {
+  PerfOptions options;
+  options.columns = columns;
+  return options;
+}
+
 TEST(PerfTable, ARowIsThatOfNcclTestsWithOurColumnsBehindIt) {
-  EXPECT_EQ(row_text(all_reduce_row()),
+  const std::string theirs =
+      "     1048576       262144      float     sum      -1"
+      "   1000.0    1.05    1.57      0   2000.0    0.52    0.79      3";
+  EXPECT_EQ(row_text(with(PerfColumns::nccl), all_reduce_row()), theirs + "\n");
+  EXPECT_EQ(row_text(with(PerfColumns::all), all_reduce_row()),
+            theirs + "    990.0   1200.0   1990.0   2500.0  ring\n");
+}
+
+TEST(PerfTable, WhereBothSidesAreOneRunThereIsOneAndTheAlgorithm) {
+  PerfRow row = all_reduce_row();
+  row.plan = "sharded_star through aggregator17, 64 chunks";
+  EXPECT_EQ(row_text(with(PerfColumns::once), row),
             "     1048576       262144      float     sum      -1"
-            "   1000.0    1.05    1.57      0   2000.0    0.52    0.79      3"
-            "    990.0   1200.0   1990.0   2500.0  ring\n");
+            "   1000.0    1.05    1.57      0    990.0  sharded_star\u2026aggregator17\n");
+  EXPECT_THAT(row_text(with(PerfColumns::all), row), HasSubstr("  sharded_star through aggregator17\n"));
+}
+
+TEST(PerfTable, NoLineIsLongerThanATableMayBe) {
+  PerfRow row = all_reduce_row();
+  row.plan = std::string(50, 'x');
+  for (const PerfColumns columns : {PerfColumns::nccl, PerfColumns::once}) {
+    std::istringstream lines(header_text(with(columns), {"1", {"h 1"}, "", false}) +
+                             row_text(with(columns), row));
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(line.size(), 120 + std::string("\u2026").size() - 1) << line;
+  }
+}
+
+TEST(PerfTable, WhatTheTableHasNoRoomForIsOneLine) {
+  std::vector<PerfRow> rows(4, all_reduce_row());
+  EXPECT_EQ(algorithms_text(with(PerfColumns::nccl), rows), "# Algorithm            : ring\n");
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].what.count = std::size_t{1024} << i;
+  rows[3].plan = "packed through a\x1b";
+  EXPECT_EQ(algorithms_text(with(PerfColumns::nccl), rows),
+            "# Algorithm            : ring for 4 KiB to 16 KiB, packed through a\\x1b for 32 KiB\n");
+  EXPECT_EQ(algorithms_text(with(PerfColumns::once), rows), "");
+  EXPECT_EQ(algorithms_text(with(PerfColumns::nccl), {}), "");
+}
+
+TEST(PerfTable, ATimestampThatWasAskedForStandsBehindAll) {
+  PerfRow row = all_reduce_row();
+  row.timestamp = "2026-03-01T12:00:00";
+  EXPECT_THAT(row_text(with(PerfColumns::nccl), row), testing::EndsWith("      3  2026-03-01T12:00:00\n"));
+  EXPECT_THAT(row_text(with(PerfColumns::all), row), testing::EndsWith("  ring  2026-03-01T12:00:00\n"));
 }
 
 TEST(PerfTable, WhatWasNotRunOrNotCheckedIsNotAvailable) {
   PerfRow row;
   row.what = {Collective::all_to_all, DataType::bf16, ReduceOp::sum, 0, 2, 8};
   row.out_of_place = Timing{12345.6, 12.345, 100.04, {}};
-  EXPECT_EQ(row_text(row),
+  EXPECT_EQ(row_text(with(PerfColumns::all), row),
             "          32            8   bfloat16    none      -1"
             "    12346    0.00    0.00    N/A      N/A     N/A     N/A    N/A"
             "    12.35    100.0      N/A      N/A  -\n");
@@ -36,18 +85,18 @@ TEST(PerfTable, WhatWasNotRunOrNotCheckedIsNotAvailable) {
 TEST(PerfTable, TheLongestTypeStandsApartFromTheCount) {
   PerfRow row = all_reduce_row();
   row.what.type = DataType::c128;
-  EXPECT_THAT(row_text(row), HasSubstr(" 262144 complex128 "));
+  EXPECT_THAT(row_text({}, row), HasSubstr(" 262144 complex128 "));
 }
 
 TEST(PerfTable, TheRootIsShownWhereThereIsOne) {
   PerfRow row = all_reduce_row();
   row.what.op = Collective::broadcast;
   row.what.root = 3;
-  EXPECT_THAT(row_text(row), HasSubstr("     float    none       3"));
+  EXPECT_THAT(row_text({}, row), HasSubstr("     float    none       3"));
 }
 
 TEST(PerfTable, TheColumnHeadingsStandAboveTheirNumbers) {
-  PerfOptions options;
+  const PerfOptions options = with(PerfColumns::all);
   const std::string header =
       header_text(options, {"1.2.3", {"alpha 11", "beta pid 222"}, "a: b\nc: d", false});
   EXPECT_THAT(header, HasSubstr("# talweg version 1.2.3\n"));
@@ -55,7 +104,9 @@ TEST(PerfTable, TheColumnHeadingsStandAboveTheirNumbers) {
   EXPECT_THAT(header, HasSubstr("#  Rank  0 Group  0 Pid     11 on      alpha\n"
                                 "#  Rank  1 Group  0 Pid    222 on       beta\n"));
   EXPECT_THAT(header, HasSubstr("# a: b\n# c: d\n"));
-  const std::string row = row_text(all_reduce_row());
+  EXPECT_THAT(header, Not(HasSubstr("--wide")));
+  EXPECT_THAT(header_text({}, {"1", {"h 1"}, "", false}), HasSubstr("# --wide shows 5 more columns\n"));
+  const std::string row = row_text(options, all_reduce_row());
   const auto heading = header.find("#       size");
   ASSERT_NE(heading, std::string::npos);
   const std::string line = header.substr(heading, header.find('\n', heading) - heading);

@@ -25,6 +25,29 @@ TEST(PlanReport, TimesHaveThreeDigitsAndAUnit) {
   EXPECT_EQ(duration_text(1234), "1234 s");
 }
 
+TEST(PlanStudy, WhoLooksIsToldHowManyTimesThereWillBeAndWhoIsUnderWay) {
+  StudyRequest request;
+  request.sizes = {4096, 1 << 20};
+  request.only = {"ring", "star"};
+  std::vector<StudyProgress> seen;
+  const Study found = study_plans(cluster::uniform_star(4, {1e9}, {1000}), request,
+                                  [&](const StudyProgress& progress) { seen.push_back(progress); });
+  EXPECT_EQ(found.rows.size(), 2U);
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.front().done, 0U);
+  EXPECT_EQ(seen.front().all, 4U);
+  EXPECT_THAT(seen.front().under_way, ElementsAre("the bound", "ring", "star"));
+  for (const StudyProgress& progress : seen) EXPECT_LE(progress.done, progress.all);
+}
+
+TEST(PlanStudy, ProgressIsOneShortSentence) {
+  EXPECT_EQ(to_text(StudyProgress{3, 20, {"the bound", "packed"}}),
+            "3 of 20 times predicted; under way: the bound, packed");
+  EXPECT_EQ(to_text(StudyProgress{3, 20, {"a", "b", "c", "d", "e"}}),
+            "3 of 20 times predicted; under way: a, b, c and 2 more");
+  EXPECT_EQ(to_text(StudyProgress{20, 20, {}}), "20 of 20 times predicted");
+}
+
 // Leaves with four hosts each under spines.
 cluster::Cluster leaf_spine(int leaves, int spines) {
   cluster::Cluster network;
@@ -188,7 +211,7 @@ TEST(PlanStudy, TextAndJsonSayWhyTheQuickerPlannerIsNotTaken) {
   EXPECT_EQ(row.taken, static_cast<int>(taken));
   const NetworkSource source{"a.yaml", "talweg"};
   const std::string why = "others come within 0.6 % of what links allow";
-  EXPECT_THAT(to_text(network, source, found),
+  EXPECT_THAT(to_text(network, source, found, false),
               testing::HasSubstr("packed, 64 MiB: predicted to be quicker, and not taken: " + why));
   const auto document = to_json(network, source, found);
   EXPECT_THAT(document["why_not"].dump(), testing::HasSubstr(why));

@@ -27,11 +27,14 @@ steer::ProbeResult found(int hosts) {
 }
 
 TEST(ProbeReport, AStarIsATable) {
-  const std::string text = probe_table(found(3));
-  EXPECT_THAT(text, HasSubstr("h1        1 Gbit/s    200 Mbit/s         30 us\n"));
+  const std::string text = probe_table(found(3), false);
+  EXPECT_THAT(text, HasSubstr("host        up      down  to others\n"
+                              "      (Gbit/s)  (Mbit/s)       (us)\n"
+                              "h0        1.00       200       30.0\n"));
   EXPECT_THAT(text, HasSubstr("nothing is shared between hosts that was seen to hold flows up\n"));
   EXPECT_THAT(text, HasSubstr("rates are sure to 2.1 %: 63 measurements, 4.2 s, 1.8 GB\n"));
   EXPECT_THAT(text, Not(HasSubstr("pairs")));
+  EXPECT_THAT(text, Not(HasSubstr("up + down")));
 }
 
 TEST(ProbeReport, WhatIsSharedAndWhatDiffersIsListed) {
@@ -40,8 +43,9 @@ TEST(ProbeReport, WhatIsSharedAndWhatDiffersIsListed) {
   result.findings.pairs = {{{0, 3}, {1e8, 0.01}}, {{1, 3}, {1.95e8, 0.01}}};  // the second is as its ports
   result.findings.uplinks.push_back({{0, 1}, steer::Estimate{3e8, 0.02}, std::nullopt});
   result.findings.unexplained_flows = 2;
-  const std::string text = probe_table(result);
-  EXPECT_THAT(text, HasSubstr("up and down share 1.1 Gbit/s\n"));
+  const std::string text = probe_table(result, false);
+  EXPECT_THAT(text, HasSubstr("  to others  up + down\n"));
+  EXPECT_THAT(text, HasSubstr("       30.0       1.10\nh3 "));
   EXPECT_THAT(text, HasSubstr("  h0 -> h3  100 Mbit/s\n"));
   EXPECT_THAT(text, Not(HasSubstr("h1 -> h3")));
   EXPECT_THAT(text, HasSubstr("  h0, h1  out 300 Mbit/s, in no limit found\n"));
@@ -58,7 +62,7 @@ TEST(ProbeReport, AHostCannotSteerTheTerminal) {
   result.host_names[1] = "a\x1b\u009b";
   result.findings.pairs.push_back({{0, 1}, {1e8, 0.01}});
   result.findings.uplinks.push_back({{0, 1}, steer::Estimate{3e8, 0.02}, std::nullopt});
-  const std::string text = probe_table(result);
+  const std::string text = probe_table(result, false);
   for (const char* there : {"\na\\x1b\\u009b ", "h0 -> a\\x1b\\u009b ", "h0, a\\x1b\\u009b "})
     EXPECT_THAT(text, HasSubstr(there));
   EXPECT_EQ(probe_json(result)["hosts"][1]["name"], result.host_names[1]);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <csignal>
 #include <stdexcept>
 
@@ -57,6 +58,36 @@ TEST(SideBySide, SaysWhatAPieceThrewAndWhatEndedIt) {
   EXPECT_THAT(results[0].lines, ElementsAre("first"));
   EXPECT_THAT(results[1].failure, HasSubstr("ended by signal 9"));
   EXPECT_THAT(results[1].lines, IsEmpty());
+}
+
+TEST(SideBySide, WhoLooksSeesWhatAPieceHasHandedOverBeforeItHasEnded) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Work waits = [&](const HandOver& hand_over) {
+    hand_over("a");
+    hand_over("b");
+    char seen = 0;
+    if (::read(ends[0], &seen, 1) == 1) hand_over("c");
+  };
+  int told = 0;
+  std::vector<WorkState> last;
+  const auto look = [&](const std::vector<WorkState>& states) {
+    last = states;
+    const bool both = states.at(0).lines == 2 && !states.at(0).ended;
+    if (both && states.at(1).ended && told++ == 0) {
+      EXPECT_EQ(::write(ends[1], "!", 1), 1);
+    }
+  };
+  const Work ends_soon = [](const HandOver& hand_over) { hand_over("d"); };
+  const auto results =
+      side_by_side({waits, ends_soon}, 300, std::chrono::steady_clock::now(), SIZE_MAX, look);
+  EXPECT_GT(told, 0);
+  EXPECT_EQ(results[0].failure, "") << "nobody saw two lines of it";
+  EXPECT_THAT(results[0].lines, ElementsAre("a", "b", "c"));
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_EQ(last[1].lines, 1U) << "that it is done is no line of its own";
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(SideBySide, NothingIsBegunWithoutTime) {
