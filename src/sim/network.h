@@ -94,6 +94,13 @@ class Network {
   std::int64_t sent_bytes(int link, Picoseconds now) const;
   // Bytes that wait or are being sent.
   std::int64_t queued_bytes(int link, Picoseconds now) const;
+  // When all of these will have left, as far as is known now.
+  Picoseconds clear_at(int link, Picoseconds now) const;
+
+  // The link over which a packet leaves the node that sends it; -1: there is no way.
+  int first_link(int from, int to, std::uint32_t route, std::uint32_t spread) const {
+    return route == kNoRoute ? forwarding_.link(from, to, spread) : routes_[route].front();
+  }
 
  private:
   // What every hop touches, in one cache line: in a large network nearly all of an event's time goes to

@@ -211,6 +211,12 @@ std::int64_t Network::queued_bytes(int l, Picoseconds now) const {
   return (backlog > 0 ? shape(link).transmit.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
 }
 
+Picoseconds Network::clear_at(int l, Picoseconds now) const {
+  const Link& link = links_[static_cast<std::size_t>(l)];
+  const LinkDetails& d = details_[static_cast<std::size_t>(l)];
+  return std::max(link.busy_until, now) + (d.port ? shape(link).transmit.of(d.port->bytes) : 0);
+}
+
 std::int64_t Network::sent_bytes(int l, Picoseconds now) const {
   const Link& link = links_[static_cast<std::size_t>(l)];
   const Picoseconds backlog = link.busy_until - now;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/dctcp.h"
+
 namespace talweg::sim {
 
 namespace {
@@ -10,7 +12,9 @@ constexpr std::uint64_t kWatchMask = (1U << 20) - 1;  // a look at a clock every
 
 Simulation::Simulation(const cluster::Cluster& cluster, const SimulationOptions& options)
     : network_(cluster, options.network, events_, *this),
-      transport_(options.transport, network_, events_, *this, options.seed) {}
+      transport_(make_transport(options.transport, network_, events_, *this, options.seed, now_)) {
+  if (options.transport.kind == TransportKind::dctcp) dctcp_ = static_cast<Dctcp*>(transport_.get());
+}
 
 Simulation::~Simulation() = default;
 
@@ -51,7 +55,7 @@ bool Simulation::run(Picoseconds horizon) {
         network_.on_port(event.target(), now_);
         break;
       case EventKind::timer:
-        transport_.on_timer(event.target(), now_);
+        transport_->on_timer(event.target(), now_);
         break;
       case EventKind::callback: {
         events_.pop();
@@ -67,7 +71,10 @@ bool Simulation::run(Picoseconds horizon) {
 
 void Simulation::on_packet(int node, Packet* packet) {
   if (packet->kind != PacketKind::datagram) {
-    transport_.on_packet(packet, now_);
+    if (dctcp_ != nullptr)
+      dctcp_->on_packet(packet, now_);
+    else
+      transport_->on_packet(packet, now_);
     return;
   }
   const auto it = ports_.find({node, packet->flow});
@@ -84,7 +91,7 @@ void Simulation::on_writable(FlowId flow, Picoseconds now) {
 }
 
 FlowId Simulation::open(const FlowOptions& options, FlowClient& client) {
-  const FlowId flow = transport_.open(options);
+  const FlowId flow = transport_->open(options);
   clients_.resize(flow + 1, nullptr);
   clients_[flow] = &client;
   return flow;

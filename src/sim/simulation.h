@@ -9,14 +9,17 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "sim/event_queue.h"
 #include "sim/network.h"
-#include "sim/reliable.h"
+#include "sim/transport.h"
 
 namespace talweg::sim {
+
+class Dctcp;
 
 struct SimulationOptions {
   NetworkOptions network;
@@ -69,8 +72,8 @@ class Simulation : private Endpoint, private FlowClient {
 
   Network& network() { return network_; }
   const Network& network() const { return network_; }
-  Reliable& transport() { return transport_; }
-  const Reliable& transport() const { return transport_; }
+  Transport& transport() { return *transport_; }
+  const Transport& transport() const { return *transport_; }
   std::uint64_t events() const { return events_done_; }
 
  private:
@@ -83,13 +86,14 @@ class Simulation : private Endpoint, private FlowClient {
 
   EventQueue events_;
   Network network_;
-  Reliable transport_;
+  Picoseconds now_ = 0;
+  std::unique_ptr<Transport> transport_;
+  Dctcp* dctcp_ = nullptr;  // where it is one: a branch for each packet costs less than a virtual call
   FlowClient* client_ = nullptr;
   std::vector<FlowClient*> clients_;  // by flow
   std::map<std::pair<int, std::uint32_t>, DatagramHandler> ports_;
   std::vector<std::function<void()>> calls_;
   std::vector<std::uint32_t> free_calls_;
-  Picoseconds now_ = 0;
   std::uint64_t events_done_ = 0;
   std::size_t periodic_ = 0;  // events pending that keep no run alive
   std::function<void()> watcher_;

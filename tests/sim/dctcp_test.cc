@@ -1,5 +1,5 @@
-// The reliable transport: line rate, fair shares, short queues, and nothing missing whatever the wire does.
-#include "sim/reliable.h"
+// The transport with windows: line rate, fair shares, short queues, and nothing missing whatever the wire does.
+#include "sim/dctcp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ Matrix matrix_of(int nodes, const std::vector<std::pair<int, int>>& flows, std::
   return m;
 }
 
-TEST(Reliable, OneFlowFillsALink) {
+TEST(Dctcp, OneFlowFillsALink) {
   Simulation s(star(2, kTen), with_marks());
   const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 100'000'000), kNever);
   const double line_rate = 100e6 * 8 / 10e9 * 1514 / 1448;
@@ -46,7 +46,7 @@ TEST(Reliable, OneFlowFillsALink) {
   EXPECT_EQ(flows[0].counters.delivered_bytes, 100'000'000);
 }
 
-TEST(Reliable, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
+TEST(Dctcp, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
   Simulation s(star(5, kTen), with_marks());
   const auto flows = run_matrix(s, matrix_of(5, {{0, 4}, {1, 4}, {2, 4}, {3, 4}}, 50'000'000), kNever);
   const double all = 4 * 50e6 * 8 / 10e9 * 1514 / 1448;
@@ -60,7 +60,7 @@ TEST(Reliable, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
   EXPECT_LT(n.most_queued_bytes, 4 * (10 + 1) * 1514 + 30'000 * 4 / 3);
 }
 
-TEST(Reliable, EverythingArrivesOnceWhateverTheWireDoes) {
+TEST(Dctcp, EverythingArrivesOnceWhateverTheWireDoes) {
   for (const bool spray : {false, true})
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       SimulationOptions o = with_marks();
@@ -80,7 +80,7 @@ TEST(Reliable, EverythingArrivesOnceWhateverTheWireDoes) {
     }
 }
 
-TEST(Reliable, ALonelyLossCostsARoundTripAndNoTimeout) {
+TEST(Dctcp, ALonelyLossCostsARoundTripAndNoTimeout) {
   SimulationOptions o = with_marks();
   o.network.loss.loss = 0.0005;
   Simulation s(star(2, kTen), o);
@@ -89,7 +89,7 @@ TEST(Reliable, ALonelyLossCostsARoundTripAndNoTimeout) {
   EXPECT_EQ(flows[0].counters.timeouts, 0U);
 }
 
-TEST(Reliable, ALostLastSegmentIsSentAgainByTheTimer) {
+TEST(Dctcp, ALostLastSegmentIsSentAgainByTheTimer) {
   SimulationOptions o = with_marks();
   Simulation s(star(2, kTen), o);
   s.network().set_link(0, false);
@@ -99,7 +99,7 @@ TEST(Reliable, ALostLastSegmentIsSentAgainByTheTimer) {
   EXPECT_NEAR(seconds(flows[0].ended), 0.010, 0.0001);  // first_rto
 }
 
-TEST(Reliable, TheTimerIsPutOffNoFurtherThanItsMost) {
+TEST(Dctcp, TheTimerIsPutOffNoFurtherThanItsMost) {
   SimulationOptions o = with_marks();
   o.transport.most_rto = Nanoseconds{20'000'000};
   Simulation s(star(2, kTen), o);
@@ -115,7 +115,7 @@ TEST(Reliable, TheTimerIsPutOffNoFurtherThanItsMost) {
   EXPECT_GT(s.transport().answered(0), flows[0].ended);
 }
 
-TEST(Reliable, AnIncastThroughAShallowQueueEnds) {
+TEST(Dctcp, AnIncastThroughAShallowQueueEnds) {
   SimulationOptions o = with_marks();
   o.network.switch_queue.limit_bytes = 40'000;
   std::vector<std::pair<int, int>> pairs;
@@ -140,7 +140,7 @@ std::string run_once(std::uint64_t seed) {
   return text + std::to_string(s.events());
 }
 
-TEST(Reliable, ASeedGivesTheSameRunAndAnotherSeedAnotherOne) {
+TEST(Dctcp, ASeedGivesTheSameRunAndAnotherSeedAnotherOne) {
   const std::string one = run_once(1);
   EXPECT_EQ(one, run_once(1));
   EXPECT_NE(one, run_once(2));
