@@ -87,6 +87,9 @@ class Network {
   void set_links(const std::vector<int>& links, bool up);
   void set_node(int node, bool up);
 
+  // The links that a packet passes, as many as there are up to where there is no way on.
+  std::vector<int> path(int from, int to, std::uint32_t route, std::uint32_t spread) const;
+
   const cluster::Cluster& cluster() const { return cluster_; }
   LinkCounters counters(int link) const;
   const NetworkCounters& counters() const { return counters_; }
@@ -109,6 +112,7 @@ class Network {
     TransmitTime transmit;
     Picoseconds delay = 0;
     Picoseconds calm = kNever;  // the backlog, packet included, up to which nothing need be considered
+    Picoseconds calm_if_idle = -1;  // the same of a queue with priorities in which nothing waits
     bool operator==(const Shape&) const = default;
   };
   struct alignas(64) Link {
@@ -121,7 +125,8 @@ class Network {
     Picoseconds most_backlog = 0;
     std::int32_t to = 0;
     std::uint32_t lossy : 1 = 0;
-    std::uint32_t shape : 31 = 0;
+    std::uint32_t waits : 1 = 0;  // something does, in a queue with priorities
+    std::uint32_t shape : 30 = 0;
   };
   static_assert(sizeof(Link) == 64);
   struct Port;

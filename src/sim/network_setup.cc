@@ -102,9 +102,11 @@ void Network::settle(int l) {
   Shape shape{TransmitTime(given.capacity), picoseconds(given.latency), kNever};
   if (d.down || d.port || !d.groups.empty() || d.burst > 0 || d.loss.delay > 0) {
     shape.calm = -kNever;
+    if (!d.down && d.groups.empty() && d.burst <= 0 && d.loss.delay <= 0) shape.calm_if_idle = kNever;
   }
   const auto look_from = [&](std::int64_t bytes) {
     shape.calm = std::min(shape.calm, shape.transmit.of(bytes));
+    shape.calm_if_idle = std::min(shape.calm_if_idle, shape.transmit.of(bytes));
   };
   if (policy.limit_bytes > 0) look_from(policy.limit_bytes);
   for (const std::int64_t limit : policy.class_limit_bytes)
@@ -112,7 +114,7 @@ void Network::settle(int l) {
   if (policy.mark_bytes > 0) look_from(policy.mark_bytes);
   if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
   const auto same = std::ranges::find(shapes_, shape);
-  link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x7fffffffU;
+  link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x3fffffffU;
   if (same == shapes_.end()) shapes_.push_back(shape);
 }
 
@@ -193,6 +195,7 @@ void Network::drop_all(int l) {
       while (queue.head != nullptr) drop(queue.pop());
     d.port->waiting = 0;
     d.port->bytes = 0;
+    hot(l).waits = 0;
   }
   if (link.head == nullptr) return;
   while (link.head->next != nullptr) {
@@ -209,6 +212,18 @@ std::int64_t Network::queued_bytes(int l, Picoseconds now) const {
   const LinkDetails& d = details_[static_cast<std::size_t>(l)];
   const Picoseconds backlog = link.busy_until - now;
   return (backlog > 0 ? shape(link).transmit.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
+}
+
+std::vector<int> Network::path(int from, int to, std::uint32_t route, std::uint32_t spread) const {
+  if (route != kNoRoute) return routes_[route];
+  std::vector<int> links;
+  for (int node = from; node != to && links.size() < cluster_.nodes.size();) {
+    const int link = forwarding_.link(node, to, spread);
+    if (link < 0) break;
+    links.push_back(link);
+    node = cluster_.links[static_cast<std::size_t>(link)].to;
+  }
+  return links;
 }
 
 Picoseconds Network::clear_at(int l, Picoseconds now) const {

@@ -33,6 +33,7 @@ struct QueuePolicy {
   // In place of being dropped a packet loses its payload, and what remains goes to the most urgent queue.
   bool trim = false;
   std::uint16_t trimmed_bytes = 64;
+  std::int64_t urgent_limit_bytes = 0;  // limit_bytes of that queue, where it differs
 };
 
 // Losses of a link, drawn for each packet from the link's own random stream.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sim/dctcp.h"
+#include "sim/pulled.h"
 
 namespace talweg::sim {
 
@@ -14,6 +15,7 @@ Simulation::Simulation(const cluster::Cluster& cluster, const SimulationOptions&
     : network_(cluster, options.network, events_, *this),
       transport_(make_transport(options.transport, network_, events_, *this, options.seed, now_)) {
   if (options.transport.kind == TransportKind::dctcp) dctcp_ = static_cast<Dctcp*>(transport_.get());
+  if (options.transport.kind == TransportKind::pulled) pulled_ = static_cast<Pulled*>(transport_.get());
 }
 
 Simulation::~Simulation() = default;
@@ -73,8 +75,8 @@ void Simulation::on_packet(int node, Packet* packet) {
   if (packet->kind != PacketKind::datagram) {
     if (dctcp_ != nullptr)
       dctcp_->on_packet(packet, now_);
-    else
-      transport_->on_packet(packet, now_);
+    else if (pulled_ != nullptr)
+      pulled_->on_packet(packet, now_);
     return;
   }
   const auto it = ports_.find({node, packet->flow});

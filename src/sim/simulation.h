@@ -20,6 +20,7 @@
 namespace talweg::sim {
 
 class Dctcp;
+class Pulled;
 
 struct SimulationOptions {
   NetworkOptions network;
@@ -88,7 +89,9 @@ class Simulation : private Endpoint, private FlowClient {
   Network network_;
   Picoseconds now_ = 0;
   std::unique_ptr<Transport> transport_;
-  Dctcp* dctcp_ = nullptr;  // where it is one: a branch for each packet costs less than a virtual call
+  // What it is: a branch for each packet costs less than a virtual call.
+  Dctcp* dctcp_ = nullptr;
+  Pulled* pulled_ = nullptr;
   FlowClient* client_ = nullptr;
   std::vector<FlowClient*> clients_;  // by flow
   std::map<std::pair<int, std::uint32_t>, DatagramHandler> ports_;

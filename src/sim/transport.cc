@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "sim/dctcp.h"
+#include "sim/pulled.h"
 
 namespace talweg::sim {
 
@@ -173,6 +174,8 @@ FlowCounters Transport::counters(FlowId flow) const {
 std::unique_ptr<Transport> make_transport(const TransportOptions& options, Network& network,
                                           EventQueue& events, FlowClient& client, std::uint64_t seed,
                                           const Picoseconds&) {
+  if (options.kind == TransportKind::pulled)
+    return std::make_unique<Pulled>(options, network, events, client, seed);
   return std::make_unique<Dctcp>(options, network, events, client, seed);
 }
 

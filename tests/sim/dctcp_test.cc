@@ -23,20 +23,6 @@ SimulationOptions with_marks() {
   return o;
 }
 
-Matrix matrix_of(int nodes, const std::vector<std::pair<int, int>>& flows, std::int64_t bytes) {
-  Matrix m;
-  m.nodes = nodes;
-  for (const auto& [from, to] : flows) {
-    Connection c;
-    c.from = from;
-    c.to = to;
-    c.bytes = bytes;
-    c.id = static_cast<int>(m.connections.size());
-    m.connections.push_back(c);
-  }
-  return m;
-}
-
 TEST(Dctcp, OneFlowFillsALink) {
   Simulation s(star(2, kTen), with_marks());
   const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 100'000'000), kNever);
