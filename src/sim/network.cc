@@ -157,7 +157,7 @@ bool Network::admit(int l, Packet* packet, std::int64_t queued) {
                                                                                     : policy.limit_bytes;
   const std::int64_t own_limit = policy.class_limit_bytes[packet->priority];
   bool drop = (limit > 0 && after > limit) || (own_limit > 0 && after > own_limit);
-  bool mark = policy.mark_bytes > 0 && queued > policy.mark_bytes;
+  bool mark = d.mark_bytes > 0 && queued > d.mark_bytes;
   if (!drop && policy.red.most_bytes > 0 && queued > policy.red.least_bytes) {
     const double span = static_cast<double>(policy.red.most_bytes - policy.red.least_bytes);
     const double share = static_cast<double>(queued - policy.red.least_bytes) / span;

@@ -151,6 +151,7 @@ class Network {
   // Draws what the wire does; false when the packet is gone.
   bool survives(int link, Packet* packet, Picoseconds now);
   void settle(int link);
+  Picoseconds longest_round_trip() const;
   void drop_all(int link);
   void reroute();
 
@@ -167,7 +168,8 @@ class Network {
   std::vector<std::vector<int>> multicast_;  // by group and node: links, at group * nodes + node
   std::vector<bool> node_down_;
   std::uint64_t seed_;
-  std::uint64_t fetched_ = 0;  // turns of the queue whose events' memory was asked for
+  Picoseconds round_trip_ = 0;  // of the longest path, once some policy marks by it
+  std::uint64_t fetched_ = 0;   // turns of the queue whose events' memory was asked for
   NetworkCounters counters_;
 };
 

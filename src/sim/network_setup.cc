@@ -111,11 +111,46 @@ void Network::settle(int l) {
   if (policy.limit_bytes > 0) look_from(policy.limit_bytes);
   for (const std::int64_t limit : policy.class_limit_bytes)
     if (limit > 0) look_from(limit);
-  if (policy.mark_bytes > 0) look_from(policy.mark_bytes);
+  d.mark_bytes = policy.mark_bytes;
+  if (policy.mark_by_delay) {
+    if (round_trip_ == 0) round_trip_ = longest_round_trip();
+    d.mark_bytes = std::max(d.mark_bytes, shape.transmit.bytes_in(round_trip_));
+    if (policy.limit_bytes > 0) d.mark_bytes = std::min(d.mark_bytes, policy.limit_bytes / 2);
+  }
+  if (d.mark_bytes > 0) look_from(d.mark_bytes);
   if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
   const auto same = std::ranges::find(shapes_, shape);
   link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x3fffffffU;
   if (same == shapes_.end()) shapes_.push_back(shape);
+}
+
+// Of a full packet there and a short one back, between the workers that are farthest apart: seen from the
+// first worker, and then from the one that is farthest from it. In a tree no trip is longer, elsewhere none is
+// twice as long.
+Picoseconds Network::longest_round_trip() const {
+  constexpr std::int64_t kThere = 1514;
+  constexpr std::int64_t kBack = 66;
+  const auto one_way = [this](int from, int to, std::int64_t bytes) {
+    Picoseconds time = 0;
+    for (const int l : path(from, to, kNoRoute, 0)) {
+      const cluster::Link& link = cluster_.links[static_cast<std::size_t>(l)];
+      time += TransmitTime(link.capacity).of(bytes) + picoseconds(link.latency);
+    }
+    return time;
+  };
+  const int workers = cluster_.workers();
+  Picoseconds longest = 0;
+  int farthest = 0;
+  for (int sweep = 0; sweep < 2; ++sweep) {
+    const int here = farthest;
+    for (int there = 0; there < workers; ++there) {
+      const Picoseconds trip = one_way(here, there, kThere) + one_way(there, here, kBack);
+      if (trip <= longest) continue;
+      longest = trip;
+      farthest = there;
+    }
+  }
+  return longest;
 }
 
 std::uint32_t Network::add_route(const std::vector<int>& links) {

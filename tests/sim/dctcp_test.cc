@@ -32,6 +32,32 @@ TEST(Dctcp, OneFlowFillsALink) {
   EXPECT_EQ(flows[0].counters.delivered_bytes, 100'000'000);
 }
 
+TEST(Dctcp, ALoneFlowFillsAFastLinkWhereMarksGoByDelay) {
+  SimulationOptions o;
+  o.transport.turns = true;
+  o.network.switch_queue.mark_by_delay = true;
+  o.network.switch_queue.limit_bytes = 1 << 20;
+  Simulation s(fat_tree(16, 3, 1, {Bandwidth{100e9}, Nanoseconds{1000}}), o);
+  const auto flows = run_matrix(s, matrix_of(16, {{0, 15}}, 200'000'000), kNever);
+  const double line_rate = 200e6 * 8 / 100e9 * 1514 / 1448;
+  EXPECT_LT(seconds(flows[0].ended), 1.01 * line_rate);
+  EXPECT_EQ(flows[0].counters.marked, 0U) << "it waits on its own host alone";
+}
+
+TEST(Dctcp, TwoFlowsFillAFastLinkWhereMarksGoByDelay) {
+  SimulationOptions o;
+  o.transport.turns = true;
+  o.network.switch_queue.mark_by_delay = true;
+  o.network.switch_queue.limit_bytes = 1 << 20;
+  Simulation s(fat_tree(16, 3, 1, {Bandwidth{100e9}, Nanoseconds{1000}}), o);
+  const auto flows = run_matrix(s, matrix_of(16, {{0, 15}, {4, 15}}, 200'000'000), kNever);
+  const double line_rate = 400e6 * 8 / 100e9 * 1514 / 1448;
+  EXPECT_LT(seconds(completion_percentile(flows, 1)), 1.02 * line_rate);
+  const NetworkSummary n = summarise(s.network(), s.now());
+  EXPECT_GT(n.marked, 0U);
+  EXPECT_EQ(n.dropped, 0U);
+}
+
 TEST(Dctcp, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
   Simulation s(star(5, kTen), with_marks());
   const auto flows = run_matrix(s, matrix_of(5, {{0, 4}, {1, 4}, {2, 4}, {3, 4}}, 50'000'000), kNever);
