@@ -40,6 +40,7 @@ struct NetworkOptions {
   QueuePolicy host_queue;    // and of those that leave a worker
   LossModel loss;            // of every link
   std::uint64_t seed = 1;
+  bool operator==(const NetworkOptions&) const = default;
 };
 
 struct LinkCounters {

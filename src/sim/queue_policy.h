@@ -28,6 +28,7 @@ struct QueuePolicy {
     std::int64_t most_bytes = 0;  // 0: no RED
     double probability = 0;
     bool marks = false;
+    bool operator==(const Red&) const = default;
   } red;
 
   // Selective dropping: a packet of priority p is dropped where more than this waits, so that what matters
@@ -38,6 +39,7 @@ struct QueuePolicy {
   bool trim = false;
   std::uint16_t trimmed_bytes = 64;
   std::int64_t urgent_limit_bytes = 0;  // limit_bytes of that queue, where it differs
+  bool operator==(const QueuePolicy&) const = default;
 };
 
 // Losses of a link, drawn for each packet from the link's own random stream.

@@ -26,6 +26,7 @@ struct SimulationOptions {
   NetworkOptions network;
   TransportOptions transport;
   std::uint64_t seed = 1;
+  bool operator==(const SimulationOptions&) const = default;
 };
 
 class Simulation : private Endpoint, private FlowClient {

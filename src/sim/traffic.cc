@@ -35,7 +35,7 @@ class PatternValues {
   }
   const std::string& kind() const { return kind_; }
   [[noreturn]] void refuse_it(const std::string& why) const {
-    throw_error(ErrorCode::invalid_argument, "flows {}: {}", text_, why);
+    throw_error(ErrorCode::invalid_argument, "{}: {}", text_, why);
   }
 
   template <typename Number>

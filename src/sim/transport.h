@@ -49,6 +49,7 @@ struct TransportOptions {
   bool turns = false;                 // see above; Pulled always has them
   int acknowledgement_priority = 0;
   int data_priority = 0;  // added to that of the flow
+  bool operator==(const TransportOptions&) const = default;
 };
 
 struct FlowOptions {

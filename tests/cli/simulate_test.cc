@@ -103,6 +103,33 @@ TEST_F(Simulate, RunsTheFlowsOfAMatrix) {
   EXPECT_NEAR(json["flows"][1]["took_us"].get<double>(), 1673, 170);
 }
 
+TEST_F(Simulate, RunsPatternsOfFlowsOverEachTransport) {
+  for (const char* transport : {"dctcp", "ndp", "eqds"}) {
+    const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=9", "--flows", "incast:size=200KB",
+                                    "--transport", transport, "--json", file("i.json")});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("# 8 flows took least "));
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+    const auto json = nlohmann::json::parse(text("i.json"));
+    EXPECT_EQ(json["transport"], transport);
+    EXPECT_TRUE(json["notes"].empty());
+    ASSERT_EQ(json["flows"].size(), 8U);
+    for (const auto& flow : json["flows"])
+      EXPECT_NEAR(flow["end_us"].get<double>() - flow["start_us"].get<double>(), flow["took_us"].get<double>(),
+                  1e-6);
+    EXPECT_EQ(json["report"]["trimmed"] == 0, std::string(transport) == "dctcp");
+  }
+}
+
+TEST_F(Simulate, SaysWhichOptionsDoNothing) {
+  const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=3", "--flows", "incast:size=20KB",
+                                  "--priorities", "2", "--trim", "--json", file("n.json")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(count_lines(outcome.err), 2) << outcome.err;
+  EXPECT_THAT(outcome.err, StartsWith("talweg simulate: note: --priorities, --trim: data and answers have"));
+  EXPECT_EQ(nlohmann::json::parse(text("n.json"))["notes"].size(), 1U);
+}
+
 TEST_F(Simulate, RunsAWorkloadWithFailures) {
   const std::string w =
       written("w.yaml",
@@ -312,6 +339,11 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"-d", "quad"}, "--type: no data type is called \"quad\""},
       {{"--cm", cm, "--bytes", "4K"}, "--bytes: not with --cm"},
       {{"--workload", w, "--op", "broadcast"}, "--op: not with --workload"},
+      {{"--flows", "incast", "--op", "broadcast"}, "--op: not with --flows"},
+      {{"--flows", "incast", "--cm", cm}, "--flows excludes --cm and --workload"},
+      {{"--flows", "ring"}, "--flows: ring: expected permutation, shuffle, incast or mixed"},
+      {{"--flows", "incast:to=2"}, "--flows: incast:to=2: to: expected a number from 0 to 1, got \"2\""},
+      {{"--transport", "tcp"}, "--transport: expected one of dctcp,ndp,eqds, got \"tcp\""},
       {{"--type", "float128"}, "expected uint8, int8, uint16, "},
   };
   for (const Bad& bad : all) {

@@ -91,7 +91,7 @@ TEST(Traffic, WhatIsWrongIsSaidWithWhatWasExpected) {
   const auto about = [](const std::string& text, int hosts = 4) {
     return message_of([&] { parse_traffic(text, hosts, 1); });
   };
-  EXPECT_EQ(about("ring"), "flows ring: expected permutation, shuffle, incast or mixed");
+  EXPECT_EQ(about("ring"), "ring: expected permutation, shuffle, incast or mixed");
   EXPECT_THAT(about("incast:to=4"), HasSubstr("to: expected a number from 0 to 3, got \"4\""));
   EXPECT_THAT(about("shuffle:size=0"), HasSubstr("size: expected from 1 to 137438953472 bytes"));
   EXPECT_THAT(about("shuffle:size"), HasSubstr("expected name=value, got \"size\""));
