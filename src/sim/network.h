@@ -91,9 +91,20 @@ class Network {
   // The links that a packet passes, as many as there are up to where there is no way on.
   std::vector<int> path(int from, int to, std::uint32_t route, std::uint32_t spread) const;
 
+  // The part of the traffic of two nodes that each link carries: all of it on one path, or an even share of it
+  // where packets take all equal ones in turn (`spread_out`). Empty: there is no way.
+  struct Share {
+    int link = 0;
+    double part = 0;
+  };
+  std::vector<Share> shares(int from, int to, std::uint32_t route, std::uint32_t spread,
+                            bool spread_out) const;
+
   const cluster::Cluster& cluster() const { return cluster_; }
   LinkCounters counters(int link) const;
   const NetworkCounters& counters() const { return counters_; }
+  // What has crossed a link without being a packet here.
+  void add_carried(int link, std::int64_t packets, std::int64_t bytes);
   // Bytes that have left, as far as whole packets go.
   std::int64_t sent_bytes(int link, Picoseconds now) const;
   // Bytes that wait or are being sent.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/fail.h"
 #include "sim/network_parts.h"
@@ -259,6 +260,40 @@ std::vector<int> Network::path(int from, int to, std::uint32_t route, std::uint3
     node = cluster_.links[static_cast<std::size_t>(link)].to;
   }
   return links;
+}
+
+std::vector<Network::Share> Network::shares(int from, int to, std::uint32_t route, std::uint32_t spread,
+                                            bool spread_out) const {
+  std::vector<Share> all;
+  if (!spread_out || route != kNoRoute) {
+    for (const int l : path(from, to, route, spread)) all.push_back({l, 1.0});
+    if (all.empty() || links_[static_cast<std::size_t>(all.back().link)].to != to) return {};
+  } else {
+    // Equal ways have equally many links: all that is passed after so many is known when the next are chosen.
+    std::map<int, double> here{{from, 1.0}};
+    while (here.begin()->first != to) {
+      std::map<int, double> next;
+      for (const auto& [node, part] : here) {
+        const std::span<const int> choices = forwarding_.choices(node, to);
+        if (choices.empty() || all.size() > links_.size()) return {};
+        const double each = part / static_cast<double>(choices.size());
+        for (const int l : choices) {
+          all.push_back({l, each});
+          next[links_[static_cast<std::size_t>(l)].to] += each;
+        }
+      }
+      here = std::move(next);
+    }
+  }
+  const bool down = std::ranges::any_of(
+      all, [&](const Share& share) { return details_[static_cast<std::size_t>(share.link)].down; });
+  return down ? std::vector<Share>{} : all;
+}
+
+void Network::add_carried(int l, std::int64_t packets, std::int64_t bytes) {
+  Link& link = hot(l);
+  link.packets += static_cast<std::uint64_t>(packets);
+  link.bytes += bytes;
 }
 
 Picoseconds Network::clear_at(int l, Picoseconds now) const {

@@ -43,6 +43,12 @@ void Simulation::every(Picoseconds first, std::function<Picoseconds()> call) {
 }
 
 bool Simulation::run(Picoseconds horizon) {
+  const bool ended = run_events(horizon);
+  transport_->count(now_);
+  return ended;
+}
+
+bool Simulation::run_events(Picoseconds horizon) {
   stopped_ = false;
   while (events_.size() > periodic_ && !stopped_) {
     const Event event = events_.top();

@@ -79,6 +79,7 @@ class Simulation : private Endpoint, private FlowClient {
   std::uint64_t events() const { return events_done_; }
 
  private:
+  bool run_events(Picoseconds horizon);
   void on_packet(int node, Packet* packet) override;
   void on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) override;
   void on_writable(FlowId flow, Picoseconds now) override;

@@ -4,6 +4,7 @@
 
 #include "base/fail.h"
 #include "sim/dctcp.h"
+#include "sim/fluid.h"
 #include "sim/pulled.h"
 
 namespace talweg::sim {
@@ -173,9 +174,11 @@ FlowCounters Transport::counters(FlowId flow) const {
 
 std::unique_ptr<Transport> make_transport(const TransportOptions& options, Network& network,
                                           EventQueue& events, FlowClient& client, std::uint64_t seed,
-                                          const Picoseconds&) {
+                                          const Picoseconds& clock) {
   if (options.kind == TransportKind::pulled)
     return std::make_unique<Pulled>(options, network, events, client, seed);
+  if (options.kind == TransportKind::fluid)
+    return std::make_unique<Fluid>(options, network, events, client, seed, clock);
   return std::make_unique<Dctcp>(options, network, events, client, seed);
 }
 

@@ -237,6 +237,7 @@ void schedule(Simulation& simulation, const std::vector<NetworkChange>& changes,
       Network& network = simulation.network();
       if (change.node >= 0) network.set_node(change.node, change.up);
       network.set_links(change.links, change.up);
+      simulation.transport().on_reroute(simulation.now());
       if (trace == nullptr) return;
       const int node = change.node >= 0
                            ? change.node

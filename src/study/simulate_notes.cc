@@ -55,6 +55,12 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
 
   if (!request.matrix.empty() || !request.flows.empty())
     note(those_given(request, {"processors"}), "flows cost no processor, only calls do");
+  if (request.fluid) {
+    note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss", "bit-errors",
+                               "burst-loss", "duplicate", "damage", "reorder", "window", "most-window", "least-rto"}),
+         "--fluid has neither packets nor queues");
+    return notes;
+  }
   if (!some_link_leaves_a_switch(o.cluster)) {
     note(those_given(request, {"queue", "mark", "red", "class-limits", "trim"}),
          "no link leaves a switch, and a host holds its packets back");

@@ -89,6 +89,9 @@ void read_traffic(SimulateOptions& o, const SimulateRequest& raw) {
   if (o.workload.empty()) return;
   o.job = read("--workload",
                [&] { return sim::parse_workload(text::read_file(o.workload), o.workload, o.cluster); });
+  if (raw.fluid && !o.job.background.empty())
+    refuse("--workload {}: background traffic is packets, which meet no flows with --fluid: expected none",
+           o.workload);
   if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
     refuse("--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
            o.workload);
@@ -158,6 +161,9 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
                "also seed=, prio=, start=", .group = kCalls},
       {.name = "workload", .letters = "", .member = &R::workload,
        .help = "or groups, flows and background traffic of a file", .group = kCalls},
+      {.name = "fluid", .letters = "", .member = &R::fluid,
+       .help = "no packets: flows share links max-min fairly, as water would; quick, and near for long flows",
+       .group = kCalls},
       {.name = "fail", .letters = "", .member = &R::fail,
        .help = "a link or a node, and when: leaf0->spine1@1ms, spine1@1ms..2ms; again for another", .group = kCalls},
       {.name = "horizon", .letters = "", .member = &R::horizon,
@@ -280,6 +286,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   transport.header_bytes = transport.acknowledgement_bytes = raw.header;
   apply(transport_preset(raw.transport), o.simulation);
   o.transport = raw.transport;
+  if (raw.fluid) transport.kind = sim::TransportKind::fluid;
   sim::QueuePolicy& queue = network.switch_queue;
   if (raw.priorities > 0) queue.priorities = network.host_queue.priorities = raw.priorities;
   if (raw.queue != "auto") queue.limit_bytes = bytes("--queue", raw.queue);

@@ -192,6 +192,7 @@ nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResul
   document["network"] = options.network;
   document["seed"] = options.simulation.seed;
   document["transport"] = options.transport;
+  document["fluid"] = options.simulation.transport.kind == sim::TransportKind::fluid;
   document["notes"] = options.notes;
   document["report"] = report_json(result.report);
   for (const sim::FlowResult& f : flows_of(result)) document["flows"].push_back(flow_json(options, f));

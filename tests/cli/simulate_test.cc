@@ -121,6 +121,18 @@ TEST_F(Simulate, RunsPatternsOfFlowsOverEachTransport) {
   }
 }
 
+TEST_F(Simulate, RunsFlowsWithoutPackets) {
+  const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=5", "--flows", "incast:size=10MB",
+                                  "--fluid", "--json", file("i.json")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(text("i.json"));
+  EXPECT_EQ(json["fluid"], true);
+  EXPECT_EQ(json["report"]["link_hops"], 0);
+  // 40 MB and headers through one link of 10 Gbit/s, evenly.
+  for (const auto& flow : json["flows"]) EXPECT_NEAR(flow["took_us"].get<double>(), 33459, 10);
+  EXPECT_NEAR(json["report"]["busiest_utilisation"].get<double>(), 1, 0.001);
+}
+
 TEST_F(Simulate, SaysWhichOptionsDoNothing) {
   const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=3", "--flows", "incast:size=20KB",
                                   "--priorities", "2", "--trim", "--json", file("n.json")});
@@ -333,6 +345,7 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"--workload", w}, "--workload: "},
       {{"--workload", w}, "w.yaml:1: groups[0].steps[0].op: expected a collective"},
       {{"--workload", other}, "ring does not serve broadcast"},
+      {{"--workload", noise, "--horizon", "1ms", "--fluid"}, "background traffic is packets, which meet no flows"},
       {{"--workload", noise}, "background traffic alone goes on for ever: give a --horizon"},
       {{"--cm", cm}, "the matrix is for 4 hosts, the network has 2"},
       {{"--cm", file("none.cm")}, "--cm: "},

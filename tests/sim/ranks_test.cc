@@ -101,6 +101,13 @@ TEST(Ranks, EveryPlannersAllReduceIsRightOverPulledFlows) {
   expect_right_sums(leaf_spine(2, 4, 2, kTen, kTen), options, 5'000);
 }
 
+TEST(Ranks, EveryPlannersAllReduceIsRightWithoutPackets) {
+  SimulationOptions options;
+  options.transport.kind = TransportKind::fluid;
+  expect_right_sums(star(4, kTen), options, 50'000);
+  expect_right_sums(leaf_spine(2, 4, 2, kTen, kTen), options, 5'000);
+}
+
 TEST(Ranks, RanksThatDisagreeAllGetAnError) {
   const cluster::Cluster cluster = star(2, kTen);
   Simulation simulation(cluster, {});

@@ -125,6 +125,13 @@ TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
               ElementsAre("--class-limits: no packet has priority 3"));
 }
 
+TEST(SimulateRequest, FluidSaysThatItHasNoPackets) {
+  EXPECT_EQ(options_of({{"fluid", "true"}}).simulation.transport.kind, sim::TransportKind::fluid);
+  EXPECT_THAT(notes_of({{"fluid", "true"}}), IsEmpty());
+  EXPECT_THAT(notes_of({{"fluid", "true"}, {"loss", "0.1"}, {"queue", "64K"}, {"priorities", "2"}}),
+              ElementsAre("--queue, --priorities, --loss: --fluid has neither packets nor queues"));
+}
+
 TEST(SimulateRequest, QueuesOfSwitchesAreNamedWhereThereAreNone) {
   const std::string file = testing::TempDir() + "talweg-pair.yaml";
   std::ofstream(file) << "nodes: [{name: a}, {name: b}]\nlinks: [{between: [a, b], capacity: 1Gbit/s}]\n";
