@@ -1,10 +1,10 @@
-// Fluid: a transport without packets, for quick what-if runs. Flows with something to send have max-min fair
-// rates (max_min.h) on the links of their paths and on shared capacities; rates change when flows begin, end or
-// are routed anew, and an event is such a change or something that somebody waits for.
+// Fluid: a transport without packets, for quick what-if runs. Flows with something to send have max-min
+// fair rates (max_min.h) on the links of their paths and on shared capacities. Rates change when flows begin,
+// end or are routed anew; an event is such a change, or something that somebody waits for.
 //
-// What it counts: headers of full packets, acknowledgements on the way back, as capacity that their links lack;
-// and the time from when a byte is sent until it has arrived: latencies, and a packet's own time on every link
-// but the first. What it leaves out: windows and the time they take to open, queues, losses, priorities, bursts
+// What it counts: headers of full packets; acknowledgements, as capacity that the links back lack; and the
+// time from when a byte is sent until it has arrived: latencies, and a packet's own time on every link but
+// the first. What it leaves out: windows and the time they take to open, queues, losses, priorities, bursts
 // of links. So long flows end within a few per cent of when packets do, short ones too early.
 //
 // Rates follow a change within kPause: changes at nearly the same time cost one filling. Rates and what they

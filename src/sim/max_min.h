@@ -1,10 +1,11 @@
 // MaxMin: fair rates of flows that share links and other capacities, by progressive filling (Bertsekas and
-// Gallager, Data Networks, 2nd edition, 6.5.2). All rates grow alike until a resource is full; flows that use it
-// keep their rate, and the others grow on. No rate can then be raised without lowering one that is not higher.
+// Gallager, Data Networks, 2nd edition, 6.5.2). All rates grow alike until a resource is full; flows that use
+// it keep their rate, and the others grow on. Then no rate can be raised without lowering one that is not
+// higher.
 //
-// A resource that is full at level x now is full at no lower level later, as the flows that stop meanwhile take
-// less of it than they would have: so a heap of these levels is brought up to date only at its top, and filling
-// costs about the number of uses.
+// A resource that would be full at some level now is full at no lower one later, as flows that stop meanwhile
+// take less of it than they would have. So a heap of these levels is brought up to date only at its top, and
+// filling costs about as much as there are uses.
 #pragma once
 
 #include <cstdint>

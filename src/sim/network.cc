@@ -153,8 +153,8 @@ bool Network::admit(int l, Packet* packet, std::int64_t queued) {
   LinkDetails& d = details(l);
   const QueuePolicy& policy = *d.policy;
   const std::int64_t after = queued + packet->bytes;
-  const std::int64_t limit = packet->priority == 0 && policy.urgent_limit_bytes > 0 ? policy.urgent_limit_bytes
-                                                                                    : policy.limit_bytes;
+  const bool urgent = packet->priority == 0 && policy.urgent_limit_bytes > 0;
+  const std::int64_t limit = urgent ? policy.urgent_limit_bytes : policy.limit_bytes;
   const std::int64_t own_limit = policy.class_limit_bytes[packet->priority];
   bool drop = (limit > 0 && after > limit) || (own_limit > 0 && after > own_limit);
   bool mark = d.mark_bytes > 0 && queued > d.mark_bytes;

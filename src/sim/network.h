@@ -91,7 +91,7 @@ class Network {
   // The links that a packet passes, as many as there are up to where there is no way on.
   std::vector<int> path(int from, int to, std::uint32_t route, std::uint32_t spread) const;
 
-  // The part of the traffic of two nodes that each link carries: all of it on one path, or an even share of it
+  // The part of the traffic of two nodes that each link carries: all of it on one path, or an even share
   // where packets take all equal ones in turn (`spread_out`). Empty: there is no way.
   struct Share {
     int link = 0;

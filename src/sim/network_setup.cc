@@ -126,8 +126,8 @@ void Network::settle(int l) {
 }
 
 // Of a full packet there and a short one back, between the workers that are farthest apart: seen from the
-// first worker, and then from the one that is farthest from it. In a tree no trip is longer, elsewhere none is
-// twice as long.
+// first worker, and then from the one that is farthest from it. In a tree no trip is longer, elsewhere none
+// is twice as long.
 Picoseconds Network::longest_round_trip() const {
   constexpr std::int64_t kThere = 1514;
   constexpr std::int64_t kBack = 66;

@@ -11,11 +11,11 @@
 // and goes when the next pull comes: one packet for each pull, so a link that was too full once is not
 // filled again.
 //
-// Pulls. A receiver asks its flows in turn, one packet each, and no faster than full packets come through its
-// link. It asks a flow for what was announced and for what was refused, as long as fewer packets than a window
-// (EQDS: two) were asked for and have not come. Pulls are counted from the beginning of the flow, and each
-// answer carries the count: a lost pull is made good by the next answer, and where the pace allows a pull at
-// once, the acknowledgement is the pull.
+// Pulls. A receiver asks its flows in turn, one packet each, and no faster than full packets come through
+// its link. It asks a flow for what was announced and for what was refused, as long as fewer packets than a
+// window (EQDS: two) were asked for and have not come. Pulls are counted from the beginning of the flow, and
+// each answer carries the count: a lost pull is made good by the next answer, and where the pace allows a
+// pull at once, the acknowledgement is the pull.
 //
 // Timers. Trimming tells of every packet that a queue had no room for. What the wire has lost is sent again,
 // unasked, when it has not been answered for a timeout (as Dctcp's); a flow that waits for pulls and has

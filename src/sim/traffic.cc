@@ -60,7 +60,8 @@ class PatternValues {
     const std::string word = take(name);
     const Nanoseconds value = parse_nanoseconds(word.empty() ? otherwise : word);
     if (value.value > kLatest)
-      refuse_it(fmt::format("{}: expected at most {}, got \"{}\"", name, to_string(Nanoseconds{kLatest}), word));
+      refuse_it(
+          fmt::format("{}: expected at most {}, got \"{}\"", name, to_string(Nanoseconds{kLatest}), word));
     return picoseconds(value);
   }
   bool has(const std::string& name) const { return values_.count(name) > 0; }

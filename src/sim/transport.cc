@@ -67,7 +67,8 @@ Packet* Transport::packet_of(FlowId flow, std::uint32_t number, Picoseconds now)
   packet->route = f.route;
   packet->bytes = static_cast<std::uint16_t>(segment.bytes + options_.header_bytes);
   packet->hop = 0;
-  packet->priority = static_cast<std::uint8_t>(std::min(f.priority + options_.data_priority, kPriorities - 1));
+  packet->priority =
+      static_cast<std::uint8_t>(std::min(f.priority + options_.data_priority, kPriorities - 1));
   packet->kind = PacketKind::data;
   packet->flags = 0;
   return packet;

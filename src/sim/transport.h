@@ -3,19 +3,20 @@
 //   flow = transport.open({from, to});  transport.write(flow, bytes, now);
 //   transport.notify_at(flow, bytes);   // FlowClient::on_delivered once that many have arrived in order
 //
-// Here stands what all kinds have in common; when something may go is each kind's own. A sender's kind is asked
-// what may go of a flow's backlog (`pump`); packets that arrive, answers and timers are handed to it
-// (`on_packet`, `on_timer`). Dctcp (dctcp.h) keeps windows that react to marks, Pulled (pulled.h) sends what
+// Here stands what all kinds have in common; when something may go is each kind's own. It is asked what may
+// go of a flow's backlog (`pump`), and is handed packets that arrive, answers and timers (`on_packet`,
+// `on_timer`). Dctcp (dctcp.h) keeps windows that react to marks, Pulled (pulled.h) sends what
 // receivers ask for, Fluid (fluid.h) has no packets at all.
 //
 // Segments. The stream is cut into numbered segments of at most `payload` bytes, a segment once and for all;
 // retransmissions carry the same number. Each is answered by an acknowledgement that says which one it
-// answers, up to where everything has arrived, whether the segment was marked or trimmed, and when it was sent.
+// answers, up to where everything has arrived, whether the segment was marked or trimmed, and when it was
+// sent.
 //
-// Turns. With `turns` a packet is handed to its host's link when that is free, and the flows that have something
-// to send over the link take turns, a packet each: what a host has not sent yet waits in its flows and not in
-// one queue, as Linux has it with small queues and fair queueing. Without, a flow's packets join the queue in
-// front of the link as soon as they may go.
+// Turns. With `turns` a packet is handed to its host's link when that is free, and the flows that have
+// something to send over the link take turns, a packet each: what a host has not sent yet waits in its flows
+// and not in one queue, as Linux has it with small queues and fair queueing. Without, a flow's packets join
+// the queue in front of the link as soon as they may go.
 //
 // Shortcuts of a simulation: there is no handshake, the receiver's buffer is never full, and both ends share
 // the lengths of segments in flight. A flow has at most 2^32 segments.

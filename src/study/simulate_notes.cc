@@ -56,8 +56,9 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   if (!request.matrix.empty() || !request.flows.empty())
     note(those_given(request, {"processors"}), "flows cost no processor, only calls do");
   if (request.fluid) {
-    note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss", "bit-errors",
-                               "burst-loss", "duplicate", "damage", "reorder", "window", "most-window", "least-rto"}),
+    note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss",
+                               "bit-errors", "burst-loss", "duplicate", "damage", "reorder", "window",
+                               "most-window", "least-rto"}),
          "--fluid has neither packets nor queues");
     return notes;
   }
@@ -68,13 +69,13 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   }
   if (!request.red.empty()) note(those_given(request, {"mark"}), "--red takes its place");
   if (pulled) {
-    note(those_given(request, {"mark", "red"}), fmt::format("{} does not react to marks", request.transport));
-    note(those_given(request, {"most-window"}), fmt::format("{} has no window that grows", request.transport));
+    const std::string& name = request.transport;
+    note(those_given(request, {"mark", "red"}), name + " does not react to marks");
+    note(those_given(request, {"most-window"}), name + " has no window that grows");
     if (!queue.trim)
       note(those_given(request, {"priorities", "queue"}),
-           fmt::format("without trimming, which needs two priorities and a queue with a limit, {} waits for a "
-                       "timer where a queue is full",
-                       request.transport));
+           "without trimming, which needs two priorities and a queue with a limit, " + name +
+               " waits for timers where a queue is full");
   } else if (given(request, "mark") && queue.limit_bytes > 0 && queue.mark_bytes >= queue.limit_bytes) {
     note("--mark", fmt::format("the queue is full before, at {} bytes", queue.limit_bytes));
   }

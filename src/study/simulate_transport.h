@@ -1,5 +1,5 @@
-// What --transport sets together: how flows are sent, and what the queues in front of links do for that. Options
-// that are given take the place of a single setting each (simulate_request.h).
+// What --transport sets together: how flows are sent, and what the queues in front of links do for that.
+// Options that are given take the place of a single setting each (simulate_request.h).
 #pragma once
 
 #include <cstdint>

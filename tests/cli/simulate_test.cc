@@ -115,8 +115,8 @@ TEST_F(Simulate, RunsPatternsOfFlowsOverEachTransport) {
     EXPECT_TRUE(json["notes"].empty());
     ASSERT_EQ(json["flows"].size(), 8U);
     for (const auto& flow : json["flows"])
-      EXPECT_NEAR(flow["end_us"].get<double>() - flow["start_us"].get<double>(), flow["took_us"].get<double>(),
-                  1e-6);
+      EXPECT_NEAR(flow["end_us"].get<double>() - flow["start_us"].get<double>(),
+                  flow["took_us"].get<double>(), 1e-6);
     EXPECT_EQ(json["report"]["trimmed"] == 0, std::string(transport) == "dctcp");
   }
 }
@@ -345,7 +345,8 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"--workload", w}, "--workload: "},
       {{"--workload", w}, "w.yaml:1: groups[0].steps[0].op: expected a collective"},
       {{"--workload", other}, "ring does not serve broadcast"},
-      {{"--workload", noise, "--horizon", "1ms", "--fluid"}, "background traffic is packets, which meet no flows"},
+      {{"--workload", noise, "--horizon", "1ms", "--fluid"},
+       "background traffic is packets, which meet no flows"},
       {{"--workload", noise}, "background traffic alone goes on for ever: give a --horizon"},
       {{"--cm", cm}, "the matrix is for 4 hosts, the network has 2"},
       {{"--cm", file("none.cm")}, "--cm: "},

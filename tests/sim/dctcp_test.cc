@@ -1,4 +1,5 @@
-// The transport with windows: line rate, fair shares, short queues, and nothing missing whatever the wire does.
+// The transport with windows: line rate, fair shares, short queues, and nothing missing whatever the wire
+// does.
 #include "sim/dctcp.h"
 
 #include <gmock/gmock.h>

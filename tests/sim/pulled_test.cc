@@ -93,8 +93,8 @@ TEST(Pulled, AnIncastResendsItsFirstWindowsAtMostAndKeepsTheLinkBusy) {
 }
 
 TEST(Pulled, WhatWasTrimmedWaitsUntilItIsAskedFor) {
-  // Two first windows of 20 come at once; the queue takes some, the rest comes back as headers. Asked for at the
-  // pace of the link, none of it is trimmed a second time, and the data queue never grows again.
+  // Two first windows of 20 come at once; the queue takes some, the rest comes back as headers. Of what is
+  // asked for at the pace of the link, hardly anything is trimmed a second time.
   Simulation s(star(3, kTen), pulled_options(20));
   const auto flows = run_matrix(s, matrix_of(3, {{0, 2}, {1, 2}}, 20 * 1448), kNever);
   EXPECT_GT(resent(flows), 5U);
@@ -227,7 +227,7 @@ TEST(Turns, FlowsOfAHostShareItsLinkWhateverTheirWindows) {
   const double half_rate = 2 * line_seconds(1e6);
   EXPECT_NEAR(seconds(flows[1].ended - flows[1].started), half_rate, 0.05 * half_rate);
   EXPECT_NEAR(seconds(flows[0].ended), line_seconds(51e6), 0.01 * line_seconds(51e6));
-  EXPECT_LT(s.network().counters(0).most_queued_bytes, 4 * kFullPacket) << "nothing waits in the host's queue";
+  EXPECT_LT(s.network().counters(0).most_queued_bytes, 4 * kFullPacket) << "nothing waits at the host";
 }
 
 }  // namespace

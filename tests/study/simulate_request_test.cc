@@ -62,7 +62,8 @@ TEST(SimulateRequest, APresetIsWhatItsOptionsSpelledOutGive) {
   EXPECT_FALSE(ndp.simulation == dctcp.simulation);
   EXPECT_EQ(ndp.simulation.transport.kind, sim::TransportKind::pulled);
   EXPECT_EQ(dctcp.simulation.transport.kind, sim::TransportKind::dctcp);
-  EXPECT_EQ(options_of({{"transport", "eqds"}}).simulation.transport.first_window, 0) << "what the path holds";
+  const SimulateOptions eqds = options_of({{"transport", "eqds"}});
+  EXPECT_EQ(eqds.simulation.transport.first_window, 0) << "what the path holds";
 }
 
 TEST(SimulateRequest, AnOptionThatIsGivenChangesItsOwnSettingAlone) {
@@ -116,11 +117,15 @@ TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
               IsEmpty());
   EXPECT_THAT(notes_of({{"transport", "ndp"}, {"priorities", "2"}, {"trim", "true"}}), IsEmpty());
   EXPECT_THAT(notes_of({{"transport", "eqds"}, {"mark", "10K"}, {"most-window", "1M"}}),
-              ElementsAre("--mark: eqds does not react to marks", "--most-window: eqds has no window that grows"));
-  EXPECT_THAT(notes_of({{"transport", "ndp"}, {"queue", "0"}}), ElementsAre(HasSubstr("--queue: without trimming")));
+              ElementsAre("--mark: eqds does not react to marks",
+                          "--most-window: eqds has no window that grows"));
+  EXPECT_THAT(notes_of({{"transport", "ndp"}, {"queue", "0"}}),
+              ElementsAre(HasSubstr("--queue: without trimming")));
   EXPECT_THAT(notes_of({{"mark", "2M"}}), ElementsAre("--mark: the queue is full before, at 1048576 bytes"));
-  EXPECT_THAT(notes_of({{"mark", "2K"}, {"red", "10K,20K,0.1"}}), ElementsAre("--mark: --red takes its place"));
-  EXPECT_THAT(notes_of({{"processors", "tcp"}}), ElementsAre(HasSubstr("--processors: flows cost no processor")));
+  EXPECT_THAT(notes_of({{"mark", "2K"}, {"red", "10K,20K,0.1"}}),
+              ElementsAre("--mark: --red takes its place"));
+  EXPECT_THAT(notes_of({{"processors", "tcp"}}),
+              ElementsAre(HasSubstr("--processors: flows cost no processor")));
   EXPECT_THAT(notes_of({{"priorities", "8"}, {"class-limits", "0,0,0,9K"}, {"flows", "incast:prio=2"}}),
               ElementsAre("--class-limits: no packet has priority 3"));
 }
