@@ -5,7 +5,7 @@
 
 namespace talweg::sim {
 
-MaxMin::MaxMin(std::vector<double> capacities) : resources_(capacities.size()) {
+MaxMin::MaxMin(const std::vector<double>& capacities) : resources_(capacities.size()) {
   for (std::size_t r = 0; r < capacities.size(); ++r) resources_[r].capacity = capacities[r];
 }
 

@@ -22,7 +22,7 @@ class MaxMin {
     float weight = 0;  // of the flow's rate: 1 on a link that all of it passes
   };
 
-  explicit MaxMin(std::vector<double> capacities);
+  explicit MaxMin(const std::vector<double>& capacities);
 
   double capacity(std::uint32_t resource) const { return resources_[resource].capacity; }
   void set_capacity(std::uint32_t resource, double capacity) { resources_[resource].capacity = capacity; }

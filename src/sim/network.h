@@ -123,7 +123,7 @@ class Network {
   struct Shape {
     TransmitTime transmit;
     Picoseconds delay = 0;
-    Picoseconds calm = kNever;  // the backlog, packet included, up to which nothing need be considered
+    Picoseconds calm = kNever;      // the backlog, packet included, up to which nothing need be considered
     Picoseconds calm_if_idle = -1;  // the same of a queue with priorities in which nothing waits
     bool operator==(const Shape&) const = default;
   };

@@ -63,7 +63,12 @@ bool Simulation::run_events(Picoseconds horizon) {
         network_.on_port(event.target(), now_);
         break;
       case EventKind::timer:
-        transport_->on_timer(event.target(), now_);
+        if (dctcp_ != nullptr)
+          dctcp_->on_timer(event.target(), now_);
+        else if (pulled_ != nullptr)
+          pulled_->on_timer(event.target(), now_);
+        else
+          transport_->on_timer(event.target(), now_);
         break;
       case EventKind::callback: {
         events_.pop();

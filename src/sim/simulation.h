@@ -91,7 +91,7 @@ class Simulation : private Endpoint, private FlowClient {
   Network network_;
   Picoseconds now_ = 0;
   std::unique_ptr<Transport> transport_;
-  // What it is: a branch for each packet costs less than a virtual call.
+  // What it is: a branch for each packet and timer costs less than a virtual call.
   Dctcp* dctcp_ = nullptr;
   Pulled* pulled_ = nullptr;
   FlowClient* client_ = nullptr;
