@@ -33,12 +33,12 @@ class Dctcp final : public Transport {
     std::int64_t growth = 0;        // acknowledged bytes that have not grown the window yet
     std::int64_t acknowledged = 0;  // bytes since alpha was renewed, and those of them that were marked
     std::int64_t marked = 0;
-    std::int64_t alpha = 0;        // of 2^20
-    Picoseconds newest = 0;        // the latest send time that was acknowledged
-    std::uint32_t highest = 0;     // the highest number acknowledged, plus one
-    std::uint32_t scan = 0;        // those before have been looked at for losses
-    std::uint32_t window_end = 0;  // alpha is renewed when `first` gets there
-    std::uint32_t recover = 0;     // no second cut before `first` gets there
+    std::int64_t alpha = 0;               // of 2^20
+    Picoseconds newest = 0;               // the latest send time that was acknowledged
+    std::uint32_t highest = 0;            // the highest number acknowledged, plus one
+    std::uint32_t scan = 0;               // those before have been looked at for losses
+    std::uint32_t window_end = 0;         // alpha is renewed when `first` gets there
+    std::uint32_t recover = 0;            // no second cut before `first` gets there
     RingQueue<std::uint32_t> sent_again;  // in the order of sending
   };
 

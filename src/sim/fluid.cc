@@ -8,8 +8,8 @@ namespace talweg::sim {
 
 namespace {
 
-constexpr double kPerSecond = 1e12;  // picoseconds
-constexpr double kNearly = 0.5;      // of a byte: what is missing when a point is taken to be reached
+constexpr double kPerSecond = 1e12;    // picoseconds
+constexpr double kNearly = 0.5;        // of a byte: what is missing when a point is taken to be reached
 constexpr double kLongestWait = 1e18;  // ps: 11 days; then it looks again
 constexpr std::int64_t kByteTimeUnit = 1024;
 constexpr double kMostAnswers = 0.5;  // of a link's capacity: acknowledgements do not starve data

@@ -45,14 +45,15 @@ class Fluid final : public Transport {
     double sent = 0;  // bytes of payload, at `since`
     double rate = 0;  // bytes per second
     Picoseconds since = 0;
-    Picoseconds stopped = 0;      // when it had sent all
-    Picoseconds latency = 0;      // of its path
-    Picoseconds byte_time = 0;    // on all links of it but the first, of 1024 bytes
-    Picoseconds wake = kNever;    // the next time that matters
-    Picoseconds event = kNever;   // of the event that is pending: at `wake` or before
-    std::int64_t due = 0;         // bytes that will have arrived when what is on the way has
-    std::uint64_t reroutes = ~std::uint64_t{0};  // when its path was found
-    std::size_t place = 0;        // among the active ones
+    Picoseconds stopped = 0;     // when it had sent all
+    Picoseconds latency = 0;     // of its path
+    Picoseconds byte_time = 0;   // on all links of it but the first, of 1024 bytes
+    Picoseconds wake = kNever;   // the next time that matters
+    Picoseconds event = kNever;  // of the event that is pending: at `wake` or before
+    std::int64_t due = 0;        // bytes that will have arrived when what is on the way has
+    std::size_t place = 0;       // among the active ones
+    // The network's changes when its path was found.
+    std::uint64_t reroutes = ~std::uint64_t{0};
     bool active = false;
     bool arriving = false;
   };
@@ -75,7 +76,7 @@ class Fluid final : public Transport {
 
   const Picoseconds& clock_;
   MaxMin shares_;
-  std::size_t links_;  // the first resources; capacity groups follow
+  std::size_t links_;                               // the first resources; capacity groups follow
   std::vector<std::vector<std::uint32_t>> groups_;  // resources, by link
   std::vector<Stream> streams_;
   std::vector<FlowId> active_;

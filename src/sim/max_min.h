@@ -33,8 +33,8 @@ class MaxMin {
  private:
   struct Resource {
     double capacity = 0;
-    double taken = 0;  // by flows whose rate is known
-    double load = 0;   // weights of the others
+    double taken = 0;         // by flows whose rate is known
+    double load = 0;          // weights of the others
     std::uint32_t open = 0;   // uses by those
     std::uint32_t first = 0;  // of its users, and one past the last
     std::uint32_t end = 0;

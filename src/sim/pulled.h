@@ -59,10 +59,10 @@ class Pulled final : public Transport {
     std::uint32_t announced = 0;
     std::uint32_t headers = 0;  // that came
     std::uint32_t granted = 0;
-    std::uint32_t arrived = 0;  // of what was asked for, headers included
+    std::uint32_t arrived = 0;     // of what was asked for, headers included
     std::uint32_t window = 0;      // that may go unasked
     std::uint32_t most_asked = 0;  // and not arrived
-    bool listed = false;  // among those that its host will ask
+    bool listed = false;           // among those that its host will ask
   };
   struct Host {
     RingQueue<FlowId> listed;  // in the order in which they will be asked

@@ -137,8 +137,8 @@ class Transport {
     std::uint32_t first = 0;    // the oldest not known to have arrived
     std::uint32_t next = 0;     // the next new one
     std::int64_t unsent = 0;
-    std::int64_t in_flight = 0;    // bytes
-    Picoseconds round_trip = 0;    // smoothed; 0: not measured
+    std::int64_t in_flight = 0;  // bytes
+    Picoseconds round_trip = 0;  // smoothed; 0: not measured
     Picoseconds deviation = 0;
     Picoseconds deadline = kNever;
     Picoseconds timer_at = kNever;  // of the event that is pending
