@@ -181,6 +181,10 @@ void Fluid::notify_at(FlowId flow, std::int64_t bytes) {
 void Fluid::notify_below(FlowId flow, std::int64_t low_water) {
   Transport::notify_below(flow, low_water);
   look(flow, clock_);
+  Stream& f = streams_[flow];
+  if (senders_[flow].unsent >= low_water || f.event == clock_) return;
+  f.wake = f.event = clock_;  // less waits than when the asker looked
+  events_.push(clock_, EventKind::timer, flow);
 }
 
 void Fluid::look(FlowId flow, Picoseconds now) {
@@ -232,9 +236,9 @@ void Fluid::on_wake(FlowId flow, Picoseconds now) {
   if (f.event != now) return;  // an earlier one took its place
   f.event = kNever;
   if (f.wake > now) {  // it has become slower, or has stopped
-    if (f.wake == kNever) return;
     f.event = f.wake;
-    events_.push(f.wake, EventKind::timer, flow);
+    if (f.wake != kNever) events_.push(f.wake, EventKind::timer, flow);
+    tell_writable(flow, now);
     return;
   }
   move_to(flow, now);

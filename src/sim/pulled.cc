@@ -78,8 +78,7 @@ std::uint32_t Pulled::segments_in(std::int64_t bytes) const {
 bool Pulled::send_one(FlowId flow, Picoseconds now) {
   Sender& s = senders_[flow];
   Giver& g = givers_[flow];
-  while (!s.lost.empty() &&
-         (s.lost.front() < s.first || s.segment(s.lost.front()).state != State::lost))
+  while (!s.lost.empty() && (s.lost.front() < s.first || s.segment(s.lost.front()).state != State::lost))
     s.lost.pop();
   const bool again = !s.lost.empty();
   if (!again) g.overdue = 0;  // answered after all
