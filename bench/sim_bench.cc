@@ -48,6 +48,16 @@ sim::SimulationOptions trimming(sim::SimulationOptions o) {
   return o;
 }
 
+// And its receivers ask for what is sent, at the rate of their links.
+sim::SimulationOptions pulled(sim::SimulationOptions o) {
+  o = trimming(o);
+  o.transport.kind = sim::TransportKind::pulled;
+  o.transport.data_priority = 1;
+  o.network.switch_queue.mark_bytes = o.network.host_queue.mark_bytes = 0;
+  o.network.switch_queue.urgent_limit_bytes = 1 << 20;
+  return o;
+}
+
 // A random permutation without fixed points, the same everywhere.
 std::vector<std::pair<int, int>> permutation(int hosts) {
   std::vector<int> to(static_cast<std::size_t>(hosts));
@@ -72,6 +82,20 @@ std::vector<Scenario> scenarios(const char* wanted) {
     for (int h = 0; h < 16; ++h) s.flows.emplace_back(h, (h + 4) % 16);
     return s;
   });
+  add("ls16-permutation-30MB-ndp", [&](const char* name) {
+    Scenario s{name, ls16(), pulled(like_htsim(1500, 30, 100)), {}, 30'000'000};
+    for (int h = 0; h < 16; ++h) s.flows.emplace_back(h, (h + 4) % 16);
+    return s;
+  });
+  const auto all_to_all = [&](const char* name, int mb) {
+    Scenario s{name, ls16(), pulled(like_htsim(1500, 30, 100)), {}, mb * 1'000'000LL};
+    for (int a = 0; a < 16; ++a)
+      for (int b = 0; b < 16; ++b)
+        if (a != b) s.flows.emplace_back(a, b);
+    return s;
+  };
+  add("ls16-all-to-all-1MB-ndp", [&](const char* name) { return all_to_all(name, 1); });
+  add("ls16-all-to-all-4MB-ndp", [&](const char* name) { return all_to_all(name, 4); });
   for (const int mb : {1, 4})
     add(mb == 1 ? "ls16-all-to-all-1MB" : "ls16-all-to-all-4MB", [&](const char* name) {
       Scenario s{name, ls16(), trimming(like_htsim(1500, 30, 100)), {}, mb * 1'000'000LL};
@@ -85,6 +109,15 @@ std::vector<Scenario> scenarios(const char* wanted) {
     Scenario s{name, ls16(), like_htsim(1500, 30, 100), {}, 10'000'000};
     for (int h = 0; h < 15; ++h) s.flows.emplace_back(h, 15);
     return s;
+  });
+  add("ls16-incast-10MB-ndp", [&](const char* name) {
+    Scenario s{name, ls16(), pulled(like_htsim(1500, 30, 100)), {}, 10'000'000};
+    for (int h = 0; h < 15; ++h) s.flows.emplace_back(h, 15);
+    return s;
+  });
+  add("fat-tree-1024-permutation-2MB-ndp", [&](const char* name) {
+    return Scenario{name, sim::fat_tree(1024, 3, 1, hundred), pulled(like_htsim(4000, 50, 35)),
+                    permutation(1024), 2'000'000};
   });
   add("fat-tree-1024-permutation-2MB", [&](const char* name) {
     return Scenario{name, sim::fat_tree(1024, 3, 1, hundred), like_htsim(4000, 50, 35), permutation(1024),

@@ -26,13 +26,13 @@ constexpr const char* kSimulateExamples = R"(
 Examples:
   talweg simulate cluster.yaml --bytes 1M..64M
   talweg simulate --topology leaf-spine:leaves=4,hosts=8,spines=2 --op all_to_all --algo all --html run.html
-  talweg simulate --topology fat-tree:hosts=1024,rate=100G --cm permutation.cm --routing spray
+  talweg simulate --topology fat-tree:hosts=1024,rate=100G --flows permutation:size=2MB --transport ndp
   talweg simulate cluster.yaml --workload two_jobs.yaml --priorities 8 --trace run.json
   talweg simulate cluster.yaml --fail "leaf0->spine1@1ms..2ms" --loss 0.001
   talweg simulate cluster.yaml --sweep algo=ring,halving_doubling --sweep loss=0,0.001,0.01 --csv sweep.csv
   mpirun -np 64 talweg simulate cluster.yaml --sweep seed=1,2,3,4 --sweep-folder results
 
-Ranks run the protocol objects that talweg runs on real sockets, over a DCTCP-like transport. What is printed on
+Ranks run the protocol objects that talweg runs on real sockets, over a transport like DCTCP, NDP or EQDS. What is printed on
 standard output depends on the input and the seed alone; how fast the simulation was goes to standard error.)";
 
 struct SimulateOutputs {
@@ -61,6 +61,7 @@ int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   const auto begun = std::chrono::steady_clock::now();
   study::SimulateOptions options = checked(request);
   options.perf.columns = outputs.wide ? study::PerfColumns::all : study::PerfColumns::once;
+  for (const std::string& note : options.notes) fmt::print(stderr, "talweg simulate: note: {}\n", note);
   const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv), html("--html", outputs.html);
   study::Watchers watchers;
   study::Progress progress(outputs.progress);

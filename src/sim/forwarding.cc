@@ -133,6 +133,18 @@ int Forwarding::entry_for(const std::vector<int>& links, std::size_t row) {
   return last_entry_[row] = -1 - static_cast<int>(groups_.size());
 }
 
+std::span<const int> Forwarding::choices(int node, int destination) const {
+  const Node& n = nodes_[static_cast<std::size_t>(node)];
+  if (n.only_link >= 0) return {&n.only_link, 1};
+  const Place& place = places_[static_cast<std::size_t>(destination)];
+  if (place.last_link >= 0 && place.at == node) return {&place.last_link, 1};
+  const int& entry = table_[static_cast<std::size_t>(n.row) * columns_ + place.column];
+  if (entry >= 0) return {&entry, 1};
+  if (entry == -1) return {};
+  const Group& group = groups_[static_cast<std::size_t>(-2 - entry)];
+  return {members_.data() + group.first, group.count};
+}
+
 void Forwarding::rebuild(const std::vector<bool>& down) {
   groups_.clear();
   members_.clear();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "cluster/cluster.h"
@@ -35,6 +36,9 @@ class Forwarding {
     spread /= group.count;
     return members_[group.first + digit];
   }
+
+  // The links that it chooses from, each as often; none: there is no way.
+  std::span<const int> choices(int node, int destination) const;
 
  private:
   struct Node {

@@ -124,6 +124,17 @@ void Network::insert(int l, Packet* packet, Picoseconds arrival) {
 }
 
 void Network::transmit_with_care(int l, Packet* packet, Picoseconds now) {
+  Link& link = hot(l);
+  const Shape& s = shape(link);
+  if (const Picoseconds took = s.transmit.of(packet->bytes);
+      took <= s.calm_if_idle && link.busy_until <= now && !link.waits) {
+    link.busy_until = now + took;
+    link.most_backlog = std::max(link.most_backlog, took);
+    ++link.packets;
+    link.bytes += packet->bytes;
+    append(l, packet, link.busy_until + s.delay);
+    return;
+  }
   LinkDetails& d = details(l);
   if (d.down) {
     ++d.lost;
@@ -134,17 +145,19 @@ void Network::transmit_with_care(int l, Packet* packet, Picoseconds now) {
     enqueue(l, packet, now);
     return;
   }
-  const Picoseconds backlog = hot(l).busy_until - now;
-  if (admit(l, packet, backlog > 0 ? shape(hot(l)).transmit.bytes_in(backlog) : 0)) launch(l, packet, now);
+  const Picoseconds backlog = link.busy_until - now;
+  if (admit(l, packet, backlog > 0 ? s.transmit.bytes_in(backlog) : 0)) launch(l, packet, now);
 }
 
 bool Network::admit(int l, Packet* packet, std::int64_t queued) {
   LinkDetails& d = details(l);
   const QueuePolicy& policy = *d.policy;
   const std::int64_t after = queued + packet->bytes;
+  const bool urgent = packet->priority == 0 && policy.urgent_limit_bytes > 0;
+  const std::int64_t limit = urgent ? policy.urgent_limit_bytes : policy.limit_bytes;
   const std::int64_t own_limit = policy.class_limit_bytes[packet->priority];
-  bool drop = (policy.limit_bytes > 0 && after > policy.limit_bytes) || (own_limit > 0 && after > own_limit);
-  bool mark = policy.mark_bytes > 0 && queued > policy.mark_bytes;
+  bool drop = (limit > 0 && after > limit) || (own_limit > 0 && after > own_limit);
+  bool mark = d.mark_bytes > 0 && queued > d.mark_bytes;
   if (!drop && policy.red.most_bytes > 0 && queued > policy.red.least_bytes) {
     const double span = static_cast<double>(policy.red.most_bytes - policy.red.least_bytes);
     const double share = static_cast<double>(queued - policy.red.least_bytes) / span;
@@ -156,7 +169,7 @@ bool Network::admit(int l, Packet* packet, std::int64_t queued) {
     pool_.give_back(packet);
     return false;
   }
-  if (mark && packet->kind != PacketKind::acknowledgement) {
+  if (mark && (packet->kind == PacketKind::data || packet->kind == PacketKind::datagram)) {
     packet->flags |= kMarked;
     ++d.marked[packet->priority];
   }
@@ -186,7 +199,9 @@ void Network::enqueue(int l, Packet* packet, Picoseconds now) {
   ++port.waiting;
   port.bytes += packet->bytes;
   port.most_bytes = std::max(port.most_bytes, port.bytes);
-  if (port.waiting == 1) events_.push(hot(l).busy_until, EventKind::port, static_cast<std::uint32_t>(l));
+  if (port.waiting > 1) return;
+  hot(l).waits = 1;
+  events_.push(hot(l).busy_until, EventKind::port, static_cast<std::uint32_t>(l));
 }
 
 void Network::on_port(std::uint32_t l, Picoseconds now) {
@@ -199,6 +214,7 @@ void Network::on_port(std::uint32_t l, Picoseconds now) {
   --port.waiting;
   port.bytes -= packet->bytes;
   launch(static_cast<int>(l), packet, now);
+  links_[l].waits = port.waiting > 0 ? 1 : 0;
   if (port.waiting > 0) events_.push(links_[l].busy_until, EventKind::port, l);
 }
 

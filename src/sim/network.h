@@ -40,6 +40,7 @@ struct NetworkOptions {
   QueuePolicy host_queue;    // and of those that leave a worker
   LossModel loss;            // of every link
   std::uint64_t seed = 1;
+  bool operator==(const NetworkOptions&) const = default;
 };
 
 struct LinkCounters {
@@ -87,13 +88,34 @@ class Network {
   void set_links(const std::vector<int>& links, bool up);
   void set_node(int node, bool up);
 
+  // The links that a packet passes, as many as there are up to where there is no way on.
+  std::vector<int> path(int from, int to, std::uint32_t route, std::uint32_t spread) const;
+
+  // The part of the traffic of two nodes that each link carries: all of it on one path, or an even share
+  // where packets take all equal ones in turn (`spread_out`). Empty: there is no way.
+  struct Share {
+    int link = 0;
+    double part = 0;
+  };
+  std::vector<Share> shares(int from, int to, std::uint32_t route, std::uint32_t spread,
+                            bool spread_out) const;
+
   const cluster::Cluster& cluster() const { return cluster_; }
   LinkCounters counters(int link) const;
   const NetworkCounters& counters() const { return counters_; }
+  // What has crossed a link without being a packet here.
+  void add_carried(int link, std::int64_t packets, std::int64_t bytes);
   // Bytes that have left, as far as whole packets go.
   std::int64_t sent_bytes(int link, Picoseconds now) const;
   // Bytes that wait or are being sent.
   std::int64_t queued_bytes(int link, Picoseconds now) const;
+  // When all of these will have left, as far as is known now.
+  Picoseconds clear_at(int link, Picoseconds now) const;
+
+  // The link over which a packet leaves the node that sends it; -1: there is no way.
+  int first_link(int from, int to, std::uint32_t route, std::uint32_t spread) const {
+    return route == kNoRoute ? forwarding_.link(from, to, spread) : routes_[route].front();
+  }
 
  private:
   // What every hop touches, in one cache line: in a large network nearly all of an event's time goes to
@@ -101,7 +123,8 @@ class Network {
   struct Shape {
     TransmitTime transmit;
     Picoseconds delay = 0;
-    Picoseconds calm = kNever;  // the backlog, packet included, up to which nothing need be considered
+    Picoseconds calm = kNever;      // the backlog, packet included, up to which nothing need be considered
+    Picoseconds calm_if_idle = -1;  // the same of a queue with priorities in which nothing waits
     bool operator==(const Shape&) const = default;
   };
   struct alignas(64) Link {
@@ -114,7 +137,8 @@ class Network {
     Picoseconds most_backlog = 0;
     std::int32_t to = 0;
     std::uint32_t lossy : 1 = 0;
-    std::uint32_t shape : 31 = 0;
+    std::uint32_t waits : 1 = 0;  // something does, in a queue with priorities
+    std::uint32_t shape : 30 = 0;
   };
   static_assert(sizeof(Link) == 64);
   struct Port;
@@ -139,6 +163,7 @@ class Network {
   // Draws what the wire does; false when the packet is gone.
   bool survives(int link, Packet* packet, Picoseconds now);
   void settle(int link);
+  Picoseconds longest_round_trip() const;
   void drop_all(int link);
   void reroute();
 
@@ -155,7 +180,8 @@ class Network {
   std::vector<std::vector<int>> multicast_;  // by group and node: links, at group * nodes + node
   std::vector<bool> node_down_;
   std::uint64_t seed_;
-  std::uint64_t fetched_ = 0;  // turns of the queue whose events' memory was asked for
+  Picoseconds round_trip_ = 0;  // of the longest path, once some policy marks by it
+  std::uint64_t fetched_ = 0;   // turns of the queue whose events' memory was asked for
   NetworkCounters counters_;
 };
 

@@ -46,13 +46,14 @@ struct BitErrors {
 
 struct Network::LinkDetails {
   std::shared_ptr<const QueuePolicy> policy;
-  std::unique_ptr<Port> port;  // where there are priorities
-  std::vector<int> groups;     // of capacity
-  Picoseconds burst = 0;       // as time at the link's rate
-  bool down = false;           // for whatever reason
-  bool failed = false;         // itself, not a node at its end
-  bool doomed = false;         // the first packet on the wire was there when the link failed
-  bool in_burst = false;       // Gilbert-Elliott: in the bad state
+  std::unique_ptr<Port> port;   // where there are priorities
+  std::vector<int> groups;      // of capacity
+  Picoseconds burst = 0;        // as time at the link's rate
+  std::int64_t mark_bytes = 0;  // what the policy comes to here
+  bool down = false;            // for whatever reason
+  bool failed = false;          // itself, not a node at its end
+  bool doomed = false;          // the first packet on the wire was there when the link failed
+  bool in_burst = false;        // Gilbert-Elliott: in the bad state
   LossModel loss;
   BitErrors bit_errors;
   Random random{0};

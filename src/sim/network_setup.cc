@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "base/fail.h"
 #include "sim/network_parts.h"
@@ -102,18 +103,55 @@ void Network::settle(int l) {
   Shape shape{TransmitTime(given.capacity), picoseconds(given.latency), kNever};
   if (d.down || d.port || !d.groups.empty() || d.burst > 0 || d.loss.delay > 0) {
     shape.calm = -kNever;
+    if (!d.down && d.groups.empty() && d.burst <= 0 && d.loss.delay <= 0) shape.calm_if_idle = kNever;
   }
   const auto look_from = [&](std::int64_t bytes) {
     shape.calm = std::min(shape.calm, shape.transmit.of(bytes));
+    shape.calm_if_idle = std::min(shape.calm_if_idle, shape.transmit.of(bytes));
   };
   if (policy.limit_bytes > 0) look_from(policy.limit_bytes);
   for (const std::int64_t limit : policy.class_limit_bytes)
     if (limit > 0) look_from(limit);
-  if (policy.mark_bytes > 0) look_from(policy.mark_bytes);
+  d.mark_bytes = policy.mark_bytes;
+  if (policy.mark_by_delay) {
+    if (round_trip_ == 0) round_trip_ = longest_round_trip();
+    d.mark_bytes = std::max(d.mark_bytes, shape.transmit.bytes_in(round_trip_));
+    if (policy.limit_bytes > 0) d.mark_bytes = std::min(d.mark_bytes, policy.limit_bytes / 2);
+  }
+  if (d.mark_bytes > 0) look_from(d.mark_bytes);
   if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
   const auto same = std::ranges::find(shapes_, shape);
-  link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x7fffffffU;
+  link.shape = static_cast<std::uint32_t>(same - shapes_.begin()) & 0x3fffffffU;
   if (same == shapes_.end()) shapes_.push_back(shape);
+}
+
+// Of a full packet there and a short one back, between the workers that are farthest apart: seen from the
+// first worker, and then from the one that is farthest from it. In a tree no trip is longer, elsewhere none
+// is twice as long.
+Picoseconds Network::longest_round_trip() const {
+  constexpr std::int64_t kThere = 1514;
+  constexpr std::int64_t kBack = 66;
+  const auto one_way = [this](int from, int to, std::int64_t bytes) {
+    Picoseconds time = 0;
+    for (const int l : path(from, to, kNoRoute, 0)) {
+      const cluster::Link& link = cluster_.links[static_cast<std::size_t>(l)];
+      time += TransmitTime(link.capacity).of(bytes) + picoseconds(link.latency);
+    }
+    return time;
+  };
+  const int workers = cluster_.workers();
+  Picoseconds longest = 0;
+  int farthest = 0;
+  for (int sweep = 0; sweep < 2; ++sweep) {
+    const int here = farthest;
+    for (int there = 0; there < workers; ++there) {
+      const Picoseconds trip = one_way(here, there, kThere) + one_way(there, here, kBack);
+      if (trip <= longest) continue;
+      longest = trip;
+      farthest = there;
+    }
+  }
+  return longest;
 }
 
 std::uint32_t Network::add_route(const std::vector<int>& links) {
@@ -193,6 +231,7 @@ void Network::drop_all(int l) {
       while (queue.head != nullptr) drop(queue.pop());
     d.port->waiting = 0;
     d.port->bytes = 0;
+    hot(l).waits = 0;
   }
   if (link.head == nullptr) return;
   while (link.head->next != nullptr) {
@@ -209,6 +248,58 @@ std::int64_t Network::queued_bytes(int l, Picoseconds now) const {
   const LinkDetails& d = details_[static_cast<std::size_t>(l)];
   const Picoseconds backlog = link.busy_until - now;
   return (backlog > 0 ? shape(link).transmit.bytes_in(backlog) : 0) + (d.port ? d.port->bytes : 0);
+}
+
+std::vector<int> Network::path(int from, int to, std::uint32_t route, std::uint32_t spread) const {
+  if (route != kNoRoute) return routes_[route];
+  std::vector<int> links;
+  for (int node = from; node != to && links.size() < cluster_.nodes.size();) {
+    const int link = forwarding_.link(node, to, spread);
+    if (link < 0) break;
+    links.push_back(link);
+    node = cluster_.links[static_cast<std::size_t>(link)].to;
+  }
+  return links;
+}
+
+std::vector<Network::Share> Network::shares(int from, int to, std::uint32_t route, std::uint32_t spread,
+                                            bool spread_out) const {
+  std::vector<Share> all;
+  if (!spread_out || route != kNoRoute) {
+    for (const int l : path(from, to, route, spread)) all.push_back({l, 1.0});
+    if (all.empty() || links_[static_cast<std::size_t>(all.back().link)].to != to) return {};
+  } else {
+    // Equal ways have equally many links: all that is passed after so many is known when the next are chosen.
+    std::map<int, double> here{{from, 1.0}};
+    while (here.begin()->first != to) {
+      std::map<int, double> next;
+      for (const auto& [node, part] : here) {
+        const std::span<const int> choices = forwarding_.choices(node, to);
+        if (choices.empty() || all.size() > links_.size()) return {};
+        const double each = part / static_cast<double>(choices.size());
+        for (const int l : choices) {
+          all.push_back({l, each});
+          next[links_[static_cast<std::size_t>(l)].to] += each;
+        }
+      }
+      here = std::move(next);
+    }
+  }
+  const bool down = std::ranges::any_of(
+      all, [&](const Share& share) { return details_[static_cast<std::size_t>(share.link)].down; });
+  return down ? std::vector<Share>{} : all;
+}
+
+void Network::add_carried(int l, std::int64_t packets, std::int64_t bytes) {
+  Link& link = hot(l);
+  link.packets += static_cast<std::uint64_t>(packets);
+  link.bytes += bytes;
+}
+
+Picoseconds Network::clear_at(int l, Picoseconds now) const {
+  const Link& link = links_[static_cast<std::size_t>(l)];
+  const LinkDetails& d = details_[static_cast<std::size_t>(l)];
+  return std::max(link.busy_until, now) + (d.port ? shape(link).transmit.of(d.port->bytes) : 0);
 }
 
 std::int64_t Network::sent_bytes(int l, Picoseconds now) const {

@@ -10,13 +10,14 @@
 
 namespace talweg::sim {
 
-enum class PacketKind : std::uint8_t { data, acknowledgement, datagram };
+enum class PacketKind : std::uint8_t { data, acknowledgement, datagram, pull };
 
 // Flags.
 inline constexpr std::uint8_t kMarked = 1;     // congestion experienced
 inline constexpr std::uint8_t kTrimmed = 2;    // the payload was cut off on the way
 inline constexpr std::uint8_t kMulticast = 4;  // `destination` is a multicast group
 inline constexpr std::uint8_t kDamaged = 8;    // bits were flipped on the way; whoever checks must drop it
+inline constexpr std::uint8_t kAsked = 16;     // its receiver has asked for it
 
 inline constexpr std::uint32_t kNoRoute = ~0U;
 
@@ -31,6 +32,7 @@ struct alignas(64) Packet {
   std::int32_t destination = 0;
   std::uint32_t spread = 0;  // chooses among equal paths; every choice takes its share of it
   std::uint32_t route = kNoRoute;
+  std::uint32_t credit = 0;   // pulled flows: segments to be asked for in all; of answers: asked for so far
   std::uint16_t bytes = 0;    // on the wire
   std::uint8_t hop = 0;       // links left behind
   std::uint8_t priority = 0;  // 0 is the most urgent

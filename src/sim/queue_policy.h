@@ -16,6 +16,10 @@ struct QueuePolicy {
   int priorities = 1;            // 1: FIFO. Up to 8: strict, 0 first, each with a queue of its own
   std::int64_t limit_bytes = 0;  // of each queue; what does not fit is dropped or trimmed. 0: no limit
   std::int64_t mark_bytes = 0;   // packets that find more than this are marked (ECN); 0: never
+  // Or more than the link sends in the round trip of the network's longest path, where that is more than
+  // mark_bytes; but never more than half of limit_bytes. Flows that alone fill a link are then not cut below
+  // what the link and their path hold.
+  bool mark_by_delay = false;
 
   // RED (Floyd and Jacobson 1993) on the instantaneous queue: between least and most the probability grows
   // from 0 to `probability`, above most everything is taken. Marks instead of dropping if `marks`.
@@ -24,6 +28,7 @@ struct QueuePolicy {
     std::int64_t most_bytes = 0;  // 0: no RED
     double probability = 0;
     bool marks = false;
+    bool operator==(const Red&) const = default;
   } red;
 
   // Selective dropping: a packet of priority p is dropped where more than this waits, so that what matters
@@ -33,6 +38,8 @@ struct QueuePolicy {
   // In place of being dropped a packet loses its payload, and what remains goes to the most urgent queue.
   bool trim = false;
   std::uint16_t trimmed_bytes = 64;
+  std::int64_t urgent_limit_bytes = 0;  // limit_bytes of that queue, where it differs
+  bool operator==(const QueuePolicy&) const = default;
 };
 
 // Losses of a link, drawn for each packet from the link's own random stream.

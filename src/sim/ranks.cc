@@ -129,7 +129,7 @@ class Ranks::Host : public protocol::Outbox {
   };
 
   std::int64_t unsent_limit(const Channel& c) const {
-    const Reliable& transport = ranks_.simulation_.transport();
+    const Transport& transport = ranks_.simulation_.transport();
     return protocol::unsent_limit(transport.window_bytes(c.flow),
                                   transport.round_trip(c.flow) / kPicosecondsPerNanosecond);
   }
@@ -210,7 +210,7 @@ class Ranks::Host : public protocol::Outbox {
       if (!frame.reported) session.on_sent(frame.token);
     }
     c.written += bytes;
-    Reliable& transport = ranks_.simulation_.transport();
+    Transport& transport = ranks_.simulation_.transport();
     if (!c.stream.empty()) transport.notify_at(c.flow, c.stream.front().end);
     transport.write(c.flow, bytes, ranks_.simulation_.now());
     c.send_queued = false;

@@ -20,6 +20,7 @@ Sampler::Sampler(Simulation& simulation)
 }
 
 void Sampler::sample() {
+  simulation_.transport().count(simulation_.now());
   const Network& network = simulation_.network();
   const Picoseconds now = simulation_.now();
   for (std::size_t l = 0; l < links_.size(); ++l) {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "sim/dctcp.h"
+#include "sim/pulled.h"
+
 namespace talweg::sim {
 
 namespace {
@@ -10,7 +13,10 @@ constexpr std::uint64_t kWatchMask = (1U << 20) - 1;  // a look at a clock every
 
 Simulation::Simulation(const cluster::Cluster& cluster, const SimulationOptions& options)
     : network_(cluster, options.network, events_, *this),
-      transport_(options.transport, network_, events_, *this, options.seed) {}
+      transport_(make_transport(options.transport, network_, events_, *this, options.seed, now_)) {
+  if (options.transport.kind == TransportKind::dctcp) dctcp_ = static_cast<Dctcp*>(transport_.get());
+  if (options.transport.kind == TransportKind::pulled) pulled_ = static_cast<Pulled*>(transport_.get());
+}
 
 Simulation::~Simulation() = default;
 
@@ -37,6 +43,12 @@ void Simulation::every(Picoseconds first, std::function<Picoseconds()> call) {
 }
 
 bool Simulation::run(Picoseconds horizon) {
+  const bool ended = run_events(horizon);
+  transport_->count(now_);
+  return ended;
+}
+
+bool Simulation::run_events(Picoseconds horizon) {
   stopped_ = false;
   while (events_.size() > periodic_ && !stopped_) {
     const Event event = events_.top();
@@ -51,7 +63,12 @@ bool Simulation::run(Picoseconds horizon) {
         network_.on_port(event.target(), now_);
         break;
       case EventKind::timer:
-        transport_.on_timer(event.target(), now_);
+        if (dctcp_ != nullptr)
+          dctcp_->on_timer(event.target(), now_);
+        else if (pulled_ != nullptr)
+          pulled_->on_timer(event.target(), now_);
+        else
+          transport_->on_timer(event.target(), now_);
         break;
       case EventKind::callback: {
         events_.pop();
@@ -67,7 +84,10 @@ bool Simulation::run(Picoseconds horizon) {
 
 void Simulation::on_packet(int node, Packet* packet) {
   if (packet->kind != PacketKind::datagram) {
-    transport_.on_packet(packet, now_);
+    if (dctcp_ != nullptr)
+      dctcp_->on_packet(packet, now_);
+    else if (pulled_ != nullptr)
+      pulled_->on_packet(packet, now_);
     return;
   }
   const auto it = ports_.find({node, packet->flow});
@@ -84,7 +104,7 @@ void Simulation::on_writable(FlowId flow, Picoseconds now) {
 }
 
 FlowId Simulation::open(const FlowOptions& options, FlowClient& client) {
-  const FlowId flow = transport_.open(options);
+  const FlowId flow = transport_->open(options);
   clients_.resize(flow + 1, nullptr);
   clients_[flow] = &client;
   return flow;
@@ -97,11 +117,13 @@ void Simulation::forget(const FlowClient& client) {
 
 void Simulation::set_node(int node, bool up) {
   network_.set_node(node, up);
+  transport_->on_reroute(now_);
   remember({node, {}, now_}, up);
 }
 
 void Simulation::set_links(const std::vector<int>& links, bool up) {
   network_.set_links(links, up);
+  transport_->on_reroute(now_);
   remember({-1, links, now_}, up);
 }
 

@@ -9,19 +9,24 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "sim/event_queue.h"
 #include "sim/network.h"
-#include "sim/reliable.h"
+#include "sim/transport.h"
 
 namespace talweg::sim {
+
+class Dctcp;
+class Pulled;
 
 struct SimulationOptions {
   NetworkOptions network;
   TransportOptions transport;
   std::uint64_t seed = 1;
+  bool operator==(const SimulationOptions&) const = default;
 };
 
 class Simulation : private Endpoint, private FlowClient {
@@ -79,11 +84,12 @@ class Simulation : private Endpoint, private FlowClient {
 
   Network& network() { return network_; }
   const Network& network() const { return network_; }
-  Reliable& transport() { return transport_; }
-  const Reliable& transport() const { return transport_; }
+  Transport& transport() { return *transport_; }
+  const Transport& transport() const { return *transport_; }
   std::uint64_t events() const { return events_done_; }
 
  private:
+  bool run_events(Picoseconds horizon);
   void on_packet(int node, Packet* packet) override;
   void on_delivered(FlowId flow, std::int64_t bytes, Picoseconds now) override;
   void on_writable(FlowId flow, Picoseconds now) override;
@@ -94,13 +100,16 @@ class Simulation : private Endpoint, private FlowClient {
 
   EventQueue events_;
   Network network_;
-  Reliable transport_;
+  Picoseconds now_ = 0;
+  std::unique_ptr<Transport> transport_;
+  // What it is: a branch for each packet and timer costs less than a virtual call.
+  Dctcp* dctcp_ = nullptr;
+  Pulled* pulled_ = nullptr;
   FlowClient* client_ = nullptr;
   std::vector<FlowClient*> clients_;  // by flow
   std::map<std::pair<int, std::uint32_t>, DatagramHandler> ports_;
   std::vector<std::function<void()>> calls_;
   std::vector<std::uint32_t> free_calls_;
-  Picoseconds now_ = 0;
   std::vector<Outage> outages_;
   std::uint64_t events_done_ = 0;
   std::size_t periodic_ = 0;  // events pending that keep no run alive

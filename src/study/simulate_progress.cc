@@ -20,7 +20,7 @@ void Progress::begin(sim::Simulation& simulation, const std::string& title) {
 double Progress::share_done(const sim::Simulation& simulation) const {
   if (end_ > 0) return static_cast<double>(simulation.now()) / static_cast<double>(end_);
   if (bytes_ <= 0) return 0;
-  const sim::Reliable& transport = simulation.transport();
+  const sim::Transport& transport = simulation.transport();
   std::int64_t delivered = 0;
   for (sim::FlowId flow = 0; flow < transport.flows(); ++flow) delivered += transport.delivered_bytes(flow);
   return std::min(1.0, static_cast<double>(delivered) / static_cast<double>(bytes_));

@@ -13,7 +13,10 @@
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "sim/topology_text.h"
+#include "sim/traffic.h"
 #include "study/perf_case.h"
+#include "study/simulate_notes.h"
+#include "study/simulate_transport.h"
 #include "study/sizes.h"
 #include "text/yaml_reader.h"
 
@@ -73,9 +76,11 @@ void check_calls(const SimulateOptions& o) {
   if (!serves) refuse("--algo {}: it does not serve {}", fmt::join(o.algorithms, ","), name(perf.op));
 }
 
-// The files of --cm and --workload.
-void read_traffic(SimulateOptions& o) {
-  if (!o.matrix.empty()) {
+// The files of --cm and --workload, or the pattern of --flows.
+void read_traffic(SimulateOptions& o, const SimulateRequest& raw) {
+  if (!raw.flows.empty()) {
+    o.flows = read("--flows", [&] { return sim::parse_traffic(raw.flows, o.cluster.workers(), raw.seed); });
+  } else if (!o.matrix.empty()) {
     o.flows = read("--cm", [&] { return sim::parse_matrix(text::read_file(o.matrix), o.matrix); });
     if (o.flows.nodes > o.cluster.workers())
       refuse("--cm {}: the matrix is for {} hosts, the network has {}", o.matrix, o.flows.nodes,
@@ -84,6 +89,9 @@ void read_traffic(SimulateOptions& o) {
   if (o.workload.empty()) return;
   o.job = read("--workload",
                [&] { return sim::parse_workload(text::read_file(o.workload), o.workload, o.cluster); });
+  if (raw.fluid && !o.job.background.empty())
+    refuse("--workload {}: background traffic is packets, which meet no flows with --fluid: expected none",
+           o.workload);
   if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
     refuse("--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
            o.workload);
@@ -148,26 +156,39 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
        .words = "mean,min,max,rank0", .group = kCalls},
       {.name = "cm", .letters = "", .member = &R::matrix, .help = "flows of an htsim connection matrix instead",
        .group = kCalls},
+      {.name = "flows", .letters = "", .member = &R::flows,
+       .help = "or of a pattern: permutation:size=1MB shuffle:size=1MB incast:size=1MB,to=15 mixed:size=1MB,flows=4; "
+               "also seed=, prio=, start=", .group = kCalls},
       {.name = "workload", .letters = "", .member = &R::workload,
        .help = "or groups, flows and background traffic of a file", .group = kCalls},
+      {.name = "fluid", .letters = "", .member = &R::fluid,
+       .help = "no packets: flows share links max-min fairly, as water would; quick, and near for long flows",
+       .group = kCalls},
       {.name = "fail", .letters = "", .member = &R::fail,
        .help = "a link or a node, and when: leaf0->spine1@1ms, spine1@1ms..2ms; again for another", .group = kCalls},
       {.name = "horizon", .letters = "", .member = &R::horizon,
        .help = "virtual time by which all must have ended (a day; workloads: none)", .group = kCalls},
       {.name = "seed", .letters = "", .member = &R::seed, .help = "of all that is random", .group = kCalls},
 
+      {.name = "transport", .letters = "", .member = &R::transport,
+       .help = "dctcp: windows and marks; ndp, eqds: receivers ask, switches trim. Sets what is auto or 0 below",
+       .words = "dctcp,ndp,eqds", .group = kQueues},
       {.name = "queue", .letters = "", .member = &R::queue,
-       .help = "bytes that a switch keeps in front of a link; 0: no limit", .group = kQueues},
+       .help = "bytes that a switch keeps in front of a link; 0: no limit (dctcp: 1M; ndp, eqds: 8 packets)",
+       .group = kQueues},
       {.name = "mark", .letters = "", .member = &R::mark,
-       .help = "mark packets that find more than this (ECN); 0: never", .group = kQueues},
+       .help = "mark packets that find more than this at a switch (ECN); 0: never (dctcp: what the link sends in the "
+               "longest path's round trip, at least 100K; ndp, eqds: never)", .group = kQueues},
       {.name = "red", .letters = "", .member = &R::red,
        .help = "least,most,probability: random early marking in place of --mark", .group = kQueues},
       {.name = "priorities", .letters = "", .member = &R::priorities,
-       .help = "1: FIFO; up to 8: strict, a queue for each", .least = 1, .most = sim::kPriorities, .group = kQueues},
+       .help = "1: FIFO; up to 8: strict, a queue for each (0: dctcp 1; ndp, eqds 2)", .most = sim::kPriorities,
+       .group = kQueues},
       {.name = "class-limits", .letters = "", .member = &R::class_limits,
        .help = "bytes beyond which packets of priority 0, 1, ... are dropped; 0: --queue alone counts", .group = kQueues},
       {.name = "trim", .letters = "", .member = &R::trim,
-       .help = "cut packets that do not fit down to their headers (with --priorities)", .group = kQueues},
+       .help = "cut packets that do not fit down to their headers (with --priorities; ndp, eqds: always)",
+       .group = kQueues},
       {.name = "loss", .letters = "", .member = &R::loss, .help = "probability that a link loses a packet",
        .most = 1, .group = kQueues},
       {.name = "bit-errors", .letters = "", .member = &R::bit_errors, .help = "probability that a bit is wrong",
@@ -183,8 +204,8 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
        .help = "share,time: so many are held up for as long as up to this", .group = kQueues},
 
       {.name = "routing", .letters = "", .member = &R::routing,
-       .help = "ecmp: a flow keeps to one of equal paths; spray: each packet the next", .words = "ecmp,spray",
-       .group = kHosts},
+       .help = "ecmp: a flow keeps to one of equal paths; spray: each packet the next (dctcp: ecmp; ndp, eqds: spray)",
+       .words = "auto,ecmp,spray", .group = kHosts},
       {.name = "processors", .letters = "", .member = &R::processors,
        .help = "of hosts: ideal: they cost nothing; tcp: what the cost model takes for TCP", .words = "ideal,tcp",
        .group = kHosts},
@@ -192,12 +213,13 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
        .least = 64, .most = 65000, .group = kHosts},
       {.name = "header", .letters = "", .member = &R::header,
        .help = "of a packet on the wire, bytes; an acknowledgement's size", .least = 1, .most = 500, .group = kHosts},
-      {.name = "window", .letters = "", .member = &R::window, .help = "packets that a flow begins with",
-       .least = 1, .most = 1 << 20, .group = kHosts},
+      {.name = "window", .letters = "", .member = &R::window,
+       .help = "packets that a flow begins with (0: dctcp 10; ndp 30; eqds: as many as its path holds)",
+       .most = 1 << 20, .group = kHosts},
       {.name = "most-window", .letters = "", .member = &R::most_window,
        .help = "bytes that a flow may have in flight", .group = kHosts},
-      {.name = "least-rto", .letters = "", .member = &R::least_rto, .help = "shortest retransmission timer",
-       .group = kHosts},
+      {.name = "least-rto", .letters = "", .member = &R::least_rto,
+       .help = "shortest retransmission timer (dctcp: 10ms; ndp, eqds: 1ms)", .group = kHosts},
       // clang-format on
   };
   return kFields;
@@ -209,8 +231,13 @@ SimulateOptions checked(const SimulateRequest& raw) {
     refuse("--topology {}: the file {} describes a network, too: expected only one of them", raw.topology,
            raw.network);
   if (!raw.matrix.empty() && !raw.workload.empty()) refuse("--cm excludes --workload");
+  if (!raw.flows.empty() && (!raw.matrix.empty() || !raw.workload.empty()))
+    refuse("--flows excludes --cm and --workload");
   // What the file says itself.
-  if (const char* file = !raw.matrix.empty() ? "--cm" : !raw.workload.empty() ? "--workload" : nullptr)
+  if (const char* file = !raw.matrix.empty()     ? "--cm"
+                         : !raw.flows.empty()    ? "--flows"
+                         : !raw.workload.empty() ? "--workload"
+                                                 : nullptr)
     for (const char* name :
          {"op", "bytes", "factor", "algo", "type", "root", "iters", "warmup", "rest", "average"}) {
       const auto& field = *field_called(simulate_fields(), name);
@@ -251,15 +278,25 @@ SimulateOptions checked(const SimulateRequest& raw) {
   }
   for (const std::string& name : o.algorithms)
     if (!name.empty()) forest::find_planner(name);
-  if (raw.matrix.empty() && raw.workload.empty()) check_calls(o);
+  if (raw.matrix.empty() && raw.flows.empty() && raw.workload.empty()) check_calls(o);
 
   auto& network = o.simulation.network;
+  auto& transport = o.simulation.transport;
+  transport.payload_bytes = raw.payload;
+  transport.header_bytes = transport.acknowledgement_bytes = raw.header;
+  apply(transport_preset(raw.transport), o.simulation);
+  o.transport = raw.transport;
+  if (raw.fluid) transport.kind = sim::TransportKind::fluid;
   sim::QueuePolicy& queue = network.switch_queue;
-  queue.priorities = raw.priorities;
-  queue.limit_bytes = bytes("--queue", raw.queue);
-  queue.mark_bytes = bytes("--mark", raw.mark);
-  queue.trim = raw.trim;
-  if (raw.trim && (raw.priorities < 2 || queue.limit_bytes == 0))
+  if (raw.priorities > 0) queue.priorities = network.host_queue.priorities = raw.priorities;
+  if (raw.queue != "auto") queue.limit_bytes = bytes("--queue", raw.queue);
+  if (raw.mark != "auto") {
+    queue.mark_by_delay = false;
+    queue.mark_bytes = bytes("--mark", raw.mark);
+  }
+  queue.trim = queue.trim || raw.trim;
+  settle_trimming(queue);
+  if (raw.trim && !queue.trim)
     refuse("--trim: it needs --priorities of at least 2 and a --queue above 0");
   if (!raw.red.empty()) {
     const auto parts = split(raw.red, ',');
@@ -270,6 +307,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
     if (queue.red.most_bytes <= queue.red.least_bytes)
       refuse("--red {}: expected most to be more than least", raw.red);
     queue.red.marks = true;
+    queue.mark_by_delay = false;
     queue.mark_bytes = 0;
   }
   if (!raw.class_limits.empty()) {
@@ -286,9 +324,6 @@ SimulateOptions checked(const SimulateRequest& raw) {
   };
   holds_a_packet("--queue", queue.limit_bytes);
   for (const std::int64_t limit : queue.class_limit_bytes) holds_a_packet("--class-limits", limit);
-  // A host holds its packets back rather than losing them.
-  network.host_queue.priorities = raw.priorities;
-  network.host_queue.mark_bytes = queue.mark_bytes;
   network.loss.loss = raw.loss;
   network.loss.bit_error_rate = raw.bit_errors;
   if (!raw.burst_loss.empty()) {
@@ -305,13 +340,10 @@ SimulateOptions checked(const SimulateRequest& raw) {
     network.loss.most_delay = time("--reorder", parts[1]);
   }
   network.seed = o.simulation.seed = raw.seed;
-  auto& transport = o.simulation.transport;
-  transport.payload_bytes = raw.payload;
-  transport.header_bytes = transport.acknowledgement_bytes = raw.header;
-  transport.first_window = raw.window;
+  if (raw.window > 0) transport.first_window = raw.window;
   transport.most_window_bytes = bytes("--most-window", raw.most_window);
-  transport.least_rto = time("--least-rto", raw.least_rto);
-  transport.spray = raw.routing == "spray";
+  if (raw.least_rto != "auto") transport.least_rto = time("--least-rto", raw.least_rto);
+  if (raw.routing != "auto") transport.spray = raw.routing == "spray";
   o.ranks.carry_payloads = false;
   if (raw.processors == "tcp") o.ranks.costs = tcp_host_costs(o.cluster);
   for (const std::string& text : raw.fail) read_failure(text, o.cluster, o.changes);
@@ -322,9 +354,10 @@ SimulateOptions checked(const SimulateRequest& raw) {
     o.horizon = sim::picoseconds(time("--horizon", raw.horizon));
   else if (raw.workload.empty())
     o.horizon = kDay;
-  o.matrix = raw.matrix;
+  o.matrix = raw.flows.empty() ? raw.matrix : raw.flows;
   o.workload = raw.workload;
-  read_traffic(o);
+  read_traffic(o, raw);
+  o.notes = idle_options(raw, o);
   return o;
 }
 

@@ -25,15 +25,17 @@ struct SimulateRequest {
   std::string op = "all_reduce", bytes = "1M", type = "float", algo;
   int factor = 2, root = 0, iters = 3, warmup = 1;
   std::string average = "mean", rest = "0";
-  std::string matrix, workload;
-  std::string queue = "1M", mark = "100K", red, class_limits, processors = "ideal", routing = "ecmp";
-  int priorities = 1;
-  bool trim = false;
+  std::string matrix, flows, workload;
+  // "auto" and 0: as the transport has it.
+  std::string transport = "dctcp", queue = "auto", mark = "auto", red, class_limits;
+  std::string processors = "ideal", routing = "auto";
+  int priorities = 0;
+  bool trim = false, fluid = false;
   double loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
   std::string burst_loss, reorder;
   std::vector<std::string> fail;
-  int payload = 1448, header = 66, window = 10;
-  std::string most_window = "4M", least_rto = "10ms", horizon;
+  int payload = 1448, header = 66, window = 0;
+  std::string most_window = "4M", least_rto = "auto", horizon;
   std::uint64_t seed = 1;
 };
 
@@ -50,14 +52,13 @@ struct SimulateOptions {
 
   PerfOptions perf;                     // what to run, unless one of these:
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
-  std::string matrix;                   // a file,
+  std::string matrix;                   // a file, or a pattern of flows,
   sim::Matrix flows;                    // and what it says
   std::string workload;                 // a file,
   sim::Workload job;                    // and what it says
+  std::string transport;                // the preset's name
+  std::vector<std::string> notes;       // of options that do nothing here (simulate_notes.h)
 };
-
-inline constexpr std::int64_t kQueueBytes = 1 << 20;   // of a switch with a shallow buffer
-inline constexpr std::int64_t kMarkBytes = 100 << 10;  // about 65 packets, as DCTCP has it at 10 Gbit/s
 
 // Reads the files. Whatever can be known to be wrong before a run is known then: throws
 // Error{invalid_argument}, Error{bad_file} with one line that names the field as "--name".

@@ -11,6 +11,7 @@
 #include "formats/import.h"
 #include "sim/collectives.h"
 #include "sim/sampler.h"
+#include "study/simulate_transport.h"
 
 namespace talweg::study {
 namespace {
@@ -203,9 +204,8 @@ SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& netw
   options.cluster = formats::load_any(network);
   options.ranks.carry_payloads = false;
   options.ranks.costs = tcp_host_costs(options.cluster);
-  auto& queues = options.simulation.network;
-  queues.switch_queue.limit_bytes = kQueueBytes;
-  queues.switch_queue.mark_bytes = queues.host_queue.mark_bytes = kMarkBytes;
+  options.transport = transport_presets().front().name;
+  apply(transport_presets().front(), options.simulation);
   options.simulation.transport.least_rto = options.simulation.transport.first_rto =
       Nanoseconds{200'000'000};  // Linux
   const int ranks = options.cluster.workers();

@@ -91,7 +91,8 @@ void leave_out_what_does_not_serve(const SimulateRequest& base, std::vector<Swee
 std::vector<SweepPoint> points_of(const SweepRequest& request) {
   if (sweeps_over(request.sweeps, "factor"))
     refuse("--sweep factor: it leads from size to size, and a point has one: expected --sweep bytes=1M..64M");
-  const bool calls = request.base.matrix.empty() && request.base.workload.empty();
+  const bool calls =
+      request.base.matrix.empty() && request.base.flows.empty() && request.base.workload.empty();
   const std::vector<std::string> sweeps = calls ? with_lists(request.base, request.sweeps) : request.sweeps;
   std::vector<SweepPoint> points = sweep_points(sweeps, request.base.factor);
   for (const SweepPoint& point : points) request_at(request.base, point);

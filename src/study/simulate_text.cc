@@ -157,7 +157,9 @@ nlohmann::json flow_json(const SimulateOptions& options, const sim::FlowResult& 
           {"to", node(options, f.connection.to)},
           {"bytes", f.connection.bytes},
           {"start_us", us(f.started)},
+          {"end_us", us(f.ended)},
           {"took_us", us(f.ended - f.started)},
+          {"priority", f.connection.priority},
           {"retransmissions", f.counters.retransmissions},
           {"timeouts", f.counters.timeouts}};
 }
@@ -210,6 +212,9 @@ nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResul
   document["talweg_version"] = kVersion;
   document["network"] = options.network;
   document["seed"] = options.simulation.seed;
+  document["transport"] = options.transport;
+  document["fluid"] = options.simulation.transport.kind == sim::TransportKind::fluid;
+  document["notes"] = options.notes;
   document["report"] = report_json(result.report);
   for (const sim::FlowResult& f : flows_of(result)) document["flows"].push_back(flow_json(options, f));
   for (const sim::GroupOutcome& g : result.workload.groups) {

@@ -34,7 +34,7 @@ void Pipe::push(live::OutFrame frame) {
 
 bool Pipe::flush() {
   const std::int64_t room = world_.scenario().send_buffer;
-  sim::Reliable& transport = world_.simulation().transport();
+  sim::Transport& transport = world_.simulation().transport();
   for (std::uint64_t parts = 1 + world_.random().below(6); parts > 0 && !idle(); --parts) {
     if (transport.unsent_bytes(flow) >= room) {
       transport.notify_below(flow, room);

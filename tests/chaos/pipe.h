@@ -7,7 +7,7 @@
 
 #include "live/out_frame.h"
 #include "protocol/session/session.h"
-#include "sim/reliable.h"
+#include "sim/transport.h"
 #include "wire/frame_reader.h"
 #include "wire/frame_writer.h"
 

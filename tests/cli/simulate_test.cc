@@ -126,6 +126,45 @@ TEST_F(Simulate, RunsTheFlowsOfAMatrix) {
   EXPECT_NEAR(json["flows"][1]["took_us"].get<double>(), 1673, 170);
 }
 
+TEST_F(Simulate, RunsPatternsOfFlowsOverEachTransport) {
+  for (const char* transport : {"dctcp", "ndp", "eqds"}) {
+    const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=9", "--flows", "incast:size=200KB",
+                                    "--transport", transport, "--json", file("i.json")});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("# 8 flows took least "));
+    EXPECT_EQ(count_lines(outcome.err), 1) << outcome.err;
+    const auto json = nlohmann::json::parse(text("i.json"));
+    EXPECT_EQ(json["transport"], transport);
+    EXPECT_TRUE(json["notes"].empty());
+    ASSERT_EQ(json["flows"].size(), 8U);
+    for (const auto& flow : json["flows"])
+      EXPECT_NEAR(flow["end_us"].get<double>() - flow["start_us"].get<double>(),
+                  flow["took_us"].get<double>(), 1e-6);
+    EXPECT_EQ(json["report"]["trimmed"] == 0, std::string(transport) == "dctcp");
+  }
+}
+
+TEST_F(Simulate, RunsFlowsWithoutPackets) {
+  const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=5", "--flows", "incast:size=10MB",
+                                  "--fluid", "--json", file("i.json")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(text("i.json"));
+  EXPECT_EQ(json["fluid"], true);
+  EXPECT_EQ(json["report"]["link_hops"], 0);
+  // 40 MB and headers through one link of 10 Gbit/s, evenly.
+  for (const auto& flow : json["flows"]) EXPECT_NEAR(flow["took_us"].get<double>(), 33459, 10);
+  EXPECT_NEAR(json["report"]["busiest_utilisation"].get<double>(), 1, 0.001);
+}
+
+TEST_F(Simulate, SaysWhichOptionsDoNothing) {
+  const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=3", "--flows", "incast:size=20KB",
+                                  "--priorities", "2", "--trim", "--json", file("n.json")});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(count_lines(outcome.err), 2) << outcome.err;
+  EXPECT_THAT(outcome.err, StartsWith("talweg simulate: note: --priorities, --trim: data and answers have"));
+  EXPECT_EQ(nlohmann::json::parse(text("n.json"))["notes"].size(), 1U);
+}
+
 TEST_F(Simulate, RunsAWorkloadWithFailures) {
   const std::string w =
       written("w.yaml",
@@ -329,12 +368,19 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"--workload", w}, "--workload: "},
       {{"--workload", w}, "w.yaml:1: groups[0].steps[0].op: expected a collective"},
       {{"--workload", other}, "ring does not serve broadcast"},
+      {{"--workload", noise, "--horizon", "1ms", "--fluid"},
+       "background traffic is packets, which meet no flows"},
       {{"--workload", noise}, "background traffic alone goes on for ever: give a --horizon"},
       {{"--cm", cm}, "the matrix is for 4 hosts, the network has 2"},
       {{"--cm", file("none.cm")}, "--cm: "},
       {{"-d", "quad"}, "--type: no data type is called \"quad\""},
       {{"--cm", cm, "--bytes", "4K"}, "--bytes: not with --cm"},
       {{"--workload", w, "--op", "broadcast"}, "--op: not with --workload"},
+      {{"--flows", "incast", "--op", "broadcast"}, "--op: not with --flows"},
+      {{"--flows", "incast", "--cm", cm}, "--flows excludes --cm and --workload"},
+      {{"--flows", "ring"}, "--flows: ring: expected permutation, shuffle, incast or mixed"},
+      {{"--flows", "incast:to=2"}, "--flows: incast:to=2: to: expected a number from 0 to 1, got \"2\""},
+      {{"--transport", "tcp"}, "--transport: expected one of dctcp,ndp,eqds, got \"tcp\""},
       {{"--type", "float128"}, "expected uint8, int8, uint16, "},
   };
   for (const Bad& bad : all) {

@@ -63,7 +63,7 @@ def test_names_are_checked():
 
 
 def test_the_arguments_are_in_the_docstrings():
-    for function, names in ((talweg.plan, ("patience=20s", "algo", "format")), (talweg.simulate, ("least_rto=10ms", "bytes=1M"))):
+    for function, names in ((talweg.plan, ("patience=20s", "algo", "format")), (talweg.simulate, ("least_rto=auto", "bytes=1M"))):
         for name in names:
             assert f"\n    {name}: " in function.__doc__
         for name in re.findall(r"^    (\w+)[=:]", function.__doc__.split("Arguments:")[1], re.MULTILINE):

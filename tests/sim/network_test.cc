@@ -130,6 +130,28 @@ TEST(Network, MarksWhatComesToALongQueueAndNothingElse) {
   EXPECT_THAT(marked, ElementsAre(false, false, false, false, true, true));
 }
 
+TEST(Network, MarksByDelayWhereMoreWaitsThanTheLinkSendsInARoundTrip) {
+  // 100 Gbit/s, 80 ps a byte: 2 x (1 us + 1514 bytes) there and 2 x (1 us + 66 bytes) back are 4252.8 ns, in
+  // which 53,160 bytes are sent.
+  const cluster::Cluster cluster = star(3, {Bandwidth{100e9}, Nanoseconds{1000}});
+  const auto marked = [&](std::int64_t least, bool by_delay, std::int64_t limit = 0) {
+    SimulationOptions options;
+    options.network.switch_queue.mark_bytes = least;
+    options.network.switch_queue.mark_by_delay = by_delay;
+    options.network.switch_queue.limit_bytes = limit;
+    Recorder r(cluster, options);
+    for (std::uint32_t i = 0; i < 100; ++i)
+      for (const int from : {0, 1}) r.send(from, 2, i);
+    r.simulation.run();
+    return r.simulation.network().counters(link_of(cluster, "switch", "h2")).marked[0];
+  };
+  EXPECT_GT(marked(53'160, false), 50U);
+  EXPECT_EQ(marked(0, true), marked(53'160, false));
+  EXPECT_NE(marked(0, true), marked(53'160 - 3000, false));
+  EXPECT_EQ(marked(90'000, true), marked(90'000, false)) << "the least that marks begin at";
+  EXPECT_EQ(marked(0, true, 60'000), marked(30'000, false, 60'000)) << "at most half of the queue";
+}
+
 TEST(Network, RedTakesNothingFromShortQueuesAndEverythingFromLongOnes) {
   // Packets that come at once find k = 0, 1, ... in the queue, and move on to k + 1 unless they are dropped:
   // up to k = 5 never, from there with probability (k - 5) / 15 * 0.5, beyond k = 20 always. So 21 pass, and

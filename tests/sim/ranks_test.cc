@@ -87,6 +87,27 @@ TEST(Ranks, EveryPlannersAllReduceIsRightOverALossySprayedFabricWithSlowHosts) {
   }
 }
 
+TEST(Ranks, EveryPlannersAllReduceIsRightOverPulledFlows) {
+  SimulationOptions options;
+  options.transport.kind = TransportKind::pulled;
+  options.transport.data_priority = 1;
+  options.transport.spray = true;
+  options.network.switch_queue.priorities = 2;
+  options.network.switch_queue.limit_bytes = 12'000;
+  options.network.switch_queue.trim = true;
+  expect_right_sums(star(4, kTen), options, 50'000);
+  options.transport.first_window = 0;
+  options.network.loss.loss = 0.02;
+  expect_right_sums(leaf_spine(2, 4, 2, kTen, kTen), options, 5'000);
+}
+
+TEST(Ranks, EveryPlannersAllReduceIsRightWithoutPackets) {
+  SimulationOptions options;
+  options.transport.kind = TransportKind::fluid;
+  expect_right_sums(star(4, kTen), options, 50'000);
+  expect_right_sums(leaf_spine(2, 4, 2, kTen, kTen), options, 5'000);
+}
+
 TEST(Ranks, RanksThatDisagreeAllGetAnError) {
   const cluster::Cluster cluster = star(2, kTen);
   Simulation simulation(cluster, {});

@@ -1,5 +1,6 @@
-// The reliable transport: line rate, fair shares, short queues, and nothing missing whatever the wire does.
-#include "sim/reliable.h"
+// The transport with windows: line rate, fair shares, short queues, and nothing missing whatever the wire
+// does.
+#include "sim/dctcp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,21 +24,7 @@ SimulationOptions with_marks() {
   return o;
 }
 
-Matrix matrix_of(int nodes, const std::vector<std::pair<int, int>>& flows, std::int64_t bytes) {
-  Matrix m;
-  m.nodes = nodes;
-  for (const auto& [from, to] : flows) {
-    Connection c;
-    c.from = from;
-    c.to = to;
-    c.bytes = bytes;
-    c.id = static_cast<int>(m.connections.size());
-    m.connections.push_back(c);
-  }
-  return m;
-}
-
-TEST(Reliable, OneFlowFillsALink) {
+TEST(Dctcp, OneFlowFillsALink) {
   Simulation s(star(2, kTen), with_marks());
   const auto flows = run_matrix(s, matrix_of(2, {{0, 1}}, 100'000'000), kNever);
   const double line_rate = 100e6 * 8 / 10e9 * 1514 / 1448;
@@ -46,7 +33,33 @@ TEST(Reliable, OneFlowFillsALink) {
   EXPECT_EQ(flows[0].counters.delivered_bytes, 100'000'000);
 }
 
-TEST(Reliable, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
+TEST(Dctcp, ALoneFlowFillsAFastLinkWhereMarksGoByDelay) {
+  SimulationOptions o;
+  o.transport.turns = true;
+  o.network.switch_queue.mark_by_delay = true;
+  o.network.switch_queue.limit_bytes = 1 << 20;
+  Simulation s(fat_tree(16, 3, 1, {Bandwidth{100e9}, Nanoseconds{1000}}), o);
+  const auto flows = run_matrix(s, matrix_of(16, {{0, 15}}, 200'000'000), kNever);
+  const double line_rate = 200e6 * 8 / 100e9 * 1514 / 1448;
+  EXPECT_LT(seconds(flows[0].ended), 1.01 * line_rate);
+  EXPECT_EQ(flows[0].counters.marked, 0U) << "it waits on its own host alone";
+}
+
+TEST(Dctcp, TwoFlowsFillAFastLinkWhereMarksGoByDelay) {
+  SimulationOptions o;
+  o.transport.turns = true;
+  o.network.switch_queue.mark_by_delay = true;
+  o.network.switch_queue.limit_bytes = 1 << 20;
+  Simulation s(fat_tree(16, 3, 1, {Bandwidth{100e9}, Nanoseconds{1000}}), o);
+  const auto flows = run_matrix(s, matrix_of(16, {{0, 15}, {4, 15}}, 200'000'000), kNever);
+  const double line_rate = 400e6 * 8 / 100e9 * 1514 / 1448;
+  EXPECT_LT(seconds(completion_percentile(flows, 1)), 1.02 * line_rate);
+  const NetworkSummary n = summarise(s.network(), s.now());
+  EXPECT_GT(n.marked, 0U);
+  EXPECT_EQ(n.dropped, 0U);
+}
+
+TEST(Dctcp, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
   Simulation s(star(5, kTen), with_marks());
   const auto flows = run_matrix(s, matrix_of(5, {{0, 4}, {1, 4}, {2, 4}, {3, 4}}, 50'000'000), kNever);
   const double all = 4 * 50e6 * 8 / 10e9 * 1514 / 1448;
@@ -60,7 +73,7 @@ TEST(Reliable, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
   EXPECT_LT(n.most_queued_bytes, 4 * (10 + 1) * 1514 + 30'000 * 4 / 3);
 }
 
-TEST(Reliable, EverythingArrivesOnceWhateverTheWireDoes) {
+TEST(Dctcp, EverythingArrivesOnceWhateverTheWireDoes) {
   for (const bool spray : {false, true})
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
       SimulationOptions o = with_marks();
@@ -80,7 +93,7 @@ TEST(Reliable, EverythingArrivesOnceWhateverTheWireDoes) {
     }
 }
 
-TEST(Reliable, ALonelyLossCostsARoundTripAndNoTimeout) {
+TEST(Dctcp, ALonelyLossCostsARoundTripAndNoTimeout) {
   SimulationOptions o = with_marks();
   o.network.loss.loss = 0.0005;
   Simulation s(star(2, kTen), o);
@@ -89,7 +102,7 @@ TEST(Reliable, ALonelyLossCostsARoundTripAndNoTimeout) {
   EXPECT_EQ(flows[0].counters.timeouts, 0U);
 }
 
-TEST(Reliable, ALostLastSegmentIsSentAgainByTheTimer) {
+TEST(Dctcp, ALostLastSegmentIsSentAgainByTheTimer) {
   SimulationOptions o = with_marks();
   Simulation s(star(2, kTen), o);
   s.network().set_link(0, false);
@@ -99,7 +112,7 @@ TEST(Reliable, ALostLastSegmentIsSentAgainByTheTimer) {
   EXPECT_NEAR(seconds(flows[0].ended), 0.010, 0.0001);  // first_rto
 }
 
-TEST(Reliable, TheTimerIsPutOffNoFurtherThanItsMost) {
+TEST(Dctcp, TheTimerIsPutOffNoFurtherThanItsMost) {
   SimulationOptions o = with_marks();
   o.transport.most_rto = Nanoseconds{20'000'000};
   Simulation s(star(2, kTen), o);
@@ -115,7 +128,7 @@ TEST(Reliable, TheTimerIsPutOffNoFurtherThanItsMost) {
   EXPECT_GT(s.transport().answered(0), flows[0].ended);
 }
 
-TEST(Reliable, AnIncastThroughAShallowQueueEnds) {
+TEST(Dctcp, AnIncastThroughAShallowQueueEnds) {
   SimulationOptions o = with_marks();
   o.network.switch_queue.limit_bytes = 40'000;
   std::vector<std::pair<int, int>> pairs;
@@ -140,7 +153,7 @@ std::string run_once(std::uint64_t seed) {
   return text + std::to_string(s.events());
 }
 
-TEST(Reliable, ASeedGivesTheSameRunAndAnotherSeedAnotherOne) {
+TEST(Dctcp, ASeedGivesTheSameRunAndAnotherSeedAnotherOne) {
   const std::string one = run_once(1);
   EXPECT_EQ(one, run_once(1));
   EXPECT_NE(one, run_once(2));

@@ -1,0 +1,226 @@
+#include "sim/dctcp.h"
+
+#include <algorithm>
+
+namespace talweg::sim {
+
+namespace {
+constexpr int kAlphaShift = 4;  // the gain of 1/16 of RFC 8257
+constexpr std::int64_t kAlphaOne = 1 << 20;
+constexpr std::uint32_t kReordered = 3;  // numbers
+constexpr int kMostBackoff = 8;          // doublings
+}  // namespace
+
+void Dctcp::opened(FlowId) {
+  Window& w = windows_.emplace_back();
+  w.bytes = static_cast<std::int64_t>(options_.first_window) * options_.payload_bytes;
+  w.threshold = options_.most_window_bytes;
+  w.alpha = kAlphaOne;
+}
+
+void Dctcp::on_packet(Packet* packet, Picoseconds now) {
+  if ((packet->flags & kDamaged) != 0)
+    network_.packets().give_back(packet);
+  else if (packet->kind == PacketKind::data)
+    on_segment(packet, now);
+  else
+    on_acknowledgement(packet, now);
+}
+
+void Dctcp::on_segment(Packet* packet, Picoseconds now) {
+  const FlowId flow = packet->flow;
+  Receiver& r = receivers_[flow];
+  r.heard = now;
+  if ((packet->flags & kTrimmed) == 0) arrive(flow, packet->number);
+  turn_around(packet, r.expected);
+  const int here = packet->source;
+  network_.send(here, packet, now);
+  tell_delivered(flow, now);
+}
+
+void Dctcp::on_acknowledgement(Packet* packet, Picoseconds now) {
+  const FlowId flow = packet->flow;
+  Sender& s = senders_[flow];
+  Window& w = windows_[flow];
+  const std::uint32_t number = packet->number;
+  const std::uint32_t echo = packet->echo;
+  const Picoseconds sent = packet->sent;
+  const std::uint8_t flags = packet->flags;
+  network_.packets().give_back(packet);
+  s.answered = now;
+
+  const bool limited = s.in_flight + options_.payload_bytes > w.bytes;
+  const bool trimmed = (flags & kTrimmed) != 0;
+  std::int64_t bytes = 0;
+  const bool known = echo >= s.first;
+  if (known && !trimmed) bytes += acknowledge(s, echo);
+  bytes += acknowledge_before(s, number);
+  w.scan = std::max(w.scan, s.first);
+  measure(s, now - sent);
+  if (!trimmed) {
+    w.newest = std::max(w.newest, sent);
+    w.highest = std::max({w.highest, s.first, echo + 1});
+  }
+
+  const bool marked = trimmed || (flags & kMarked) != 0;
+  w.acknowledged += bytes;
+  if (marked) {
+    ++s.marks;
+    w.marked += std::max<std::int64_t>(bytes, 1);
+  }
+  if (s.first >= w.window_end) renew_alpha(s, w);
+  if (marked && s.first >= w.recover)
+    cut(s, w, w.bytes - ((w.bytes * w.alpha) >> 21));
+  else if (bytes > 0)
+    grow(w, bytes, limited);
+  if (known && trimmed && s.segment(echo).state != State::acknowledged &&
+      s.segment(echo).state != State::lost && s.segment(echo).sent == sent)
+    lose(s, echo);
+  find_losses(s, w);
+  if (bytes > 0) s.backoff = 0;
+  set_timer(flow, now);
+  pump(flow, now);
+}
+
+void Dctcp::renew_alpha(const Sender& s, Window& w) {
+  const std::int64_t share =
+      w.acknowledged == 0 ? 0 : std::min(kAlphaOne, w.marked * kAlphaOne / w.acknowledged);
+  w.alpha += (share - w.alpha) >> kAlphaShift;
+  w.acknowledged = w.marked = 0;
+  w.window_end = s.next;
+}
+
+void Dctcp::cut(const Sender& s, Window& w, std::int64_t window) const {
+  const std::int64_t least = static_cast<std::int64_t>(options_.least_window) * options_.payload_bytes;
+  w.bytes = std::max(window, least);
+  w.threshold = w.bytes;
+  w.growth = 0;
+  w.recover = s.next;
+}
+
+void Dctcp::grow(Window& w, std::int64_t bytes, bool limited) const {
+  if (!limited) return;
+  if (w.bytes < w.threshold) {
+    w.bytes += bytes;
+  } else {
+    w.growth += bytes;
+    if (w.growth >= w.bytes) {
+      w.growth -= w.bytes;
+      w.bytes += options_.payload_bytes;
+    }
+  }
+  w.bytes = std::min(w.bytes, options_.most_window_bytes);
+}
+
+void Dctcp::find_losses(Sender& s, Window& w) {
+  // Over several paths what was sent up to a round trip later may overtake.
+  const Picoseconds limit = w.newest - (options_.spray ? s.round_trip : 0);
+  const std::uint32_t below = w.highest - std::min(w.highest, kReordered);
+  bool found = false;
+  for (; w.scan != s.next && w.scan < below; ++w.scan) {
+    const Segment& segment = s.segment(w.scan);
+    if (segment.state != State::in_flight) continue;
+    if (segment.sent > limit) break;
+    lose(s, w.scan);
+    found = true;
+  }
+  // A retransmission has no number of its own: only time can tell.
+  while (!w.sent_again.empty()) {
+    const std::uint32_t number = w.sent_again.front();
+    if (number >= s.first && s.segment(number).state == State::sent_again) {
+      if (s.segment(number).sent + s.round_trip / 4 >= limit) break;
+      lose(s, number);
+      found = true;
+    }
+    w.sent_again.pop();
+  }
+  if (found && s.first >= w.recover) cut(s, w, w.bytes / 2);
+}
+
+bool Dctcp::send_one(FlowId flow, Picoseconds now) {
+  Sender& s = senders_[flow];
+  Window& w = windows_[flow];
+  for (; !s.lost.empty(); s.lost.pop()) {
+    const std::uint32_t number = s.lost.front();
+    if (number < s.first || s.segment(number).state != State::lost) continue;
+    if (s.in_flight > 0 && s.in_flight + s.segment(number).bytes > w.bytes) return false;
+    s.segment(number).state = State::sent_again;
+    w.sent_again.push(number);
+    ++s.retransmissions;
+    s.lost.pop();
+    network_.send(flows_[flow].from, packet_of(flow, number, now), now);
+    return true;
+  }
+  if (s.unsent == 0) return false;
+  const std::int64_t bytes = std::min<std::int64_t>(s.unsent, options_.payload_bytes);
+  if (s.in_flight > 0 && s.in_flight + bytes > w.bytes) return false;
+  network_.send(flows_[flow].from, packet_of(flow, cut_segment(flow), now), now);
+  return true;
+}
+
+auto Dctcp::sender(Picoseconds now) {
+  return [this, now](FlowId flow) {
+    if (!send_one(flow, now)) return false;
+    if (senders_[flow].deadline == kNever) set_timer(flow, now);
+    tell_writable(flow, now);
+    return true;
+  };
+}
+
+void Dctcp::pump(FlowId flow, Picoseconds now) {
+  if (options_.turns) {
+    auto send = sender(now);
+    offer(flow, now, send);
+  } else {
+    bool sent = false;
+    while (send_one(flow, now)) sent = true;
+    if (sent && senders_[flow].deadline == kNever) set_timer(flow, now);
+  }
+  tell_writable(flow, now);
+}
+
+void Dctcp::set_timer(FlowId flow, Picoseconds now) {
+  Sender& s = senders_[flow];
+  if (s.first == s.next) {
+    s.deadline = kNever;
+    return;
+  }
+  s.deadline = now + timeout(s);
+  if (s.deadline >= s.timer_at) return;
+  s.timer_at = s.deadline;
+  events_.push(s.deadline, EventKind::timer, flow);
+}
+
+void Dctcp::on_timer(std::uint32_t target, Picoseconds now) {
+  if (target >= kTurn) {
+    events_.pop();
+    auto send = sender(now);
+    take_turns(static_cast<int>(target - kTurn), true, now, send);
+    return;
+  }
+  const FlowId flow = target;
+  Sender& s = senders_[flow];
+  if (s.timer_at == now && s.deadline > now && s.deadline != kNever) {
+    s.timer_at = s.deadline;
+    events_.replace_top(s.deadline, EventKind::timer, flow);
+    return;
+  }
+  events_.pop();
+  if (s.timer_at != now) return;  // an earlier one took its place
+  s.timer_at = kNever;
+  if (s.deadline == kNever) return;
+  Window& w = windows_[flow];
+  ++s.timeouts;
+  s.backoff = static_cast<std::uint8_t>(std::min(s.backoff + 1, kMostBackoff));
+  for (std::uint32_t n = s.first; n != s.next; ++n)
+    if (s.segment(n).state == State::in_flight || s.segment(n).state == State::sent_again) lose(s, n);
+  w.scan = s.next;
+  while (!w.sent_again.empty()) w.sent_again.pop();
+  const std::int64_t half = w.bytes / 2;
+  cut(s, w, 0);
+  w.threshold = std::max(half, w.bytes);
+  set_timer(flow, now);
+  pump(flow, now);
+}
+
+}  // namespace talweg::sim

@@ -1,0 +1,61 @@
+// Dctcp: a transport whose senders keep a window that reacts to congestion marks.
+//
+// Window (RFC 8257). It doubles every round trip until the first mark or loss, then grows by a segment per
+// round trip. Once a window has passed, alpha moves by 1/16 toward the share of its bytes that were marked;
+// a window with marks is cut by alpha / 2, once. A loss halves it, once per window. All in integers, so that
+// a run does not depend on a compiler's floating point.
+//
+// Loss recovery. A segment is lost when one three numbers above it has been acknowledged that was sent after
+// it (with `spray` a round trip after it: other paths may be that much quicker); or when its trimmed header
+// comes. What is still missing when the retransmission timer ends (smoothed round trip + 4 deviations, at
+// least `least_rto`, doubling up to `most_rto`) is all taken for lost and the window falls to its least. A
+// flow has one timer event pending, put off when it fires early, so an acknowledgement costs no event.
+#pragma once
+
+#include <vector>
+
+#include "sim/transport.h"
+
+namespace talweg::sim {
+
+class Dctcp final : public Transport {
+ public:
+  using Transport::Transport;
+
+  std::int64_t window_bytes(FlowId flow) const override { return windows_[flow].bytes; }
+  void on_packet(Packet* packet, Picoseconds now) override;
+  void on_timer(std::uint32_t target, Picoseconds now) override;
+
+ private:
+  struct alignas(64) Window {
+    std::int64_t bytes = 0;
+    std::int64_t threshold = 0;     // slow start below
+    std::int64_t growth = 0;        // acknowledged bytes that have not grown the window yet
+    std::int64_t acknowledged = 0;  // bytes since alpha was renewed, and those of them that were marked
+    std::int64_t marked = 0;
+    std::int64_t alpha = 0;               // of 2^20
+    Picoseconds newest = 0;               // the latest send time that was acknowledged
+    std::uint32_t highest = 0;            // the highest number acknowledged, plus one
+    std::uint32_t scan = 0;               // those before have been looked at for losses
+    std::uint32_t window_end = 0;         // alpha is renewed when `first` gets there
+    std::uint32_t recover = 0;            // no second cut before `first` gets there
+    RingQueue<std::uint32_t> sent_again;  // in the order of sending
+  };
+
+  void opened(FlowId flow) override;
+  void pump(FlowId flow, Picoseconds now) override;
+  bool send_one(FlowId flow, Picoseconds now);
+  // send_one() for whoever gives turns.
+  auto sender(Picoseconds now);
+  void on_segment(Packet* packet, Picoseconds now);
+  void on_acknowledgement(Packet* packet, Picoseconds now);
+  void find_losses(Sender& s, Window& w);
+  void cut(const Sender& s, Window& w, std::int64_t window) const;
+  void grow(Window& w, std::int64_t bytes, bool limited) const;
+  static void renew_alpha(const Sender& s, Window& w);
+  void set_timer(FlowId flow, Picoseconds now);
+
+  std::vector<Window> windows_;
+};
+
+}  // namespace talweg::sim

@@ -1,0 +1,93 @@
+#include "study/simulate_notes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+
+namespace talweg::study {
+namespace {
+
+bool given(const SimulateRequest& request, const char* name) {
+  const auto& field = *field_called(simulate_fields(), name);
+  return value_of(request, field) != value_of(SimulateRequest{}, field);
+}
+
+// "--loss, --queue" of those that are given; empty if none is.
+std::string those_given(const SimulateRequest& request, std::initializer_list<const char*> names) {
+  std::string text;
+  for (const char* name : names)
+    if (given(request, name)) text += fmt::format("{}--{}", text.empty() ? "" : ", ", name);
+  return text;
+}
+
+// The priorities that packets have.
+std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o) {
+  std::array<bool, sim::kPriorities> used{};
+  const auto use = [&](int priority) {
+    used[static_cast<std::size_t>(std::clamp(priority, 0, sim::kPriorities - 1))] = true;
+  };
+  const int below = o.simulation.transport.data_priority;
+  use(o.simulation.transport.acknowledgement_priority);
+  for (const sim::Connection& c : o.flows.connections) use(c.priority + below);
+  for (const auto& f : o.job.flows) use(f.connection.priority + below);
+  for (const sim::WorkloadGroup& g : o.job.groups) use(g.priority + below);
+  for (const sim::BackgroundTraffic& b : o.job.background) use(b.priority);
+  if (o.matrix.empty() && o.workload.empty()) use(o.ranks.priority + below);
+  return used;
+}
+
+bool some_link_leaves_a_switch(const cluster::Cluster& cluster) {
+  const int workers = cluster.workers();
+  return std::ranges::any_of(cluster.links, [&](const cluster::Link& l) { return l.from >= workers; });
+}
+
+}  // namespace
+
+std::vector<std::string> idle_options(const SimulateRequest& request, const SimulateOptions& o) {
+  std::vector<std::string> notes;
+  const auto note = [&](const std::string& options, const std::string& why) {
+    if (!options.empty()) notes.push_back(options + ": " + why);
+  };
+  const sim::QueuePolicy& queue = o.simulation.network.switch_queue;
+  const bool pulled = o.simulation.transport.kind == sim::TransportKind::pulled;
+
+  if (!request.matrix.empty() || !request.flows.empty())
+    note(those_given(request, {"processors"}), "flows cost no processor, only calls do");
+  if (request.fluid) {
+    note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss",
+                               "bit-errors", "burst-loss", "duplicate", "damage", "reorder", "window",
+                               "most-window", "least-rto"}),
+         "--fluid has neither packets nor queues");
+    return notes;
+  }
+  if (!some_link_leaves_a_switch(o.cluster)) {
+    note(those_given(request, {"queue", "mark", "red", "class-limits", "trim"}),
+         "no link leaves a switch, and a host holds its packets back");
+    return notes;
+  }
+  if (!request.red.empty()) note(those_given(request, {"mark"}), "--red takes its place");
+  if (pulled) {
+    const std::string& name = request.transport;
+    note(those_given(request, {"mark", "red"}), name + " does not react to marks");
+    note(those_given(request, {"most-window"}), name + " has no window that grows");
+    if (!queue.trim)
+      note(those_given(request, {"priorities", "queue"}),
+           "without trimming, which needs two priorities and a queue with a limit, " + name +
+               " waits for timers where a queue is full");
+  } else if (given(request, "mark") && queue.limit_bytes > 0 && queue.mark_bytes >= queue.limit_bytes) {
+    note("--mark", fmt::format("the queue is full before, at {} bytes", queue.limit_bytes));
+  }
+  const auto used = priorities_in_use(o);
+  if (std::ranges::count(used, true) == 1)
+    note(those_given(request, {"priorities", "trim"}),
+         "data and answers have the same priority, and with it one queue: give flows a priority (prio=1 in "
+         "--flows, prio 1 in a matrix, priority: 1 in a workload), or take --transport ndp");
+  for (std::size_t p = 0; p < used.size(); ++p)
+    if (queue.class_limit_bytes[p] > 0 && !used[p])
+      note(those_given(request, {"class-limits"}), fmt::format("no packet has priority {}", p));
+  return notes;
+}
+
+}  // namespace talweg::study

@@ -1,0 +1,152 @@
+// What --transport sets, what other options change of that, and what is said of options that do nothing.
+#include "study/simulate_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "study/simulate_notes.h"
+
+namespace talweg::study {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using Given = std::vector<std::pair<const char*, const char*>>;
+
+SimulateOptions options_of(const Given& given) {
+  SimulateRequest request;
+  request.topology = "star:hosts=4";
+  request.flows = "incast:size=100KB";
+  for (const auto& [name, text] : given) set(request, *field_called(simulate_fields(), name), text);
+  return checked(request);
+}
+
+std::vector<std::string> notes_of(const Given& given) {
+  return options_of(given).notes;
+}
+
+TEST(SimulateRequest, APresetIsWhatItsOptionsSpelledOutGive) {
+  const SimulateOptions ndp = options_of({{"transport", "ndp"}});
+  EXPECT_TRUE(ndp.simulation == options_of({{"transport", "ndp"},
+                                            {"priorities", "2"},
+                                            {"trim", "true"},
+                                            {"queue", "12112"},  // 8 x (1448 + 66)
+                                            {"mark", "0"},
+                                            {"window", "30"},
+                                            {"routing", "spray"},
+                                            {"least-rto", "1ms"}})
+                                    .simulation);
+  EXPECT_TRUE(options_of({{"transport", "eqds"}}).simulation == options_of({{"transport", "eqds"},
+                                                                            {"priorities", "2"},
+                                                                            {"trim", "true"},
+                                                                            {"queue", "12112"},
+                                                                            {"mark", "0"},
+                                                                            {"routing", "spray"},
+                                                                            {"least-rto", "1ms"}})
+                                                                    .simulation);
+  const SimulateOptions dctcp = options_of({});
+  EXPECT_TRUE(dctcp.simulation == options_of({{"transport", "dctcp"},
+                                              {"priorities", "1"},
+                                              {"queue", "1M"},
+                                              {"window", "10"},
+                                              {"routing", "ecmp"},
+                                              {"least-rto", "10ms"}})
+                                      .simulation);
+  EXPECT_FALSE(ndp.simulation == dctcp.simulation);
+  EXPECT_EQ(ndp.simulation.transport.kind, sim::TransportKind::pulled);
+  EXPECT_EQ(dctcp.simulation.transport.kind, sim::TransportKind::dctcp);
+  const SimulateOptions eqds = options_of({{"transport", "eqds"}});
+  EXPECT_EQ(eqds.simulation.transport.first_window, 0) << "what the path holds";
+}
+
+TEST(SimulateRequest, AnOptionThatIsGivenChangesItsOwnSettingAlone) {
+  const sim::SimulationOptions ndp = options_of({{"transport", "ndp"}}).simulation;
+  const auto with = [](const char* name, const char* text) {
+    return options_of({{"transport", "ndp"}, {name, text}}).simulation;
+  };
+  sim::SimulationOptions expected = ndp;
+  expected.transport.first_window = 7;
+  EXPECT_TRUE(with("window", "7") == expected);
+  expected = ndp;
+  expected.network.switch_queue.limit_bytes = 64 << 10;
+  EXPECT_TRUE(with("queue", "64K") == expected);
+  expected = ndp;
+  expected.network.switch_queue.mark_bytes = 5000;
+  EXPECT_TRUE(with("mark", "5000") == expected);
+  expected = ndp;
+  expected.transport.spray = false;
+  EXPECT_TRUE(with("routing", "ecmp") == expected);
+  expected = ndp;
+  expected.network.switch_queue.priorities = expected.network.host_queue.priorities = 4;
+  EXPECT_TRUE(with("priorities", "4") == expected);
+  expected = ndp;
+  expected.transport.least_rto = Nanoseconds{5'000'000};
+  EXPECT_TRUE(with("least-rto", "5ms") == expected);
+  // A queue of eight packets is longer where packets are.
+  EXPECT_EQ(options_of({{"transport", "ndp"}, {"payload", "4000"}, {"header", "64"}})
+                .simulation.network.switch_queue.limit_bytes,
+            8 * 4064);
+}
+
+TEST(SimulateRequest, MarksGoByDelayUnlessTheyAreGivenAndNotInFrontOfHostsLinks) {
+  const sim::NetworkOptions by_delay = options_of({}).simulation.network;
+  EXPECT_TRUE(by_delay.switch_queue.mark_by_delay);
+  EXPECT_FALSE(by_delay.host_queue.mark_by_delay);
+  EXPECT_EQ(by_delay.host_queue.mark_bytes, 0);
+  const sim::NetworkOptions given = options_of({{"mark", "20000"}}).simulation.network;
+  EXPECT_FALSE(given.switch_queue.mark_by_delay);
+  EXPECT_EQ(given.switch_queue.mark_bytes, 20'000);
+  const sim::NetworkOptions red = options_of({{"red", "10K,20K,0.1"}}).simulation.network;
+  EXPECT_FALSE(red.switch_queue.mark_by_delay);
+  EXPECT_EQ(red.switch_queue.mark_bytes, 0);
+}
+
+TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
+  EXPECT_THAT(notes_of({}), IsEmpty());
+  EXPECT_THAT(notes_of({{"transport", "ndp"}}), IsEmpty());
+  EXPECT_THAT(notes_of({{"priorities", "2"}, {"trim", "true"}}),
+              ElementsAre(HasSubstr("--priorities, --trim: data and answers have the same priority")));
+  EXPECT_THAT(notes_of({{"priorities", "2"}, {"trim", "true"}, {"flows", "incast:size=100KB,prio=1"}}),
+              IsEmpty());
+  EXPECT_THAT(notes_of({{"transport", "ndp"}, {"priorities", "2"}, {"trim", "true"}}), IsEmpty());
+  EXPECT_THAT(notes_of({{"transport", "eqds"}, {"mark", "10K"}, {"most-window", "1M"}}),
+              ElementsAre("--mark: eqds does not react to marks",
+                          "--most-window: eqds has no window that grows"));
+  EXPECT_THAT(notes_of({{"transport", "ndp"}, {"queue", "0"}}),
+              ElementsAre(HasSubstr("--queue: without trimming")));
+  EXPECT_THAT(notes_of({{"mark", "2M"}}), ElementsAre("--mark: the queue is full before, at 1048576 bytes"));
+  EXPECT_THAT(notes_of({{"mark", "2K"}, {"red", "10K,20K,0.1"}}),
+              ElementsAre("--mark: --red takes its place"));
+  EXPECT_THAT(notes_of({{"processors", "tcp"}}),
+              ElementsAre(HasSubstr("--processors: flows cost no processor")));
+  EXPECT_THAT(notes_of({{"priorities", "8"}, {"class-limits", "0,0,0,9K"}, {"flows", "incast:prio=2"}}),
+              ElementsAre("--class-limits: no packet has priority 3"));
+}
+
+TEST(SimulateRequest, FluidSaysThatItHasNoPackets) {
+  EXPECT_EQ(options_of({{"fluid", "true"}}).simulation.transport.kind, sim::TransportKind::fluid);
+  EXPECT_THAT(notes_of({{"fluid", "true"}}), IsEmpty());
+  EXPECT_THAT(notes_of({{"fluid", "true"}, {"loss", "0.1"}, {"queue", "64K"}, {"priorities", "2"}}),
+              ElementsAre("--queue, --priorities, --loss: --fluid has neither packets nor queues"));
+}
+
+TEST(SimulateRequest, QueuesOfSwitchesAreNamedWhereThereAreNone) {
+  const std::string file = testing::TempDir() + "talweg-pair.yaml";
+  std::ofstream(file) << "nodes: [{name: a}, {name: b}]\nlinks: [{between: [a, b], capacity: 1Gbit/s}]\n";
+  SimulateRequest request;
+  request.network = file;
+  request.flows = "incast";
+  request.queue = "64K";
+  request.red = "10K,20K,0.1";
+  EXPECT_THAT(checked(request).notes, ElementsAre(HasSubstr("--queue, --red: no link leaves a switch")));
+}
+
+}  // namespace
+}  // namespace talweg::study
