@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -239,6 +240,29 @@ TEST_P(DamagedStream, IsNoticedWhereverTheDamageIs) {
     EXPECT_TRUE(handler.chunks.empty()) << "byte " << at;
     ::close(fds[1]);
   }
+}
+
+TEST(StreamPace, IsTheKernelsToKeepAndIsTakenBack) {
+  const FileDescriptor listener = listen_tcp({"127.0.0.1", 0});
+  Collector handler;
+  Stream stream(connect_tcp(local_endpoint(listener), now_ns() + 10'000'000'000), 1, StreamOptions{},
+                handler);
+  const auto kept = [&] {
+    std::uint64_t rate = 0;
+    socklen_t length = sizeof rate;
+    EXPECT_EQ(::getsockopt(stream.fd(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &length), 0);
+    return rate;
+  };
+  constexpr std::uint64_t kNoPace = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(kept(), kNoPace);
+  stream.pace(1'250'000);
+  EXPECT_EQ(kept(), 1'250'000U);
+  stream.pace(1e11);
+  EXPECT_EQ(kept(), 100'000'000'000U) << "more than 32 bits hold";
+  stream.pace(0.1);
+  EXPECT_EQ(kept(), 1U) << "a pace so slow is still one";
+  stream.pace(0);
+  EXPECT_EQ(kept(), kNoPace);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DamagedStream, ::testing::ValuesIn(protections()), name_of);
