@@ -213,6 +213,8 @@ void Reliable::transmit(FlowId flow, std::uint32_t number, Picoseconds now) {
   segment.sent = now;
   s.in_flight += segment.bytes;
   ++s.sent_segments;
+  if (pace_of(flow) > 0)
+    paces_[flow].clear = std::max(paces_[flow].clear, now) + paces_[flow].gap.of(segment.bytes);
   Packet* packet = network_.packets().take();
   packet->sent = now;
   packet->flow = flow;
@@ -227,6 +229,26 @@ void Reliable::transmit(FlowId flow, std::uint32_t number, Picoseconds now) {
   packet->kind = PacketKind::data;
   packet->flags = 0;
   network_.send(f.from, packet, now);
+}
+
+void Reliable::pace(FlowId flow, double bytes_per_second) {
+  if (flow >= paces_.size()) {
+    if (bytes_per_second == 0) return;
+    paces_.resize(flow + 1);
+  }
+  paces_[flow].bytes_per_second = bytes_per_second;
+  if (bytes_per_second > 0) paces_[flow].gap = TransmitTime(Bandwidth{8 * bytes_per_second});
+}
+
+// A flow whose pace does not let it send yet is woken when it does.
+bool Reliable::clear_to_send(FlowId flow, Picoseconds now) {
+  if (pace_of(flow) == 0 || paces_[flow].clear <= now) return true;
+  Pace& held = paces_[flow];
+  if (held.wake_at != held.clear) {
+    held.wake_at = held.clear;
+    events_.push(held.clear, EventKind::timer, flow);
+  }
+  return false;
 }
 
 void Reliable::pump(FlowId flow, Picoseconds now) {
@@ -247,6 +269,7 @@ void Reliable::pump(FlowId flow, Picoseconds now) {
   while (s.unsent > 0 && s.lost.empty()) {
     const std::int64_t bytes = std::min<std::int64_t>(s.unsent, options_.payload_bytes);
     if (s.in_flight > 0 && s.in_flight + bytes > s.window) break;
+    if (!clear_to_send(flow, now)) break;
     if (s.next - s.first == s.ring.size()) make_room(s, receivers_[flow]);
     Segment& segment = s.segment(s.next);
     segment.bytes = static_cast<std::uint16_t>(bytes);
@@ -295,6 +318,12 @@ void Reliable::set_timer(FlowId flow, Picoseconds now) {
 }
 
 void Reliable::on_timer(FlowId flow, Picoseconds now) {
+  if (flow < paces_.size() && paces_[flow].wake_at == now) {
+    events_.pop();
+    paces_[flow].wake_at = kNever;
+    pump(flow, now);
+    return;  // where the other timer is due as well, its event comes next
+  }
   Sender& s = senders_[flow];
   if (s.timer_at == now && s.deadline > now && s.deadline != kNever) {
     s.timer_at = s.deadline;

@@ -19,6 +19,9 @@
 // least `least_rto`, doubling up to `most_rto`) is all taken for lost and the window falls to its least. A
 // flow has one timer event pending, put off when it fires early, so an acknowledgement costs no event.
 //
+// Pace. A flow may be held to a rate below what its window lets pass, as Linux paces sockets; what is sent
+// again is not held up.
+//
 // Shortcuts of a simulation: there is no handshake, the receiver's buffer is never full, and both ends share
 // the lengths of segments in flight. A flow has at most 2^32 segments.
 #pragma once
@@ -82,6 +85,9 @@ class Reliable {
   void notify_at(FlowId flow, std::int64_t bytes) { receivers_[flow].notify_at = bytes; }
   // Asks for on_writable once fewer than this many written bytes have not been sent for the first time.
   void notify_below(FlowId flow, std::int64_t low_water) { senders_[flow].low_water = low_water; }
+  // New segments leave at so many bytes per second at most, from now on; 0: as the window lets them.
+  void pace(FlowId flow, double bytes_per_second);
+  double pace_of(FlowId flow) const { return flow < paces_.size() ? paces_[flow].bytes_per_second : 0; }
   std::int64_t delivered_bytes(FlowId flow) const { return receivers_[flow].delivered; }
   std::int64_t unsent_bytes(FlowId flow) const { return senders_[flow].unsent; }
   // Smoothed; 0: not measured yet.
@@ -150,11 +156,18 @@ class Reliable {
     Picoseconds heard = 0;
     std::int64_t notify_at = kNever;
   };
+  struct Pace {
+    double bytes_per_second = 0;  // 0: none
+    TransmitTime gap;
+    Picoseconds clear = 0;         // when the next segment may go
+    Picoseconds wake_at = kNever;  // of the event that is pending
+  };
 
   void on_segment(Packet* packet, Picoseconds now);
   void on_acknowledgement(Packet* packet, Picoseconds now);
   void pump(FlowId flow, Picoseconds now);
   void transmit(FlowId flow, std::uint32_t number, Picoseconds now);
+  bool clear_to_send(FlowId flow, Picoseconds now);
   std::int64_t acknowledge(Sender& s, std::uint32_t number);
   void find_losses(Sender& s);
   void lose(Sender& s, std::uint32_t number);
@@ -174,6 +187,7 @@ class Reliable {
   std::vector<FlowOptions> flows_;
   std::vector<Sender> senders_;
   std::vector<Receiver> receivers_;
+  std::vector<Pace> paces_;  // up to the last flow that ever had one
 };
 
 }  // namespace talweg::sim

@@ -28,7 +28,7 @@ struct SimulateRequest {
   std::string matrix, workload;
   std::string queue = "1M", mark = "100K", red, class_limits, processors = "ideal", routing = "ecmp";
   int priorities = 1;
-  bool trim = false;
+  bool trim = false, pacing = false;
   double loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
   std::string burst_loss, reorder;
   std::vector<std::string> fail;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "base/settings.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "formats/import.h"
@@ -203,6 +204,7 @@ SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& netw
   options.cluster = formats::load_any(network);
   options.ranks.carry_payloads = false;
   options.ranks.costs = tcp_host_costs(options.cluster);
+  options.ranks.pacing = switch_of("TALWEG_PACING");
   auto& queues = options.simulation.network;
   queues.switch_queue.limit_bytes = kQueueBytes;
   queues.switch_queue.mark_bytes = queues.host_queue.mark_bytes = kMarkBytes;
