@@ -137,11 +137,10 @@ class Ranks::Host : public protocol::Outbox {
 
   std::int64_t unsent_limit(const Channel& c) const {
     const Reliable& transport = ranks_.simulation_.transport();
-    const Picoseconds round_trip = transport.round_trip(c.flow);
-    std::int64_t window = transport.window_bytes(c.flow);
-    if (const double pace = transport.pace_of(c.flow); pace > 0)  // as live::Stream has it
-      window = std::min(window, static_cast<std::int64_t>(pace * seconds(round_trip)));
-    return protocol::unsent_limit(window, round_trip / kPicosecondsPerNanosecond);
+    const std::int64_t limit = protocol::unsent_limit(
+        transport.window_bytes(c.flow), transport.round_trip(c.flow) / kPicosecondsPerNanosecond);
+    const double pace = transport.pace_of(c.flow);
+    return pace > 0 ? std::min(limit, protocol::paced_limit(pace)) : limit;
   }
 
   void push(int to, Frame frame) {

@@ -2,6 +2,8 @@
 #include "live/tcp/stream.h"
 
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -253,10 +255,18 @@ TEST(StreamPace, IsTheKernelsToKeepAndIsTakenBack) {
     EXPECT_EQ(::getsockopt(stream.fd(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &length), 0);
     return rate;
   };
+  const auto unsent = [&] {
+    int most = 0;
+    socklen_t length = sizeof most;
+    EXPECT_EQ(::getsockopt(stream.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, &length), 0);
+    return most;
+  };
   constexpr std::uint64_t kNoPace = std::numeric_limits<std::uint64_t>::max();
   EXPECT_EQ(kept(), kNoPace);
+  EXPECT_GT(unsent(), 4 << 10);
   stream.pace(1'250'000);
   EXPECT_EQ(kept(), 1'250'000U);
+  EXPECT_EQ(unsent(), 4 << 10) << "or what is more urgent would wait behind it";
   stream.pace(1e11);
   EXPECT_EQ(kept(), 100'000'000'000U) << "more than 32 bits hold";
   stream.pace(0.1);

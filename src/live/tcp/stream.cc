@@ -74,24 +74,25 @@ void Stream::pace(double bytes_per_second) {
   const std::uint64_t value = pace_ > 0 ? static_cast<std::uint64_t>(std::clamp(pace_, 1.0, kMost))
                                         : std::numeric_limits<std::uint64_t>::max();
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &value, sizeof value);
+  if (pace_ > 0) set_unsent_limit(std::min(unsent_limit_, protocol::paced_limit(pace_)));
 }
 
-// What the kernel holds unsent cannot be overtaken any more. A paced connection has no more on its way than
-// its pace fills. The limit sinks by half at most: after a pause the congestion window begins small.
+// What the kernel holds unsent cannot be overtaken any more. The limit sinks by half at most, but for a pace:
+// after a pause the congestion window begins small.
 void Stream::limit_unsent() {
   const std::int64_t now = now_ns();
   if (unsent_limit_ > 0 && now - limited_at_ns_ < kLimitEveryNs) return;
   limited_at_ns_ = now;
   const TcpPace known = tcp_pace(socket_.get());
-  std::int64_t window = known.window_bytes;
-  if (pace_ > 0) {
-    const double filled = pace_ * static_cast<double>(known.round_trip_ns) * 1e-9;
-    window = std::min(window, static_cast<std::int64_t>(filled));
-  }
-  const std::int64_t limit = std::max(protocol::unsent_limit(window, known.round_trip_ns), unsent_limit_ / 2);
-  if (limit == unsent_limit_) return;
-  unsent_limit_ = limit;
-  const int value = static_cast<int>(limit);
+  const std::int64_t limit =
+      std::max(protocol::unsent_limit(known.window_bytes, known.round_trip_ns), unsent_limit_ / 2);
+  set_unsent_limit(pace_ > 0 ? std::min(limit, protocol::paced_limit(pace_)) : limit);
+}
+
+void Stream::set_unsent_limit(std::int64_t bytes) {
+  if (bytes == unsent_limit_) return;
+  unsent_limit_ = bytes;
+  const int value = static_cast<int>(bytes);
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, sizeof value);
 }
 

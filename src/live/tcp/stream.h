@@ -86,6 +86,7 @@ class Stream {
 
  private:
   void limit_unsent();
+  void set_unsent_limit(std::int64_t bytes);
   void on_taken(const OutFrame& frame);
   bool held_back(const wire::Header& header);
   bool hand_over();
