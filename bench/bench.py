@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "bench" / "suite"))
 import aggregator  # noqa: E402
 import all_reduce  # noqa: E402
 import contestants  # noqa: E402
+import fabric  # noqa: E402
 import faults  # noqa: E402
 import measured  # noqa: E402
 import mesh  # noqa: E402
@@ -29,7 +30,7 @@ import training  # noqa: E402
 from scenarios import RANKS, rows_of  # noqa: E402
 
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
-QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh")},
+QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh", "fabric")},
          "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}
 
 
@@ -49,7 +50,7 @@ def parse_arguments(words=None):
     parser.add_argument("--mode", choices=["isolated", "stream"], default="isolated",
                         help="what tables show; both are measured, streams up to 16 MiB")
     parser.add_argument("--only", help="contestants whose label contains one of these, such as talweg,ompi")
-    parser.add_argument("--seeds", help="of mesh, such as 2,3; default: 0 to 7")
+    parser.add_argument("--seeds", help="of mesh and fabric, such as 2,3; default: 0 to 7, and 0 to 2")
     parser.add_argument("--record", action="store_true",
                         help="keep the results in bench/results, and write docs/measured.md and README.md anew")
     parser.add_argument("--build", default=ROOT / "build", type=pathlib.Path, help="the build folder")
@@ -64,6 +65,7 @@ def parse_arguments(words=None):
     settings.plan = {s: plan.get(s, RANKS[s]) for s in settings.scenarios or plan}
     if settings.ranks:
         settings.plan = {s: [int(n) for n in settings.ranks.split(",")] for s in settings.plan}
+    settings.sizes_given = bool(settings.sizes)
     sizes = settings.sizes or (QUICK["sizes"] if settings.quick else SIZES)
     settings.sizes = [parse_size(size) for size in sizes.split(",")]
     settings.seeds = [int(seed) for seed in settings.seeds.split(",")] if settings.seeds else []
@@ -100,6 +102,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return simulator.run(settings)
     if scenario == "seeing":
         return seeing.run(ranks, runner, settings)
+    if scenario == "fabric":
+        return fabric.run(ranks, settings)
     if scenario == "mesh":
         return mesh.run(ranks, runner, settings)
     if scenario == "predict":

@@ -47,15 +47,19 @@ def best_order(rates, ranks):
 
 
 def bound_mbit(place, size, settings):
-    """What `talweg plan` proves to be the most that any all-reduce of this network can do, in Mbit/s of the vector."""
     with places.workspace() as folder:
         path = f"{folder}/cluster.yaml"
         with open(path, "w", encoding="utf-8") as file:
             file.write(place.cluster_yaml())
-        done = subprocess.run([settings.build / "talweg", "plan", path, "--bytes", str(size), "--json", "-"],
-                              capture_output=True, text=True)
+        return bound_of(path, size, settings)
+
+
+def bound_of(path, size, settings):
+    """What `talweg plan` proves to be the most that any all-reduce of a network can do, in Mbit/s of the vector."""
+    done = subprocess.run([settings.build / "talweg", "plan", path, "--bytes", str(size), "--json", "-"],
+                          capture_output=True, text=True)
     if done.returncode != 0:
-        raise SystemExit(f"mesh: talweg plan: {done.stderr.strip()}")
+        raise SystemExit(f"talweg plan {path}: {done.stderr.strip()}")
     return float(fractions.Fraction(json.loads(done.stdout)["bound"]["rate_bit_per_s_exact"])) / BIT_PER_MBIT
 
 

@@ -3,6 +3,7 @@ import functools
 
 import aggregator
 import all_reduce
+import fabric
 import faults
 import mesh
 import planning
@@ -20,6 +21,7 @@ SCENARIOS = {
     "net": ("A network on which all are equal", [2, 4, 8], functools.partial(all_reduce.rows_of, "net")),
     "uneven": ("Odd ranks on slower links", [4, 8], functools.partial(all_reduce.rows_of, "uneven")),
     "mesh": ("A link of its own between every two", [8], mesh.rows),
+    "fabric": ("Racks on uplinks that differ", [16, 32], fabric.rows),
     "aggregator": ("A machine that sums for the ranks", [4, 8], aggregator.rows),
     "startup": ("Joining", [16], startup.rows),
     "faults": ("A rank that is killed", [8], faults.rows),

@@ -96,6 +96,10 @@ const std::vector<Setting>& settings() {
        "1: the network between hosts is measured when a group is joined, some seconds, and beats "
        "TALWEG_CLUSTER",
        "0", false, true, SettingKind::on_off},
+      {"TALWEG_PACING",
+       "1: data leave at the rates that plans give them, where the network is described or measured; 0: as "
+       "TCP has it",
+       "0", false, false, SettingKind::on_off},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_AGGREGATORS_AT",

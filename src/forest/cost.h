@@ -91,6 +91,7 @@ class CostModel {
   void choose_chunks(Forest& forest) const;
 
   const cluster::Cluster& network() const { return cluster_; }
+  const cluster::Routes& routes() const { return routes_; }
   const CostParameters& parameters() const { return parameters_; }
   // Bytes per second that a node can send and receive at once: the lesser of the two sums over its links.
   double capacity(NodeId node) const { return capacities_[static_cast<std::size_t>(node)]; }

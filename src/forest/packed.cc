@@ -23,6 +23,7 @@
 #include "base/at.h"
 #include "forest/algorithms.h"
 #include "forest/trees.h"
+#include "forest/untangle.h"
 #include "talweg/error.h"
 
 namespace talweg::forest {
@@ -268,6 +269,8 @@ std::vector<Packing> pack(const Request& request, const CostModel& model, Trees 
     auto result = packed.trees();
     if (market.aggregates())
       for (PackedTree& tree : result) tree.trees = market.in_nodes(tree.trees);
+    else if (market.workers() <= kMostToReshape)
+      untangle(market, result, limit);
     return result;
   };
   std::vector<Packing> packings{{of_nodes(few), few.rate(), few.upper()}};

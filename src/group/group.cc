@@ -32,6 +32,7 @@ struct Wishes {
   std::optional<cluster::Cluster> network;
   bool probes = switch_of("TALWEG_PROBE");
   bool replan = switch_of("TALWEG_REPLAN");
+  bool pacing = switch_of("TALWEG_PACING");
 
   Wishes(const GroupOptions& options, int size)
       : cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
@@ -65,7 +66,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     if (auto shared = group::join_within(options, place, store.get(), timeout, connect.deadline_ns))
       return shared;
   if (!wishes) wishes.emplace(options, place.size);
-  auto& [seeing, cluster_file, algorithm, network, probes, replan] = *wishes;
+  auto& [seeing, cluster_file, algorithm, network, probes, replan, pacing] = *wishes;
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.
   connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
@@ -100,6 +101,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     local += c.local || r == place.rank ? 1 : 0;
     if (place.size > 1) host_numbers.push_back(c.host_number);
   }
+  const bool described = network.has_value();
   if (!network) network = steer::assumed_network(host_numbers);
   identity.machines = host_numbers;
   const bool several_hosts =
@@ -122,13 +124,16 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
       "rank: {} of {} ({})\nrendezvous: {}\naddress: {} ({})\nshared memory: {} of {} ranks on this host\n"
       "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {}\n"
       "algorithm: {} ({})\n"
-      "plans: {}\ntimeout: {} ms\nsums computed with: {}\n",
+      "plans: {}\npacing: {}\ntimeout: {} ms\nsums computed with: {}\n",
       place.rank, place.size, place.origin, meeting.origin, connect.address, address_from, local, place.size,
       connect.streams, engine.stream.checksum ? "on" : "off", mesh.security, network_from,
       algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin),
       !replan               ? "stay"
       : local == place.size ? "stay: all ranks are on this host"
                             : "follow the network",
+      !pacing                                  ? "off"
+      : described || (probes && several_hosts) ? "as plans have it"
+                                               : "off: the network is assumed",
       timeout.count(), kernel::target_name());
   const std::vector<std::string> absent = mesh.absent;
   seeing.rank = place.rank;
@@ -149,6 +154,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     std::string line;
     if (std::getline(lines, line)) log.log(LogLevel::info, "init", "{}", line);
   }
+  if (pacing) group->pace(described);
   if (probes && several_hosts) {
     ProbeOptions probe;
     probe.progress = [&log](const std::string& line) { log.log(LogLevel::info, "probe", "{}", line); };

@@ -153,9 +153,10 @@ void GroupImpl::enter(Start& start) {
     session_.refuse(std::move(operation), ErrorCode::unsupported, refusal);
     return;
   }
+  if (known && shared) begin_paced(*start.work, *operation.plan);
   session_.start(std::move(operation));
   if (adaptation_) adaptation_->count(start.request);
-  if (!known && session_.waits_for_plan(call)) held_.push_back({call, std::move(start.request)});
+  if (!known && session_.waits_for_plan(call)) held_.push_back({call, std::move(start.request), start.work});
 }
 
 WorkPtr GroupImpl::start_message(const Call& call) {
@@ -220,11 +221,17 @@ std::shared_ptr<GroupImpl> GroupImpl::part(std::span<const int> ranks, std::uint
   }
   if (child.rank < 0) return nullptr;
   cluster::Cluster network;
+  bool paced = false, described = false;
   {
     const auto guard = world_->lock();
     network = cluster::staffed(cluster::restrict_to(chooser_.network(), ranks), {});
+    paced = paced_;
+    described = described_;
   }
-  return std::make_shared<GroupImpl>(world_, std::move(child), network, algorithm_, timeout, description_);
+  auto group =
+      std::make_shared<GroupImpl>(world_, std::move(child), network, algorithm_, timeout, description_);
+  if (paced) group->pace(described);
+  return group;
 }
 
 std::shared_ptr<Group> GroupImpl::split(std::span<const int> ranks) {
@@ -375,6 +382,7 @@ void GroupImpl::cancel(std::uint64_t run) {
 
 void GroupImpl::completed(void* user, const protocol::Outcome& outcome) {
   auto& work = *static_cast<WorkImpl*>(user);
+  if (const auto& needed = work.paced()) world_->pacer().end(outcome.ok ? *needed : 0, live::now_ns());
   const std::string more = note_end(work, outcome);
   if (more.empty()) {
     world_->completed(work, outcome);

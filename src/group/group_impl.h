@@ -6,9 +6,11 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/log.h"
+#include "forest/paces.h"
 #include "group/world.h"
 #include "observe/recorder.h"
 #include "protocol/session/session.h"
@@ -64,6 +66,9 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
 
   // Lets plans follow the network from now on. To be called before the first collective, on every rank.
   void adapt();
+  // Has data leave at the paces that plans give them from now on: where the network is `described` by a file,
+  // or once it has been measured. What is merely assumed of it sets no pace.
+  void pace(bool described);
   // For those who would share this group's connections: what it is called on all its ranks; whether all ranks
   // are still there, and plans are made for the same network throughout; and a group of those whose ranks
   // here these are, known on the wire as `id`.
@@ -111,6 +116,13 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void take_up(const steer::PlanWord& word);
   void plan_held();  // as far as it is known what rank 0 says
   void note_word(const steer::PlanWord& word);
+  // In group_paces.cc: how fast this rank sends, by seats of the world, in calls of one plan.
+  struct CallPaces {
+    std::vector<forest::Pace> paces;
+    double seconds_needed = 0;
+  };
+  const CallPaces& paces_of(const protocol::Plan& plan);
+  void begin_paced(WorkImpl& work, const protocol::Plan& plan);
   // In group_helpers.cc: how a group goes on without an aggregator.
   void lose_helper(int node);
   void on_lost(int from, const wire::Lost& lost, const std::byte* payload);
@@ -155,6 +167,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   struct Held {
     std::uint64_t call = 0;
     forest::Request request;
+    std::shared_ptr<WorkImpl> work;
   };
   std::deque<Held> held_;
   steer::WordParts word_;  // of rank 0's, as far as it is here
@@ -162,6 +175,11 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   steer::TrafficMeter meter_;
   std::unique_ptr<steer::Adaptation> adaptation_;  // on rank 0, where they do
   std::unique_ptr<steer::PlanLeader> leader_;      // on rank 0
+
+  bool paced_ = false;
+  bool described_ = false;  // the network: not merely assumed
+  std::shared_ptr<const forest::CostModel> paced_for_;
+  std::unordered_map<std::uint32_t, CallPaces> paces_;  // for that network, by the digest of a plan
 
   steer::Losses losses_;                         // of aggregators
   std::vector<steer::Losses::Agreed> to_avoid_;  // rank 0: by the chooser

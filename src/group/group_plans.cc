@@ -107,6 +107,7 @@ void GroupImpl::plan_held() {
       break;
     }
     if (plan == nullptr) break;
+    begin_paced(*next.work, *plan);
     session_.plan(next.call, std::move(plan));
   }
 }

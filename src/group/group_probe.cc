@@ -19,6 +19,7 @@ steer::ProbeResult GroupImpl::probe_in_full(const ProbeOptions& options) {
   network.shared_cores = chooser_.network().shared_cores;  // of this machine, not of the network
   network.processor = chooser_.network().processor;
   chooser_.change_to(network);
+  described_ = true;
   shared_plans_.forget(session_.next_sequence());  // the same number on all ranks
   return result;
 }

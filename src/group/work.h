@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "observe/recorder.h"
@@ -40,6 +41,9 @@ class WorkImpl : public Work {
   bool done() const { return done_.load(std::memory_order_acquire); }
   void set_sequence(std::uint64_t sequence) { sequence_ = sequence; }
   Watched& watched() { return watched_; }
+  // How long its data need, where they are sent at the paces of a plan (protocol/pacer.h).
+  void set_paced(double seconds_needed) { paced_ = seconds_needed; }
+  const std::optional<double>& paced() const { return paced_; }
   void keep(std::shared_ptr<WorkImpl> self) { in_flight_ = std::move(self); }
 
   // Under the world's lock. Returns what kept the work alive; its callbacks, if it has any, are due.
@@ -56,6 +60,7 @@ class WorkImpl : public Work {
   const std::weak_ptr<World> world_;
   std::uint64_t sequence_ = 0;
   Watched watched_;
+  std::optional<double> paced_;
   std::shared_ptr<WorkImpl> in_flight_;
   protocol::Outcome outcome_;
   std::vector<std::function<void()>> callbacks_;

@@ -24,6 +24,7 @@
 #include "live/engine.h"
 #include "live/fork_mark.h"
 #include "observe/observer.h"
+#include "protocol/pacer.h"
 #include "protocol/session/session.h"
 #include "steer/background.h"
 
@@ -57,6 +58,7 @@ class World : public live::FrameHandler {
   }
   bool knows(std::uint32_t id) const { return groups_.contains(id); }
   live::Engine& engine() { return engine_; }
+  protocol::Pacer& pacer() { return pacer_; }  // by seats
   protocol::BufferPool& pool() { return pool_; }
   observe::Observer& observer() { return observer_; }
   // A search for plans may take minutes: whether plans are to follow the network is decided beside it.
@@ -107,6 +109,7 @@ class World : public live::FrameHandler {
   Tenant* last_ = nullptr;  // that find() has found, and its number
   std::uint32_t last_id_ = 0;
   live::Engine engine_;
+  protocol::Pacer pacer_{[this](int seat, double bytes_per_second) { engine_.pace(seat, bytes_per_second); }};
   observe::Observer observer_;
   std::int64_t next_look_ns_ = 0;
   const bool crowded_;                          // more ranks on this host than cores

@@ -89,6 +89,11 @@ void Engine::cancel(std::uint32_t group, std::uint64_t run) {
   for (Link* const link : links_) link->cancel(group, run);
 }
 
+void Engine::pace(int peer, double bytes_per_second) {
+  Link* const link = made_.by_rank[static_cast<std::size_t>(peer)].get();
+  if (link != nullptr && !link->gone()) link->pace(bytes_per_second);
+}
+
 void Engine::say_goodbye() {
   const std::int64_t until = now_ns() + kGoodbyePatienceNs;
   for (;;) {

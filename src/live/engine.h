@@ -35,6 +35,8 @@ class Engine {
   // nanoseconds that it returns.
   std::int64_t check_hosts();
   void cancel(std::uint32_t group, std::uint64_t run);
+  // As Link::pace.
+  void pace(int peer, double bytes_per_second);
   // An orderly end: tells all peers and gives the kernel a moment to take what is still to be sent.
   void say_goodbye();
 

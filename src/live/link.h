@@ -68,6 +68,9 @@ class Link {
   virtual void awake() {}
   // Ends the link when the other machine has answered nothing for TcpOptions::host_timeout_ns.
   virtual void check_host() {}
+  // What is sent leaves at no more than so many bytes per second from now on; 0: as fast as it can. A link in
+  // memory has no pace; of one with several connections each may have all of it.
+  virtual void pace([[maybe_unused]] double bytes_per_second) {}
   // Forgets what is unsent of a run, and where something of it is being received to: its memory is not
   // touched after this returns. on_sent has been called for each frame that was dropped.
   virtual void cancel(std::uint32_t group, std::uint64_t run) = 0;

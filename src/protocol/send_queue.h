@@ -26,6 +26,14 @@ inline std::int64_t unsent_limit(std::int64_t window_bytes, std::int64_t round_t
   return round_trip_ns <= 0 ? kMost : std::clamp(window_bytes * kWorth / round_trip_ns, kLeast, kMost);
 }
 
+// And of one that is held to a pace (bytes per second): about as much of that, but no less than the kernel
+// sends at a time. Behind more, what is less far along would wait at every hop.
+inline std::int64_t paced_limit(double pace) {
+  constexpr std::int64_t kLeast = 4 << 10;
+  constexpr double kWorth = 2e-3;  // s
+  return std::max(kLeast, static_cast<std::int64_t>(pace * kWorth));
+}
+
 // A Frame has a header, a token, a priority, and `reported`: false for data, whose sending somebody waits
 // for.
 template <class Frame>

@@ -57,6 +57,15 @@ protocol::Operation operation_for(std::shared_ptr<const protocol::Plan> plan, Da
   return op;
 }
 
+std::vector<forest::Pace> paces_for(const Simulation& simulation, const Ranks& ranks,
+                                    const forest::Forest& forest) {
+  if (!ranks.pacing()) return {};
+  std::vector<int> nodes;
+  for (int r = 0; r < ranks.size(); ++r) nodes.push_back(ranks.node(r));
+  return forest::paces_of(
+      forest, forest::CostModel(cluster::restrict_to(simulation.network().cluster(), nodes)));
+}
+
 CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<const forest::Forest>& forest,
                     DataType type, const Calls& calls, Picoseconds horizon, Trace* trace) {
   const auto n = static_cast<std::size_t>(ranks.size());
@@ -76,8 +85,9 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
   std::vector<int> done(n, 0);
   std::size_t left = n;
   std::size_t warming = n;
+  const std::vector<forest::Pace> paces = paces_for(simulation, ranks, *forest);
   const auto start = [&](std::size_t r, Picoseconds when) {
-    ranks.start(static_cast<int>(r), operations[r], when);
+    ranks.start(static_cast<int>(r), operations[r], when, paces);
   };
   ranks.on_end([&](const CollectiveResult& result) {
     const auto r = static_cast<std::size_t>(result.rank);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "forest/forest.h"
+#include "forest/paces.h"
 #include "protocol/plans.h"
 #include "sim/ranks.h"
 #include "sim/trace.h"
@@ -32,6 +33,10 @@ class SharedOperands {
   };
   std::unique_ptr<std::byte, Free> in_, out_;
 };
+
+// The paces of a forest's flows, where the ranks' calls are sent at such; else none.
+std::vector<forest::Pace> paces_for(const Simulation& simulation, const Ranks& ranks,
+                                    const forest::Forest& forest);
 
 // Calls of one forest: each rank starts the next when it has ended the last. Payloads are not carried.
 struct Calls {

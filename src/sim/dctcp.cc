@@ -148,14 +148,43 @@ bool Dctcp::send_one(FlowId flow, Picoseconds now) {
     w.sent_again.push(number);
     ++s.retransmissions;
     s.lost.pop();
-    network_.send(flows_[flow].from, packet_of(flow, number, now), now);
+    transmit(flow, number, now);
     return true;
   }
   if (s.unsent == 0) return false;
   const std::int64_t bytes = std::min<std::int64_t>(s.unsent, options_.payload_bytes);
   if (s.in_flight > 0 && s.in_flight + bytes > w.bytes) return false;
-  network_.send(flows_[flow].from, packet_of(flow, cut_segment(flow), now), now);
+  if (!clear_to_send(flow, now)) return false;
+  transmit(flow, cut_segment(flow), now);
   return true;
+}
+
+void Dctcp::transmit(FlowId flow, std::uint32_t number, Picoseconds now) {
+  if (pace_of(flow) > 0) {
+    Pace& held = paces_[flow];
+    held.clear = std::max(held.clear, now) + held.gap.of(senders_[flow].segment(number).bytes);
+  }
+  network_.send(flows_[flow].from, packet_of(flow, number, now), now);
+}
+
+void Dctcp::pace(FlowId flow, double bytes_per_second) {
+  if (flow >= paces_.size()) {
+    if (bytes_per_second == 0) return;
+    paces_.resize(flow + 1);
+  }
+  paces_[flow].bytes_per_second = bytes_per_second;
+  if (bytes_per_second > 0) paces_[flow].gap = TransmitTime(Bandwidth{8 * bytes_per_second});
+}
+
+// A flow whose pace does not let it send yet is woken when it does.
+bool Dctcp::clear_to_send(FlowId flow, Picoseconds now) {
+  if (pace_of(flow) == 0 || paces_[flow].clear <= now) return true;
+  Pace& held = paces_[flow];
+  if (held.wake_at != held.clear) {
+    held.wake_at = held.clear;
+    events_.push(held.clear, EventKind::timer, flow);
+  }
+  return false;
 }
 
 auto Dctcp::sender(Picoseconds now) {
@@ -199,6 +228,12 @@ void Dctcp::on_timer(std::uint32_t target, Picoseconds now) {
     return;
   }
   const FlowId flow = target;
+  if (flow < paces_.size() && paces_[flow].wake_at == now) {
+    events_.pop();
+    paces_[flow].wake_at = kNever;
+    pump(flow, now);
+    return;  // where the other timer is due as well, its event comes next
+  }
   Sender& s = senders_[flow];
   if (s.timer_at == now && s.deadline > now && s.deadline != kNever) {
     s.timer_at = s.deadline;

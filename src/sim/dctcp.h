@@ -10,6 +10,9 @@
 // comes. What is still missing when the retransmission timer ends (smoothed round trip + 4 deviations, at
 // least `least_rto`, doubling up to `most_rto`) is all taken for lost and the window falls to its least. A
 // flow has one timer event pending, put off when it fires early, so an acknowledgement costs no event.
+//
+// Pace. A flow may be held to a rate below what its window lets pass, as Linux paces sockets; what is sent
+// again is not held up.
 #pragma once
 
 #include <vector>
@@ -23,6 +26,10 @@ class Dctcp final : public Transport {
   using Transport::Transport;
 
   std::int64_t window_bytes(FlowId flow) const override { return windows_[flow].bytes; }
+  void pace(FlowId flow, double bytes_per_second) override;
+  double pace_of(FlowId flow) const override {
+    return flow < paces_.size() ? paces_[flow].bytes_per_second : 0;
+  }
   void on_packet(Packet* packet, Picoseconds now) override;
   void on_timer(std::uint32_t target, Picoseconds now) override;
 
@@ -41,10 +48,18 @@ class Dctcp final : public Transport {
     std::uint32_t recover = 0;            // no second cut before `first` gets there
     RingQueue<std::uint32_t> sent_again;  // in the order of sending
   };
+  struct Pace {
+    double bytes_per_second = 0;  // 0: none
+    TransmitTime gap;
+    Picoseconds clear = 0;         // when the next segment may go
+    Picoseconds wake_at = kNever;  // of the event that is pending
+  };
 
   void opened(FlowId flow) override;
   void pump(FlowId flow, Picoseconds now) override;
   bool send_one(FlowId flow, Picoseconds now);
+  void transmit(FlowId flow, std::uint32_t number, Picoseconds now);
+  bool clear_to_send(FlowId flow, Picoseconds now);
   // send_one() for whoever gives turns.
   auto sender(Picoseconds now);
   void on_segment(Packet* packet, Picoseconds now);
@@ -56,6 +71,7 @@ class Dctcp final : public Transport {
   void set_timer(FlowId flow, Picoseconds now);
 
   std::vector<Window> windows_;
+  std::vector<Pace> paces_;  // up to the last flow that ever had one
 };
 
 }  // namespace talweg::sim

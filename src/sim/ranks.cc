@@ -8,6 +8,7 @@
 
 #include "base/fail.h"
 #include "forest/planner.h"
+#include "protocol/pacer.h"
 #include "protocol/plans.h"
 #include "protocol/send_queue.h"
 
@@ -103,7 +104,13 @@ class Ranks::Host : public protocol::Outbox {
     if (result == nullptr) return;  // of an aggregator
     result->ended = ranks_.simulation_.now();
     result->outcome = outcome;
+    if (result->paced) pacer_.end(0, ranks_.simulation_.now() / kPicosecondsPerNanosecond);
     if (ranks_.on_end_) ranks_.on_end_(*result);
+  }
+
+  // The network is what plans are made for: no call shows that it carries more.
+  void begin_paced(std::span<const forest::Pace> paces) {
+    pacer_.begin(paces, ranks_.simulation_.now() / kPicosecondsPerNanosecond);
   }
 
   void want_send(Channel& c) {
@@ -130,8 +137,10 @@ class Ranks::Host : public protocol::Outbox {
 
   std::int64_t unsent_limit(const Channel& c) const {
     const Transport& transport = ranks_.simulation_.transport();
-    return protocol::unsent_limit(transport.window_bytes(c.flow),
-                                  transport.round_trip(c.flow) / kPicosecondsPerNanosecond);
+    const std::int64_t limit = protocol::unsent_limit(
+        transport.window_bytes(c.flow), transport.round_trip(c.flow) / kPicosecondsPerNanosecond);
+    const double pace = transport.pace_of(c.flow);
+    return pace > 0 ? std::min(limit, protocol::paced_limit(pace)) : limit;
   }
 
   void push(int to, Frame frame) {
@@ -257,6 +266,9 @@ class Ranks::Host : public protocol::Outbox {
   Ranks& ranks_;
   const int rank_;
   protocol::BufferPool pool_;
+  protocol::Pacer pacer_{[this](forest::NodeId to, double bytes_per_second) {
+    ranks_.simulation_.transport().pace(ranks_.channel(rank_, to).flow, bytes_per_second);
+  }};
   RingQueue<Work> work_;
   Work at_hand_;
   std::size_t frames_ = 0;  // to be received
@@ -320,13 +332,17 @@ protocol::Session& Ranks::session(int rank) {
   return hosts_[static_cast<std::size_t>(rank)]->session;
 }
 
-void Ranks::start(int rank, protocol::Operation operation, Picoseconds when) {
+void Ranks::start(int rank, protocol::Operation operation, Picoseconds when,
+                  std::span<const forest::Pace> paces) {
   CollectiveResult& result = results_.emplace_back();
   result.rank = rank;
   result.call = calls_[static_cast<std::size_t>(rank)]++;
   operation.user = &result;
-  simulation_.at(when, [this, rank, &result, op = std::move(operation)] {
+  simulation_.at(when, [this, rank, paces, &result, op = std::move(operation)] {
     result.started = simulation_.now();
+    const auto own = forest::paces_from(paces, rank);
+    result.paced = !own.empty();
+    if (result.paced) hosts_[static_cast<std::size_t>(rank)]->begin_paced(own);
     session(rank).start(op);
   });
 }

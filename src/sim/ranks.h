@@ -21,9 +21,11 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/ring_queue.h"
+#include "forest/paces.h"
 #include "protocol/session/session.h"
 #include "sim/simulation.h"
 
@@ -42,6 +44,7 @@ struct RanksOptions {
   std::uint32_t group = 1;
   std::vector<int> nodes;  // rank r is this worker; empty: worker r, for all workers
   int priority = 0;        // of all that the group sends
+  bool pacing = false;     // calls are sent at the paces of their plans
 };
 
 // A frame of one rank that another one has received.
@@ -58,6 +61,7 @@ struct CollectiveResult {
   std::uint64_t call = 0;  // 0, 1, ... in the order in which this rank was told to start them
   Picoseconds started = 0;
   Picoseconds ended = kNever;  // kNever: it has not
+  bool paced = false;
   protocol::Outcome outcome;
 };
 
@@ -74,7 +78,10 @@ class Ranks : private FlowClient {
   // Asked when an aggregator first hears of an operation. Without an answer it takes no part.
   using Part = std::function<std::optional<protocol::Operation>(int node, const wire::Signature& signature)>;
   void help(const Part& part);
-  void start(int rank, protocol::Operation operation, Picoseconds when);
+  // `paces`: of all ranks, as forest::paces_of() has them; they are read when the operation starts.
+  void start(int rank, protocol::Operation operation, Picoseconds when,
+             std::span<const forest::Pace> paces = {});
+  bool pacing() const { return options_.pacing; }
   // In no particular order of ranks; pointers into it stay valid.
   const std::deque<CollectiveResult>& results() const { return results_; }
   protocol::Session& session(int rank);

@@ -105,6 +105,10 @@ class Transport {
   Picoseconds heard(FlowId flow) const { return receivers_[flow].heard; }
   // Bytes that may be in flight.
   virtual std::int64_t window_bytes(FlowId flow) const = 0;
+  // New segments leave at so many bytes per second at most, from now on; 0: as the transport lets them. Only
+  // Dctcp can be held to a pace: where receivers or fair rates decide what goes, nothing happens.
+  virtual void pace(FlowId, double /*bytes_per_second*/) {}
+  virtual double pace_of(FlowId) const { return 0; }
 
   // From the network, which hands over the packet, and from the event queue, whose top the timer is: it takes
   // it off.

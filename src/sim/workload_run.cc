@@ -51,6 +51,7 @@ class GroupRun {
       outcome_.algorithms.push_back(
           forest ? forest::plan_title(forest->planner, forest::aggregator_names(*forest, network)) : "");
       memory_.push_back(forest ? std::make_unique<SharedOperands>(*forest) : nullptr);
+      paces_.push_back(forest ? paces_for(simulation, ranks_, *forest) : std::vector<forest::Pace>());
     }
     ranks_.help([this](int node, const wire::Signature& signature) {
       const auto& plan = plans_[signature.plan - 1][static_cast<std::size_t>(node)];
@@ -137,7 +138,7 @@ class GroupRun {
     ranks_.start(rank,
                  operation_for(plans_[m.step][static_cast<std::size_t>(rank)], s.type, ReduceOp::sum,
                                memory.in(), memory.out(), false),
-                 simulation_.now());
+                 simulation_.now(), paces_[m.step]);
   }
   void ended(const CollectiveResult& result) {
     if (!result.outcome.ok) throw Error(result.outcome.code, result.outcome.text);
@@ -173,6 +174,7 @@ class GroupRun {
   std::function<void()> on_end_;
   std::vector<std::vector<std::shared_ptr<const protocol::Plan>>> plans_;  // by step and rank
   std::vector<std::unique_ptr<SharedOperands>> memory_;
+  std::vector<std::vector<forest::Pace>> paces_;  // by step
   std::vector<Member> members_;
   std::vector<Picoseconds> iteration_ends_;
   GroupOutcome outcome_;

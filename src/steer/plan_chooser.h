@@ -41,6 +41,7 @@ class PlanChooser : public PlanSource {
   std::string describe(const forest::Forest& forest) const;
 
   const cluster::Cluster& network() const { return model_->network(); }
+  const std::shared_ptr<const forest::CostModel>& model() const { return model_; }
   // Of what was planned ahead for another network nothing is used.
   void change_to(const std::vector<double>& rates, std::shared_ptr<const PlannedAhead> ahead) override;
   void change_to(const cluster::Cluster& network);

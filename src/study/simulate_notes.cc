@@ -53,8 +53,13 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   const sim::QueuePolicy& queue = o.simulation.network.switch_queue;
   const bool pulled = o.simulation.transport.kind == sim::TransportKind::pulled;
 
-  if (!request.matrix.empty() || !request.flows.empty())
-    note(those_given(request, {"processors"}), "flows cost no processor, only calls do");
+  const bool flows = !request.matrix.empty() || !request.flows.empty();
+  if (flows) note(those_given(request, {"processors"}), "flows cost no processor, only calls do");
+  if (flows)
+    note(those_given(request, {"pacing"}), "flows have no plan, only calls do");
+  else if (o.simulation.transport.kind != sim::TransportKind::dctcp)
+    note(those_given(request, {"pacing"}),
+         (request.fluid ? "--fluid" : request.transport) + " has rates of its own");
   if (request.fluid) {
     note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss",
                                "bit-errors", "burst-loss", "duplicate", "damage", "reorder", "window",

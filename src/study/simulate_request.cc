@@ -209,6 +209,8 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "processors", .letters = "", .member = &R::processors,
        .help = "of hosts: ideal: they cost nothing; tcp: what the cost model takes for TCP", .words = "ideal,tcp",
        .group = kHosts},
+      {.name = "pacing", .letters = "", .member = &R::pacing,
+       .help = "ranks send at the rates that plans give them, as with TALWEG_PACING=1", .group = kHosts},
       {.name = "payload", .letters = "", .member = &R::payload, .help = "of a full packet, bytes",
        .least = 64, .most = 65000, .group = kHosts},
       {.name = "header", .letters = "", .member = &R::header,
@@ -345,6 +347,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   if (raw.least_rto != "auto") transport.least_rto = time("--least-rto", raw.least_rto);
   if (raw.routing != "auto") transport.spray = raw.routing == "spray";
   o.ranks.carry_payloads = false;
+  o.ranks.pacing = raw.pacing;
   if (raw.processors == "tcp") o.ranks.costs = tcp_host_costs(o.cluster);
   for (const std::string& text : raw.fail) read_failure(text, o.cluster, o.changes);
   o.rest = sim::picoseconds(time("--rest", raw.rest));

@@ -30,7 +30,7 @@ struct SimulateRequest {
   std::string transport = "dctcp", queue = "auto", mark = "auto", red, class_limits;
   std::string processors = "ideal", routing = "auto";
   int priorities = 0;
-  bool trim = false, fluid = false;
+  bool trim = false, fluid = false, pacing = false;
   double loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
   std::string burst_loss, reorder;
   std::vector<std::string> fail;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/fail.h"
+#include "base/settings.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "formats/import.h"
@@ -204,6 +205,7 @@ SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& netw
   options.cluster = formats::load_any(network);
   options.ranks.carry_payloads = false;
   options.ranks.costs = tcp_host_costs(options.cluster);
+  options.ranks.pacing = switch_of("TALWEG_PACING");
   options.transport = transport_presets().front().name;
   apply(transport_presets().front(), options.simulation);
   options.simulation.transport.least_rto = options.simulation.transport.first_rto =

@@ -74,6 +74,7 @@ TEST(Environment, WhatIsSetWronglyIsSaidBeforeAnybodyIsWaitedFor) {
                                        {"TALWEG_METRICS_PERIOD", "soon"},
                                        {"TALWEG_PROBE", "perhaps"},
                                        {"TALWEG_REPLAN", "perhaps"},
+                                       {"TALWEG_PACING", "perhaps"},
                                        {"TALWEG_ALGO", "magic"},
                                        {"TALWEG_CLUSTER", "/no/such/file"}}) {
     const Variable wrong(setting, value);

@@ -22,6 +22,7 @@ bench = importlib.util.module_from_spec(specification)
 specification.loader.exec_module(bench)
 import aggregator  # noqa: E402
 import contestants  # noqa: E402
+import fabric  # noqa: E402
 import measured  # noqa: E402
 import places  # noqa: E402
 import predict  # noqa: E402
@@ -167,6 +168,18 @@ class Verdicts(unittest.TestCase):
         self.assertRegex(self.verdict("mesh", [record], "mesh/2/8"), "no verdict: peer gloo ring in")
         self.assertRegex(self.verdict("mesh", [record], "mesh/2/8/rank-order"), "no verdict: peer gloo ring in")
 
+    def test_a_fabric_asks_for_the_bound_and_the_ring(self):
+        record = {"seed": 1, "ranks": 16, "bytes": 2 * M, "bound_ms": 3700, "ms": {"default": 4000, "packed": 3950, "ring": 7000}, "errors": {}}
+        self.assertEqual(self.verdict("fabric", [record], "fabric/1/16"), rows.PASS)
+        self.assertEqual(one("fabric", [record], "fabric/1/16")["note"], "0.925 of the bound; packed 3950 ms")
+        self.assertEqual(self.verdict("fabric", [record | {"bound_ms": 3600}], "fabric/1/16"), rows.MISS)
+        slow_by = {"default": 4000, "packed": 3950, "ring": 6700}
+        self.assertEqual(self.verdict("fabric", [record | {"ms": slow_by}], "fabric/1/16"), rows.MISS)
+        no_ring = record | {"ms": {"default": 4000, "packed": None, "ring": None}, "errors": {"packed": "died", "ring": "died"}}
+        self.assertEqual(self.verdict("fabric", [no_ring], "fabric/1/16"), "no verdict: peer ring failed")
+        failed = record | {"ms": {"default": None, "packed": 3950, "ring": 7000}, "errors": {"default": "died"}}
+        self.assertEqual(self.verdict("fabric", [failed], "fabric/1/16"), rows.MISS)
+
     def test_strangers_must_have_come(self):
         result = {"isolated": {"median_ms": 100.0}, "wrong": 0}
         record = {"ranks": 4, "bytes": M, "alone": [result], "among": [result], "strangers_per_second": [990, 1010]}
@@ -285,6 +298,16 @@ class Networks(unittest.TestCase):
         text = places.star([300] * 6, 32).cluster_yaml()
         self.assertEqual(text.count("capacity: 300Mbit/s, latency: 3us, burst: 32KiB"), 6)
         self.assertIn("burst: 128KiB", places.star([1000] * 2).cluster_yaml())
+
+    def test_of_racks_have_a_slow_uplink_and_what_their_rows_say(self):
+        for seed in fabric.SEEDS:
+            for ranks in scenarios.RANKS["fabric"]:
+                links = fabric.network(seed, ranks)["links"]
+                up = [link["capacity"] for link in links if link["between"][1] == "spine"]
+                self.assertIn("5Mbit/s", up)  # where no uplink is narrower than a host, the ring is as good
+                self.assertEqual(len(links), ranks + len(up))
+                made = rows.pick(scenarios.rows_of("fabric", []), key=f"fabric/{seed}/{ranks}")
+                self.assertIn("uplinks " + "/".join(rate.removesuffix("Mbit/s") for rate in up) + ",", made["what"])
 
     def test_with_an_aggregator_are_the_example(self):
         text = (TREE / "examples" / "clusters" / "aggregator4.yaml").read_text()

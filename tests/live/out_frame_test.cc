@@ -104,6 +104,8 @@ TEST(SendQueue, WhatAConnectionHoldsGoesByItsRate) {
   EXPECT_EQ(protocol::unsent_limit(100'000, 4'000'000), 50'000);
   EXPECT_EQ(protocol::unsent_limit(10'000, 16'000'000), 16 << 10);
   EXPECT_EQ(protocol::unsent_limit(1'000'000, 100'000), 256 << 10);
+  EXPECT_EQ(protocol::paced_limit(10e6), 20'000);
+  EXPECT_EQ(protocol::paced_limit(50e3), 4 << 10) << "the kernel sends so much at a time";
 }
 
 }  // namespace

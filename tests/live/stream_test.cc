@@ -2,11 +2,14 @@
 #include "live/tcp/stream.h"
 
 #include <gmock/gmock.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -239,6 +242,37 @@ TEST_P(DamagedStream, IsNoticedWhereverTheDamageIs) {
     EXPECT_TRUE(handler.chunks.empty()) << "byte " << at;
     ::close(fds[1]);
   }
+}
+
+TEST(StreamPace, IsTheKernelsToKeepAndIsTakenBack) {
+  const FileDescriptor listener = listen_tcp({"127.0.0.1", 0});
+  Collector handler;
+  Stream stream(connect_tcp(local_endpoint(listener), now_ns() + 10'000'000'000), 1, StreamOptions{},
+                handler);
+  const auto kept = [&] {
+    std::uint64_t rate = 0;
+    socklen_t length = sizeof rate;
+    EXPECT_EQ(::getsockopt(stream.fd(), SOL_SOCKET, SO_MAX_PACING_RATE, &rate, &length), 0);
+    return rate;
+  };
+  const auto unsent = [&] {
+    int most = 0;
+    socklen_t length = sizeof most;
+    EXPECT_EQ(::getsockopt(stream.fd(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &most, &length), 0);
+    return most;
+  };
+  constexpr std::uint64_t kNoPace = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(kept(), kNoPace);
+  EXPECT_GT(unsent(), 4 << 10);
+  stream.pace(1'250'000);
+  EXPECT_EQ(kept(), 1'250'000U);
+  EXPECT_EQ(unsent(), 4 << 10) << "or what is more urgent would wait behind it";
+  stream.pace(1e11);
+  EXPECT_EQ(kept(), 100'000'000'000U) << "more than 32 bits hold";
+  stream.pace(0.1);
+  EXPECT_EQ(kept(), 1U) << "a pace so slow is still one";
+  stream.pace(0);
+  EXPECT_EQ(kept(), kNoPace);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DamagedStream, ::testing::ValuesIn(protections()), name_of);

@@ -73,6 +73,30 @@ TEST(Dctcp, FlowsShareABottleneckFairlyAndKeepItsQueueShort) {
   EXPECT_LT(n.most_queued_bytes, 4 * (10 + 1) * 1514 + 30'000 * 4 / 3);
 }
 
+TEST(Dctcp, APacedFlowIsNoFasterThanItsPaceUntilThatIsLifted) {
+  for (const bool turns : {false, true}) {
+    SimulationOptions o = with_marks();
+    o.transport.turns = turns;
+    Simulation s(star(2, kTen), o);
+    const FlowId flow = s.transport().open({0, 1, 0, kNoRoute});
+    const FlowId other = s.transport().open({1, 0, 0, kNoRoute});
+    s.transport().pace(flow, 1e8);  // bytes a second, a twelfth of the link
+    EXPECT_EQ(s.transport().pace_of(flow), 1e8);
+    EXPECT_EQ(s.transport().pace_of(other), 0);
+    s.transport().write(flow, 10'000'000, 0);
+    s.transport().write(other, 10'000'000, 0);
+    s.at(kPicosecondsPerSecond / 20, [&] {  // 50 ms
+      EXPECT_NEAR(static_cast<double>(s.transport().delivered_bytes(flow)), 5e6, 5 * 1448);
+      EXPECT_EQ(s.transport().delivered_bytes(other), 10'000'000);
+      s.transport().pace(flow, 0);
+    });
+    s.run();
+    EXPECT_EQ(s.transport().delivered_bytes(flow), 10'000'000);
+    EXPECT_NEAR(seconds(s.transport().heard(flow)), 0.05 + 5e6 * 8 / 10e9 * 1514 / 1448, 0.001);
+    EXPECT_EQ(s.transport().counters(flow).timeouts, 0U);
+  }
+}
+
 TEST(Dctcp, EverythingArrivesOnceWhateverTheWireDoes) {
   for (const bool spray : {false, true})
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {

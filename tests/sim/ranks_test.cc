@@ -149,6 +149,33 @@ TEST(Ranks, CallsWhoseDataCarryTheAgreementAreNotAnnouncedToAll) {
   EXPECT_EQ(announcements("ring", Collective::reduce_scatter, 0), kToAll) << "nothing carries anything";
 }
 
+// Flows of two hosts meet on the way to the other leaf. With paces they are held to their parts of it, and all
+// are let go in the end.
+TEST(Ranks, CallsAreSentAtThePacesOfTheirPlans) {
+  const cluster::Cluster cluster = leaf_spine(2, 2, 1, kTen, kGigabit);
+  const auto forest = planned("sharded_star", all_reduce(4, 1 << 20), cluster);
+  Picoseconds took[2] = {};
+  for (const bool pacing : {false, true}) {
+    Simulation simulation(cluster, {});
+    RanksOptions options;
+    options.carry_payloads = false;
+    options.pacing = pacing;
+    Ranks ranks(simulation, options);
+    const auto paced = [&] {
+      int count = 0;
+      for (FlowId flow = 0; flow < simulation.transport().flows(); ++flow)
+        count += simulation.transport().pace_of(flow) > 0 ? 1 : 0;
+      return count;
+    };
+    int meanwhile = 0;
+    simulation.at(kPicosecondsPerSecond / 1000, [&] { meanwhile = paced(); });
+    took[pacing ? 1 : 0] = run_calls(simulation, ranks, forest, DataType::f32, {0, 1}, kNever).total;
+    EXPECT_EQ(meanwhile > 0, pacing);
+    EXPECT_EQ(paced(), 0);
+  }
+  EXPECT_LT(seconds(took[1]), 1.25 * seconds(took[0])) << "paces keep no plan from being done in time";
+}
+
 TEST(Ranks, ALargeRingRunsAtTheRateOfItsLinks) {
   const cluster::Cluster cluster = star(8, kTen);
   const std::int64_t bytes = 32 << 20;

@@ -126,6 +126,10 @@ TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
               ElementsAre("--mark: --red takes its place"));
   EXPECT_THAT(notes_of({{"processors", "tcp"}}),
               ElementsAre(HasSubstr("--processors: flows cost no processor")));
+  EXPECT_THAT(notes_of({{"pacing", "true"}}), ElementsAre("--pacing: flows have no plan, only calls do"));
+  EXPECT_THAT(notes_of({{"flows", ""}, {"pacing", "true"}}), IsEmpty());
+  EXPECT_THAT(notes_of({{"flows", ""}, {"pacing", "true"}, {"transport", "ndp"}}),
+              ElementsAre("--pacing: ndp has rates of its own"));
   EXPECT_THAT(notes_of({{"priorities", "8"}, {"class-limits", "0,0,0,9K"}, {"flows", "incast:prio=2"}}),
               ElementsAre("--class-limits: no packet has priority 3"));
 }

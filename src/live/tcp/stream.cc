@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "live/tcp/tcp_traffic.h"
@@ -63,18 +64,35 @@ void Stream::push(OutFrame frame) {
   queue_.push(std::move(frame));
 }
 
-// What the kernel holds unsent cannot be overtaken any more. The limit sinks by half at most: after a pause
-// the congestion window begins small.
+// TCP keeps to it by itself, where no fair queueing (fq) of the interface does. A socket that was never paced
+// is left as it was: from the first pace on TCP spreads all that the socket sends, if faster than the network
+// takes it.
+void Stream::pace(double bytes_per_second) {
+  if (bytes_per_second == pace_ || !open()) return;
+  pace_ = bytes_per_second;
+  constexpr double kMost = 1e15;  // beyond any link; and it fits
+  const std::uint64_t value = pace_ > 0 ? static_cast<std::uint64_t>(std::clamp(pace_, 1.0, kMost))
+                                        : std::numeric_limits<std::uint64_t>::max();
+  ::setsockopt(socket_.get(), SOL_SOCKET, SO_MAX_PACING_RATE, &value, sizeof value);
+  if (pace_ > 0) set_unsent_limit(std::min(unsent_limit_, protocol::paced_limit(pace_)));
+}
+
+// What the kernel holds unsent cannot be overtaken any more. The limit sinks by half at most, but for a pace:
+// after a pause the congestion window begins small.
 void Stream::limit_unsent() {
   const std::int64_t now = now_ns();
   if (unsent_limit_ > 0 && now - limited_at_ns_ < kLimitEveryNs) return;
   limited_at_ns_ = now;
-  const TcpPace pace = tcp_pace(socket_.get());
+  const TcpPace known = tcp_pace(socket_.get());
   const std::int64_t limit =
-      std::max(protocol::unsent_limit(pace.window_bytes, pace.round_trip_ns), unsent_limit_ / 2);
-  if (limit == unsent_limit_) return;
-  unsent_limit_ = limit;
-  const int value = static_cast<int>(limit);
+      std::max(protocol::unsent_limit(known.window_bytes, known.round_trip_ns), unsent_limit_ / 2);
+  set_unsent_limit(pace_ > 0 ? std::min(limit, protocol::paced_limit(pace_)) : limit);
+}
+
+void Stream::set_unsent_limit(std::int64_t bytes) {
+  if (bytes == unsent_limit_) return;
+  unsent_limit_ = bytes;
+  const int value = static_cast<int>(bytes);
   ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NOTSENT_LOWAT, &value, sizeof value);
 }
 

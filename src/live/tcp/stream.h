@@ -70,6 +70,8 @@ class Stream {
   // Both, as far as they can be done now.
   bool on_ready(bool readable, bool writable);
   void cancel(std::uint32_t group, std::uint64_t run);
+  // The kernel sends no more than so many bytes per second from now on; 0: as many as it can.
+  void pace(double bytes_per_second);
   // An orderly end: says goodbye, then lingers. Each to be called again until it returns true: the kernel has
   // taken all that was to be sent; all of it has arrived. Or it cannot be.
   bool say_goodbye();
@@ -84,6 +86,7 @@ class Stream {
 
  private:
   void limit_unsent();
+  void set_unsent_limit(std::int64_t bytes);
   void on_taken(const OutFrame& frame);
   bool held_back(const wire::Header& header);
   bool hand_over();
@@ -100,6 +103,7 @@ class Stream {
   wire::FrameWriter<OutFrame> writer_;
   bool blocked_ = false;
   std::int64_t unsent_limit_ = 0;  // 0: not set yet
+  double pace_ = 0;                // bytes per second; 0: none
   std::int64_t limited_at_ns_ = 0;
 
   wire::FrameReader reader_;

@@ -87,6 +87,10 @@ void TcpLink::check_host() {
          fmt::format("its host has not answered for {:g} s", static_cast<double>(host_timeout_ns_) * 1e-9));
 }
 
+void TcpLink::pace(double bytes_per_second) {
+  for (Stream& stream : streams_) stream.pace(bytes_per_second);
+}
+
 void TcpLink::cancel(std::uint32_t group, std::uint64_t run) {
   for (Stream& stream : streams_) stream.cancel(group, run);
 }

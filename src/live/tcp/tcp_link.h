@@ -24,6 +24,7 @@ class TcpLink : public Link, private Watcher {
   bool send(OutFrame frame) override;
   void flush() override;
   void check_host() override;
+  void pace(double bytes_per_second) override;
   void cancel(std::uint32_t group, std::uint64_t run) override;
   bool unsent() const override;
   bool part() override;
