@@ -174,9 +174,10 @@ std::vector<Reason> explain(const Observation& seen, const std::vector<Bottlenec
     double acknowledged = 0;
     for (std::size_t f = 0; f < seen.flows.size(); ++f)
       if (b.carries(reverse(seen.flows[f]))) acknowledged += seen.rates[f];
-    if (seen.through(b) + kAcknowledgements * acknowledged < kFull * b.capacity) continue;
+    const double load = seen.through(b) + kAcknowledgements * acknowledged;
+    if (load < kMayWait * b.capacity) continue;
     for (std::size_t f = 0; f < seen.flows.size(); ++f) {
-      if (b.carries(seen.flows[f])) {
+      if (load >= kFull * b.capacity && b.carries(seen.flows[f])) {
         reasons[f] = Reason::full;
       } else if (b.carries(reverse(seen.flows[f]))) {
         reasons[f] = std::max(reasons[f], Reason::acknowledgements);

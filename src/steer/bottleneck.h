@@ -42,6 +42,8 @@ struct Observation {
 // A bottleneck whose load is at least this part of its capacity is full; flows through it are explained.
 // Rates within 5 % of the truth, on both sides, can be 10 % apart.
 inline constexpr double kFull = 0.88;
+// From this part on acknowledgements may wait behind the data: messages come in lumps.
+inline constexpr double kMayWait = 0.8;
 
 // What the acknowledgements of a flow take of the other way, at most: 66 bytes for every two segments of
 // 1514.
@@ -57,7 +59,7 @@ std::vector<bool> rest_of(std::vector<bool> set);
 // it be, the more so the longer that queue takes to drain, which says nothing of what it shares.
 enum class Reason {
   unknown,           // nothing of this is full
-  acknowledgements,  // what carries them is full
+  acknowledgements,  // they may wait in what carries them
   full               // what carries the flow is
 };
 std::vector<Reason> explain(const Observation& seen, const std::vector<Bottleneck>& known);

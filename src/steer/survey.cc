@@ -38,13 +38,13 @@ Survey::Survey(int hosts, SurveyOptions options) : hosts_(hosts), options_(optio
 
 int Survey::expected_trials(int hosts) {
   const bool small = hosts > 2 && hosts <= kAllPairs;  // its shifts come first, and then all pairs, twice
-  const int shifts = hosts == 2 ? 0 : std::min(hosts - 1, kSampledRounds);
+  const int shifts = hosts == 2 ? 0 : std::min(hosts - 1, kSampledRounds) + (small && hosts % 2 == 0 ? 1 : 0);
   return (small ? 2 : 1) + shifts + 2 * kPortRepeats * hosts + one_way_rounds(hosts);
 }
 
 int Survey::most_trials(int hosts, const SurveyOptions& options) {
   const int repeats = options.most_repeats;
-  const int meshes = hosts > 2 && hosts <= kAllPairs ? (hosts + 4) * repeats : 0;
+  const int meshes = hosts > 2 && hosts <= kAllPairs ? (hosts + 5) * repeats : 0;
   const int ports = 2 * hosts * repeats;
   const int rounds = 2 * (std::min(hosts - 1, kSampledRounds) + one_way_rounds(hosts));
   const int pairs = hosts == 2 ? 0 : std::min(hosts * (hosts - 1), kMostAlone) * repeats;
@@ -89,8 +89,8 @@ void Survey::advance() {
       }
       return;
     case Stage::apart:
-      if (const Apart apart = judge_apart(); apart != Apart::unsure)
-        stage_ = apart == Apart::yes ? Stage::done : Stage::ports;
+      if (const Apart found = judge_apart(); found != Apart::unsure)
+        stage_ = found == Apart::yes ? Stage::done : Stage::ports;
       return;
     case Stage::ports:
       make_ports();

@@ -144,6 +144,8 @@ class Survey {
   void suppose(std::vector<bool> senders);
   bool test_supposed();
   Supposition way_supposition(const Way& way) const;
+  bool goes_one_way(Index series) const;
+  std::optional<std::vector<bool>> to_suppose() const;
 
   bool unsure(const Estimate& rate, Index series) const;
   bool few_repeats(Index series) const;

@@ -54,9 +54,12 @@ Survey::Apart Survey::judge_apart() {
   return queue_.empty() ? Apart::yes : Apart::unsure;
 }
 
-// The shift in which this flow runs.
+// The round in which this flow runs.
 Survey::Index Survey::shift_of(const Flow& flow) const {
-  return rounds_[host((flow.to - flow.from + hosts_) % hosts_ - 1)];
+  return *std::ranges::find_if(rounds_, [&](Index round) {
+    const auto& flows = series_[round].trial.flows;
+    return std::ranges::find(flows, flow) != flows.end();
+  });
 }
 
 // Each of these once, up to so many times in all.

@@ -56,9 +56,20 @@ void Survey::make_first_look() {
   make(shifted(hosts_, 1), 1);
 }
 
+// Half-way round the flows of a shift are pairs both ways, whose acknowledgements wait where a pair has a
+// limit of its own: they run one way and then the other. By turns the lower host sends first.
 void Survey::make_shifts() {
-  for (const int step : spread(1, hosts_ - 1, kSampledRounds))
-    rounds_.push_back(make(shifted(hosts_, step), 1));
+  for (const int step : spread(1, hosts_ - 1, kSampledRounds)) {
+    std::vector<Flow> flows = shifted(hosts_, step);
+    if (2 * step == hosts_ && hosts_ <= kAllPairs) {
+      const auto back = std::ranges::stable_partition(flows, [](const Flow& flow) {
+        return (flow.from < flow.to) == (std::min(flow.from, flow.to) % 2 == 0);
+      });
+      rounds_.push_back(make({back.begin(), back.end()}, 1));
+      flows.erase(back.begin(), back.end());
+    }
+    rounds_.push_back(make(std::move(flows), 1));
+  }
 }
 
 void Survey::make_all_pairs() {
@@ -172,10 +183,9 @@ bool Survey::repeat_pairs() {
     // What only seems slow is a disturbance more often than a limit: seen once it is none, whatever the
     // hurry.
     const bool slow = pair.rate.value < kFull * ports(pair.flow);
-    const bool once = slow && pair.rate.agreeing < kPairLikely && haste_ != Haste::finish;
-    const bool doubtful = slow && pair.rate.agreeing < kPairBelieved;
-    const bool unsure = (doubtful || pair.rate.half_width > options_.confidence) && haste_ == Haste::none;
-    const bool more = (once || unsure) && few_repeats(pair.series);
+    const bool once = pair.rate.agreeing < kPairLikely && haste_ != Haste::finish;
+    const bool doubtful = pair.rate.agreeing < kPairBelieved || pair.rate.half_width > options_.confidence;
+    const bool more = slow && (once || (doubtful && haste_ == Haste::none)) && few_repeats(pair.series);
     if (more && std::ranges::find(again, pair.series) == again.end()) again.push_back(pair.series);
   }
   queue_.insert(queue_.end(), again.begin(), again.end());

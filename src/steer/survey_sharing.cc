@@ -1,5 +1,6 @@
 // Survey, fourth part: which hosts share a way to all others, and what that carries.
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -41,6 +42,16 @@ std::vector<Flow> Survey::across(const std::vector<bool>& from,
     }
     return most;
   };
+  // Nor is anybody to send against the others on a way that is known.
+  std::vector<Flow> flows;
+  const auto against = [&](const Flow& flow) {
+    return std::ranges::any_of(ways_, [&](const Way& way) {
+      const auto crosses = [&](const Flow& f) {  // 1: out of those hosts, -1: in
+        return static_cast<int>(way.senders[host(f.from)]) - static_cast<int>(way.senders[host(f.to)]);
+      };
+      return std::ranges::any_of(flows, [&](const Flow& f) { return crosses(f) * crosses(flow) < 0; });
+    });
+  };
   std::vector<int> turns(host(hosts_));
   std::vector<Flow> met;
   for (const std::vector<Flow>& company : before)
@@ -53,12 +64,12 @@ std::vector<Flow> Survey::across(const std::vector<bool>& from,
   const bool few_senders = inside <= hosts_ - inside;  // the smaller side chooses
   std::vector<int> few, many;
   for (int h = 0; h < hosts_; ++h) (from[host(h)] == few_senders ? few : many).push_back(h);
-  std::vector<Flow> flows;
   for (const int one : few) {
     const auto flow_to = [&](int other) { return few_senders ? Flow{one, other} : Flow{other, one}; };
     const auto rank = [&](int other) {
       const Flow flow = flow_to(other);
-      return std::tuple(crowd(other), turns[host(other)], std::ranges::count(met, flow), -base(flow));
+      return std::tuple(against(flow), crowd(other), turns[host(other)], std::ranges::count(met, flow),
+                        -base(flow));
     };
     const auto best = std::ranges::min_element(many, {}, rank);
     flows.push_back(flow_to(*best));
@@ -89,11 +100,24 @@ bool Survey::share() {
       ++refuted_;
     }
   }
-  const bool enough =
-      haste_ == Haste::finish || refuted_ >= kMostRefuted || static_cast<int>(tried_.size()) >= 2 * hosts_;
-  const auto senders = enough ? std::nullopt : find_shared_exit(observed_rounds(), known_, hosts_, tried_);
+  const auto senders = to_suppose();
   if (senders) suppose(*senders);
   return senders.has_value();
+}
+
+// The set that explains most; or, where nothing is left to explain, the hosts that are behind no uplink when
+// others are: traffic between them and those is held up there already.
+std::optional<std::vector<bool>> Survey::to_suppose() const {
+  if (haste_ == Haste::finish || refuted_ >= kMostRefuted || static_cast<int>(tried_.size()) >= 2 * hosts_)
+    return std::nullopt;
+  if (auto senders = find_shared_exit(observed_rounds(), known_, hosts_, tried_)) return senders;
+  std::vector<bool> rest = all(hosts_);
+  for (const Uplink& u : uplinks())
+    for (int h = 0; h < hosts_; ++h)
+      if (u.inside[host(h)]) rest[host(h)] = false;
+  const long count = std::ranges::count(rest, true);
+  if (count < 2 || hosts_ - count < 2 || std::ranges::find(tried_, rest) != tried_.end()) return std::nullopt;
+  return rest;
 }
 
 void Survey::suppose(std::vector<bool> senders) {
@@ -109,9 +133,22 @@ void Survey::suppose(std::vector<bool> senders) {
   supposed_ = std::move(way);
 }
 
+// Whether, by all that is known, no acknowledgements of these flows wait behind data on a way.
+bool Survey::goes_one_way(Index series) const {
+  const std::vector<Flow>& flows = series_[series].trial.flows;
+  const std::vector<double> most(flows.size(), std::numeric_limits<double>::infinity());
+  const Observation expected{flows, fair_rates(flows, known_, most)};
+  return std::ranges::none_of(ways_, [&](const Way& way) {
+    const Bottleneck known{way.senders, rest_of(way.senders), false, way.rate->value};
+    return expected.through(known) >= kMayWait * known.capacity &&
+           std::ranges::any_of(flows, [&](const Flow& flow) { return known.carries({flow.to, flow.from}); });
+  });
+}
+
 Supposition Survey::way_supposition(const Way& way) const {
   Supposition supposed;
-  for (const Index company : way.companies) supposed.companies.push_back({apart(company), totals(company)});
+  for (const Index company : way.companies)  // one that says nothing counts as apart anyway
+    supposed.companies.push_back({goes_one_way(company) ? apart(company) : 0, totals(company)});
   supposed.times_in_parts = series_[way.parts[0]].repeats.size();
   for (const Index part : way.parts) {
     const std::vector<double> sums = totals(part);

@@ -17,7 +17,7 @@ namespace talweg::steer {
 namespace {
 
 constexpr double kWindow = 1.5e6;                  // bytes: six messages of 256 KiB
-constexpr double kQueues[] = {512 << 10, 1.25e6};  // bytes: 42 and 100 ms at 100 Mbit/s
+constexpr double kQueueBytes[] = {512 << 10, 1.25e6};  // bytes: 42 and 100 ms at 100 Mbit/s
 
 // How a network is seen.
 struct Weather {
@@ -35,7 +35,7 @@ Weather drawn_weather(Random& random) {
 // What a survey finds of it, by TCP.
 Findings seen(const Cluster& truth, const Weather& weather, Random& random) {
   FairNetwork network(truth, weather.noise, weather.disturbed, random.next());
-  network.queue_acknowledgements(kWindow, kQueues[random.below(2)], random.below(2) == 0 ? 0.97 : 0.85);
+  network.queue_acknowledgements(kWindow, kQueueBytes[random.below(2)], random.below(2) == 0 ? 0.97 : 0.85);
   network.keep_hosts_busy(weather.busy);
   return network.survey();
 }
@@ -71,10 +71,11 @@ void expect_pairs(const Findings& found, const Cluster& truth, double tolerance)
   const Cluster cluster = to_cluster(found, one_rank_each(truth.workers()));
   const cluster::Routes routes(cluster), true_routes(truth);
   for (int a = 0; a < truth.workers(); ++a)
-    for (int b = 0; b < truth.workers(); ++b)
-      if (a != b)
-        EXPECT_LT(off(routes.rate(a, b).bits_per_second, true_routes.rate(a, b).bits_per_second), tolerance)
-            << a << " to " << b;
+    for (int b = 0; b < truth.workers(); ++b) {
+      if (a == b) continue;
+      EXPECT_LT(off(routes.rate(a, b).bits_per_second, true_routes.rate(a, b).bits_per_second), tolerance)
+          << a << " to " << b;
+    }
 }
 
 TEST(Asymmetric, StarsShareNothingAndTheirRatesAreRight) {
