@@ -50,7 +50,8 @@ def parse_arguments(words=None):
     parser.add_argument("--mode", choices=["isolated", "stream"], default="isolated",
                         help="what tables show; both are measured, streams up to 16 MiB")
     parser.add_argument("--only", help="contestants whose label contains one of these, such as talweg,ompi")
-    parser.add_argument("--seeds", help="of mesh and fabric, such as 2,3; default: 0 to 7, and 0 to 2")
+    parser.add_argument("--seeds", help="of mesh, fabric and probe's asymmetric clusters, such as 2,3; "
+                                        "default: 0 to 7, 0 to 2, and 1 to 20")
     parser.add_argument("--record", action="store_true",
                         help="keep the results in bench/results, and write docs/measured.md and README.md anew")
     parser.add_argument("--build", default=ROOT / "build", type=pathlib.Path, help="the build folder")

@@ -1,7 +1,9 @@
 """What `talweg probe` finds out about networks that are known, and how long that takes.
 
 Each network is built by `talweg lab`; the prober is not told its rates. For pairs of hosts the rate of one flow alone
-is compared, by the file that it wrote against the file that the lab was built from; for uplinks their rates.
+is compared, by the file that it wrote against the file that the lab was built from; for uplinks their rates. Clusters
+whose hosts send slower than they receive (`asymmetric`) are drawn, and measured once each: there nothing is shared, and no pair
+has a limit of its own.
 """
 import json
 import os
@@ -20,6 +22,10 @@ ERROR = 0.10
 LATENCY = "3us"
 PAIR_RATES = (100, 200, 400, 700)  # Mbit/s
 SEED = 1
+ASYMMETRIC_SEEDS = range(1, 21)
+ASYMMETRIC_HOSTS = 8  # or more
+ASYMMETRIC_ERROR = 0.05
+FAST_RATES = (200, 400, 500, 800, 1000)  # Mbit/s, of a host's faster way
 
 
 def node(name, kind="worker"):
@@ -59,6 +65,21 @@ def tunnel_mesh(ranks):
     return {"nodes": [*map(node, hosts)],
             "links": [{"from": hosts[a], "to": hosts[b], "capacity": f"{rate}Mbit/s", "latency": LATENCY}
                       for (a, b), rate in tunnels.draw(0, ranks).items()]}
+
+
+def asymmetric_star(ranks, seed):
+    """One way of each host is up to eight times as fast as the other; mostly it is the way in."""
+    draw = random.Random(seed)
+    hosts = [f"h{i}" for i in range(ranks)]
+    cluster = {"nodes": [*map(node, hosts), node("sw", "switch")], "links": []}
+    for host in hosts:
+        down = draw.choice(FAST_RATES)
+        up = down / draw.choice((1, 2, 4, 8))
+        if draw.randrange(8) == 0:
+            up, down = down, up
+        cluster["links"] += [{"from": a, "to": b, "capacity": f"{rate:g}Mbit/s", "latency": LATENCY}
+                             for a, b, rate in ((host, "sw", up), ("sw", host, down))]
+    return cluster
 
 
 def networks(ranks):
@@ -127,6 +148,35 @@ def worst_error(truth, found):
     return max((abs(found[pair] / rate - 1), pair) for pair, rate in truth.items())
 
 
+def not_there(found):
+    """What was found in a star of plain ports, where nothing is shared and no pair is slower than its ports."""
+    ports = [f"{host['name']}: up and down" for host in found["hosts"] if host["up_and_down"]]
+    pairs = [f"{pair['from']} to {pair['to']}" for pair in found["pairs"]]
+    return ports + pairs + [", ".join(uplink["hosts"]) for uplink in found["uplinks"]]
+
+
+def run_asymmetric(ranks, settings):
+    lines, records = [], []
+    for seed in settings.seeds or ASYMMETRIC_SEEDS:
+        network = asymmetric_star(ranks, seed)
+        record = {"scenario": "probe", "network": "asymmetric", "ranks": ranks, "seed": seed}
+        found, failed = measure(settings.build / "talweg", network)
+        if found is None:
+            print(f"# probe: asymmetric, seed {seed}: {failed}")
+            records.append(record | {"failed": " ".join(failed)})
+            continue
+        error, pair = worst_error(alone(network), alone(found["cluster"]))
+        wrong = not_there(found)
+        lines.append([str(seed), f"{found['seconds']:.1f}", str(found["measurements"]), f"{found['traffic_bytes'] / 1e9:.2f}",
+                      f"{error:.1%}", f"{pair[0]} to {pair[1]}", "; ".join(wrong) or "-", str(found["unexplained_flows"]),
+                      f"{found['confidence']:.1%}"])
+        records.append(record | {"worst_pair_error": error, "not_there": wrong, "seconds": found["seconds"],
+                                 "traffic_bytes": found["traffic_bytes"], "true_network": network, "found": found})
+    report.table(f"what the prober finds where ways differ, {ranks} hosts",
+                 ["seed", "s", "trials", "GB", "worst error", "of", "found, not there", "unexplained", "stated +-"], lines)
+    return records
+
+
 def run(ranks, settings):
     program = settings.build / "talweg"
     if not program.exists():
@@ -156,12 +206,34 @@ def run(ranks, settings):
     report.table(f"what the prober finds, {ranks} hosts",
                  ["network", "s", "trials", "GB", "worst error", "of", "pairs apart", "uplinks, Mbit/s", "true",
                   "unexplained", "stated +-"], lines)
-    return records
+    return records + (run_asymmetric(ranks, settings) if ranks >= ASYMMETRIC_HOSTS else [])
+
+
+def asymmetric_rows(records, ranks):
+    """The slowest of the drawn clusters, the largest error of any, and how many things were found that are not there."""
+    same = [record for record in records if (record["network"], record["ranks"]) == ("asymmetric", ranks)]
+    failed = next((record["failed"] for record in same if "failed" in record), "")
+    known = same if not failed else []
+    seconds = max((record["seconds"] for record in known), default=None)
+    error = max((100 * record["worst_pair_error"] for record in known), default=None)
+    wrong = sum(len(record["not_there"]) for record in known) if known else None
+    few = len(known) < len(ASYMMETRIC_SEEDS)
+    doubt = f"{len(known)} of {len(ASYMMETRIC_SEEDS)} clusters" if known and few else ""
+    key, what = f"probe/{ranks}/asymmetric", f"talweg probe, {ranks} hosts, {len(ASYMMETRIC_SEEDS)} asymmetric clusters drawn"
+    common = {"arguments": f"probe --ranks {ranks}", "doubt": doubt, "failed": failed}
+    yield row(f"{key}/groups", f"{what}: groups and limits that are not there", "none", measured=wrong, unit="found",
+              met=wrong == 0, **common)
+    yield row(f"{key}/error", f"{what}: largest error of a rate", f"under {100 * ASYMMETRIC_ERROR:.0f} %", measured=error, unit="%",
+              met=error is not None and error < 100 * ASYMMETRIC_ERROR, **common)
+    yield row(f"{key}/time", f"{what}: time of the slowest", f"under {SECONDS} s", measured=seconds, unit="s",
+              met=seconds is not None and seconds < SECONDS, **common)
 
 
 def rows(records, ranks):
     """See rows.py: the slowest of the rounds, and the largest error of any."""
     for n in ranks:
+        if n >= ASYMMETRIC_HOSTS:
+            yield from asymmetric_rows(records, n)
         for name in networks(n):
             key, what = f"probe/{n}/{name.split()[0].replace('/', '-')}", f"talweg probe, {n} hosts, {name}"
             same = [record for record in records if (record["network"], record["ranks"]) == (name, n)]

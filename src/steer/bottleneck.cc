@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -15,22 +16,23 @@ namespace {
 // Two measurements of the same thing differ by less than this.
 constexpr double kAgree = 0.9;
 
+Flow reverse(const Flow& flow) {
+  return {flow.to, flow.from};
+}
+
 // What find_shared_exit looks at: one observation without what is beside the point.
 struct Case {
   std::vector<Flow> flows;
   std::vector<double> rates;
-  std::vector<bool> held_up;
+  std::vector<Reason> reasons;
+  bool held_up(std::size_t f) const { return reasons[f] == Reason::unknown; }
 };
 
 class Search {
  public:
   Search(const std::vector<Observation>& seen, const std::vector<Bottleneck>& known, int hosts)
       : hosts_(hosts) {
-    for (const Observation& o : seen) {
-      Case one{o.flows, o.rates, std::vector<bool>(o.flows.size())};
-      for (const std::size_t f : unexplained(o, known)) one.held_up[f] = true;
-      cases_.push_back(std::move(one));
-    }
+    for (const Observation& o : seen) cases_.push_back({o.flows, o.rates, explain(o, known)});
   }
 
   // How many flows that are held up the senders' shared exit explains; less for those that are none of it.
@@ -45,7 +47,7 @@ class Search {
         if (!senders[at(one.flows[f].from)] || senders[at(one.flows[f].to)]) continue;
         load += one.rates[f];
         ++crossing;
-        stuck += one.held_up[f] ? 1 : 0;
+        stuck += one.held_up(f) ? 1 : 0;
       }
       most = std::max(most, load);
       loads.push_back(load);
@@ -78,7 +80,8 @@ class Search {
           const Flow& flow = one.flows[f];
           if (flow.from != h && flow.to != h) continue;
           const int other = flow.from == h ? flow.to : flow.from;
-          (one.held_up[f] ? held_up : free)[at(other)] = true;
+          if (one.reasons[f] == Reason::acknowledgements) continue;  // nobody knows
+          (one.held_up(f) ? held_up : free)[at(other)] = true;
         }
       std::vector<bool> near(at(hosts_));
       for (int other = 0; other < hosts_; ++other)
@@ -165,17 +168,89 @@ double Observation::through(const Bottleneck& bottleneck) const {
   return sum;
 }
 
-std::vector<std::size_t> unexplained(const Observation& seen, const std::vector<Bottleneck>& known) {
-  std::vector<bool> explained(seen.flows.size());
+std::vector<Reason> explain(const Observation& seen, const std::vector<Bottleneck>& known) {
+  std::vector<Reason> reasons(seen.flows.size(), Reason::unknown);
   for (const Bottleneck& b : known) {
-    if (seen.through(b) < kFull * b.capacity) continue;
+    double acknowledged = 0;
     for (std::size_t f = 0; f < seen.flows.size(); ++f)
-      if (b.carries(seen.flows[f])) explained[f] = true;
+      if (b.carries(reverse(seen.flows[f]))) acknowledged += seen.rates[f];
+    const double load = seen.through(b) + kAcknowledgements * acknowledged;
+    if (load < kMayWait * b.capacity) continue;
+    for (std::size_t f = 0; f < seen.flows.size(); ++f) {
+      if (load >= kFull * b.capacity && b.carries(seen.flows[f])) {
+        reasons[f] = Reason::full;
+      } else if (b.carries(reverse(seen.flows[f]))) {
+        reasons[f] = std::max(reasons[f], Reason::acknowledgements);
+      }
+    }
   }
+  return reasons;
+}
+
+std::vector<std::size_t> unexplained(const Observation& seen, const std::vector<Bottleneck>& known) {
+  const std::vector<Reason> reasons = explain(seen, known);
   std::vector<std::size_t> list;
-  for (std::size_t f = 0; f < explained.size(); ++f)
-    if (!explained[f]) list.push_back(f);
+  for (std::size_t f = 0; f < reasons.size(); ++f)
+    if (reasons[f] == Reason::unknown) list.push_back(f);
   return list;
+}
+
+// Raises all rates together; whenever a bottleneck is full, its flows are settled (Bertsekas and Gallager,
+// Data Networks, 6.5.2).
+std::vector<double> fair_rates(const std::vector<Flow>& flows, const std::vector<Bottleneck>& known,
+                               const std::vector<double>& most) {
+  struct Shared {
+    double left = 0;
+    std::size_t open = 0;  // of its flows, those that are not settled
+    std::vector<std::size_t> flows;
+  };
+  std::vector<Shared> shared;
+  std::vector<std::vector<std::size_t>> by_flow(flows.size());
+  for (const Bottleneck& b : known) {
+    Shared one{b.capacity, 0, {}};
+    for (std::size_t f = 0; f < flows.size(); ++f) {
+      if (!b.carries(flows[f])) continue;
+      one.flows.push_back(f);
+      by_flow[f].push_back(shared.size());
+    }
+    one.open = one.flows.size();
+    if (one.open > 0) shared.push_back(std::move(one));
+  }
+  std::vector<std::size_t> slowest(flows.size());
+  std::iota(slowest.begin(), slowest.end(), std::size_t{0});
+  std::ranges::sort(slowest, {}, [&](std::size_t f) { return most[f]; });
+  std::vector<double> rates(most);
+  std::vector<bool> settled(flows.size());
+  const auto settle = [&](std::size_t f, double rate) {
+    rates[f] = rate;
+    settled[f] = true;
+    for (const std::size_t s : by_flow[f]) {
+      shared[s].left -= rate;
+      --shared[s].open;
+    }
+  };
+  for (auto next = slowest.begin(); next != slowest.end();) {
+    if (settled[*next]) {
+      ++next;
+      continue;
+    }
+    double least = most[*next];
+    const Shared* tightest = nullptr;
+    for (const Shared& one : shared) {
+      if (one.open == 0) continue;
+      const double each = std::max(0.0, one.left / static_cast<double>(one.open));
+      if (each >= least) continue;
+      least = each;
+      tightest = &one;
+    }
+    if (tightest == nullptr) {
+      settle(*next, least);
+    } else {
+      for (const std::size_t f : tightest->flows)
+        if (!settled[f]) settle(f, least);
+    }
+  }
+  return rates;
 }
 
 std::optional<std::vector<bool>> find_shared_exit(const std::vector<Observation>& seen,

@@ -42,6 +42,8 @@ struct Observation {
 // A bottleneck whose load is at least this part of its capacity is full; flows through it are explained.
 // Rates within 5 % of the truth, on both sides, can be 10 % apart.
 inline constexpr double kFull = 0.88;
+// From this part on acknowledgements may wait behind the data: messages come in lumps.
+inline constexpr double kMayWait = 0.8;
 
 // What the acknowledgements of a flow take of the other way, at most: 66 bytes for every two segments of
 // 1514.
@@ -52,13 +54,28 @@ std::vector<bool> only(int hosts, int host);
 std::vector<bool> all(int hosts);
 std::vector<bool> rest_of(std::vector<bool> set);
 
-// Indices of flows none of whose bottlenecks is full.
+// Why a flow was no faster, by what is known. The acknowledgements of a flow take room on their way back, and
+// where that is full they wait behind the data there: the flow is then slower than what carries it would let
+// it be, the more so the longer that queue takes to drain, which says nothing of what it shares.
+enum class Reason {
+  unknown,           // nothing of this is full
+  acknowledgements,  // they may wait in what carries them
+  full               // what carries the flow is
+};
+std::vector<Reason> explain(const Observation& seen, const std::vector<Bottleneck>& known);
+// Indices of flows that are slow for a reason that is not known.
 std::vector<std::size_t> unexplained(const Observation& seen, const std::vector<Bottleneck>& known);
+
+// The rates of flows at once if nothing but this held them up, and `most` for each: max-min fair. Every flow
+// has a bottleneck, or a finite `most`.
+std::vector<double> fair_rates(const std::vector<Flow>& flows, const std::vector<Bottleneck>& known,
+                               const std::vector<double>& most);
 
 // The hosts whose flows to all others explain best why flows were held up, if any do: in every observation
 // where such a flow is held up, those flows together reach the same rate, the most that they ever reach.
 // At least two hosts, and at least two others. `not_these` are left out. All sets are tried for up to 16
-// hosts; beyond, those near the hosts that never held each other up.
+// hosts; beyond, those near the hosts that never held each other up. Some set always explains a few
+// disturbed flows: what comes out is a supposition (evidence.h).
 std::optional<std::vector<bool>> find_shared_exit(const std::vector<Observation>& seen,
                                                   const std::vector<Bottleneck>& known, int hosts,
                                                   const std::vector<std::vector<bool>>& not_these);

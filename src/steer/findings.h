@@ -30,6 +30,7 @@ struct Findings {
   std::vector<std::vector<double>> latency_ns;  // one way, between hosts; empty: not measured
 
   double confidence = 0;  // the widest half-width of all estimates above
+  double doubt = 0;       // the chance, at most, that something in `both` or `uplinks` is not there
   int trials = 0;
   int unexplained_flows = 0;  // that were slower, in some round, than all of this says
   int unmeasured_pairs = 0;   // held up, but too many to be measured each alone: taken to be as their ports

@@ -148,8 +148,8 @@ class Prober {
                     to_string(Bytes{FlowTrial::kMostBytes})));
     if (hosts_ > Survey::kAllPairs)
       say(fmt::format(
-          "more than {} hosts: pairs are measured in a sample of rounds, at most {} of them alone",
-          Survey::kAllPairs, Survey::kMostPairs));
+          "more than {} hosts: pairs are measured in a sample of rounds, at most {} flows alone",
+          Survey::kAllPairs, Survey::kMostAlone));
   }
 
   // At the rates of the first look.

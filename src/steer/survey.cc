@@ -1,6 +1,8 @@
 #include "steer/survey.h"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -9,14 +11,24 @@
 namespace talweg::steer {
 namespace {
 
-// Both directions at once that reach less than this part of what is sent share something.
-constexpr double kDuplex = 0.85;
-// Of what a port carries: what is sent through it both ways at once, less what acknowledgements of the other
-// way may take, at least kHalf.
-constexpr double kRoom = 0.9, kHalf = 0.5;
+// Both ways of a port at once that lose less than this part share nothing worth knowing.
+constexpr double kDuplex = 0.15;
+// What is sent the slower way meanwhile, of what that carries, in one company and the other: acknowledgements
+// of a way that is eight times as fast find room beside it.
+constexpr double kSlowerWay[] = {0.5, 0.7};
+// Rounds that a disturbance may have slowed: where they are more than this part of all, the network has.
+constexpr double kFewRounds = 0.25;
 // What a limit within another one says nothing new about.
 constexpr double kSame = 0.9;
 constexpr int kPortRepeats = 2;
+// Trials of what is supposed, in `most_repeats`.
+constexpr int kMostTests = 2;
+
+// Each pair of hosts, one way and the other.
+int one_way_rounds(int hosts) {
+  if (hosts == 2) return 0;
+  return hosts > Survey::kAllPairs ? Survey::kSampledRounds : 2 * (hosts - 1 + hosts % 2);
+}
 
 }  // namespace
 
@@ -25,18 +37,22 @@ Survey::Survey(int hosts, SurveyOptions options) : hosts_(hosts), options_(optio
 }
 
 int Survey::expected_trials(int hosts) {
-  const int rounds = hosts == 2 ? 0 : std::min(hosts - 1, kSampledRounds) + std::min(hosts, kSampledRounds);
-  return (hosts > 2 && hosts <= kAllPairs ? 2 : 1) + (2 * kPortRepeats + 1) * hosts + rounds +
-         (hosts > 2 && hosts <= kAllPairs ? std::min(hosts - 1, kSampledRounds) : 0);
+  const bool small = hosts > 2 && hosts <= kAllPairs;  // its shifts come first, and then all pairs, twice
+  const int shifts = hosts == 2 ? 0 : std::min(hosts - 1, kSampledRounds) + (small && hosts % 2 == 0 ? 1 : 0);
+  return (small ? 2 : 1) + shifts + 2 * kPortRepeats * hosts + one_way_rounds(hosts);
 }
 
 int Survey::most_trials(int hosts, const SurveyOptions& options) {
-  const int apart = hosts > 2 && hosts <= kAllPairs ? hosts * options.most_repeats : 0;
-  const int ports = 3 * hosts * options.most_repeats;
-  const int rounds = expected_trials(hosts) - 1 - (2 * kPortRepeats + 1) * hosts;
-  const int pairs = hosts == 2 ? 0 : std::min(hosts * (hosts - 1) / 2, kMostPairs);
-  const int uplinks = hosts < 4 ? 0 : 2 * hosts;  // a supposition each, and each way
-  return 1 + apart + ports + 2 * rounds + (2 * pairs + uplinks) * options.most_repeats;
+  const int repeats = options.most_repeats;
+  const int meshes = hosts > 2 && hosts <= kAllPairs ? (hosts + 5) * repeats : 0;
+  const int ports = 2 * hosts * repeats;
+  const int rounds = 2 * (std::min(hosts - 1, kSampledRounds) + one_way_rounds(hosts));
+  const int pairs = hosts == 2 ? 0 : std::min(hosts * (hosts - 1), kMostAlone) * repeats;
+  // Of what is supposed: both ways of a port, and a way out of hosts, which has two parts and is measured on
+  // until its rate is sure.
+  const int both = hosts * kMostTests * repeats;
+  const int ways = hosts < 4 ? 0 : 2 * hosts * ((kMostTests + 1) * repeats + 4);
+  return 1 + meshes + ports + rounds + pairs + both + ways;
 }
 
 std::size_t Survey::most_flows(int hosts) {
@@ -73,8 +89,8 @@ void Survey::advance() {
       }
       return;
     case Stage::apart:
-      if (const Apart apart = judge_apart(); apart != Apart::unsure)
-        stage_ = apart == Apart::yes ? Stage::done : Stage::ports;
+      if (const Apart found = judge_apart(); found != Apart::unsure)
+        stage_ = found == Apart::yes ? Stage::done : Stage::ports;
       return;
     case Stage::ports:
       make_ports();
@@ -82,16 +98,19 @@ void Survey::advance() {
       return;
     case Stage::ports_again:
       if (repeat_ports()) return;
-      stage_ = Stage::both;
+      if (ports_are_no_limit()) make_one_way();
+      stage_ = Stage::one_way;
+      return;
+    case Stage::one_way:
+      stage_ = one_way_is_apart() ? Stage::done : Stage::both;
       return;
     case Stage::both:
       make_both();
       stage_ = Stage::both_again;
       return;
     case Stage::both_again:
-      if (repeat_both()) return;
-      judge_ports();
-      stage_ = hosts_ == 2 ? Stage::done : Stage::rounds;
+      std::ranges::copy(judge_ports(), std::back_inserter(queue_));
+      if (queue_.empty()) stage_ = hosts_ == 2 ? Stage::done : Stage::rounds;
       return;
     case Stage::rounds:
       make_rounds();
@@ -99,27 +118,30 @@ void Survey::advance() {
       return;
     case Stage::contradictions:
       doubt_ports();
+      stage_ = Stage::doubts;
+      return;
+    case Stage::doubts:
+      judge_ports();
+      doubt_rounds(kFewRounds);
+      stage_ = Stage::sharing;
+      return;
+    case Stage::sharing:
+      if (share()) return;
+      doubt_rounds(1);
       stage_ = Stage::pairs;
       return;
     case Stage::pairs:
-      judge_ports();
       make_pairs();
       stage_ = Stage::pairs_again;
       return;
     case Stage::pairs_again:
       if (repeat_pairs()) return;
       judge_pairs();
-      stage_ = Stage::doubts;
+      forget_refuted();
+      stage_ = Stage::sharing_again;
       return;
-    case Stage::doubts:
-      doubt_rounds();
-      stage_ = Stage::sharing;
-      return;
-    case Stage::sharing:
-      share();
-      return;
-    case Stage::ways:
-      if (!measure_ways()) stage_ = Stage::done;
+    case Stage::sharing_again:
+      if (!share()) stage_ = Stage::done;
       return;
     case Stage::done:
       return;
@@ -136,11 +158,55 @@ bool Survey::few_repeats(Index series) const {
   return series_[series].repeats.size() < static_cast<std::size_t>(options_.most_repeats);
 }
 
-Estimate Survey::total(Index series) const {
+// What the flows of this trial reached together, each time.
+std::vector<double> Survey::totals(Index series) const {
   std::vector<double> sums;
   for (const auto& rates : series_[series].repeats)
     sums.push_back(std::accumulate(rates.begin(), rates.end(), 0.0));
-  return estimate(std::move(sums));
+  return sums;
+}
+
+Estimate Survey::total(Index series) const {
+  return estimate(totals(series));
+}
+
+// What they would reach together by all that is known.
+double Survey::apart(Index series) const {
+  constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+  const Trial& trial = series_[series].trial;
+  std::vector<double> most;
+  for (std::size_t f = 0; f < trial.flows.size(); ++f) {
+    const PairValue* pair = measured_alone(trial.flows[f]);
+    const double paced = trial.most.empty() || trial.most[f] <= 0 ? kNoLimit : trial.most[f];
+    most.push_back(std::min(paced, pair == nullptr ? kNoLimit : pair->rate.value));
+  }
+  const std::vector<double> rates = fair_rates(trial.flows, known_, most);
+  return std::accumulate(rates.begin(), rates.end(), 0.0);
+}
+
+// The most that passed this in any trial.
+double Survey::carried(const Bottleneck& bottleneck) const {
+  double most = 0;
+  for (const Series& s : series_)
+    for (const auto& rates : s.repeats) {
+      double sum = 0;
+      for (std::size_t f = 0; f < rates.size(); ++f)
+        if (bottleneck.carries(s.trial.flows[f])) sum += rates[f];
+      most = std::max(most, sum);
+    }
+  return most;
+}
+
+// Ports are what is measured several times whatever comes of it.
+Noise Survey::noise() const {
+  std::vector<std::vector<double>> repeats;
+  for (const auto* ports : {&out_, &in_})
+    for (const Index port : *ports) repeats.push_back(totals(port));
+  return noise_of(repeats);
+}
+
+Standard Survey::standard(double least) const {
+  return {least, 2 * hosts_, kMostTests * options_.most_repeats};
 }
 
 void Survey::make_ports() {
@@ -167,82 +233,79 @@ bool Survey::repeat_ports() {
   return !queue_.empty();
 }
 
-// A full queue of data delays the acknowledgements that wait in it, and so what they acknowledge: a host with
-// a slow way out would receive as if its two ways shared something.
 void Survey::make_both() {
   for (int h = 0; h < hosts_; ++h) {
-    Trial trial;
-    const double out = total(out_[host(h)]).value, in = total(in_[host(h)]).value;
-    const auto send = [&](Index series, double rate, double back) {
-      const Observation seen = observed(series);
-      const double part = std::max(kHalf, kRoom - kAcknowledgements * back / rate) * rate /
-                          std::accumulate(seen.rates.begin(), seen.rates.end(), 0.0);
-      for (std::size_t f = 0; f < seen.flows.size(); ++f) {
-        trial.flows.push_back(seen.flows[f]);
-        trial.most.push_back(part * seen.rates[f]);
-      }
-    };
-    send(out_[host(h)], out, in);
-    send(in_[host(h)], in, out);
-    both_.push_back(make(std::move(trial.flows), 1));
-    series_[both_.back()].trial.most = std::move(trial.most);
+    both_.emplace_back();
+    for (const double part : kSlowerWay) both_.back().push_back(make_both_at(h, part));
   }
 }
 
-// What is sent through its port both ways at once.
-double Survey::offered(int h) const {
-  const std::vector<double>& most = series_[both_[host(h)]].trial.most;
-  return std::accumulate(most.begin(), most.end(), 0.0);
+// A full queue of data delays the acknowledgements that wait in it, and so what they acknowledge: with its
+// way out full, a host would receive as if its two ways shared something. The slower way is therefore not
+// full.
+Survey::Index Survey::make_both_at(int h, double part) {
+  const bool out_is_slower = total(out_[host(h)]).value <= total(in_[host(h)]).value;
+  Trial trial;
+  const auto send = [&](Index series, bool slower) {
+    const Observation seen = observed(series);
+    const double sum = std::accumulate(seen.rates.begin(), seen.rates.end(), 0.0);
+    for (std::size_t f = 0; f < seen.flows.size(); ++f) {
+      trial.flows.push_back(seen.flows[f]);
+      trial.most.push_back(slower && sum > 0 ? part * total(series).value * seen.rates[f] / sum : 0);
+    }
+  };
+  send(out_[host(h)], out_is_slower);
+  send(in_[host(h)], !out_is_slower);
+  const Index both = make(std::move(trial.flows), 0);
+  series_[both].trial.most = std::move(trial.most);
+  return both;
 }
 
-bool Survey::repeat_both() {
-  for (int h = 0; h < hosts_; ++h) {
-    const Index port = both_[host(h)];
-    const Estimate both = total(port);
-    // Rare, and easily mistaken: a busy host is slow both ways at once.
-    const bool suspect = both.value < kDuplex * offered(h);
-    if (suspect && (unsure(both, port) || (haste_ == Haste::none && few_repeats(port))))
-      queue_.push_back(port);
-  }
-  return !queue_.empty();
+// That the two ways of a host's port share something.
+Supposition Survey::both_supposition(int h) const {
+  Supposition supposed;
+  for (const Index both : both_[host(h)]) supposed.companies.push_back({apart(both), totals(both)});
+  supposed.in_parts = out_rate_[host(h)].value + in_rate_[host(h)].value;  // ports, each one way
+  supposed.times_in_parts = kPortRepeats;
+  supposed.carried = carried({only(hosts_, h), only(hosts_, h), true, 0});
+  return supposed;
 }
 
-// Hosts are taken in the order of how evident it is that their two ways share something: where one of few
-// others does, less is to be expected of a host that does not.
-void Survey::judge_ports() {
+// What ports carry. Hosts are taken in the order of how evident it is that their two ways share something:
+// where one of few others does, less is to be expected of a host that does not. Returned is what is still to
+// be measured.
+std::vector<Survey::Index> Survey::judge_ports() {
   known_.clear();
   out_rate_.clear();
   in_rate_.clear();
-  both_rate_.clear();
-  std::vector<Estimate> both;
   for (int h = 0; h < hosts_; ++h) {
     out_rate_.push_back(total(out_[host(h)]));
     in_rate_.push_back(total(in_[host(h)]));
-    both.push_back(total(both_[host(h)]));
+    known_.push_back({only(hosts_, h), all(hosts_), false, out_rate_.back().value});
+    known_.push_back({all(hosts_), only(hosts_, h), false, in_rate_.back().value});
   }
-  both_rate_.resize(host(hosts_));
-  const auto part = [&](int h) { return both[host(h)].value / offered(h); };
+  both_rate_.assign(host(hosts_), std::nullopt);
+  both_doubt_ = 0;
+  std::vector<double> part;
+  for (const auto& both : both_) {
+    const double expected = apart(both[0]), reached = fastest(totals(both[0])).value;
+    part.push_back(reached > 0 && expected > 0 ? reached / expected : 1);
+  }
   std::vector<int> order(host(hosts_));
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](int a, int b) { return part(a) < part(b); });
+  std::ranges::stable_sort(order, {}, [&](int h) { return part[host(h)]; });
+  const Noise noisy = noise();
+  std::vector<Index> wanted;
   for (const int h : order) {
-    double others = 0;
-    for (int o = 0; o < hosts_; ++o) {
-      if (o == h) continue;
-      const double two_ways = std::min(out_rate_[host(h)].value, in_rate_[host(o)].value) +
-                              std::min(out_rate_[host(o)].value, in_rate_[host(h)].value);
-      others += both_rate_[host(o)] ? std::min(two_ways, both_rate_[host(o)]->value) : two_ways;
-    }
-    const double expected = std::min(offered(h), others);
-    const bool sure = both[host(h)].agreeing >= 2 && both[host(h)].half_width < (1 - kDuplex) / 2;
-    if (sure && both[host(h)].value < kDuplex * expected) both_rate_[host(h)] = both[host(h)];
+    const Judgement found = judge(both_supposition(h), noisy, standard(kDuplex));
+    if (found.verdict == Judgement::Verdict::unsure)
+      wanted.push_back(both_[host(h)][found.company.value_or(0)]);
+    if (found.verdict != Judgement::Verdict::shared) continue;
+    both_rate_[host(h)] = found.capacity;
+    both_doubt_ += found.doubt;
+    known_.push_back({only(hosts_, h), only(hosts_, h), true, found.capacity.value});
   }
-  for (int h = 0; h < hosts_; ++h) {
-    known_.push_back({only(hosts_, h), all(hosts_), false, out_rate_[host(h)].value});
-    known_.push_back({all(hosts_), only(hosts_, h), false, in_rate_[host(h)].value});
-    if (both_rate_[host(h)])
-      known_.push_back({only(hosts_, h), only(hosts_, h), true, both_rate_[host(h)]->value});
-  }
+  return wanted;
 }
 
 // Where pairs have limits of their own, ports may be only the sum of those: then what a pair reached in
@@ -268,17 +331,18 @@ Findings Survey::findings() const {
   found.out = out_rate_;
   found.in = in_rate_;
   found.both = both_rate_;
-  for (const Uplink& u : uplinks_) {
-    Findings::Uplink uplink{{}, u.leaving_rate, u.entering_rate};
+  const std::vector<Uplink> known_uplinks = uplinks();
+  for (const Uplink& u : known_uplinks) {
+    Findings::Uplink uplink{{}, u.leaving, u.entering};
     for (int h = 0; h < hosts_; ++h)
       if (u.inside[host(h)]) uplink.inside.push_back(h);
     found.uplinks.push_back(std::move(uplink));
   }
   for (const PairValue& pair : pairs_) {
     const bool limited = pair.rate.value < kFull * ports(pair.flow);
-    const bool by_uplink = std::ranges::any_of(uplinks_, [&](const Uplink& u) {
+    const bool by_uplink = std::ranges::any_of(known_uplinks, [&](const Uplink& u) {
       const bool from = u.inside[host(pair.flow.from)], to = u.inside[host(pair.flow.to)];
-      const auto& rate = from ? u.leaving_rate : u.entering_rate;
+      const auto& rate = from ? u.leaving : u.entering;
       return from != to && rate && pair.rate.value >= kSame * rate->value;
     });
     if (limited && !by_uplink) found.pairs.push_back({pair.flow, pair.rate});
@@ -296,6 +360,8 @@ Findings Survey::findings() const {
     widen(uplink.leaving);
     widen(uplink.entering);
   }
+  found.doubt = both_doubt_;
+  for (const Way& way : ways_) found.doubt += way.doubt;
   for (const Series& s : series_) found.trials += static_cast<int>(s.repeats.size());
   for (const Observation& seen : observed_rounds())
     found.unexplained_flows += static_cast<int>(unexplained(seen, known_).size());

@@ -1,9 +1,8 @@
-// Survey, third part: rounds of flows between disjoint hosts, and pairs that are measured alone.
+// Survey, third part: rounds in which every flow has its ports for itself, and pairs that are measured alone.
 #include <algorithm>
-#include <numeric>
+#include <iterator>
 #include <utility>
 
-#include "base/random.h"
 #include "steer/survey.h"
 
 namespace talweg::steer {
@@ -12,29 +11,34 @@ namespace {
 // So many measurements, in other company each, make a limit of a pair.
 constexpr int kPairBelieved = 3;
 constexpr int kPairLikely = 2;
-constexpr std::uint64_t kRelabelSeed = 7;
 
-std::vector<int> in_order(int n) {
-  std::vector<int> list(static_cast<std::size_t>(n));
-  std::iota(list.begin(), list.end(), 0);
-  return list;
-}
-
-// Host h at place `label[h]` sends to the one that is `step` places further.
-std::vector<Flow> shifted(const std::vector<int>& label, int step) {
-  const auto n = label.size();
+// Every host sends to the one that is `step` places further.
+std::vector<Flow> shifted(int n, int step) {
   std::vector<Flow> flows;
-  for (std::size_t p = 0; p < n; ++p)
-    flows.push_back({label[p], label[(p + static_cast<std::size_t>(step)) % n]});
+  for (int h = 0; h < n; ++h) flows.push_back({h, (h + step) % n});
   return flows;
 }
 
-// Disjoint pairs, both ways at once: i with (sum - i) mod n.
-std::vector<Flow> reflected(int n, int sum) {
-  std::vector<Flow> flows;
-  for (int i = 0; i < n; ++i)
-    if (const int j = (sum - i + n) % n; j != i) flows.push_back({i, j});
-  return flows;
+// Pairs of hosts, each host in one at most: every two meet in one of these, as in a tournament (the circle
+// method: the last stands still, the others move on by one place). There are n - 1, or n if n is odd.
+std::vector<Flow> matching(int n, int number) {
+  const int circle = n - 1 + n % 2;
+  std::vector<Flow> pairs;
+  if (n % 2 == 0) pairs.push_back({number, n - 1});
+  for (int k = 1; 2 * k <= circle - 1; ++k)
+    pairs.push_back({(number + k) % circle, (number - k + circle) % circle});
+  return pairs;
+}
+
+// One way: from the lower number to the higher one; by turns from even numbers to odd ones, where a pair has
+// both. Hosts of one rack are often numbered in a row, or in turn: then everything goes out of one rack.
+std::vector<Flow> directed(std::vector<Flow> pairs, bool from_even, bool back) {
+  for (Flow& pair : pairs) {
+    const bool mixed = from_even && pair.from % 2 != pair.to % 2;
+    const bool right = mixed ? pair.from % 2 == 0 : pair.from < pair.to;
+    if (right == back) std::swap(pair.from, pair.to);
+  }
+  return pairs;
 }
 
 // All of first .. last, or a sample of them.
@@ -47,38 +51,44 @@ std::vector<int> spread(int first, int last, int most) {
 
 }  // namespace
 
-// So that whoever runs trials knows how much to send; nothing is concluded from it.
+// So that whoever runs trials knows how much to send; only what it carried counts.
 void Survey::make_first_look() {
-  make(shifted(in_order(hosts_), 1), 1);
+  make(shifted(hosts_, 1), 1);
 }
 
+// Half-way round the flows of a shift are pairs both ways, whose acknowledgements wait where a pair has a
+// limit of its own: they run one way and then the other. By turns the lower host sends first.
 void Survey::make_shifts() {
-  for (const int step : spread(1, hosts_ - 1, kSampledRounds))
-    rounds_.push_back(make(shifted(in_order(hosts_), step), 1));
+  for (const int step : spread(1, hosts_ - 1, kSampledRounds)) {
+    std::vector<Flow> flows = shifted(hosts_, step);
+    if (2 * step == hosts_ && hosts_ <= kAllPairs) {
+      const auto back = std::ranges::stable_partition(flows, [](const Flow& flow) {
+        return (flow.from < flow.to) == (std::min(flow.from, flow.to) % 2 == 0);
+      });
+      rounds_.push_back(make({back.begin(), back.end()}, 1));
+      flows.erase(back.begin(), back.end());
+    }
+    rounds_.push_back(make(std::move(flows), 1));
+  }
 }
 
 void Survey::make_all_pairs() {
   std::vector<Flow> flows;
   for (int step = 1; step < hosts_; ++step)
-    std::ranges::copy(shifted(in_order(hosts_), step), std::back_inserter(flows));
+    std::ranges::copy(shifted(hosts_, step), std::back_inserter(flows));
   all_pairs_ = make(std::move(flows), 1);
   series_[all_pairs_].trial.each = true;
 }
 
-// Every pair is in each kind of round once, every time in other company. Hosts of one rack are often numbered
-// in a row, or in turn: then some shift and some reflection sends everything across. The third kind is for
-// those that are not.
+// Every pair is in each kind of round once: in a shift, where hosts send and receive at once, and one way.
 void Survey::make_rounds() {
   if (rounds_.empty()) make_shifts();
-  for (const int sum : spread(0, hosts_ - 1, kSampledRounds))
-    rounds_.push_back(make(reflected(hosts_, sum), 1));
-  if (hosts_ > kAllPairs) return;
-  std::vector<int> label = in_order(hosts_);
-  Random random(kRelabelSeed);
-  for (std::size_t i = label.size() - 1; i > 0; --i)
-    std::swap(label[i], label[static_cast<std::size_t>(random.below(i + 1))]);
-  for (const int step : spread(1, hosts_ - 1, kSampledRounds))
-    rounds_.push_back(make(shifted(label, step), 1));
+  for (const int number : spread(0, hosts_ - 2 + hosts_ % 2, kSampledRounds)) {
+    const std::vector<Flow> pairs = matching(hosts_, number);
+    const bool from_even = number % 2 != 0;
+    if (hosts_ <= kAllPairs || number % 4 < 2) rounds_.push_back(make(directed(pairs, from_even, false), 1));
+    if (hosts_ <= kAllPairs || number % 4 >= 2) rounds_.push_back(make(directed(pairs, from_even, true), 1));
+  }
 }
 
 // A single flow that is faster than a port was measured to be: that port was disturbed each time.
@@ -121,25 +131,19 @@ bool Survey::slow_in_rounds(const Flow& flow) const {
 }
 
 void Survey::make_pairs() {
-  std::vector<Flow> slow;  // the lower host first
+  std::vector<Flow> slow;
   for (const Observation& seen : observed_rounds())
-    for (const std::size_t f : unexplained(seen, known_)) {
-      const Flow pair{std::min(seen.flows[f].from, seen.flows[f].to),
-                      std::max(seen.flows[f].from, seen.flows[f].to)};
-      if (!slow_in_rounds(pair) && !slow_in_rounds({pair.to, pair.from})) continue;
-      if (std::ranges::find(slow, pair) == slow.end()) slow.push_back(pair);
-    }
-  if (slow.size() > kMostPairs) {
-    unmeasured_pairs_ = static_cast<int>(slow.size()) - kMostPairs;
-    slow.resize(kMostPairs);
+    for (const std::size_t f : unexplained(seen, known_))
+      if (slow_in_rounds(seen.flows[f]) && std::ranges::find(slow, seen.flows[f]) == slow.end())
+        slow.push_back(seen.flows[f]);
+  if (slow.size() > kMostAlone) {
+    unmeasured_pairs_ = static_cast<int>(slow.size()) - kMostAlone;
+    slow.resize(kMostAlone);
   }
-  // What is the same in other company is most likely a limit of its own: good enough where time is over.
-  const auto likely = [&](const Flow& flow) { return fastest(in_rounds(flow)).agreeing >= kPairLikely; };
-  for (const Flow& pair : slow) {
-    const Flow back{pair.to, pair.from};
-    const int times = haste_ == Haste::finish && likely(pair) && likely(back) ? 0 : 1;
-    // One way after the other: acknowledgements that wait behind data would slow both.
-    for (const Flow& flow : {pair, back}) pairs_.push_back({flow, make({flow}, times), {}});
+  for (const Flow& flow : slow) {
+    // What is the same in other company is most likely a limit of its own: good enough where time is over.
+    const bool likely = fastest(in_rounds(flow)).agreeing >= kPairLikely;
+    pairs_.push_back({flow, make({flow}, haste_ == Haste::finish && likely ? 0 : 1), {}});
   }
 }
 
@@ -152,12 +156,17 @@ Estimate Survey::pair_rate(const PairValue& pair) const {
 }
 
 std::vector<double> Survey::in_rounds(const Flow& flow) const {
+  return values_in(rounds_, flow);
+}
+
+// What the flow reached in these, each time.
+std::vector<double> Survey::values_in(const std::vector<Index>& companies, const Flow& flow) const {
   std::vector<double> values;
-  for (const Index r : rounds_) {
-    const auto& flows = series_[r].trial.flows;
+  for (const Index company : companies) {
+    const auto& flows = series_[company].trial.flows;
     const auto found = std::ranges::find(flows, flow);
     if (found == flows.end()) continue;
-    for (const auto& rates : series_[r].repeats)
+    for (const auto& rates : series_[company].repeats)
       values.push_back(rates[static_cast<std::size_t>(found - flows.begin())]);
   }
   return values;
@@ -174,10 +183,9 @@ bool Survey::repeat_pairs() {
     // What only seems slow is a disturbance more often than a limit: seen once it is none, whatever the
     // hurry.
     const bool slow = pair.rate.value < kFull * ports(pair.flow);
-    const bool once = slow && pair.rate.agreeing < kPairLikely && haste_ != Haste::finish;
-    const bool doubtful = slow && pair.rate.agreeing < kPairBelieved;
-    const bool unsure = (doubtful || pair.rate.half_width > options_.confidence) && haste_ == Haste::none;
-    const bool more = (once || unsure) && few_repeats(pair.series);
+    const bool once = pair.rate.agreeing < kPairLikely && haste_ != Haste::finish;
+    const bool doubtful = pair.rate.agreeing < kPairBelieved || pair.rate.half_width > options_.confidence;
+    const bool more = slow && (once || (doubtful && haste_ == Haste::none)) && few_repeats(pair.series);
     if (more && std::ranges::find(again, pair.series) == again.end()) again.push_back(pair.series);
   }
   queue_.insert(queue_.end(), again.begin(), again.end());

@@ -84,6 +84,9 @@ std::string probe_table(const steer::ProbeResult& result, bool wide) {
                         rate_text(uplink.entering));
   if (slow == 0 && found.uplinks.empty())
     text += "nothing is shared between hosts that was seen to hold flows up\n";
+  if (found.doubt > 0)
+    text += fmt::format("the chance that something of what is shared is not there: at most {:.2g} %\n",
+                        100 * std::min(found.doubt, 1.0));
   if (found.unexplained_flows > 0)
     text += fmt::format(
         "{} flows of the rounds were slower than all this explains: something else is shared, or "
@@ -105,6 +108,7 @@ nlohmann::json probe_json(const steer::ProbeResult& result) {
   nlohmann::json document = {{"format", "talweg probe"}, {"format_version", 1}};
   document["measured"] = result.network.measured;
   document["confidence"] = found.confidence;
+  document["doubt"] = std::min(found.doubt, 1.0);
   document["measurements"] = found.trials;
   document["seconds"] = result.seconds;
   document["traffic_bytes"] = result.bytes;

@@ -1,4 +1,5 @@
-// A network that is known, as a survey would see it: flows at once get max-min fair rates, blurred by noise.
+// A network that is known, as a survey would see it: flows at once get max-min fair rates, blurred by noise;
+// where it is asked for, as TCP over token buckets with queues does, on hosts that are busy now and then.
 #pragma once
 
 #include <algorithm>
@@ -22,60 +23,33 @@ class FairNetwork {
 
   const Cluster& truth() const { return truth_; }
 
-  // Raises all rates together; whenever a link or group is full, its flows are settled (Bertsekas and
-  // Gallager, Data Networks, 6.5.2).
+  // From now on acknowledgements take their part of the way back, and wait there in a queue of so many bytes
+  // where it is full: from `full` of its rate on, as what is paced comes in lumps. A flow that waits for them
+  // carries no more than `window` bytes in a round trip.
+  void queue_acknowledgements(double window, double queue, double full = 0.97) {
+    window_ = window;
+    queue_ = queue;
+    full_ = full;
+  }
+
+  // From now on a host has, in each trial with this chance, something else to do: its flows get half to 95 %
+  // of what they would, others what it leaves.
+  void keep_hosts_busy(double chance) { busy_ = chance; }
+
   std::vector<double> fair_rates(const std::vector<Flow>& flows, const std::vector<double>& most = {}) const {
-    struct Part {
-      double left;
-      std::vector<std::size_t> flows;
-    };
-    std::vector<Part> parts;
-    for (const cluster::Link& link : truth_.links) parts.push_back({link.capacity.bits_per_second, {}});
-    for (const cluster::CapacityGroup& group : truth_.groups)
-      parts.push_back({group.capacity.bits_per_second, {}});
-    for (std::size_t f = 0; f < flows.size(); ++f)
-      for (const int l : routes_.path(flows[f].from, flows[f].to)) {
-        parts[static_cast<std::size_t>(l)].flows.push_back(f);
-        for (std::size_t g = 0; g < truth_.groups.size(); ++g)
-          if (std::count(truth_.groups[g].links.begin(), truth_.groups[g].links.end(), l) > 0)
-            parts[truth_.links.size() + g].flows.push_back(f);
-      }
-    for (std::size_t f = 0; f < most.size(); ++f) parts.push_back({most[f], {f}});
-    std::vector<double> rates(flows.size(), -1);
-    while (std::count(rates.begin(), rates.end(), -1.0) > 0) {
-      const Part* tightest = nullptr;
-      double least = std::numeric_limits<double>::infinity();
-      for (const Part& part : parts) {
-        double left = part.left;
-        int open = 0;
-        for (const std::size_t f : part.flows) {
-          if (rates[f] < 0) {
-            ++open;
-          } else {
-            left -= rates[f];
-          }
-        }
-        if (open == 0 || left / open >= least) continue;
-        least = left / open;
-        tightest = &part;
-      }
-      for (const std::size_t f : tightest->flows)
-        if (rates[f] < 0) rates[f] = least;
-    }
-    return rates;
+    return fair_rates(flows, most, std::vector<double>(truth_.links.size()));
   }
 
   std::vector<double> run(const Trial& trial) {
-    std::vector<double> rates = fair_rates(trial.flows, trial.most);
-    delay(trial.flows, rates);
+    std::vector<double> most = trial.most;
+    for (double& rate : most)
+      if (rate <= 0) rate = kNoLimit;
+    if (busy_ > 0) slow_busy_hosts(trial.flows, &most);
+    std::vector<double> rates = with_acknowledgements(trial.flows, most);
     const double whole = random_.uniform() < outlier_ ? 0.5 : 1;
     for (double& rate : rates) rate *= whole * (1 + noise_ * (2 * random_.uniform() - 1));
     return rates;
   }
-
-  // From now on a host whose way out is full of data receives at this part of its way in at most:
-  // acknowledgements wait behind the data.
-  void queue_acknowledgements(double part) { late_ = part; }
 
   Findings survey(const SurveyOptions& options = {}) {
     Survey survey(truth_.workers(), options);
@@ -91,29 +65,112 @@ class FairNetwork {
   }
 
  private:
-  void delay(const std::vector<Flow>& flows, std::vector<double>& rates) const {
-    constexpr double kNearlyFull = 0.97;
-    std::vector<double> out(static_cast<std::size_t>(truth_.workers())), in(out);
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
+  // Raises all rates together; whenever a link or group is full, its flows are settled (Bertsekas and
+  // Gallager, Data Networks, 6.5.2). Of each link `taken` is used by others.
+  std::vector<double> fair_rates(const std::vector<Flow>& flows, const std::vector<double>& most,
+                                 const std::vector<double>& taken) const {
+    struct Part {
+      double left;
+      std::vector<std::size_t> flows;
+    };
+    std::vector<Part> parts;
+    for (std::size_t l = 0; l < truth_.links.size(); ++l)
+      parts.push_back({truth_.links[l].capacity.bits_per_second - taken[l], {}});
+    for (const cluster::CapacityGroup& group : truth_.groups)
+      parts.push_back({group.capacity.bits_per_second, {}});
+    for (std::size_t f = 0; f < flows.size(); ++f)
+      for (const int l : routes_.path(flows[f].from, flows[f].to)) {
+        parts[static_cast<std::size_t>(l)].flows.push_back(f);
+        for (std::size_t g = 0; g < truth_.groups.size(); ++g)
+          if (std::count(truth_.groups[g].links.begin(), truth_.groups[g].links.end(), l) > 0)
+            parts[truth_.links.size() + g].flows.push_back(f);
+      }
+    for (std::size_t f = 0; f < most.size(); ++f) parts.push_back({most[f], {f}});
+    std::vector<double> rates(flows.size(), -1);
+    while (std::count(rates.begin(), rates.end(), -1.0) > 0) {
+      const Part* tightest = nullptr;
+      double least = kNoLimit;
+      for (const Part& part : parts) {
+        double left = part.left;
+        int open = 0;
+        for (const std::size_t f : part.flows) {
+          if (rates[f] < 0) {
+            ++open;
+          } else {
+            left -= rates[f];
+          }
+        }
+        if (open == 0 || left / open >= least) continue;
+        least = std::max(0.0, left / open);
+        tightest = &part;
+      }
+      for (const std::size_t f : tightest->flows)
+        if (rates[f] < 0) rates[f] = least;
+    }
+    return rates;
+  }
+
+  void slow_busy_hosts(const std::vector<Flow>& flows, std::vector<double>* most) {
+    const std::vector<double> rates = fair_rates(flows, *most);
+    std::vector<double> part(static_cast<std::size_t>(truth_.workers()), 1);
+    for (double& p : part)
+      if (random_.uniform() < busy_) p = 0.5 + 0.45 * random_.uniform();
+    most->resize(flows.size(), kNoLimit);
     for (std::size_t f = 0; f < flows.size(); ++f) {
-      out[static_cast<std::size_t>(flows[f].from)] += rates[f];
-      in[static_cast<std::size_t>(flows[f].to)] += rates[f];
+      const double slower = std::min(part[static_cast<std::size_t>(flows[f].from)],
+                                     part[static_cast<std::size_t>(flows[f].to)]);
+      if (slower < 1) (*most)[f] = std::min((*most)[f], slower * rates[f]);
     }
-    for (const cluster::Link& up : truth_.links) {
-      if (late_ >= 1 || up.from >= truth_.workers()) continue;
-      const auto h = static_cast<std::size_t>(up.from);
-      const auto down = std::find_if(truth_.links.begin(), truth_.links.end(),
-                                     [&](const cluster::Link& l) { return l.to == up.from; });
-      const double most = late_ * down->capacity.bits_per_second;
-      if (out[h] < kNearlyFull * up.capacity.bits_per_second || in[h] <= most) continue;
-      for (std::size_t f = 0; f < flows.size(); ++f)
-        if (flows[f].to == up.from) rates[f] *= most / in[h];
+  }
+
+  // Queues make rates, and rates make queues: each queue grows while its link is full, else it shrinks, by
+  // less in every step. Where both ways are as fast, short queues remain and links are full.
+  std::vector<double> with_acknowledgements(const std::vector<Flow>& flows,
+                                            const std::vector<double>& limits) const {
+    constexpr int kSteps = 10;
+    constexpr double kFirstStep = 0.5, kNextStep = 0.7;
+    constexpr double kLeastLeft = 0.1;  // of a link, to data
+    std::vector<double> rates = fair_rates(flows, limits);
+    if (window_ <= 0) return rates;
+    std::vector<double> most = limits, seconds(truth_.links.size());
+    most.resize(flows.size(), kNoLimit);
+    const std::vector<double> unlimited = most;
+    double growth = kFirstStep;
+    for (int step = 0; step < kSteps; ++step, growth *= kNextStep) {
+      std::vector<double> data(truth_.links.size()), back(truth_.links.size());
+      for (std::size_t f = 0; f < flows.size(); ++f) {
+        for (const int l : routes_.path(flows[f].from, flows[f].to))
+          data[static_cast<std::size_t>(l)] += rates[f];
+        for (const int l : routes_.path(flows[f].to, flows[f].from))
+          back[static_cast<std::size_t>(l)] += kAcknowledgements * rates[f];
+      }
+      bool meet = false;  // data and acknowledgements
+      for (std::size_t l = 0; l < data.size(); ++l) {
+        const double capacity = truth_.links[l].capacity.bits_per_second, longest = queue_ * 8 / capacity;
+        const bool full = data[l] + back[l] >= full_ * capacity;
+        seconds[l] = std::clamp(seconds[l] + (full ? growth : -growth) * longest, 0.0, longest);
+        meet = meet || (data[l] > 0 && back[l] > 0);
+        back[l] = std::min(back[l], (1 - kLeastLeft) * capacity);
+      }
+      if (!meet) return rates;
+      for (std::size_t f = 0; f < flows.size(); ++f) {
+        double trip = 2e-9 * static_cast<double>(routes_.latency(flows[f].from, flows[f].to).value);
+        for (const int l : routes_.path(flows[f].to, flows[f].from))
+          if (data[static_cast<std::size_t>(l)] > 0) trip += seconds[static_cast<std::size_t>(l)];
+        most[f] = std::min(unlimited[f], window_ * 8 / trip);
+      }
+      rates = fair_rates(flows, most, back);
     }
+    return rates;
   }
 
   const Cluster truth_;
   const cluster::Routes routes_;
   const double noise_, outlier_;
-  double late_ = 1;
+  double window_ = 0, queue_ = 0, full_ = 1;
+  double busy_ = 0;
   Random random_;
 };
 

@@ -35,6 +35,7 @@ TEST(ProbeReport, AStarIsATable) {
   EXPECT_THAT(text, HasSubstr("rates are sure to 2.1 %: 63 measurements, 4.2 s, 1.8 GB\n"));
   EXPECT_THAT(text, Not(HasSubstr("pairs")));
   EXPECT_THAT(text, Not(HasSubstr("up + down")));
+  EXPECT_THAT(text, Not(HasSubstr("chance")));
 }
 
 TEST(ProbeReport, WhatIsSharedAndWhatDiffersIsListed) {
@@ -43,14 +44,17 @@ TEST(ProbeReport, WhatIsSharedAndWhatDiffersIsListed) {
   result.findings.pairs = {{{0, 3}, {1e8, 0.01}}, {{1, 3}, {1.95e8, 0.01}}};  // the second is as its ports
   result.findings.uplinks.push_back({{0, 1}, steer::Estimate{3e8, 0.02}, std::nullopt});
   result.findings.unexplained_flows = 2;
+  result.findings.doubt = 0.00034;
   const std::string text = probe_table(result, false);
   EXPECT_THAT(text, HasSubstr("  to others  up + down\n"));
   EXPECT_THAT(text, HasSubstr("       30.0       1.10\nh3 "));
   EXPECT_THAT(text, HasSubstr("  h0 -> h3  100 Mbit/s\n"));
   EXPECT_THAT(text, Not(HasSubstr("h1 -> h3")));
   EXPECT_THAT(text, HasSubstr("  h0, h1  out 300 Mbit/s, in no limit found\n"));
+  EXPECT_THAT(text, HasSubstr("the chance that something of what is shared is not there: at most 0.034 %\n"));
   EXPECT_THAT(text, HasSubstr("2 flows of the rounds were slower than all this explains"));
   const auto document = probe_json(result);
+  EXPECT_EQ(document["doubt"], 0.00034);
   EXPECT_EQ(document["pairs"].size(), 1u);
   EXPECT_EQ(document["uplinks"][0]["hosts"], (nlohmann::json{"h0", "h1"}));
   EXPECT_EQ(document["uplinks"][0]["entering"], nullptr);
