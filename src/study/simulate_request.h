@@ -63,7 +63,7 @@ inline constexpr std::int64_t kMarkBytes = 100 << 10;  // about 65 packets, as D
 // Error{invalid_argument}, Error{bad_file} with one line that names the field as "--name".
 SimulateOptions checked(const SimulateRequest& request);
 
-// What a message costs a host's processor, as the cost model has it.
+// What frames cost a host's processor over TCP, as the cost model has it.
 sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster);
 
 }  // namespace talweg::study
