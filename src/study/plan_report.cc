@@ -103,6 +103,12 @@ Json row_json(const Study& study, const StudyRow& row) {
       const auto rate = rate_of(study, row, i);
       candidate["algbw_GB_per_s"] = rate ? number(*rate / 8e9) : Json();
       candidate["part_of_bound"] = optional(part_of_bound(study, row, i));
+      const forest::Breakdown& spent = prediction.breakdown;
+      candidate["spent_us"] = {{"links", number(spent.links * 1e6)},
+                               {"processors", number(spent.processors * 1e6)},
+                               {"latency", number(spent.latency * 1e6)}};
+      candidate["limit"] = forest::name(spent.limit);
+      candidate["limit_reason"] = spent.reason;
     } else {
       candidate["left_out_because"] = prediction.reason;
     }
@@ -119,7 +125,7 @@ text::Columns columns_of(const Study& study) {
   }
   std::vector<text::Column> columns{{"", kSizeWidth}};
   columns.resize(1 + study.planners.size(), {"", static_cast<int>(width + 2)});
-  columns.insert(columns.end(), {{"", 12}, {"", 11}, {"", 0, 2}});
+  columns.insert(columns.end(), {{"", 12}, {"", 11}, {"", 12}, {"", 0, 2}});
   return text::Columns(std::move(columns));
 }
 
@@ -130,8 +136,8 @@ std::string head_text(const Study& study, const text::Columns& columns) {
     first.push_back(above);
     second.push_back(below);
   }
-  first.insert(first.end(), {"taken", "taken"});
-  second.insert(second.end(), {"GB/s", "of bound"});
+  first.insert(first.end(), {"taken", "taken", "taken"});
+  second.insert(second.end(), {"GB/s", "of bound", "limit"});
   return columns.line(first) + columns.line(second);
 }
 
@@ -144,7 +150,8 @@ std::vector<std::string> row_cells(const Study& study, const StudyRow& row) {
   }
   if (row.taken >= 0)
     cells.insert(cells.end(), {rate_text(rate_of(study, row, at(row.taken))),
-                               part_text(part_of_bound(study, row, at(row.taken)))});
+                               part_text(part_of_bound(study, row, at(row.taken))),
+                               forest::name(row.predictions[at(row.taken)].breakdown.limit)});
   if (row.taken >= 0 && !row.predictions[at(row.taken)].through.empty())
     cells.push_back(forest::plan_title("", row.predictions[at(row.taken)].through).substr(1));
   return cells;
@@ -177,6 +184,13 @@ std::string network_line(const cluster::Cluster& network, const NetworkSource& s
   return text;
 }
 
+std::string limit_line(const Study& study) {
+  if (study.rows.empty() || study.rows.back().taken < 0) return {};
+  const StudyRow& row = study.rows.back();
+  return fmt::format("\n{}{}: {}\n", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
+                     study.planners[at(row.taken)], row.predictions[at(row.taken)].breakdown.reason);
+}
+
 std::string bound_line(const cluster::Cluster& network, const Study& study) {
   if (!study.bound) return study.no_bound;
   const double rate = study.bound->rate.value();
@@ -201,7 +215,7 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
   const text::Columns columns = columns_of(study);
   text += head_text(study, columns);
   for (const StudyRow& row : study.rows) text += columns.line(row_cells(study, row));
-  return text;
+  return text + limit_line(study);
 }
 
 nlohmann::json to_json(const cluster::Cluster& network, const NetworkSource& source, const Study& study) {
