@@ -59,10 +59,10 @@ Cut cut_from(const std::vector<Arc>& arcs, int nodes, int workers, NodeId root) 
   return least;
 }
 
-// The set of nodes, without some worker of `sinks`, that least capacity leaves for each of its workers. Guess
-// p/q: every worker sends p of its own over arcs of q times their capacity; all n p of it reach every sink, or
-// a least cut shows a set with less than p/q (section 2 of Zhao et al., "Efficient direct-connect topologies
-// for collective communications").
+// The set of nodes, without some worker of `sinks`, that least capacity leaves for each of its workers.
+// Guess p/q: every worker sends p of its own over arcs of q times their capacity; all n p of it reach every
+// sink, or a least cut shows a set with less than p/q (section 2 of Zhao et al., "Efficient direct-connect
+// topologies for collective communications").
 std::vector<bool> gather_cut(const std::vector<Arc>& arcs, int nodes, int workers,
                              const std::vector<NodeId>& sinks) {
   std::vector<bool> best;

@@ -30,10 +30,10 @@ Ratio reduced(Wide over, Wide under);
 std::vector<bool> narrowest_cut(const cluster::Cluster& cluster, const ExactCapacities& capacities,
                                 Collective op, NodeId root);
 
-// A cut that is likely to bound all_to_all most, its capacity over the number of pairs whose blocks must cross:
-// of each worker alone, and of sets of nodes that hang together by links less busy than those that leave them
-// (`busy`: of each link, its load over its capacity; the busier way counts). Links of a group carry no more
-// than the group.
+// A cut that is likely to bound all_to_all most, by its capacity over the number of pairs whose blocks must
+// cross: of each worker alone, and of sets of nodes that hang together by links less busy than those that
+// leave them (`busy`: of each link, its load over its capacity; the busier way counts). Links of a group
+// carry no more than the group.
 std::vector<bool> narrowest_set(const cluster::Cluster& cluster, const ExactCapacities& capacities,
                                 const std::vector<double>& busy);
 

@@ -280,7 +280,8 @@ class CostModel::Pricing {
   }
 
   // Switches move data without a processor, but for those that sum: a process on them does.
-  void work(NodeId node, double batches, double bytes, double seconds, const Time& before, const Time& after) {
+  void work(NodeId node, double batches, double bytes, double seconds, const Time& before,
+            const Time& after) {
     const cluster::Node& worked = model_.cluster_.nodes[at(node)];
     if (worked.kind == cluster::NodeKind::switch_ && !can_aggregate(worked)) return;
     processors_[at(node)].use(seconds, before, after);
@@ -299,7 +300,7 @@ class CostModel::Pricing {
   double chunks_ = 0, bytes_ = 0, frame_ = 0;  // frame_: of a chunk and its header
   std::vector<Time> ready_;                    // when a node can pass on the first chunk
   std::vector<Time> remaining_;                // from a node down to its farthest receiver
-  std::vector<Time> up_remaining_;  // from a node up to the root and down to the farthest receiver
+  std::vector<Time> up_remaining_;             // from a node up, and down to the farthest receiver
 };
 
 template <class Time>

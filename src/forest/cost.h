@@ -98,9 +98,9 @@ CostParameters parameters_for(const cluster::Cluster& cluster, const CostParamet
 struct Breakdown {
   enum class Limit { links, processors, latency };
 
-  double links = 0;       // seconds on links, at their rates
-  double processors = 0;  // seconds of sending, receiving and reducing
-  double latency = 0;     // seconds of it
+  double links = 0;            // seconds on links, at their rates
+  double processors = 0;       // seconds of sending, receiving and reducing
+  double latency = 0;          // seconds of it
   Limit limit = Limit::links;  // the greatest of the three
   std::string reason{};        // in words: "processors limit: h3 is busy for 84 % of the time, ..."
 

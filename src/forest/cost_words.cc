@@ -67,9 +67,10 @@ std::string CostModel::words(const Breakdown& breakdown, const Limiter& limiter)
   if (links && limiter.part == Part::group)
     return carries(cluster_.groups[limiter.index].name, cluster_.groups[limiter.index].capacity);
   const auto busy = [&](const std::string& who, double cores) {
-    return fmt::format("processors limit: {} {} busy for {:.0f} % of the time, with {:.0f} batches, {} in all",
-                       who, cores > 1 ? "are" : "is", 100 * breakdown.processors / seconds, limiter.batches,
-                       rounded_bytes(limiter.bytes));
+    return fmt::format(
+        "processors limit: {} {} busy for {:.0f} % of the time, with {:.0f} batches, {} in all", who,
+        cores > 1 ? "are" : "is", 100 * breakdown.processors / seconds, limiter.batches,
+        rounded_bytes(limiter.bytes));
   };
   if (processors && limiter.part == Part::processor) return busy(cluster_.nodes[limiter.index].name, 1);
   if (processors && limiter.part == Part::cores)

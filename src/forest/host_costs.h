@@ -1,5 +1,5 @@
-// HostCosts: what it costs a processor to send or receive frames. Plans are priced by this rule, and simulated
-// hosts keep it.
+// HostCosts: what it costs a processor to send or receive frames. Plans are priced by this rule, and
+// simulated hosts keep it.
 //
 // Frames that are ready for one peer leave together, and frames that have come from one peer are read
 // together. Such a batch costs `per_batch` at either end (a system call, the stack, a wake-up), however many

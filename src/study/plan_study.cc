@@ -375,13 +375,14 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request) 
     else if (result.all_planners || std::ranges::count(request.only, planner.name) > 0)
       result.planners.push_back(planner.name);
   }
-  if (!forest::has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));
+  const bool has_bound = forest::has_bound(request.op);
+  if (!has_bound) result.no_bound = fmt::format("no bound is known for {}", name(request.op));
   if (network.nodes.size() > kMostNodesToPlan) {
     const std::string limit = fmt::format(
         "times are predicted for networks of up to {} nodes, and this one has {}: write several "
         "switches as one, or see talweg simulate",
         kMostNodesToPlan, network.nodes.size());
-    if (!forest::has_bound(request.op) || !result.all_planners) throw Error(ErrorCode::invalid_argument, limit);
+    if (!has_bound || !result.all_planners) throw Error(ErrorCode::invalid_argument, limit);
     result.bound = NarrowestWorker(network, request.op, request.root).find();
     result.notes.push_back("the bound is that of the narrowest worker alone; " + limit);
     return result;

@@ -1,5 +1,5 @@
-// Bounds of all_to_all, gather and scatter, held to an exact linear program of another form than the code under
-// test solves: how much of each source's blocks every link carries.
+// Bounds of all_to_all, gather and scatter, held to an exact linear program of another form than the code
+// under test solves: how much of each source's blocks every link carries.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -108,7 +108,8 @@ double rate_proved(const cluster::Cluster& cluster, Collective op, NodeId root, 
   const std::size_t n = cluster.nodes.size();
   std::vector<double> price(proof.link_prices.begin(), proof.link_prices.end());
   double worth = 0;
-  for (std::size_t i = 0; i < price.size(); ++i) worth += price[i] * cluster.links[i].capacity.bits_per_second;
+  for (std::size_t i = 0; i < price.size(); ++i)
+    worth += price[i] * cluster.links[i].capacity.bits_per_second;
   for (std::size_t g = 0; g < cluster.groups.size(); ++g) {
     const auto its = static_cast<double>(proof.group_prices[g]);
     worth += its * cluster.groups[g].capacity.bits_per_second;
@@ -257,7 +258,7 @@ TEST(BlockBound, KnowsThatLinksShareACard) {
   const Bound shared = best_rate(star, Collective::all_to_all);
   EXPECT_EQ(shared.rate, Ratio(2000000000, 3));
   EXPECT_EQ(to_words(shared, star), "card");
-  EXPECT_EQ(best_rate(star, Collective::gather, 0).rate, Ratio(4000000000, 3)) << "it carries one block of three";
+  EXPECT_EQ(best_rate(star, Collective::gather, 0).rate, Ratio(4000000000, 3)) << "it carries one block";
   star.groups[0].capacity = {1e8};
   EXPECT_EQ(best_rate(star, Collective::gather, 0).rate, Ratio(400000000, 1));
   EXPECT_EQ(best_rate(star, Collective::scatter, 1).rate, Ratio(400000000, 3));

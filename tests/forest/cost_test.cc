@@ -233,14 +233,16 @@ TEST(Breakdown, SaysWhichLinkLimitsAndWhatItCarries) {
   const Breakdown found = of_ring(cluster, kLong);
   EXPECT_EQ(found.limit, Breakdown::Limit::links);
   // 1.5 times the vector, and headers.
-  EXPECT_EQ(found.reason, "links limit: host2's downlink carries 106 MB of the 106 MB that it can in this time");
+  EXPECT_EQ(found.reason,
+            "links limit: host2's downlink carries 106 MB of the 106 MB that it can in this time");
   EXPECT_GT(found.links, 0.99 * found.seconds());
 }
 
 TEST(Breakdown, SaysWhichSharedCapacityLimits) {
   auto cluster = gigabit_star(4);
   cluster.groups.push_back({"card1", {2e8}, {2, 3}});
-  EXPECT_THAT(of_ring(cluster, kLong).reason, testing::StartsWith("links limit: card1 carries 211 MB of the 21"));
+  EXPECT_THAT(of_ring(cluster, kLong).reason,
+              testing::StartsWith("links limit: card1 carries 211 MB of the 21"));
 }
 
 TEST(Breakdown, SaysThatEqualLinksLimitTogether) {
@@ -255,7 +257,8 @@ TEST(Breakdown, SaysThatEqualLinksLimitTogether) {
   for (int host = 0; host < 4; ++host) join(host, 4 + host / 2, 1e10);
   for (int leaf = 4; leaf < 6; ++leaf)
     for (int spine = 6; spine < 8; ++spine) join(leaf, spine, 1e8);
-  EXPECT_THAT(of_ring(cluster, kLong).reason, testing::StartsWith("links limit: each of 4 links such as leaf"));
+  EXPECT_THAT(of_ring(cluster, kLong).reason,
+              testing::StartsWith("links limit: each of 4 links such as leaf"));
 }
 
 TEST(Breakdown, SaysWhenLatencyLimits) {
@@ -277,7 +280,8 @@ TEST(Breakdown, SaysWhoseProcessorLimits) {
                                                   "with 14 batches, 1.12 kB in all"));
   cluster.shared_cores = 1;
   EXPECT_EQ(CostModel(cluster).breakdown(forest).reason,
-            "processors limit: the shared core is busy for 100 % of the time, with 28 batches, 2.24 kB in all");
+            "processors limit: the shared core is busy for 100 % of the time, with 28 batches, 2.24 kB in "
+            "all");
 }
 
 TEST(Breakdown, OfNothingIsNothing) {
