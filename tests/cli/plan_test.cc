@@ -168,8 +168,9 @@ TEST_F(Plan, SaysOfEachPlanWhatLimitsIt) {
   const Outcome table = talweg({"plan", network, "--bytes", "64M", "--algo", "ring"});
   EXPECT_THAT(line_with(table.out, "* is"), HasSubstr("predicted time"));
   EXPECT_THAT(line_with(table.out, "%"), testing::EndsWith("     links"));
-  EXPECT_THAT(line_with(table.out, "links limit"),
-              AllOf(testing::StartsWith("64 MiB, ring: links limit: h"), HasSubstr("carries 106 MB of the ")));
+  EXPECT_THAT(
+      line_with(table.out, "links limit"),
+      AllOf(testing::StartsWith("64 MiB, ring: links limit: h"), HasSubstr("carries 106 MB of the ")));
 }
 
 TEST_F(Plan, TakesWhatAGroupTakes) {
