@@ -399,8 +399,7 @@ bool has_bound(Collective op) {
 
 Bound best_rate(const cluster::Cluster& cluster, Collective op, NodeId root) {
   validate(cluster);
-  if (!has_bound(op))
-    throw_error(ErrorCode::unsupported, "no bound is known for {}", name(op));
+  if (!has_bound(op)) throw_error(ErrorCode::unsupported, "no bound is known for {}", name(op));
   return BoundFinder(cluster, op, root).find();
 }
 
