@@ -61,7 +61,7 @@ struct CapacityGroup {
 
 // What TCP costs a worker's processor, where somebody has measured it; 0: not known.
 struct Processor {
-  Nanoseconds message{};  // of each message, at either end
+  Nanoseconds message{};  // of all that goes to one peer, or comes from it, at once
   Bandwidth copy{};       // how fast its bytes are sent, or received, while nothing else is done
   Bandwidth sum{};        // how fast received bytes are added to others
   bool operator==(const Processor&) const = default;

@@ -12,6 +12,7 @@
 #include "cluster/arborescence.h"
 #include "cluster/stubs.h"
 #include "forest/bound_exact.h"
+#include "forest/pair_flows.h"
 #include "forest/tree_growth.h"
 #include "forest/tree_packer.h"
 
@@ -29,6 +30,13 @@ constexpr std::size_t kSeeds = 32;  // most bounds are reached by a few trees of
 // Among more workers a bound need not be nearer than this to what trees reach.
 constexpr int kMostWorkersExactly = 256;
 constexpr double kNearEnough = 0.008;
+constexpr double kReached = 1e-7;       // below the bound: but for rounding
+constexpr double kPairsReached = 1e-6;  // the same, of what is summed over all pairs
+
+// Blocks travel, each from one rank to one other.
+bool exchanges_blocks(Collective op) {
+  return has_parts(op) && !goes_up(op) && !goes_down(op);
+}
 
 // Integer prices of links, those of their groups included, and what trees cost at them.
 class PriceList {
@@ -64,6 +72,16 @@ class PriceList {
   // there; they cost no less than the way to the farthest worker.
   std::vector<std::int64_t> down() const { return trees(copies_, false); }
   std::vector<std::int64_t> up() const { return trees(sums_, true); }
+  // The cheapest paths of all pairs that exchange blocks, together.
+  Wide paths(Collective op, NodeId root) const {
+    Wide sum = 0;
+    for (std::size_t from = 0; from < workers_; ++from) {
+      if (op == Collective::scatter && from != at(root)) continue;
+      for (std::size_t to = 0; to < workers_; ++to)
+        if (op != Collective::gather || to == at(root)) sum += distances_[from][to];
+    }
+    return sum;
+  }
 
  private:
   std::vector<std::int64_t> trees(bool branching, bool upward) const {
@@ -131,6 +149,10 @@ class BoundFinder {
       best_.attained = true;
       return best_;
     }
+    if (exchanges_blocks(best_.op)) {
+      bound_blocks();
+      return best_;
+    }
     try_cut(narrowest_cut(cluster_, capacities_, best_.op, best_.root));
     best_.attained = cuts_suffice();
     if (best_.attained) return best_;
@@ -189,6 +211,71 @@ class BoundFinder {
     return part;
   }
 
+  void bound_blocks() {
+    PairFlows flows(cluster_, best_.op, best_.root);
+    flows.add_shortest();
+    const bool one_end = best_.op != Collective::all_to_all;
+    const auto side = one_end ? narrowest_cut(cluster_, capacities_, best_.op, best_.root)
+                              : narrowest_set(cluster_, capacities_, flows.busy());
+    try_cut(side);
+    try_grouped_cut(side);
+    try_busiest_group(flows.busy());
+    try_partition(everything_apart());
+    const auto reached = [&] {
+      return flows.rate() * cluster_.workers() >= rate() * (1 - kPairsReached);
+    };
+    // What flows to one end, or from it, is as much as its least cut lets pass.
+    best_.attained = reached() || (one_end && cluster_.groups.empty());
+    if (best_.attained || !flows.few()) return;
+    flows.solve(rate() / cluster_.workers(), kMostEffort);
+    try_solution(flows.link_prices(), flows.group_prices());
+    best_.attained = reached();
+  }
+
+  // A cut some of whose links could carry more than the group that they are in.
+  void try_grouped_cut(const std::vector<bool>& side) {
+    Certificate certificate = unpriced(Certificate::Kind::prices);
+    Prices& crosses = certificate.link_prices;
+    bool grouped = false;
+    for (std::size_t link = 0; link < cluster_.links.size(); ++link)
+      crosses[link] = side[at(cluster_.links[link].from)] && !side[at(cluster_.links[link].to)] ? 1 : 0;
+    for (std::size_t group = 0; group < cluster_.groups.size(); ++group) {
+      const std::vector<int>& links = cluster_.groups[group].links;
+      std::int64_t capacity = 0;
+      for (const int link : links) capacity += crosses[at(link)] * capacities_.links[at(link)];
+      if (capacity <= capacities_.groups[group]) continue;
+      for (const int link : links) crosses[at(link)] = 0;
+      certificate.group_prices[group] = 1;
+      grouped = true;
+    }
+    if (grouped) try_prices(std::move(certificate));
+  }
+
+  // One that both directions share may be in no cut that counts.
+  void try_busiest_group(const std::vector<double>& busy) {
+    std::vector<double> loads;
+    for (const cluster::CapacityGroup& group : cluster_.groups) {
+      double load = 0;
+      for (const int link : group.links)
+        load += busy[at(link)] * cluster_.links[at(link)].capacity.bits_per_second;
+      loads.push_back(load / group.capacity.bits_per_second);
+    }
+    if (loads.empty()) return;
+    Certificate certificate = unpriced(Certificate::Kind::prices);
+    const auto busiest = std::ranges::max_element(loads) - loads.begin();
+    certificate.group_prices[static_cast<std::size_t>(busiest)] = 1;
+    try_prices(std::move(certificate));
+  }
+
+  // Prices that a program ended with, and those of all links between the parts that they keep apart.
+  void try_solution(const std::vector<double>& link_prices, const std::vector<double>& group_prices) {
+    const auto priced = [](double price) { return price > 0; };
+    if (std::ranges::none_of(link_prices, priced) && std::ranges::none_of(group_prices, priced)) return;
+    Certificate certificate = rounded(link_prices, group_prices);
+    try_partition(joined_by_free_links(certificate));
+    try_prices(std::move(certificate));
+  }
+
   // Whether trees reach what cuts allow: not all_reduce; no groups; and no plain switch that takes in less
   // than it can put out (of what goes up: puts out less than it takes in), hence would have to multiply it.
   bool cuts_suffice() const {
@@ -219,39 +306,40 @@ class BoundFinder {
     const bool exactly = cluster_.workers() <= kMostWorkersExactly;
     packer.run(exactly ? kSame : kNearEnough, rate() * (1 - kSame), kMostEffort);
     // There are none yet where the search ended while some trees were free.
-    if (packer.rate() < rate() * (1 - kSame) && !packer.prices().empty()) {
-      Certificate certificate = rounded(market, packer.prices());
-      try_partition(joined_by_free_links(certificate));
-      try_prices(std::move(certificate));
+    const std::vector<double>& prices = packer.prices();
+    if (packer.rate() < rate() * (1 - kSame) && !prices.empty()) {
+      std::vector<double> of_links;
+      for (std::size_t link = 0; link < cluster_.links.size(); ++link)
+        of_links.push_back(prices[at(market.resources_of(static_cast<int>(link)).front())]);
+      try_solution(of_links, {prices.end() - std::ssize(cluster_.groups), prices.end()});
     }
     const auto trees = packer.trees();
     const double ring = trees.size() == 1 ? ring_rate(market, trees.front().trees) : 0;
-    best_.attained = std::max(packer.rate(), ring) >= rate() * (1 - 1e-7);
+    best_.attained = std::max(packer.rate(), ring) >= rate() * (1 - kReached);
   }
 
   // Prices of an optimal basis are fractions with a small common denominator on most networks; else they are
   // rounded so finely that the bound hardly changes.
-  Certificate rounded(const TreeMarket& market, const std::vector<double>& prices) const {
+  Certificate rounded(const std::vector<double>& link_prices, const std::vector<double>& group_prices) const {
     constexpr int kGreatest = 20000;
     constexpr double kFine = 1 << 30;
-    const double most = *std::ranges::max_element(prices);
+    double most = 0;
+    for (const auto* prices : {&link_prices, &group_prices})
+      for (const double price : *prices) most = std::max(most, price);
     double multiple = kFine / most;
     for (int count = 1; count <= kGreatest; ++count) {
       const auto near = [&](double price) {
         const double scaled = price * count / most;
         return std::abs(scaled - std::round(scaled)) < 1e-6;
       };
-      if (!std::ranges::all_of(prices, near)) continue;
+      if (!std::ranges::all_of(link_prices, near) || !std::ranges::all_of(group_prices, near)) continue;
       multiple = count / most;
       break;
     }
     Certificate certificate = unpriced(Certificate::Kind::prices);
-    for (std::size_t link = 0; link < cluster_.links.size(); ++link)
-      certificate.link_prices[link] =
-          std::llround(prices[at(market.resources_of(static_cast<int>(link)).front())] * multiple);
-    const std::size_t groups = cluster_.groups.size();
-    for (std::size_t group = 0; group < groups; ++group)
-      certificate.group_prices[group] = std::llround(prices[prices.size() - groups + group] * multiple);
+    const auto whole = [&](double price) { return std::llround(price * multiple); };
+    std::ranges::transform(link_prices, certificate.link_prices.begin(), whole);
+    std::ranges::transform(group_prices, certificate.group_prices.begin(), whole);
     return certificate;
   }
 
@@ -282,6 +370,7 @@ Ratio rate_at_prices(const cluster::Cluster& cluster, Collective op, NodeId root
     worth += static_cast<Wide>(link_prices[link]) * capacities.links[link];
   for (std::size_t group = 0; group < group_prices.size(); ++group)
     worth += static_cast<Wide>(group_prices[group]) * capacities.groups[group];
+  if (exchanges_blocks(op)) return capacities.rate(worth * cluster.workers(), list.paths(op, root));
   const auto down = goes_down(op) ? list.down() : std::vector<std::int64_t>{};
   const auto up = goes_up(op) ? list.up() : std::vector<std::int64_t>{};
   const auto workers = at(cluster.workers());
@@ -304,10 +393,13 @@ Ratio rate_at_prices(const cluster::Cluster& cluster, Collective op, NodeId root
   }
 }
 
+bool has_bound(Collective op) {
+  return goes_up(op) || goes_down(op) || exchanges_blocks(op);
+}
+
 Bound best_rate(const cluster::Cluster& cluster, Collective op, NodeId root) {
   validate(cluster);
-  if (!goes_up(op) && !goes_down(op))
-    throw_error(ErrorCode::unsupported, "no bound is known for {}", name(op));
+  if (!has_bound(op)) throw_error(ErrorCode::unsupported, "no bound is known for {}", name(op));
   return BoundFinder(cluster, op, root).find();
 }
 

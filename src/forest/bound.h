@@ -12,10 +12,13 @@
 //
 // and whoever doubts a bound can recompute it from the prices: rate_at_prices() does, in integers. A cut is
 // the case of price 1 on the links that cross it, a partition that of price 1 on all links between its parts
-// (Tutte 1961, Nash-Williams 1961).
+// (Tutte 1961, Nash-Williams 1961). In all_to_all, gather and scatter the trees are paths, and the cheapest
+// ones are the cheapest paths between all pairs that exchange a block.
 //
-// Rates are those of the whole vector, as time = bytes / rate: for all_gather and reduce_scatter it is that
-// of all ranks' parts together, which are taken to be equal.
+// Rates are those of the whole vector, as time = bytes / rate. For all_gather, reduce_scatter, gather and
+// scatter it is that of all ranks' parts together, for all_to_all one rank's row: a block for each rank, its
+// own included. Parts and blocks are taken to be equal. What links with a burst let pass at once comes on top
+// of what their rates carry.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +46,7 @@ struct Certificate {
 
 struct Bound {
   Collective op = Collective::all_reduce;
-  NodeId root = 0;  // broadcast, reduce
+  NodeId root = 0;  // broadcast, reduce, gather, scatter
   Ratio rate;       // bit/s; exact for capacities in whole bit/s
   // Whether some packing of trees was found, or is known, to reach the rate. Where switches sum or copy it
   // may be out of reach.
@@ -52,8 +55,11 @@ struct Bound {
   bool operator==(const Bound&) const = default;
 };
 
-// The least bound that is known for all_reduce, reduce, broadcast, reduce_scatter or all_gather. Throws
-// Error{unsupported} for other operations, Error{invalid_argument} for clusters that are not valid.
+// Of all collectives but send_recv and barrier.
+bool has_bound(Collective op);
+
+// The least bound that is known. Throws Error{unsupported} for operations without one,
+// Error{invalid_argument} for clusters that are not valid.
 Bound best_rate(const cluster::Cluster& cluster, Collective op, NodeId root = 0);
 
 // What the prices prove, in bit/s; infinity, hence nothing, where some trees cost nothing. Prices are at

@@ -7,7 +7,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/at.h"
 #include "cluster/max_flow.h"
@@ -57,11 +59,12 @@ Cut cut_from(const std::vector<Arc>& arcs, int nodes, int workers, NodeId root) 
   return least;
 }
 
-// The set of nodes, not with all workers, that least capacity leaves for each of its workers. Guess p/q:
-// every worker sends p of its own over arcs of q times their capacity; all n p of it reach every worker, or a
-// least cut shows a set with less than p/q (section 2 of Zhao et al., "Efficient direct-connect topologies
-// for collective communications").
-std::vector<bool> gather_cut(const std::vector<Arc>& arcs, int nodes, int workers) {
+// The set of nodes, without some worker of `sinks`, that least capacity leaves for each of its workers.
+// Guess p/q: every worker sends p of its own over arcs of q times their capacity; all n p of it reach every
+// sink, or a least cut shows a set with less than p/q (section 2 of Zhao et al., "Efficient direct-connect
+// topologies for collective communications").
+std::vector<bool> gather_cut(const std::vector<Arc>& arcs, int nodes, int workers,
+                             const std::vector<NodeId>& sinks) {
   std::vector<bool> best;
   std::int64_t p = kUnlimited, q = 1;
   const auto consider = [&](const std::vector<bool>& side) {
@@ -78,8 +81,8 @@ std::vector<bool> gather_cut(const std::vector<Arc>& arcs, int nodes, int worker
     std::vector<bool> alone(at(nodes)), others(at(nodes), true);
     alone[at(worker)] = true;
     others[at(worker)] = false;
-    consider(alone);
-    consider(others);
+    if (sinks != std::vector<NodeId>{worker}) consider(alone);
+    if (std::ranges::count(sinks, worker) > 0) consider(others);
   }
   for (bool better = true; better;) {
     better = false;
@@ -87,8 +90,8 @@ std::vector<bool> gather_cut(const std::vector<Arc>& arcs, int nodes, int worker
     for (const Arc& arc : arcs) flow.add_arc(arc.from, arc.to, q * arc.capacity);
     for (int worker = 0; worker < workers; ++worker) flow.add_arc(nodes, worker, p);
     const std::int64_t wanted = workers * p;
-    for (int worker = 0; worker < workers; ++worker) {
-      if (flow.solve(nodes, worker) >= wanted) continue;
+    for (const NodeId sink : sinks) {
+      if (flow.solve(nodes, sink) >= wanted) continue;
       auto side = flow.source_side();
       side.pop_back();
       better = consider(side) || better;
@@ -161,12 +164,88 @@ std::vector<bool> narrowest_cut(const cluster::Cluster& cluster, const ExactCapa
     for (std::size_t node = 0; node < side.size(); ++node) side[node] = !side[node];
     return side;
   };
-  if (op == Collective::all_gather) return gather_cut(forward, nodes, workers);
-  if (op == Collective::reduce_scatter) return complement(gather_cut(backward, nodes, workers));
+  std::vector<NodeId> sinks{root};
+  if (!facts(op).rooted) {
+    sinks.resize(at(workers));
+    std::iota(sinks.begin(), sinks.end(), 0);
+  }
+  if (op == Collective::all_gather || op == Collective::gather)
+    return gather_cut(forward, nodes, workers, sinks);
+  if (op == Collective::reduce_scatter || op == Collective::scatter)
+    return complement(gather_cut(backward, nodes, workers, sinks));
   Cut down, up;
   if (goes_down(op)) down = cut_from(forward, nodes, workers, root);
   if (goes_up(op)) up = cut_from(backward, nodes, workers, root);
   return down.capacity <= up.capacity ? down.side : complement(up.side);
+}
+
+// Sets grow together over the least busy link that leaves one of them (Kruskal's order), so that what is left
+// between them is ever busier.
+std::vector<bool> narrowest_set(const cluster::Cluster& cluster, const ExactCapacities& capacities,
+                                const std::vector<double>& busy) {
+  const std::size_t nodes = cluster.nodes.size(), workers = at(cluster.workers());
+  constexpr std::size_t kAlone = std::numeric_limits<std::size_t>::max();  // in no group
+  std::vector<std::size_t> group_of(cluster.links.size(), kAlone);         // the first, of several
+  for (std::size_t group = cluster.groups.size(); group-- > 0;)
+    for (const int link : cluster.groups[group].links) group_of[at(link)] = group;
+
+  std::vector<bool> best;
+  Wide least = 0, pairs = 0;  // of the best: capacity and pairs
+  const auto consider = [&](const std::vector<bool>& side) {
+    const std::int64_t inside =
+        std::count(side.begin(), side.begin() + static_cast<std::ptrdiff_t>(workers), true);
+    const std::int64_t crossing = inside * (static_cast<std::int64_t>(workers) - inside);
+    if (crossing == 0) return;
+    Wide capacity = 0;
+    std::vector<std::int64_t> in_group(cluster.groups.size());
+    for (std::size_t link = 0; link < cluster.links.size(); ++link) {
+      if (!side[at(cluster.links[link].from)] || side[at(cluster.links[link].to)]) continue;
+      if (group_of[link] == kAlone)
+        capacity += capacities.links[link];
+      else
+        in_group[group_of[link]] += capacities.links[link];
+    }
+    for (std::size_t group = 0; group < in_group.size(); ++group)
+      capacity += std::min(in_group[group], capacities.groups[group]);
+    if (!best.empty() && capacity * pairs >= least * crossing) return;
+    best = side;
+    least = capacity;
+    pairs = crossing;
+  };
+  const auto consider_both_ways = [&](std::vector<bool> side) {
+    consider(side);
+    side.flip();
+    consider(side);
+  };
+  std::vector<std::vector<bool>> sets(nodes, std::vector<bool>(nodes));
+  std::vector<std::size_t> set_of(nodes);
+  for (std::size_t node = 0; node < nodes; ++node) {
+    sets[node][node] = true;
+    set_of[node] = node;
+    if (node < workers) consider_both_ways(sets[node]);
+  }
+  const auto ends = [&](std::size_t link) -> std::pair<int, int> {
+    return std::minmax(cluster.links[link].from, cluster.links[link].to);
+  };
+  std::map<std::pair<int, int>, double> busier;  // of both ways
+  std::vector<std::size_t> order(cluster.links.size());
+  for (std::size_t link = 0; link < order.size(); ++link) {
+    double& way = busier[ends(link)];
+    way = std::max(way, busy[link]);
+    order[link] = link;
+  }
+  std::ranges::stable_sort(order, {}, [&](std::size_t link) { return busier.at(ends(link)); });
+  for (const std::size_t link : order) {
+    const std::size_t into = set_of[at(cluster.links[link].from)], gone = set_of[at(cluster.links[link].to)];
+    if (into == gone) continue;
+    for (std::size_t node = 0; node < nodes; ++node) {
+      if (set_of[node] != gone) continue;
+      set_of[node] = into;
+      sets[into][node] = true;
+    }
+    consider_both_ways(sets[into]);
+  }
+  return best;
 }
 
 // Newton's step at p/q: the partition that least capacity separates, p/q being granted for every part. That

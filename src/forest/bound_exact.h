@@ -25,10 +25,17 @@ struct ExactCapacities {
 Ratio reduced(Wide over, Wide under);
 
 // The cut that bounds the operation most, as the nodes on the side that what crosses it comes from. For
-// all_gather and reduce_scatter it is the one with the least capacity over the number of workers whose parts
-// must cross.
+// all_gather, reduce_scatter, gather and scatter it is the one with the least capacity over the number of
+// workers whose parts must cross. Not for all_to_all.
 std::vector<bool> narrowest_cut(const cluster::Cluster& cluster, const ExactCapacities& capacities,
                                 Collective op, NodeId root);
+
+// A cut that is likely to bound all_to_all most, by its capacity over the number of pairs whose blocks must
+// cross: of each worker alone, and of sets of nodes that hang together by links less busy than those that
+// leave them (`busy`: of each link, its load over its capacity; the busier way counts). Links of a group
+// carry no more than the group.
+std::vector<bool> narrowest_set(const cluster::Cluster& cluster, const ExactCapacities& capacities,
+                                const std::vector<double>& busy);
 
 // On links between workers that are alike both ways and in no group: the partition with the least capacity,
 // over the number of parts less one. As many spanning trees as that fit into the links. The part of each

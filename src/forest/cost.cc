@@ -7,6 +7,8 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "base/at.h"
 #include "forest/shared_sums.h"
@@ -18,7 +20,7 @@ namespace talweg::forest {
 CostParameters parameters_for(const cluster::Cluster& cluster, const CostParameters& parameters) {
   const cluster::Processor& known = cluster.processor;
   CostParameters result = parameters;
-  if (known.message.value > 0) result.tcp.per_frame = static_cast<double>(known.message.value) * 1e-9;
+  if (known.message.value > 0) result.tcp.per_batch = static_cast<double>(known.message.value) * 1e-9;
   if (known.copy.bits_per_second > 0) result.tcp.per_byte = 1 / known.copy.bytes_per_second();
   if (known.sum.bits_per_second > 0) result.reduce_per_byte = 1 / known.sum.bytes_per_second();
   return result;
@@ -44,19 +46,15 @@ void CostModel::measure_hops() {
     for (NodeId to = 0; to < nodes; ++to) {
       const bool memory = from < workers && to < workers && routes_.path(from, to).size() == 1 &&
                           routes_.latency(from, to) < parameters_.memory_latency;
-      const auto& transport = memory ? parameters_.memory : parameters_.tcp;
       Hop& hop = hops_[at(from) * at(nodes) + at(to)];
       hop.memory = memory;
-      hop.frame = transport.per_frame;
-      hop.work_per_byte = transport.per_byte;
-      hop.payload = memory ? 1 : parameters_.tcp_payload;
-      hop.most_chunk_bytes = transport.most_chunk_bytes;
-      hop.overhead = 2 * hop.frame + static_cast<double>(routes_.latency(from, to).value) * 1e-9;
+      hop.latency = static_cast<double>(routes_.latency(from, to).value) * 1e-9;
       hop.burst = std::numeric_limits<double>::infinity();
       routes_.for_each_share(from, to, [&](int link, double) {
         hop.burst = std::min(hop.burst, static_cast<double>(cluster_.links[at(link)].burst.value));
       });
-      hop.per_byte = 1 / (routes_.rate(from, to).bytes_per_second() * hop.payload);
+      const double payload = memory ? 1 : parameters_.tcp_payload;
+      hop.per_byte = 1 / (routes_.rate(from, to).bytes_per_second() * payload);
     }
   }
 }
@@ -89,23 +87,32 @@ void CostModel::measure_nodes() {
     std::ranges::stable_sort(*nodes, [&](NodeId a, NodeId b) { return capacity(a) > capacity(b); });
 }
 
-struct CostModel::Resource {
-  double work = 0;
-  double head = std::numeric_limits<double>::infinity();
-  double tail = std::numeric_limits<double>::infinity();
+// Compared by the sum.
+struct CostModel::Spent {
+  double links = 0, processors = 0, latency = 0;
 
-  void use(double seconds, double before, double after) {
+  double seconds() const { return links + processors + latency; }
+  friend Spent operator+(const Spent& a, const Spent& b) {
+    return {a.links + b.links, a.processors + b.processors, a.latency + b.latency};
+  }
+  friend bool operator<(const Spent& a, const Spent& b) { return a.seconds() < b.seconds(); }
+};
+
+template <class Time>
+struct CostModel::Resource {
+  double work = 0;  // seconds
+  Time head{std::numeric_limits<double>::infinity()};
+  Time tail{std::numeric_limits<double>::infinity()};
+
+  void use(double seconds, const Time& before, const Time& after) {
     work += seconds;
     head = std::min(head, before);
     tail = std::min(tail, after);
   }
-  // `free`: seconds of the work that cost no time.
-  double bound(double slowdown = 1, double free = 0) const {
-    return work > 0 ? head + std::max(0.0, work * slowdown - free) + tail : 0;
-  }
 };
 
 // One forest's use of all resources.
+template <class Time>
 class CostModel::Pricing {
  public:
   explicit Pricing(const CostModel& model)
@@ -113,6 +120,8 @@ class CostModel::Pricing {
         links_(model.cluster_.links.size()),
         groups_(model.cluster_.groups.size()),
         processors_(model.cluster_.nodes.size()),
+        batches_(model.cluster_.nodes.size()),
+        frame_bytes_(model.cluster_.nodes.size()),
         heard_(model.cluster_.nodes.size() * model.cluster_.nodes.size()),
         senders_(model.cluster_.links.size()),
         ready_(model.cluster_.nodes.size()),
@@ -123,125 +132,199 @@ class CostModel::Pricing {
   void add(const Tree& tree, std::int64_t element_size, Carried&& carried) {
     chunks_ = static_cast<double>(chunk_count(tree));
     bytes_ = static_cast<double>(tree.slice.count * element_size);
-    chunk_bytes_ = static_cast<double>(std::min(tree.slice.count, tree.chunk) * element_size);
+    frame_ = static_cast<double>(std::min(tree.slice.count, tree.chunk) * element_size +
+                                 model_.parameters_.header_bytes);
     const auto nodes = static_cast<int>(ready_.size());
     const auto up = outward(tree.up, tree.root, nodes);
     const auto down = outward(tree.down, tree.root, nodes);
 
     // How far it is from each node to the farthest receiver below, then on upward paths to there as well.
-    std::ranges::fill(remaining_, 0.0);
+    std::ranges::fill(remaining_, Time{});
     for (auto edge = down.rbegin(); edge != down.rend(); ++edge) {
       remaining_[at(edge->parent)] =
-          std::max(remaining_[at(edge->parent)], remaining_[at(edge->child)] + down_hop(*edge));
+          std::max(remaining_[at(edge->parent)], remaining_[at(edge->child)] + down_hop(*edge).all());
     }
-    const double below_root = remaining_[at(tree.root)];
+    const Time below_root = remaining_[at(tree.root)];
 
-    std::ranges::fill(ready_, 0.0);
+    std::ranges::fill(ready_, Time{});
     for (auto edge = up.rbegin(); edge != up.rend(); ++edge) {
-      ready_[at(edge->parent)] = std::max(ready_[at(edge->parent)], ready_[at(edge->child)] + up_hop(*edge));
+      ready_[at(edge->parent)] =
+          std::max(ready_[at(edge->parent)], ready_[at(edge->child)] + up_hop(*edge).all());
     }
-    const double at_root = ready_[at(tree.root)];
+    const Time at_root = ready_[at(tree.root)];
     longest_path_ = std::max(longest_path_, at_root + below_root);
 
     up_remaining_.assign(ready_.size(), below_root);
     for (const Edge& edge : up) {
-      up_remaining_[at(edge.child)] = up_remaining_[at(edge.parent)] + up_hop(edge);
+      up_remaining_[at(edge.child)] = up_remaining_[at(edge.parent)] + up_hop(edge).all();
       if (!carried(edge.child))
         charge(edge.child, edge.parent, up_hop(edge), ready_[at(edge.child)], up_remaining_[at(edge.parent)],
-               model_.parameters_.reduce_per_byte);
+               true);
     }
     for (const Edge& edge : down) {
-      const double sent = edge.parent == tree.root ? at_root : ready_[at(edge.parent)];
-      ready_[at(edge.child)] = sent + down_hop(edge);
-      charge(edge.parent, edge.child, down_hop(edge), sent, remaining_[at(edge.child)], 0);
+      const Time sent = edge.parent == tree.root ? at_root : ready_[at(edge.parent)];
+      ready_[at(edge.child)] = sent + down_hop(edge).all();
+      charge(edge.parent, edge.child, down_hop(edge), sent, remaining_[at(edge.child)], false);
     }
   }
 
-  double seconds() const {
-    double result = longest_path_;
-    double work = 0;
-    for (std::size_t link = 0; link < links_.size(); ++link) {
-      const int over = senders_[link] - model_.parameters_.incast_free;
-      const cluster::Link& properties = model_.cluster_.links[link];
-      const double refilled = static_cast<double>(properties.burst.value) * model_.parameters_.burst_share /
-                              properties.capacity.bytes_per_second();
-      result = std::max(result,
-                        links_[link].bound(1 + model_.parameters_.incast_loss * std::max(0, over), refilled));
+  // The greatest of all bounds, and what it is of.
+  std::pair<Time, Limiter> most() const {
+    Time result = longest_path_;
+    Limiter limiter;
+    const auto consider = [&](Limiter::Part part, std::size_t index, const Time& bound, double bytes,
+                              double batches) {
+      if (!(result < bound)) return;
+      result = bound;
+      limiter = {part, index, bytes, batches};
+    };
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      const int over = senders_[i] - model_.parameters_.incast_free;
+      const double slowdown = 1 + model_.parameters_.incast_loss * std::max(0, over);
+      const cluster::Link& link = model_.cluster_.links[i];
+      const double rate = link.capacity.bytes_per_second();
+      const double refilled = static_cast<double>(link.burst.value) * model_.parameters_.burst_share / rate;
+      if (links_[i].work > 0)
+        consider(Limiter::Part::link, i,
+                 around(links_[i], spent(std::max(0.0, links_[i].work * slowdown - refilled), 0, 0)),
+                 links_[i].work * rate, 0);
     }
-    for (const auto* resources : {&groups_, &processors_}) {
-      for (const Resource& resource : *resources) result = std::max(result, resource.bound());
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      if (groups_[i].work > 0)
+        consider(Limiter::Part::group, i, around(groups_[i], spent(groups_[i].work, 0, 0)),
+                 groups_[i].work * model_.cluster_.groups[i].capacity.bytes_per_second(), 0);
     }
-    for (const Resource& processor : processors_) work += processor.work;
-    const int cores = model_.cluster_.shared_cores;
-    return cores > 0 ? std::max(result, work / cores) : result;
+    double work = 0, bytes = 0, batches = 0;
+    for (std::size_t i = 0; i < processors_.size(); ++i) {
+      if (processors_[i].work <= 0) continue;
+      consider(Limiter::Part::processor, i, around(processors_[i], spent(0, processors_[i].work, 0)),
+               frame_bytes_[i], batches_[i]);
+      work += processors_[i].work;
+      bytes += frame_bytes_[i];
+      batches += batches_[i];
+    }
+    if (const int cores = model_.cluster_.shared_cores; cores > 0)
+      consider(Limiter::Part::cores, 0, spent(0, work / cores, 0), bytes, batches);
+    return {result, limiter};
   }
 
  private:
-  double down_hop(const Edge& edge) const { return hop_seconds(model_.hop(edge.parent, edge.child), 0); }
-  double up_hop(const Edge& edge) const {
-    return hop_seconds(model_.hop(edge.child, edge.parent), model_.parameters_.reduce_per_byte);
+  // What one frame takes over one edge.
+  struct FrameTimes {
+    double send = 0, link = 0, latency = 0, receive = 0;
+    Time all() const { return spent(link, send + receive, latency); }
+  };
+
+  static Time spent(double links, double processors, double latency) {
+    if constexpr (std::is_same_v<Time, double>)
+      return links + (processors + latency);
+    else
+      return {links, processors, latency};
   }
-  double hop_seconds(const Hop& hop, double reduce_per_byte) const {
-    const double header = static_cast<double>(model_.parameters_.header_bytes);
-    const double on_the_wire = bytes_ <= hop.burst ? 0 : (chunk_bytes_ + header) * hop.per_byte;
-    return hop.overhead + on_the_wire + chunk_bytes_ * (2 * hop.work_per_byte + reduce_per_byte);
+  static double in_seconds(double time) { return time; }
+  static double in_seconds(const Spent& time) { return time.seconds(); }
+  static Time around(const Resource<Time>& resource, const Time& work) {
+    return resource.head + work + resource.tail;
   }
 
-  void charge(NodeId from, NodeId to, double hop_time, double sent, double after, double reduce_per_byte) {
+  FrameTimes down_hop(const Edge& edge) const { return hop_times(edge.parent, edge.child, false); }
+  FrameTimes up_hop(const Edge& edge) const { return hop_times(edge.child, edge.parent, true); }
+  FrameTimes hop_times(NodeId from, NodeId to, bool up) const {
     const Hop& hop = model_.hop(from, to);
-    const double header = static_cast<double>(model_.parameters_.header_bytes);
+    const HostCosts<double> costs = costs_of(hop);
+    return {costs.of(1, frame_, 0), bytes_ <= hop.burst ? 0 : frame_ * hop.per_byte, hop.latency,
+            costs.of(1, frame_, up ? frame_ : 0)};
+  }
+  HostCosts<double> costs_of(const Hop& hop) const {
+    const CostParameters::Transport& transport = model_.transport(hop);
+    return {transport.per_batch, transport.per_byte, model_.parameters_.reduce_per_byte};
+  }
+
+  void charge(NodeId from, NodeId to, const FrameTimes& frame, const Time& sent, const Time& after, bool up) {
+    const Hop& hop = model_.hop(from, to);
+    const HostCosts<double> costs = costs_of(hop);
     const auto route = model_.routes_.path(from, to);
     if (!hop.memory && bytes_ > 0 && !heard_[at(to) * ready_.size() + at(from)]) {
       heard_[at(to) * ready_.size() + at(from)] = true;
       ++senders_[at(route.back())];
     }
-    const double wire_bytes = (bytes_ + chunks_ * header) / hop.payload;
+    const double bytes = bytes_ + chunks_ * static_cast<double>(model_.parameters_.header_bytes);
+    const double wire_bytes = hop.memory ? bytes : bytes / model_.parameters_.tcp_payload;
+    const Time after_link = after + spent(0, 2 * costs.per_batch, hop.latency);
     model_.routes_.for_each_share(from, to, [&](int link, double part) {
-      const auto use = [&](Resource& resource, const Bandwidth& capacity) {
-        resource.use(part * wire_bytes / capacity.bytes_per_second(), sent, after + hop.overhead);
+      const auto use = [&](Resource<Time>& resource, const Bandwidth& capacity) {
+        resource.use(part * wire_bytes / capacity.bytes_per_second(), sent, after_link);
       };
       use(links_[at(link)], model_.cluster_.links[at(link)].capacity);
       for (const std::size_t g : model_.groups_of_link_[at(link)]) {
         use(groups_[g], model_.cluster_.groups[g].capacity);
       }
     });
-    // Those that are ready within a frame's time of each other go out, and are read, together.
-    const auto moment = static_cast<std::int64_t>(sent / hop.frame);
-    const bool alone = batches_.insert({from, to, moment}).second;
-    work(from, hop, alone, 0, sent, after + hop_time - hop.frame - chunk_bytes_ * hop.work_per_byte);
-    const double received = hop.frame + chunk_bytes_ * (hop.work_per_byte + reduce_per_byte);
-    work(to, hop, alone, reduce_per_byte, sent + hop_time - received, after);
+    const double batches = batches_of(from, to, hop, sent);
+    work(from, batches, bytes, costs.of(batches, bytes, 0), sent,
+         after + spent(frame.link, frame.receive, frame.latency));
+    work(to, batches, bytes, costs.of(batches, bytes, up ? bytes : 0),
+         sent + spent(frame.link, frame.send, frame.latency), after);
+  }
+
+  // In how many batches the frames of the tree at hand travel, but for those that others begin. First chunks
+  // that are ready within a batch's time of each other leave, and are read, together.
+  double batches_of(NodeId from, NodeId to, const Hop& hop, const Time& sent) {
+    const CostParameters::Transport& transport = model_.transport(hop);
+    if (transport.per_batch <= 0) return 0;
+    const auto moment = static_cast<std::int64_t>(in_seconds(sent) / transport.per_batch);
+    const bool begins = begun_.insert({from, to, moment}).second;
+    const auto most = static_cast<double>(transport.most_batch_bytes);
+    const double batches = most > 0 ? std::clamp(std::ceil(bytes_ / most), 1.0, chunks_) : chunks_;
+    return begins ? batches : batches - 1;
   }
 
   // Switches move data without a processor, but for those that sum: a process on them does.
-  void work(NodeId node, const Hop& hop, bool alone, double reduce_per_byte, double before, double after) {
+  void work(NodeId node, double batches, double bytes, double seconds, const Time& before,
+            const Time& after) {
     const cluster::Node& worked = model_.cluster_.nodes[at(node)];
     if (worked.kind == cluster::NodeKind::switch_ && !can_aggregate(worked)) return;
-    const double frames = alone ? chunks_ * hop.frame : 0;
-    processors_[at(node)].use(frames + bytes_ * (hop.work_per_byte + reduce_per_byte), before, after);
+    processors_[at(node)].use(seconds, before, after);
+    batches_[at(node)] += batches;
+    frame_bytes_[at(node)] += bytes;
   }
 
   const CostModel& model_;
-  std::vector<Resource> links_, groups_, processors_;
-  std::vector<bool> heard_;                                     // receiver by sender, over TCP
-  std::vector<int> senders_;                                    // how many a link's end hears over it
-  std::set<std::tuple<NodeId, NodeId, std::int64_t>> batches_;  // (from, to, when in frames)
-  double longest_path_ = 0;
+  std::vector<Resource<Time>> links_, groups_, processors_;
+  std::vector<double> batches_, frame_bytes_;                 // that a node sends and receives
+  std::vector<bool> heard_;                                   // receiver by sender, over TCP
+  std::vector<int> senders_;                                  // how many a link's end hears over it
+  std::set<std::tuple<NodeId, NodeId, std::int64_t>> begun_;  // (from, to, when in batches)
+  Time longest_path_{};
   // Of the tree at hand.
-  double chunks_ = 0, bytes_ = 0, chunk_bytes_ = 0;
-  std::vector<double> ready_;         // when a node can pass on the first chunk
-  std::vector<double> remaining_;     // from a node down to its farthest receiver
-  std::vector<double> up_remaining_;  // from a node up to the root and down to the farthest receiver
+  double chunks_ = 0, bytes_ = 0, frame_ = 0;  // frame_: of a chunk and its header
+  std::vector<Time> ready_;                    // when a node can pass on the first chunk
+  std::vector<Time> remaining_;                // from a node down to its farthest receiver
+  std::vector<Time> up_remaining_;             // from a node up, and down to the farthest receiver
 };
 
-double CostModel::seconds(const Forest& forest) const {
-  Pricing pricing(*this);
+template <class Time>
+CostModel::Pricing<Time> CostModel::priced(const Forest& forest) const {
+  Pricing<Time> pricing(*this);
   std::optional<SharedSums> shared;
   if (forest.sums_once) shared.emplace(forest);
   for (std::size_t i = 0; i < forest.trees.size(); ++i)
     pricing.add(forest.trees[i], forest.request.element_size,
                 [&](NodeId child) { return shared && shared->first(i, child) != i; });
-  return pricing.seconds();
+  return pricing;
+}
+
+double CostModel::seconds(const Forest& forest) const {
+  return priced<double>(forest).most().first;
+}
+
+Breakdown CostModel::breakdown(const Forest& forest) const {
+  const auto [most, limiter] = priced<Spent>(forest).most();
+  Breakdown result{.links = most.links, .processors = most.processors, .latency = most.latency};
+  if (result.processors > result.links) result.limit = Breakdown::Limit::processors;
+  if (result.latency > std::max(result.links, result.processors)) result.limit = Breakdown::Limit::latency;
+  result.reason = words(result, limiter);
+  return result;
 }
 
 std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const {
@@ -249,7 +332,7 @@ std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t eleme
   if (bytes <= parameters_.least_chunk_bytes) return std::max<std::int64_t>(1, tree.slice.count);
 
   std::vector<int> depth(at(nodes));
-  double slowest = 0, frame = 0;  // of the edges: seconds for a byte, and for a message
+  double slowest = 0, batch = 0;  // of the edges: seconds for a byte, and for a batch
   std::int64_t most_bytes = parameters_.tcp.most_chunk_bytes;
   const auto deepest = [&](const std::vector<Edge>& edges, bool upward) {
     std::ranges::fill(depth, 0);
@@ -258,15 +341,15 @@ std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t eleme
       most = std::max(most, depth[at(edge.child)] = depth[at(edge.parent)] + 1);
       const Hop& used = upward ? hop(edge.child, edge.parent) : hop(edge.parent, edge.child);
       if (static_cast<double>(bytes) > used.burst) slowest = std::max(slowest, used.per_byte);
-      frame = std::max(frame, used.frame);
-      most_bytes = std::min(most_bytes, used.most_chunk_bytes);
+      batch = std::max(batch, transport(used).per_batch);
+      most_bytes = std::min(most_bytes, transport(used).most_chunk_bytes);
     }
     return most;
   };
   const int hops = deepest(tree.up, true) + deepest(tree.down, false);
   double best = static_cast<double>(most_bytes);
   if (hops > 1 && slowest > 0) {
-    best = std::min(best, std::sqrt(static_cast<double>(bytes) * frame / (slowest * (hops - 1))));
+    best = std::min(best, std::sqrt(static_cast<double>(bytes) * batch / (slowest * (hops - 1))));
   }
   const auto wanted = std::max(parameters_.least_chunk_bytes, static_cast<std::int64_t>(best));
   const std::int64_t chunks = (bytes + wanted - 1) / wanted;

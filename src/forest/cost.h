@@ -3,45 +3,57 @@
 //   const CostModel model(cluster);          // routes are worked out once
 //   model.choose_chunks(forest);
 //   double seconds = model.seconds(forest);  // or predict_seconds(forest, cluster)
+//   model.breakdown(forest).reason;          // "links limit: h2's downlink carries 70 MB of the 71 MB ..."
 //
-// time = fill + stream. A tree moves its slice in m chunks of c bytes. One chunk takes one edge in
+// time = fill + stream. A tree moves its slice in m chunks of c bytes. One chunk, a frame of f = c + header
+// bytes, takes one edge in
 //
-//   hop = 2 frame + latency + (c + header) / rate + c (send + receive + reduce)       (reduce: upward only)
+//   hop = send + latency + f / rate + receive
 //
-// where `frame` is the processor's work for a message on either side (once for all that are ready for the
-// same peer together: they travel together), rate that of the narrowest link or group of the route, and send,
-// receive, reduce the work for a byte. Every link, every group and every node's processor is a resource with
-// three numbers:
+// where rate is that of the narrowest link or group of the route, and send and receive are what a batch of
+// this one frame costs either processor (host_costs.h). Every link, every group and every node's processor is
+// a resource with three numbers:
 //
 //   head    when the first chunk can reach it, by the hops before it      (least over the edges that use it)
-//   stream  the work of all trees on it: (bytes + m header) / capacity, or m frame + bytes (send, ...)
+//   stream  the work of all trees on it: m f / capacity, or what the batches cost that hold the m frames
 //   tail    what the last chunk has still to go after it                  (least over the edges that use it)
+//
+// Batches are counted as few as they can be. Whoever has more frames than it has time for sends, or reads,
+// several at once. So first chunks that are ready for one peer together share a batch, and a tree that
+// follows its first chunk adds batches only for what does not fit into that one (kMostBatchBytes). Many small
+// chunks therefore cost a processor no more than few large ones, but for their headers. In shared memory each
+// frame is a batch.
 //
 // A slice that fits into the bursts of a route meets no rate there; of what a link carries in all,
 // burst_share of its burst passes at once: calls that follow each other find the bucket nearly empty. Where
 // all workers share the cores of one machine, the work of all processors over these cores is a bound as well.
 //
-// No schedule beats head + stream + tail on any resource (the one-machine bound of shop scheduling, Carlier
-// 1982), nor the hops along the longest path of any tree. The prediction is the largest of these. In a chain,
-// fill = head + tail is the classical (hops - 1) chunk times; in a ring with m = 1 the path of 2(N-1) hops is
-// the whole time; with long vectors all of them tend to bytes / capacity on the busiest resource.
+// No schedule of these trees beats head + stream + tail on any link (the one-machine bound of shop
+// scheduling, Carlier 1982), nor the hops along the longest path of any tree. The prediction is the largest
+// of these. In a chain, fill = head + tail is the classical (hops - 1) chunk times; in a ring with m = 1 the
+// path of 2(N-1) hops is the whole time; with long vectors all of them tend to bytes / capacity on the
+// busiest resource. What the largest is made of, time on links, of processors and latency, is its breakdown.
 //
 // Incast: where more than a few hosts send to one at once, the switch's queue to it overflows and what is
 // lost is sent again; a link into a node over which k senders reach it by TCP works longer by the factor
 // 1 + incast_loss (k - incast_free).
 //
 // Chunk size: of a tree with slice s and h hops from the farthest leaf up and down again, fill grows by (h-1)
-// c / rate and stream by (s / c) frame; the sum is least at c = sqrt(s frame rate / (h-1)). It depends on
+// c / rate. Were every chunk a batch of its own, stream would grow by (s / c) batch; the sum is then least at
+// c = sqrt(s batch rate / (h-1)). Smaller chunks would count on processors to gather them. It depends on
 // nothing but the tree itself, so that ranks which do not know each other's counts (see Request) agree on the
 // trees they share.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cluster/cluster.h"
 #include "cluster/routing.h"
 #include "forest/forest.h"
+#include "forest/host_costs.h"
 #include "wire/frame.h"
 
 namespace talweg::forest {
@@ -49,16 +61,19 @@ namespace talweg::forest {
 // Everything that can be calibrated. Times in seconds; the defaults are for a recent x86 server, and what the
 // cluster says of its processors goes before them.
 struct CostParameters {
-  // What a message costs the processor on either side, and a byte of it. Sending a byte and receiving it are
+  // What a batch costs the processor on either side, and a byte of it. Sending a byte and receiving it are
   // taken to cost the same.
   struct Transport {
-    double per_frame = 0;
+    double per_batch = 0;
     double per_byte = 0;
+    std::int64_t most_batch_bytes = 0;  // 0: every frame is a batch
     std::int64_t most_chunk_bytes = 0;  // above, pipelines and caches suffer
   };
-  Transport tcp{5e-6, 1 / 5e9, 256 << 10};       // a system call, the stack, a wake-up; copy and checksum
-  Transport memory{0.2e-6, 1 / 20e9, 64 << 10};  // a ring slot; one copy; chunks stay in the cache
-  double reduce_per_byte = 1 / 15e9;             // added to what is received on the way up
+  // A system call, the stack, a wake-up; copy and checksum.
+  Transport tcp{5e-6, 1 / 5e9, kMostBatchBytes, 256 << 10};
+  // A ring slot for each frame; one copy; chunks stay in the cache.
+  Transport memory{0.2e-6, 1 / 20e9, 0, 64 << 10};
+  double reduce_per_byte = 1 / 15e9;  // added to what is received on the way up
 
   // Payload over bytes on the wire: 1448 of an Ethernet frame's 1514, as shapers and switches count.
   double tcp_payload = 1448.0 / 1514.0;
@@ -79,6 +94,22 @@ struct CostParameters {
 // The parameters, but for what the cluster says.
 CostParameters parameters_for(const cluster::Cluster& cluster, const CostParameters& parameters = {});
 
+// What a predicted time is made of: the way of the chunk, or the work of the resource, that sets it.
+struct Breakdown {
+  enum class Limit { links, processors, latency };
+
+  double links = 0;            // seconds on links, at their rates
+  double processors = 0;       // seconds of sending, receiving and reducing
+  double latency = 0;          // seconds of it
+  Limit limit = Limit::links;  // the greatest of the three
+  std::string reason{};        // in words: "processors limit: h3 is busy for 84 % of the time, ..."
+
+  double seconds() const { return links + processors + latency; }
+  bool operator==(const Breakdown&) const = default;
+};
+// "links", "processors", "latency".
+const char* name(Breakdown::Limit limit);
+
 class CostModel {
  public:
   // The cluster must be valid; it is copied.
@@ -86,6 +117,8 @@ class CostModel {
 
   // The forest must be one that verify() accepts on this cluster, with chunks chosen.
   double seconds(const Forest& forest) const;
+  // Adds up to seconds(), but for rounding.
+  Breakdown breakdown(const Forest& forest) const;
   // Sets every tree's chunk: as above, a multiple of 64 bytes, in chunks of equal size, within the bounds;
   // the whole slice when that is shorter.
   void choose_chunks(Forest& forest) const;
@@ -101,24 +134,38 @@ class CostModel {
   const std::vector<NodeId>& servers() const { return servers_; }
 
  private:
-  // What sending from one node to another costs.
+  // What sending from one node to another takes.
   struct Hop {
     bool memory = false;
-    double overhead = 0;       // per chunk: two frames and the latency
-    double frame = 0;          // of that, the work of either processor
-    double per_byte = 0;       // on the wire, at the rate of the narrowest part of the route
-    double work_per_byte = 0;  // of either processor
-    double payload = 1;        // over bytes on the wire
-    double burst = 0;          // bytes that every link of the route lets pass at once
-    std::int64_t most_chunk_bytes = 0;
+    double latency = 0;   // seconds
+    double per_byte = 0;  // seconds on the wire, at the rate of the narrowest part of the route
+    double burst = 0;     // bytes that every link of the route lets pass at once
   };
-  // A link, a group or a node's processor while a forest is priced.
+  // While a forest is priced, in seconds or in seconds by what they are spent on: a link, a group or a node's
+  // processor, and all of them.
+  struct Spent;
+  template <class Time>
   struct Resource;
+  template <class Time>
   class Pricing;
+  // What sets a prediction, and how much of it there is.
+  struct Limiter {
+    enum class Part { path, link, group, processor, cores };
+    Part part = Part::path;
+    std::size_t index = 0;
+    double bytes = 0;  // on the wire, or that a processor sends and receives
+    double batches = 0;
+  };
 
   const Hop& hop(NodeId from, NodeId to) const {
     return hops_[static_cast<std::size_t>(from) * cluster_.nodes.size() + static_cast<std::size_t>(to)];
   }
+  const CostParameters::Transport& transport(const Hop& hop) const {
+    return hop.memory ? parameters_.memory : parameters_.tcp;
+  }
+  template <class Time>
+  Pricing<Time> priced(const Forest& forest) const;
+  std::string words(const Breakdown& breakdown, const Limiter& limiter) const;
   void measure_hops();
   void measure_nodes();
   std::int64_t chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const;

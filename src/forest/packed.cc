@@ -241,7 +241,7 @@ Least least_seconds(const Request& request, const CostModel& model) {
     hold(all, up ? out[at(worker)] : in[at(worker)]);
     hold(own, up ? in[at(worker)] : out[at(worker)]);
   }
-  const double hop = 2 * parameters.memory.per_frame + latency;
+  const double hop = 2 * parameters.memory.per_batch + latency;
   const double byte = std::min(parameters.tcp.per_byte, parameters.memory.per_byte);
   const double work =
       bits / 8 *

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/ring_queue.h"
+#include "forest/host_costs.h"
 #include "protocol/outbox.h"
 
 namespace talweg::protocol {
@@ -21,9 +22,10 @@ namespace talweg::protocol {
 // milliseconds of its rate, the congestion window by the smoothed round trip.
 inline std::int64_t unsent_limit(std::int64_t window_bytes, std::int64_t round_trip_ns) {
   constexpr std::int64_t kLeast = 16 << 10;
-  constexpr std::int64_t kMost = 256 << 10;
   constexpr std::int64_t kWorth = 2'000'000;  // ns
-  return round_trip_ns <= 0 ? kMost : std::clamp(window_bytes * kWorth / round_trip_ns, kLeast, kMost);
+  return round_trip_ns <= 0
+             ? forest::kMostBatchBytes
+             : std::clamp(window_bytes * kWorth / round_trip_ns, kLeast, forest::kMostBatchBytes);
 }
 
 // And of one that is held to a pace (bytes per second): about as much of that, but no less than the kernel

@@ -186,26 +186,26 @@ class Ranks::Host : public protocol::Outbox {
 
   // Takes the frames that the next piece of work is about; leaves in cost_ what it takes.
   void batch(Channel& c) {
-    const HostCosts& costs = ranks_.options_.costs;
-    std::int64_t room = unsent_limit(c) - ranks_.simulation_.transport().unsent_bytes(c.flow);
-    cost_ = picoseconds(costs.per_batch);
-    while (room > 0 && !c.waiting.empty()) {
+    const std::int64_t room = unsent_limit(c) - ranks_.simulation_.transport().unsent_bytes(c.flow);
+    std::int64_t bytes = 0;
+    while (bytes < room && !c.waiting.empty()) {
       c.taken.push(c.waiting.pop());
-      const std::int64_t bytes = c.taken[c.taken.size() - 1].bytes();
-      room -= bytes;
-      cost_ += bytes * costs.per_byte;
+      bytes += c.taken[c.taken.size() - 1].bytes();
     }
+    cost_ = ranks_.options_.costs.of(1, bytes, 0);
   }
   // How many frames have arrived; leaves in cost_ what it takes to receive them.
   std::size_t ready(Channel& c) {
-    const HostCosts& costs = ranks_.options_.costs;
     std::size_t frames = 0;
-    cost_ = picoseconds(costs.per_batch);
+    std::int64_t bytes = 0;
+    std::int64_t reduced = 0;
     for (; frames < c.stream.size() && c.stream[frames].end <= c.arrived; ++frames) {
       const wire::Header& h = c.stream[frames].header;
-      const std::int64_t bytes = static_cast<std::int64_t>(sizeof h) + h.length;
-      cost_ += bytes * (costs.per_byte + (h.type == wire::FrameType::up ? costs.reduce_per_byte : 0));
+      const std::int64_t size = static_cast<std::int64_t>(sizeof h) + h.length;
+      bytes += size;
+      if (h.type == wire::FrameType::up) reduced += size;
     }
+    cost_ = ranks_.options_.costs.of(1, bytes, reduced);
     return frames;
   }
 

@@ -25,18 +25,15 @@
 #include <vector>
 
 #include "base/ring_queue.h"
+#include "forest/host_costs.h"
 #include "forest/paces.h"
 #include "protocol/session/session.h"
 #include "sim/simulation.h"
 
 namespace talweg::sim {
 
-// What a message costs its sender's and its receiver's processor.
-struct HostCosts {
-  Nanoseconds per_batch{};
-  Picoseconds per_byte = 0;
-  Picoseconds reduce_per_byte = 0;  // received on the way to a root
-};
+// What a batch of frames costs its sender's and its receiver's processor.
+using HostCosts = forest::HostCosts<Picoseconds>;
 
 struct RanksOptions {
   HostCosts costs;

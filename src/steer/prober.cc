@@ -49,7 +49,7 @@ const double kPayload = forest::CostParameters{}.tcp_payload;
 // that hosts seem to share memory.
 double network_latency_ns(double message_ns) {
   const forest::CostParameters costs;
-  return std::max(message_ns - 2e9 * costs.tcp.per_frame,
+  return std::max(message_ns - 2e9 * costs.tcp.per_batch,
                   static_cast<double>(costs.memory_latency.value) + 1000);
 }
 

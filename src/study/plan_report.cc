@@ -84,6 +84,12 @@ Json row_json(const Study& study, const StudyRow& row) {
       const auto rate = rate_of(study, row, i);
       candidate["algbw_GB_per_s"] = rate ? number(*rate / 8e9) : Json();
       candidate["part_of_bound"] = optional(part_of_bound(study, row, i));
+      const forest::Breakdown& spent = prediction.breakdown;
+      candidate["spent_us"] = {{"links", number(spent.links * 1e6)},
+                               {"processors", number(spent.processors * 1e6)},
+                               {"latency", number(spent.latency * 1e6)}};
+      candidate["limit"] = forest::name(spent.limit);
+      candidate["limit_reason"] = spent.reason;
       if (const std::string why = why_not_taken(study, row, i); !why.empty())
         candidate["not_taken_because"] = why;
     } else {
@@ -94,17 +100,18 @@ Json row_json(const Study& study, const StudyRow& row) {
   return line;
 }
 
-// What is taken for each size, and how good that is.
+// What is taken for each size, how good that is, and what limits it.
 std::string taken_table(const Study& study, bool wide) {
   using text::Quantity;
   text::Table table{{"size"},
                     {"taken"},
                     {.title = "time", .of = Quantity::seconds},
                     {.title = "rate", .of = Quantity::number, .unit = {1, "GB/s"}, .digits = 4},
-                    {.title = "of bound", .of = Quantity::share}};
+                    {.title = "of bound", .of = Quantity::share},
+                    {"limit"}};
   for (const StudyRow& row : study.rows) {
     if (row.taken < 0) {
-      table.add({size_text(study, row), "-", "-", "-", "-"});
+      table.add({size_text(study, row), "-", "-", "-", "-", "-"});
       continue;
     }
     const std::size_t taken = at(row.taken);
@@ -112,7 +119,8 @@ std::string taken_table(const Study& study, bool wide) {
     std::optional<double> rate = rate_of(study, row, taken);
     if (rate) *rate /= 8e9;
     table.add({size_text(study, row), forest::plan_title(study.planners[taken], prediction.through),
-               prediction.seconds, rate, part_of_bound(study, row, taken)});
+               prediction.seconds, rate, part_of_bound(study, row, taken),
+               forest::name(prediction.breakdown.limit)});
   }
   return table.text(wide);
 }
@@ -166,6 +174,13 @@ std::string network_line(const cluster::Cluster& network, const NetworkSource& s
   return text;
 }
 
+std::string limit_line(const Study& study) {
+  if (study.rows.empty() || study.rows.back().taken < 0) return {};
+  const StudyRow& row = study.rows.back();
+  return fmt::format("\n{}{}: {}\n", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
+                     study.planners[at(row.taken)], row.predictions[at(row.taken)].breakdown.reason);
+}
+
 std::string bound_line(const cluster::Cluster& network, const Study& study) {
   if (!study.bound) return study.no_bound;
   const double rate = study.bound->rate.value();
@@ -188,7 +203,7 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
   if (study.rows.empty()) return text;
   text += fmt::format("\n{}, and its predicted time; GB/s = bytes of {} / time\n", taken_text(study),
                       study.op == Collective::all_to_all ? "one rank's row" : "the whole vector");
-  text += taken_table(study, wide);
+  text += taken_table(study, wide) + limit_line(study);
   if (study.planners.size() > 1) {
     text += fmt::format("\npredicted time of each planner; * is {}\n", taken_text(study));
     text += planners_table(study, wide);

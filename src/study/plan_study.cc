@@ -56,17 +56,44 @@ class NarrowestWorker {
  private:
   // Of the vector, in parts of one rank's, what a worker must take in; out of `workers` parts.
   std::int64_t down_share(int worker) const {
-    const int workers = network_.workers();
-    if (facts(op_).rooted) return (worker == root_) == (op_ == Collective::reduce) ? workers : 0;
-    if (op_ == Collective::reduce_scatter) return 1;
-    return op_ == Collective::all_gather ? workers - 1 : workers;
+    const std::int64_t workers = network_.workers();
+    switch (op_) {
+      case Collective::reduce:
+        return worker == root_ ? workers : 0;
+      case Collective::broadcast:
+        return worker == root_ ? 0 : workers;
+      case Collective::gather:
+        return worker == root_ ? workers - 1 : 0;
+      case Collective::scatter:
+        return worker == root_ ? 0 : 1;
+      case Collective::reduce_scatter:
+        return 1;
+      case Collective::all_gather:
+      case Collective::all_to_all:
+        return workers - 1;
+      default:
+        return workers;
+    }
   }
   // What leaves it: in a collective that goes the other way, the same comes in.
   std::int64_t up_share(int worker) const {
-    const int workers = network_.workers();
-    if (facts(op_).rooted) return workers - down_share(worker);
-    if (op_ == Collective::all_gather) return 1;
-    return op_ == Collective::reduce_scatter ? workers - 1 : workers;
+    const std::int64_t workers = network_.workers();
+    switch (op_) {
+      case Collective::reduce:
+      case Collective::broadcast:
+        return workers - down_share(worker);
+      case Collective::gather:
+        return worker == root_ ? 0 : 1;
+      case Collective::scatter:
+        return worker == root_ ? workers - 1 : 0;
+      case Collective::all_gather:
+        return 1;
+      case Collective::reduce_scatter:
+      case Collective::all_to_all:
+        return workers - 1;
+      default:
+        return workers;
+    }
   }
 
   void offer(int worker, bool leaving, std::int64_t capacity, std::int64_t share) {
@@ -90,12 +117,6 @@ class NarrowestWorker {
   forest::NodeId root_;
   Bound best_;
 };
-
-bool has_bound(Collective op) {
-  constexpr Collective kBounded[] = {Collective::all_reduce, Collective::reduce, Collective::broadcast,
-                                     Collective::reduce_scatter, Collective::all_gather};
-  return std::find(std::begin(kBounded), std::end(kBounded), op) != std::end(kBounded);
-}
 
 Json to_json(const Bound& bound) {
   const Certificate& proof = bound.certificate;
@@ -194,7 +215,14 @@ class Pieces {
         const forest::Forest forest =
             forest::plan_by(planner, request, *model_, memo, result_.all_planners ? &limit : nullptr);
         const forest::Offer offer = forest::offer(forest, *model_);
-        hand_over(Json{offer.seconds, forest::aggregator_names(forest, network_), offer.flows}.dump());
+        const forest::Breakdown spent = model_->breakdown(forest);
+        hand_over(Json{offer.seconds,
+                       forest::aggregator_names(forest, network_),
+                       offer.flows,
+                       {spent.links, spent.processors, spent.latency},
+                       static_cast<int>(spent.limit),
+                       spent.reason}
+                      .dump());
       } catch (const forest::WorkLimit::Reached&) {
         hand_over(forest::too_much_work(forest::kMostSteps));
       } catch (const Error& error) {
@@ -233,6 +261,12 @@ class Pieces {
         prediction.seconds = found[0].get<double>();
         found[1].get_to(prediction.through);
         found[2].get_to(prediction.flows);
+        const auto spent = found[3].get<std::vector<double>>();
+        prediction.breakdown = {.links = spent[0],
+                                .processors = spent[1],
+                                .latency = spent[2],
+                                .limit = static_cast<forest::Breakdown::Limit>(found[4].get<int>()),
+                                .reason = found[5].get<std::string>()};
       } else {
         prediction.reason = line;
       }
@@ -342,14 +376,17 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request,
     else if (result.all_planners || std::ranges::count(request.only, planner.name) > 0)
       result.planners.push_back(planner.name);
   }
-  if (!has_bound(request.op)) result.no_bound = fmt::format("no bound is known for {}", name(request.op));
-  if (has_bound(request.op) && !request.bound) result.no_bound = "no bound was asked for";
+  const bool has_bound = forest::has_bound(request.op);
+  if (!has_bound)
+    result.no_bound = fmt::format("no bound is known for {}", name(request.op));
+  else if (!request.bound)
+    result.no_bound = "no bound was asked for";
   if (network.nodes.size() > kMostNodesToPlan) {
     const std::string limit = fmt::format(
         "times are predicted for networks of up to {} nodes, and this one has {}: write several "
         "switches as one, or see talweg simulate",
         kMostNodesToPlan, network.nodes.size());
-    if (!has_bound(request.op) || !result.all_planners) throw Error(ErrorCode::invalid_argument, limit);
+    if (!has_bound || !result.all_planners) throw Error(ErrorCode::invalid_argument, limit);
     result.bound = NarrowestWorker(network, request.op, request.root).find();
     result.notes.push_back("the bound is that of the narrowest worker alone; " + limit);
     return result;

@@ -35,6 +35,7 @@ struct Prediction {
   bool not_done = false;               // there might be one: it was not tried, or did not end
   std::vector<std::string> through{};  // the aggregators that its trees lead through
   int flows = 0;                       // see forest::Offer
+  forest::Breakdown breakdown{};       // what `seconds` is made of, and what limits it
 };
 
 struct StudyRow {

@@ -122,7 +122,7 @@ sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster) {
   const auto picoseconds = [](double seconds) {
     return static_cast<sim::Picoseconds>(std::lround(seconds * 1e12));
   };
-  return {Nanoseconds{std::lround(calibrated.tcp.per_frame * 1e9)}, picoseconds(calibrated.tcp.per_byte),
+  return {picoseconds(calibrated.tcp.per_batch), picoseconds(calibrated.tcp.per_byte),
           picoseconds(calibrated.reduce_per_byte)};
 }
 

@@ -64,7 +64,7 @@ struct SimulateOptions {
 // Error{invalid_argument}, Error{bad_file} with one line that names the field as "--name".
 SimulateOptions checked(const SimulateRequest& request);
 
-// What a message costs a host's processor, as the cost model has it.
+// What frames cost a host's processor over TCP, as the cost model has it.
 sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster);
 
 }  // namespace talweg::study

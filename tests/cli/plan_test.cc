@@ -87,7 +87,7 @@ TEST_F(Plan, TheTableSaysTheNetworkTheBoundAndATimeForEachSize) {
   EXPECT_THAT(line_with(outcome.out, "bound"), AllOf(HasSubstr("0.2 Gbit/s (0.025 GB/s)"), HasSubstr("h2's"),
                                                      HasSubstr("proved: some trees reach it")));
   EXPECT_THAT(outcome.out,
-              testing::ContainsRegex("\nsize +taken +time +rate +of bound\n +\\(s\\) +\\(GB/s\\) +\\(%\\)\n"
+              testing::ContainsRegex("\nsize +taken +time +rate +of bound +limit\n +\\(s\\) +\\(GB/s\\) +\\(%\\)\n"
                                      "4 KiB +[a-z_]+ +0\\.00[0-9]+ +"));
   // Each size has a unit of its own, and one planner that is marked.
   EXPECT_THAT(outcome.out, testing::ContainsRegex("\n +4 KiB +64 MiB\n +\\(us\\) +\\(s\\)\n"));
@@ -151,14 +151,46 @@ TEST_F(Plan, KnowsEveryCollectiveAndItsRoot) {
   // here.
   const json reduce = parsed({network, "--op", "reduce", "--root", "2", "--bytes", "1M"});
   EXPECT_EQ(reduce["root"], 2);
-  const json none = parsed({network, "--op", "all_to_all", "--bytes", "1M"});
-  EXPECT_THAT(none["bound"]["none_because"].get<std::string>(),
-              HasSubstr("no bound is known for all_to_all"));
-  const json& direct = none["sizes"][0]["candidates"][0];
-  EXPECT_TRUE(direct["part_of_bound"].is_null());
-  // As perf has it: of one rank's row.
+  const json none = parsed({network, "--op", "send_recv", "--bytes", "1M"});
+  EXPECT_EQ(none["bound"]["none_because"], "no bound is known for send_recv");
+  EXPECT_TRUE(none["sizes"][0]["candidates"][0]["part_of_bound"].is_null());
+  // As perf has it, of one rank's row: three of its four blocks leave a host of 200 Mbit/s.
+  const json exchange = parsed({network, "--op", "all_to_all", "--bytes", "1M"});
+  EXPECT_NEAR(exchange["bound"]["rate_Gbit_per_s"].get<double>(), 0.8 / 3, 1e-12);
+  EXPECT_EQ(exchange["bound"]["set_by"], "h2's uplink");
+  const json& direct = exchange["sizes"][0]["candidates"][0];
   EXPECT_NEAR(direct["algbw_GB_per_s"].get<double>() * direct["predicted_us"].get<double>() * 1000, 1 << 20,
               64);
+  for (const char* op : {"all_to_all", "gather", "scatter"}) {
+    const json document = parsed({network, "--op", op, "--bytes", "16M"});
+    EXPECT_EQ(document["bound"]["reached_by_some_trees"], true) << op;
+    EXPECT_THAT(document["sizes"][0]["candidates"][0]["part_of_bound"].get<double>(),
+                AllOf(testing::Gt(0.9), testing::Le(1))) << op;
+  }
+}
+
+TEST_F(Plan, SaysOfEachPlanWhatLimitsIt) {
+  const std::string network = kClusterFolder + "uneven4.yaml";
+  for (const json& size : parsed({network, "--bytes", "4K,64M"})["sizes"]) {
+    for (const json& candidate : size["candidates"]) {
+      if (candidate.contains("left_out_because")) continue;
+      const json& spent = candidate["spent_us"];
+      double sum = 0, most = 0;
+      for (const char* part : {"links", "processors", "latency"}) {
+        sum += spent[part].get<double>();
+        most = std::max(most, spent[part].get<double>());
+      }
+      EXPECT_NEAR(sum / candidate["predicted_us"].get<double>(), 1, 1e-9) << candidate;
+      EXPECT_EQ(spent[candidate["limit"].get<std::string>()].get<double>(), most) << candidate;
+      EXPECT_THAT(candidate["limit_reason"].get<std::string>(),
+                  testing::StartsWith(candidate["limit"].get<std::string>() + " limit"));
+    }
+  }
+  const Outcome table = talweg({"plan", network, "--bytes", "64M", "--algo", "ring"});
+  EXPECT_THAT(line_with(table.out, "64 MiB  ring"), testing::EndsWith("  links"));
+  EXPECT_THAT(
+      line_with(table.out, "links limit"),
+      AllOf(testing::StartsWith("64 MiB, ring: links limit: h"), HasSubstr("carries 106 MB of the ")));
 }
 
 TEST_F(Plan, TakesWhatAGroupTakes) {
@@ -194,7 +226,7 @@ TEST_F(Plan, ABarrierHasOneLineAndNoSizeOrRate) {
   EXPECT_EQ(line_with(outcome.out, "collective"), "collective  barrier");
   EXPECT_THAT(outcome.out, Not(HasSubstr("iB")));
   // Neither a rate nor a part of a bound.
-  EXPECT_THAT(outcome.out, testing::ContainsRegex("\n-     [a-z_]+ +[0-9.]+ +- +-\n"));
+  EXPECT_THAT(outcome.out, testing::ContainsRegex("\n-     [a-z_]+ +[0-9.]+ +- +- +latency\n"));
   EXPECT_THAT(text("b.html"), AllOf(HasSubstr("<th>-</th>"), HasSubstr("a barrier moves no bytes")));
 }
 
@@ -335,12 +367,14 @@ TEST_F(Plan, AHugeNetworkHasTheBoundOfItsNarrowestWorkerAndSaysWhatIsLeftOut) {
   const json gather = parsed({network, "--op", "all_gather"});
   EXPECT_NEAR(gather["bound"]["rate_Gbit_per_s"].get<double>(), 10000.0 / 9999, 1e-9);
   EXPECT_THAT(gather["bound"]["set_by"].get<std::string>(), HasSubstr("downlink"));
+  const json exchange = parsed({network, "--op", "all_to_all"});
+  EXPECT_NEAR(exchange["bound"]["rate_Gbit_per_s"].get<double>(), 10000.0 / 9999, 1e-9);
 }
 
 TEST_F(Plan, WhatAHugeNetworkHasNoAnswerToIsRefused) {
   const std::string network = star(2600);
   for (const std::vector<std::string>& what :
-       {std::vector<std::string>{"--algo", "ring"}, {"--op", "all_to_all"}}) {
+       {std::vector<std::string>{"--algo", "ring"}, {"--op", "barrier"}}) {
     const Outcome outcome = talweg({"plan", network, what[0], what[1]});
     EXPECT_EQ(outcome.exit_code, 2);
     EXPECT_EQ(outcome.out, "");

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "forest/planner.h"
+#include "forest/random_networks.h"
 #include "forest/requests.h"
 
 namespace talweg::forest {
@@ -63,17 +65,17 @@ TEST(Cost, ADoubleBinaryTreeMovesTheVectorTwiceThroughItsBusiestLink) {
                         static_cast<double>(kLong) / kRate, 5);
 }
 
-TEST(Cost, AMessageTakesTwoFramesTheLatencyAndItsBytes) {
+TEST(Cost, AMessageTakesTwoBatchesTheLatencyAndItsBytes) {
   const CostParameters parameters;
-  const double fixed = 2 * parameters.tcp.per_frame + 60e-6;
-  const double wire = (1000 + static_cast<double>(parameters.header_bytes)) / kRate;
-  const double work = 1000 * 2 * parameters.tcp.per_byte;
-  EXPECT_NEAR(predict("direct", Collective::send_recv, 2, 1000), fixed + wire + work, 1e-9);
+  const double fixed = 2 * parameters.tcp.per_batch + 60e-6;
+  const double frame = 1000 + static_cast<double>(parameters.header_bytes);
+  const double work = frame * 2 * parameters.tcp.per_byte;
+  EXPECT_NEAR(predict("direct", Collective::send_recv, 2, 1000), fixed + frame / kRate + work, 1e-9);
 }
 
 TEST(Cost, AShortRingPaysALatencyForEveryStep) {
   const CostParameters parameters;
-  const double step = 2 * parameters.tcp.per_frame + 60e-6;
+  const double step = 2 * parameters.tcp.per_batch + 60e-6;
   expect_within_percent(predict("ring", Collective::all_reduce, 8, 8), 14 * step, 5);
 }
 
@@ -147,11 +149,146 @@ TEST(Cost, SharedCoresBoundTheWorkOfAllRanks) {
   const Forest forest = find_planner("one_hop").plan(make_request(Collective::all_reduce, 8, 1), cluster);
   const double before = predict_seconds(forest, cluster);
   cluster.shared_cores = 2;
-  // 56 messages, two frames each.
-  const double work = 56 * 2 * CostParameters{}.tcp.per_frame;
+  // 56 messages, a batch at either end of each.
+  const double work = 56 * 2 * CostParameters{}.tcp.per_batch;
   const double seconds = predict_seconds(forest, cluster);
   EXPECT_GE(seconds, work / 2);
   EXPECT_GT(seconds, before);
+}
+
+// A broadcast along two links of 100 Gbit/s, in chunks of so many bytes: processors are what limits it.
+double relayed(std::int64_t chunk, const cluster::Cluster& cluster, CostParameters parameters = {}) {
+  Forest forest =
+      find_planner("chain").plan(make_request(Collective::broadcast, 3, 16 << 20, false, 0, 1), cluster);
+  forest.trees[0].chunk = chunk;
+  parameters.header_bytes = 0;
+  return predict_seconds(forest, cluster, parameters);
+}
+
+TEST(Cost, ManySmallChunksAreNoMoreWorkThanTheBatchesThatHoldThem) {
+  const auto network = cluster::uniform_star(3, {1e11}, {5000});
+  CostParameters parameters;
+  parameters.tcp.per_batch = 50e-6;
+  // Whoever relays receives and sends 64 batches of 256 KiB.
+  const double work = 128 * 50e-6 + 2 * (16 << 20) * parameters.tcp.per_byte;
+  EXPECT_GT(relayed(256 << 10, network, parameters), work);
+  EXPECT_NEAR(relayed(1 << 10, network, parameters), work, 0.05 * work);
+  // As many batches as chunks, where these are larger than what leaves at once.
+  parameters.tcp.most_batch_bytes = 1 << 10;
+  EXPECT_GT(relayed(1 << 10, network, parameters), 100 * work);
+}
+
+TEST(Cost, InSharedMemoryEachFrameIsABatch) {
+  const auto network = cluster::uniform_mesh(3, {1e12}, {500});
+  CostParameters parameters;
+  parameters.memory.per_batch = 50e-6;
+  EXPECT_GT(relayed(1 << 10, network, parameters), 2 * (16 << 10) * 50e-6);
+}
+
+TEST(Cost, WithoutProcessorsOnlyLinksAndLatencyAreLeft) {
+  CostParameters ideal;
+  ideal.tcp.per_batch = ideal.tcp.per_byte = ideal.reduce_per_byte = 0;
+  const auto cluster = gigabit_star(4);
+  for (const Planner& planner : planners()) {
+    const Request request = make_request(Collective::all_reduce, 4, 1 << 18);
+    if (!planner.serves(request) || !planner.suits(request)) continue;
+    const Breakdown found = CostModel(cluster, ideal).breakdown(planner.plan(request, cluster));
+    EXPECT_EQ(found.processors, 0) << planner.name;
+    EXPECT_GT(found.links, 0) << planner.name;
+    EXPECT_GT(found.latency, 59e-6) << planner.name;
+  }
+}
+
+TEST(Breakdown, AddsUpToThePrediction) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    const auto cluster = random_network(seed, 2 + static_cast<int>(seed % 5));
+    const CostModel model(cluster);
+    for (const Planner& planner : planners()) {
+      for (const Collective op : all_operations()) {
+        for (const std::int64_t count : {1, 30'000}) {
+          const Request request = make_request(op, cluster.workers(), count);
+          if (!planner.serves(request)) continue;
+          const Forest forest = planner.plan(request, cluster);
+          const Breakdown found = model.breakdown(forest);
+          EXPECT_NEAR(found.seconds() / model.seconds(forest), 1, 1e-12) << describe(planner.name, request);
+          EXPECT_GE(std::min({found.links, found.processors, found.latency}), 0);
+          const double greatest = found.limit == Breakdown::Limit::links        ? found.links
+                                  : found.limit == Breakdown::Limit::processors ? found.processors
+                                                                                : found.latency;
+          EXPECT_EQ(greatest, std::max({found.links, found.processors, found.latency}));
+        }
+      }
+    }
+  }
+}
+
+Breakdown of_ring(const cluster::Cluster& cluster, std::int64_t bytes) {
+  const Request request = make_request(Collective::all_reduce, cluster.workers(), bytes, false, 0, 1);
+  return CostModel(cluster).breakdown(find_planner("ring").plan(request, cluster));
+}
+
+TEST(Breakdown, SaysWhichLinkLimitsAndWhatItCarries) {
+  auto cluster = gigabit_star(4);
+  cluster.links[5].capacity.bits_per_second = 2e8;  // to host2
+  const Breakdown found = of_ring(cluster, kLong);
+  EXPECT_EQ(found.limit, Breakdown::Limit::links);
+  // 1.5 times the vector, and headers.
+  EXPECT_EQ(found.reason,
+            "links limit: host2's downlink carries 106 MB of the 106 MB that it can in this time");
+  EXPECT_GT(found.links, 0.99 * found.seconds());
+}
+
+TEST(Breakdown, SaysWhichSharedCapacityLimits) {
+  auto cluster = gigabit_star(4);
+  cluster.groups.push_back({"card1", {2e8}, {2, 3}});
+  EXPECT_THAT(of_ring(cluster, kLong).reason,
+              testing::StartsWith("links limit: card1 carries 211 MB of the 21"));
+}
+
+TEST(Breakdown, SaysThatEqualLinksLimitTogether) {
+  cluster::Cluster cluster;
+  for (int i = 0; i < 4; ++i) cluster.nodes.push_back({.name = "h" + std::to_string(i)});
+  for (const char* name : {"leaf0", "leaf1", "spine0", "spine1"})
+    cluster.nodes.push_back({.name = name, .kind = cluster::NodeKind::switch_});
+  const auto join = [&](int a, int b, double rate) {
+    cluster.links.push_back({a, b, {rate}, {5000}});
+    cluster.links.push_back({b, a, {rate}, {5000}});
+  };
+  for (int host = 0; host < 4; ++host) join(host, 4 + host / 2, 1e10);
+  for (int leaf = 4; leaf < 6; ++leaf)
+    for (int spine = 6; spine < 8; ++spine) join(leaf, spine, 1e8);
+  EXPECT_THAT(of_ring(cluster, kLong).reason,
+              testing::StartsWith("links limit: each of 4 links such as leaf"));
+}
+
+TEST(Breakdown, SaysWhenLatencyLimits) {
+  const Breakdown found = of_ring(gigabit_star(8), 8);
+  EXPECT_EQ(found.limit, Breakdown::Limit::latency);
+  EXPECT_EQ(found.reason, "latency limits: 85 % of a chunk's longest way");
+  EXPECT_NEAR(found.latency, 14 * 60e-6, 1e-9);
+  EXPECT_NEAR(found.processors, 14 * 10e-6, 1e-6);
+}
+
+TEST(Breakdown, SaysWhoseProcessorLimits) {
+  auto cluster = cluster::uniform_star(8, {1e11}, {1000});
+  const Request request = make_request(Collective::all_reduce, 8, 16, false, 0, 1);
+  const Forest forest = find_planner("star").plan(request, cluster);
+  const Breakdown found = CostModel(cluster).breakdown(forest);
+  EXPECT_EQ(found.limit, Breakdown::Limit::processors);
+  // The root hears from seven, and answers them.
+  EXPECT_THAT(found.reason, testing::MatchesRegex("processors limit: host0 is busy for 9. % of the time, "
+                                                  "with 14 batches, 1.12 kB in all"));
+  cluster.shared_cores = 1;
+  EXPECT_EQ(CostModel(cluster).breakdown(forest).reason,
+            "processors limit: the shared core is busy for 100 % of the time, with 28 batches, 2.24 kB in "
+            "all");
+}
+
+TEST(Breakdown, OfNothingIsNothing) {
+  const auto cluster = gigabit_star(1);
+  const Breakdown found = of_ring(cluster, 8);
+  EXPECT_EQ(found.seconds(), 0);
+  EXPECT_EQ(found.reason, "nothing moves");
 }
 
 TEST(Cost, WhatTheClusterSaysOfItsProcessorsGoesBeforeTheDefaults) {

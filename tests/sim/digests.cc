@@ -121,7 +121,7 @@ std::uint64_t jitter() {
   cluster.shared_cores = 2;
   WorkloadOptions how;
   how.seed = 11;
-  how.ranks.costs = {Nanoseconds{5000}, 200, 67};
+  how.ranks.costs = {.per_batch = 5'000'000, .per_byte = 200, .reduce_per_byte = 67};
   return run(
       cluster, {},
       "groups:\n"

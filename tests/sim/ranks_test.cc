@@ -232,7 +232,7 @@ TEST(Ranks, ASprayedAllReduceTakesThePredictedTimeOnAnUnevenFatTree) {
 TEST(Ranks, ProcessorsThatTakeTimeMakeSmallCallsSlower) {
   const cluster::Cluster cluster = star(4, kTen);
   const auto forest = planned("one_hop", all_reduce(4, 16), cluster);
-  const auto time_of = [&](Nanoseconds per_batch) {
+  const auto time_of = [&](Picoseconds per_batch) {
     Simulation simulation(cluster, {});
     RanksOptions options;
     options.carry_payloads = false;
@@ -240,9 +240,9 @@ TEST(Ranks, ProcessorsThatTakeTimeMakeSmallCallsSlower) {
     Ranks ranks(simulation, options);
     return run_calls(simulation, ranks, forest, DataType::f32, {1, 1}, kNever).total;
   };
-  const Picoseconds free = time_of({0});
+  const Picoseconds free = time_of(0);
   EXPECT_LT(seconds(free), 4e-6);  // two links of 1 us each, and little to send
-  EXPECT_GT(seconds(time_of({5000})) - seconds(free), 4 * 5e-6);  // three sent, and at least one received
+  EXPECT_GT(seconds(time_of(5 * kMicrosecond)) - seconds(free), 4 * 5e-6);  // three sent, and at least one received
 }
 
 TEST(Ranks, ARestBeforeTheTimedCallsFillsTheTokenBuckets) {

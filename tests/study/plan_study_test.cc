@@ -242,5 +242,45 @@ TEST(PlanStudy, TheNarrowestWorkersBoundIsThatOfTheExactSearchOnAStar) {
   }
 }
 
+TEST(PlanStudy, TheNarrowestWorkersBoundOfBlocksIsThatOfTheExactSearchOnAStar) {
+  auto star = cluster::uniform_star(8, {1e9}, {0});
+  star.links[0].capacity = {9e8};    // host0 sends
+  star.links[5].capacity = {1e8};    // host2 receives
+  star.links[6].capacity = {1.2e8};  // host3 sends
+  for (const Collective op : {Collective::all_to_all, Collective::gather, Collective::scatter}) {
+    for (const forest::NodeId root : {0, 2, 3}) {
+      StudyRequest request;
+      request.op = op;
+      request.root = op == Collective::all_to_all ? 0 : root;
+      request.sizes = {4096};
+      request.patience = 300;
+      const Study exact = study_plans(star, request);
+      request.patience = 0;
+      const Study quick = study_plans(star, request);
+      ASSERT_TRUE(exact.bound && quick.bound);
+      EXPECT_EQ(to_string(exact.bound->rate), to_string(quick.bound->rate)) << name(op) << " " << root;
+      EXPECT_EQ(to_words(*exact.bound, star), to_words(*quick.bound, star)) << name(op) << " " << root;
+    }
+  }
+}
+
+TEST(PlanStudy, SaysWhatLimitsEachPrediction) {
+  StudyRequest request;
+  request.sizes = {4, 1 << 20};
+  const auto network = cluster::uniform_star(4, {1e9}, {30000});
+  const Study found = study_plans(network, request);
+  const forest::CostModel model(network);
+  for (const StudyRow& row : found.rows) {
+    for (std::size_t i = 0; i < found.planners.size(); ++i) {
+      const Prediction& prediction = row.predictions[i];
+      if (!prediction.seconds) continue;
+      const auto planned = plan_for(network, request_of(found.op, 0, 4, row.bytes), found.planners[i]);
+      EXPECT_EQ(prediction.breakdown, model.breakdown(planned)) << found.planners[i];
+    }
+    const auto limit = row.predictions[static_cast<std::size_t>(row.taken)].breakdown.limit;
+    EXPECT_EQ(limit, row.bytes == 4 ? forest::Breakdown::Limit::latency : forest::Breakdown::Limit::links);
+  }
+}
+
 }  // namespace
 }  // namespace talweg::study

@@ -1,0 +1,112 @@
+// What is planned against what is simulated: bounds hold, and processors are charged by one rule.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "forest/bound.h"
+#include "forest/cost.h"
+#include "forest/planner.h"
+#include "sim/collectives.h"
+#include "sim/shapes.h"
+#include "sim/topologies.h"
+
+namespace talweg::sim {
+namespace {
+
+// Seconds until the last rank has ended, all having started at once.
+double simulated(const cluster::Cluster& cluster, const std::shared_ptr<const forest::Forest>& forest,
+                 const SimulationOptions& options, const HostCosts& costs) {
+  Simulation simulation(cluster, options);
+  RanksOptions without;
+  without.carry_payloads = false;
+  without.costs = costs;
+  Ranks ranks(simulation, without);
+  const CallTimes times = run_calls(simulation, ranks, forest, DataType::f32, {0, 1}, kNever);
+  return seconds(*std::ranges::max_element(times.of_rank[0]));
+}
+
+HostCosts costs_of(const forest::CostParameters& parameters) {
+  const auto whole = [](double seconds) { return static_cast<Picoseconds>(std::llround(seconds * 1e12)); };
+  return {whole(parameters.tcp.per_batch), whole(parameters.tcp.per_byte), whole(parameters.reduce_per_byte)};
+}
+
+// Seconds.
+struct Relayed {
+  double predicted = 0;
+  double simulated = 0;
+};
+
+// A broadcast of 8 MiB from each host to the next one, in chunks of 8 KiB.
+Relayed relay(const cluster::Cluster& cluster, const forest::CostParameters& parameters) {
+  const auto request = forest::even_request(Collective::broadcast, cluster.workers(), 0, 2 << 20, 4);
+  auto forest = std::make_shared<forest::Forest>(forest::find_planner("chain").plan(request, cluster));
+  for (forest::Tree& tree : forest->trees) tree.chunk = 2 << 10;
+  return {forest::predict_seconds(*forest, cluster, parameters),
+          simulated(cluster, forest, {}, costs_of(parameters))};
+}
+
+TEST(Model, PredictsManySmallChunksOnIdealHosts) {
+  forest::CostParameters ideal;
+  ideal.tcp.per_batch = ideal.tcp.per_byte = ideal.reduce_per_byte = 0;
+  const Relayed found = relay(star(4, kTen), ideal);
+  EXPECT_GT(found.simulated, 0.97 * found.predicted);
+  EXPECT_LT(found.simulated, 1.2 * found.predicted);
+}
+
+// Were each of 1024 chunks charged, a relay would be busy for 13 and 41 ms, where links take 7.
+TEST(Model, PredictsManySmallChunksWhereLinksLimitSlowHosts) {
+  for (const double batch : {5e-6, 20e-6}) {
+    forest::CostParameters slow;
+    slow.tcp.per_batch = batch;
+    const Relayed found = relay(star(4, kTen), slow);
+    EXPECT_GT(found.simulated, 0.97 * found.predicted) << batch;
+    EXPECT_LT(found.simulated, 1.25 * found.predicted) << batch;
+  }
+}
+
+TEST(Model, PredictsManySmallChunksWhereProcessorsLimit) {
+  forest::CostParameters slow;
+  slow.tcp.per_batch = 20e-6;
+  const Relayed found = relay(star(3, {Bandwidth{100e9}, Nanoseconds{1000}}), slow);
+  EXPECT_GT(found.simulated, 0.8 * found.predicted);
+  EXPECT_LT(found.simulated, 1.2 * found.predicted);
+}
+
+void expect_no_run_beats_the_bound(const cluster::Cluster& cluster, const SimulationOptions& options) {
+  constexpr std::int64_t kBlock = 16 << 10;  // elements
+  const int n = cluster.workers();
+  for (const Collective op : {Collective::all_to_all, Collective::gather, Collective::scatter}) {
+    const forest::Bound bound = forest::best_rate(cluster, op, 1);
+    const auto request = forest::even_request(op, n, facts(op).rooted ? 1 : 0, n * kBlock, 4);
+    const auto forest =
+        std::make_shared<forest::Forest>(forest::find_planner("direct").plan(request, cluster));
+    const double least = 8.0 * 4 * n * static_cast<double>(kBlock) / bound.rate.value();
+    const double took = simulated(cluster, forest, options, {});
+    EXPECT_GT(took, least) << name(op);
+    EXPECT_LT(took, 4 * least) << name(op) << ": the network is one where the bound counts";
+  }
+}
+
+TEST(Model, NoExchangeOfBlocksBeatsItsBound) {
+  const LinkShape host{Bandwidth{10e9}, Nanoseconds{1000}};
+  cluster::Cluster uneven = star(6, host);
+  uneven.links[4].capacity = Bandwidth{3e9};
+  uneven.links[7].capacity = Bandwidth{2e9};
+  expect_no_run_beats_the_bound(uneven, {});
+  cluster::Cluster sharing = star(5, host);
+  sharing.groups.push_back({"card", Bandwidth{8e9}, {0, 1, 2, 3}});
+  expect_no_run_beats_the_bound(sharing, {});
+  // Over equal paths: each flow on one of them, or packets on all.
+  SimulationOptions spraying;
+  spraying.transport.spray = true;
+  const cluster::Cluster racks = leaf_spine(2, 4, 4, host, {Bandwidth{5e9}, Nanoseconds{1000}});
+  expect_no_run_beats_the_bound(racks, {});
+  expect_no_run_beats_the_bound(racks, spraying);
+  expect_no_run_beats_the_bound(torus({3, 3}, host, host), spraying);
+}
+
+}  // namespace
+}  // namespace talweg::sim
