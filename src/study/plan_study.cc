@@ -327,6 +327,20 @@ std::optional<double> part_of_bound(const Study& study, const StudyRow& row, std
   return *rate / study.bound->rate.value();
 }
 
+std::optional<forest::Bound> bound_within(const cluster::Cluster& network, Collective op, forest::NodeId root,
+                                          double seconds) {
+  if (!has_bound(op)) return {};
+  if (network.nodes.size() > kMostNodesToPlan) return NarrowestWorker(network, op, root).find();
+  Study found;
+  found.op = op;
+  found.root = root;
+  found.ranks = network.workers();
+  StudyRequest request;
+  request.patience = seconds;
+  Pieces(network, request, found).run();
+  return found.bound;
+}
+
 Study study_plans(const cluster::Cluster& network, const StudyRequest& request) {
   Study result;
   result.op = request.op;

@@ -60,6 +60,11 @@ struct Study {
 // network is too large for all that was asked.
 Study study_plans(const cluster::Cluster& network, const StudyRequest& request);
 
+// The least bound that is known after `seconds`; nothing where there is none for the collective. As above, there must
+// be no other threads.
+std::optional<forest::Bound> bound_within(const cluster::Cluster& network, Collective op, forest::NodeId root,
+                                          double seconds);
+
 // Sets StudyRow::taken where nothing that might win is missing, and says in a note where something is.
 void mark_taken(const forest::CostModel& model, Study& study);
 
