@@ -20,7 +20,7 @@ std::string time_text(sim::Picoseconds time) {
   return duration_text(sim::seconds(time));
 }
 
-// Of many, every so manieth.
+// Of many only some, evenly.
 void thin(std::vector<PageRun::Event>& events) {
   if (events.size() <= kMostEnds) return;
   std::vector<PageRun::Event> kept;
