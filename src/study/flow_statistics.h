@@ -8,7 +8,7 @@
 
 #include "cluster/cluster.h"
 #include "sim/matrix_run.h"
-#include "sim/reliable.h"
+#include "sim/simulation.h"
 
 namespace talweg::study {
 
