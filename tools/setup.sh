@@ -14,8 +14,9 @@ case $purpose in
   packages) requirements=() ;;
   run) ;;
   check)
-    packages+=(ccache clang-14 clang-format-14 clang-tidy-14 dpkg-dev groff-base libclang-rt-14-dev lintian
-      pkg-config util-linux zsh)
+    # The browser is some 100 MB to fetch, once; without it nobody would know that a page's script has failed.
+    packages+=(ccache chromium-headless-shell clang-14 clang-format-14 clang-tidy-14 dpkg-dev fonts-dejavu-core groff-base
+      libclang-rt-14-dev lintian pkg-config util-linux zsh)
     requirements+=(requirements-dev.txt)
     ;;
   bench) packages+=(libbenchmark-dev libgloo-dev libns3-dev libopenmpi-dev openmpi-bin) ;;

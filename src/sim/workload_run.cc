@@ -148,6 +148,7 @@ class GroupRun {
     Member& m = members_[static_cast<std::size_t>(rank)];
     const Picoseconds now = simulation_.now();
     outcome_.of_step[m.step] += now - m.began;
+    if (options_.on_step) options_.on_step({ranks_.node(rank), !group_.steps[m.step].op, m.began, now});
     if (options_.trace != nullptr) {
       const WorkloadStep& s = group_.steps[m.step];
       options_.trace->span(ranks_.node(rank),

@@ -1,6 +1,7 @@
 // A workload on a simulated network, and what came of it.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,11 +12,20 @@
 
 namespace talweg::sim {
 
+// What one rank of a group has done.
+struct StepNote {
+  int node = 0;
+  bool computes = false;  // else it took part in a collective
+  Picoseconds began = 0;
+  Picoseconds ended = 0;
+};
+
 struct WorkloadOptions {
   RanksOptions ranks;      // of every group, but for who they are; payloads are not carried
   std::uint64_t seed = 1;  // of jitter and background traffic
   Picoseconds horizon = kNever;
   Trace* trace = nullptr;
+  std::function<void(const StepNote&)> on_step{};  // called at the end of each step of a rank; may be empty
 };
 
 struct GroupOutcome {

@@ -7,17 +7,17 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/at.h"
-#include "base/printable.h"
 #include "base/units.h"
 #include "cluster/routing.h"
 #include "forest/verify.h"
 #include "forest/walk.h"
+#include "study/network_picture.h"
 #include "study/pages/embedded.h"
-#include "study/plan_pictures.h"
 #include "study/why_not.h"
 #include "text/escape.h"
 #include "text/page.h"
@@ -30,7 +30,6 @@ using Json = nlohmann::json;
 // A page that browsers still open quickly: some 20 bytes an edge.
 constexpr std::size_t kMostEdges = 400'000;
 constexpr std::size_t kMostTrees = 256;  // of one plan: nobody looks at more
-constexpr std::size_t kMostNodesToDraw = 2000;
 
 // [from, to, step] of each edge: what goes up starts at the leaves, what comes down at the root.
 Json edges_up(const forest::Tree& tree, int nodes) {
@@ -63,27 +62,27 @@ std::size_t edge_count(const forest::Forest& forest) {
   return edges;
 }
 
-// The script puts these texts into the page as they are.
-void make_printable(Json& value) {
-  if (value.is_string()) value = printable(value.get_ref<const std::string&>());
-  if (value.is_structured())
-    for (Json& each : value) make_printable(each);
+// Links that have a price in the bound's proof, or are in a group that has.
+std::vector<bool> priced_links(const cluster::Cluster& network, const Study& study) {
+  std::vector<bool> priced(network.links.size());
+  if (!study.bound) return priced;
+  const auto& proof = study.bound->certificate;
+  for (std::size_t link = 0; link < proof.link_prices.size(); ++link)
+    priced[link] = proof.link_prices[link] > 0;
+  for (std::size_t group = 0; group < proof.group_prices.size(); ++group)
+    if (proof.group_prices[group] > 0)
+      for (const int link : network.groups[group].links) priced[at(link)] = true;
+  return priced;
 }
 
-// What the script paints from: the network, and the plans for one size.
-class PageData {
+// The network, and the plans for one size: what the script paints on the picture.
+class NetworkData {
  public:
-  PageData(const cluster::Cluster& network, const std::vector<Place>& places) : network_(network) {
-    const double radius = radius_of(network);
-    Json nodes = Json::array(), links = Json::array();
+  NetworkData(const cluster::Cluster& network, const Layout& layout) : network_(network) {
+    Json nodes = Json::array();
     for (std::size_t i = 0; i < network.nodes.size(); ++i)
-      nodes.push_back({network.nodes[i].name, rounded(places[i].x * radius), rounded(places[i].y * radius)});
-    for (const cluster::Link& link : network.links)
-      links.push_back(fmt::format("{} \u2192 {}: {}, {}", network.nodes[at(link.from)].name,
-                                  network.nodes[at(link.to)].name, to_string(link.capacity),
-                                  to_string(link.latency)));
-    document_ = {{"nodes", std::move(nodes)}, {"links", std::move(links)}, {"plans", Json::array()}};
-    document_["groups"] = Json::array();
+      nodes.push_back({network.nodes[i].name, rounded(layout.places[i].x), rounded(layout.places[i].y)});
+    document_ = {{"nodes", std::move(nodes)}, {"round", layout.round}, {"groups", Json::array()}};
     for (const auto& group : network.groups)
       document_["groups"].push_back(fmt::format("{} (shared): {}", group.name, to_string(group.capacity)));
   }
@@ -91,10 +90,9 @@ class PageData {
   // The plans of the last row, the one that is taken first; `left_out` names those that would make the page
   // too large.
   void add_plans(const Study& study, std::vector<std::string>& left_out) {
-    document_["taken"] = taken_text(study);
     const StudyRow& row = study.rows.back();
     const forest::Request request = request_of(study.op, study.root, study.ranks, row.bytes);
-    routes_.emplace_back(network_);
+    routes_.emplace(network_);
     std::vector<std::size_t> order(study.planners.size());
     std::iota(order.begin(), order.end(), 0);
     std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
@@ -118,15 +116,13 @@ class PageData {
     document_["routes"] = std::move(routes);
     document_["alike"] = Json::object();
     for (int link = 0; link < static_cast<int>(network_.links.size()); ++link) {
-      const int leader = routes_.front().leader(link);
-      if (routes_.front().followers(link) > 1) document_["alike"][std::to_string(leader)].push_back(link);
+      const int leader = routes_->leader(link);
+      if (routes_->followers(link) > 1) document_["alike"][std::to_string(leader)].push_back(link);
     }
+    document_["plans"] = std::move(plans_);
   }
 
-  std::string text() {
-    make_printable(document_);
-    return document_.dump(-1, ' ', true);
-  }
+  Json take() { return std::move(document_); }
 
  private:
   static double rounded(double pixels) { return std::round(pixels * 10) / 10; }
@@ -160,7 +156,7 @@ class PageData {
       for (const forest::Edge& edge : tree.up) note_route(edge.child, edge.parent);
       for (const forest::Edge& edge : tree.down) note_route(edge.parent, edge.child);
     }
-    document_["plans"].push_back(std::move(plan));
+    plans_.push_back(std::move(plan));
   }
 
   // To three digits: exact bytes of large sizes are long to read.
@@ -173,17 +169,43 @@ class PageData {
   void note_route(int from, int to) {
     const auto entry = used_routes_.try_emplace({from, to});
     auto& links = entry.first->second;
-    if (entry.second)
-      routes_.front().for_each_share(from, to, [&](int link, double) { links.push_back(link); });
+    if (entry.second) routes_->for_each_share(from, to, [&](int link, double) { links.push_back(link); });
   }
 
   const cluster::Cluster& network_;
-  std::vector<cluster::Routes> routes_;  // one, once there are plans
+  std::optional<cluster::Routes> routes_;  // once there are plans
   // All links that carry a part; of those that are always loaded alike, the one that leads them.
   std::map<std::pair<int, int>, std::vector<int>> used_routes_;
   std::size_t edges_ = 0;
+  Json plans_ = Json::array();
   Json document_;
 };
+
+// What the script draws the curves from: by planner and size, null where there is nothing.
+Json curves(const Study& study) {
+  Json document = {{"planners", study.planners}, {"sizes", Json::array()}, {"bound_times", Json::array()}};
+  document["taken"] = Json::array();
+  document["times"] = document["rates"] = Json::array();
+  for (const StudyRow& row : study.rows) {
+    document["sizes"].push_back(row.bytes);
+    document["taken"].push_back(row.taken);
+    Json bound;
+    for (std::size_t i = 0; i < row.predictions.size(); ++i)
+      if (const auto part = part_of_bound(study, row, i)) bound = *part * *row.predictions[i].seconds;
+    document["bound_times"].push_back(bound);
+  }
+  for (std::size_t i = 0; i < study.planners.size(); ++i) {
+    Json times = Json::array(), rates = Json::array();
+    for (const StudyRow& row : study.rows) {
+      const auto rate = rate_of(study, row, i);
+      times.push_back(row.predictions[i].seconds ? Json(*row.predictions[i].seconds) : Json());
+      rates.push_back(rate ? Json(*rate / 8e9) : Json());
+    }
+    document["times"].push_back(std::move(times));
+    document["rates"].push_back(std::move(rates));
+  }
+  return document;
+}
 
 std::string facts(const cluster::Cluster& network, const NetworkSource& source, const Study& study) {
   std::string html = "<dl>\n";
@@ -196,58 +218,110 @@ std::string facts(const cluster::Cluster& network, const NetworkSource& source, 
   return html + "</dl>\n";
 }
 
-std::string load_legend(const Study& study) {
-  constexpr const char* kLevels[] = {"unused", "up to 25 %", "25-50 %", "50-75 %", "75-90 %", "above 90 %"};
-  std::string html = "<p class=\"legend\">link busy, part of the predicted time:\n";
-  for (std::size_t i = 0; i < std::size(kLevels); ++i)
+// A name that may go over several lines, between its words.
+std::string breakable(const std::string& name) {
+  std::string html = text::xml_escaped(name);
+  for (std::size_t i = 0; (i = html.find('_', i)) != std::string::npos; i += 6) html.insert(i + 1, "<wbr/>");
+  return html;
+}
+
+// Why a planner is taken or not.
+std::string choice_text(const Study& study, const StudyRow& row, std::size_t planner) {
+  const Prediction& its = row.predictions[planner];
+  if (!its.seconds) return its.reason;
+  if (row.taken < 0) return "not known";
+  if (static_cast<int>(planner) == row.taken) return fmt::format("taken: {}", taken_text(study));
+  if (const std::string why = why_not_taken(study, row, planner); !why.empty())
+    return "quicker, and not taken: " + why;
+  const Prediction& best = row.predictions[at(row.taken)];
+  const std::string& name = study.planners[at(row.taken)];
+  const double times = *its.seconds / *best.seconds;
+  if (times >= 1.0005) return fmt::format("takes {:.{}f} times as long as {}", times, times < 1.02 ? 3 : 2, name);
+  return fmt::format("takes no longer than {}, with {} flows to its {}", name, its.flows, best.flows);
+}
+
+std::string planners_section(const Study& study) {
+  const StudyRow& row = study.rows.back();
+  std::vector<std::size_t> order(study.planners.size());
+  std::iota(order.begin(), order.end(), 0);
+  const auto rank = [&](std::size_t planner) {
+    const auto& seconds = row.predictions[planner].seconds;
+    return static_cast<int>(planner) == row.taken ? -1.0 : seconds ? *seconds : HUGE_VAL;
+  };
+  std::ranges::stable_sort(order, {}, rank);
+  std::string html = fmt::format(
+      "<h2>The plans{}</h2>\n<div class=\"scroll\"><table id=\"plans\">\n<tr><th>planner</th><th>time</th>"
+      "<th>GB/s</th><th>of bound</th><th class=\"words\">what limits it</th><th class=\"words\">choice</th></tr>\n",
+      study.op == Collective::barrier ? "" : " for " + size_text(study, row));
+  for (const std::size_t i : order) {
+    const Prediction& its = row.predictions[i];
+    const auto rate = rate_of(study, row, i);
+    const auto part = part_of_bound(study, row, i);
     html += fmt::format(
-        "<span class=\"entry\"><svg width=\"26\" height=\"10\"><line class=\"link u{}\" x1=\"1\" x2=\"25\" "
-        "y1=\"5\" "
-        "y2=\"5\" stroke-width=\"{:.1f}\"/></svg> {}</span>\n",
-        i, 1.2 + 0.9 * static_cast<double>(i), kLevels[i]);
-  if (study.bound)
-    html +=
-        "<label class=\"entry\"><input type=\"checkbox\" id=\"show-bound\" checked=\"checked\"/> <svg "
-        "width=\"26\" "
-        "height=\"12\"><line class=\"priced\" stroke-width=\"12\" x1=\"1\" x2=\"25\" y1=\"6\" "
-        "y2=\"6\"/></svg> sets the "
-        "bound</label>\n";
-  return html + "</p>\n";
+        "<tr{}><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td><td "
+        "class=\"words\">{}</td></tr>\n",
+        static_cast<int>(i) == row.taken ? " class=\"taken\"" : "", breakable(study.planners[i]),
+        its.seconds ? duration_text(*its.seconds) : "-", rate ? fmt::format("{:.4g}", *rate / 8e9) : "-",
+        part ? fmt::format("{:.1f} %", 100 * *part) : "-",
+        text::xml_escaped(its.seconds ? its.breakdown.reason : ""),
+        text::xml_escaped(choice_text(study, row, i)));
+  }
+  return html + "</table></div>\n";
 }
 
 constexpr const char* kControls = R"(<p class="controls">
 <label>plan <select id="plan"></select></label>
 <label>tree <select id="one-tree"></select></label>
-<span id="steps"><button type="button" id="back">&#9664;</button>
-<input type="range" id="step" min="0" value="0"/>
-<button type="button" id="next">&#9654;</button> <button type="button" id="play">play</button>
+<span id="steps"><button type="button" id="back" aria-label="a step back">&#9664;</button>
+<input type="range" id="step" min="0" value="0" aria-label="step"/>
+<button type="button" id="next" aria-label="a step on">&#9654;</button> <button type="button" id="play">play</button>
 <span class="up-text">up (summing)</span> and <span class="down-text">down (result)</span></span></p>
 <p id="said" aria-live="polite"> </p>
 )";
 
-std::string network_section(const cluster::Cluster& network, const Study& study, std::string& data) {
+std::string legend(const Study& study) {
+  std::string html = "<p class=\"legend\">" + use_legend("part of the predicted time");
+  if (study.bound)
+    html +=
+        "<label class=\"entry\"><input type=\"checkbox\" id=\"show-bound\" checked=\"checked\"/> <svg "
+        "width=\"26\" height=\"12\"><path class=\"priced\" stroke-width=\"12\" d=\"M1 6L25 6\"/></svg> sets the "
+        "bound</label>\n";
+  return html + "</p>\n";
+}
+
+// Leaves what the script needs in `data`.
+std::string network_section(const cluster::Cluster& network, const Study& study, Json& data) {
   std::string html = "<h2>The network, its loads and trees</h2>\n";
   if (network.nodes.size() > kMostNodesToDraw)
     return html +
            fmt::format("<p>Not drawn: {} nodes; up to {} are.</p>\n", network.nodes.size(), kMostNodesToDraw);
-  const auto places = lay_out(network);
-  PageData page(network, places);
+  const Layout layout = lay_out(network);
+  NetworkData its(network, layout);
   std::vector<std::string> left_out;
   if (!study.rows.empty()) {
-    page.add_plans(study, left_out);
+    its.add_plans(study, left_out);
     html += fmt::format("<p>Plans for {}. Loads count payload only, by the cluster's routes.</p>\n{}",
                         size_text(study, study.rows.back()), kControls);
     for (const std::string& planner : left_out)
       html += fmt::format("<p>{} has too many edges for this page.</p>\n", text::xml_escaped(planner));
   }
-  data = page.text();
-  return html + network_picture(network, places, study) + load_legend(study) + "<p id=\"busiest\"> </p>\n";
+  data = its.take();
+  return html + "<div class=\"scroll\">" + network_picture(network, layout, priced_links(network, study)) +
+         "</div>\n" + legend(study) + "<p id=\"busiest\"> </p>\n";
+}
+
+std::string curves_section(const Study& study) {
+  std::string html = "<h2>Times and rates against size</h2>\n";
+  if (study.op == Collective::barrier) return html + "<p>no rates: a barrier moves no bytes</p>\n";
+  html +=
+      "<div class=\"pair\"><div class=\"chart\" id=\"times\"></div><div class=\"chart\" "
+      "id=\"rates\"></div></div>\n<div id=\"curves-legend\"></div>\n";
+  return html;
 }
 
 std::string table_section(const Study& study) {
-  std::string html = "<h2>Predicted times</h2>\n<div class=\"scroll\"><table>\n<tr><th>size</th>";
-  for (const std::string& planner : study.planners)
-    html += fmt::format("<th>{}</th>", text::xml_escaped(planner));
+  std::string html = "<h2>Predicted times</h2>\n<div class=\"scroll\"><table id=\"predicted\">\n<tr><th>size</th>";
+  for (const std::string& planner : study.planners) html += fmt::format("<th>{}</th>", breakable(planner));
   html += "<th>taken, GB/s</th><th>of bound</th></tr>\n";
   for (const StudyRow& row : study.rows) {
     html += fmt::format("<tr><th>{}</th>", size_text(study, row));
@@ -263,7 +337,7 @@ std::string table_section(const Study& study) {
     html += fmt::format("<td>{}</td><td>{}</td></tr>\n", rate ? fmt::format("{:.4g}", *rate / 8e9) : "-",
                         part ? fmt::format("{:.1f} %", 100 * *part) : "-");
   }
-  html += "</table></div>\n";
+  html += fmt::format("</table></div>\n<p class=\"legend\">* {}</p>\n", taken_text(study));
   for (const std::string& why : why_not(study)) html += fmt::format("<p>{}</p>\n", text::xml_escaped(why));
   return html;
 }
@@ -271,13 +345,20 @@ std::string table_section(const Study& study) {
 }  // namespace
 
 std::string plan_page(const cluster::Cluster& network, const NetworkSource& source, const Study& study) {
-  text::Page page{
-      .title = fmt::format("{} on {}", name(study.op), source.path), .style = plan_css, .script = plan_js};
-  page.body = facts(network, source, study) + network_section(network, study, page.data);
-  if (!study.rows.empty())
-    page.body +=
-        "<h2>Rate against size</h2>\n" + rate_picture(study) + rate_legend(study) + table_section(study);
-  return to_html(page);
+  Json data = Json::object();
+  const std::string picture = network_section(network, study, data);
+  data["taken_text"] = taken_text(study);
+  data["curves"] = curves(study);
+  std::string body = facts(network, source, study);
+  if (!study.rows.empty()) body += planners_section(study);
+  body += picture;
+  if (!study.rows.empty()) body += curves_section(study) + table_section(study);
+  const std::string script = std::string(page_js) + std::string(plan_js);
+  return text::to_html({.title = fmt::format("{} on {}", name(study.op), source.path),
+                        .style = page_css,
+                        .body = body,
+                        .data = text::page_data(std::move(data)),
+                        .script = script});
 }
 
 }  // namespace talweg::study

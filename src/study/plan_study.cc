@@ -361,6 +361,21 @@ std::string to_text(const StudyProgress& progress) {
   return text;
 }
 
+std::optional<forest::Bound> bound_within(const cluster::Cluster& network, Collective op, forest::NodeId root,
+                                          double seconds) {
+  if (!forest::has_bound(op)) return {};
+  if (network.nodes.size() > kMostNodesToPlan) return NarrowestWorker(network, op, root).find();
+  Study found;
+  found.op = op;
+  found.root = root;
+  found.ranks = network.workers();
+  StudyRequest request;
+  request.patience = seconds;
+  const std::function<void(const StudyProgress&)> nobody;
+  Pieces(network, request, found, nobody).run();
+  return found.bound;
+}
+
 Study study_plans(const cluster::Cluster& network, const StudyRequest& request,
                   const std::function<void(const StudyProgress&)>& look) {
   Study result;

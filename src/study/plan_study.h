@@ -76,6 +76,11 @@ std::string to_text(const StudyProgress& progress);
 Study study_plans(const cluster::Cluster& network, const StudyRequest& request,
                   const std::function<void(const StudyProgress&)>& look = {});
 
+// The least bound that is known after `seconds`; nothing where there is none for the collective. As above,
+// there must be no other threads.
+std::optional<forest::Bound> bound_within(const cluster::Cluster& network, Collective op, forest::NodeId root,
+                                          double seconds);
+
 // Makes the choice of every row, by the rule of groups (forest::choose); sets StudyRow::taken where nothing
 // that might win is missing, and says in a note where something is.
 void mark_taken(const forest::CostModel& model, Study& study);

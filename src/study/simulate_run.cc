@@ -7,15 +7,21 @@
 
 #include "base/fail.h"
 #include "base/settings.h"
+#include "forest/bound.h"
 #include "forest/cost.h"
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "sim/collectives.h"
+#include "sim/frame_record.h"
 #include "sim/sampler.h"
+#include "study/plan_study.h"
 #include "study/simulate_transport.h"
 
 namespace talweg::study {
 namespace {
+
+constexpr std::size_t kMostStepsKept = 500'000;  // of workloads, for the page
+constexpr double kBoundPatience = 10;            // seconds that the page's bound may take
 
 double microseconds(sim::Picoseconds time) {
   return static_cast<double>(time) * 1e-6;
@@ -25,24 +31,27 @@ double microseconds(sim::Picoseconds time) {
 class Watched {
  public:
   Watched(const SimulateOptions& options, Watchers& watchers, std::string title)
-      : simulation(options.cluster, options.simulation), watchers_(watchers), title_(std::move(title)) {
+      : simulation(options.cluster, options.simulation), watchers_(watchers) {
+    page_run.title = std::move(title);
+    page_run.changes = options.changes;
     if (watchers.trace) watchers.trace->begin_run(watchers.traced);
     if (watchers.trace || watchers.page) sampler_ = std::make_unique<sim::Sampler>(simulation);
     if (watchers.trace) sampler_->on_sample([this] { trace_queues(); });
     if (watchers.progress != nullptr)
-      watchers.progress->begin(simulation, title_);
+      watchers.progress->begin(simulation, page_run.title);
     else if (watchers.look)
       simulation.watch(watchers.look);
     sim::schedule(simulation, options.changes, watchers.trace.get());
   }
   void end(sim::RunReport& report) {
     report.add(sim::report_of(simulation));
-    if (watchers_.page) watchers_.page->add(title_, simulation, *sampler_);
+    if (watchers_.page) watchers_.page->add(page_run, simulation, *sampler_);
     if (watchers_.progress != nullptr) watchers_.progress->end();
     watchers_.traced += simulation.now();
   }
 
   sim::Simulation simulation;
+  PageRun page_run;  // filled in where there is a page
 
  private:
   // The queues that are not empty, and those that have become so.
@@ -60,7 +69,6 @@ class Watched {
   }
 
   Watchers& watchers_;
-  const std::string title_;
   std::unique_ptr<sim::Sampler> sampler_;
   std::vector<std::int64_t> queued_;
 };
@@ -110,13 +118,24 @@ Timing timing_of(const sim::CallTimes& times, const PerfOptions& options) {
   return t;
 }
 
-void trace_frames(sim::Ranks& ranks, sim::Trace* trace) {
-  if (trace == nullptr) return;
-  ranks.on_frame([trace](const sim::FrameNote& f) {
-    if (f.header.length > 0)
+// Both may be null.
+void watch_frames(sim::Ranks& ranks, sim::Trace* trace, sim::FrameRecord* record) {
+  if (trace == nullptr && record == nullptr) return;
+  ranks.on_frame([trace, record](const sim::FrameNote& f) {
+    if (record != nullptr) record->add(f);
+    if (trace != nullptr && f.header.length > 0)
       trace->transfer(f.from, f.to, fmt::format("tree {} chunk {}", f.header.tree, f.header.chunk),
                       f.header.length, f.sent, f.received);
   });
+}
+
+PageBound bound_for_page(const SimulateOptions& options) {
+  const Collective op = options.perf.op;
+  PageBound found;
+  found.bound = bound_within(options.cluster, op, has_root(op) ? options.perf.root : 0, kBoundPatience);
+  found.words = found.bound ? forest::to_words(*found.bound, options.cluster)
+                            : fmt::format("no bound is known for {}", name(op));
+  return found;
 }
 
 void simulate_matrix(const SimulateOptions& options, Watchers& watchers, SimulateResult& result) {
@@ -127,6 +146,7 @@ void simulate_matrix(const SimulateOptions& options, Watchers& watchers, Simulat
     watchers.progress->expect(bytes);
   }
   result.flows = sim::run_matrix(run.simulation, options.flows, options.horizon, watchers.trace.get());
+  if (watchers.page) describe_flows(run.page_run, options, result.flows);
   run.end(result.report);
 }
 
@@ -139,7 +159,13 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
   how.seed = options.simulation.seed;
   how.horizon = options.horizon;
   how.trace = watchers.trace.get();
+  std::vector<sim::StepNote> steps;
+  if (watchers.page)
+    how.on_step = [&](const sim::StepNote& step) {
+      if (steps.size() < kMostStepsKept) steps.push_back(step);
+    };
   result.workload = sim::run_workload(run.simulation, options.job, how);
+  if (watchers.page) describe_workload(run.page_run, options, result.workload, steps);
   run.end(result.report);
 }
 
@@ -158,17 +184,21 @@ PerfRow simulate_case(const SimulateOptions& options, const PerfCase& c, const s
   if (watchers.progress != nullptr)
     watchers.progress->expect(bytes_to_move(*forest) * (perf.warmup + perf.iterations));
   sim::Ranks ranks(run.simulation, options.ranks);
-  trace_frames(ranks, watchers.trace.get());
+  sim::FrameRecord record;
+  watch_frames(ranks, watchers.trace.get(), watchers.page ? &record : nullptr);
   const sim::CallTimes times =
       sim::run_calls(run.simulation, ranks, forest, c.type, {perf.warmup, perf.iterations, options.rest},
                      options.horizon, watchers.trace.get());
-  run.end(report);
   PerfRow row{c, timing_of(times, perf), {}, {}, {}};
   if (has_in_place(c.op)) row.in_place = row.out_of_place;  // the same packets
+  const forest::Breakdown planned = forest::CostModel(options.cluster).breakdown(*forest);
   row.plan =
       fmt::format("{}, predicted {:.4g} ms",
                   forest::plan_title(forest->planner, forest::aggregator_names(*forest, options.cluster)),
-                  forest::predict_seconds(*forest, options.cluster) * 1e3);
+                  planned.seconds() * 1e3);
+  if (watchers.page)
+    describe_call(run.page_run, options, row, planned, watchers.page->bound(), ranks, record);
+  run.end(report);
   return row;
 }
 
@@ -185,6 +215,7 @@ SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
   }
   const PerfOptions& perf = options.perf;
   const int ranks = options.cluster.workers();
+  if (watchers.page) watchers.page->set_bound(bound_for_page(options));
   const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
   for (const std::size_t size : perf.sizes)
     for (const std::string& algorithm : options.algorithms) {

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
+#include "base/printable.h"
 #include "text/escape.h"
 
 namespace talweg::text {
@@ -18,7 +21,18 @@ std::string script_safe(const std::string& json) {
   return safe;
 }
 
+void make_printable(nlohmann::json& value) {
+  if (value.is_string()) value = printable(value.get_ref<const std::string&>());
+  if (value.is_structured())
+    for (nlohmann::json& each : value) make_printable(each);
+}
+
 }  // namespace
+
+std::string page_data(nlohmann::json document) {
+  make_printable(document);
+  return document.dump(-1, ' ', true);
+}
 
 std::string to_html(const Page& page) {
   std::string html = fmt::format(
@@ -26,7 +40,8 @@ std::string to_html(const Page& page) {
 <html xmlns="http://www.w3.org/1999/xhtml" lang="en">
 <head>
 <meta charset="utf-8"/>
-<meta name="viewport" content="width=device-width"/>
+<meta name="viewport" content="width=device-width, initial-scale=1"/>
+<meta name="color-scheme" content="light dark"/>
 <title>{0}</title>
 <style>
 {1}</style>

@@ -1,6 +1,7 @@
 // A page for browsers that stands alone and is well-formed XML.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 
@@ -16,5 +17,8 @@ struct Page {
 };
 
 std::string to_html(const Page& page);
+
+// For Page::data: scripts put the document's texts into the page as they are, so they are made printable here.
+std::string page_data(nlohmann::json document);
 
 }  // namespace talweg::text

@@ -272,11 +272,16 @@ TEST_F(Plan, ThePageIsWellFormedAndHasEveryNodeAndTree) {
     const auto network = page.select_node("//*[@id='network']").node();
     const auto data = json::parse(page.select_node("//*[@id='data']").node().text().get());
     ASSERT_TRUE(network);
-    EXPECT_EQ(network.select_nodes(".//*[@data-node]").size(), data["nodes"].size());
-    EXPECT_EQ(network.select_nodes(".//*[@data-link]").size(), data["links"].size());
+    EXPECT_EQ(network.select_nodes(".//*[@id='nodes']/*").size(), data["nodes"].size());
+    EXPECT_EQ(network.select_nodes(".//*[@id='links']/*").size(), data["plans"][0]["busy"].size());
     EXPECT_GT(network.select_nodes(".//*[@class='priced']").size(), 0u);
     for (const json& node : data["nodes"])
-      EXPECT_THAT(html, HasSubstr(">" + node[0].get<std::string>() + "</text>"));
+      EXPECT_THAT(html, HasSubstr("<title>" + node[0].get<std::string>() + ", "));
+    // One line for each planner, and one for each size.
+    EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr").size(), data["curves"]["planners"].size() + 1);
+    EXPECT_EQ(page.select_nodes("//*[@id='predicted']/tr").size(), 3u);
+    EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr[td[1]!='-' and td[4]='']").size(), 0u) << "no limit";
+    EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr[@class='taken']").size(), 1u);
     EXPECT_TRUE(data["plans"][0]["taken"].get<bool>());
     for (const json& plan : data["plans"]) {
       double parts = 0;
@@ -316,12 +321,13 @@ TEST_F(Plan, ThePageShowsAllWaysThatCarryAPart) {
   pugi::xml_document page;
   ASSERT_TRUE(page.load_string(text("spines.html").c_str()));
   const json data = json::parse(page.select_node("//*[@id='data']").node().text().get());
+  const pugi::xpath_node_set titles = page.select_nodes("//*[@id='links']/*/title");
   const auto ways = [&](const std::string& ends) {
     std::vector<std::string> found;
     for (const json& link : data.at("routes").at(ends)) {
       const json& alike = data.at("alike");
       for (const json& each : alike.value(link.dump(), json::array({link}))) {
-        const std::string name = data["links"][each.get<std::size_t>()];
+        const std::string name = titles[each.get<std::size_t>()].node().text().get();
         found.push_back(name.substr(0, name.find(':')));
       }
     }
@@ -335,6 +341,29 @@ TEST_F(Plan, ThePageShowsAllWaysThatCarryAPart) {
     all.push_back(between(spine, "l1"));
   }
   EXPECT_THAT(ways("0,2"), testing::UnorderedElementsAreArray(all));
+}
+
+TEST_F(Plan, ThePageSaysWhatLimitsEachPlanAndWhyItIsTakenOrNot) {
+  pugi::xml_document page;
+  const auto cell = [&](const std::string& row, int column) {
+    const std::string path = fmt::format("//*[@id='plans']/{}/*[{}]", row, column);
+    return std::string(page.select_node(path.c_str()).node().text().get());
+  };
+  for (const char* size : {"1K", "64M"}) {
+    ASSERT_EQ(talweg({"plan", kClusterFolder + "uneven4.yaml", "--bytes", size, "--json", file("w.json"),
+                      "--html", file("w.html")})
+                  .exit_code,
+              0);
+    ASSERT_TRUE(page.load_string(text("w.html").c_str()));
+    const json document = json::parse(text("w.json"));
+    for (const json& candidate : document["sizes"][0]["candidates"]) {
+      if (candidate.contains("left_out_because")) continue;
+      const std::string row = fmt::format("tr[th='{}']", candidate["algorithm"].get<std::string>());
+      EXPECT_EQ(cell(row, 5), candidate["limit_reason"].get<std::string>()) << row;
+    }
+    EXPECT_EQ(cell("tr[@class='taken']", 6), "taken: what a group takes");
+  }
+  EXPECT_THAT(cell("tr[th='ring']", 6), testing::ContainsRegex("takes 1.[0-9]+ times as long as "));
 }
 
 TEST_F(Plan, NamesThatMeanSomethingInHtmlAreHarmless) {

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <cmath>
 
-#include "study/plan_pictures.h"
 #include "study/plan_report.h"
 #include "study/why_not.h"
 #include "talweg/error.h"
@@ -13,7 +11,6 @@
 namespace talweg::study {
 namespace {
 
-using cluster::NodeKind;
 using testing::ElementsAre;
 
 TEST(PlanReport, TimesHaveThreeDigitsAndAUnit) {
@@ -46,55 +43,6 @@ TEST(PlanStudy, ProgressIsOneShortSentence) {
   EXPECT_EQ(to_text(StudyProgress{3, 20, {"a", "b", "c", "d", "e"}}),
             "3 of 20 times predicted; under way: a, b, c and 2 more");
   EXPECT_EQ(to_text(StudyProgress{20, 20, {}}), "20 of 20 times predicted");
-}
-
-// Leaves with four hosts each under spines.
-cluster::Cluster leaf_spine(int leaves, int spines) {
-  cluster::Cluster network;
-  for (int i = 0; i < 4 * leaves; ++i) network.nodes.push_back({.name = "h" + std::to_string(i)});
-  for (int i = 0; i < leaves + spines; ++i)
-    network.nodes.push_back({.name = "s" + std::to_string(i), .kind = NodeKind::switch_});
-  const auto join = [&](int a, int b) {
-    network.links.push_back({a, b, {1e10}, {1000}});
-    network.links.push_back({b, a, {1e10}, {1000}});
-  };
-  // Hosts are dealt to the leaves in turn: their order on the circle is the layout's to find.
-  for (int i = 0; i < 4 * leaves; ++i) join(i, 4 * leaves + i % leaves);
-  for (int leaf = 0; leaf < leaves; ++leaf)
-    for (int spine = 0; spine < spines; ++spine) join(4 * leaves + leaf, 5 * leaves + spine);
-  return network;
-}
-
-double distance(const Place& a, const Place& b) {
-  return std::hypot(a.x - b.x, a.y - b.y);
-}
-
-TEST(PlanLayout, NoTwoNodesMeet) {
-  for (const auto& network :
-       {leaf_spine(16, 4), leaf_spine(4, 1), leaf_spine(4, 2), cluster::uniform_star(64, {1e9}, {0}),
-        cluster::uniform_mesh(64, {1e9}, {0}), cluster::uniform_mesh(1, {1e9}, {0})}) {
-    const auto places = lay_out(network);
-    ASSERT_EQ(places.size(), network.nodes.size());
-    const double apart = 0.9 * std::min(1.0, 2 * 3.14159 / network.workers());
-    for (std::size_t a = 0; a < places.size(); ++a)
-      for (std::size_t b = 0; b < a; ++b)
-        EXPECT_GT(distance(places[a], places[b]), apart) << network.nodes[a].name << network.nodes[b].name;
-  }
-}
-
-TEST(PlanLayout, HostsOfOneLeafStandTogetherAndTheLeafBetweenThemAndTheCentre) {
-  const auto network = leaf_spine(4, 1);
-  const auto places = lay_out(network);
-  EXPECT_EQ(places[20].tier, 2);
-  EXPECT_NEAR(std::hypot(places[20].x, places[20].y), 0, 1e-9);  // the spine
-  for (std::size_t host = 0; host < 16; ++host) {
-    EXPECT_NEAR(std::hypot(places[host].x, places[host].y), 1, 1e-9);
-    for (std::size_t other = 0; other < 16; ++other) {
-      if (other % 4 == host % 4) continue;
-      EXPECT_LT(distance(places[host], places[16 + host % 4]),
-                distance(places[other], places[16 + host % 4]));
-    }
-  }
 }
 
 TEST(PlanStudy, SaysWhichPlannersItAskedAndWhatAGroupTakes) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 
 namespace talweg::text {
@@ -19,6 +20,11 @@ TEST(Page, IsWellFormedWhateverItsTitleAndData) {
   EXPECT_STREQ(document.child("html").child("head").child_value("title"), "<all> & \"more\"");
   EXPECT_STREQ(document.child("html").child("body").child_value("p"), "here");
   EXPECT_THAT(html, testing::HasSubstr(R"({"name": "\u003c/script\u003e\u003cb\u003e\u0026amp;"})"));
+}
+
+// Scripts show the texts of the data as they are.
+TEST(Page, DataAreMadePrintableHoweverDeepTheyLie) {
+  EXPECT_EQ(page_data({{"rows", {1, {{"name", "a\x1b\u202e"}}}}}), R"({"rows":[1,{"name":"a\\x1b\\u202e"}]})");
 }
 
 TEST(Page, WithoutDataHasNoScript) {

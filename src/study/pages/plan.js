@@ -1,39 +1,14 @@
-"use strict";
-const data = JSON.parse(document.getElementById("data").textContent);
-const find = (id) => document.getElementById(id);
-const links = [...document.querySelectorAll("#links line")];
 const nodes = [...document.querySelectorAll("#nodes .node")];
-const thickness = Number(find("network").dataset.thickness);
-const levels = [0, 0.25, 0.5, 0.75, 0.9];
-const percent = (part) => (100 * part).toFixed(1) + " %";
+const plans = data.plans || [];
 let timer = null;
 
-function level_of(busy) {
-  if (busy === 0) return 0;
-  let level = 1;
-  while (level < levels.length && busy > levels[level]) level += 1;
-  return level;
-}
-
-function plan() { return data.plans[find("plan").value]; }
+function plan() { return plans[find("plan").value]; }
 function tree() { const choice = find("one-tree").value; return choice === "" ? null : plan().trees[choice]; }
 function last_step(edges) { return edges.reduce((most, edge) => Math.max(most, edge[2]), 0); }
 
-// Among very many links only the busiest stand out.
-const dense = links.length > 1000;
-
 function paint_loads() {
-  const most = Math.max(...plan().busy) || 1;
-  links.forEach((line, i) => {
-    const busy = plan().busy[i];
-    line.setAttribute("class", "link u" + level_of(busy));
-    line.style.strokeWidth = (thickness * (1.2 + 4.8 * Math.min(1, busy))).toFixed(2);
-    if (dense) line.style.setProperty("--seen", Math.max(0.05, (busy / most) ** 4).toFixed(3));
-    line.firstElementChild.textContent = data.links[i] + "; carries " + plan().bytes[i] + ", busy " + percent(busy);
-  });
-  const all = plan().busy.map((busy, i) => [busy, data.links[i]]).concat(plan().group_busy.map((busy, i) => [busy, data.groups[i]]));
-  all.sort((a, b) => b[0] - a[0]);
-  find("busiest").textContent = "Busiest: " + all.slice(0, 5).map(([busy, what]) => what.split(":")[0] + " " + percent(busy)).join("; ");
+  paint_links(plan().busy, plan().busy.reduce((a, b) => Math.max(a, b), 0));
+  find("busiest").textContent = busiest_text(plan().busy.concat(plan().group_busy), link_names.concat(data.groups));
 }
 
 function list_trees() {
@@ -45,23 +20,20 @@ function list_trees() {
   if (more > 0) select.add(Object.assign(new Option("and " + more + " more, not in this page"), { disabled: true }));
 }
 
-// Bent toward the centre, so that edges around the circle stay apart; up and down each to its side.
+// Around a circle bent toward the centre, in tiers upward, so that edges stay apart; up and down each to its side.
 function path_of(from, to, side) {
   const [, ax, ay] = data.nodes[from], [, bx, by] = data.nodes[to];
   const length = Math.hypot(bx - ax, by - ay) || 1, ox = -(by - ay) / length, oy = (bx - ax) / length;
-  const cx = (ax + bx) / 2 * 0.6 + ox * side, cy = (ay + by) / 2 * 0.6 + oy * side;
+  const cx = (ax + bx) / 2 * (data.round ? 0.6 : 1) + ox * side;
+  const cy = (data.round ? (ay + by) / 2 * 0.6 : Math.min(ay, by) - 30 - 0.3 * Math.abs(bx - ax)) + oy * side;
   const clear = (x, y) => { const away = Math.hypot(cx - x, cy - y) || 1; return [x + (cx - x) / away * 10, y + (cy - y) / away * 10]; };
   const [sx, sy] = clear(ax, ay), [ex, ey] = clear(bx, by);
   return `M${sx} ${sy}Q${cx} ${cy} ${ex} ${ey}`;
 }
 
 function add_edge(layer, [from, to], way, when, now) {
-  const path = document.createElementNS("http://www.w3.org/2000/svg", "path");
   const state = now === 0 || when < now ? "" : when === now ? " now" : " later";
-  path.setAttribute("class", "edge " + way + state);
-  path.setAttribute("d", path_of(from, to, 9));
-  path.setAttribute("marker-end", "url(#" + way + "-head)");
-  layer.append(path);
+  add(layer, "path", { class: "edge " + way + state, d: path_of(from, to, 9), "marker-end": "url(#" + way + "-head)" });
   if (state === " later" || (now !== 0 && when !== now)) return;
   // All equally good ways; of links that are always loaded alike, one stands for all.
   (data.routes[from + "," + to] || []).flatMap((link) => data.alike[link] || [link])
@@ -71,12 +43,12 @@ function add_edge(layer, [from, to], way, when, now) {
 function paint_tree() {
   const shown = tree(), layer = find("tree"), slider = find("step");
   layer.replaceChildren();
-  links.forEach((line) => line.classList.remove("used"));
+  links.forEach((link) => link.classList.remove("used"));
   nodes.forEach((node) => node.classList.remove("root"));
   find("network").classList.toggle("dim", shown !== null);
   find("steps").style.visibility = shown === null ? "hidden" : "visible";
   if (shown === null) {
-    find("said").textContent = plan().name + ": predicted " + plan().time + (plan().taken ? ", " + data.taken : "");
+    find("said").textContent = plan().name + ": predicted " + plan().time + (plan().taken ? ", " + data.taken_text : "");
     return;
   }
   const up = last_step(shown.up), down = last_step(shown.down), now = Number(slider.value);
@@ -97,8 +69,8 @@ function step_by(n) {
   paint_tree();
 }
 
-if (data.plans.length > 0) {
-  data.plans.forEach((plan, i) => find("plan").add(new Option(plan.name + (plan.taken ? " (taken), " : ", ") + plan.time, i)));
+if (plans.length > 0) {
+  plans.forEach((plan, i) => find("plan").add(new Option(plan.name + (plan.taken ? " (taken), " : ", ") + plan.time, i)));
   find("plan").onchange = () => { stop(); list_trees(); find("step").value = 0; paint_loads(); paint_tree(); };
   find("one-tree").onchange = () => { stop(); find("step").value = 0; paint_tree(); };
   find("step").oninput = () => { stop(); paint_tree(); };
@@ -109,9 +81,10 @@ if (data.plans.length > 0) {
     find("play").textContent = "stop";
     timer = setInterval(() => step_by(1), 900);
   };
+  title_links((link) => "carries " + plan().bytes[link] + ", busy " + percent(plan().busy[link]));
   // plan.html#plan=ring&tree=0&step=2 opens there.
   const wanted = new URLSearchParams(location.hash.slice(1));
-  const index = data.plans.findIndex((plan) => plan.name === wanted.get("plan"));
+  const index = plans.findIndex((plan) => plan.name === wanted.get("plan"));
   find("plan").value = Math.max(0, index);
   find("plan").onchange();
   if (wanted.has("tree") && plan().trees[wanted.get("tree")]) {
@@ -126,4 +99,31 @@ if (bound) {
   bound.onchange = () => { find("bound-links").style.display = bound.checked ? "" : "none"; };
   bound.checked = find("bound-links").childElementCount <= 1000;
   bound.onchange();
+}
+
+if (find("times")) {
+  const { planners, sizes, times, rates, taken, bound_times } = data.curves;
+  const curves_of = (values, text_of) => planners.map((name, i) => ({
+    name, style: "c" + i % 12,
+    points: sizes.map((size, row) => [size, values[i][row], name + ", " + texts.bytes(size) + ": " + text_of(values[i][row]) +
+      (taken[row] === i ? ", " + data.taken_text : ""), taken[row] === i]),
+  }));
+  const x = { title: "size of the vector", kind: "bytes", log: true };
+  const limit = (values) => values.some((value) => value !== null) ?
+    [{ name: "bound", style: "bound", bare: true, points: sizes.map((size, row) => [size, values[row]]) }] : [];
+  // time * rate is the same of every planner.
+  const bound_rates = bound_times.map((time, row) => {
+    const one = times.findIndex((of_planner) => of_planner[row] !== null);
+    return time === null || one < 0 ? null : times[one][row] * rates[one][row] / time;
+  });
+  chart(find("times"), {
+    x, y: { title: "predicted time", kind: "time", log: true },
+    series: [...limit(bound_times), ...curves_of(times, (time) => time === null ? "-" : texts.time(time))],
+  });
+  chart(find("rates"), {
+    x, y: { title: "algbw, GB/s", kind: "number", least: 0 },
+    series: [...limit(bound_rates), ...curves_of(rates, (rate) => rate === null ? "-" : texts.number(rate) + " GB/s")],
+  });
+  legend(find("curves-legend"), [...planners.map((name, i) => [name, "c" + i % 12]),
+    ...(bound_times.some((time) => time !== null) ? [["bound", "bound"]] : []), ["a ringed point: " + data.taken_text, "point c0 taken", "point"]]);
 }

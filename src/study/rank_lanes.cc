@@ -1,0 +1,170 @@
+#include "study/rank_lanes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/at.h"
+
+namespace talweg::study {
+namespace {
+
+using Json = nlohmann::json;
+using Frame = sim::FrameRecord::Frame;
+
+constexpr std::size_t kLaneSteps = 240;
+
+// Time cut into steps, and what there was in each of them.
+class Lane {
+ public:
+  Lane(sim::Picoseconds begin, sim::Picoseconds end)
+      : begin_(begin), length_(std::max<sim::Picoseconds>(1, end - begin)), steps_(kLaneSteps, '0') {}
+
+  // `what`: 1, 2, 4 or 8.
+  void add(sim::Picoseconds from, sim::Picoseconds to, unsigned what) {
+    constexpr const char* kDigits = "0123456789abcdef";
+    for (std::size_t i = step(from), last = step(to); i <= last; ++i) {
+      const char c = steps_[i];
+      steps_[i] = kDigits[static_cast<unsigned>(c <= '9' ? c - '0' : c - 'a' + 10) | what];
+    }
+  }
+  const std::string& text() const { return steps_; }
+
+ private:
+  std::size_t step(sim::Picoseconds at) const {
+    const double part = static_cast<double>(at - begin_) / static_cast<double>(length_);
+    return static_cast<std::size_t>(std::clamp(part, 0.0, 1.0) * (kLaneSteps - 1));
+  }
+
+  sim::Picoseconds begin_, length_;
+  std::string steps_;
+};
+
+struct Span {
+  sim::Picoseconds begin = sim::kNever, end = 0;
+  void take(sim::Picoseconds from, sim::Picoseconds to) {
+    begin = std::min(begin, from);
+    end = std::max(end, to);
+  }
+};
+
+// Which nodes have a row: all, if they are few.
+std::vector<int> shown(const std::vector<int>& nodes, const std::vector<Frame>& path) {
+  if (nodes.size() <= kMostLanes) return nodes;
+  std::set<int> some;
+  for (auto frame = path.rbegin(); frame != path.rend() && some.size() < kMostLanes / 2; ++frame)
+    some.insert({frame->to, frame->from});
+  const std::size_t room = kMostLanes - std::min(kMostLanes, some.size());
+  for (std::size_t i = 0; i < room; ++i) some.insert(nodes[nodes.size() * i / room]);
+  return {some.begin(), some.end()};
+}
+
+// "25 frames from h0 to h3: 40 % of the time they travel, 60 % they wait at a node"
+std::string path_text(const cluster::Cluster& cluster, const std::vector<Frame>& path, const Span& call) {
+  if (path.empty()) return "";
+  sim::Picoseconds travels = 0;
+  for (const Frame& frame : path) travels += frame.received - frame.sent;
+  const auto all = static_cast<double>(std::max<sim::Picoseconds>(1, call.end - call.begin));
+  const double part = static_cast<double>(travels) / all;
+  return fmt::format(
+      "The critical path: {} {} from {} to {}, where the call ended last. {:.0f} % of the call they are on "
+      "the way, and {:.0f} % a chunk waits at a host.",
+      path.size(), path.size() == 1 ? "frame" : "frames, one behind the other,",
+      cluster.nodes[at(path.front().from)].name, cluster.nodes[at(path.back().to)].name, 100 * part,
+      100 * std::max(0.0, 1 - part));
+}
+
+}  // namespace
+
+nlohmann::json call_lanes(const cluster::Cluster& cluster, const sim::Ranks& ranks,
+                          const sim::FrameRecord& record) {
+  std::map<int, sim::CollectiveResult> last;  // by node
+  for (const sim::CollectiveResult& result : ranks.results()) {
+    if (result.ended == sim::kNever) continue;
+    const auto [known, is_new] = last.try_emplace(ranks.node(result.rank), result);
+    if (!is_new && result.call > known->second.call) known->second = result;
+  }
+  Span call;
+  int slowest = -1;
+  std::vector<int> nodes;
+  for (const auto& [node, result] : last) {
+    if (result.ended >= call.end) slowest = node;
+    call.take(result.started, result.ended);
+    nodes.push_back(node);
+  }
+  if (nodes.empty()) return {};
+  for (const Frame& frame : record.frames())  // aggregators
+    for (const int node : {frame.from, frame.to})
+      if (!last.contains(node)) nodes.push_back(node);
+  std::ranges::sort(nodes);
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+
+  const std::vector<Frame> path = record.critical_path(slowest);
+  std::map<int, int> row_of;
+  std::vector<Lane> sends, receives;
+  Json rows = Json::array();
+  for (const int node : shown(nodes, path)) {
+    row_of[node] = static_cast<int>(sends.size());
+    sends.emplace_back(call.begin, call.end);
+    receives.emplace_back(call.begin, call.end);
+    const auto its = last.find(node);
+    const Span span = its == last.end() ? call : Span{its->second.started, its->second.ended};
+    rows.push_back({cluster.nodes[at(node)].name, sim::seconds(span.begin), sim::seconds(span.end)});
+  }
+  const auto row = [&](int node) {
+    const auto found = row_of.find(node);
+    return found == row_of.end() ? -1 : found->second;
+  };
+  for (const Frame& frame : record.frames()) {
+    const unsigned what = frame.up ? 1 : 2;
+    if (const int from = row(frame.from); from >= 0) sends[at(from)].add(frame.sent, frame.received, what);
+    if (const int to = row(frame.to); to >= 0) receives[at(to)].add(frame.sent, frame.received, what);
+  }
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    rows[i].push_back(sends[i].text());
+    rows[i].push_back(receives[i].text());
+  }
+  Json hops = Json::array();
+  for (const Frame& frame : path)
+    hops.push_back({row(frame.from), row(frame.to), sim::seconds(frame.sent), sim::seconds(frame.received)});
+  std::string said = path_text(cluster, path, call);
+  if (!record.complete()) said = "More frames than are kept: what is shown ends early, without a critical path.";
+  if (nodes.size() > sends.size()) said += fmt::format(" {} of {} are shown.", sends.size(), nodes.size());
+  return {{"begin", sim::seconds(call.begin)},
+          {"end", sim::seconds(call.end)},
+          {"rows", std::move(rows)},
+          {"path", std::move(hops)},
+          {"said", std::move(said)}};
+}
+
+nlohmann::json step_lanes(const cluster::Cluster& cluster, const std::vector<sim::StepNote>& steps) {
+  Span all;
+  std::map<int, Span> nodes;
+  for (const sim::StepNote& step : steps) {
+    all.take(step.began, step.ended);
+    nodes[step.node].take(step.began, step.ended);
+  }
+  if (nodes.empty()) return {};
+  std::vector<int> numbers;
+  for (const auto& [node, span] : nodes) numbers.push_back(node);
+  std::map<int, Lane> lanes;
+  for (const int node : shown(numbers, {})) lanes.emplace(node, Lane(all.begin, all.end));
+  for (const sim::StepNote& step : steps)
+    if (const auto lane = lanes.find(step.node); lane != lanes.end())
+      lane->second.add(step.began, step.ended, step.computes ? 4 : 8);
+  Json rows = Json::array();
+  for (const auto& [node, lane] : lanes)
+    rows.push_back({cluster.nodes[at(node)].name, sim::seconds(nodes[node].begin),
+                    sim::seconds(nodes[node].end), lane.text()});
+  const std::string said =
+      nodes.size() > lanes.size() ? fmt::format("{} of {} are shown.", lanes.size(), nodes.size()) : "";
+  return {{"begin", sim::seconds(all.begin)},
+          {"end", sim::seconds(all.end)},
+          {"rows", std::move(rows)},
+          {"path", Json::array()},
+          {"said", said}};
+}
+
+}  // namespace talweg::study

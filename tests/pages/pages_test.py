@@ -1,0 +1,262 @@
+"""The pages of talweg plan and talweg simulate in a browser, as people see them: on a desk and on a phone, light and dark.
+
+No script fails, nothing is asked of any network, nothing is wider than the window or cut off, what is written can be read,
+and what can be moved moves. That each of these would be noticed is shown on pages into which it is put.
+"""
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import browser
+
+PROGRAM = os.environ["TALWEG_PROGRAM"]
+CLUSTERS = pathlib.Path(os.environ["TALWEG_CLUSTERS"])
+SKIPPED = 77  # as CMakeLists.txt says
+DESK, PHONE = 1280, 390  # pixels
+LEAST_CONTRAST = 4.5  # of text, as WCAG 2.1 wants it at level AA
+
+# What is wrong with a page that is open, as far as it can be measured.
+MEASURE = """((least_contrast) => {
+  const found = [], root = document.documentElement;
+  if (root.scrollWidth > root.clientWidth) found.push(`it is ${root.scrollWidth} pixels wide, the window ${root.clientWidth}`);
+  const texts = [...document.querySelectorAll("svg text")].filter((text) => text.getBoundingClientRect().width > 0);
+  for (const text of texts) {
+    const box = text.getBoundingClientRect(), all = text.ownerSVGElement.getBoundingClientRect();
+    if (box.left < all.left - 1 || box.right > all.right + 1 || box.top < all.top - 1 || box.bottom > all.bottom + 1)
+      found.push("cut off: " + text.firstChild.data);
+  }
+  for (const chart of document.querySelectorAll(".chart"))
+    if (chart.offsetParent !== null && chart.querySelector(".series, .point, .heat, .lane") === null) found.push("empty: " + chart.id);
+  const light = (colour) => colour.match(/[0-9.]+/g).slice(0, 3).map((part) => part / 255)
+    .map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
+  const behind = (element) => { for (; element; element = element.parentElement) {
+    const colour = getComputedStyle(element).backgroundColor;
+    if (colour !== "rgba(0, 0, 0, 0)") return colour;
+  } return "rgb(255, 255, 255)"; };
+  const written = [...document.querySelectorAll("p, dt, dd, th, td, h1, h2, .card div, .entry, pre")].filter((one) => one.textContent.trim() !== "");
+  for (const [elements, property] of [[written, "color"], [texts, "fill"]])
+    for (const one of elements) {
+      const [a, b] = [light(getComputedStyle(one)[property]), light(behind(one))], contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      if (contrast < least_contrast) { found.push(`contrast ${contrast.toFixed(1)}: ${one.textContent.slice(0, 40)}`); break; }
+    }
+  return { found, brightness: light(getComputedStyle(document.body).backgroundColor),
+    scrolled: [...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth)
+      .map((box) => box.firstElementChild.id || box.firstElementChild.tagName) };
+})""" + f"({LEAST_CONTRAST})"
+
+# Everything that can be chosen is, one after the other. How much of it there was.
+TRY_ALL = """(() => {
+  let tried = 0;
+  const say = (element, event) => { element.dispatchEvent(new Event(event)); tried += 1; };
+  const slide = (slider) => { for (let i = 0; i <= Number(slider.max); i += Math.max(1, Math.floor(slider.max / 20))) { slider.value = i; say(slider, "input"); } };
+  const find = (id) => document.getElementById(id);
+  for (const choice of [find("plan"), find("run")].filter((one) => one !== null))
+    for (let i = 0; i < choice.options.length; i += 1) {
+      choice.selectedIndex = i;
+      say(choice, "change");
+      const trees = find("one-tree");
+      if (trees !== null) for (const tree of [0, 1].filter((one) => one < trees.options.length)) {
+        trees.selectedIndex = tree;
+        say(trees, "change");
+        slide(find("step"));
+      }
+      if (find("time") !== null) slide(find("time"));
+    }
+  for (const link of [...document.querySelectorAll("#links path")].slice(0, 5)) link.dispatchEvent(new Event("pointerenter"));
+  const bound = find("show-bound");
+  if (bound !== null) { bound.checked = !bound.checked; say(bound, "change"); }
+  return tried;
+})()"""
+
+# What a picture of the network looks like at the middle of the run, and over all of it.
+SLIDE = """(() => {
+  const slider = document.getElementById("time"), links = [...document.querySelectorAll("#links path")];
+  const look = (value) => {
+    slider.value = value;
+    slider.dispatchEvent(new Event("input"));
+    return { said: document.getElementById("said").textContent, links: links.map((link) => link.getAttribute("class") + link.style.strokeWidth).join(),
+      cursors: [...document.querySelectorAll(".cursor")].filter((line) => line.getAttribute("visibility") === "visible").length,
+      failed: document.querySelectorAll(".link.failed").length };
+  };
+  const whole = look(0), steps = [...Array(Number(slider.max)).keys()].map((i) => look(i + 1));
+  return { most: Number(slider.max), whole, pictures: new Set(steps.map((step) => step.links)).size, texts: new Set(steps.map((step) => step.said)).size,
+    cursors: Math.min(...steps.map((step) => step.cursors)), failed: Math.max(...steps.map((step) => step.failed)) };
+})()"""
+
+
+def star(names):
+    """A star with these hosts, as a file of a network."""
+    return json.dumps({
+        "nodes": [{"name": name, "kind": "worker"} for name in names] + [{"name": "sw", "kind": "switch"}],
+        "links": [{"between": [name, "sw"], "capacity": "1Gbit/s", "latency": "30us"} for name in names]})
+
+
+def leaf_spine(leaves, hosts, spines):
+    names = [f"h{i}" for i in range(leaves * hosts)]
+    inner = [f"leaf{i}" for i in range(leaves)] + [f"spine{i}" for i in range(spines)]
+    links = [(name, f"leaf{i // hosts}") for i, name in enumerate(names)]
+    links += [(f"leaf{leaf}", f"spine{spine}") for leaf in range(leaves) for spine in range(spines)]
+    return json.dumps({
+        "nodes": [{"name": name, "kind": "worker"} for name in names] + [{"name": name, "kind": "switch"} for name in inner],
+        "links": [{"between": ends, "capacity": "10Gbit/s", "latency": "1us"} for ends in links]})
+
+
+def ring(n):
+    nodes = [{"name": f"h{i}", "kind": "worker"} for i in range(n)] + [{"name": f"s{i}", "kind": "switch"} for i in range(n)]
+    links = [(f"h{i}", f"s{i}") for i in range(n)] + [(f"s{i}", f"s{(i + 1) % n}") for i in range(n)]
+    return json.dumps({"nodes": nodes, "links": [{"between": ends, "capacity": "1Gbit/s"} for ends in links]})
+
+
+FILES = {
+    "two.yaml": star(["a", "b"]),
+    "thirty_two.yaml": leaf_spine(8, 4, 4),
+    "ring.yaml": ring(6),
+    "odd.yaml": star(["<script>alert(1)</script>", "</script><img/src=x/onerror=alert(2)>", "\"'&amp;<b>", "x" * 70,
+                      "\u202egnp.exe", "\\u003cb\\u003e", "\u65e5\u672c", "a:b"]),
+    "flows.cm": "Nodes 16\nConnections 240\n" + "".join(
+        f"{i % 16}->{(i + 1 + i // 16) % 16} id {i + 1} start {i * 1000000} size {[1500, 20000, 300000][i % 3]}\n" for i in range(240)),
+    "work.yaml": """
+groups:
+  - {name: "<i>job</i>", ranks: [h0, h1, h2, h3], repeat: 4, steps: [{compute: 200us}, {op: all_reduce, bytes: 256KiB, algo: ring}]}
+flows: [{from: h4, to: h1, bytes: 1MB, start: 100us}]
+changes: [{at: 300us, fail: leaf0->spine0}, {at: 600us, repair: leaf0->spine0}]
+""",
+}
+TEN = str(CLUSTERS / "uneven4.yaml")
+# By the name of the page. Paths are relative to the folder that holds the files above.
+PAGES = {
+    "plan-ten-planners": ["plan", TEN],
+    "plan-two-hosts": ["plan", "two.yaml", "--bytes", "4K,1M"],
+    "plan-32-hosts": ["plan", "thirty_two.yaml", "--bytes", "64K,16M"],
+    "plan-ring": ["plan", "ring.yaml", "--bytes", "4K..1M"],
+    "plan-odd-names": ["plan", "odd.yaml", "--bytes", "64K,1M", "--op", "broadcast"],
+    "plan-barrier": ["plan", TEN, "--op", "barrier"],
+    "simulate-all-algorithms": ["simulate", TEN, "--algo", "all", "-b", "64K,1M", "-n", "2"],
+    "simulate-two-hosts": ["simulate", "two.yaml", "-b", "64K"],
+    "simulate-32-hosts-and-a-failure": ["simulate", "thirty_two.yaml", "-b", "1M", "--fail", "leaf0->spine1@200us..900us"],
+    "simulate-matrix": ["simulate", "--topology", "fat-tree:hosts=16", "--cm", "flows.cm"],
+    "simulate-workload": ["simulate", "--topology", "leaf-spine:leaves=2,hosts=4,spines=2", "--workload", "work.yaml"],
+    "simulate-odd-names": ["simulate", "odd.yaml", "-b", "64K"],
+    "simulate-128-hosts": ["simulate", "--topology", "fat-tree:hosts=128", "-b", "64K", "-n", "1", "--algo", "halving_doubling"],
+}
+# What is put before the end of a page, and what is then to be said of it; and whether it is in the dark.
+DEFECTS = {
+    "script": ("<script>there_is_no_such_function();</script>", "there_is_no_such_function", False),
+    "console": ("<script>console.error('all is lost');</script>", "console: all is lost", False),
+    "rejected": ("<script>Promise.reject(new Error('nobody listens'));</script>", "nobody listens", False),
+    "dialog": ("<script>alert('hello');</script>", "a dialog: hello", False),
+    "network": ("<img src='http://127.0.0.1:1/x.png'/>", "it asks for http://127.0.0.1:1/x.png", False),
+    "wide": ("<div style='width: 3000px'>x</div>", "pixels wide, the window", False),
+    "cut": ("<svg width='20' height='20'><text x='0' y='12'>far too long</text></svg>", "cut off: far too long", False),
+    "empty": ("<div class='chart' id='hole'>x</div>", "empty: hole", False),
+    "faint": ("<p style='color: #bbb; background: #fff'>hardly to be read</p>", "contrast", False),
+    "white": ("<style>:root { --back: #fff !important; --text: #000 !important; --card: #fff !important; }</style>", "it is not dark", True),
+}
+
+
+def problems(page, dark):
+    measured = page.evaluate(MEASURE)
+    found = list(page.complaints())
+    if measured is None:
+        return found
+    found += measured["found"]
+    if dark and measured["brightness"] > 0.1:
+        found.append("it is not dark")
+    if not dark and measured["brightness"] < 0.8:
+        found.append("it is not light")
+    return found
+
+
+class Pages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        for name, text in FILES.items():
+            cls.path(name).write_text(text, encoding="utf-8")
+        for name, arguments in PAGES.items():
+            done = subprocess.run([PROGRAM, *arguments, "--html", cls.path(name + ".html")], cwd=cls.folder.name,
+                                  capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise RuntimeError(f"talweg {' '.join(arguments)}: {done.stderr}")
+        cls.browser = cls.enterClassContext(browser.Browser(browser.find_browser()))
+
+    @classmethod
+    def path(cls, name):
+        return pathlib.Path(cls.folder.name) / name
+
+    def opened(self, name, width=DESK, dark=False):
+        return contextlib.closing(self.browser.open(self.path(name + ".html"), width, dark))
+
+    def test_nothing_is_wrong_with_them_on_a_desk_and_on_a_phone_light_and_dark(self):
+        for name in PAGES:
+            for width, dark in ((DESK, False), (PHONE, True)):
+                with self.opened(name, width, dark) as page:
+                    with self.subTest(page=name, width=width, dark=dark):
+                        self.assertEqual(problems(page, dark), [])
+                    other = DESK + PHONE - width
+                    page.show_at(other, not dark)
+                    with self.subTest(page=name, width=other, dark=not dark, turned_from=width):
+                        self.assertEqual(problems(page, not dark), [])
+
+    def test_whatever_is_chosen_nothing_goes_wrong(self):
+        for name in PAGES:
+            with self.subTest(page=name), self.opened(name, PHONE) as page:
+                self.assertGreater(page.evaluate(TRY_ALL), 1)
+                self.assertEqual(problems(page, False), [])
+
+    def test_on_a_desk_ten_planners_need_no_scrolling(self):
+        with self.opened("plan-ten-planners") as page:
+            self.assertEqual(page.evaluate("document.querySelectorAll('#predicted tr:first-child th').length"), 13)
+            self.assertEqual(page.evaluate(MEASURE)["scrolled"], [])
+
+    def test_the_slider_goes_through_time(self):
+        for name, failed in (("simulate-32-hosts-and-a-failure", 1), ("simulate-matrix", 0), ("simulate-workload", 1)):
+            with self.subTest(page=name), self.opened(name) as page:
+                seen = page.evaluate(SLIDE)
+                self.assertGreater(seen["most"], 20)
+                self.assertEqual(seen["texts"], seen["most"])
+                self.assertGreater(seen["pictures"], 5)
+                self.assertEqual(seen["whole"]["cursors"], 0)
+                self.assertGreaterEqual(seen["cursors"], 3)
+                self.assertEqual(seen["failed"], failed)
+
+    def test_it_plays(self):
+        with self.opened("simulate-32-hosts-and-a-failure") as page:
+            moved = page.evaluate("""(async () => {
+          const said = document.getElementById("said"), before = said.textContent;
+          document.getElementById("play").click();
+          for (let i = 0; i < 200 && said.textContent === before; i += 1) await new Promise((resolve) => setTimeout(resolve, 50));
+          document.getElementById("play").click();
+          return said.textContent !== before;
+        })()""")
+            self.assertTrue(moved)
+            self.assertEqual(page.evaluate("document.getElementById('play').textContent"), "play")
+
+    def test_names_are_shown_as_they_are_written(self):
+        for name in ("plan-odd-names", "simulate-odd-names"):
+            with self.subTest(page=name), self.opened(name) as page:
+                self.assertEqual(page.evaluate("document.querySelectorAll('img, b, i').length"), 0)
+                titles = page.evaluate("[...document.querySelectorAll('#nodes title')].map((title) => title.textContent)")
+                self.assertIn("</script><img/src=x/onerror=alert(2)>, rank 1", titles)
+                self.assertIn("\\u202egnp.exe, rank 4", titles)
+
+    def test_what_goes_wrong_is_noticed(self):
+        for name, (defect, said, dark) in DEFECTS.items():
+            text = self.path("plan-two-hosts.html").read_text(encoding="utf-8")
+            self.path(name + ".html").write_text(text.replace("</body>", defect + "</body>"), encoding="utf-8")
+            with self.subTest(defect=name), self.opened(name, dark=dark) as page:
+                self.assertIn(said, "\n".join(problems(page, dark)))
+
+
+if __name__ == "__main__":
+    if browser.find_browser() is None:
+        print("skipped: there is no chromium-headless-shell, chromium or google-chrome")
+        sys.exit(SKIPPED)
+    unittest.main()
