@@ -125,6 +125,15 @@ std::string taken_table(const Study& study, bool wide) {
   return table.text(wide);
 }
 
+// After an empty line, what limits the plan taken for the largest size: "64 MiB, ring: links limit: h2's
+// downlink carries ..."; empty if none is known to be taken.
+std::string limit_line(const Study& study) {
+  if (study.rows.empty() || study.rows.back().taken < 0) return {};
+  const StudyRow& row = study.rows.back();
+  return fmt::format("\n{}{}: {}\n", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
+                     study.planners[at(row.taken)], row.predictions[at(row.taken)].breakdown.reason);
+}
+
 // A line for each planner, with a mark where it is taken. Where there is no room for all sizes, those between
 // others are left out, from the large ones down: every second, then every fourth.
 std::string planners_table(const Study& study, bool wide) {
@@ -172,13 +181,6 @@ std::string network_line(const cluster::Cluster& network, const NetworkSource& s
   if (!network.groups.empty())
     text += ", " + counted(std::ssize(network.groups), "shared capacity", "shared capacities");
   return text;
-}
-
-std::string limit_line(const Study& study) {
-  if (study.rows.empty() || study.rows.back().taken < 0) return {};
-  const StudyRow& row = study.rows.back();
-  return fmt::format("\n{}{}: {}\n", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
-                     study.planners[at(row.taken)], row.predictions[at(row.taken)].breakdown.reason);
 }
 
 std::string bound_line(const cluster::Cluster& network, const Study& study) {

@@ -13,9 +13,6 @@ namespace talweg::study {
 std::string network_line(const cluster::Cluster& network, const NetworkSource& source);
 // "0.2 Gbit/s (0.025 GB/s): h2's downlink; some trees reach it"
 std::string bound_line(const cluster::Cluster& network, const Study& study);
-// After an empty line, what limits the plan taken for the largest size: "64 MiB, ring: links limit: h2's
-// downlink carries ..."; empty if none is known to be taken.
-std::string limit_line(const Study& study);
 // "12.3 us", "1.2 s"
 std::string duration_text(double seconds);
 

@@ -26,7 +26,7 @@ using Json = nlohmann::json;
 
 constexpr std::size_t kMostSteps = 240;   // of time
 constexpr std::size_t kLeastSteps = 24;   // fewer show nothing
-constexpr std::size_t kMostLines = 400;   // of the table: a matrix has a line for each flow
+constexpr std::size_t kMostTextLines = 400;   // of the table: a matrix has a line for each flow
 constexpr std::size_t kMostDownLinks = 1000;  // of one change
 
 // 0 .. 1 as one character, which pages/simulate.js reads: 51 of them, 2 % apart.
@@ -177,14 +177,14 @@ Json cards_of(const PageRun& run, const sim::RunReport& report) {
 // The first and the last lines of a long text.
 std::string abridged(const std::string& text) {
   const auto lines = static_cast<std::size_t>(std::ranges::count(text, '\n'));
-  if (lines <= kMostLines) return text;
+  if (lines <= kMostTextLines) return text;
   std::string kept;
   std::size_t line = 0, begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
-    if (line < kMostLines / 2 || line >= lines - kMostLines / 2) kept += text.substr(begin, end - begin);
-    if (line == kMostLines / 2)
-      kept += fmt::format("... {} lines are left out here; --csv has all\n", lines - kMostLines);
+    if (line < kMostTextLines / 2 || line >= lines - kMostTextLines / 2) kept += text.substr(begin, end - begin);
+    if (line == kMostTextLines / 2)
+      kept += fmt::format("... {} lines are left out here; --csv has all\n", lines - kMostTextLines);
     begin = end;
     ++line;
   }
