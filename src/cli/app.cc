@@ -13,9 +13,9 @@ AddCommand add_run, add_aggregator, add_perf, add_probe, add_info, add_doctor, a
 namespace {
 
 // In the order of --help.
-constexpr AddCommand* kCommands[] = {add_run,    add_aggregator, add_perf, add_probe,   add_info,
-                                     add_doctor, add_lab,        add_plan, add_convert, add_simulate,
-                                     add_compare};
+constexpr AddCommand* kCommands[] = {add_run,     add_aggregator, add_perf,   add_probe,
+                                     add_info,    add_doctor,     add_lab,    add_plan,
+                                     add_convert, add_simulate,   add_compare};
 
 constexpr const char* kProgramExamples = R"(
 Examples:

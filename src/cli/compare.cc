@@ -38,8 +38,7 @@ struct CompareFlags {
 double parse_threshold(const std::string& text) {
   const std::string number = text.ends_with('%') ? text.substr(0, text.size() - 1) : text;
   const auto percent = text::read_number(number);
-  if (!percent || *percent < 0)
-    refuse("--threshold: expected percent, such as 5 or 0.5%, got \"{}\"", text);
+  if (!percent || *percent < 0) refuse("--threshold: expected percent, such as 5 or 0.5%, got \"{}\"", text);
   return *percent / 100;
 }
 

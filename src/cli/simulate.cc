@@ -116,7 +116,8 @@ void add_simulate(CLI::App& app, Action* action) {
       ->group(group);
   sub->add_option("--csv", outputs->csv, "results as CSV; likewise")->group(group);
   sub->add_option("--trace", outputs->trace, "what moved when, for ui.perfetto.dev")->group(group);
-  sub->add_option("--html", outputs->html, "a page: the numbers, the network and the ranks or flows over time")
+  sub->add_option("--html", outputs->html,
+                  "a page: the numbers, the network and the ranks or flows over time")
       ->group(group);
   add_wide(*sub, outputs->wide)->group(group);
   sub->add_flag("--progress", outputs->progress, "say how far it is, even to a file")->group(group);

@@ -221,9 +221,7 @@ class BoundFinder {
     try_grouped_cut(side);
     try_busiest_group(flows.busy());
     try_partition(everything_apart());
-    const auto reached = [&] {
-      return flows.rate() * cluster_.workers() >= rate() * (1 - kPairsReached);
-    };
+    const auto reached = [&] { return flows.rate() * cluster_.workers() >= rate() * (1 - kPairsReached); };
     // What flows to one end, or from it, is as much as its least cut lets pass.
     best_.attained = reached() || (one_end && cluster_.groups.empty());
     if (best_.attained || !flows.few()) return;

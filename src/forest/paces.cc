@@ -51,8 +51,8 @@ class FlowLoads {
     const cluster::Cluster& network = model.network();
     const double payload = model.parameters().tcp_payload;
     for (const cluster::Link& link : network.links)
-      loads_.push_back({0, payload * link.capacity.bytes_per_second(),
-                        payload * static_cast<double>(link.burst.value)});
+      loads_.push_back(
+          {0, payload * link.capacity.bytes_per_second(), payload * static_cast<double>(link.burst.value)});
     for (const cluster::CapacityGroup& group : network.groups) {
       for (const int link : group.links) groups_of_link_[at(link)].push_back(loads_.size());
       loads_.push_back({0, payload * group.capacity.bytes_per_second(), 0});

@@ -162,8 +162,7 @@ void PairFlows::solve(double enough, std::int64_t most_effort) {
   // Besides the shortest paths those along wide links.
   std::vector<double> prices;
   for (const double capacity : capacities_) prices.push_back(1 / capacity);
-  for (std::size_t source = 0; source < sources_.size(); ++source)
-    flows_.push_back(cheapest(source, prices));
+  for (std::size_t source = 0; source < sources_.size(); ++source) flows_.push_back(cheapest(source, prices));
   std::size_t loaded = 0;
   for (int round = 0; round < kMostPriceRounds; ++round) {
     for (; loaded < flows_.size(); ++loaded) {
@@ -180,9 +179,8 @@ void PairFlows::solve(double enough, std::int64_t most_effort) {
     for (std::size_t source = 0; source < sources_.size(); ++source)
       found.push_back(cheapest(source, prices));
     sharpen(found, prices);
-    std::erase_if(found, [&](const Flow& flow) {
-      return flow.cost >= prices[resources() + flow.source] - kLeastGain;
-    });
+    std::erase_if(
+        found, [&](const Flow& flow) { return flow.cost >= prices[resources() + flow.source] - kLeastGain; });
     if (found.empty() || rate_ >= enough || rate_ >= least_ * scale_ * (1 - kLeastGain) ||
         lp.effort() + round * effort() > most_effort)
       break;

@@ -78,15 +78,14 @@ const std::vector<Planner>& planners() {
   static const std::vector<Planner> table = [] {
     std::vector<Planner> result;
     for (const Algorithm& algorithm : algorithms::kAll) {
-      result.push_back({algorithm.name, algorithm.description,
-                        [&algorithm](const Request& request) { return serves(algorithm, request); },
-                        [&algorithm](const Request& request, const cluster::Cluster& cluster) {
-                          return plan(algorithm, request, model_for(request, cluster));
-                        },
-                        [&algorithm](const Request& request) {
-                          return why_not_meant(algorithm, request).empty();
-                        },
-                        [&algorithm](const Request& request) { return why_not_meant(algorithm, request); }});
+      result.push_back(
+          {algorithm.name, algorithm.description,
+           [&algorithm](const Request& request) { return serves(algorithm, request); },
+           [&algorithm](const Request& request, const cluster::Cluster& cluster) {
+             return plan(algorithm, request, model_for(request, cluster));
+           },
+           [&algorithm](const Request& request) { return why_not_meant(algorithm, request).empty(); },
+           [&algorithm](const Request& request) { return why_not_meant(algorithm, request); }});
     }
     return result;
   }();
@@ -152,8 +151,7 @@ std::vector<Candidate> rank_planners(const Request& request, const cluster::Clus
     if (!serves(algorithm, request) || !why_not_meant(algorithm, request).empty()) continue;
     const Forest forest = plan(algorithm, request, model);
     const Offer offered = offer(forest, model);
-    candidates.push_back(
-        {algorithm.name, offered.seconds, aggregator_names(forest, cluster), offered.flows});
+    candidates.push_back({algorithm.name, offered.seconds, aggregator_names(forest, cluster), offered.flows});
   }
   std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
   return candidates;

@@ -4,11 +4,10 @@
 //   untangle(market, trees);
 //
 // Where a tree enters a rack more than once, some p in the rack may send to a c outside, while some x outside
-// sends to a b in the rack. With p -> b and x -> c in place of p -> c and x -> b the tree enters the rack once
-// less: its uplink carries less, and fewer flows meet there. Every worker has as many neighbours as before,
-// so hosts' own links carry what they did. Tours of travelling salesmen are improved like this (2-opt, Croes
-// 1958).
-// What holds for racks holds for pods, and for whatever else routes have in common.
+// sends to a b in the rack. With p -> b and x -> c in place of p -> c and x -> b the tree enters the rack
+// once less: its uplink carries less, and fewer flows meet there. Every worker has as many neighbours as
+// before, so hosts' own links carry what they did. Tours of travelling salesmen are improved like this
+// (2-opt, Croes 1958). What holds for racks holds for pods, and for whatever else routes have in common.
 //
 // An exchange is made where the sum over all links and groups of use by capacity falls, no single one carries
 // more, and the tree is no deeper than it was. Where links are alike both ways, edges of a tree have no

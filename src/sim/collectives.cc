@@ -62,8 +62,8 @@ std::vector<forest::Pace> paces_for(const Simulation& simulation, const Ranks& r
   if (!ranks.pacing()) return {};
   std::vector<int> nodes;
   for (int r = 0; r < ranks.size(); ++r) nodes.push_back(ranks.node(r));
-  return forest::paces_of(
-      forest, forest::CostModel(cluster::restrict_to(simulation.network().cluster(), nodes)));
+  return forest::paces_of(forest,
+                          forest::CostModel(cluster::restrict_to(simulation.network().cluster(), nodes)));
 }
 
 CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<const forest::Forest>& forest,

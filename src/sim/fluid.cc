@@ -201,9 +201,9 @@ void Fluid::announce_arrival(FlowId flow, Picoseconds now) {
   if (r.notify_at > r.delivered) {
     const double beyond = f.sent - static_cast<double>(r.notify_at);
     if (beyond < -kNearly) return;
-    const Picoseconds left =
-        f.active && f.rate > 0 ? now - static_cast<Picoseconds>(std::max(beyond, 0.0) / f.rate * kPerSecond)
-                               : f.stopped;
+    const Picoseconds left = f.active && f.rate > 0
+                                 ? now - static_cast<Picoseconds>(std::max(beyond, 0.0) / f.rate * kPerSecond)
+                                 : f.stopped;
     at = std::max(now, left + delay(flow));
     f.due = r.notify_at;
   }

@@ -1,4 +1,5 @@
-// FrameRecord: the chunks that the nodes of a group sent each other in its last call, and which of them its end waited for.
+// FrameRecord: the chunks that the nodes of a group sent each other in its last call, and which of them its
+// end waited for.
 //
 //   FrameRecord record;
 //   ranks.on_frame([&](const FrameNote& note) { record.add(note); });
@@ -29,14 +30,16 @@ class FrameRecord {
 
   explicit FrameRecord(std::size_t limit = kMostFrames) : limit_(limit) {}
 
-  // Other frames than chunks are passed over. The first chunk of a later call forgets those of the call before it.
+  // Other frames than chunks are passed over. The first chunk of a later call forgets those of the call
+  // before it.
   void add(const FrameNote& note);
   // In the order of arrival; not all of them if there were more than the limit.
   const std::vector<Frame>& frames() const { return frames_; }
   bool complete() const { return complete_; }
-  // The frames that led to the last one that `node` received, in order of time: before each of them that which brought
-  // its sender the same chunk of the same tree, the last of several. From the arrival of the one to the
-  // sending of the next, the chunk waited at the node between. Empty where the record is not complete.
+  // The frames that led to the last one that `node` received, in order of time: before each of them that
+  // which brought its sender the same chunk of the same tree, the last of several. From the arrival of the
+  // one to the sending of the next, the chunk waited at the node between. Empty where the record is not
+  // complete.
   std::vector<Frame> critical_path(int node) const;
 
  private:

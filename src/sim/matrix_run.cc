@@ -79,9 +79,9 @@ std::string MatrixRun::missing() const {
       names += fmt::format("{}{} ({}->{}{})", names.empty() ? "" : ", ", f.connection.id, f.connection.from,
                            f.connection.to, f.started == kNever ? ", never started" : "");
   }
-  return outage_text(simulation_, std::move(ends)) +
-         fmt::format("{} of {} flows had not ended: {}{}", count, flows_.size(), names,
-                     count > kNamed ? " and others" : "");
+  return outage_text(simulation_, std::move(ends)) + fmt::format("{} of {} flows had not ended: {}{}", count,
+                                                                 flows_.size(), names,
+                                                                 count > kNamed ? " and others" : "");
 }
 
 std::string horizon_text(Picoseconds horizon) {

@@ -63,7 +63,7 @@ Judgement judge(const Supposition& supposed, const Noise& noise, const Standard&
   if (part <= 0 || needed > asked.most_trials || carried >= part * first.apart) return kApart;
   Judgement found;
   const double top = greatest(first);
-  const double most = top / part;  // that something shared would carry
+  const double most = top / part;                 // that something shared would carry
   if (first.reached.empty() || carried > most) {  // or the first company was disturbed
     found.company = 0;
     return first.reached.size() < kLeastSure ? found : kApart;

@@ -147,9 +147,8 @@ class Prober {
     say(fmt::format("traffic: at most {} from a host in one measurement",
                     to_string(Bytes{FlowTrial::kMostBytes})));
     if (hosts_ > Survey::kAllPairs)
-      say(fmt::format(
-          "more than {} hosts: pairs are measured in a sample of rounds, at most {} flows alone",
-          Survey::kAllPairs, Survey::kMostAlone));
+      say(fmt::format("more than {} hosts: pairs are measured in a sample of rounds, at most {} flows alone",
+                      Survey::kAllPairs, Survey::kMostAlone));
   }
 
   // At the rates of the first look.

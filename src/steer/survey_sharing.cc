@@ -91,8 +91,7 @@ bool Survey::share() {
       known_.push_back({way.senders, rest_of(way.senders), false, way.rate->value});
       ways_.push_back(way);
       // What leads out leads in, too.
-      if (std::vector<bool> back = rest_of(way.senders);
-          std::ranges::find(tried_, back) == tried_.end()) {
+      if (std::vector<bool> back = rest_of(way.senders); std::ranges::find(tried_, back) == tried_.end()) {
         suppose(std::move(back));
         return true;
       }
@@ -141,7 +140,9 @@ bool Survey::goes_one_way(Index series) const {
   return std::ranges::none_of(ways_, [&](const Way& way) {
     const Bottleneck known{way.senders, rest_of(way.senders), false, way.rate->value};
     return expected.through(known) >= kMayWait * known.capacity &&
-           std::ranges::any_of(flows, [&](const Flow& flow) { return known.carries({flow.to, flow.from}); });
+           std::ranges::any_of(flows, [&](const Flow& flow) {
+             return known.carries({flow.to, flow.from});
+           });
   });
 }
 

@@ -54,9 +54,8 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds) 
   for (const StudyRow& row : study.rows)
     result.sizes.push_back({static_cast<std::size_t>(row.bytes), candidates_of(study, row)});
   for (std::size_t i = 0; i < study.planners.size(); ++i) {
-    const auto late = std::ranges::find_if(study.rows.rbegin(), study.rows.rend(), [&](const StudyRow& row) {
-      return row.predictions[i].not_done;
-    });
+    const auto late = std::ranges::find_if(study.rows.rbegin(), study.rows.rend(),
+                                           [&](const StudyRow& row) { return row.predictions[i].not_done; });
     if (late != study.rows.rend())
       result.left_out.push_back(fmt::format("{} from {} down: {}", study.planners[i], size_text(study, *late),
                                             late->predictions[i].reason));

@@ -104,9 +104,8 @@ std::string measures_table(const std::vector<const Compared*>& all, bool wide) {
   text::TableColumn value{.title = "A", .of = first.quantity, .digits = 4};
   if (!words) value.unit = text::unit_for(first.quantity, values);
   std::vector<text::TableColumn> columns{{first.what}};
-  const bool planners = std::ranges::any_of(lines, [](const Compared* pair) {
-    return !pair->a.planner.empty() || !pair->b.planner.empty();
-  });
+  const bool planners = std::ranges::any_of(
+      lines, [](const Compared* pair) { return !pair->a.planner.empty() || !pair->b.planner.empty(); });
   if (planners) columns.push_back({"planner"});
   columns.push_back(value);
   value.title = "B";
@@ -211,8 +210,8 @@ std::string to_text(const Comparison& comparison, bool wide) {
                         printable(file->about));
   std::vector<std::vector<const Compared*>> tables;  // by what is measured, in the order of A
   for (const Compared& pair : comparison.pairs) {
-    const auto table = std::ranges::find_if(
-        tables, [&](const auto& lines) { return lines.front()->a.what == pair.a.what; });
+    const auto table =
+        std::ranges::find_if(tables, [&](const auto& lines) { return lines.front()->a.what == pair.a.what; });
     if (table == tables.end())
       tables.push_back({&pair});
     else

@@ -27,10 +27,7 @@ double took_seconds(const sim::FlowResult& flow) {
 }  // namespace
 
 LoneFlow::LoneFlow(const cluster::Cluster& cluster, const sim::TransportOptions& transport)
-    : cluster_(cluster),
-      transport_(transport),
-      workers_(cluster.workers()),
-      leaving_(cluster.nodes.size()) {
+    : cluster_(cluster), transport_(transport), workers_(cluster.workers()), leaving_(cluster.nodes.size()) {
   for (std::size_t link = 0; link < cluster.links.size(); ++link)
     leaving_[at(cluster.links[link].from)].push_back(static_cast<int>(link));
 }

@@ -1,5 +1,5 @@
-// How long the flows of a simulation took: the distribution of their completion times, and their slowdown by size,
-// which is the time that a flow took over the time that it would have taken alone.
+// How long the flows of a simulation took: the distribution of their completion times, and their slowdown by
+// size, which is the time that a flow took over the time that it would have taken alone.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,9 @@ struct FlowStatistics {
   double p50 = 0, p99 = 0;                            // slowdown, of all
 };
 
-// Seconds that a flow takes which has the network to itself and whose window never holds it up: the packets of
-// `bytes` one behind the other over the route that cluster::Routes would take, each switch passing on whole packets.
+// Seconds that a flow takes which has the network to itself and whose window never holds it up: the packets
+// of `bytes` one behind the other over the route that cluster::Routes would take, each switch passing on
+// whole packets.
 class LoneFlow {
  public:
   // The cluster outlives it.

@@ -17,16 +17,16 @@ namespace {
 
 constexpr double kTurn = 2 * std::numbers::pi;
 constexpr double kFirstAngle = -kTurn / 4;  // where the first worker stands
-constexpr double kNoSide = 0.15;  // of the mean of what hangs on a switch: below, it has no side
+constexpr double kNoSide = 0.15;            // of the mean of what hangs on a switch: below, it has no side
 constexpr double kLeastRadius = 210;
 constexpr double kWorkerSpacing = 27;  // along the circle: a label's height, with air
 
 constexpr double kMostWidth = 1150;  // of tiers: a page's
 constexpr double kLeastWidth = 320;
-constexpr double kLeastStep = 13;    // from host to host: a label on its side
-constexpr double kSwitchStep = 46;   // from switch to switch, where there is room
-constexpr double kHostRow = 20;      // from a host to the one below it
-constexpr double kAir = 0.6;         // between hosts of two switches, in steps
+constexpr double kLeastStep = 13;   // from host to host: a label on its side
+constexpr double kSwitchStep = 46;  // from switch to switch, where there is room
+constexpr double kHostRow = 20;     // from a host to the one below it
+constexpr double kAir = 0.6;        // between hosts of two switches, in steps
 constexpr std::size_t kMostLetters = 20;
 constexpr double kLetter = 6.6;  // width
 

@@ -1,6 +1,7 @@
 // Where the nodes of a network stand in a picture. In tiers, by their distance from the hosts: hosts lowest,
-// then leaves, spines and cores; hosts of one switch stand next to each other, a switch above what hangs on it.
-// Networks that have no top, as most links join nodes of one tier (rings, meshes, tori), stand on a circle.
+// then leaves, spines and cores; hosts of one switch stand next to each other, a switch above what hangs on
+// it. Networks that have no top, as most links join nodes of one tier (rings, meshes, tori), stand on a
+// circle.
 #pragma once
 
 #include <string>

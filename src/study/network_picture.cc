@@ -19,13 +19,13 @@ using cluster::NodeKind;
 constexpr int kMostLevelNames = 16;  // around a circle: above, names stand along the radius
 constexpr double kNodeSize = 8;
 constexpr double kNameGap = 7;
-constexpr double kNameHeight = 14;             // height of a name
+constexpr double kNameHeight = 14;  // height of a name
 constexpr double kMargin = 8;
 constexpr double kHalo = 17;             // of links that set the bound
 constexpr double kFullWidthLinks = 256;  // more of them are drawn thinner
 constexpr double kLinkOffset = 3.6;      // to the right of the way it leads
-constexpr double kArc = 0.18;            // of the way between two nodes of a tier: how high the link between them
-constexpr double kReadable = 640;        // width below which a wide picture is not made smaller, but scrolled
+constexpr double kArc = 0.18;      // of the way between two nodes of a tier: how high the link between them
+constexpr double kReadable = 640;  // width below which a wide picture is not made smaller, but scrolled
 
 class NetworkPicture {
  public:
@@ -63,12 +63,14 @@ class NetworkPicture {
     const double width = right_ - left_ + 2 * kMargin, height = bottom_ - top_ + 2 * kMargin;
     return fmt::format(
         "<svg id=\"network\" data-thickness=\"{:.3f}\" xmlns=\"http://www.w3.org/2000/svg\" "
-        "viewBox=\"{:.0f} {:.0f} {:.0f} {:.0f}\" style=\"max-width:{:.0f}px;min-width:{:.0f}px\" role=\"img\" "
+        "viewBox=\"{:.0f} {:.0f} {:.0f} {:.0f}\" style=\"max-width:{:.0f}px;min-width:{:.0f}px\" "
+        "role=\"img\" "
         "aria-label=\"the network\">\n"
         "<defs><marker id=\"up-head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"5\" "
         "markerHeight=\"5\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" class=\"up-fill\"/></marker>"
         "<marker id=\"down-head\" viewBox=\"0 0 8 8\" refX=\"7\" refY=\"4\" markerWidth=\"5\" "
-        "markerHeight=\"5\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" class=\"down-fill\"/></marker></defs>\n",
+        "markerHeight=\"5\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" "
+        "class=\"down-fill\"/></marker></defs>\n",
         thickness_, left_ - kMargin, top_ - kMargin, width, height, width, std::min(width, kReadable));
   }
 
@@ -114,29 +116,31 @@ class NetworkPicture {
     const char* what = node.kind == NodeKind::worker    ? "rank"
                        : node.kind == NodeKind::switch_ ? "switch"
                                                         : "aggregator";
-    const std::string rest = fmt::format(
-        "class=\"node {}\"><title>{}, {}{}</title>", node.kind == NodeKind::worker ? "worker" : "inner",
-        text::xml_escaped(node.name), what,
-        node.kind == NodeKind::worker ? fmt::format(" {}", index) : std::string());
+    const std::string rest =
+        fmt::format("class=\"node {}\"><title>{}, {}{}</title>",
+                    node.kind == NodeKind::worker ? "worker" : "inner", text::xml_escaped(node.name), what,
+                    node.kind == NodeKind::worker ? fmt::format(" {}", index) : std::string());
     switch (node.kind) {
       case NodeKind::worker:
-        return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\" {}</circle>\n", place.x, place.y, s,
-                           rest);
+        return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{:.1f}\" {}</circle>\n", place.x, place.y,
+                           s, rest);
       case NodeKind::switch_:
         return fmt::format(
-            "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" {}</rect>\n", place.x - s,
-            place.y - s, 2 * s, 2 * s, rest);
+            "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" rx=\"3\" {}</rect>\n",
+            place.x - s, place.y - s, 2 * s, 2 * s, rest);
       case NodeKind::aggregator:
         break;
     }
     const double d = s + 2;
-    return fmt::format("<path d=\"M{:.1f} {:.1f}l{} {}l{} {}l{} {}z\" {}</path>\n", place.x, place.y - d, d, d,
-                       -d, d, -d, -d, rest);
+    return fmt::format("<path d=\"M{:.1f} {:.1f}l{} {}l{} {}l{} {}z\" {}</path>\n", place.x, place.y - d, d,
+                       d, -d, d, -d, -d, rest);
   }
 
   std::string name_at(std::size_t index, double x, double y, const char* anchor) {
     const cluster::Node& node = network_.nodes[index];
-    const double width = name_width(node), begin = *anchor == 's' ? x : *anchor == 'e' ? x - width : x - width / 2;
+    const double width = name_width(node), begin = *anchor == 's'   ? x
+                                                   : *anchor == 'e' ? x - width
+                                                                    : x - width / 2;
     keep(begin, y - kNameHeight);
     keep(begin + width, y + 4);
     return fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
@@ -146,13 +150,15 @@ class NetworkPicture {
   // Along a line that leaves (x, y) at an angle.
   std::string name_along(std::size_t index, double x, double y, double degrees, const char* anchor) {
     const cluster::Node& node = network_.nodes[index];
-    const double away = (*anchor == 'e' ? -1 : 1) * name_width(node), angle = degrees * std::numbers::pi / 180;
+    const double away = (*anchor == 'e' ? -1 : 1) * name_width(node),
+                 angle = degrees * std::numbers::pi / 180;
     const double x2 = x + away * std::cos(angle), y2 = y + away * std::sin(angle);
     keep(std::min(x, x2) - kNameHeight / 2, std::min(y, y2) - kNameHeight / 2);
     keep(std::max(x, x2) + kNameHeight / 2, std::max(y, y2) + kNameHeight / 2);
     return fmt::format(
-        "<text transform=\"translate({:.1f} {:.1f}) rotate({:.1f})\" text-anchor=\"{}\" dy=\".35em\">{}</text>\n", x,
-        y, degrees, anchor, text::xml_escaped(short_name(node)));
+        "<text transform=\"translate({:.1f} {:.1f}) rotate({:.1f})\" text-anchor=\"{}\" "
+        "dy=\".35em\">{}</text>\n",
+        x, y, degrees, anchor, text::xml_escaped(short_name(node)));
   }
 
   // Hosts' below them, on their side where they are close; switches' beside them, or above. None where there
@@ -166,7 +172,8 @@ class NetworkPicture {
       return widest_host_ + 6 <= step ? name_at(index, place.x, y + kNameHeight / 2, "middle")
                                       : name_along(index, place.x, y, 90, "start");
     }
-    if (width + 2 * kNodeSize + 14 <= step) return name_at(index, place.x + kNodeSize + 5, place.y + 4, "start");
+    if (width + 2 * kNodeSize + 14 <= step)
+      return name_at(index, place.x + kNodeSize + 5, place.y + 4, "start");
     if (width + 4 <= step) return name_at(index, place.x, place.y - kNodeSize - 5, "middle");
     return "";
   }
@@ -179,8 +186,8 @@ class NetworkPicture {
     const bool left = across < -1e-6;
     const char* anchor = left ? "end" : "start";
     if (workers_ > kMostLevelNames)
-      return name_along(index, away * across, away * down, place.angle * 180 / std::numbers::pi + (left ? 180 : 0),
-                        anchor);
+      return name_along(index, away * across, away * down,
+                        place.angle * 180 / std::numbers::pi + (left ? 180 : 0), anchor);
     const double lower = down < -0.9 ? 0 : down > 0.9 ? kNameHeight / 2 + 2 : 4;
     return name_at(index, away * across, away * down + lower, std::abs(across) > 0.3 ? anchor : "middle");
   }

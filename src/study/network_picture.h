@@ -13,8 +13,8 @@ namespace talweg::study {
 inline constexpr std::size_t kMostNodesToDraw = 2000;
 
 // An element with the id "network", within which are "links", a path for each in the order of the file, whose
-// title says the link; "nodes", one for each; and "tree", empty. `priced`: by link, those that set the bound; or
-// empty.
+// title says the link; "nodes", one for each; and "tree", empty. `priced`: by link, those that set the bound;
+// or empty.
 std::string network_picture(const cluster::Cluster& network, const Layout& layout,
                             const std::vector<bool>& priced = {});
 

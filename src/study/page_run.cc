@@ -34,8 +34,8 @@ void note_ends_of_calls(PageRun& run, const sim::Ranks& ranks, int warm_up) {
   for (const sim::CollectiveResult& result : ranks.results())
     if (result.ended != sim::kNever) ends[result.call] = std::max(ends[result.call], result.ended);
   for (const auto& [call, end] : ends)
-    run.ends.push_back(
-        {end, fmt::format("end of call {}{}", call + 1, call < static_cast<std::uint64_t>(warm_up) ? ", a warm-up" : "")});
+    run.ends.push_back({end, fmt::format("end of call {}{}", call + 1,
+                                         call < static_cast<std::uint64_t>(warm_up) ? ", a warm-up" : "")});
   thin(run.ends);
 }
 
@@ -93,8 +93,8 @@ void describe_flows(PageRun& run, const SimulateOptions& options, const std::vec
   run.cards.push_back({"a flow took, median", time_text(sim::completion_percentile(flows, 0.5)),
                        fmt::format("p99 {}, most {}", time_text(sim::completion_percentile(flows, 0.99)),
                                    time_text(sim::completion_percentile(flows, 1)))});
-  run.cards.push_back(
-      {"slowdown, median", fmt::format("{:.3g}", found.p50), fmt::format("p99 {:.3g}; 1 is a flow alone", found.p99)});
+  run.cards.push_back({"slowdown, median", fmt::format("{:.3g}", found.p50),
+                       fmt::format("p99 {:.3g}; 1 is a flow alone", found.p99)});
   Json completion = Json::array(), by_size = Json::array();
   for (const auto& [took, share] : found.completion) completion.push_back({took, share});
   for (const FlowStatistics::OfSize& size : found.by_size)

@@ -1,5 +1,5 @@
-// One simulated run as the page shows it: what came of it, and when what happened. Times are virtual, from the
-// beginning of the run.
+// One simulated run as the page shows it: what came of it, and when what happened. Times are virtual, from
+// the beginning of the run.
 #pragma once
 
 #include <nlohmann/json.hpp>

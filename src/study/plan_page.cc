@@ -236,7 +236,8 @@ std::string choice_text(const Study& study, const StudyRow& row, std::size_t pla
   const Prediction& best = row.predictions[at(row.taken)];
   const std::string& name = study.planners[at(row.taken)];
   const double times = *its.seconds / *best.seconds;
-  if (times >= 1.0005) return fmt::format("takes {:.{}f} times as long as {}", times, times < 1.02 ? 3 : 2, name);
+  if (times >= 1.0005)
+    return fmt::format("takes {:.{}f} times as long as {}", times, times < 1.02 ? 3 : 2, name);
   return fmt::format("takes no longer than {}, with {} flows to its {}", name, its.flows, best.flows);
 }
 
@@ -251,7 +252,8 @@ std::string planners_section(const Study& study) {
   std::ranges::stable_sort(order, {}, rank);
   std::string html = fmt::format(
       "<h2>The plans{}</h2>\n<div class=\"scroll\"><table id=\"plans\">\n<tr><th>planner</th><th>time</th>"
-      "<th>GB/s</th><th>of bound</th><th class=\"words\">what limits it</th><th class=\"words\">choice</th></tr>\n",
+      "<th>GB/s</th><th>of bound</th><th class=\"words\">what limits it</th><th "
+      "class=\"words\">choice</th></tr>\n",
       study.op == Collective::barrier ? "" : " for " + size_text(study, row));
   for (const std::size_t i : order) {
     const Prediction& its = row.predictions[i];
@@ -284,7 +286,8 @@ std::string legend(const Study& study) {
   if (study.bound)
     html +=
         "<label class=\"entry\"><input type=\"checkbox\" id=\"show-bound\" checked=\"checked\"/> <svg "
-        "width=\"26\" height=\"12\"><path class=\"priced\" stroke-width=\"12\" d=\"M1 6L25 6\"/></svg> sets the "
+        "width=\"26\" height=\"12\"><path class=\"priced\" stroke-width=\"12\" d=\"M1 6L25 6\"/></svg> sets "
+        "the "
         "bound</label>\n";
   return html + "</p>\n";
 }
@@ -320,7 +323,8 @@ std::string curves_section(const Study& study) {
 }
 
 std::string table_section(const Study& study) {
-  std::string html = "<h2>Predicted times</h2>\n<div class=\"scroll\"><table id=\"predicted\">\n<tr><th>size</th>";
+  std::string html =
+      "<h2>Predicted times</h2>\n<div class=\"scroll\"><table id=\"predicted\">\n<tr><th>size</th>";
   for (const std::string& planner : study.planners) html += fmt::format("<th>{}</th>", breakable(planner));
   html += "<th>taken, GB/s</th><th>of bound</th></tr>\n";
   for (const StudyRow& row : study.rows) {

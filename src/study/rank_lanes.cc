@@ -130,7 +130,8 @@ nlohmann::json call_lanes(const cluster::Cluster& cluster, const sim::Ranks& ran
   for (const Frame& frame : path)
     hops.push_back({row(frame.from), row(frame.to), sim::seconds(frame.sent), sim::seconds(frame.received)});
   std::string said = path_text(cluster, path, call);
-  if (!record.complete()) said = "More frames than are kept: what is shown ends early, without a critical path.";
+  if (!record.complete())
+    said = "More frames than are kept: what is shown ends early, without a critical path.";
   if (nodes.size() > sends.size()) said += fmt::format(" {} of {} are shown.", sends.size(), nodes.size());
   return {{"begin", sim::seconds(call.begin)},
           {"end", sim::seconds(call.end)},

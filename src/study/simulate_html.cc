@@ -24,8 +24,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMostSteps = 240;   // of time
-constexpr std::size_t kLeastSteps = 24;   // fewer show nothing
+constexpr std::size_t kMostSteps = 240;       // of time
+constexpr std::size_t kLeastSteps = 24;       // fewer show nothing
 constexpr std::size_t kMostTextLines = 400;   // of the table: a matrix has a line for each flow
 constexpr std::size_t kMostDownLinks = 1000;  // of one change
 
@@ -84,11 +84,12 @@ std::vector<int> greatest(const std::vector<double>& weights) {
 }
 
 // Links by the tiers that they lead from and to.
-std::map<std::pair<int, int>, std::vector<int>> by_tiers(const cluster::Cluster& cluster, const Layout& layout) {
+std::map<std::pair<int, int>, std::vector<int>> by_tiers(const cluster::Cluster& cluster,
+                                                         const Layout& layout) {
   std::map<std::pair<int, int>, std::vector<int>> links;
   for (std::size_t i = 0; i < cluster.links.size(); ++i)
-    links[{layout.places[at(cluster.links[i].from)].tier, layout.places[at(cluster.links[i].to)].tier}].push_back(
-        static_cast<int>(i));
+    links[{layout.places[at(cluster.links[i].from)].tier, layout.places[at(cluster.links[i].to)].tier}]
+        .push_back(static_cast<int>(i));
   return links;
 }
 
@@ -148,11 +149,12 @@ Json changes_of(const std::vector<sim::NetworkChange>& changes, const cluster::C
     for (std::size_t i = 0; change.node >= 0 && i < cluster.links.size(); ++i)
       if (cluster.links[i].from == change.node || cluster.links[i].to == change.node)
         links.push_back(static_cast<int>(i));
-    const std::string what = change.node >= 0  ? cluster.nodes[at(change.node)].name
-                             : links.empty() ? std::string()
-                                             : sim::link_name(cluster, links[0]);
+    const std::string what = change.node >= 0 ? cluster.nodes[at(change.node)].name
+                             : links.empty()  ? std::string()
+                                              : sim::link_name(cluster, links[0]);
     if (links.size() > kMostDownLinks) links.resize(kMostDownLinks);
-    list.push_back({sim::seconds(sim::picoseconds(change.at)), what, change.up ? "repaired" : "failed", links});
+    list.push_back(
+        {sim::seconds(sim::picoseconds(change.at)), what, change.up ? "repaired" : "failed", links});
   }
   return list;
 }
@@ -170,7 +172,8 @@ Json cards_of(const PageRun& run, const sim::RunReport& report) {
   if (!n.most_queued_link.empty())
     card("longest queue", to_string(Bytes{n.most_queued_bytes}), "at " + n.most_queued_link);
   card("packets lost", std::to_string(n.dropped + n.lost),
-       fmt::format("trimmed {}, sent again {}, timeouts {}", n.trimmed, report.retransmissions, report.timeouts));
+       fmt::format("trimmed {}, sent again {}, timeouts {}", n.trimmed, report.retransmissions,
+                   report.timeouts));
   return cards;
 }
 
@@ -182,7 +185,8 @@ std::string abridged(const std::string& text) {
   std::size_t line = 0, begin = 0;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
-    if (line < kMostTextLines / 2 || line >= lines - kMostTextLines / 2) kept += text.substr(begin, end - begin);
+    if (line < kMostTextLines / 2 || line >= lines - kMostTextLines / 2)
+      kept += text.substr(begin, end - begin);
     if (line == kMostTextLines / 2)
       kept += fmt::format("... {} lines are left out here; --csv has all\n", lines - kMostTextLines);
     begin = end;
@@ -191,7 +195,8 @@ std::string abridged(const std::string& text) {
   return kept;
 }
 
-constexpr const char* kBody = R"(<p class="controls" id="runs-line"><label>run <select id="run"></select></label></p>
+constexpr const char* kBody =
+    R"(<p class="controls" id="runs-line"><label>run <select id="run"></select></label></p>
 <div class="cards" id="cards"></div>
 <h2>The network over time</h2>
 <p class="controls"><button type="button" id="play">play</button>
@@ -266,10 +271,11 @@ std::string SimulatePage::text(const std::string& network, const std::string& ta
   if (cluster_ && cluster_->nodes.size() <= kMostNodesToDraw)
     picture = "<div class=\"scroll\">" + network_picture(*cluster_, layout_) + "</div>";
   else if (cluster_)
-    picture = fmt::format("<p>Not drawn: {} nodes; up to {} are.</p>", cluster_->nodes.size(), kMostNodesToDraw);
-  const std::string body =
-      fmt::format(fmt::runtime(kBody), fmt::arg("picture", picture), fmt::arg("legend", use_legend("part of its capacity")),
-                  fmt::arg("table", text::xml_escaped(abridged(table))));
+    picture =
+        fmt::format("<p>Not drawn: {} nodes; up to {} are.</p>", cluster_->nodes.size(), kMostNodesToDraw);
+  const std::string body = fmt::format(fmt::runtime(kBody), fmt::arg("picture", picture),
+                                       fmt::arg("legend", use_legend("part of its capacity")),
+                                       fmt::arg("table", text::xml_escaped(abridged(table))));
   Json data;
   data["runs"] = runs_;
   const std::string script = std::string(page_js) + std::string(simulate_js);

@@ -1,5 +1,5 @@
-// A page about simulated runs that needs nothing else: numbers first, the network over time, what ranks or flows did,
-// and the table. What it shows was recorded while the runs went on.
+// A page about simulated runs that needs nothing else: numbers first, the network over time, what ranks or
+// flows did, and the table. What it shows was recorded while the runs went on.
 #pragma once
 
 #include <nlohmann/json.hpp>

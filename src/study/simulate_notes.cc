@@ -61,9 +61,9 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
     note(those_given(request, {"pacing"}),
          (request.fluid ? "--fluid" : request.transport) + " has rates of its own");
   if (request.fluid) {
-    note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss",
-                               "bit-errors", "burst-loss", "duplicate", "damage", "reorder", "window",
-                               "most-window", "least-rto"}),
+    note(those_given(request,
+                     {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss", "bit-errors",
+                      "burst-loss", "duplicate", "damage", "reorder", "window", "most-window", "least-rto"}),
          "--fluid has neither packets nor queues");
     return notes;
   }

@@ -298,8 +298,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   }
   queue.trim = queue.trim || raw.trim;
   settle_trimming(queue);
-  if (raw.trim && !queue.trim)
-    refuse("--trim: it needs --priorities of at least 2 and a --queue above 0");
+  if (raw.trim && !queue.trim) refuse("--trim: it needs --priorities of at least 2 and a --queue above 0");
   if (!raw.red.empty()) {
     const auto parts = split(raw.red, ',');
     if (parts.size() != 3) refuse("--red: expected least,most,probability, got \"{}\"", raw.red);

@@ -18,7 +18,8 @@ struct Page {
 
 std::string to_html(const Page& page);
 
-// For Page::data: scripts put the document's texts into the page as they are, so they are made printable here.
+// For Page::data: scripts put the document's texts into the page as they are, so they are made printable
+// here.
 std::string page_data(nlohmann::json document);
 
 }  // namespace talweg::text

@@ -86,9 +86,9 @@ TEST_F(Plan, TheTableSaysTheNetworkTheBoundAndATimeForEachSize) {
   // do.
   EXPECT_THAT(line_with(outcome.out, "bound"), AllOf(HasSubstr("0.2 Gbit/s (0.025 GB/s)"), HasSubstr("h2's"),
                                                      HasSubstr("proved: some trees reach it")));
-  EXPECT_THAT(outcome.out,
-              testing::ContainsRegex("\nsize +taken +time +rate +of bound +limit\n +\\(s\\) +\\(GB/s\\) +\\(%\\)\n"
-                                     "4 KiB +[a-z_]+ +0\\.00[0-9]+ +"));
+  EXPECT_THAT(outcome.out, testing::ContainsRegex(
+                               "\nsize +taken +time +rate +of bound +limit\n +\\(s\\) +\\(GB/s\\) +\\(%\\)\n"
+                               "4 KiB +[a-z_]+ +0\\.00[0-9]+ +"));
   // Each size has a unit of its own, and one planner that is marked.
   EXPECT_THAT(outcome.out, testing::ContainsRegex("\n +4 KiB +64 MiB\n +\\(us\\) +\\(s\\)\n"));
   EXPECT_EQ(std::ranges::count(outcome.out.substr(outcome.out.find("* is what a group takes")), '*'), 3);
@@ -165,7 +165,8 @@ TEST_F(Plan, KnowsEveryCollectiveAndItsRoot) {
     const json document = parsed({network, "--op", op, "--bytes", "16M"});
     EXPECT_EQ(document["bound"]["reached_by_some_trees"], true) << op;
     EXPECT_THAT(document["sizes"][0]["candidates"][0]["part_of_bound"].get<double>(),
-                AllOf(testing::Gt(0.9), testing::Le(1))) << op;
+                AllOf(testing::Gt(0.9), testing::Le(1)))
+        << op;
   }
 }
 
@@ -188,9 +189,8 @@ TEST_F(Plan, SaysOfEachPlanWhatLimitsIt) {
   }
   const Outcome table = talweg({"plan", network, "--bytes", "64M", "--algo", "ring"});
   EXPECT_THAT(line_with(table.out, "64 MiB  ring"), testing::EndsWith("  links"));
-  EXPECT_THAT(
-      line_with(table.out, "links limit"),
-      AllOf(testing::StartsWith("64 MiB, ring: links limit: h"), HasSubstr("carries 106 MB of the ")));
+  EXPECT_THAT(line_with(table.out, "links limit"), AllOf(testing::StartsWith("64 MiB, ring: links limit: h"),
+                                                         HasSubstr("carries 106 MB of the ")));
 }
 
 TEST_F(Plan, TakesWhatAGroupTakes) {

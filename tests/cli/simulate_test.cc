@@ -123,14 +123,15 @@ nlohmann::json page_data(const std::string& page) {
 
 std::map<std::string, std::string> cards_of(const nlohmann::json& run) {
   std::map<std::string, std::string> cards;
-  for (const auto& card : run["cards"]) cards[card["name"].get<std::string>()] = card["value"].get<std::string>();
+  for (const auto& card : run["cards"])
+    cards[card["name"].get<std::string>()] = card["value"].get<std::string>();
   return cards;
 }
 
 TEST_F(Simulate, ThePageHasTheNumbersOfEachRunItsRanksItsLinksAndWhatFailed) {
-  const Outcome outcome = talweg({"simulate", "--topology", "leaf-spine:leaves=2,hosts=4,spines=2", "-b", "64K,1M",
-                                  "--algo", "ring,chain", "--fail", "leaf0->spine1@100us..300us", "--json",
-                                  file("a.json"), "--html", file("p.html")});
+  const Outcome outcome = talweg({"simulate", "--topology", "leaf-spine:leaves=2,hosts=4,spines=2", "-b",
+                                  "64K,1M", "--algo", "ring,chain", "--fail", "leaf0->spine1@100us..300us",
+                                  "--json", file("a.json"), "--html", file("p.html")});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const auto runs = page_data(text("p.html"))["runs"];
   const auto json = nlohmann::json::parse(text("a.json"));
@@ -138,8 +139,8 @@ TEST_F(Simulate, ThePageHasTheNumbersOfEachRunItsRanksItsLinksAndWhatFailed) {
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const auto& run = runs[i];
     SCOPED_TRACE(run["title"]);
-    EXPECT_NEAR(run["call"]["time"].get<double>() * 1e6, json["results"][i]["out_of_place"]["time_us"].get<double>(),
-                1e-3);
+    EXPECT_NEAR(run["call"]["time"].get<double>() * 1e6,
+                json["results"][i]["out_of_place"]["time_us"].get<double>(), 1e-3);
     auto cards = cards_of(run);
     for (const char* name : {"time of a call", "busbw", "of the bound", "planned", "busiest link"})
       EXPECT_THAT(cards[name], testing::ContainsRegex("^[0-9.]+ ")) << name;
@@ -164,18 +165,21 @@ TEST_F(Simulate, ThePageHasTheNumbersOfEachRunItsRanksItsLinksAndWhatFailed) {
 TEST_F(Simulate, ThePageOfAMatrixHasItsFlowsAndThatOfAWorkloadItsSteps) {
   const std::string cm = written(
       "a.cm", "Nodes 4\nConnections 2\n0->3 id 7 start 0 size 1000000\n1->3 id 8 start 0 size 1000000\n");
-  ASSERT_EQ(talweg({"simulate", "--topology", "star:hosts=4", "--cm", cm, "--html", file("f.html")}).exit_code, 0);
+  ASSERT_EQ(
+      talweg({"simulate", "--topology", "star:hosts=4", "--cm", cm, "--html", file("f.html")}).exit_code, 0);
   const auto flows = page_data(text("f.html"))["runs"][0];
   EXPECT_EQ(flows["flows"]["completion"].size(), 2u);
   EXPECT_EQ(flows["flows"]["completion"][1][1], 1.0);
   ASSERT_EQ(flows["flows"]["by_size"].size(), 1u);
   EXPECT_NEAR(flows["flows"]["by_size"][0][3].get<double>(), 2, 0.3);  // two share a link
   EXPECT_FALSE(flows.contains("lanes"));
-  const std::string w = written(
-      "w.yaml",
-      "groups: [{name: job, ranks: all, repeat: 3, steps: [{compute: 1ms}, {op: all_reduce, bytes: 1MiB, algo: ring}]}]\n"
-      "changes: [{at: 1ms, fail: switch->h0}, {at: 1500us, repair: switch->h0}]\n");
-  ASSERT_EQ(talweg({"simulate", "--topology", "star:hosts=4", "--workload", w, "--html", file("w.html")}).exit_code, 0);
+  const std::string w = written("w.yaml",
+                                "groups: [{name: job, ranks: all, repeat: 3, steps: [{compute: 1ms}, {op: "
+                                "all_reduce, bytes: 1MiB, algo: ring}]}]\n"
+                                "changes: [{at: 1ms, fail: switch->h0}, {at: 1500us, repair: switch->h0}]\n");
+  ASSERT_EQ(
+      talweg({"simulate", "--topology", "star:hosts=4", "--workload", w, "--html", file("w.html")}).exit_code,
+      0);
   const auto steps = page_data(text("w.html"))["runs"][0];
   ASSERT_EQ(steps["lanes"]["rows"].size(), 4u);
   EXPECT_THAT(steps["lanes"]["rows"][0][3].get<std::string>(), StartsWith("44"));
@@ -195,8 +199,8 @@ TEST_F(Simulate, ThePageOfAHundredThousandFlowsAmongAThousandHostsStaysSmall) {
              std::to_string(i + 1) + " start " + std::to_string(i * 10'000LL) + " size " +
              std::to_string(1000 + i % 3 * 2000) + "\n";
   }
-  const Outcome outcome = talweg({"simulate", "--topology", "fat-tree:hosts=1024", "--cm", written("b.cm", flows), "--html",
-                                  file("b.html")});
+  const Outcome outcome = talweg({"simulate", "--topology", "fat-tree:hosts=1024", "--cm",
+                                  written("b.cm", flows), "--html", file("b.html")});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_LT(std::filesystem::file_size(file("b.html")), 5'000'000u);
   EXPECT_THAT(text("b.html"), HasSubstr("lines are left out here"));

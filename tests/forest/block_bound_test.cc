@@ -43,9 +43,8 @@ double most_of_last(std::vector<std::vector<double>> rows, std::vector<double> l
     const auto column = static_cast<std::size_t>(best - gains.begin());
     std::size_t leaving = rows.size();
     for (std::size_t row = 0; row < rows.size(); ++row)
-      if (rows[row][column] > 1e-9 &&
-          (leaving == rows.size() ||
-           limits[row] / rows[row][column] < limits[leaving] / rows[leaving][column]))
+      if (rows[row][column] > 1e-9 && (leaving == rows.size() || limits[row] / rows[row][column] <
+                                                                     limits[leaving] / rows[leaving][column]))
         leaving = row;
     if (leaving == rows.size()) return std::numeric_limits<double>::infinity();
     std::vector<double>& pivot = rows[leaving];

@@ -101,11 +101,11 @@ TEST(Choice, TakesNobodyWhereNobodyHasAnOfferAndAsksNobodyWhereRanksMayKnowDiffe
   const Choice none = choose(make_request(Collective::reduce_scatter, 4, 100), model, nothing);
   EXPECT_EQ(none.taken, "");
   EXPECT_THAT(none.missing, ElementsAre("halving_doubling", "ring", "direct", "packed"));
-  const Choice only = choose(make_request(Collective::all_to_all, 4, 100), model,
-                             [](const std::string& planner) -> Offer {
-                               ADD_FAILURE() << planner << " is asked";
-                               return {};
-                             });
+  const Choice only =
+      choose(make_request(Collective::all_to_all, 4, 100), model, [](const std::string& planner) -> Offer {
+        ADD_FAILURE() << planner << " is asked";
+        return {};
+      });
   EXPECT_EQ(only.taken, "direct");
   EXPECT_THAT(only.missing, IsEmpty());
 }
@@ -117,10 +117,9 @@ TEST(Choice, LeavesPlannersOutByWorkAndNotByTheNumberOfRanks) {
             "planning takes more than 120000 million steps (some 120 s) or a gigabyte: it is planned where it"
             " is named");
   for (const int ranks : {16, 17, 256, 257, 300}) {
-    const Choice choice = choose(make_request(Collective::all_reduce, ranks, 1 << 24),
-                                 CostModel(gigabit_star(ranks)), [](const std::string& planner) {
-                                   return Offer{planner == "packed" ? 1e3 : 1e4};
-                                 });
+    const Choice choice =
+        choose(make_request(Collective::all_reduce, ranks, 1 << 24), CostModel(gigabit_star(ranks)),
+               [](const std::string& planner) { return Offer{planner == "packed" ? 1e3 : 1e4}; });
     EXPECT_EQ(choice.taken, "packed") << ranks;
   }
 }

@@ -152,11 +152,11 @@ TEST(PlanBest, TakesOfLongPlansThatTieTheOneWithTheFewestFlows) {
 TEST(PlanBest, LetsFlowsDecideAmongEqualsWhoseFlowsAreLong) {
   const CostModel model(gigabit_star(4));
   const auto taken = [&](std::int64_t bytes, double ring_seconds, int ring_flows) {
-    const Choice choice = choose(make_request(Collective::all_reduce, 4, bytes / 4), model,
-                                 [&](const std::string& planner) {
-                                   if (planner == "halving_doubling") return Offer{1, 8};
-                                   return planner == "ring" ? Offer{ring_seconds, ring_flows} : Offer{2, 1};
-                                 });
+    const Choice choice =
+        choose(make_request(Collective::all_reduce, 4, bytes / 4), model, [&](const std::string& planner) {
+          if (planner == "halving_doubling") return Offer{1, 8};
+          return planner == "ring" ? Offer{ring_seconds, ring_flows} : Offer{2, 1};
+        });
     return choice.taken;
   };
   EXPECT_EQ(taken(256 << 10, 1, 4), "ring");

@@ -102,8 +102,8 @@ TEST_F(Pacing, HoldsUpNoShortCall) {
 
 TEST_F(Pacing, IsNotForNetworksThatAreAssumedNorWhereItIsOff) {
   EXPECT_EQ(paced_while_summing("", kPacedCount), 0);
-  run_ranks(
-      2, [](Group& g) { EXPECT_THAT(g.describe(), HasSubstr("pacing: off: the network is assumed\n")); });
+  run_ranks(2,
+            [](Group& g) { EXPECT_THAT(g.describe(), HasSubstr("pacing: off: the network is assumed\n")); });
   const Variable off("TALWEG_PACING", "0");
   EXPECT_EQ(paced_while_summing(network_.path(), kPacedCount), 0);
   run_ranks(2, [](Group& g) { EXPECT_THAT(g.describe(), HasSubstr("pacing: off\n")); });

@@ -66,10 +66,12 @@ TEST(MaxMin, NoRateCanGrowWithoutTakingFromOneThatIsNotHigher) {
       }
     for (std::size_t r = 0; r < 12; ++r) EXPECT_LE(taken[r], capacities[r] * (1 + 1e-9));
     for (std::size_t f = 0; f < flows.size(); ++f)
-      EXPECT_TRUE(std::ranges::any_of(flows[f], [&](const MaxMin::Use& use) {
-        return taken[use.resource] > capacities[use.resource] * (1 - 1e-9) &&
-               rates[f] > highest[use.resource] * (1 - 1e-9);
-      })) << "flow " << f << " of round " << round << " has no bottleneck";
+      EXPECT_TRUE(std::ranges::any_of(flows[f],
+                                      [&](const MaxMin::Use& use) {
+                                        return taken[use.resource] > capacities[use.resource] * (1 - 1e-9) &&
+                                               rates[f] > highest[use.resource] * (1 - 1e-9);
+                                      }))
+          << "flow " << f << " of round " << round << " has no bottleneck";
   }
 }
 

@@ -16,7 +16,8 @@ namespace {
 
 class FrameRecords : public testing::Test {
  protected:
-  void add(std::uint64_t call, bool up, int from, int to, std::uint32_t chunk, Picoseconds sent, Picoseconds received) {
+  void add(std::uint64_t call, bool up, int from, int to, std::uint32_t chunk, Picoseconds sent,
+           Picoseconds received) {
     wire::Header header = wire::encode(wire::CallId{1, call, {}}, wire::Chunk{up, 0, chunk, 100});
     record_.add({from, to, header, sent, received});
   }

@@ -48,9 +48,8 @@ double line_seconds(double bytes) {
 }
 
 std::uint64_t resent(const std::vector<FlowResult>& flows) {
-  return std::accumulate(flows.begin(), flows.end(), std::uint64_t{0}, [](std::uint64_t sum, const auto& f) {
-    return sum + f.counters.retransmissions;
-  });
+  return std::accumulate(flows.begin(), flows.end(), std::uint64_t{0},
+                         [](std::uint64_t sum, const auto& f) { return sum + f.counters.retransmissions; });
 }
 
 // The part of the time since the start in which the link to a host has carried something.

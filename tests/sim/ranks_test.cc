@@ -149,8 +149,8 @@ TEST(Ranks, CallsWhoseDataCarryTheAgreementAreNotAnnouncedToAll) {
   EXPECT_EQ(announcements("ring", Collective::reduce_scatter, 0), kToAll) << "nothing carries anything";
 }
 
-// Flows of two hosts meet on the way to the other leaf. With paces they are held to their parts of it, and all
-// are let go in the end.
+// Flows of two hosts meet on the way to the other leaf. With paces they are held to their parts of it, and
+// all are let go in the end.
 TEST(Ranks, CallsAreSentAtThePacesOfTheirPlans) {
   const cluster::Cluster cluster = leaf_spine(2, 2, 1, kTen, kGigabit);
   const auto forest = planned("sharded_star", all_reduce(4, 1 << 20), cluster);
@@ -242,7 +242,8 @@ TEST(Ranks, ProcessorsThatTakeTimeMakeSmallCallsSlower) {
   };
   const Picoseconds free = time_of(0);
   EXPECT_LT(seconds(free), 4e-6);  // two links of 1 us each, and little to send
-  EXPECT_GT(seconds(time_of(5 * kMicrosecond)) - seconds(free), 4 * 5e-6);  // three sent, and at least one received
+  EXPECT_GT(seconds(time_of(5 * kMicrosecond)) - seconds(free),
+            4 * 5e-6);  // three sent, and at least one received
 }
 
 TEST(Ranks, ARestBeforeTheTimedCallsFillsTheTokenBuckets) {

@@ -16,7 +16,7 @@
 namespace talweg::steer {
 namespace {
 
-constexpr double kWindow = 1.5e6;                  // bytes: six messages of 256 KiB
+constexpr double kWindow = 1.5e6;                      // bytes: six messages of 256 KiB
 constexpr double kQueueBytes[] = {512 << 10, 1.25e6};  // bytes: 42 and 100 ms at 100 Mbit/s
 
 // How a network is seen.

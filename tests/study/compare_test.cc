@@ -295,8 +295,7 @@ TEST_F(Compare, OfManyLinesThoseThatDifferMostAreShown) {
   const auto many = [](double of_flow_150) {
     json run = {{"format", "talweg simulate"}, {"format_version", 1}, {"network", "n"}};
     for (std::size_t i = 0; i < 200; ++i)
-      run["flows"][i] = {
-          {"id", i}, {"from", "a"}, {"to", "b"}, {"took_us", i == 150 ? of_flow_150 : 100.0}};
+      run["flows"][i] = {{"id", i}, {"from", "a"}, {"to", "b"}, {"took_us", i == 150 ? of_flow_150 : 100.0}};
     return run;
   };
   const Comparison found = compared_files(many(100), many(250));

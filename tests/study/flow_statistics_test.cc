@@ -39,7 +39,8 @@ TEST(LoneFlow, TakesWhatAnEmptyNetworkGives) {
   options.transport.first_window = 1000;
   sim::Simulation simulation(network, options);
   const auto flows = sim::run_matrix(
-      simulation, sim::parse_matrix("Nodes 4\nConnections 1\n0->3 id 1 start 0 size 200000\n", "a.cm"), sim::kNever);
+      simulation, sim::parse_matrix("Nodes 4\nConnections 1\n0->3 id 1 start 0 size 200000\n", "a.cm"),
+      sim::kNever);
   const double alone = LoneFlow(network, options.transport).seconds(0, 3, 200'000);
   EXPECT_NEAR(sim::seconds(flows[0].ended), alone, 0.01 * alone);
 }

@@ -55,8 +55,8 @@ TEST(NetworkLayout, NoTwoNodesMeet) {
     ASSERT_EQ(layout.places.size(), network.nodes.size());
     for (std::size_t a = 0; a < layout.places.size(); ++a)
       for (std::size_t b = 0; b < a; ++b)
-        EXPECT_GT(std::hypot(layout.places[a].x - layout.places[b].x, layout.places[a].y - layout.places[b].y),
-                  12)
+        EXPECT_GT(
+            std::hypot(layout.places[a].x - layout.places[b].x, layout.places[a].y - layout.places[b].y), 12)
             << network.nodes[a].name << network.nodes[b].name;
   }
 }
@@ -82,7 +82,8 @@ TEST(NetworkLayout, HostsStandLowestAndThoseOfALeafNextToEachOtherBelowIt) {
     EXPECT_NEAR(layout.places[16 + leaf].x, (left + right) / 2, 1e-6);
     for (std::size_t host = 0; host < 16; ++host)
       if (host % 4 != leaf)
-        EXPECT_TRUE(layout.places[host].x < left || layout.places[host].x > right) << host << " of another leaf";
+        EXPECT_TRUE(layout.places[host].x < left || layout.places[host].x > right)
+            << host << " of another leaf";
   }
 }
 

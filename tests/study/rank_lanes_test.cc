@@ -81,7 +81,9 @@ TEST(StepLanes, SayWhenARankComputesAndWhenItTakesPartInACollective) {
   EXPECT_NEAR(lanes["end"].get<double>(), 40e-6, 1e-12);
 }
 
-TEST(StepLanes, OfNothingAreNothing) { EXPECT_TRUE(step_lanes(sim::star(2, {}), {}).is_null()); }
+TEST(StepLanes, OfNothingAreNothing) {
+  EXPECT_TRUE(step_lanes(sim::star(2, {}), {}).is_null());
+}
 
 }  // namespace
 }  // namespace talweg::study

@@ -116,9 +116,9 @@ TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
   EXPECT_THAT(notes_of({{"priorities", "2"}, {"trim", "true"}, {"flows", "incast:size=100KB,prio=1"}}),
               IsEmpty());
   EXPECT_THAT(notes_of({{"transport", "ndp"}, {"priorities", "2"}, {"trim", "true"}}), IsEmpty());
-  EXPECT_THAT(notes_of({{"transport", "eqds"}, {"mark", "10K"}, {"most-window", "1M"}}),
-              ElementsAre("--mark: eqds does not react to marks",
-                          "--most-window: eqds has no window that grows"));
+  EXPECT_THAT(
+      notes_of({{"transport", "eqds"}, {"mark", "10K"}, {"most-window", "1M"}}),
+      ElementsAre("--mark: eqds does not react to marks", "--most-window: eqds has no window that grows"));
   EXPECT_THAT(notes_of({{"transport", "ndp"}, {"queue", "0"}}),
               ElementsAre(HasSubstr("--queue: without trimming")));
   EXPECT_THAT(notes_of({{"mark", "2M"}}), ElementsAre("--mark: the queue is full before, at 1048576 bytes"));

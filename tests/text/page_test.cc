@@ -24,7 +24,8 @@ TEST(Page, IsWellFormedWhateverItsTitleAndData) {
 
 // Scripts show the texts of the data as they are.
 TEST(Page, DataAreMadePrintableHoweverDeepTheyLie) {
-  EXPECT_EQ(page_data({{"rows", {1, {{"name", "a\x1b\u202e"}}}}}), R"({"rows":[1,{"name":"a\\x1b\\u202e"}]})");
+  EXPECT_EQ(page_data({{"rows", {1, {{"name", "a\x1b\u202e"}}}}}),
+            R"({"rows":[1,{"name":"a\\x1b\\u202e"}]})");
 }
 
 TEST(Page, WithoutDataHasNoScript) {

@@ -101,8 +101,8 @@ TEST(Table, NamesLoseTheirMiddleBeforeColumnsAreLeftOut) {
   ASSERT_EQ(lines.size(), 3U);
   EXPECT_EQ(lines[1], std::string(57, 'a') + "\u2026" + std::string(56, 'b') + "     1") << "no further";
   EXPECT_EQ(lines[2], "--wide shows whole names");
-  EXPECT_EQ(lines_of(table.text(true)), (std::vector<std::string>{"name" + std::string(118, ' ') + "more",
-                                                                  name + "     1"}));
+  EXPECT_EQ(lines_of(table.text(true)),
+            (std::vector<std::string>{"name" + std::string(118, ' ') + "more", name + "     1"}));
 }
 
 TEST(Table, WhereThereIsNoRoomColumnsAreLeftOutAndALineSaysHowMany) {
