@@ -15,16 +15,16 @@ Forest plan(const char* planner, Collective op, int ranks, std::int64_t count, N
   return find_planner(planner).plan(make_request(op, ranks, count, false, root), gigabit_star(ranks));
 }
 
-int depth(const std::vector<Edge>& edges, NodeId node) {
+int depth_below(const std::vector<Edge>& edges, NodeId node) {
   for (const Edge& edge : edges) {
-    if (edge.child == node) return 1 + depth(edges, edge.parent);
+    if (edge.child == node) return 1 + depth_below(edges, edge.parent);
   }
   return 0;
 }
 
-int depth(const std::vector<Edge>& edges) {
+int depth_below(const std::vector<Edge>& edges) {
   int most = 0;
-  for (const Edge& edge : edges) most = std::max(most, depth(edges, edge.child));
+  for (const Edge& edge : edges) most = std::max(most, depth_below(edges, edge.child));
   return most;
 }
 
@@ -63,7 +63,7 @@ TEST(Chain, IsOnePathFromTheRoot) {
   const Forest forest = plan("chain", Collective::broadcast, 5, 100, 3);
   ASSERT_EQ(forest.trees.size(), 1u);
   EXPECT_EQ(forest.trees[0].root, 3);
-  EXPECT_EQ(depth(forest.trees[0].down), 4);
+  EXPECT_EQ(depth_below(forest.trees[0].down), 4);
 }
 
 TEST(DoubleBinaryTree, InnerRanksOfOneTreeAreLeavesOfTheOther) {
@@ -93,7 +93,7 @@ TEST(DoubleBinaryTree, WithAGivenRootTheSameHoldsForAllOthers) {
 
 TEST(DoubleBinaryTree, IsLogarithmicallyDeep) {
   for (const Tree& tree : plan("double_binary_tree", Collective::all_reduce, 64, 100).trees) {
-    EXPECT_LE(depth(tree.up), 8);
+    EXPECT_LE(depth_below(tree.up), 8);
   }
 }
 
@@ -104,7 +104,7 @@ TEST(HalvingDoubling, ExchangesWithOnePartnerARound) {
   std::map<std::pair<NodeId, NodeId>, int> sent;
   for (const Tree& tree : forest.trees) {
     EXPECT_EQ(tree.up, tree.down);
-    EXPECT_LE(depth(tree.up), 3);
+    EXPECT_LE(depth_below(tree.up), 3);
     for (const Edge& edge : tree.up) ++sent[{edge.child, edge.parent}];
   }
   for (NodeId rank = 0; rank < 8; ++rank) {
@@ -127,7 +127,7 @@ TEST(HalvingDoubling, SendsTheSameFromEveryRankForAnyNumberOfRanks) {
 TEST(Binomial, ReachesEveryoneInLogarithmicallyManyRounds) {
   const Forest forest = plan("binomial", Collective::broadcast, 16, 100, 5);
   EXPECT_EQ(forest.trees[0].root, 5);
-  EXPECT_EQ(depth(forest.trees[0].down), 4);
+  EXPECT_EQ(depth_below(forest.trees[0].down), 4);
   EXPECT_EQ(children(forest.trees[0].down, 5), 4u);
 }
 
@@ -179,7 +179,7 @@ TEST(OneHop, DeliversEveryTreeToItsOwnRoot) {
   for (const Tree& tree : forest.trees) {
     EXPECT_THAT(tree.receivers, ElementsAre(tree.root));
     EXPECT_EQ(tree.slice, (Slice{0, 2}));
-    EXPECT_EQ(depth(tree.up), 1);
+    EXPECT_EQ(depth_below(tree.up), 1);
     EXPECT_TRUE(tree.down.empty());
   }
 }

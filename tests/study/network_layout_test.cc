@@ -80,10 +80,10 @@ TEST(NetworkLayout, HostsStandLowestAndThoseOfALeafNextToEachOtherBelowIt) {
       right = std::max(right, layout.places[host].x);
     }
     EXPECT_NEAR(layout.places[16 + leaf].x, (left + right) / 2, 1e-6);
-    for (std::size_t host = 0; host < 16; ++host)
-      if (host % 4 != leaf)
-        EXPECT_TRUE(layout.places[host].x < left || layout.places[host].x > right)
-            << host << " of another leaf";
+    for (std::size_t host = 0; host < 16; ++host) {
+      if (host % 4 == leaf) continue;
+      EXPECT_TRUE(layout.places[host].x < left || layout.places[host].x > right) << host << " of another leaf";
+    }
   }
 }
 
