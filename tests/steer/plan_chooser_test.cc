@@ -99,7 +99,7 @@ double worked_seconds() {
 }
 
 // So many times what the first plan takes, since seconds are others on each machine and under sanitizers.
-constexpr double kSoon = 4;
+constexpr double kSoon = 8;
 
 TEST(PlanChooser, NoPartOfASearchIsLongWithoutAskingWhetherItIsStillWanted) {
   const forest::CostModel model(forest::random_network(1, 64));
