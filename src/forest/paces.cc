@@ -144,8 +144,8 @@ std::vector<Pace> paces_of(const Forest& forest, const CostModel& model) {
 }
 
 std::span<const Pace> paces_from(std::span<const Pace> paces, NodeId node) {
-  const auto found = std::ranges::equal_range(paces, node, {}, &Pace::from);
-  return {found.begin(), found.end()};
+  const auto begin = std::ranges::lower_bound(paces, node, {}, &Pace::from);
+  return {begin, std::ranges::upper_bound(paces, node, {}, &Pace::from)};
 }
 
 // Who receives a tree's result waits for all its sums, and for the way down. Who does not waits for what is

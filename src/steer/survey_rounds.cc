@@ -62,11 +62,11 @@ void Survey::make_shifts() {
   for (const int step : spread(1, hosts_ - 1, kSampledRounds)) {
     std::vector<Flow> flows = shifted(hosts_, step);
     if (2 * step == hosts_ && hosts_ <= kAllPairs) {
-      const auto back = std::ranges::stable_partition(flows, [](const Flow& flow) {
+      const auto back = std::stable_partition(flows.begin(), flows.end(), [](const Flow& flow) {
         return (flow.from < flow.to) == (std::min(flow.from, flow.to) % 2 == 0);
       });
-      rounds_.push_back(make({back.begin(), back.end()}, 1));
-      flows.erase(back.begin(), back.end());
+      rounds_.push_back(make({back, flows.end()}, 1));
+      flows.erase(back, flows.end());
     }
     rounds_.push_back(make(std::move(flows), 1));
   }

@@ -200,7 +200,8 @@ class Placing {
     }
     const double air = tallest > 1 ? kAir : 0;
     const auto columns_of = [](std::size_t hosts, std::size_t rows) {
-      return static_cast<double>((hosts + rows - 1) / rows);
+      const std::size_t whole = (hosts + rows - 1) / rows;
+      return static_cast<double>(whole);
     };
     const auto columns = [&](std::size_t rows) {
       double sum = air * static_cast<double>(racks.size() - 1);
@@ -222,7 +223,8 @@ class Placing {
     double left = (layout_.width - columns(rows) * step) / 2;
     for (const auto& rack : racks) {
       for (std::size_t i = 0; i < rack.size(); ++i) {
-        layout_.places[rack[i]].x = left + (static_cast<double>(i / rows) + 0.5) * step;
+        const std::size_t column = i / rows;
+        layout_.places[rack[i]].x = left + (static_cast<double>(column) + 0.5) * step;
         layout_.places[rack[i]].y = static_cast<double>(i % rows) * kHostRow;
       }
       left += (columns_of(rack.size(), rows) + air) * step;
@@ -284,7 +286,7 @@ std::string tier_name(int tier, int tiers) {
 }
 
 std::string short_name(const cluster::Node& node) {
-  const std::string name = printable(node.name);
+  std::string name = printable(node.name);
   std::size_t letters = 0, cut = 0;
   for (std::size_t i = 0; i < name.size();
        i += std::max<std::size_t>(1, utf8_length(std::string_view(name).substr(i)))) {

@@ -92,7 +92,8 @@ class PerfLines {
     for (const Side& side : kSides) {
       std::size_t begin = 0, width = 0;
       for (const std::size_t c : kept_) {
-        const auto its = static_cast<std::size_t>(all_[c].gap + std::abs(all_[c].width));
+        const std::size_t its =
+            static_cast<std::size_t>(all_[c].gap) + static_cast<std::size_t>(std::abs(all_[c].width));
         if (c < side.first) begin += its;
         if (c >= side.first && c <= side.last) width += its;
       }

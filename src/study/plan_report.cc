@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/at.h"
+#include "base/printable.h"
 #include "forest/planner.h"
 #include "study/perf_case.h"
 #include "study/version.h"
@@ -131,7 +132,8 @@ std::string limit_line(const Study& study) {
   if (study.rows.empty() || study.rows.back().taken < 0) return {};
   const StudyRow& row = study.rows.back();
   return fmt::format("\n{}{}: {}\n", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
-                     study.planners[at(row.taken)], row.predictions[at(row.taken)].breakdown.reason);
+                     study.planners[at(row.taken)],
+                     printable(row.predictions[at(row.taken)].breakdown.reason));
 }
 
 // A line for each planner, with a mark where it is taken. Where there is no room for all sizes, those between

@@ -82,7 +82,8 @@ TEST(NetworkLayout, HostsStandLowestAndThoseOfALeafNextToEachOtherBelowIt) {
     EXPECT_NEAR(layout.places[16 + leaf].x, (left + right) / 2, 1e-6);
     for (std::size_t host = 0; host < 16; ++host) {
       if (host % 4 == leaf) continue;
-      EXPECT_TRUE(layout.places[host].x < left || layout.places[host].x > right) << host << " of another leaf";
+      EXPECT_TRUE(layout.places[host].x < left || layout.places[host].x > right)
+          << host << " of another leaf";
     }
   }
 }
