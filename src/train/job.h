@@ -100,10 +100,10 @@ std::optional<JobProblem> find_problem(const Job& job);
 // Throws Error{invalid_argument} when there is one.
 void validate(const Job& job);
 
-inline constexpr int kMostLayers = 1 << 20;
+inline constexpr int kMostLayers = 1 << 16;  // a file of so many is near what the reader takes, 8 MiB
 inline constexpr int kMostRanks = 1 << 20;
-inline constexpr Nanoseconds kLongest{86'400'000'000'000};  // a day: sums over all layers stay in 64 bits
-inline constexpr Bytes kLargest{std::int64_t{1} << 42};     // 4 TiB, likewise
+inline constexpr Nanoseconds kLongest{3'600'000'000'000};  // an hour: sums over all layers stay in 64 bits
+inline constexpr Bytes kLargest{std::int64_t{1} << 42};    // 4 TiB, likewise
 
 // Throws Error{bad_file}: "job.yaml:7: layers[2].forward: expected a time such as 2ms, got \"fast\"".
 // `origin` is what the text is called in messages.
