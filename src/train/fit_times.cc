@@ -75,7 +75,7 @@ double student(double freedom) {
   if (freedom < 1) return std::numeric_limits<double>::infinity();
   if (freedom < 2) return 12.706;
   if (freedom < 3) return 4.303;
-  constexpr double z = 1.959964;
+  const double z = 1.959964;  // of the normal distribution
   const double z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z;
   return z + (z3 + z) / (4 * freedom) + (5 * z5 + 16 * z3 + 3 * z) / (96 * freedom * freedom) +
          (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * freedom * freedom * freedom);
