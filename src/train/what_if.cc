@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <limits>
 
 #include "base/at.h"
@@ -16,8 +17,10 @@ namespace {
 constexpr int kHalvings = 5, kDoublings = 7;  // of bandwidth, on the curve
 constexpr int kBisections = 40;
 
+// Of sums in another order nothing is gained or lost.
 double gain_of(double step, double baseline) {
-  return baseline > 0 ? 1 - step / baseline : 0;
+  const double gain = baseline > 0 ? 1 - step / baseline : 0;
+  return std::abs(gain) < 1e-12 ? 0 : gain;
 }
 
 double step_with(const Job& job, const Strategy& strategy, Setting setting, double bandwidth) {
@@ -43,8 +46,8 @@ class Search {
   std::vector<Candidate> run() {
     merge();
     if (limits_.by_priority) cut();
-    if (limits_.decoupled) by_groups("dear", "groups");
-    if (limits_.sharded) by_groups("fsdp", "units");
+    if (limits_.decoupled) by_groups("dear", "groups", {1, 0});
+    if (limits_.sharded) by_groups("fsdp", "units", {1});
     for (Candidate& candidate : found_) candidate.gain = gain_of(candidate.step, baseline_step_);
     std::ranges::stable_sort(found_, {}, &Candidate::step);
     return std::move(found_);
@@ -106,14 +109,18 @@ class Search {
     found_.push_back(std::move(best));
   }
 
-  // Those whose groups have a size alone.
-  void by_groups(const char* name, const char* what) {
+  // Those whose groups have a size alone, and that gather so many groups ahead.
+  void by_groups(const char* name, const char* what, std::initializer_list<int> look_aheads) {
     Candidate best{.step = std::numeric_limits<double>::infinity()};
     for (const Bytes cap : sizes_or(limits_.caps)) {
-      Strategy strategy = find_strategy(name);
-      strategy.merging.first_cap = strategy.merging.cap = cap;
-      strategy.name = fmt::format("{}, {} of {}", name, what, to_string(cap));
-      keep(best, std::move(strategy));
+      for (const int ahead : look_aheads) {
+        Strategy strategy = find_strategy(name);
+        strategy.merging.first_cap = strategy.merging.cap = cap;
+        strategy.look_ahead = ahead;
+        strategy.name =
+            fmt::format("{}, {} of {}{}", name, what, to_string(cap), ahead == 0 ? ", all at once" : "");
+        keep(best, std::move(strategy));
+      }
     }
     found_.push_back(std::move(best));
   }
