@@ -29,6 +29,8 @@ class JsonStream {
  public:
   using Read = std::function<std::size_t(char* into, std::size_t most)>;
   JsonStream(Read read, std::string origin);
+  JsonStream(const JsonStream&) = delete;
+  JsonStream& operator=(const JsonStream&) = delete;
 
   enum class Kind { object, array, string, number, word };  // word: true, false, null, NaN
   Kind kind();

@@ -100,6 +100,7 @@ void read_argument(JsonStream& json, KinetoEvent& e) {
     e.sequence = number_or_nothing(json);
   } else if (key == "Record function id") {
     e.function = number_or_nothing(json);
+    if (e.function == 0) e.function = -1;  // ids are given out only while an execution trace is recorded
   } else if (key == "In msg nelems") {
     e.in_elements = number_or_nothing(json);
   } else if (key == "Out msg nelems") {

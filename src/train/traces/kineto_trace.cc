@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 
 #include "base/fail.h"
 #include "text/json_stream.h"
 #include "train/traces/kineto_event.h"
+#include "train/traces/kineto_transfers.h"
 #include "train/traces/trace_file.h"
 
 namespace talweg::train {
@@ -281,7 +283,7 @@ class KinetoReader {
       t_.last = t_.ops.back().end;
     }
     find_launches();
-    pair_transfers();
+    pair_transfers(t_.calls, std::move(recorded_), t_.runs);
     std::sort(t_.kernels.begin(), t_.kernels.end(),
               [](const KinetoKernel& a, const KinetoKernel& b) { return a.launched < b.launched; });
   }
@@ -355,54 +357,6 @@ class KinetoReader {
     launches_.clear();
   }
 
-  // Says of each transfer when it was called, and what its size is where only the call says that.
-  void pair_transfers() {
-    const auto earlier = [](const KinetoTransfer& a, const KinetoTransfer& b) { return a.begin < b.begin; };
-    std::stable_sort(t_.calls.begin(), t_.calls.end(), earlier);
-    std::stable_sort(recorded_.begin(), recorded_.end(), earlier);
-    for (KinetoTransfer& call : t_.calls) add_recorded(call);
-    if (t_.calls.empty()) t_.calls = recorded_;
-    std::vector<KinetoTransfer>& runs = t_.runs;
-    const bool by_function =
-        std::all_of(runs.begin(), runs.end(),
-                    [](const KinetoTransfer& r) { return r.function >= 0 && r.correlation < 0; }) &&
-        std::all_of(t_.calls.begin(), t_.calls.end(),
-                    [](const KinetoTransfer& c) { return c.function >= 0; });
-    std::stable_sort(runs.begin(), runs.end(), [&](const KinetoTransfer& a, const KinetoTransfer& b) {
-      return by_function ? a.function < b.function : a.called < b.called;
-    });
-    for (std::size_t i = 0; i < t_.calls.size(); ++i) by_function_.emplace(t_.calls[i].function, i);
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const KinetoTransfer* call = by_function                      ? call_before(runs[i])
-                                   : runs.size() == t_.calls.size() ? &t_.calls[i]
-                                                                    : call_around(runs[i]);
-      if (call == nullptr || call->op != runs[i].op) continue;
-      if (runs[i].correlation < 0) runs[i].called = call->begin;
-      if (runs[i].elements < 0) runs[i].elements = call->elements;
-      if (runs[i].element_bytes == 0) runs[i].element_bytes = call->element_bytes;
-    }
-  }
-  void add_recorded(KinetoTransfer& call) const {
-    const auto at =
-        std::lower_bound(recorded_.begin(), recorded_.end(), call,
-                         [](const KinetoTransfer& a, const KinetoTransfer& b) { return a.begin < b.begin; });
-    if (at == recorded_.end() || at->begin > call.end) return;
-    if (call.elements < 0) call.elements = at->elements;
-    if (call.element_bytes == 0) call.element_bytes = at->element_bytes;
-  }
-  const KinetoTransfer* call_before(const KinetoTransfer& run) const {
-    const auto at = by_function_.lower_bound(run.function);
-    return at == by_function_.begin() ? nullptr : &t_.calls[std::prev(at)->second];
-  }
-  const KinetoTransfer* call_around(const KinetoTransfer& run) const {
-    const auto behind =
-        std::upper_bound(t_.calls.begin(), t_.calls.end(), run.called,
-                         [](std::int64_t time, const KinetoTransfer& c) { return time < c.begin; });
-    if (behind == t_.calls.begin()) return nullptr;
-    const KinetoTransfer& call = *std::prev(behind);
-    return call.end >= run.called ? &call : nullptr;
-  }
-
   KinetoTrace t_;
   const std::vector<ExecutionSizes>& sizes_;
   bool has_step_ = false;
@@ -411,8 +365,7 @@ class KinetoReader {
   std::unordered_map<std::int64_t, std::int32_t> threads_;
   std::vector<std::ptrdiff_t> outer_;  // by thread: the operator that was kept last, or -1
   std::deque<Launch> launches_;
-  std::vector<KinetoTransfer> recorded_;             // record_param_comms
-  std::map<std::int64_t, std::size_t> by_function_;  // calls
+  std::vector<KinetoTransfer> recorded_;  // record_param_comms
 };
 
 }  // namespace

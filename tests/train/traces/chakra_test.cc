@@ -72,7 +72,7 @@ TEST_F(ChakraImport, TakesWhatIsComputedBetweenTransfersAsLayers) {
 TEST_F(ChakraImport, RefusesWhatIsCutWhereverThatIs) {
   const std::string text = chakra_text(kNodes);
   std::size_t whole = 0;
-  for (std::size_t end = 8; end < text.size(); ++end) {
+  for (std::size_t end = 8; end < text.size(); end += 7) {
     const std::string said = refusal_of("cut.et", text.substr(0, end));
     if (said.empty() || said.find("expected nodes") != std::string::npos) {
       ++whole;  // between two messages

@@ -23,6 +23,7 @@ MadeTrace random_trace(std::uint64_t seed, bool cuda) {
   made.late = random.below(2) == 0;
   made.old_names = random.below(2) == 0;
   made.children_first = random.below(2) == 0;
+  made.ids = random.below(2) == 0;
   made.children = static_cast<int>(random.below(4));
   made.strangers = static_cast<int>(random.below(3));
   made.input = between(random, 1, 1'000'000);

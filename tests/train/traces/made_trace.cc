@@ -44,6 +44,7 @@ class KinetoWriter {
 
  private:
   void put(std::string_view text) { text_ += text; }
+  std::int64_t next_id() { return m_.ids ? ++function_ : 0; }
 
   void event(const char* category, std::string_view name, std::int64_t thread, std::int64_t begin,
              std::int64_t duration, std::string_view arguments) {
@@ -58,7 +59,7 @@ class KinetoWriter {
   void op(std::string_view name, std::int64_t thread, std::int64_t begin, std::int64_t duration,
           std::string_view arguments) {
     const std::string all =
-        fmt::format("\"Record function id\": {}{}{}", ++function_, arguments.empty() ? "" : ", ", arguments);
+        fmt::format("\"Record function id\": {}{}{}", next_id(), arguments.empty() ? "" : ", ", arguments);
     const auto children = [&] {
       for (int i = 0; i < m_.children; ++i)
         event("cpu_op", "aten::empty", thread, begin + duration * i / (m_.children + 1),
@@ -213,14 +214,14 @@ class KinetoWriter {
     event("cpu_op", fmt::format("c10d::{}", c10d), thread, now_, kCall,
           fmt::format("\"Record function id\": {}, \"Input type\": [\"TensorList\", \"\"], \"Input Dims\": "
                       "[[[{}]], []]",
-                      ++function_, t.elements));
+                      next_id(), t.elements));
     const std::int64_t wait = t.waits[static_cast<std::size_t>(rank_) % t.waits.size()];
     const std::int64_t begin = std::max(run_free_, now_ + kCall);
     run_free_ = begin + t.time + wait;
     if (!m_.cuda) {
       event("user_annotation", fmt::format("gloo:{}", name), pid_ + 40, begin, t.time + wait,
             fmt::format("\"Record function id\": {}, \"Input type\": [\"{}\"], \"Input Dims\": [[{}]]",
-                        ++function_, type, t.elements));
+                        next_id(), type, t.elements));
     } else {
       event("cuda_runtime", "cudaLaunchKernelExC", thread, now_ + 100, kLaunch,
             fmt::format("\"correlation\": {}", ++correlation_));

@@ -45,6 +45,7 @@ struct MadeTrace {
   bool old_names = false;       // ncclKernel_ and whole microseconds' names of old traces
   bool marks = true;            // ProfilerStep#N
   bool optimizer = true;        // Optimizer.step
+  bool ids = true;              // "Record function id"; else 0, as where no execution trace is recorded
   bool shapes = true;           // Input Dims
   bool distributed = true;      // distributedInfo
   bool children_first = false;  // operators come behind those that they contain
