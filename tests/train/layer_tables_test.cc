@@ -38,6 +38,8 @@ TEST(LayerTables, HoldAllParameters) {
   EXPECT_EQ(load_layer_table("vgg16").gradients().value, 4 * 138'357'544);
   EXPECT_EQ(load_layer_table("resnet50").gradients().value, 4 * 25'557'032);
   EXPECT_EQ(load_layer_table("densenet121").gradients().value, 4 * 7'978'856);
+  EXPECT_EQ(load_layer_table("inception_v3").gradients().value,
+            4 * 27'161'264);  // with its auxiliary classifier
   EXPECT_EQ(load_layer_table("alexnet").gradients().value, 4 * 61'100'840);
   EXPECT_EQ(load_layer_table("resnet18").gradients().value, 4 * 11'689'512);
   EXPECT_EQ(load_layer_table("squeezenet1_0").gradients().value, 4 * 1'248'424);
@@ -54,6 +56,7 @@ struct Row {
 TEST(LayerTables, StepsAreThoseOfAnIndependentProgram) {
   const Row rows[] = {
       {"densenet121", "10GbE8", 8, 52.2, 69.8, 177.2, 69.8, 59.6, 1, 3},
+      {"inception_v3", "10GbE16", 8, 122.4, 145.9, 295.4, 170.1, 123.8, 2, 3},
       {"resnet50", "10GbE16", 8, 103.5, 115.3, 198.0, 134.3, 105.3, 2, 3},
       {"resnet50", "IB56_8", 8, 57.9, 57.9, 66.9, 89.1, 60.9, 7, 7},
       {"vgg16", "10GbE16", 8, 442.8, 443.3, 455.4, 496.5, 446.3, 2, 2},
@@ -80,8 +83,8 @@ TEST(LayerTables, StepsAreThoseOfAnIndependentProgram) {
 TEST(LayerTables, ExactMergingIsNeverBeaten) {
   int greedy_loses = 0;
   double worst = 0;
-  for (const char* table :
-       {"alexnet", "densenet121", "gnmt", "gnmt_large", "resnet18", "resnet50", "squeezenet1_0", "vgg16"}) {
+  for (const char* table : {"alexnet", "densenet121", "gnmt", "gnmt_large", "inception_v3", "resnet18",
+                            "resnet50", "squeezenet1_0", "vgg16"}) {
     const Job job = load_layer_table(table);
     for (const NetworkTimes& on : networks()) {
       for (const double speed : {1.0, 8.0}) {
