@@ -125,7 +125,7 @@ bool JsonStream::more() {
   return came > 0;
 }
 
-char JsonStream::next() {
+char JsonStream::behind_blanks() {
   while (true) {
     while (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t') {
       ++at_;

@@ -59,7 +59,9 @@ class JsonStream {
   static constexpr int kMostDepth = 200;
 
  private:
-  char next();  // the next that is no blank, which stays
+  // The next byte that is no blank, which stays; NUL at the end.
+  char next() { return static_cast<unsigned char>(*at_) > ' ' ? *at_ : behind_blanks(); }
+  char behind_blanks();
   bool next_of(char closes);
   void deeper();
   bool more();

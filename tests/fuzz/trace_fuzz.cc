@@ -51,7 +51,7 @@ train::TraceJob read(const std::string& kind, const std::string& bytes) {
   if (kind == "aicb") return train::import_aicb(bytes, "f");
   if (kind == "pipedream") return train::import_pipedream(bytes, "f");
   if (kind == "b_caffe") return train::import_b_caffe(bytes, "f");
-  if (kind == "onnx") return train::import_onnx(bytes, "f");
+  if (kind == "onnx") return train::import_onnx(bytes, "f", train::find_device("k80"));
   const FileInMemory file(bytes);
   if (kind == "kineto") return train::import_kineto({file.path()}, {});
   if (kind == "chakra") return train::import_chakra({file.path()});

@@ -18,7 +18,7 @@ TraceJob import_simai(const std::string& text, const std::string& origin);
 TraceJob import_aicb(const std::string& text, const std::string& origin);
 TraceJob import_pipedream(const std::string& text, const std::string& origin);
 TraceJob import_b_caffe(const std::string& text, const std::string& origin);
-TraceJob import_onnx(const std::string& bytes, const std::string& origin);
+TraceJob import_onnx(const std::string& bytes, const std::string& origin, const Device& device);
 
 ExecutionSizes read_execution_trace(const std::string& path);
 

@@ -1,9 +1,7 @@
-// ONNX graphs: a layer for each node that computes, with times from a roofline (Williams, Waterman, Patterson
-// 2009): the longer of what its multiplications and additions take at the device's peak, and of what its
-// inputs, outputs and weights take to go through the memory. Backward, products take twice as long (one for
-// the gradient of the input, one for that of the weights), everything else as long as forward. The device is
-// one of about 10 TFLOP/s and 600 GB/s, with 4-byte numbers; a plan for another one is made by asking for
-// faster or slower compute.
+// ONNX graphs: a layer for each node that computes, with times from a roofline, as in models.h: the longer of
+// what its multiplications and additions take on the device, and of what its inputs, outputs and weights take
+// to go through the memory. Backward, products do that twice (once for the gradient of the input, once for
+// that of the weights), everything else once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,9 +14,6 @@
 
 namespace talweg::train {
 namespace {
-
-constexpr double kPeakFlops = 10e12;
-constexpr double kMemoryBytesPerSecond = 600e9;
 
 bool is_product(const OnnxNode& node) {
   return node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul";
@@ -33,7 +28,8 @@ bool takes_no_time(const std::string& op) {
 
 class OnnxImporter {
  public:
-  OnnxImporter(OnnxGraph graph, const std::string& origin) : g_(std::move(graph)), origin_(origin) {}
+  OnnxImporter(OnnxGraph graph, const std::string& origin, const Device& device)
+      : g_(std::move(graph)), origin_(origin), device_(device) {}
 
   TraceJob read() {
     TraceJob read{.kind = TraceKind::onnx};
@@ -48,13 +44,12 @@ class OnnxImporter {
     }
     if (job.layers.empty())
       throw_error(ErrorCode::bad_file, "{}: expected nodes that compute, got none", origin_);
-    read.notes.push_back(fmt::format("times are estimated, for a device of {:.0f} TFLOP/s and {:.0f} GB/s",
-                                     kPeakFlops / 1e12, kMemoryBytesPerSecond / 1e9));
+    read.notes.push_back(fmt::format("times are estimated, for a device such as {}", device_.name));
     if (g_.has_open_sizes)
       read.notes.emplace_back("sizes that the graph leaves open, such as the batch's, are taken as 1");
     if (unknown_ > 0)
-      read.notes.push_back(
-          fmt::format("{} nodes take no time, as the shape of their output is not known", unknown_));
+      read.notes.push_back(fmt::format(
+          "{} nodes cost nothing but a kernel, as the shape of their output is not known", unknown_));
     return checked(std::move(read), origin_);
   }
 
@@ -81,9 +76,10 @@ class OnnxImporter {
     layer.after.assign(from.begin(), from.end());
     if (layer.after == std::vector<int>{index - 1}) layer.after.clear();
     layer.gradient = {gradient(node)};
-    const double forward = seconds(node);
-    layer.forward = nanoseconds(forward, node);
-    layer.backward = nanoseconds(is_product(node) ? 2 * forward : forward, node);
+    const Cost cost = cost_of(node);
+    const double passes = is_product(node) ? 2 : 1;
+    layer.forward = time_of(cost.flops, cost.bytes, node);
+    layer.backward = time_of(passes * cost.flops, passes * cost.bytes, node);
   }
 
   std::string unique(const std::string& wanted) {
@@ -110,16 +106,19 @@ class OnnxImporter {
     return s == nullptr ? 0 : static_cast<double>(elements_of_shape(*s, origin_));
   }
 
-  double seconds(const OnnxNode& node) {
+  struct Cost {
+    double flops = 0, bytes = 0;
+  };
+  Cost cost_of(const OnnxNode& node) {
     const Shape* out = node.outputs.empty() ? nullptr : shape(node.outputs[0]);
     if (out == nullptr) {
       if (is_product(node)) lacks_shape(node, "its output");
       ++unknown_;
-      return 0;
+      return {};
     }
     double moved = elements(node.outputs[0]);
     for (const std::string& input : node.inputs) moved += elements(input);
-    return std::max(flops(node, *out) / kPeakFlops, moved * 4 / kMemoryBytesPerSecond);
+    return {flops(node, *out), moved * static_cast<double>(device_.element.value)};
   }
 
   double flops(const OnnxNode& node, const Shape& out) const {
@@ -144,15 +143,17 @@ class OnnxImporter {
                 origin_, node.name, node.op, of);
   }
 
-  Nanoseconds nanoseconds(double seconds, const OnnxNode& node) const {
-    if (!(seconds * 1e9 < static_cast<double>(kLongest.value)))
+  Nanoseconds time_of(double flops, double bytes, const OnnxNode& node) const {
+    const double time = std::max(flops / device_.flops, bytes / device_.memory) / device_.efficiency * 1e9;
+    if (!(time < static_cast<double>(kLongest.value)))
       throw_error(ErrorCode::bad_file, "{}: node \"{}\": expected a layer of less than a day", origin_,
                   node.name);
-    return {std::llround(seconds * 1e9)};
+    return std::max(Nanoseconds{std::llround(time)}, device_.least_kernel);
   }
 
   OnnxGraph g_;
   const std::string& origin_;
+  const Device& device_;
   std::map<std::string, std::set<int>> made_by_;  // by value: layers
   std::set<std::string> names_, counted_;
   int unknown_ = 0;
@@ -160,8 +161,8 @@ class OnnxImporter {
 
 }  // namespace
 
-TraceJob import_onnx(const std::string& bytes, const std::string& origin) {
-  return OnnxImporter(read_onnx(bytes, origin), origin).read();
+TraceJob import_onnx(const std::string& bytes, const std::string& origin, const Device& device) {
+  return OnnxImporter(read_onnx(bytes, origin), origin, device).read();
 }
 
 }  // namespace talweg::train

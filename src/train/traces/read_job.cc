@@ -34,7 +34,7 @@ constexpr NamedKind kKinds[] = {{TraceKind::job, "job", read_own},
                                 {TraceKind::aicb, "aicb", import_aicb},
                                 {TraceKind::pipedream, "pipedream", import_pipedream},
                                 {TraceKind::b_caffe, "b-caffe", import_b_caffe},
-                                {TraceKind::onnx, "onnx", import_onnx}};
+                                {TraceKind::onnx, "onnx", nullptr}};
 
 const NamedKind& row_of(TraceKind kind) {
   return *std::find_if(std::begin(kKinds), std::end(kKinds),
@@ -144,7 +144,7 @@ TraceKind recognise_trace(const std::string& path) {
               known);
 }
 
-TraceJob read_job(const std::vector<std::string>& paths) {
+TraceJob read_job(const std::vector<std::string>& paths, const Device& device) {
   if (paths.empty()) throw_error(ErrorCode::invalid_argument, "expected at least one trace");
   Paths traces, execution_traces;
   std::optional<TraceKind> kind;
@@ -169,9 +169,8 @@ TraceJob read_job(const std::vector<std::string>& paths) {
   if (traces.size() > 1)
     throw_error(ErrorCode::bad_file, "{}: expected one file, as {} is of kind {}", traces[1], traces[0],
                 name(*kind));
-  const NamedKind& row = row_of(*kind);
-  const std::size_t most = *kind == TraceKind::onnx ? kMostModel : kMostText;
-  TraceJob read = row.read(read_trace(traces[0], most), traces[0]);
+  if (kind == TraceKind::onnx) return import_onnx(read_trace(traces[0], kMostModel), traces[0], device);
+  TraceJob read = row_of(*kind).read(read_trace(traces[0], kMostText), traces[0]);
   read.kind = *kind;
   return read;
 }

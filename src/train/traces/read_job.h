@@ -23,6 +23,7 @@
 
 #include "base/units.h"
 #include "train/job.h"
+#include "train/models.h"
 #include "train/traces/buckets.h"
 
 namespace talweg::train {
@@ -47,8 +48,8 @@ struct TraceJob {
 // What the file is. Throws Error{bad_file} of one line that names what is known, if it is none of that.
 TraceKind recognise_trace(const std::string& path);
 
-// All paths are of one kind, but for execution traces beside Kineto's. Throws Error{bad_file}, and
-// Error{invalid_argument} for no path.
-TraceJob read_job(const std::vector<std::string>& paths);
+// All paths are of one kind, but for execution traces beside Kineto's. Where a file has no times (ONNX), they
+// are estimated for the device. Throws Error{bad_file}, and Error{invalid_argument} for no path.
+TraceJob read_job(const std::vector<std::string>& paths, const Device& device = find_device("v100"));
 
 }  // namespace talweg::train
