@@ -43,13 +43,16 @@ Rank read_rank(const std::string& path, const std::vector<ExecutionSizes>& sizes
   throw_error(ErrorCode::bad_file, "{}: not of the run of {}: {}", b.path, a.path, why);
 }
 
-void check_of_one_run(const Rank& a, const Rank& b) {
+void check_of_two_ranks(const Rank& a, const Rank& b) {
   if (a.rank >= 0 && a.rank == b.rank)
     throw_error(ErrorCode::bad_file, "{}: is of rank {}, as {} is: expected one file for each rank", b.path,
                 b.rank, a.path);
   if (a.rank < 0 && b.rank < 0 && a.pid == b.pid && a.begin == b.begin)
     throw_error(ErrorCode::bad_file, "{}: is of the same process as {}: expected one file for each rank",
                 b.path, a.path);
+}
+
+void check_of_one_run(const Rank& a, const Rank& b) {
   if (a.world != b.world) different_runs(a, b, fmt::format("world sizes {} and {}", a.world, b.world));
   if (a.has_clock && b.has_clock && (a.end + kMostSkew < b.begin || b.end + kMostSkew < a.begin))
     different_runs(a, b, "the two were recorded at different times");
@@ -174,8 +177,10 @@ TraceJob import_kineto(const Paths& paths, const Paths& execution_traces) {
       throw_error(ErrorCode::bad_file, "{}: is of process {}, of which there is no Kineto trace",
                   execution_traces[i], sizes[i].pid);
   std::sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) { return a.rank < b.rank; });
-  for (std::size_t b = 1; b < ranks.size(); ++b)
-    for (std::size_t a = 0; a < b; ++a) check_of_one_run(ranks[a], ranks[b]);
+  for (std::size_t b = 1; b < ranks.size(); ++b) {
+    for (std::size_t a = 0; a < b; ++a) check_of_two_ranks(ranks[a], ranks[b]);
+    check_of_one_run(ranks[0], ranks[b]);
+  }
   const Rank& first = ranks[0];
   const StepShape& shape = first.steps.shape;
   const int world = std::max(first.world, static_cast<int>(ranks.size()));

@@ -129,8 +129,7 @@ class StepViewer {
             ErrorCode::bad_file,
             "{}: expected one forward and one backward pass in a step, but {} runs forward after the "
             "backward "
-            "pass of step {} began: two models, gradients that are accumulated, or layers that are computed "
-            "again",
+            "pass of step {} began: two models, accumulated gradients, or layers that are computed again",
             t_.path, t_.names[static_cast<std::size_t>(op(i).name)], step_.number);
     }
   }
@@ -252,8 +251,12 @@ class StepViewer {
     std::vector<std::int64_t> elements;
     const auto& list = t_.runs.empty() ? t_.calls : t_.runs;
     std::int64_t last = 0;
-    for (const KinetoTransfer& run : list) {
-      if (run.called < step_.begin || run.called >= step_.end || run.op == Collective::barrier) continue;
+    const auto from =
+        std::lower_bound(list.begin(), list.end(), step_.begin,
+                         [](const KinetoTransfer& t, std::int64_t time) { return t.called < time; });
+    for (auto at = from; at != list.end() && at->called < step_.end; ++at) {
+      const KinetoTransfer& run = *at;
+      if (run.op == Collective::barrier) continue;
       const bool of_gradients = run.called >= first_backward_ && run.op != Collective::broadcast;
       int bytes = run.element_bytes;
       if (bytes == 0 && of_gradients && !parameters_.empty()) bytes = parameters_.front().element_bytes;

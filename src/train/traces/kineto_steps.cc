@@ -100,14 +100,12 @@ RankSteps steps_of(const KinetoTrace& trace) {
   const StepSeen& seen = most->first;
   if (!seen.sizes_known)
     result.notes.push_back(
-        "parameters' sizes are not in the trace (record_shapes=True): each transfer counts to the layer that "
-        "completes "
-        "it");
+        "parameters' sizes are not in the trace (record_shapes=True): each transfer counts to the layer "
+        "that completes it");
   if (!seen.buckets_matched)
     result.notes.push_back(
-        "parameters in the order in which they are ready do not add up to what was sent: which layers a "
-        "transfer "
-        "carried is taken from when it was called");
+        "parameters in the order in which they are ready do not add up to what was sent: which layers "
+        "a transfer carried is taken from when it was called");
   if (!seen.bytes_known) result.notes.push_back("sizes of transfers are not in the trace: they are 0");
   if (trace.runs.empty() && !seen.shape.transfers.empty())
     result.notes.push_back("how long transfers took is not in the trace: their times are 0");
