@@ -13,7 +13,7 @@
 namespace talweg::text {
 namespace {
 
-constexpr std::size_t kWindow = std::size_t{1} << 18;
+constexpr std::size_t kWindow = std::size_t{1} << 16;
 constexpr std::size_t kBehind = 8;  // NULs behind what is valid, so that eight bytes can be read anywhere
 
 constexpr const char* kNul = "expected no NUL bytes: the file is damaged";

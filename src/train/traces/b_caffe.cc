@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <utility>
 
 #include "base/trim.h"
 #include "train/traces/importers.h"

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "base/fail.h"
 #include "train/traces/importers.h"

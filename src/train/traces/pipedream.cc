@@ -16,6 +16,7 @@
 #include <map>
 #include <queue>
 #include <set>
+#include <utility>
 
 #include "base/trim.h"
 #include "train/traces/importers.h"

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/trim.h"
