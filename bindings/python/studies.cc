@@ -43,7 +43,8 @@ template <class Request>
 void set_from(Request& request, const Field<Request>& field, const py::handle& value) {
   if (value.is_none()) return;
   if (field.template is<std::vector<std::string>>() && !py::isinstance<py::str>(value)) {
-    for (const py::handle item : value) set(request, field, std::string(py::str(item)));
+    if (py::hasattr(value, "__fspath__")) return set(request, field, text_of(value));
+    for (const py::handle item : value) set(request, field, text_of(item));
     return;
   }
   if (field.template is<bool>()) return set(request, field, value.cast<bool>() ? "true" : "false");

@@ -1,0 +1,265 @@
+#include "study/predict_study.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/at.h"
+#include "base/fail.h"
+#include "text/escape.h"
+
+namespace talweg::study {
+namespace {
+
+using train::Prediction;
+using train::Strategy;
+
+constexpr double kLittle = 0.01;       // of a step: a gain that nobody would pay for
+constexpr int kMostDoublings = 20;     // of the bandwidth: a million times
+constexpr int kMostCurveRanks = 1024;  // where the network has room for any number
+
+// Counts predictions, for whoever waits for them.
+class Predictor {
+ public:
+  Predictor(const StepQuestion& question, std::function<void(std::size_t, std::size_t)> look)
+      : question_(question), look_(std::move(look)) {}
+
+  void expect(std::size_t more) { all_ += more; }
+
+  Prediction operator()(const Strategy& strategy, const train::Setting& setting) {
+    Prediction found = train::predict(question_.job, strategy, setting);
+    ++done_;
+    if (look_) look_(done_, std::max(done_, all_));
+    return found;
+  }
+
+ private:
+  const StepQuestion& question_;
+  const std::function<void(std::size_t, std::size_t)> look_;
+  std::size_t done_ = 0, all_ = 0;
+};
+
+// By layer, the bucket it travels in; -1: none.
+std::vector<int> bucket_of_layer(const train::Job& job, const std::vector<std::vector<int>>& groups) {
+  std::vector<int> bucket_of(job.layers.size(), -1);
+  for (std::size_t k = 0; k < groups.size(); ++k)
+    for (const int layer : groups[k]) bucket_of[at(layer)] = static_cast<int>(k);
+  return bucket_of;
+}
+
+// Read off the first of the two steps in the picture, since some of its transfers may end in the second.
+std::vector<Bucket> buckets_in(const train::Job& job, const Prediction& prediction, const Strategy& strategy,
+                               double compression) {
+  // Weights that are gathered for a pass are no gradients that arrive.
+  const bool gathers = strategy.sending == Strategy::Sending::decoupled;
+  const std::vector<int> bucket_of = bucket_of_layer(job, prediction.groups);
+  std::vector<Bucket> buckets(prediction.groups.size());
+  for (std::size_t k = 0; k < buckets.size(); ++k) {
+    buckets[k].layers = prediction.groups[k];
+    buckets[k].sent = std::numeric_limits<double>::infinity();
+    for (const int layer : buckets[k].layers)
+      buckets[k].bytes += static_cast<double>(job.layers[at(layer)].gradient.value) / compression;
+  }
+  double begin = std::numeric_limits<double>::infinity();
+  for (const train::Span& span : prediction.timeline)
+    if (span.step == 0 && span.kind == train::TaskKind::forward) begin = std::min(begin, span.start);
+  for (const train::Span& span : prediction.timeline) {
+    if (span.step != 0 || span.first < 0) continue;
+    const int k = bucket_of[at(span.first)];
+    if (k < 0) continue;
+    Bucket& bucket = buckets[at(k)];
+    if (span.kind == train::TaskKind::backward) bucket.ready = std::max(bucket.ready, span.end - begin);
+    if (!train::is_transfer(span.kind) || (span.kind == train::TaskKind::all_gather && !gathers)) continue;
+    bucket.sent = std::min(bucket.sent, span.start - begin);
+    bucket.arrived = std::max(bucket.arrived, span.end - begin);
+  }
+  for (Bucket& bucket : buckets) {  // of nothing that takes time
+    if (std::isfinite(bucket.sent)) continue;
+    bucket.sent = bucket.arrived = bucket.ready;
+  }
+  return buckets;
+}
+
+StepRow row_of(const StepQuestion& question, const Strategy& strategy, Predictor& predictor) {
+  StepRow row{.strategy = strategy};
+  try {
+    for (const int ranks : question.ranks) {
+      row.prediction = predictor(strategy, question.setting(ranks));
+      row.steps.push_back(row.prediction.step);
+    }
+  } catch (const Error& error) {
+    if (!question.all_strategies || error.code() != ErrorCode::invalid_argument) throw;
+    row.unsuited = error.what();
+    row.steps.clear();
+    return row;
+  }
+  row.buckets = buckets_in(question.job, row.prediction, strategy, question.compression);
+  return row;
+}
+
+// The least step of those that suit and for which `may` holds; of equals the one with the fewest calls.
+template <class May>
+std::optional<std::size_t> quickest(const std::vector<StepRow>& rows, May may) {
+  std::optional<std::size_t> best;
+  const auto cost = [&](std::size_t i) {
+    return std::pair{rows[i].prediction.step, rows[i].prediction.calls};
+  };
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    if (rows[i].suits() && may(rows[i]) && (!best || cost(i) < cost(*best))) best = i;
+  return best;
+}
+
+struct Change {
+  const char* key;
+  const char* words;
+  double bandwidth = 1, compute = 1, batch = 1, compression = 1, ranks = 1;
+};
+constexpr Change kChanges[] = {
+    // clang-format off
+    {.key = "bandwidth_x2", .words = "twice the bandwidth", .bandwidth = 2},
+    {.key = "compute_x2", .words = "devices twice as fast", .compute = 2},
+    {.key = "batch_x2", .words = "twice the batch", .batch = 2},
+    {.key = "compression_x4", .words = "gradients sent in a quarter of the bytes", .compression = 4},
+    {.key = "ranks_x2", .words = "twice the ranks", .ranks = 2},
+    // clang-format on
+};
+
+train::Setting changed(const StepQuestion& question, const Change& change) {
+  const int ranks = question.ranks.back() * static_cast<int>(change.ranks);
+  train::Setting setting = question.setting(ranks);
+  if (change.bandwidth != 1) setting.network = setting.network.with_bandwidth(change.bandwidth);
+  setting.compute *= change.compute;
+  setting.batch *= change.batch;
+  setting.compression *= change.compression;
+  return setting;
+}
+
+bool has_ranks(const StepQuestion& question, double times) {
+  const double ranks = times * question.ranks.back();
+  const int most = question.network.most_ranks;
+  return ranks <= (most > 0 ? most : train::kMostRanks);
+}
+
+void add_what_ifs(const StepQuestion& question, Predictor& predictor, StepStudy& study) {
+  const StepRow& best = study.best_row();
+  for (const Change& change : kChanges) {
+    if (!has_ranks(question, change.ranks)) continue;
+    const double step = predictor(best.strategy, changed(question, change)).step;
+    const double samples = change.batch * change.ranks;
+    study.what_ifs.push_back({change.key, change.words, step, samples * best.prediction.step / step});
+  }
+  // What no bandwidth can take away is what a step is compared with.
+  const train::Setting now = question.setting(question.ranks.back());
+  const auto step_with = [&](double times) {
+    train::Setting setting = now;
+    setting.network = now.network.with_bandwidth(times);
+    return predictor(best.strategy, setting).step;
+  };
+  const double least = step_with(std::exp2(kMostDoublings));
+  double times = 1, step = best.prediction.step;
+  while (step > least * (1 + kLittle) && times < std::exp2(kMostDoublings)) step = step_with(times *= 2);
+  study.bandwidth_helps_until = times;
+}
+
+// Of every strategy that suits, and of one that has nothing to send.
+StepCurves curves(const StepQuestion& question, Predictor& predictor, const StepStudy& study,
+                  const std::vector<double>& x, const std::function<train::Setting(double)>& setting_at) {
+  StepCurves found{.x = x, .steps = std::vector<std::vector<double>>(study.rows.size()), .alone = {}};
+  for (const double value : x) {
+    const train::Setting setting = setting_at(value);
+    for (std::size_t i = 0; i < study.rows.size(); ++i)
+      if (study.rows[i].suits()) found.steps[i].push_back(predictor(study.rows[i].strategy, setting).step);
+    found.alone.push_back(study.alone);
+  }
+  return found;
+}
+
+std::vector<double> ranks_of_curves(const StepQuestion& question) {
+  const int most = question.network.most_ranks > 0 ? question.network.most_ranks
+                                                   : std::max(kMostCurveRanks, question.ranks.back());
+  std::vector<double> ranks;
+  for (int n = 2; n < most; n *= 2) ranks.push_back(n);
+  ranks.push_back(most);
+  for (const int n : question.ranks) ranks.push_back(n);
+  std::ranges::sort(ranks);
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
+
+void add_curves(const StepQuestion& question, Predictor& predictor, StepStudy& study) {
+  const std::vector<double> ranks = ranks_of_curves(question);
+  const std::vector<double> bandwidths{0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32};
+  predictor.expect((ranks.size() + bandwidths.size()) * study.rows.size());
+  if (ranks.size() > 1)
+    study.over_ranks = curves(question, predictor, study, ranks,
+                              [&](double n) { return question.setting(static_cast<int>(n)); });
+  study.over_bandwidth = curves(question, predictor, study, bandwidths, [&](double times) {
+    train::Setting setting = question.setting(question.ranks.back());
+    setting.network = setting.network.with_bandwidth(times);
+    return setting;
+  });
+}
+
+// The job as it was recorded against what the model makes of it.
+void add_measured(const StepQuestion& question, StepStudy& study) {
+  const train::Job& job = question.job;
+  if (job.step.value <= 0) return;
+  study.measured = static_cast<double>(job.step.value) * 1e-9;
+  if (!job.exchanges.empty()) study.replayed = train::replay(job).step;
+  const bool same = question.compute == 1 && question.batch == 1 && question.compression == 1;
+  if (!same || question.ranks.back() != job.ranks) return;
+  for (StepRow& row : study.rows)
+    if (row.suits()) row.off_by = row.prediction.step / *study.measured - 1;
+}
+
+}  // namespace
+
+bool runs_under_ddp(const Strategy& strategy) {
+  using Sending = Strategy::Sending;
+  return strategy.sending == Sending::as_ready || strategy.sending == Sending::by_priority ||
+         strategy.sending == Sending::after_backward;
+}
+
+StepStudy study_step(const StepQuestion& question,
+                     const std::function<void(std::size_t, std::size_t)>& look) {
+  Predictor predictor(question, look);
+  predictor.expect(question.strategies.size() * question.ranks.size() + kMostDoublings);
+  StepStudy study;
+  for (const Strategy& strategy : question.strategies)
+    study.rows.push_back(row_of(question, strategy, predictor));
+  const auto best = quickest(study.rows, [](const StepRow&) { return true; });
+  if (!best) refuse("--strategy: {}", study.rows.front().unsuited);
+  study.best = *best;
+  study.plan = quickest(study.rows, [](const StepRow& row) { return runs_under_ddp(row.strategy); });
+  for (std::size_t i = 0; i < study.rows.size(); ++i)
+    if (study.rows[i].suits() && study.rows[i].strategy.name == "ddp") study.baseline = i;
+  train::Setting alone = question.setting(question.ranks.back());
+  alone.network = train::no_network(1);
+  alone.peer_waits = false;
+  study.alone = predictor(study.best_row().strategy, alone).step;
+  add_what_ifs(question, predictor, study);
+  if (question.curves) add_curves(question, predictor, study);
+  add_measured(question, study);
+  return study;
+}
+
+std::string plan_document(const train::Job& job, const StepRow& row) {
+  using Json = nlohmann::ordered_json;
+  const bool urgent = row.strategy.sending == Strategy::Sending::by_priority;
+  const auto size = [](Bytes bytes) { return bytes.value > 0 ? Json(bytes.value) : Json(); };
+  Json document = {{"buckets", Json::array()}};
+  for (std::size_t k = 0; k < row.buckets.size(); ++k) {
+    Json layers = Json::array();
+    for (const int layer : row.buckets[k].layers) layers.push_back(job.layers[at(layer)].name);
+    // The last to become ready is the first that the next forward pass needs.
+    const std::size_t priority = urgent ? row.buckets.size() - 1 - k : 0;
+    document["buckets"].push_back({{"layers", std::move(layers)}, {"priority", priority}});
+  }
+  document["partition"] = urgent ? size(row.strategy.partition) : Json();
+  document["credit"] = urgent ? size(row.strategy.credit) : Json();
+  return document.dump(2) + "\n";
+}
+
+}  // namespace talweg::study
