@@ -14,9 +14,16 @@
 #include "base/units.h"
 #include "cluster/cluster.h"
 #include "formats/import.h"
+#include "study/machine.h"
 #include "text/yaml_reader.h"
-#include "train/cluster_times.h"
 
+namespace talweg::train {
+namespace {
+NetworkTimes cluster_times(const cluster::Cluster& c) {
+  return network_of("x", c.workers(), linear_times(1e-4, 1e-9));
+}
+}  // namespace
+}  // namespace talweg::train
 namespace talweg::study {
 namespace {
 

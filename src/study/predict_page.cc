@@ -43,6 +43,7 @@ constexpr KindOnPage kKindsOnPage[] = {
     {TaskKind::all_reduce, "all-reduce", "k-send", "bucket"},
     {TaskKind::reduce_scatter, "reduce-scatter", "k-scatter", "bucket"},
     {TaskKind::all_gather, "all-gather", "k-gather", "bucket"},
+    {TaskKind::peer_wait, "waiting for late ranks", "k-wait", "bucket"},
 };
 
 int kind_on_page(TaskKind kind) {
@@ -79,7 +80,9 @@ class StrategyPicture {
   Json data() const {
     Json spans = Json::array(), path = Json::array();
     double begin = 0, end = 0, device_end = 0;
-    for (const train::Span& span : row_.prediction.timeline) {
+    std::vector<train::Span> timeline = row_.prediction.timeline;
+    std::ranges::stable_sort(timeline, {}, &train::Span::start);
+    for (const train::Span& span : timeline) {
       if (span.end <= span.start) continue;
       if (span.critical) path.push_back(spans.size());
       spans.push_back({lane_on_page(span.resource), kind_on_page(span.kind), whole_ns(span.start - origin_),
@@ -98,7 +101,8 @@ class StrategyPicture {
  private:
   int item_of(const train::Span& span) const {
     if (span.first < 0) return -1;
-    return train::is_transfer(span.kind) ? bucket_of_[at(span.first)] : span.first;
+    return train::is_transfer(span.kind) || span.kind == TaskKind::peer_wait ? bucket_of_[at(span.first)]
+                                                                             : span.first;
   }
 
   // By layer, from the beginning of a step: when its gradient is there.
@@ -265,8 +269,9 @@ std::string what_if_on_page(const StepStudy& study) {
       "if</th><th>step</th><th>samples "
       "a second</th></tr>\n";
   for (const WhatIf& change : study.what_ifs)
-    html += fmt::format("<tr><th class=\"words\">{}</th><td>{}</td><td>{:.2f} x</td></tr>\n",
-                        text::xml_escaped(change.words), duration_text(change.step), change.speed_up);
+    if (matters(change))
+      html += fmt::format("<tr><th class=\"words\">{}</th><td>{}</td><td>{:.2f} x</td></tr>\n",
+                          text::xml_escaped(change.words), duration_text(change.step), change.speed_up);
   return html + "</table></div>\n";
 }
 

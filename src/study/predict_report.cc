@@ -18,6 +18,8 @@ namespace {
 using Json = nlohmann::json;
 using text::Quantity;
 
+constexpr double kLeastGain = 0.005;
+
 std::string megabytes(double bytes) {
   for (const auto& [size, unit] : {std::pair{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}})
     if (bytes >= size) return fmt::format("{} {}", text::number_text(bytes / size, 3), unit);
@@ -47,7 +49,7 @@ std::string strategies_table(const StepQuestion& question, const StepStudy& stud
                                          {.title = "exposed", .of = Quantity::seconds},
                                          {.title = "speed-up", .of = Quantity::number},
                                          {.title = "network busy", .of = Quantity::seconds, .drop = 2},
-                                         {.title = "calls", .of = Quantity::number, .drop = 1}};
+                                         {.title = "calls", .of = Quantity::number, .drop = 1, .digits = 1}};
   if (off) columns.push_back({.title = "against measured", .drop = 3});
   text::Table table(std::move(columns));
   for (std::size_t i = 0; i < study.rows.size(); ++i) {
@@ -85,13 +87,28 @@ std::string ranks_table(const StepQuestion& question, const StepStudy& study, bo
   return table.text(wide);
 }
 
+// Sentences over as many lines as they need.
+std::string in_lines(const std::string& sentences, bool wide) {
+  if (wide) return sentences + "\n";
+  std::string text;
+  for (const std::string& line : text::wrapped(sentences, text::kTableWidth)) text += line + "\n";
+  return text;
+}
+
+// What changes nothing has no line of its own.
 std::string what_if_table(const StepStudy& study, bool wide) {
   text::Table table{{"what if"},
                     {.title = "step", .of = Quantity::seconds},
                     {.title = "samples a second", .of = Quantity::number, .unit = {1, "times"}}};
   table.add({"as it is", study.best_row().prediction.step, 1.0});
-  for (const WhatIf& change : study.what_ifs) table.add({change.words, change.step, change.speed_up});
-  return table.text(wide);
+  std::string idle;
+  for (const WhatIf& change : study.what_ifs)
+    if (matters(change))
+      table.add({change.words, change.step, change.speed_up});
+    else
+      idle += (idle.empty() ? "" : ", ") + change.words;
+  if (idle.empty()) return table.text(wide);
+  return table.text(wide) + in_lines("hardly anything is gained from: " + idle, wide);
 }
 
 Json microseconds(double seconds) {
@@ -170,6 +187,10 @@ Json network_json(const StepQuestion& question) {
 
 }  // namespace
 
+bool matters(const WhatIf& change) {
+  return std::abs(change.speed_up - 1) >= kLeastGain;
+}
+
 double speed_up_of(const StepQuestion& question, const StepStudy& study, const StepRow& row) {
   return question.ranks.back() * study.alone / row.prediction.step;
 }
@@ -231,13 +252,15 @@ std::string plan_line(const StepStudy& study) {
 }
 
 std::string bandwidth_line(const StepStudy& study) {
-  const double until = study.bandwidth_helps_until;
   const std::string& name = study.best_row().strategy.name;
-  if (until <= 1) return fmt::format("with {}, no bandwidth however large would gain 1 %", name);
-  if (until >= 1e6) return fmt::format("with {}, each doubling of the bandwidth helps", name);
-  return fmt::format(
-      "with {}, more bandwidth helps until {:.6g} times what it is; beyond that it gains less than 1 %", name,
-      until);
+  if (!study.enough_bandwidth) return fmt::format("with {}, more bandwidth always helps", name);
+  const double enough = *study.enough_bandwidth;
+  if (enough > 1)
+    return fmt::format(
+        "with {}, more bandwidth helps up to {:.3g} times what there is; beyond, less than 1 %", name,
+        enough);
+  return fmt::format("with {}, {:.2g} of the bandwidth that there is would do: more gains less than 1 %",
+                     name, enough);
 }
 
 std::string to_text(const StepQuestion& question, const StepStudy& study, bool wide) {
@@ -255,11 +278,12 @@ std::string to_text(const StepQuestion& question, const StepStudy& study, bool w
     if (!row.suits()) text += fmt::format("{}: {}\n", row.strategy.name, printable(row.unsuited));
   if (question.ranks.size() > 1) text += "\na step by ranks\n" + ranks_table(question, study, wide);
   const StepRow& best = study.best_row();
-  text += fmt::format("\n{}: {}\n", best.strategy.name, printable(best.prediction.bottleneck));
-  text += fmt::format("critical path: {}\n\n", printable(critical_path_text(best.prediction)));
+  text +=
+      "\n" + in_lines(fmt::format("{}: {}", best.strategy.name, printable(best.prediction.bottleneck)), wide);
+  text += in_lines("critical path: " + printable(critical_path_text(best.prediction)), wide) + "\n";
   text += what_if_table(study, wide);
-  text += bandwidth_line(study) + "\n";
-  return text + fmt::format("\nplan: {}\n", plan_line(study));
+  text += in_lines(bandwidth_line(study), wide);
+  return text + "\n" + in_lines("plan: " + plan_line(study), wide);
 }
 
 nlohmann::json to_json(const StepQuestion& question, const StepStudy& study) {
@@ -295,11 +319,10 @@ nlohmann::json to_json(const StepQuestion& question, const StepStudy& study) {
   }
   document["what_if"] = Json::array();
   for (const WhatIf& change : study.what_ifs)
-    document["what_if"].push_back({{"change", change.key},
-                                   {"what", change.words},
+    document["what_if"].push_back({{"what", change.words},
                                    {"step_us", microseconds(change.step)},
                                    {"samples_per_s_times", change.speed_up}});
-  document["bandwidth_helps_until_times"] = study.bandwidth_helps_until;
+  document["enough_bandwidth_times"] = study.enough_bandwidth ? Json(*study.enough_bandwidth) : Json();
   if (study.over_ranks) document["over_ranks"] = curves_json(study, *study.over_ranks, "ranks");
   if (study.over_bandwidth)
     document["over_bandwidth"] = curves_json(study, *study.over_bandwidth, "bandwidth_times");

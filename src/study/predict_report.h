@@ -24,6 +24,8 @@ std::string critical_path_text(const train::Prediction& prediction);
 // What the plan is and gains, and from where on more bandwidth does not help.
 std::string plan_line(const StepStudy& study);
 std::string bandwidth_line(const StepStudy& study);
+// Whether a change makes half a percent of difference.
+bool matters(const WhatIf& change);
 // N times the step of one rank, over the step.
 double speed_up_of(const StepQuestion& question, const StepStudy& study, const StepRow& row);
 

@@ -4,20 +4,19 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <utility>
 
 #include "base/at.h"
 #include "base/fail.h"
-#include "text/escape.h"
+#include "train/what_if.h"
 
 namespace talweg::study {
 namespace {
 
-using train::Prediction;
 using train::Strategy;
 
 constexpr double kLittle = 0.01;       // of a step: a gain that nobody would pay for
-constexpr int kMostDoublings = 20;     // of the bandwidth: a million times
 constexpr int kMostCurveRanks = 1024;  // where the network has room for any number
 
 // Counts predictions, for whoever waits for them.
@@ -28,8 +27,8 @@ class Predictor {
 
   void expect(std::size_t more) { all_ += more; }
 
-  Prediction operator()(const Strategy& strategy, const train::Setting& setting) {
-    Prediction found = train::predict(question_.job, strategy, setting);
+  train::Prediction operator()(const Strategy& strategy, const train::Setting& setting) {
+    train::Prediction found = train::predict(question_.job, strategy, setting);
     ++done_;
     if (look_) look_(done_, std::max(done_, all_));
     return found;
@@ -50,8 +49,8 @@ std::vector<int> bucket_of_layer(const train::Job& job, const std::vector<std::v
 }
 
 // Read off the first of the two steps in the picture, since some of its transfers may end in the second.
-std::vector<Bucket> buckets_in(const train::Job& job, const Prediction& prediction, const Strategy& strategy,
-                               double compression) {
+std::vector<Bucket> buckets_in(const train::Job& job, const train::Prediction& prediction,
+                               const Strategy& strategy, double compression) {
   // Weights that are gathered for a pass are no gradients that arrive.
   const bool gathers = strategy.sending == Strategy::Sending::decoupled;
   const std::vector<int> bucket_of = bucket_of_layer(job, prediction.groups);
@@ -83,7 +82,8 @@ std::vector<Bucket> buckets_in(const train::Job& job, const Prediction& predicti
 }
 
 StepRow row_of(const StepQuestion& question, const Strategy& strategy, Predictor& predictor) {
-  StepRow row{.strategy = strategy};
+  StepRow row;
+  row.strategy = strategy;
   try {
     for (const int ranks : question.ranks) {
       row.prediction = predictor(strategy, question.setting(ranks));
@@ -99,6 +99,28 @@ StepRow row_of(const StepQuestion& question, const Strategy& strategy, Predictor
   return row;
 }
 
+// Those whose sizes were searched.
+void add_searched(const StepQuestion& question, Predictor& predictor, StepStudy& study) {
+  const train::Setting setting = question.setting(question.ranks.back());
+  std::vector<train::Candidate> found = train::best_plans(question.job, train::find_strategy("ddp"), setting);
+  for (const train::Candidate& candidate : found) {
+    const bool known = std::ranges::any_of(
+        study.rows, [&](const StepRow& row) { return row.strategy.name == candidate.strategy.name; });
+    if (known) continue;
+    Strategy strategy = candidate.strategy;
+    strategy.description = "of this kind the sizes that are best here";
+    study.rows.push_back(row_of(question, strategy, predictor));
+  }
+}
+
+// The quickest first, and last what the job cannot follow.
+void sort_rows(std::vector<StepRow>& rows) {
+  const auto cost = [](const StepRow& row) {
+    return std::tuple{!row.suits(), row.prediction.step, row.prediction.calls};
+  };
+  std::ranges::stable_sort(rows, {}, cost);
+}
+
 // The least step of those that suit and for which `may` holds; of equals the one with the fewest calls.
 template <class May>
 std::optional<std::size_t> quickest(const std::vector<StepRow>& rows, May may) {
@@ -111,61 +133,33 @@ std::optional<std::size_t> quickest(const std::vector<StepRow>& rows, May may) {
   return best;
 }
 
-struct Change {
-  const char* key;
-  const char* words;
-  double bandwidth = 1, compute = 1, batch = 1, compression = 1, ranks = 1;
-};
-constexpr Change kChanges[] = {
-    // clang-format off
-    {.key = "bandwidth_x2", .words = "twice the bandwidth", .bandwidth = 2},
-    {.key = "compute_x2", .words = "devices twice as fast", .compute = 2},
-    {.key = "batch_x2", .words = "twice the batch", .batch = 2},
-    {.key = "compression_x4", .words = "gradients sent in a quarter of the bytes", .compression = 4},
-    {.key = "ranks_x2", .words = "twice the ranks", .ranks = 2},
-    // clang-format on
-};
-
-train::Setting changed(const StepQuestion& question, const Change& change) {
-  const int ranks = question.ranks.back() * static_cast<int>(change.ranks);
-  train::Setting setting = question.setting(ranks);
-  if (change.bandwidth != 1) setting.network = setting.network.with_bandwidth(change.bandwidth);
-  setting.compute *= change.compute;
-  setting.batch *= change.batch;
-  setting.compression *= change.compression;
-  return setting;
-}
-
-bool has_ranks(const StepQuestion& question, double times) {
-  const double ranks = times * question.ranks.back();
+bool has_ranks(const StepQuestion& question, double ranks) {
   const int most = question.network.most_ranks;
   return ranks <= (most > 0 ? most : train::kMostRanks);
 }
 
+// By the strategy that is best as things are.
 void add_what_ifs(const StepQuestion& question, Predictor& predictor, StepStudy& study) {
-  const StepRow& best = study.best_row();
-  for (const Change& change : kChanges) {
-    if (!has_ranks(question, change.ranks)) continue;
-    const double step = predictor(best.strategy, changed(question, change)).step;
-    const double samples = change.batch * change.ranks;
-    study.what_ifs.push_back({change.key, change.words, step, samples * best.prediction.step / step});
+  const Strategy& best = study.best_row().strategy;
+  const double now = study.best_row().prediction.step;
+  const int ranks = question.ranks.back();
+  for (const train::Change& change : train::what_helps(question.job, best, question.setting(ranks)))
+    study.what_ifs.push_back({change.what, change.step, now / change.step});
+  train::Setting larger = question.setting(ranks);
+  larger.batch *= 2;
+  const double twice = predictor(best, larger).step;
+  study.what_ifs.push_back({"twice the batch", twice, 2 * now / twice});
+  if (has_ranks(question, 2.0 * ranks)) {
+    const double more = predictor(best, question.setting(2 * ranks)).step;
+    study.what_ifs.push_back({"twice the ranks", more, 2 * now / more});
   }
-  // What no bandwidth can take away is what a step is compared with.
-  const train::Setting now = question.setting(question.ranks.back());
-  const auto step_with = [&](double times) {
-    train::Setting setting = now;
-    setting.network = now.network.with_bandwidth(times);
-    return predictor(best.strategy, setting).step;
-  };
-  const double least = step_with(std::exp2(kMostDoublings));
-  double times = 1, step = best.prediction.step;
-  while (step > least * (1 + kLittle) && times < std::exp2(kMostDoublings)) step = step_with(times *= 2);
-  study.bandwidth_helps_until = times;
+  study.enough_bandwidth =
+      train::enough_bandwidth(question.job, best, question.setting(ranks), kLittle).enough;
 }
 
 // Of every strategy that suits, and of one that has nothing to send.
-StepCurves curves(const StepQuestion& question, Predictor& predictor, const StepStudy& study,
-                  const std::vector<double>& x, const std::function<train::Setting(double)>& setting_at) {
+StepCurves curves(Predictor& predictor, const StepStudy& study, const std::vector<double>& x,
+                  const std::function<train::Setting(double)>& setting_at) {
   StepCurves found{.x = x, .steps = std::vector<std::vector<double>>(study.rows.size()), .alone = {}};
   for (const double value : x) {
     const train::Setting setting = setting_at(value);
@@ -193,9 +187,9 @@ void add_curves(const StepQuestion& question, Predictor& predictor, StepStudy& s
   const std::vector<double> bandwidths{0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32};
   predictor.expect((ranks.size() + bandwidths.size()) * study.rows.size());
   if (ranks.size() > 1)
-    study.over_ranks = curves(question, predictor, study, ranks,
-                              [&](double n) { return question.setting(static_cast<int>(n)); });
-  study.over_bandwidth = curves(question, predictor, study, bandwidths, [&](double times) {
+    study.over_ranks =
+        curves(predictor, study, ranks, [&](double n) { return question.setting(static_cast<int>(n)); });
+  study.over_bandwidth = curves(predictor, study, bandwidths, [&](double times) {
     train::Setting setting = question.setting(question.ranks.back());
     setting.network = setting.network.with_bandwidth(times);
     return setting;
@@ -225,10 +219,12 @@ bool runs_under_ddp(const Strategy& strategy) {
 StepStudy study_step(const StepQuestion& question,
                      const std::function<void(std::size_t, std::size_t)>& look) {
   Predictor predictor(question, look);
-  predictor.expect(question.strategies.size() * question.ranks.size() + kMostDoublings);
+  predictor.expect(question.strategies.size() * question.ranks.size());
   StepStudy study;
   for (const Strategy& strategy : question.strategies)
     study.rows.push_back(row_of(question, strategy, predictor));
+  if (question.all_strategies) add_searched(question, predictor, study);
+  sort_rows(study.rows);
   const auto best = quickest(study.rows, [](const StepRow&) { return true; });
   if (!best) refuse("--strategy: {}", study.rows.front().unsuited);
   study.best = *best;

@@ -43,22 +43,22 @@ struct StepCurves {
 };
 
 struct WhatIf {
-  std::string key;      // "bandwidth_x2"
   std::string words;    // "twice the bandwidth"
   double step = 0;      // seconds, by the strategy that is best as things are
   double speed_up = 0;  // samples a second over those of now, all ranks together
 };
 
 struct StepStudy {
-  double alone = 0;  // seconds: one rank's step, that sends nothing
-  std::vector<StepRow> rows;
+  double alone = 0;                     // seconds: one rank's step, that sends nothing
+  std::vector<StepRow> rows;            // the quickest first
   std::size_t best = 0;                 // the least step
   std::optional<std::size_t> baseline;  // what PyTorch does, if it is among them
   std::optional<std::size_t> plan;      // the best of those that DistributedDataParallel can follow
   std::optional<double> measured;       // seconds, of the job's own ranks
   std::optional<double> replayed;       // the same, predicted from what the job recorded of its network
   std::vector<WhatIf> what_ifs;
-  double bandwidth_helps_until = 1;  // times what it is: from there on no bandwidth gains 1 %
+  // Times what it is: from there on no more bandwidth gains 1 %; nothing: it always does.
+  std::optional<double> enough_bandwidth;
   std::optional<StepCurves> over_ranks, over_bandwidth;
   std::vector<std::string> notes{};
 

@@ -1,6 +1,4 @@
 const { strategies, layers, kinds } = data;
-// Only those in which something happens.
-const lanes = data.lanes.map((name, lane) => [name, lane]).filter(([, lane]) => strategies.some((one) => one.spans !== null && one.spans.some((span) => span[0] === lane)));
 const ns = 1e-9;
 const time_of = (nanoseconds) => texts.time(nanoseconds * ns);
 // Times are from the beginning of the step; the one before it lies below 0.
@@ -10,6 +8,9 @@ const pictures = () => beside === null ? [shown] : [shown, beside];
 const one_step = () => [0, pictures().reduce((most, one) => Math.max(most, one.device_end), 0)];
 const everything = () => pictures().reduce(([from, to], one) => [Math.min(from, one.begin), Math.max(to, one.end)], [0, 0]);
 const visible = () => view || one_step();
+// Those in which something happens in this step: [name, number].
+const lanes = () => data.lanes.map((name, lane) => [name, lane])
+  .filter(([, lane]) => pictures().some((one) => one.spans.some((span) => span[0] === lane && span[3] > 0)));
 const layer_name = (i) => layers[i][0];
 function names_of(indices) {
   const some = indices.slice(0, 3).map(layer_name).join(", ");
@@ -43,7 +44,8 @@ function boxes_of(strategy, lane, scale, from, to) {
 const kLane = 30;
 function paint_lanes_of(svg, strategy, scale, top, left, right) {
   const [from, to] = visible(), inside = (at) => Math.min(right, Math.max(left, scale.at(at * ns)));
-  lanes.forEach(([name, lane], i) => {
+  const rows = lanes();
+  rows.forEach(([name, lane], i) => {
     const y = top + i * kLane;
     add(svg, "text", { x: left - 6, y: y + kLane / 2, dy: ".35em", "text-anchor": "end" }, shortened(name, Math.floor((left - 8) / 6.4)));
     add(svg, "rect", { class: "lane", x: inside(strategy.begin), y: y + 2, width: Math.max(1, inside(strategy.end) - inside(strategy.begin)), height: kLane - 4 });
@@ -65,7 +67,9 @@ function paint_lanes_of(svg, strategy, scale, top, left, right) {
   for (const i of strategy.path) {
     const [lane, , begin, end] = strategy.spans[i];
     if (end < from || begin > to) { before = null; continue; }
-    const y = (top + lanes.findIndex((one) => one[1] === lane) * kLane + kLane - 3).toFixed(1), x = inside(begin).toFixed(1);
+    const row = rows.findIndex((one) => one[1] === lane);
+    if (row < 0) continue;
+    const y = (top + row * kLane + kLane - 3).toFixed(1), x = inside(begin).toFixed(1);
     path += (before === null ? "M" : "L") + x + " " + y + "L" + inside(end).toFixed(1) + " " + y;
     before = end;
   }
@@ -76,7 +80,7 @@ function paint_timeline() {
   const holder = find("timeline");
   show(holder, () => {
     const both = pictures();
-    const head = 20, each = head + lanes.length * kLane + 8, bottom = both.length * each, height = bottom + 24;
+    const head = 20, each = head + lanes().length * kLane + 8, bottom = both.length * each, height = bottom + 24;
     const [svg, width] = frame(holder, height, "one step over time");
     const left = Math.min(74, 0.2 * width), right = width - 12, [from, to] = visible();
     const scale = scale_of({ kind: "time", least: from * ns, most: to * ns }, [], left, right);
