@@ -50,7 +50,7 @@ class Runner {
     std::deque<int> in_order;             // as_added: not started
     std::set<std::pair<int, int>> ready;  // by_urgency: (urgency, task)
     std::deque<int> taken;                // by_urgency: on credit, not started
-    std::set<int> taken_before_free;      // of these, those that were there when the one before them ran
+    std::set<int> queued;                 // of these, behind another
     double credit = 0;
     bool busy = false;
     int last = -1;  // that ran
@@ -93,7 +93,7 @@ class Runner {
     if (state.busy || state.taken.empty()) return;
     const int task = state.taken.front();
     state.taken.pop_front();
-    start(task, state, state.taken_before_free.erase(task) > 0);
+    start(task, state, state.queued.erase(task) > 0);
     take(state, its);
   }
 
@@ -102,8 +102,8 @@ class Runner {
     while (!state.ready.empty() && may()) {
       const int task = state.ready.begin()->second;
       state.ready.erase(state.ready.begin());
+      if (state.busy || !state.taken.empty()) state.queued.insert(task);
       state.taken.push_back(task);
-      if (state.busy) state.taken_before_free.insert(task);
       state.credit -= dag_.tasks()[at(task)].bytes;
     }
   }

@@ -136,8 +136,9 @@ class StepBuilder {
                            .seconds = seconds},
                           after);
   }
-  void gap(int rank, int layer, Nanoseconds time) {
-    if (time.value > 0) on_device(rank, TaskKind::gap, layer, in_seconds(time), {});
+  // Returns what ends last: the gap, or the task before it.
+  int gap_behind(int task, int rank, int layer, Nanoseconds time) {
+    return time.value > 0 ? on_device(rank, TaskKind::gap, layer, in_seconds(time), {}) : task;
   }
 
   double bytes_of(const std::vector<int>& layers) const {
@@ -193,7 +194,7 @@ class StepBuilder {
                   .step = step_};
       piece.wait = setting_.peer_waits && setting_.slowness.empty() ? in_seconds(exchange.wait) : 0;
       if (recorded_) piece.taken = in_seconds(exchange.time);
-      unnamed_.push_back(transfer(piece, {}, before ? begins() : last_backward_));
+      unnamed_.push_back(transfer(piece, {}, before ? begins() : backward_end_));
     }
   }
   // What the ranks did last before this step.
@@ -253,7 +254,7 @@ class StepBuilder {
         update_before(r, l, first_of_group ? group : kNone, after);
         const Layer& layer = job_.layers[at(l)];
         last_forward_[at(r)] = on_device(r, TaskKind::forward, l, busy(layer.forward, r), after);
-        gap(r, l, layer.forward_gap);
+        gap_behind(last_forward_[at(r)], r, l, layer.forward_gap);
       }
     }
   }
@@ -291,6 +292,11 @@ class StepBuilder {
       std::vector<int> after(reached.begin(), reached.end());
       if (strategy_.sending == Sending::decoupled) {
         if (step_ == 0) continue;
+        if (strategy_.look_ahead > 0) {
+          // The first is asked for by the optimiser's step, the others in the forward pass.
+          const auto begun = g == 0 ? backward_end_ : begins();
+          after.insert(after.end(), begun.begin(), begun.end());
+        }
         if (strategy_.barrier)
           after.insert(after.end(), scattered_.begin(), scattered_.end());
         else
@@ -314,7 +320,7 @@ class StepBuilder {
   }
 
   void backward() {
-    last_backward_ = last_forward_;
+    last_backward_ = backward_end_ = last_forward_;
     next_gather_ = static_cast<int>(groups_.size()) - 2;  // the last group's weights are still there
     for (int l = layers_ - 1; l >= 0; --l) {
       const int group = group_at_[at(l)];
@@ -327,7 +333,7 @@ class StepBuilder {
       for (int r = 0; r < steps_.ranks; ++r) {
         const Layer& layer = job_.layers[at(l)];
         last_backward_[at(r)] = on_device(r, TaskKind::backward, l, busy(layer.backward, r), weights);
-        gap(r, l, layer.backward_gap);
+        backward_end_[at(r)] = gap_behind(last_backward_[at(r)], r, l, layer.backward_gap);
       }
       backward_of_[l] = last_backward_;
       if (group != kNone && strategy_.sending == Sending::by_priority) send_pieces(l);
@@ -366,8 +372,7 @@ class StepBuilder {
       const bool late = strategy_.sending == Sending::after_backward;
       Piece piece{.bytes = bytes_of(layers), .wait = wait_of(layers), .step = step_};
       if (recorded_) piece.taken = recorded_time(layers);
-      sent_.push_back(
-          transfer(piece, layers, late ? last_backward_ : backward_of_[std::ranges::min(layers)]));
+      sent_.push_back(transfer(piece, layers, late ? backward_end_ : backward_of_[std::ranges::min(layers)]));
     }
   }
 
@@ -432,10 +437,10 @@ class StepBuilder {
   int step_ = 0;
   std::vector<int> loaded_;  // by rank
   std::vector<std::pair<int, int>> before_copy_,
-      before_end_;                                 // by rank: of the last step, and of the one before
-  std::vector<int> last_forward_, last_backward_;  // by rank
-  std::map<int, std::vector<int>> backward_of_;    // by layer
-  std::vector<int> unnamed_, behind_;              // transfers
+      before_end_;  // by rank: of the last step, and of the one before
+  std::vector<int> last_forward_, last_backward_, backward_end_;  // by rank
+  std::map<int, std::vector<int>> backward_of_;                   // by layer
+  std::vector<int> unnamed_, behind_;                             // transfers
   std::vector<int> sent_;
   std::vector<std::vector<int>> exchanged_;  // by layer: its pieces
   std::vector<int> scattered_, gathered_;    // by group

@@ -66,8 +66,8 @@ struct Strategy {
   bool hides_startup = false;
   // decoupled: no all-gather before all reduce-scatters have ended.
   bool barrier = true;
-  // decoupled, sharded: groups that are gathered ahead of the one in use; 0: decoupled asks for all of them
-  // at once, sharded for each when it is needed.
+  // decoupled, sharded: groups that are gathered ahead of the one in use. 0: decoupled gathers as soon as it
+  // may, without waiting for the forward pass to come near; sharded gathers each when it is needed.
   int look_ahead = 1;
   bool operator==(const Strategy&) const = default;
 };
