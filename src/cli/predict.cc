@@ -81,7 +81,6 @@ void add_predict(CLI::App& app, Action* action) {
       app.add_subcommand("predict", "what a training step takes on a network, and which plan is best for it");
   sub->footer(kPredictExamples);
   add_fields(*sub, study::predict_fields(), request);
-  sub->get_option("job")->required();
   sub->add_option("-o,--out", outputs->out, "write the best plan into this file, as JSON for talweg.torch");
   sub->add_option("--html", outputs->html, "write a page of pictures into this file");
   sub->add_option("-J,--json", outputs->json,

@@ -5,7 +5,6 @@
 #include <array>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -16,14 +15,9 @@
 #include "formats/import.h"
 #include "study/machine.h"
 #include "text/yaml_reader.h"
+#include "train/cluster_times.h"
+#include "train/fit_times.h"
 
-namespace talweg::train {
-namespace {
-NetworkTimes cluster_times(const cluster::Cluster& c) {
-  return network_of("x", c.workers(), linear_times(1e-4, 1e-9));
-}
-}  // namespace
-}  // namespace talweg::train
 namespace talweg::study {
 namespace {
 
@@ -52,12 +46,7 @@ PredictNetwork of_cluster(const std::string& path, const std::string& origin) {
   const int workers = cluster->workers();
   if (workers < 2) refuse("--cluster {}: it has {} worker; a step needs 2 at least", path, workers);
   return {fmt::format("{} ({}), {} workers", path, origin, workers), "cluster", workers,
-          [cluster](int ranks) {
-            std::vector<int> first(static_cast<std::size_t>(ranks));
-            std::iota(first.begin(), first.end(), 0);
-            return train::cluster_times(ranks == cluster->workers() ? *cluster
-                                                                    : cluster::restrict_to(*cluster, first));
-          }};
+          [cluster](int ranks) { return train::cluster_times_at(*cluster, ranks); }};
 }
 
 PredictNetwork of_rate(const std::string& text) {
@@ -76,6 +65,17 @@ PredictNetwork of_alpha_beta(const std::string& text, int ranks) {
   const train::NetworkTimes given = train::network_of("given", ranks, parse_alpha_beta(text));
   return {fmt::format("as given for {} ranks, for others as rings grow", ranks), "alpha_beta", 0,
           [given](int n) { return train::at_ranks(given, n); }};
+}
+
+// What the job's own transfers took; kind and words are empty where it has none.
+PredictNetwork of_job(const train::Job& job) {
+  const std::vector<train::Sample> samples = train::samples_of(job, Collective::all_reduce);
+  if (samples.empty() || job.ranks < 2) return {};
+  const train::NetworkTimes fitted =
+      train::network_of("recorded", job.ranks, train::fit_times(samples).times);
+  return {fmt::format("as {} all-reduces of the job fit it, between {} ranks; for others as rings grow",
+                      samples.size(), job.ranks),
+          "recorded", 0, [fitted](int n) { return train::at_ranks(fitted, n); }};
 }
 
 // Each number of ranks is worked out once.
@@ -104,7 +104,7 @@ train::TransferTimes parse_alpha_beta(const std::string& text) {
   return train::linear_times(static_cast<double>(startup.value) * 1e-9, *per_byte * 1e-9);
 }
 
-PredictNetwork predict_network(const NetworkWords& words, int ranks) {
+PredictNetwork predict_network(const NetworkWords& words, const train::Job& job, int ranks) {
   const std::array<std::pair<const char*, const std::string*>, 3> options{
       {{"--cluster", &words.cluster}, {"--rate", &words.rate}, {"--alpha-beta", &words.alpha_beta}}};
   const char* given = nullptr;
@@ -116,11 +116,13 @@ PredictNetwork predict_network(const NetworkWords& words, int ranks) {
   if (!words.rate.empty()) return remembering(of_rate(words.rate));
   if (!words.alpha_beta.empty()) return remembering(of_alpha_beta(words.alpha_beta, ranks));
   const auto file = resolve("TALWEG_CLUSTER", words.cluster);
-  if (file.value.empty())
+  if (!file.value.empty()) return remembering(of_cluster(file.value, origin_text(file)));
+  PredictNetwork recorded = of_job(job);
+  if (recorded.words.empty())
     refuse(
         "on which network? give --cluster with a file, --rate such as 10Gbit/s, or --alpha-beta such as "
         "523us,0.857ns/B");
-  return remembering(of_cluster(file.value, origin_text(file)));
+  return remembering(std::move(recorded));
 }
 
 }  // namespace talweg::study

@@ -230,7 +230,7 @@ std::string facts_on_page(const StepQuestion& question, const StepStudy& study) 
   fact("bottleneck", study.best_row().strategy.name + ": " + study.best_row().prediction.bottleneck);
   fact("bandwidth", bandwidth_line(study));
   fact("plan", plan_line(study));
-  for (const std::string& note : study.notes) fact("note", note);
+  for (const std::string& note : question.notes) fact("note", note);
   return html + "</dl>\n";
 }
 

@@ -197,8 +197,8 @@ double speed_up_of(const StepQuestion& question, const StepStudy& study, const S
 
 std::string job_line(const StepQuestion& question) {
   const train::Job& job = question.job;
-  std::string text = fmt::format("{}: {}, {} {}, {} of gradients", question.source, job.name,
-                                 job.layers.size(), job.layers.size() == 1 ? "layer" : "layers",
+  std::string text = fmt::format("{} ({}): {}, {} {}, {} of gradients", question.source, question.kind,
+                                 job.name, job.layers.size(), job.layers.size() == 1 ? "layer" : "layers",
                                  megabytes(static_cast<double>(job.gradients().value)));
   if (job.batch > 0) text += fmt::format(", batch of {}", job.batch);
   text += job.origin == train::Origin::estimated ? "; times are estimated" : "; times are measured";
@@ -269,7 +269,7 @@ std::string to_text(const StepQuestion& question, const StepStudy& study, bool w
   text += facts.line({"network", printable(network_line(question))});
   if (const std::string line = measured_line(question, study); !line.empty())
     text += facts.line({"measured", line});
-  for (const std::string& note : study.notes) text += facts.line({"note", printable(note)});
+  for (const std::string& note : question.notes) text += facts.line({"note", printable(note)});
   text += fmt::format(
       "\na step on {} ranks; * is the least; exposed: waits for gradients; speed-up: over one rank\n",
       question.ranks.back());
@@ -290,6 +290,7 @@ nlohmann::json to_json(const StepQuestion& question, const StepStudy& study) {
   const train::Job& job = question.job;
   Json document = {{"format", "talweg predict"}, {"format_version", 1}, {"talweg_version", kVersion}};
   document["job"] = {{"source", question.source},
+                     {"kind", question.kind},
                      {"name", job.name},
                      {"origin", train::name(job.origin)},
                      {"layers", job.layers.size()},
@@ -326,7 +327,7 @@ nlohmann::json to_json(const StepQuestion& question, const StepStudy& study) {
   if (study.over_ranks) document["over_ranks"] = curves_json(study, *study.over_ranks, "ranks");
   if (study.over_bandwidth)
     document["over_bandwidth"] = curves_json(study, *study.over_bandwidth, "bandwidth_times");
-  document["notes"] = study.notes;
+  document["notes"] = question.notes;
   return document;
 }
 

@@ -11,6 +11,8 @@
 #include "base/units.h"
 #include "formats/import.h"
 #include "study/sizes.h"
+#include "train/models.h"
+#include "train/traces/read_job.h"
 
 namespace talweg::study {
 namespace {
@@ -51,12 +53,32 @@ std::vector<train::Strategy> strategies_asked_for(const PredictRequest& request,
   return found;
 }
 
-// What the files say, and where that comes from.
-train::Job job_asked_for(const PredictRequest& request, std::string& source) {
-  if (request.job.empty()) refuse("of what? give the file of a job, or traces of a step");
-  if (request.job.size() > 1) refuse("{}: one job is taken", request.job[1]);
-  source = request.job.front();
-  return train::load_job(request.job.front());
+// What the files say, or a ready-made job.
+void read_step_job(const PredictRequest& request, StepQuestion& question) {
+  if (request.job.empty() == request.model.empty())
+    refuse("{}", request.job.empty() ? "of which job? give its file, traces of a step, or --model"
+                                     : "--model: not beside a file");
+  if (!request.model.empty()) {
+    const auto of_option = [](const char* option, auto find) {
+      try {
+        return find();
+      } catch (const Error& error) {
+        throw_error(error.code(), "{}: {}", option, error.what());
+      }
+    };
+    const train::Device device = of_option("--device", [&] { return train::find_device(request.device); });
+    question.job = of_option("--model", [&] { return train::make_model(request.model, {.device = device}); });
+    question.source = "on a " + device.name;
+    question.kind = "model";
+    return;
+  }
+  train::TraceJob read = train::read_job(request.job);
+  question.job = std::move(read.job);
+  question.source = request.job.size() == 1
+                        ? request.job.front()
+                        : fmt::format("{} and {} more", request.job.front(), request.job.size() - 1);
+  question.kind = train::name(read.kind);
+  question.notes = std::move(read.notes);
 }
 
 // The numbers of ranks that are asked for: those said, the network's workers, or those that recorded the job.
@@ -78,8 +100,11 @@ std::span<const Field<PredictRequest>> predict_fields() {
       // clang-format off
       {.name = "job", .letters = ".", .member = &R::job,
        .help = "file of the job, or traces of one step, those of several ranks together"},
+      {.name = "model", .letters = "", .member = &R::model,
+       .help = "a ready-made job in place of a file, such as resnet50: its times are estimated"},
+      {.name = "device", .letters = "", .member = &R::device, .help = "that --model runs on"},
       {.name = "cluster", .letters = "", .member = &R::cluster,
-       .help = "file that describes the network (default: TALWEG_CLUSTER)", .group = "Network"},
+       .help = "file that describes the network (default: TALWEG_CLUSTER, or what the job has recorded)", .group = "Network"},
       {.name = "rate", .letters = "", .member = &R::rate,
        .help = "equal hosts: the rate of each, or RATE,LATENCY from one to another", .group = "Network"},
       {.name = "alpha-beta", .letters = "", .member = &R::alpha_beta,
@@ -112,14 +137,13 @@ train::Setting StepQuestion::setting(int n) const {
 StepQuestion checked(const PredictRequest& request) {
   StepQuestion question;
   question.strategies = strategies_asked_for(request, question.all_strategies);
-  question.job = job_asked_for(request, question.source);
-  train::validate(question.job);
+  read_step_job(request, question);
   if (question.job.gradients().value == 0)
     throw_error(ErrorCode::bad_file, "{}: no layer has a gradient: there is nothing to exchange",
                 question.source);
   question.ranks = ranks_asked_for(request, question.job);
-  question.network =
-      predict_network({request.cluster, request.rate, request.alpha_beta}, question.ranks.back());
+  question.network = predict_network({request.cluster, request.rate, request.alpha_beta}, question.job,
+                                     question.ranks.back());
   if (const int most = question.network.most_ranks; most > 0 && question.ranks.back() > most)
     refuse("--ranks {}: {} has {} workers", question.ranks.back(), question.network.words, most);
   question.compression = request.compress;

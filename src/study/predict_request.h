@@ -18,7 +18,7 @@ namespace talweg::study {
 // predict_fields() says what each means.
 struct PredictRequest {
   std::vector<std::string> job;
-  std::string from, model, device;
+  std::string model, device = "v100";
   std::string cluster, rate, alpha_beta;
   std::string ranks;
   std::string strategy = "all";
@@ -30,7 +30,9 @@ std::span<const Field<PredictRequest>> predict_fields();
 
 struct StepQuestion {
   train::Job job;
-  std::string source;  // the files and their format, or the model and its device
+  std::string source;              // the files, or the model's device
+  std::string kind;                // "kineto", "job"; "model" of a ready-made one
+  std::vector<std::string> notes;  // what had to be assumed of it, a sentence each
   PredictNetwork network;
   std::vector<int> ranks;  // ascending, each from 2 on; the largest is looked at closely
   std::vector<train::Strategy> strategies;

@@ -60,7 +60,6 @@ struct StepStudy {
   // Times what it is: from there on no more bandwidth gains 1 %; nothing: it always does.
   std::optional<double> enough_bandwidth;
   std::optional<StepCurves> over_ranks, over_bandwidth;
-  std::vector<std::string> notes{};
 
   const StepRow& best_row() const { return rows[best]; }
 };
