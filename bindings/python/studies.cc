@@ -11,6 +11,9 @@
 #include "python/documented.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
+#include "study/predict_report.h"
+#include "study/predict_request.h"
+#include "study/predict_study.h"
 #include "study/simulate_request.h"
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
@@ -64,7 +67,7 @@ auto of_arguments(Function&& function) {
   }
 }
 
-// The only argument without a name is the network's file, and may have one.
+// The only argument without a name is the file of the network or job, and may have one.
 template <class Request>
 Request request_of(const char* function, std::span<const Field<Request>> fields, const py::args& positional,
                    const py::kwargs& named) {
@@ -117,6 +120,15 @@ class Interruption {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+py::object predict(const py::args& positional, const py::kwargs& named) {
+  const auto request = request_of("predict", study::predict_fields(), positional, named);
+  return computed([&] {
+    const study::StepQuestion question = checked(request);
+    Interruption interruption;
+    return to_json(question, study_step(question, [&](std::size_t, std::size_t) { interruption.look(); }));
+  });
+}
+
 py::object simulate(const py::args& positional, const py::kwargs& named) {
   const auto request = request_of("simulate", study::simulate_fields(), positional, named);
   return computed([&] {
@@ -146,6 +158,7 @@ void add_studies(py::module_& module) {
     module.def(function.name, called, document(function.text, fields).c_str());
   };
   add("plan", &plan, study::plan_fields());
+  add("predict", &predict, study::predict_fields());
   add("simulate", &simulate, study::simulate_fields());
 }
 

@@ -22,8 +22,8 @@ namespace {
 
 constexpr const char* kPredictExamples = R"(
 JOB says what a step computes and exchanges, layer by layer. Strategies are ways to send gradients: when, and which of them
-together. The least step is marked with *; the plan is the best of those that PyTorch's DistributedDataParallel can follow
-through talweg.torch. The exposed part of communication is what nothing hides: the device waits for it.
+together. The least step is marked with *; the plan is the best of those that PyTorch's DistributedDataParallel runs once
+talweg.torch.apply_plan() has read it. The exposed part of communication is what nothing hides: the device waits for it.
 
 A cluster file has as many ranks as it has workers; with -n the first of them take part. --alpha-beta holds for the
 largest -n, and grows with others as it does in rings. Where the job has measured its step, the table says by how much a
@@ -62,7 +62,7 @@ int predict(const study::PredictRequest& request, const PredictOutputs& outputs)
   question.curves = json.wanted() || html.wanted();
   const study::StepStudy found = studied_step(question);
   if (out.wanted() && !found.plan)
-    refuse("-o {}: PyTorch's DistributedDataParallel can follow none of --strategy {}", outputs.out,
+    refuse("-o {}: PyTorch's DistributedDataParallel runs none of --strategy {}", outputs.out,
            request.strategy);
   const bool taken = json.is_standard_output() || html.is_standard_output() || out.is_standard_output();
   fmt::print(taken ? stderr : stdout, "{}", to_text(question, found, outputs.wide));

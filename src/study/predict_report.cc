@@ -207,8 +207,14 @@ std::string job_line(const StepQuestion& question) {
 
 std::string network_line(const StepQuestion& question) {
   const int ranks = question.ranks.back();
-  return fmt::format("{}; on {} ranks an all-reduce takes {}", question.network.words, ranks,
-                     train::to_string(question.network.at(ranks).all_reduce));
+  const train::TransferTimes times = question.network.at(ranks).all_reduce;
+  std::string text = fmt::format("{}; on {} ranks an all-reduce ", question.network.words, ranks);
+  if (times.pieces().size() == 1) return text + "takes " + train::to_string(times);
+  text += "of";
+  for (const int mib : {1, 16, 256})
+    text += fmt::format(" {} MiB takes {}{}", mib, duration_text(times.seconds(mib * 1048576.0)),
+                        mib < 256 ? "," : "");
+  return text;
 }
 
 std::string measured_line(const StepQuestion& question, const StepStudy& study) {
@@ -239,11 +245,13 @@ std::string critical_path_text(const train::Prediction& prediction) {
 }
 
 std::string plan_line(const StepStudy& study) {
-  if (!study.plan) return "none of these runs under PyTorch's DistributedDataParallel";
+  if (!study.plan) return "PyTorch's DistributedDataParallel runs none of these";
   const StepRow& row = study.rows[*study.plan];
   std::string text =
       fmt::format("{}, {} {}: {} a step", row.strategy.name, row.buckets.size(),
                   row.buckets.size() == 1 ? "bucket" : "buckets", duration_text(row.prediction.step));
+  if (!runs_under_ddp(row.strategy))
+    return text + " where layers update one by one, which PyTorch's optimisers do not";
   if (!study.baseline || *study.baseline == *study.plan) return text;
   const double before = study.rows[*study.baseline].prediction.step;
   const double gain = before / row.prediction.step;

@@ -48,7 +48,8 @@ std::vector<int> bucket_of_layer(const train::Job& job, const std::vector<std::v
   return bucket_of;
 }
 
-// Read off the first of the two steps in the picture, since some of its transfers may end in the second.
+// Read off the first of the two steps in the picture, which begins with it, since some of its transfers may end in
+// the second.
 std::vector<Bucket> buckets_in(const train::Job& job, const train::Prediction& prediction,
                                const Strategy& strategy, double compression) {
   // Weights that are gathered for a pass are no gradients that arrive.
@@ -61,18 +62,15 @@ std::vector<Bucket> buckets_in(const train::Job& job, const train::Prediction& p
     for (const int layer : buckets[k].layers)
       buckets[k].bytes += static_cast<double>(job.layers[at(layer)].gradient.value) / compression;
   }
-  double begin = std::numeric_limits<double>::infinity();
-  for (const train::Span& span : prediction.timeline)
-    if (span.step == 0 && span.kind == train::TaskKind::forward) begin = std::min(begin, span.start);
   for (const train::Span& span : prediction.timeline) {
     if (span.step != 0 || span.first < 0) continue;
     const int k = bucket_of[at(span.first)];
     if (k < 0) continue;
     Bucket& bucket = buckets[at(k)];
-    if (span.kind == train::TaskKind::backward) bucket.ready = std::max(bucket.ready, span.end - begin);
+    if (span.kind == train::TaskKind::backward) bucket.ready = std::max(bucket.ready, span.end);
     if (!train::is_transfer(span.kind) || (span.kind == train::TaskKind::all_gather && !gathers)) continue;
-    bucket.sent = std::min(bucket.sent, span.start - begin);
-    bucket.arrived = std::max(bucket.arrived, span.end - begin);
+    bucket.sent = std::min(bucket.sent, span.start);
+    bucket.arrived = std::max(bucket.arrived, span.end);
   }
   for (Bucket& bucket : buckets) {  // of nothing that takes time
     if (std::isfinite(bucket.sent)) continue;
@@ -111,6 +109,10 @@ void add_searched(const StepQuestion& question, Predictor& predictor, StepStudy&
     strategy.description = "of this kind the sizes that are best here";
     study.rows.push_back(row_of(question, strategy, predictor));
   }
+}
+
+bool by_priority(const StepRow& row) {
+  return row.strategy.sending == Strategy::Sending::by_priority;
 }
 
 // The quickest first, and last what the job cannot follow.
@@ -212,8 +214,8 @@ void add_measured(const StepQuestion& question, StepStudy& study) {
 
 bool runs_under_ddp(const Strategy& strategy) {
   using Sending = Strategy::Sending;
-  return strategy.sending == Sending::as_ready || strategy.sending == Sending::by_priority ||
-         strategy.sending == Sending::after_backward;
+  return strategy.sending == Sending::as_ready ||
+         (strategy.sending == Sending::after_backward && strategy.merging.rule == train::Merging::Rule::all);
 }
 
 StepStudy study_step(const StepQuestion& question,
@@ -229,6 +231,7 @@ StepStudy study_step(const StepQuestion& question,
   if (!best) refuse("--strategy: {}", study.rows.front().unsuited);
   study.best = *best;
   study.plan = quickest(study.rows, [](const StepRow& row) { return runs_under_ddp(row.strategy); });
+  if (!study.plan) study.plan = quickest(study.rows, by_priority);
   for (std::size_t i = 0; i < study.rows.size(); ++i)
     if (study.rows[i].suits() && study.rows[i].strategy.name == "ddp") study.baseline = i;
   train::Setting alone = question.setting(question.ranks.back());
@@ -243,14 +246,16 @@ StepStudy study_step(const StepQuestion& question,
 
 std::string plan_document(const train::Job& job, const StepRow& row) {
   using Json = nlohmann::ordered_json;
-  const bool urgent = row.strategy.sending == Strategy::Sending::by_priority;
+  constexpr std::size_t kHighestPriority = 7;  // talweg/call.h
+  const bool urgent = by_priority(row);
   const auto size = [](Bytes bytes) { return bytes.value > 0 ? Json(bytes.value) : Json(); };
   Json document = {{"buckets", Json::array()}};
   for (std::size_t k = 0; k < row.buckets.size(); ++k) {
     Json layers = Json::array();
     for (const int layer : row.buckets[k].layers) layers.push_back(job.layers[at(layer)].name);
     // The last to become ready is the first that the next forward pass needs.
-    const std::size_t priority = urgent ? row.buckets.size() - 1 - k : 0;
+    const std::size_t last = row.buckets.size() - 1;
+    const std::size_t priority = urgent && last > 0 ? kHighestPriority * k / last : 0;
     document["buckets"].push_back({{"layers", std::move(layers)}, {"priority", priority}});
   }
   document["partition"] = urgent ? size(row.strategy.partition) : Json();

@@ -53,9 +53,10 @@ struct StepStudy {
   std::vector<StepRow> rows;            // the quickest first
   std::size_t best = 0;                 // the least step
   std::optional<std::size_t> baseline;  // what PyTorch does, if it is among them
-  std::optional<std::size_t> plan;      // the best of those that DistributedDataParallel can follow
-  std::optional<double> measured;       // seconds, of the job's own ranks
-  std::optional<double> replayed;       // the same, predicted from what the job recorded of its network
+  // The best of those that DistributedDataParallel runs; if there is none, of those whose order it can keep.
+  std::optional<std::size_t> plan;
+  std::optional<double> measured;  // seconds, of the job's own ranks
+  std::optional<double> replayed;  // the same, predicted from what the job recorded of its network
   std::vector<WhatIf> what_ifs;
   // Times what it is: from there on no more bandwidth gains 1 %; nothing: it always does.
   std::optional<double> enough_bandwidth;
@@ -68,10 +69,12 @@ struct StepStudy {
 StepStudy study_step(const StepQuestion& question,
                      const std::function<void(std::size_t done, std::size_t all)>& look = {});
 
-// Whether a hook of DistributedDataParallel can do what this strategy says (talweg.torch does).
+// Whether DistributedDataParallel steps like this once talweg.torch.apply_plan() has told it which gradients
+// travel together. Priorities alone do not make it: its optimiser waits for all gradients.
 bool runs_under_ddp(const train::Strategy& strategy);
-// "exact, 12 buckets" and its file form: {"buckets": [{"layers": ["fc"], "priority": 0}], "partition": null,
-// "credit": null}; sizes are bytes, and the most urgent bucket has priority 0.
+// What apply_plan() reads: {"buckets": [{"layers": ["fc"], "priority": 0}], "partition": null, "credit":
+// null}. Sizes are bytes; of the priorities from 0 to 7 the highest goes first, and only strategies with
+// priorities have others than 0.
 std::string plan_document(const train::Job& job, const StepRow& row);
 
 }  // namespace talweg::study

@@ -228,14 +228,23 @@ function paint_bars() {
   });
 }
 
+// Which strategies have a line of their own: at most so many, and of those that are nearly alike everywhere the first.
+const kMostLines = 8, kAlike = 0.005;
+function lines() {
+  const sets = [data.over_ranks, data.over_bandwidth].filter((curves) => curves !== null), chosen = [];
+  const alike = (a, b) => sets.every(({ times }) => times[a].every((time, i) => Math.abs(time - times[b][i]) <= kAlike * time));
+  const order = [...new Set([data.best, ...(data.baseline === null ? [] : [data.baseline]), ...strategies.keys()])];
+  for (const one of order) if (chosen.length < kMostLines && !chosen.some((other) => alike(one, other))) chosen.push(one);
+  return chosen;
+}
+
 function paint_curves(id, curves, x, events) {
   if (!part(id + "-part", curves !== null)) return;
   chart(find(id), { x, y: { title: "time of a step", kind: "time", log: true }, events,
     series: [
-      ...(curves.floor !== undefined ? [{ name: "compute alone", style: "bound", bare: true, points: curves.x.map((at, i) => [at, curves.floor[i] * ns]) }] : []),
-      ...strategies.map((one, s) => ({ name: one.name, style: "c" + s % 12,
-        points: curves.x.map((at, i) => [at, curves.times[s][i] === null ? null : curves.times[s][i] * ns,
-          one.name + ", " + texts[x.kind](at) + ": " + (curves.times[s][i] === null ? "-" : time_of(curves.times[s][i]))]) }))],
+      { name: "one rank alone", style: "bound", bare: true, points: curves.x.map((at, i) => [at, curves.floor[i] * ns]) },
+      ...lines().map((s, i) => ({ name: strategies[s].name, style: "c" + i,
+        points: curves.x.map((at, k) => [at, curves.times[s][k] * ns, strategies[s].name + ", " + texts[x.kind](at) + ": " + time_of(curves.times[s][k])]) }))],
   });
 }
 
@@ -247,7 +256,10 @@ function choose() {
   say_picked();
   paint_timeline();
   paint_layers();
-  find("layers-said").textContent = "Gradients by " + shown.name + ", from the beginning of the step: when a bucket is ready, sent and arrived.";
+  find("timeline-legend").replaceChildren();
+  legend(find("timeline-legend"), [...kinds.filter((kind, k) => pictures().some((one) => one.spans.some((span) => span[1] === k && span[3] > 0)))
+    .map((kind) => [kind.name, "span " + kind.style, "box"]), ["critical path", "critical", "path"]]);
+  find("layers-said").textContent = shown.name + ": when, from the beginning of the step, a layer's gradient is ready and its bucket sent and arrived.";
   for (const row of find("strategies").rows) row.classList.toggle("seen", Number(row.dataset.strategy) === strategies.indexOf(shown));
 }
 
@@ -269,10 +281,9 @@ find("both").onclick = () => look_at(...everything());
 find("more-layers").onclick = () => { all_rows = true; paint_layers(); };
 paint_bars();
 legend(find("bars-legend"), [...parts.map(([name, style]) => [name, "span " + style, "box"]), ...(data.measured > 0 ? [["measured", "measured", "event"]] : [])]);
-legend(find("timeline-legend"), [...kinds.filter((kind, k) => drawn.some(([one]) => one.spans.some((span) => span[1] === k)))
-  .map((kind) => [kind.name, "span " + kind.style, "box"]), ["critical path", "critical", "path"]]);
 paint_curves("over-ranks", data.over_ranks, { title: "ranks", kind: "count", log: true }, [[data.ranks, data.ranks + " ranks", "end"]]);
 paint_curves("over-bandwidth", data.over_bandwidth, { title: "bandwidth, times what it is", kind: "times", log: true }, [[1, "as it is", "end"]]);
 if (data.over_ranks !== null || data.over_bandwidth !== null)
-  legend(find("curves-legend"), [...strategies.map((one, i) => [one.name, "c" + i % 12]), ["compute alone", "bound"], ["as it is", "end", "event"]]);
+  legend(find("curves-legend"), [...lines().map((s, i) => [strategies[s].name, "c" + i]), ["one rank alone", "bound"], ["as it is", "end", "event"]]);
+if (lines().length < strategies.length) add_html(find("curves-legend"), "p", "legend", "Where strategies are nearly alike, or very many, only the best of them are drawn.");
 choose();
