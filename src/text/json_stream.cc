@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstring>
 
@@ -12,16 +14,10 @@ namespace talweg::text {
 namespace {
 
 constexpr std::size_t kWindow = std::size_t{1} << 18;
+constexpr std::size_t kBehind = 8;  // NULs behind what is valid, so that eight bytes can be read anywhere
 
 constexpr const char* kNul = "expected no NUL bytes: the file is damaged";
 
-// Of bytes within strings: which of them need a look.
-constexpr std::array<bool, 256> kLookAt = [] {
-  std::array<bool, 256> table{};
-  for (std::size_t c = 0; c < 0x20; ++c) table[c] = true;
-  table['"'] = table['\\'] = true;
-  return table;
-}();
 // Bytes that numbers are made of.
 constexpr std::array<bool, 256> kOfNumber = [] {
   std::array<bool, 256> table{};
@@ -29,9 +25,31 @@ constexpr std::array<bool, 256> kOfNumber = [] {
   return table;
 }();
 
-bool needs_look(char c) {
-  return kLookAt[static_cast<unsigned char>(c)];
+// Eight bytes at once, the first one lowest; sums of single bytes never carry into the next.
+constexpr std::uint64_t kOnes = 0x0101010101010101, kHighs = kOnes * 0x80;
+
+std::uint64_t eight(const char* p) {
+  std::uint64_t word = 0;
+  std::memcpy(&word, p, sizeof(word));
+  return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
 }
+// The high bit of each byte that is zero; bytes behind the first of them may be marked, too.
+constexpr std::uint64_t zeros(std::uint64_t word) {
+  return (word - kOnes) & ~word & kHighs;
+}
+// How many of the next bytes of a string need no look, at most 8.
+int plain_bytes(const char* p) {
+  const std::uint64_t word = eight(p);
+  const std::uint64_t look = zeros(word ^ (kOnes * '"')) | zeros(word ^ (kOnes * '\\')) |
+                             ((word - kOnes * 0x20) & ~word & kHighs);  // below 0x20
+  return look == 0 ? 8 : std::countr_zero(look) / 8;
+}
+// How many of the next bytes are spaces, at most 8.
+int spaces(const char* p) {
+  const std::uint64_t other = eight(p) ^ (kOnes * ' ');
+  return other == 0 ? 8 : std::countr_zero(other) / 8;
+}
+
 bool of_number(char c) {
   return kOfNumber[static_cast<unsigned char>(c)];
 }
@@ -67,9 +85,7 @@ bool hex4(std::string_view text, std::uint32_t& into) {
 }  // namespace
 
 JsonStream::JsonStream(Read read, std::string origin)
-    : read_(std::move(read)), origin_(std::move(origin)), buffer_(kWindow + 1), at_(buffer_.data()), end_(at_) {
-  *end_ = '\0';
-}
+    : read_(std::move(read)), origin_(std::move(origin)), buffer_(kWindow + kBehind), at_(buffer_.data()), end_(at_) {}
 
 void JsonStream::fail(const std::string& text) const {
   throw_error(ErrorCode::bad_file, "{}: byte {}: {}", origin_, position(), text);
@@ -88,7 +104,7 @@ bool JsonStream::more() {
   const auto ahead = at_ - keep;
   before_ += static_cast<std::uint64_t>(keep - buffer_.data());
   std::memmove(buffer_.data(), keep, held);
-  if (held + 1 >= buffer_.size()) {
+  if (held + kBehind >= buffer_.size()) {
     if (buffer_.size() > kMostToken) {
       at_ = buffer_.data();
       fail(fmt::format("expected texts of at most {} MiB", kMostToken >> 20));
@@ -98,15 +114,18 @@ bool JsonStream::more() {
   if (kept_ != nullptr) kept_ = buffer_.data();
   at_ = buffer_.data() + ahead;
   end_ = buffer_.data() + held;
-  const std::size_t came = read_(end_, buffer_.size() - 1 - held);
+  const std::size_t came = read_(end_, buffer_.size() - kBehind - held);
   end_ += came;
-  *end_ = '\0';
+  std::memset(end_, 0, kBehind);
   return came > 0;
 }
 
 char JsonStream::next() {
   while (true) {
-    while (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t') ++at_;
+    while (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t') {
+      ++at_;
+      if (*at_ == ' ') at_ += spaces(at_);
+    }
     if (*at_ != '\0') return *at_;
     if (at_ != end_) fail(kNul);
     if (!more()) return '\0';
@@ -174,7 +193,7 @@ std::string_view JsonStream::quoted(bool& escapes) {
   kept_ = at_;
   char* p = at_ + 1;
   while (true) {
-    while (!needs_look(*p)) ++p;
+    for (int plain = 8; plain == 8; p += plain) plain = plain_bytes(p);
     if (*p == '"') break;
     if (*p == '\\' && p + 1 != end_) {
       escapes = true;

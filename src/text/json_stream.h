@@ -67,7 +67,7 @@ class JsonStream {
 
   Read read_;
   std::string origin_;
-  std::vector<char> buffer_;   // a NUL follows what is valid
+  std::vector<char> buffer_;   // NULs follow what is valid
   char* at_;                   // next to read
   char* end_;                  // behind what is valid
   char* kept_ = nullptr;       // where the token begins that must not move out; null between tokens

@@ -164,7 +164,7 @@ class StepViewer {
         segments.push_back({from, call->begin, from, owner_[i]});
         from = std::max(from, call->end);
       }
-      segments.push_back({from, op(i).end, from, owner_[i]});
+      if (from <= op(i).end) segments.push_back({from, op(i).end, from, owner_[i]});
     }
     return segments;
   }

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
-#include <numeric>
+#include <utility>
 
 namespace talweg::train {
 namespace {
