@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -24,6 +25,11 @@ namespace {
 // From one host to another, through a switch: what assumed networks have (steer/assumed_network.h).
 constexpr Nanoseconds kHostLatency{50'000};
 
+// Planning for equal hosts takes 3 s for so many, and four times as long for twice as many.
+constexpr int kMostPlannedRanks = 128;
+constexpr int kQuickPlannedRanks = 32;
+constexpr int kQuickFormulaRanks = 1024;
+
 // What `parse` makes of an option's text, or its complaint with the option's name in front.
 template <typename Parse>
 auto of_option(const char* option, Parse&& parse) {
@@ -45,7 +51,7 @@ PredictNetwork of_cluster(const std::string& path, const std::string& origin) {
   auto cluster = std::make_shared<const cluster::Cluster>(formats::load_any(path));
   const int workers = cluster->workers();
   if (workers < 2) refuse("--cluster {}: it has {} worker; a step needs 2 at least", path, workers);
-  return {fmt::format("{} ({}), {} workers", path, origin, workers), "cluster", workers,
+  return {fmt::format("{} ({}), {} workers", path, origin, workers), "cluster", workers, kQuickPlannedRanks,
           [cluster](int ranks) { return train::cluster_times_at(*cluster, ranks); }};
 }
 
@@ -56,15 +62,18 @@ PredictNetwork of_rate(const std::string& text) {
     return text.find(',') == std::string::npos ? kHostLatency : parse_nanoseconds(of);
   });
   return {fmt::format("equal hosts on {}, {} from one to another", to_string(rate), to_string(latency)),
-          "rate", 0, [rate, latency](int ranks) {
-            return train::cluster_times(cluster::uniform_star(ranks, rate, Nanoseconds{latency.value / 2}));
+          "rate", 0, kQuickPlannedRanks, [rate, latency](int ranks) {
+            const int planned = std::min(ranks, kMostPlannedRanks);
+            const auto times =
+                train::cluster_times(cluster::uniform_star(planned, rate, Nanoseconds{latency.value / 2}));
+            return train::at_ranks(times, ranks, train::Growth::tree);
           }};
 }
 
 PredictNetwork of_alpha_beta(const std::string& text, int ranks) {
   const train::NetworkTimes given = train::network_of("given", ranks, parse_alpha_beta(text));
   return {fmt::format("as given for {} ranks, for others as rings grow", ranks), "alpha_beta", 0,
-          [given](int n) { return train::at_ranks(given, n); }};
+          kQuickFormulaRanks, [given](int n) { return train::at_ranks(given, n); }};
 }
 
 // What the job's own transfers took; kind and words are empty where it has none.
@@ -75,7 +84,7 @@ PredictNetwork of_job(const train::Job& job) {
       train::network_of("recorded", job.ranks, train::fit_times(samples).times);
   return {fmt::format("as {} all-reduces of the job fit it, between {} ranks; for others as rings grow",
                       samples.size(), job.ranks),
-          "recorded", 0, [fitted](int n) { return train::at_ranks(fitted, n); }};
+          "recorded", 0, kQuickFormulaRanks, [fitted](int n) { return train::at_ranks(fitted, n); }};
 }
 
 // Each number of ranks is worked out once.

@@ -24,6 +24,7 @@ struct PredictNetwork {
   std::string words;                                 // "examples/clusters/uneven4.yaml (talweg)"
   std::string kind;                                  // "cluster", "rate", "alpha_beta" or "recorded"
   int most_ranks = 0;                                // that there are workers for; 0: as many as one likes
+  int quick_ranks = 0;                               // up to here `at` takes no time to speak of
   std::function<train::NetworkTimes(int ranks)> at;  // from 2 ranks on
 };
 

@@ -255,6 +255,7 @@ std::string plan_line(const StepStudy& study) {
   if (!study.baseline || *study.baseline == *study.plan) return text;
   const double before = study.rows[*study.baseline].prediction.step;
   const double gain = before / row.prediction.step;
+  if (gain < 1 + kLeastGain) return text + ", hardly less than with PyTorch's own buckets";
   return text +
          fmt::format(", {:.2f} times as quick as PyTorch's own buckets ({})", gain, duration_text(before));
 }

@@ -16,8 +16,7 @@ namespace {
 
 using train::Strategy;
 
-constexpr double kLittle = 0.01;       // of a step: a gain that nobody would pay for
-constexpr int kMostCurveRanks = 1024;  // where the network has room for any number
+constexpr double kLittle = 0.01;  // of a step: a gain that nobody would pay for
 
 // Counts predictions, for whoever waits for them.
 class Predictor {
@@ -48,8 +47,8 @@ std::vector<int> bucket_of_layer(const train::Job& job, const std::vector<std::v
   return bucket_of;
 }
 
-// Read off the first of the two steps in the picture, which begins with it, since some of its transfers may end in
-// the second.
+// Read off the first of the two steps in the picture, which begins with it, since some of its transfers may
+// end in the second.
 std::vector<Bucket> buckets_in(const train::Job& job, const train::Prediction& prediction,
                                const Strategy& strategy, double compression) {
   // Weights that are gathered for a pass are no gradients that arrive.
@@ -135,9 +134,9 @@ std::optional<std::size_t> quickest(const std::vector<StepRow>& rows, May may) {
   return best;
 }
 
-bool has_ranks(const StepQuestion& question, double ranks) {
+bool has_ranks(const StepQuestion& question, int ranks) {
   const int most = question.network.most_ranks;
-  return ranks <= (most > 0 ? most : train::kMostRanks);
+  return ranks <= question.network.quick_ranks && (most == 0 || ranks <= most);
 }
 
 // By the strategy that is best as things are.
@@ -151,7 +150,7 @@ void add_what_ifs(const StepQuestion& question, Predictor& predictor, StepStudy&
   larger.batch *= 2;
   const double twice = predictor(best, larger).step;
   study.what_ifs.push_back({"twice the batch", twice, 2 * now / twice});
-  if (has_ranks(question, 2.0 * ranks)) {
+  if (has_ranks(question, 2 * ranks)) {
     const double more = predictor(best, question.setting(2 * ranks)).step;
     study.what_ifs.push_back({"twice the ranks", more, 2 * now / more});
   }
@@ -173,8 +172,9 @@ StepCurves curves(Predictor& predictor, const StepStudy& study, const std::vecto
 }
 
 std::vector<double> ranks_of_curves(const StepQuestion& question) {
-  const int most = question.network.most_ranks > 0 ? question.network.most_ranks
-                                                   : std::max(kMostCurveRanks, question.ranks.back());
+  int most = question.network.quick_ranks;
+  if (question.network.most_ranks > 0) most = std::min(most, question.network.most_ranks);
+  most = std::max(most, question.ranks.back());
   std::vector<double> ranks;
   for (int n = 2; n < most; n *= 2) ranks.push_back(n);
   ranks.push_back(most);

@@ -160,11 +160,11 @@ flows: [{from: h4, to: h1, bytes: 1MB, start: 100us}]
 changes: [{at: 300us, fail: leaf0->spine0}, {at: 600us, repair: leaf0->spine0}]
 """,
 }
-FILES["odd_job.yaml"] = json.dumps({"name": "<i>job</i>", "batch": 8, "layers": [
+FILES["odd_job.yaml"] = json.dumps({"name": "<i>job</i>", "origin": "estimated", "batch": 8, "layers": [
     {"name": name, "forward": "1ms", "forward_gap": "200us", "backward": "2ms", "gradient": "1MB"}
     for name in ("<script>alert(1)</script>", "</script><img/src=x/onerror=alert(2)>", "\"'&amp;<b>", "x" * 70)]})
-FILES["one_layer.yaml"] = json.dumps({"name": "one", "layers": [{"name": "only", "forward": "1ms", "backward": "2ms", "gradient": "1MB"}]})
-FILES["deep.yaml"] = json.dumps({"name": "deep", "step": "95ms", "ranks": 4, "input": "1ms", "copy": "200us", "layers": [
+FILES["one_layer.yaml"] = json.dumps({"name": "one", "origin": "estimated", "layers": [{"name": "only", "forward": "1ms", "backward": "2ms", "gradient": "1MB"}]})
+FILES["deep.yaml"] = json.dumps({"name": "deep", "origin": "measured", "step": "95ms", "ranks": 4, "input": "1ms", "copy": "200us", "layers": [
     {"name": f"layer{i // 10}.{i % 10}.conv", "forward": "80us", "backward": "160us", "backward_gap": "20us" if i % 3 else "0us",
      "gradient": f"{(i * 7919) % 400000 + 4000}B"} for i in range(300)]})
 VGG = str(CLUSTERS.parent / "jobs" / "vgg16.yaml")

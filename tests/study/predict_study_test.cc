@@ -44,7 +44,7 @@ StepQuestion question_of(const train::Job& job, const std::vector<std::string>& 
   question.source = "small.yaml";
   question.kind = "job";
   question.ranks = {4};
-  question.network = predict_network({.alpha_beta = "100us,1ns/B"}, job, 4);
+  question.network = predict_network({"", "", "100us,1ns/B"}, job, 4);
   for (const std::string& name : names) question.strategies.push_back(train::find_strategy(name));
   question.all_strategies = false;
   return question;
@@ -73,8 +73,8 @@ TEST(PredictNetwork, WhatAJobHasRecordedIsItsNetworkUnlessAnotherIsGiven) {
   EXPECT_NEAR(recorded.at(4).all_reduce.seconds(3e6), 6.2e-3, 1e-6);
   // In a ring of 7 there are twice as many start-ups as in one of 4, and 8/7 of the bytes.
   EXPECT_NEAR(recorded.at(7).all_reduce.seconds(3e6), 2 * 0.2e-3 + 6e-3 * (6.0 / 7) / (3.0 / 4), 1e-6);
-  EXPECT_EQ(predict_network({.rate = "1Gbit/s"}, job, 4).kind, "rate");
-  EXPECT_THROW(predict_network({.rate = "1Gbit/s", .alpha_beta = "1us,1ns/B"}, job, 4), Error);
+  EXPECT_EQ(predict_network({"", "1Gbit/s", ""}, job, 4).kind, "rate");
+  EXPECT_THROW(predict_network({"", "1Gbit/s", "1us,1ns/B"}, job, 4), Error);
 }
 
 TEST(StepStudy, TheQuickestIsFirstAndEachSaysWhenItsBucketsTravel) {
