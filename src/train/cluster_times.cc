@@ -16,6 +16,7 @@ namespace talweg::train {
 namespace {
 
 constexpr std::int64_t kElement = 4;
+constexpr std::int64_t kMarkedBytes = 100 << 10;
 constexpr std::int64_t kMostSimulated = 16 << 20;
 constexpr std::array<Bytes, 10> kSizes{{{4 << 10},
                                         {16 << 10},
@@ -71,6 +72,15 @@ NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::s
   std::vector<int> first(static_cast<std::size_t>(ranks));
   std::iota(first.begin(), first.end(), 0);
   return cluster_times(cluster::restrict_to(cluster, first), sizes);
+}
+
+sim::SimulationOptions marking_switches() {
+  sim::SimulationOptions options;
+  options.transport.turns = true;
+  options.network.switch_queue.limit_bytes = 1 << 20;
+  options.network.switch_queue.mark_bytes = kMarkedBytes;
+  options.network.switch_queue.mark_by_delay = true;
+  return options;
 }
 
 NetworkTimes simulated_times(const cluster::Cluster& cluster, const sim::SimulationOptions& options,

@@ -25,10 +25,13 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
 // are.
 NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes = {});
 
+// A switch with shallow buffers that marks what waits, and TCP that heeds marks.
+sim::SimulationOptions marking_switches();
 // By one simulated call for each size of the same forests, on an idle network. Only all-reduce is simulated;
 // its halves take half of it. Large sizes on many ranks take minutes: 4 KiB to 16 MiB if `sizes` is empty.
 // `ranks` says what sending costs the hosts' processors; payloads are not carried, whatever it says.
-NetworkTimes simulated_times(const cluster::Cluster& cluster, const sim::SimulationOptions& options = {},
+NetworkTimes simulated_times(const cluster::Cluster& cluster,
+                             const sim::SimulationOptions& options = marking_switches(),
                              const sim::RanksOptions& ranks = {}, std::span<const Bytes> sizes = {});
 
 }  // namespace talweg::train

@@ -24,7 +24,7 @@ double image_bytes(int pixels) {
   return 3.0 * 4 * pixels * pixels;
 }
 
-Activation classifier(ModelBuilder& net, Activation x) {
+Activation classifier(ModelBuilder& net, const Activation& x) {
   return net.linear("fc", flat(net.global_pool("pool", x)), kClasses);
 }
 

@@ -9,7 +9,10 @@
 namespace talweg::train {
 namespace {
 
-constexpr std::size_t kLeastSizes = 3;  // of a piece, where there are several
+constexpr std::size_t kLeastSizes = 4;  // of a piece, where there are several
+// What a piece costs in the criterion: its two numbers, and two for where it begins, since a place that was
+// searched for explains more noise than a number does (Zhang and Siegmund, Biometrics 2007).
+constexpr double kPieceParameters = 4;
 
 // Sums of the samples, each weighed by one over its time squared, so that residuals are relative.
 struct Sums {
@@ -72,7 +75,7 @@ double student(double freedom) {
   if (freedom < 1) return std::numeric_limits<double>::infinity();
   if (freedom < 2) return 12.706;
   if (freedom < 3) return 4.303;
-  constexpr double z = 1.959964;
+  const double z = 1.959964;  // of the normal distribution
   const double z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z;
   return z + (z3 + z) / (4 * freedom) + (5 * z5 + 16 * z3 + 3 * z) / (96 * freedom * freedom) +
          (3 * z7 + 19 * z5 + 17 * z3 - 15 * z) / (384 * freedom * freedom * freedom);
@@ -142,7 +145,7 @@ class PieceFitter {
   double criterion(double residual, std::size_t pieces) const {
     // Clocks and arithmetic have errors of their own: nothing is gained by less than a millionth.
     const auto n = static_cast<double>(samples_.size());
-    return n * std::log(residual / n + 1e-12) + 3 * static_cast<double>(pieces) * std::log(n);
+    return n * std::log(residual / n + 1e-12) + kPieceParameters * static_cast<double>(pieces) * std::log(n);
   }
 
   Fit fit_of(std::size_t pieces) const {

@@ -3,7 +3,7 @@
 // and what-if questions.
 //
 //   const Job job = load_job("resnet50.yaml");
-//   const Prediction now = predict(job, plan, times);   // strategies.h
+//   const Prediction now = predict(job, find_strategy("ddp"), {.network = times});   // strategies.h
 //
 // File form (YAML; JSON is the same tree), every key that is not shown here is an error:
 //   name: tiny

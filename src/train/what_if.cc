@@ -43,8 +43,8 @@ class Search {
   std::vector<Candidate> run() {
     merge();
     if (limits_.by_priority) cut();
-    if (limits_.decoupled) decouple();
-    if (limits_.sharded) shard();
+    if (limits_.decoupled) by_groups("dear", "groups");
+    if (limits_.sharded) by_groups("fsdp", "units");
     for (Candidate& candidate : found_) candidate.gain = gain_of(candidate.step, baseline_step_);
     std::ranges::stable_sort(found_, {}, &Candidate::step);
     return std::move(found_);
@@ -106,23 +106,13 @@ class Search {
     found_.push_back(std::move(best));
   }
 
-  void decouple() {
+  // Those whose groups have a size alone.
+  void by_groups(const char* name, const char* what) {
     Candidate best{.step = std::numeric_limits<double>::infinity()};
     for (const Bytes cap : sizes_or(limits_.caps)) {
-      Strategy strategy = find_strategy("dear");
+      Strategy strategy = find_strategy(name);
       strategy.merging.first_cap = strategy.merging.cap = cap;
-      strategy.name = fmt::format("dear, groups of {}", to_string(cap));
-      keep(best, std::move(strategy));
-    }
-    found_.push_back(std::move(best));
-  }
-
-  void shard() {
-    Candidate best{.step = std::numeric_limits<double>::infinity()};
-    for (const Bytes cap : sizes_or(limits_.caps)) {
-      Strategy strategy = find_strategy("fsdp");
-      strategy.merging.first_cap = strategy.merging.cap = cap;
-      strategy.name = fmt::format("fsdp, units of {}", to_string(cap));
+      strategy.name = fmt::format("{}, {} of {}", name, what, to_string(cap));
       keep(best, std::move(strategy));
     }
     found_.push_back(std::move(best));

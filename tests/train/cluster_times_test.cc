@@ -41,7 +41,7 @@ TEST(ClusterTimes, FewerRanksAreTheFirst) {
 TEST(ClusterTimes, TheSimulatorAgreesWithTheModel) {
   const cluster::Cluster cluster = star(4);
   const std::vector<Bytes> sizes{{1 << 20}, {4 << 20}};
-  const NetworkTimes simulated = simulated_times(cluster, {}, {}, sizes);
+  const NetworkTimes simulated = simulated_times(cluster, marking_switches(), {}, sizes);
   const NetworkTimes predicted = cluster_times(cluster, sizes);
   for (const Bytes bytes : sizes) {
     const auto size = static_cast<double>(bytes.value);

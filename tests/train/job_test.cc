@@ -5,6 +5,7 @@
 
 #include "header_sample.h"
 #include "talweg/error.h"
+#include "text/yaml_reader.h"
 
 namespace talweg::train {
 namespace {
@@ -38,6 +39,15 @@ TEST(Job, TheSampleInTheHeaderIsRead) {
   EXPECT_EQ(job.exchanges[0].wait, Nanoseconds{500'000});
   // What the exchange says it carried is what its layers have.
   EXPECT_EQ(job.exchanges[0].bytes, job.gradients());
+}
+
+TEST(Job, TheDocumentationShowsTheSame) {
+  const std::string page = text::read_file(TALWEG_SOURCE_DIR "/docs/training-model.md");
+  const std::size_t begin = page.find("```\nname: ");
+  ASSERT_NE(begin, std::string::npos);
+  const std::size_t end = page.find("```", begin + 4);
+  EXPECT_EQ(parse_job(page.substr(begin + 4, end - begin - 4), "training-model.md"),
+            parse_job(header_sample(kHeader), "job.h"));
 }
 
 TEST(Job, SurvivesBothFileForms) {

@@ -38,6 +38,10 @@ TEST(LayerTables, HoldAllParameters) {
   EXPECT_EQ(load_layer_table("vgg16").gradients().value, 4 * 138'357'544);
   EXPECT_EQ(load_layer_table("resnet50").gradients().value, 4 * 25'557'032);
   EXPECT_EQ(load_layer_table("densenet121").gradients().value, 4 * 7'978'856);
+  EXPECT_EQ(load_layer_table("inception_v3").gradients().value,
+            4 * 27'161'264);  // with its auxiliary classifier
+  EXPECT_EQ(load_layer_table("resnet101").gradients().value, 4 * 44'549'160);
+  EXPECT_EQ(load_layer_table("resnext101").gradients().value, 4 * 44'177'704);  // 32x4d
   EXPECT_EQ(load_layer_table("alexnet").gradients().value, 4 * 61'100'840);
   EXPECT_EQ(load_layer_table("resnet18").gradients().value, 4 * 11'689'512);
   EXPECT_EQ(load_layer_table("squeezenet1_0").gradients().value, 4 * 1'248'424);
@@ -54,6 +58,9 @@ struct Row {
 TEST(LayerTables, StepsAreThoseOfAnIndependentProgram) {
   const Row rows[] = {
       {"densenet121", "10GbE8", 8, 52.2, 69.8, 177.2, 69.8, 59.6, 1, 3},
+      {"resnext101", "10GbE16", 8, 164.6, 202.6, 351.7, 202.6, 169.2, 1, 3},
+      {"resnet101", "IB56_16", 8, 99.0, 110.0, 147.6, 125.3, 100.2, 3, 3},
+      {"inception_v3", "10GbE16", 8, 122.4, 145.9, 295.4, 170.1, 123.8, 2, 3},
       {"resnet50", "10GbE16", 8, 103.5, 115.3, 198.0, 134.3, 105.3, 2, 3},
       {"resnet50", "IB56_8", 8, 57.9, 57.9, 66.9, 89.1, 60.9, 7, 7},
       {"vgg16", "10GbE16", 8, 442.8, 443.3, 455.4, 496.5, 446.3, 2, 2},
@@ -77,25 +84,41 @@ TEST(LayerTables, StepsAreThoseOfAnIndependentProgram) {
   }
 }
 
+// The published rule loses where devices are quick and start-ups long. How often was counted by a literal
+// copy of the published scan, which starts over after each merge.
 TEST(LayerTables, ExactMergingIsNeverBeaten) {
-  int greedy_loses = 0;
-  double worst = 0;
-  for (const char* table :
-       {"alexnet", "densenet121", "gnmt", "gnmt_large", "resnet18", "resnet50", "squeezenet1_0", "vgg16"}) {
+  int over_one_percent = 0, over_five_percent = 0;
+  double worst = 0, worst_as_measured = 0;
+  for (const char* table : {"alexnet", "densenet121", "gnmt", "gnmt_large", "inception_v3", "resnet18",
+                            "resnet101", "resnet50", "resnext101", "squeezenet1_0", "vgg16"}) {
     const Job job = load_layer_table(table);
     for (const NetworkTimes& on : networks()) {
       for (const double speed : {1.0, 8.0}) {
-        const double exact = step_ms(job, "exact", on.name, speed);
-        for (const char* other : {"mg-wfbp", "wfbp", "one", "ddp"})
-          EXPECT_GE(step_ms(job, other, on.name, speed) * (1 + 1e-12), exact) << table << " on " << on.name;
-        const double loss = step_ms(job, "mg-wfbp", on.name, speed) / exact - 1;
-        greedy_loses += loss > 0.01 ? 1 : 0;
+        const TransferTimes& times = on.all_reduce;
+        const auto arrivals = gradients_of(job, {.network = on, .compute = speed}).arrivals;
+        const auto seconds = [](Nanoseconds time) { return static_cast<double>(time.value) * 1e-9; };
+        const auto step = [&](const Groups& groups) {
+          return seconds(job.forward()) / speed +
+                 std::max(seconds(job.backward()) / speed, finish(arrivals, groups, times));
+        };
+        const double exact = step(merge_exact(arrivals, times));
+        const double published = step(merge_mg_wfbp(arrivals, times));
+        for (const Groups& other : {merge_none(arrivals.size()), merge_all(arrivals.size()),
+                                    merge_by_size(arrivals, {1 << 20}, {25 << 20})})
+          EXPECT_GE(step(other) * (1 + 1e-12), exact) << table << " on " << on.name;
+        const double loss = published / exact - 1;
+        EXPECT_GE(loss, -1e-12);
+        over_one_percent += loss > 0.01 ? 1 : 0;
+        over_five_percent += loss > 0.05 ? 1 : 0;
         worst = std::max(worst, loss);
+        if (speed == 1) worst_as_measured = std::max(worst_as_measured, loss);
       }
     }
   }
-  EXPECT_GE(greedy_loses, 3);
-  EXPECT_NEAR(worst, 69.8 / 52.2 - 1, 0.005);
+  EXPECT_EQ(over_one_percent, 20);  // of 110
+  EXPECT_EQ(over_five_percent, 9);
+  EXPECT_NEAR(worst, 0.3356, 0.0001);
+  EXPECT_NEAR(worst_as_measured, 0.0135, 0.0001);
 }
 
 }  // namespace
