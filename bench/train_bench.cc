@@ -1,5 +1,6 @@
-// How fast traces of training are read, and in how much memory. Makes a Kineto trace of so many MB (1024 if left out)
-// in a temporary file, reads it, and prints one line of JSON; or reads what files it is given, and says what they hold.
+// How fast traces of training are read, and in how much memory. Makes a Kineto trace of so many MB (1024 if
+// left out) in a temporary file, reads it, and prints one line of JSON; or reads what files it is given, and
+// says what they hold.
 //
 //   train_bench [MB]
 //   train_bench FILE ...
@@ -50,7 +51,8 @@ train::MadeTrace model() {
     if (i % 3 != 2) l.parameters = {64, 64 * static_cast<std::int64_t>(1 + random.below(2000))};
     made.layers.push_back(l);
   }
-  for (int left = 160 * 4 / 3; left > 0; left -= 40) made.buckets.push_back(static_cast<std::size_t>(left < 40 ? left : 40));
+  for (int left = 160 * 4 / 3; left > 0; left -= 40)
+    made.buckets.push_back(static_cast<std::size_t>(left < 40 ? left : 40));
   for (std::size_t b = 0; b < made.buckets.size(); ++b)
     made.reduced.push_back({.time = 1'000'000 + static_cast<std::int64_t>(b) * 1000});
   made.input = 100'000;
@@ -63,9 +65,9 @@ train::MadeTrace model() {
 int read_files(int count, char** paths) {
   const train::TraceJob read = train::read_job({paths, paths + count});
   std::fputs(to_yaml(read.job).c_str(), stdout);
-  fmt::print("# {}: {} steps; busy {}, launch gaps {}, stream gaps {}, exposed {}, peer wait {}\n", name(read.kind),
-             read.steps, to_string(read.busy), to_string(read.launch_gaps), to_string(read.stream_gaps),
-             to_string(read.exposed), to_string(read.peer_wait));
+  fmt::print("# {}: {} steps; busy {}, launch gaps {}, stream gaps {}, exposed {}, peer wait {}\n",
+             name(read.kind), read.steps, to_string(read.busy), to_string(read.launch_gaps),
+             to_string(read.stream_gaps), to_string(read.exposed), to_string(read.peer_wait));
   for (const std::string& note : read.notes) fmt::print("# {}\n", note);
   return 0;
 }
@@ -93,10 +95,11 @@ int measure(double megabytes) {
   const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - begun_wall;
   std::remove(path.c_str());
   fmt::print(
-      "{{\"MB\": {:.0f}, \"steps\": {}, \"layers\": {}, \"wall_s\": {:.3f}, \"cpu_s\": {:.3f}, \"MB_per_s\": {:.0f}, "
+      "{{\"MB\": {:.0f}, \"steps\": {}, \"layers\": {}, \"wall_s\": {:.3f}, \"cpu_s\": {:.3f}, \"MB_per_s\": "
+      "{:.0f}, "
       "\"MB_per_cpu_s\": {:.0f}, \"peak_memory_MB\": {:.1f}, \"of_which_to_make_it_MB\": {:.1f}}}\n",
-      bytes / 1e6, read.steps, read.job.layers.size(), wall.count(), cpu, bytes / 1e6 / wall.count(), bytes / 1e6 / cpu,
-      peak_megabytes(), before);
+      bytes / 1e6, read.steps, read.job.layers.size(), wall.count(), cpu, bytes / 1e6 / wall.count(),
+      bytes / 1e6 / cpu, peak_megabytes(), before);
   return read.steps == made.steps ? 0 : 1;
 }
 

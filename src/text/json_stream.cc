@@ -85,7 +85,11 @@ bool hex4(std::string_view text, std::uint32_t& into) {
 }  // namespace
 
 JsonStream::JsonStream(Read read, std::string origin)
-    : read_(std::move(read)), origin_(std::move(origin)), buffer_(kWindow + kBehind), at_(buffer_.data()), end_(at_) {}
+    : read_(std::move(read)),
+      origin_(std::move(origin)),
+      buffer_(kWindow + kBehind),
+      at_(buffer_.data()),
+      end_(at_) {}
 
 void JsonStream::fail(const std::string& text) const {
   throw_error(ErrorCode::bad_file, "{}: byte {}: {}", origin_, position(), text);
@@ -93,8 +97,9 @@ void JsonStream::fail(const std::string& text) const {
 
 void JsonStream::expected(const char* what) {
   if (*at_ == '\0') fail(fmt::format("expected {}, but the file ends here", what));
-  fail(fmt::format("expected {}, got \"{}\"", what,
-                   std::string_view(at_, static_cast<std::size_t>(std::min<std::ptrdiff_t>(end_ - at_, 12)))));
+  fail(
+      fmt::format("expected {}, got \"{}\"", what,
+                  std::string_view(at_, static_cast<std::size_t>(std::min<std::ptrdiff_t>(end_ - at_, 12)))));
 }
 
 // Makes room by dropping what was read, and reads on. False at the end of the document.
@@ -201,8 +206,7 @@ std::string_view JsonStream::quoted(bool& escapes) {
       continue;
     }
     at_ = p;
-    if (p != end_ && *p != '\\')
-      fail(*p == '\0' ? kNul : "expected no control characters within a string");
+    if (p != end_ && *p != '\\') fail(*p == '\0' ? kNul : "expected no control characters within a string");
     if (!more()) fail("expected the end of a string, but the file ends here");
     p = at_;
   }
@@ -229,8 +233,8 @@ std::string_view JsonStream::unescape(std::string_view raw) {
     if (c != 'u' || !hex4(raw.substr(i + 1), code)) fail("expected an escape such as \\n or \\u00e4");
     i += 4;
     std::uint32_t low = 0;
-    if (code >= 0xD800 && code < 0xDC00 && raw.substr(i + 1).starts_with("\\u") && hex4(raw.substr(i + 3), low) &&
-        low >= 0xDC00 && low < 0xE000) {
+    if (code >= 0xD800 && code < 0xDC00 && raw.substr(i + 1).starts_with("\\u") &&
+        hex4(raw.substr(i + 3), low) && low >= 0xDC00 && low < 0xE000) {
       code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00);
       i += 6;
     } else if (code >= 0xD800 && code < 0xE000) {
@@ -256,6 +260,7 @@ std::string_view JsonStream::number() {
     while (of_number(*at_)) ++at_;
     if (at_ != end_ || !more()) break;
   }
+  if (at_ == end_ && depth_ > 0) fail("expected more behind a number, but the file ends here");
   const std::string_view text(kept_, static_cast<std::size_t>(at_ - kept_));
   kept_ = nullptr;
   return text;

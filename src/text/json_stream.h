@@ -1,5 +1,5 @@
-// JsonStream: a JSON document of any length, read piece by piece in the memory of its longest token. The reader says
-// what it expects next, and passes over the rest:
+// JsonStream: a JSON document of any length, read piece by piece in the memory of its longest token. The
+// reader says what it expects next, and passes over the rest:
 //
 //   JsonStream json(read, "trace.json");          // read(into, most): how many bytes came, 0 at the end
 //   json.begin_object();
@@ -12,8 +12,9 @@
 //     }
 //   json.end();
 //
-// Everything throws Error{bad_file}: "trace.json: byte 1234: expected a string". What is passed over is held to the
-// grammar of brackets, commas and strings only; NaN and Infinity, as Python writes them, are passed over like numbers.
+// Everything throws Error{bad_file}: "trace.json: byte 1234: expected a string". What is passed over is held
+// to the grammar of brackets, commas and strings only; NaN and Infinity, as Python writes them, are passed
+// over like numbers.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,8 @@ class JsonStream {
  public:
   using Read = std::function<std::size_t(char* into, std::size_t most)>;
   JsonStream(Read read, std::string origin);
+  JsonStream(const JsonStream&) = delete;
+  JsonStream& operator=(const JsonStream&) = delete;
 
   enum class Kind { object, array, string, number, word };  // word: true, false, null, NaN
   Kind kind();
@@ -67,12 +70,12 @@ class JsonStream {
 
   Read read_;
   std::string origin_;
-  std::vector<char> buffer_;   // NULs follow what is valid
-  char* at_;                   // next to read
-  char* end_;                  // behind what is valid
-  char* kept_ = nullptr;       // where the token begins that must not move out; null between tokens
-  std::uint64_t before_ = 0;   // bytes that have left the buffer
-  bool first_ = false;         // nothing of the innermost container was read
+  std::vector<char> buffer_;  // NULs follow what is valid
+  char* at_;                  // next to read
+  char* end_;                 // behind what is valid
+  char* kept_ = nullptr;      // where the token begins that must not move out; null between tokens
+  std::uint64_t before_ = 0;  // bytes that have left the buffer
+  bool first_ = false;        // nothing of the innermost container was read
   int depth_ = 0;
   std::string key_, scratch_;
 };

@@ -1,13 +1,16 @@
-// Logs of B-Caffe, which MG-WFBP's simulations were made from. Of each learnable blob a line, behind glog's prefix:
+// Logs of B-Caffe, which MG-WFBP's simulations were made from. Of each learnable blob a line, behind glog's
+// prefix:
 //
 //   I0621 10:11:12.131415  1234 distributed.cpp:100] [0, 9408, 15032, 1178]
 //   I0621 10:11:12.131416  1234 distributed.cpp:100] [1, 64, 15032, 241, 0]
 //
-// [blob, elements (fp32), backward time of the layer that owns it, of its transfer, of the merged transfer], in us; the
-// last is there in runs that merged. Blobs are numbered in the order of the forward pass. A layer's weights and its bias
-// both repeat the layer's time, so neighbours of equal times are one layer: two blobs at most, the second not the larger.
+// [blob, elements (fp32), backward time of the layer that owns it, of its transfer, of the merged transfer],
+// in us; the last is there in runs that merged. Blobs are numbered in the order of the forward pass. A
+// layer's weights and its bias both repeat the layer's time, so neighbours of equal times are one layer: two
+// blobs at most, the second not the larger.
 //
-// Several blocks may follow one another; the first may be all zero, before anything was measured. The last one counts.
+// Several blocks may follow one another; the first may be all zero, before anything was measured. The last
+// one counts.
 #include <fmt/format.h>
 
 #include <map>
@@ -60,7 +63,8 @@ Blocks read_blocks(Lines& lines) {
     if (fields.size() != 4 && fields.size() != 5)
       lines.fail(fmt::format("expected [blob, elements, backward us, transfer us] or one more, got {} fields",
                              fields.size()));
-    if (columns != 0 && fields.size() != columns) lines.fail(fmt::format("expected {} fields, as before", columns));
+    if (columns != 0 && fields.size() != columns)
+      lines.fail(fmt::format("expected {} fields, as before", columns));
     columns = fields.size();
     const std::int64_t id = whole_number(lines, fields[0], "blob", kMostLayers);
     if (block.contains(id)) close();
@@ -71,8 +75,8 @@ Blocks read_blocks(Lines& lines) {
     if (columns == 5) blob.merged = duration_of(lines, fields[4], "time of the merged transfer", 1e3);
   }
   if (!blocks.last.empty() && block.size() < blocks.last.size() && is_measured(block))
-    lines.fail(fmt::format("expected {} blobs, as in the block before, got {}: the file is cut", blocks.last.size(),
-                           block.size()));
+    lines.fail(fmt::format("expected {} blobs, as in the block before, got {}: the file is cut",
+                           blocks.last.size(), block.size()));
   close();
   if (blocks.last.empty()) lines.fail("expected a block with times: all of them are 0");
   blocks.merged = columns == 5;
@@ -122,9 +126,9 @@ TraceJob import_b_caffe(const std::string& text, const std::string& origin) {
     read.notes.emplace_back("the first layers are in no merged transfer: theirs has a time of 0");
   }
   read.steps = 1;
-  read.notes.emplace_back("forward passes and layers without parameters are not in this log: a step takes longer");
-  if (blocks.count > 1)
-    read.notes.push_back(fmt::format("the last of {} blocks with times", blocks.count));
+  read.notes.emplace_back(
+      "forward passes and layers without parameters are not in this log: a step takes longer");
+  if (blocks.count > 1) read.notes.push_back(fmt::format("the last of {} blocks with times", blocks.count));
   return checked(std::move(read), origin);
 }
 

@@ -25,51 +25,33 @@ struct CapRange {
 
 }  // namespace
 
-std::vector<std::size_t> ddp_buckets(std::span<const Bytes> sizes, Bytes first_cap, Bytes cap) {
-  std::vector<std::size_t> counts;
-  std::size_t held = 0;
-  std::int64_t bytes = 0;
-  for (const Bytes size : sizes) {
-    ++held;
-    bytes += size.value;
-    if (bytes < (counts.empty() ? first_cap : cap).value) continue;
-    counts.push_back(held);
-    held = 0;
-    bytes = 0;
-  }
-  if (held > 0) counts.push_back(held);
-  return counts;
-}
-
-std::optional<std::vector<std::size_t>> match_buckets(std::span<const std::int64_t> elements,
-                                                      std::span<const std::int64_t> buckets) {
-  std::vector<std::size_t> counts;
+std::optional<Groups> match_buckets(std::span<const std::int64_t> elements,
+                                    std::span<const std::int64_t> buckets) {
+  Groups groups;
   std::size_t at = 0;
   for (const std::int64_t wanted : buckets) {
-    const std::size_t from = at;
     std::int64_t sum = 0;
     while (at < elements.size() && sum < wanted) {
       if (elements[at] < 0 || elements[at] > wanted - sum) return std::nullopt;
       sum += elements[at++];
     }
     if (sum != wanted) return std::nullopt;
-    counts.push_back(at - from);
+    groups.push_back(at);
   }
   if (at != elements.size()) return std::nullopt;
-  return counts;
+  return groups;
 }
 
-std::optional<BucketCaps> caps_of(std::span<const Bytes> sizes, std::span<const std::size_t> counts) {
+std::optional<BucketCaps> caps_of(std::span<const Bytes> sizes, const Groups& groups) {
   CapRange first, others;
   std::size_t at = 0;
-  for (std::size_t b = 0; b < counts.size(); ++b) {
+  for (std::size_t b = 0; b < groups.size(); ++b) {
+    if (groups[b] <= at) return std::nullopt;
     std::int64_t total = 0;
-    for (std::size_t i = 0; i < counts[b]; ++i) total += sizes[at + i].value;
-    if (counts[b] == 0) return std::nullopt;
-    at += counts[b];
+    for (; at < groups[b]; ++at) total += sizes[at].value;
     CapRange& range = b == 0 ? first : others;
     // The last bucket ends with the parameters, wherever its cap is.
-    range.narrow(total - sizes[at - 1].value, b + 1 < counts.size() ? total : range.most);
+    range.narrow(total - sizes[at - 1].value, b + 1 < groups.size() ? total : range.most);
   }
   const auto a = first.pick(kFirstBucketCap), b = others.pick(kBucketCap);
   if (!a || !b) return std::nullopt;

@@ -1,14 +1,14 @@
-// Chakra's execution traces (schema/protobuf/et_def.proto), one file for each rank: messages, each behind its length.
-// The first is GlobalMetadata{version = 1}, the others are
+// Chakra's execution traces (schema/protobuf/et_def.proto), one file for each rank: messages, each behind its
+// length. The first is GlobalMetadata{version = 1}, the others are
 //
 //   Node{id = 1, name = 2, type = 3, ctrl_deps = 4, data_deps = 5, start_time_micros = 6, duration_micros = 7, ..., attr = 10}
 //   NodeType: COMP_NODE 4, COMM_SEND_NODE 5, COMM_RECV_NODE 6, COMM_COLL_NODE 7
 //   AttributeProto{name = 1, int32_val = 7, int64_val = 9, uint32_val = 11, uint64_val = 13, bool_val = 27, string_val = 29}
 //
-// Nodes say what they wait for, but not what layer they are of. So what a rank computes before a transfer (and after
-// the one before it) is taken as one layer's backward pass, and what it computes before the first node whose name says
-// "backward" as the forward pass of all. Where there are nodes of a device, those of the host (is_cpu_op) are left out,
-// since they only launch the former.
+// Nodes say what they wait for, but not what layer they are of. So what a rank computes before a transfer
+// (and after the one before it) is taken as one layer's backward pass, and what it computes before the first
+// node whose name says "backward" as the forward pass of all. Where there are nodes of a device, those of the
+// host (is_cpu_op) are left out, since they only launch the former.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,10 +35,10 @@ struct ChakraNode {
 constexpr std::uint64_t kCompute = 4, kSend = 5, kReceive = 6, kCollective = 7;
 
 // As CollectiveCommType numbers them.
-constexpr Collective kCollectiveOf[] = {Collective::all_reduce,     Collective::reduce,  Collective::all_gather,
-                                        Collective::gather,         Collective::scatter, Collective::broadcast,
-                                        Collective::all_to_all,     Collective::reduce_scatter,
-                                        Collective::reduce_scatter, Collective::barrier};
+constexpr Collective kCollectiveOf[] = {
+    Collective::all_reduce,     Collective::reduce,    Collective::all_gather, Collective::gather,
+    Collective::scatter,        Collective::broadcast, Collective::all_to_all, Collective::reduce_scatter,
+    Collective::reduce_scatter, Collective::barrier};
 
 struct ChakraAttribute {
   std::string_view name;
@@ -62,11 +62,21 @@ ChakraNode read_node(Protobuf message) {
   ChakraNode n;
   while (message.next()) {
     switch (message.field()) {
-      case 1: n.id = message.varint(); break;
-      case 2: n.name = message.bytes(); break;
-      case 3: n.type = message.varint(); break;
-      case 6: n.begin_us = message.varint(); break;
-      case 7: n.duration_us = message.varint(); break;
+      case 1:
+        n.id = message.varint();
+        break;
+      case 2:
+        n.name = message.bytes();
+        break;
+      case 3:
+        n.type = message.varint();
+        break;
+      case 6:
+        n.begin_us = message.varint();
+        break;
+      case 7:
+        n.duration_us = message.varint();
+        break;
       case 10: {
         const ChakraAttribute a = read_attribute(message.message());
         if (a.name == "is_cpu_op") n.of_host = a.number != 0;
@@ -74,15 +84,19 @@ ChakraNode read_node(Protobuf message) {
         if (a.name == "comm_size") n.bytes = a.number;
         break;
       }
-      default: break;
+      default:
+        break;
     }
   }
   if (n.bytes < 0 || n.bytes > kLargest.value)
-    message.fail(fmt::format("node {}: comm_size: expected 0 to {} bytes, got {}", n.id, kLargest.value, n.bytes));
-  if (n.type == kCollective && (n.collective < 0 || n.collective >= static_cast<int>(std::size(kCollectiveOf))))
+    message.fail(
+        fmt::format("node {}: comm_size: expected 0 to {} bytes, got {}", n.id, kLargest.value, n.bytes));
+  if (n.type == kCollective &&
+      (n.collective < 0 || n.collective >= static_cast<int>(std::size(kCollectiveOf))))
     message.fail(fmt::format("node {}: comm_type: expected 0 to 9, got {}", n.id, n.collective));
   if (n.duration_us > static_cast<std::uint64_t>(kLongest.value) / 1000)
-    message.fail(fmt::format("node {}: expected a duration of less than a day, got {} us", n.id, n.duration_us));
+    message.fail(
+        fmt::format("node {}: expected a duration of less than a day, got {} us", n.id, n.duration_us));
   return n;
 }
 
@@ -152,8 +166,8 @@ TraceJob import_chakra(const Paths& paths) {
     bool alike = a.runs.size() == b.runs.size();
     for (std::size_t i = 0; alike && i < a.runs.size(); ++i) alike = a.runs[i].exchange == b.runs[i].exchange;
     if (!alike)
-      throw_error(ErrorCode::bad_file, "{}: not of the run of {}: {} and {} transfers, or others", path, paths[0],
-                  b.runs.size(), a.runs.size());
+      throw_error(ErrorCode::bad_file, "{}: not of the run of {}: {} and {} transfers, or others", path,
+                  paths[0], b.runs.size(), a.runs.size());
   }
   TraceJob read{.kind = TraceKind::chakra};
   Job& job = read.job;
@@ -189,7 +203,8 @@ TraceJob import_chakra(const Paths& paths) {
   if (job.layers.empty())
     throw_error(ErrorCode::bad_file, "{}: expected nodes that compute or communicate, got none", paths[0]);
   if (job.exchanges.empty()) read.notes.emplace_back("there is no communication in it");
-  read.notes.emplace_back("Chakra's nodes name no layers: what is computed between two transfers is one layer");
+  read.notes.emplace_back(
+      "Chakra's nodes name no layers: what is computed between two transfers is one layer");
   return checked(std::move(read), paths[0]);
 }
 

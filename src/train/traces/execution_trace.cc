@@ -1,5 +1,5 @@
-// PyTorch execution traces (a Chakra host trace as JSON): sizes without times. Nodes say by which call they were made
-// (rf_id), as Kineto's events do ("Record function id"):
+// PyTorch execution traces (a Chakra host trace as JSON): sizes without times. Nodes say by which call they
+// were made (rf_id), as Kineto's events do ("Record function id"):
 //
 //   {"schema": "1.1.1-chakra.0.0.4", "pid": 12402, "nodes": [
 //     {"id": 216, "name": "torch::autograd::AccumulateGrad", "ctrl_deps": 215,
@@ -63,7 +63,8 @@ void read_attributes(JsonStream& json, std::int64_t& function, Size& said) {
         which = json.string();
       } else if (json.key() == "value" && which == "rf_id" && json.kind() == JsonStream::Kind::number) {
         function = json.integer();
-      } else if (json.key() == "value" && which == "in_msg_nelems" && json.kind() == JsonStream::Kind::number) {
+      } else if (json.key() == "value" && which == "in_msg_nelems" &&
+                 json.kind() == JsonStream::Kind::number) {
         said.elements = json.integer();
       } else if (json.key() == "value" && which == "dtype" && json.kind() == JsonStream::Kind::string) {
         said.element_bytes = element_bytes_of(json.string());
@@ -125,7 +126,8 @@ ExecutionSizes read_execution_trace(const std::string& path) {
     }
   }
   json.end();
-  if (!has_nodes || sizes.pid < 0) json.fail("expected \"pid\" and \"nodes\", as PyTorch's execution traces have them");
+  if (!has_nodes || sizes.pid < 0)
+    json.fail("expected \"pid\" and \"nodes\", as PyTorch's execution traces have them");
   return sizes;
 }
 

@@ -1,7 +1,8 @@
 // PyTorch profiler traces, one for each rank, joined into a job.
 //
-// Layers' times are means over ranks and steps. Of a transfer, what the rank took that was in it for the least time
-// went over the wire, as the last one to come waits for nobody; what the others took beyond that was a wait for peers.
+// Layers' times are means over ranks and steps. Of a transfer, what the rank took that was in it for the
+// least time went over the wire, as the last one to come waits for nobody; what the others took beyond that
+// was a wait for peers.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -44,11 +45,11 @@ Rank read_rank(const std::string& path, const std::vector<ExecutionSizes>& sizes
 
 void check_of_one_run(const Rank& a, const Rank& b) {
   if (a.rank >= 0 && a.rank == b.rank)
-    throw_error(ErrorCode::bad_file, "{}: is of rank {}, as {} is: expected one file for each rank", b.path, b.rank,
-                a.path);
+    throw_error(ErrorCode::bad_file, "{}: is of rank {}, as {} is: expected one file for each rank", b.path,
+                b.rank, a.path);
   if (a.rank < 0 && b.rank < 0 && a.pid == b.pid && a.begin == b.begin)
-    throw_error(ErrorCode::bad_file, "{}: is of the same process as {}: expected one file for each rank", b.path,
-                a.path);
+    throw_error(ErrorCode::bad_file, "{}: is of the same process as {}: expected one file for each rank",
+                b.path, a.path);
   if (a.world != b.world) different_runs(a, b, fmt::format("world sizes {} and {}", a.world, b.world));
   if (a.has_clock && b.has_clock && (a.end + kMostSkew < b.begin || b.end + kMostSkew < a.begin))
     different_runs(a, b, "the two were recorded at different times");
@@ -57,12 +58,14 @@ void check_of_one_run(const Rank& a, const Rank& b) {
     different_runs(a, b, fmt::format("models of {} and {} layers", x.layers.size(), y.layers.size()));
   if (x.gradients != y.gradients) different_runs(a, b, "layers with gradients of other sizes");
   if (x.transfers.size() != y.transfers.size())
-    different_runs(a, b, fmt::format("{} and {} transfers in a step", x.transfers.size(), y.transfers.size()));
+    different_runs(a, b,
+                   fmt::format("{} and {} transfers in a step", x.transfers.size(), y.transfers.size()));
   for (std::size_t i = 0; i < x.transfers.size(); ++i)
     if (x.transfers[i].op != y.transfers[i].op || x.transfers[i].bytes != y.transfers[i].bytes)
-      different_runs(a, b, fmt::format("transfer {} of a step is {} of {} B there and {} of {} B here", i,
-                                       name(x.transfers[i].op), x.transfers[i].bytes, name(y.transfers[i].op),
-                                       y.transfers[i].bytes));
+      different_runs(a, b,
+                     fmt::format("transfer {} of a step is {} of {} B there and {} of {} B here", i,
+                                 name(x.transfers[i].op), x.transfers[i].bytes, name(y.transfers[i].op),
+                                 y.transfers[i].bytes));
 }
 
 // The steps that all ranks have, one of each rank in a row.
@@ -74,7 +77,8 @@ std::vector<std::vector<const StepTimes*>> common_steps(const std::vector<Rank>&
   for (const Rank& r : ranks) {
     const std::size_t skip = by_number ? 0 : r.steps.steps.size() - least;
     for (std::size_t i = skip; i < r.steps.steps.size(); ++i)
-      rows[by_number ? r.steps.steps[i].number : static_cast<std::int64_t>(i - skip)].push_back(&r.steps.steps[i]);
+      rows[by_number ? r.steps.steps[i].number : static_cast<std::int64_t>(i - skip)].push_back(
+          &r.steps.steps[i]);
   }
   std::vector<std::vector<const StepTimes*>> common;
   for (auto& [number, row] : rows)
@@ -107,7 +111,8 @@ std::int64_t rounded(double value) {
   return std::llround(value);
 }
 
-void add_exchanges(TraceJob& read, const StepShape& shape, const std::vector<std::vector<const StepTimes*>>& steps) {
+void add_exchanges(TraceJob& read, const StepShape& shape,
+                   const std::vector<std::vector<const StepTimes*>>& steps) {
   double all_waits = 0;
   for (std::size_t i = 0; i < shape.transfers.size(); ++i) {
     double time = 0, wait = 0;
@@ -166,8 +171,8 @@ TraceJob import_kineto(const Paths& paths, const Paths& execution_traces) {
   for (const std::string& path : paths) ranks.push_back(read_rank(path, sizes, used));
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i])
-      throw_error(ErrorCode::bad_file, "{}: is of process {}, of which there is no Kineto trace", execution_traces[i],
-                  sizes[i].pid);
+      throw_error(ErrorCode::bad_file, "{}: is of process {}, of which there is no Kineto trace",
+                  execution_traces[i], sizes[i].pid);
   std::sort(ranks.begin(), ranks.end(), [](const Rank& a, const Rank& b) { return a.rank < b.rank; });
   for (std::size_t b = 1; b < ranks.size(); ++b)
     for (std::size_t a = 0; a < b; ++a) check_of_one_run(ranks[a], ranks[b]);
@@ -176,15 +181,16 @@ TraceJob import_kineto(const Paths& paths, const Paths& execution_traces) {
   const int world = std::max(first.world, static_cast<int>(ranks.size()));
   if (shape.transfers.empty() && world > 1)
     throw_error(ErrorCode::bad_file,
-                "{}: there is no communication in it: expected collectives (c10d::, gloo:, ncclDevKernel_) of {} ranks",
+                "{}: there is no communication in it: expected collectives (c10d::, gloo:, ncclDevKernel_) "
+                "of {} ranks",
                 first.path, world);
   TraceJob read{.kind = TraceKind::kineto};
   read.bucket_caps = first.steps.caps;
   read.notes = first.steps.notes;
   if (shape.transfers.empty()) read.notes.emplace_back("there is no communication in it: it is of one rank");
   if (static_cast<int>(ranks.size()) < world)
-    read.notes.push_back(fmt::format(
-        "{} of {} ranks are here: waits for the others count as transfer", ranks.size(), world));
+    read.notes.push_back(
+        fmt::format("{} of {} ranks are here: waits for the others count as transfer", ranks.size(), world));
   const auto steps = common_steps(ranks);
   read.steps = static_cast<int>(steps.size());
   read.job.name = name_of_file(first.path);

@@ -17,13 +17,19 @@ constexpr std::int64_t kMostMicroseconds = 4'000'000'000'000'000;  // 126 years:
 
 EventKind kind_of(std::string_view category) {
   static constexpr std::pair<std::string_view, EventKind> kKinds[] = {
-      {"cpu_op", EventKind::cpu_op},        {"Operator", EventKind::cpu_op},
+      {"cpu_op", EventKind::cpu_op},
+      {"Operator", EventKind::cpu_op},
       {"user_annotation", EventKind::annotation},
-      {"kernel", EventKind::kernel},        {"Kernel", EventKind::kernel},
-      {"cuda_runtime", EventKind::runtime}, {"cuda_driver", EventKind::runtime},
-      {"hip_runtime", EventKind::runtime},  {"Runtime", EventKind::runtime},
-      {"gpu_memcpy", EventKind::copy},      {"Memcpy", EventKind::copy},
-      {"gpu_memset", EventKind::kernel},    {"Memset", EventKind::kernel}};
+      {"kernel", EventKind::kernel},
+      {"Kernel", EventKind::kernel},
+      {"cuda_runtime", EventKind::runtime},
+      {"cuda_driver", EventKind::runtime},
+      {"hip_runtime", EventKind::runtime},
+      {"Runtime", EventKind::runtime},
+      {"gpu_memcpy", EventKind::copy},
+      {"Memcpy", EventKind::copy},
+      {"gpu_memset", EventKind::kernel},
+      {"Memset", EventKind::kernel}};
   for (const auto& [name, kind] : kKinds)
     if (category == name) return kind;
   return EventKind::other;
@@ -37,7 +43,8 @@ std::int64_t identity(JsonStream& json) {
 }
 
 std::int64_t time_of(JsonStream& json, const char* what) {
-  if (json.kind() != JsonStream::Kind::number) json.fail(fmt::format("{}: expected a number of microseconds", what));
+  if (json.kind() != JsonStream::Kind::number)
+    json.fail(fmt::format("{}: expected a number of microseconds", what));
   const std::string_view text = json.number();
   const auto time = nanoseconds_of_microseconds(text);
   if (!time) json.fail(fmt::format("{}: expected microseconds of 64 bits, got {}", what, text));
@@ -93,6 +100,7 @@ void read_argument(JsonStream& json, KinetoEvent& e) {
     e.sequence = number_or_nothing(json);
   } else if (key == "Record function id") {
     e.function = number_or_nothing(json);
+    if (e.function == 0) e.function = -1;  // ids are given out only while an execution trace is recorded
   } else if (key == "In msg nelems") {
     e.in_elements = number_or_nothing(json);
   } else if (key == "Out msg nelems") {
@@ -151,10 +159,10 @@ std::optional<std::int64_t> nanoseconds_of_microseconds(std::string_view text) {
 
 int element_bytes_of(std::string_view type) {
   static constexpr std::pair<std::string_view, int> kTypes[] = {
-      {"float", 4},     {"Float", 4},        {"c10::Half", 2},     {"Half", 2},          {"BFloat16", 2},
-      {"double", 8},    {"Double", 8},       {"c10::BFloat16", 2}, {"long int", 8},      {"long", 8},
-      {"Long", 8},      {"int", 4},          {"Int", 4},           {"unsigned char", 1}, {"Byte", 1},
-      {"short int", 2}, {"signed char", 1},  {"Char", 1},          {"short", 2},         {"Short", 2},
+      {"float", 4},     {"Float", 4},       {"c10::Half", 2},     {"Half", 2},          {"BFloat16", 2},
+      {"double", 8},    {"Double", 8},      {"c10::BFloat16", 2}, {"long int", 8},      {"long", 8},
+      {"Long", 8},      {"int", 4},         {"Int", 4},           {"unsigned char", 1}, {"Byte", 1},
+      {"short int", 2}, {"signed char", 1}, {"Char", 1},          {"short", 2},         {"Short", 2},
       {"bool", 1},      {"Bool", 1}};
   for (const auto& [name, bytes] : kTypes)
     if (type == name) return bytes;
@@ -169,12 +177,12 @@ std::optional<Collective> collective_of(std::string_view text) {
   }
   // In this order: reducescatter is no scatter.
   static constexpr std::pair<std::string_view, Collective> kNames[] = {
-      {"allreduce", Collective::all_reduce},   {"reducescatter", Collective::reduce_scatter},
-      {"allgather", Collective::all_gather},   {"broadcast", Collective::broadcast},
-      {"alltoall", Collective::all_to_all},    {"sendrecv", Collective::send_recv},
-      {"barrier", Collective::barrier},        {"reduce", Collective::reduce},
-      {"gather", Collective::gather},          {"scatter", Collective::scatter},
-      {"send", Collective::send_recv},         {"recv", Collective::send_recv}};
+      {"allreduce", Collective::all_reduce}, {"reducescatter", Collective::reduce_scatter},
+      {"allgather", Collective::all_gather}, {"broadcast", Collective::broadcast},
+      {"alltoall", Collective::all_to_all},  {"sendrecv", Collective::send_recv},
+      {"barrier", Collective::barrier},      {"reduce", Collective::reduce},
+      {"gather", Collective::gather},        {"scatter", Collective::scatter},
+      {"send", Collective::send_recv},       {"recv", Collective::send_recv}};
   for (const auto& [name, op] : kNames)
     if (plain.find(name) != std::string::npos) return op;
   return std::nullopt;
@@ -184,7 +192,8 @@ void read_event(JsonStream& json, KinetoEvent& e) {
   e.kind = EventKind::other;
   e.complete = false;
   e.name.clear();
-  e.pid = e.tid = e.correlation = e.stream = e.sequence = e.function = e.elements = e.in_elements = e.out_elements = -1;
+  e.pid = e.tid = e.correlation = e.stream = e.sequence = e.function = e.elements = e.in_elements =
+      e.out_elements = -1;
   e.begin = e.duration = 0;
   e.element_bytes = 0;
   e.collective.clear();
@@ -218,7 +227,8 @@ void read_event(JsonStream& json, KinetoEvent& e) {
   if (!e.complete) return;
   if (!has_begin) json.fail(fmt::format("expected the event \"{}\" to have a ts", e.name));
   if (!has_duration) json.fail(fmt::format("expected the event \"{}\" to have a dur", e.name));
-  if (e.duration < 0) json.fail(fmt::format("expected a duration of at least 0, got {} ns for \"{}\"", e.duration, e.name));
+  if (e.duration < 0)
+    json.fail(fmt::format("expected a duration of at least 0, got {} ns for \"{}\"", e.duration, e.name));
 }
 
 }  // namespace talweg::train

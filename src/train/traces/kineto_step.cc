@@ -61,8 +61,12 @@ class StepViewer {
 
  private:
   const KinetoOp& op(std::size_t i) const { return *ops_[i]; }
-  static bool is_backward(const KinetoOp& o) { return o.kind == Kind::backward || o.kind == Kind::accumulate; }
-  bool of_model(const KinetoOp& o) const { return o.kind == Kind::plain && o.sequence >= 0 && o.thread == main_; }
+  static bool is_backward(const KinetoOp& o) {
+    return o.kind == Kind::backward || o.kind == Kind::accumulate;
+  }
+  bool of_model(const KinetoOp& o) const {
+    return o.kind == Kind::plain && o.sequence >= 0 && o.thread == main_;
+  }
 
   void find_ops() {
     const auto from = std::lower_bound(t_.ops.begin(), t_.ops.end(), step_.begin,
@@ -78,7 +82,8 @@ class StepViewer {
                                        [](const auto& a, const auto& b) { return a.second < b.second; });
     if (most != sequences.end()) main_ = most->first;
     threads.insert(main_);
-    std::erase_if(ops_, [&](const KinetoOp* o) { return o->kind != Kind::optimizer && !threads.contains(o->thread); });
+    std::erase_if(
+        ops_, [&](const KinetoOp* o) { return o->kind != Kind::optimizer && !threads.contains(o->thread); });
   }
 
   bool find_layers() {
@@ -120,11 +125,13 @@ class StepViewer {
     for (std::size_t i = ops_.size(); i-- > 0;) {
       if (op(i).kind == Kind::backward) highest = std::max(highest, op(i).sequence);
       if (of_model(op(i)) && op(i).begin > first_backward_ && op(i).sequence <= highest)
-        throw_error(ErrorCode::bad_file,
-                    "{}: expected one forward and one backward pass in a step, but {} runs forward after the backward "
-                    "pass of step {} began: two models, gradients that are accumulated, or layers that are computed "
-                    "again",
-                    t_.path, t_.names[static_cast<std::size_t>(op(i).name)], step_.number);
+        throw_error(
+            ErrorCode::bad_file,
+            "{}: expected one forward and one backward pass in a step, but {} runs forward after the "
+            "backward "
+            "pass of step {} began: two models, gradients that are accumulated, or layers that are computed "
+            "again",
+            t_.path, t_.names[static_cast<std::size_t>(op(i).name)], step_.number);
     }
   }
 
@@ -172,14 +179,16 @@ class StepViewer {
   std::vector<Segment> segments_of_kernels() const {
     std::map<int, std::vector<std::size_t>> by_thread;
     for (std::size_t i = 0; i < ops_.size(); ++i) by_thread[op(i).thread].push_back(i);
-    const auto from = std::lower_bound(t_.kernels.begin(), t_.kernels.end(), step_.begin,
-                                       [](const KinetoKernel& k, std::int64_t time) { return k.launched < time; });
+    const auto from =
+        std::lower_bound(t_.kernels.begin(), t_.kernels.end(), step_.begin,
+                         [](const KinetoKernel& k, std::int64_t time) { return k.launched < time; });
     std::vector<Segment> segments;
     for (auto k = from; k != t_.kernels.end() && k->launched < step_.end; ++k) {
       Segment& s = segments.emplace_back(Segment{k->begin, k->end, k->launched, {}});
       if (const auto thread = by_thread.find(k->thread); thread != by_thread.end()) {
-        const auto behind = std::upper_bound(thread->second.begin(), thread->second.end(), k->launched,
-                                             [&](std::int64_t time, std::size_t i) { return time < op(i).begin; });
+        const auto behind =
+            std::upper_bound(thread->second.begin(), thread->second.end(), k->launched,
+                             [&](std::int64_t time, std::size_t i) { return time < op(i).begin; });
         // What a call outside of any operator launches counts to the one before it.
         if (behind != thread->second.begin()) s.owner = owner_[*std::prev(behind)];
       }
@@ -206,12 +215,18 @@ class StepViewer {
     StepTimes& t = seen_.times;
     const auto layer = static_cast<std::size_t>(owner.layer);
     switch (owner.part) {
-      case Owner::Part::input: return &t.input;
-      case Owner::Part::copy: return &t.copy;
-      case Owner::Part::forward: return &t.layers[layer].forward;
-      case Owner::Part::backward: return &t.layers[layer].backward;
-      case Owner::Part::update: return &t.update;
-      case Owner::Part::other: break;
+      case Owner::Part::input:
+        return &t.input;
+      case Owner::Part::copy:
+        return &t.copy;
+      case Owner::Part::forward:
+        return &t.layers[layer].forward;
+      case Owner::Part::backward:
+        return &t.layers[layer].backward;
+      case Owner::Part::update:
+        return &t.update;
+      case Owner::Part::other:
+        break;
     }
     return &rest_;
   }
@@ -222,7 +237,8 @@ class StepViewer {
         before.owner.part == Owner::Part::backward && next.owner.part == Owner::Part::backward;
     if (!forward && !backward) return;
     const std::int64_t gap = next.begin - now;
-    const std::int64_t launch = t_.kernels.empty() ? gap : std::clamp<std::int64_t>(next.launched - now, 0, gap);
+    const std::int64_t launch =
+        t_.kernels.empty() ? gap : std::clamp<std::int64_t>(next.launched - now, 0, gap);
     seen_.times.launch_gap += launch;
     seen_.times.stream_gap += gap - launch;
     LayerTimes& layer = seen_.times.layers[static_cast<std::size_t>(before.owner.layer)];
@@ -244,8 +260,8 @@ class StepViewer {
       if (run.elements < 0 || bytes == 0) seen_.bytes_known = false;
       std::int64_t size = 0;
       if (run.elements > 0 && __builtin_mul_overflow(run.elements, bytes, &size))
-        throw_error(ErrorCode::bad_file, "{}: expected transfers of less than 2^63 bytes, got {} elements", t_.path,
-                    run.elements);
+        throw_error(ErrorCode::bad_file, "{}: expected transfers of less than 2^63 bytes, got {} elements",
+                    t_.path, run.elements);
       if (of_gradients) {
         reduced.push_back(shape.transfers.size());
         elements.push_back(run.elements);
@@ -269,23 +285,23 @@ class StepViewer {
       const bool known = p.elements >= 0 && p.element_bytes > 0;
       std::int64_t size = 0;
       if (known && __builtin_mul_overflow(p.elements, p.element_bytes, &size))
-        throw_error(ErrorCode::bad_file, "{}: expected gradients of less than 2^63 bytes, got {} elements", t_.path,
-                    p.elements);
+        throw_error(ErrorCode::bad_file, "{}: expected gradients of less than 2^63 bytes, got {} elements",
+                    t_.path, p.elements);
       seen_.sizes_known = seen_.sizes_known && known;
       sizes.push_back(known ? p.elements : -1);
       bytes.push_back({size});
       shape.gradients[static_cast<std::size_t>(p.layer)] += size;
     }
-    std::optional<std::vector<std::size_t>> counts;
-    if (seen_.sizes_known) counts = match_buckets(sizes, elements);
-    seen_.buckets_matched = counts.has_value() || reduced.empty() || !seen_.sizes_known;
-    if (counts && !reduced.empty()) seen_.caps = caps_of(bytes, *counts);
+    std::optional<Groups> groups;
+    if (seen_.sizes_known) groups = match_buckets(sizes, elements);
+    seen_.buckets_matched = groups.has_value() || reduced.empty() || !seen_.sizes_known;
+    if (groups && !reduced.empty()) seen_.caps = caps_of(bytes, *groups);
     std::size_t at = 0;
     for (std::size_t b = 0; b < reduced.size(); ++b) {
       StepShape::Transfer& transfer = shape.transfers[reduced[b]];
       const std::size_t from = at;
-      if (counts) {
-        at += (*counts)[b];
+      if (groups) {
+        at = (*groups)[b];
       } else {
         while (at < parameters_.size() && parameters_[at].ready <= called[b]) ++at;
       }
@@ -301,8 +317,8 @@ class StepViewer {
   const KinetoTrace& t_;
   const KinetoStep& step_;
   std::vector<const KinetoOp*> ops_;
-  std::vector<int> layer_of_;  // by op: the layer that it is, or whose backward it is; or -1
-  std::vector<Owner> owner_;   // by op
+  std::vector<int> layer_of_;          // by op: the layer that it is, or whose backward it is; or -1
+  std::vector<Owner> owner_;           // by op
   std::vector<Parameter> parameters_;  // in the order in which they are ready
   int main_ = 0;
   std::int64_t first_backward_ = -1, last_backward_ = -1, computed_until_ = 0;

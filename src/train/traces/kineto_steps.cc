@@ -20,10 +20,13 @@ std::vector<KinetoStep> steps_by_pattern(const KinetoTrace& t, std::string& note
   bool any = false, went_back = false;
   std::int64_t last = 0;
   for (const KinetoOp& op : t.ops)
-    if (op.kind == KinetoOp::Kind::optimizer && t.names[static_cast<std::size_t>(op.name)] == "Optimizer.step") any = true;
+    if (op.kind == KinetoOp::Kind::optimizer &&
+        t.names[static_cast<std::size_t>(op.name)] == "Optimizer.step")
+      any = true;
   for (const KinetoOp& op : t.ops) {
     if (any) {
-      if (op.kind == KinetoOp::Kind::optimizer && t.names[static_cast<std::size_t>(op.name)] == "Optimizer.step")
+      if (op.kind == KinetoOp::Kind::optimizer &&
+          t.names[static_cast<std::size_t>(op.name)] == "Optimizer.step")
         close(op.end);
       continue;
     }
@@ -75,10 +78,11 @@ RankSteps steps_of(const KinetoTrace& trace) {
     }
   }
   if (groups.empty())
-    throw_error(ErrorCode::bad_file,
-                "{}: expected a whole step of training: a forward pass and the backward pass through it (operators "
-                "with equal sequence numbers)",
-                trace.path);
+    throw_error(
+        ErrorCode::bad_file,
+        "{}: expected a whole step of training: a forward pass and the backward pass through it (operators "
+        "with equal sequence numbers)",
+        trace.path);
   // Of two that are as frequent: the later one, as the first steps are still settling.
   const auto most = std::max_element(groups.begin(), groups.end(), [](const Alike& a, const Alike& b) {
     return a.steps.size() != b.steps.size() ? a.steps.size() < b.steps.size()
@@ -87,22 +91,24 @@ RankSteps steps_of(const KinetoTrace& trace) {
   for (const Alike& other : groups)
     if (other.first.shape.layers != most->first.shape.layers && other.steps.size() > 1)
       throw_error(ErrorCode::bad_file,
-                  "{}: expected one model, but steps {} and {} are of two: {} layers and {} layers", trace.path,
-                  other.steps.front().number, most->steps.front().number, other.first.shape.layers.size(),
-                  most->first.shape.layers.size());
+                  "{}: expected one model, but steps {} and {} are of two: {} layers and {} layers",
+                  trace.path, other.steps.front().number, most->steps.front().number,
+                  other.first.shape.layers.size(), most->first.shape.layers.size());
   if (most->steps.size() < whole)
-    result.notes.push_back(fmt::format("{} of {} steps are alike; the others are left out", most->steps.size(), whole));
+    result.notes.push_back(
+        fmt::format("{} of {} steps are alike; the others are left out", most->steps.size(), whole));
   const StepSeen& seen = most->first;
   if (!seen.sizes_known)
     result.notes.push_back(
-        "parameters' sizes are not in the trace (record_shapes=True): each transfer counts to the layer that completes "
+        "parameters' sizes are not in the trace (record_shapes=True): each transfer counts to the layer that "
+        "completes "
         "it");
   if (!seen.buckets_matched)
     result.notes.push_back(
-        "parameters in the order in which they are ready do not add up to what was sent: which layers a transfer "
+        "parameters in the order in which they are ready do not add up to what was sent: which layers a "
+        "transfer "
         "carried is taken from when it was called");
-  if (!seen.bytes_known)
-    result.notes.push_back("sizes of transfers are not in the trace: they are 0");
+  if (!seen.bytes_known) result.notes.push_back("sizes of transfers are not in the trace: they are 0");
   if (trace.runs.empty() && !seen.shape.transfers.empty())
     result.notes.push_back("how long transfers took is not in the trace: their times are 0");
   result.shape = seen.shape;

@@ -1,13 +1,14 @@
 // From what one rank's trace holds to what its steps were made of.
 //
-// Which operators make up the model: those of the forward pass whose sequence number, or a later one up to the next
-// operator's, an operator of the backward pass has. Such an operator is a layer; what runs between layers (and is not
-// differentiated) counts to the one before it. A parameter belongs to the layer whose backward function ran just
-// before its gradient was ready.
+// Which operators make up the model: those of the forward pass whose sequence number, or a later one up to
+// the next operator's, an operator of the backward pass has. Such an operator is a layer; what runs between
+// layers (and is not differentiated) counts to the one before it. A parameter belongs to the layer whose
+// backward function ran just before its gradient was ready.
 //
-// Where a trace has kernels, a layer's times are those of the kernels that its operators launched; else those of the
-// operators. Time between two pieces of work is a gap of the first one's layer: a launch gap until the second one was
-// launched, a stream gap from there. Calls of collectives within an operator are such gaps, too.
+// Where a trace has kernels, a layer's times are those of the kernels that its operators launched; else those
+// of the operators. Time between two pieces of work is a gap of the first one's layer: a launch gap until the
+// second one was launched, a stream gap from there. Calls of collectives within an operator are such gaps,
+// too.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +56,8 @@ struct RankSteps {
   std::vector<std::string> notes;
 };
 
-// Throws Error{bad_file}: where there are no whole steps, steps of different models, or several passes in a step.
+// Throws Error{bad_file}: where there are no whole steps, steps of different models, or several passes in a
+// step.
 RankSteps steps_of(const KinetoTrace& trace);
 
 }  // namespace talweg::train

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <optional>
 #include <unordered_map>
 
 #include "base/fail.h"
 #include "text/json_stream.h"
 #include "train/traces/kineto_event.h"
+#include "train/traces/kineto_transfers.h"
 #include "train/traces/trace_file.h"
 
 namespace talweg::train {
@@ -17,7 +19,8 @@ namespace {
 
 using text::JsonStream;
 
-constexpr std::int64_t kRounding = 2'000;  // ns: old traces have whole microseconds, and round begin and duration
+constexpr std::int64_t kClockRounding =
+    2'000;  // ns: old traces have whole microseconds, and round begin and duration
 constexpr std::int64_t kMostAhead = 1'000'000;  // ns that a kernel may seem to begin before its launch
 constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
 constexpr std::string_view kAccumulate = "torch::autograd::AccumulateGrad";
@@ -30,9 +33,11 @@ struct Launch {
 // "gloo:all_reduce" and its like stand for what ran; nccl's stand for the call, its kernels ran.
 std::optional<Collective> transfer_that_ran(std::string_view name) {
   const auto colon = name.find(':');
-  if (colon == std::string_view::npos || colon == 0 || colon > 12 || name.substr(colon).starts_with("::")) return {};
+  if (colon == std::string_view::npos || colon == 0 || colon > 12 || name.substr(colon).starts_with("::"))
+    return {};
   const std::string_view backend = name.substr(0, colon);
-  if (backend == "nccl" || !std::all_of(backend.begin(), backend.end(), [](char c) { return c >= 'a' && c <= 'z'; }))
+  if (backend == "nccl" ||
+      !std::all_of(backend.begin(), backend.end(), [](char c) { return c >= 'a' && c <= 'z'; }))
     return {};
   return collective_of(name.substr(colon + 1));
 }
@@ -43,7 +48,8 @@ bool is_collective_kernel(std::string_view name) {
 
 // What an operator says of the one around it.
 void absorb(KinetoOp& outer, const KinetoOp& inner) {
-  if (outer.kind == KinetoOp::Kind::accumulate && inner.kind == KinetoOp::Kind::accumulate && outer.elements < 0) {
+  if (outer.kind == KinetoOp::Kind::accumulate && inner.kind == KinetoOp::Kind::accumulate &&
+      outer.elements < 0) {
     outer.elements = inner.elements;
     outer.element_bytes = inner.element_bytes;
   }
@@ -56,7 +62,9 @@ bool within(const KinetoOp& inner, const KinetoOp& outer) {
 
 class KinetoReader {
  public:
-  KinetoReader(const std::string& path, const std::vector<ExecutionSizes>& sizes) : sizes_(sizes) { t_.path = path; }
+  KinetoReader(const std::string& path, const std::vector<ExecutionSizes>& sizes) : sizes_(sizes) {
+    t_.path = path;
+  }
 
   KinetoTrace read() {
     TraceFile file(t_.path);
@@ -107,7 +115,8 @@ class KinetoReader {
   }
   static int small(JsonStream& json, const char* what) {
     const std::int64_t value = json.integer();
-    if (value < 0 || value > 1 << 20) json.fail(fmt::format("{}: expected 0 to {}, got {}", what, 1 << 20, value));
+    if (value < 0 || value > 1 << 20)
+      json.fail(fmt::format("{}: expected 0 to {}, got {}", what, 1 << 20, value));
     return static_cast<int>(value);
   }
 
@@ -127,8 +136,9 @@ class KinetoReader {
       case EventKind::annotation:
         return take_annotation(e, json);
       case EventKind::runtime:
-        if (e.correlation >= 0 && (e.name.find("aunch") != std::string::npos ||
-                                   e.name.find("emcpy") != std::string::npos || e.name.find("emset") != std::string::npos))
+        if (e.correlation >= 0 &&
+            (e.name.find("aunch") != std::string::npos || e.name.find("emcpy") != std::string::npos ||
+             e.name.find("emset") != std::string::npos))
           launches_.push_back({e.correlation, e.begin, thread(e, json)});
         return;
       case EventKind::kernel:
@@ -178,12 +188,14 @@ class KinetoReader {
     constexpr std::string_view kStep = "ProfilerStep#";
     if (name.starts_with(kStep)) {
       std::int64_t number = 0;
-      const auto [end, error] = std::from_chars(name.data() + kStep.size(), name.data() + name.size(), number);
+      const auto [end, error] =
+          std::from_chars(name.data() + kStep.size(), name.data() + name.size(), number);
       if (error != std::errc() || end != name.data() + name.size())
         json.fail(fmt::format("expected a number of a step, got \"{}\"", name));
       if (t_.pid >= 0 && e.pid != t_.pid && has_step_)
-        json.fail(fmt::format("expected the steps of one process, got those of {} and {}: one file for each rank", t_.pid,
-                              e.pid));
+        json.fail(
+            fmt::format("expected the steps of one process, got those of {} and {}: one file for each rank",
+                        t_.pid, e.pid));
       has_step_ = true;
       t_.pid = e.pid;
       t_.steps.push_back({number, e.begin, e.begin + e.duration});
@@ -197,7 +209,8 @@ class KinetoReader {
   void take_op(const KinetoEvent& e, const JsonStream& json) {
     const std::string_view name = e.name;
     if (name.starts_with("c10d::")) {
-      if (const auto op = collective_of(name)) t_.calls.push_back(transfer(*op, e)), t_.calls.back().thread = thread(e, json);
+      if (const auto op = collective_of(name))
+        t_.calls.push_back(transfer(*op, e)), t_.calls.back().thread = thread(e, json);
       return;
     }
     if (name == "record_param_comms") {
@@ -211,7 +224,8 @@ class KinetoReader {
     if (t_.pid < 0) t_.pid = e.pid;
     if (name.starts_with(kEngine)) {
       const std::string_view what = name.substr(kEngine.size());
-      return keep(op_of(e, what == kAccumulate ? KinetoOp::Kind::accumulate : KinetoOp::Kind::backward, what, json));
+      return keep(
+          op_of(e, what == kAccumulate ? KinetoOp::Kind::accumulate : KinetoOp::Kind::backward, what, json));
     }
     keep(op_of(e, name == kAccumulate ? KinetoOp::Kind::accumulate : KinetoOp::Kind::plain, name, json));
   }
@@ -244,14 +258,16 @@ class KinetoReader {
   }
 
   std::int32_t number_of(std::string_view name) {
-    const auto [at, is_new] = names_.try_emplace(std::string(name), static_cast<std::int32_t>(t_.names.size()));
+    const auto [at, is_new] =
+        names_.try_emplace(std::string(name), static_cast<std::int32_t>(t_.names.size()));
     if (is_new) t_.names.emplace_back(name);
     return at->second;
   }
   std::int32_t thread(const KinetoEvent& e, const JsonStream& json) {
     const auto [at, is_new] = threads_.try_emplace(e.tid, static_cast<std::int32_t>(threads_.size()));
     if (is_new) outer_.push_back(-1);
-    if (threads_.size() > std::numeric_limits<std::int16_t>::max()) json.fail("expected at most 32767 threads");
+    if (threads_.size() > std::numeric_limits<std::int16_t>::max())
+      json.fail("expected at most 32767 threads");
     return at->second;
   }
 
@@ -267,7 +283,7 @@ class KinetoReader {
       t_.last = t_.ops.back().end;
     }
     find_launches();
-    pair_transfers();
+    pair_transfers(t_.calls, std::move(recorded_), t_.runs);
     std::sort(t_.kernels.begin(), t_.kernels.end(),
               [](const KinetoKernel& a, const KinetoKernel& b) { return a.launched < b.launched; });
   }
@@ -278,10 +294,11 @@ class KinetoReader {
     for (std::size_t i = 1; i < t_.steps.size(); ++i) {
       const KinetoStep &a = t_.steps[i - 1], &b = t_.steps[i];
       if (a.number == b.number)
-        refuse_trace(fmt::format("ProfilerStep#{} is there twice: these are two traces in one file", a.number));
-      if (b.begin + kRounding < a.end)
-        refuse_trace(fmt::format("the clock jumps: ProfilerStep#{} begins {} ns before ProfilerStep#{} ends", b.number,
-                                 a.end - b.begin, a.number));
+        refuse_trace(
+            fmt::format("ProfilerStep#{} is there twice: these are two traces in one file", a.number));
+      if (b.begin + kClockRounding < a.end)
+        refuse_trace(fmt::format("the clock jumps: ProfilerStep#{} begins {} ns before ProfilerStep#{} ends",
+                                 b.number, a.end - b.begin, a.number));
     }
   }
 
@@ -297,10 +314,11 @@ class KinetoReader {
       std::ptrdiff_t& outer = outer_[static_cast<std::size_t>(op.thread)];
       if (outer >= 0) {
         KinetoOp& before = t_.ops[static_cast<std::size_t>(outer)];
-        if (op.begin < before.end && op.end > before.end + kRounding)
-          refuse_trace(fmt::format("the clock jumps: {} begins within {} and ends {} ns after it on one thread",
-                                   t_.names[static_cast<std::size_t>(op.name)],
-                                   t_.names[static_cast<std::size_t>(before.name)], op.end - before.end));
+        if (op.begin < before.end && op.end > before.end + kClockRounding)
+          refuse_trace(
+              fmt::format("the clock jumps: {} begins within {} and ends {} ns after it on one thread",
+                          t_.names[static_cast<std::size_t>(op.name)],
+                          t_.names[static_cast<std::size_t>(before.name)], op.end - before.end));
         if (op.begin < before.end) {
           absorb(before, op);
           continue;
@@ -326,8 +344,9 @@ class KinetoReader {
         k.launched = launch->begin;
         k.thread = launch->thread;
         if (k.begin + kMostAhead < k.launched)
-          refuse_trace(fmt::format("the clock jumps: a kernel begins {} ns before it is launched (correlation {})",
-                                   k.launched - k.begin, k.correlation));
+          refuse_trace(
+              fmt::format("the clock jumps: a kernel begins {} ns before it is launched (correlation {})",
+                          k.launched - k.begin, k.correlation));
       }
     }
     for (KinetoTransfer& run : t_.runs)
@@ -336,50 +355,6 @@ class KinetoReader {
         run.thread = launch->thread;
       }
     launches_.clear();
-  }
-
-  // Says of each transfer when it was called, and what its size is where only the call says that.
-  void pair_transfers() {
-    const auto earlier = [](const KinetoTransfer& a, const KinetoTransfer& b) { return a.begin < b.begin; };
-    std::stable_sort(t_.calls.begin(), t_.calls.end(), earlier);
-    std::stable_sort(recorded_.begin(), recorded_.end(), earlier);
-    for (KinetoTransfer& call : t_.calls) add_recorded(call);
-    if (t_.calls.empty()) t_.calls = recorded_;
-    std::vector<KinetoTransfer>& runs = t_.runs;
-    const bool by_function = std::all_of(runs.begin(), runs.end(), [](const KinetoTransfer& r) {
-      return r.function >= 0 && r.correlation < 0;
-    }) && std::all_of(t_.calls.begin(), t_.calls.end(), [](const KinetoTransfer& c) { return c.function >= 0; });
-    std::stable_sort(runs.begin(), runs.end(), [&](const KinetoTransfer& a, const KinetoTransfer& b) {
-      return by_function ? a.function < b.function : a.called < b.called;
-    });
-    for (std::size_t i = 0; i < t_.calls.size(); ++i) by_function_.emplace(t_.calls[i].function, i);
-    for (std::size_t i = 0; i < runs.size(); ++i) {
-      const KinetoTransfer* call = by_function                       ? call_before(runs[i])
-                                   : runs.size() == t_.calls.size() ? &t_.calls[i]
-                                                                    : call_around(runs[i]);
-      if (call == nullptr || call->op != runs[i].op) continue;
-      if (runs[i].correlation < 0) runs[i].called = call->begin;
-      if (runs[i].elements < 0) runs[i].elements = call->elements;
-      if (runs[i].element_bytes == 0) runs[i].element_bytes = call->element_bytes;
-    }
-  }
-  void add_recorded(KinetoTransfer& call) const {
-    const auto at = std::lower_bound(recorded_.begin(), recorded_.end(), call,
-                                     [](const KinetoTransfer& a, const KinetoTransfer& b) { return a.begin < b.begin; });
-    if (at == recorded_.end() || at->begin > call.end) return;
-    if (call.elements < 0) call.elements = at->elements;
-    if (call.element_bytes == 0) call.element_bytes = at->element_bytes;
-  }
-  const KinetoTransfer* call_before(const KinetoTransfer& run) const {
-    const auto at = by_function_.lower_bound(run.function);
-    return at == by_function_.begin() ? nullptr : &t_.calls[std::prev(at)->second];
-  }
-  const KinetoTransfer* call_around(const KinetoTransfer& run) const {
-    const auto behind = std::upper_bound(t_.calls.begin(), t_.calls.end(), run.called,
-                                         [](std::int64_t time, const KinetoTransfer& c) { return time < c.begin; });
-    if (behind == t_.calls.begin()) return nullptr;
-    const KinetoTransfer& call = *std::prev(behind);
-    return call.end >= run.called ? &call : nullptr;
   }
 
   KinetoTrace t_;
@@ -391,7 +366,6 @@ class KinetoReader {
   std::vector<std::ptrdiff_t> outer_;  // by thread: the operator that was kept last, or -1
   std::deque<Launch> launches_;
   std::vector<KinetoTransfer> recorded_;  // record_param_comms
-  std::map<std::int64_t, std::size_t> by_function_;  // calls
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What is kept of one rank's Kineto trace: operators that no other contains, kernels, transfers and steps. Memory
-// grows with those, 40 bytes each, not with the length of the file.
+// What is kept of one rank's Kineto trace: operators that no other contains, kernels, transfers and steps.
+// Memory grows with those, 40 bytes each, not with the length of the file.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,9 @@ struct KinetoOp {
 struct KinetoKernel {
   std::int64_t begin = 0, end = 0;
   std::int64_t correlation = -1;
-  std::int64_t launched = 0;   // when its launch began; where the trace does not say: when it began itself
-  std::int32_t thread = -1;    // that launched it; -1: the trace does not say
-  bool copies_in = false;      // from the host's memory
+  std::int64_t launched = 0;  // when its launch began; where the trace does not say: when it began itself
+  std::int32_t thread = -1;   // that launched it; -1: the trace does not say
+  bool copies_in = false;     // from the host's memory
 };
 
 // A collective that was called, or one that ran.
@@ -65,18 +65,18 @@ struct KinetoStep {
 
 struct KinetoTrace {
   std::string path;
-  int rank = -1;   // -1: it does not say
-  int world = 0;   // 0: it does not say
+  int rank = -1;  // -1: it does not say
+  int world = 0;  // 0: it does not say
   std::string backend;
   std::int64_t pid = -1;
-  std::int64_t base = 0;               // ns that times count from
-  std::int64_t first = 0, last = 0;    // of the operators
+  std::int64_t base = 0;             // ns that times count from
+  std::int64_t first = 0, last = 0;  // of the operators
   std::vector<std::string> names;
-  std::deque<KinetoOp> ops;            // in order of their begins, none within another
-  std::deque<KinetoKernel> kernels;    // in order of their launches
-  std::vector<KinetoTransfer> calls;   // in order of their begins
-  std::vector<KinetoTransfer> runs;    // in the order of their calls
-  std::vector<KinetoStep> steps;       // ProfilerStep#N
+  std::deque<KinetoOp> ops;           // in order of their begins, none within another
+  std::deque<KinetoKernel> kernels;   // in order of their launches
+  std::vector<KinetoTransfer> calls;  // in order of their begins
+  std::vector<KinetoTransfer> runs;   // in the order of their calls
+  std::vector<KinetoStep> steps;      // ProfilerStep#N
   bool has_step_marks() const { return !steps.empty(); }
 };
 

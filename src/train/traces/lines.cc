@@ -49,7 +49,8 @@ std::int64_t whole_number(const Lines& lines, std::string_view text, const char*
   return value;
 }
 
-Nanoseconds duration_of(const Lines& lines, std::string_view text, const char* what, double nanoseconds_each) {
+Nanoseconds duration_of(const Lines& lines, std::string_view text, const char* what,
+                        double nanoseconds_each) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const double time = value * nanoseconds_each;

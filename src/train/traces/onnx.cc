@@ -1,8 +1,9 @@
-// ONNX graphs: a layer for each node that computes, with times from a roofline (Williams, Waterman, Patterson 2009): the
-// longer of what its multiplications and additions take at the device's peak, and of what its inputs, outputs and
-// weights take to go through the memory. Backward, products take twice as long (one for the gradient of the input, one
-// for that of the weights), everything else as long as forward. The device is one of about 10 TFLOP/s and 600 GB/s,
-// with 4-byte numbers; a plan for another one is made by asking for faster or slower compute.
+// ONNX graphs: a layer for each node that computes, with times from a roofline (Williams, Waterman, Patterson
+// 2009): the longer of what its multiplications and additions take at the device's peak, and of what its
+// inputs, outputs and weights take to go through the memory. Backward, products take twice as long (one for
+// the gradient of the input, one for that of the weights), everything else as long as forward. The device is
+// one of about 10 TFLOP/s and 600 GB/s, with 4-byte numbers; a plan for another one is made by asking for
+// faster or slower compute.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,8 +26,8 @@ bool is_product(const OnnxNode& node) {
 
 // These only say how numbers are looked at.
 bool takes_no_time(const std::string& op) {
-  static constexpr const char* kOps[] = {"Constant", "Shape", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity",
-                                         "Dropout", "ConstantOfShape"};
+  static constexpr const char* kOps[] = {"Constant",  "Shape",    "Reshape", "Flatten",        "Squeeze",
+                                         "Unsqueeze", "Identity", "Dropout", "ConstantOfShape"};
   return std::any_of(std::begin(kOps), std::end(kOps), [&](const char* o) { return op == o; });
 }
 
@@ -45,12 +46,15 @@ class OnnxImporter {
       infer_shapes(g_, node);
       add(node, job);
     }
-    if (job.layers.empty()) throw_error(ErrorCode::bad_file, "{}: expected nodes that compute, got none", origin_);
+    if (job.layers.empty())
+      throw_error(ErrorCode::bad_file, "{}: expected nodes that compute, got none", origin_);
     read.notes.push_back(fmt::format("times are estimated, for a device of {:.0f} TFLOP/s and {:.0f} GB/s",
                                      kPeakFlops / 1e12, kMemoryBytesPerSecond / 1e9));
-    if (g_.has_open_sizes) read.notes.emplace_back("sizes that the graph leaves open, such as the batch's, are taken as 1");
+    if (g_.has_open_sizes)
+      read.notes.emplace_back("sizes that the graph leaves open, such as the batch's, are taken as 1");
     if (unknown_ > 0)
-      read.notes.push_back(fmt::format("{} nodes take no time, as the shape of their output is not known", unknown_));
+      read.notes.push_back(
+          fmt::format("{} nodes take no time, as the shape of their output is not known", unknown_));
     return checked(std::move(read), origin_);
   }
 
@@ -64,7 +68,8 @@ class OnnxImporter {
   void add(const OnnxNode& node, Job& job) {
     std::set<int> from;
     for (const std::string& input : node.inputs)
-      if (const auto at = made_by_.find(input); at != made_by_.end()) from.insert(at->second.begin(), at->second.end());
+      if (const auto at = made_by_.find(input); at != made_by_.end())
+        from.insert(at->second.begin(), at->second.end());
     if (takes_no_time(node.op)) {
       for (const std::string& output : node.outputs) made_by_[output] = from;
       return;
@@ -92,7 +97,8 @@ class OnnxImporter {
     std::int64_t bytes = 0;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const auto at = g_.constants.find(node.inputs[i]);
-      if (at == g_.constants.end() || !at->second.is_real || (node.op == "BatchNormalization" && i >= 3)) continue;
+      if (at == g_.constants.end() || !at->second.is_real || (node.op == "BatchNormalization" && i >= 3))
+        continue;
       if (counted_.insert(node.inputs[i]).second)
         bytes += elements_of_shape(at->second.shape, origin_) * at->second.element_bytes;
     }
@@ -127,20 +133,21 @@ class OnnxImporter {
     }
     if (a == nullptr || a->size() < 2) lacks_shape(node, "its input");
     const auto transposed = node.attributes.find("transA");
-    const bool turned = node.op == "Gemm" && transposed != node.attributes.end() && !transposed->second.empty() &&
-                        transposed->second[0] != 0;
+    const bool turned = node.op == "Gemm" && transposed != node.attributes.end() &&
+                        !transposed->second.empty() && transposed->second[0] != 0;
     return 2 * made * static_cast<double>((*a)[a->size() - (turned ? 2 : 1)]);
   }
 
   [[noreturn]] void lacks_shape(const OnnxNode& node, const char* of) const {
     throw_error(ErrorCode::bad_file,
-                "{}: node \"{}\" ({}): expected the shape of {} in the file (onnx.shape_inference adds it)", origin_,
-                node.name, node.op, of);
+                "{}: node \"{}\" ({}): expected the shape of {} in the file (onnx.shape_inference adds it)",
+                origin_, node.name, node.op, of);
   }
 
   Nanoseconds nanoseconds(double seconds, const OnnxNode& node) const {
     if (!(seconds * 1e9 < static_cast<double>(kLongest.value)))
-      throw_error(ErrorCode::bad_file, "{}: node \"{}\": expected a layer of less than a day", origin_, node.name);
+      throw_error(ErrorCode::bad_file, "{}: node \"{}\": expected a layer of less than a day", origin_,
+                  node.name);
     return {std::llround(seconds * 1e9)};
   }
 

@@ -19,15 +19,30 @@ struct ElementType {
 };
 // TensorProto.DataType
 ElementType element_type(std::int64_t type) {
-  static constexpr std::array<ElementType, 17> kTypes = {
-      {{0, false}, {4, true}, {1, false}, {1, false}, {2, false}, {2, false}, {4, false}, {8, false}, {0, false},
-       {1, false}, {2, true}, {8, true}, {4, false}, {8, false}, {8, true}, {16, true}, {2, true}}};
+  static constexpr std::array<ElementType, 17> kTypes = {{{0, false},
+                                                          {4, true},
+                                                          {1, false},
+                                                          {1, false},
+                                                          {2, false},
+                                                          {2, false},
+                                                          {4, false},
+                                                          {8, false},
+                                                          {0, false},
+                                                          {1, false},
+                                                          {2, true},
+                                                          {8, true},
+                                                          {4, false},
+                                                          {8, false},
+                                                          {8, true},
+                                                          {16, true},
+                                                          {2, true}}};
   return type >= 0 && type < static_cast<std::int64_t>(kTypes.size()) ? kTypes[static_cast<std::size_t>(type)]
                                                                       : ElementType{0, false};
 }
 
 void add_dimension(Protobuf& message, Shape& shape, std::int64_t value) {
-  if (value < 0 || shape.size() == kMostDimensions) message.fail("expected at most 16 sizes of a tensor, each at least 0");
+  if (value < 0 || shape.size() == kMostDimensions)
+    message.fail("expected at most 16 sizes of a tensor, each at least 0");
   shape.push_back(value);
 }
 
@@ -35,7 +50,8 @@ void read_constant(Protobuf tensor, OnnxGraph& graph) {
   std::string name;
   OnnxGraph::Constant constant;
   while (tensor.next()) {
-    if (tensor.field() == 1) tensor.integers([&](std::int64_t size) { add_dimension(tensor, constant.shape, size); });
+    if (tensor.field() == 1)
+      tensor.integers([&](std::int64_t size) { add_dimension(tensor, constant.shape, size); });
     if (tensor.field() == 2) {
       const ElementType type = element_type(tensor.integer());
       constant.element_bytes = type.bytes;
@@ -81,10 +97,18 @@ OnnxNode read_onnx_node(Protobuf message) {
   OnnxNode node;
   while (message.next()) {
     switch (message.field()) {
-      case 1: node.inputs.emplace_back(message.bytes()); break;
-      case 2: node.outputs.emplace_back(message.bytes()); break;
-      case 3: node.name = message.bytes(); break;
-      case 4: node.op = message.bytes(); break;
+      case 1:
+        node.inputs.emplace_back(message.bytes());
+        break;
+      case 2:
+        node.outputs.emplace_back(message.bytes());
+        break;
+      case 3:
+        node.name = message.bytes();
+        break;
+      case 4:
+        node.op = message.bytes();
+        break;
       case 5: {
         std::string name;
         std::vector<std::int64_t> values;
@@ -96,7 +120,8 @@ OnnxNode read_onnx_node(Protobuf message) {
         node.attributes[name] = std::move(values);
         break;
       }
-      default: break;
+      default:
+        break;
     }
   }
   return node;
@@ -106,13 +131,24 @@ void read_graph(Protobuf message, OnnxGraph& graph) {
   std::vector<std::string> inputs;
   while (message.next()) {
     switch (message.field()) {
-      case 1: graph.nodes.push_back(read_onnx_node(message.message())); break;
-      case 2: graph.name = message.bytes(); break;
-      case 5: read_constant(message.message(), graph); break;
-      case 11: inputs.push_back(read_value(message.message(), graph)); break;
+      case 1:
+        graph.nodes.push_back(read_onnx_node(message.message()));
+        break;
+      case 2:
+        graph.name = message.bytes();
+        break;
+      case 5:
+        read_constant(message.message(), graph);
+        break;
+      case 11:
+        inputs.push_back(read_value(message.message(), graph));
+        break;
       case 12:
-      case 13: read_value(message.message(), graph); break;
-      default: break;
+      case 13:
+        read_value(message.message(), graph);
+        break;
+      default:
+        break;
     }
   }
   for (const std::string& name : inputs)
@@ -129,7 +165,8 @@ std::optional<std::int64_t> slid(const OnnxNode& node, std::size_t i, std::size_
                                  std::int64_t window) {
   constexpr std::int64_t kMostSize = std::int64_t{1} << 40;
   const std::int64_t stride = attribute(node, "strides", i, 1), dilation = attribute(node, "dilations", i, 1);
-  const std::int64_t pads = attribute(node, "pads", i, 0), pads_behind = attribute(node, "pads", i + dimensions, 0);
+  const std::int64_t pads = attribute(node, "pads", i, 0),
+                     pads_behind = attribute(node, "pads", i + dimensions, 0);
   for (const std::int64_t value : {in, window, stride, dilation, pads, pads_behind})
     if (value < 0 || value > kMostSize) return std::nullopt;
   if (stride == 0 || window == 0 || node.attributes.contains("auto_pad")) return std::nullopt;
@@ -140,7 +177,8 @@ std::optional<std::int64_t> slid(const OnnxNode& node, std::size_t i, std::size_
   return static_cast<std::int64_t>((room + (up ? stride - 1 : 0)) / stride + 1);
 }
 
-std::optional<Shape> slid_shape(const OnnxNode& node, const Shape& in, std::int64_t channels, const Shape& window) {
+std::optional<Shape> slid_shape(const OnnxNode& node, const Shape& in, std::int64_t channels,
+                                const Shape& window) {
   if (in.size() != window.size() + 2) return std::nullopt;
   Shape out = {in[0], channels};
   for (std::size_t i = 0; i < window.size(); ++i) {
@@ -159,9 +197,27 @@ const Shape* shape_of(const OnnxGraph& graph, const OnnxNode& node, std::size_t 
 }
 
 bool keeps_shape(const std::string& op) {
-  static constexpr const char* kOps[] = {"Relu", "BatchNormalization", "LeakyRelu", "Sigmoid", "Tanh", "Clip", "Dropout",
-                                         "LRN", "Softmax", "LogSoftmax", "Identity", "Elu", "HardSwish", "Gelu", "Erf",
-                                         "HardSigmoid", "LayerNormalization", "Cast", "Sqrt", "Exp", "PRelu"};
+  static constexpr const char* kOps[] = {"Relu",
+                                         "BatchNormalization",
+                                         "LeakyRelu",
+                                         "Sigmoid",
+                                         "Tanh",
+                                         "Clip",
+                                         "Dropout",
+                                         "LRN",
+                                         "Softmax",
+                                         "LogSoftmax",
+                                         "Identity",
+                                         "Elu",
+                                         "HardSwish",
+                                         "Gelu",
+                                         "Erf",
+                                         "HardSigmoid",
+                                         "LayerNormalization",
+                                         "Cast",
+                                         "Sqrt",
+                                         "Exp",
+                                         "PRelu"};
   return std::any_of(std::begin(kOps), std::end(kOps), [&](const char* o) { return op == o; });
 }
 
@@ -183,10 +239,12 @@ std::optional<Shape> inferred(const OnnxGraph& graph, const OnnxNode& node) {
   const Shape* b = shape_of(graph, node, 1);
   if (a == nullptr) return std::nullopt;
   if (keeps_shape(node.op)) return *a;
-  if (node.op == "Conv" && b != nullptr && b->size() > 2) return slid_shape(node, *a, (*b)[0], Shape(b->begin() + 2, b->end()));
+  if (node.op == "Conv" && b != nullptr && b->size() > 2)
+    return slid_shape(node, *a, (*b)[0], Shape(b->begin() + 2, b->end()));
   if (node.op == "MaxPool" || node.op == "AveragePool") {
     const auto window = node.attributes.find("kernel_shape");
-    return window != node.attributes.end() && a->size() > 1 ? slid_shape(node, *a, (*a)[1], window->second) : std::nullopt;
+    return window != node.attributes.end() && a->size() > 1 ? slid_shape(node, *a, (*a)[1], window->second)
+                                                            : std::nullopt;
   }
   if (node.op == "GlobalAveragePool" && a->size() > 2) {
     Shape out = *a;
@@ -230,7 +288,8 @@ OnnxGraph read_onnx(const std::string& bytes, const std::string& origin) {
     has_graph = true;
     read_graph(model.message(), graph);
   }
-  if (!has_graph) throw_error(ErrorCode::bad_file, "{}: expected an ONNX model with a graph: the file is cut", origin);
+  if (!has_graph)
+    throw_error(ErrorCode::bad_file, "{}: expected an ONNX model with a graph: the file is cut", origin);
   return graph;
 }
 

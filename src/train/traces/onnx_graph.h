@@ -1,5 +1,6 @@
-// An ONNX graph, as far as it tells how much its nodes compute: operators, their constants' sizes and the shapes of
-// what flows between them. Shapes that the file does not say are worked out for the operators of common networks.
+// An ONNX graph, as far as it tells how much its nodes compute: operators, their constants' sizes and the
+// shapes of what flows between them. Shapes that the file does not say are worked out for the operators of
+// common networks.
 #pragma once
 
 #include <cstdint>

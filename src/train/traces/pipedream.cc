@@ -1,11 +1,12 @@
-// PipeDream's profiles: a graph of layers with times in milliseconds and sizes in bytes, then its edges, indented.
+// PipeDream's profiles: a graph of layers with times in milliseconds and sizes in bytes, then its edges,
+// indented.
 //
 //   node1 -- Input -- forward_compute_time=473.6, backward_compute_time=0.0, activation_size=154140672.0, parameter_size=0.0
 //   node2 -- Conv2d(3, 64, bias=False) -- forward_compute_time=23.0, backward_compute_time=9.3, activation_size=82.0, parameter_size=37632.0
 //   <tab>node1 -- node2
 //
-// Layers come in an order in which each follows what it reads, by their numbers where that leaves a choice. Input's
-// time is that of reading a batch. Layers are called as their nodes are: conv2d_node2.
+// Layers come in an order in which each follows what it reads, by their numbers where that leaves a choice.
+// Input's time is that of reading a batch. Layers are called as their nodes are: conv2d_node2.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -86,7 +87,8 @@ std::vector<int> in_order(const Lines& lines, const std::map<int, Node>& nodes) 
     for (const int next : to[order.back()])
       if (--missing[next] == 0) ready.push(next);
   }
-  if (order.size() < nodes.size()) lines.fail("the edges have a cycle: expected layers that run one after another");
+  if (order.size() < nodes.size())
+    lines.fail("the edges have a cycle: expected layers that run one after another");
   return order;
 }
 
@@ -102,7 +104,8 @@ TraceJob import_pipedream(const std::string& text, const std::string& origin) {
     const int number = node_number(lines, parts[0]);
     if (parts.size() == 2) {
       const int to = node_number(lines, parts[1]);
-      if (!nodes.contains(number) || !nodes.contains(to)) lines.fail("an edge between nodes that are not there");
+      if (!nodes.contains(number) || !nodes.contains(to))
+        lines.fail("an edge between nodes that are not there");
       if (edges.insert({number, to}).second) nodes[to].from.push_back(number);
       continue;
     }
@@ -112,7 +115,8 @@ TraceJob import_pipedream(const std::string& text, const std::string& origin) {
     Node& node = nodes[number];
     node.is_input = parts[1].starts_with("Input");
     node.layer.name = layer_name(parts[1], number);
-    node.layer.forward = duration_of(lines, field_of(lines, parts[2], "forward_compute_time"), "forward_compute_time", 1e6);
+    node.layer.forward =
+        duration_of(lines, field_of(lines, parts[2], "forward_compute_time"), "forward_compute_time", 1e6);
     node.layer.backward =
         duration_of(lines, field_of(lines, parts[2], "backward_compute_time"), "backward_compute_time", 1e6);
     node.layer.gradient = size_of_field(lines, field_of(lines, parts[2], "parameter_size"));

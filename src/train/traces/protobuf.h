@@ -1,5 +1,5 @@
-// Reading protobuf's wire format: fields of a message, one after another, each with its number and its value. Which
-// fields mean what is for the reader of the message to know.
+// Reading protobuf's wire format: fields of a message, one after another, each with its number and its value.
+// Which fields mean what is for the reader of the message to know.
 //
 //   for (Protobuf message(bytes, "model.onnx"); message.next();)
 //     if (message.field() == 7) read_graph(message.bytes());

@@ -37,7 +37,8 @@ constexpr NamedKind kKinds[] = {{TraceKind::job, "job", read_own},
                                 {TraceKind::onnx, "onnx", import_onnx}};
 
 const NamedKind& row_of(TraceKind kind) {
-  return *std::find_if(std::begin(kKinds), std::end(kKinds), [&](const NamedKind& k) { return k.kind == kind; });
+  return *std::find_if(std::begin(kKinds), std::end(kKinds),
+                       [&](const NamedKind& k) { return k.kind == kind; });
 }
 
 bool has(std::string_view text, std::string_view part) {
@@ -73,7 +74,8 @@ std::optional<TraceKind> kind_of_json(std::string_view head, const std::string& 
   if (!events) return std::nullopt;
   if (has(head, "\"FW.") || has(head, "\"BW.") || has(head, "\"Comm."))
     throw_error(ErrorCode::bad_file,
-                "{}: is a trace of dPRO's, which does not say how large gradients are: expected one of PyTorch's profiler",
+                "{}: is a trace of dPRO's, which does not say how large gradients are: expected one of "
+                "PyTorch's profiler",
                 path);
   return TraceKind::kineto;
 }
@@ -104,7 +106,9 @@ bool is_onnx(std::string_view head) {
 
 bool is_packed_of_others(std::string_view head) {
   return head.starts_with("PK\x03\x04") || head.starts_with("\x28\xb5\x2f\xfd") || head.starts_with("BZh") ||
-         head.starts_with("\xfd" "7zXZ");
+         head.starts_with(
+             "\xfd"
+             "7zXZ");
 }
 
 }  // namespace
@@ -118,9 +122,11 @@ TraceKind recognise_trace(const std::string& path) {
   std::string_view head = all;
   if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
   const std::string_view text = trimmed(head);
-  if (text.empty()) throw_error(ErrorCode::bad_file, "{}: expected a trace of training, got an empty file", path);
+  if (text.empty())
+    throw_error(ErrorCode::bad_file, "{}: expected a trace of training, got an empty file", path);
   if (is_packed_of_others(head))
-    throw_error(ErrorCode::bad_file, "{}: expected a file that is plain or packed by gzip, not by another packer", path);
+    throw_error(ErrorCode::bad_file,
+                "{}: expected a file that is plain or packed by gzip, not by another packer", path);
   std::optional<TraceKind> kind;
   if (is_chakra(head)) {
     kind = TraceKind::chakra;
@@ -134,7 +140,8 @@ TraceKind recognise_trace(const std::string& path) {
   if (kind) return *kind;
   std::string known;
   for (const NamedKind& k : kKinds) known += (known.empty() ? "" : ", ") + std::string(k.name);
-  throw_error(ErrorCode::bad_file, "{}: no known kind of trace was recognised: expected one of {}", path, known);
+  throw_error(ErrorCode::bad_file, "{}: no known kind of trace was recognised: expected one of {}", path,
+              known);
 }
 
 TraceJob read_job(const std::vector<std::string>& paths) {
@@ -148,18 +155,20 @@ TraceJob read_job(const std::vector<std::string>& paths) {
       continue;
     }
     if (kind && *kind != of_file)
-      throw_error(ErrorCode::bad_file, "{}: is of kind {}, and {} of kind {}: expected traces of one kind", path,
-                  name(of_file), traces[0], name(*kind));
+      throw_error(ErrorCode::bad_file, "{}: is of kind {}, and {} of kind {}: expected traces of one kind",
+                  path, name(of_file), traces[0], name(*kind));
     kind = of_file;
     traces.push_back(path);
   }
   if (!execution_traces.empty() && kind != TraceKind::kineto)
-    throw_error(ErrorCode::bad_file, "{}: a PyTorch execution trace has no times: expected the Kineto trace beside it",
+    throw_error(ErrorCode::bad_file,
+                "{}: a PyTorch execution trace has no times: expected the Kineto trace beside it",
                 execution_traces[0]);
   if (kind == TraceKind::kineto) return import_kineto(traces, execution_traces);
   if (kind == TraceKind::chakra) return import_chakra(traces);
   if (traces.size() > 1)
-    throw_error(ErrorCode::bad_file, "{}: expected one file, as {} is of kind {}", traces[1], traces[0], name(*kind));
+    throw_error(ErrorCode::bad_file, "{}: expected one file, as {} is of kind {}", traces[1], traces[0],
+                name(*kind));
   const NamedKind& row = row_of(*kind);
   const std::size_t most = *kind == TraceKind::onnx ? kMostModel : kMostText;
   TraceJob read = row.read(read_trace(traces[0], most), traces[0]);
@@ -169,7 +178,8 @@ TraceJob read_job(const std::vector<std::string>& paths) {
 
 std::string name_of_file(const std::string& path) {
   std::string name = path.substr(path.rfind('/') + 1);
-  for (const std::string_view ending : {".gz", ".json", ".trace", ".pt", ".txt", ".csv", ".log", ".onnx", ".et"})
+  for (const std::string_view ending :
+       {".gz", ".json", ".trace", ".pt", ".txt", ".csv", ".log", ".onnx", ".et"})
     if (name.size() > ending.size() && name.ends_with(ending)) name.resize(name.size() - ending.size());
   return name;
 }

@@ -14,8 +14,8 @@
 // b-caffe          B-Caffe's logs                                    a layer for each run of blobs of one time
 // onnx             ONNX graphs                                       layers with times estimated from FLOPs
 //
-// What a file is, its content says, not its name; all may be packed by gzip. What an importer cannot express it
-// refuses by name (dPRO's traces, which have no sizes); what it had to assume stands in the notes.
+// What a file is, its content says, not its name; all may be packed by gzip. What an importer cannot express
+// it refuses by name (dPRO's traces, which have no sizes); what it had to assume stands in the notes.
 #pragma once
 
 #include <string>
@@ -35,11 +35,11 @@ struct TraceJob {
   TraceKind kind = TraceKind::job;
   int steps = 0;  // whose means the times are; 0: the trace does not say
   // Of a step on one rank; the mean over ranks and steps. Where a trace does not tell these apart they are 0.
-  Nanoseconds busy{};          // the device computes
-  Nanoseconds launch_gaps{};   // it waits until the host has launched the next work
-  Nanoseconds stream_gaps{};   // work is launched and waits: for another stream, or for memory
-  Nanoseconds exposed{};       // after the last layer's backward, until the last transfer ends
-  Nanoseconds peer_wait{};     // within transfers, for ranks that come later; the sum over all
+  Nanoseconds busy{};                       // the device computes
+  Nanoseconds launch_gaps{};                // it waits until the host has launched the next work
+  Nanoseconds stream_gaps{};                // work is launched and waits: for another stream, or for memory
+  Nanoseconds exposed{};                    // after the last layer's backward, until the last transfer ends
+  Nanoseconds peer_wait{};                  // within transfers, for ranks that come later; the sum over all
   std::optional<BucketCaps> bucket_caps{};  // with which DDP makes the buckets that were seen
   std::vector<std::string> notes{};         // what was assumed, a sentence each
 };

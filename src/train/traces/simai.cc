@@ -7,9 +7,10 @@
 //   embedding  -1  14356000  NONE       0       4756000   ALLGATHER  357468  1  REDUCESCATTER  1889785610  100
 //   layer1     -1  10948000  ALLREDUCE  119162  19502000  NONE       0       1  NONE           0           100
 //
-// by blanks: name, what it depends on, then time, collective and bytes of the forward pass, of the gradients of its
-// input and of those of its weights, and the time of its update. Transfers of weights' gradients carry their layer;
-// the others carry activations. Nobody has measured how long transfers take, so their times are 0.
+// by blanks: name, what it depends on, then time, collective and bytes of the forward pass, of the gradients
+// of its input and of those of its weights, and the time of its update. Transfers of weights' gradients carry
+// their layer; the others carry activations. Nobody has measured how long transfers take, so their times are
+// 0.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,7 +43,8 @@ std::optional<Exchange> exchange_of(const Lines& lines, std::string_view op, std
   const Bytes size{whole_number(lines, bytes, "bytes of a collective", kLargest.value)};
   if (op == "NONE" || op == "None") return std::nullopt;
   const auto collective = collective_of(op);
-  if (!collective) lines.fail(fmt::format("expected a collective such as ALLREDUCE, or NONE, got \"{}\"", op));
+  if (!collective)
+    lines.fail(fmt::format("expected a collective such as ALLREDUCE, or NONE, got \"{}\"", op));
   return Exchange{*collective, std::move(layers), size, {}, {}};
 }
 
@@ -75,7 +77,8 @@ TraceJob import_simai(const std::string& text, const std::string& origin) {
   const auto header = words_of(line);
   for (std::size_t i = 0; i + 1 < header.size(); ++i)
     if (header[i] == "all_gpus:")
-      job.ranks = static_cast<int>(std::max<std::int64_t>(1, whole_number(lines, header[i + 1], "all_gpus", kMostRanks)));
+      job.ranks = static_cast<int>(
+          std::max<std::int64_t>(1, whole_number(lines, header[i + 1], "all_gpus", kMostRanks)));
   if (!lines.next(line)) lines.fail("expected the number of layers");
   const std::int64_t wanted = whole_number(lines, trimmed(line), "number of layers", kMostLayers);
   UniqueNames names;
@@ -83,7 +86,8 @@ TraceJob import_simai(const std::string& text, const std::string& origin) {
   while (static_cast<std::int64_t>(job.layers.size()) < wanted && lines.next(line)) {
     const auto f = words_of(line);
     if (f.empty()) continue;
-    if (f.size() < kFields) lines.fail(fmt::format("expected {} fields of a layer, got {}", kFields, f.size()));
+    if (f.size() < kFields)
+      lines.fail(fmt::format("expected {} fields of a layer, got {}", kFields, f.size()));
     const auto index = static_cast<int>(job.layers.size());
     Layer& layer = job.layers.emplace_back();
     layer.name = names.unique(f[0]);
@@ -106,7 +110,8 @@ TraceJob import_simai(const std::string& text, const std::string& origin) {
     if (!trimmed(line).empty()) lines.fail(fmt::format("expected no more than {} layers", wanted));
   job.exchanges = std::move(forward);
   job.exchanges.insert(job.exchanges.end(), backward.begin(), backward.end());
-  read.notes.emplace_back("a workload for simulators: how long transfers take is not in it, and their times are 0");
+  read.notes.emplace_back(
+      "a workload for simulators: how long transfers take is not in it, and their times are 0");
   return checked(std::move(read), origin);
 }
 
@@ -123,7 +128,8 @@ TraceJob import_aicb(const std::string& text, const std::string& origin) {
   if (!lines.next(line)) lines.fail("expected a line of columns");
   std::map<std::string, std::size_t> column;
   for (const std::string& name : csv_fields(line)) column.emplace(trimmed(name), column.size());
-  for (const char* name : {"comm_type", "comm_group", "comm_group_size", "msg_size", "_elapsed_time", "count"})
+  for (const char* name :
+       {"comm_type", "comm_group", "comm_group_size", "msg_size", "_elapsed_time", "count"})
     if (!column.contains(name)) lines.fail(fmt::format("expected a column {}", name));
   Layer model{.name = "model"};
   std::vector<Exchange> last;
@@ -145,8 +151,9 @@ TraceJob import_aicb(const std::string& text, const std::string& origin) {
       continue;
     }
     const std::string_view elapsed = field("_elapsed_time");
-    const Nanoseconds time =
-        elapsed.empty() || elapsed == "None" ? Nanoseconds{} : duration_of(lines, elapsed, "_elapsed_time", 1e6);
+    const Nanoseconds time = elapsed.empty() || elapsed == "None"
+                                 ? Nanoseconds{}
+                                 : duration_of(lines, elapsed, "_elapsed_time", 1e6);
     if (type.ends_with("computation")) {
       model.backward.value += time.value;
       continue;
@@ -156,12 +163,14 @@ TraceJob import_aicb(const std::string& text, const std::string& origin) {
     const Bytes bytes{whole_number(lines, field("msg_size"), "msg_size", kLargest.value)};
     const std::int64_t count = whole_number(lines, field("count"), "count", kMostLayers);
     if (const auto size = field("comm_group_size"); size != "None" && !size.empty())
-      job.ranks = std::max(job.ranks, static_cast<int>(whole_number(lines, size, "comm_group_size", kMostRanks)));
+      job.ranks =
+          std::max(job.ranks, static_cast<int>(whole_number(lines, size, "comm_group_size", kMostRanks)));
     const bool of_gradients = field("comm_group").ends_with("dp_group") &&
                               (*op == Collective::all_reduce || *op == Collective::reduce_scatter);
     for (std::int64_t i = 0; i < count; ++i) {
       if (job.exchanges.size() > kMostLayers) lines.fail("expected fewer than a million transfers in a step");
-      job.exchanges.push_back({*op, of_gradients ? std::vector<int>{0} : std::vector<int>{}, bytes, time, {}});
+      job.exchanges.push_back(
+          {*op, of_gradients ? std::vector<int>{0} : std::vector<int>{}, bytes, time, {}});
       if (of_gradients && __builtin_add_overflow(model.gradient.value, bytes.value, &model.gradient.value))
         lines.fail("expected gradients of less than 2^63 bytes");
     }
@@ -171,7 +180,8 @@ TraceJob import_aicb(const std::string& text, const std::string& origin) {
   job.layers = {last_model};
   if (job.exchanges.empty()) lines.fail("expected at least one transfer");
   read.notes.emplace_back(
-      "a list of transfers: it has no layers, so one stands for all; its backward time is that of all computation");
+      "a list of transfers: it has no layers, so one stands for all; its backward time is that of all "
+      "computation");
   return checked(std::move(read), origin);
 }
 

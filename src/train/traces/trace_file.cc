@@ -59,7 +59,8 @@ std::size_t TraceFile::read_raw(char* into, std::size_t most) {
   while (true) {
     const ssize_t n = ::read(file_, into, most);
     if (n >= 0) return static_cast<std::size_t>(n);
-    if (errno != EINTR) throw_error(ErrorCode::bad_file, "{}: cannot read it: {}", path_, std::strerror(errno));
+    if (errno != EINTR)
+      throw_error(ErrorCode::bad_file, "{}: cannot read it: {}", path_, std::strerror(errno));
   }
 }
 
@@ -74,7 +75,8 @@ std::size_t TraceFile::read(char* into, std::size_t most) {
       z.next_in = reinterpret_cast<Bytef*>(inflater_->packed.data());
       z.avail_in = static_cast<uInt>(read_raw(inflater_->packed.data(), inflater_->packed.size()));
       if (z.avail_in == 0 && !inflater_->between)
-        throw_error(ErrorCode::bad_file, "{}: the gzip data end in the middle, after {} bytes: the file is cut", path_,
+        throw_error(ErrorCode::bad_file,
+                    "{}: the gzip data end in the middle, after {} bytes: the file is cut", path_,
                     z.total_in);
       if (z.avail_in == 0) return 0;
     }

@@ -1,4 +1,5 @@
-// TraceFile: the bytes of a file that may be gzip's, as they come. Whether they are, the file's first bytes say.
+// TraceFile: the bytes of a file that may be gzip's, as they come. Whether they are, the file's first bytes
+// say.
 //
 //   TraceFile file("trace.json.gz");
 //   while (const std::size_t n = file.read(buffer, sizeof(buffer))) ...

@@ -14,17 +14,24 @@ constexpr std::int64_t kAccumulate = 1000, kCall = 500, kLaunch = 200, kHost = 2
 class KinetoWriter {
  public:
   KinetoWriter(const MadeTrace& made, int rank, const Sink& sink)
-      : m_(made), rank_(rank), sink_(sink), pid_(made.pid + rank), backward_thread_(made.cuda ? pid_ + 9 : pid_) {}
+      : m_(made),
+        rank_(rank),
+        sink_(sink),
+        pid_(made.pid + rank),
+        backward_thread_(made.cuda ? pid_ + 9 : pid_) {}
 
   void write() {
     put("{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [],\n");
     if (m_.distributed)
-      put(fmt::format("  \"distributedInfo\": {{\"backend\": \"{}\", \"rank\": {}, \"world_size\": {}, \"pg_count\": 1}},\n",
+      put(
+          fmt::format("  \"distributedInfo\": {{\"backend\": \"{}\", \"rank\": {}, \"world_size\": {}, "
+                      "\"pg_count\": 1}},\n",
                       m_.cuda ? "nccl" : "gloo", rank_, m_.world));
     put(fmt::format("  \"baseTimeNanoseconds\": {},\n  \"traceEvents\": [\n", m_.base));
-    put(fmt::format("  {{\"ph\": \"M\", \"name\": \"process_name\", \"ts\": 0, \"pid\": {}, \"tid\": 0, \"args\": "
-                    "{{\"name\": \"python\"}}}}",
-                    pid_));
+    put(fmt::format(
+        "  {{\"ph\": \"M\", \"name\": \"process_name\", \"ts\": 0, \"pid\": {}, \"tid\": 0, \"args\": "
+        "{{\"name\": \"python\"}}}}",
+        pid_));
     now_ = device_ = m_.begin;
     for (int s = 0; s < m_.steps; ++s) {
       step(m_.first_step + s);
@@ -37,44 +44,50 @@ class KinetoWriter {
 
  private:
   void put(std::string_view text) { text_ += text; }
+  std::int64_t next_id() { return m_.ids ? ++function_ : 0; }
 
-  void event(const char* category, std::string_view name, std::int64_t thread, std::int64_t begin, std::int64_t duration,
-             std::string_view arguments) {
-    fmt::format_to(std::back_inserter(text_),
-                   ",\n  {{\n    \"ph\": \"X\", \"cat\": \"{}\", \"name\": \"{}\", \"pid\": {}, \"tid\": {},\n    \"ts\": "
-                   "{}.{:03}, \"dur\": {}.{:03},\n    \"args\": {{\n      \"External id\": {}{}{}\n    }}\n  }}",
-                   category, name, pid_, thread, begin / 1000, begin % 1000, duration / 1000, duration % 1000, ++id_,
-                   arguments.empty() ? "" : ", ", arguments);
+  void event(const char* category, std::string_view name, std::int64_t thread, std::int64_t begin,
+             std::int64_t duration, std::string_view arguments) {
+    fmt::format_to(
+        std::back_inserter(text_),
+        ",\n  {{\n    \"ph\": \"X\", \"cat\": \"{}\", \"name\": \"{}\", \"pid\": {}, \"tid\": {},\n    "
+        "\"ts\": "
+        "{}.{:03}, \"dur\": {}.{:03},\n    \"args\": {{\n      \"External id\": {}{}{}\n    }}\n  }}",
+        category, name, pid_, thread, begin / 1000, begin % 1000, duration / 1000, duration % 1000, ++id_,
+        arguments.empty() ? "" : ", ", arguments);
   }
   void op(std::string_view name, std::int64_t thread, std::int64_t begin, std::int64_t duration,
           std::string_view arguments) {
-    const std::string all = fmt::format("\"Record function id\": {}{}{}", ++function_, arguments.empty() ? "" : ", ",
-                                        arguments);
+    const std::string all =
+        fmt::format("\"Record function id\": {}{}{}", next_id(), arguments.empty() ? "" : ", ", arguments);
     const auto children = [&] {
       for (int i = 0; i < m_.children; ++i)
         event("cpu_op", "aten::empty", thread, begin + duration * i / (m_.children + 1),
-              duration / (m_.children + 1), "\"Concrete Inputs\": [\"\", \"[16, 8]\"], \"Input Dims\": [[], [2, 3]]");
+              duration / (m_.children + 1),
+              "\"Concrete Inputs\": [\"\", \"[16, 8]\"], \"Input Dims\": [[], [2, 3]]");
     };
     if (m_.children_first) children();
     event("cpu_op", name, thread, begin, duration, all);
     if (!m_.children_first) children();
     for (int i = 0; i < m_.strangers; ++i)
-      event("python_function", "torch/nn/modules/module.py(1773): _call_impl \\\"x\\\"", thread, begin, duration,
-            "\"Python id\": 17, \"Python parent id\": 16, \"Python module id\": 3");
+      event("python_function", "torch/nn/modules/module.py(1773): _call_impl \\\"x\\\"", thread, begin,
+            duration, "\"Python id\": 17, \"Python parent id\": 16, \"Python module id\": 3");
   }
 
   // Kernels run one after another; `gap` is between this one and the one before.
-  void kernel(std::int64_t launch_at, std::int64_t thread, std::int64_t duration, std::int64_t gap, const char* category,
-              const char* name) {
+  void kernel(std::int64_t launch_at, std::int64_t thread, std::int64_t duration, std::int64_t gap,
+              const char* category, const char* name) {
     const std::int64_t begin = device_ + gap;
-    event("cuda_runtime", "cudaLaunchKernel", thread, launch_at, kLaunch, fmt::format("\"correlation\": {}", ++correlation_));
+    event("cuda_runtime", "cudaLaunchKernel", thread, launch_at, kLaunch,
+          fmt::format("\"correlation\": {}", ++correlation_));
     event(category, name, 7, begin, duration,
           fmt::format("\"stream\": 7, \"correlation\": {}, \"grid\": [1, 1, 1]", correlation_));
     device_ = begin + duration;
   }
 
   // An operator at `now_`, with its kernel where there are kernels.
-  void compute(std::string_view name, std::int64_t thread, std::int64_t duration, std::string_view arguments) {
+  void compute(std::string_view name, std::int64_t thread, std::int64_t duration,
+               std::string_view arguments) {
     if (!m_.cuda) {
       op(name, thread, now_, duration, arguments);
       now_ += duration + pending_gap_;
@@ -138,7 +151,8 @@ class KinetoWriter {
   void forward() {
     for (const MadeLayer& l : m_.layers) {
       pending_gap_ = l.forward_gap;
-      compute(l.op, pid_, l.forward, fmt::format("\"Sequence number\": {}, \"Fwd thread id\": 0", sequence_++));
+      compute(l.op, pid_, l.forward,
+              fmt::format("\"Sequence number\": {}, \"Fwd thread id\": 0", sequence_++));
       gap_ = l.forward_gap;
     }
   }
@@ -179,12 +193,15 @@ class KinetoWriter {
 
   void accumulate(std::int64_t elements, bool full, std::size_t bucket, std::int64_t bucket_elements) {
     const std::int64_t begin = now_;
-    const std::string shape = m_.shapes ? fmt::format("\"Input type\": [\"float\"], \"Input Dims\": [[{}]]", elements) : "";
-    const std::int64_t duration = kAccumulate + (full ? kCall : 0);
-    op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", backward_thread_, begin, duration, "");
+    const std::string shape =
+        m_.shapes ? fmt::format("\"Input type\": [\"float\"], \"Input Dims\": [[{}]]", elements) : "";
+    const bool calls = full && bucket < m_.reduced.size();
+    const std::int64_t duration = kAccumulate + (calls ? kCall : 0);
+    op("autograd::engine::evaluate_function: torch::autograd::AccumulateGrad", backward_thread_, begin,
+       duration, "");
     op("torch::autograd::AccumulateGrad", backward_thread_, begin + 100, 200, shape);
     now_ = begin + kAccumulate;
-    if (full && bucket < m_.reduced.size()) {
+    if (calls) {
       MadeTransfer t = m_.reduced[bucket];
       if (t.elements == 0) t.elements = bucket_elements;
       call("allreduce_", m_.cuda ? "AllReduce" : "all_reduce", backward_thread_, t);
@@ -195,21 +212,24 @@ class KinetoWriter {
   void call(std::string_view c10d, std::string_view name, std::int64_t thread, const MadeTransfer& t) {
     const char* type = t.element_bytes == 8 ? "long int" : "float";
     event("cpu_op", fmt::format("c10d::{}", c10d), thread, now_, kCall,
-          fmt::format("\"Record function id\": {}, \"Input type\": [\"TensorList\", \"\"], \"Input Dims\": [[[{}]], []]",
-                      ++function_, t.elements));
+          fmt::format("\"Record function id\": {}, \"Input type\": [\"TensorList\", \"\"], \"Input Dims\": "
+                      "[[[{}]], []]",
+                      next_id(), t.elements));
     const std::int64_t wait = t.waits[static_cast<std::size_t>(rank_) % t.waits.size()];
     const std::int64_t begin = std::max(run_free_, now_ + kCall);
     run_free_ = begin + t.time + wait;
     if (!m_.cuda) {
       event("user_annotation", fmt::format("gloo:{}", name), pid_ + 40, begin, t.time + wait,
-            fmt::format("\"Record function id\": {}, \"Input type\": [\"{}\"], \"Input Dims\": [[{}]]", ++function_, type,
-                        t.elements));
+            fmt::format("\"Record function id\": {}, \"Input type\": [\"{}\"], \"Input Dims\": [[{}]]",
+                        next_id(), type, t.elements));
     } else {
       event("cuda_runtime", "cudaLaunchKernelExC", thread, now_ + 100, kLaunch,
             fmt::format("\"correlation\": {}", ++correlation_));
-      event("kernel", fmt::format("{}_{}_RING_LL(ncclDevComm*)", m_.old_names ? "ncclKernel" : "ncclDevKernel", name), 20,
-            begin, t.time + wait,
-            fmt::format("\"stream\": 20, \"correlation\": {}, \"Collective name\": \"{}\", \"In msg nelems\": {}, \"Out "
+      event("kernel",
+            fmt::format("{}_{}_RING_LL(ncclDevComm*)", m_.old_names ? "ncclKernel" : "ncclDevKernel", name),
+            20, begin, t.time + wait,
+            fmt::format("\"stream\": 20, \"correlation\": {}, \"Collective name\": \"{}\", \"In msg "
+                        "nelems\": {}, \"Out "
                         "msg nelems\": {}, \"dtype\": \"{}\", \"Group size\": {}",
                         correlation_, name == "broadcast" ? "broadcast" : "allreduce", t.elements, t.elements,
                         t.element_bytes == 8 ? "Long" : "Float", m_.world));

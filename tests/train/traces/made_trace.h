@@ -1,10 +1,11 @@
-// Kineto traces whose truth is known: a model's steps, laid out in time as PyTorch's profiler would have seen them.
+// Kineto traces whose truth is known: a model's steps, laid out in time as PyTorch's profiler would have seen
+// them.
 //
 //   MadeTrace made{.layers = {{.op = "aten::conv2d", .forward = 3000, ...}}, ...};
 //   write_kineto(made, rank, [&](std::string_view text) { file << text; });
 //
-// On the host alone (gloo) operators take the layers' times. With `cuda`, each operator launches one kernel, which
-// takes the layer's time; whether it was launched in time, `late` says.
+// On the host alone (gloo) operators take the layers' times. With `cuda`, each operator launches one kernel,
+// which takes the layer's time; whether it was launched in time, `late` says.
 #pragma once
 
 #include <cstdint>
@@ -32,17 +33,19 @@ struct MadeTransfer {
 };
 
 struct MadeTrace {
-  std::vector<MadeLayer> layers{};       // in forward order
-  std::vector<std::size_t> buckets{};    // parameters of each, in the order in which they are ready
-  std::vector<MadeTransfer> reduced{};   // a transfer for each bucket; elements are worked out where they are 0
-  std::vector<MadeTransfer> broadcast{}; // before the forward pass
+  std::vector<MadeLayer> layers{};     // in forward order
+  std::vector<std::size_t> buckets{};  // parameters of each, in the order in which they are ready
+  std::vector<MadeTransfer>
+      reduced{};  // a transfer for each bucket; elements are worked out where they are 0
+  std::vector<MadeTransfer> broadcast{};  // before the forward pass
   int world = 2, first_step = 3, steps = 3;
   std::int64_t input = 0, copy = 0, update = 0, tail = 0;  // ns; the copy is there with cuda only
   bool cuda = false;
-  bool late = false;            // kernels behind a gap are launched at its end; else at once, and wait in the stream
+  bool late = false;  // kernels behind a gap are launched at its end; else at once, and wait in the stream
   bool old_names = false;       // ncclKernel_ and whole microseconds' names of old traces
   bool marks = true;            // ProfilerStep#N
   bool optimizer = true;        // Optimizer.step
+  bool ids = true;              // "Record function id"; else 0, as where no execution trace is recorded
   bool shapes = true;           // Input Dims
   bool distributed = true;      // distributedInfo
   bool children_first = false;  // operators come behind those that they contain
