@@ -292,13 +292,11 @@ struct ResultFormat {
   const char* name;
   void (*read)(const Json&, ResultFile&);
 };
-constexpr ResultFormat kResultFormats[] = {{"talweg plan", read_plan_results},
-                                           {"talweg info", read_info_results},
-                                           {"talweg perf", read_perf_results},
-                                           {"talweg predict", read_predict_results},
-                                           {"talweg simulate", read_simulate_results},
-                                           {"talweg simulate sweep", read_sweep_results},
-                                           {"talweg probe", read_probe_results}};
+constexpr ResultFormat kResultFormats[] = {
+    {"talweg plan", read_plan_results},         {"talweg info", read_info_results},
+    {"talweg perf", read_perf_results},         {"talweg predict", read_predict_results},
+    {"talweg simulate", read_simulate_results}, {"talweg simulate sweep", read_sweep_results},
+    {"talweg probe", read_probe_results}};
 
 ResultFile results_of(const Json& document) {
   ResultFile file;
@@ -306,7 +304,8 @@ ResultFile results_of(const Json& document) {
   const auto known = std::ranges::find_if(
       kResultFormats, [&](const ResultFormat& format) { return file.format == format.name; });
   if (known == std::end(kResultFormats))
-    throw_error(ErrorCode::bad_file, "expected what plan, predict, info, perf, simulate or probe writes with --json{}",
+    throw_error(ErrorCode::bad_file,
+                "expected what plan, predict, info, perf, simulate or probe writes with --json{}",
                 file.format.empty() ? "" : fmt::format(", got format \"{}\"", file.format));
   if (const std::int64_t version = whole_in(document, "format_version"); version != kResultVersion)
     throw_error(ErrorCode::bad_file, "format_version: expected {}, got {}", kResultVersion, version);

@@ -1,5 +1,5 @@
-// What plan, predict, info, perf, simulate and probe write with --json, read back as measures that can be laid
-// beside each other: by compare.h.
+// What plan, predict, info, perf, simulate and probe write with --json, read back as measures that can be
+// laid beside each other: by compare.h.
 #pragma once
 
 #include <optional>
