@@ -152,7 +152,7 @@ Json strategies_data(const StepQuestion& question, const StepStudy& study,
                     {"what", row.strategy.description},
                     {"step", whole_ns(row.prediction.step)},
                     {"parts", bar_parts(row.prediction.parts)},
-                    {"said", "Critical path: " + critical_path_text(row.prediction)},
+                    {"said", "Critical path: " + critical_path_text(question.job, row.prediction)},
                     {"limit", row.prediction.bottleneck},
                     {"buckets", buckets_data(row)},
                     {"spans", nullptr}});

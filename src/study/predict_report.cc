@@ -111,6 +111,39 @@ std::string what_if_table(const StepStudy& study, bool wide) {
   return table.text(wide) + in_lines("hardly anything is gained from: " + idle, wide);
 }
 
+// Parts of one kind behind each other; the gaps between them belong to them.
+struct PathRun {
+  train::PathPart first, last;
+  int parts = 0;
+  double seconds = 0;
+};
+constexpr std::size_t kMostPathRuns = 8, kFirstPathRuns = 3, kLastPathRuns = 4;
+
+std::vector<PathRun> runs_of(const train::Prediction& prediction) {
+  std::vector<PathRun> runs;
+  for (const train::PathPart& part : prediction.critical) {
+    const bool joins =
+        !runs.empty() && (part.kind == train::TaskKind::gap || part.kind == runs.back().first.kind);
+    if (!joins) runs.push_back({part, part, 0, 0});
+    PathRun& run = runs.back();
+    if (part.kind == run.first.kind) {
+      run.last = part;
+      ++run.parts;
+    }
+    run.seconds += part.seconds;
+  }
+  return runs;
+}
+
+std::string what_of(const train::Job& job, const PathRun& run) {
+  const train::TaskKind kind = run.first.kind;
+  if (run.parts == 1) return run.first.label;
+  if (train::is_transfer(kind) || run.first.first < 0 || run.last.last < 0)
+    return fmt::format("{} x {}", run.parts, train::name(kind));
+  return fmt::format("{} {} .. {}", train::name(kind), job.layers[at(run.first.first)].name,
+                     job.layers[at(run.last.last)].name);
+}
+
 Json microseconds(double seconds) {
   return std::isfinite(seconds) ? Json(seconds * 1e6) : Json();
 }
@@ -228,18 +261,19 @@ std::string measured_line(const StepQuestion& question, const StepStudy& study) 
   return text;
 }
 
-std::string critical_path_text(const train::Prediction& prediction) {
+std::string critical_path_text(const train::Job& job, const train::Prediction& prediction) {
+  const std::vector<PathRun> runs = runs_of(prediction);
   std::string text;
-  for (std::size_t i = 0; i < prediction.critical.size();) {
-    const train::TaskKind kind = prediction.critical[i].kind;
-    double seconds = 0;
-    std::size_t count = 0;
-    const std::string first = prediction.critical[i].label;
-    for (; i < prediction.critical.size() && prediction.critical[i].kind == kind; ++i, ++count)
-      seconds += prediction.critical[i].seconds;
-    text += fmt::format("{}{} {}", text.empty() ? "" : ", ",
-                        count == 1 ? first : fmt::format("{} x {}", count, train::name(kind)),
-                        duration_text(seconds));
+  for (std::size_t i = 0; i < runs.size();) {
+    double seconds = runs[i].seconds;
+    std::string what = what_of(job, runs[i]);
+    std::size_t next = i + 1;
+    if (runs.size() > kMostPathRuns && i == kFirstPathRuns) {  // its middle in one
+      for (; next < runs.size() - kLastPathRuns; ++next) seconds += runs[next].seconds;
+      what = fmt::format("{} more parts", next - i);
+    }
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, duration_text(seconds));
+    i = next;
   }
   return text;
 }
@@ -289,7 +323,8 @@ std::string to_text(const StepQuestion& question, const StepStudy& study, bool w
   const StepRow& best = study.best_row();
   text +=
       "\n" + in_lines(fmt::format("{}: {}", best.strategy.name, printable(best.prediction.bottleneck)), wide);
-  text += in_lines("critical path: " + printable(critical_path_text(best.prediction)), wide) + "\n";
+  text +=
+      in_lines("critical path: " + printable(critical_path_text(question.job, best.prediction)), wide) + "\n";
   text += what_if_table(study, wide);
   text += in_lines(bandwidth_line(study), wide);
   return text + "\n" + in_lines("plan: " + plan_line(study), wide);

@@ -20,7 +20,7 @@ std::string network_line(const StepQuestion& question);
 // What was measured, and how well the model plays it back; empty where nothing was.
 std::string measured_line(const StepQuestion& question, const StepStudy& study);
 // "forward 12.1 ms, backward 3.2 ms, all_reduce of 12 buckets 30.1 ms, update 1 ms".
-std::string critical_path_text(const train::Prediction& prediction);
+std::string critical_path_text(const train::Job& job, const train::Prediction& prediction);
 // What the plan is and gains, and from where on more bandwidth does not help.
 std::string plan_line(const StepStudy& study);
 std::string bandwidth_line(const StepStudy& study);

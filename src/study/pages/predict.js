@@ -195,6 +195,7 @@ function paint_layers() {
   find("more-layers").textContent = "show all " + order.length + " layers";
 }
 
+const kBoldLetter = 7.4;  // pixels, on average
 // A bar for each strategy, of what its step is made of.
 const parts = [["forward", "k-forward"], ["backward", "k-backward"], ["communication that nothing hides", "k-send"], ["all else", "k-rest"]];
 function paint_bars() {
@@ -203,13 +204,13 @@ function paint_bars() {
     const row = 24, top = 4, bottom = top + strategies.length * row, height = bottom + 24;
     const [svg, width] = frame(holder, height, "what the step of each strategy is made of");
     const letters = strategies.reduce((most, one) => Math.max(most, one.name.length), 0);
-    const left = Math.min(letters * 6.8 + 12, 0.34 * width), right = width - 64;
+    const left = Math.min((letters + 2) * kBoldLetter + 8, 0.34 * width), right = width - 64;
     const scale = scale_of({ kind: "time", least: 0 }, [...strategies.map((one) => one.step * ns), (data.measured || 0) * ns], left, right);
     x_axis(svg, { kind: "time" }, scale, bottom, top, width);
     strategies.forEach((one, i) => {
       const y = top + i * row;
       const name = add(svg, "text", { x: left - 6, y: y + row / 2, dy: ".35em", "text-anchor": "end", class: i === data.best ? "best" : "" },
-        shortened((i === data.best ? "* " : "") + one.name, Math.floor((left - 8) / 6.6)));
+        shortened((i === data.best ? "* " : "") + one.name, Math.floor((left - 8) / kBoldLetter)));
       add(name, "title", {}, one.what);
       add(svg, "rect", { class: "lane", x: left, y: y + 3, width: scale.at(one.step * ns) - left, height: row - 6 });
       let at = 0;
