@@ -70,5 +70,13 @@ PYBIND11_MODULE(_c10d, m) {
   define("Backend.describe", [](const TalwegBackend& b) { return b.group()->describe(); });
   define("Backend.explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
   define("Backend.statistics", &statistics);
+  define("Backend.flight_record", [](const TalwegBackend& b) { return b.group()->flight_record(); });
+  define(
+      "Backend.all_reduce_with_priority",
+      [](TalwegBackend& b, TalwegBackend::Tensors tensors, const c10d::AllreduceOptions& options, int priority) {
+        const py::gil_scoped_release no_gil;
+        return b.allreduce_with_priority(tensors, options, priority);
+      },
+      py::arg("tensors"), py::arg("options"), py::arg("priority"));
   m.def("create", &create, py::arg("options"), py::arg("parent") = py::none(), Documented("create").text);
 }

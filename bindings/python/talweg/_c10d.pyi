@@ -1,4 +1,5 @@
-from torch.distributed import Backend as _Backend
+from torch import Tensor as _Tensor
+from torch.distributed import AllreduceOptions as _AllreduceOptions, Backend as _Backend, Work as _Work
 
 class CallValueError(ValueError, RuntimeError):
     """A call that can never work."""
@@ -18,6 +19,14 @@ class Backend(_Backend):
         """What has gone through the connections, which all Talweg groups share, in bytes: bytes_sent and bytes_received
         (frames with their headers), peak_buffer_bytes (chunk buffers held at once, beyond the tensors) and
         shared_memory_bytes (mapped for this rank)."""
+    def flight_record(self) -> str:
+        """The last calls of this rank as JSON, those in flight with the ranks that they wait for; `talweg doctor` reads the
+        files of all ranks."""
+    def all_reduce_with_priority(
+        self, tensors: list[_Tensor], options: _AllreduceOptions, priority: int,
+    ) -> _Work:
+        """What torch.distributed.all_reduce(..., async_op=True) does to the one tensor of the list; what this rank sends of it
+        overtakes, chunk by chunk, what it sends of calls with a lower priority (0 to 7). Ranks need not agree on it."""
 
 def create(options: object, parent: Backend | None = None) -> Backend:
     """Joins a group, as torch's registry asks for it (`options` is c10d's DistributedBackendOptions), and shares the
