@@ -58,11 +58,13 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
     if read is None:
         model._ddp_init_helper(parameters, sparse, model._build_debug_param_to_name_mapping(parameters), model.static_graph)
         model._has_rebuilt_buckets = False
+        _tell_static_graph(model)
         _sending.sender_of(model).follow([], None, None)
         _sending.put_in_place(model)
         _sending.let_go(model)
         return
     _replace_reducer(model, parameters, sparse, groups, names)
+    _tell_static_graph(model)
     ways = [_sending.Way(sum(parameters[i].numel() for i in group), bucket.priority)
             for group, bucket in zip(groups, (b for b in read.buckets if b.layers))]
     _sending.sender_of(model).follow(ways, read.partition, read.credit)
@@ -184,8 +186,13 @@ def _replace_reducer(model, parameters, sparse, groups, names):
         type(model.module).__name__, model.device_ids or [], -1 if model.output_device is None else model.output_device,
         model.forward_sync_buffers, any(isinstance(m, torch.nn.SyncBatchNorm) for m in model.module.modules()),
         model.static_graph)  # fmt: skip
-    if model.static_graph:
-        reducer._set_static_graph()
     reducer._push_all_rebuilt_params()
     reducer._rebuild_buckets()
     model._has_rebuilt_buckets = True
+
+
+def _tell_static_graph(model):
+    """A new reducer has to learn the graph, as the first one did."""
+    if model.static_graph:
+        model.static_graph = False
+        model._set_static_graph()

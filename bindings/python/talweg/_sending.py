@@ -139,25 +139,33 @@ class _Whole:
     """A bucket of which pieces are under way."""
 
     def __init__(self, tensor: torch.Tensor, pieces: int) -> None:
-        self.future: torch.futures.Future = torch.futures.Future(
-            devices=[] if tensor.device.type == "cpu" else [tensor.device])
         self._tensor = tensor
         self._missing = pieces
+        self._error: Exception | None = None
         self._lock = threading.Lock()
+        self._ended: torch.futures.Future = torch.futures.Future(
+            devices=[] if tensor.device.type == "cpu" else [tensor.device])
+        # Not set_exception, which only Python would notice: DDP looks from C++.
+        self.future = self._ended.then(self._outcome)
 
-    def arrived(self):
+    def arrived(self) -> None:
+        self._end(1, None)
+
+    def failed(self, error: Exception) -> None:
+        self._end(self._missing, error)
+
+    def _end(self, pieces, error):
         with self._lock:
-            self._missing -= 1
-            last = self._missing == 0
+            last = 0 < self._missing <= pieces
+            self._missing -= pieces
+            self._error = self._error or error
         if last:
-            self.future.set_result([self._tensor])
+            self._ended.set_result(None)
 
-    def failed(self, error):
-        with self._lock:
-            first = self._missing > 0
-            self._missing = -1
-        if first:
-            self.future.set_exception(error)
+    def _outcome(self, _):
+        if self._error is not None:
+            raise self._error
+        return [self._tensor]
 
 
 _senders: weakref.WeakKeyDictionary[DistributedDataParallel, Sender] = weakref.WeakKeyDictionary()
