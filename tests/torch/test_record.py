@@ -128,7 +128,7 @@ def test_time_is_found_where_it_was_spent(tmp_path):
 
     def loop(recording):
         optimizer = sgd(model)
-        optimizer.register_step_pre_hook(lambda *_: time.sleep(SLEPT))  # before record()'s, so it is no update
+        optimizer.register_step_pre_hook(lambda *_: time.sleep(SLEPT))  # a slow update
         while not recording.done:
             time.sleep(SLEPT)
             step(model, optimizer, torch.ones(3, 20))
@@ -142,9 +142,8 @@ def test_time_is_found_where_it_was_spent(tmp_path):
             assert layers["back"]["backward"] >= 2 * ns > layers["quick"]["backward"] + layers["forth"]["backward"]
             assert layers["idle.first"]["forward_gap"] >= ns > layers["idle.second"]["forward"]
             assert layers["idle.second"]["backward_gap"] >= ns > layers["idle.first"]["backward"]
-            assert job["input"] >= ns and job["step"] >= 8 * ns
-            parts = sum(layer[key] for layer in layers.values() for key in ("forward", "backward", "forward_gap", "backward_gap"))
-            assert parts + job["input"] + job["update"] + job["overhead"] >= 7 * ns
+            assert job["update"] >= ns and job["overhead"] >= ns and job["step"] >= 8 * ns
+            assert "passed between the optimiser and the forward pass" in recording.notes[0]
 
 
 @on_ranks(2)
@@ -210,7 +209,7 @@ def test_a_step_may_have_several_passes(tmp_path):
             optimizer.zero_grad()
 
     recording, layers = recorded(model, tmp_path, loop)
-    assert "a step has 2 forward passes" in recording.notes[0]
+    assert any("a step has 2 forward passes" in note for note in recording.notes)
     if dist.get_rank() == 0:
         assert sum(e["bytes"] for e in recording.job["exchanges"]) == sum(layer["gradient"] for layer in layers.values())
 
