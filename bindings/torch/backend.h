@@ -40,7 +40,8 @@ class TalwegBackend : public c10d::Backend {
 
   TorchWork broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   TorchWork allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
-  // What torch has no word for: a dense all-reduce that overtakes those with a lower priority (talweg/call.h).
+  // What torch has no word for: a dense all-reduce that overtakes those with a lower priority
+  // (talweg/call.h).
   TorchWork allreduce_with_priority(Tensors& tensors, const c10d::AllreduceOptions& options, int priority);
   TorchWork allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   TorchWork allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;

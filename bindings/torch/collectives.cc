@@ -112,12 +112,11 @@ TalwegBackend::TorchWork TalwegBackend::all_reduce(const char* operation, c10d::
   const auto data = reduction_input(operation, tensors, options.reduceOp);
   const auto type = reduced_type(operation, data->type(), options.reduceOp);
   const auto op = reduction(operation, options.reduceOp);
-  return run(
-      {op_type, "talweg:all_reduce", tensors, tensors}, options.timeout, {data}, {data},
-      {[=](Group& g, const CallOptions& o) {
-        return g.start_all_reduce(data->data(), data->data(), data->count(), type, op, o);
-      }},
-      priority);
+  return run({op_type, "talweg:all_reduce", tensors, tensors}, options.timeout, {data}, {data},
+             {[=](Group& g, const CallOptions& o) {
+               return g.start_all_reduce(data->data(), data->data(), data->count(), type, op, o);
+             }},
+             priority);
 }
 
 TalwegBackend::TorchWork TalwegBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {

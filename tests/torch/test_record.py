@@ -2,12 +2,14 @@
 
 import collections
 import json
+import subprocess
 import time
 
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import on_ranks
+from ranks import on_ranks, run
+from test_programs import program
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils.checkpoint import checkpoint
@@ -40,7 +42,7 @@ def recorded(model, tmp_path, loop=None, steps=4, **options):
 def assert_no_hooks(model):
     for module in model.modules():
         assert not module._forward_pre_hooks and not module._forward_hooks
-    assert not any(p._post_accumulate_grad_hooks for p in model.parameters())
+        assert "forward" not in module.__dict__ or "_LayerCall" not in type(module.__dict__["forward"]).__name__
     assert not _global_optimizer_pre_hooks and not _global_optimizer_post_hooks
     assert model not in _sending._senders
 
@@ -257,6 +259,23 @@ def test_the_trace_has_all_ranks_and_each_all_reduce_joins_them(tmp_path):
                            for bar in bars)  # fmt: skip
         ready = collections.Counter(e["name"] for e in events if e["ph"] == "i")
         assert ready == {f"{layer}.{what} ready": 4 * size for layer in (0, 2, 4) for what in ("weight", "bias")}
+
+
+def test_layers_stand_above_the_chunks_where_talweg_traces_them(monkeypatch, tmp_path):
+    monkeypatch.setenv("TALWEG_TRACE", str(tmp_path / "traces"))
+    run(2, lambda: recorded(parallel(), tmp_path))
+    done = subprocess.run([program(), "doctor", "--trace", tmp_path / "all.json", tmp_path / "traces"],
+                          capture_output=True, text=True, check=True)  # fmt: skip
+    assert "left out" not in done.stdout + done.stderr
+    events = json.loads((tmp_path / "all.json").read_text())
+    for rank in (0, 1):
+        mine = [e for e in events if e["pid"] == rank]
+        chunks = [e["ts"] for e in mine if e.get("cat") == "chunk" and e["ph"] == "X"]
+        steps = [e for e in mine if e.get("cat") == "step"]
+        assert chunks and steps
+        sent = [e for e in steps if e["name"].startswith("all-reduce")]
+        # Whatever DDP sent went as chunks within the time in which it was under way.
+        assert all(any(e["ts"] <= at <= e["ts"] + e["dur"] for at in chunks) for e in sent)
 
 
 @on_ranks(2)

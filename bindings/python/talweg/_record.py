@@ -109,11 +109,11 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
             return _nothing
         number = len(self._bytes)
         self._bytes.append(tensor.nbytes)
-        append, now = self._watching.log.append, self._clock.now
-        append((Kind.SENT, number, now()))
+        note = self._watching.log.note
+        note(Kind.SENT, number)
 
         def done(future):
-            append((Kind.ARRIVED, number, now()))
+            note(Kind.ARRIVED, number)
             self._arrived += 1
 
         return done
@@ -127,11 +127,11 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         if self._recording:
             if self._batch is None:
                 self._batch = next((one.shape[0] for one in arguments if isinstance(one, torch.Tensor) and one.dim()), None)
-            self._watching.pass_begins()
+            self._watching.log.pass_begins()
 
     def _forward_ends(self, model, arguments, output):
         if self._recording:
-            self._watching.pass_ends()
+            self._watching.log.pass_ends()
 
     def _update(self, kind):
         def hook(optimiser, arguments, named):
@@ -142,15 +142,15 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
                 ours = any(id(p) in self._mine for group in optimiser.param_groups for p in group["params"])
                 self._optimisers[id(optimiser)] = ours
             if ours:
-                self._watching.log.append((kind, -1, self._clock.now()))
+                self._watching.log.note(kind, -1)
 
         return hook
 
     def _step_ends(self):
         self._seen += 1
         if self._recording:
-            self._watching.log.append((Kind.STEP, -1, None))
-            self._watching.look_for_sources = False
+            self._watching.log.note(Kind.STEP, -1)
+            self._watching.log.look_for_sources = False
             self._clock.step()
             if self.done:
                 self._stop()

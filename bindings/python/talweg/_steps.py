@@ -32,7 +32,7 @@ class Seen:
 
     @classmethod
     def of(cls, watching: Watching, sent, clock, offsets, buckets, batch, host, problem) -> Seen:
-        log = list(watching.log)
+        log = watching.log.entries()
         times = iter(clock.nanoseconds([stamp for _, _, stamp in log]))
         resolved, last = array.array("q"), 0
         for kind, _, _ in log:
@@ -42,7 +42,7 @@ class Seen:
         first, end = (resolved[0], resolved[-1]) if log else (0, 0)
         return cls([(layer.name, layer.gradient, layer.parent) for layer in watching.layers],
                    [names.get(id(p), "") for p in watching.parameters],
-                   [sorted(sources) for sources in watching.after], array.array("b", [kind for kind, _, _ in log]),
+                   [sorted(sources) for sources in watching.log.sources()], array.array("b", [kind for kind, _, _ in log]),
                    array.array("i", [index for _, index, _ in log]), resolved, sent, buckets,
                    [(*offsets[0], first), (*offsets[-1], end)], batch, host, problem)  # fmt: skip
 

@@ -1,16 +1,17 @@
-"""Hooks on a DDP model that note when each layer begins and ends in the forward and the backward pass.
-
-The forward pass is told by hooks on modules. For the backward pass, torch's own hooks on modules would put functions into
-the graph (which forbids operations in place); these here hang on nodes that the graph has anyway: a layer's backward pass
-begins with the node that made its output, and ends with the one that made its input."""
+"""The layers of a DDP model, and what notes when each begins and ends in the forward and the backward pass (bindings/torch/
+step_log.h says how)."""
 
 from __future__ import annotations
 
 import enum
+import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
+
+from talweg._c10d import StepLog
 
 
 class Kind(enum.IntEnum):
@@ -63,137 +64,28 @@ def find_layers(model: DistributedDataParallel) -> tuple[list[Layer], list[torch
 
 
 class Watching:
-    """Hooks in place from `begin` to `end`; what they note is in `log`: (kind, index, stamp)."""
+    """In place from `begin` to `end`."""
 
-    def __init__(self, model: DistributedDataParallel, now: Any) -> None:
+    def __init__(self, model: DistributedDataParallel, now: Callable[[], Any] | None) -> None:
         self.model = model
         self.layers, self.parameters = find_layers(model)
-        self.log: list[tuple[int, int, Any]] = []
-        self.after: list[set[int]] = [set() for _ in self.layers]
-        self.look_for_sources = True
-        self._live = False  # within the forward pass of the whole model
-        self._waiting = False  # for its backward pass
-        self._now = now
-        self._last: Any = None
-        self._inputs: list[Any] = [None] * len(self.layers)
-        self._outputs: dict[Any, int] = {}
-        self._handles: list[Any] = []
+        self.log = StepLog(len(self.layers), now)
+        self._in_front: list[tuple[torch.nn.Module, Any]] = []
 
     def begin(self) -> None:
         for index, layer in enumerate(self.layers):
-            self._handles.append(layer.module.register_forward_pre_hook(self._layer_in(index), prepend=False))
-            self._handles.append(layer.module.register_forward_hook(self._layer_out(index), prepend=True))
-        for index, parameter in enumerate(self.parameters):
-            self._handles.append(parameter.register_post_accumulate_grad_hook(self._ready(index)))
+            # Not a hook: modules without any are called faster, and a program's own stay the first and the last.
+            own = layer.module.__dict__.get("forward")
+            call = functools.update_wrapper(self.log.in_front_of(index, layer.module.forward), layer.module.forward)
+            layer.module.__dict__["forward"] = call
+            self._in_front.append((layer.module, own))
+        self.log.watch_parameters(self.parameters)
 
     def end(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-        self._handles.clear()
-        self.pass_ends()
-
-    def pass_begins(self) -> None:
-        self.log.append((Kind.FORWARD, -1, self._now()))
-        self._live = self._waiting = True
-
-    def pass_ends(self) -> None:
-        if self._live:
-            self.log.append((Kind.FORWARD_END, -1, self._now()))
-        self._live = False
-        self._last = None
-        self._inputs = [None] * len(self.layers)
-        self._outputs.clear()
-
-    def _layer_in(self, index):
-        append, now, kind = self.log.append, self._now, Kind.LAYER_IN
-        note_end = self._on_gradient(Kind.GRAD_END, index)
-
-        def hook(module, arguments):
-            if not self._live:
-                return
-            first = None
-            for one in arguments:
-                node = one.grad_fn if isinstance(one, torch.Tensor) else None
-                if node is not None:
-                    first = first or node
-                    if node is not self._last:  # else the layer before begins there, which says the same
-                        node.register_prehook(note_end)
-                    if self.look_for_sources:
-                        self.after[index] |= _sources(node, self._outputs)
-            self._inputs[index] = first
-            append((kind, index, now()))
-
-        return hook
-
-    def _layer_out(self, index):
-        append, now, kind = self.log.append, self._now, Kind.LAYER_OUT
-        note_begin = self._on_gradient(Kind.GRAD, index)
-
-        def hook(module, arguments, output):
-            if not self._live:
-                return
-            append((kind, index, now()))
-            for one in (output,) if isinstance(output, torch.Tensor) else _tensors(output):
-                node = one.grad_fn
-                # A layer that hands its input on has no node, and a container's last one is its last layer's.
-                if node is not None and node is not self._inputs[index] and node is not self._last:
-                    node.register_prehook(note_begin)
-                    self._last = node
-                    if self.look_for_sources:
-                        self._outputs.setdefault(node, index)
-
-        return hook
-
-    def _on_gradient(self, kind, index):
-        append, now = self.log.append, self._now
-
-        def hook(gradients):
-            if self._waiting:
-                self._backward_begins()
-            append((kind, index, now()))
-
-        return hook
-
-    def _ready(self, index):
-        append, now, kind = self.log.append, self._now, Kind.READY
-
-        def hook(parameter):
-            if self._waiting:
-                self._backward_begins()
-            append((kind, index, now()))
-
-        return hook
-
-    def _backward_begins(self):
-        # DDP asks for its own callback when it has sent the last bucket: this one comes before, and what it asks for after it.
-        self._waiting = False
-        queue = torch.autograd.Variable._execution_engine.queue_callback
-
-        def synchronised():
-            self.log.append((Kind.SYNC_END, -1, self._now()))
-
-        def backward_ends():
-            self.log.append((Kind.BACKWARD_END, -1, self._now()))
-            queue(synchronised)
-
-        queue(backward_ends)
-
-
-def _tensors(output):
-    values = output.values() if isinstance(output, dict) else output if isinstance(output, (tuple, list)) else ()
-    return [one for one in values if isinstance(one, torch.Tensor)]
-
-
-def _sources(node, outputs):
-    """The layers whose outputs a node's value was made of."""
-    found, seen, waiting = set(), {node}, [node]
-    while waiting:
-        one = waiting.pop()
-        if one in outputs:
-            found.add(outputs[one])
-            continue
-        for following, _ in one.next_functions:
-            if following is not None and following not in seen:
-                seen.add(following)
-                waiting.append(following)
-    return found
+        for module, own in self._in_front:
+            if own is None:
+                del module.__dict__["forward"]
+            else:
+                module.__dict__["forward"] = own
+        self._in_front.clear()
+        self.log.end()
