@@ -15,7 +15,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from torch.utils.checkpoint import checkpoint
 from training import assert_equal_on_all_ranks, batch, flat, loss, network, sgd, train
 
-from talweg import _sending, _stamps, _steps
+from talweg import _sending, _stamps
 from talweg.torch import record
 
 BUCKET_MB = 0.01  # so small that several buckets are in flight
@@ -375,10 +375,3 @@ def test_stamps_of_a_device_become_times_of_the_host(monkeypatch):
     times = clock.nanoseconds(stamps)
     assert before <= times[0] - 1_500_000 <= after
     assert [b - a for a, b in zip(times, times[1:])] == [1_500_000 if k % 2 == 0 else 3_000_000 for k in range(99)]
-
-
-def test_time_on_the_network_does_not_count_what_was_queued_before():
-    from talweg._job import service
-
-    sent = [_steps.Exchange(1, begin, end) for begin, end in ((0, 100), (10, 130), (20, 110), (200, 250))]
-    assert service(sent) == [100, 20, 10, 50]

@@ -65,8 +65,10 @@ class Sender(dist.ProcessGroup):
     def _way_of(self, tensor: torch.Tensor) -> Way | None:
         """None for what is no bucket, such as DDP's map of used parameters. Where a pass ended early, its next begins
         with the first bucket again."""
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            return None
         for index in (self._next, 0):
-            if index < len(self._ways) and self._ways[index].elements == tensor.numel() and tensor.is_floating_point():
+            if index < len(self._ways) and self._ways[index].elements == tensor.numel():
                 self._next = (index + 1) % len(self._ways)
                 return self._ways[index]
         return None
