@@ -68,7 +68,7 @@ void StepLog::append(int kind, int index) {
     entry.stamp = stamp.release().ptr();
   }
   const std::lock_guard lock(mutex_);
-  if (!ended_) entries_.push_back(entry);
+  entries_.push_back(entry);
 }
 
 void StepLog::note(int kind, int index) {

@@ -51,7 +51,7 @@ class StepLog : public std::enable_shared_from_this<StepLog> {
   pybind11::object call(int layer, const pybind11::object& forward, const pybind11::args& arguments,
                         const pybind11::kwargs& named);
   void watch_parameters(const std::vector<at::Tensor>& parameters);
-  // Nothing is noted from now on.
+  // From now on nothing is noted but what `note` is asked for: the last all-reduces may still arrive.
   void end();
 
   // [(kind, index, stamp)], as they happened.
@@ -64,7 +64,7 @@ class StepLog : public std::enable_shared_from_this<StepLog> {
   void note_gradient(Kind kind, int index);
 
  private:
-  using NodePtr = std::shared_ptr<torch::autograd::Node>;
+  using NodePtr = c10::intrusive_ptr<torch::autograd::Node>;
   struct Entry {
     std::uint8_t kind;
     std::int32_t index;

@@ -48,7 +48,7 @@ class StepLog:
     def watch_parameters(self, parameters: list[_Tensor]) -> None:
         """Notes from now on when the gradient of each is there."""
     def end(self) -> None:
-        """Takes away what is on parameters; nothing is noted any more."""
+        """Takes away what is on parameters; from now on nothing is noted but what note() is asked for."""
     def entries(self) -> list[tuple[int, int, Any]]:
         """(kind, index, stamp) of each, as they happened: nanoseconds of the monotonic clock, or what `now` returned."""
     def sources(self) -> list[set[int]]:
