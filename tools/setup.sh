@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 purpose=${1:-run}
 packages=(ca-certificates cmake g++ iproute2 libcli11-dev libfmt-dev libgtest-dev libgmock-dev libhwy-dev
   libpugixml-dev libsodium-dev libyaml-cpp-dev make nftables ninja-build nlohmann-json3-dev pybind11-dev python3
-  python3-dev python3-venv)
+  python3-dev python3-venv zlib1g-dev)
 requirements=(requirements.txt)
 case $purpose in
   packages) requirements=() ;;

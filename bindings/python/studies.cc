@@ -11,6 +11,9 @@
 #include "python/documented.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
+#include "study/predict_report.h"
+#include "study/predict_request.h"
+#include "study/predict_study.h"
 #include "study/simulate_request.h"
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
@@ -43,7 +46,8 @@ template <class Request>
 void set_from(Request& request, const Field<Request>& field, const py::handle& value) {
   if (value.is_none()) return;
   if (field.template is<std::vector<std::string>>() && !py::isinstance<py::str>(value)) {
-    for (const py::handle item : value) set(request, field, std::string(py::str(item)));
+    if (py::hasattr(value, "__fspath__")) return set(request, field, text_of(value));
+    for (const py::handle item : value) set(request, field, text_of(item));
     return;
   }
   if (field.template is<bool>()) return set(request, field, value.cast<bool>() ? "true" : "false");
@@ -63,7 +67,7 @@ auto of_arguments(Function&& function) {
   }
 }
 
-// The only argument without a name is the network's file, and may have one.
+// The only argument without a name is the file of the network or job, and may have one.
 template <class Request>
 Request request_of(const char* function, std::span<const Field<Request>> fields, const py::args& positional,
                    const py::kwargs& named) {
@@ -116,6 +120,15 @@ class Interruption {
   std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
 };
 
+py::object predict(const py::args& positional, const py::kwargs& named) {
+  const auto request = request_of("predict", study::predict_fields(), positional, named);
+  return computed([&] {
+    const study::StepQuestion question = checked(request);
+    Interruption interruption;
+    return to_json(question, study_step(question, [&](std::size_t, std::size_t) { interruption.look(); }));
+  });
+}
+
 py::object simulate(const py::args& positional, const py::kwargs& named) {
   const auto request = request_of("simulate", study::simulate_fields(), positional, named);
   return computed([&] {
@@ -145,6 +158,7 @@ void add_studies(py::module_& module) {
     module.def(function.name, called, document(function.text, fields).c_str());
   };
   add("plan", &plan, study::plan_fields());
+  add("predict", &predict, study::predict_fields());
   add("simulate", &simulate, study::simulate_fields());
 }
 

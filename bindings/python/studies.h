@@ -1,4 +1,5 @@
-// talweg.plan() and talweg.simulate(): what the commands of the same names compute, as Python's dicts.
+// talweg.plan(), talweg.predict() and talweg.simulate(): what the commands of the same names compute, as
+// Python's dicts.
 #pragma once
 
 #include <pybind11/pybind11.h>

@@ -18,10 +18,11 @@ namespace talweg::cli {
 namespace {
 
 constexpr const char* kCompareExamples = R"(
-A and B are what plan, info, perf, simulate (with --sweep, too) or probe wrote with --json, not necessarily of one kind: a
-prediction can be laid beside the run. What has the same collective, rank count, size and planner, or the same flow, group,
-point or host, is matched. The exit code is 0 where nothing differs by more than --threshold, 1 where something does, and 2
-where there is nothing to compare. What only one of two files of the same kind has is a difference, too.
+A and B are what plan, predict, info, perf, simulate (with --sweep, too) or probe wrote with --json, not necessarily of
+one kind: a prediction can be laid beside the run. What has the same collective, rank count, size and planner, or the
+same job and strategy, flow, group, point or host, is matched. The exit code is 0 where nothing differs by more than
+--threshold, 1 where something does, and 2 where there is nothing to compare. What only one of two files of the same
+kind has is a difference, too.
 
 Examples:
   talweg compare before.json after.json

@@ -48,7 +48,7 @@ void add_fields(CLI::App& app, std::span<const study::Field<Request>> fields,
                         for (const std::string& text : texts) set(*request, field, text);
                       },
                       field.help)
-                   ->allow_extra_args(false);
+                   ->allow_extra_args(positional);  // of arguments without a name there may be several
     } else {
       option = app.add_option_function<std::string>(
           names, [=, &field](const std::string& text) { set(*request, field, text); }, field.help);

@@ -179,6 +179,37 @@ void read_simulate_results(const Json& document, ResultFile& file) {
   }
 }
 
+// Steps by strategy, of each number of ranks.
+void read_predict_results(const Json& document, ResultFile& file) {
+  Measure measure;
+  measure.of = fmt::format("a step of {}", text::text_field(text::field(document, "job"), "name"));
+  const Json& network = text::field(document, "network");
+  file.about = fmt::format("{}, {}", measure.of, text::text_field(network, "description"));
+  measure.where = fmt::format("{} ranks", whole_in(document, "ranks"));
+  Measure best = measure;
+  best.what = "best";
+  best.quantity = Quantity::text;
+  best.word = text::text_field(document, "best");
+  file.measures.push_back(std::move(best));
+  measure.what = "exposed";
+  for (const Json& strategy : list_in(document, "strategies")) {
+    if (strategy.contains("left_out_because")) continue;
+    measure.planner = text::text_field(strategy, "name");
+    measure.value = number_in(strategy, "exposed_us", 1e-6);
+    file.measures.push_back(measure);
+  }
+  measure.what = "step";
+  for (const Json& point : list_in(document, "by_ranks")) {
+    measure.where = fmt::format("{} ranks", whole_in(point, "ranks"));
+    for (const auto& [name, step] : text::field(point, "step_us").items()) {
+      if (!step.is_number()) throw Error(ErrorCode::bad_file, "step_us: expected numbers by strategy");
+      measure.planner = name;
+      measure.value = step.get<double>() * 1e-6;
+      file.measures.push_back(measure);
+    }
+  }
+}
+
 // A sweep's numbers say their unit at the end of their name; those without one have none.
 void set_named_number(const std::string& name, double value, Measure& measure) {
   struct Suffix {
@@ -261,12 +292,11 @@ struct ResultFormat {
   const char* name;
   void (*read)(const Json&, ResultFile&);
 };
-constexpr ResultFormat kResultFormats[] = {{"talweg plan", read_plan_results},
-                                           {"talweg info", read_info_results},
-                                           {"talweg perf", read_perf_results},
-                                           {"talweg simulate", read_simulate_results},
-                                           {"talweg simulate sweep", read_sweep_results},
-                                           {"talweg probe", read_probe_results}};
+constexpr ResultFormat kResultFormats[] = {
+    {"talweg plan", read_plan_results},         {"talweg info", read_info_results},
+    {"talweg perf", read_perf_results},         {"talweg predict", read_predict_results},
+    {"talweg simulate", read_simulate_results}, {"talweg simulate sweep", read_sweep_results},
+    {"talweg probe", read_probe_results}};
 
 ResultFile results_of(const Json& document) {
   ResultFile file;
@@ -274,7 +304,8 @@ ResultFile results_of(const Json& document) {
   const auto known = std::ranges::find_if(
       kResultFormats, [&](const ResultFormat& format) { return file.format == format.name; });
   if (known == std::end(kResultFormats))
-    throw_error(ErrorCode::bad_file, "expected what plan, info, perf, simulate or probe writes with --json{}",
+    throw_error(ErrorCode::bad_file,
+                "expected what plan, predict, info, perf, simulate or probe writes with --json{}",
                 file.format.empty() ? "" : fmt::format(", got format \"{}\"", file.format));
   if (const std::int64_t version = whole_in(document, "format_version"); version != kResultVersion)
     throw_error(ErrorCode::bad_file, "format_version: expected {}, got {}", kResultVersion, version);

@@ -1,5 +1,5 @@
-// What plan, info, perf, simulate and probe write with --json, read back as measures that can be laid beside
-// each other: by compare.h.
+// What plan, predict, info, perf, simulate and probe write with --json, read back as measures that can be
+// laid beside each other: by compare.h.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@ struct Measure {
   std::string what;     // "time", "up", "taken"
   std::string of;       // "all_reduce of 4 ranks"; empty: the network
   std::string where;    // "1 MiB", "flow 7 h0->h3", "h0"
-  std::string planner;  // empty: none, or it is not said
+  std::string planner;  // or strategy; empty: none, or it is not said
   text::Quantity quantity = text::Quantity::seconds;
   std::optional<double> value{};  // in the quantity's own unit; nothing: the document says there is none
   std::string word{};             // of Quantity::text, in place of a value

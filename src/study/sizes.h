@@ -1,4 +1,4 @@
-// The grammar of --bytes, for all commands: "4K..1G", "64K,1M", or both mixed.
+// The grammar of --bytes and of --ranks, for all commands: "4K..1G", "64K,1M", or both mixed.
 #pragma once
 
 #include <cstdint>
@@ -13,5 +13,9 @@ inline constexpr std::size_t kMostSizes = 100;  // no table is read that is long
 // and it begins with the first of its sizes that is at least `least`. Throws Error{invalid_argument} that
 // names --bytes.
 std::vector<std::int64_t> parse_sizes(const std::string& text, int factor, std::int64_t least = 1);
+
+// The same of whole numbers of ranks from 2 to `most`; ranges double. Throws Error{invalid_argument} that
+// names --ranks.
+std::vector<int> parse_ranks(const std::string& text, int most);
 
 }  // namespace talweg::study

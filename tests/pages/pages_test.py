@@ -1,4 +1,4 @@
-"""The pages of talweg plan and talweg simulate in a browser, as people see them: on a desk and on a phone, light and dark.
+"""The pages of talweg plan, talweg predict and talweg simulate in a browser, as people see them: on a desk and on a phone, light and dark.
 
 No script fails, nothing is asked of any network, nothing is wider than the window or cut off, what is written can be read,
 and what can be moved moves. That each of these would be noticed is shown on pages into which it is put.
@@ -69,6 +69,16 @@ TRY_ALL = """(() => {
       if (find("time") !== null) slide(find("time"));
     }
   for (const link of [...document.querySelectorAll("#links path")].slice(0, 5)) link.dispatchEvent(new Event("pointerenter"));
+  const strategies = find("strategy");
+  if (strategies !== null)
+    for (const choice of [find("beside"), strategies])
+      for (let i = 0; i < choice.options.length; i += 1) {
+        choice.selectedIndex = i;
+        say(choice, "change");
+        for (const id of ["nearer", "nearer", "later", "farther", "earlier", "both", "whole"]) { find(id).click(); tried += 1; }
+        for (const span of [...document.querySelectorAll("#timeline .span")].slice(0, 5)) say(span, "click");
+      }
+  for (const column of [...document.querySelectorAll(".sort")].keys()) for (const turn of [0, 1]) { document.querySelectorAll(".sort")[column].click(); tried += 1; }
   const bound = find("show-bound");
   if (bound !== null) { bound.checked = !bound.checked; say(bound, "change"); }
   return tried;
@@ -87,6 +97,28 @@ SLIDE = """(() => {
   const whole = look(0), steps = [...Array(Number(slider.max)).keys()].map((i) => look(i + 1));
   return { most: Number(slider.max), whole, pictures: new Set(steps.map((step) => step.links)).size, texts: new Set(steps.map((step) => step.said)).size,
     cursors: Math.min(...steps.map((step) => step.cursors)), failed: Math.max(...steps.map((step) => step.failed)) };
+})()"""
+
+# What becomes of a page of a training step where something is chosen on it: its zoom, its buckets, its table.
+STEP = """(() => {
+  const find = (id) => document.getElementById(id), rows = () => [...find("layers").rows].slice(1);
+  const shown = () => ({ zoomed: find("zoomed").textContent, spans: document.querySelectorAll("#timeline .span").length,
+    said: find("said").textContent, picked: rows().filter((row) => row.classList.contains("taken")).map((row) => row.cells[0].textContent) });
+  const seen = { at_first: shown(), strategies: find("strategy").options.length, critical: document.querySelectorAll("#timeline .critical").length };
+  find("nearer").click();
+  seen.nearer = shown();
+  find("whole").click();
+  const svg = document.querySelector("#timeline svg"), box = svg.getBoundingClientRect();
+  const drag = (what, part) => svg.dispatchEvent(new PointerEvent(what, { clientX: box.left + part * box.width, clientY: box.top + 40, buttons: 1 }));
+  for (const [what, part] of [["pointerdown", 0.5], ["pointermove", 0.6], ["pointermove", 0.7], ["pointerup", 0.7]]) drag(what, part);
+  seen.dragged = shown();
+  find("whole").click();
+  [...document.querySelectorAll("#timeline .k-send")][0].dispatchEvent(new Event("click"));
+  seen.bucket = shown();
+  const sorted = (name) => { [...document.querySelectorAll(".sort")].find((one) => one.textContent.startsWith(name)).click(); return rows().map((row) => row.cells[0].textContent); };
+  seen.by_gradient = sorted("gradient");
+  seen.by_gradient_upward = sorted("gradient");
+  return seen;
 })()"""
 
 
@@ -128,6 +160,14 @@ flows: [{from: h4, to: h1, bytes: 1MB, start: 100us}]
 changes: [{at: 300us, fail: leaf0->spine0}, {at: 600us, repair: leaf0->spine0}]
 """,
 }
+FILES["odd_job.yaml"] = json.dumps({"name": "<i>job</i>", "origin": "estimated", "batch": 8, "layers": [
+    {"name": name, "forward": "1ms", "forward_gap": "200us", "backward": "2ms", "gradient": "1MB"}
+    for name in ("<script>alert(1)</script>", "</script><img/src=x/onerror=alert(2)>", "\"'&amp;<b>", "x" * 70)]})
+FILES["one_layer.yaml"] = json.dumps({"name": "one", "origin": "estimated", "layers": [{"name": "only", "forward": "1ms", "backward": "2ms", "gradient": "1MB"}]})
+FILES["deep.yaml"] = json.dumps({"name": "deep", "origin": "measured", "step": "95ms", "ranks": 4, "input": "1ms", "copy": "200us", "layers": [
+    {"name": f"layer{i // 10}.{i % 10}.conv", "forward": "80us", "backward": "160us", "backward_gap": "20us" if i % 3 else "0us",
+     "gradient": f"{(i * 7919) % 400000 + 4000}B"} for i in range(300)]})
+VGG = str(CLUSTERS.parent / "jobs" / "vgg16.yaml")
 TEN = str(CLUSTERS / "uneven4.yaml")
 # By the name of the page. Paths are relative to the folder that holds the files above.
 PAGES = {
@@ -137,6 +177,10 @@ PAGES = {
     "plan-ring": ["plan", "ring.yaml", "--bytes", "4K..1M"],
     "plan-odd-names": ["plan", "odd.yaml", "--bytes", "64K,1M", "--op", "broadcast"],
     "plan-barrier": ["plan", TEN, "--op", "barrier"],
+    "predict-vgg": ["predict", VGG, "--rate", "10Gbit/s", "-n", "2,8", "--strategy", "wfbp,ddp,exact,bytescheduler,dear,naive"],
+    "predict-all": ["predict", "deep.yaml", "--cluster", TEN],
+    "predict-odd-names": ["predict", "odd_job.yaml", "--alpha-beta", "100us,1ns/B", "-n", "4", "--strategy", "ddp,dear,fsdp"],
+    "predict-one-layer": ["predict", "one_layer.yaml", "--alpha-beta", "0us,0ns/B", "-n", "2", "--strategy", "wfbp"],
     "simulate-all-algorithms": ["simulate", TEN, "--algo", "all", "-b", "64K,1M", "-n", "2"],
     "simulate-two-hosts": ["simulate", "two.yaml", "-b", "64K"],
     "simulate-32-hosts-and-a-failure": ["simulate", "thirty_two.yaml", "-b", "1M", "--fail", "leaf0->spine1@200us..900us"],
@@ -238,6 +282,32 @@ class Pages(unittest.TestCase):
         })()""")
             self.assertTrue(moved)
             self.assertEqual(page.evaluate("document.getElementById('play').textContent"), "play")
+
+    def test_a_step_is_looked_at_closer_and_a_bucket_picked(self):
+        for width in (DESK, PHONE):
+            with self.subTest(width=width), self.opened("predict-vgg", width) as page:
+                # PyTorch's own buckets, of which the second takes nearly all.
+                page.evaluate("find('strategy').selectedIndex = [...find('strategy').options].findIndex((one) => one.text.startsWith('ddp'));"
+                              "find('strategy').onchange()")
+                seen = page.evaluate(STEP)
+                self.assertEqual(seen["strategies"], 6)
+                self.assertGreaterEqual(seen["critical"], 1)
+                self.assertEqual(seen["at_first"]["zoomed"], "")
+                self.assertEqual(seen["at_first"]["picked"], [])
+                self.assertIn(" to ", seen["nearer"]["zoomed"])
+                self.assertIn(" to ", seen["dragged"]["zoomed"])
+                self.assertNotEqual(seen["nearer"]["zoomed"], seen["dragged"]["zoomed"])
+                self.assertLess(seen["dragged"]["spans"], seen["at_first"]["spans"])
+                self.assertEqual(seen["bucket"]["picked"], ["fc8"])
+                self.assertIn("bucket 1, ", seen["bucket"]["said"])
+                self.assertEqual(seen["by_gradient"][0], "fc6")
+                self.assertEqual(seen["by_gradient_upward"], seen["by_gradient"][::-1])
+
+    def test_names_of_layers_are_shown_as_they_are_written(self):
+        with self.opened("predict-odd-names") as page:
+            self.assertEqual(page.evaluate("document.querySelectorAll('img, b, i').length"), 0)
+            names = page.evaluate("[...document.getElementById('layers').rows].map((row) => row.cells[0].textContent)")
+            self.assertIn("</script><img/src=x/onerror=alert(2)>", names)
 
     def test_names_are_shown_as_they_are_written(self):
         for name in ("plan-odd-names", "simulate-odd-names"):

@@ -30,6 +30,7 @@ WORDS = {
     "Backend.explain": ["f32", "elements", "ValueError"],
     "Backend.statistics": ["in bytes", "bytes_sent"],
     "plan": ["GB/s", "microseconds", "Raises Error", "\n    bytes="],
+    "predict": ["microseconds", "Raises Error", "\n    job: "],
     "simulate": ["microseconds", "Raises Error", "\n    bytes="],
 }
 

@@ -1,4 +1,4 @@
-"""talweg.plan() and talweg.simulate() return what the commands of these names write as JSON."""
+"""talweg.plan(), talweg.predict() and talweg.simulate() return what the commands of these names write as JSON."""
 
 import json
 import keyword
@@ -13,6 +13,7 @@ import talweg
 PROGRAM = os.environ["TALWEG_PROGRAM"]
 CLUSTERS = pathlib.Path(os.environ["TALWEG_CLUSTERS"])
 UNEVEN = CLUSTERS / "uneven4.yaml"
+VGG = CLUSTERS.parent / "jobs" / "vgg16.yaml"
 
 
 def command(*arguments):
@@ -32,6 +33,16 @@ def test_plan_is_told_the_format_of_a_file():
     assert told == talweg.plan(UNEVEN, bytes="64K") == command("plan", UNEVEN, "--bytes", "64K", "--from", "talweg")
 
 
+def test_predict_is_what_the_command_writes():
+    found = talweg.predict(VGG, cluster=UNEVEN)
+    assert found == command("predict", VGG, "--cluster", UNEVEN)
+    assert found["ranks"] == 4 and found["plan"]["buckets"]
+    some = talweg.predict([VGG], alpha_beta="523us,0.857ns/B", ranks=[4, 8], strategy=["ddp", "exact"], bucket_cap="8M", faster=2)
+    assert some == command("predict", VGG, "--alpha-beta", "523us,0.857ns/B", "-n", "4,8", "--strategy", "ddp,exact",
+                           "--bucket-cap", "8M", "--faster", 2)
+    assert [row["name"] for row in some["strategies"]] == ["exact", "ddp"]
+
+
 def test_simulate_is_what_the_command_writes():
     assert talweg.simulate(str(UNEVEN), bytes="64K..256K", loss=0.001, seed=7, trim=False) == command(
         "simulate", UNEVEN, "--bytes", "64K..256K", "--loss", 0.001, "--seed", 7)
@@ -44,6 +55,10 @@ def test_simulate_is_what_the_command_writes():
     (lambda: talweg.plan(UNEVEN, op="juggle"), "invalid_argument", 'no collective is called "juggle"'),
     (lambda: talweg.plan(UNEVEN, format="xml"), "invalid_argument", 'format: expected '),
     (lambda: talweg.plan(UNEVEN, format="nccl"), "bad_file", "uneven4.yaml"),
+    (lambda: talweg.predict(VGG), "invalid_argument", "on which network?"),
+    (lambda: talweg.predict(VGG, rate="fast", ranks=2), "invalid_argument", 'rate: bandwidth "fast": expected '),
+    (lambda: talweg.predict(VGG, rate="1Gbit/s", ranks=1), "invalid_argument", "ranks: expected a whole number from 2"),
+    (lambda: talweg.predict(UNEVEN, rate="1Gbit/s", ranks=2), "bad_file", "uneven4.yaml"),
     (lambda: talweg.simulate(topology="star:hosts=4", least_rto="soon"), "invalid_argument", 'least_rto: time "soon": expected '),
     (lambda: talweg.simulate(UNEVEN, iters=0), "invalid_argument", "iters: expected a whole number from 1"),
     (lambda: talweg.simulate(), "invalid_argument", "expected a file of the network"),
@@ -63,7 +78,8 @@ def test_names_are_checked():
 
 
 def test_the_arguments_are_in_the_docstrings():
-    for function, names in ((talweg.plan, ("patience=20s", "algo", "format")), (talweg.simulate, ("least_rto=auto", "bytes=1M"))):
+    for function, names in ((talweg.plan, ("patience=20s", "algo", "format")), (talweg.predict, ("job", "strategy=all", "alpha_beta")),
+                            (talweg.simulate, ("least_rto=auto", "bytes=1M"))):
         for name in names:
             assert f"\n    {name}: " in function.__doc__
         for name in re.findall(r"^    (\w+)[=:]", function.__doc__.split("Arguments:")[1], re.MULTILINE):

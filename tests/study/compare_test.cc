@@ -308,7 +308,8 @@ TEST_F(Compare, OfManyLinesThoseThatDifferMostAreShown) {
 }
 
 TEST_F(Compare, WhatNoCommandWroteIsAnsweredWithItsPathAndWhatWasExpected) {
-  const std::string expected = "expected what plan, info, perf, simulate or probe writes with --json";
+  const std::string expected =
+      "expected what plan, predict, info, perf, simulate or probe writes with --json";
   EXPECT_EQ(complaint_about("{}"), expected);
   EXPECT_EQ(complaint_about("[1]"), expected);
   EXPECT_EQ(complaint_about("{\"format\": \"talweg cake\"}"), expected + ", got format \"talweg cake\"");

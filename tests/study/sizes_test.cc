@@ -24,6 +24,19 @@ TEST(Sizes, AreListsAndRangesThatGrowByAFactor) {
   EXPECT_THAT(parse_sizes("4,8..16", 4, 20), ElementsAre(4, 16));
 }
 
+TEST(Sizes, RanksAreListsAndRangesThatDouble) {
+  EXPECT_THAT(parse_ranks("8", 64), ElementsAre(8));
+  EXPECT_THAT(parse_ranks("16,2..12", 64), ElementsAre(2, 4, 8, 12, 16));
+  for (const char* bad : {"", "0", "1", "65", "2..128", "4..2", "2..", "-4", "2.5", "8 16", "1..8", "many"}) {
+    try {
+      parse_ranks(bad, 64);
+      ADD_FAILURE() << bad;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::StartsWith("--ranks: ")) << bad;
+    }
+  }
+}
+
 TEST(Sizes, MoreThanATableHoldsAreRefused) {
   std::string many;
   for (int i = 0; i < 101; ++i) many += std::to_string(i + 1) + ",";

@@ -10,8 +10,8 @@ Start N processes that know their rank (`talweg run -n 4 -- python program.py`, 
     work.wait()
 
 What goes wrong is a talweg.Error whose `code` is one word ("timeout", "peer_failed", "mismatch", ...).
-`talweg.plan("cluster.yaml")` and `talweg.simulate("cluster.yaml", bytes="1M..64M")` return what the commands of these names
-write as JSON; `help(talweg.simulate)` lists their arguments.
+`talweg.plan("cluster.yaml")`, `talweg.predict("job.yaml", rate="10Gbit/s", ranks=8)` and `talweg.simulate("cluster.yaml",
+bytes="1M..64M")` return what the commands of these names write as JSON; `help(talweg.simulate)` lists their arguments.
 For PyTorch: `import talweg.torch`, then `torch.distributed.init_process_group("talweg")`.
 """
 
@@ -32,6 +32,7 @@ from talweg._core import (
     __version__,
     init,
     plan,
+    predict,
     simulate,
 )
 
@@ -52,5 +53,6 @@ __all__ = [
     "__version__",
     "init",
     "plan",
+    "predict",
     "simulate",
 ]

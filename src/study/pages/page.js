@@ -1,5 +1,5 @@
 "use strict";
-// What both pages' scripts stand on: elements of SVG, numbers with units, axes with round ticks, charts.
+// What all pages' scripts stand on: elements of SVG, numbers with units, axes with round ticks, charts.
 const find = (id) => document.getElementById(id);
 const data = JSON.parse(find("data").textContent);
 const percent = (part) => (100 * part).toFixed(1) + " %";
@@ -17,6 +17,17 @@ function add_html(parent, name, class_name = "", text = "") {
   parent.append(element);
   return element;
 }
+// Whether this part of the page is seen.
+function part(id, shown) { find(id).hidden = !shown; return shown; }
+function paint_cards(holder, cards) {
+  holder.replaceChildren();
+  for (const { name, value, note } of cards) {
+    const card = add_html(holder, "div", "card");
+    add_html(card, "div", "name", name);
+    add_html(card, "div", "value", value);
+    add_html(card, "div", "note", note);
+  }
+}
 
 // Three digits and the largest unit of which there is one.
 function scaled(value, units) {
@@ -27,11 +38,14 @@ const texts = {
   number: (value) => String(Number(value.toPrecision(3))),
   part: (value) => Number((100 * value).toPrecision(3)) + " %",
   time: (value) => value === 0 ? "0" : scaled(value, [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]]),
+  count: (value) => String(Number(value.toPrecision(6))),
+  times: (value) => texts.number(value) + " x",
   bytes: (value) => value === 0 ? "0" : scaled(value, [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]),
 };
 function shortened(text, letters) { return text.length <= letters ? text : text.slice(0, Math.max(1, letters - 1)) + "\u2026"; }
 
-// Ticks at 1, 2 or 5 times a power of ten; of bytes, at powers of two.
+// Ticks at 1, 2 or 5 times a power of ten; on logarithmic axes of what is doubled, and of bytes always, at powers of two.
+const doubled = ["bytes", "count", "times"];
 function linear_ticks(kind, least, most, count) {
   const rough = (most - least) / count, power = 10 ** Math.floor(Math.log10(rough));
   const step = kind === "bytes" ? Math.max(1, 2 ** Math.ceil(Math.log2(rough))) :
@@ -41,7 +55,7 @@ function linear_ticks(kind, least, most, count) {
   return ticks;
 }
 function log_ticks(kind, least, most, count) {
-  const base = kind === "bytes" ? 2 : 10, log = (value) => Math.log(value) / Math.log(base);
+  const base = doubled.includes(kind) ? 2 : 10, log = (value) => Math.log(value) / Math.log(base);
   const first = Math.floor(log(least) + 1e-9), last = Math.ceil(log(most) - 1e-9);
   const every = Math.max(1, Math.ceil((last - first) / count));
   const factors = base === 10 && every === 1 && 3 * (last - first) <= count ? [1, 2, 5] : [1];

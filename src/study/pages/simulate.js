@@ -5,22 +5,10 @@ let run = null, uses = [], timer = null;  // uses: by link, of each step
 
 // What a link's time is painted by: its use in each step.
 function decoded(text) { return Float32Array.from(text, (character) => level.get(character)); }
-function part(id, shown) { find(id).hidden = !shown; return shown; }
 const events_of = (one) => [...one.ends.map(([time, text]) => [time, text, "end"]),
   ...one.changes.map(([time, what, how]) => [time, how + ": " + what, how])];
 const event_legend = (one) => [...(one.ends.length > 0 ? [["end of a call or iteration", "end", "event"]] : []),
   ...["failed", "repaired"].filter((how) => one.changes.some((change) => change[2] === how)).map((how) => [how, how, "event"])];
-
-function paint_cards() {
-  const holder = find("cards");
-  holder.replaceChildren();
-  for (const { name, value, note } of run.cards) {
-    const card = add_html(holder, "div", "card");
-    add_html(card, "div", "name", name);
-    add_html(card, "div", "value", value);
-    add_html(card, "div", "note", note);
-  }
-}
 
 // Links that are down at a time.
 function down_at(time) {
@@ -168,7 +156,7 @@ function choose(index) {
   find("time").disabled = find("play").disabled = uses.length === 0;
   for (const id of ["lanes-legend", "slowdown-legend", "tier-legend"]) find(id).replaceChildren();
   looked_at = null;
-  paint_cards();
+  paint_cards(find("cards"), run.cards);
   paint_lanes();
   paint_flows();
   paint_tiers();

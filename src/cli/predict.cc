@@ -1,0 +1,92 @@
+// talweg predict: what a training step takes on a network by each strategy, what limits it, and the plan that
+// is best.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+
+#include "base/fail.h"
+#include "cli/command.h"
+#include "cli/fields.h"
+#include "study/predict_page.h"
+#include "study/predict_report.h"
+#include "study/predict_request.h"
+#include "study/predict_study.h"
+#include "study/progress.h"
+#include "text/escape.h"
+#include "text/output_file.h"
+
+namespace talweg::cli {
+namespace {
+
+constexpr const char* kPredictExamples = R"(
+JOB says what a step computes and exchanges, layer by layer. Strategies are ways to send gradients: when, and which of them
+together. The least step is marked with *; the plan is the best of those that PyTorch's DistributedDataParallel runs once
+talweg.torch.apply_plan() has read it. The exposed part of communication is what nothing hides: the device waits for it.
+
+A cluster file has as many ranks as it has workers; with -n the first of them take part. --alpha-beta holds for the
+largest -n, and grows with others as it does in rings. Where the job has measured its step, the table says by how much a
+prediction for as many ranks is off.
+
+Examples:
+  talweg predict job.yaml --rate 10Gbit/s -n 8
+  talweg predict job.yaml --cluster cluster.yaml --html step.html     # the step over time, what if, all layers
+  talweg predict job.yaml --alpha-beta 523us,0.857ns/B -n 8 --strategy ddp,exact
+  talweg predict job.yaml --rate 25Gbit/s -n 2..64 --faster 4         # on devices four times as fast
+  talweg predict job.yaml --cluster cluster.yaml -o plan.json         # which layers travel together)";
+
+using text::OutputFile;
+
+struct PredictOutputs {
+  std::string out, html, json;
+  bool wide = false;
+};
+
+// On a terminal it says after a second how far it is.
+study::StepStudy studied_step(const study::StepQuestion& question) {
+  study::ProgressLine line(std::chrono::seconds(1), std::nullopt);
+  return study_step(question, [&](std::size_t done, std::size_t all) {
+    if (line.due()) line.say(fmt::format("talweg predict: {} of {} steps predicted", done, all));
+  });
+}
+
+int predict(const study::PredictRequest& request, const PredictOutputs& outputs) {
+  if (outputs.json == "-" && outputs.html == "-")
+    refuse("--json - and --html -: only one can have standard output");
+  std::vector<std::string> inputs = request.job;
+  inputs.push_back(request.cluster);
+  text::check_outputs({outputs.json, outputs.out, outputs.html}, inputs);
+  study::StepQuestion question = checked(request);
+  const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html);
+  question.curves = json.wanted() || html.wanted();
+  const study::StepStudy found = studied_step(question);
+  if (out.wanted() && !found.plan)
+    refuse("-o {}: PyTorch's DistributedDataParallel runs none of --strategy {}", outputs.out,
+           request.strategy);
+  const bool taken = json.is_standard_output() || html.is_standard_output() || out.is_standard_output();
+  fmt::print(taken ? stderr : stdout, "{}", to_text(question, found, outputs.wide));
+  if (json.wanted()) json.write(text::json_document(to_json(question, found)));
+  if (html.wanted()) html.write(predict_page(question, found));
+  if (out.wanted()) out.write(plan_document(question.job, found.rows[*found.plan]));
+  return 0;
+}
+
+}  // namespace
+
+void add_predict(CLI::App& app, Action* action) {
+  auto request = std::make_shared<study::PredictRequest>();
+  auto outputs = std::make_shared<PredictOutputs>();
+  auto* sub =
+      app.add_subcommand("predict", "what a training step takes on a network, and which plan is best for it");
+  sub->footer(kPredictExamples);
+  add_fields(*sub, study::predict_fields(), request);
+  sub->add_option("-o,--out", outputs->out, "write the best plan into this file, as JSON for talweg.torch");
+  sub->add_option("--html", outputs->html, "write a page of pictures into this file");
+  sub->add_option("-J,--json", outputs->json,
+                  "as JSON, into this file; - for standard output, the tables then go to standard error");
+  add_wide(*sub, outputs->wide);
+  sub->callback([=] { *action = [=] { return predict(*request, *outputs); }; });
+}
+
+}  // namespace talweg::cli

@@ -1,0 +1,137 @@
+#include "study/predict_network.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/settings.h"
+#include "base/units.h"
+#include "cluster/cluster.h"
+#include "formats/import.h"
+#include "study/machine.h"
+#include "text/yaml_reader.h"
+#include "train/cluster_times.h"
+#include "train/fit_times.h"
+
+namespace talweg::study {
+namespace {
+
+// From one host to another, through a switch: what assumed networks have (steer/assumed_network.h).
+constexpr Nanoseconds kHostLatency{50'000};
+
+// Planning for equal hosts takes 3 s for so many, and four times as long for twice as many.
+constexpr int kMostPlannedRanks = 128;
+constexpr int kQuickPlannedRanks = 32;
+constexpr int kQuickFormulaRanks = 1024;
+
+// What `parse` makes of an option's text, or its complaint with the option's name in front.
+template <typename Parse>
+auto of_option(const char* option, Parse&& parse) {
+  try {
+    return parse();
+  } catch (const Error& error) {
+    throw_error(error.code(), "{}: {}", option, error.what());
+  }
+}
+
+// "a,b" in two; the second may be missing.
+std::array<std::string, 2> halves(const std::string& text) {
+  const std::size_t comma = text.find(',');
+  if (comma == std::string::npos) return {text, ""};
+  return {text.substr(0, comma), text.substr(comma + 1)};
+}
+
+PredictNetwork of_cluster(const std::string& path, const std::string& origin) {
+  auto cluster = std::make_shared<const cluster::Cluster>(formats::load_any(path));
+  const int workers = cluster->workers();
+  if (workers < 2) refuse("--cluster {}: it has {} worker; a step needs 2 at least", path, workers);
+  return {fmt::format("{} ({}), {} workers", path, origin, workers), "cluster", workers, kQuickPlannedRanks,
+          [cluster](int ranks) { return train::cluster_times_at(*cluster, ranks); }};
+}
+
+PredictNetwork of_rate(const std::string& text) {
+  const auto [rate_text, latency_text] = halves(text);
+  const Bandwidth rate = of_option("--rate", [&, &of = rate_text] { return parse_bandwidth(of); });
+  const Nanoseconds latency = of_option("--rate", [&, &of = latency_text] {
+    return text.find(',') == std::string::npos ? kHostLatency : parse_nanoseconds(of);
+  });
+  return {fmt::format("equal hosts on {}, {} from one to another", to_string(rate), to_string(latency)),
+          "rate", 0, kQuickPlannedRanks, [rate, latency](int ranks) {
+            const int planned = std::min(ranks, kMostPlannedRanks);
+            const auto times =
+                train::cluster_times(cluster::uniform_star(planned, rate, Nanoseconds{latency.value / 2}));
+            return train::at_ranks(times, ranks, train::Growth::tree);
+          }};
+}
+
+PredictNetwork of_alpha_beta(const std::string& text, int ranks) {
+  const train::NetworkTimes given = train::network_of("given", ranks, parse_alpha_beta(text));
+  return {fmt::format("as given for {} ranks, for others as rings grow", ranks), "alpha_beta", 0,
+          kQuickFormulaRanks, [given](int n) { return train::at_ranks(given, n); }};
+}
+
+// What the job's own transfers took; kind and words are empty where it has none.
+PredictNetwork of_job(const train::Job& job) {
+  const std::vector<train::Sample> samples = train::samples_of(job, Collective::all_reduce);
+  if (samples.empty() || job.ranks < 2) return {};
+  const train::NetworkTimes fitted =
+      train::network_of("recorded", job.ranks, train::fit_times(samples).times);
+  return {fmt::format("as {} all-reduces of the job fit it, between {} ranks; for others as rings grow",
+                      samples.size(), job.ranks),
+          "recorded", 0, kQuickFormulaRanks, [fitted](int n) { return train::at_ranks(fitted, n); }};
+}
+
+// Each number of ranks is worked out once.
+PredictNetwork remembering(PredictNetwork network) {
+  const auto known = std::make_shared<std::map<int, train::NetworkTimes>>();
+  network.at = [known, work_out = std::move(network.at)](int ranks) {
+    const auto found = known->find(ranks);
+    return found != known->end() ? found->second : known->emplace(ranks, work_out(ranks)).first->second;
+  };
+  return network;
+}
+
+}  // namespace
+
+train::TransferTimes parse_alpha_beta(const std::string& text) {
+  const auto [startup_text, byte_text] = halves(text);
+  const auto wrong = [&] {
+    refuse("--alpha-beta: expected a start-up and the time of a byte, such as 523us,0.857ns/B, got \"{}\"",
+           text);
+  };
+  if (!byte_text.ends_with("ns/B")) wrong();
+  const auto per_byte = text::read_number(byte_text.substr(0, byte_text.size() - 4));
+  if (!per_byte || *per_byte < 0) wrong();
+  const Nanoseconds startup =
+      of_option("--alpha-beta", [&, &of = startup_text] { return parse_nanoseconds(of); });
+  return train::linear_times(static_cast<double>(startup.value) * 1e-9, *per_byte * 1e-9);
+}
+
+PredictNetwork predict_network(const NetworkWords& words, const train::Job& job, int ranks) {
+  const std::array<std::pair<const char*, const std::string*>, 3> options{
+      {{"--cluster", &words.cluster}, {"--rate", &words.rate}, {"--alpha-beta", &words.alpha_beta}}};
+  const char* given = nullptr;
+  for (const auto& [option, text] : options) {
+    if (text->empty()) continue;
+    if (given != nullptr) refuse("{} and {}: expected one of them", given, option);
+    given = option;
+  }
+  if (!words.rate.empty()) return remembering(of_rate(words.rate));
+  if (!words.alpha_beta.empty()) return remembering(of_alpha_beta(words.alpha_beta, ranks));
+  const auto file = resolve("TALWEG_CLUSTER", words.cluster);
+  if (!file.value.empty()) return remembering(of_cluster(file.value, origin_text(file)));
+  PredictNetwork recorded = of_job(job);
+  if (recorded.words.empty())
+    refuse(
+        "on which network? give --cluster with a file, --rate such as 10Gbit/s, or --alpha-beta such as "
+        "523us,0.857ns/B");
+  return remembering(std::move(recorded));
+}
+
+}  // namespace talweg::study

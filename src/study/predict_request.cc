@@ -1,0 +1,155 @@
+#include "study/predict_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/settings.h"
+#include "base/units.h"
+#include "formats/import.h"
+#include "study/sizes.h"
+#include "train/models.h"
+#include "train/traces/read_job.h"
+
+namespace talweg::study {
+namespace {
+
+constexpr int kMostStepRanks = 1 << 16;
+constexpr double kLeastChange = 1e-3, kMostChange = 1e6;
+
+// What --strategy names; "all" among them: every one.
+std::vector<train::Strategy> strategies_asked_for(const PredictRequest& request, bool& all) {
+  const Bytes cap = [&] {
+    try {
+      return parse_bytes(request.bucket_cap);
+    } catch (const Error& error) {
+      throw_error(error.code(), "--bucket-cap: {}", error.what());
+    }
+  }();
+  all = false;
+  std::vector<train::Strategy> found;
+  std::istringstream parts(request.strategy);
+  for (std::string part; std::getline(parts, part, ',');) {
+    all = all || part == "all";
+    if (part == "all") continue;
+    try {
+      found.push_back(train::find_strategy(part));
+    } catch (const Error& error) {
+      throw_error(error.code(), "--strategy: {}", error.what());
+    }
+  }
+  if (found.empty() && !all) refuse("--strategy: expected names, such as ddp,exact, or all");
+  if (all) found = train::strategies();
+  for (train::Strategy& strategy : found) {
+    train::Merging& merging = strategy.merging;
+    if (merging.rule != train::Merging::Rule::by_size || request.bucket_cap == PredictRequest{}.bucket_cap)
+      continue;
+    merging.cap = cap;
+    merging.first_cap = std::min(merging.first_cap, cap);
+  }
+  return found;
+}
+
+// What the files say, or a ready-made job.
+void read_step_job(const PredictRequest& request, StepQuestion& question) {
+  if (request.job.empty() == request.model.empty())
+    refuse("{}", request.job.empty() ? "of which job? give its file, traces of a step, or --model"
+                                     : "--model: not beside a file");
+  if (!request.model.empty()) {
+    const auto of_option = [](const char* option, auto find) {
+      try {
+        return find();
+      } catch (const Error& error) {
+        throw_error(error.code(), "{}: {}", option, error.what());
+      }
+    };
+    const train::Device device = of_option("--device", [&] { return train::find_device(request.device); });
+    question.job = of_option("--model", [&] { return train::make_model(request.model, {.device = device}); });
+    question.source = "on a " + device.name;
+    question.kind = "model";
+    return;
+  }
+  train::TraceJob read = train::read_job(request.job);
+  question.job = std::move(read.job);
+  question.source = request.job.size() == 1
+                        ? request.job.front()
+                        : fmt::format("{} and {} more", request.job.front(), request.job.size() - 1);
+  question.kind = train::name(read.kind);
+  question.notes = std::move(read.notes);
+}
+
+// The numbers of ranks that are asked for: those said, the network's workers, or those that recorded the job.
+std::vector<int> ranks_asked_for(const PredictRequest& request, const train::Job& job) {
+  if (!request.ranks.empty()) return parse_ranks(request.ranks, kMostStepRanks);
+  if (request.rate.empty() && request.alpha_beta.empty()) {
+    const auto file = resolve("TALWEG_CLUSTER", request.cluster);
+    if (!file.value.empty()) return {std::max(2, formats::load_any(file.value).workers())};
+  }
+  if (job.ranks < 2) refuse("--ranks: the job was recorded on one rank: say for how many, as in -n 8");
+  return {job.ranks};
+}
+
+}  // namespace
+
+std::span<const Field<PredictRequest>> predict_fields() {
+  using R = PredictRequest;
+  static const Field<R> kFields[] = {
+      // clang-format off
+      {.name = "job", .letters = ".", .member = &R::job,
+       .help = "file of the job, or traces of one step, those of several ranks together"},
+      {.name = "model", .letters = "", .member = &R::model,
+       .help = "a ready-made job in place of a file, such as resnet50: its times are estimated"},
+      {.name = "device", .letters = "", .member = &R::device, .help = "that --model runs on"},
+      {.name = "cluster", .letters = "", .member = &R::cluster,
+       .help = "file that describes the network (default: TALWEG_CLUSTER, or what the job has recorded)", .group = "Network"},
+      {.name = "rate", .letters = "", .member = &R::rate,
+       .help = "equal hosts: the rate of each, or RATE,LATENCY from one to another", .group = "Network"},
+      {.name = "alpha-beta", .letters = "", .member = &R::alpha_beta,
+       .help = "of an all-reduce on so many ranks, measured: its start-up and the time of a byte, such as 523us,0.857ns/B",
+       .group = "Network"},
+      {.name = "ranks", .letters = "-n", .member = &R::ranks,
+       .help = "ranks: a list, or FIRST..LAST; details are of the largest (default: the network's, or the job's)"},
+      {.name = "strategy", .letters = "", .member = &R::strategy,
+       .help = "these alone, with commas; -o writes the plan of the best"},
+      {.name = "bucket-cap", .letters = "", .member = &R::bucket_cap,
+       .help = "of strategies that fill buckets by size, such as ddp; the first of ddp's has 1M at most"},
+      {.name = "compress", .letters = "", .member = &R::compress,
+       .help = "what if gradients were sent in so many times fewer bytes", .least = kLeastChange, .most = kMostChange,
+       .group = "What if"},
+      {.name = "faster", .letters = "", .member = &R::faster,
+       .help = "what if devices were so many times as fast", .least = kLeastChange, .most = kMostChange,
+       .group = "What if"},
+      {.name = "batch", .letters = "", .member = &R::batch,
+       .help = "what if each rank took so many times the samples in a step", .least = kLeastChange, .most = kMostChange,
+       .group = "What if"},
+      // clang-format on
+  };
+  return kFields;
+}
+
+train::Setting StepQuestion::setting(int n) const {
+  return {.network = network.at(n), .compute = compute, .batch = batch, .compression = compression};
+}
+
+StepQuestion checked(const PredictRequest& request) {
+  StepQuestion question;
+  question.strategies = strategies_asked_for(request, question.all_strategies);
+  read_step_job(request, question);
+  if (question.job.gradients().value == 0)
+    throw_error(ErrorCode::bad_file, "{}: no layer has a gradient: there is nothing to exchange",
+                question.source);
+  question.ranks = ranks_asked_for(request, question.job);
+  question.network = predict_network({request.cluster, request.rate, request.alpha_beta}, question.job,
+                                     question.ranks.back());
+  if (const int most = question.network.most_ranks; most > 0 && question.ranks.back() > most)
+    refuse("--ranks {}: {} has {} workers", question.ranks.back(), question.network.words, most);
+  question.compression = request.compress;
+  question.compute = request.faster;
+  question.batch = request.batch;
+  return question;
+}
+
+}  // namespace talweg::study

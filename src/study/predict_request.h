@@ -1,0 +1,50 @@
+// What can be asked about a training step, as the command line and Python say it, and what that comes to.
+//
+//   PredictRequest request{.job = {"resnet50.yaml"}, .rate = "10Gbit/s", .ranks = "8"};
+//   const StepStudy found = study_step(checked(request));   // predict_study.h
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "study/field.h"
+#include "study/predict_network.h"
+#include "train/job.h"
+#include "train/strategies.h"
+
+namespace talweg::study {
+
+// predict_fields() says what each means.
+struct PredictRequest {
+  std::vector<std::string> job;
+  std::string model, device = "v100";
+  std::string cluster, rate, alpha_beta;
+  std::string ranks;
+  std::string strategy = "all";
+  std::string bucket_cap = "25M";
+  double compress = 1, faster = 1, batch = 1;
+};
+
+std::span<const Field<PredictRequest>> predict_fields();
+
+struct StepQuestion {
+  train::Job job;
+  std::string source;              // the files, or the model's device
+  std::string kind;                // "kineto", "job"; "model" of a ready-made one
+  std::vector<std::string> notes;  // what had to be assumed of it, a sentence each
+  PredictNetwork network;
+  std::vector<int> ranks;  // ascending, each from 2 on; the largest is looked at closely
+  std::vector<train::Strategy> strategies;
+  bool all_strategies = true;  // false: only those asked for
+  double compression = 1, compute = 1, batch = 1;
+  bool curves = true;  // whether steps over ranks and over bandwidths are asked for
+
+  train::Setting setting(int ranks) const;
+};
+
+// Reads the files. Throws Error{invalid_argument}, Error{bad_file} with one line that names the field as
+// "--name".
+StepQuestion checked(const PredictRequest& request);
+
+}  // namespace talweg::study

@@ -1,0 +1,211 @@
+// Chakra's execution traces (schema/protobuf/et_def.proto), one file for each rank: messages, each behind its
+// length. The first is GlobalMetadata{version = 1}, the others are
+//
+//   Node{id = 1, name = 2, type = 3, ctrl_deps = 4, data_deps = 5, start_time_micros = 6, duration_micros = 7, ..., attr = 10}
+//   NodeType: COMP_NODE 4, COMM_SEND_NODE 5, COMM_RECV_NODE 6, COMM_COLL_NODE 7
+//   AttributeProto{name = 1, int32_val = 7, int64_val = 9, uint32_val = 11, uint64_val = 13, bool_val = 27, string_val = 29}
+//
+// Nodes say what they wait for, but not what layer they are of. So what a rank computes before a transfer
+// (and after the one before it) is taken as one layer's backward pass, and what it computes before the first
+// node whose name says "backward" as the forward pass of all. Where there are nodes of a device, those of the
+// host (is_cpu_op) are left out, since they only launch the former.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/fail.h"
+#include "train/traces/importers.h"
+#include "train/traces/protobuf.h"
+#include "train/traces/trace_file.h"
+
+namespace talweg::train {
+namespace {
+
+constexpr std::size_t kMostChakra = std::size_t{2} << 30;
+
+struct ChakraNode {
+  std::uint64_t id = 0;
+  std::string name;
+  std::uint64_t type = 0;
+  std::uint64_t begin_us = 0, duration_us = 0;
+  bool of_host = false;
+  std::int64_t collective = -1, bytes = 0;
+};
+constexpr std::uint64_t kCompute = 4, kSend = 5, kReceive = 6, kCollective = 7;
+
+// As CollectiveCommType numbers them.
+constexpr Collective kCollectiveOf[] = {
+    Collective::all_reduce,     Collective::reduce,    Collective::all_gather, Collective::gather,
+    Collective::scatter,        Collective::broadcast, Collective::all_to_all, Collective::reduce_scatter,
+    Collective::reduce_scatter, Collective::barrier};
+
+struct ChakraAttribute {
+  std::string_view name;
+  std::int64_t number = 0;
+};
+
+ChakraAttribute read_attribute(Protobuf message) {
+  ChakraAttribute a;
+  while (message.next()) {
+    const std::uint32_t field = message.field();
+    if (field == 1) {
+      a.name = message.bytes();
+    } else if (field == 7 || field == 9 || field == 11 || field == 13 || field == 27) {
+      a.number = message.integer();
+    }
+  }
+  return a;
+}
+
+ChakraNode read_node(Protobuf message) {
+  ChakraNode n;
+  while (message.next()) {
+    switch (message.field()) {
+      case 1:
+        n.id = message.varint();
+        break;
+      case 2:
+        n.name = message.bytes();
+        break;
+      case 3:
+        n.type = message.varint();
+        break;
+      case 6:
+        n.begin_us = message.varint();
+        break;
+      case 7:
+        n.duration_us = message.varint();
+        break;
+      case 10: {
+        const ChakraAttribute a = read_attribute(message.message());
+        if (a.name == "is_cpu_op") n.of_host = a.number != 0;
+        if (a.name == "comm_type") n.collective = a.number;
+        if (a.name == "comm_size") n.bytes = a.number;
+        break;
+      }
+      default:
+        break;
+    }
+  }
+  if (n.bytes < 0 || n.bytes > kLargest.value)
+    message.fail(
+        fmt::format("node {}: comm_size: expected 0 to {} bytes, got {}", n.id, kLargest.value, n.bytes));
+  if (n.type == kCollective &&
+      (n.collective < 0 || n.collective >= static_cast<int>(std::size(kCollectiveOf))))
+    message.fail(fmt::format("node {}: comm_type: expected 0 to 9, got {}", n.id, n.collective));
+  if (n.duration_us > static_cast<std::uint64_t>(kLongest.value) / 1000)
+    message.fail(
+        fmt::format("node {}: expected a duration of less than a day, got {} us", n.id, n.duration_us));
+  return n;
+}
+
+std::vector<ChakraNode> read_chakra(const std::string& path) {
+  const std::string bytes = read_trace(path, kMostChakra);
+  std::vector<ChakraNode> nodes;
+  Protobuf file(bytes, path);
+  for (bool first = true; !file.at_end(); first = false) {
+    const std::uint64_t length = file.read_varint();
+    const std::string_view message = file.read_bytes(length);
+    const auto at = static_cast<std::size_t>(message.data() - bytes.data());
+    if (first) continue;
+    ChakraNode node = read_node(Protobuf(message, path, at));
+    if (node.type >= kCompute && node.type <= kCollective) nodes.push_back(std::move(node));
+  }
+  const bool has_device = std::any_of(nodes.begin(), nodes.end(),
+                                      [](const ChakraNode& n) { return !n.of_host && n.type == kCompute; });
+  if (has_device) std::erase_if(nodes, [](const ChakraNode& n) { return n.of_host && n.type == kCompute; });
+  std::stable_sort(nodes.begin(), nodes.end(), [](const ChakraNode& a, const ChakraNode& b) {
+    return a.begin_us != b.begin_us ? a.begin_us < b.begin_us : a.id < b.id;
+  });
+  return nodes;
+}
+
+bool goes_back(const ChakraNode& n) {
+  return n.name.find("ackward") != std::string::npos || n.name.find("bwd") != std::string::npos ||
+         n.name.find("BWD") != std::string::npos;
+}
+
+// Of one rank: what it computes before each transfer, after the last one, and in the forward pass.
+struct ChakraRank {
+  std::int64_t forward = 0, rest = 0;  // us
+  struct Run {
+    std::int64_t compute = 0, transfer = 0;  // us
+    Exchange exchange;
+  };
+  std::vector<Run> runs;
+};
+
+ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
+  ChakraRank rank;
+  const bool says = std::any_of(nodes.begin(), nodes.end(), goes_back);
+  bool back = !says;
+  std::int64_t compute = 0;
+  for (const ChakraNode& n : nodes) {
+    const auto duration = static_cast<std::int64_t>(n.duration_us);
+    if (n.type == kCompute) {
+      back = back || goes_back(n);
+      (back ? compute : rank.forward) += duration;
+      continue;
+    }
+    if (n.type == kReceive) continue;  // the sender's node says it, too
+    const Collective op = n.type == kSend ? Collective::send_recv : kCollectiveOf[n.collective];
+    rank.runs.push_back({std::exchange(compute, 0), duration, {op, {}, {n.bytes}, {}, {}}});
+  }
+  rank.rest = compute;
+  return rank;
+}
+
+}  // namespace
+
+TraceJob import_chakra(const Paths& paths) {
+  std::vector<ChakraRank> ranks;
+  for (const std::string& path : paths) {
+    ranks.push_back(rank_of(read_chakra(path)));
+    const ChakraRank &a = ranks.front(), &b = ranks.back();
+    bool alike = a.runs.size() == b.runs.size();
+    for (std::size_t i = 0; alike && i < a.runs.size(); ++i) alike = a.runs[i].exchange == b.runs[i].exchange;
+    if (!alike)
+      throw_error(ErrorCode::bad_file, "{}: not of the run of {}: {} and {} transfers, or others", path,
+                  paths[0], b.runs.size(), a.runs.size());
+  }
+  TraceJob read{.kind = TraceKind::chakra};
+  Job& job = read.job;
+  job.name = name_of_file(paths[0]);
+  job.ranks = static_cast<int>(ranks.size());
+  const auto mean = [&](auto&& of) {
+    double sum = 0;
+    for (const ChakraRank& r : ranks) sum += static_cast<double>(of(r));
+    return Nanoseconds{std::llround(sum / static_cast<double>(ranks.size()) * 1e3)};
+  };
+  const auto& runs = ranks[0].runs;
+  if (const Nanoseconds forward = mean([](const ChakraRank& r) { return r.forward; }); forward.value > 0)
+    job.layers.push_back({.name = "forward", .forward = forward});
+  if (const Nanoseconds rest = mean([](const ChakraRank& r) { return r.rest; }); rest.value > 0)
+    job.layers.push_back({.name = "rest", .backward = rest});
+  // The backward pass comes to the last layer first.
+  for (std::size_t i = runs.size(); i-- > 0;) {
+    const Exchange& e = runs[i].exchange;
+    const bool of_gradients = e.op == Collective::all_reduce || e.op == Collective::reduce_scatter;
+    job.layers.push_back({.name = fmt::format("run{}", i + 1),
+                          .backward = mean([&](const ChakraRank& r) { return r.runs[i].compute; }),
+                          .gradient = of_gradients ? e.bytes : Bytes{}});
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    Exchange e = runs[i].exchange;
+    e.layers = {static_cast<int>(job.layers.size() - 1 - i)};
+    std::int64_t least = runs[i].transfer;
+    for (const ChakraRank& r : ranks) least = std::min(least, r.runs[i].transfer);
+    e.time = {least * 1000};
+    e.wait = {mean([&](const ChakraRank& r) { return r.runs[i].transfer; }).value - e.time.value};
+    job.exchanges.push_back(std::move(e));
+  }
+  if (job.layers.empty())
+    throw_error(ErrorCode::bad_file, "{}: expected nodes that compute or communicate, got none", paths[0]);
+  if (job.exchanges.empty()) read.notes.emplace_back("there is no communication in it");
+  read.notes.emplace_back(
+      "Chakra's nodes name no layers: what is computed between two transfers is one layer");
+  return checked(std::move(read), paths[0]);
+}
+
+}  // namespace talweg::train

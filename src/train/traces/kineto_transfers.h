@@ -1,0 +1,19 @@
+// Which call made which transfer: calls stand on the threads that compute, transfers on threads or streams of
+// their own, where they may overtake one another.
+#pragma once
+
+#include <vector>
+
+#include "train/traces/kineto_trace.h"
+
+namespace talweg::train {
+
+// Says of each run when it was called, and what its size is where only the call says that; orders calls by
+// their begins and runs by their calls. A call belongs to a run by the ids of calls, where the trace has them
+// (it does when an execution trace is recorded, too); else by where the kernel was launched; else it is the
+// first of that collective and size that no run before has.
+// `recorded` are what record_param_comms says of the same calls.
+void pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer> recorded,
+                    std::vector<KinetoTransfer>& runs);
+
+}  // namespace talweg::train

@@ -1,0 +1,164 @@
+#include "study/predict_study.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "study/predict_report.h"
+#include "talweg/error.h"
+
+namespace talweg::study {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr Nanoseconds ms(double milliseconds) {
+  return {static_cast<std::int64_t>(milliseconds * 1e6)};
+}
+
+train::Layer layer(const std::string& name, double forward_ms, double backward_ms, std::int64_t gradient) {
+  train::Layer made;
+  made.name = name;
+  made.forward = ms(forward_ms);
+  made.backward = ms(backward_ms);
+  made.gradient = {gradient};
+  return made;
+}
+
+// Its gradients are there 5, 6 and 10 ms after a step has begun.
+train::Job small_job() {
+  train::Job job;
+  job.name = "small";
+  job.ranks = 4;
+  job.layers = {layer("first", 1, 4, 1'000'000), layer("middle", 1, 1, 500'000),
+                layer("last", 1, 2, 2'000'000)};
+  return job;
+}
+
+StepQuestion question_of(const train::Job& job, const std::vector<std::string>& names) {
+  StepQuestion question;
+  question.job = job;
+  question.source = "small.yaml";
+  question.kind = "job";
+  question.ranks = {4};
+  question.network = predict_network({"", "", "100us,1ns/B"}, job, 4);
+  for (const std::string& name : names) question.strategies.push_back(train::find_strategy(name));
+  question.all_strategies = false;
+  return question;
+}
+
+TEST(PredictNetwork, AlphaAndBetaAreReadExactly) {
+  const train::TransferTimes times = parse_alpha_beta("523us,0.857ns/B");
+  EXPECT_DOUBLE_EQ(times.startup(), 523e-6);
+  EXPECT_DOUBLE_EQ(times.per_byte(), 0.857e-9);
+  for (const char* bad :
+       {"", ",", "523us", "523us,", "523us,0.857", "523us,0.857us/B", "523us,nanns/B", "523us,1ns/B,"})
+    EXPECT_THROW(parse_alpha_beta(bad), Error) << bad;
+}
+
+TEST(PredictNetwork, WhatAJobHasRecordedIsItsNetworkUnlessAnotherIsGiven) {
+  train::Job job = small_job();
+  EXPECT_THROW(predict_network({}, job, 4), Error);
+  for (const std::int64_t bytes : {1'000'000, 2'000'000, 4'000'000, 8'000'000}) {
+    train::Exchange exchange;
+    exchange.bytes = {bytes};
+    exchange.time = {200'000 + 2 * bytes};  // 200 us + 2 ns/B
+    job.exchanges.push_back(exchange);
+  }
+  const PredictNetwork recorded = predict_network({}, job, 4);
+  EXPECT_EQ(recorded.kind, "recorded");
+  EXPECT_NEAR(recorded.at(4).all_reduce.seconds(3e6), 6.2e-3, 1e-6);
+  // In a ring of 7 there are twice as many start-ups as in one of 4, and 8/7 of the bytes.
+  EXPECT_NEAR(recorded.at(7).all_reduce.seconds(3e6), 2 * 0.2e-3 + 6e-3 * (6.0 / 7) / (3.0 / 4), 1e-6);
+  EXPECT_EQ(predict_network({"", "1Gbit/s", ""}, job, 4).kind, "rate");
+  EXPECT_THROW(predict_network({"", "1Gbit/s", "1us,1ns/B"}, job, 4), Error);
+}
+
+TEST(StepStudy, TheQuickestIsFirstAndEachSaysWhenItsBucketsTravel) {
+  const StepStudy study = study_step(question_of(small_job(), {"one", "wfbp", "dear"}));
+  ASSERT_EQ(study.rows.size(), 3u);
+  EXPECT_TRUE(std::ranges::is_sorted(study.rows, {}, [](const StepRow& row) { return row.prediction.step; }));
+  EXPECT_EQ(study.best, 0u);
+  const auto row = [&](const std::string& name) {
+    return *std::ranges::find(study.rows, name, [](const StepRow& r) { return r.strategy.name; });
+  };
+  const StepRow one = row("one");
+  ASSERT_EQ(one.buckets.size(), 1u);
+  EXPECT_NEAR(one.buckets[0].sent, 10e-3, 1e-9);
+  EXPECT_NEAR(one.buckets[0].arrived, 13.6e-3, 1e-9);
+  EXPECT_NEAR(one.prediction.step, 13.6e-3, 1e-9);
+  const StepRow wfbp = row("wfbp");
+  EXPECT_THAT(wfbp.buckets[0].layers, ElementsAre(2));
+  EXPECT_NEAR(wfbp.buckets[1].ready, 6e-3, 1e-9);
+  EXPECT_NEAR(wfbp.buckets[1].sent, 7.1e-3, 1e-9);
+  // Half of it travels in the step that follows.
+  EXPECT_GT(row("dear").buckets[0].arrived, 10e-3);
+  EXPECT_NEAR(study.alone, 10e-3, 1e-9);
+  EXPECT_EQ(study.rows[*study.plan].strategy.name, "wfbp");
+  EXPECT_FALSE(study.measured);
+}
+
+TEST(StepStudy, WhatWasMeasuredIsLaidBesideWhatIsPredictedForAsManyRanks) {
+  train::Job job = small_job();
+  job.step = ms(12.8);
+  const StepStudy same = study_step(question_of(job, {"one"}));
+  ASSERT_TRUE(same.rows[0].off_by);
+  EXPECT_NEAR(*same.rows[0].off_by, 13.6 / 12.8 - 1, 1e-9);
+  StepQuestion other = question_of(job, {"one"});
+  other.ranks = {8};
+  EXPECT_FALSE(study_step(other).rows[0].off_by);
+  other = question_of(job, {"one"});
+  other.compute = 2;
+  EXPECT_FALSE(study_step(other).rows[0].off_by);
+}
+
+TEST(StepStudy, CurvesGoThroughWhatIsPredictedAndNeverBelowOneRank) {
+  const StepQuestion question = question_of(small_job(), {"one", "exact"});
+  const StepStudy study = study_step(question);
+  ASSERT_TRUE(study.over_ranks && study.over_bandwidth);
+  for (const StepCurves* curves : {&*study.over_ranks, &*study.over_bandwidth})
+    for (std::size_t i = 0; i < study.rows.size(); ++i) {
+      ASSERT_EQ(curves->steps[i].size(), curves->x.size());
+      const double here = curves == &*study.over_ranks ? 4 : 1;
+      const auto point = std::ranges::find(curves->x, here) - curves->x.begin();
+      EXPECT_NEAR(curves->steps[i][static_cast<std::size_t>(point)], study.rows[i].prediction.step, 1e-12);
+      for (const double step : curves->steps[i]) EXPECT_GE(step, study.alone * (1 - 1e-12));
+    }
+  StepQuestion without = question;
+  without.curves = false;
+  EXPECT_FALSE(study_step(without).over_ranks);
+}
+
+TEST(StepStudy, SaysHowFarItIs) {
+  std::size_t last = 0;
+  study_step(question_of(small_job(), {"one", "wfbp"}), [&](std::size_t done, std::size_t all) {
+    EXPECT_EQ(done, last + 1);
+    EXPECT_LE(done, all);
+    last = done;
+  });
+  EXPECT_GT(last, 10u);
+}
+
+TEST(StepStudy, APlanHasPrioritiesOnlyWhereItsStrategyHas) {
+  const StepStudy plain = study_step(question_of(small_job(), {"ddp"}));
+  EXPECT_EQ(nlohmann::json::parse(plan_document(small_job(), plain.rows[0])),
+            nlohmann::json::parse(R"({"buckets": [{"layers": ["last"], "priority": 0},
+                                                  {"layers": ["middle", "first"], "priority": 0}],
+                                      "partition": null, "credit": null})"));
+  const StepStudy urgent = study_step(question_of(small_job(), {"bytescheduler"}));
+  ASSERT_TRUE(urgent.plan);
+  EXPECT_FALSE(runs_under_ddp(urgent.rows[0].strategy));
+  EXPECT_THAT(plan_line(urgent), HasSubstr("update one by one"));
+  const auto plan = nlohmann::json::parse(plan_document(small_job(), urgent.rows[0]));
+  EXPECT_EQ(plan["buckets"][0]["priority"], 0);
+  EXPECT_EQ(plan["buckets"][1]["priority"], 3);
+  EXPECT_EQ(plan["buckets"][2]["priority"], 7);
+  EXPECT_EQ(plan["credit"], 16'000'000);
+  EXPECT_FALSE(study_step(question_of(small_job(), {"dear"})).plan);
+}
+
+}  // namespace
+}  // namespace talweg::study

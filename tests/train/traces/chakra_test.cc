@@ -1,0 +1,103 @@
+#include <gtest/gtest.h>
+
+#include "train/traces/protobuf_writer.h"
+#include "train/traces/trace_folder.h"
+
+namespace talweg::train {
+namespace {
+
+using testing::HasSubstr;
+
+using ChakraImport = TraceFolder;
+
+struct ChakraSample {
+  std::string name;
+  std::uint64_t type = 4, begin = 0, duration = 0;  // us
+  std::int64_t collective = -1;
+  std::uint64_t bytes = 0;
+  bool of_host = false;
+};
+
+ProtobufWriter attribute(const char* name, std::uint32_t field, std::uint64_t value) {
+  return ProtobufWriter().bytes(1, name).number(field, value);
+}
+
+std::string chakra_text(const std::vector<ChakraSample>& nodes) {
+  ProtobufWriter file;
+  file.delimited(ProtobufWriter().bytes(1, "0.0.4"));
+  std::uint64_t id = 0;
+  for (const ChakraSample& n : nodes) {
+    ProtobufWriter node;
+    ++id;
+    node.number(1, id)
+        .bytes(2, n.name)
+        .number(3, n.type)
+        .number(4, id - 1)
+        .number(6, n.begin)
+        .number(7, n.duration);
+    node.message(10, attribute("is_cpu_op", 27, n.of_host ? 1 : 0));
+    if (n.collective >= 0)
+      node.message(10, attribute("comm_type", 9, static_cast<std::uint64_t>(n.collective)))
+          .message(10, attribute("comm_size", 13, n.bytes));
+    file.delimited(node);
+  }
+  return file.text();
+}
+
+const std::vector<ChakraSample> kNodes = {{"forward_conv", 4, 10, 100},
+                                          {"host", 4, 5, 900, -1, 0, true},
+                                          {"ConvolutionBackward0", 4, 120, 30},
+                                          {"AddBackward0", 4, 150, 20},
+                                          {"nccl:all_reduce", 7, 170, 55, 0, 4096},
+                                          {"MulBackward0", 4, 175, 40},
+                                          {"nccl:all_reduce", 7, 230, 60, 0, 1024},
+                                          {"update", 4, 300, 7}};
+
+TEST_F(ChakraImport, TakesWhatIsComputedBetweenTransfersAsLayers) {
+  auto later = kNodes;
+  later[4].duration = 35;  // it came last
+  const std::vector<std::string> paths = {file("a.et", chakra_text(kNodes)),
+                                          file("b.et.gz", gzipped(chakra_text(later)))};
+  const Job job = read_job(paths).job;
+  ASSERT_EQ(job.layers.size(), 4U);
+  EXPECT_EQ(job.layers[0], (Layer{.name = "forward", .forward = {100'000}}));
+  EXPECT_EQ(job.layers[1], (Layer{.name = "rest", .backward = {7000}}));
+  EXPECT_EQ(job.layers[2], (Layer{.name = "run2", .backward = {40'000}, .gradient = {1024}}));
+  EXPECT_EQ(job.layers[3], (Layer{.name = "run1", .backward = {50'000}, .gradient = {4096}}));
+  ASSERT_EQ(job.exchanges.size(), 2U);
+  EXPECT_EQ(job.exchanges[0], (Exchange{Collective::all_reduce, {3}, {4096}, {35'000}, {10'000}}));
+  EXPECT_EQ(job.exchanges[1], (Exchange{Collective::all_reduce, {2}, {1024}, {60'000}, {}}));
+}
+
+TEST_F(ChakraImport, RefusesWhatIsCutWhereverThatIs) {
+  const std::string text = chakra_text(kNodes);
+  std::size_t whole = 0;
+  for (std::size_t end = 8; end < text.size(); end += 7) {
+    const std::string said = refusal_of("cut.et", text.substr(0, end));
+    if (said.empty() || said.find("expected nodes") != std::string::npos) {
+      ++whole;  // between two messages
+    } else {
+      EXPECT_THAT(said, HasSubstr("byte")) << end;
+    }
+  }
+  EXPECT_LE(whole, kNodes.size());
+}
+
+TEST_F(ChakraImport, RefusesWhatCannotBe) {
+  auto nodes = kNodes;
+  nodes[4].collective = 17;
+  EXPECT_THAT(refusal_of("a.et", chakra_text(nodes)), HasSubstr("comm_type: expected 0 to 9, got 17"));
+  nodes = kNodes;
+  nodes[4].bytes = std::uint64_t{1} << 63;
+  EXPECT_THAT(refusal_of("b.et", chakra_text(nodes)), HasSubstr("comm_size: expected 0 to"));
+  nodes = kNodes;
+  nodes[0].duration = std::uint64_t{1} << 62;
+  EXPECT_THAT(refusal_of("c.et", chakra_text(nodes)), HasSubstr("expected a duration of less than a day"));
+  nodes = kNodes;
+  nodes[6].bytes = 2048;
+  EXPECT_THAT(refusal({file("d.et", chakra_text(kNodes)), file("e.et", chakra_text(nodes))}),
+              HasSubstr("e.et: not of the run of d.et"));
+}
+
+}  // namespace
+}  // namespace talweg::train

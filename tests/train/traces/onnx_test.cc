@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include "train/traces/protobuf_writer.h"
+#include "train/traces/trace_folder.h"
+
+namespace talweg::train {
+namespace {
+
+using testing::HasSubstr;
+
+using OnnxImport = TraceFolder;
+
+ProtobufWriter constant(const char* name, std::initializer_list<std::uint64_t> sizes,
+                        std::uint64_t type = 1) {
+  ProtobufWriter packed, tensor;
+  for (const std::uint64_t size : sizes) packed.varint(size);
+  tensor.bytes(1, packed.text()).number(2, type).bytes(8, name).bytes(9, "weights");
+  return tensor;
+}
+
+ProtobufWriter value(const char* name, std::initializer_list<std::uint64_t> sizes) {
+  ProtobufWriter shape;
+  for (const std::uint64_t size : sizes)
+    shape.message(1, size == 0 ? ProtobufWriter().bytes(2, "N") : ProtobufWriter().number(1, size));
+  return ProtobufWriter().bytes(1, name).message(
+      2, ProtobufWriter().message(1, ProtobufWriter().number(1, 1).message(2, shape)));
+}
+
+ProtobufWriter node(const char* op, std::initializer_list<const char*> inputs, const char* output,
+                    const char* name = "") {
+  ProtobufWriter n;
+  for (const char* input : inputs) n.bytes(1, input);
+  return n.bytes(2, output).bytes(3, name).bytes(4, op);
+}
+
+ProtobufWriter list(const char* name, std::initializer_list<std::uint64_t> values) {
+  ProtobufWriter a;
+  a.bytes(1, name);
+  for (const std::uint64_t v : values) a.number(8, v);
+  return a;
+}
+
+ProtobufWriter graph(std::uint64_t batch = 32) {
+  ProtobufWriter g;
+  g.message(1, node("Conv", {"x", "w", "b"}, "c", "conv")
+                   .message(5, list("pads", {1, 1, 1, 1}))
+                   .message(5, list("strides", {2, 2})));
+  g.message(1, node("BatchNormalization", {"c", "scale", "shift", "mean", "var"}, "n"));
+  g.message(1, node("Relu", {"n"}, "r"));
+  g.message(1, node("Add", {"r", "c"}, "s"));
+  g.message(1, node("Flatten", {"s"}, "f"));
+  g.message(1, node("Gemm", {"f", "fc", "fcb"}, "y").message(5, list("transB", {1})));
+  g.bytes(2, "net");
+  g.message(5, constant("w", {8, 3, 3, 3})).message(5, constant("b", {8}));
+  for (const char* name : {"scale", "shift", "mean", "var"}) g.message(5, constant(name, {8}));
+  g.message(5, constant("fc", {10, 8 * 16 * 16}, 10)).message(5, constant("fcb", {10}, 10));
+  g.message(11, value("x", {batch, 3, 32, 32}));
+  return g;
+}
+
+std::string model(const ProtobufWriter& g) {
+  return ProtobufWriter().number(1, 8).bytes(2, "pytorch").message(7, g).text();
+}
+
+TEST_F(OnnxImport, EstimatesLayersFromWhatTheyComputeAndMove) {
+  const TraceJob read = read_job({file("net.onnx", model(graph()))});
+  const Job& job = read.job;
+  EXPECT_EQ(read.kind, TraceKind::onnx);
+  EXPECT_EQ(job.origin, Origin::estimated);
+  EXPECT_EQ(job.name, "net");
+  EXPECT_EQ(job.batch, 32);
+  ASSERT_EQ(job.layers.size(), 5U);  // Flatten takes no time
+  // 32 x 8 x 16 x 16 outputs of 27 products each: below what the memory takes for 98304 + 216 + 8 + 65536
+  // numbers.
+  const double moved = 4.0 * (32 * 3 * 32 * 32 + 8 * 27 + 8 + 32 * 8 * 256), flops = 2.0 * 32 * 8 * 256 * 27;
+  EXPECT_EQ(job.layers[0].name, "conv");
+  EXPECT_NEAR(static_cast<double>(job.layers[0].forward.value), std::max(moved / 600, flops / 10'000), 1);
+  EXPECT_NEAR(static_cast<double>(job.layers[0].backward.value), 2 * std::max(moved / 600, flops / 10'000),
+              1);
+  EXPECT_EQ(job.layers[0].gradient.value, 4 * (216 + 8));
+  EXPECT_EQ(job.layers[1].gradient.value, 4 * 16);  // not of what it keeps
+  EXPECT_EQ(job.layers[3].after, (std::vector<int>{0, 2}));
+  EXPECT_EQ(job.layers[4].name, "Gemm");
+  EXPECT_EQ(job.layers[4].gradient.value, 2 * (10 * 2048 + 10));  // half precision
+  EXPECT_EQ(job.gradients().value, 4 * (216 + 8 + 16) + 2 * (20480 + 10));
+}
+
+TEST_F(OnnxImport, TakesAnOpenBatchAsOneAndSaysSo) {
+  const TraceJob read = read_job({file("net.onnx", model(graph(0)))});
+  EXPECT_EQ(read.job.batch, 1);
+  EXPECT_THAT(read.notes.at(1), HasSubstr("are taken as 1"));
+}
+
+TEST_F(OnnxImport, RefusesProductsOfUnknownShape) {
+  ProtobufWriter g;
+  g.message(1, node("Conv", {"x", "w"}, "c", "first")).message(5, constant("w", {8, 3, 3, 3}));
+  EXPECT_THAT(refusal_of("a.onnx", model(g)),
+              HasSubstr("node \"first\" (Conv): expected the shape of its output"));
+}
+
+TEST_F(OnnxImport, RefusesWhatIsCutOrCannotBe) {
+  const std::string text = model(graph());
+  for (std::size_t end = 12; end < text.size(); end += 11)
+    EXPECT_THAT(refusal_of("cut.onnx", text.substr(0, end)), HasSubstr("expected")) << end;
+  ProtobufWriter g = graph();
+  g.message(1, node("MatMul", {"x", "huge"}, "z"))
+      .message(5, constant("huge", {std::uint64_t{1} << 40, std::uint64_t{1} << 40}));
+  EXPECT_THAT(refusal_of("b.onnx", model(g)), HasSubstr("tensors of at most 2^50 elements"));
+  EXPECT_THAT(refusal_of("c.onnx", text + model(graph())), HasSubstr("two models in one file"));
+}
+
+}  // namespace
+}  // namespace talweg::train
