@@ -1,11 +1,13 @@
 """apply_plan(): DDP sends exactly the plan's buckets, and everything else stays DDP's."""
 
 import json
+import subprocess
 
 import pytest
 import torch
 import torch.distributed as dist
-from ranks import on_ranks
+from ranks import on_ranks, run
+from test_programs import program
 from test_record import MODES, backends, names_of, recorded
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
@@ -78,6 +80,26 @@ def recorded_with_plan(model, tmp_path):
         train(model, steps=6)
     assert _sending._senders[model].watch is None
     return recording, None
+
+
+def test_what_was_recorded_is_predicted_and_its_plan_is_run(tmp_path):
+    def body():
+        model = parallel()
+        recorded(model, tmp_path)
+        plan, found = tmp_path / "plan.json", None
+        if dist.get_rank() == 0:
+            done = subprocess.run([program(), "predict", tmp_path / "job.yaml", "--rate", "100Mbit/s,1ms", "-n", "2", "--strategy",
+                                   "wfbp", "--json", "-", "-o", plan], capture_output=True, text=True, check=False)  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            found = json.loads(done.stdout)
+            assert found["measured_us"] > 0 and found["replayed_us"] > 0
+            assert found["plan"] == json.loads(plan.read_text())
+        dist.barrier()
+        apply_plan(model, plan)
+        train(model)
+        assert buckets_of(model) == [[f"{layer}.bias", f"{layer}.weight"] for layer in ("4", "2", "0")]  # a gradient for each
+
+    run(2, body)
 
 
 @on_ranks(2)
