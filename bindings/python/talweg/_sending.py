@@ -35,7 +35,7 @@ class Sender(dist.ProcessGroup):
     def __init__(self, group: dist.ProcessGroup) -> None:
         super().__init__(group.rank(), group.size())
         self.group = group
-        self._backend = _talweg_backend(group)
+        self._backend = talweg_backend(group)
         self.watch: Watch | None = None
         self.follow([], None, None)
 
@@ -209,6 +209,7 @@ def _name(hook: Callable[..., Any]) -> str:
     return getattr(hook, "__qualname__", type(hook).__name__)
 
 
-def _talweg_backend(group: dist.ProcessGroup):
+def talweg_backend(group: dist.ProcessGroup) -> Any:
+    """Of a group over Talweg on CPU tensors, else None; torch's debug wrapper hides it."""
     backend = group._get_backend(torch.device("cpu")) if "cpu" in {d.type for d in group._device_types} else None
     return backend if hasattr(backend, "all_reduce_with_priority") else None

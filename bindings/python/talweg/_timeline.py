@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import torch
-
-from talweg._known_by_name import is_over_talweg
+from talweg._sending import talweg_backend
 from talweg._steps import NotRecorded, Seen, Step, split
 
 # Rows of a rank; Talweg's own traces have 1 to 3.
@@ -29,16 +28,16 @@ def write(ranks: list[Seen], rank_steps: list[list[Step]], path: str | os.PathLi
         events += _process(rank, seen)
         events += _events(rank, seen, steps, clock(seen))
     events += _arrows(ranks, rank_steps, [clock(seen) for seen in ranks])
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join(json.dumps(event) for event in events) + "\n]\n")
+    _save(path, events)
 
 
 def add_to_talwegs(group: Any, seen: Seen) -> None:
     """One rank's rows beside the trace that TALWEG_TRACE makes of its chunks; `talweg doctor --trace` lays both on one clock."""
     folder = os.environ.get("TALWEG_TRACE")
-    if not folder or not is_over_talweg(group):
+    backend = talweg_backend(group)
+    if not folder or backend is None:
         return
-    record = json.loads(group._get_backend(torch.device("cpu")).flight_record())
+    record = json.loads(backend.flight_record())
     rank = record["rank"]
     note = {"job": record["job"], "rank": rank, "size": record["size"], "host": seen.host,
             "monotonic_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}  # fmt: skip
@@ -50,8 +49,15 @@ def add_to_talwegs(group: Any, seen: Seen) -> None:
         events += _events(rank, seen, split(seen, rank), lambda time_ns: time_ns / 1e3)
     except NotRecorded:  # rank 0 has said so
         return
-    with open(os.path.join(folder, f"trace-{record['job']}-rank{rank}-steps.json"), "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join(json.dumps(event) for event in events + list(_rows(rank, seen))) + "\n]\n")
+    try:
+        _save(os.path.join(folder, f"trace-{record['job']}-rank{rank}-steps.json"), events + list(_rows(rank, seen)))
+    except OSError as error:
+        warnings.warn(f"record: TALWEG_TRACE: {error}", stacklevel=4)
+
+
+def _save(path: str | os.PathLike[str], events: list[dict[str, Any]]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("[\n" + ",\n".join(json.dumps(event) for event in events) + "\n]\n")
 
 
 def _process(rank: int, seen: Seen) -> Iterator[dict[str, Any]]:
