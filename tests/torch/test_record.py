@@ -308,6 +308,10 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
     hooked.register_comm_hook(None, lambda _, bucket: dist.all_reduce(bucket.buffer(), async_op=True).get_future())
     refused(ValueError, "has a communication hook", hooked)
     model = parallel()
+    with record(model, 2, 2, job=None):
+        with pytest.raises(ValueError, match="is being recorded already"):
+            record(model, job=None).__enter__()
+        train(model, steps=5)
     refused(RuntimeError, r"rank 0 saw no whole step", model, lambda: None)
     refused(RuntimeError, r"rank 0 saw no whole step", model, lambda: train(model, steps=2))
     refused(RuntimeError, r"rank 0: \[Errno 2\]|No such file", model, lambda: train(model, steps=8), job=tmp_path / "none" / "job.yaml")

@@ -70,7 +70,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         self._optimisers: dict[int, bool] = {}
         self._handles: list[Any] = []
         self._bytes: list[int] = []  # of each all-reduce in the window
-        self._arrived = 0  # of these
+        self._arrived: list[None] = []  # one for each of these that has; appended to on any thread
         self._seen = 0  # steps that have ended
         self._recording = False
         self._synchronised = False  # something was sent since the step began
@@ -83,6 +83,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         return self._seen >= self._warm_up + self._wanted
 
     def __enter__(self) -> record:
+        if _sending.is_watched(self._model):
+            raise ValueError("record: the model is being recorded already")
         self._offsets = [offset_to_first(self._model.process_group, self._device)]
         self._handles = [
             self._model.register_forward_pre_hook(self._forward_begins),
@@ -114,7 +116,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
 
         def done(future):
             note(Kind.ARRIVED, number)
-            self._arrived += 1
+            self._arrived.append(None)
 
         return done
 
@@ -177,7 +179,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
     def _finish(self):
         group = self._model.process_group
         deadline = time.monotonic() + PATIENCE_S
-        while self._arrived < len(self._bytes) and time.monotonic() < deadline:
+        while len(self._arrived) < len(self._bytes) and time.monotonic() < deadline:
             time.sleep(0.001)
         self._offsets.append(offset_to_first(group, self._device))
         seen = _steps.Seen.of(self._watching, self._bytes, self._clock, self._offsets, self._buckets, self._batch,

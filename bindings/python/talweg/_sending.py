@@ -181,6 +181,10 @@ def sender_of(model: DistributedDataParallel) -> Sender:
     return _senders[model]
 
 
+def is_watched(model: DistributedDataParallel) -> bool:
+    return model in _senders and _senders[model].watch is not None
+
+
 def put_in_place(model: DistributedDataParallel) -> None:
     """Into the model's reducer, which may be a new one."""
     model.reducer._update_process_group(_senders.get(model, model.process_group))
