@@ -2,7 +2,7 @@
 
     replay_rank.py BACKEND MODEL STEPS FOLDER TALWEG
 
-MODEL is one of MODELS; FOLDER holds cluster.yaml, and gets job.yaml, trace.json and plan.json; TALWEG is the program.
+MODEL is one of MODELS; FOLDER holds step.yaml, the network, and gets job.yaml, trace.json and plan.json; TALWEG is the program.
 Rank, size and rendezvous come from RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT."""
 import contextlib
 import json
@@ -64,7 +64,7 @@ def main():
     turn(recorded)
     predicted = plan = None
     if dist.get_rank() == 0:
-        predicted = predict(program, folder)
+        predicted = predict(program, folder, cap)
         with contextlib.suppress(OSError), open(f"{folder}/plan.json", encoding="utf-8") as file:
             plan = json.load(file)
     box = [plan]
@@ -84,10 +84,10 @@ def main():
     dist.destroy_process_group()
 
 
-def predict(program, folder):
+def predict(program, folder, cap):
     """What `talweg predict` says of the job on this network; None where it does not."""
-    done = subprocess.run([program, "predict", f"{folder}/job.yaml", "--cluster", f"{folder}/cluster.yaml", "-n",
-                           os.environ["WORLD_SIZE"], "--json", "-", "-o", f"{folder}/plan.json"],
+    done = subprocess.run([program, "predict", f"{folder}/job.yaml", "--cluster", f"{folder}/step.yaml", "-n",
+                           os.environ["WORLD_SIZE"], "--bucket-cap", str(int(cap * 2**20)), "--json", "-", "-o", f"{folder}/plan.json"],
                           capture_output=True, text=True, check=False)
     if done.returncode != 0:
         print(done.stderr.strip(), file=sys.stderr)
