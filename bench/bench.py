@@ -20,6 +20,7 @@ import places  # noqa: E402
 import planning  # noqa: E402
 import predict  # noqa: E402
 import probe  # noqa: E402
+import replay  # noqa: E402
 import report  # noqa: E402
 import rows  # noqa: E402
 import security  # noqa: E402
@@ -88,12 +89,12 @@ def find_python():
 
 
 def run_scenario(scenario, ranks, runner, settings):
-    if scenario in ("torch", "collectives", "ddp"):
+    if scenario in ("torch", "collectives", "ddp", "replay"):
         if not settings.python:
             print(f"# {scenario}: left out, no Python with torch; make sets one up, or name it in TALWEG_PYTHON")
             return []
         return {"torch": training.run_torch, "collectives": training.run_collectives,
-                "ddp": training.run_ddp}[scenario](ranks, settings)
+                "ddp": training.run_ddp, "replay": replay.run}[scenario](ranks, settings)
     if scenario in ("security", "strangers"):
         return {"security": security.run_security, "strangers": security.run_strangers}[scenario](
             ranks, runner, settings)

@@ -9,6 +9,7 @@ import mesh
 import planning
 import predict
 import probe
+import replay
 import security
 import seeing
 import simulator
@@ -33,6 +34,7 @@ SCENARIOS = {
     "strangers": ("Strange connections", [4], security.strangers_rows),
     "sim": ("The packet simulator", [1], simulator.rows),
     "predict": ("Predicted times", [2, 4, 6, 8], predict.rows),
+    "replay": ("Recorded steps, played back", [2, 4], replay.rows),
     "probe": ("Finding a network out", [4, 8], probe.rows),
     "plan": ("Planning", [1024], planning.rows),
 }

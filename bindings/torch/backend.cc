@@ -123,7 +123,7 @@ void TalwegBackend::shutdown() {
 
 TalwegBackend::TorchWork TalwegBackend::run(TalwegWork::Description call, std::chrono::milliseconds timeout,
                                             std::vector<FlatPtr> loads, std::vector<FlatPtr> stores,
-                                            std::vector<Start> starts) {
+                                            std::vector<Start> starts, int priority) {
   const auto group = this->group();
   const std::uint64_t sequence = ++sequence_;
   RECORD_PARAM_COMMS_DATA(std::make_tuple(static_cast<int64_t>(sequence), c10d::isP2POp(call.type)),
@@ -133,6 +133,7 @@ TalwegBackend::TorchWork TalwegBackend::run(TalwegWork::Description call, std::c
                           global_ranks_.empty() ? 0 : static_cast<int>(global_ranks_.front()), 1, size_);
   CallOptions options;
   options.timeout = std::max(timeout, std::chrono::milliseconds(0));
+  options.priority = priority;
   auto work = c10::make_intrusive<TalwegWork>(rank_, sequence, std::move(call), completer_.queue(), group);
   for (const FlatPtr& flat : loads) flat->load();
   std::vector<WorkPtr> parts;

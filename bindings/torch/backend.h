@@ -40,6 +40,9 @@ class TalwegBackend : public c10d::Backend {
 
   TorchWork broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override;
   TorchWork allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override;
+  // What torch has no word for: a dense all-reduce that overtakes those with a lower priority
+  // (talweg/call.h).
+  TorchWork allreduce_with_priority(Tensors& tensors, const c10d::AllreduceOptions& options, int priority);
   TorchWork allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override;
   TorchWork allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& options) override;
   TorchWork reduce(Tensors& tensors, const c10d::ReduceOptions& options) override;
@@ -96,9 +99,9 @@ class TalwegBackend : public c10d::Backend {
   // Everything that calls have in common: counting, tracing, loading, starting, keeping alive, storing.
   // `loads` are filled from their tensors before the start, `stores` written back to theirs after the end.
   TorchWork run(TalwegWork::Description call, std::chrono::milliseconds timeout, std::vector<FlatPtr> loads,
-                std::vector<FlatPtr> stores, std::vector<Start> starts);
+                std::vector<FlatPtr> stores, std::vector<Start> starts, int priority = 0);
   TorchWork all_reduce(const char* operation, c10d::OpType type, const Tensors& tensors,
-                       const c10d::AllreduceOptions& options);
+                       const c10d::AllreduceOptions& options, int priority = 0);
   TorchWork recv_from(const char* title, c10d::OpType type, Tensors& tensors, int source, int tag);
 
   const std::vector<int64_t> global_ranks_;

@@ -93,6 +93,13 @@ TalwegBackend::TorchWork TalwegBackend::allreduce(Tensors& tensors, const c10d::
   return all_reduce("all_reduce", c10d::OpType::ALLREDUCE, tensors, options);
 }
 
+TalwegBackend::TorchWork TalwegBackend::allreduce_with_priority(Tensors& tensors,
+                                                                const c10d::AllreduceOptions& options,
+                                                                int priority) {
+  the_only("all_reduce", tensors);
+  return all_reduce("all_reduce", c10d::OpType::ALLREDUCE, tensors, options, priority);
+}
+
 TalwegBackend::TorchWork TalwegBackend::allreduce_coalesced(Tensors& tensors,
                                                             const c10d::AllreduceCoalescedOptions& options) {
   check_value(!tensors.empty(), "talweg: all_reduce_coalesced takes at least one tensor");
@@ -101,14 +108,15 @@ TalwegBackend::TorchWork TalwegBackend::allreduce_coalesced(Tensors& tensors,
 
 TalwegBackend::TorchWork TalwegBackend::all_reduce(const char* operation, c10d::OpType op_type,
                                                    const Tensors& tensors,
-                                                   const c10d::AllreduceOptions& options) {
+                                                   const c10d::AllreduceOptions& options, int priority) {
   const auto data = reduction_input(operation, tensors, options.reduceOp);
   const auto type = reduced_type(operation, data->type(), options.reduceOp);
   const auto op = reduction(operation, options.reduceOp);
   return run({op_type, "talweg:all_reduce", tensors, tensors}, options.timeout, {data}, {data},
              {[=](Group& g, const CallOptions& o) {
                return g.start_all_reduce(data->data(), data->data(), data->count(), type, op, o);
-             }});
+             }},
+             priority);
 }
 
 TalwegBackend::TorchWork TalwegBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& options) {

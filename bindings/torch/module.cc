@@ -5,6 +5,7 @@
 
 #include "backend.h"
 #include "python/documented.h"
+#include "step_log.h"
 #include "types.h"
 
 namespace py = pybind11;
@@ -70,5 +71,34 @@ PYBIND11_MODULE(_c10d, m) {
   define("Backend.describe", [](const TalwegBackend& b) { return b.group()->describe(); });
   define("Backend.explain", &explain, py::arg("operation"), py::arg("count"), py::arg("type"));
   define("Backend.statistics", &statistics);
+  define("Backend.flight_record", [](const TalwegBackend& b) { return b.group()->flight_record(); });
+  define(
+      "Backend.all_reduce_with_priority",
+      [](TalwegBackend& b, TalwegBackend::Tensors tensors, const c10d::AllreduceOptions& options,
+         int priority) {
+        const py::gil_scoped_release no_gil;
+        return b.allreduce_with_priority(tensors, options, priority);
+      },
+      py::arg("tensors"), py::arg("options"), py::arg("priority"));
+  py::class_<StepLog, std::shared_ptr<StepLog>> log(m, "StepLog", Documented("StepLog").text);
+  log.def(py::init<int, const py::object&>(), py::arg("layers"), py::arg("now"));
+  const auto define_log = [&](Documented method, auto function) {
+    log.def(method.name, function, method.text);
+  };
+  define_log("StepLog.note", &StepLog::note);
+  define_log("StepLog.pass_begins", &StepLog::pass_begins);
+  define_log("StepLog.pass_ends", &StepLog::pass_ends);
+  define_log("StepLog.in_front_of", [](const std::shared_ptr<StepLog>& self, int layer, py::object forward) {
+    return LayerCall{self, layer, std::move(forward)};
+  });
+  define_log("StepLog.watch_parameters", &StepLog::watch_parameters);
+  define_log("StepLog.end", &StepLog::end);
+  define_log("StepLog.entries", &StepLog::entries);
+  define_log("StepLog.sources", &StepLog::sources);
+  log.def_readwrite("look_for_sources", &StepLog::look_for_sources);
+  py::class_<LayerCall>(m, "_LayerCall", py::dynamic_attr())
+      .def("__call__", [](const LayerCall& self, const py::args& arguments, const py::kwargs& named) {
+        return self.log->call(self.layer, self.forward, arguments, named);
+      });
   m.def("create", &create, py::arg("options"), py::arg("parent") = py::none(), Documented("create").text);
 }

@@ -1,0 +1,162 @@
+"""Out of what all ranks saw: the Job as `talweg predict` reads it (src/train/job.h has its file form)."""
+
+from __future__ import annotations
+
+import collections
+import json
+import os
+import statistics
+from typing import Any, NamedTuple
+
+from talweg._steps import NotRecorded, Seen, Step
+
+
+NOTABLE = 0.02  # of a step
+
+
+class Bucket(NamedTuple):
+    bytes: int
+    layers: list[int]
+
+
+def buckets_of(model, watching) -> list[Bucket]:
+    """Which layers' gradients each bucket of DDP carries, in the order in which it sends them."""
+    owner = {id(watching.parameters[i]): k for k, layer in enumerate(watching.layers) for i in layer.own}
+    # The only way to learn what is in them; between steps there is room for the zeros that come with it.
+    return [Bucket(bucket.buffer().nbytes, list(dict.fromkeys(owner[id(p)] for p in bucket.parameters())))
+            for bucket in model.reducer._get_zeros_like_grad_buckets()]
+
+
+def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[dict[str, Any], list[str]]:
+    """(the job in its file form with times in ns and sizes in bytes, what was not seen). Throws NotRecorded where the ranks
+    did different things."""
+    first, steps = ranks[0], rank_steps[0]
+    for rank, (seen, own) in enumerate(zip(ranks, rank_steps)):
+        if seen.layers != first.layers or own[0].order != steps[0].order:
+            raise NotRecorded(f"rank {rank} ran other layers than rank 0, or in another order")
+        if [e.bytes for e in own[0].exchanges] != [e.bytes for e in steps[0].exchanges]:
+            raise NotRecorded(f"rank {rank} sent other all-reduces than rank 0")
+    notes = []
+    order = steps[0].order
+    silent = [i for i, (_, gradient, _) in enumerate(first.layers) if gradient and i not in order]
+    if silent:
+        notes.append(f"{_some([first.layers[i][0] for i in silent])} did not run as a module, but its gradients are sent: its "
+                     "times count as gaps of other layers, or there are none")
+    order = order + silent
+    if steps[0].passes > 1:
+        notes.append(f"a step has {steps[0].passes} forward passes: layers' times are those of the last, the rest is overhead")
+    if not steps[0].updates:
+        notes.append("no torch.optim optimiser updated the model: its update counts as overhead or input")
+    count = min(len(own) for own in rank_steps)
+    parts = [[_Parts(step) for step in own[:count]] for own in rank_steps]
+
+    def mean(value):
+        """Of the ranks' medians over the steps."""
+        return round(statistics.fmean(statistics.median(value(p) for p in own) for own in parts))
+
+    job: dict[str, Any] = {"name": name, "origin": "measured", "ranks": len(ranks)}
+    if first.batch:
+        job["batch"] = first.batch
+    job |= {key: mean(lambda p, key=key: p.whole[key]) for key in ("update", "overhead", "step")}
+    reading = mean(lambda p: p.reading)
+    if reading > NOTABLE * job["step"]:
+        notes.append(f"{reading / 1e6:.3g} ms of a step passed between the optimiser and the forward pass: it is in overhead, as "
+                     "nothing hides it")
+    place = {layer: k for k, layer in enumerate(order)}
+    job["layers"] = []
+    for k, layer in enumerate(order):
+        row: dict[str, Any] = {"name": first.layers[layer][0]}
+        for key in ("forward", "backward", "forward_gap", "backward_gap"):
+            row[key] = mean(lambda p, key=key, layer=layer: p.layers[key][layer])
+        row["gradient"] = first.layers[layer][1]
+        sources = sorted(place[s] for s in first.after[layer] if place.get(s, k) < k)
+        if sources and sources != [k - 1]:
+            row["after"] = [first.layers[order[s]][0] for s in sources]
+        job["layers"].append(row)
+    job["exchanges"] = _exchanges(first, order, rank_steps, count, notes)
+    return job, notes
+
+
+class _Parts:
+    """How long each part of one step took on one rank, in ns."""
+
+    def __init__(self, step: Step) -> None:
+        self.layers: dict[str, collections.Counter[int]] = {
+            key: collections.Counter() for key in ("forward", "backward", "forward_gap", "backward_gap")}
+        for key, spans in (("forward", step.forward), ("backward", step.backward)):
+            for span in spans:
+                self.layers[key][span.layer] += span.end - span.begin
+        for forward, layer, length in step.gaps:
+            self.layers["forward_gap" if forward else "backward_gap"][layer] += length
+        whole = step.end - step.begin
+        # Of several passes, all but the last are overhead.
+        self.reading = step.forward_begin - step.begin if step.passes == 1 else 0
+        update = sum(end - begin for begin, end in step.updates)
+        exposed = max(0, max((e.end for e in step.exchanges), default=0) - step.backward_end)
+        layers = sum(sum(times.values()) for times in self.layers.values())
+        # A Job's `input` is read ahead while devices compute. What the loop spends before its forward pass is what that
+        # did not hide, so nothing overlaps it: it is overhead.
+        self.whole = {"update": update, "step": whole, "overhead": max(0, whole - update - exposed - layers)}
+
+
+def service(exchanges) -> list[int]:
+    """How long each exchange had the network: from when it was sent, but not before the one that arrived before it did."""
+    times, free = [0] * len(exchanges), 0
+    for index in sorted(range(len(exchanges)), key=lambda i: exchanges[i].end):
+        one = exchanges[index]
+        times[index] = max(0, one.end - max(one.begin, free))
+        free = max(free, one.end)
+    return times
+
+
+def _exchanges(first, order, rank_steps, count, notes):
+    rows: list[dict[str, Any]] = []
+    times = [[service(step.exchanges) for step in own[:count]] for own in rank_steps]  # [rank][step][exchange]
+    buckets = iter(first.buckets)
+    for k, exchange in enumerate(rank_steps[0][0].exchanges):
+        per_step = [[own[s][k] for own in times] for s in range(count)]
+        row: dict[str, Any] = {"op": "all_reduce", "bytes": exchange.bytes}
+        bucket = next(buckets, None)
+        if bucket is not None and bucket.bytes == exchange.bytes:
+            row["layers"] = [first.layers[i][0] for i in bucket.layers]
+        elif bucket is not None:
+            raise NotRecorded(f"DDP sent {exchange.bytes} bytes as all-reduce {k} of a step, where its bucket has {bucket.bytes}")
+        else:
+            notes.append(f"all-reduce {k} of a step, of {exchange.bytes} bytes, carries no gradients")
+        row["time"] = round(statistics.median(min(ranks) for ranks in per_step))
+        row["wait"] = round(statistics.median(statistics.fmean(ranks) - min(ranks) for ranks in per_step))
+        rows.append(row)
+    if not rows:
+        raise NotRecorded("nothing was sent")
+    return rows
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+SIZES = ("gradient", "bytes")
+WORDS = ("origin", "op")
+
+
+def _value(key: str, value: Any) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(json.dumps(one) for one in value) + "]"
+    if isinstance(value, str):
+        return value if key in WORDS else json.dumps(value)
+    return f"{value}B" if key in SIZES else f"{value}" if key in ("ranks", "batch") else f"{value}ns"
+
+
+def to_yaml(job: dict[str, Any]) -> str:
+    """The file form; what is zero or empty is left out, as a reader takes it for that."""
+    lines = [f"{key}: {_value(key, value)}" for key, value in job.items() if not isinstance(value, list)]
+    for key in ("layers", "exchanges"):
+        lines.append(f"{key}:")
+        lines += ["  - {" + ", ".join(f"{k}: {_value(k, v)}" for k, v in row.items() if v not in (0, [])) + "}"
+                  for row in job[key]]
+    return "\n".join(lines) + "\n"
+
+
+def write(job: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(to_yaml(job))

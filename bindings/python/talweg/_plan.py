@@ -1,0 +1,198 @@
+"""Makes a live DDP model send its gradients as a plan says: in which groups, in which order, with which priority."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from talweg import _sending
+
+HIGHEST_PRIORITY = 7  # talweg/call.h
+
+
+class _Bucket(NamedTuple):
+    layers: list[str]
+    priority: int
+
+
+class _Plan(NamedTuple):
+    buckets: list[_Bucket]
+    partition: int | None
+    credit: int | None
+
+
+def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> None:
+    """Makes DDP send the model's gradients in the plan's buckets, in their order; call it on every rank, between steps.
+
+    `plan`: a JSON file, as `talweg predict` writes it, or what it holds; None: back to DDP's own buckets.
+
+        {"buckets": [{"layers": ["fc", "conv2"], "priority": 1}, {"layers": ["conv1"]}],
+         "partition": 1000000, "credit": 4000000}
+
+    Layers are modules as model.module.named_modules() names them, each of which stands for the parameters of its own, or
+    single parameters. A bucket is sent when all its gradients are there and those before it have been sent. `priority` (0 to 7; needs the
+    talweg backend) lets it overtake, chunk by chunk, what was sent before it. `partition` and `credit` (bytes; null: no limit)
+    cut a bucket into several all-reduces, and hold back the next one while so much is under way.
+
+    Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Gradients that wait in .grad
+    are kept. Raises ValueError in one line where the plan does not fit, or ranks have different ones."""
+    _sending.refuse_what_hides_buckets(model, "apply_plan")
+    parameters, sparse = model._build_params_for_reducer()
+    names = {id(p): name for name, p in model.module.named_parameters()}
+    read = problem = None
+    if plan is not None:
+        try:
+            read = _read(plan)
+            groups = _groups(read, model.module, parameters, sparse)
+        except ValueError as error:  # the other ranks must hear of it, too
+            problem = error
+    _agree(model, repr(read), problem)
+    model.reducer._remove_autograd_hooks()
+    if read is None:
+        model._ddp_init_helper(parameters, sparse, model._build_debug_param_to_name_mapping(parameters), model.static_graph)
+        model._has_rebuilt_buckets = False
+        _tell_static_graph(model)
+        _sending.sender_of(model).follow([], None, None)
+        _sending.put_in_place(model)
+        _sending.let_go(model)
+        return
+    _replace_reducer(model, parameters, sparse, groups, names)
+    _tell_static_graph(model)
+    ways = [_sending.Way(sum(parameters[i].numel() for i in group), bucket.priority)
+            for group, bucket in zip(groups, (b for b in read.buckets if b.layers))]
+    _sending.sender_of(model).follow(ways, read.partition, read.credit)
+    _sending.put_in_place(model)
+
+
+def _read(plan: Any) -> _Plan:
+    where = "the plan"
+    if not isinstance(plan, Mapping):
+        where = os.fspath(plan)
+        try:
+            with open(plan, encoding="utf-8") as file:
+                plan = json.load(file)
+        except (OSError, ValueError) as error:
+            raise ValueError(f"apply_plan: {where}: {error}") from None
+    try:
+        return _checked(plan)
+    except ValueError as error:
+        raise ValueError(f"apply_plan: {where}: {error}") from None
+
+
+def _checked(plan: Any) -> _Plan:
+    _expect_keys(plan, "the plan", {"buckets", "partition", "credit"})
+    if not isinstance(plan.get("buckets"), list) or not plan["buckets"]:
+        raise ValueError('expected "buckets": a list of at least one bucket')
+    buckets = []
+    for index, bucket in enumerate(plan["buckets"]):
+        where = f"buckets[{index}]"
+        _expect_keys(bucket, where, {"layers", "priority"})
+        layers, priority = bucket.get("layers"), bucket.get("priority", 0)
+        if not isinstance(layers, list) or not layers or not all(isinstance(layer, str) for layer in layers):
+            raise ValueError(f"{where}.layers: expected a list of names")
+        if type(priority) is not int or not 0 <= priority <= HIGHEST_PRIORITY:
+            raise ValueError(f"{where}.priority: expected 0 to {HIGHEST_PRIORITY}, got {priority!r}")
+        buckets.append(_Bucket(layers, priority))
+    for key in ("partition", "credit"):
+        if plan.get(key) is not None and (type(plan[key]) is not int or plan[key] < 1):
+            raise ValueError(f"{key}: expected a number of bytes or null, got {plan[key]!r}")
+    return _Plan(buckets, plan.get("partition"), plan.get("credit"))
+
+
+def _expect_keys(value: Any, where: str, known: set[str]) -> None:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{where}: expected an object, got {type(value).__name__}")
+    for key in value:
+        if key not in known:
+            raise ValueError(f"{where}: unknown key {key!r}; expected {', '.join(sorted(known))}")
+
+
+def _groups(plan: _Plan, module: torch.nn.Module, parameters: list, sparse: list[bool]) -> list[list[int]]:
+    """For each bucket the numbers of its parameters, in the order in which their gradients are likely to come."""
+    number = {id(p): i for i, p in enumerate(parameters)}
+    modules, single = dict(module.named_modules()), dict(module.named_parameters())
+    taken: dict[int, int] = {}
+    groups = []
+    for index, bucket in enumerate(plan.buckets):
+        group: list[int] = []
+        for layer in bucket.layers:
+            if layer in single:
+                owned = [single[layer]]
+            elif layer in modules:
+                owned = list(modules[layer].parameters(recurse=False))
+            elif not modules[""]._modules and layer == type(module).__name__:  # as record() calls a model of one layer
+                owned = list(module.parameters(recurse=False))
+            else:
+                raise ValueError(f"apply_plan: buckets[{index}]: the model has no layer {layer!r}")
+            # The last parameter of a layer is the first to have its gradient, as DDP assumes too.
+            for one in sorted((number[id(p)] for p in owned if id(p) in number), reverse=True):
+                if one in taken and (one in group or taken[one] != index):
+                    raise ValueError(f"apply_plan: buckets[{index}]: {layer!r} is in buckets[{taken[one]}] already")
+                taken[one] = index
+                group.append(one)
+        if not group:
+            raise ValueError(f"apply_plan: buckets[{index}]: none of its layers has a gradient")
+        groups.append(group)
+    for name, p in module.named_parameters():
+        if id(p) in number and number[id(p)] not in taken:
+            raise ValueError(f"apply_plan: no bucket has {name!r}")
+    for index, group in enumerate(groups):
+        if any(sparse[i] for i in group) and len(group) > 1:
+            raise ValueError(f"apply_plan: buckets[{index}]: a sparse gradient needs a bucket of its own")
+    if len({(p.dtype, p.device) for p in parameters}) > 1:
+        raise ValueError("apply_plan: the model has gradients of several types or devices, for which DDP keeps separate "
+                         "buckets")
+    return groups
+
+
+def _agree(model: DistributedDataParallel, plan: str, problem: ValueError | None) -> None:
+    """With different plans the ranks would add up gradients of different parameters."""
+    mine = str(problem) if problem else hashlib.sha256(plan.encode()).hexdigest()
+    everybody: list[Any] = [None] * model.process_group.size()
+    dist.all_gather_object(everybody, (problem is not None, mine), group=model.process_group)
+    for rank, (failed, text) in enumerate(everybody):
+        if failed:
+            raise problem or ValueError(f"{text} (on rank {rank})")
+    for rank, (_, digest) in enumerate(everybody):
+        if digest != everybody[0][1]:
+            raise ValueError(f"apply_plan: rank {rank} has another plan than rank 0")
+
+
+def _replace_reducer(model, parameters, sparse, groups, names):
+    """A reducer of DDP's that knows the parameters in the plan's order, and has been told that this is the order in which
+    their gradients come: so it rebuilds its buckets at once, each as large as its group, and never again."""
+    order = [i for group in groups for i in group]
+    planned = [parameters[i] for i in order]
+    sizes = [sum(parameters[i].nbytes for i in group) for group in groups]
+    ends = [sum(len(group) for group in groups[:k + 1]) for k in range(len(groups))]
+    indices = [list(range(end - len(group), end)) for group, end in zip(groups, ends)]
+    reducer = dist.Reducer(
+        planned, indices, sizes, model.process_group, [sparse[i] for i in order], max(sizes),
+        model.find_unused_parameters, model.gradient_as_bucket_view,
+        {k: names.get(id(p), "") for k, p in enumerate(planned)} if dist.get_debug_level() != dist.DebugLevel.OFF else {},
+        max(sizes), model.skip_all_reduce_unused_params, False, sizes, model.batched_grad_copy,
+    )  # fmt: skip
+    model.reducer = reducer
+    model.logger = dist.Logger(reducer)
+    reducer.set_logger(model.logger)
+    model.logger.set_construction_data_and_log(
+        type(model.module).__name__, model.device_ids or [], -1 if model.output_device is None else model.output_device,
+        model.forward_sync_buffers, any(isinstance(m, torch.nn.SyncBatchNorm) for m in model.module.modules()),
+        model.static_graph)  # fmt: skip
+    reducer._push_all_rebuilt_params()
+    reducer._rebuild_buckets()
+    model._has_rebuilt_buckets = True
+
+
+def _tell_static_graph(model):
+    """A new reducer has to learn the graph, as the first one did."""
+    if model.static_graph:
+        model.static_graph = False
+        model._set_static_graph()

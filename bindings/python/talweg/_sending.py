@@ -1,0 +1,219 @@
+"""What stands between a DDP model's reducer and its process group while somebody looks on or a plan holds.
+
+DDP hands every bucket to its group's allreduce, in the order of its buckets. A Sender takes the group's place in the
+reducer (not in the model), passes each all-reduce on to the group behind it, and returns that group's own work: the
+arithmetic stays DDP's, and no communication hook is taken, of which DDP allows one for ever."""
+
+from __future__ import annotations
+
+import collections
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Watch(Protocol):
+    def sending(self, tensor: torch.Tensor) -> Callable[[Any], None]:
+        """A bucket is about to be sent; what is returned is called when its future is done, on any thread."""
+
+
+class Way(NamedTuple):
+    """How one bucket is to be sent."""
+
+    elements: int
+    priority: int
+
+
+class Sender(dist.ProcessGroup):
+    """Any thread may call; `watch` and the plan change only between steps."""
+
+    def __init__(self, group: dist.ProcessGroup) -> None:
+        super().__init__(group.rank(), group.size())
+        self.group = group
+        self._backend = talweg_backend(group)
+        self.watch: Watch | None = None
+        self.follow([], None, None)
+
+    def follow(self, ways: list[Way], partition: int | None, credit: int | None) -> None:
+        """From now on the i-th bucket of a backward pass goes the i-th way, in pieces of at most `partition` bytes, of
+        which no further one starts while `credit` bytes or more are under way. No ways: as DDP asks."""
+        self._ways = ways
+        self._next = 0
+        self._partition = partition
+        self._pipe = _Pipe(self._start, credit)
+
+    def allreduce(self, tensors, options=None):
+        options = options or dist.AllreduceOptions()
+        if self.watch is None:
+            return self._send(tensors, options)
+        done = self.watch.sending(tensors[0])
+        work = self._send(tensors, options)
+        work.get_future().add_done_callback(done)
+        return work
+
+    def broadcast(self, tensors, options):
+        return self.group.broadcast(tensors, options)
+
+    def is_idle(self) -> bool:
+        return self.watch is None and not self._ways
+
+    def _way_of(self, tensor: torch.Tensor) -> Way | None:
+        """None for what is no bucket, such as DDP's map of used parameters. Where a pass ended early, its next begins
+        with the first bucket again."""
+        if not (tensor.is_floating_point() or tensor.is_complex()):
+            return None
+        for index in (self._next, 0):
+            if index < len(self._ways) and self._ways[index].elements == tensor.numel():
+                self._next = (index + 1) % len(self._ways)
+                return self._ways[index]
+        return None
+
+    def _send(self, tensors, options):
+        way = self._way_of(tensors[0])
+        if way is None or tensors[0].layout != torch.strided:
+            return self.group.allreduce(tensors, options)
+        if self._partition is None and self._pipe.credit is None:
+            return self._start(tensors[0], options, way.priority)
+        tensor = tensors[0].view(-1)
+        size = max(1, (self._partition or tensor.nbytes) // tensor.element_size())
+        return self._pipe.send(tensors[0], list(tensor.split(size)), options, way.priority)
+
+    def _start(self, tensor, options, priority):
+        if priority and self._backend is not None:
+            return self._backend.all_reduce_with_priority([tensor], options, priority)
+        return self.group.allreduce([tensor], options)
+
+
+class _Pipe:
+    """Starts pieces in the order in which they come, which is the same on all ranks: only when the next one starts
+    depends on what has arrived."""
+
+    def __init__(self, start: Callable[..., Any], credit: int | None) -> None:
+        self.credit = credit
+        self._start = start
+        self._lock = threading.Lock()
+        self._waiting: collections.deque[tuple[torch.Tensor, Any, int, _Whole]] = collections.deque()
+        self._under_way = 0
+
+    def send(self, tensor, pieces, options, priority):
+        whole = _Whole(tensor, len(pieces))
+        with self._lock:
+            self._waiting.extend((piece, options, priority, whole) for piece in pieces)
+        self._advance()
+        return torch._C._distributed_c10d._create_work_from_future(whole.future)
+
+    def _advance(self):
+        while True:
+            with self._lock:  # also while it starts: two threads must not swap two pieces
+                if not self._waiting or (self.credit is not None and self._under_way >= self.credit):
+                    return
+                piece, options, priority, whole = self._waiting.popleft()
+                self._under_way += piece.nbytes
+                try:
+                    work = self._start(piece, options, priority)
+                except Exception as error:  # whoever waits for the bucket hears of it
+                    self._under_way -= piece.nbytes
+                    work = None
+                    problem = error
+            if work is None:
+                whole.failed(problem)
+            else:
+                work.get_future().add_done_callback(lambda future, piece=piece, whole=whole: self._done(future, piece, whole))
+
+    def _done(self, future, piece, whole):
+        try:
+            future.value()
+        except Exception as error:
+            whole.failed(error)
+        else:
+            whole.arrived()
+        with self._lock:
+            self._under_way -= piece.nbytes
+        self._advance()
+
+
+class _Whole:
+    """A bucket of which pieces are under way."""
+
+    def __init__(self, tensor: torch.Tensor, pieces: int) -> None:
+        self._tensor = tensor
+        self._missing = pieces
+        self._error: Exception | None = None
+        self._lock = threading.Lock()
+        self._ended: torch.futures.Future = torch.futures.Future(
+            devices=[] if tensor.device.type == "cpu" else [tensor.device])
+        # Not set_exception, which only Python would notice: DDP looks from C++.
+        self.future = self._ended.then(self._outcome)
+
+    def arrived(self) -> None:
+        self._end(1, None)
+
+    def failed(self, error: Exception) -> None:
+        self._end(self._missing, error)
+
+    def _end(self, pieces, error):
+        with self._lock:
+            last = 0 < self._missing <= pieces
+            self._missing -= pieces
+            self._error = self._error or error
+        if last:
+            self._ended.set_result(None)
+
+    def _outcome(self, _):
+        if self._error is not None:
+            raise self._error
+        return [self._tensor]
+
+
+_senders: weakref.WeakKeyDictionary[DistributedDataParallel, Sender] = weakref.WeakKeyDictionary()
+
+
+def sender_of(model: DistributedDataParallel) -> Sender:
+    """The model's; made and put in place if it has none."""
+    if model not in _senders:
+        _senders[model] = Sender(model.process_group)
+        put_in_place(model)
+    return _senders[model]
+
+
+def is_watched(model: DistributedDataParallel) -> bool:
+    return model in _senders and _senders[model].watch is not None
+
+
+def put_in_place(model: DistributedDataParallel) -> None:
+    """Into the model's reducer, which may be a new one."""
+    model.reducer._update_process_group(_senders.get(model, model.process_group))
+
+
+def let_go(model: DistributedDataParallel) -> None:
+    """Takes a sender out again that nobody needs any more."""
+    if model in _senders and _senders[model].is_idle():
+        del _senders[model]
+        put_in_place(model)
+
+
+def refuse_what_hides_buckets(model: DistributedDataParallel, who: str) -> None:
+    """Raises ValueError for models whose reducer does not send whole gradients through its group."""
+    if not isinstance(model, DistributedDataParallel):
+        raise ValueError(f"{who}: expected a model in DistributedDataParallel, got {type(model).__name__}")
+    if model._comm_hooks:
+        raise ValueError(f"{who}: the model has a communication hook ({_name(model._comm_hooks[0][0])}), and what it sends "
+                         "cannot be seen")
+    if model._use_python_reducer or model.mixed_precision is not None or model._delay_all_reduce_params:
+        raise ValueError(f"{who}: works with DDP's own reducer, without mixed_precision, delayed parameters and the "
+                         "Python reducer of compiled autograd")
+
+
+def _name(hook: Callable[..., Any]) -> str:
+    return getattr(hook, "__qualname__", type(hook).__name__)
+
+
+def talweg_backend(group: dist.ProcessGroup) -> Any:
+    """Of a group over Talweg on CPU tensors, else None; torch's debug wrapper hides it."""
+    backend = group._get_backend(torch.device("cpu")) if "cpu" in {d.type for d in group._device_types} else None
+    return backend if hasattr(backend, "all_reduce_with_priority") else None

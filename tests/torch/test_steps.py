@@ -1,0 +1,127 @@
+"""What record() makes of notes taken by hand: every number of a step is known."""
+
+import array
+import json
+
+import pytest
+
+from talweg import _job, _steps, _timeline
+from talweg._watching import Kind
+
+# A container with a parameter of its own around two layers, and a layer after it.
+LAYERS = [("body", 400, -1), ("body.a", 8000, 0), ("body.b", 0, 0), ("head", 40, -1)]
+BODY, A, B, HEAD = range(4)
+BUCKETS = [_job.Bucket(440, [HEAD, BODY]), _job.Bucket(8000, [A])]
+
+
+def step(late=0, arrive=0):
+    """(kind, index, us after the step before): `late` in the backward pass of a, so in sending its gradient."""
+    return [
+        (Kind.FORWARD, -1, 5), (Kind.LAYER_IN, BODY, 6), (Kind.LAYER_IN, A, 8), (Kind.LAYER_OUT, A, 18), (Kind.LAYER_IN, B, 19),
+        (Kind.LAYER_OUT, B, 24), (Kind.LAYER_OUT, BODY, 25), (Kind.LAYER_IN, HEAD, 28), (Kind.LAYER_OUT, HEAD, 32), (Kind.FORWARD_END, -1, 33),
+        (Kind.GRAD, HEAD, 40), (Kind.READY, 3, 44), (Kind.GRAD_END, HEAD, 45), (Kind.GRAD, BODY, 47), (Kind.READY, 0, 48), (Kind.SENT, 0, 50),
+        (Kind.GRAD, B, 52), (Kind.GRAD, A, 55), (Kind.GRAD_END, B, 55), (Kind.READY, 1, 70 + late), (Kind.SENT, 1, 71 + late),
+        (Kind.GRAD_END, A, 75 + late), (Kind.GRAD_END, BODY, 76 + late), (Kind.BACKWARD_END, -1, 77 + late),
+        (Kind.ARRIVED, 0, 80 + arrive), (Kind.ARRIVED, 1, 100 + arrive),
+        (Kind.SYNC_END, -1, 103 + arrive), (Kind.UPDATE, -1, 105 + arrive), (Kind.UPDATE_END, -1, 110 + arrive), (Kind.STEP, -1, 110 + arrive),
+    ]  # fmt: skip
+
+
+def seen(steps, clock=(0, 0), **more):
+    """All in ns; every second all-reduce of the log is a step's second one."""
+    log, start, sent = [], 0, 0
+    for entries in steps:
+        numbered = (Kind.SENT, Kind.ARRIVED)
+        log += [(kind, index + sent if kind in numbered else index, 1000 * (start + us)) for kind, index, us in entries]
+        start += entries[-1][2]
+        sent += 2
+    kinds, indices, times = zip(*log)
+    values = dict(
+        layers=LAYERS, parameters=["body.p", "body.a.w", "", "head.w"], after=[[], [], [], [BODY]], kinds=array.array("b", kinds),
+        indices=array.array("i", indices), times=array.array("q", times), bytes=[440, 8000] * len(steps), buckets=BUCKETS,
+        clock=[(clock[0], 0, times[0]), (clock[1], 0, times[-1])], batch=16, host="here", problem="")  # fmt: skip
+    return _steps.Seen(**(values | more))
+
+
+def made(*ranks):
+    return _job.make("hand-made", ranks, [_steps.split(one, rank) for rank, one in enumerate(ranks)])
+
+
+def test_every_part_of_a_step_is_found():
+    job, notes = made(seen([step()] * 4))
+    times = {row["name"]: [row[k] for k in ("forward", "backward", "forward_gap", "backward_gap")] for row in job["layers"]}
+    assert times == {"body": [4000, 6000, 3000, 1000], "body.a": [10000, 20000, 0, 0], "body.b": [5000, 3000, 0, 0],
+                     "head": [4000, 5000, 8000, 2000]}  # fmt: skip
+    # 5 before the forward pass and 1 in it, and from the last gradient's arrival at 100 to the optimiser at 105.
+    assert (job["step"], job["update"], job["overhead"]) == (110000, 5000, 11000)
+    assert [(e["bytes"], e["layers"], e["time"], e["wait"]) for e in job["exchanges"]] == [
+        (440, ["head", "body"], 30000, 0), (8000, ["body.a"], 20000, 0)]  # fmt: skip
+    assert (job["ranks"], job["batch"]) == (1, 16) and "after" not in job["layers"][1]
+    assert notes == ["0.005 ms of a step passed between the optimiser and the forward pass: it is in overhead, as nothing hides it"]
+    parts = sum(sum(t) for t in times.values()) + job["update"] + job["overhead"]
+    assert parts + (100 - 77) * 1000 == job["step"]  # the rest is what DDP waited for
+
+
+def test_a_late_rank_makes_the_others_wait_and_means_are_over_ranks():
+    job, _ = made(seen([step(arrive=8)] * 4), seen([step(late=8, arrive=8)] * 4))
+    assert job["layers"][A]["backward"] == 24000 and job["step"] == 118000
+    # Rank 0 sent at 71, rank 1 at 79; the one before arrived at 88, so neither waited for the other.
+    assert [(e["time"], e["wait"]) for e in job["exchanges"]] == [(38000, 0), (20000, 0)]
+    # Where the first has long arrived, rank 0 waits for 5 of its 29.
+    early = [(k, i, 55 if (k, i) == (Kind.ARRIVED, 0) else us) for k, i, us in step()]
+    late = [(k, i, 55 if (k, i) == (Kind.ARRIVED, 0) else us) for k, i, us in step(late=5)]
+    job, _ = made(seen([early] * 4), seen([late] * 4))
+    assert [(e["time"], e["wait"]) for e in job["exchanges"]] == [(5000, 0), (24000, 2500)]
+
+
+def test_medians_do_not_see_one_slow_step():
+    job, _ = made(seen([step(), step(), step(late=900, arrive=900), step()]))
+    assert job["step"] == 110000 and job["layers"][A]["backward"] == 20000
+
+
+def test_an_all_reduce_has_the_network_when_those_before_it_have_arrived():
+    sent = [_steps.Exchange(1, begin, end) for begin, end in ((0, 100), (10, 130), (20, 110), (200, 250))]
+    assert _job.service(sent) == [100, 20, 10, 50]
+
+
+@pytest.mark.parametrize(("ranks", "why"), [
+    ([seen([step()])], "rank 0 saw no whole step after the warm-up"),
+    ([seen([step()] * 3, problem="gone")], "rank 0: gone"),
+    ([seen([step()] * 3), seen([step()] * 3, layers=LAYERS[:3] + [("tail", 40, -1)])], "rank 1 ran other layers than rank 0"),
+    ([seen([step()] * 3), seen([step()] * 3, bytes=[440, 4000] * 3)], "rank 1 sent other all-reduces than rank 0"),
+    ([seen([step()] * 3, bytes=[440, 8000, 440, 8000, 440, 9000])], "sent 2 all-reduces of 8440 bytes, then 2 of 9440"),
+    ([seen([step()] * 3, buckets=[_job.Bucket(8000, [A]), BUCKETS[0]])], "sent 440 bytes as all-reduce 0 of a step, where its bucket has 8000"),
+    ([seen([step()] * 2 + [[e for e in step() if e[0] != Kind.ARRIVED]])], "rank 0: all-reduce 4 of the window did not come to an end"),
+    ([seen([step(), [e for e in step() if e[1] != B or e[0] > Kind.LAYER_OUT], step()])], "it ran body.b in one of them only"),
+])  # fmt: skip
+def test_what_makes_no_job_is_said(ranks, why):
+    with pytest.raises(_steps.NotRecorded) as caught:
+        made(*ranks)
+    assert why in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_the_file_form_has_units_and_leaves_out_what_is_nothing():
+    job, _ = made(seen([step()] * 3))
+    assert _job.to_yaml(job | {"name": 'odd: "name"'}).splitlines() == [
+        r'name: "odd: \"name\""', "origin: measured", "ranks: 1", "batch: 16", "update: 5000ns", "overhead: 11000ns",
+        "step: 110000ns", "layers:",
+        '  - {name: "body", forward: 4000ns, backward: 6000ns, forward_gap: 3000ns, backward_gap: 1000ns, gradient: 400B}',
+        '  - {name: "body.a", forward: 10000ns, backward: 20000ns, gradient: 8000B}',
+        '  - {name: "body.b", forward: 5000ns, backward: 3000ns}',
+        '  - {name: "head", forward: 4000ns, backward: 5000ns, forward_gap: 8000ns, backward_gap: 2000ns, gradient: 40B, after: ["body"]}',
+        "exchanges:",
+        '  - {op: all_reduce, bytes: 440B, layers: ["head", "body"], time: 30000ns}',
+        '  - {op: all_reduce, bytes: 8000B, layers: ["body.a"], time: 20000ns}',
+    ]  # fmt: skip
+
+
+def test_ranks_are_laid_on_one_clock_that_may_drift(tmp_path):
+    ranks = [seen([step()] * 3), seen([step(late=4)] * 3, clock=(-1_000_000, -1_000_110))]
+    _timeline.write(ranks, [_steps.split(one, 0) for one in ranks], tmp_path / "trace.json")
+    events = json.loads((tmp_path / "trace.json").read_text())
+    begins = [next(e["ts"] for e in events if e["pid"] == rank and e.get("name") == "body.a") for rank in (0, 1)]
+    assert begins[0] - begins[1] == pytest.approx(1000, abs=0.06)
+    arrows = [e for e in events if e["ph"] in "sf"]
+    assert {(e["ph"], e["pid"]) for e in arrows} == {("s", 0), ("f", 1)}  # rank 1's clock is behind, so rank 0 is the last
+    lanes = {e["tid"] for e in events if e.get("name", "").startswith("all-reduce ")}
+    assert lanes == {_timeline.SENT, _timeline.SENT + 1}  # the two overlap
