@@ -73,7 +73,8 @@ void SendingChooser::observe(const SendingSeen& seen) {
   }
   const auto best = static_cast<Sending>(std::min_element(times.begin(), times.end()) - times.begin());
   const auto time_of = [&](Sending sending) { return times[static_cast<std::size_t>(sending)]; };
-  if (time_of(best) >= kGain * time_of(now_)) {
+  // Lists have work of their own: densely is how a bucket goes unless they gain something.
+  if (time_of(best) >= (best == Sending::dense ? 1 : kGain) * time_of(now_)) {
     won_in_a_row_ = 0;
     return;
   }

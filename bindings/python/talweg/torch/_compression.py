@@ -322,10 +322,21 @@ class Randomly(ByRows):
         rows = self._rows_of(key)
         seed = (self._seed + self._step * 0x9E3779B97F4A7C15) % 2**64
         payload = rows.pack(values, rows.random(self._ratio, seed, [number for number, _ in key]), residual)
-        taken = payload[1 + int(payload[0]):].view(torch.float32)
-        if not bool(torch.isfinite(values.sum())) and taken.numel() != 0:
-            taken[0] = torch.nan  # what was not taken would not be heard of
+        chosen, taken = payload[1:].split([int(payload[0])] * 2)
+        taken = taken.view(torch.float32)
+        if not bool(torch.isfinite(values.sum())):
+            self._mark(values, key, chosen, taken)
         return self._then(self._reduce(self._group, taken), lambda: self._sum(rows, [payload], values, buffer))
+
+
+    @staticmethod
+    def _mark(values: torch.Tensor, key: Key, chosen: torch.Tensor, taken: torch.Tensor) -> None:
+        """What is not finite and was not drawn would not be heard of: what was drawn of its parameter says so."""
+        begin = 0
+        for part in values.split(_counts(key)):
+            if not bool(part.isfinite().all()):
+                taken[int(torch.searchsorted(chosen, begin))] = torch.nan
+            begin += part.numel()
 
 
 class AboveThreshold(ByRows):
