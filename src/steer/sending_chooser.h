@@ -19,9 +19,9 @@
 // that of the sum. d is known where lists were sent; else it is guessed from u and from what d was of u when
 // both were known, or as if the ranks' elements lay anywhere: u = 1 - (1-d)^N.
 //
-// Hysteresis: another form must have been cheaper, lists by a tenth or more, in kSteps steps in a row. Each time
-// that a form of lists is left, it must be cheaper for twice as many steps before it is taken again: what
-// made it look cheap was a guess.
+// Hysteresis: another form must have been cheaper, lists by a tenth or more, in kSteps steps in a row. Each
+// time that a form of lists is left, it must be cheaper for twice as many steps before it is taken again:
+// what made it look cheap was a guess.
 #pragma once
 
 #include <array>
