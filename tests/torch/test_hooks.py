@@ -6,6 +6,7 @@ import compressed
 import numpy
 import pytest
 import torch
+import torch._dynamo  # noqa: F401  (DDP does: once, not in every rank that is forked)
 import torch.distributed as dist
 import train_recommender
 from ranks import on_ranks
@@ -81,7 +82,7 @@ def test_every_hook_comes_to_what_numpy_says():
                 assert numpy.array_equal(part.numpy(), expected), f"{name}, step {step}, parameter {i}"
 
 
-@on_ranks(2, 3, 4)
+@on_ranks(2, 3)
 def test_random_k_sends_what_was_drawn_and_keeps_the_rest():
     ranks = dist.get_world_size()
     model = parallel(hooks.random_k(0.25, seed=3))
@@ -100,13 +101,13 @@ def test_random_k_sends_what_was_drawn_and_keeps_the_rest():
     assert not numpy.array_equal(drawn[0], drawn[1])
 
 
-@on_ranks(2, 3)
+@on_ranks(3)
 def test_nothing_is_lost_in_the_long_run():
     gradients = given_gradients(0, dist.get_rank())
     exact = [g.clone() for g in gradients]
     for g in exact:
         dist.all_reduce(g, dist.ReduceOp.AVG)
-    steps = 60
+    steps = 40
     for name, make in ALL.items():
         model = parallel(make())
         sums, first = [torch.zeros(size) for size in SIZES], None
@@ -117,15 +118,15 @@ def test_nothing_is_lost_in_the_long_run():
         error = sum(float((total / steps - e).abs().sum()) for total, e in zip(sums, exact))
         first_error = sum(float((total - e).abs().sum()) for total, e in zip(first, exact))
         # Where a tenth is drawn, an element waits for nine steps on average.
-        assert error < 0.25 * first_error, f"{name}: {error} after {first_error}"
+        assert error < 0.3 * first_error, f"{name}: {error} after {first_error}"
 
 
-@on_ranks(2, 4)
+@on_ranks(4)
 def test_models_learn_and_stay_the_same_on_all_ranks():
-    expected = float(loss_of_all(sgd_steps(network(), 40)))
+    expected = float(loss_of_all(sgd_steps(network(), 30)))
     for name, make in (ALL | {"auto": hooks.auto}).items():
         model = parallel(make(), network(), bucket_mb=0.01)
-        got = float(loss_of_all(sgd_steps(model, 40)))
+        got = float(loss_of_all(sgd_steps(model, 30)))
         assert_equal_on_all_ranks(flat(model))
         assert got < 1.1 * expected + 0.02, f"{name}: {got}, densely {expected}"
 
@@ -227,7 +228,7 @@ def test_the_wire_carries_what_was_promised():
         "int8": (hooks.int8(), dense * (1 + 4 / 256) / 4),
         "int4": (hooks.int4(), dense * (1 + 8 / 64) / 8),
         "top_k": (hooks.top_k(0.01), others * 8 * 4000),
-        "random_k": (hooks.random_k(0.01), 2 * others / ranks * 4 * 4000),
+        "random_k": (hooks.random_k(0.05), 2 * others / ranks * 4 * 20_000),
         "block_top_k": (hooks.block_top_k(0.01, 64), others * (4 + 4 * 64) * 63),
     }
     group = talweg.torch.backend()
@@ -269,7 +270,7 @@ def test_auto_loses_nothing_and_chooses():
     assert told["sent_bytes"] < told["dense_bytes"]
 
 
-@on_ranks(2, 3)
+@on_ranks(3)
 def test_a_recommender_learns_the_same_however_its_gradients_travel():
     gloo = dist.new_group(backend="gloo")
     untrained = train_recommender.train("dense", 1, 1000, 16)[0]
@@ -284,7 +285,7 @@ def test_a_recommender_learns_the_same_however_its_gradients_travel():
             assert state.statistics()["ratio"] > 1.5, form
 
 
-@on_ranks(2, 3)
+@on_ranks(3)
 def test_sparse_gradients_are_summed_exactly():
     results = []
     for compress in (False, True):
@@ -302,7 +303,7 @@ def test_sparse_gradients_are_summed_exactly():
     torch.testing.assert_close(*results)
 
 
-@on_ranks(2, 3)
+@on_ranks(2)
 def test_halves_are_taken_and_doubles_refused():
     for dtype in (torch.float16, torch.bfloat16):
         for name, make in (ALL | {"auto": hooks.auto}).items():
@@ -315,7 +316,7 @@ def test_halves_are_taken_and_doubles_refused():
         averaged(model, given_gradients(0, 0, dtype=torch.float64))
 
 
-@on_ranks(2, 3)
+@on_ranks(3)
 def test_gloo_comes_to_the_same_bits():
     gloo = dist.new_group(backend="gloo")
     for name, make in ALL.items():
