@@ -7,8 +7,21 @@ import pathlib
 import select
 import socket
 import sys
+import time
 
 PATIENCE_S = 60
+
+
+def connected(server, port):
+    """A connection to a server that may not listen yet."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return socket.create_connection((server, int(port)))
+        except ConnectionRefusedError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.02)
 
 
 def record(port, server, server_port, file):
@@ -16,7 +29,7 @@ def record(port, server, server_port, file):
         print("listening", flush=True)
         client = listener.accept()[0]
     said = pathlib.Path(file).open("wb", buffering=0)
-    upstream = socket.create_connection((server, int(server_port)))
+    upstream = connected(server, server_port)
     to = {client: upstream, upstream: client}
     while to:
         for source in select.select(list(to), [], [])[0]:

@@ -336,11 +336,17 @@ std::set<int> failures_of(
 TEST_P(Aggregated, OneThatDiesFailsTheCallsInFlightByNameAndTheGroupGoesOnWithoutIt) {
   for (const std::size_t count : {1000UL, 4'000'000UL}) {
     start_aggregator();
-    std::latch begun(kHelped - 1), dead(1);
+    std::latch begun(kHelped), dead(1);
     ranks([&](Group& g) {
-      // Rank 2 has no part in the call before the aggregator is dead: nobody can have its sum.
+      // Rank 2 has its earlier sums when the aggregator dies, and no part in the call before that: nobody can
+      // have the call's sum.
       const auto failed = failures_of(
-          g, 6, count, [&](int call) { return call == 3 && g.rank() == 2 ? dead.wait() : void(); },
+          g, 6, count,
+          [&](int call) {
+            if (call != 3 || g.rank() != 2) return;
+            begun.count_down();
+            dead.wait();
+          },
           [&](int call) {
             if (call != 3 || g.rank() == 2) return;
             begun.arrive_and_wait();

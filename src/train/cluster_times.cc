@@ -1,0 +1,109 @@
+#include "train/cluster_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <numeric>
+
+#include "base/fail.h"
+#include "forest/packed.h"
+#include "forest/planner.h"
+#include "sim/collectives.h"
+
+namespace talweg::train {
+namespace {
+
+constexpr std::int64_t kElement = 4;
+constexpr std::int64_t kMarkedBytes = 100 << 10;
+constexpr std::int64_t kMostSimulated = 16 << 20;
+constexpr std::array<Bytes, 10> kSizes{{{4 << 10},
+                                        {16 << 10},
+                                        {64 << 10},
+                                        {256 << 10},
+                                        {1 << 20},
+                                        {4 << 20},
+                                        {16 << 20},
+                                        {64 << 20},
+                                        {256 << 20},
+                                        {1 << 30}}};
+
+forest::Request request_for(Collective op, int ranks, Bytes bytes) {
+  return forest::even_request(op, ranks, 0, std::max<std::int64_t>(1, bytes.value / kElement), kElement);
+}
+
+TransferTimes predicted_times(Collective op, const forest::CostModel& model, forest::PackingMemo& memo,
+                              std::span<const Bytes> sizes) {
+  std::vector<Sample> samples;
+  for (const Bytes bytes : sizes) {
+    const auto planned = forest::plan_at_once(request_for(op, model.network().workers(), bytes), model, memo);
+    samples.push_back({static_cast<double>(bytes.value), model.seconds(planned.forest)});
+  }
+  return table_times(samples);
+}
+
+std::string title_of(const cluster::Cluster& cluster, const char* how) {
+  return fmt::format("{} workers, {}", cluster.workers(), how);
+}
+
+}  // namespace
+
+std::span<const Bytes> table_sizes() {
+  return kSizes;
+}
+
+NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Bytes> sizes) {
+  cluster::validate(cluster);
+  const int ranks = cluster.workers();
+  if (ranks == 1) return no_network(1);
+  if (sizes.empty()) sizes = kSizes;
+  const forest::CostModel model(cluster);
+  forest::PackingMemo memo(forest::Trees::any);
+  return {title_of(cluster, "predicted"), ranks, predicted_times(Collective::all_reduce, model, memo, sizes),
+          predicted_times(Collective::reduce_scatter, model, memo, sizes),
+          predicted_times(Collective::all_gather, model, memo, sizes)};
+}
+
+NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes) {
+  cluster::validate(cluster);
+  if (ranks < 1 || ranks > cluster.workers())
+    refuse("the cluster has {} workers, not {}", cluster.workers(), ranks);
+  std::vector<int> first(static_cast<std::size_t>(ranks));
+  std::iota(first.begin(), first.end(), 0);
+  return cluster_times(cluster::restrict_to(cluster, first), sizes);
+}
+
+sim::SimulationOptions marking_switches() {
+  sim::SimulationOptions options;
+  options.transport.turns = true;
+  options.network.switch_queue.limit_bytes = 1 << 20;
+  options.network.switch_queue.mark_bytes = kMarkedBytes;
+  options.network.switch_queue.mark_by_delay = true;
+  return options;
+}
+
+NetworkTimes simulated_times(const cluster::Cluster& cluster, const sim::SimulationOptions& options,
+                             const sim::RanksOptions& hosts, std::span<const Bytes> sizes) {
+  cluster::validate(cluster);
+  const int ranks = cluster.workers();
+  if (ranks == 1) return no_network(1);
+  const forest::CostModel model(cluster);
+  forest::PackingMemo memo(forest::Trees::any);
+  std::vector<Sample> samples;
+  for (const Bytes bytes : sizes.empty() ? table_sizes() : sizes) {
+    if (sizes.empty() && bytes.value > kMostSimulated) continue;
+    auto planned = forest::plan_at_once(request_for(Collective::all_reduce, ranks, bytes), model, memo);
+    sim::Simulation simulation(cluster, options);
+    sim::RanksOptions empty = hosts;
+    empty.carry_payloads = false;
+    sim::Ranks simulated(simulation, empty);
+    const auto times = sim::run_calls(simulation, simulated,
+                                      std::make_shared<const forest::Forest>(std::move(planned.forest)),
+                                      DataType::f32, {}, sim::kNever);
+    samples.push_back({static_cast<double>(bytes.value), static_cast<double>(times.of_call.front()) * 1e-12});
+  }
+  return network_of(title_of(cluster, "simulated"), ranks, table_times(samples));
+}
+
+}  // namespace talweg::train

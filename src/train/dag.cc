@@ -1,0 +1,180 @@
+#include "train/dag.h"
+
+#include <algorithm>
+#include <deque>
+#include <queue>
+#include <set>
+#include <utility>
+
+#include "base/at.h"
+#include "base/fail.h"
+
+namespace talweg::train {
+namespace {
+
+// Lets time pass from one end of a task to the next.
+class Runner {
+ public:
+  explicit Runner(const Dag& dag)
+      : dag_(dag),
+        waits_for_(dag.tasks().size()),
+        followers_(dag.tasks().size()),
+        states_(dag.resources().size()) {
+    schedule_.tasks.resize(dag.tasks().size());
+    for (int task = 0; task < std::ssize(dag.tasks()); ++task) {
+      waits_for_[at(task)] = dag.after(task).size();
+      for (const int before : dag.after(task)) followers_[at(before)].push_back(task);
+      state_of(task).in_order.push_back(task);
+    }
+    for (std::size_t r = 0; r < states_.size(); ++r) states_[r].credit = dag.resources()[r].credit;
+  }
+
+  Schedule run() {
+    for (int task = 0; task < std::ssize(dag_.tasks()); ++task)
+      if (waits_for_[at(task)] == 0) become_ready(task);
+    for (std::size_t r = 0; r < states_.size(); ++r) serve(static_cast<int>(r));
+    while (!ends_.empty()) {
+      // All that ends at one moment has ended before anything is taken, so that the most urgent goes first.
+      now_ = ends_.top().first;
+      std::vector<int> ended;
+      for (; !ends_.empty() && ends_.top().first == now_; ends_.pop()) ended.push_back(ends_.top().second);
+      std::set<int> touched;
+      for (const int task : ended) end(task, touched);
+      for (const int resource : touched) serve(resource);
+    }
+    return std::move(schedule_);
+  }
+
+ private:
+  struct State {
+    std::deque<int> in_order;             // as_added: not started
+    std::set<std::pair<int, int>> ready;  // by_urgency: (urgency, task)
+    std::deque<int> taken;                // by_urgency: on credit, not started
+    std::set<int> queued;                 // of these, behind another
+    double credit = 0;
+    bool busy = false;
+    int last = -1;  // that ran
+  };
+
+  State& state_of(int task) { return states_[at(dag_.tasks()[at(task)].resource)]; }
+
+  void become_ready(int task) {
+    const Task& its = dag_.tasks()[at(task)];
+    if (dag_.resources()[at(its.resource)].order == Order::by_urgency)
+      state_of(task).ready.insert({its.urgency, task});
+  }
+
+  void end(int task, std::set<int>& touched) {
+    const Task& its = dag_.tasks()[at(task)];
+    State& state = state_of(task);
+    state.busy = false;
+    state.credit += its.bytes;
+    touched.insert(its.resource);
+    for (const int follower : followers_[at(task)]) {
+      auto& times = schedule_.tasks[at(follower)];
+      times.cause = task;  // the last that it waited for
+      if (--waits_for_[at(follower)] > 0) continue;
+      become_ready(follower);
+      touched.insert(dag_.tasks()[at(follower)].resource);
+    }
+  }
+
+  void serve(int resource) {
+    State& state = states_[at(resource)];
+    const Resource& its = dag_.resources()[at(resource)];
+    if (its.order == Order::as_added) {
+      if (state.busy || state.in_order.empty() || waits_for_[at(state.in_order.front())] > 0) return;
+      const int task = state.in_order.front();
+      state.in_order.pop_front();
+      start(task, state, false);
+      return;
+    }
+    take(state, its);
+    if (state.busy || state.taken.empty()) return;
+    const int task = state.taken.front();
+    state.taken.pop_front();
+    start(task, state, state.queued.erase(task) > 0);
+    take(state, its);
+  }
+
+  void take(State& state, const Resource& its) {
+    const auto may = [&] { return its.credit > 0 ? state.credit > 0 : !state.busy && state.taken.empty(); };
+    while (!state.ready.empty() && may()) {
+      const int task = state.ready.begin()->second;
+      state.ready.erase(state.ready.begin());
+      if (state.busy || !state.taken.empty()) state.queued.insert(task);
+      state.taken.push_back(task);
+      state.credit -= dag_.tasks()[at(task)].bytes;
+    }
+  }
+
+  void start(int task, State& state, bool startup_hidden) {
+    const Task& its = dag_.tasks()[at(task)];
+    auto& times = schedule_.tasks[at(task)];
+    times.start = now_;
+    times.end = now_ + its.seconds - (startup_hidden ? std::min(its.hidden_startup, its.seconds) : 0);
+    // What ended last let it start; of equals the resource's own, which keeps a path on its resource.
+    if (state.last >= 0 &&
+        (times.cause < 0 || schedule_.tasks[at(state.last)].end >= schedule_.tasks[at(times.cause)].end))
+      times.cause = state.last;
+    state.busy = true;
+    state.last = task;
+    ends_.push({times.end, task});
+  }
+
+  using End = std::pair<double, int>;
+
+  const Dag& dag_;
+  Schedule schedule_;
+  std::vector<std::size_t> waits_for_;
+  std::vector<std::vector<int>> followers_;
+  std::vector<State> states_;
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
+  double now_ = 0;
+};
+
+}  // namespace
+
+const char* name(TaskKind kind) {
+  static constexpr const char* kNames[kTaskKinds] = {
+      "input",    "copy",       "forward",        "backward",   "gap",      "update",
+      "overhead", "all_reduce", "reduce_scatter", "all_gather", "peer_wait"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+bool is_transfer(TaskKind kind) {
+  return kind == TaskKind::all_reduce || kind == TaskKind::reduce_scatter || kind == TaskKind::all_gather;
+}
+
+int Dag::add_resource(const Resource& resource) {
+  resources_.push_back(resource);
+  return static_cast<int>(resources_.size()) - 1;
+}
+
+int Dag::add(const Task& task, std::span<const int> after) {
+  const int number = static_cast<int>(tasks_.size());
+  if (task.resource < 0 || task.resource >= std::ssize(resources_)) refuse("task {} has no resource", number);
+  if (!(task.seconds >= 0)) refuse("task {} takes {} s", number, task.seconds);
+  std::vector<int> before;
+  for (const int other : after) {
+    if (other >= number) refuse("task {} waits for a task that is not there yet", number);
+    if (other >= 0) before.push_back(other);
+  }
+  tasks_.push_back(task);
+  after_.push_back(std::move(before));
+  return number;
+}
+
+Schedule run(const Dag& dag) {
+  return Runner(dag).run();
+}
+
+std::vector<int> critical_path(const Schedule& schedule, int task, double from) {
+  std::vector<int> path;
+  for (; task >= 0 && schedule.tasks[at(task)].end > from; task = schedule.tasks[at(task)].cause)
+    path.push_back(task);
+  std::ranges::reverse(path);
+  return path;
+}
+
+}  // namespace talweg::train

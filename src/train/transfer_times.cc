@@ -1,0 +1,162 @@
+#include "train/transfer_times.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/fail.h"
+
+namespace talweg::train {
+namespace {
+
+constexpr double kRounding = 1e-9;  // of a time, by which a fitted piece may miss 0 at its first byte
+
+double value_at(const TransferTimes::Piece& piece, double bytes) {
+  return piece.startup + piece.per_byte * bytes;
+}
+
+void check(const std::vector<TransferTimes::Piece>& pieces) {
+  if (pieces.empty() || pieces.front().from != 0)
+    refuse("transfer times: the first piece must begin at 0 bytes");
+  double last = -1;
+  for (const auto& piece : pieces) {
+    if (!std::isfinite(piece.from) || !std::isfinite(piece.startup) || !std::isfinite(piece.per_byte))
+      refuse("transfer times: a number is not finite");
+    if (piece.from <= last) refuse("transfer times: the pieces must ascend");
+    if (piece.per_byte < 0) refuse("transfer times: a larger call cannot take less time");
+    if (value_at(piece, piece.from) < -kRounding) refuse("transfer times: a time is below 0");
+    last = piece.from;
+  }
+}
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+// By size, one for each: the median.
+std::vector<Sample> medians(std::span<const Sample> samples) {
+  std::vector<Sample> sorted(samples.begin(), samples.end());
+  std::ranges::sort(sorted, {}, &Sample::bytes);
+  std::vector<Sample> result;
+  for (std::size_t i = 0; i < sorted.size();) {
+    std::vector<double> of_size;
+    const double bytes = sorted[i].bytes;
+    for (; i < sorted.size() && sorted[i].bytes == bytes; ++i) of_size.push_back(sorted[i].seconds);
+    result.push_back({bytes, median_of(std::move(of_size))});
+  }
+  return result;
+}
+
+std::string piece_text(const TransferTimes::Piece& piece) {
+  return fmt::format("{:.4g} us + {:.3g} ns/B", piece.startup * 1e6, piece.per_byte * 1e9);
+}
+
+}  // namespace
+
+TransferTimes::TransferTimes(std::vector<Piece> pieces) : pieces_(std::move(pieces)) {
+  check(pieces_);
+}
+
+double TransferTimes::seconds(double bytes) const {
+  if (bytes <= 0) return 0;
+  const auto above = std::ranges::upper_bound(pieces_, bytes, {}, &Piece::from);
+  return std::max(0.0, value_at(*(above - 1), bytes));
+}
+
+TransferTimes TransferTimes::scaled(double startup, double per_byte) const {
+  // What a piece's start-up is below 0 by belongs to its rate: the line is held where the piece begins.
+  std::vector<Piece> pieces = pieces_;
+  for (Piece& piece : pieces) {
+    const double at_begin = value_at(piece, piece.from) - pieces_.front().startup;
+    const double begin = pieces_.front().startup * startup + at_begin * per_byte;
+    piece.per_byte *= per_byte;
+    piece.startup = std::max(begin, 0.0) - piece.per_byte * piece.from;
+  }
+  return TransferTimes(std::move(pieces));
+}
+
+TransferTimes linear_times(double startup, double per_byte) {
+  return TransferTimes({{0, startup, per_byte}});
+}
+
+TransferTimes table_times(std::span<const Sample> samples) {
+  if (samples.empty()) refuse("a table of transfer times needs a sample");
+  for (const Sample& sample : samples)
+    if (!std::isfinite(sample.bytes) || !std::isfinite(sample.seconds) || sample.bytes < 0 ||
+        sample.seconds < 0)
+      refuse("a table of transfer times: a sample is negative or not finite");
+  const std::vector<Sample> points = medians(samples);
+  std::vector<TransferTimes::Piece> pieces{{0, points.front().seconds, 0}};
+  double time = points.front().seconds;  // noise may have a larger size take less: times never fall
+  for (std::size_t i = 0; i + 1 < points.size(); ++i) {
+    const double from = points[i].bytes;
+    const double next = std::max(time, points[i + 1].seconds);
+    const double slope = (next - time) / (points[i + 1].bytes - from);
+    const TransferTimes::Piece piece{from, time - slope * from, slope};
+    if (from == 0)
+      pieces.back() = piece;
+    else
+      pieces.push_back(piece);
+    time = next;
+  }
+  return TransferTimes(std::move(pieces));
+}
+
+std::string to_string(const TransferTimes& times) {
+  const auto& pieces = times.pieces();
+  if (pieces.size() == 1) return piece_text(pieces.front());
+  return fmt::format("{}, from {} on {}", piece_text(pieces.front()),
+                     to_string(Bytes{static_cast<std::int64_t>(pieces.back().from)}),
+                     piece_text(pieces.back()));
+}
+
+const TransferTimes& NetworkTimes::of(Collective op) const {
+  switch (op) {
+    case Collective::all_reduce:
+      return all_reduce;
+    case Collective::reduce_scatter:
+      return reduce_scatter;
+    case Collective::all_gather:
+      return all_gather;
+    default:
+      throw_error(ErrorCode::unsupported, "no transfer times are kept of {}", talweg::name(op));
+  }
+}
+
+NetworkTimes NetworkTimes::with_bandwidth(double by) const {
+  if (!(by > 0)) refuse("a bandwidth is scaled by a number above 0");
+  NetworkTimes other = *this;
+  other.name = by == 1 ? name : fmt::format("{}, bandwidth x {:.4g}", name, by);
+  for (TransferTimes* times : {&other.all_reduce, &other.reduce_scatter, &other.all_gather})
+    *times = times->scaled(1, 1 / by);
+  return other;
+}
+
+NetworkTimes network_of(const std::string& name, int ranks, const TransferTimes& all_reduce) {
+  const TransferTimes half = all_reduce.scaled(0.5, 0.5);
+  return {name, ranks, all_reduce, half, half};
+}
+
+NetworkTimes no_network(int ranks) {
+  return {.name = "no network", .ranks = ranks};
+}
+
+NetworkTimes at_ranks(const NetworkTimes& network, int ranks, Growth growth) {
+  if (ranks < 1) refuse("there is at least one rank, not {}", ranks);
+  if (ranks == network.ranks) return network;
+  if (ranks == 1) return no_network(1);
+  if (network.ranks < 2) refuse("times of one rank say nothing about {}", ranks);
+  const double from = network.ranks, to = ranks;
+  const double startup = growth == Growth::ring ? (to - 1) / (from - 1) : std::log2(to) / std::log2(from);
+  const double per_byte = growth == Growth::ring ? ((to - 1) / to) / ((from - 1) / from) : 1;
+  NetworkTimes other = network;
+  other.ranks = ranks;
+  for (TransferTimes* times : {&other.all_reduce, &other.reduce_scatter, &other.all_gather})
+    *times = times->scaled(startup, per_byte);
+  return other;
+}
+
+}  // namespace talweg::train

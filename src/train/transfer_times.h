@@ -1,0 +1,87 @@
+// TransferTimes: how long one collective takes by its size. A plain value, whatever it comes from: a start-up
+// and a rate (alpha-beta), measured samples, a fit to them, the cost model's predictions or the simulator's.
+//
+//   const TransferTimes ethernet = linear_times(523e-6, 0.857e-9);   // 523 us + 0.857 ns a byte
+//   ethernet.seconds(25 << 20);
+//
+// And NetworkTimes: those of the three collectives that a training step needs, for a number of ranks.
+// Where they come from a cluster, see cluster_times.h; from samples, fit_times.h.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/units.h"
+#include "talweg/types.h"
+
+namespace talweg::train {
+
+// One size and what it took.
+struct Sample {
+  double bytes = 0;
+  double seconds = 0;
+  bool operator==(const Sample&) const = default;
+};
+
+class TransferTimes {
+ public:
+  // From `from` bytes on, up to where the next piece begins: startup + bytes * per_byte.
+  struct Piece {
+    double from = 0;
+    double startup = 0;   // seconds; of pieces behind the first it may be below 0 (a steeper line's)
+    double per_byte = 0;  // seconds
+    bool operator==(const Piece&) const = default;
+  };
+
+  TransferTimes() = default;  // all takes no time
+  // Throws Error{invalid_argument} unless the first begins at 0, the others ascend, all numbers are finite,
+  // no rate is below 0 and no piece gives a time below 0.
+  explicit TransferTimes(std::vector<Piece> pieces);
+
+  // 0 for nothing: an empty collective is not called.
+  double seconds(double bytes) const;
+  // What the smallest call takes, and what is gained where two calls become one.
+  double startup() const { return pieces_.front().startup; }
+  // Of the piece for the largest sizes.
+  double per_byte() const { return pieces_.back().per_byte; }
+  const std::vector<Piece>& pieces() const { return pieces_; }
+  // Start-ups and rates times these: scaled(1, 0.5) is a network of twice the bandwidth.
+  TransferTimes scaled(double startup, double per_byte) const;
+  bool operator==(const TransferTimes&) const = default;
+
+ private:
+  std::vector<Piece> pieces_{Piece{}};
+};
+
+TransferTimes linear_times(double startup, double per_byte);
+// Through the samples, straight from one to the next; of one size the median counts. Before the first size it
+// is the first's time, behind the last it goes on as between the last two. Throws Error{invalid_argument}
+// where there is none, or one whose numbers are negative or not finite.
+TransferTimes table_times(std::span<const Sample> samples);
+
+// "523 us + 0.857 ns/B", or of several pieces the first and the last.
+std::string to_string(const TransferTimes& times);
+
+struct NetworkTimes {
+  std::string name;  // "10 GbE"
+  int ranks = 1;
+  TransferTimes all_reduce{}, reduce_scatter{}, all_gather{};  // by the bytes of the whole vector
+  const TransferTimes& of(Collective op) const;                // Throws Error{unsupported} for others
+  // Each rate times `by`; start-ups stay.
+  NetworkTimes with_bandwidth(double by) const;
+  bool operator==(const NetworkTimes&) const = default;
+};
+
+// A network on which an all-reduce takes `all_reduce`. Its halves take half of that each, as they do in rings
+// and in recursive halving and doubling.
+NetworkTimes network_of(const std::string& name, int ranks, const TransferTimes& all_reduce);
+// Nothing takes time: one rank, or an ideal network.
+NetworkTimes no_network(int ranks);
+// The same network with other ranks, as the textbook has it. Rings: start-ups grow with ranks - 1, rates with
+// (ranks - 1) / ranks. Trees: start-ups with log2 of the ranks, rates as before.
+enum class Growth { ring, tree };
+NetworkTimes at_ranks(const NetworkTimes& network, int ranks, Growth growth = Growth::ring);
+
+}  // namespace talweg::train

@@ -1,0 +1,54 @@
+#include "train/cluster_times.h"
+
+#include <gtest/gtest.h>
+
+#include "forest/planner.h"
+#include "talweg/error.h"
+
+namespace talweg::train {
+namespace {
+
+cluster::Cluster star(int workers) {
+  return cluster::uniform_star(workers, parse_bandwidth("1Gbit/s"), parse_nanoseconds("20us"));
+}
+
+TEST(ClusterTimes, AreThoseOfThePlansThatAGroupWouldTake) {
+  const cluster::Cluster cluster = star(4);
+  const NetworkTimes times = cluster_times(cluster);
+  EXPECT_EQ(times.ranks, 4);
+  for (const std::int64_t bytes : {std::int64_t{4096}, std::int64_t{1} << 20, std::int64_t{64} << 20}) {
+    const auto forest =
+        forest::plan_best(forest::even_request(Collective::all_reduce, 4, 0, bytes / 4, 4), cluster);
+    EXPECT_NEAR(times.all_reduce.seconds(static_cast<double>(bytes)),
+                forest::predict_seconds(forest, cluster), 0.02 * forest::predict_seconds(forest, cluster))
+        << bytes;
+  }
+  // 2 (n - 1) / n of the vector over a link of 1 Gbit/s, with headers.
+  EXPECT_NEAR(times.all_reduce.per_byte(), 1.5 * 8e-9 * 1514 / 1448, 0.05 * 1.5 * 8e-9);
+  EXPECT_NEAR(times.reduce_scatter.seconds(1e8), times.all_reduce.seconds(1e8) / 2,
+              0.05 * times.all_reduce.seconds(1e8));
+}
+
+TEST(ClusterTimes, FewerRanksAreTheFirst) {
+  const cluster::Cluster cluster = star(4);
+  EXPECT_LT(cluster_times_at(cluster, 2).all_reduce.seconds(1e7),
+            cluster_times_at(cluster, 4).all_reduce.seconds(1e7));
+  EXPECT_EQ(cluster_times_at(cluster, 1).all_reduce.seconds(1e7), 0);
+  EXPECT_THROW(cluster_times_at(cluster, 5), Error);
+  EXPECT_THROW(cluster_times_at(cluster, 0), Error);
+}
+
+TEST(ClusterTimes, TheSimulatorAgreesWithTheModel) {
+  const cluster::Cluster cluster = star(4);
+  const std::vector<Bytes> sizes{{1 << 20}, {4 << 20}};
+  const NetworkTimes simulated = simulated_times(cluster, marking_switches(), {}, sizes);
+  const NetworkTimes predicted = cluster_times(cluster, sizes);
+  for (const Bytes bytes : sizes) {
+    const auto size = static_cast<double>(bytes.value);
+    EXPECT_NEAR(simulated.all_reduce.seconds(size), predicted.all_reduce.seconds(size),
+                0.2 * predicted.all_reduce.seconds(size));
+  }
+}
+
+}  // namespace
+}  // namespace talweg::train

@@ -1,0 +1,116 @@
+#include "train/dag.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/random.h"
+#include "talweg/error.h"
+
+namespace talweg::train {
+namespace {
+
+TEST(Dag, TasksOfOneResourceFollowEachOtherAsAdded) {
+  Dag dag;
+  const int device = dag.add_resource({.name = "device"}), wire = dag.add_resource({.name = "wire"});
+  const int a = dag.add({.resource = device, .seconds = 2});
+  const int sent = dag.add({.resource = wire, .seconds = 5}, {a});
+  const int b = dag.add({.resource = device, .seconds = 3}, {sent});
+  const int c = dag.add({.resource = device, .seconds = 1}, {a});  // could run earlier, but b is before it
+  const Schedule schedule = run(dag);
+  EXPECT_EQ(schedule.tasks[2].start, 7);
+  EXPECT_EQ(schedule.tasks[3].start, 10);
+  EXPECT_EQ(critical_path(schedule, c, 0), (std::vector<int>{a, sent, b, c}));
+  EXPECT_EQ(critical_path(schedule, c, 7), (std::vector<int>{b, c}));
+}
+
+TEST(Dag, TheMostUrgentOfThoseThatAreReadyGoesFirst) {
+  Dag dag;
+  const int device = dag.add_resource({.name = "device"});
+  const int wire = dag.add_resource({.name = "wire", .order = Order::by_urgency});
+  int last = -1;
+  std::vector<int> sent;
+  for (int i = 0; i < 3; ++i) {
+    last = dag.add({.resource = device, .seconds = 1}, {last});
+    sent.push_back(dag.add({.resource = wire, .seconds = 2.5, .bytes = 10, .urgency = 2 - i}, {last}));
+  }
+  const Schedule schedule = run(dag);
+  EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(sent[0])].start, 1);
+  EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(sent[2])].start, 3.5);
+  EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(sent[1])].start, 6);
+}
+
+// With credit for two, what was taken before is served before what is more urgent but came later; a start-up
+// is hidden behind the one before.
+TEST(Dag, CreditTakesTasksBeforeMoreUrgentOnesAreThere) {
+  Dag dag;
+  const int device = dag.add_resource({.name = "device"});
+  const int wire = dag.add_resource({.name = "wire", .order = Order::by_urgency, .credit = 15});
+  const int at_once = dag.add({.resource = device, .seconds = 0});
+  for (int i = 0; i < 3; ++i)
+    dag.add({.resource = wire, .seconds = 4, .bytes = 10, .urgency = 5, .hidden_startup = 1}, {at_once});
+  const int later = dag.add({.resource = device, .seconds = 1}, {at_once});
+  const int urgent =
+      dag.add({.resource = wire, .seconds = 4, .bytes = 10, .urgency = 0, .hidden_startup = 1}, {later});
+  const Schedule schedule = run(dag);
+  EXPECT_EQ(schedule.tasks[1].start, 0);
+  EXPECT_EQ(schedule.tasks[1].end, 4);
+  EXPECT_EQ(schedule.tasks[2].end, 7);  // 3, as its start-up was hidden
+  EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(urgent)].start, 7);
+  EXPECT_EQ(schedule.tasks[3].start, 10);
+}
+
+// Whatever the graph: nothing starts before what it waits for, a resource runs one task at a time, every
+// start has its cause at that moment, and the end is no later than all tasks one behind the other.
+TEST(Dag, SchedulesKeepToTheGraph) {
+  Random random{7};
+  for (int instance = 0; instance < 300; ++instance) {
+    Dag dag;
+    const int resources = 1 + static_cast<int>(random.below(4));
+    for (int r = 0; r < resources; ++r)
+      dag.add_resource({.name = "r",
+                        .order = random.below(2) == 0 ? Order::as_added : Order::by_urgency,
+                        .credit = static_cast<double>(random.below(3)) * 8});
+    const int tasks = 1 + static_cast<int>(random.below(60));
+    double all = 0;
+    for (int t = 0; t < tasks; ++t) {
+      std::vector<int> after;
+      for (std::uint64_t i = random.below(4); i > 0 && t > 0; --i)
+        after.push_back(static_cast<int>(random.below(static_cast<std::uint64_t>(t))));
+      const auto seconds = static_cast<double>(random.below(5));
+      all += seconds;
+      dag.add({.resource = static_cast<int>(random.below(static_cast<std::uint64_t>(resources))),
+               .seconds = seconds,
+               .bytes = static_cast<double>(random.below(10)),
+               .urgency = static_cast<int>(random.below(5))},
+              after);
+    }
+    const Schedule schedule = run(dag);
+    std::vector<std::vector<std::pair<double, double>>> of_resource(static_cast<std::size_t>(resources));
+    for (std::size_t t = 0; t < schedule.tasks.size(); ++t) {
+      const auto& its = schedule.tasks[t];
+      for (const int before : dag.after(static_cast<int>(t)))
+        EXPECT_GE(its.start, schedule.tasks[static_cast<std::size_t>(before)].end);
+      EXPECT_EQ(its.end, its.start + dag.tasks()[t].seconds);
+      EXPECT_LE(its.end, all);
+      EXPECT_EQ(its.start, its.cause < 0 ? 0 : schedule.tasks[static_cast<std::size_t>(its.cause)].end);
+      of_resource[static_cast<std::size_t>(dag.tasks()[t].resource)].emplace_back(its.start, its.end);
+    }
+    for (auto& spans : of_resource) {
+      std::ranges::sort(spans);
+      for (std::size_t i = 0; i + 1 < spans.size(); ++i) EXPECT_LE(spans[i].second, spans[i + 1].first);
+    }
+  }
+}
+
+TEST(Dag, RefusesWhatCannotRun) {
+  Dag dag;
+  EXPECT_THROW(dag.add({.resource = 0}), Error);
+  dag.add_resource({.name = "device"});
+  EXPECT_THROW(dag.add({.resource = 0, .seconds = -1}), Error);
+  EXPECT_THROW(dag.add({.resource = 0}, {0}), Error);
+  EXPECT_NO_THROW(dag.add({.resource = 0}, {-1}));
+}
+
+}  // namespace
+}  // namespace talweg::train

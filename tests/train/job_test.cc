@@ -1,0 +1,100 @@
+#include "train/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "header_sample.h"
+#include "talweg/error.h"
+#include "text/yaml_reader.h"
+
+namespace talweg::train {
+namespace {
+
+const std::string kHeader = TALWEG_SOURCE_DIR "/src/train/job.h";
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_job(text, "job.yaml");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ErrorCode::bad_file);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Job, TheSampleInTheHeaderIsRead) {
+  const Job job = parse_job(header_sample(kHeader), "job.h");
+  EXPECT_EQ(job.name, "tiny");
+  EXPECT_EQ(job.origin, Origin::measured);
+  EXPECT_EQ(job.ranks, 2);
+  EXPECT_EQ(job.batch, 64);
+  EXPECT_EQ(job.input, Nanoseconds{3'000'000});
+  EXPECT_EQ(job.copy, Nanoseconds{400'000});
+  EXPECT_EQ(job.step, Nanoseconds{21'500'000});
+  ASSERT_EQ(job.layers.size(), 3u);
+  EXPECT_EQ(job.layers[1].backward_gap, Nanoseconds{120'000});
+  EXPECT_EQ(job.layers[2].after, (std::vector<int>{0, 1}));
+  ASSERT_EQ(job.exchanges.size(), 1u);
+  EXPECT_EQ(job.exchanges[0].layers, (std::vector<int>{2, 0}));
+  EXPECT_EQ(job.exchanges[0].wait, Nanoseconds{500'000});
+  // What the exchange says it carried is what its layers have.
+  EXPECT_EQ(job.exchanges[0].bytes, job.gradients());
+}
+
+TEST(Job, TheDocumentationShowsTheSame) {
+  const std::string page = text::read_file(TALWEG_SOURCE_DIR "/docs/training-model.md");
+  const std::size_t begin = page.find("```\nname: ");
+  ASSERT_NE(begin, std::string::npos);
+  const std::size_t end = page.find("```", begin + 4);
+  EXPECT_EQ(parse_job(page.substr(begin + 4, end - begin - 4), "training-model.md"),
+            parse_job(header_sample(kHeader), "job.h"));
+}
+
+TEST(Job, SurvivesBothFileForms) {
+  Job job = parse_job(header_sample(kHeader), "job.h");
+  job.name = "colons: and \"quotes\"";
+  job.layers[0].name = "- [1]";
+  job.layers[1].forward = {1'234'567};
+  job.exchanges[0].op = Collective::reduce_scatter;
+  EXPECT_EQ(parse_job(to_yaml(job), "yaml"), job);
+  EXPECT_EQ(parse_job(to_json(job), "json"), job);
+}
+
+TEST(Job, WhatIsWrongIsSaidWithItsLine) {
+  EXPECT_EQ(error_of("name: a\norigin: measured\nlayers:\n  - {name: x, forward: fast}\n"),
+            "job.yaml:4: layers[0].forward: expected a time such as 2ms, got \"fast\"");
+  EXPECT_EQ(error_of("name: a\norigin: guessed\nlayers: [{name: x}]\n"),
+            "job.yaml:2: origin: expected measured or estimated, got \"guessed\"");
+  EXPECT_THAT(error_of("name: a\norigin: measured\nlayers:\n  - {name: x}\n  - {name: x}\n"),
+              testing::StartsWith("job.yaml:5: layers[1]: another layer is called \"x\""));
+  EXPECT_THAT(error_of("name: a\norigin: measured\nlayers: []\n"), testing::HasSubstr("no layers"));
+  EXPECT_THAT(error_of("name: a\norigin: measured\nlayers:\n  - {name: x, gradient: 9TB}\n"),
+              testing::HasSubstr("job.yaml:4"));
+  EXPECT_THAT(error_of("name: a\norigin: measured\nlayers:\n  - {name: x, after: [y]}\n  - {name: y}\n"),
+              testing::HasSubstr("expected the name of a layer that is listed before"));
+  EXPECT_THAT(error_of("name: a\norigin: measured\nspeed: 1\nlayers: [{name: x}]\n"),
+              testing::HasSubstr("speed"));
+  EXPECT_THAT(error_of("name: a\norigin: measured\nlayers: [{name: x}]\nexchanges:\n  - {op: swap}\n"),
+              testing::StartsWith("job.yaml:5: exchanges[0].op: expected a collective such as all_reduce"));
+  EXPECT_THAT(error_of("name: a\norigin: measured\nlayers: [{name: x}]\nexchanges:\n  - {layers: [x, x]}\n"),
+              testing::HasSubstr("one layer twice"));
+  EXPECT_THAT(error_of("name: a\norigin: measured\nstep: 2h\nlayers: [{name: x}]\n"),
+              testing::HasSubstr("job.yaml:3"));
+}
+
+TEST(Job, ValuesMadeInAProgramAreCheckedToo) {
+  Job job{.name = "a", .layers = {{.name = "x"}, {.name = "y", .after = {0}}}};
+  EXPECT_FALSE(find_problem(job));
+  job.layers[1].after = {1};
+  EXPECT_THROW(validate(job), Error);
+  job.layers[1].after = {};
+  job.layers[0].backward = {-1};
+  ASSERT_TRUE(find_problem(job));
+  EXPECT_EQ(find_problem(job)->section, JobSection::layers);
+  job.layers[0].backward = {};
+  job.exchanges.push_back({.layers = {7}});
+  EXPECT_EQ(find_problem(job)->section, JobSection::exchanges);
+}
+
+}  // namespace
+}  // namespace talweg::train

@@ -1,0 +1,93 @@
+#include "train/what_if.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "talweg/error.h"
+
+namespace talweg::train {
+namespace {
+
+// A network of equal layers: 1 ms forward, 2 ms backward, 1 MB each.
+Job even_job(int layers) {
+  Job job{.name = "even", .batch = 32};
+  for (int l = 0; l < layers; ++l)
+    job.layers.push_back({.name = "l" + std::to_string(l),
+                          .forward = {1'000'000},
+                          .backward = {2'000'000},
+                          .gradient = {1'000'000}});
+  return job;
+}
+
+TEST(WhatIf, TheCurveOverRanksIsOfTheirOwnTimes) {
+  const Job job = even_job(10);
+  const Setting setting{.network = network_of("net", 2, linear_times(1e-3, 1e-9))};
+  const std::vector<int> ranks{1, 2, 8, 64};
+  const auto curve =
+      scaling(job, find_strategy("wfbp"), setting, ranks, by_growth(setting.network, Growth::ring));
+  ASSERT_EQ(curve.size(), 4u);
+  EXPECT_NEAR(curve[0].step, 30e-3, 1e-9);
+  EXPECT_NEAR(curve[0].speed_up, 1, 1e-9);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    EXPECT_NEAR(curve[i].speed_up, ranks[i] * 30e-3 / curve[i].step, 1e-9);
+    EXPECT_NEAR(curve[i].samples_per_second, 32 * ranks[i] / curve[i].step, 1e-6);
+    Setting its = setting;
+    its.network = at_ranks(setting.network, ranks[i]);
+    EXPECT_NEAR(curve[i].step, predict(job, find_strategy("wfbp"), its).step, 1e-12);
+  }
+  EXPECT_LT(curve[3].efficiency, curve[1].efficiency);
+}
+
+TEST(WhatIf, BandwidthIsEnoughWhereTheRestGainsLessThanAHundredth) {
+  const Job job = even_job(10);
+  // All in one call of 10 MB behind the backward pass: 30 + 1 + 100 / x ms, so that 31 * 1.01 = 31 + 100 / x.
+  const Setting setting{.network = network_of("net", 4, linear_times(1e-3, 10e-9))};
+  const EnoughBandwidth answer = enough_bandwidth(job, find_strategy("one"), setting);
+  EXPECT_NEAR(answer.step, 131e-3, 1e-9);
+  EXPECT_NEAR(answer.at_best, 31e-3, 1e-9);
+  ASSERT_TRUE(answer.enough);
+  EXPECT_NEAR(*answer.enough, 100 / 0.31, 0.5);
+  for (std::size_t i = 0; i + 1 < answer.curve.size(); ++i)
+    EXPECT_GE(answer.curve[i].step, answer.curve[i + 1].step);
+  // Where there is far more than enough, that is said, too.
+  const Setting quick{.network = network_of("net", 4, linear_times(0, 1e-12))};
+  EXPECT_LT(enough_bandwidth(job, find_strategy("wfbp"), quick).enough.value_or(1), 0.1);
+}
+
+TEST(WhatIf, TheBestPlanIsNoWorseThanAnyAndItsGainIsOfTheBaseline) {
+  const Job job = even_job(24);
+  const Setting setting{.network = network_of("net", 8, linear_times(2e-3, 1.5e-9))};
+  const Strategy& ddp = find_strategy("ddp");
+  const auto plans = best_plans(job, ddp, setting);
+  ASSERT_GE(plans.size(), 6u);
+  const double baseline = predict(job, ddp, setting).step;
+  for (const Candidate& plan : plans) {
+    EXPECT_GE(plan.step, plans.front().step);
+    EXPECT_NEAR(plan.gain, 1 - plan.step / baseline, 1e-12);
+    EXPECT_NEAR(predict(job, plan.strategy, setting).step, plan.step, 1e-15);
+    EXPECT_THAT(to_words(plan), testing::HasSubstr(plan.strategy.name));
+  }
+  EXPECT_TRUE(std::ranges::any_of(plans, [](const Candidate& c) { return c.strategy.name == "ddp"; }));
+  for (const Strategy& strategy : strategies()) {
+    if (strategy.input != ddp.input) continue;
+    EXPECT_GE(predict(job, strategy, setting).step * (1 + 1e-9), plans.front().step) << strategy.name;
+  }
+  const Candidate cap = best_cap(job, ddp, setting);
+  EXPECT_LE(cap.step, baseline);
+  EXPECT_EQ(cap.strategy.sending, Strategy::Sending::as_ready);
+}
+
+TEST(WhatIf, WhatHelpsIsInOrder) {
+  Job job = even_job(10);
+  for (Layer& layer : job.layers) layer.forward_gap = {5'000'000};
+  const Setting setting{.network = network_of("net", 2, linear_times(0, 1e-9))};
+  const auto changes = what_helps(job, find_strategy("wfbp"), setting);
+  EXPECT_EQ(changes.front().what, "no gaps");
+  EXPECT_NEAR(changes.front().step, 31e-3, 1e-9);
+  for (std::size_t i = 0; i + 1 < changes.size(); ++i) EXPECT_LE(changes[i].step, changes[i + 1].step);
+}
+
+}  // namespace
+}  // namespace talweg::train
