@@ -21,6 +21,7 @@ import planning  # noqa: E402
 import predict  # noqa: E402
 import probe  # noqa: E402
 import replay  # noqa: E402
+import recommender  # noqa: E402
 import report  # noqa: E402
 import rows  # noqa: E402
 import security  # noqa: E402
@@ -31,7 +32,7 @@ import training  # noqa: E402
 from scenarios import RANKS, rows_of  # noqa: E402
 
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
-QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh", "fabric")},
+QUICK = {"ranks": {s: [n[0] if len(n) == 1 else 4] for s, n in RANKS.items() if s not in ("uneven", "mesh", "fabric", "recommender")},
          "sizes": "4K,1M,16M", "rounds": 1, "seconds": 0.15}
 
 
@@ -89,12 +90,12 @@ def find_python():
 
 
 def run_scenario(scenario, ranks, runner, settings):
-    if scenario in ("torch", "collectives", "ddp", "replay"):
+    if scenario in ("torch", "collectives", "ddp", "replay", "recommender"):
         if not settings.python:
             print(f"# {scenario}: left out, no Python with torch; make sets one up, or name it in TALWEG_PYTHON")
             return []
         return {"torch": training.run_torch, "collectives": training.run_collectives,
-                "ddp": training.run_ddp, "replay": replay.run}[scenario](ranks, settings)
+                "ddp": training.run_ddp, "replay": replay.run, "recommender": recommender.run}[scenario](ranks, settings)
     if scenario in ("security", "strangers"):
         return {"security": security.run_security, "strangers": security.run_strangers}[scenario](
             ranks, runner, settings)

@@ -10,6 +10,7 @@ import planning
 import predict
 import probe
 import replay
+import recommender
 import security
 import seeing
 import simulator
@@ -29,6 +30,7 @@ SCENARIOS = {
     "torch": ("PyTorch's all-reduce", [4], training.torch_rows),
     "collectives": ("PyTorch's collectives", [8], training.collectives_rows),
     "ddp": ("PyTorch's DDP", [4], training.ddp_rows),
+    "recommender": ("A model with embeddings", [4], recommender.rows),
     "security": ("Checksums, encryption, handshakes", [4], security.security_rows),
     "seeing": ("Recorder and metrics", [2, 4], seeing.rows),
     "strangers": ("Strange connections", [4], security.strangers_rows),

@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
+#include "gradients.h"
 #include "python/documented.h"
 #include "step_log.h"
 #include "types.h"
@@ -44,6 +45,70 @@ py::dict statistics(const TalwegBackend& backend) {
   result["peak_buffer_bytes"] = s.peak_buffer_bytes;
   result["shared_memory_bytes"] = s.shared_memory_bytes;
   return result;
+}
+
+const char* name_of(steer::Sending sending) {
+  switch (sending) {
+    case steer::Sending::dense:
+      return "dense";
+    case steer::Sending::elements:
+      return "elements";
+    case steer::Sending::blocks:
+      break;
+  }
+  return "blocks";
+}
+
+// What talweg.torch.hooks is made of.
+void add_gradients(py::module_& m) {
+  using python::Documented;
+  const auto no_gil = py::call_guard<py::gil_scoped_release>();
+  const auto rank = py::arg("rank");
+  const auto residual = py::arg("residual") = py::none();
+  const auto seed = py::arg("seed") = py::none();
+  const auto step = py::arg("step") = 0;
+  const auto define = [](auto& type, Documented method, auto function, const auto&... arguments) {
+    type.def(method.name, function, arguments..., method.text);
+  };
+
+  py::class_<Shards> shards(m, "Shards", Documented("Shards").text);
+  shards.def(py::init<const std::vector<std::size_t>&, const std::vector<std::uint64_t>&, int,
+                      const std::string&, std::uint32_t>(),
+             py::arg("counts"), py::arg("numbers"), py::arg("ranks"), py::arg("code"),
+             py::arg("block") = 256);
+  define(shards, "Shards.bytes", &Shards::bytes);
+  define(shards, "Shards.shard_counts", &Shards::shard_counts, rank);
+  define(shards, "Shards.encode", &Shards::encode, no_gil, rank, py::arg("gradients"), residual, seed, step);
+  define(shards, "Shards.sum", &Shards::sum, no_gil, rank, py::arg("received"), residual, seed, step);
+  define(shards, "Shards.decode", &Shards::decode, no_gil, py::arg("gathered"), py::arg("out"));
+
+  py::class_<Rows> rows(m, "Rows", Documented("Rows").text);
+  rows.def(py::init<const std::vector<std::size_t>&, std::size_t>(), py::arg("counts"), py::arg("width"));
+  define(rows, "Rows.top", &Rows::top, no_gil, py::arg("gradients"), py::arg("ratio"));
+  define(rows, "Rows.at_least", &Rows::at_least, no_gil, py::arg("gradients"), py::arg("least"));
+  define(rows, "Rows.random", &Rows::random, no_gil, py::arg("ratio"), py::arg("seed"), py::arg("numbers"));
+  define(rows, "Rows.packed_words", &Rows::packed_words, py::arg("chosen"));
+  define(rows, "Rows.pack", &Rows::pack, no_gil, py::arg("gradients"), py::arg("chosen"), residual);
+  define(rows, "Rows.add", &Rows::add, no_gil, py::arg("payload"), py::arg("sums"));
+
+  py::class_<steer::SendingChooser> chooser(m, "SendingChooser", Documented("SendingChooser").text);
+  chooser.def(py::init([](std::size_t elements, int ranks, std::uint32_t block) {
+                steer::SendingCosts costs;
+                costs.ranks = ranks;
+                costs.block = block;
+                return with_torch_errors([&] { return steer::SendingChooser(elements, costs); });
+              }),
+              py::arg("elements"), py::arg("ranks"), py::arg("block"));
+  define(chooser, "SendingChooser.now", [](const steer::SendingChooser& c) { return name_of(c.now()); });
+  define(chooser, "SendingChooser.is_dear", &steer::SendingChooser::is_dear, py::arg("words_of_all"));
+  define(
+      chooser, "SendingChooser.observe",
+      [](steer::SendingChooser& c, std::size_t union_elements, std::size_t union_blocks,
+         std::optional<double> own_elements, std::optional<double> own_blocks) {
+        c.observe({union_elements, union_blocks, own_elements, own_blocks});
+      },
+      py::arg("union_elements"), py::arg("union_blocks"), py::arg("own_elements") = py::none(),
+      py::arg("own_blocks") = py::none());
 }
 
 }  // namespace
@@ -101,4 +166,5 @@ PYBIND11_MODULE(_c10d, m) {
         return self.log->call(self.layer, self.forward, arguments, named);
       });
   m.def("create", &create, py::arg("options"), py::arg("parent") = py::none(), Documented("create").text);
+  add_gradients(m);
 }

@@ -1,4 +1,5 @@
-// All-reduce of sparse tensors: every rank gathers everybody's non-zeros and adds them up in rank order.
+// All-reduce of sparse tensors: every rank gathers everybody's non-zeros and adds them up in rank order,
+// sorted streams merged by key, so that all have the same bits.
 //
 // The call blocks until done, because what is gathered second depends on what came first. That keeps the
 // calls of all ranks in one order, which a chain of callbacks would not.
@@ -9,6 +10,7 @@
 #include <numeric>
 
 #include "backend.h"
+#include "kernel/merge.h"
 #include "types.h"
 
 namespace talweg::torch_face {
@@ -38,6 +40,31 @@ Shape shape_of(const at::Tensor& tensor) {
   shape.type = static_cast<int64_t>(tensor.scalar_type());
   shape.non_zeros = tensor._nnz();
   return shape;
+}
+
+// The key of a non-zero is its place among all that there could be, in the order that coalesce() sorts by.
+int64_t key_limit(const at::Tensor& tensor) {
+  const auto sizes = tensor.sizes().slice(0, tensor.sparse_dim());
+  return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
+}
+
+at::Tensor keys_of(const at::Tensor& coalesced) {
+  const at::Tensor indices = coalesced.indices();
+  at::Tensor keys = at::zeros({indices.size(1)}, indices.options());
+  for (int64_t d = 0; d < coalesced.sparse_dim(); ++d)
+    keys.mul_(coalesced.size(d)).add_(indices.select(0, d));
+  return keys;
+}
+
+// Of keys of non-zeros of a tensor like `like`.
+at::Tensor indices_of(const at::Tensor& keys, const at::Tensor& like) {
+  at::Tensor indices = at::empty({like.sparse_dim(), keys.numel()}, keys.options());
+  at::Tensor left = keys;
+  for (int64_t d = like.sparse_dim() - 1; d >= 0; --d) {
+    indices.select(0, d).copy_(left.remainder(like.size(d)));
+    left = left.floor_divide(like.size(d));
+  }
+  return indices;
 }
 
 // `mine` of every rank, one behind the other, where `counts` says how many elements each has.
@@ -82,33 +109,37 @@ TalwegBackend::TorchWork TalwegBackend::allreduce_sparse(Tensors& tensors,
                        " (here: ", mine.sizes(), " of ", mine.scalar_type(), ")");
     const at::Tensor values = mine.values();
     const auto value_sizes = values.sizes().slice(1);
-    const auto value_count =
-        std::accumulate(value_sizes.begin(), value_sizes.end(), int64_t{1}, std::multiplies<>());
-    std::vector<std::size_t> index_counts;
+    const auto width = static_cast<std::size_t>(
+        std::accumulate(value_sizes.begin(), value_sizes.end(), int64_t{1}, std::multiplies<>()));
+    std::vector<std::size_t> key_counts;
     std::vector<std::size_t> value_counts;
     for (const Shape& s : shapes) {
-      index_counts.push_back(static_cast<std::size_t>(s.non_zeros * s.sparse_dimensions));
-      value_counts.push_back(static_cast<std::size_t>(s.non_zeros * value_count));
+      key_counts.push_back(static_cast<std::size_t>(s.non_zeros));
+      value_counts.push_back(static_cast<std::size_t>(s.non_zeros) * width);
     }
-    const at::Tensor indices = gather_all(*group, mine.indices(), index_counts, DataType::i64, call);
+    const at::Tensor keys = gather_all(*group, keys_of(mine), key_counts, DataType::i64, call);
     const at::Tensor all_values = gather_all(*group, values, value_counts, type, call);
 
-    at::Tensor sum;
-    int64_t index_offset = 0;
-    int64_t value_offset = 0;
-    for (const Shape& s : shapes) {
-      auto sizes = values.sizes().vec();
-      sizes[0] = s.non_zeros;
-      const int64_t index_count = s.non_zeros * s.sparse_dimensions;
-      const at::Tensor part = at::sparse_coo_tensor(
-          indices.narrow(0, index_offset, index_count).view({s.sparse_dimensions, s.non_zeros}),
-          all_values.narrow(0, value_offset, s.non_zeros * value_count).view(sizes), mine.sizes(),
-          mine.options());
-      sum = sum.defined() ? sum + part : part;
-      index_offset += index_count;
-      value_offset += s.non_zeros * value_count;
+    std::vector<kernel::KeyedRows> streams;
+    const auto* key = keys.const_data_ptr<int64_t>();
+    const auto* row = static_cast<const char*>(all_values.const_data_ptr());
+    const std::size_t row_bytes = width * size_of(type);
+    for (int rank = 0; rank < size_; ++rank) {
+      const std::size_t count = key_counts[rank];
+      TORCH_CHECK_WITH(DistBackendError, kernel::are_keys({key, count}, key_limit(mine)), "talweg: rank ",
+                       rank, " sent indices that are out of order or out of range in ", operation);
+      streams.push_back({key, row, count});
+      key += count;
+      row += count * row_bytes;
     }
-    tensor.copy_(sum.coalesce());
+    at::Tensor sum_keys = at::empty_like(keys);
+    auto sum_sizes = values.sizes().vec();
+    sum_sizes[0] = keys.numel();
+    at::Tensor sum_values = at::empty(sum_sizes, values.options());
+    const auto count = static_cast<int64_t>(kernel::merge_rows(
+        streams, type, width, sum_keys.mutable_data_ptr<int64_t>(), sum_values.mutable_data_ptr()));
+    tensor.copy_(at::sparse_coo_tensor(indices_of(sum_keys.narrow(0, 0, count), mine),
+                                       sum_values.narrow(0, 0, count), mine.sizes(), mine.options(), true));
   });
   return run({c10d::OpType::_ALLREDUCE_SPARSE, "talweg:all_reduce", tensors, tensors}, options.timeout, {},
              {}, {});

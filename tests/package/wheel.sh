@@ -54,7 +54,7 @@ echo "$packages" >"$(site_of full)/torch.pth"
 wheel full with-torch
 full=$(echo with-torch/talweg-*.whl)
 contents=$("$python" -m zipfile --list "$full")
-for file in talweg/py.typed talweg/_core.pyi talweg/_c10d.pyi talweg/_c10d.cpython talweg/_core.cpython scripts/talweg man1/talweg.1; do
+for file in talweg/py.typed talweg/_core.pyi talweg/_c10d.pyi talweg/torch/hooks.py talweg/_c10d.cpython talweg/_core.cpython scripts/talweg man1/talweg.1; do
   [[ $contents == *$file* ]] || fail "$file is not in the wheel: $contents"
 done
 install full "$full"

@@ -1,4 +1,6 @@
 import os
 import sys
 
-sys.path.insert(0, os.path.dirname(__file__))
+HERE = os.path.dirname(__file__)
+sys.path += [os.path.join(HERE, "..", "..", "examples")]
+sys.path.insert(0, HERE)

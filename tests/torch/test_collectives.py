@@ -291,6 +291,25 @@ def test_sparse_tensors_are_summed_over_all_ranks():
     same(tensor.to_dense(), expected)
 
 
+@on_ranks(2, 4)
+def test_sparse_tensors_of_any_shape_and_type_are_summed_in_rank_order():
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for sizes, sparse_dimensions in (((7,), 1), ((5, 4, 3), 3), ((5, 4, 3), 2), ((3, 2, 4, 2), 1), ((0, 3), 1)):
+        for dtype in (torch.float32, torch.float64, torch.bfloat16, torch.int64):
+            parts = []
+            for other in range(ranks):
+                generator = torch.Generator().manual_seed(other)
+                keep = torch.rand(sizes[:sparse_dimensions], generator=generator) < 0.2 * other  # none on rank 0
+                values = (100 * torch.randn(sizes, generator=generator)).to(dtype)
+                parts.append(values * keep.view(*sizes[:sparse_dimensions], *[1] * (len(sizes) - sparse_dimensions)))
+            tensor = parts[rank].to_sparse(sparse_dimensions)
+            dist.all_reduce(tensor)
+            total = parts[0].clone()
+            for part in parts[1:]:
+                total += part
+            assert tensor.is_coalesced() and torch.equal(tensor.to_dense(), total), (sizes, sparse_dimensions, dtype)
+
+
 @on_ranks(3)
 def test_objects_travel():
     rank = dist.get_rank()

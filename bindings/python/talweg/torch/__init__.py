@@ -73,3 +73,5 @@ def compress_bfloat16(
 
 
 _known_by_name.serve()
+
+from talweg.torch import hooks  # noqa: E402, F401  (needs what is above)
