@@ -35,12 +35,12 @@ constexpr std::size_t kIpv6AndUdp = 40 + 8;
 
 }  // namespace
 
-const char* to_string(Protection protection) {
+const char* to_string(DatagramProtection protection) {
   static constexpr const char* kNames[] = {"checksum", "authenticated", "encrypted"};
   return kNames[static_cast<std::size_t>(protection)];
 }
 
-std::size_t datagram_payload(std::size_t mtu, bool ipv6, Protection protection) {
+std::size_t datagram_payload(std::size_t mtu, bool ipv6, DatagramProtection protection) {
   const std::size_t around =
       (ipv6 ? kIpv6AndUdp : kIpv4AndUdp) + kDatagramHeaderBytes + trailer_bytes(protection);
   if (mtu <= around) return 0;
@@ -71,7 +71,8 @@ void encode(const DatagramHeader& header, std::byte* datagram) {
   std::memcpy(datagram, &header, sizeof header);
 }
 
-DatagramRefusal decode(std::span<const std::byte> datagram, Protection protection, DatagramHeader& header) {
+DatagramRefusal decode(std::span<const std::byte> datagram, DatagramProtection protection,
+                       DatagramHeader& header) {
   using enum DatagramRefusal;
   if (datagram.size() < kDatagramHeaderBytes + trailer_bytes(protection)) return too_short;
   DatagramHeader h;
@@ -82,7 +83,7 @@ DatagramRefusal decode(std::span<const std::byte> datagram, Protection protectio
   if ((h.flags & ~(kDatagramToAll | kDatagramEncrypted)) != 0) return type;
   if ((h.service & ~(kPriorityMask | kDroppable)) != 0) return type;
   if (datagram.size() != kDatagramHeaderBytes + h.length + trailer_bytes(protection)) return length;
-  if (((h.flags & kDatagramEncrypted) != 0) != (protection == Protection::encrypted)) return mode;
+  if (((h.flags & kDatagramEncrypted) != 0) != (protection == DatagramProtection::encrypted)) return mode;
   header = h;
   return none;
 }

@@ -6,8 +6,8 @@
 //    8  job u32, epoch u32                    24  number u64
 //
 // Then `length` bytes of payload, then a trailer: a checksum of 4 bytes or a tag of 16, as the group's
-// Protection has it (datagram_cipher.h makes and checks both). A datagram has exactly these bytes, or is
-// refused.
+// DatagramProtection has it (datagram_cipher.h makes and checks both). A datagram has exactly these bytes, or
+// is refused.
 //
 // What all protocols share is above. A protocol has a range of types, gives own16 and own32 whatever meaning
 // it likes, and puts what needs more room at the front of its payload. All of it stands under the checksum or
@@ -25,14 +25,14 @@
 namespace talweg::wire {
 
 // How the datagrams of a group are told from damaged and foreign ones. All members use the same.
-enum class Protection : std::uint8_t {
+enum class DatagramProtection : std::uint8_t {
   checksum,       // CRC-32C: against damage, not against people
   authenticated,  // a tag that only who holds the key can make
   encrypted,      // and nobody else can read the payload
 };
-const char* to_string(Protection protection);
-constexpr std::size_t trailer_bytes(Protection protection) {
-  return protection == Protection::checksum ? 4 : 16;
+const char* to_string(DatagramProtection protection);
+constexpr std::size_t trailer_bytes(DatagramProtection protection) {
+  return protection == DatagramProtection::checksum ? 4 : 16;
 }
 
 // Who a type belongs to. Within its range a protocol numbers as it likes, and refuses what it does not know.
@@ -81,7 +81,7 @@ static_assert(std::endian::native == std::endian::little,
 inline constexpr std::size_t kMaxDatagramPayload = 65535 - 20 - 8 - kDatagramHeaderBytes - 16;
 // Of a path whose packets (IP header included) have `mtu` bytes: payload of one datagram. 0 when there is no
 // room.
-std::size_t datagram_payload(std::size_t mtu, bool ipv6, Protection protection);
+std::size_t datagram_payload(std::size_t mtu, bool ipv6, DatagramProtection protection);
 
 // Why a datagram is not acted upon.
 enum class DatagramRefusal : std::uint8_t {
@@ -120,7 +120,7 @@ class DatagramRefusals {
 void encode(const DatagramHeader& header, std::byte* datagram);
 // Reads the header of a whole datagram and checks what can be checked without a key: everything up to
 // DatagramRefusal::mode. `header` is filled in only where nothing is wrong.
-[[nodiscard]] DatagramRefusal decode(std::span<const std::byte> datagram, Protection protection,
+[[nodiscard]] DatagramRefusal decode(std::span<const std::byte> datagram, DatagramProtection protection,
                                      DatagramHeader& header);
 
 std::string to_string(const DatagramHeader& header);

@@ -22,7 +22,7 @@ Secret key_of(const Secret& key, const DatagramScope& scope, DatagramSuite suite
     std::uint64_t job;
     std::uint32_t epoch;
     std::uint16_t from, to;
-    Protection protection;
+    DatagramProtection protection;
     CipherKind cipher;
     std::array<std::uint8_t, 6> reserved;
   };
@@ -48,18 +48,18 @@ std::size_t DatagramSealer::seal(DatagramHeader& header, const std::byte* payloa
   header.epoch = scope_.epoch;
   header.sender = scope_.from;
   header.number = number_++;
-  header.flags =
-      static_cast<std::uint8_t>((scope_.to == kEverybody ? kDatagramToAll : 0) |
-                                (suite_.protection == Protection::encrypted ? kDatagramEncrypted : 0));
+  header.flags = static_cast<std::uint8_t>(
+      (scope_.to == kEverybody ? kDatagramToAll : 0) |
+      (suite_.protection == DatagramProtection::encrypted ? kDatagramEncrypted : 0));
   encode(header, datagram);
   std::byte* const body = datagram + kDatagramHeaderBytes;
   std::byte* const trailer = body + header.length;
-  if (suite_.protection == Protection::encrypted) {
+  if (suite_.protection == DatagramProtection::encrypted) {
     aead_.seal(header.number, {datagram, kDatagramHeaderBytes}, payload, header.length, body, trailer);
   } else {
     if (payload != body && header.length > 0) std::memcpy(body, payload, header.length);
     const std::span<const std::byte> said(datagram, kDatagramHeaderBytes + header.length);
-    if (suite_.protection == Protection::authenticated) {
+    if (suite_.protection == DatagramProtection::authenticated) {
       aead_.seal(header.number, said, nullptr, 0, nullptr, trailer);
     } else {
       const std::uint32_t sum = crc32c(said.data(), said.size());
@@ -86,14 +86,14 @@ DatagramRefusal DatagramOpener::open(std::span<std::byte> datagram, DatagramHead
   const std::byte* const trailer = body + h.length;
   const std::span<const std::byte> said(datagram.data(), kDatagramHeaderBytes + h.length);
   switch (suite_.protection) {
-    case Protection::encrypted:
+    case DatagramProtection::encrypted:
       if (!aead_.open(h.number, said.first(kDatagramHeaderBytes), body, h.length, trailer, body))
         return damaged;
       break;
-    case Protection::authenticated:
+    case DatagramProtection::authenticated:
       if (!aead_.open(h.number, said, nullptr, 0, trailer, nullptr)) return damaged;
       break;
-    case Protection::checksum: {
+    case DatagramProtection::checksum: {
       std::uint32_t sum = 0;
       std::memcpy(&sum, trailer, sizeof sum);
       if (sum != crc32c(said.data(), said.size())) return damaged;

@@ -35,7 +35,7 @@ struct DatagramScope {
 
 // `cipher` must be one that all members have (has_aes()).
 struct DatagramSuite {
-  Protection protection = Protection::authenticated;
+  DatagramProtection protection = DatagramProtection::authenticated;
   CipherKind cipher = CipherKind::chacha20_poly1305;
 };
 
