@@ -2,8 +2,10 @@
 
 #include <netinet/udp.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 namespace talweg::live {
@@ -19,6 +21,17 @@ int control_value(const cmsghdr* c) {
   int value = 0;
   std::memcpy(&value, CMSG_DATA(c), sizeof value);
   return value;
+}
+std::int64_t as_ns(const timespec& t) {
+  return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+// By which the kernel stamps what comes. It may be set meanwhile: what has waited longer than this was not
+// waiting.
+constexpr std::int64_t kMostWaitedNs = 1'000'000'000;
+std::int64_t wall_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return as_ns(now);
 }
 }  // namespace
 
@@ -46,7 +59,10 @@ std::size_t UdpReceiver::fetch() {
   for (int tries = 0; tries < kErrorsInARow; ++tries) {
     ++statistics_.calls;
     const int n = receive_(socket_.fd(), messages_.data(), kMessages);
-    if (n >= 0) return static_cast<std::size_t>(n);
+    if (n >= 0) {
+      if (n > 0) fetched_ns_ = wall_ns();
+      return static_cast<std::size_t>(n);
+    }
     if (errno == EAGAIN || errno == EWOULDBLOCK) return 0;
     if (errno != EINTR) ++statistics_.errors;
   }
@@ -55,15 +71,19 @@ std::size_t UdpReceiver::fetch() {
 
 UdpReceiver::Message UdpReceiver::look(std::size_t i) {
   msghdr& header = messages_[i].msg_hdr;
-  Message message{messages_[i].msg_len, messages_[i].msg_len, false};
+  Message message{messages_[i].msg_len, messages_[i].msg_len};
   if ((header.msg_flags & MSG_TRUNC) != 0) {
     ++statistics_.truncated;
-    return {0, 1, false};
+    return {0, 1};
   }
   for (cmsghdr* c = CMSG_FIRSTHDR(&header); c != nullptr; c = CMSG_NXTHDR(&header, c)) {
     if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
       const int segment = control_value(c);
       if (segment > 0) message.segment = static_cast<std::size_t>(segment);
+    } else if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_TIMESTAMPNS) {
+      timespec came{};
+      std::memcpy(&came, CMSG_DATA(c), sizeof came);
+      message.waited_ns = std::clamp<std::int64_t>(fetched_ns_ - as_ns(came), 0, kMostWaitedNs);
     } else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) ||
                (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)) {
       message.marked = (control_value(c) & kEcnMask) == kEcnExperienced;

@@ -32,7 +32,8 @@ class UdpReceiver {
   struct Datagram {
     std::span<std::byte> bytes;
     const UdpAddress& from;
-    bool marked;  // ECN: congestion experienced
+    bool marked;             // ECN: congestion experienced
+    std::int64_t waited_ns;  // since it came to this machine, as far as the kernel says
   };
   using ReceiveCall = std::function<int(int fd, mmsghdr* messages, unsigned n)>;
 
@@ -47,8 +48,10 @@ class UdpReceiver {
       const Message message = look(i);
       for (std::size_t at = 0; at < message.bytes; at += message.segment) {
         ++statistics_.datagrams;
-        Datagram datagram{
-            {buffer(i) + at, std::min(message.segment, message.bytes - at)}, from_[i], message.marked};
+        Datagram datagram{{buffer(i) + at, std::min(message.segment, message.bytes - at)},
+                          from_[i],
+                          message.marked,
+                          message.waited_ns};
         use(datagram);
       }
     }
@@ -66,6 +69,7 @@ class UdpReceiver {
     std::size_t bytes = 0;
     std::size_t segment = 0;
     bool marked = false;
+    std::int64_t waited_ns = 0;
   };
 
   std::byte* buffer(std::size_t i) { return buffers_.get() + i * kMessageBytes; }
@@ -79,6 +83,7 @@ class UdpReceiver {
   std::array<iovec, kMessages> parts_;
   std::array<Control, kMessages> control_;
   std::array<UdpAddress, kMessages> from_;
+  std::int64_t fetched_ns_ = 0;  // of the clock by which the kernel stamps
   UdpReceiveStatistics statistics_;
 };
 

@@ -104,6 +104,8 @@ UdpSocket::UdpSocket(const UdpAddress& local, const UdpOptions& options)
     set_option(fd(), IPPROTO_IP, IP_MTU_DISCOVER, IP_PMTUDISC_DO, "asking for datagrams in one piece");
     set_option(fd(), IPPROTO_IP, IP_RECVTOS, 1, "asking for ECN's marks");
   }
+  // When something came, apart from when it was looked at: so a busy host is told from a busy network.
+  set_option(fd(), SOL_SOCKET, SO_TIMESTAMPNS, 1, "asking for the time of arrival");
   receive_bytes_ = set_buffer(fd(), SO_RCVBUF, SO_RCVBUFFORCE, options.receive_bytes);
   const std::size_t send_bytes = set_buffer(fd(), SO_SNDBUF, SO_SNDBUFFORCE, options.send_bytes);
   shortage_ = buffer_shortage(true, static_cast<std::size_t>(options.receive_bytes), receive_bytes_ / 2);

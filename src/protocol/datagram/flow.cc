@@ -115,7 +115,7 @@ bool DatagramFlow::waits_for_credit() const {
 
 bool DatagramFlow::next(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                         std::byte* payload) {
-  header = {};
+  header = {.service = wire::kOrdinary};
   if (acknowledgement_due(now_ns) && !numbers_.empty()) {
     make_acknowledgement(now_ns, header, payload);
   } else if (probe_due_) {
@@ -227,7 +227,7 @@ void DatagramFlow::on_lost(const SentPacket& packet) {
 // --- what comes ---
 
 void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<const std::byte> payload,
-                               bool marked, std::int64_t now_ns) {
+                               bool marked, std::int64_t now_ns, std::int64_t waited_ns) {
   if (marked) ++marked_;
   switch (static_cast<FlowType>(header.type)) {
     case FlowType::data: {
@@ -235,11 +235,11 @@ void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<con
       on_data(header, payload);
       // What was not kept has not come.
       if (statistics_.no_room + statistics_.too_scattered + statistics_.malformed == before)
-        received(header.number, now_ns);
+        received(header.number, now_ns, now_ns - waited_ns);
       return;
     }
     case FlowType::probe:
-      received(header.number, now_ns);
+      received(header.number, now_ns, now_ns - waited_ns);
       acknowledge_now_ = true;
       return;
     case FlowType::acknowledgement: {
@@ -248,7 +248,7 @@ void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<con
           ack.n_limits != out_.size())
         ++statistics_.malformed;
       else
-        on_acknowledgement(header, ack, now_ns);
+        on_acknowledgement(header, ack, now_ns, now_ns - waited_ns);
       return;
     }
   }
@@ -280,26 +280,26 @@ void DatagramFlow::on_data(const wire::DatagramHeader& header, std::span<const s
   }
 }
 
-void DatagramFlow::received(std::uint64_t number, std::int64_t now_ns) {
+void DatagramFlow::received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns) {
   if (!numbers_.add(number, number + 1)) {
     numbers_.remove_first();
     numbers_.add(number, number + 1);
   }
   // A gap is told at once, but the numbers of acknowledgements are gaps, too: after the first datagram of a
   // batch, end_of_batch() sees to it.
-  if (number >= highest_ || unacknowledged_ == 0) highest_came_ns_ = now_ns;
+  if (number >= highest_ || unacknowledged_ == 0) highest_came_ns_ = came_ns;
   highest_ = std::max(highest_, number);
   if (unacknowledged_++ == 0) acknowledge_at_ns_ = now_ns + kHoldNs;
 }
 
 void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
-                                      std::int64_t now_ns) {
+                                      std::int64_t now_ns, std::int64_t came_ns) {
   double bytes = 0;
   std::int64_t sample_ns = 0;
   sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
     bytes += packet.bytes;
     if (was_lost) ++statistics_.arrived_after_all;
-    if (packet.number == ack.highest()) sample_ns = std::max<std::int64_t>(1, now_ns - packet.sent_ns);
+    if (packet.number == ack.highest()) sample_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
     if (packet.length > 0) out_[packet.channel].on_arrived(packet.offset, packet.length);
   });
   if (sample_ns > 0) rtt_.sample(sample_ns, std::int64_t{ack.held_us} * 1000, now_ns);
@@ -318,7 +318,7 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     probe_due_ = false;
     waiting_since_ns_ = now_ns;
     const bool limited = std::exchange(window_was_full_, false);
-    rate_.on_acknowledged(bytes, rtt_.latest_ns(), rtt_.base_ns(), limited, now_ns);
+    rate_.on_acknowledged(bytes, rtt_.delay_ns(), rtt_.base_ns(), limited, now_ns);
   }
   find_lost(now_ns);
 }

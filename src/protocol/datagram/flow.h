@@ -93,9 +93,10 @@ class DatagramFlow {
   bool next(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
   void not_sent(std::uint64_t number);
 
-  // `payload` has header.length bytes. `marked`: with ECN's "congestion experienced".
+  // `payload` has header.length bytes. `marked`: with ECN's "congestion experienced". `waited_ns`: since the
+  // network brought it, until it was looked at.
   void on_datagram(const wire::DatagramHeader& header, std::span<const std::byte> payload, bool marked,
-                   std::int64_t now_ns);
+                   std::int64_t now_ns, std::int64_t waited_ns = 0);
   // What has come is acknowledged with the next datagram.
   void end_of_batch();
   void on_time(std::int64_t now_ns);
@@ -132,8 +133,8 @@ class DatagramFlow {
   bool waits_for_credit() const;
   void on_data(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   void on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
-                          std::int64_t now_ns);
-  void received(std::uint64_t number, std::int64_t now_ns);
+                          std::int64_t now_ns, std::int64_t came_ns);
+  void received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns);
   void find_lost(std::int64_t now_ns);
   std::int64_t timeout_at() const;
 

@@ -19,17 +19,12 @@ class RoundTrip {
   // A route may change: what was the shortest round trip counts for so long.
   static constexpr std::int64_t kBaseForNs = 10'000'000'000;
 
-  // `held_ns`: for which the other side says it kept the answer; not believed where that would make the round
-  // trip shorter than any has been.
+  // `held_ns`: for which the other side says it kept the answer. It counts for how long to wait for an
+  // answer, but not for the delay of the way: a host that is busy is no queue in the network.
   void sample(std::int64_t rtt_ns, std::int64_t held_ns, std::int64_t now_ns) {
     rtt_ns = std::max<std::int64_t>(rtt_ns, 1);
-    if (now_ns - base_since_ns_ >= kBaseForNs / 2 || latest_ns_ == 0) {
-      base_ns_ = {rtt_ns, latest_ns_ == 0 ? rtt_ns : base_ns_[0]};
-      base_since_ns_ = now_ns;
-    }
-    base_ns_[0] = std::min(base_ns_[0], rtt_ns);
-    if (held_ns > 0 && rtt_ns - held_ns >= base_ns()) rtt_ns -= held_ns;
-    if (latest_ns_ == 0) {
+    const bool first = latest_ns_ == 0;
+    if (first) {
       smoothed_ns_ = rtt_ns;
       variation_ns_ = rtt_ns / 2;
     } else {
@@ -38,12 +33,20 @@ class RoundTrip {
       smoothed_ns_ += (rtt_ns - smoothed_ns_) / 8;
     }
     latest_ns_ = rtt_ns;
+    delay_ns_ = std::max<std::int64_t>(rtt_ns - std::max<std::int64_t>(held_ns, 0), 1);
+    if (first || now_ns - base_since_ns_ >= kBaseForNs / 2) {
+      base_ns_ = {delay_ns_, first ? delay_ns_ : base_ns_[0]};
+      base_since_ns_ = now_ns;
+    }
+    base_ns_[0] = std::min(base_ns_[0], delay_ns_);
   }
 
   bool known() const { return latest_ns_ > 0; }
   std::int64_t latest_ns() const { return latest_ns_; }
   std::int64_t smoothed_ns() const { return smoothed_ns_; }
   std::int64_t variation_ns() const { return variation_ns_; }
+  // There and back, without what the other side kept it.
+  std::int64_t delay_ns() const { return delay_ns_; }
   // The shortest of late: the way without queues.
   std::int64_t base_ns() const { return std::min(base_ns_[0], base_ns_[1]); }
 
@@ -60,6 +63,7 @@ class RoundTrip {
   std::int64_t latest_ns_ = 0;  // 0: nothing has been measured
   std::int64_t smoothed_ns_ = 0;
   std::int64_t variation_ns_ = 0;
+  std::int64_t delay_ns_ = 0;
   std::array<std::int64_t, 2>
       base_ns_{};  // of this half of the time for which it counts, and of the one before
   std::int64_t base_since_ns_ = 0;

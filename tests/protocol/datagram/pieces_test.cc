@@ -82,13 +82,15 @@ TEST(RoundTrip, WaitsTwoRoundTripsAtLeastAndTwiceAsLongEachTime) {
   EXPECT_EQ(quick.timeout_ns(0, 0), RoundTrip::kLeastTimeoutNs);
 }
 
-TEST(RoundTrip, BelievesNoHoldingThatWouldMakeItShorterThanAnyWas) {
+TEST(RoundTrip, TellsTheWayFromABusyHost) {
   RoundTrip rtt;
-  rtt.sample(10 * kMs, 0, 1);
-  rtt.sample(15 * kMs, 4 * kMs, 2);
-  EXPECT_EQ(rtt.latest_ns(), 11 * kMs);
-  rtt.sample(15 * kMs, 14 * kMs, 3);
-  EXPECT_EQ(rtt.latest_ns(), 15 * kMs);
+  rtt.sample(10 * kMs, 9 * kMs, 1);
+  rtt.sample(15 * kMs, 13 * kMs, 2);
+  EXPECT_EQ(rtt.delay_ns(), 2 * kMs);
+  EXPECT_EQ(rtt.base_ns(), kMs);
+  EXPECT_GT(rtt.timeout_ns(0, 0), 20 * kMs);
+  rtt.sample(5 * kMs, 500 * kMs, 3);  // whatever it says
+  EXPECT_EQ(rtt.delay_ns(), 1);
 }
 
 TEST(RoundTrip, ForgetsTheShortestWayInTime) {
