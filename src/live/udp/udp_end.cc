@@ -37,7 +37,7 @@ UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const wire::Secret& key
                const wire::DatagramScope& outward, const UdpEndOptions& options)
     : socket_(std::move(socket)),
       suite_(options.suite),
-      sender_(socket_, options.sender),
+      sender_(socket_, options.sender, options.send),
       receiver_(socket_),
       to_(sender_.add(peer)),
       mtu_(sender_.mtu(to_)),

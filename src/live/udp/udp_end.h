@@ -17,6 +17,7 @@ struct UdpEndOptions {
   protocol::FlowOptions flow;  // its window and `around` are those of the socket
   wire::DatagramSuite suite;
   std::size_t most_payload = 16384;  // of a datagram, where the path takes it: loopback and jumbo frames
+  UdpSender::SendCall send;          // for tests
 };
 
 class UdpEnd {
