@@ -1,6 +1,6 @@
 // How many bytes per second datagrams carry over loopback, one thread and one core at each end: sealed and
-// sent as they are, and with a whole flow on top (protocol/datagram/flow.h), by protection and with and
-// without offload.
+// sent as they are; with a whole flow on top (protocol/datagram/flow.h); with a flow without its rate control
+// ("free"). Each by protection, and with and without offload.
 //
 //   datagram_bench [seconds per line, 1] [payload bytes, 1400]
 //
@@ -123,7 +123,7 @@ Result run_datagrams(const Setting& setting, double seconds, std::size_t payload
   return result;
 }
 
-Result run_flow(const Setting& setting, double seconds, std::size_t payload) {
+Result run_flow(const Setting& setting, double seconds, std::size_t payload, bool rate_control) {
   live::UdpSocket a(kLoopback), b(kLoopback, {.merge = setting.offload});
   const live::UdpAddress to_a = a.address(), to_b = b.address();
   live::UdpEndOptions options;
@@ -131,6 +131,7 @@ Result run_flow(const Setting& setting, double seconds, std::size_t payload) {
   options.sender.offload = setting.offload;
   options.most_payload = payload;
   options.flow.packets = 8192;
+  options.flow.rate.enabled = rate_control;
   options.flow.send_bytes = options.flow.receive_bytes = 2U << 20;
   std::atomic<bool> stop{false};
   Result result;
@@ -138,7 +139,7 @@ Result run_flow(const Setting& setting, double seconds, std::size_t payload) {
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<std::byte>(i * 131 + i / 256);
   std::thread receiver([&] {
     pin(1);
-    live::UdpEnd end(std::move(b), to_a, kKey, kBack, options);
+    live::UdpEnd end(std::move(b), to_a, {kKey, kKey}, kBack, options);
     const double before = thread_cpu();
     while (!stop) {
       wait_for(end.socket().fd());
@@ -158,7 +159,7 @@ Result run_flow(const Setting& setting, double seconds, std::size_t payload) {
     result.receiver_cpu = thread_cpu() - before;
   });
   pin(0);
-  live::UdpEnd end(std::move(a), to_b, kKey, kThere, options);
+  live::UdpEnd end(std::move(a), to_b, {kKey, kKey}, kThere, options);
   const double before = thread_cpu();
   const std::int64_t begin = live::now_ns();
   for (std::uint64_t written = 0; live::now_ns() - begin < static_cast<std::int64_t>(seconds * 1e9);) {
@@ -205,9 +206,12 @@ int main(int argc, char** argv) {
       const Setting setting{to_string(protection), {protection, cipher}, offload};
       const Result datagrams = run_datagrams(setting, seconds, payload);
       print("datagrams", setting, datagrams);
-      const Result flow = run_flow(setting, seconds, payload);
-      print("flow", setting, flow);
-      wrong += datagrams.wrong + flow.wrong;
+      wrong += datagrams.wrong;
+      for (const bool rate_control : {true, false}) {
+        const Result flow = run_flow(setting, seconds, payload, rate_control);
+        print(rate_control ? "flow" : "flow, free", setting, flow);
+        wrong += flow.wrong;
+      }
     }
   }
   return wrong == 0 ? 0 : 1;

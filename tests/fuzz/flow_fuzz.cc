@@ -12,12 +12,12 @@ using namespace talweg;
 
 namespace {
 
-constexpr std::size_t kMost = 4096;
+constexpr std::size_t kRoom = 4096;
 
 protocol::FlowOptions options() {
   protocol::FlowOptions o;
   o.channels = 2;
-  o.send_bytes = o.receive_bytes = kMost;
+  o.send_bytes = o.receive_bytes = kRoom;
   o.payload = 700;
   o.packets = 16;
   return o;
@@ -107,7 +107,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     honest.end_of_batch();
     for (std::size_t c = 0; c < 2; ++c) {
       const auto ready = other.readable(c);
-      fuzz::require(ready.size() <= kMost);
+      fuzz::require(ready.size() <= kRoom);
       if (!foreign_bytes) {
         fuzz::require(read[c] + ready.size() <= written[c]);
         for (std::size_t i = 0; i < ready.size(); ++i) fuzz::require(ready[i] == byte_of(c, read[c] + i));
@@ -117,7 +117,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       const auto nonsense = honest.readable(c);
       if (!nonsense.empty()) honest.consumed(c, nonsense.size());
     }
-    fuzz::require(honest.room(0) <= kMost && honest.bytes_on_their_way() <= 16U * 1000);
+    fuzz::require(honest.room(0) <= kRoom && honest.bytes_on_their_way() <= 16U * 1000);
   }
   for (int i = 0; i < 200 && honest.next_time(now) != protocol::SentPackets::kNever; ++i) {
     now = std::max(now + 1, honest.next_time(now));

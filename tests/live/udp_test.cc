@@ -333,7 +333,7 @@ class Ends : public ::testing::Test {
     options.send = std::move(send);
     for (std::uint16_t i = 0; i < 2; ++i) {
       const wire::DatagramScope outward{9, 1, i, static_cast<std::uint16_t>(1 - i)};
-      ends_[i].emplace(std::move(sockets[i]), addresses[1 - i], key, outward, options);
+      ends_[i].emplace(std::move(sockets[i]), addresses[1 - i], UdpKeys{key, key}, outward, options);
     }
   }
   // `bytes` in each direction; every one of them is compared.

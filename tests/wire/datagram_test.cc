@@ -150,6 +150,14 @@ TEST(Datagram, WhatSomebodySentIsNotTakenForAnAnswerOfItsReceiver) {
   EXPECT_EQ(opener.open(packet, header), Why::damaged);
 }
 
+TEST(Key, AMixedSecretNeedsBoth) {
+  const Secret a = secret_from_text("one of the secrets"), b = secret_from_text("the other of them");
+  EXPECT_EQ(mixed(a, b), mixed(a, b));
+  EXPECT_NE(mixed(a, b), mixed(b, a));
+  EXPECT_NE(mixed(a, b), mixed(a, a));
+  EXPECT_NE(mixed(a, b), a);
+}
+
 TEST(Datagram, EveryCutAndEveryFieldOutOfRangeIsRefused) {
   const DatagramSuite suite = suites().front();
   DatagramSealer sealer(kDatagramKey, kScope, suite);

@@ -33,7 +33,7 @@ protocol::FlowOptions flow_options(const UdpEndOptions& options, const UdpSocket
 
 }  // namespace
 
-UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const wire::Secret& key,
+UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const UdpKeys& keys,
                const wire::DatagramScope& outward, const UdpEndOptions& options)
     : socket_(std::move(socket)),
       suite_(options.suite),
@@ -41,8 +41,8 @@ UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const wire::Secret& key
       receiver_(socket_),
       to_(sender_.add(peer)),
       mtu_(sender_.mtu(to_)),
-      sealer_(key, outward, options.suite),
-      opener_(key, turned(outward), options.suite),
+      sealer_(keys.send, outward, options.suite),
+      opener_(keys.receive, turned(outward), options.suite),
       flow_(flow_options(options, socket_, mtu_, peer)) {}
 
 bool UdpEnd::send(std::int64_t now_ns) {

@@ -20,12 +20,20 @@ struct UdpEndOptions {
   UdpSender::SendCall send;          // for tests
 };
 
+// Of what is sealed here, and of what is opened. They may be one: each direction derives its own from it.
+struct UdpKeys {
+  wire::Secret send{};
+  wire::Secret receive{};
+};
+
 class UdpEnd {
  public:
   // `outward`: from here to the other side; what comes has its ends exchanged. Throws Error{system} when
   // there is no way to `peer`.
-  UdpEnd(UdpSocket socket, const UdpAddress& peer, const wire::Secret& key,
-         const wire::DatagramScope& outward, const UdpEndOptions& options);
+  UdpEnd(UdpSocket socket, const UdpAddress& peer, const UdpKeys& keys, const wire::DatagramScope& outward,
+         const UdpEndOptions& options);
+  UdpEnd(const UdpEnd&) = delete;  // its sender and receiver know where its socket is
+  UdpEnd& operator=(const UdpEnd&) = delete;
 
   protocol::DatagramFlow& flow() { return flow_; }
   const protocol::DatagramFlow& flow() const { return flow_; }

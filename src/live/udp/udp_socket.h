@@ -26,6 +26,7 @@ class UdpAddress {
   explicit UdpAddress(std::string_view text);
   bool ipv6() const { return base_.sa_family == AF_INET6; }
   int port() const { return ntohs(ipv6() ? v6_.sin6_port : v4_.sin_port); }
+  void set_port(std::uint16_t port) { (ipv6() ? v6_.sin6_port : v4_.sin_port) = htons(port); }
   sockaddr* raw() { return &base_; }
   const sockaddr* raw() const { return &base_; }
   socklen_t bytes() const { return ipv6() ? sizeof v6_ : sizeof v4_; }

@@ -103,6 +103,8 @@ class DatagramFlow {
   // When on_time() and next() have something to do, if nothing comes before; SentPackets::kNever: nothing.
   std::int64_t next_time(std::int64_t now_ns) const;
 
+  // Asks the other side for a sign of life, with the next datagram.
+  void ask() { probe_due_ = true; }
   // From now on datagrams have payloads of so many bytes at most: a path or a card takes no more.
   void set_payload(std::size_t bytes);
   std::size_t payload() const { return payload_; }

@@ -56,11 +56,12 @@ class RateControl {
   }
 
   double window() const { return window_; }
-  // Bytes per second at which a window leaves in somewhat less than a round trip; 0: no limit.
-  double pace(std::int64_t smoothed_ns) const {
+  // Bytes per second at which a window leaves in somewhat less time than the way there and back takes; 0: no
+  // limit.
+  double pace(std::int64_t delay_ns) const {
     constexpr double kFaster = 1.25;
-    if (!options_.enabled || smoothed_ns <= 0) return 0;
-    return (starting_ ? 2 : kFaster) * window_ * 1e9 / static_cast<double>(smoothed_ns);
+    if (!options_.enabled || delay_ns <= 0) return 0;
+    return (starting_ ? 2 : kFaster) * window_ * 1e9 / static_cast<double>(delay_ns);
   }
 
  private:

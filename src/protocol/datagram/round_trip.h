@@ -34,6 +34,7 @@ class RoundTrip {
     }
     latest_ns_ = rtt_ns;
     delay_ns_ = std::max<std::int64_t>(rtt_ns - std::max<std::int64_t>(held_ns, 0), 1);
+    smooth_delay_ns_ = first ? delay_ns_ : smooth_delay_ns_ + (delay_ns_ - smooth_delay_ns_) / 8;
     if (first || now_ns - base_since_ns_ >= kBaseForNs / 2) {
       base_ns_ = {delay_ns_, first ? delay_ns_ : base_ns_[0]};
       base_since_ns_ = now_ns;
@@ -47,6 +48,7 @@ class RoundTrip {
   std::int64_t variation_ns() const { return variation_ns_; }
   // There and back, without what the other side kept it.
   std::int64_t delay_ns() const { return delay_ns_; }
+  std::int64_t smooth_delay_ns() const { return smooth_delay_ns_; }
   // The shortest of late: the way without queues.
   std::int64_t base_ns() const { return std::min(base_ns_[0], base_ns_[1]); }
 
@@ -64,6 +66,7 @@ class RoundTrip {
   std::int64_t smoothed_ns_ = 0;
   std::int64_t variation_ns_ = 0;
   std::int64_t delay_ns_ = 0;
+  std::int64_t smooth_delay_ns_ = 0;
   std::array<std::int64_t, 2>
       base_ns_{};  // of this half of the time for which it counts, and of the one before
   std::int64_t base_since_ns_ = 0;
