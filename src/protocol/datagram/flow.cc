@@ -136,7 +136,7 @@ bool DatagramFlow::make_data(std::uint64_t number, std::int64_t now_ns, wire::Da
     if (is == Window::rate_full) window_was_full_ = true;
     return false;
   }
-  const double pace = rate_.pace(rtt_.smooth_delay_ns());
+  const double pace = rate_.pace(rtt_.smooth_delay_ns(), rtt_.base_ns());
   const double rate = pace_ > 0 && (pace <= 0 || pace_ < pace) ? pace_ : pace;
   if (rate != pacer_.rate()) pacer_.set_rate(rate, now_ns);
   if (!pacer_.allowed(now_ns)) return false;

@@ -57,11 +57,13 @@ class RateControl {
 
   double window() const { return window_; }
   // Bytes per second at which a window leaves in somewhat less time than the way there and back takes; 0: no
-  // limit.
-  double pace(std::int64_t delay_ns) const {
+  // limit. The window follows long queues, but what one datagram waited in its own host is no reason to
+  // dawdle.
+  double pace(std::int64_t delay_ns, std::int64_t base_ns) const {
     constexpr double kFaster = 1.25;
     if (!options_.enabled || delay_ns <= 0) return 0;
-    return (starting_ ? 2 : kFaster) * window_ * 1e9 / static_cast<double>(delay_ns);
+    const std::int64_t way_ns = std::min(delay_ns, base_ns + 2 * options_.queue_ns);
+    return (starting_ ? 2 : kFaster) * window_ * 1e9 / static_cast<double>(way_ns);
   }
 
  private:

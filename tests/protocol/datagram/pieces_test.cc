@@ -215,6 +215,14 @@ TEST(RateControl, DoesNotGrowForWhatWasNotUsed) {
   EXPECT_EQ(rate.window(), first);
 }
 
+TEST(RateControl, PacesAWindowOverTheWayAndNotOverWhatAHostWasBusyFor) {
+  const RateControl rate(RateOptions{}, 1476);
+  const double window = rate.window();
+  EXPECT_DOUBLE_EQ(rate.pace(kMs, kMs), 2 * window * 1000);
+  EXPECT_DOUBLE_EQ(rate.pace(100 * kMs, kMs - 200'000), 2 * window * 1000);
+  EXPECT_EQ(rate.pace(0, 0), 0) << "nothing is known yet";
+}
+
 TEST(RateControl, SwitchedOffItSaysNothing) {
   RateOptions options;
   options.enabled = false;
@@ -224,7 +232,7 @@ TEST(RateControl, SwitchedOffItSaysNothing) {
   rate.on_silence();
   rate.on_acknowledged(1, 900 * kMs, kMs, true, 9 * kMs);
   EXPECT_EQ(rate.window(), options.most_window);
-  EXPECT_EQ(rate.pace(kMs), 0);
+  EXPECT_EQ(rate.pace(kMs, kMs), 0);
 }
 
 struct Sending {
