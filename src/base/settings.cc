@@ -115,6 +115,8 @@ const std::vector<Setting>& settings() {
        SettingKind::on_off},
       {"TALWEG_STREAMS", "TCP connections to each peer on another host", "1", false, false,
        SettingKind::whole_number, 1, 64},
+      {"TALWEG_TRANSPORT", "what frames to other hosts travel over: tcp or udp; the same on all ranks", "tcp",
+       false, true},
       {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1", false, false,
        SettingKind::on_off},
       {"TALWEG_RECORDER", "calls of each group that the flight recorder keeps; 0: off", "1024", false, false,

@@ -44,7 +44,7 @@ std::vector<int> lost_seats(const live::Mesh& mesh) {
 
 class Aggregator : private live::FrameHandler, private protocol::Outbox {
  public:
-  Aggregator(live::Mesh mesh, const live::TcpOptions& options, std::string name)
+  Aggregator(live::Mesh mesh, const live::LinkOptions& options, std::string name)
       : name_(std::move(name)),
         ranks_(mesh.ranks),
         left_(mesh.ranks),

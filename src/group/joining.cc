@@ -1,5 +1,6 @@
 #include "group/joining.h"
 
+#include "base/fail.h"
 #include "base/settings.h"
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
@@ -22,6 +23,13 @@ void find_address(const GroupOptions& options, Joining& joining) {
   joining.address_from = i.name + ", " + (choice.value.empty() ? "automatic" : name(choice.origin));
 }
 
+bool over_datagrams() {
+  const ResolvedSetting transport = resolve("TALWEG_TRANSPORT");
+  if (transport.value != "tcp" && transport.value != "udp")
+    refuse("TALWEG_TRANSPORT: expected tcp or udp, got \"{}\"", transport.value);
+  return transport.value == "udp";
+}
+
 std::shared_ptr<Store> open_store(const Meeting& at, bool serves, std::int64_t deadline_ns,
                                   const std::string& key) {
   const std::chrono::steady_clock::time_point deadline{std::chrono::nanoseconds(deadline_ns)};
@@ -39,6 +47,7 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
   connect.shared_memory = switch_of("TALWEG_SHM");
   connect.encrypt = switch_of("TALWEG_ENCRYPT");
   joining.engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
+  joining.engine.datagrams = over_datagrams();
   joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT").value;
   if (const std::string wanted = resolve("TALWEG_SOCKET_IFNAME", options.interface).value;
       place.size > 1 && !wanted.empty())

@@ -17,7 +17,7 @@ struct Joining {
   std::shared_ptr<Store> store;  // none for a rank that is alone
   std::string address_from;      // where the address was found, for people
   live::ConnectOptions connect;  // rank, size, prefix, address, key, deadline
-  live::TcpOptions engine;
+  live::LinkOptions engine;
   std::shared_ptr<Store> aggregator_store;  // of rank 0, where that is not `store`
 };
 

@@ -67,7 +67,7 @@ class World::Patience {
   std::int64_t since_ns_ = 0;
 };
 
-World::World(int rank, live::Mesh mesh, const live::TcpOptions& options, observe::ObserverOptions seeing)
+World::World(int rank, live::Mesh mesh, const live::LinkOptions& options, observe::ObserverOptions seeing)
     : engine_(rank, std::move(mesh), options, *this),
       observer_(std::move(seeing)),
       crowded_(!engine_.all_local() ||

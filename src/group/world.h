@@ -43,7 +43,7 @@ class Tenant : public live::FrameHandler {
 
 class World : public live::FrameHandler {
  public:
-  World(int rank, live::Mesh mesh, const live::TcpOptions& options, observe::ObserverOptions seeing);
+  World(int rank, live::Mesh mesh, const live::LinkOptions& options, observe::ObserverOptions seeing);
   ~World() override;
 
   // Throws Error{invalid_argument} in a process that was forked from the one that joined.

@@ -16,7 +16,7 @@ constexpr std::int64_t kGoodbyePatienceNs = 200'000'000;
 constexpr unsigned kGoodbyePauseUs = 200;
 }  // namespace
 
-Engine::Engine(int rank, Mesh mesh, const TcpOptions& options, FrameHandler& handler)
+Engine::Engine(int rank, Mesh mesh, const LinkOptions& options, FrameHandler& handler)
     : host_timeout_ns_(options.host_timeout_ns),
       made_(make_links(rank, std::move(mesh), options, loop_, handler)),
       is_dirty_(made_.by_rank.size(), false) {

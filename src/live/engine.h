@@ -18,7 +18,7 @@ struct EngineStatistics {
 
 class Engine {
  public:
-  Engine(int rank, Mesh mesh, const TcpOptions& options, FrameHandler& handler);
+  Engine(int rank, Mesh mesh, const LinkOptions& options, FrameHandler& handler);
 
   // As Link::send; a frame to who has gone counts as sent. Sent at the next flush or poll.
   bool send(int peer, OutFrame frame);

@@ -4,9 +4,11 @@
 
 namespace talweg::live {
 
-Links make_links(int rank, Mesh mesh, const TcpOptions& options, EventLoop& loop, FrameHandler& handler) {
+Links make_links(int rank, Mesh mesh, const LinkOptions& options, EventLoop& loop, FrameHandler& handler) {
   Links links;
   links.by_rank.resize(mesh.connections.size());
+  UdpLinkOptions datagrams;
+  datagrams.host_timeout_ns = options.host_timeout_ns;
   std::shared_ptr<SharedSender> sender;
   if (mesh.segment) {
     sender = std::make_shared<SharedSender>(std::move(*mesh.segment));
@@ -17,6 +19,8 @@ Links make_links(int rank, Mesh mesh, const TcpOptions& options, EventLoop& loop
     std::unique_ptr<Link>& link = links.by_rank[static_cast<std::size_t>(c.rank)];
     if (c.local)
       link = std::make_unique<SharedLink>(std::move(c), sender, mesh.local_index, loop, handler);
+    else if (options.datagrams)
+      link = std::make_unique<UdpLink>(std::move(c), mesh.seat, datagrams, loop, handler);
     else
       link = std::make_unique<TcpLink>(std::move(c), options, loop, handler);
   }

@@ -7,8 +7,13 @@
 #include "live/join/connect.h"
 #include "live/link.h"
 #include "live/tcp/tcp_link.h"
+#include "live/udp/udp_link.h"
 
 namespace talweg::live {
+
+struct LinkOptions : TcpOptions {
+  bool datagrams = false;  // frames to other hosts travel over UDP, beside a TCP connection
+};
 
 struct Links {
   std::vector<std::unique_ptr<Link>> by_rank;  // by seat; null: this one itself, and who has died already
@@ -16,6 +21,6 @@ struct Links {
 };
 
 // `loop` and `handler` must outlive the links. Throws Error{system}.
-Links make_links(int rank, Mesh mesh, const TcpOptions& options, EventLoop& loop, FrameHandler& handler);
+Links make_links(int rank, Mesh mesh, const LinkOptions& options, EventLoop& loop, FrameHandler& handler);
 
 }  // namespace talweg::live

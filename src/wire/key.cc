@@ -24,6 +24,13 @@ Secret secret_from_text(std::string_view text) {
   return secret;
 }
 
+Secret mixed(const Secret& one, const Secret& other) {
+  Secret both;
+  crypto_generichash(raw(both.data()), both.size(), raw(one.data()), one.size(), raw(other.data()),
+                     other.size());
+  return both;
+}
+
 std::string random_key_text() {
   std::array<std::byte, 32> bytes;
   fill_random(bytes);

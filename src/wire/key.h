@@ -17,6 +17,8 @@ inline constexpr std::size_t kShortestKey = 16;
 
 // The job's key from its text, of any length from kShortestKey on. All zero stands for "no key".
 Secret secret_from_text(std::string_view text);
+// One of two: who does not know both does not know it.
+Secret mixed(const Secret& one, const Secret& other);
 // 64 hexadecimal digits, drawn at random: a text for `secret_from_text`.
 std::string random_key_text();
 

@@ -67,6 +67,7 @@ TEST(Environment, WhatIsSetWronglyIsSaidBeforeAnybodyIsWaitedFor) {
   for (const auto& [setting, value] : {std::pair{"TALWEG_SHM", "perhaps"},
                                        {"TALWEG_STREAMS", "0"},
                                        {"TALWEG_ENCRYPT", "perhaps"},
+                                       {"TALWEG_TRANSPORT", "quic"},
                                        {"TALWEG_CHECKSUM", "perhaps"},
                                        {"TALWEG_HOST_TIMEOUT", "soon"},
                                        {"TALWEG_SOCKET_IFNAME", "=none"},

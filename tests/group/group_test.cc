@@ -40,26 +40,26 @@ Ints sum_of(int ranks, std::size_t n) {
 
 struct Setup {
   int size;
-  bool shared_memory;
+  std::string kind;
   int streams;
 };
 
 class Groups : public ::testing::TestWithParam<Setup> {
  protected:
   void run(const std::function<void(Group&)>& body) {
-    const Variable shm("TALWEG_SHM", GetParam().shared_memory ? "on" : "off");
+    const Variable shm("TALWEG_SHM", GetParam().kind == "Memory" ? "on" : "off");
+    const Variable transport("TALWEG_TRANSPORT", GetParam().kind == "Udp" ? "udp" : "tcp");
     const Variable streams("TALWEG_STREAMS", std::to_string(GetParam().streams));
     run_ranks(GetParam().size, body);
   }
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, Groups,
-                         ::testing::Values(Setup{1, true, 1}, Setup{2, true, 1}, Setup{3, true, 1},
-                                           Setup{5, true, 1}, Setup{2, false, 1}, Setup{4, false, 1},
-                                           Setup{3, false, 3}),
+                         ::testing::Values(Setup{1, "Memory", 1}, Setup{2, "Memory", 1},
+                                           Setup{3, "Memory", 1}, Setup{5, "Memory", 1}, Setup{2, "Tcp", 1},
+                                           Setup{4, "Tcp", 1}, Setup{3, "Tcp", 3}, Setup{3, "Udp", 1}),
                          [](const auto& test) {
-                           return std::to_string(test.param.size) +
-                                  (test.param.shared_memory ? "Memory" : "Tcp") +
+                           return std::to_string(test.param.size) + test.param.kind +
                                   std::to_string(test.param.streams);
                          });
 

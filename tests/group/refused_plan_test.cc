@@ -13,7 +13,7 @@ TEST(RefusedPlan, LeavesNothingInFlightAndNoNumberTaken) {
   observe::ObserverOptions seen;
   seen.hosts = {"host pid 1"};
   seen.recorded = 8;
-  const auto world = std::make_shared<World>(0, std::move(mesh), live::TcpOptions{}, seen);
+  const auto world = std::make_shared<World>(0, std::move(mesh), live::LinkOptions{}, seen);
   // A network of two workers cannot be that of a group of one.
   GroupImpl group(world, {0, {0}, seen.hosts, {0}, 0},
                   cluster::uniform_mesh(2, Bandwidth{1e9}, Nanoseconds{1000}), "", std::chrono::seconds(10),

@@ -1,0 +1,342 @@
+#include "live/udp/udp_link.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "live/tcp/tcp_traffic.h"
+
+namespace talweg::live {
+
+namespace {
+
+constexpr std::uint32_t kIntroductionMagic = 0x50445554;  // "TUDP"
+constexpr std::uint8_t kIntroductionVersion = 1;
+constexpr std::byte kMet{'M'};  // behind an introduction: the other one has been read
+
+// Numbers of the handles.
+constexpr std::size_t kLifeline = 0;
+constexpr std::size_t kDatagrams = 1;
+constexpr std::size_t kTimer = 2;
+
+// Bytes that the flow may hold which have not left: they cannot be overtaken any more.
+constexpr std::uint64_t kMostUnsent = 256U << 10;
+// Of frames read, before other links get their turn.
+constexpr std::size_t kReadBudget = 1U << 20;
+
+// Where the other end of a socket is, or this one; loopback for a Unix socket.
+UdpAddress address_beside(const FileDescriptor& socket, bool other) {
+  sockaddr_storage stored{};
+  socklen_t length = sizeof stored;
+  auto* const raw = reinterpret_cast<sockaddr*>(&stored);
+  check(other ? ::getpeername(socket.get(), raw, &length) : ::getsockname(socket.get(), raw, &length),
+        "reading a connection's address");
+  UdpAddress address("127.0.0.1:0");
+  if (stored.ss_family == AF_INET6) address = UdpAddress("[::1]:0");
+  if (stored.ss_family == AF_INET || stored.ss_family == AF_INET6)
+    std::memcpy(address.raw(), &stored, address.bytes());
+  return address;
+}
+
+UdpAddress with_port(UdpAddress address, std::uint16_t port) {
+  address.set_port(port);
+  return address;
+}
+
+}  // namespace
+
+UdpLink::UdpLink(Connection connection, int own, const UdpLinkOptions& options, EventLoop& loop,
+                 FrameHandler& handler)
+    : Link(connection.rank, handler),
+      options_(options),
+      own_(own),
+      loop_(loop),
+      lifeline_(std::move(connection.streams.at(0))),
+      timer_(check(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "creating a timer")),
+      // Of what a datagram carries its tag says more than a frame's checksum would.
+      writer_(false) {
+  if (!connection.secrets.empty()) session_ = connection.secrets[0];
+  set_non_blocking(lifeline_);
+  other_ = address_beside(lifeline_, true);
+  socket_.emplace(with_port(address_beside(lifeline_, false), 0), options.socket);
+  mine_ = {kIntroductionMagic,
+           static_cast<std::uint16_t>(socket_->address().port()),
+           kIntroductionVersion,
+           static_cast<std::uint8_t>(wire::has_aes() ? 1 : 0),
+           {}};
+  wire::fill_random(mine_.secret);
+  // Nothing else has been sent there: it takes so few bytes at once.
+  check(static_cast<int>(::send(lifeline_.get(), &mine_, sizeof mine_, MSG_NOSIGNAL)),
+        "introducing a link of datagrams");
+  handles_[kLifeline] = loop_.watch(lifeline_.get(), *this, kLifeline);
+  handles_[kDatagrams] = loop_.watch(socket_->fd(), *this, kDatagrams);
+  handles_[kTimer] = loop_.watch(timer_.get(), *this, kTimer);
+}
+
+UdpLink::~UdpLink() {
+  if (!gone()) lose(std::nullopt, {});
+}
+
+void UdpLink::lose(std::optional<ErrorCode> failure, const std::string& why) {
+  for (const EventLoop::Handle handle : handles_) loop_.unwatch(handle);
+  lifeline_.reset();
+  end_.reset();
+  socket_.reset();
+  end(failure, why);
+}
+
+bool UdpLink::send(OutFrame frame) {
+  const bool owned = frame.reported;
+  writer_.seal(frame);
+  queue_.push(std::move(frame));
+  return owned;
+}
+
+void UdpLink::taken(const OutFrame& frame) {
+  if (!frame.reported) handler_.on_sent(frame.header.group, frame.token);
+}
+
+// Frames from the queue into the flow, as long as little of them waits there.
+void UdpLink::fill() {
+  protocol::DatagramFlow& flow = end_->flow();
+  std::array<iovec, wire::FrameWriter<OutFrame>::kParts> parts;
+  while (flow.unsent(0) < kMostUnsent && flow.room(0) > 0 && !idle()) {
+    while (!queue_.empty() && writer_.takes_more(kMostUnsent)) writer_.commit(queue_.pop());
+    std::size_t total = 0, written = 0;
+    const std::size_t n = writer_.gather(parts, total);
+    for (std::size_t i = 0; i < n; ++i) {
+      const std::size_t some =
+          flow.write(0, {static_cast<const std::byte*>(parts[i].iov_base), parts[i].iov_len});
+      written += some;
+      if (some < parts[i].iov_len) break;
+    }
+    statistics_.bytes_sent += written;
+    writer_.release(written, [this](const OutFrame& frame) { taken(frame); });
+  }
+}
+
+void UdpLink::flush() {
+  // What is to be sent at once need not wait for a look at the lifeline.
+  if (!gone() && !end_) read_lifeline();
+  if (!gone()) work();
+}
+
+// Everything that can be done now without waiting. True if anything was read.
+bool UdpLink::work() {
+  if (!end_) return false;
+  const bool any = hand_over();
+  if (gone() || !end_) return any;
+  const std::int64_t now = now_ns();
+  end_->flow().on_time(now);
+  for (std::uint64_t before = ~0ULL; before != end_->flow().unsent(0);) {
+    before = end_->flow().unsent(0);
+    fill();
+    const bool all = end_->send(now);
+    loop_.want_write(handles_[kDatagrams], !all);
+    if (!all) break;
+  }
+  const bool busy = end_->flow().bytes_on_their_way() > 0;
+  if (busy_since_ns_ > 0) busy_seconds_ += static_cast<double>(now - busy_since_ns_) * 1e-9;
+  busy_since_ns_ = busy ? now : 0;
+  arm(now);
+  return any;
+}
+
+// A timer that ends too early costs a look; setting it costs a system call.
+void UdpLink::arm(std::int64_t now_ns) {
+  const std::int64_t at = end_->flow().next_time(now_ns);
+  if (at == protocol::SentPackets::kNever || (armed_ns_ != 0 && armed_ns_ <= at)) return;
+  armed_ns_ = std::max(at, now_ns + 1);
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  itimerspec when{};
+  when.it_value = {armed_ns_ / kSecond, armed_ns_ % kSecond};
+  ::timerfd_settime(timer_.get(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+bool UdpLink::on_ready(std::size_t which, bool readable, [[maybe_unused]] bool writable) {
+  if (gone()) return false;
+  bool any = false;
+  if (which == kTimer && readable) {
+    std::uint64_t times = 0;
+    [[maybe_unused]] const auto n = ::read(timer_.get(), &times, sizeof times);
+    armed_ns_ = 0;
+  } else if (which == kDatagrams && readable && end_) {
+    any = end_->receive(now_ns());
+  } else if (which == kLifeline && readable) {
+    read_lifeline();
+    any = true;
+  }
+  if (!gone()) any = work() || any;
+  if (gone() || !lifeline_ended_) return any;
+  // What it sent before it ended lies here already, or is lost.
+  while (end_ && end_->receive(now_ns())) hand_over();
+  if (gone()) return true;
+  const bool orderly = said_goodbye_;
+  lose(orderly ? std::nullopt : std::optional(ErrorCode::peer_failed),
+       orderly ? "" : "it closed the connection");
+  // What waits for it counts as sent, as what is sent to it from now on does.
+  writer_.forget([this](const OutFrame& frame) { taken(frame); });
+  while (!queue_.empty()) taken(queue_.pop());
+  return true;
+}
+
+void UdpLink::read_lifeline() {
+  for (;;) {
+    std::array<std::byte, 64> ignored;
+    const bool known = introduced_ == sizeof theirs_;
+    std::byte* const to = known ? ignored.data() : reinterpret_cast<std::byte*>(&theirs_) + introduced_;
+    const std::size_t most = known ? ignored.size() : sizeof theirs_ - introduced_;
+    const ssize_t n = ::recv(lifeline_.get(), to, most, MSG_DONTWAIT);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0 && errno == EAGAIN) return;
+    if (n <= 0) {
+      lifeline_ended_ = true;
+      return;
+    }
+    if (known) {
+      confirmed_ =
+          confirmed_ || std::ranges::find(ignored.begin(), ignored.begin() + n, kMet) != ignored.begin() + n;
+      continue;
+    }
+    introduced_ += static_cast<std::size_t>(n);
+    if (introduced_ == sizeof theirs_) meet();
+    if (gone()) return;
+  }
+}
+
+// Both sides know where the other one is, and seal with keys that nobody else has.
+void UdpLink::meet() {
+  if (theirs_.magic != kIntroductionMagic || theirs_.version != kIntroductionVersion) {
+    lose(ErrorCode::version, "it does not speak of datagrams as this version does");
+    return;
+  }
+  UdpEndOptions options = options_.end;
+  options.suite.protection =
+      session_ ? wire::DatagramProtection::encrypted : wire::DatagramProtection::authenticated;
+  options.suite.cipher = mine_.has_aes != 0 && theirs_.has_aes != 0 ? wire::CipherKind::aes256_gcm
+                                                                    : wire::CipherKind::chacha20_poly1305;
+  const UdpKeys keys{session_ ? wire::mixed(mine_.secret, session_->send) : mine_.secret,
+                     session_ ? wire::mixed(theirs_.secret, session_->receive) : theirs_.secret};
+  const wire::DatagramScope outward{0, 0, static_cast<std::uint16_t>(own_),
+                                    static_cast<std::uint16_t>(peer_)};
+  try {
+    end_.emplace(std::move(*socket_), with_port(other_, theirs_.port), keys, outward, options);
+  } catch (const Error& e) {
+    lose(ErrorCode::system, e.what());
+    return;
+  }
+  socket_.reset();
+  met_ns_ = now_ns();
+  end_->flow().set_pace(pace_);
+  end_->flow().ask();
+  [[maybe_unused]] const auto n = ::send(lifeline_.get(), &kMet, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+// All frames that are complete. True if anything was read.
+bool UdpLink::hand_over() {
+  using Step = wire::FrameReader::Step;
+  std::size_t budget = kReadBudget;
+  bool any = false;
+  while (end_ && budget > 0) {
+    auto bytes = end_->flow().readable(0);
+    if (bytes.empty()) break;
+    std::array<iovec, wire::FrameReader::kParts> parts;
+    std::size_t n = 0, got = 0;
+    reader_.space(parts, n);
+    for (std::size_t i = 0; i < n && got < bytes.size(); ++i) {
+      const std::size_t some = std::min(parts[i].iov_len, bytes.size() - got);
+      std::memcpy(parts[i].iov_base, bytes.data() + got, some);
+      got += some;
+    }
+    end_->flow().consumed(0, got);
+    reader_.wrote(got);
+    statistics_.bytes_received += got;
+    budget -= std::min(budget, got);
+    any = true;
+    for (Step step = reader_.next(); step != Step::more; step = reader_.next()) {
+      const wire::Header& header = reader_.header();
+      if (step == Step::damaged) {
+        lose(ErrorCode::corrupted, reader_.why());
+        return true;
+      }
+      if (step == Step::place)
+        reader_.put(handler_.place(peer_, header));
+      else if (header.type == wire::FrameType::goodbye)
+        said_goodbye_ = true;
+      else if (header.type != wire::FrameType::wake)
+        handler_.on_frame(peer_, header, reader_.payload());
+      if (gone()) return true;
+    }
+  }
+  return any;
+}
+
+void UdpLink::check_host() {
+  if (gone()) return;
+  const auto seconds = static_cast<double>(options_.host_timeout_ns) * 1e-9;
+  const std::uint64_t answers = tcp_answers(lifeline_.get());
+  if (answers > 0 && pulse_.lost(lifeline_.get(), answers + (end_ ? end_->received().datagrams : 0),
+                                 options_.host_timeout_ns)) {
+    lose(ErrorCode::peer_failed, fmt::format("its host has not answered for {:g} s", seconds));
+    return;
+  }
+  // It is there, has met us and has sent datagrams since; one that is merely stopped had sent some before.
+  if (end_ && confirmed_ && end_->heard_ns() == 0 && now_ns() - met_ns_ > options_.host_timeout_ns)
+    lose(
+        ErrorCode::system,
+        fmt::format(
+            "no datagram of it has come to {} for {:g} s, though it answers over TCP: is UDP blocked between "
+            "the two hosts?",
+            to_string(end_->socket().address()), seconds));
+}
+
+void UdpLink::pace(double bytes_per_second) {
+  pace_ = bytes_per_second;
+  if (end_) end_->flow().set_pace(bytes_per_second);
+}
+
+void UdpLink::cancel(std::uint32_t group, std::uint64_t run) {
+  const auto dropped = [&](const OutFrame& frame) { handler_.on_sent(frame.header.group, frame.token); };
+  queue_.cancel(group, run, dropped);
+  writer_.cancel(group, run, dropped);
+  reader_.forget_place(group, run);
+}
+
+bool UdpLink::unsent() const {
+  return !gone() && (!idle() || (end_ && !end_->flow().all_arrived()));
+}
+
+bool UdpLink::part() {
+  if (gone()) return true;
+  if (!std::exchange(parting_, true)) {
+    OutFrame frame;
+    frame.header = encode(wire::Goodbye{});
+    send(std::move(frame));
+  }
+  // Nobody else looks at what comes from now on.
+  read_lifeline();
+  if (gone()) return true;
+  if (end_) end_->receive(now_ns());
+  work();
+  return gone() || lifeline_ended_ || (end_ && idle() && end_->flow().all_arrived());
+}
+
+PeerStatistics UdpLink::measured() const {
+  PeerStatistics sum{.rank = peer_};
+  if (!end_) return sum;
+  const protocol::DatagramFlow& flow = end_->flow();
+  sum.retransmits = flow.statistics().lost_by_gap + flow.statistics().timeouts;
+  sum.round_trip_us = static_cast<std::uint32_t>(flow.round_trip().smoothed_ns() / 1000);
+  sum.acked_bytes = flow.bytes_arrived();
+  sum.busy_seconds = busy_seconds_;
+  return sum;
+}
+
+}  // namespace talweg::live

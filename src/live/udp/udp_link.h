@@ -1,0 +1,100 @@
+// UdpLink: to a rank of another host, with frames in datagrams (udp_end.h) beside the TCP connection that
+// joining has left.
+//
+// The connection is the lifeline. Over it both ends say their ports and the secrets by which they seal, which
+// are mixed with the handshake's where the group encrypts; its end is the end of the link; and whether the
+// other machine answers is asked over it, as for TcpLink. Everything else goes in datagrams, all of it in the
+// order in which it was sent.
+//
+// The kernel does not go on sending for a process that has ended: part() is over only when the other side has
+// taken everything.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "live/join/connect.h"
+#include "live/link.h"
+#include "live/loop/event_loop.h"
+#include "live/tcp/pulse.h"
+#include "live/udp/udp_end.h"
+#include "wire/frame_reader.h"
+#include "wire/frame_writer.h"
+
+namespace talweg::live {
+
+struct UdpLinkOptions {
+  UdpOptions socket;
+  UdpEndOptions end;
+  std::int64_t host_timeout_ns = 15'000'000'000;
+};
+
+class UdpLink : public Link, private Watcher {
+ public:
+  // `own`: this one's seat. Uses the first of the connection's streams. Throws Error{system}.
+  UdpLink(Connection connection, int own, const UdpLinkOptions& options, EventLoop& loop,
+          FrameHandler& handler);
+  ~UdpLink() override;
+
+  bool send(OutFrame frame) override;
+  void flush() override;
+  void check_host() override;
+  void pace(double bytes_per_second) override;
+  void cancel(std::uint32_t group, std::uint64_t run) override;
+  bool unsent() const override;
+  bool part() override;
+  LinkStatistics statistics() const override { return statistics_; }
+  PeerStatistics measured() const override;
+
+ private:
+  bool on_ready(std::size_t which, bool readable, bool writable) override;
+  void read_lifeline();
+  void meet();
+  bool work();
+  bool hand_over();
+  void fill();
+  void arm(std::int64_t now_ns);
+  void lose(std::optional<ErrorCode> failure, const std::string& why);
+  void taken(const OutFrame& frame);
+  bool idle() const { return queue_.empty() && writer_.empty(); }
+
+  // What both ends say first over the lifeline.
+  struct Introduction {
+    std::uint32_t magic = 0;
+    std::uint16_t port = 0;
+    std::uint8_t version = 0;
+    std::uint8_t has_aes = 0;
+    wire::Secret secret{};
+  };
+  static_assert(sizeof(Introduction) == 40);
+
+  UdpLinkOptions options_;
+  const int own_;
+  EventLoop& loop_;
+  FileDescriptor lifeline_;
+  UdpAddress other_;  // of the lifeline
+  std::optional<wire::SessionSecrets> session_;
+  FileDescriptor timer_;
+  EventLoop::Handle handles_[3];
+  Introduction mine_, theirs_;
+  std::size_t introduced_ = 0;       // bytes of theirs_ that have come
+  std::optional<UdpSocket> socket_;  // until both have met
+  std::optional<UdpEnd> end_;        // from then on
+  std::int64_t met_ns_ = 0;
+  bool confirmed_ = false;  // the other side has met us, too
+  bool lifeline_ended_ = false;
+  std::int64_t armed_ns_ = 0;  // for when the timer is set; 0: it is not
+
+  SendQueue queue_;
+  wire::FrameWriter<OutFrame> writer_;
+  wire::FrameReader reader_;
+  double pace_ = 0;
+  bool parting_ = false;
+  bool said_goodbye_ = false;
+  Pulse pulse_;
+  LinkStatistics statistics_;
+  double busy_seconds_ = 0;
+  std::int64_t busy_since_ns_ = 0;
+};
+
+}  // namespace talweg::live
