@@ -120,11 +120,10 @@ void AggregationWriter::begin(AggregationFormat format) {
 std::byte* AggregationWriter::add(const AggregationEntry& e) {
   AggregationHeadLayout head;
   std::memcpy(&head, buffer_.data(), sizeof head);
-  const auto flags =
-      static_cast<std::uint8_t>((e.version ? kVersionFlag : 0) | (e.data ? kDataFlag : 0) |
-                                (e.yours ? kYoursFlag : 0) | (e.above ? kAboveFlag : 0));
-  const AggregationEntryLayout entry{
-      e.block, e.next, e.exponent, e.data ? e.count : std::uint16_t{0}, e.column, flags, 0};
+  const auto flags = static_cast<std::uint8_t>((e.version ? kVersionFlag : 0) | (e.data ? kDataFlag : 0) |
+                                               (e.yours ? kYoursFlag : 0) | (e.above ? kAboveFlag : 0));
+  const AggregationEntryLayout entry{e.block,  e.next, e.exponent, e.data ? e.count : std::uint16_t{0},
+                                     e.column, flags,  0};
   std::memcpy(buffer_.data() + used_, &entry, sizeof entry);
   ++head.entries;
   std::memcpy(buffer_.data(), &head, sizeof head);

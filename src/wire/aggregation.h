@@ -29,9 +29,9 @@
 namespace talweg::wire {
 
 enum class AggregationType : std::uint8_t {
-  contribution = kAggregationTypes,  // a worker's part of a round, for each column with its data or without (an
-                                     // advert: "I have nothing there; my next block is this one")
-  result,                            // the sum of a round and the block that the next one is about
+  contribution = kAggregationTypes,  // a worker's part of a round, for each column with its data or without
+                                     // (an advert: "I have nothing there; my next block is this one")
+  result,   // the sum of a round and the block that the next one is about
   query,    // of a worker: "has this round ended?" A negative acknowledgement: it misses the results
   missing,  // of a switch: it misses contributions to these rounds, by whom
   refusal,  // of a switch: it does not take this part

@@ -5,8 +5,8 @@
 //    8  exponents i8, i8
 //   10  64 or 256 integers i32
 //
-// Earlier commits have the exponents behind the integers. The job's byte changes with every tensor; it and the
-// packet's number are the workers' own, and come back in the result as they were sent.
+// Earlier commits have the exponents behind the integers. The job's byte changes with every tensor; it and
+// the packet's number are the workers' own, and come back in the result as they were sent.
 #pragma once
 
 #include <cstddef>

@@ -241,8 +241,9 @@ void AggregationJob::collect(Replies& replies, const wire::DatagramHeader& heade
                              std::vector<SwitchAction>& actions) {
   using To = SwitchAction::To;
   if (!replies.on.empty())
-    actions.push_back(replies.to_above ? answer(To::above, AggregationType::contribution, header, replies.on.payload())
-                                       : answer(To::all, AggregationType::result, header, replies.on.payload()));
+    actions.push_back(replies.to_above
+                          ? answer(To::above, AggregationType::contribution, header, replies.on.payload())
+                          : answer(To::all, AggregationType::result, header, replies.on.payload()));
   if (from == nullptr) return;
   if (!replies.one.empty())
     actions.push_back(answer(To::one, AggregationType::result, header, replies.one.payload()));

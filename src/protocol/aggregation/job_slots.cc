@@ -100,8 +100,8 @@ JobSlots::Turn JobSlots::turn(std::size_t slot, const wire::AggregationEntry& en
 }
 
 void JobSlots::begin(Cell& cell, std::uint32_t operation, std::uint64_t block, AggregationFormat format) {
-  cell.round = {block, wire::kNeverNext,    0,     operation, terms_.workers,
-                0,     wire::kZeroExponent, format, Round::State::filling};
+  cell.round = {block,  wire::kNeverNext,     0, operation, terms_.workers, 0, wire::kZeroExponent,
+                format, Round::State::filling};
   cell.heard.clear();
   cell.has_part.clear();
 }

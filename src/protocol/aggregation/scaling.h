@@ -1,9 +1,9 @@
 // How float32 becomes integers that any number of workers can sum in any order without a carry, and back.
 //
 // All workers take the scale of a block from E, the largest of their exponents for it (2^E > max|x| on every
-// worker): with L = ceil(log2(workers)) an integer counts units of 2^(E + L - 31). No worker's integer exceeds
-// (2^31 - 1) / workers, so a sum never wraps; each is off by half a unit at most, the sum by `workers` halves.
-// The scale is a power of two: scaling itself rounds nothing.
+// worker): with L = ceil(log2(workers)) an integer counts units of 2^(E + L - 31). No worker's integer
+// exceeds (2^31 - 1) / workers, so a sum never wraps; each is off by half a unit at most, the sum by
+// `workers` halves. The scale is a power of two: scaling itself rounds nothing.
 //
 //   - A block in which any worker has an infinity or NaN comes out as NaN throughout: its integers would say
 //     nothing, and are not sent.
@@ -45,8 +45,7 @@ inline BlockScale scale_of(std::int16_t exponent, std::uint32_t workers) {
   scale.kind = BlockScale::Kind::scaled;
   scale.to_integer = std::ldexp(1.0F, shift);
   scale.to_float = std::ldexp(1.0F, -shift);
-  scale.limit =
-      static_cast<std::int32_t>(std::uint32_t{std::numeric_limits<std::int32_t>::max()} / workers);
+  scale.limit = static_cast<std::int32_t>(std::uint32_t{std::numeric_limits<std::int32_t>::max()} / workers);
   return scale;
 }
 

@@ -14,15 +14,15 @@ AggregationSwitch::AggregationSwitch(const SwitchLimits& limits, std::pmr::memor
 std::optional<OpenRefusal> AggregationSwitch::admit(std::uint32_t job, std::size_t memory, double rate,
                                                     bool replaces) {
   if (!replaces && jobs() >= limits_.jobs)
-    return OpenRefusal{true, fmt::format("job {}: all {} jobs that this switch takes are open", job,
-                                         limits_.jobs)};
+    return OpenRefusal{true,
+                       fmt::format("job {}: all {} jobs that this switch takes are open", job, limits_.jobs)};
   if (memory > limits_.memory_bytes - memory_bytes_)
     return OpenRefusal{true, fmt::format("job {}: it needs {} bytes of slots, and {} of {} are left", job,
                                          memory, limits_.memory_bytes - memory_bytes_, limits_.memory_bytes)};
   if (rate > limits_.bytes_per_second - bytes_per_second_)
-    return OpenRefusal{true, fmt::format("job {}: it asks for {:.0f} bytes per second, and {:.0f} of {:.0f} are left",
-                                         job, rate, limits_.bytes_per_second - bytes_per_second_,
-                                         limits_.bytes_per_second)};
+    return OpenRefusal{
+        true, fmt::format("job {}: it asks for {:.0f} bytes per second, and {:.0f} of {:.0f} are left", job,
+                          rate, limits_.bytes_per_second - bytes_per_second_, limits_.bytes_per_second)};
   return std::nullopt;
 }
 
@@ -34,10 +34,11 @@ std::optional<OpenRefusal> AggregationSwitch::open(const JobTerms& terms) {
   const auto open = jobs_.find(terms.job);
   const bool replaces = open != jobs_.end();
   if (replaces && terms.epoch <= open->second->terms().epoch)
-    return OpenRefusal{false, fmt::format("job {} is open with epoch {}: the next one has a higher epoch than {}",
-                                          terms.job, open->second->terms().epoch, terms.epoch)};
-  // What the job has now goes back first, or it could not be opened anew where there is room for one alone. If
-  // the new terms are refused the job keeps what it has.
+    return OpenRefusal{
+        false, fmt::format("job {} is open with epoch {}: the next one has a higher epoch than {}", terms.job,
+                           open->second->terms().epoch, terms.epoch)};
+  // What the job has now goes back first, or it could not be opened anew where there is room for one alone.
+  // If the new terms are refused the job keeps what it has.
   const std::size_t memory = memory_of(terms).total;
   const std::size_t had = replaces ? memory_of(open->second->terms()).total : 0;
   const double had_rate = replaces ? open->second->terms().bytes_per_second : 0;
@@ -62,9 +63,10 @@ std::optional<OpenRefusal> AggregationSwitch::open(const SwitchmlTerms& terms) {
     return OpenRefusal{false, fmt::format("job {} is open already", terms.job)};
   for (const std::uint64_t host : terms.hosts)
     if (members_.contains(host))
-      return OpenRefusal{false, fmt::format("job {}: one of its hosts is a worker of another job of SwitchML's, and "
-                                            "nothing else tells their packets apart",
-                                            terms.job)};
+      return OpenRefusal{false,
+                         fmt::format("job {}: one of its hosts is a worker of another job of SwitchML's, and "
+                                     "nothing else tells their packets apart",
+                                     terms.job)};
   const std::size_t memory = memory_of(terms).total;
   if (auto refusal = admit(terms.job, memory, terms.bytes_per_second, false)) return refusal;
   auto slots = std::make_unique<SwitchmlSlots>(terms, memory_);

@@ -5,8 +5,8 @@
 //   for (const SwitchAction& action : box.on(header, payload, from, now_ns)) send(action);
 //   box.close(job);                                               // nothing of it is left to read
 //
-// Each datagram is dropped, answered to one or answered to all (or passed to the switch above, in a tree). The
-// protocol is SwitchML's and OmniReduce's in one: two versions of each slot (job_slots.h says why that is
+// Each datagram is dropped, answered to one or answered to all (or passed to the switch above, in a tree).
+// The protocol is SwitchML's and OmniReduce's in one: two versions of each slot (job_slots.h says why that is
 // safe), a set of contributors instead of a count alone, and in every part of a round the sender's next block
 // that is not zero. The result says the least of these: the block that all go on with. Dense data are those
 // whose next block is always the following one.

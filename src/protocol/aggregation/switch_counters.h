@@ -12,7 +12,7 @@ struct SwitchCounters {
   std::uint64_t repeated = 0;       // results that were sent again, to one
   std::uint64_t duplicates = 0;     // contributions that had been heard, to rounds that still fill
   std::uint64_t late = 0;           // of rounds that are over
-  std::uint64_t early = 0;          // of rounds that cannot have begun: somebody does not keep to the protocol
+  std::uint64_t early = 0;  // of rounds that cannot have begun: somebody does not keep to the protocol
   std::uint64_t queries = 0;
   std::uint64_t missed = 0;        // contributions that a switch asked for
   std::uint64_t passed_up = 0;     // contributions to the switch above

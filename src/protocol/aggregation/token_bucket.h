@@ -15,7 +15,8 @@ class TokenBucket {
   // 0: taken. Otherwise nothing was, and may be in so many nanoseconds.
   std::int64_t take(double bytes, std::int64_t now_ns) {
     if (now_ns > filled_ns_) {
-      tokens_ = std::min(burst_, tokens_ + static_cast<double>(now_ns - filled_ns_) * bytes_per_second_ / 1e9);
+      tokens_ =
+          std::min(burst_, tokens_ + static_cast<double>(now_ns - filled_ns_) * bytes_per_second_ / 1e9);
       filled_ns_ = now_ns;
     }
     if (tokens_ >= bytes) {
