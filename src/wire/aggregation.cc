@@ -24,7 +24,8 @@ static_assert(sizeof(AggregationEntryLayout) == kAggregationEntryBytes);
 
 struct RefusalLayout {
   std::uint8_t reason;
-  std::uint8_t spare[3];
+  std::uint8_t of;
+  std::uint16_t spare;
   std::uint32_t wait_us;
 };
 static_assert(sizeof(RefusalLayout) == kRefusalBytes);
@@ -142,7 +143,8 @@ void AggregationWriter::add_worker(std::uint16_t worker) {
 }
 
 void encode(const Refusal& refusal, std::span<std::byte, kRefusalBytes> payload) {
-  const RefusalLayout layout{static_cast<std::uint8_t>(refusal.reason), {}, refusal.wait_us};
+  const RefusalLayout layout{static_cast<std::uint8_t>(refusal.reason), static_cast<std::uint8_t>(refusal.of),
+                             0, refusal.wait_us};
   std::memcpy(payload.data(), &layout, sizeof layout);
 }
 
@@ -151,7 +153,10 @@ const char* decode(std::span<const std::byte> payload, Refusal& refusal) {
   if (payload.size() != sizeof layout) return "not as long as a refusal";
   std::memcpy(&layout, payload.data(), sizeof layout);
   if (layout.reason == 0 || layout.reason > kAggregationRefusals) return "an unknown reason";
-  refusal = {static_cast<AggregationRefusal>(layout.reason), layout.wait_us};
+  if (layout.of < kAggregationTypes || layout.of >= kAggregationTypeEnd || layout.spare != 0)
+    return "a refusal of nothing that is known";
+  refusal = {static_cast<AggregationRefusal>(layout.reason), layout.wait_us,
+             static_cast<AggregationType>(layout.of)};
   return nullptr;
 }
 

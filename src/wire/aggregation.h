@@ -31,7 +31,7 @@ namespace talweg::wire {
 enum class AggregationType : std::uint8_t {
   contribution = kAggregationTypes,  // a worker's part of a round, for each column with its data or without
                                      // (an advert: "I have nothing there; my next block is this one")
-  result,   // the sum of a round and the block that the next one is about
+  result,                            // the sum of a round and the block that the next one is about
   query,    // of a worker: "has this round ended?" A negative acknowledgement: it misses the results
   missing,  // of a switch: it misses contributions to these rounds, by whom
   refusal,  // of a switch: it does not take this part
@@ -144,7 +144,8 @@ enum class AggregationRefusal : std::uint8_t {
 inline constexpr int kAggregationRefusals = 5;
 struct Refusal {
   AggregationRefusal reason = AggregationRefusal::busy;
-  std::uint32_t wait_us = 0;  // busy: so long
+  std::uint32_t wait_us = 0;                           // busy: so long
+  AggregationType of = AggregationType::contribution;  // what was refused
 };
 inline constexpr std::size_t kRefusalBytes = 8;
 void encode(const Refusal& refusal, std::span<std::byte, kRefusalBytes> payload);

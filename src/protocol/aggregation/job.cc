@@ -230,11 +230,15 @@ void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const
   slots_.write(cell, entry.column, entry.version, replies.on);
 }
 
-void AggregationJob::refuse(const wire::DatagramHeader& header, const wire::Refusal& refusal, const Peer& to,
+void AggregationJob::refuse(const wire::DatagramHeader& header, wire::Refusal refusal, const Peer& to,
                             std::vector<SwitchAction>& actions) {
   asker_ = to;
+  if (header.type >= wire::kAggregationTypes && header.type < wire::kAggregationTypeEnd)
+    refusal.of = static_cast<AggregationType>(header.type);
   encode(refusal, refusal_);
   actions.push_back(answer(SwitchAction::To::one, AggregationType::refusal, header, refusal_));
+  // Who has gone on to another epoch since must not take it for its own.
+  actions.back().header.epoch = header.epoch;
 }
 
 void AggregationJob::collect(Replies& replies, const wire::DatagramHeader& header, const Peer* from,

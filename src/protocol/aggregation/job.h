@@ -38,7 +38,7 @@ class AggregationJob {
   void complete(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
   void again(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
   void name_missing(Replies& replies) const;
-  void refuse(const wire::DatagramHeader& header, const wire::Refusal& refusal, const Peer& to,
+  void refuse(const wire::DatagramHeader& header, wire::Refusal refusal, const Peer& to,
               std::vector<SwitchAction>& actions);
   void collect(Replies& replies, const wire::DatagramHeader& header, const Peer* from,
                std::vector<SwitchAction>& actions);

@@ -1,4 +1,9 @@
 // A rate that may be exceeded for a moment: `burst` bytes at once, `bytes_per_second` in the long run.
+//
+// Whatever comes while anything is left is taken whole, and what it takes too much is owed: else small
+// datagrams would always find room and large ones never. Who is refused is told a time of its own to come
+// back, one after the other as the rate allows: nothing is kept free for it then, but those who were refused
+// do not come all at once.
 #pragma once
 
 #include <algorithm>
@@ -19,19 +24,29 @@ class TokenBucket {
           std::min(burst_, tokens_ + static_cast<double>(now_ns - filled_ns_) * bytes_per_second_ / 1e9);
       filled_ns_ = now_ns;
     }
-    if (tokens_ >= bytes) {
+    if (tokens_ > 0) {
       tokens_ -= bytes;
       return 0;
     }
-    return std::max<std::int64_t>(
-        1, static_cast<std::int64_t>(std::ceil((bytes - tokens_) / bytes_per_second_ * 1e9)));
+    const std::int64_t earliest_ns = now_ns + nanoseconds(-tokens_) + 1;
+    if (turn_ns_ < earliest_ns || turn_ns_ > earliest_ns + kMostTurnsNs) turn_ns_ = earliest_ns;
+    const std::int64_t wait_ns = turn_ns_ - now_ns;
+    turn_ns_ += nanoseconds(bytes);
+    return wait_ns;
   }
 
  private:
+  // Turns are given so far ahead, and then from the beginning: some who had one will not come.
+  static constexpr std::int64_t kMostTurnsNs = 50'000'000;
+  std::int64_t nanoseconds(double bytes) const {
+    return static_cast<std::int64_t>(std::ceil(bytes / bytes_per_second_ * 1e9));
+  }
+
   double bytes_per_second_;
   double burst_;
   double tokens_;
   std::int64_t filled_ns_ = 0;
+  std::int64_t turn_ns_ = 0;  // of who is refused next
 };
 
 }  // namespace talweg::protocol

@@ -74,7 +74,7 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   const bool agrees_first = sum.format == wire::AggregationFormat::scaled;
   for (std::size_t i = 0; i < columns_.size() && i < tensor_.blocks(); ++i) {
     Column& column = columns_[i];
-    column.open = column.first = column.chosen = true;
+    column.open = column.first = column.fresh = column.chosen = true;
     column.block = agrees_first ? kNoBlock : i;
     column.exponent = wire::kZeroExponent;
     column.own_next = 0;
@@ -109,7 +109,8 @@ void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
     std::byte* const data = writer.add(entry);
     if (entry.data) tensor_.write(column.block, column.exponent, data);
     ++(entry.data ? counters_.contributions : counters_.adverts);
-    column.sent_ns = now_ns;
+    if (column.fresh) column.sent_ns = now_ns;
+    column.fresh = column.held_back = false;
     column.due_ns = now_ns + timer_.wait_ns(column.in_vain);
     wake_at(column.due_ns);
   }
@@ -221,7 +222,7 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
   column.block = entry.next;
   column.exponent = entry.exponent;
   look_ahead(column, i);
-  column.chosen = true;
+  column.fresh = column.chosen = true;
 }
 
 // Writes the round's block, and those up to the next one, which nobody has anything in.
@@ -271,10 +272,13 @@ void AggregationWorker::on_refusal(const wire::DatagramHeader& h, std::span<cons
                 fmt::format("sum {} of job {}, epoch {}: worker {} is refused: {}", operation_, terms_.job,
                             terms_.epoch, terms_.worker, to_string(refusal.reason)));
   ++counters_.held_back;
+  // A query that was refused is asked again in its own time: the contribution may well have been taken.
+  if (refusal.of != AggregationType::contribution) return;
   const std::int64_t again_ns = now_ns + std::int64_t{refusal.wait_us} * 1000;
   for (std::size_t c = 0; c < terms_.columns; ++c) {
     Column& column = columns_[index(h.own16 - terms_.first_slot, c)];
     if (!column.open) continue;
+    column.held_back = true;
     column.due_ns = again_ns;
     wake_at(again_ns);
   }
@@ -297,9 +301,10 @@ void AggregationWorker::on_time(std::int64_t now_ns) {
         wake_at(column.due_ns);
         continue;
       }
+      column.chosen = true;
+      if (column.held_back) continue;
       ++counters_.timeouts;
       if (column.in_vain < 0xff) ++column.in_vain;
-      column.chosen = true;
       asks = asks || column.in_vain >= kAskAfter;
     }
     send_chosen(slot, now_ns);

@@ -96,17 +96,19 @@ class AggregationWorker {
 
  private:
   struct Column {
-    std::uint64_t block = 0;     // of the round in flight
-    std::uint64_t own_next = 0;  // our first one behind it
-    std::int64_t sent_ns = 0;
+    std::uint64_t block = 0;         // of the round in flight
+    std::uint64_t own_next = 0;      // our first one behind it
+    std::int64_t sent_ns = 0;        // for the first time
     std::int64_t due_ns = 0;         // it is sent again
     std::int16_t exponent = 0;       // of all workers, for `block`
     std::int16_t next_exponent = 0;  // ours, for own_next
     std::uint8_t in_vain = 0;
     bool version = false;
     bool open = false;
-    bool first = false;   // the operation's first round: it also waits for those that have not started
-    bool chosen = false;  // is to be in the datagram that is made next
+    bool held_back = false;  // the switch has said when to send it again
+    bool fresh = false;      // the round has not been sent yet
+    bool first = false;      // the operation's first round: it also waits for those that have not started
+    bool chosen = false;     // is to be in the datagram that is made next
   };
   struct Sent {
     std::uint64_t number = 0;
