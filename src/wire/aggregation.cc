@@ -142,35 +142,35 @@ void AggregationWriter::add_worker(std::uint16_t worker) {
   used_ += sizeof worker;
 }
 
-void encode(const Refusal& refusal, std::span<std::byte, kRefusalBytes> payload) {
+void encode(const AggregationRefusal& refusal, std::span<std::byte, kRefusalBytes> payload) {
   const RefusalLayout layout{static_cast<std::uint8_t>(refusal.reason), static_cast<std::uint8_t>(refusal.of),
                              0, refusal.wait_us};
   std::memcpy(payload.data(), &layout, sizeof layout);
 }
 
-const char* decode(std::span<const std::byte> payload, Refusal& refusal) {
+const char* decode(std::span<const std::byte> payload, AggregationRefusal& refusal) {
   RefusalLayout layout;
   if (payload.size() != sizeof layout) return "not as long as a refusal";
   std::memcpy(&layout, payload.data(), sizeof layout);
-  if (layout.reason == 0 || layout.reason > kAggregationRefusals) return "an unknown reason";
+  if (layout.reason == 0 || layout.reason > kAggregationReasons) return "an unknown reason";
   if (layout.of < kAggregationTypes || layout.of >= kAggregationTypeEnd || layout.spare != 0)
     return "a refusal of nothing that is known";
-  refusal = {static_cast<AggregationRefusal>(layout.reason), layout.wait_us,
+  refusal = {static_cast<AggregationReason>(layout.reason), layout.wait_us,
              static_cast<AggregationType>(layout.of)};
   return nullptr;
 }
 
-const char* to_string(AggregationRefusal reason) {
+const char* to_string(AggregationReason reason) {
   switch (reason) {
-    case AggregationRefusal::busy:
+    case AggregationReason::busy:
       return "the switch is busy";
-    case AggregationRefusal::unknown_job:
+    case AggregationReason::unknown_job:
       return "the switch knows no such job";
-    case AggregationRefusal::old_epoch:
+    case AggregationReason::old_epoch:
       return "the switch is in another epoch of the job";
-    case AggregationRefusal::stranger:
+    case AggregationReason::stranger:
       return "the job was announced with fewer workers";
-    case AggregationRefusal::disagreement:
+    case AggregationReason::disagreement:
       break;
   }
   return "the workers disagree about the format or the count of a round's elements";

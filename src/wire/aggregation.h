@@ -134,23 +134,23 @@ class AggregationWriter {
   std::size_t used_ = 0;
 };
 
-enum class AggregationRefusal : std::uint8_t {
+enum class AggregationReason : std::uint8_t {
   busy = 1,     // not now: again after the time that is said with it
   unknown_job,  // no such job is open here
   old_epoch,    // this epoch of the job is over, or has not begun
   stranger,     // the job has fewer workers
   disagreement  // of the others about the format or the count of this round's elements
 };
-inline constexpr int kAggregationRefusals = 5;
-struct Refusal {
-  AggregationRefusal reason = AggregationRefusal::busy;
+inline constexpr int kAggregationReasons = 5;
+struct AggregationRefusal {
+  AggregationReason reason = AggregationReason::busy;
   std::uint32_t wait_us = 0;                           // busy: so long
   AggregationType of = AggregationType::contribution;  // what was refused
 };
 inline constexpr std::size_t kRefusalBytes = 8;
-void encode(const Refusal& refusal, std::span<std::byte, kRefusalBytes> payload);
-[[nodiscard]] const char* decode(std::span<const std::byte> payload, Refusal& refusal);
+void encode(const AggregationRefusal& refusal, std::span<std::byte, kRefusalBytes> payload);
+[[nodiscard]] const char* decode(std::span<const std::byte> payload, AggregationRefusal& refusal);
 // "the job has fewer workers": for people.
-const char* to_string(AggregationRefusal reason);
+const char* to_string(AggregationReason reason);
 
 }  // namespace talweg::wire

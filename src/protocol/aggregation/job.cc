@@ -6,7 +6,7 @@ namespace talweg::protocol {
 
 using wire::AggregationEntry;
 using wire::AggregationMessage;
-using wire::AggregationRefusal;
+using wire::AggregationReason;
 using wire::AggregationType;
 using wire::AggregationWriter;
 
@@ -19,7 +19,7 @@ struct AggregationJob::Replies {
   bool to_above = false;
   std::optional<JobSlots::Cell> waiting;  // of a round that somebody is missing in: who is to be named
   bool waiting_begun = false;
-  std::optional<AggregationRefusal> refusal;
+  std::optional<AggregationReason> refusal;
 
   Replies(JobSlots& slots, wire::AggregationFormat format, std::int64_t now)
       : on(slots.packet(0)), one(slots.packet(1)), missing(slots.packet(2)), now_ns(now) {
@@ -46,17 +46,17 @@ void AggregationJob::on(const wire::DatagramHeader& header, std::span<const std:
   asker_ = from;
   if (header.epoch != terms_.epoch) {
     ++counters_.other_epoch;
-    return refuse(header, {AggregationRefusal::old_epoch, 0}, from, actions);
+    return refuse(header, {AggregationReason::old_epoch, 0}, from, actions);
   }
   if (header.sender >= terms_.workers) {
     ++counters_.strangers;
-    return refuse(header, {AggregationRefusal::stranger, 0}, from, actions);
+    return refuse(header, {AggregationReason::stranger, 0}, from, actions);
   }
   const auto bytes = static_cast<double>(wire::kDatagramHeaderBytes + payload.size());
   if (const std::int64_t wait_ns = bucket_.take(bytes, now_ns); wait_ns > 0) {
     ++counters_.busy;
     const std::int64_t wait_us = std::min<std::int64_t>(1 + wait_ns / 1000, 1'000'000'000);
-    return refuse(header, {AggregationRefusal::busy, static_cast<std::uint32_t>(wait_us)}, from, actions);
+    return refuse(header, {AggregationReason::busy, static_cast<std::uint32_t>(wait_us)}, from, actions);
   }
   AggregationMessage message;
   if (wire::decode(header, payload, message) != nullptr ||
@@ -99,7 +99,7 @@ void AggregationJob::contribute(const wire::DatagramHeader& header, const Aggreg
   Round& round = cell.round;
   if (round.format != message.format || (entry.data && round.count > 0 && round.count != entry.count)) {
     ++counters_.disagreements;
-    replies.refusal = AggregationRefusal::disagreement;
+    replies.refusal = AggregationReason::disagreement;
     return;
   }
   if (cell.heard.has(header.sender)) return again(cell, entry, replies);
@@ -147,7 +147,7 @@ void AggregationJob::query(const wire::DatagramHeader& header, const Aggregation
   const bool begun = turn == JobSlots::Turn::current;
   if (begun && cell.round.format != message.format) {
     ++counters_.disagreements;
-    replies.refusal = AggregationRefusal::disagreement;
+    replies.refusal = AggregationReason::disagreement;
     return;
   }
   if (begun && cell.round.state == Round::State::done) return again(cell, asked, replies);
@@ -178,10 +178,10 @@ void AggregationJob::on_above(const wire::DatagramHeader& header, std::span<cons
     return;
   }
   if (header.type == static_cast<std::uint8_t>(AggregationType::refusal)) {
-    wire::Refusal refusal;
+    wire::AggregationRefusal refusal;
     if (wire::decode(payload, refusal) != nullptr)
       ++counters_.malformed;
-    else if (refusal.reason != AggregationRefusal::busy)  // else it is sent again when a worker asks
+    else if (refusal.reason != AggregationReason::busy)  // else it is sent again when a worker asks
       refused_above_ = refusal;
     return;
   }
@@ -230,7 +230,7 @@ void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const
   slots_.write(cell, entry.column, entry.version, replies.on);
 }
 
-void AggregationJob::refuse(const wire::DatagramHeader& header, wire::Refusal refusal, const Peer& to,
+void AggregationJob::refuse(const wire::DatagramHeader& header, wire::AggregationRefusal refusal, const Peer& to,
                             std::vector<SwitchAction>& actions) {
   asker_ = to;
   if (header.type >= wire::kAggregationTypes && header.type < wire::kAggregationTypeEnd)

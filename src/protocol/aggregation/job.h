@@ -38,7 +38,7 @@ class AggregationJob {
   void complete(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
   void again(JobSlots::Cell& cell, const wire::AggregationEntry& entry, Replies& replies);
   void name_missing(Replies& replies) const;
-  void refuse(const wire::DatagramHeader& header, wire::Refusal refusal, const Peer& to,
+  void refuse(const wire::DatagramHeader& header, wire::AggregationRefusal refusal, const Peer& to,
               std::vector<SwitchAction>& actions);
   void collect(Replies& replies, const wire::DatagramHeader& header, const Peer* from,
                std::vector<SwitchAction>& actions);
@@ -49,7 +49,7 @@ class AggregationJob {
   JobSlots slots_;
   TokenBucket bucket_;
   SwitchCounters counters_;
-  std::optional<wire::Refusal> refused_above_;
+  std::optional<wire::AggregationRefusal> refused_above_;
   Peer asker_;  // of the datagram at hand
   std::byte refusal_[wire::kRefusalBytes] = {};
 };

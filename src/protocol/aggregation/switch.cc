@@ -103,7 +103,7 @@ std::span<const SwitchAction> AggregationSwitch::on(const wire::DatagramHeader& 
   }
   ++strays_.unknown_job;
   stray_ = from;
-  wire::encode({wire::AggregationRefusal::unknown_job, 0}, refusal_);
+  wire::encode(wire::AggregationRefusal{wire::AggregationReason::unknown_job, 0}, refusal_);
   SwitchAction refusal{SwitchAction::To::one, {&stray_, 1}, header, refusal_};
   refusal.header.type = static_cast<std::uint8_t>(wire::AggregationType::refusal);
   refusal.header.length = wire::kRefusalBytes;

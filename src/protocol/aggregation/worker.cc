@@ -260,14 +260,14 @@ void AggregationWorker::on_missing(std::size_t slot, const AggregationMessage& m
 
 void AggregationWorker::on_refusal(const wire::DatagramHeader& h, std::span<const std::byte> payload,
                                    std::int64_t now_ns) {
-  wire::Refusal refusal;
+  wire::AggregationRefusal refusal;
   if (wire::decode(payload, refusal) != nullptr) {
     ++counters_.malformed;
     return;
   }
   heard_ = true;
-  if (refusal.reason != wire::AggregationRefusal::busy)
-    return fail(refusal.reason == wire::AggregationRefusal::disagreement ? ErrorCode::mismatch
+  if (refusal.reason != wire::AggregationReason::busy)
+    return fail(refusal.reason == wire::AggregationReason::disagreement ? ErrorCode::mismatch
                                                                          : ErrorCode::unsupported,
                 fmt::format("sum {} of job {}, epoch {}: worker {} is refused: {}", operation_, terms_.job,
                             terms_.epoch, terms_.worker, to_string(refusal.reason)));
