@@ -34,7 +34,7 @@ std::uint32_t max_magnitude(const void* data, std::size_t count);
 // 2^31 - 1. Values and products are finite. The largest float32 that is no larger than the limit stands for
 // it.
 void quantise(void* ints, const void* data, std::size_t count, float scale, std::int32_t limit);
-// data[i] = float(ints[i]) * scale.
+// data[i] = float(ints[i]) * scale. `data` may be exactly `ints`.
 void dequantise(void* data, const void* ints, std::size_t count, float scale);
 
 // Of words of four bytes, from and to the other order of bytes. `out` may be exactly `in`.

@@ -1,5 +1,6 @@
-// Messages of streaming aggregation and packets of SwitchML's: what is let through encodes to the same bytes, and
-// a switch and a worker that are handed it keep within what is theirs. The first byte is the datagram's type.
+// Messages of streaming aggregation and packets of SwitchML's: what is let through encodes to the same bytes,
+// and a switch and a worker that are handed it keep within what is theirs. The first byte is the datagram's
+// type.
 #include <algorithm>
 #include <cstring>
 #include <vector>

@@ -86,8 +86,7 @@ TEST(AggregationMessage, OfAnyOtherLengthIsRefused) {
 
 // Each with one byte that makes nonsense of it.
 TEST(AggregationMessage, ThatMakesNoSenseIsRefused) {
-  constexpr std::size_t kFirst = kAggregationHeadBytes,
-                        kSecond = kFirst + kAggregationEntryBytes + 3 * 4;
+  constexpr std::size_t kFirst = kAggregationHeadBytes, kSecond = kFirst + kAggregationEntryBytes + 3 * 4;
   const struct {
     const char* what;
     std::size_t at;
@@ -119,7 +118,8 @@ TEST(AggregationMessage, ThatMakesNoSenseIsRefused) {
 TEST(AggregationMessage, OfAnotherTypeIsRefused) {
   const auto payload = two_entries(AggregationFormat::f32);
   AggregationMessage message;
-  for (const int type : {0, kAggregationTypes - 1, int{kAggregationTypeEnd} - 1, int{kAggregationTypeEnd}, 255}) {
+  for (const int type :
+       {0, kAggregationTypes - 1, int{kAggregationTypeEnd} - 1, int{kAggregationTypeEnd}, 255}) {
     DatagramHeader header;
     header.type = static_cast<std::uint8_t>(type);
     EXPECT_NE(decode(header, payload, message), nullptr) << type;
@@ -130,7 +130,8 @@ TEST(AggregationMessage, OfAnotherTypeIsRefused) {
 TEST(AggregationRefusal, SaysWhyAndForHowLong) {
   std::byte bytes[kRefusalBytes];
   for (int reason = 1; reason <= kAggregationReasons; ++reason) {
-    encode(AggregationRefusal{static_cast<AggregationReason>(reason), 1234567, AggregationType::query}, bytes);
+    encode(AggregationRefusal{static_cast<AggregationReason>(reason), 1234567, AggregationType::query},
+           bytes);
     AggregationRefusal refusal;
     ASSERT_EQ(decode(bytes, refusal), nullptr);
     EXPECT_EQ(static_cast<int>(refusal.reason), reason);

@@ -230,8 +230,8 @@ void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const
   slots_.write(cell, entry.column, entry.version, replies.on);
 }
 
-void AggregationJob::refuse(const wire::DatagramHeader& header, wire::AggregationRefusal refusal, const Peer& to,
-                            std::vector<SwitchAction>& actions) {
+void AggregationJob::refuse(const wire::DatagramHeader& header, wire::AggregationRefusal refusal,
+                            const Peer& to, std::vector<SwitchAction>& actions) {
   asker_ = to;
   if (header.type >= wire::kAggregationTypes && header.type < wire::kAggregationTypeEnd)
     refusal.of = static_cast<AggregationType>(header.type);

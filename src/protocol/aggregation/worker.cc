@@ -268,7 +268,7 @@ void AggregationWorker::on_refusal(const wire::DatagramHeader& h, std::span<cons
   heard_ = true;
   if (refusal.reason != wire::AggregationReason::busy)
     return fail(refusal.reason == wire::AggregationReason::disagreement ? ErrorCode::mismatch
-                                                                         : ErrorCode::unsupported,
+                                                                        : ErrorCode::unsupported,
                 fmt::format("sum {} of job {}, epoch {}: worker {} is refused: {}", operation_, terms_.job,
                             terms_.epoch, terms_.worker, to_string(refusal.reason)));
   ++counters_.held_back;
