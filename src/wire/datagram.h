@@ -52,6 +52,7 @@ inline constexpr std::uint8_t kDatagramEncrypted = 2;  // set by the sealer
 // bit 3 says that it may be lost before others are.
 inline constexpr std::uint8_t kPriorityMask = 7;
 inline constexpr std::uint8_t kDroppable = 8;
+inline constexpr std::uint8_t kOrdinary = 4;  // the priority of what has no other
 
 // A sender that is everybody's peer, as the receiver in a DatagramScope.
 inline constexpr std::uint16_t kEverybody = 0xffff;

@@ -1,0 +1,97 @@
+#include "live/udp/udp_end.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fail.h"
+
+namespace talweg::live {
+
+namespace {
+
+// Datagrams before others get their turn.
+constexpr int kReceiveCalls = 4;
+
+wire::DatagramScope turned(wire::DatagramScope scope) {
+  std::swap(scope.from, scope.to);
+  return scope;
+}
+
+protocol::FlowOptions flow_options(const UdpEndOptions& options, const UdpSocket& socket, std::size_t mtu,
+                                   const UdpAddress& peer) {
+  protocol::FlowOptions flow = options.flow;
+  flow.window = static_cast<std::uint32_t>(std::min<std::size_t>(socket.window(), 1U << 31));
+  flow.payload =
+      std::min(options.most_payload, wire::datagram_payload(mtu, socket.ipv6(), options.suite.protection));
+  if (flow.payload < wire::kMostAckBytes)
+    throw_error(ErrorCode::system, "sending datagrams to {}: {}", to_string(peer),
+                mtu == 0 ? "there is no way to it" : "its path takes too small ones");
+  flow.around =
+      (socket.ipv6() ? 48 : 28) + wire::kDatagramHeaderBytes + trailer_bytes(options.suite.protection);
+  return flow;
+}
+
+}  // namespace
+
+UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const wire::Secret& key,
+               const wire::DatagramScope& outward, const UdpEndOptions& options)
+    : socket_(std::move(socket)),
+      suite_(options.suite),
+      sender_(socket_, options.sender, options.send),
+      receiver_(socket_),
+      to_(sender_.add(peer)),
+      mtu_(sender_.mtu(to_)),
+      sealer_(key, outward, options.suite),
+      opener_(key, turned(outward), options.suite),
+      flow_(flow_options(options, socket_, mtu_, peer)) {}
+
+bool UdpEnd::send(std::int64_t now_ns) {
+  const std::size_t most = wire::kDatagramHeaderBytes + flow_.payload() + trailer_bytes(suite_.protection);
+  for (;;) {
+    std::byte* const at = sender_.place(to_, wire::kOrdinary, most);
+    if (at == nullptr) {
+      if (!sender_.flush()) return false;
+      keep_to_path();
+      continue;
+    }
+    wire::DatagramHeader header;
+    std::byte* const payload = at + wire::kDatagramHeaderBytes;
+    if (!flow_.next(sealer_.number(), now_ns, header, payload)) break;
+    sender_.placed(sealer_.seal(header, payload, at));
+  }
+  if (!sender_.flush()) return false;
+  keep_to_path();
+  return true;
+}
+
+// What was too large has been dropped; the flow notices, and sends it again in smaller pieces.
+void UdpEnd::keep_to_path() {
+  if (sender_.mtu(to_) == mtu_) return;
+  mtu_ = sender_.mtu(to_);
+  flow_.set_payload(wire::datagram_payload(mtu_, socket_.ipv6(), suite_.protection));
+}
+
+bool UdpEnd::receive(std::int64_t now_ns) {
+  bool any = false;
+  for (int i = 0; i < kReceiveCalls; ++i) {
+    const bool more = receiver_.receive([&](UdpReceiver::Datagram& datagram) {
+      wire::DatagramHeader header;
+      const auto why = opener_.open(datagram.bytes, header);
+      if (why != wire::DatagramRefusal::none) {
+        refusals_.count(why);
+        return;
+      }
+      any = true;
+      flow_.on_datagram(header, datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length),
+                        datagram.marked, now_ns, datagram.waited_ns);
+    });
+    if (!more) break;
+  }
+  if (any) {
+    heard_ns_ = now_ns;
+    flow_.end_of_batch();
+  }
+  return any;
+}
+
+}  // namespace talweg::live

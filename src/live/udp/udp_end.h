@@ -1,0 +1,61 @@
+// UdpEnd: one end of a flow of datagrams (protocol/datagram/flow.h) on a socket of its own: seals what the
+// flow wants to send, opens what comes, and keeps to what the path takes.
+#pragma once
+
+#include <cstdint>
+
+#include "live/udp/udp_receiver.h"
+#include "live/udp/udp_sender.h"
+#include "live/udp/udp_socket.h"
+#include "protocol/datagram/flow.h"
+#include "wire/datagram_cipher.h"
+
+namespace talweg::live {
+
+struct UdpEndOptions {
+  UdpSenderOptions sender;
+  protocol::FlowOptions flow;  // its window and `around` are those of the socket
+  wire::DatagramSuite suite;
+  std::size_t most_payload = 16384;  // of a datagram, where the path takes it: loopback and jumbo frames
+  UdpSender::SendCall send;          // for tests
+};
+
+class UdpEnd {
+ public:
+  // `outward`: from here to the other side; what comes has its ends exchanged. Throws Error{system} when
+  // there is no way to `peer`.
+  UdpEnd(UdpSocket socket, const UdpAddress& peer, const wire::Secret& key,
+         const wire::DatagramScope& outward, const UdpEndOptions& options);
+
+  protocol::DatagramFlow& flow() { return flow_; }
+  const protocol::DatagramFlow& flow() const { return flow_; }
+  const UdpSocket& socket() const { return socket_; }
+
+  // Sends what may leave now. False: the kernel has no room, again when the socket is writable.
+  bool send(std::int64_t now_ns);
+  // Takes what has come, up to a budget. True if anything had that was sound.
+  bool receive(std::int64_t now_ns);
+
+  // When something sound last came from the other side; 0: never.
+  std::int64_t heard_ns() const { return heard_ns_; }
+  const wire::DatagramRefusals& refusals() const { return refusals_; }
+  const UdpSendStatistics& sent() const { return sender_.statistics(); }
+  const UdpReceiveStatistics& received() const { return receiver_.statistics(); }
+
+ private:
+  void keep_to_path();
+
+  UdpSocket socket_;
+  wire::DatagramSuite suite_;
+  UdpSender sender_;
+  UdpReceiver receiver_;
+  UdpSender::Destination to_;
+  std::size_t mtu_ = 0;
+  wire::DatagramSealer sealer_;
+  wire::DatagramOpener opener_;
+  protocol::DatagramFlow flow_;
+  wire::DatagramRefusals refusals_;
+  std::int64_t heard_ns_ = 0;
+};
+
+}  // namespace talweg::live

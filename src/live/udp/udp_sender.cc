@@ -1,0 +1,199 @@
+#include "live/udp/udp_sender.h"
+
+#include <netinet/udp.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "wire/datagram.h"
+
+namespace talweg::live {
+
+namespace {
+
+// DSCP by priority, the most urgent first: CS5, AF41, AF31, AF21, best effort, AF11, CS1, LE (RFC 8622).
+constexpr std::array<std::uint8_t, 8> kDscp = {40, 34, 26, 18, 0, 10, 8, 1};
+constexpr std::uint8_t kEcnCapable = 2;  // ECT(0)
+
+template <class T>
+std::size_t append_control(msghdr& header, int level, int type, const T& value) {
+  const std::size_t at = header.msg_controllen;
+  auto* c = reinterpret_cast<cmsghdr*>(static_cast<std::byte*>(header.msg_control) + at);
+  c->cmsg_level = level;
+  c->cmsg_type = type;
+  c->cmsg_len = CMSG_LEN(sizeof value);
+  std::memcpy(CMSG_DATA(c), &value, sizeof value);
+  return at + CMSG_SPACE(sizeof value);
+}
+
+// Errors by which kernels and cards say that they cannot cut a message into datagrams.
+bool means_no_offload(int error) {
+  return error == EIO || error == EINVAL || error == ENOPROTOOPT || error == EOPNOTSUPP;
+}
+
+}  // namespace
+
+UdpSender::UdpSender(const UdpSocket& socket, UdpSenderOptions options, SendCall send)
+    : socket_(socket),
+      options_(options),
+      send_(send ? std::move(send)
+                 : [](int fd, mmsghdr* messages,
+                      unsigned n) { return ::sendmmsg(fd, messages, n, MSG_DONTWAIT); }),
+      arena_(std::make_unique_for_overwrite<std::byte[]>(kArenaBytes)) {}
+
+std::uint8_t UdpSender::traffic_class(std::uint8_t service, bool mark_priority) {
+  const auto dscp = mark_priority ? kDscp[service & wire::kPriorityMask] : 0;
+  return static_cast<std::uint8_t>(dscp << 2 | ((service & wire::kDroppable) != 0 ? 0 : kEcnCapable));
+}
+
+UdpSender::Destination UdpSender::add(const UdpAddress& address) {
+  destinations_.push_back({address, socket_.path_mtu(address), options_.offload, true});
+  return destinations_.size() - 1;
+}
+
+std::byte* UdpSender::place(Destination to, std::uint8_t service, std::size_t most) {
+  if (arena_end_ + most > kArenaBytes || first_ + groups_ == kGroups) return nullptr;
+  place_to_ = to;
+  place_service_ = service;
+  return arena_.get() + arena_end_;
+}
+
+void UdpSender::placed(std::size_t bytes) {
+  if (bytes == 0) return;
+  Group* last = groups_ > 0 ? &group_[first_ + groups_ - 1] : nullptr;
+  const bool joins = last != nullptr && !last->closed && last->to == place_to_ &&
+                     last->service == place_service_ && bytes <= last->segment && last->count < kSegments &&
+                     last->bytes + bytes <= kMessageBytes && destinations_[place_to_].offload;
+  if (!joins) {
+    open_group(place_to_, place_service_, bytes);
+    return;
+  }
+  last->bytes += bytes;
+  ++last->count;
+  last->closed = bytes < last->segment;
+  arena_end_ += bytes;
+}
+
+void UdpSender::open_group(Destination to, std::uint8_t service, std::size_t bytes) {
+  group_[first_ + groups_++] = {to, service, false, arena_end_, bytes, bytes, 1};
+  arena_end_ += bytes;
+}
+
+void UdpSender::message(std::size_t i, const Group& group, std::size_t begin, std::size_t bytes,
+                        bool offload) {
+  Peer& peer = destinations_[group.to];
+  parts_[i] = {arena_.get() + begin, bytes};
+  msghdr& header = messages_[i].msg_hdr;
+  header = {};
+  header.msg_name = peer.address.raw();
+  header.msg_namelen = peer.address.bytes();
+  header.msg_iov = &parts_[i];
+  header.msg_iovlen = 1;
+  header.msg_control = control_[i].bytes.data();
+  // A message of one datagram is sent as it always was: some cards refuse offload of one.
+  if (offload)
+    header.msg_controllen =
+        append_control(header, IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(group.segment));
+  if (peer.classes) {
+    const int value = traffic_class(group.service, options_.mark_priority);
+    header.msg_controllen = peer.address.ipv6() ? append_control(header, IPPROTO_IPV6, IPV6_TCLASS, value)
+                                                : append_control(header, IPPROTO_IP, IP_TOS, value);
+  }
+  if (header.msg_controllen == 0) header.msg_control = nullptr;
+  message_datagrams_[i] = (bytes + group.segment - 1) / group.segment;
+}
+
+// The next messages from what waits; how many.
+std::size_t UdpSender::build() {
+  std::size_t n = 0;
+  for (std::size_t g = first_; g < first_ + groups_ && n < kMessages; ++g) {
+    const Group& group = group_[g];
+    if (group.count > 1 && destinations_[group.to].offload) {
+      message(n++, group, group.begin, group.bytes, true);
+      continue;
+    }
+    for (std::size_t at = 0; at < group.bytes && n < kMessages; at += group.segment)
+      message(n++, group, group.begin + at, std::min(group.segment, group.bytes - at), false);
+  }
+  return n;
+}
+
+// So many of the messages that were built have left.
+void UdpSender::took(std::size_t messages) {
+  for (std::size_t i = 0; i < messages; ++i) {
+    statistics_.datagrams += message_datagrams_[i];
+    statistics_.bytes += parts_[i].iov_len;
+    Group& group = group_[first_];
+    group.begin += parts_[i].iov_len;
+    group.bytes -= parts_[i].iov_len;
+    group.count -= message_datagrams_[i];
+    if (group.bytes > 0) continue;
+    ++first_;
+    --groups_;
+  }
+}
+
+void UdpSender::drop_first() {
+  const std::size_t n = message_datagrams_[0];
+  took(1);
+  statistics_.datagrams -= n;
+  statistics_.bytes -= parts_[0].iov_len;
+}
+
+// The first message could not be sent. False: the kernel has no room, everything stays as it is.
+bool UdpSender::on_error(int error) {
+  if (error == EINTR) return true;
+  if (error == EAGAIN || error == EWOULDBLOCK) {
+    ++statistics_.blocked;
+    return false;
+  }
+  const Group& group = group_[first_];
+  Peer& peer = destinations_[group.to];
+  const bool offloaded = group.count > 1 && peer.offload;
+  if (error == EMSGSIZE || (offloaded && error == EINVAL && peer.mtu > 0)) {
+    // Some kernels say EINVAL where datagrams of an offloaded message are larger than the path takes.
+    const std::size_t around = peer.address.ipv6() ? 48 : 28;
+    const std::size_t mtu = socket_.path_mtu(peer.address);
+    if (error == EMSGSIZE || (mtu > 0 && group.segment + around > mtu)) {
+      // Where the kernel does not know it either, a quarter less is tried, down to what every path has to
+      // carry.
+      const std::size_t known = mtu > 0 && mtu < group.segment + around ? mtu : group.segment * 3 / 4;
+      peer.mtu = std::max<std::size_t>(known, peer.address.ipv6() ? 1280 : 576);
+      statistics_.too_large += message_datagrams_[0];
+      drop_first();
+      return true;
+    }
+  }
+  if (offloaded && means_no_offload(error)) {
+    peer.offload = false;
+    ++statistics_.offload_refused;
+    return true;
+  }
+  if (peer.classes && (error == EINVAL || error == ENOPROTOOPT || error == EPERM)) {
+    peer.classes = false;
+    ++statistics_.class_refused;
+    return true;
+  }
+  // Nobody listens there yet, no route, a filter, a full queue: what a network does to datagrams.
+  statistics_.dropped += message_datagrams_[0];
+  drop_first();
+  return true;
+}
+
+bool UdpSender::flush() {
+  while (groups_ > 0) {
+    const std::size_t n = build();
+    ++statistics_.calls;
+    const int sent = send_(socket_.fd(), messages_.data(), static_cast<unsigned>(n));
+    if (sent > 0)
+      took(static_cast<std::size_t>(sent));
+    else if (!on_error(sent < 0 ? errno : EAGAIN))
+      return false;
+  }
+  first_ = 0;
+  arena_end_ = 0;
+  return true;
+}
+
+}  // namespace talweg::live

@@ -1,0 +1,368 @@
+#include "protocol/datagram/flow.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "talweg/error.h"
+
+namespace talweg::protocol {
+
+namespace {
+
+using wire::FlowType;
+
+// Datagrams that may come before they are acknowledged, unless whoever receives says that no more is there.
+constexpr std::size_t kAcknowledgeEvery = 16;
+// And for how long.
+constexpr std::int64_t kHoldNs = 1'000'000;
+// Timeouts in a row after which nothing is known of the way any more.
+constexpr unsigned kSilence = 3;
+// A channel's new credit is told when it is so large a part of all.
+constexpr std::uint64_t kCreditPart = 4;
+// Ranges of numbers that are remembered for acknowledgements; the oldest are forgotten first, which costs no
+// more than that what came is sent again.
+constexpr std::size_t kNumberRanges = 64;
+
+void require(bool holds, const char* what, std::size_t value) {
+  if (!holds)
+    throw Error(ErrorCode::invalid_argument, fmt::format("a flow of datagrams with {} {}", value, what));
+}
+
+}  // namespace
+
+DatagramFlow::DatagramFlow(const FlowOptions& options)
+    : options_(options),
+      payload_(options.payload),
+      sent_(options.packets),
+      rate_(options.rate, static_cast<double>(options.payload + options.around)),
+      other_window_(options.window),
+      numbers_(kNumberRanges) {
+  require(options.channels >= 1 && options.channels <= wire::kFlowChannels, "channels", options.channels);
+  require(options.payload >= wire::kMostAckBytes && options.payload <= wire::kMaxDatagramPayload,
+          "bytes in a datagram", options.payload);
+  require(std::has_single_bit(options.packets), "datagrams on their way", options.packets);
+  out_.reserve(options.channels);
+  in_.reserve(options.channels);
+  for (std::size_t c = 0; c < options.channels; ++c) {
+    in_.emplace_back(options.receive_bytes);
+    out_.emplace_back(options.send_bytes, in_.back().limit());  // the other end's is the same
+    told_limit_.push_back(in_.back().limit());
+  }
+}
+
+std::size_t DatagramFlow::write(std::size_t channel, std::span<const std::byte> bytes) {
+  return out_[channel].write(bytes);
+}
+
+bool DatagramFlow::all_arrived() const {
+  return std::ranges::all_of(out_, [](const SendBuffer& b) { return b.arrived() == b.written(); });
+}
+
+std::uint64_t DatagramFlow::bytes_arrived() const {
+  std::uint64_t sum = 0;
+  for (const SendBuffer& b : out_) sum += b.arrived();
+  return sum;
+}
+
+void DatagramFlow::consumed(std::size_t channel, std::size_t bytes) {
+  in_[channel].consumed(bytes);
+  if (in_[channel].limit() - told_limit_[channel] >= options_.receive_bytes / kCreditPart &&
+      !numbers_.empty())
+    acknowledge_now_ = true;
+}
+
+void DatagramFlow::set_payload(std::size_t bytes) {
+  payload_ = std::clamp(bytes, wire::kMostAckBytes, wire::kMaxDatagramPayload);
+  payload_ = std::min(payload_, options_.payload);
+}
+
+bool DatagramFlow::acknowledgement_due(std::int64_t now_ns) const {
+  return acknowledge_now_ || unacknowledged_ >= kAcknowledgeEvery || now_ns >= acknowledge_at_ns_;
+}
+
+void DatagramFlow::end_of_batch() {
+  if (unacknowledged_ > 0) acknowledge_now_ = true;
+}
+
+// --- what leaves ---
+
+std::size_t DatagramFlow::channel_with_data() const {
+  for (std::size_t i = 0; i < out_.size(); ++i) {
+    const std::size_t c = (turn_ + i) % out_.size();
+    if (out_[c].next(1).length > 0) return c;
+  }
+  return out_.size();
+}
+
+// One datagram may always be on its way, however small a window is.
+DatagramFlow::Window DatagramFlow::window() const {
+  const std::uint64_t bytes = sent_.bytes_on_their_way();
+  const std::uint64_t more = bytes + payload_ + options_.around;
+  if (bytes == 0) return Window::open;
+  if (more > other_window_) return Window::full;
+  return static_cast<double>(more) <= rate_.window() ? Window::open : Window::rate_full;
+}
+
+bool DatagramFlow::waits_for_credit() const {
+  return sent_.on_their_way() == 0 &&
+         std::ranges::any_of(out_, [](const SendBuffer& b) { return b.out_of_credit(); }) &&
+         channel_with_data() == out_.size();
+}
+
+bool DatagramFlow::next(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
+                        std::byte* payload) {
+  header = {.service = wire::kOrdinary};
+  if (acknowledgement_due(now_ns) && !numbers_.empty()) {
+    make_acknowledgement(now_ns, header, payload);
+  } else if (probe_due_) {
+    make_probe(number, now_ns, header, payload);
+  } else if (!make_data(number, now_ns, header, payload)) {
+    return false;
+  }
+  ++statistics_.datagrams_sent;
+  return true;
+}
+
+bool DatagramFlow::make_data(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
+                             std::byte* payload) {
+  const std::size_t channel = channel_with_data();
+  if (channel == out_.size()) return false;
+  if (const Window is = window(); is != Window::open || sent_.full()) {
+    if (is == Window::full) ++statistics_.window_waits;
+    if (is == Window::rate_full) window_was_full_ = true;
+    return false;
+  }
+  const double pace = rate_.pace(rtt_.smoothed_ns());
+  const double rate = pace_ > 0 && (pace <= 0 || pace_ < pace) ? pace_ : pace;
+  if (rate != pacer_.rate()) pacer_.set_rate(rate, now_ns);
+  if (!pacer_.allowed(now_ns)) return false;
+  const SendBuffer::Piece piece = out_[channel].next(payload_ - wire::kFlowOffsetBytes);
+  send_piece(number, now_ns, channel, piece, header, payload);
+  out_[channel].sent(piece);
+  pacer_.spent(header.length + options_.around);
+  turn_ = (channel + 1) % out_.size();
+  return true;
+}
+
+void DatagramFlow::send_piece(std::uint64_t number, std::int64_t now_ns, std::size_t channel,
+                              const SendBuffer::Piece& piece, wire::DatagramHeader& header,
+                              std::byte* payload) {
+  header.type = static_cast<std::uint8_t>(FlowType::data);
+  header.own16 = static_cast<std::uint16_t>(channel);
+  header.length = static_cast<std::uint16_t>(wire::kFlowOffsetBytes + piece.length);
+  std::memcpy(payload, &piece.offset, sizeof piece.offset);
+  static_assert(sizeof piece.offset == wire::kFlowOffsetBytes);
+  out_[channel].get(piece, payload + wire::kFlowOffsetBytes);
+  statistics_.bytes_sent += piece.length;
+  if (piece.again) statistics_.bytes_sent_again += piece.length;
+  sent_.sent({.number = number,
+              .sent_ns = now_ns,
+              .offset = piece.offset,
+              .length = static_cast<std::uint32_t>(piece.length),
+              .bytes = static_cast<std::uint32_t>(header.length + options_.around),
+              .channel = static_cast<std::uint16_t>(channel)});
+}
+
+// The oldest bytes that nobody has heard of, if there are any: they are what is missing most likely.
+void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
+                              std::byte* payload) {
+  probe_due_ = false;
+  if (sent_.full()) {
+    ++statistics_.given_up;
+    sent_.give_up_oldest([this](const SentPacket& packet) { on_lost(packet); });
+  }
+  if (const SentPacket* oldest = sent_.oldest(); oldest != nullptr && oldest->length > 0) {
+    const std::size_t most = payload_ - wire::kFlowOffsetBytes;
+    const SendBuffer& buffer = out_[oldest->channel];
+    const std::uint64_t skip = buffer.arrived() > oldest->offset ? buffer.arrived() - oldest->offset : 0;
+    if (skip < oldest->length) {
+      send_piece(number, now_ns, oldest->channel,
+                 {oldest->offset + skip, std::min<std::size_t>(most, oldest->length - skip), true}, header,
+                 payload);
+      return;
+    }
+  }
+  header.type = static_cast<std::uint8_t>(FlowType::probe);
+  sent_.sent({.number = number, .sent_ns = now_ns, .bytes = static_cast<std::uint32_t>(options_.around)});
+}
+
+void DatagramFlow::make_acknowledgement(std::int64_t now_ns, wire::DatagramHeader& header,
+                                        std::byte* payload) {
+  wire::Acknowledgement ack;
+  ack.held_us =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>((now_ns - highest_came_ns_) / 1000, 0, 0xffffffff));
+  ack.window = options_.window;
+  ack.marked = marked_;
+  const auto ranges = numbers_.ranges();
+  ack.n_ranges = std::min(ranges.size(), wire::kAckRanges);
+  for (std::size_t i = 0; i < ack.n_ranges; ++i) {
+    const RangeSet::Range& range = ranges[ranges.size() - 1 - i];
+    ack.ranges[i] = {range.begin, range.end};
+  }
+  ack.n_limits = in_.size();
+  for (std::size_t c = 0; c < in_.size(); ++c) ack.limits[c] = told_limit_[c] = in_[c].limit();
+  header.type = static_cast<std::uint8_t>(FlowType::acknowledgement);
+  header.length = static_cast<std::uint16_t>(encode(ack, payload));
+  unacknowledged_ = 0;
+  acknowledge_now_ = false;
+  acknowledge_at_ns_ = SentPackets::kNever;
+  ++statistics_.acknowledgements_sent;
+}
+
+void DatagramFlow::not_sent(std::uint64_t number) {
+  sent_.refused(number, [this](const SentPacket& packet) {
+    ++statistics_.refused;
+    on_lost(packet);
+  });
+}
+
+void DatagramFlow::on_lost(const SentPacket& packet) {
+  if (packet.length > 0) out_[packet.channel].on_lost(packet.offset, packet.length);
+}
+
+// --- what comes ---
+
+void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<const std::byte> payload,
+                               bool marked, std::int64_t now_ns, std::int64_t waited_ns) {
+  if (marked) ++marked_;
+  switch (static_cast<FlowType>(header.type)) {
+    case FlowType::data: {
+      const std::uint64_t before = statistics_.no_room + statistics_.too_scattered + statistics_.malformed;
+      on_data(header, payload);
+      // What was not kept has not come.
+      if (statistics_.no_room + statistics_.too_scattered + statistics_.malformed == before)
+        received(header.number, now_ns, now_ns - waited_ns);
+      return;
+    }
+    case FlowType::probe:
+      received(header.number, now_ns, now_ns - waited_ns);
+      acknowledge_now_ = true;
+      return;
+    case FlowType::acknowledgement: {
+      wire::Acknowledgement ack;
+      if (decode(payload, ack) != nullptr || ack.highest() >= sent_.next_number() ||
+          ack.n_limits != out_.size())
+        ++statistics_.malformed;
+      else
+        on_acknowledgement(header, ack, now_ns, now_ns - waited_ns);
+      return;
+    }
+  }
+  ++statistics_.malformed;
+}
+
+void DatagramFlow::on_data(const wire::DatagramHeader& header, std::span<const std::byte> payload) {
+  if (header.own16 >= in_.size() || payload.size() <= wire::kFlowOffsetBytes) {
+    ++statistics_.malformed;
+    return;
+  }
+  ReceiveBuffer& buffer = in_[header.own16];
+  std::uint64_t offset = 0;
+  std::memcpy(&offset, payload.data(), sizeof offset);
+  switch (buffer.take(offset, payload.subspan(wire::kFlowOffsetBytes))) {
+    case ReceiveBuffer::Result::kept:
+      if (buffer.readable().empty()) ++statistics_.early;
+      break;
+    case ReceiveBuffer::Result::known:
+      ++statistics_.known;
+      acknowledge_now_ = true;  // its sender does not know
+      break;
+    case ReceiveBuffer::Result::no_room:
+      ++statistics_.no_room;
+      break;
+    case ReceiveBuffer::Result::too_scattered:
+      ++statistics_.too_scattered;
+      break;
+  }
+}
+
+void DatagramFlow::received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns) {
+  if (!numbers_.add(number, number + 1)) {
+    numbers_.remove_first();
+    numbers_.add(number, number + 1);
+  }
+  // A gap is told at once, but the numbers of acknowledgements are gaps, too: after the first datagram of a
+  // batch, end_of_batch() sees to it.
+  if (number >= highest_ || unacknowledged_ == 0) highest_came_ns_ = came_ns;
+  highest_ = std::max(highest_, number);
+  if (unacknowledged_++ == 0) acknowledge_at_ns_ = now_ns + kHoldNs;
+}
+
+void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
+                                      std::int64_t now_ns, std::int64_t came_ns) {
+  double bytes = 0;
+  std::int64_t sample_ns = 0;
+  sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
+    bytes += packet.bytes;
+    if (was_lost) ++statistics_.arrived_after_all;
+    if (packet.number == ack.highest()) sample_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
+    if (packet.length > 0) out_[packet.channel].on_arrived(packet.offset, packet.length);
+  });
+  if (sample_ns > 0) rtt_.sample(sample_ns, std::int64_t{ack.held_us} * 1000, now_ns);
+  for (std::size_t c = 0; c < out_.size(); ++c) out_[c].on_limit(ack.limits[c]);
+  if (header.number >= newest_ack_) {
+    newest_ack_ = header.number + 1;
+    other_window_ = ack.window;
+    if (ack.marked != other_marked_) {
+      statistics_.marks += ack.marked - other_marked_;
+      other_marked_ = ack.marked;
+      rate_.on_marked(rtt_.smoothed_ns(), now_ns);
+    }
+  }
+  if (bytes > 0) {
+    missed_ = 0;
+    probe_due_ = false;
+    waiting_since_ns_ = now_ns;
+    const bool limited = std::exchange(window_was_full_, false);
+    rate_.on_acknowledged(bytes, rtt_.delay_ns(), rtt_.base_ns(), limited, now_ns);
+  }
+  find_lost(now_ns);
+}
+
+void DatagramFlow::find_lost(std::int64_t now_ns) {
+  bool any = false;
+  sent_.find_lost(rtt_, now_ns, [&](const SentPacket& packet) {
+    ++statistics_.lost_by_gap;
+    any = true;
+    on_lost(packet);
+  });
+  if (any) rate_.on_lost(rtt_.smoothed_ns(), now_ns);
+}
+
+// --- time ---
+
+std::int64_t DatagramFlow::timeout_at() const {
+  const bool credit = waits_for_credit();
+  if (sent_.on_their_way() == 0 && !credit) return SentPackets::kNever;
+  // From when something was heard last, or sent first since: a long stream of sendings puts nothing off.
+  const std::int64_t since = credit || missed_ > 0 ? std::max(waiting_since_ns_, sent_.last_sent_ns())
+                                                   : std::max(waiting_since_ns_, sent_.oldest()->sent_ns);
+  return since + rtt_.timeout_ns(missed_, kHoldNs);
+}
+
+void DatagramFlow::on_time(std::int64_t now_ns) {
+  if (now_ns >= sent_.lost_at_ns()) find_lost(now_ns);
+  if (probe_due_ || now_ns < timeout_at()) return;
+  ++statistics_.timeouts;
+  if (sent_.on_their_way() == 0) ++statistics_.credit_waits;
+  probe_due_ = true;
+  waiting_since_ns_ = now_ns;
+  if (++missed_ % kSilence == 0) {
+    ++statistics_.silences;
+    rate_.on_silence();
+  }
+}
+
+std::int64_t DatagramFlow::next_time(std::int64_t now_ns) const {
+  if (probe_due_ || (acknowledgement_due(now_ns) && !numbers_.empty())) return now_ns;
+  std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), acknowledge_at_ns_});
+  if (may_send() && channel_with_data() < out_.size())
+    at = std::min(at, std::max(now_ns, pacer_.next(now_ns)));
+  return at;
+}
+
+}  // namespace talweg::protocol

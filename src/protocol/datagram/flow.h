@@ -1,0 +1,172 @@
+// DatagramFlow: bytes over datagrams, exactly once and in order, on several channels, between two nodes. One
+// object at each end. What is below may lose, repeat, delay and exchange datagrams; what it damages, the
+// opener (wire/datagram_cipher.h) has thrown away before.
+//
+//   flow.write(channel, bytes);                              // as much as there is room for
+//   while (flow.next(sealer.number(), now, header, payload)) seal and send it;
+//   flow.on_datagram(header, payload, marked, now);          // each that was opened
+//   flow.end_of_batch();                                     // nothing more is there to be received right now
+//   for (auto bytes = flow.readable(c); !bytes.empty(); ...) flow.consumed(c, what was used);
+//   flow.on_time(now) at flow.next_time(now) or soon after, and then the loop around next() again
+//
+// Every datagram has a number of its own, also where it brings again what another one has lost. So an
+// acknowledgement of numbers says which of them arrived and how long that took. Frames are cut from the bytes
+// by wire::FrameReader, and written as such by wire::FrameWriter.
+//
+// Three things hold a sender back: the credit of each channel, which is the room in its receiver's buffer;
+// the window of the receiver's socket, which drops what is over it; the rate control, which looks at the way
+// between. A lost acknowledgement of credit is asked for by a probe.
+//
+// Pure: no clock, no socket. Its memory is taken when it is made, but for lists of holes, which are bounded.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "protocol/datagram/burst_pacer.h"
+#include "protocol/datagram/channel_buffers.h"
+#include "protocol/datagram/rate_control.h"
+#include "protocol/datagram/round_trip.h"
+#include "protocol/datagram/sent_packets.h"
+#include "wire/datagram.h"
+#include "wire/flow_packets.h"
+
+namespace talweg::protocol {
+
+// Both ends have the same channels and receive_bytes.
+struct FlowOptions {
+  std::size_t channels = 1;              // 1 .. wire::kFlowChannels
+  std::size_t send_bytes = 1U << 20;     // of one channel that may wait for their arrival
+  std::size_t receive_bytes = 1U << 20;  // of one channel that may wait to be read: its credit
+  std::uint32_t window = 1U << 20;       // bytes for which this end's socket has room, of this sender
+  std::size_t payload = 1400;            // of the largest datagram: wire::datagram_payload()
+  std::size_t around = 28 + 48;          // bytes of a datagram beside its payload
+  std::size_t packets = 4096;            // on their way at most; a power of two
+  RateOptions rate;
+};
+
+// What has happened so far; each a path that tests must have taken.
+struct FlowStatistics {
+  std::uint64_t datagrams_sent = 0;
+  std::uint64_t bytes_sent = 0;  // of channels, repetitions included
+  std::uint64_t bytes_sent_again = 0;
+  std::uint64_t acknowledgements_sent = 0;
+  std::uint64_t lost_by_gap = 0;        // something newer had arrived
+  std::uint64_t arrived_after_all = 0;  // what had been taken for lost
+  std::uint64_t timeouts = 0;           // nothing had been heard; each sends a probe
+  std::uint64_t silences = 0;           // several in a row: the rate begins anew
+  std::uint64_t credit_waits = 0;       // timeouts while only credit was missing
+  std::uint64_t window_waits = 0;       // the socket's window was full
+  std::uint64_t given_up = 0;           // too many were on their way for a probe to leave: the oldest is lost
+  std::uint64_t marks = 0;              // of the network, told by the other side
+  std::uint64_t known = 0;              // bytes came that had come before
+  std::uint64_t early = 0;              // bytes came before others that belong in front of them
+  std::uint64_t no_room = 0;            // bytes beyond their credit
+  std::uint64_t too_scattered = 0;      // bytes that would have made one hole too many
+  std::uint64_t malformed = 0;          // authentic, but nonsense
+  std::uint64_t refused = 0;            // not taken by the kernel, or too large for the path
+  bool operator==(const FlowStatistics&) const = default;
+};
+
+class DatagramFlow {
+ public:
+  // Throws Error{invalid_argument} for options out of range.
+  explicit DatagramFlow(const FlowOptions& options);
+
+  // Takes as many bytes as there is room for; how many. They are copied.
+  std::size_t write(std::size_t channel, std::span<const std::byte> bytes);
+  std::size_t room(std::size_t channel) const { return out_[channel].room(); }
+  // Bytes of a channel that have not left for the first time: an urgent one waits behind them.
+  std::uint64_t unsent(std::size_t channel) const { return out_[channel].never_sent(); }
+  // Everything that was ever written has arrived.
+  bool all_arrived() const;
+
+  std::span<const std::byte> readable(std::size_t channel) const { return in_[channel].readable(); }
+  void consumed(std::size_t channel, std::size_t bytes);
+
+  // The next datagram that should leave now: fills in type, own16, service and length of the header and
+  // writes the payload, up to options.payload bytes. False: none. `number` is the one that it will have; it
+  // must leave, or not_sent() be called.
+  bool next(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
+  void not_sent(std::uint64_t number);
+
+  // `payload` has header.length bytes. `marked`: with ECN's "congestion experienced". `waited_ns`: since the
+  // network brought it, until it was looked at.
+  void on_datagram(const wire::DatagramHeader& header, std::span<const std::byte> payload, bool marked,
+                   std::int64_t now_ns, std::int64_t waited_ns = 0);
+  // What has come is acknowledged with the next datagram.
+  void end_of_batch();
+  void on_time(std::int64_t now_ns);
+  // When on_time() and next() have something to do, if nothing comes before; SentPackets::kNever: nothing.
+  std::int64_t next_time(std::int64_t now_ns) const;
+
+  // From now on datagrams have payloads of so many bytes at most: a path or a card takes no more.
+  void set_payload(std::size_t bytes);
+  std::size_t payload() const { return payload_; }
+  // At most so many bytes per second, whatever the rate control says; 0: as it says.
+  void set_pace(double bytes_per_second) { pace_ = bytes_per_second; }
+
+  const FlowStatistics& statistics() const { return statistics_; }
+  const RoundTrip& round_trip() const { return rtt_; }
+  double congestion_window() const { return rate_.window(); }
+  std::uint64_t bytes_on_their_way() const { return sent_.bytes_on_their_way(); }
+  std::uint64_t bytes_arrived() const;  // at the other end, of what was written here
+  // Timeouts in a row since something was heard.
+  unsigned missed() const { return missed_; }
+  bool acknowledgement_due(std::int64_t now_ns) const;
+
+ private:
+  void make_acknowledgement(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
+  bool make_data(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
+  void make_probe(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
+                  std::byte* payload);
+  void send_piece(std::uint64_t number, std::int64_t now_ns, std::size_t channel,
+                  const SendBuffer::Piece& piece, wire::DatagramHeader& header, std::byte* payload);
+  std::size_t channel_with_data() const;
+  enum class Window : std::uint8_t { open, full, rate_full };
+  Window window() const;
+  bool may_send() const { return !sent_.full() && window() == Window::open; }
+  void on_lost(const SentPacket& packet);
+  bool waits_for_credit() const;
+  void on_data(const wire::DatagramHeader& header, std::span<const std::byte> payload);
+  void on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
+                          std::int64_t now_ns, std::int64_t came_ns);
+  void received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns);
+  void find_lost(std::int64_t now_ns);
+  std::int64_t timeout_at() const;
+
+  const FlowOptions options_;
+  std::size_t payload_;
+  std::vector<SendBuffer> out_;
+  std::vector<ReceiveBuffer> in_;
+  std::size_t turn_ = 0;  // the channel that sends next
+
+  SentPackets sent_;
+  RoundTrip rtt_;
+  RateControl rate_;
+  BurstPacer pacer_;
+  double pace_ = 0;
+  std::uint32_t other_window_;
+  std::uint32_t other_marked_ = 0;
+  std::uint64_t newest_ack_ = 0;  // one past the number of the newest acknowledgement that has come
+  bool window_was_full_ = false;
+  unsigned missed_ = 0;
+  bool probe_due_ = false;
+  std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way
+
+  RangeSet numbers_;  // of what has come and is to be acknowledged
+  std::uint64_t highest_ = 0;
+  std::int64_t highest_came_ns_ = 0;
+  std::uint32_t marked_ = 0;
+  std::size_t unacknowledged_ = 0;
+  bool acknowledge_now_ = false;
+  std::int64_t acknowledge_at_ns_ = SentPackets::kNever;
+  std::vector<std::uint64_t> told_limit_;
+
+  FlowStatistics statistics_;
+};
+
+}  // namespace talweg::protocol

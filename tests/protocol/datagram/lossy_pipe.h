@@ -1,0 +1,147 @@
+// Two flows with everything between them that a network does to datagrams, in virtual time, from a seed.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/random.h"
+#include "protocol/datagram/flow.h"
+#include "wire/datagram_cipher.h"
+
+namespace talweg::protocol {
+
+// What happens to each datagram of one direction.
+struct PipeNature {
+  double loss = 0, repeated = 0, damaged = 0, marked = 0;
+  std::int64_t delay_ns = 50'000;
+  std::int64_t jitter_ns = 0;                        // one may overtake another by so much
+  double rate = 0;                                   // bytes per second of a bottleneck; 0: none
+  std::size_t queue_bytes = 1U << 20;                // in front of it; what is over it is lost
+  std::int64_t dark_from_ns = 0, dark_until_ns = 0;  // nothing arrives that leaves then
+  std::size_t mtu = 65535;                           // of payloads; what is larger the kernel refuses
+};
+
+// One end: a flow, its sealer and opener, and what is to be written and has been read.
+struct FlowEnd {
+  FlowEnd(const FlowOptions& options, std::uint16_t me, std::uint16_t other)
+      : flow(options),
+        sealer(wire::Secret{}, {1, 1, me, other}, {wire::DatagramProtection::checksum, {}}),
+        opener(wire::Secret{}, {1, 1, other, me}, {wire::DatagramProtection::checksum, {}}) {}
+  DatagramFlow flow;
+  wire::DatagramSealer sealer;
+  wire::DatagramOpener opener;
+  wire::DatagramRefusals refusals;
+};
+
+class LossyPipe {
+ public:
+  LossyPipe(const FlowOptions& options, const PipeNature& nature, std::uint64_t seed)
+      : ends{FlowEnd(options, 0, 1), FlowEnd(options, 1, 0)}, nature_(nature), random_(seed) {
+    buffer_.resize(wire::kDatagramHeaderBytes + wire::kMaxDatagramPayload + 16);
+  }
+
+  std::int64_t now() const { return now_ns_; }
+
+  // Everything that may leave now does.
+  void send_all(int side) {
+    FlowEnd& end = ends[side];
+    for (;;) {
+      wire::DatagramHeader header;
+      std::byte* const payload = buffer_.data() + wire::kDatagramHeaderBytes;
+      const std::uint64_t number = end.sealer.number();
+      if (!end.flow.next(number, now_ns_, header, payload)) return;
+      const std::size_t bytes = end.sealer.seal(header, payload, buffer_.data());
+      if (header.length > nature_.mtu) {
+        end.flow.not_sent(number);
+        end.flow.set_payload(nature_.mtu);
+        continue;
+      }
+      carry(side, {buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(bytes)});
+    }
+  }
+
+  // To the next moment at which something happens; false: never.
+  bool step() {
+    std::int64_t at = SentPackets::kNever;
+    if (!on_the_way_.empty()) at = on_the_way_.begin()->first;
+    for (FlowEnd& end : ends) at = std::min(at, end.flow.next_time(now_ns_));
+    if (at == SentPackets::kNever) return false;
+    now_ns_ = std::max(now_ns_, at);
+    bool came[2] = {false, false};
+    while (!on_the_way_.empty() && on_the_way_.begin()->first <= now_ns_) {
+      Carried c = std::move(on_the_way_.begin()->second);
+      on_the_way_.erase(on_the_way_.begin());
+      FlowEnd& end = ends[c.to];
+      wire::DatagramHeader header;
+      const auto why = end.opener.open(c.bytes, header);
+      if (why != wire::DatagramRefusal::none) {
+        end.refusals.count(why);
+        continue;
+      }
+      came[c.to] = true;
+      end.flow.on_datagram(header, {c.bytes.data() + wire::kDatagramHeaderBytes, header.length}, c.marked,
+                           now_ns_);
+    }
+    for (int side = 0; side < 2; ++side) {
+      if (came[side]) ends[side].flow.end_of_batch();
+      ends[side].flow.on_time(now_ns_);
+    }
+    return true;
+  }
+
+  FlowEnd ends[2];
+  std::uint64_t lost = 0, delivered_bytes = 0, overflowed = 0;
+  std::int64_t longest_queue_ns = 0;
+
+ private:
+  struct Carried {
+    int to = 0;
+    bool marked = false;
+    std::vector<std::byte> bytes;
+  };
+
+  void carry(int side, std::vector<std::byte> bytes) {
+    if (random_.uniform() < nature_.loss ||
+        (now_ns_ >= nature_.dark_from_ns && now_ns_ < nature_.dark_until_ns)) {
+      ++lost;
+      return;
+    }
+    std::int64_t at = now_ns_ + nature_.delay_ns;
+    if (nature_.rate > 0) {
+      const std::int64_t begin = std::max(now_ns_, busy_until_ns_[side]);
+      if (static_cast<double>(begin - now_ns_) * 1e-9 * nature_.rate >
+          static_cast<double>(nature_.queue_bytes)) {
+        ++overflowed;
+        return;
+      }
+      longest_queue_ns = std::max(longest_queue_ns, begin - now_ns_);
+      busy_until_ns_[side] =
+          begin + static_cast<std::int64_t>(static_cast<double>(bytes.size()) / nature_.rate * 1e9);
+      at = busy_until_ns_[side] + nature_.delay_ns;
+    }
+    const bool marked = random_.uniform() < nature_.marked;
+    const auto copies = random_.uniform() < nature_.repeated ? 2 : 1;
+    for (int i = 0; i < copies; ++i) {
+      const auto extra =
+          nature_.jitter_ns > 0 ? static_cast<std::int64_t>(random_.below(nature_.jitter_ns)) : 0;
+      Carried c{1 - side, marked, bytes};
+      if (random_.uniform() < nature_.damaged)
+        c.bytes[random_.below(c.bytes.size())] ^= static_cast<std::byte>(1 + random_.below(255));
+      delivered_bytes += bytes.size();
+      on_the_way_.emplace(at + extra, std::move(c));
+    }
+  }
+
+  PipeNature nature_;
+  Random random_;
+  std::int64_t now_ns_ = 1'000'000;
+  std::int64_t busy_until_ns_[2] = {0, 0};
+  std::multimap<std::int64_t, Carried> on_the_way_;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace talweg::protocol

@@ -1,0 +1,335 @@
+// The small objects beneath a flow, each alone.
+#include <gmock/gmock.h>
+
+#include <set>
+#include <vector>
+
+#include "base/random.h"
+#include "protocol/datagram/burst_pacer.h"
+#include "protocol/datagram/channel_buffers.h"
+#include "protocol/datagram/range_set.h"
+#include "protocol/datagram/rate_control.h"
+#include "protocol/datagram/round_trip.h"
+#include "protocol/datagram/sent_packets.h"
+
+namespace talweg::protocol {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+
+TEST(RangeSet, SaysWhatASetSays) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Random random{seed};
+    const std::size_t most = 2 + random.below(10);
+    RangeSet ranges(most);
+    std::set<std::uint64_t> reference;
+    bool was_full = false;
+    for (int i = 0; i < 200; ++i) {
+      const std::uint64_t begin = random.below(80), end = begin + random.below(12);
+      const std::vector<RangeSet::Range> before(ranges.ranges().begin(), ranges.ranges().end());
+      std::set<std::uint64_t> after = reference;
+      const bool add = random.below(3) != 0;
+      for (std::uint64_t n = begin; n < end; ++n) add ? (void)after.insert(n) : (void)after.erase(n);
+      std::size_t pieces = 0;
+      for (const auto n : after) pieces += after.contains(n - 1) ? 0 : 1;
+      const bool fits = add ? ranges.add(begin, end) : ranges.remove(begin, end);
+      ASSERT_EQ(fits, pieces <= most || pieces <= before.size()) << "seed " << seed;
+      if (fits) reference = after;
+      was_full = was_full || !fits;
+      std::set<std::uint64_t> now;
+      std::uint64_t last = 0;
+      for (const auto& r : ranges.ranges()) {
+        ASSERT_LT(r.begin, r.end);
+        if (last > 0) {
+          ASSERT_GT(r.begin, last);
+        }
+        last = r.end;
+        for (std::uint64_t n = r.begin; n < r.end; ++n) now.insert(n);
+      }
+      ASSERT_EQ(now, reference) << "seed " << seed;
+      const std::uint64_t from = random.below(80), to = from + random.below(5);
+      bool contained = true;
+      for (std::uint64_t n = from; n < to; ++n) contained = contained && reference.contains(n);
+      ASSERT_EQ(ranges.contains(from, to), contained);
+    }
+    EXPECT_TRUE(was_full || most > 2);
+  }
+}
+
+TEST(RoundTrip, IsEstimatedAsRfc6298Says) {
+  RoundTrip rtt;
+  EXPECT_EQ(rtt.timeout_ns(0, 0), RoundTrip::kFirstTimeoutNs);
+  rtt.sample(10 * kMs, 0, 1);
+  EXPECT_EQ(rtt.smoothed_ns(), 10 * kMs);
+  EXPECT_EQ(rtt.variation_ns(), 5 * kMs);
+  EXPECT_EQ(rtt.timeout_ns(0, 0), 30 * kMs);
+  rtt.sample(18 * kMs, 0, 2);
+  EXPECT_EQ(rtt.variation_ns(), 5'750'000);  // 3/4 * 5 + 1/4 * 8
+  EXPECT_EQ(rtt.smoothed_ns(), 11 * kMs);
+  EXPECT_EQ(rtt.base_ns(), 10 * kMs);
+}
+
+TEST(RoundTrip, WaitsTwoRoundTripsAtLeastAndTwiceAsLongEachTime) {
+  RoundTrip rtt;
+  for (int i = 0; i < 200; ++i) rtt.sample(10 * kMs, 0, i);
+  EXPECT_EQ(rtt.timeout_ns(0, 0), 20 * kMs);
+  EXPECT_EQ(rtt.timeout_ns(0, kMs), 21 * kMs);
+  EXPECT_EQ(rtt.timeout_ns(1, 0), 40 * kMs);
+  EXPECT_EQ(rtt.timeout_ns(3, 0), 160 * kMs);
+  EXPECT_EQ(rtt.timeout_ns(60, 0), RoundTrip::kMostTimeoutNs);
+  RoundTrip quick;
+  quick.sample(1000, 0, 1);
+  EXPECT_EQ(quick.timeout_ns(0, 0), RoundTrip::kLeastTimeoutNs);
+}
+
+TEST(RoundTrip, TellsTheWayFromABusyHost) {
+  RoundTrip rtt;
+  rtt.sample(10 * kMs, 9 * kMs, 1);
+  rtt.sample(15 * kMs, 13 * kMs, 2);
+  EXPECT_EQ(rtt.delay_ns(), 2 * kMs);
+  EXPECT_EQ(rtt.base_ns(), kMs);
+  EXPECT_GT(rtt.timeout_ns(0, 0), 20 * kMs);
+  rtt.sample(5 * kMs, 500 * kMs, 3);  // whatever it says
+  EXPECT_EQ(rtt.delay_ns(), 1);
+}
+
+TEST(RoundTrip, ForgetsTheShortestWayInTime) {
+  RoundTrip rtt;
+  rtt.sample(kMs, 0, 1);
+  for (std::int64_t t = 1; t < 40; ++t) rtt.sample(5 * kMs, 0, t * 1'000 * kMs);
+  EXPECT_EQ(rtt.base_ns(), 5 * kMs);
+}
+
+TEST(BurstPacer, SendsItsRateInBursts) {
+  for (const double rate : {1e6, 1e8, 1.25e9}) {
+    BurstPacer pacer;
+    pacer.set_rate(rate, 0);
+    double sent = 0;
+    std::size_t bursts = 0, datagrams = 0;
+    std::int64_t now = 0;
+    const std::int64_t end = 200 * kMs;
+    for (; now < end; now = std::max(now + 1, pacer.next(now))) {
+      ++bursts;
+      while (pacer.allowed(now)) {
+        pacer.spent(1476);
+        sent += 1476;
+        ++datagrams;
+      }
+    }
+    EXPECT_NEAR(sent / 0.2 / rate, 1, 0.05) << rate;
+    EXPECT_GT(datagrams / bursts, 1U) << rate;
+  }
+}
+
+TEST(BurstPacer, DoesNotMakeUpForAPause) {
+  BurstPacer pacer;
+  pacer.set_rate(1e8, 0);
+  const std::int64_t now = 10'000 * kMs;
+  double sent = 0;
+  for (; pacer.allowed(now); sent += 1476) pacer.spent(1476);
+  EXPECT_LE(sent, 2 * 1e8 * BurstPacer::kBurstSeconds + 1476);
+}
+
+TEST(BurstPacer, HasNoLimitWithoutARate) {
+  BurstPacer pacer;
+  for (int i = 0; i < 1000; ++i) {
+    ASSERT_TRUE(pacer.allowed(5));
+    pacer.spent(1 << 20);
+  }
+  EXPECT_EQ(pacer.next(5), 5);
+}
+
+// Several that share one queue, in steps of a round trip: a fluid model.
+struct Shared {
+  std::vector<RateControl> flows;
+  double queue = 0;
+  double used = 0;
+  int steps = 0;
+  static constexpr double kRate = 1.25e9;  // bytes per second
+  static constexpr std::int64_t kBase = 50'000;
+
+  void run(int n, bool mark) {
+    std::int64_t now = 0;
+    for (int i = 0; i < n; ++i) {
+      double offered = 0;
+      for (const RateControl& f : flows) offered += f.window();
+      const double pipe = kRate * 1e-9 * static_cast<double>(kBase);
+      queue = std::max(0.0, offered - pipe);
+      const auto rtt = kBase + static_cast<std::int64_t>(queue / kRate * 1e9);
+      now += rtt;
+      used += std::min(offered, kRate * 1e-9 * static_cast<double>(rtt)) /
+              (kRate * 1e-9 * static_cast<double>(rtt));
+      ++steps;
+      for (RateControl& f : flows) {
+        if (mark && queue > 200'000) f.on_marked(rtt, now);
+        f.on_acknowledged(f.window(), rtt, kBase, true, now);
+      }
+    }
+  }
+};
+
+TEST(RateControl, SeveralShareALinkFairlyWithAShortQueue) {
+  for (const std::size_t n : {1UL, 2UL, 8UL, 32UL}) {
+    Shared shared;
+    for (std::size_t i = 0; i < n; ++i) {
+      RateOptions options;
+      options.first_window = 3000.0 * static_cast<double>(1 + i % 5);
+      shared.flows.emplace_back(options, 1476);
+    }
+    shared.run(2000, false);
+    shared.used = shared.steps = 0;
+    shared.run(1000, false);
+    double sum = 0, squares = 0;
+    for (const RateControl& f : shared.flows) {
+      sum += f.window();
+      squares += f.window() * f.window();
+    }
+    EXPECT_GT(sum * sum / (static_cast<double>(n) * squares), 0.9) << n;  // Jain
+    EXPECT_GT(shared.used / shared.steps, 0.9) << n;
+    EXPECT_LT(shared.queue, 3 * Shared::kRate * 100e-6) << n;
+  }
+}
+
+TEST(RateControl, SlowsDownForLossMarksAndSilenceAndNeverStops) {
+  RateOptions options;
+  RateControl rate(options, 1476);
+  const double first = rate.window();
+  rate.on_lost(kMs, 10 * kMs);
+  EXPECT_DOUBLE_EQ(rate.window(), first / 2);
+  rate.on_lost(kMs, 10 * kMs + 1);
+  EXPECT_DOUBLE_EQ(rate.window(), first / 2) << "once per round trip";
+  rate.on_marked(kMs, 12 * kMs);
+  EXPECT_DOUBLE_EQ(rate.window(), first / 2 * 0.8);
+  for (int i = 0; i < 100; ++i) rate.on_lost(kMs, (20 + 2 * i) * kMs);
+  EXPECT_EQ(rate.window(), options.least_window);
+  rate.on_acknowledged(3000, kMs, kMs, true, 1000 * kMs);
+  EXPECT_GT(rate.window(), options.least_window);
+  rate.on_silence();
+  EXPECT_EQ(rate.window(), options.least_window);
+}
+
+TEST(RateControl, DoesNotGrowForWhatWasNotUsed) {
+  RateControl rate(RateOptions{}, 1476);
+  const double first = rate.window();
+  rate.on_acknowledged(1e6, kMs, kMs, false, kMs);
+  EXPECT_EQ(rate.window(), first);
+}
+
+TEST(RateControl, SwitchedOffItSaysNothing) {
+  RateOptions options;
+  options.enabled = false;
+  RateControl rate(options, 1476);
+  rate.on_lost(kMs, kMs);
+  rate.on_marked(kMs, 3 * kMs);
+  rate.on_silence();
+  rate.on_acknowledged(1, 900 * kMs, kMs, true, 9 * kMs);
+  EXPECT_EQ(rate.window(), options.most_window);
+  EXPECT_EQ(rate.pace(kMs), 0);
+}
+
+struct Sending {
+  Sending() {
+    for (std::uint64_t n = 0; n < 20; ++n)
+      packets.sent(
+          {.number = 2 * n, .sent_ns = static_cast<std::int64_t>(n) * 1000, .length = 100, .bytes = 150});
+    rtt.sample(10 * kMs, 0, 1);
+  }
+  void acknowledge(std::uint64_t begin, std::uint64_t end) {
+    wire::Acknowledgement ack;
+    ack.ranges[0] = {begin, end};
+    ack.n_ranges = 1;
+    packets.acknowledge(ack, [&](const SentPacket& p, bool was_lost) {
+      arrived.push_back(p.number);
+      late += was_lost ? 1 : 0;
+    });
+  }
+  void look(std::int64_t now) {
+    packets.find_lost(rtt, now, [&](const SentPacket& p) { lost.push_back(p.number); });
+  }
+  SentPackets packets{64};
+  RoundTrip rtt;
+  std::vector<std::uint64_t> arrived, lost;
+  int late = 0;
+};
+
+TEST(SentPackets, CountAsLostBehindEnoughThatArrived) {
+  Sending s;
+  s.acknowledge(20, 21);
+  EXPECT_THAT(s.arrived, ::testing::ElementsAre(20));
+  s.look(1000);
+  EXPECT_THAT(s.lost, ::testing::ElementsAre(0, 2, 4));  // 8 or more left later
+  EXPECT_EQ(s.packets.on_their_way(), 16U);
+  EXPECT_EQ(s.packets.bytes_on_their_way(), 16U * 150);
+}
+
+TEST(SentPackets, CountAsLostAfterALittleMoreThanARoundTrip) {
+  Sending s;
+  s.acknowledge(3, 7);  // 4 and 6
+  EXPECT_THAT(s.arrived, ::testing::ElementsAre(4, 6));
+  s.look(12 * kMs);
+  EXPECT_TRUE(s.lost.empty());
+  EXPECT_EQ(s.packets.lost_at_ns(), 12 * kMs + kMs / 2);
+  s.look(12 * kMs + kMs / 2);
+  EXPECT_THAT(s.lost, ::testing::ElementsAre(0));
+  s.look(100 * kMs);
+  EXPECT_THAT(s.lost, ::testing::ElementsAre(0, 2)) << "what has nothing newer behind it is late, not lost";
+  EXPECT_EQ(s.packets.lost_at_ns(), SentPackets::kNever);
+}
+
+TEST(SentPackets, WhatCountedAsLostMayArriveAfterAll) {
+  Sending s;
+  s.acknowledge(38, 39);
+  s.look(1000);
+  EXPECT_EQ(s.lost.size(), 12U);
+  s.acknowledge(0, 10);
+  EXPECT_EQ(s.late, 5);
+  EXPECT_EQ(s.packets.on_their_way(), 7U);
+  s.acknowledge(0, 39);
+  EXPECT_EQ(s.arrived.size(), 20U) << "each is told once";
+  EXPECT_EQ(s.packets.on_their_way(), 0U);
+  EXPECT_EQ(s.packets.bytes_on_their_way(), 0U);
+  EXPECT_EQ(s.packets.oldest(), nullptr);
+}
+
+TEST(SentPackets, WhenFullTheOldestIsGivenUp) {
+  SentPackets packets(4);
+  for (std::uint64_t n = 0; n < 4; ++n) packets.sent({.number = n, .bytes = 10});
+  ASSERT_TRUE(packets.full());
+  std::vector<std::uint64_t> lost;
+  packets.give_up_oldest([&](const SentPacket& p) { lost.push_back(p.number); });
+  EXPECT_THAT(lost, ::testing::ElementsAre(0));
+  EXPECT_FALSE(packets.full());
+  EXPECT_EQ(packets.oldest()->number, 1U);
+  EXPECT_EQ(packets.bytes_on_their_way(), 30U);
+}
+
+TEST(SendBuffer, SendsLostBytesFirstAndKnownOnesNoMore) {
+  std::vector<std::byte> bytes(100);
+  SendBuffer buffer(128, 80);
+  EXPECT_EQ(buffer.write(bytes), 100U);
+  EXPECT_EQ(buffer.write(bytes), 28U);
+  const auto send = [&](std::size_t most) {
+    const auto piece = buffer.next(most);
+    if (piece.length > 0) buffer.sent(piece);
+    return std::pair(piece.offset, piece.length);
+  };
+  EXPECT_EQ(send(50), std::pair(0UL, 50UL));
+  EXPECT_EQ(send(50), std::pair(50UL, 30UL));
+  EXPECT_TRUE(buffer.out_of_credit());
+  buffer.on_arrived(10, 10);
+  buffer.on_lost(0, 50);
+  EXPECT_FALSE(buffer.out_of_credit());
+  EXPECT_EQ(send(50), std::pair(0UL, 10UL));
+  EXPECT_EQ(send(15), std::pair(20UL, 15UL));
+  buffer.on_arrived(35, 15);  // after all
+  EXPECT_EQ(send(50).second, 0U);
+  buffer.on_limit(90);
+  buffer.on_limit(85);
+  EXPECT_EQ(send(50), std::pair(80UL, 10UL));
+  buffer.on_arrived(0, 35);
+  EXPECT_EQ(buffer.arrived(), 50U);
+  EXPECT_EQ(buffer.room(), 50U);
+}
+
+}  // namespace
+}  // namespace talweg::protocol
