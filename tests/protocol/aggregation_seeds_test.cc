@@ -7,7 +7,7 @@
 namespace talweg::protocol {
 namespace {
 
-AggregationMarks run_seeds(std::uint64_t first, std::uint64_t seeds) {
+AggregationMarks marks_of_seeds(std::uint64_t first, std::uint64_t seeds) {
   AggregationMarks marks{};
   for (std::uint64_t seed = first; seed < first + seeds; ++seed) {
     AggregationWorld world(seed, AggregationMutation::none);
@@ -22,13 +22,13 @@ AggregationMarks run_seeds(std::uint64_t first, std::uint64_t seeds) {
 }
 
 TEST(AggregationSeeds, EverySumIsRightAndEveryRecoveryIsTaken) {
-  const AggregationMarks marks = run_seeds(1, kSanitized ? 200 : 2000);
+  const AggregationMarks marks = marks_of_seeds(1, kSanitized ? 200 : 2000);
   for (std::size_t m = 0; m < marks.size() && !kSanitized; ++m)
     EXPECT_GT(marks[m], 0U) << kAggregationMarkTexts[m].name << ": " << kAggregationMarkTexts[m].text;
 }
 
 TEST(AggregationSeeds, EverySumIsRightForManyMoreSeeds) {
-  run_seeds(1'000'001, 40'000);
+  marks_of_seeds(1'000'001, 40'000);
 }
 
 void expect_caught(AggregationMutation mutation) {

@@ -19,7 +19,7 @@
 namespace talweg::protocol {
 namespace {
 
-constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kMillisecond = 1'000'000;
 
 std::vector<std::byte> bytes_of(const std::vector<float>& values) {
   std::vector<std::byte> bytes(values.size() * 4);
@@ -61,7 +61,11 @@ struct Line {
       members[w]->line = this;
       members[w]->number = w;
       members[w]->worker = std::make_unique<SwitchmlWorker>(
-          SwitchmlWorkerTerms{static_cast<std::uint8_t>(workers), 0, slots, 64, {10 * kMs, kMs, 100 * kMs}},
+          SwitchmlWorkerTerms{static_cast<std::uint8_t>(workers),
+                              0,
+                              slots,
+                              64,
+                              {10 * kMillisecond, kMillisecond, 100 * kMillisecond}},
           *members[w]);
     }
   }
@@ -77,7 +81,7 @@ struct Line {
       }
   }
   // Everybody sums; false: not within the deadline.
-  bool sum(SwitchmlElements elements, std::int64_t patience_ns = 1000 * kMs * 60) {
+  bool sum(SwitchmlElements elements, std::int64_t patience_ns = 1000 * kMillisecond * 60) {
     for (auto& m : members)
       m->worker->start({m->data.data(), m->data.data(), m->data.size() / 4, elements}, now_ns + patience_ns,
                        now_ns);
@@ -218,7 +222,7 @@ TEST(SwitchmlWorker, WhoseSwitchIsSilentSendsLessAndLessOftenAndFailsAtItsDeadli
   Line line(2, 1, 1, 0);
   line.lose = [] { return true; };
   for (auto& m : line.members) m->data = bytes_of(std::vector<float>(64, 1));
-  EXPECT_FALSE(line.sum(SwitchmlElements::i32, 1000 * kMs));
+  EXPECT_FALSE(line.sum(SwitchmlElements::i32, 1000 * kMillisecond));
   // 10, 20, 40, 80 and then 100 ms apart: not a hundred times.
   EXPECT_GE(line.members[0]->worker->sent_again(), 10U);
   EXPECT_LE(line.members[0]->worker->sent_again(), 14U);
