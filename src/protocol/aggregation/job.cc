@@ -1,0 +1,278 @@
+#include "protocol/aggregation/job.h"
+
+#include <algorithm>
+
+namespace talweg::protocol {
+
+using wire::AggregationEntry;
+using wire::AggregationMessage;
+using wire::AggregationReason;
+using wire::AggregationType;
+using wire::AggregationWriter;
+
+// What one datagram brings about, while its entries are gone through.
+struct AggregationJob::Replies {
+  AggregationWriter on;       // to all, or above
+  AggregationWriter one;      // results that the sender has missed
+  AggregationWriter missing;  // what the switch has missed
+  std::int64_t now_ns = 0;
+  bool to_above = false;
+  std::optional<JobSlots::Cell> waiting;  // of a round that somebody is missing in: who is to be named
+  bool waiting_begun = false;
+  std::optional<AggregationReason> refusal;
+
+  Replies(JobSlots& slots, wire::AggregationFormat format, std::int64_t now)
+      : on(slots.packet(0)), one(slots.packet(1)), missing(slots.packet(2)), now_ns(now) {
+    on.begin(format);
+    one.begin(format);
+    missing.begin(format);
+  }
+};
+
+AggregationJob::AggregationJob(const JobTerms& terms, std::pmr::memory_resource& memory)
+    : terms_(terms), slots_(terms, memory), bucket_(terms.bytes_per_second, terms.burst_bytes) {}
+
+bool AggregationJob::in_range(std::uint16_t slot, const AggregationMessage& message) const {
+  if (slot >= terms_.slots) return false;
+  bool fits = true;
+  wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte>) {
+    fits = fits && entry.column < terms_.columns && entry.count <= terms_.block;
+  });
+  return fits;
+}
+
+void AggregationJob::on(const wire::DatagramHeader& header, std::span<const std::byte> payload, Peer from,
+                        std::int64_t now_ns, std::vector<SwitchAction>& actions) {
+  asker_ = from;
+  if (header.epoch != terms_.epoch) {
+    ++counters_.other_epoch;
+    return refuse(header, {AggregationReason::old_epoch, 0}, from, actions);
+  }
+  if (header.sender >= terms_.workers) {
+    ++counters_.strangers;
+    return refuse(header, {AggregationReason::stranger, 0}, from, actions);
+  }
+  const auto bytes = static_cast<double>(wire::kDatagramHeaderBytes + payload.size());
+  if (const std::int64_t wait_ns = bucket_.take(bytes, now_ns); wait_ns > 0) {
+    ++counters_.busy;
+    const std::int64_t wait_us = std::min<std::int64_t>(1 + wait_ns / 1000, 1'000'000'000);
+    return refuse(header, {AggregationReason::busy, static_cast<std::uint32_t>(wait_us)}, from, actions);
+  }
+  AggregationMessage message;
+  if (wire::decode(header, payload, message) != nullptr ||
+      (message.type != AggregationType::contribution && message.type != AggregationType::query)) {
+    ++counters_.malformed;
+    return;
+  }
+  if (!in_range(header.own16, message)) {
+    ++counters_.out_of_range;
+    return;
+  }
+  slots_.peers()[header.sender] = from;
+  Replies replies(slots_, message.format, now_ns);
+  wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
+    if (message.type == AggregationType::query)
+      query(header, message, entry, replies);
+    else
+      contribute(header, message, entry, data, replies);
+  });
+  collect(replies, header, &from, actions);
+}
+
+void AggregationJob::contribute(const wire::DatagramHeader& header, const AggregationMessage& message,
+                                const AggregationEntry& entry, std::span<const std::byte> data,
+                                Replies& replies) {
+  JobSlots::Cell cell = slots_.cell(header.own16, entry.column, entry.version);
+  switch (slots_.turn(header.own16, entry, header.own32)) {
+    case JobSlots::Turn::late:
+      ++counters_.late;
+      return;
+    case JobSlots::Turn::early:
+      ++counters_.early;
+      return;
+    case JobSlots::Turn::begins:
+      slots_.begin(cell, header.own32, entry.block, message.format);
+      break;
+    case JobSlots::Turn::current:
+      break;
+  }
+  Round& round = cell.round;
+  if (round.format != message.format || (entry.data && round.count > 0 && round.count != entry.count)) {
+    ++counters_.disagreements;
+    replies.refusal = AggregationReason::disagreement;
+    return;
+  }
+  if (cell.heard.has(header.sender)) return again(cell, entry, replies);
+  ++(entry.data ? counters_.contributions : counters_.adverts);
+  slots_.add(cell, header.sender, entry, data);
+  if (round.remaining == 0) complete(cell, entry, replies);
+}
+
+void AggregationJob::complete(JobSlots::Cell& cell, const AggregationEntry& entry, Replies& replies) {
+  slots_.finish(cell);
+  cell.round.state = terms_.above ? Round::State::above : Round::State::done;
+  cell.round.passed_ns = replies.now_ns;
+  replies.to_above = terms_.above.has_value();
+  ++(terms_.above ? counters_.passed_up : counters_.rounds);
+  slots_.write(cell, entry.column, entry.version, replies.on);
+}
+
+// A worker that has been heard speaks again, or asks: it does not know how the round has ended.
+void AggregationJob::again(JobSlots::Cell& cell, const AggregationEntry& entry, Replies& replies) {
+  Round& round = cell.round;
+  if (round.state == Round::State::done) {
+    ++counters_.repeated;
+    slots_.write(cell, entry.column, entry.version, replies.one);
+  } else if (round.state == Round::State::filling) {
+    ++counters_.duplicates;
+  } else if (refused_above_) {
+    replies.refusal = refused_above_->reason;
+  } else if (replies.now_ns - round.passed_ns >= terms_.above->resend_ns) {
+    ++counters_.passed_again;
+    round.passed_ns = replies.now_ns;
+    replies.to_above = true;
+    slots_.write(cell, entry.column, entry.version, replies.on);
+  }
+}
+
+void AggregationJob::query(const wire::DatagramHeader& header, const AggregationMessage& message,
+                           const AggregationEntry& asked, Replies& replies) {
+  ++counters_.queries;
+  JobSlots::Cell cell = slots_.cell(header.own16, asked.column, asked.version);
+  const JobSlots::Turn turn = slots_.turn(header.own16, asked, header.own32);
+  if (turn == JobSlots::Turn::late || turn == JobSlots::Turn::early) {
+    ++(turn == JobSlots::Turn::late ? counters_.late : counters_.early);
+    return;
+  }
+  const bool begun = turn == JobSlots::Turn::current;
+  if (begun && cell.round.format != message.format) {
+    ++counters_.disagreements;
+    replies.refusal = AggregationReason::disagreement;
+    return;
+  }
+  if (begun && cell.round.state == Round::State::done) return again(cell, asked, replies);
+  AggregationEntry entry{asked.block, wire::kNeverNext, wire::kZeroExponent, 0, asked.column, asked.version};
+  entry.yours = !begun || !cell.heard.has(header.sender);
+  entry.above = begun && cell.round.state == Round::State::above;
+  if (entry.yours) ++counters_.missed;
+  replies.missing.add(entry);
+  if (entry.above) return again(cell, asked, replies);
+  if (replies.waiting) return;
+  replies.waiting.emplace(cell);
+  replies.waiting_begun = begun;
+}
+
+void AggregationJob::name_missing(Replies& replies) const {
+  std::size_t named = 0;
+  for (std::uint16_t worker = 0; worker < terms_.workers && named < wire::kMaxMissingWorkers; ++worker) {
+    if (replies.waiting_begun && replies.waiting->heard.has(worker)) continue;
+    replies.missing.add_worker(worker);
+    ++named;
+  }
+}
+
+void AggregationJob::on_above(const wire::DatagramHeader& header, std::span<const std::byte> payload,
+                              std::int64_t now_ns, std::vector<SwitchAction>& actions) {
+  if (header.epoch != terms_.epoch) {
+    ++counters_.other_epoch;
+    return;
+  }
+  if (header.type == static_cast<std::uint8_t>(AggregationType::refusal)) {
+    wire::AggregationRefusal refusal;
+    if (wire::decode(payload, refusal) != nullptr)
+      ++counters_.malformed;
+    else if (refusal.reason != AggregationReason::busy)  // else it is sent again when a worker asks
+      refused_above_ = refusal;
+    return;
+  }
+  AggregationMessage message;
+  if (wire::decode(header, payload, message) != nullptr ||
+      (message.type != AggregationType::result && message.type != AggregationType::missing)) {
+    ++counters_.malformed;
+    return;
+  }
+  if (!in_range(header.own16, message)) {
+    ++counters_.out_of_range;
+    return;
+  }
+  Replies replies(slots_, message.format, now_ns);
+  wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
+    answer_from_above(header, message, entry, data, replies);
+  });
+  collect(replies, header, nullptr, actions);
+}
+
+void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const AggregationMessage& message,
+                                       const AggregationEntry& entry, std::span<const std::byte> data,
+                                       Replies& replies) {
+  JobSlots::Cell cell = slots_.cell(header.own16, entry.column, entry.version);
+  Round& round = cell.round;
+  if (slots_.turn(header.own16, entry, header.own32) != JobSlots::Turn::current ||
+      round.state != Round::State::above) {
+    ++counters_.late;
+    return;
+  }
+  if (round.format != message.format || (entry.data && round.count > 0 && round.count != entry.count)) {
+    ++counters_.disagreements;
+    return;
+  }
+  if (message.type == AggregationType::missing) {
+    if (!entry.yours) return;
+    ++counters_.passed_again;
+    round.passed_ns = replies.now_ns;
+    replies.to_above = true;
+    slots_.write(cell, entry.column, entry.version, replies.on);
+    return;
+  }
+  slots_.replace(cell, entry, data);
+  round.state = Round::State::done;
+  ++counters_.rounds;
+  slots_.write(cell, entry.column, entry.version, replies.on);
+}
+
+void AggregationJob::refuse(const wire::DatagramHeader& header, wire::AggregationRefusal refusal,
+                            const Peer& to, std::vector<SwitchAction>& actions) {
+  asker_ = to;
+  if (header.type >= wire::kAggregationTypes && header.type < wire::kAggregationTypeEnd)
+    refusal.of = static_cast<AggregationType>(header.type);
+  encode(refusal, refusal_);
+  actions.push_back(answer(SwitchAction::To::one, AggregationType::refusal, header, refusal_));
+  // Who has gone on to another epoch since must not take it for its own.
+  actions.back().header.epoch = header.epoch;
+}
+
+void AggregationJob::collect(Replies& replies, const wire::DatagramHeader& header, const Peer* from,
+                             std::vector<SwitchAction>& actions) {
+  using To = SwitchAction::To;
+  if (!replies.on.empty())
+    actions.push_back(replies.to_above
+                          ? answer(To::above, AggregationType::contribution, header, replies.on.payload())
+                          : answer(To::all, AggregationType::result, header, replies.on.payload()));
+  if (from == nullptr) return;
+  if (!replies.one.empty())
+    actions.push_back(answer(To::one, AggregationType::result, header, replies.one.payload()));
+  if (replies.refusal) return refuse(header, {*replies.refusal, 0}, *from, actions);
+  if (replies.missing.empty()) return;
+  if (replies.waiting) name_missing(replies);
+  actions.push_back(answer(To::one, AggregationType::missing, header, replies.missing.payload()));
+}
+
+SwitchAction AggregationJob::answer(SwitchAction::To to, AggregationType type,
+                                    const wire::DatagramHeader& header, std::span<const std::byte> payload) {
+  SwitchAction action;
+  action.to = to;
+  if (to == SwitchAction::To::all) action.peers = slots_.peers();
+  if (to == SwitchAction::To::one) action.peers = {&asker_, 1};
+  action.header.type = static_cast<std::uint8_t>(type);
+  action.header.flags = to == SwitchAction::To::all ? wire::kDatagramToAll : std::uint8_t{0};
+  action.header.job = terms_.job;
+  action.header.epoch = terms_.epoch;
+  action.header.sender = to == SwitchAction::To::above ? terms_.above->worker : terms_.self;
+  action.header.own16 = header.own16;
+  action.header.own32 = header.own32;
+  action.header.length = static_cast<std::uint16_t>(payload.size());
+  action.payload = payload;
+  return action;
+}
+
+}  // namespace talweg::protocol

@@ -1,0 +1,169 @@
+#include "protocol/aggregation/job_slots.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernel/blocks.h"
+#include "kernel/reduce.h"
+
+namespace talweg::protocol {
+
+namespace {
+
+using wire::AggregationFormat;
+
+// What the elements of a sum are, and those that are added to it.
+DataType type_on_wire(AggregationFormat format) {
+  switch (format) {
+    case AggregationFormat::f16:
+      return DataType::f16;
+    case AggregationFormat::bf16:
+      return DataType::bf16;
+    case AggregationFormat::f32:
+      return DataType::f32;
+    case AggregationFormat::i32:
+    case AggregationFormat::scaled:
+      break;
+  }
+  return DataType::i32;
+}
+
+void set_sums(AggregationFormat format, std::byte* sums, std::span<const std::byte> data, std::size_t count) {
+  if (wire::element_bytes(format) == 4)
+    std::memcpy(sums, data.data(), data.size());
+  else
+    kernel::widen(type_on_wire(format), reinterpret_cast<float*>(sums), data.data(), count);
+}
+
+void add_to_sums(AggregationFormat format, std::byte* sums, std::span<const std::byte> data,
+                 std::size_t count) {
+  const DataType type = type_on_wire(format);
+  if (wire::element_bytes(format) == 4)
+    kernel::reduce_function(type, ReduceOp::sum)(sums, sums, data.data(), count);
+  else
+    kernel::add_widened(type, reinterpret_cast<float*>(sums), data.data(), count);
+}
+
+// Operations are numbered round and round.
+bool is_after(std::uint32_t operation, std::uint64_t block, const Round& round) {
+  const auto ahead = static_cast<std::int32_t>(operation - round.operation);
+  return ahead > 0 || (ahead == 0 && wire::order_of(block) > wire::order_of(round.block));
+}
+
+bool is_open(const Round& round) {
+  return round.state == Round::State::filling || round.state == Round::State::above;
+}
+
+}  // namespace
+
+std::size_t packet_bytes(const JobTerms& t) {
+  return std::max(wire::aggregation_payload(t.columns, t.block, 4),
+                  wire::aggregation_payload(t.columns, 0, 0) + wire::kMaxMissingWorkers * 2);
+}
+
+JobSlots::JobSlots(const JobTerms& terms, std::pmr::memory_resource& memory)
+    : terms_(terms), layout_(memory_of(terms)), memory_(memory, layout_.total) {}
+
+JobSlots::Cell JobSlots::cell(std::size_t slot, std::size_t column, bool version) {
+  const std::size_t index = (slot * terms_.columns + column) * 2 + (version ? 1 : 0);
+  std::byte* const base = memory_.data() + index * layout_.cell;
+  const std::size_t words = contributor_words(terms_.workers);
+  auto* const heard = reinterpret_cast<std::uint64_t*>(base + layout_.round);
+  std::byte* const sums = base + layout_.round + layout_.contributors;
+  return {*reinterpret_cast<Round*>(base), Contributors({heard, words}),
+          Contributors({heard + words, terms_.ordered ? words : 0}), sums, sums + layout_.sums};
+}
+
+std::span<Peer> JobSlots::peers() {
+  return {reinterpret_cast<Peer*>(memory_.data() + layout_.cells * layout_.cell), terms_.workers};
+}
+
+std::span<std::byte> JobSlots::packet(std::size_t i) {
+  const std::size_t bytes = packet_bytes(terms_);
+  return {memory_.data() + layout_.cells * layout_.cell + layout_.peers + i * bytes, bytes};
+}
+
+JobSlots::Turn JobSlots::turn(std::size_t slot, const wire::AggregationEntry& entry,
+                              std::uint32_t operation) {
+  const Round& same = cell(slot, entry.column, entry.version).round;
+  const Round& other = cell(slot, entry.column, !entry.version).round;
+  const auto behind = [&](const Round& round) {
+    return round.state == Round::State::empty || is_after(operation, entry.block, round);
+  };
+  if (same.state != Round::State::empty && same.operation == operation && same.block == entry.block)
+    return Turn::current;
+  if (!behind(same) || !behind(other)) return Turn::late;
+  const bool same_is_last =
+      same.state != Round::State::empty &&
+      (other.state == Round::State::empty || is_after(same.operation, same.block, other));
+  return same_is_last || is_open(other) ? Turn::early : Turn::begins;
+}
+
+void JobSlots::begin(Cell& cell, std::uint32_t operation, std::uint64_t block, AggregationFormat format) {
+  cell.round = {block,  wire::kNeverNext,     0, operation, terms_.workers, 0, wire::kZeroExponent,
+                format, Round::State::filling};
+  cell.heard.clear();
+  cell.has_part.clear();
+}
+
+bool JobSlots::is_ordered(AggregationFormat format) const {
+  return terms_.ordered && format != AggregationFormat::i32 && format != AggregationFormat::scaled;
+}
+
+void JobSlots::add(Cell& cell, std::uint16_t worker, const wire::AggregationEntry& entry,
+                   std::span<const std::byte> data) {
+  Round& round = cell.round;
+  cell.heard.add(worker);
+  --round.remaining;
+  if (entry.next < round.next) {
+    round.next = entry.next;
+    round.exponent = entry.exponent;
+  } else if (entry.next == round.next) {
+    round.exponent = std::max(round.exponent, entry.exponent);
+  }
+  if (!entry.data) return;
+  if (is_ordered(round.format)) {
+    std::memcpy(cell.parts + worker * layout_.sums, data.data(), data.size());
+    cell.has_part.add(worker);
+  } else if (round.count == 0) {
+    set_sums(round.format, cell.sums, data, entry.count);
+  } else {
+    add_to_sums(round.format, cell.sums, data, entry.count);
+  }
+  round.count = entry.count;
+}
+
+void JobSlots::finish(Cell& cell) {
+  const Round& round = cell.round;
+  if (!is_ordered(round.format)) return;
+  const std::size_t bytes = round.count * wire::element_bytes(round.format);
+  bool first = true;
+  for (std::size_t worker = 0; worker < terms_.workers; ++worker) {
+    if (!cell.has_part.has(worker)) continue;
+    const std::span<const std::byte> part(cell.parts + worker * layout_.sums, bytes);
+    (first ? set_sums : add_to_sums)(round.format, cell.sums, part, round.count);
+    first = false;
+  }
+}
+
+void JobSlots::replace(Cell& cell, const wire::AggregationEntry& entry, std::span<const std::byte> data) {
+  cell.round.next = entry.next;
+  cell.round.exponent = entry.exponent;
+  cell.round.count = entry.count;
+  if (entry.data) set_sums(cell.round.format, cell.sums, data, entry.count);
+}
+
+void JobSlots::write(const Cell& cell, std::uint8_t column, bool version,
+                     wire::AggregationWriter& writer) const {
+  const Round& r = cell.round;
+  wire::AggregationEntry entry{r.block, r.next, r.exponent, r.count, column, version};
+  entry.data = r.count > 0;
+  std::byte* const data = writer.add(entry);
+  if (!entry.data) return;
+  if (wire::element_bytes(r.format) == 4)
+    std::memcpy(data, cell.sums, r.count * std::size_t{4});
+  else
+    kernel::narrow(type_on_wire(r.format), data, reinterpret_cast<const float*>(cell.sums), r.count);
+}
+
+}  // namespace talweg::protocol

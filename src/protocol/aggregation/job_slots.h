@@ -1,0 +1,85 @@
+// The rounds of one job's columns: what a switch knows of each, in memory that was lent once.
+//
+// A column sums one block after another, each in a round of its own; rounds take its two cells in turn. While
+// one cell fills, the other keeps the result before it, for whom has not got it. A round is known by its
+// operation and its block, and these ascend: what comes of an earlier round, late, is recognised, and a later
+// round cannot begin in the cell of the last one, nor before that one has ended.
+//
+// So a worker may go on to the next round once it has the result of this one, and need not wait for others to
+// have it: they have contributed to this round, or there would be no result, and until they have it too they
+// do not contribute to the next one, whose end alone would let the cell be used again.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory_resource>
+#include <span>
+
+#include "protocol/aggregation/contributors.h"
+#include "protocol/aggregation/lent_memory.h"
+#include "protocol/aggregation/switch_terms.h"
+#include "wire/aggregation.h"
+
+namespace talweg::protocol {
+
+// All zero: empty.
+struct Round {
+  enum class State : std::uint8_t {
+    empty,
+    filling,
+    above,  // summed here; the switch above has not answered
+    done,
+  };
+  std::uint64_t block = 0;
+  std::uint64_t next = 0;      // the least of those heard
+  std::int64_t passed_ns = 0;  // when it was last sent above
+  std::uint32_t operation = 0;
+  std::uint16_t remaining = 0;  // workers that have not been heard
+  std::uint16_t count = 0;      // elements; 0: nobody has data
+  std::int16_t exponent = 0;    // the largest of those that name `next`
+  wire::AggregationFormat format = wire::AggregationFormat::f32;
+  State state = State::empty;
+};
+
+// The largest payload that the job's workers and its switch send to each other.
+std::size_t packet_bytes(const JobTerms& terms);
+
+class JobSlots {
+ public:
+  JobSlots(const JobTerms& terms, std::pmr::memory_resource& memory);
+
+  // A contribution's or query's place among the rounds of its column.
+  enum class Turn : std::uint8_t { current, begins, late, early };
+  struct Cell {
+    Round& round;
+    Contributors heard;
+    Contributors has_part;  // where sums are ordered
+    std::byte* sums;
+    std::byte* parts;
+  };
+  Cell cell(std::size_t slot, std::size_t column, bool version);
+  Turn turn(std::size_t slot, const wire::AggregationEntry& entry, std::uint32_t operation);
+  // Memory for packets, Peers and everything else that goes with the job.
+  std::span<Peer> peers();
+  std::span<std::byte> packet(std::size_t i);
+
+  void begin(Cell& cell, std::uint32_t operation, std::uint64_t block, wire::AggregationFormat format);
+  // The worker's data, and what it says of its next block. `data` may be empty.
+  void add(Cell& cell, std::uint16_t worker, const wire::AggregationEntry& entry,
+           std::span<const std::byte> data);
+  // Once all have been heard: the sums are complete.
+  void finish(Cell& cell);
+  // The result of the switch above takes the place of what was summed here.
+  void replace(Cell& cell, const wire::AggregationEntry& entry, std::span<const std::byte> data);
+  // The round as an entry of a result, or of a contribution to the switch above.
+  void write(const Cell& cell, std::uint8_t column, bool version, wire::AggregationWriter& writer) const;
+
+ private:
+  bool is_ordered(wire::AggregationFormat format) const;
+
+  const JobTerms terms_;
+  const JobMemory layout_;
+  LentMemory memory_;
+};
+
+}  // namespace talweg::protocol

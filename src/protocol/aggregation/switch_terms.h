@@ -1,0 +1,81 @@
+// What a switch lends to a job, and how much memory that is. Nothing grows beyond it later: who wants more is
+// refused.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace talweg::protocol {
+
+// Where a datagram came from: an address that the driver knows the meaning of. SwitchML's workers are told
+// apart by the host alone.
+struct Peer {
+  std::uint64_t host = 0;
+  std::uint16_t port = 0;
+  bool operator==(const Peer&) const = default;
+};
+
+// The switch that sums what several of these have summed. To it, this switch is one of the job's workers.
+struct SwitchAbove {
+  std::uint16_t worker = 0;
+  // A contribution is sent up again no sooner than this after it was sent, however many workers ask.
+  std::int64_t resend_ns = 1'000'000;
+};
+
+struct JobTerms {
+  std::uint32_t job = 0;
+  std::uint32_t epoch = 0;
+  std::uint16_t self = 0;     // the switch's own number, as the sender of what it says
+  std::uint16_t workers = 0;  // that send to this switch
+  std::uint16_t slots = 0;
+  std::uint8_t columns = 1;        // of a slot: blocks that travel in one datagram
+  std::uint16_t block = 0;         // elements, at most
+  bool ordered = false;            // floats are summed in the order of workers: same bits in every run
+  double bytes_per_second = 0;     // of datagrams from workers, in the long run
+  double burst_bytes = 256 << 10;  // and at once
+  std::optional<SwitchAbove> above;
+};
+
+// SwitchML's workers speak on their own wire; each is known by its host.
+struct SwitchmlTerms {
+  std::uint32_t job = 0;  // this switch's name for it; not what stands in packets
+  std::vector<std::uint64_t> hosts;
+  std::uint16_t slots = 0;
+  std::uint16_t elements = 256;  // 64 or 256
+  double bytes_per_second = 0;
+  double burst_bytes = 256 << 10;
+};
+inline constexpr std::size_t kMaxSwitchmlWorkers = 32;  // its bitmaps have no more
+
+struct SwitchLimits {
+  std::size_t memory_bytes = std::size_t{256} << 20;  // of all jobs
+  std::size_t jobs = 64;
+  double bytes_per_second = 12.5e9;  // that all jobs' rates may add up to
+};
+
+// Memory, in bytes, by what it is for. `total` is what counts against the limits.
+struct JobMemory {
+  std::size_t cells = 0;         // slots x columns x 2 versions
+  std::size_t round = 0;         // of a cell: what the round is
+  std::size_t contributors = 0;  // who has been heard
+  std::size_t sums = 0;          // elements, each 4 bytes wide
+  std::size_t parts = 0;         // where sums are ordered: each worker's
+  std::size_t cell = 0;          // all four, on whole cache lines
+  std::size_t peers = 0;         // where each worker spoke from
+  std::size_t packets = 0;       // that are being made
+  std::size_t total = 0;
+};
+JobMemory memory_of(const JobTerms& terms);
+JobMemory memory_of(const SwitchmlTerms& terms);
+// The formula with its numbers, one line: "16 slots x 4 columns x 2 versions x 1152 bytes (...) + ... = ...".
+std::string explain(const JobMemory& memory);
+
+// Null, or what is wrong with the terms, whatever the switch has left (a static string).
+const char* check(const JobTerms& terms);
+const char* check(const SwitchmlTerms& terms);
+
+}  // namespace talweg::protocol

@@ -1,0 +1,89 @@
+#include "protocol/aggregation/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "kernel/blocks.h"
+
+namespace talweg::protocol {
+
+namespace {
+
+DataType type_in_memory(wire::AggregationFormat format) {
+  switch (format) {
+    case wire::AggregationFormat::f16:
+      return DataType::f16;
+    case wire::AggregationFormat::bf16:
+      return DataType::bf16;
+    case wire::AggregationFormat::i32:
+      return DataType::i32;
+    case wire::AggregationFormat::f32:
+    case wire::AggregationFormat::scaled:
+      break;
+  }
+  return DataType::f32;
+}
+
+}  // namespace
+
+void SummedTensor::reset(const Sum& sum, std::uint32_t workers) {
+  sum_ = sum;
+  workers_ = workers;
+  blocks_ = (sum.count + sum.block - 1) / sum.block;
+  if (!sum.sparse) return;
+  holds_.resize(kernel::bitmap_words(blocks_));
+  kernel::nonzero_blocks(type_in_memory(sum.format), sum.in, sum.count, sum.block, holds_.data());
+}
+
+std::uint16_t SummedTensor::count_of(std::uint64_t block) const {
+  return static_cast<std::uint16_t>(std::min<std::size_t>(sum_.block, sum_.count - block * sum_.block));
+}
+
+bool SummedTensor::owns(std::uint64_t block) const {
+  return !sum_.sparse || (holds_[block / 64] >> (block % 64) & 1) != 0;
+}
+
+std::uint64_t SummedTensor::owned_from(std::uint64_t block, std::uint64_t step) const {
+  while (block < blocks_ && !owns(block)) block += step;
+  return block < blocks_ ? block : wire::kNeverNext;
+}
+
+std::int16_t SummedTensor::exponent(std::uint64_t block) const {
+  if (!is_scaled() || block == wire::kNeverNext) return wire::kZeroExponent;
+  return exponent_of(kernel::max_magnitude(sum_.in + offset(block), count_of(block)));
+}
+
+bool SummedTensor::travels(std::int16_t exponent) const {
+  return !is_scaled() || scale_of(exponent, workers_).kind == BlockScale::Kind::scaled;
+}
+
+void SummedTensor::write(std::uint64_t block, std::int16_t exponent, std::byte* data) const {
+  const std::byte* const in = sum_.in + offset(block);
+  const std::size_t count = count_of(block);
+  if (is_scaled()) {
+    const BlockScale scale = scale_of(exponent, workers_);
+    kernel::quantise(data, in, count, scale.to_integer, scale.limit);
+  } else {
+    std::memcpy(data, in, count * wire::element_bytes(sum_.format));
+  }
+}
+
+void SummedTensor::accept(std::uint64_t block, std::int16_t exponent, std::span<const std::byte> data) {
+  std::byte* const out = sum_.out + offset(block);
+  const std::size_t count = count_of(block);
+  const std::size_t bytes = count * wire::element_bytes(sum_.format);
+  const BlockScale scale = scale_of(is_scaled() ? exponent : wire::kZeroExponent, workers_);
+  if (scale.kind == BlockScale::Kind::not_finite) {
+    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+    for (std::size_t i = 0; i < count; ++i) std::memcpy(out + i * sizeof kNan, &kNan, sizeof kNan);
+  } else if (data.empty()) {
+    std::memset(out, 0, bytes);
+  } else if (is_scaled()) {
+    kernel::dequantise(out, data.data(), count, scale.to_float);
+  } else {
+    std::memcpy(out, data.data(), bytes);
+  }
+}
+
+}  // namespace talweg::protocol

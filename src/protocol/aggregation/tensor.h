@@ -1,0 +1,65 @@
+// The blocks of a tensor that is being summed: which hold anything, what goes into a datagram for one, and
+// what comes out of a result into its place.
+//
+//   SummedTensor tensor;
+//   tensor.reset(sum, workers);            // finds its blocks
+//   tensor.write(b, exponent, data);       // a block as it travels
+//   tensor.accept(b, exponent, data);      // its sum
+//
+// `in` may be `out`: a block is overwritten when its sum is accepted, and is not read from then on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "protocol/aggregation/scaling.h"
+#include "wire/aggregation.h"
+
+namespace talweg::protocol {
+
+// One worker's part of one sum. All workers say the same of everything but the two pointers; those that say
+// `sparse` send only blocks that hold something.
+struct Sum {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::size_t count = 0;  // elements
+  wire::AggregationFormat format = wire::AggregationFormat::f32;
+  std::uint16_t block = 256;  // elements
+  bool sparse = false;
+};
+
+class SummedTensor {
+ public:
+  void reset(const Sum& sum, std::uint32_t workers);
+
+  const Sum& sum() const { return sum_; }
+  std::uint64_t blocks() const { return blocks_; }
+  std::uint16_t count_of(std::uint64_t block) const;
+  // Whether this worker has data for the block: all of a dense tensor, also where they are zero.
+  bool owns(std::uint64_t block) const;
+  // This worker's first block from `block` on in steps of `step`; kNeverNext: none.
+  std::uint64_t owned_from(std::uint64_t block, std::uint64_t step) const;
+  // What is said of the block beforehand; kZeroExponent in formats that say nothing.
+  std::int16_t exponent(std::uint64_t block) const;
+  // Whether data of this exponent travel at all. They do in formats that have none.
+  bool travels(std::int16_t exponent) const;
+  // count_of(block) elements, as they travel.
+  void write(std::uint64_t block, std::int16_t exponent, std::byte* data) const;
+  // The sum of a block. `data` are empty where nobody had any.
+  void accept(std::uint64_t block, std::int16_t exponent, std::span<const std::byte> data);
+
+ private:
+  bool is_scaled() const { return sum_.format == wire::AggregationFormat::scaled; }
+  std::size_t offset(std::uint64_t block) const {
+    return static_cast<std::size_t>(block) * sum_.block * wire::element_bytes(sum_.format);
+  }
+
+  Sum sum_;
+  std::uint32_t workers_ = 1;
+  std::uint64_t blocks_ = 0;
+  std::vector<std::uint64_t> holds_;  // a bit per block, of sparse ones
+};
+
+}  // namespace talweg::protocol

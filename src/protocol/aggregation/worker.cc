@@ -1,0 +1,333 @@
+#include "protocol/aggregation/worker.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/fail.h"
+
+namespace talweg::protocol {
+
+using wire::AggregationEntry;
+using wire::AggregationMessage;
+using wire::AggregationType;
+using wire::kNeverNext;
+using wire::kNoBlock;
+
+namespace {
+
+constexpr std::int64_t kNeverTime = std::numeric_limits<std::int64_t>::max();
+// Datagrams overtake each other now and then; one that so many later ones were answered before is lost.
+constexpr std::uint64_t kReordering = 3;
+// After so many times in vain the switch is asked, too, whom it waits for.
+constexpr std::uint8_t kAskAfter = 2;
+
+}  // namespace
+
+AggregationWorker::AggregationWorker(const WorkerTerms& terms, DatagramSink& sink)
+    : terms_(terms), sink_(sink), timer_(terms.times) {
+  if (terms.workers == 0 || terms.workers > 0xffff)
+    refuse("a job has 1 to 65535 workers, not {}", terms.workers);
+  if (terms.slots == 0 || terms.columns == 0 || terms.columns > wire::kMaxColumns || terms.block == 0)
+    refuse("a worker has at least 1 slot of 1 to 64 columns, not {} of {} with blocks of {}", terms.slots,
+           terms.columns, terms.block);
+  if (terms.first_slot + terms.slots > 0x10000) refuse("slots are numbered up to 65535");
+  const std::size_t bytes = wire::aggregation_payload(terms.columns, terms.block, 4);
+  if (bytes > wire::kMaxDatagramPayload)
+    refuse("{} columns of {} elements do not fit into one datagram", terms.columns, terms.block);
+  columns_.resize(std::size_t{terms.slots} * terms.columns);
+  last_number_.resize(terms.slots);
+  packet_.resize(bytes);
+  missing_.reserve(wire::kMaxMissingWorkers);
+}
+
+wire::DatagramHeader AggregationWorker::header(AggregationType type, std::size_t slot) const {
+  wire::DatagramHeader h;
+  h.type = static_cast<std::uint8_t>(type);
+  h.job = terms_.job;
+  h.epoch = terms_.epoch;
+  h.sender = terms_.worker;
+  h.own16 = static_cast<std::uint16_t>(terms_.first_slot + slot);
+  h.own32 = operation_;
+  return h;
+}
+
+void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int64_t deadline_ns,
+                              std::int64_t now_ns) {
+  if (failure_)
+    refuse("sum {} of job {}: the epoch ended with a failure: {}", operation, terms_.job, failure_->text);
+  if (open_ > 0) refuse("sum {} of job {}: sum {} has not ended", operation, terms_.job, operation_);
+  if (started_ && static_cast<std::int32_t>(operation - operation_) <= 0)
+    refuse("sum {} of job {} comes after sum {}", operation, terms_.job, operation_);
+  if (sum.block == 0 || sum.block > terms_.block)
+    refuse("sum {} of job {}: blocks of {} elements, expected 1 to {}", operation, terms_.job, sum.block,
+           terms_.block);
+  tensor_.reset(sum, terms_.workers);
+  operation_ = operation;
+  started_ = true;
+  deadline_ns_ = deadline_ns;
+  next_ns_ = deadline_ns;
+  missing_.clear();
+  heard_ = above_ = false;
+  while (!in_flight_.empty()) in_flight_.pop();
+  const bool agrees_first = sum.format == wire::AggregationFormat::scaled;
+  for (std::size_t i = 0; i < columns_.size() && i < tensor_.blocks(); ++i) {
+    Column& column = columns_[i];
+    column.open = column.first = column.fresh = column.chosen = true;
+    column.block = agrees_first ? kNoBlock : i;
+    column.exponent = wire::kZeroExponent;
+    column.own_next = 0;
+    column.in_vain = 0;
+    look_ahead(column, i);
+    ++open_;
+  }
+  for (std::size_t slot = 0; slot < terms_.slots && index(slot, 0) < tensor_.blocks(); ++slot)
+    send_chosen(slot, now_ns);
+  if (open_ == 0) next_ns_ = kNeverTime;
+}
+
+// Our next block behind the column's.
+void AggregationWorker::look_ahead(Column& column, std::size_t index) {
+  const bool begins = column.block == kNoBlock;
+  if (!column.first && column.own_next > column.block) return;  // it still lies ahead
+  column.own_next = tensor_.owned_from(begins ? index : column.block + step(), step());
+  column.next_exponent = tensor_.exponent(column.own_next);
+}
+
+// One datagram with those of the slot's columns that are chosen.
+void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
+  wire::AggregationWriter writer(packet_);
+  writer.begin(tensor_.sum().format);
+  for (std::uint8_t c = 0; c < terms_.columns; ++c) {
+    Column& column = columns_[index(slot, c)];
+    if (!column.chosen) continue;
+    column.chosen = false;
+    AggregationEntry entry{column.block, column.own_next, column.next_exponent, 0, c, column.version};
+    entry.data = column.block != kNoBlock && tensor_.owns(column.block) && tensor_.travels(column.exponent);
+    if (entry.data) entry.count = tensor_.count_of(column.block);
+    std::byte* const data = writer.add(entry);
+    if (entry.data) tensor_.write(column.block, column.exponent, data);
+    ++(entry.data ? counters_.contributions : counters_.adverts);
+    if (column.fresh) column.sent_ns = now_ns;
+    column.fresh = column.held_back = false;
+    column.due_ns = now_ns + timer_.wait_ns(column.in_vain);
+    wake_at(column.due_ns);
+  }
+  if (writer.empty()) return;
+  last_number_[slot] = ++numbers_;
+  in_flight_.push({numbers_, static_cast<std::uint16_t>(slot)});
+  wire::DatagramHeader h = header(AggregationType::contribution, slot);
+  h.length = static_cast<std::uint16_t>(writer.payload().size());
+  sink_.send(h, writer.payload());
+}
+
+// The switch is asked about all rounds of the slot that have not ended.
+void AggregationWorker::ask(std::size_t slot) {
+  wire::AggregationWriter writer(packet_);
+  writer.begin(tensor_.sum().format);
+  for (std::uint8_t c = 0; c < terms_.columns; ++c) {
+    const Column& column = columns_[index(slot, c)];
+    if (!column.open) continue;
+    AggregationEntry entry{column.block, kNeverNext, wire::kZeroExponent, 0, c, column.version};
+    writer.add(entry);
+    ++counters_.queries;
+  }
+  if (writer.empty()) return;
+  wire::DatagramHeader h = header(AggregationType::query, slot);
+  h.length = static_cast<std::uint16_t>(writer.payload().size());
+  sink_.send(h, writer.payload());
+}
+
+void AggregationWorker::ask_about_gaps() {
+  while (!in_flight_.empty() && in_flight_.front().number + kReordering <= answered_) {
+    const Sent sent = in_flight_.pop();
+    if (last_number_[sent.slot] == sent.number) ask(sent.slot);
+  }
+}
+
+void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::byte> payload,
+                           std::int64_t now_ns) {
+  if (h.job != terms_.job || h.epoch != terms_.epoch || h.own32 != operation_ || failure_ || open_ == 0 ||
+      h.own16 < terms_.first_slot || h.own16 >= terms_.first_slot + terms_.slots) {
+    ++counters_.ignored;
+    return;
+  }
+  if (h.type == static_cast<std::uint8_t>(AggregationType::refusal)) return on_refusal(h, payload, now_ns);
+  AggregationMessage message;
+  if (wire::decode(h, payload, message) != nullptr || message.format != tensor_.sum().format) {
+    ++counters_.malformed;
+    return;
+  }
+  const auto slot = static_cast<std::size_t>(h.own16 - terms_.first_slot);
+  heard_ = true;
+  if (message.type == AggregationType::missing) return on_missing(slot, message, now_ns);
+  if (message.type != AggregationType::result) {
+    ++counters_.malformed;
+    return;
+  }
+  wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
+    if (!failure_) accept(slot, entry, data, now_ns);
+  });
+  if (failure_) return;
+  send_chosen(slot, now_ns);
+  ask_about_gaps();
+  if (open_ == 0) next_ns_ = kNeverTime;
+}
+
+const AggregationWorker::Column* AggregationWorker::matching(std::size_t slot,
+                                                             const AggregationEntry& entry) const {
+  if (entry.column >= terms_.columns) return nullptr;
+  const Column& column = columns_[index(slot, entry.column)];
+  const bool same = column.open && column.version == entry.version && column.block == entry.block;
+  return same ? &column : nullptr;
+}
+
+// A switch that means well can say nothing else; one that does not must not lead us out of the tensor.
+bool AggregationWorker::sound(const Column& column, const AggregationEntry& entry) const {
+  if (entry.data && (column.block == kNoBlock || entry.count != tensor_.count_of(column.block))) return false;
+  if (entry.next > column.own_next) return false;  // it would pass over what we have
+  if (entry.next == kNeverNext) return true;
+  const auto own = static_cast<std::uint64_t>(&column - columns_.data());
+  return entry.next < tensor_.blocks() && entry.next % step() == own;
+}
+
+void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
+                               std::span<const std::byte> data, std::int64_t now_ns) {
+  if (matching(slot, entry) == nullptr) {
+    ++counters_.ignored;
+    return;
+  }
+  const std::size_t i = index(slot, entry.column);
+  Column& column = columns_[i];
+  if (!sound(column, entry))
+    return fail(
+        ErrorCode::corrupted,
+        fmt::format(
+            "sum {} of job {}: the switch's result for block {} has {} elements and goes on with block "
+            "{}, which cannot be: the workers do not sum the same tensor",
+            operation_, terms_.job, entry.block, entry.count, entry.next));
+  ++counters_.results;
+  if (column.in_vain == 0 && !column.first) timer_.measured(now_ns - column.sent_ns);
+  answered_ = std::max(answered_, last_number_[slot]);
+  finish_blocks(column, i, entry, data);
+  column.version = !column.version;
+  column.first = false;
+  column.in_vain = 0;
+  if (entry.next == kNeverNext) {
+    column.open = false;
+    --open_;
+    return;
+  }
+  column.block = entry.next;
+  column.exponent = entry.exponent;
+  look_ahead(column, i);
+  column.fresh = column.chosen = true;
+}
+
+// Writes the round's block, and those up to the next one, which nobody has anything in.
+void AggregationWorker::finish_blocks(Column& column, std::size_t index, const AggregationEntry& entry,
+                                      std::span<const std::byte> data) {
+  std::uint64_t block = index;
+  if (column.block != kNoBlock) {
+    tensor_.accept(column.block, column.exponent, data);
+    block = column.block + step();
+  }
+  const std::uint64_t end = std::min(entry.next, tensor_.blocks());
+  for (; block < end; block += step()) tensor_.accept(block, wire::kZeroExponent, {});
+}
+
+void AggregationWorker::on_missing(std::size_t slot, const AggregationMessage& message, std::int64_t now_ns) {
+  missing_.clear();
+  for (std::size_t i = 0; i < message.workers.size() / 2; ++i)
+    missing_.push_back(wire::missing_worker(message, i));
+  above_ = false;
+  wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte>) {
+    if (matching(slot, entry) == nullptr) {
+      ++counters_.ignored;
+      return;
+    }
+    above_ = above_ || entry.above;
+    if (!entry.yours) return;
+    ++counters_.asked_for;
+    Column& column = columns_[index(slot, entry.column)];
+    column.chosen = true;
+    // What has been sent twice says nothing of how long a round takes; nor does it wait longer for that.
+    column.in_vain = std::max<std::uint8_t>(column.in_vain, 1);
+  });
+  send_chosen(slot, now_ns);
+}
+
+void AggregationWorker::on_refusal(const wire::DatagramHeader& h, std::span<const std::byte> payload,
+                                   std::int64_t now_ns) {
+  wire::AggregationRefusal refusal;
+  if (wire::decode(payload, refusal) != nullptr) {
+    ++counters_.malformed;
+    return;
+  }
+  heard_ = true;
+  if (refusal.reason != wire::AggregationReason::busy)
+    return fail(refusal.reason == wire::AggregationReason::disagreement ? ErrorCode::mismatch
+                                                                        : ErrorCode::unsupported,
+                fmt::format("sum {} of job {}, epoch {}: worker {} is refused: {}", operation_, terms_.job,
+                            terms_.epoch, terms_.worker, to_string(refusal.reason)));
+  ++counters_.held_back;
+  // A query that was refused is asked again in its own time: the contribution may well have been taken.
+  if (refusal.of != AggregationType::contribution) return;
+  const std::int64_t again_ns = now_ns + std::int64_t{refusal.wait_us} * 1000;
+  for (std::size_t c = 0; c < terms_.columns; ++c) {
+    Column& column = columns_[index(h.own16 - terms_.first_slot, c)];
+    if (!column.open) continue;
+    column.held_back = true;
+    column.due_ns = again_ns;
+    wake_at(again_ns);
+  }
+}
+
+void AggregationWorker::on_time(std::int64_t now_ns) {
+  if (now_ns < next_ns_) return;
+  if (open_ == 0 || failure_) {
+    next_ns_ = kNeverTime;
+    return;
+  }
+  if (now_ns >= deadline_ns_) return fail(ErrorCode::timeout, who_is_missing());
+  next_ns_ = deadline_ns_;
+  for (std::size_t slot = 0; slot < terms_.slots; ++slot) {
+    bool asks = false;
+    for (std::size_t c = 0; c < terms_.columns; ++c) {
+      Column& column = columns_[index(slot, c)];
+      if (!column.open) continue;
+      if (column.due_ns > now_ns) {
+        wake_at(column.due_ns);
+        continue;
+      }
+      column.chosen = true;
+      if (column.held_back) continue;
+      ++counters_.timeouts;
+      if (column.in_vain < 0xff) ++column.in_vain;
+      asks = asks || column.in_vain >= kAskAfter;
+    }
+    send_chosen(slot, now_ns);
+    if (asks) ask(slot);
+  }
+}
+
+void AggregationWorker::fail(ErrorCode code, std::string text) {
+  failure_ = SumFailure{code, std::move(text)};
+  next_ns_ = kNeverTime;
+}
+
+std::string AggregationWorker::who_is_missing() const {
+  std::string who = "the switch has not answered";
+  if (above_)
+    who = "the switch waits for the one above it";
+  else if (!missing_.empty())
+    who = fmt::format("the switch waits for worker{} {}", missing_.size() == 1 ? "" : "s",
+                      fmt::join(missing_, ", "));
+  else if (heard_)
+    who = "the switch has not said whom it waits for";
+  return fmt::format("sum {} of job {}: {} of {} columns have not ended by the deadline: {}", operation_,
+                     terms_.job, open_, std::min<std::uint64_t>(columns_.size(), tensor_.blocks()), who);
+}
+
+}  // namespace talweg::protocol

@@ -1,0 +1,160 @@
+// AggregationWorker: one worker's side of sums that a switch makes (switch.h).
+//
+//   AggregationWorker worker(terms, sink);       // sink.send(header, payload): a datagram to the switch
+//   worker.start(sum, operation, deadline_ns, now_ns);
+//   worker.on(header, payload, now_ns);          // each datagram from the switch
+//   worker.on_time(now_ns);                      // once next_time_ns() has come
+//   worker.done()  worker.failure()              // all of `sum.out` is written; or it has failed
+//
+// Blocks are dealt out to columns: block b belongs to column b mod (slots x columns). Each column has one
+// round in flight, and a result is what sends its next contribution: the window is as wide as there are
+// slots, and clocks itself. What a worker says in a round: its part of the round's block, if it has any, and
+// which block of the column is its next one. The result says the least of these. Blocks between the two are
+// zero on all workers, and written as such.
+//
+// The version of a column changes with each of its rounds, from one operation to the next, too: it is kept
+// here for as long as the epoch. An operation that has failed ends the epoch.
+//
+// Exactness: the format `scaled`, and i32, come to the same bits in whatever order contributions arrive. A
+// column of such floats first agrees on an exponent, in a round without a block.
+//
+// What is lost is sent again: when the switch says that it has missed it; when later datagrams have been
+// answered and this one has not, the switch is asked (a query); when neither comes of anything, after a time
+// that doubles. At the deadline the operation fails, and the text names the workers that are missing.
+//
+// Pure: no socket, no clock, no thread. No allocation once an operation of the same size has been run.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ring_queue.h"
+#include "protocol/aggregation/round_timer.h"
+#include "protocol/aggregation/tensor.h"
+#include "talweg/error.h"
+#include "wire/datagram.h"
+
+namespace talweg::protocol {
+
+class DatagramSink {
+ public:
+  virtual ~DatagramSink() = default;
+  // `payload` is valid during the call. The header's length is set, its number is not.
+  virtual void send(const wire::DatagramHeader& header, std::span<const std::byte> payload) = 0;
+};
+
+struct WorkerTerms {
+  std::uint32_t job = 0;
+  std::uint32_t epoch = 0;
+  std::uint16_t worker = 0;  // as its switch numbers it
+  // Of the whole tree of switches. It decides the scale of integers, and must be the same everywhere.
+  std::uint32_t workers = 1;
+  std::uint16_t first_slot = 0;
+  std::uint16_t slots = 1;
+  std::uint8_t columns = 1;
+  std::uint16_t block = 256;  // elements of one, at most
+  RoundTimes times;
+};
+
+struct WorkerCounters {
+  std::uint64_t contributions = 0;  // entries with data
+  std::uint64_t adverts = 0;        // and without
+  std::uint64_t results = 0;        // entries that ended a round
+  std::uint64_t ignored = 0;        // entries of rounds that had ended, or of no round
+  std::uint64_t timeouts = 0;       // entries that were sent again for that
+  std::uint64_t asked_for = 0;      // and because the switch had missed them
+  std::uint64_t queries = 0;        // entries
+  std::uint64_t held_back = 0;      // datagrams that the switch was too busy for
+  std::uint64_t malformed = 0;
+  bool operator==(const WorkerCounters&) const = default;
+};
+
+struct SumFailure {
+  ErrorCode code = ErrorCode::timeout;
+  std::string text;
+};
+
+class AggregationWorker {
+ public:
+  // Throws Error{invalid_argument}. `sink` must outlive it.
+  AggregationWorker(const WorkerTerms& terms, DatagramSink& sink);
+
+  // Operations are numbered in ascending order, the same on all workers; one at a time. Throws
+  // Error{invalid_argument}.
+  void start(const Sum& sum, std::uint32_t operation, std::int64_t deadline_ns, std::int64_t now_ns);
+  void on(const wire::DatagramHeader& header, std::span<const std::byte> payload, std::int64_t now_ns);
+  void on_time(std::int64_t now_ns);
+  std::int64_t next_time_ns() const { return next_ns_; }
+
+  bool done() const { return !failure_ && open_ == 0; }
+  const std::optional<SumFailure>& failure() const { return failure_; }
+  const WorkerCounters& counters() const { return counters_; }
+  const WorkerTerms& terms() const { return terms_; }
+
+ private:
+  struct Column {
+    std::uint64_t block = 0;         // of the round in flight
+    std::uint64_t own_next = 0;      // our first one behind it
+    std::int64_t sent_ns = 0;        // for the first time
+    std::int64_t due_ns = 0;         // it is sent again
+    std::int16_t exponent = 0;       // of all workers, for `block`
+    std::int16_t next_exponent = 0;  // ours, for own_next
+    std::uint8_t in_vain = 0;
+    bool version = false;
+    bool open = false;
+    bool held_back = false;  // the switch has said when to send it again
+    bool fresh = false;      // the round has not been sent yet
+    bool first = false;      // the operation's first round: it also waits for those that have not started
+    bool chosen = false;     // is to be in the datagram that is made next
+  };
+  struct Sent {
+    std::uint64_t number = 0;
+    std::uint16_t slot = 0;
+  };
+
+  std::size_t index(std::size_t slot, std::size_t column) const { return slot * terms_.columns + column; }
+  std::uint64_t step() const { return columns_.size(); }
+  const Column* matching(std::size_t slot, const wire::AggregationEntry& entry) const;
+  void look_ahead(Column& column, std::size_t index);
+  void accept(std::size_t slot, const wire::AggregationEntry& entry, std::span<const std::byte> data,
+              std::int64_t now_ns);
+  void finish_blocks(Column& column, std::size_t index, const wire::AggregationEntry& entry,
+                     std::span<const std::byte> data);
+  bool sound(const Column& column, const wire::AggregationEntry& entry) const;
+  void send_chosen(std::size_t slot, std::int64_t now_ns);
+  void ask(std::size_t slot);
+  void ask_about_gaps();
+  void on_refusal(const wire::DatagramHeader& header, std::span<const std::byte> payload,
+                  std::int64_t now_ns);
+  void on_missing(std::size_t slot, const wire::AggregationMessage& message, std::int64_t now_ns);
+  void wake_at(std::int64_t when_ns) { next_ns_ = std::min(next_ns_, when_ns); }
+  void fail(ErrorCode code, std::string text);
+  std::string who_is_missing() const;
+  wire::DatagramHeader header(wire::AggregationType type, std::size_t slot) const;
+
+  const WorkerTerms terms_;
+  DatagramSink& sink_;
+  SummedTensor tensor_;
+  RoundTimer timer_;
+  std::vector<Column> columns_;
+  std::vector<std::uint64_t> last_number_;  // by slot: of the datagram sent last
+  std::vector<std::byte> packet_;
+  RingQueue<Sent> in_flight_;   // as they were sent
+  std::uint64_t numbers_ = 0;   // datagrams sent
+  std::uint64_t answered_ = 0;  // the last of them that has been
+  std::size_t open_ = 0;        // columns
+  std::uint32_t operation_ = 0;
+  bool started_ = false;
+  std::int64_t deadline_ns_ = 0;
+  std::int64_t next_ns_ = std::numeric_limits<std::int64_t>::max();
+  std::optional<SumFailure> failure_;
+  std::vector<std::uint16_t> missing_;  // as the switch has said last
+  bool heard_ = false;                  // anything of this operation, from the switch
+  bool above_ = false;                  // the switch waits for the one above it
+  WorkerCounters counters_;
+};
+
+}  // namespace talweg::protocol

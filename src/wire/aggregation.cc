@@ -1,0 +1,179 @@
+#include "wire/aggregation.h"
+
+namespace talweg::wire {
+
+namespace {
+
+struct AggregationHeadLayout {
+  std::uint8_t format;
+  std::uint8_t entries;
+  std::uint16_t workers;
+};
+static_assert(sizeof(AggregationHeadLayout) == kAggregationHeadBytes);
+
+struct AggregationEntryLayout {
+  std::uint64_t block;
+  std::uint64_t next;
+  std::int16_t exponent;
+  std::uint16_t count;
+  std::uint8_t column;
+  std::uint8_t flags;
+  std::uint16_t spare;
+};
+static_assert(sizeof(AggregationEntryLayout) == kAggregationEntryBytes);
+
+struct RefusalLayout {
+  std::uint8_t reason;
+  std::uint8_t of;
+  std::uint16_t spare;
+  std::uint32_t wait_us;
+};
+static_assert(sizeof(RefusalLayout) == kRefusalBytes);
+
+constexpr std::uint8_t kVersionFlag = 1, kDataFlag = 2, kYoursFlag = 4, kAboveFlag = 8;
+
+bool known_exponent(std::int16_t exponent) {
+  return exponent == kZeroExponent || exponent == kNotFiniteExponent ||
+         (exponent >= kLeastExponent && exponent <= kMostExponent);
+}
+
+const char* check_entry(const AggregationEntryLayout& e, AggregationType type) {
+  const bool data = (e.flags & kDataFlag) != 0;
+  const std::uint8_t known = type == AggregationType::missing ? kVersionFlag | kYoursFlag | kAboveFlag
+                             : type == AggregationType::query ? kVersionFlag
+                                                              : kVersionFlag | kDataFlag;
+  if ((e.flags & ~known) != 0 || e.spare != 0) return "an entry with unknown flags";
+  if (e.column >= kMaxColumns) return "a column beyond the last";
+  if (data != (e.count > 0)) return "a count without data, or data without a count";
+  if (data && e.block == kNoBlock) return "data of no block";
+  if (e.next != kNeverNext && e.block != kNoBlock && e.next <= e.block)
+    return "a next block that is not behind this one";
+  if (!known_exponent(e.exponent)) return "an exponent that no float32 has";
+  if (e.next == kNeverNext && e.exponent != kZeroExponent) return "an exponent of no block";
+  return nullptr;
+}
+
+}  // namespace
+
+const char* name(AggregationFormat format) {
+  constexpr const char* kNames[kAggregationFormats] = {"f32", "f16", "bf16", "i32", "scaled"};
+  return kNames[static_cast<std::size_t>(format)];
+}
+
+const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
+                   AggregationMessage& message) {
+  if (header.type < kAggregationTypes || header.type >= static_cast<std::uint8_t>(AggregationType::refusal))
+    return "no message of an aggregation";
+  AggregationHeadLayout head;
+  if (payload.size() < sizeof head) return "shorter than its head";
+  std::memcpy(&head, payload.data(), sizeof head);
+  const auto type = static_cast<AggregationType>(header.type);
+  if (head.format >= kAggregationFormats) return "an unknown format";
+  if (head.entries == 0 || head.entries > kMaxColumns) return "no entries, or too many";
+  if (head.workers > (type == AggregationType::missing ? kMaxMissingWorkers : 0)) return "too many workers";
+  const auto format = static_cast<AggregationFormat>(head.format);
+  const std::span<const std::byte> body = payload.subspan(sizeof head);
+  std::size_t at = 0;
+  int column = -1;
+  for (std::uint8_t i = 0; i < head.entries; ++i) {
+    AggregationEntryLayout entry;
+    if (body.size() - at < sizeof entry) return "shorter than its entries";
+    std::memcpy(&entry, body.data() + at, sizeof entry);
+    if (const char* const why = check_entry(entry, type)) return why;
+    if (entry.column <= column) return "columns that do not ascend";
+    column = entry.column;
+    at += sizeof entry;
+    const std::size_t bytes = entry.count * element_bytes(format);
+    if (body.size() - at < bytes) return "shorter than its data";
+    at += bytes;
+  }
+  if (body.size() - at != head.workers * sizeof(std::uint16_t)) return "not as long as it says";
+  message = {type, format, head.entries, body.first(at), body.subspan(at)};
+  return nullptr;
+}
+
+AggregationEntry entry_at(std::span<const std::byte> body) {
+  AggregationEntryLayout e;
+  std::memcpy(&e, body.data(), sizeof e);
+  return {e.block,
+          e.next,
+          e.exponent,
+          e.count,
+          e.column,
+          (e.flags & kVersionFlag) != 0,
+          (e.flags & kDataFlag) != 0,
+          (e.flags & kYoursFlag) != 0,
+          (e.flags & kAboveFlag) != 0};
+}
+
+std::uint16_t missing_worker(const AggregationMessage& message, std::size_t i) {
+  std::uint16_t worker = 0;
+  std::memcpy(&worker, message.workers.data() + i * sizeof worker, sizeof worker);
+  return worker;
+}
+
+void AggregationWriter::begin(AggregationFormat format) {
+  const AggregationHeadLayout head{static_cast<std::uint8_t>(format), 0, 0};
+  std::memcpy(buffer_.data(), &head, sizeof head);
+  used_ = sizeof head;
+}
+
+std::byte* AggregationWriter::add(const AggregationEntry& e) {
+  AggregationHeadLayout head;
+  std::memcpy(&head, buffer_.data(), sizeof head);
+  const auto flags = static_cast<std::uint8_t>((e.version ? kVersionFlag : 0) | (e.data ? kDataFlag : 0) |
+                                               (e.yours ? kYoursFlag : 0) | (e.above ? kAboveFlag : 0));
+  const AggregationEntryLayout entry{e.block,  e.next, e.exponent, e.data ? e.count : std::uint16_t{0},
+                                     e.column, flags,  0};
+  std::memcpy(buffer_.data() + used_, &entry, sizeof entry);
+  ++head.entries;
+  std::memcpy(buffer_.data(), &head, sizeof head);
+  std::byte* const data = buffer_.data() + used_ + sizeof entry;
+  used_ += sizeof entry + entry.count * element_bytes(static_cast<AggregationFormat>(head.format));
+  return data;
+}
+
+void AggregationWriter::add_worker(std::uint16_t worker) {
+  AggregationHeadLayout head;
+  std::memcpy(&head, buffer_.data(), sizeof head);
+  ++head.workers;
+  std::memcpy(buffer_.data(), &head, sizeof head);
+  std::memcpy(buffer_.data() + used_, &worker, sizeof worker);
+  used_ += sizeof worker;
+}
+
+void encode(const AggregationRefusal& refusal, std::span<std::byte, kRefusalBytes> payload) {
+  const RefusalLayout layout{static_cast<std::uint8_t>(refusal.reason), static_cast<std::uint8_t>(refusal.of),
+                             0, refusal.wait_us};
+  std::memcpy(payload.data(), &layout, sizeof layout);
+}
+
+const char* decode(std::span<const std::byte> payload, AggregationRefusal& refusal) {
+  RefusalLayout layout;
+  if (payload.size() != sizeof layout) return "not as long as a refusal";
+  std::memcpy(&layout, payload.data(), sizeof layout);
+  if (layout.reason == 0 || layout.reason > kAggregationReasons) return "an unknown reason";
+  if (layout.of < kAggregationTypes || layout.of >= kAggregationTypeEnd || layout.spare != 0)
+    return "a refusal of nothing that is known";
+  refusal = {static_cast<AggregationReason>(layout.reason), layout.wait_us,
+             static_cast<AggregationType>(layout.of)};
+  return nullptr;
+}
+
+const char* to_string(AggregationReason reason) {
+  switch (reason) {
+    case AggregationReason::busy:
+      return "the switch is busy";
+    case AggregationReason::unknown_job:
+      return "the switch knows no such job";
+    case AggregationReason::old_epoch:
+      return "the switch is in another epoch of the job";
+    case AggregationReason::stranger:
+      return "the job was announced with fewer workers";
+    case AggregationReason::disagreement:
+      break;
+  }
+  return "the workers disagree about the format or the count of a round's elements";
+}
+
+}  // namespace talweg::wire

@@ -1,0 +1,156 @@
+// What workers and switches of streaming aggregation say to each other: payloads of datagrams (datagram.h) of
+// the types below. The datagram's header says whose job, epoch and worker it is; its own16 is the slot, its
+// own32 the number of the operation.
+//
+//    0  format u8, entries u8, workers u16      then `entries` times, in ascending order of columns:
+//                                                 0  block u64, next u64
+//                                                16  exponent i16, count u16, column u8, flags u8, spare u16
+//                                                24  count elements, where the flag says so
+//                                               then, in `missing` alone, the numbers u16 of `workers` workers
+//
+//   AggregationWriter writer(buffer);
+//   writer.begin(AggregationFormat::f32);
+//   std::byte* data = writer.add(entry);          // where the entry's data are to be written, if it has any
+//   send(header, writer.payload());
+//
+//   AggregationMessage message;
+//   if (decode(header, payload, message) != nullptr) ...        // why it is none
+//   for_each_entry(message, [](const AggregationEntry& entry, std::span<const std::byte> data) { ... });
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <span>
+
+#include "talweg/types.h"
+#include "wire/datagram.h"
+
+namespace talweg::wire {
+
+enum class AggregationType : std::uint8_t {
+  contribution = kAggregationTypes,  // a worker's part of a round, for each column with its data or without
+                                     // (an advert: "I have nothing there; my next block is this one")
+  result,                            // the sum of a round and the block that the next one is about
+  query,    // of a worker: "has this round ended?" A negative acknowledgement: it misses the results
+  missing,  // of a switch: it misses contributions to these rounds, by whom
+  refusal,  // of a switch: it does not take this part
+};
+inline constexpr std::uint8_t kAggregationTypeEnd = static_cast<std::uint8_t>(AggregationType::refusal) + 1;
+
+// What an element is on the wire, and what it is summed in.
+enum class AggregationFormat : std::uint8_t {
+  f32 = 0,
+  f16 = 1,     // summed in float32, rounded once for each switch on the way
+  bf16 = 2,    // the same
+  i32 = 3,     // wraps
+  scaled = 4,  // float32 as int32 in units of a scale that all workers have agreed on for the block
+};
+inline constexpr int kAggregationFormats = 5;
+constexpr std::size_t element_bytes(AggregationFormat format) {
+  return format == AggregationFormat::f16 || format == AggregationFormat::bf16 ? 2 : 4;
+}
+const char* name(AggregationFormat format);
+
+// The block of a round in which nothing is summed: it only agrees on the first block.
+inline constexpr std::uint64_t kNoBlock = std::numeric_limits<std::uint64_t>::max();
+// The next block of who has none any more.
+inline constexpr std::uint64_t kNeverNext = kNoBlock;
+// A column's blocks come in ascending order; the round without one is the first.
+constexpr std::uint64_t order_of(std::uint64_t block) {
+  return block + 1;
+}
+
+// The exponent of a block: e where 2^(e-1) <= max|x| < 2^e. They order as the blocks' largest values do.
+inline constexpr std::int16_t kZeroExponent = std::numeric_limits<std::int16_t>::min();  // nothing is there
+inline constexpr std::int16_t kLeastExponent = -126;
+inline constexpr std::int16_t kMostExponent = 128;
+inline constexpr std::int16_t kNotFiniteExponent = std::numeric_limits<std::int16_t>::max();  // NaN or Inf is
+
+struct AggregationEntry {
+  std::uint64_t block = kNoBlock;         // of this round
+  std::uint64_t next = kNeverNext;        // the sender's next one; of a result: the next one of all
+  std::int16_t exponent = kZeroExponent;  // of block `next`; of a result: the largest of all workers
+  std::uint16_t count = 0;                // elements
+  std::uint8_t column = 0;
+  bool version = false;
+  bool data = false;   // `count` elements follow
+  bool yours = false;  // of `missing`: the receiver's own contribution has not come
+  bool above = false;  // of `missing`: all are here, and the switch above has not answered
+  bool operator==(const AggregationEntry&) const = default;
+};
+
+inline constexpr std::size_t kAggregationHeadBytes = 4;
+inline constexpr std::size_t kAggregationEntryBytes = 24;
+inline constexpr std::size_t kMaxColumns = 64;          // of one slot, and so entries of one message
+inline constexpr std::size_t kMaxMissingWorkers = 256;  // that one message names
+
+struct AggregationMessage {
+  AggregationType type = AggregationType::contribution;
+  AggregationFormat format = AggregationFormat::f32;
+  std::uint8_t entries = 0;
+  std::span<const std::byte> body;     // all entries with their data
+  std::span<const std::byte> workers;  // two bytes each
+};
+
+// Null, or why these bytes are no message of the header's type (a static string). The message points into the
+// payload. Not for refusals.
+[[nodiscard]] const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
+                                 AggregationMessage& message);
+
+// For the entries of a message that was decoded, and for nothing else.
+AggregationEntry entry_at(std::span<const std::byte> body);
+template <class Visit>
+void for_each_entry(const AggregationMessage& message, Visit visit) {
+  std::span<const std::byte> left = message.body;
+  for (std::uint8_t i = 0; i < message.entries; ++i) {
+    const AggregationEntry entry = entry_at(left);
+    const std::size_t bytes = entry.data ? entry.count * element_bytes(message.format) : 0;
+    visit(entry, left.subspan(kAggregationEntryBytes, bytes));
+    left = left.subspan(kAggregationEntryBytes + bytes);
+  }
+}
+std::uint16_t missing_worker(const AggregationMessage& message, std::size_t i);
+
+// Payload of a message of `columns` entries with `elements` each.
+constexpr std::size_t aggregation_payload(std::size_t columns, std::size_t elements, std::size_t bytes) {
+  return kAggregationHeadBytes + columns * (kAggregationEntryBytes + elements * bytes);
+}
+
+// Writes a message into memory that is large enough for it.
+class AggregationWriter {
+ public:
+  explicit AggregationWriter(std::span<std::byte> buffer) : buffer_(buffer) {}
+  void begin(AggregationFormat format);
+  // Where the data belong; behind it where there are none.
+  std::byte* add(const AggregationEntry& entry);
+  // After all entries.
+  void add_worker(std::uint16_t worker);
+  bool empty() const { return buffer_[1] == std::byte{0}; }
+  std::span<const std::byte> payload() const { return buffer_.first(used_); }
+
+ private:
+  std::span<std::byte> buffer_;
+  std::size_t used_ = 0;
+};
+
+enum class AggregationReason : std::uint8_t {
+  busy = 1,     // not now: again after the time that is said with it
+  unknown_job,  // no such job is open here
+  old_epoch,    // this epoch of the job is over, or has not begun
+  stranger,     // the job has fewer workers
+  disagreement  // of the others about the format or the count of this round's elements
+};
+inline constexpr int kAggregationReasons = 5;
+struct AggregationRefusal {
+  AggregationReason reason = AggregationReason::busy;
+  std::uint32_t wait_us = 0;                           // busy: so long
+  AggregationType of = AggregationType::contribution;  // what was refused
+};
+inline constexpr std::size_t kRefusalBytes = 8;
+void encode(const AggregationRefusal& refusal, std::span<std::byte, kRefusalBytes> payload);
+[[nodiscard]] const char* decode(std::span<const std::byte> payload, AggregationRefusal& refusal);
+// "the job has fewer workers": for people.
+const char* to_string(AggregationReason reason);
+
+}  // namespace talweg::wire

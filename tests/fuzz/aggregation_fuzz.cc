@@ -1,0 +1,90 @@
+// Messages of streaming aggregation and packets of SwitchML's: what is let through encodes to the same bytes,
+// and a switch and a worker that are handed it keep within what is theirs. The first byte is the datagram's
+// type.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "fuzz/fuzz.h"
+#include "protocol/aggregation/switch.h"
+#include "protocol/aggregation/worker.h"
+
+using namespace talweg;
+
+namespace {
+
+void require_round_trip(const wire::DatagramHeader& header, std::span<const std::byte> payload) {
+  wire::AggregationMessage message;
+  if (wire::decode(header, payload, message) != nullptr) return;
+  std::vector<std::byte> again(payload.size());
+  wire::AggregationWriter writer(again);
+  writer.begin(message.format);
+  wire::for_each_entry(message, [&](const wire::AggregationEntry& entry, std::span<const std::byte> data) {
+    std::byte* const at = writer.add(entry);
+    if (!data.empty()) std::memcpy(at, data.data(), data.size());
+  });
+  for (std::size_t i = 0; i < message.workers.size() / 2; ++i) writer.add_worker(missing_worker(message, i));
+  fuzz::require(std::ranges::equal(writer.payload(), payload));
+}
+
+void require_switchml_round_trip(std::span<const std::byte> packet) {
+  wire::SwitchmlHeader header;
+  if (wire::decode(packet, header) != nullptr) return;
+  std::vector<std::byte> again(packet.begin(), packet.end());
+  wire::encode(header, again.data());
+  again[0] |= packet[0] & std::byte{8};  // the bit that nobody uses
+  fuzz::require(std::ranges::equal(again, packet));
+}
+
+struct Nowhere : protocol::DatagramSink {
+  void send(const wire::DatagramHeader&, std::span<const std::byte>) override {}
+};
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  wire::DatagramHeader header;
+  header.type = data[0];
+  header.job = 1;
+  header.epoch = 1;
+  header.own32 = 1;
+  const auto payload = fuzz::bytes_of(data, size).subspan(1);
+  require_round_trip(header, payload);
+  require_switchml_round_trip(payload);
+
+  protocol::AggregationSwitch box({1 << 20, 4, 1e12});
+  protocol::JobTerms terms;
+  terms.job = terms.epoch = 1;
+  terms.workers = 2;
+  terms.slots = 1;
+  terms.columns = 4;
+  terms.block = 8;
+  terms.ordered = true;
+  terms.bytes_per_second = 1e12;
+  fuzz::require(!box.open(terms));
+  terms.job = 2;
+  terms.above = protocol::SwitchAbove{};
+  fuzz::require(!box.open(terms));
+  fuzz::require(!box.open(protocol::SwitchmlTerms{3, {10, 11}, 4, 64, 1e12}));
+  for (std::uint32_t job = 1; job <= 2; ++job) {
+    header.job = job;
+    for (std::uint16_t worker = 0; worker < 2; ++worker) {
+      header.sender = worker;
+      for (const protocol::SwitchAction& action : box.on(header, payload, {worker, 1}, 1))
+        fuzz::require(action.payload.size() <= packet_bytes(terms));
+      (void)box.on_above(header, payload, 1);
+      (void)box.on_switchml(payload, {10U + worker, 1}, 1);
+    }
+  }
+
+  // In place, with not a byte to spare behind it.
+  std::vector<float> tensor(61, 1.0F);
+  Nowhere sink;
+  protocol::AggregationWorker worker({1, 1, 0, 2, 0, 1, 4, 8, {}}, sink);
+  auto* const bytes = reinterpret_cast<std::byte*>(tensor.data());
+  worker.start({bytes, bytes, tensor.size(), wire::AggregationFormat::scaled, 8, false}, 1, 1000, 0);
+  header.job = 1;
+  for (int i = 0; i < 3; ++i) worker.on(header, payload, i);
+  return 0;
+}

@@ -1,0 +1,445 @@
+// A worker of streaming aggregation, its datagrams caught one by one. Comments have the numbers of SwitchML's
+// conformance cases.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "protocol/aggregation/worker.h"
+
+namespace talweg::protocol {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using wire::AggregationEntry;
+using wire::AggregationFormat;
+using wire::AggregationType;
+using wire::kNeverNext;
+using wire::kNoBlock;
+
+constexpr std::int64_t kOneMs = 1'000'000;
+constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+
+struct Caught {
+  wire::DatagramHeader header;
+  std::vector<AggregationEntry> entries;
+  std::vector<std::vector<std::byte>> data;
+  AggregationType type() const { return static_cast<AggregationType>(header.type); }
+  template <typename T>
+  std::vector<T> values(std::size_t entry = 0) const {
+    std::vector<T> all(data.at(entry).size() / sizeof(T));
+    if (!all.empty()) std::memcpy(all.data(), data[entry].data(), data[entry].size());
+    return all;
+  }
+};
+
+struct Catcher : DatagramSink {
+  std::vector<Caught> sent;
+  void send(const wire::DatagramHeader& header, std::span<const std::byte> payload) override {
+    EXPECT_EQ(header.length, payload.size());
+    Caught caught;
+    caught.header = header;
+    wire::AggregationMessage message;
+    EXPECT_EQ(wire::decode(header, payload, message), nullptr);
+    wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
+      caught.entries.push_back(entry);
+      caught.data.emplace_back(data.begin(), data.end());
+    });
+    sent.push_back(std::move(caught));
+  }
+  std::vector<Caught> take() { return std::exchange(sent, {}); }
+};
+
+// Blocks of 2 elements; 2 workers, this one is the first.
+struct Bench {
+  explicit Bench(std::uint16_t slots = 2, std::uint8_t columns = 1, std::uint32_t workers = 2)
+      : worker({1, 1, 0, workers, 0, slots, columns, 2, {10 * kOneMs, kOneMs, 100 * kOneMs}}, sink) {}
+
+  void start(std::vector<float> in, bool sparse = false, AggregationFormat format = AggregationFormat::f32,
+             std::uint32_t operation = 1) {
+    input = std::move(in);
+    output.assign(input.size(), -99.0F);
+    operation_ = operation;
+    worker.start({reinterpret_cast<const std::byte*>(input.data()),
+                  reinterpret_cast<std::byte*>(output.data()), input.size(), format, 2, sparse},
+                 operation, now_ns + 1000 * kOneMs, now_ns);
+  }
+  // A result of one entry; without values nobody had data.
+  void result(std::uint16_t slot, std::uint64_t block, std::uint64_t next, std::vector<float> values,
+              bool version = false, std::int16_t exponent = wire::kZeroExponent, std::uint8_t column = 0) {
+    AggregationEntry entry{block, next, exponent, static_cast<std::uint16_t>(values.size()), column, version};
+    entry.data = !values.empty();
+    say(AggregationType::result, slot, entry, values.data(), {});
+  }
+  void say(AggregationType type, std::uint16_t slot, const AggregationEntry& entry, const void* data,
+           const std::vector<std::uint16_t>& workers) {
+    std::vector<std::byte> buffer(1000);
+    wire::AggregationWriter writer(buffer);
+    writer.begin(format());
+    std::byte* const at = writer.add(entry);
+    if (entry.data) std::memcpy(at, data, std::size_t{entry.count} * 4);
+    for (const std::uint16_t w : workers) writer.add_worker(w);
+    worker.on(header(type, slot), writer.payload(), now_ns);
+  }
+  void refusal(const wire::AggregationRefusal& refusal, std::uint16_t slot = 0) {
+    std::byte bytes[wire::kRefusalBytes];
+    wire::encode(refusal, bytes);
+    worker.on(header(AggregationType::refusal, slot), bytes, now_ns);
+  }
+  wire::DatagramHeader header(AggregationType type, std::uint16_t slot) const {
+    wire::DatagramHeader h;
+    h.type = static_cast<std::uint8_t>(type);
+    h.job = h.epoch = 1;
+    h.own16 = slot;
+    h.own32 = operation_;
+    return h;
+  }
+  AggregationFormat format() const { return format_; }
+
+  Catcher sink;
+  AggregationWorker worker;
+  std::vector<float> input, output;
+  AggregationFormat format_ = AggregationFormat::f32;
+  std::uint32_t operation_ = 1;
+  std::int64_t now_ns = 0;
+};
+
+TEST(AggregationWorker, SendsOneBlockToEachSlotAndTheNextOnItsResult) {
+  Bench bench;
+  bench.start({1, 2, 3, 4, 5, 6, 7});
+  auto sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_EQ(sent[0].entries[0].block, 0U);
+  EXPECT_EQ(sent[0].entries[0].next, 2U) << "dense: the next block of the column is the following one";
+  EXPECT_THAT(sent[1].values<float>(), ElementsAre(3, 4));
+  bench.result(0, 0, 2, {10, 20});
+  sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].entries[0].block, 2U);
+  EXPECT_TRUE(sent[0].entries[0].version);
+  EXPECT_EQ(sent[0].entries[0].next, kNeverNext);
+  bench.result(1, 1, 3, {30, 40});
+  EXPECT_THAT(bench.sink.take().at(0).values<float>(), ElementsAre(7)) << "the last block is short";
+  bench.result(1, 3, kNeverNext, {70}, true);
+  EXPECT_FALSE(bench.worker.done());
+  bench.result(0, 2, kNeverNext, {50, 60}, true);
+  EXPECT_TRUE(bench.worker.done());
+  EXPECT_THAT(bench.output, ElementsAre(10, 20, 30, 40, 50, 60, 70));
+  EXPECT_EQ(bench.worker.next_time_ns(), kNever);
+}
+
+TEST(AggregationWorker, OfASparseTensorSendsOnlyWhatIsThereAndWritesWhatIsZeroEverywhere) {
+  Bench bench(1);
+  bench.start({0, 0, 0, 0, 5, 6, 0, 0, -0.0F, 0}, true);
+  auto sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_FALSE(sent[0].entries[0].data) << "the first block is zero: an advert";
+  EXPECT_EQ(sent[0].entries[0].next, 2U);
+  bench.result(0, 0, 1, {});  // another worker goes on with block 1
+  sent = bench.sink.take();
+  EXPECT_FALSE(sent.at(0).entries[0].data);
+  EXPECT_EQ(sent.at(0).entries[0].next, 2U);
+  bench.result(0, 1, 2, {3, 3}, true);
+  EXPECT_THAT(bench.sink.take().at(0).values<float>(), ElementsAre(5, 6));
+  bench.result(0, 2, kNeverNext, {9, 9});
+  EXPECT_TRUE(bench.worker.done());
+  EXPECT_THAT(bench.output, ElementsAre(0, 0, 3, 3, 9, 9, 0, 0, 0, 0));
+  for (const float v : bench.output) EXPECT_FALSE(std::signbit(v));
+}
+
+TEST(AggregationWorker, PutsAllColumnsOfASlotIntoOneDatagramAndGoesOnWithEachByItself) {
+  Bench bench(1, 3);
+  bench.start({1, 1, 2, 2, 3, 3, 4, 4});
+  auto sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_THAT(sent[0].entries, SizeIs(3));
+  bench.result(0, 1, kNeverNext, {7, 7}, false, wire::kZeroExponent, 1);
+  EXPECT_THAT(bench.sink.take(), IsEmpty());
+  bench.result(0, 0, 3, {7, 7}, false, wire::kZeroExponent, 0);
+  sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  ASSERT_THAT(sent[0].entries, SizeIs(1));
+  EXPECT_EQ(sent[0].entries[0].block, 3U);
+}
+
+// C7
+TEST(AggregationWorker, VersionsOfAColumnTakeTurnsFromOneSumToTheNext) {
+  Bench bench(2);
+  bench.start({1, 1, 2, 2, 3, 3});  // column 0 has two rounds, column 1 has one
+  bench.result(0, 0, 2, {0, 0});
+  bench.result(0, 2, kNeverNext, {0, 0}, true);
+  bench.result(1, 1, kNeverNext, {0, 0});
+  ASSERT_TRUE(bench.worker.done());
+  bench.sink.take();
+  bench.start({1, 1, 2, 2}, false, AggregationFormat::f32, 2);
+  const auto sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_FALSE(sent[0].entries[0].version);
+  EXPECT_TRUE(sent[1].entries[0].version);
+}
+
+// C8, C9
+TEST(AggregationWorker, IsNotMovedByResultsOfAnEarlierRoundOperationJobOrEpoch) {
+  Bench bench(1);
+  bench.start({1, 1, 2, 2, 3, 3});
+  bench.result(0, 0, 1, {10, 10});
+  bench.result(0, 1, 2, {20, 20}, true);
+  bench.sink.take();
+  bench.result(0, 0, 1, {999, 999});
+  bench.operation_ = 0;
+  bench.result(0, 2, kNeverNext, {999, 999});
+  bench.operation_ = 1;
+  for (int field = 0; field < 2; ++field) {
+    std::vector<std::byte> buffer(200);
+    wire::AggregationWriter writer(buffer);
+    writer.begin(AggregationFormat::f32);
+    writer.add({2, kNeverNext, wire::kZeroExponent, 0, 0, false});
+    auto h = bench.header(AggregationType::result, 0);
+    ++(field == 0 ? h.job : h.epoch);
+    bench.worker.on(h, writer.payload(), 0);
+  }
+  EXPECT_THAT(bench.sink.take(), IsEmpty());
+  EXPECT_FALSE(bench.worker.done());
+  EXPECT_THAT(bench.output, ElementsAre(10, 10, 20, 20, -99, -99));
+  EXPECT_EQ(bench.worker.counters().ignored, 4U);
+}
+
+// C6
+TEST(AggregationWorker, AnEmptyTensorIsSummedAtOnceAndAShortOneUsesAsManySlotsAsItHasBlocks) {
+  Bench bench(4);
+  bench.start({});
+  EXPECT_TRUE(bench.worker.done());
+  EXPECT_THAT(bench.sink.take(), IsEmpty());
+  EXPECT_EQ(bench.worker.next_time_ns(), kNever);
+  bench.start({1}, false, AggregationFormat::f32, 2);
+  const auto sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].entries[0].count, 1);
+}
+
+// C5, C19
+TEST(AggregationWorker, SendsAgainWhatItSentBeforeLessAndLessOften) {
+  Bench bench(1);
+  bench.start({1, 2, 3, 4});
+  const auto first = bench.sink.take().at(0);
+  std::vector<std::int64_t> times;
+  while (bench.now_ns < 900 * kOneMs) {
+    bench.now_ns = bench.worker.next_time_ns();
+    bench.worker.on_time(bench.now_ns);
+    bool again = false;
+    for (const Caught& caught : bench.sink.take()) {
+      if (caught.type() != AggregationType::contribution) continue;
+      again = true;
+      EXPECT_EQ(caught.entries, first.entries);
+      EXPECT_EQ(caught.data, first.data);
+    }
+    if (again) times.push_back(bench.now_ns / kOneMs);
+  }
+  ASSERT_GE(times.size(), 6U);
+  times.resize(6);
+  EXPECT_THAT(times, ElementsAre(10, 30, 70, 150, 250, 350));
+}
+
+TEST(AggregationWorker, WaitsNoLongerThanItMustOnceItKnowsHowLongRoundsTake) {
+  Bench bench(1);
+  bench.start(std::vector<float>(100, 1));
+  bool version = false;
+  for (std::uint64_t block = 0; block < 40; ++block, version = !version) {
+    bench.now_ns += 2 * kOneMs;
+    bench.result(0, block, block + 1, {1, 1}, version);
+  }
+  bench.sink.take();
+  bench.worker.on_time(bench.now_ns);  // the alarm may still be that of the first estimate
+  EXPECT_THAT(bench.sink.take(), IsEmpty());
+  EXPECT_GT(bench.worker.next_time_ns(), bench.now_ns);
+  EXPECT_LE(bench.worker.next_time_ns(), bench.now_ns + 9 * kOneMs);
+}
+
+TEST(AggregationWorker, AsksAboutARoundWhenLaterOnesHaveEnded) {
+  Bench bench(5);
+  bench.start(std::vector<float>(20, 1));
+  bench.sink.take();
+  for (std::uint16_t slot = 1; slot <= 2; ++slot) {
+    bench.result(slot, slot, slot + 5U, {1, 1});
+    for (const Caught& caught : bench.sink.take()) EXPECT_EQ(caught.type(), AggregationType::contribution);
+  }
+  bench.result(3, 3, 8, {1, 1});
+  auto sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_EQ(sent[1].type(), AggregationType::query);
+  EXPECT_EQ(sent[1].header.own16, 0);
+  EXPECT_EQ(sent[1].entries[0].block, 0U);
+  bench.result(4, 4, 9, {1, 1});
+  EXPECT_THAT(bench.sink.take(), SizeIs(1)) << "it asks once";
+
+  // The switch has missed the contribution: it is sent at once.
+  AggregationEntry missing;
+  missing.block = 0;
+  missing.yours = true;
+  bench.say(AggregationType::missing, 0, missing, nullptr, {0});
+  sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].type(), AggregationType::contribution);
+  EXPECT_EQ(sent[0].entries[0].block, 0U);
+}
+
+// C13
+TEST(AggregationWorker, AtItsDeadlineNamesWhoIsMissing) {
+  const auto fails = [](auto before) {
+    Bench bench(1, 1, 9);
+    bench.start({1, 1, 2, 2});
+    before(bench);
+    bench.now_ns = 1000 * kOneMs;
+    bench.worker.on_time(bench.now_ns);
+    EXPECT_FALSE(bench.worker.done());
+    EXPECT_EQ(bench.worker.failure()->code, ErrorCode::timeout);
+    EXPECT_EQ(bench.worker.next_time_ns(), kNever);
+    EXPECT_THROW(bench.start({1}, false, AggregationFormat::f32, 2), Error) << "the epoch is over";
+    return bench.worker.failure()->text;
+  };
+  const std::string begin = "sum 1 of job 1: 1 of 1 columns have not ended by the deadline: ";
+  AggregationEntry missing;
+  missing.block = 0;
+  EXPECT_EQ(fails([](Bench&) {}), begin + "the switch has not answered");
+  EXPECT_EQ(fails([&](Bench& b) {
+              b.say(AggregationType::missing, 0, missing, nullptr, {3, 7});
+            }),
+            begin + "the switch waits for workers 3, 7");
+  EXPECT_EQ(fails([&](Bench& b) {
+              missing.above = true;
+              b.say(AggregationType::missing, 0, missing, nullptr, {});
+            }),
+            begin + "the switch waits for the one above it");
+}
+
+TEST(AggregationWorker, IsRefusedForGoodOrHeldBackForAWhile) {
+  Bench bench(1);
+  bench.start({1, 1});
+  bench.sink.take();
+  bench.refusal({wire::AggregationReason::busy, 700, AggregationType::contribution});
+  EXPECT_EQ(bench.worker.next_time_ns(), 700'000);
+  bench.now_ns = 700'000;
+  bench.worker.on_time(bench.now_ns);
+  EXPECT_THAT(bench.sink.take(), SizeIs(1));
+  EXPECT_EQ(bench.worker.counters().timeouts, 0U);
+  bench.refusal({wire::AggregationReason::stranger, 0, AggregationType::contribution});
+  ASSERT_TRUE(bench.worker.failure());
+  EXPECT_EQ(bench.worker.failure()->text,
+            "sum 1 of job 1, epoch 1: worker 0 is refused: the job was announced with fewer workers");
+}
+
+TEST(AggregationWorker, DoesNotFollowASwitchOutOfItsTensorOrPastWhatItHas) {
+  const struct {
+    const char* what;
+    std::uint64_t next;
+    std::vector<float> values;
+  } results[] = {{"past our next block", kNeverNext, {1, 1}},
+                 {"of another column", 1, {1, 1}},
+                 {"another number of elements", 2, {1}}};
+  for (const auto& result : results) {
+    Bench bench(2);
+    bench.start({1, 1, 2, 2, 3, 3, 4, 4});
+    bench.result(0, 0, result.next, result.values);
+    ASSERT_TRUE(bench.worker.failure()) << result.what;
+    EXPECT_EQ(bench.worker.failure()->code, ErrorCode::corrupted);
+    EXPECT_THAT(bench.output, testing::Each(-99.0F));
+  }
+  Bench bench(2);
+  bench.start({1, 1, 2, 2, 0, 0}, true);
+  bench.result(0, 0, 4, {1, 1});
+  EXPECT_TRUE(bench.worker.failure()) << "beyond the last block";
+}
+
+// C11
+TEST(AggregationWorker, FloatsTravelAsIntegersOfTheExponentThatAllAgreeOn) {
+  Bench bench(1);
+  bench.format_ = AggregationFormat::scaled;
+  bench.start({0.75F, -0.5F, 3, 0}, false, AggregationFormat::scaled);
+  auto sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].entries[0].block, kNoBlock);
+  EXPECT_EQ(sent[0].entries[0].next, 0U);
+  EXPECT_EQ(sent[0].entries[0].exponent, 0);
+  bench.result(0, kNoBlock, 0, {}, false, 1);  // the other worker has up to 2
+  sent = bench.sink.take();
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].entries[0].exponent, 2) << "of block 1";
+  EXPECT_THAT(sent[0].values<std::int32_t>(), ElementsAre(3 << 27, -(1 << 28)));  // units of 2^(1 + 1 - 31)
+}
+
+TEST(AggregationWorker, BlocksWithoutNumbersOrTooSmallForIntegersBringNoData) {
+  Bench bench(1);
+  bench.format_ = AggregationFormat::scaled;
+  bench.start({1e-40F, 0, INFINITY, 0, 1, 1}, false, AggregationFormat::scaled);
+  EXPECT_EQ(bench.sink.take().at(0).entries[0].exponent, wire::kLeastExponent);
+  bench.result(0, kNoBlock, 0, {}, false, wire::kLeastExponent);
+  auto sent = bench.sink.take().at(0);
+  EXPECT_FALSE(sent.entries[0].data);
+  EXPECT_EQ(sent.entries[0].exponent, wire::kNotFiniteExponent);
+  bench.result(0, 0, 1, {}, true, wire::kNotFiniteExponent);
+  sent = bench.sink.take().at(0);
+  EXPECT_FALSE(sent.entries[0].data);
+  bench.result(0, 1, 2, {}, false, 1);
+  EXPECT_EQ(bench.output[0], 0);
+  EXPECT_TRUE(std::isnan(bench.output[2]) && std::isnan(bench.output[3]));
+}
+
+TEST(AggregationWorker, TermsAndSumsThatCannotBeAreRefused) {
+  Catcher sink;
+  const auto make = [&](WorkerTerms terms) { AggregationWorker worker(terms, sink); };
+  EXPECT_THROW(make({1, 1, 0, 0, 0, 1, 1, 2, {}}), Error);
+  EXPECT_THROW(make({1, 1, 0, 2, 0, 0, 1, 2, {}}), Error);
+  EXPECT_THROW(make({1, 1, 0, 2, 0, 1, 65, 2, {}}), Error);
+  EXPECT_THROW(make({1, 1, 0, 2, 0xffff, 2, 1, 2, {}}), Error);
+  EXPECT_THROW(make({1, 1, 0, 2, 0, 1, 64, 1024, {}}), Error);
+  Bench bench(1);
+  EXPECT_THROW(bench.worker.start({nullptr, nullptr, 9, AggregationFormat::f32, 3, false}, 1, 1, 0), Error);
+  bench.start({1, 1});
+  EXPECT_THROW(bench.start({1, 1}, false, AggregationFormat::f32, 2), Error) << "one at a time";
+}
+
+// Of any number of workers, powers of two or not, the largest possible values: no sum wraps, and each is
+// within the bound.
+TEST(Scaling, NoSumWrapsAndEachIsWithinItsBound) {
+  for (const std::uint32_t workers :
+       {1U, 2U, 3U, 5U, 6U, 7U, 8U, 100U, 127U, 128U, 129U, 255U, 256U, 1000U, 65535U}) {
+    for (const int exponent : {-60, 0, 1, 100, 128}) {
+      const BlockScale scale = scale_of(static_cast<std::int16_t>(exponent), workers);
+      ASSERT_EQ(scale.kind, BlockScale::Kind::scaled);
+      EXPECT_EQ(scale.to_integer * scale.to_float, 1);
+      const float largest = std::ldexp(std::nextafter(1.0F, 0.0F), exponent);
+      EXPECT_EQ(exponent_of(std::bit_cast<std::uint32_t>(largest)), exponent);
+      const double integer = std::min<double>(
+          std::nearbyint(static_cast<double>(largest) * static_cast<double>(scale.to_integer)), scale.limit);
+      EXPECT_LE(integer * workers, std::numeric_limits<std::int32_t>::max()) << workers << " workers";
+      const double sum = integer * workers * static_cast<double>(scale.to_float);
+      EXPECT_LE(std::abs(sum - static_cast<double>(largest) * workers),
+                2 * error_bound(static_cast<std::int16_t>(exponent), workers))
+          << workers << " workers";
+    }
+  }
+}
+
+TEST(Scaling, ExponentsOrderAsTheLargestValuesDo) {
+  const float ascending[] = {0, 1e-45F, 1e-38F, 0.4F, 0.5F, 1, 2, 3e38F, INFINITY};
+  std::int16_t before = std::numeric_limits<std::int16_t>::min();
+  for (const float v : ascending) {
+    const std::int16_t e = exponent_of(std::bit_cast<std::uint32_t>(v));
+    EXPECT_GE(e, before);
+    before = e;
+    if (v > 1e-37F && std::isfinite(v)) {
+      EXPECT_GT(std::ldexp(1.0, e), static_cast<double>(v));
+      EXPECT_LE(std::ldexp(0.5, e), static_cast<double>(v));
+    }
+  }
+  EXPECT_EQ(exponent_of(0), wire::kZeroExponent);
+  EXPECT_EQ(exponent_of(std::bit_cast<std::uint32_t>(NAN) & 0x7fffffffU), wire::kNotFiniteExponent);
+}
+
+}  // namespace
+}  // namespace talweg::protocol

@@ -1,0 +1,250 @@
+// Workers that speak SwitchML's wire to a switch: over a way that loses, and against the apparent bugs of the
+// published client. Its comments have the numbers of conformance cases.
+#include "protocol/aggregation/switchml_worker.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "base/random.h"
+#include "protocol/aggregation/switch.h"
+
+namespace talweg::protocol {
+namespace {
+
+constexpr std::int64_t kMillisecond = 1'000'000;
+
+std::vector<std::byte> bytes_of(const std::vector<float>& values) {
+  std::vector<std::byte> bytes(values.size() * 4);
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+std::vector<float> floats_of(const std::vector<std::byte>& bytes) {
+  std::vector<float> values(bytes.size() / 4);
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+// Some workers, in place, and the switch; packets arrive in the order in which they were sent, or are lost.
+struct Line {
+  struct Worker : PacketSink {
+    Line* line = nullptr;
+    std::size_t number = 0;
+    std::vector<std::byte> data;
+    std::unique_ptr<SwitchmlWorker> worker;
+    std::vector<wire::SwitchmlHeader> sent;
+    void send(std::span<const std::byte> packet) override {
+      wire::SwitchmlHeader header;
+      ASSERT_EQ(wire::decode(packet, header), nullptr);
+      sent.push_back(header);
+      if (line->loses()) return;
+      line->queue.push_back(
+          [l = line, n = number, copy = std::vector<std::byte>(packet.begin(), packet.end())] {
+            l->at_switch(n, copy);
+          });
+    }
+  };
+  Line(std::size_t workers, std::uint16_t slots, std::uint64_t seed, double loss)
+      : random(seed), loss_(loss), box({64 << 20, 4, 1e12}) {
+    std::vector<std::uint64_t> hosts;
+    for (std::size_t w = 0; w < workers; ++w) hosts.push_back(w);
+    EXPECT_FALSE(box.open(SwitchmlTerms{1, hosts, slots, 64, 1e12}));
+    for (std::size_t w = 0; w < workers; ++w) {
+      members.push_back(std::make_unique<Worker>());
+      members[w]->line = this;
+      members[w]->number = w;
+      members[w]->worker = std::make_unique<SwitchmlWorker>(
+          SwitchmlWorkerTerms{static_cast<std::uint8_t>(workers),
+                              0,
+                              slots,
+                              64,
+                              {10 * kMillisecond, kMillisecond, 100 * kMillisecond}},
+          *members[w]);
+    }
+  }
+  bool loses() { return lose ? lose() : random.uniform() < loss_; }
+  void at_switch(std::size_t worker, const std::vector<std::byte>& packet) {
+    for (const SwitchAction& action : box.on_switchml(packet, {worker, 1}, now_ns))
+      for (const Peer& peer : action.peers) {
+        if (loses()) continue;
+        queue.push_back([this, to = peer.host,
+                         copy = std::vector<std::byte>(action.payload.begin(), action.payload.end())] {
+          members[to]->worker->on(copy, now_ns);
+        });
+      }
+  }
+  // Everybody sums; false: not within the deadline.
+  bool sum(SwitchmlElements elements, std::int64_t patience_ns = 1000 * kMillisecond * 60) {
+    for (auto& m : members)
+      m->worker->start({m->data.data(), m->data.data(), m->data.size() / 4, elements}, now_ns + patience_ns,
+                       now_ns);
+    const auto over = [&] {
+      return std::all_of(members.begin(), members.end(),
+                         [](const auto& m) { return m->worker->done() || m->worker->failure(); });
+    };
+    while (!over()) {
+      while (!queue.empty()) {
+        now_ns += 1000;
+        const auto event = std::move(queue.front());
+        queue.pop_front();
+        event();
+      }
+      std::int64_t next = std::numeric_limits<std::int64_t>::max();
+      for (auto& m : members) next = std::min(next, m->worker->next_time_ns());
+      if (over()) break;
+      now_ns = std::max(now_ns, next);
+      for (auto& m : members) m->worker->on_time(now_ns);
+    }
+    return std::all_of(members.begin(), members.end(), [](const auto& m) { return m->worker->done(); });
+  }
+
+  Random random;
+  double loss_;
+  AggregationSwitch box;
+  std::vector<std::unique_ptr<Worker>> members;
+  std::deque<std::function<void()>> queue;
+  std::function<bool()> lose;
+  std::int64_t now_ns = 0;
+};
+
+// Tensors of every length against the pool's, one after the other, with loss, in place.
+void sum_under_loss(std::uint64_t seed) {
+  Random random(seed, 7);
+  const std::size_t workers = 1 + random.below(5);
+  const auto slots = static_cast<std::uint16_t>(1 + random.below(6));
+  Line line(workers, slots, seed, seed % 3 == 0 ? 0 : 0.1);
+  for (int tensor = 0; tensor < 4; ++tensor) {
+    const std::size_t count = random.below(64 * slots * 3);
+    const bool integers = random.below(2) == 0;
+    std::vector<std::uint32_t> ints(count);
+    std::vector<double> sums(count);
+    for (auto& m : line.members) {
+      std::vector<float> values(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        values[i] = static_cast<float>(random.uniform() * 2 - 1);
+        sums[i] += static_cast<double>(values[i]);
+        ints[i] += std::bit_cast<std::uint32_t>(values[i]);
+      }
+      m->data = bytes_of(values);
+    }
+    ASSERT_TRUE(line.sum(integers ? SwitchmlElements::i32 : SwitchmlElements::f32)) << "seed " << seed;
+    for (const auto& m : line.members) ASSERT_EQ(m->data, line.members[0]->data) << "seed " << seed;
+    const std::vector<float> result = floats_of(line.members[0]->data);
+    for (std::size_t i = 0; i < count; ++i) {
+      if (integers)
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(result[i]), ints[i]) << "seed " << seed << " element " << i;
+      else  // a unit of the integers for each worker, and the sum's own rounding
+        ASSERT_NEAR(static_cast<double>(result[i]), sums[i], 0x1p-22 * static_cast<double>(workers))
+            << "seed " << seed << " element " << i;
+    }
+  }
+}
+
+// C4, C6, C7, C20
+TEST(SwitchmlWorker, SumsAreRightAndTheSameEverywhereForEveryLengthUnderLoss) {
+  for (std::uint64_t seed = 1; seed <= 60 && !HasFatalFailure(); ++seed) sum_under_loss(seed);
+}
+
+TEST(SwitchmlWorker, SumsAreRightUnderLossForManyMoreSeeds) {
+  for (std::uint64_t seed = 1001; seed <= 11'000 && !HasFatalFailure(); ++seed) sum_under_loss(seed);
+}
+
+// C5; bug (a): the published client sends a lost packet of its first burst again under the next one's number
+TEST(SwitchmlWorker, APacketThatIsLostFromTheFirstBurstIsSentAgainAsItself) {
+  Line line(1, 4, 1, 0);
+  int nth = 0;
+  line.lose = [&] { return ++nth == 2; };  // the second packet
+  std::vector<float> values(64 * 4);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / 64 + 1);
+  line.members[0]->data = bytes_of(values);
+  ASSERT_TRUE(line.sum(SwitchmlElements::i32));
+  const auto& sent = line.members[0]->sent;
+  ASSERT_EQ(sent.size(), 5U);
+  EXPECT_EQ(sent[4], sent[1]);
+  EXPECT_EQ(sent[1].packet, 1U);
+  EXPECT_EQ(floats_of(line.members[0]->data), values);
+}
+
+// Bug (b): of a tensor shorter than the pool the published client stops the wrong timers
+TEST(SwitchmlWorker, NothingIsSentAgainOnceItsResultIsHere) {
+  Line line(2, 16, 1, 0);
+  for (const std::size_t blocks : {1, 3, 16, 17, 40}) {
+    for (auto& m : line.members) m->data = bytes_of(std::vector<float>(64 * blocks, 1.5F));
+    ASSERT_TRUE(line.sum(SwitchmlElements::f32));
+    for (auto& m : line.members) {
+      EXPECT_EQ(m->worker->sent_again(), 0U);
+      EXPECT_EQ(m->worker->next_time_ns(), std::numeric_limits<std::int64_t>::max());
+    }
+  }
+}
+
+// The published client sends packet k on the result of packet k - L alone
+TEST(SwitchmlWorker, ASlotIsNotUsedAgainBeforeItsResultIsHereAlsoByShortTensors) {
+  Line line(1, 4, 1, 0);
+  // 3 blocks and 3 exponents in 4 slots: packet 4 is ready when the result of packet 1 is here, and takes the
+  // slot of packet 0, whose result is lost.
+  int nth = 0;
+  line.lose = [&] { return ++nth == 4; };
+  line.members[0]->data = bytes_of(std::vector<float>(64 * 3, 1));
+  ASSERT_TRUE(line.sum(SwitchmlElements::f32));
+  std::vector<std::uint32_t> numbers;
+  for (const auto& h : line.members[0]->sent) numbers.push_back(h.packet);
+  EXPECT_EQ(std::count(numbers.begin(), numbers.end(), 0U), 2);
+  const auto again = std::find(numbers.begin() + 1, numbers.end(), 0U);
+  EXPECT_LT(again, std::find(numbers.begin(), numbers.end(), 4U));
+  EXPECT_LT(std::find(numbers.begin(), numbers.end(), 5U), again) << "others need not wait";
+  for (const float v : floats_of(line.members[0]->data)) EXPECT_EQ(v, 1);
+}
+
+// C11
+TEST(SwitchmlWorker, BlocksThatAreZeroTinyInfiniteOrOfLargestMantissasAreDefined) {
+  for (const std::size_t workers : {1, 3, 5, 6, 7}) {
+    Line line(workers, 4, 1, 0);
+    const float almost_two = std::nextafter(2.0F, 0.0F);
+    const float block_values[] = {0, 1e-40F, 0x1p-120F, almost_two, -almost_two, INFINITY, NAN, 0x1p127F};
+    std::vector<float> values;
+    for (const float v : block_values) values.insert(values.end(), 64, v);
+    for (auto& m : line.members) m->data = bytes_of(values);
+    ASSERT_TRUE(line.sum(SwitchmlElements::f32));
+    const std::vector<float> result = floats_of(line.members[0]->data);
+    const auto n = static_cast<float>(workers);
+    for (std::size_t b = 0; b < 3; ++b) EXPECT_EQ(result[b * 64], 0) << block_values[b];
+    EXPECT_NEAR(result[3 * 64], n * almost_two, 1e-5F);
+    EXPECT_NEAR(result[4 * 64], -n * almost_two, 1e-5F);
+    for (std::size_t b = 5; b < 8; ++b) EXPECT_TRUE(std::isnan(result[b * 64])) << block_values[b];
+  }
+}
+
+// C13, C19
+TEST(SwitchmlWorker, WhoseSwitchIsSilentSendsLessAndLessOftenAndFailsAtItsDeadline) {
+  Line line(2, 1, 1, 0);
+  line.lose = [] { return true; };
+  for (auto& m : line.members) m->data = bytes_of(std::vector<float>(64, 1));
+  EXPECT_FALSE(line.sum(SwitchmlElements::i32, 1000 * kMillisecond));
+  // 10, 20, 40, 80 and then 100 ms apart: not a hundred times.
+  EXPECT_GE(line.members[0]->worker->sent_again(), 10U);
+  EXPECT_LE(line.members[0]->worker->sent_again(), 14U);
+  ASSERT_TRUE(line.members[0]->worker->failure());
+  EXPECT_EQ(
+      line.members[0]->worker->failure()->text,
+      "a sum by SwitchML's protocol: 1 of 1 packets have no result by the deadline; its wire does not say "
+      "which of the 2 workers are missing");
+}
+
+// C10
+TEST(SwitchmlWorker, MoreThanThirtyTwoWorkersAreRefused) {
+  Line line(1, 1, 1, 0);
+  EXPECT_THROW(SwitchmlWorker({33, 0, 4, 64, {}}, *line.members[0]), Error);
+  EXPECT_THROW(SwitchmlWorker({2, 0, 0, 64, {}}, *line.members[0]), Error);
+  EXPECT_THROW(SwitchmlWorker({2, 0, 4, 128, {}}, *line.members[0]), Error);
+}
+
+}  // namespace
+}  // namespace talweg::protocol

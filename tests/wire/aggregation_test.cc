@@ -1,0 +1,198 @@
+#include "wire/aggregation.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "base/random.h"
+#include "wire/switchml.h"
+
+namespace talweg::wire {
+namespace {
+
+DatagramHeader header_of(AggregationType type) {
+  DatagramHeader header;
+  header.type = static_cast<std::uint8_t>(type);
+  return header;
+}
+
+const DatagramHeader kContribution = header_of(AggregationType::contribution);
+
+AggregationEntry entry_with_data() {
+  AggregationEntry entry{4, 9, -126, 3, 1, true};
+  entry.data = true;
+  return entry;
+}
+
+std::vector<std::byte> two_entries(AggregationFormat format) {
+  std::vector<std::byte> buffer(200, std::byte{0x77});
+  AggregationWriter writer(buffer);
+  writer.begin(format);
+  std::byte* const data = writer.add(entry_with_data());
+  std::memset(data, 0x11, 3 * element_bytes(format));
+  writer.add({kNoBlock, 7, 128, 0, 5, false});
+  return {writer.payload().begin(), writer.payload().end()};
+}
+
+TEST(AggregationMessage, SaysWhatWasWritten) {
+  for (const AggregationFormat format : {AggregationFormat::f16, AggregationFormat::scaled}) {
+    const auto payload = two_entries(format);
+    EXPECT_EQ(payload.size(), kAggregationHeadBytes + 2 * kAggregationEntryBytes + 3 * element_bytes(format));
+    AggregationMessage message;
+    ASSERT_EQ(decode(kContribution, payload, message), nullptr);
+    EXPECT_EQ(message.format, format);
+    std::vector<AggregationEntry> entries;
+    for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
+      EXPECT_EQ(data.size(), entries.empty() ? 3 * element_bytes(format) : 0U);
+      for (const std::byte b : data) EXPECT_EQ(b, std::byte{0x11});
+      entries.push_back(entry);
+    });
+    ASSERT_EQ(entries.size(), 2U);
+    EXPECT_EQ(entries[0], entry_with_data());
+    EXPECT_EQ(entries[1], (AggregationEntry{kNoBlock, 7, 128, 0, 5, false}));
+  }
+}
+
+TEST(AggregationMessage, NamesWorkersThatAreMissing) {
+  std::vector<std::byte> buffer(200);
+  AggregationWriter writer(buffer);
+  writer.begin(AggregationFormat::f32);
+  AggregationEntry entry;
+  entry.block = 3;
+  entry.yours = true;
+  writer.add(entry);
+  writer.add_worker(2);
+  writer.add_worker(65534);
+  AggregationMessage message;
+  ASSERT_EQ(decode(header_of(AggregationType::missing), writer.payload(), message), nullptr);
+  ASSERT_EQ(message.workers.size(), 4U);
+  EXPECT_EQ(missing_worker(message, 0), 2);
+  EXPECT_EQ(missing_worker(message, 1), 65534);
+  EXPECT_EQ(entry_at(message.body), entry);
+  EXPECT_NE(decode(header_of(AggregationType::result), writer.payload(), message), nullptr)
+      << "nothing else has workers";
+}
+
+TEST(AggregationMessage, OfAnyOtherLengthIsRefused) {
+  const auto payload = two_entries(AggregationFormat::f32);
+  AggregationMessage message;
+  for (std::size_t n = 0; n < payload.size(); ++n)
+    EXPECT_NE(decode(kContribution, std::span(payload).first(n), message), nullptr) << n;
+  auto longer = payload;
+  longer.push_back({});
+  EXPECT_NE(decode(kContribution, longer, message), nullptr);
+}
+
+// Each with one byte that makes nonsense of it.
+TEST(AggregationMessage, ThatMakesNoSenseIsRefused) {
+  constexpr std::size_t kFirst = kAggregationHeadBytes, kSecond = kFirst + kAggregationEntryBytes + 3 * 4;
+  const struct {
+    const char* what;
+    std::size_t at;
+    std::uint8_t value;
+  } changes[] = {
+      {"an unknown format", 0, kAggregationFormats},
+      {"no entries", 1, 0},
+      {"more entries than there are", 1, 3},
+      {"workers that only `missing` has", 2, 1},
+      {"a next block that is this one", kFirst + 8, 4},
+      {"an exponent below all", kFirst + 16, 0x81},
+      {"more elements than data", kFirst + 18, 4},
+      {"data without a count", kFirst + 18, 0},
+      {"a column beyond the last", kFirst + 20, kMaxColumns},
+      {"columns that do not ascend", kFirst + 20, 5},
+      {"an unknown flag", kFirst + 21, 0x13},
+      {"a flag that only `missing` has", kFirst + 21, 0x07},
+      {"something where nothing is yet", kFirst + 22, 1},
+      {"data of no block", kSecond + 21, 0x02},
+  };
+  AggregationMessage message;
+  for (const auto& change : changes) {
+    auto payload = two_entries(AggregationFormat::f32);
+    payload[change.at] = std::byte{change.value};
+    EXPECT_NE(decode(kContribution, payload, message), nullptr) << change.what;
+  }
+}
+
+TEST(AggregationMessage, OfAnotherTypeIsRefused) {
+  const auto payload = two_entries(AggregationFormat::f32);
+  AggregationMessage message;
+  for (const int type :
+       {0, kAggregationTypes - 1, int{kAggregationTypeEnd} - 1, int{kAggregationTypeEnd}, 255}) {
+    DatagramHeader header;
+    header.type = static_cast<std::uint8_t>(type);
+    EXPECT_NE(decode(header, payload, message), nullptr) << type;
+  }
+  EXPECT_NE(decode(header_of(AggregationType::query), payload, message), nullptr) << "a query has no data";
+}
+
+TEST(AggregationRefusal, SaysWhyAndForHowLong) {
+  std::byte bytes[kRefusalBytes];
+  for (int reason = 1; reason <= kAggregationReasons; ++reason) {
+    encode(AggregationRefusal{static_cast<AggregationReason>(reason), 1234567, AggregationType::query},
+           bytes);
+    AggregationRefusal refusal;
+    ASSERT_EQ(decode(bytes, refusal), nullptr);
+    EXPECT_EQ(static_cast<int>(refusal.reason), reason);
+    EXPECT_EQ(refusal.wait_us, 1234567U);
+    EXPECT_EQ(refusal.of, AggregationType::query);
+    EXPECT_STRNE(to_string(refusal.reason), "");
+  }
+  AggregationRefusal refusal;
+  for (std::size_t n = 0; n < kRefusalBytes; ++n)
+    EXPECT_NE(decode(std::span<const std::byte>(bytes, n), refusal), nullptr);
+  bytes[0] = std::byte{0};
+  EXPECT_NE(decode(bytes, refusal), nullptr);
+  bytes[0] = std::byte{kAggregationReasons + 1};
+  EXPECT_NE(decode(bytes, refusal), nullptr);
+}
+
+// As the published client lays them out.
+TEST(SwitchmlPacket, HasItsBytesWhereTheyArePublished) {
+  std::vector<std::byte> packet(switchml_bytes(64));
+  const SwitchmlHeader header{5, 0xab, 0x01020304, 0x1234, true, {-3, 7}, 64};
+  encode(header, packet.data());
+  const std::uint8_t expected[] = {0x51, 0xab, 1, 2, 3, 4, 0x92, 0x34, 0xfd, 7};
+  EXPECT_EQ(std::memcmp(packet.data(), expected, sizeof expected), 0);
+  SwitchmlHeader decoded;
+  ASSERT_EQ(decode(packet, decoded), nullptr);
+  EXPECT_EQ(decoded, header);
+}
+
+TEST(SwitchmlPacket, ComesBackAsItWasWrittenWhateverItSays) {
+  Random random(51);
+  std::vector<std::byte> packet(kMaxSwitchmlBytes);
+  for (int i = 0; i < 2000; ++i) {
+    SwitchmlHeader header;
+    header.kind = static_cast<std::uint8_t>(random.below(16));
+    header.job = static_cast<std::uint8_t>(random.next());
+    header.packet = static_cast<std::uint32_t>(random.next());
+    header.slot = static_cast<std::uint16_t>(random.below(kSwitchmlSlots));
+    header.version = random.below(2) == 0;
+    header.exponents[0] = static_cast<std::int8_t>(random.next());
+    header.exponents[1] = static_cast<std::int8_t>(random.next());
+    header.elements = random.below(2) == 0 ? 64 : 256;
+    encode(header, packet.data());
+    SwitchmlHeader decoded;
+    const std::span<const std::byte> whole(packet.data(), switchml_bytes(header.elements));
+    ASSERT_EQ(decode(whole, decoded), nullptr);
+    ASSERT_EQ(decoded, header);
+    EXPECT_NE(decode(whole.first(whole.size() - 1), decoded), nullptr);
+  }
+}
+
+TEST(SwitchmlPacket, OfASizeThatNoWorkerHasOrCutShortIsRefused) {
+  std::vector<std::byte> packet(switchml_bytes(256));
+  encode({0, 0, 0, 0, false, {0, 0}, 256}, packet.data());
+  SwitchmlHeader decoded;
+  for (std::size_t n = 0; n < packet.size(); ++n)
+    ASSERT_NE(decode(std::span(packet).first(n), decoded), nullptr) << n;
+  for (const int size : {0, 2, 4, 5, 6, 7}) {
+    packet[0] = static_cast<std::byte>(size);
+    EXPECT_NE(decode(packet, decoded), nullptr) << size;
+  }
+}
+
+}  // namespace
+}  // namespace talweg::wire
