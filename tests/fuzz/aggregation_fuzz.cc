@@ -61,12 +61,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   terms.columns = 4;
   terms.block = 8;
   terms.ordered = true;
-  terms.bytes_per_second = 1e12;
+  terms.bytes_per_second = 1e11;
   fuzz::require(!box.open(terms));
   terms.job = 2;
   terms.above = protocol::SwitchAbove{};
   fuzz::require(!box.open(terms));
-  fuzz::require(!box.open(protocol::SwitchmlTerms{3, {10, 11}, 4, 64, 1e12}));
+  fuzz::require(!box.open(protocol::SwitchmlTerms{3, {10, 11}, 4, 64, 1e11}));
   for (std::uint32_t job = 1; job <= 2; ++job) {
     header.job = job;
     for (std::uint16_t worker = 0; worker < 2; ++worker) {
