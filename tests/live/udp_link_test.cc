@@ -57,7 +57,7 @@ class UdpLinkAlone : public ::testing::Test {
   }
   void send_frame() {
     OutFrame frame;
-    frame.header = encode(wire::Announce{});
+    frame.header = encode(wire::CallId{}, wire::Announce{});
     link_->send(std::move(frame));
     link_->flush();
   }
