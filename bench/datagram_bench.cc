@@ -132,7 +132,7 @@ Result run_flow(const Setting& setting, double seconds, std::size_t payload, boo
   options.most_payload = payload;
   options.flow.packets = 8192;
   options.flow.rate.enabled = rate_control;
-  options.flow.send_bytes = options.flow.receive_bytes = 2U << 20;
+  options.flow.send_bytes = options.flow.receive_bytes = 256U << 10;
   std::atomic<bool> stop{false};
   Result result;
   std::vector<std::byte> data(1U << 16);

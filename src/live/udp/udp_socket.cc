@@ -57,12 +57,12 @@ UdpAddress::UdpAddress(std::string_view text) : UdpAddress() {
   int port = 0;
   if (!split(text, host, port))
     refuse("\"{}\" is not an address and a port, such as 127.0.0.1:4000 or [::1]:4000", text);
-  if (inet_pton(AF_INET, host.c_str(), &v4_.sin_addr) == 1) {
-    const in_addr address = v4_.sin_addr;
-    v4_ = {};
-    v4_.sin_family = AF_INET;
-    v4_.sin_port = htons(static_cast<std::uint16_t>(port));
-    v4_.sin_addr = address;
+  if (inet_pton(AF_INET, host.c_str(), &any_.v4.sin_addr) == 1) {
+    const in_addr address = any_.v4.sin_addr;
+    any_.v4 = {};
+    any_.v4.sin_family = AF_INET;
+    any_.v4.sin_port = htons(static_cast<std::uint16_t>(port));
+    any_.v4.sin_addr = address;
     return;
   }
   // An interface behind '%' is only there in link-local addresses, which getaddrinfo knows about.
@@ -73,16 +73,16 @@ UdpAddress::UdpAddress(std::string_view text) : UdpAddress() {
   addrinfo* list = nullptr;
   if (text.front() != '[' || ::getaddrinfo(host.c_str(), nullptr, &hints, &list) != 0)
     refuse("\"{}\" is not an address and a port, such as 127.0.0.1:4000 or [::1]:4000", text);
-  std::memcpy(&v6_, list->ai_addr, sizeof v6_);
+  std::memcpy(&any_.v6, list->ai_addr, sizeof any_.v6);
   ::freeaddrinfo(list);
-  v6_.sin6_port = htons(static_cast<std::uint16_t>(port));
+  any_.v6.sin6_port = htons(static_cast<std::uint16_t>(port));
 }
 
 bool UdpAddress::operator==(const UdpAddress& other) const {
-  if (base_.sa_family != other.base_.sa_family || port() != other.port()) return false;
-  return ipv6() ? std::memcmp(&v6_.sin6_addr, &other.v6_.sin6_addr, sizeof v6_.sin6_addr) == 0 &&
-                      v6_.sin6_scope_id == other.v6_.sin6_scope_id
-                : v4_.sin_addr.s_addr == other.v4_.sin_addr.s_addr;
+  if (any_.base.sa_family != other.any_.base.sa_family || port() != other.port()) return false;
+  return ipv6() ? std::memcmp(&any_.v6.sin6_addr, &other.any_.v6.sin6_addr, sizeof any_.v6.sin6_addr) == 0 &&
+                      any_.v6.sin6_scope_id == other.any_.v6.sin6_scope_id
+                : any_.v4.sin_addr.s_addr == other.any_.v4.sin_addr.s_addr;
 }
 
 std::string to_string(const UdpAddress& address) {

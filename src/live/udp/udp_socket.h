@@ -21,23 +21,24 @@ namespace talweg::live {
 // An IPv4 or IPv6 address with a port.
 class UdpAddress {
  public:
-  UdpAddress() : v6_{} {}
+  UdpAddress() : any_{.v6 = {}} {}
   // "127.0.0.1:4000", "[::1]:4000", "[fe80::1%eth0]:4000". Throws Error{invalid_argument} for anything else.
   explicit UdpAddress(std::string_view text);
-  bool ipv6() const { return base_.sa_family == AF_INET6; }
-  int port() const { return ntohs(ipv6() ? v6_.sin6_port : v4_.sin_port); }
-  void set_port(std::uint16_t port) { (ipv6() ? v6_.sin6_port : v4_.sin_port) = htons(port); }
-  sockaddr* raw() { return &base_; }
-  const sockaddr* raw() const { return &base_; }
-  socklen_t bytes() const { return ipv6() ? sizeof v6_ : sizeof v4_; }
+  bool ipv6() const { return any_.base.sa_family == AF_INET6; }
+  int port() const { return ntohs(ipv6() ? any_.v6.sin6_port : any_.v4.sin_port); }
+  void set_port(std::uint16_t port) { (ipv6() ? any_.v6.sin6_port : any_.v4.sin_port) = htons(port); }
+  sockaddr* raw() { return &any_.base; }
+  const sockaddr* raw() const { return &any_.base; }
+  socklen_t bytes() const { return ipv6() ? sizeof any_.v6 : sizeof any_.v4; }
   bool operator==(const UdpAddress& other) const;
 
  private:
-  union {
-    sockaddr base_;
-    sockaddr_in v4_;
-    sockaddr_in6 v6_;
+  union Any {
+    sockaddr base;
+    sockaddr_in v4;
+    sockaddr_in6 v6;
   };
+  Any any_;
 };
 std::string to_string(const UdpAddress& address);
 
