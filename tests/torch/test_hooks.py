@@ -326,6 +326,19 @@ def test_gloo_comes_to_the_same_bits():
         torch.testing.assert_close(*results)
 
 
+@on_ranks(2)
+def test_a_rank_that_leaves_is_an_error_on_the_others():
+    models = [parallel(state) for state in (hooks.top_k(0.5), hooks.threshold(0.5), hooks.int8(), hooks.auto())]
+    for model in models:
+        averaged(model, given_gradients(0, dist.get_rank()))
+    dist.barrier()
+    if dist.get_rank() == 1:
+        return
+    for model in models:
+        with pytest.raises(RuntimeError, match="talweg.*error"):
+            averaged(model, given_gradients(1, 0))
+
+
 @on_ranks(1)
 def test_one_rank_alone_is_served():
     for make in (ALL | {"auto": hooks.auto}).values():
