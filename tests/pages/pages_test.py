@@ -164,6 +164,10 @@ FILES["odd_job.yaml"] = json.dumps({"name": "<i>job</i>", "origin": "estimated",
     {"name": name, "forward": "1ms", "forward_gap": "200us", "backward": "2ms", "gradient": "1MB"}
     for name in ("<script>alert(1)</script>", "</script><img/src=x/onerror=alert(2)>", "\"'&amp;<b>", "x" * 70)]})
 FILES["one_layer.yaml"] = json.dumps({"name": "one", "origin": "estimated", "layers": [{"name": "only", "forward": "1ms", "backward": "2ms", "gradient": "1MB"}]})
+FILES["recorded.yaml"] = json.dumps({"name": "recorded", "origin": "measured", "ranks": 2, "step": "20ms", "overhead": "1ms",
+    "layers": [{"name": name, "forward": "1ms", "backward": "2ms", "gradient": "4MB"} for name in ("a", "b")],
+    "exchanges": [{"op": "broadcast", "bytes": "64B", "time": "2ms", "wait": "1ms"},
+                  {"op": "all_reduce", "layers": ["b", "a"], "bytes": "8000000B", "time": "6ms", "wait": "2ms"}]})
 FILES["deep.yaml"] = json.dumps({"name": "deep", "origin": "measured", "step": "95ms", "ranks": 4, "input": "1ms", "copy": "200us", "layers": [
     {"name": f"layer{i // 10}.{i % 10}.conv", "forward": "80us", "backward": "160us", "backward_gap": "20us" if i % 3 else "0us",
      "gradient": f"{(i * 7919) % 400000 + 4000}B"} for i in range(300)]})
@@ -180,6 +184,7 @@ PAGES = {
     "predict-vgg": ["predict", VGG, "--rate", "10Gbit/s", "-n", "2,8", "--strategy", "wfbp,ddp,exact,bytescheduler,dear,naive"],
     "predict-all": ["predict", "deep.yaml", "--cluster", TEN],
     "predict-odd-names": ["predict", "odd_job.yaml", "--alpha-beta", "100us,1ns/B", "-n", "4", "--strategy", "ddp,dear,fsdp"],
+    "predict-recorded": ["predict", "recorded.yaml"],
     "predict-one-layer": ["predict", "one_layer.yaml", "--alpha-beta", "0us,0ns/B", "-n", "2", "--strategy", "wfbp"],
     "simulate-all-algorithms": ["simulate", TEN, "--algo", "all", "-b", "64K,1M", "-n", "2"],
     "simulate-two-hosts": ["simulate", "two.yaml", "-b", "64K"],
@@ -303,6 +308,14 @@ class Pages(unittest.TestCase):
                 self.assertEqual(seen["by_gradient"][0], "fc6")
                 self.assertEqual(seen["by_gradient"][-1], "conv1_1")
                 self.assertEqual([seen["by_gradient_upward"][i] for i in (0, 1, -2, -1)], ["conv1_1", "conv1_2", "fc7", "fc6"])
+
+    def test_buckets_are_numbered_and_what_carries_no_gradients_is_not(self):
+        with self.opened("predict-recorded") as page:
+            labels = page.evaluate("[...document.querySelectorAll('#timeline .inner-label')].map((one) => one.textContent)")
+            self.assertIn("1", labels)
+            self.assertNotIn("0", labels)
+            legend = page.evaluate("document.getElementById('timeline-legend').textContent")
+            self.assertIn("waiting for late ranks", legend)
 
     def test_names_of_layers_are_shown_as_they_are_written(self):
         with self.opened("predict-odd-names") as page:

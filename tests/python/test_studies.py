@@ -55,7 +55,7 @@ def test_simulate_is_what_the_command_writes():
     (lambda: talweg.plan(UNEVEN, op="juggle"), "invalid_argument", 'no collective is called "juggle"'),
     (lambda: talweg.plan(UNEVEN, format="xml"), "invalid_argument", 'format: expected '),
     (lambda: talweg.plan(UNEVEN, format="nccl"), "bad_file", "uneven4.yaml"),
-    (lambda: talweg.predict(VGG), "invalid_argument", "on which network?"),
+    (lambda: talweg.predict(VGG, ranks=4), "invalid_argument", "on which network?"),
     (lambda: talweg.predict(VGG, rate="fast", ranks=2), "invalid_argument", 'rate: bandwidth "fast": expected '),
     (lambda: talweg.predict(VGG, rate="1Gbit/s", ranks=1), "invalid_argument", "ranks: expected a whole number from 2"),
     (lambda: talweg.predict(UNEVEN, rate="1Gbit/s", ranks=2), "bad_file", "uneven4.yaml"),

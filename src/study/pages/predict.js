@@ -57,7 +57,7 @@ function paint_lanes_of(svg, strategy, scale, top, left, right) {
         x: x.toFixed(1), y: y + 4, width: width.toFixed(1), height: kLane - 8 });
       add(rect, "title", {}, box.count > 1 ? box.count + " times " + kinds[box.kind].name + ", " + time_of(box.end - box.begin) : span_text(strategy, box.span));
       if (strategy === shown && box.count === 1) rect.onclick = () => pick(box);
-      const label = kinds[box.kind].of === "bucket" ? String(box.item + 1) : kinds[box.kind].of === "layer" && layers[box.item] ? layer_name(box.item) : kinds[box.kind].name;
+      const label = kinds[box.kind].of === "bucket" && box.item >= 0 ? String(box.item + 1) : kinds[box.kind].of === "layer" && layers[box.item] ? layer_name(box.item) : kinds[box.kind].name;
       if (box.count === 1 && width > label.length * 6.6 + 6)
         add(svg, "text", { class: "inner-label", x: x + width / 2, y: y + kLane / 2, dy: ".35em", "text-anchor": "middle" }, label);
     }
