@@ -16,6 +16,8 @@ from torch.utils.checkpoint import checkpoint
 from training import assert_equal_on_all_ranks, batch, flat, loss, network, sgd, train
 
 from talweg import _sending, _stamps
+from talweg._c10d import StepLog
+from talweg._watching import Kind
 from talweg.torch import record
 
 BUCKET_MB = 0.01  # so small that several buckets are in flight
@@ -380,3 +382,29 @@ def test_stamps_of_a_device_become_times_of_the_host(monkeypatch):
     times = clock.nanoseconds(stamps)
     assert before <= times[0] - 1_500_000 <= after
     assert [b - a for a, b in zip(times, times[1:])] == [1_500_000 if k % 2 == 0 else 3_000_000 for k in range(99)]
+
+
+@pytest.mark.parametrize("now", [None, iter(range(100)).__next__])
+def test_what_happens_in_a_layer_is_noted_in_order_and_only_in_the_window(now):
+    layer, x = torch.nn.Linear(3, 3), torch.ones(2, 3, requires_grad=True)
+    log = StepLog(1, now)
+    call = log.in_front_of(0, layer.forward)
+    log.watch_parameters(list(layer.parameters()))
+    call(x)  # not within a pass of the whole model
+    log.pass_begins()
+    y = call(input=x * 2)
+    log.pass_ends()
+    y.sum().backward()
+    log.note(Kind.STEP, -1)
+    later = call(x).sum()
+    log.end()
+    later.backward()
+    kinds, _, stamps = zip(*log.entries())
+    gradients = {Kind.READY, Kind.GRAD_END}
+    assert [kind for kind in kinds if kind not in gradients] == [
+        Kind.FORWARD, Kind.LAYER_IN, Kind.LAYER_OUT, Kind.FORWARD_END, Kind.GRAD, Kind.BACKWARD_END, Kind.SYNC_END, Kind.STEP]  # fmt: skip
+    assert sorted(kind for kind in kinds[5:-3]) == [Kind.GRAD_END, Kind.READY, Kind.READY]
+    assert list(stamps[:-1]) == (sorted(stamps[:-1]) if now is None else list(range(len(stamps) - 1)))
+    assert now is None or stamps[-1] is None
+    with pytest.raises(ZeroDivisionError):
+        log.in_front_of(0, lambda: 1 / 0)()
