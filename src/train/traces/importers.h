@@ -24,7 +24,8 @@ ExecutionSizes read_execution_trace(const std::string& path);
 
 // "runs/rank0.pt.trace.json.gz" is rank0.
 std::string name_of_file(const std::string& path);
-// After an importer's own checks: what still is wrong with the job is said as the file's.
+// After an importer's own checks: names become fit to be shown and written, whatever bytes the file has for
+// them, and what still is wrong with the job is said as the file's.
 TraceJob checked(TraceJob read, const std::string& origin);
 
 // A file's text, by lines, for errors that name the line.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/fail.h"
+#include "base/printable.h"
 #include "base/trim.h"
 #include "train/traces/importers.h"
 #include "train/traces/trace_file.h"
@@ -184,6 +185,8 @@ std::string name_of_file(const std::string& path) {
 }
 
 TraceJob checked(TraceJob read, const std::string& origin) {
+  read.job.name = printable(read.job.name);
+  for (Layer& layer : read.job.layers) layer.name = printable(layer.name);
   if (const auto problem = find_problem(read.job)) {
     static constexpr const char* kSections[] = {"job", "layers", "exchanges"};
     throw_error(ErrorCode::bad_file, "{}: {}[{}]: {}", origin, kSections[static_cast<int>(problem->section)],

@@ -56,6 +56,14 @@ TEST_F(TableImport, NamesTheLineOfAWorkloadThatIsWrong) {
   EXPECT_THAT(refusal_of("e.txt", wrong), HasSubstr("e.txt:3: bytes of a collective"));
 }
 
+TEST_F(TableImport, NamesThatAreNoTextBecomeFitToBeWritten) {
+  std::string text = kWorkload;
+  text.replace(text.find("embedding"), 3, "\xff\x1b\x82");
+  const Job job = read_job({file("w.txt", text)}).job;
+  EXPECT_EQ(job.layers[0].name, "\\xff\\x1b\\x82edding");
+  EXPECT_EQ(parse_job(to_yaml(job), "again.yaml"), job);
+}
+
 constexpr const char* kColumns =
     "comm_type,comm_group,comm_group_size,msg_size,stage,dst,src,additional,_elapsed_time,algbw,busbw,"
     "count\n";
