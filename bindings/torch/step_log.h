@@ -23,7 +23,7 @@ namespace talweg::torch_face {
 // forward pass.
 class StepLog : public std::enable_shared_from_this<StepLog> {
  public:
-  // As bindings/python/talweg/_steps.py has them, which says what each means.
+  // As bindings/python/talweg/_watching.py has them, which says what each means.
   enum Kind : std::uint8_t {
     kStep,
     kForward,
