@@ -9,7 +9,6 @@
 #include <span>
 #include <tuple>
 #include <type_traits>
-#include <unordered_map>
 #include <utility>
 
 #include "base/at.h"
@@ -134,19 +133,6 @@ struct CostModel::Resource {
   bool idle() const { return work <= 0 || !(head < Time{std::numeric_limits<double>::infinity()}); }
 };
 
-// Who is heard over one link.
-struct CostModel::Senders {
-  double bytes = 0, squares = 0;
-
-  void hear(double& so_far, double more) {
-    bytes += more;
-    squares += more * (2 * so_far + more);
-    so_far += more;
-  }
-  // How many, were all to send the same.
-  double count() const { return squares > 0 ? bytes * bytes / squares : 0; }
-};
-
 // One forest's use of all resources.
 template <class Time>
 class CostModel::Pricing {
@@ -158,6 +144,7 @@ class CostModel::Pricing {
         processors_(model.cluster_.nodes.size()),
         batches_(model.cluster_.nodes.size()),
         frame_bytes_(model.cluster_.nodes.size()),
+        heard_(model.cluster_.nodes.size() * model.cluster_.nodes.size()),
         senders_(model.cluster_.links.size()),
         meeting_(model.cluster_.links.size()),
         ready_(model.cluster_.nodes.size()),
@@ -229,7 +216,7 @@ class CostModel::Pricing {
     for (std::size_t i = 0; i < links_.size(); ++i) {
       if (links_[i].idle()) continue;
       const CostParameters& parameters = model_.parameters_;
-      const double over = std::max(0.0, senders_[i].count() - parameters.incast_free);
+      const int over = std::max(0, senders_[i] - parameters.incast_free);
       const double slowdown = 1 + parameters.incast_loss * over;
       const cluster::Link& link = model_.cluster_.links[i];
       const double rate = link.capacity.bytes_per_second();
@@ -356,7 +343,10 @@ class CostModel::Pricing {
     const Hop& hop = model_.hop(from, to);
     const HostCosts<double> costs = costs_of(hop);
     const auto route = model_.routes_.path(from, to);
-    if (!hop.memory) senders_[at(route.back())].hear(heard_[at(to) * ready_.size() + at(from)], bytes_);
+    if (!hop.memory && bytes_ > 0 && !heard_[at(to) * ready_.size() + at(from)]) {
+      heard_[at(to) * ready_.size() + at(from)] = true;
+      ++senders_[at(route.back())];
+    }
     const double bytes = bytes_ + chunks_ * static_cast<double>(model_.parameters_.header_bytes);
     const double wire_bytes = hop.memory ? bytes : bytes / model_.parameters_.tcp_payload;
     const Time after_link = after + spent(0, 2 * costs.per_batch, hop.latency);
@@ -409,8 +399,8 @@ class CostModel::Pricing {
   const CostModel& model_;
   std::vector<Resource<Time>> links_, groups_, processors_;
   std::vector<double> batches_, frame_bytes_;                 // that a node sends and receives
-  std::unordered_map<std::size_t, double> heard_;             // bytes, by receiver and sender, over TCP
-  std::vector<Senders> senders_;                              // of whom a link's end hears over it
+  std::vector<bool> heard_;                                   // receiver by sender, over TCP
+  std::vector<int> senders_;                                  // how many a link's end hears over it
   std::vector<double> meeting_;                               // seconds that siblings' chunks take on a link
   std::set<std::tuple<NodeId, NodeId, std::int64_t>> begun_;  // (from, to, when in batches)
   Time longest_path_{};

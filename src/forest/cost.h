@@ -47,8 +47,7 @@
 //
 // Incast: where more than a few hosts send to one at once, the switch's queue to it overflows and what is
 // lost is sent again; a link into a node over which k senders reach it by TCP works longer by the factor
-// 1 + incast_loss (k - incast_free). Who sends little disturbs little: where senders have b_1, b_2 ... bytes,
-// k = (sum b)^2 / sum b^2, which is their number where all have the same.
+// 1 + incast_loss (k - incast_free).
 //
 // Chunk size: of a tree with slice s and h hops from the farthest leaf up and down again, fill grows by (h-1)
 // c / rate. Were every chunk a batch of its own, stream would grow by (s / c) batch; the sum is then least at
@@ -99,7 +98,7 @@ struct CostParameters {
   double tcp_acknowledgements = 33.0 / 1514.0;
 
   // Measured with 2 to 8 hosts on a shaped bridge: three senders at once cost nothing, seven some 8 %.
-  double incast_free = 3;
+  int incast_free = 3;
   double incast_loss = 0.02;
 
   double burst_share = 0.125;  // of a token bucket, refilled between calls
@@ -163,7 +162,6 @@ class CostModel {
   // While a forest is priced, in seconds or in seconds by what they are spent on: a link, a group or a node's
   // processor, and all of them.
   struct Spent;
-  struct Senders;
   template <class Time>
   struct Resource;
   template <class Time>

@@ -186,9 +186,8 @@ double load_seconds(const Forest& forest, const cluster::Cluster& network) {
 
 void expect_near_the_bound(const cluster::Cluster& network, const std::string& what) {
   // Of the bound. Ethernet, TCP and its acknowledgements leave 0.936 of what links carry. 0.97 and 0.9 are
-  // wanted, and reached but where a link into a worker with many senders is nearly as full as those that set
-  // the bound (rings and trees of switches): what is lost there makes packed trees slower than they are
-  // loaded, simulated too; and where a slow link leads back from a quick one that is full.
+  // wanted, and reached but on rings and trees of switches, where a receiver's loss grows with its senders
+  // however few bytes they have, and where a slow link leads back from a quick one that is full.
   constexpr double kLeastLoad = 0.92, kLeastPredicted = 0.45;
   const CostModel model(network);
   const double bound = best_rate(network, Collective::all_reduce).rate.value() / 8;  // bytes/s
