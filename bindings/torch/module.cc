@@ -74,8 +74,8 @@ void add_gradients(py::module_& m) {
   py::class_<Shards> shards(m, "Shards", Documented("Shards").text);
   shards.def(py::init<const std::vector<std::size_t>&, const std::vector<std::uint64_t>&, int,
                       const std::string&, std::uint32_t>(),
-             py::arg("counts"), py::arg("numbers"), py::arg("ranks"), py::arg("code"),
-             py::arg("block") = 256);
+             py::arg("counts"), py::arg("numbers"), py::arg("ranks"), py::arg("code"), py::arg("block") = 256,
+             Documented("Shards.__init__").text);
   define(shards, "Shards.bytes", &Shards::bytes);
   define(shards, "Shards.shard_counts", &Shards::shard_counts, rank);
   define(shards, "Shards.encode", &Shards::encode, no_gil, rank, py::arg("gradients"), residual, seed, step);
@@ -83,7 +83,8 @@ void add_gradients(py::module_& m) {
   define(shards, "Shards.decode", &Shards::decode, no_gil, py::arg("gathered"), py::arg("out"));
 
   py::class_<Rows> rows(m, "Rows", Documented("Rows").text);
-  rows.def(py::init<const std::vector<std::size_t>&, std::size_t>(), py::arg("counts"), py::arg("width"));
+  rows.def(py::init<const std::vector<std::size_t>&, std::size_t>(), py::arg("counts"), py::arg("width"),
+           Documented("Rows.__init__").text);
   define(rows, "Rows.top", &Rows::top, no_gil, py::arg("gradients"), py::arg("ratio"));
   define(rows, "Rows.at_least", &Rows::at_least, no_gil, py::arg("gradients"), py::arg("least"));
   define(rows, "Rows.random", &Rows::random, no_gil, py::arg("ratio"), py::arg("seed"), py::arg("numbers"));
@@ -98,7 +99,8 @@ void add_gradients(py::module_& m) {
                 costs.block = block;
                 return with_torch_errors([&] { return steer::SendingChooser(elements, costs); });
               }),
-              py::arg("elements"), py::arg("ranks"), py::arg("block"));
+              py::arg("elements"), py::arg("ranks"), py::arg("block"),
+              Documented("SendingChooser.__init__").text);
   define(chooser, "SendingChooser.now", [](const steer::SendingChooser& c) { return name_of(c.now()); });
   define(chooser, "SendingChooser.is_dear", &steer::SendingChooser::is_dear, py::arg("words_of_all"));
   define(

@@ -64,7 +64,8 @@ class Shards:
     "f32", "f16", "bf16", "int8" or "int4"; `block` a multiple of 16 from 16 to 1024. Gradients, residuals and outputs are
     contiguous float32 tensors on the CPU, encoded ones are uint8."""
 
-    def __init__(self, counts: list[int], numbers: list[int], ranks: int, code: str, block: int = 256) -> None: ...
+    def __init__(self, counts: list[int], numbers: list[int], ranks: int, code: str, block: int = 256) -> None:
+        """Raises ValueError for a code or a block that is none."""
     def bytes(self) -> list[int]:
         """Of each rank's shard, encoded."""
     def shard_counts(self, rank: int) -> list[int]:
@@ -84,7 +85,8 @@ class Rows:
     `counts` are the elements of each parameter, `width` those of a row; chosen rows (their first elements) and payloads are
     int32 tensors."""
 
-    def __init__(self, counts: list[int], width: int) -> None: ...
+    def __init__(self, counts: list[int], width: int) -> None:
+        """A parameter that is shorter than a row is one row of its own length."""
     def top(self, gradients: _Tensor, ratio: float) -> _Tensor:
         """Of every parameter the rows of largest L2 norm: `ratio` of them, at least one."""
     def at_least(self, gradients: _Tensor, least: float) -> _Tensor:
@@ -101,7 +103,8 @@ class Rows:
 class SendingChooser:
     """In which form a bucket is sent where nothing is to be lost. For talweg.torch.hooks."""
 
-    def __init__(self, elements: int, ranks: int, block: int) -> None: ...
+    def __init__(self, elements: int, ranks: int, block: int) -> None:
+        """Of one bucket, which goes densely at first."""
     def now(self) -> str:
         """"dense", "elements" or "blocks"."""
     def is_dear(self, words_of_all: int) -> bool:
