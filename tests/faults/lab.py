@@ -88,6 +88,26 @@ class Host(Namespace):
         """Adds what happens to packets on their way in (input) or out (output, late)."""
         self.run("nft", "add", "rule", "ip", "faults", chain, *text.split())
 
+    def udp_ports(self):
+        """On which something here waits for datagrams."""
+        return [int(line.split()[3].rpartition(":")[2]) for line in self.run("ss", "-uanH").splitlines()]
+
+    @contextlib.contextmanager
+    def sending_nonsense(self, to):
+        """A stranger: datagrams that nobody has asked for, to all ports of another host."""
+        program = ("import socket, sys, time\ns = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nwhile True:\n"
+                   "    for port in sys.argv[2:]:\n        s.sendto(b'TD' + bytes(70), (sys.argv[1], int(port)))\n"
+                   "    time.sleep(0.02)")
+        ports = to.udp_ports()
+        assert ports, "nothing waits for datagrams there"
+        stranger = subprocess.Popen([*self.inside, sys.executable, "-c", program, to.address, *map(str, ports)],
+                                    preexec_fn=die_with_parent)
+        try:
+            yield
+        finally:
+            stranger.kill()
+            stranger.wait()
+
     def heal(self):
         self.run("nft", "flush", "table", "ip", "faults")
 

@@ -249,3 +249,38 @@ def test_a_failed_call_reaches_whoever_waits_for_its_bucket(tmp_path):
     _sending._senders[model]._pipe._start = fails
     with pytest.raises(RuntimeError, match="no network today"):
         loss(model, 0).backward()
+
+
+class Ended:
+    """The work of a call that has ended before anybody asks for it, as each one of a broken group does."""
+
+    def __init__(self, error):
+        self.future = torch.futures.Future()
+        if error:
+            self.future.set_exception(error)
+        else:
+            self.future.set_result(None)
+
+    def get_future(self):
+        return self.future
+
+
+@pytest.mark.parametrize("error", [None, RuntimeError("the group is broken")])
+@pytest.mark.parametrize("credit", [None, 4])
+def test_a_bucket_ends_whose_many_pieces_all_end_at_once(error, credit):
+    started = []
+
+    def start(piece, options, priority):
+        started.append(piece.item())
+        return Ended(error)
+
+    pipe = _sending._Pipe(start, credit)
+    bucket = torch.arange(5000.0)
+    work = pipe.send(bucket, list(bucket.split(1)), None, 0)
+    assert started == bucket.tolist()
+    assert work.is_completed()
+    if error:
+        with pytest.raises(RuntimeError, match="the group is broken"):
+            work.get_future().wait()
+    else:
+        work.get_future().wait()

@@ -99,6 +99,7 @@ class _Pipe:
         self._lock = threading.Lock()
         self._waiting: collections.deque[tuple[torch.Tensor, Any, int, _Whole]] = collections.deque()
         self._under_way = 0
+        self._advancing = False  # on one thread at a time: two must not swap two pieces
 
     def send(self, tensor, pieces, options, priority):
         whole = _Whole(tensor, len(pieces))
@@ -108,22 +109,33 @@ class _Pipe:
         return torch._C._distributed_c10d._create_work_from_future(whole.future)
 
     def _advance(self):
-        while True:
-            with self._lock:  # also while it starts: two threads must not swap two pieces
-                if not self._waiting or (self.credit is not None and self._under_way >= self.credit):
-                    return
-                piece, options, priority, whole = self._waiting.popleft()
-                self._under_way += piece.nbytes
-                try:
-                    work = self._start(piece, options, priority)
-                except Exception as error:  # whoever waits for the bucket hears of it
-                    self._under_way -= piece.nbytes
-                    work = None
-                    problem = error
-            if work is None:
-                whole.failed(problem)
-            else:
-                work.get_future().add_done_callback(lambda future, piece=piece, whole=whole: self._done(future, piece, whole))
+        with self._lock:
+            if self._advancing:
+                return  # whoever is at it looks again: what ends at once must not nest, piece within piece
+            self._advancing = True
+        try:
+            while self._start_next():
+                pass
+        except BaseException:  # such as ^C: the next one goes on
+            self._advancing = False
+            raise
+
+    def _start_next(self) -> bool:
+        with self._lock:
+            if not self._waiting or (self.credit is not None and self._under_way >= self.credit):
+                self._advancing = False
+                return False
+            piece, options, priority, whole = self._waiting.popleft()
+            self._under_way += piece.nbytes
+        try:
+            work = self._start(piece, options, priority)
+        except Exception as error:  # whoever waits for the bucket hears of it
+            with self._lock:
+                self._under_way -= piece.nbytes
+            whole.failed(error)
+        else:
+            work.get_future().add_done_callback(lambda future: self._done(future, piece, whole))
+        return True
 
     def _done(self, future, piece, whole):
         try:

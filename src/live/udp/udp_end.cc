@@ -82,6 +82,7 @@ bool UdpEnd::receive(std::int64_t now_ns) {
         return;
       }
       any = true;
+      ++heard_;
       flow_.on_datagram(header, datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length),
                         datagram.marked, now_ns, datagram.waited_ns);
     });

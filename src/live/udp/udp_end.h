@@ -46,6 +46,8 @@ class UdpEnd {
 
   // When something sound last came from the other side; 0: never.
   std::int64_t heard_ns() const { return heard_ns_; }
+  // How many sound ones have; received() counts strangers' as well, who may send here as they like.
+  std::uint64_t heard() const { return heard_; }
   const wire::DatagramRefusals& refusals() const { return refusals_; }
   const UdpSendStatistics& sent() const { return sender_.statistics(); }
   const UdpReceiveStatistics& received() const { return receiver_.statistics(); }
@@ -64,6 +66,7 @@ class UdpEnd {
   protocol::DatagramFlow flow_;
   wire::DatagramRefusals refusals_;
   std::int64_t heard_ns_ = 0;
+  std::uint64_t heard_ = 0;
 };
 
 }  // namespace talweg::live

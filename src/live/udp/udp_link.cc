@@ -282,8 +282,9 @@ void UdpLink::check_host() {
   if (gone()) return;
   const auto seconds = static_cast<double>(options_.host_timeout_ns) * 1e-9;
   const std::uint64_t answers = tcp_answers(lifeline_.get());
-  if (answers > 0 && pulse_.lost(lifeline_.get(), answers + (end_ ? end_->received().datagrams : 0),
-                                 options_.host_timeout_ns)) {
+  // What strangers send here says nothing of that host.
+  if (answers > 0 &&
+      pulse_.lost(lifeline_.get(), answers + (end_ ? end_->heard() : 0), options_.host_timeout_ns)) {
     lose(ErrorCode::peer_failed, fmt::format("its host has not answered for {:g} s", seconds));
     return;
   }

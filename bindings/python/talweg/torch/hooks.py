@@ -7,10 +7,11 @@
     torch.save({"model": ..., "compression": state.state_dict()}, f"checkpoint-{rank}")   # every rank its own
 
 What a rank does not send it keeps, and adds to its next gradient (error feedback), so that nothing is lost in the long run:
-state_dict() has it. Residuals belong to parameters, and each parameter is compressed by itself, so DDP may rebuild its buckets.
-All ranks have the same bits. A NaN or an infinity on one rank reaches all, and leaves the residuals as they were. Sparse
-gradients are summed exactly. statistics() tells how much less was sent. Works over every backend for CPU tensors that has
-all-to-all, all-gather and all-reduce, gloo too. All ranks make their states in the same order.
+state_dict() has it. Residuals belong to parameters, and each parameter is compressed by itself, so DDP may rebuild its
+buckets. All ranks have the same bits. A NaN or an infinity on one rank reaches all, and stays in no residual; but what else
+that step has sent, and is thrown away with it, is no longer in one either. Sparse gradients are summed exactly. statistics()
+tells how much less was sent. Works over every backend for CPU tensors that has all-to-all, all-gather and all-reduce, gloo
+too. All ranks make their states in the same order.
 
 Sources: Seide et al., 1-bit SGD (Interspeech 2014) and Karimireddy et al. (ICML 2019) for error feedback; Alistarh et al., QSGD
 (NeurIPS 2017); Stich et al., Sparsified SGD with memory (NeurIPS 2018); Lin et al., Deep Gradient Compression (ICLR 2018); Fei

@@ -1,0 +1,69 @@
+"""What happens to ranks whose frames travel in datagrams: killed, stopped, unplugged, UDP blocked, strangers at their ports."""
+import signal
+import time
+
+import lab
+
+FOREVER_MS = 300_000
+SILENCE_S = 2  # after so long a host that does not answer counts as failed, in these tests
+
+
+class Datagrams(lab.Case):
+    def loop(self, place, ranks, then=(), **options):
+        environment = {"TALWEG_TRANSPORT": "udp", "TALWEG_HOST_TIMEOUT": f"{SILENCE_S}s"}
+        started = place.start_all(ranks, ["join", f"loop=20000,{FOREVER_MS}", *then], environment=environment, **options)
+        for rank in started:
+            rank.expect("joined")
+            rank.expect("looping")
+        return started
+
+    def test_a_killed_rank_is_named_by_all_others(self):
+        with lab.Lab(3) as place:
+            started = self.loop(place, 3, then=["leave"])
+            killed = started[1].kill()
+            for rank in (started[0], started[2]):
+                self.assert_soon(self.expect_error(rank, "peer_failed", "rank 1 ("), killed)
+                rank.expect("left")
+
+    def test_a_stopped_rank_is_named_at_the_deadline_and_holds_nobody_who_leaves(self):
+        with lab.Lab(3) as place:
+            started = self.loop(place, 3, then=["sleep=1000", "leave"], timeout_ms=3000)
+            started[1].signal(signal.SIGSTOP)
+            for rank in (started[0], started[2]):
+                self.assertIn("rank 1 (", rank.expect("error")["text"])
+            for rank in (started[0], started[2]):
+                rank.expect("left")
+
+    def test_that_udp_is_blocked_from_the_beginning_is_said(self):
+        with lab.Lab(2) as place:
+            place.hosts[1].rule("input", "meta l4proto udp counter drop")
+            environment = {"TALWEG_TRANSPORT": "udp", "TALWEG_HOST_TIMEOUT": f"{SILENCE_S}s"}
+            started = place.start_all(2, ["join", f"loop=20000,{FOREVER_MS}", "leave"], environment=environment)
+            started[1].expect("joined")
+            self.expect_error(started[1], "system", "rank 0 (", "is UDP blocked between the two hosts?")
+            started[1].expect("left")
+            self.assertGreater(place.hosts[1].hits(), 0)
+
+    def test_that_udp_is_blocked_later_ends_at_the_deadline_with_a_name(self):
+        with lab.Lab(2) as place:
+            started = self.loop(place, 2, then=["leave"], timeout_ms=4000)
+            place.hosts[1].rule("input", "meta l4proto udp counter drop")
+            for rank in started:
+                self.assertIn(f"rank {1 - rank.rank} (", rank.expect("error")["text"])
+                rank.expect("left")
+            self.assertGreater(place.hosts[1].hits(), 0)
+
+    def test_what_strangers_send_is_no_sign_of_life_of_a_host_that_is_gone(self):
+        with lab.Lab(3) as place:
+            started = self.loop(place, 2)
+            with place.hosts[2].sending_nonsense(to=place.hosts[0]):
+                time.sleep(0.5)
+                since = time.monotonic_ns()
+                place.hosts[1].unplug()
+                for rank in started:
+                    event = self.expect_error(rank, "peer_failed", f"rank {1 - rank.rank} (", "has not answered for 2 s")
+                    self.assert_soon(event, since, SILENCE_S)
+
+
+if __name__ == "__main__":
+    lab.main()
