@@ -21,9 +21,10 @@ namespace talweg::cli {
 namespace {
 
 constexpr const char* kPredictExamples = R"(
-JOB says what a step computes and exchanges, layer by layer. Strategies are ways to send gradients: when, and which of them
-together. The least step is marked with *; the plan is the best of those that PyTorch's DistributedDataParallel runs once
-talweg.torch.apply_plan() has read it. The exposed part of communication is what nothing hides: the device waits for it.
+JOB says what a step computes and exchanges, layer by layer. Strategies are ways to send gradients: when, and which of
+them together. The least step is marked with *; the plan is the best of those that PyTorch's DistributedDataParallel
+runs once talweg.torch.apply_plan() has read it. The exposed part of communication is what nothing hides: the device
+waits for it.
 
 A cluster file has as many ranks as it has workers; with -n the first of them take part. --alpha-beta holds for the
 largest -n, and grows with others as it does in rings. Where the job has measured its step, the table says by how much a

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <memory>
 #include <utility>
@@ -47,6 +48,17 @@ std::array<std::string, 2> halves(const std::string& text) {
   return {text.substr(0, comma), text.substr(comma + 1)};
 }
 
+using TimesAt = std::function<train::NetworkTimes(int ranks)>;
+
+// Each number of ranks is worked out once.
+TimesAt remembering(TimesAt work_out) {
+  const auto known = std::make_shared<std::map<int, train::NetworkTimes>>();
+  return [known, work_out = std::move(work_out)](int ranks) {
+    const auto found = known->find(ranks);
+    return found != known->end() ? found->second : known->emplace(ranks, work_out(ranks)).first->second;
+  };
+}
+
 PredictNetwork of_cluster(const std::string& path, const std::string& origin) {
   auto cluster = std::make_shared<const cluster::Cluster>(formats::load_any(path));
   const int workers = cluster->workers();
@@ -57,16 +69,18 @@ PredictNetwork of_cluster(const std::string& path, const std::string& origin) {
 
 PredictNetwork of_rate(const std::string& text) {
   const auto [rate_text, latency_text] = halves(text);
+  if (!rate_text.empty() && rate_text.find_first_not_of("0123456789.") == std::string::npos)
+    refuse("--rate: \"{}\" has no unit: expected one such as {}Gbit/s", rate_text, rate_text);
   const Bandwidth rate = of_option("--rate", [&, &of = rate_text] { return parse_bandwidth(of); });
   const Nanoseconds latency = of_option("--rate", [&, &of = latency_text] {
     return text.find(',') == std::string::npos ? kHostLatency : parse_nanoseconds(of);
   });
+  const auto planned = remembering([rate, latency](int ranks) {
+    return train::cluster_times(cluster::uniform_star(ranks, rate, Nanoseconds{latency.value / 2}));
+  });
   return {fmt::format("equal hosts on {}, {} from one to another", to_string(rate), to_string(latency)),
-          "rate", 0, kQuickPlannedRanks, [rate, latency](int ranks) {
-            const int planned = std::min(ranks, kMostPlannedRanks);
-            const auto times =
-                train::cluster_times(cluster::uniform_star(planned, rate, Nanoseconds{latency.value / 2}));
-            return train::at_ranks(times, ranks, train::Growth::tree);
+          "rate", 0, kQuickPlannedRanks, [planned](int ranks) {
+            return train::at_ranks(planned(std::min(ranks, kMostPlannedRanks)), ranks, train::Growth::tree);
           }};
 }
 
@@ -87,13 +101,8 @@ PredictNetwork of_job(const train::Job& job) {
           "recorded", 0, kQuickFormulaRanks, [fitted](int n) { return train::at_ranks(fitted, n); }};
 }
 
-// Each number of ranks is worked out once.
 PredictNetwork remembering(PredictNetwork network) {
-  const auto known = std::make_shared<std::map<int, train::NetworkTimes>>();
-  network.at = [known, work_out = std::move(network.at)](int ranks) {
-    const auto found = known->find(ranks);
-    return found != known->end() ? found->second : known->emplace(ranks, work_out(ranks)).first->second;
-  };
+  network.at = remembering(std::move(network.at));
   return network;
 }
 
@@ -113,7 +122,7 @@ train::TransferTimes parse_alpha_beta(const std::string& text) {
   return train::linear_times(static_cast<double>(startup.value) * 1e-9, *per_byte * 1e-9);
 }
 
-PredictNetwork predict_network(const NetworkWords& words, const train::Job& job, int ranks) {
+void check_network(const NetworkWords& words) {
   const std::array<std::pair<const char*, const std::string*>, 3> options{
       {{"--cluster", &words.cluster}, {"--rate", &words.rate}, {"--alpha-beta", &words.alpha_beta}}};
   const char* given = nullptr;
@@ -122,6 +131,10 @@ PredictNetwork predict_network(const NetworkWords& words, const train::Job& job,
     if (given != nullptr) refuse("{} and {}: expected one of them", given, option);
     given = option;
   }
+}
+
+PredictNetwork predict_network(const NetworkWords& words, const train::Job& job, int ranks) {
+  check_network(words);
   if (!words.rate.empty()) return remembering(of_rate(words.rate));
   if (!words.alpha_beta.empty()) return remembering(of_alpha_beta(words.alpha_beta, ranks));
   const auto file = resolve("TALWEG_CLUSTER", words.cluster);

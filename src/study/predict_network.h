@@ -28,6 +28,9 @@ struct PredictNetwork {
   std::function<train::NetworkTimes(int ranks)> at;  // from 2 ranks on
 };
 
+// Throws Error{invalid_argument} where more than one is given as an option.
+void check_network(const NetworkWords& words);
+
 // `ranks`: those for which --alpha-beta holds; for others it grows as in a ring. Throws
 // Error{invalid_argument}, Error{bad_file}.
 PredictNetwork predict_network(const NetworkWords& words, const train::Job& job, int ranks);

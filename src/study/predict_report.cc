@@ -19,6 +19,8 @@ using Json = nlohmann::json;
 using text::Quantity;
 
 constexpr double kLeastGain = 0.005;
+constexpr double kLarge = 256 << 20;  // bytes, of which it is said who sets their time
+constexpr double kMostly = 0.9;
 
 std::string megabytes(double bytes) {
   for (const auto& [size, unit] : {std::pair{1e9, "GB"}, {1e6, "MB"}, {1e3, "kB"}})
@@ -92,6 +94,16 @@ std::string in_lines(const std::string& sentences, bool wide) {
   if (wide) return sentences + "\n";
   std::string text;
   for (const std::string& line : text::wrapped(sentences, text::kTableWidth)) text += line + "\n";
+  return text;
+}
+
+// A name, and what there is to say of it beside it.
+std::string fact(const char* name, const std::string& sentences, bool wide) {
+  constexpr int kNameWidth = 9;
+  if (wide) return fmt::format("{:<{}}{}\n", name, kNameWidth, sentences);
+  std::string text;
+  for (const std::string& line : text::wrapped(sentences, text::kTableWidth - kNameWidth))
+    text += fmt::format("{:<{}}{}\n", text.empty() ? name : "", kNameWidth, line);
   return text;
 }
 
@@ -240,13 +252,16 @@ std::string job_line(const StepQuestion& question) {
 
 std::string network_line(const StepQuestion& question) {
   const int ranks = question.ranks.back();
-  const train::TransferTimes times = question.network.at(ranks).all_reduce;
+  const train::NetworkTimes network = question.network.at(ranks);
+  const train::TransferTimes& times = network.all_reduce;
   std::string text = fmt::format("{}; on {} ranks an all-reduce ", question.network.words, ranks);
   if (times.pieces().size() == 1) return text + "takes " + train::to_string(times);
   text += "of";
   for (const int mib : {1, 16, 256})
     text += fmt::format(" {} MiB takes {}{}", mib, duration_text(times.seconds(mib * 1048576.0)),
                         mib < 256 ? "," : "");
+  if (times.seconds(kLarge) > 0 && network.least.all_reduce.seconds(kLarge) > kMostly * times.seconds(kLarge))
+    text += ", which hosts' processors set, not links";
   return text;
 }
 
@@ -299,20 +314,18 @@ std::string bandwidth_line(const StepStudy& study) {
   if (!study.enough_bandwidth) return fmt::format("with {}, more bandwidth always helps", name);
   const double enough = *study.enough_bandwidth;
   if (enough > 1)
-    return fmt::format(
-        "with {}, more bandwidth helps up to {:.3g} times what there is; beyond, less than 1 %", name,
-        enough);
+    return fmt::format("with {}, more bandwidth helps up to {} times what there is; beyond, less than 1 %",
+                       name, text::number_text(enough, 3));
   return fmt::format("with {}, {:.2g} of the bandwidth that there is would do: more gains less than 1 %",
                      name, enough);
 }
 
 std::string to_text(const StepQuestion& question, const StepStudy& study, bool wide) {
-  const text::Columns facts{{"", -9}, {"", 0}};
-  std::string text = facts.line({"job", printable(job_line(question))});
-  text += facts.line({"network", printable(network_line(question))});
+  std::string text = fact("job", printable(job_line(question)), wide);
+  text += fact("network", printable(network_line(question)), wide);
   if (const std::string line = measured_line(question, study); !line.empty())
-    text += facts.line({"measured", line});
-  for (const std::string& note : question.notes) text += facts.line({"note", printable(note)});
+    text += fact("measured", line, wide);
+  for (const std::string& note : question.notes) text += fact("note", printable(note), wide);
   text += fmt::format(
       "\na step on {} ranks; * is the least; exposed: waits for gradients; speed-up: over one rank\n",
       question.ranks.back());

@@ -36,7 +36,9 @@ std::vector<train::Strategy> strategies_asked_for(const PredictRequest& request,
     all = all || part == "all";
     if (part == "all") continue;
     try {
-      found.push_back(train::find_strategy(part));
+      const train::Strategy strategy = train::find_strategy(part);
+      if (std::ranges::find(found, strategy.name, &train::Strategy::name) == found.end())
+        found.push_back(strategy);
     } catch (const Error& error) {
       throw_error(error.code(), "--strategy: {}", error.what());
     }
@@ -58,6 +60,8 @@ void read_step_job(const PredictRequest& request, StepQuestion& question) {
   if (request.job.empty() == request.model.empty())
     refuse("{}", request.job.empty() ? "of which job? give its file, traces of a step, or --model"
                                      : "--model: not beside a file");
+  if (request.model.empty() && request.device != PredictRequest{}.device)
+    refuse("--device: only beside --model: the times of a file are its own");
   if (!request.model.empty()) {
     const auto of_option = [](const char* option, auto find) {
       try {
@@ -88,7 +92,7 @@ std::vector<int> ranks_asked_for(const PredictRequest& request, const train::Job
     const auto file = resolve("TALWEG_CLUSTER", request.cluster);
     if (!file.value.empty()) return {std::max(2, formats::load_any(file.value).workers())};
   }
-  if (job.ranks < 2) refuse("--ranks: the job was recorded on one rank: say for how many, as in -n 8");
+  if (job.ranks < 2) refuse("--ranks: the job is of one rank: say for how many, such as 8 or 2..64");
   return {job.ranks};
 }
 
@@ -108,10 +112,10 @@ std::span<const Field<PredictRequest>> predict_fields() {
       {.name = "rate", .letters = "", .member = &R::rate,
        .help = "equal hosts: the rate of each, or RATE,LATENCY from one to another", .group = "Network"},
       {.name = "alpha-beta", .letters = "", .member = &R::alpha_beta,
-       .help = "of an all-reduce on so many ranks, measured: its start-up and the time of a byte, such as 523us,0.857ns/B",
+       .help = "of an all-reduce, measured: its start-up and the time of a byte, such as 523us,0.857ns/B",
        .group = "Network"},
       {.name = "ranks", .letters = "-n", .member = &R::ranks,
-       .help = "ranks: a list, or FIRST..LAST; details are of the largest (default: the network's, or the job's)"},
+       .help = "a list, or FIRST..LAST; details are of the largest (default: the network's or the job's)"},
       {.name = "strategy", .letters = "", .member = &R::strategy,
        .help = "these alone, with commas; -o writes the plan of the best"},
       {.name = "bucket-cap", .letters = "", .member = &R::bucket_cap,
@@ -141,11 +145,12 @@ StepQuestion checked(const PredictRequest& request) {
   if (question.job.gradients().value == 0)
     throw_error(ErrorCode::bad_file, "{}: no layer has a gradient: there is nothing to exchange",
                 question.source);
+  const NetworkWords words{request.cluster, request.rate, request.alpha_beta};
+  check_network(words);
   question.ranks = ranks_asked_for(request, question.job);
-  question.network = predict_network({request.cluster, request.rate, request.alpha_beta}, question.job,
-                                     question.ranks.back());
+  question.network = predict_network(words, question.job, question.ranks.back());
   if (const int most = question.network.most_ranks; most > 0 && question.ranks.back() > most)
-    refuse("--ranks {}: {} has {} workers", question.ranks.back(), question.network.words, most);
+    refuse("--ranks {}: the cluster has {} workers", question.ranks.back(), most);
   question.compression = request.compress;
   question.compute = request.faster;
   question.batch = request.batch;

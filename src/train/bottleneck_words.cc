@@ -20,8 +20,8 @@ std::string transfer_words(const Prediction& p) {
         p.calls, 100 * p.startups / p.transfers);
   if (p.transfers > p.parts.forward + p.parts.backward)
     return fmt::format(
-        "the network is busy for {}, longer than the devices compute: only fewer bytes or more bandwidth "
-        "help",
+        "the network is busy for {}, longer than the devices compute: fewer bytes or a faster network help "
+        "most",
         in_words(p.transfers));
   return fmt::format(
       "the network is busy for {} only, so sending earlier, or the most urgent first, would help",
@@ -44,7 +44,7 @@ std::string bottleneck_words(const Prediction& p) {
        "work is launched too late or waited for too often; a faster network or device would not help"},
       {parts.peer_wait, "they wait for ranks that are late", "ranks do not keep pace with each other"},
       {parts.input, "they wait for batches", "reading and copying batches is slower than the rest of a step"},
-      {parts.overhead, "goes into what nothing overlaps", "whatever runs between steps sets the pace"},
+      {parts.overhead, "what runs between steps lasts", "whatever runs between steps sets the pace"},
   };
   std::string text = fmt::format("Of {} a step, ", in_words(p.step));
   bool first = true;

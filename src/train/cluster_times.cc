@@ -17,6 +17,7 @@ namespace {
 
 constexpr std::int64_t kElement = 4;
 constexpr std::int64_t kMarkedBytes = 100 << 10;
+constexpr double kEndless = 1e3;  // times a link's rate: what is left is not the links'
 constexpr std::int64_t kMostSimulated = 16 << 20;
 constexpr std::array<Bytes, 10> kSizes{{{4 << 10},
                                         {16 << 10},
@@ -58,11 +59,23 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
   const int ranks = cluster.workers();
   if (ranks == 1) return no_network(1);
   if (sizes.empty()) sizes = kSizes;
-  const forest::CostModel model(cluster);
-  forest::PackingMemo memo(forest::Trees::any);
-  return {title_of(cluster, "predicted"), ranks, predicted_times(Collective::all_reduce, model, memo, sizes),
-          predicted_times(Collective::reduce_scatter, model, memo, sizes),
-          predicted_times(Collective::all_gather, model, memo, sizes)};
+  const auto times_of = [sizes](const cluster::Cluster& its) -> NetworkTimes::Least {
+    const forest::CostModel model(its);
+    forest::PackingMemo memo(forest::Trees::any);
+    return {predicted_times(Collective::all_reduce, model, memo, sizes),
+            predicted_times(Collective::reduce_scatter, model, memo, sizes),
+            predicted_times(Collective::all_gather, model, memo, sizes)};
+  };
+  const NetworkTimes::Least now = times_of(cluster);
+  cluster::Cluster endless = cluster;
+  for (cluster::Link& link : endless.links) link.capacity.bits_per_second *= kEndless;
+  for (cluster::CapacityGroup& group : endless.groups) group.capacity.bits_per_second *= kEndless;
+  return {.name = title_of(cluster, "predicted"),
+          .ranks = ranks,
+          .all_reduce = now.all_reduce,
+          .reduce_scatter = now.reduce_scatter,
+          .all_gather = now.all_gather,
+          .least = times_of(endless)};
 }
 
 NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes) {

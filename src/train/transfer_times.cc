@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "base/fail.h"
 
@@ -78,6 +79,30 @@ TransferTimes TransferTimes::scaled(double startup, double per_byte) const {
   return TransferTimes(std::move(pieces));
 }
 
+TransferTimes TransferTimes::at_least(const TransferTimes& least) const {
+  std::vector<double> begins;
+  for (const auto* times : {this, &least})
+    for (const Piece& piece : times->pieces_) begins.push_back(piece.from);
+  std::ranges::sort(begins);
+  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
+  const auto piece_at = [](const TransferTimes& times, double bytes) {
+    return *(std::ranges::upper_bound(times.pieces_, bytes, {}, &Piece::from) - 1);
+  };
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const double from = begins[i];
+    const double to = i + 1 < begins.size() ? begins[i + 1] : std::numeric_limits<double>::infinity();
+    Piece longer = piece_at(*this, from), other = piece_at(least, from);
+    const double ahead = value_at(longer, from) - value_at(other, from);
+    if (ahead < 0 || (ahead == 0 && longer.per_byte < other.per_byte)) std::swap(longer, other);
+    pieces.push_back({from, longer.startup, longer.per_byte});
+    if (other.per_byte <= longer.per_byte) continue;
+    const double meet = (longer.startup - other.startup) / (other.per_byte - longer.per_byte);
+    if (meet > from && meet < to) pieces.push_back({meet, other.startup, other.per_byte});
+  }
+  return TransferTimes(std::move(pieces));
+}
+
 TransferTimes linear_times(double startup, double per_byte) {
   return TransferTimes({{0, startup, per_byte}});
 }
@@ -130,8 +155,9 @@ NetworkTimes NetworkTimes::with_bandwidth(double by) const {
   if (!(by > 0)) refuse("a bandwidth is scaled by a number above 0");
   NetworkTimes other = *this;
   other.name = by == 1 ? name : fmt::format("{}, bandwidth x {:.4g}", name, by);
-  for (TransferTimes* times : {&other.all_reduce, &other.reduce_scatter, &other.all_gather})
-    *times = times->scaled(1, 1 / by);
+  other.all_reduce = all_reduce.scaled(1, 1 / by).at_least(least.all_reduce);
+  other.reduce_scatter = reduce_scatter.scaled(1, 1 / by).at_least(least.reduce_scatter);
+  other.all_gather = all_gather.scaled(1, 1 / by).at_least(least.all_gather);
   return other;
 }
 
@@ -154,7 +180,8 @@ NetworkTimes at_ranks(const NetworkTimes& network, int ranks, Growth growth) {
   const double per_byte = growth == Growth::ring ? ((to - 1) / to) / ((from - 1) / from) : 1;
   NetworkTimes other = network;
   other.ranks = ranks;
-  for (TransferTimes* times : {&other.all_reduce, &other.reduce_scatter, &other.all_gather})
+  for (TransferTimes* times : {&other.all_reduce, &other.reduce_scatter, &other.all_gather,
+                               &other.least.all_reduce, &other.least.reduce_scatter, &other.least.all_gather})
     *times = times->scaled(startup, per_byte);
   return other;
 }

@@ -49,6 +49,8 @@ class TransferTimes {
   const std::vector<Piece>& pieces() const { return pieces_; }
   // Start-ups and rates times these: scaled(1, 0.5) is a network of twice the bandwidth.
   TransferTimes scaled(double startup, double per_byte) const;
+  // The longer of both, size by size.
+  TransferTimes at_least(const TransferTimes& least) const;
   bool operator==(const TransferTimes&) const = default;
 
  private:
@@ -69,7 +71,13 @@ struct NetworkTimes {
   int ranks = 1;
   TransferTimes all_reduce{}, reduce_scatter{}, all_gather{};  // by the bytes of the whole vector
   const TransferTimes& of(Collective op) const;                // Throws Error{unsupported} for others
-  // Each rate times `by`; start-ups stay.
+  // What links of endless rate leave, such as what hosts' processors take: more bandwidth gets nowhere below it.
+  struct Least {
+    TransferTimes all_reduce{}, reduce_scatter{}, all_gather{};
+    bool operator==(const Least&) const = default;
+  };
+  Least least{};
+  // Each rate times `by`; start-ups stay, and nothing takes less than `least`.
   NetworkTimes with_bandwidth(double by) const;
   bool operator==(const NetworkTimes&) const = default;
 };

@@ -166,9 +166,7 @@ EnoughBandwidth enough_bandwidth(const Job& job, const Strategy& strategy, const
   EnoughBandwidth answer;
   answer.step = predict(job, strategy, setting).step;
   Setting unbounded = setting;
-  for (TransferTimes* times :
-       {&unbounded.network.all_reduce, &unbounded.network.reduce_scatter, &unbounded.network.all_gather})
-    *times = times->scaled(1, 0);
+  unbounded.network = unbounded.network.with_bandwidth(std::numeric_limits<double>::infinity());
   answer.at_best = predict(job, strategy, unbounded).step;
   for (int i = -kHalvings; i <= kDoublings; ++i) {
     const double bandwidth = std::exp2(i);

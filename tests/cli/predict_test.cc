@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "cli/program.h"
 
@@ -206,6 +207,29 @@ TEST_F(Predict, AnExampleOnEachKindOfNetwork) {
   }
 }
 
+TEST_F(Predict, WhereProcessorsSetThePaceTwiceTheBandwidthIsWhatTwiceTheRateIs) {
+  const auto ddp = [](const std::string& rate) {
+    return parsed({kVgg, "--rate", rate, "-n", "8", "--strategy", "ddp,ddp"});
+  };
+  const auto step = [](const json& document) { return strategy(document, "ddp")["step_us"].get<double>(); };
+  const auto twice = [](const json& document) {
+    for (const json& change : document["what_if"])
+      if (change["what"] == "twice the bandwidth") return change["step_us"].get<double>();
+    return 0.0;
+  };
+  for (const auto& [rate, double_rate] : {std::pair{"1Gbit/s", "2Gbit/s"}, {"40Gbit/s", "80Gbit/s"}}) {
+    const json slow = ddp(rate), fast = ddp(double_rate);
+    EXPECT_EQ(slow["strategies"].size(), 1u);
+    EXPECT_NEAR(twice(slow), step(fast), 0.02 * step(fast)) << rate;
+    const bool links = std::string(rate) == "1Gbit/s";
+    EXPECT_EQ(twice(slow) < 0.9 * step(slow), links) << rate;
+    const Outcome text = predict({kVgg, "--rate", rate, "-n", "8", "--strategy", "ddp"});
+    EXPECT_EQ(text.out.find("hosts' processors set") == std::string::npos, links) << text.out;
+    std::istringstream lines(text.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
+  }
+}
+
 TEST_F(Predict, TheNetworkMayBeASetting) {
   const Outcome outcome = talweg({"predict", kVgg, "--strategy", "ddp"}, {"TALWEG_CLUSTER=" + kFourWorkers});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -232,8 +256,11 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
       {{job, "-n", "4"}, "on which network? give --cluster"},
       {{job, "--rate", "10Gbit/s", "-n", "1"}, "--ranks: expected a whole number from 2"},
       {{job, "--rate", "10Gbit/s", "-n", "0"}, "--ranks: expected a whole number from 2"},
-      {{job, "--rate", "10Gbit/s"}, "--ranks: the job was recorded on one rank"},
-      {{job, "--cluster", kFourWorkers, "-n", "5"}, "has 4 workers"},
+      {{job, "--rate", "10Gbit/s"}, "--ranks: the job is of one rank: say for how many"},
+      {{job, "--rate", "10", "-n", "4"}, "--rate: \"10\" has no unit: expected one such as 10Gbit/s"},
+      {{job, "--cluster", kFourWorkers, "--rate", "1Gbit/s"}, "--cluster and --rate: expected one"},
+      {{job, "--device", "a100", "--rate", "1Gbit/s", "-n", "4"}, "--device: only beside --model"},
+      {{job, "--cluster", kFourWorkers, "-n", "5"}, "--ranks 5: the cluster has 4 workers"},
       {{job, "--rate", "fast", "-n", "4"}, "--rate: bandwidth \"fast\": expected "},
       {{job, "--rate", "1Gbit/s,", "-n", "4"}, "--rate: time \"\": expected "},
       {{job, "--alpha-beta", "100us", "-n", "4"}, "--alpha-beta: expected a start-up"},

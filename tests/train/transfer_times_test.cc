@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "talweg/error.h"
 
 namespace talweg::train {
@@ -56,6 +58,26 @@ TEST(TransferTimes, RefusesWhatIsNoTable) {
   EXPECT_THROW(TransferTimes({{0, -1, 1}}), Error);
   EXPECT_THROW(TransferTimes(std::vector<TransferTimes::Piece>{}), Error);
   EXPECT_THROW(no_network(2).of(Collective::broadcast), Error);
+}
+
+TEST(TransferTimes, TheLongerOfTwoIsLongerAtEverySize) {
+  const TransferTimes one({{0, 100e-6, 0}, {1000, 0, 100e-9}, {50000, 4e-3, 20e-9}});
+  const TransferTimes other({{0, 10e-6, 50e-9}, {20000, -1e-3, 101e-9}});
+  for (const auto& both : {one.at_least(other), other.at_least(one)})
+    for (double bytes = 1; bytes < 1e7; bytes *= 1.1)
+      EXPECT_NEAR(both.seconds(bytes), std::max(one.seconds(bytes), other.seconds(bytes)), 1e-12) << bytes;
+  EXPECT_EQ(one.at_least({}), one);
+}
+
+TEST(NetworkTimes, BandwidthGetsNowhereBelowWhatProcessorsTake) {
+  NetworkTimes network = network_of("net", 4, linear_times(10e-6, 4e-9));
+  network.least.all_reduce = linear_times(5e-6, 1e-9);
+  EXPECT_NEAR(network.with_bandwidth(2).all_reduce.seconds(1e6), 10e-6 + 2e-3, 1e-12);
+  EXPECT_NEAR(network.with_bandwidth(100).all_reduce.seconds(1e6), 5e-6 + 1e-3, 1e-12);
+  EXPECT_NEAR(network.with_bandwidth(100).all_gather.seconds(1e6), 5e-6 + 20e-6, 1e-12);
+  // Processors have more to do where there are more ranks.
+  EXPECT_NEAR(at_ranks(network, 8).with_bandwidth(1e9).all_reduce.seconds(1e6), 5e-6 * 7 / 3 + 1e-3 * 7 / 6,
+              1e-7);
 }
 
 }  // namespace
