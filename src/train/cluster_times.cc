@@ -17,7 +17,8 @@ namespace talweg::train {
 namespace {
 
 constexpr std::int64_t kElement = 4;
-constexpr int kManyRanks = 64;      // from here on planning takes long enough to plan for fewer sizes
+constexpr int kManyRanks = 64;  // from here on planning takes long enough to plan for fewer sizes
+constexpr Bytes kLarge{1 << 20};
 constexpr double kStraight = 0.02;  // of a time: what lies so near a line is on it
 constexpr std::int64_t kMarkedBytes = 100 << 10;
 constexpr std::int64_t kMostSimulated = 16 << 20;
@@ -54,10 +55,17 @@ class Pricer {
     return table_times(samples);
   }
 
-  // Of `sizes`, ascending, only as many are planned as differ from the line between those around them.
+  // All small sizes, between which plans change; of large ones, where rates alone count, only as many as
+  // differ from the line between those around them.
   TransferTimes times_where_they_bend(Collective op, std::span<const Bytes> sizes) {
-    std::vector<Sample> samples{priced(op, sizes.front()), priced(op, sizes.back())};
-    bend(op, sizes, samples[0], samples[1], samples);
+    std::vector<Sample> samples;
+    while (sizes.front() < kLarge) {
+      samples.push_back(priced(op, sizes.front()));
+      sizes = sizes.subspan(1);
+    }
+    const Sample first = priced(op, sizes.front()), last = priced(op, sizes.back());
+    samples.insert(samples.end(), {first, last});
+    bend(op, sizes, first, last, samples);
     return table_times(samples);
   }
 

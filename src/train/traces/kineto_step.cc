@@ -206,6 +206,7 @@ class StepViewer {
       if (before != nullptr && s.begin > now) add_gap(*before, s, now);
       const std::int64_t busy = s.end - std::max(s.begin, before == nullptr ? s.begin : now);
       if (busy > 0) *busy_time(s.owner) += busy;
+      if (busy > 0 && first_forward_ < 0) loading_.emplace_back(s.end - busy, s.end);
       now = before == nullptr ? s.end : std::max(now, s.end);
       before = &s;
       if (s.owner.part == Owner::Part::forward && first_forward_ < 0) first_forward_ = s.begin;
@@ -300,12 +301,20 @@ class StepViewer {
       times.transfers[i] = std::max<std::int64_t>(0, runs[i]->end - begin);
       free = std::max(free, runs[i]->end);
       const bool before_forward = runs[i]->end <= first_forward_;
-      if (before_forward) times.exposed += times.transfers[i];
+      if (before_forward) times.exposed += uncovered(begin, runs[i]->end);
       int together = 0;
       for (const KinetoTransfer* other : runs)
         together += other->begin < runs[i]->end && runs[i]->begin <= other->begin ? 1 : 0;
       times.in_flight = std::max(times.in_flight, together);
     }
+  }
+
+  // Of a time before the forward pass, that in which no batch is read or copied.
+  std::int64_t uncovered(std::int64_t begin, std::int64_t end) const {
+    std::int64_t left = std::max<std::int64_t>(0, end - begin);
+    for (const auto& [from, until] : loading_)
+      left -= std::max<std::int64_t>(0, std::min(end, until) - std::max(begin, from));
+    return left;
   }
 
   void compose(const std::vector<std::size_t>& reduced, const std::vector<std::int64_t>& elements,
@@ -354,7 +363,8 @@ class StepViewer {
   std::vector<Owner> owner_;           // by op
   std::vector<Parameter> parameters_;  // in the order in which they are ready
   int main_ = 0;
-  std::int64_t first_forward_ = -1;  // of the work of the first layer
+  std::vector<std::pair<std::int64_t, std::int64_t>> loading_;  // work before the forward pass
+  std::int64_t first_forward_ = -1;                             // of the work of the first layer
   std::int64_t first_backward_ = -1, last_backward_ = -1, computed_until_ = 0;
   std::int64_t rest_ = 0;
   StepSeen seen_;
