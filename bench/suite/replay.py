@@ -2,7 +2,6 @@
 step makes of the recorded job, and what it predicts from the layers and the network alone. Besides, what recording costs, and
 what the plan of the prediction gains."""
 import pathlib
-import re
 import statistics
 import sys
 
@@ -21,9 +20,7 @@ MOST_OFF, MOST_COST = 0.1, 0.02
 
 def measure(settings, place, backend, model):
     with places.workspace() as folder:
-        # Without bursts: one step after the other finds no token bucket full, as a prediction of single calls would have it.
-        cluster = re.sub(r", burst: \w+", "", place.cluster_yaml())
-        pathlib.Path(folder, "step.yaml").write_text(cluster, encoding="utf-8")
+        pathlib.Path(folder, "step.yaml").write_text(place.cluster_yaml(), encoding="utf-8")
         environment = {"WORLD_SIZE": str(place.ranks), "MASTER_ADDR": place.address(0), "MASTER_PORT": PORT,
                        "GLOO_SOCKET_IFNAME": place.interface, "TALWEG_SOCKET_IFNAME": place.interface,
                        "OMP_NUM_THREADS": "1", "PYTHONPATH": str(settings.build / "python"),

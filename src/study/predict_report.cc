@@ -220,6 +220,10 @@ Json curves_json(const StepStudy& study, const StepCurves& curves, const char* x
   return points;
 }
 
+std::string in_flight_text(const StepQuestion& question) {
+  return question.in_flight > 1 ? fmt::format("; {} in flight at once", question.in_flight) : "";
+}
+
 Json network_json(const StepQuestion& question) {
   const train::NetworkTimes times = question.network.at(question.ranks.back());
   Json pieces = Json::array();
@@ -227,7 +231,10 @@ Json network_json(const StepQuestion& question) {
     pieces.push_back({{"from_bytes", piece.from},
                       {"startup_us", microseconds(piece.startup)},
                       {"per_byte_ns", piece.per_byte * 1e9}});
-  return {{"kind", question.network.kind}, {"description", question.network.words}, {"all_reduce", pieces}};
+  return {{"kind", question.network.kind},
+          {"description", question.network.words},
+          {"all_reduce", pieces},
+          {"in_flight", question.in_flight}};
 }
 
 }  // namespace
@@ -255,14 +262,14 @@ std::string network_line(const StepQuestion& question) {
   const train::NetworkTimes network = question.network.at(ranks);
   const train::TransferTimes& times = network.all_reduce;
   std::string text = fmt::format("{}; on {} ranks an all-reduce ", question.network.words, ranks);
-  if (times.pieces().size() == 1) return text + "takes " + train::to_string(times);
+  if (times.pieces().size() == 1) return text + "takes " + train::to_string(times) + in_flight_text(question);
   text += "of";
   for (const int mib : {1, 16, 256})
     text += fmt::format(" {} MiB takes {}{}", mib, duration_text(times.seconds(mib * 1048576.0)),
                         mib < 256 ? "," : "");
   if (times.seconds(kLarge) > 0 && network.least.all_reduce.seconds(kLarge) > kMostly * times.seconds(kLarge))
     text += ", which hosts' processors set, not links";
-  return text;
+  return text + in_flight_text(question);
 }
 
 std::string measured_line(const StepQuestion& question, const StepStudy& study) {

@@ -114,6 +114,9 @@ std::span<const Field<PredictRequest>> predict_fields() {
       {.name = "alpha-beta", .letters = "", .member = &R::alpha_beta,
        .help = "of an all-reduce, measured: its start-up and the time of a byte, such as 523us,0.857ns/B",
        .group = "Network"},
+      {.name = "in-flight", .letters = "", .member = &R::in_flight,
+       .help = "transfers under way at once, whose start-ups overlap; 1 for NCCL (default: the job's)", .least = 1,
+       .most = train::kMostInFlight, .group = "Network"},
       {.name = "ranks", .letters = "-n", .member = &R::ranks,
        .help = "a list, or FIRST..LAST; details are of the largest (default: the network's or the job's)"},
       {.name = "strategy", .letters = "", .member = &R::strategy,
@@ -135,7 +138,11 @@ std::span<const Field<PredictRequest>> predict_fields() {
 }
 
 train::Setting StepQuestion::setting(int n) const {
-  return {.network = network.at(n), .compute = compute, .batch = batch, .compression = compression};
+  return {.network = network.at(n),
+          .compute = compute,
+          .batch = batch,
+          .compression = compression,
+          .in_flight = in_flight};
 }
 
 StepQuestion checked(const PredictRequest& request) {
@@ -151,6 +158,9 @@ StepQuestion checked(const PredictRequest& request) {
   question.network = predict_network(words, question.job, question.ranks.back());
   if (const int most = question.network.most_ranks; most > 0 && question.ranks.back() > most)
     refuse("--ranks {}: the cluster has {} workers", question.ranks.back(), most);
+  // Recorded times are of transfers in turn, which hold what those in flight together hid of each other.
+  const bool in_turn = question.network.kind == "recorded";
+  question.in_flight = request.in_flight > 0 ? request.in_flight : in_turn ? 1 : question.job.in_flight;
   question.compression = request.compress;
   question.compute = request.faster;
   question.batch = request.batch;

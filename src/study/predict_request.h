@@ -23,6 +23,7 @@ struct PredictRequest {
   std::string ranks;
   std::string strategy = "all";
   std::string bucket_cap = "25M";
+  int in_flight = 0;  // 0: as recorded
   double compress = 1, faster = 1, batch = 1;
 };
 
@@ -38,6 +39,7 @@ struct StepQuestion {
   std::vector<train::Strategy> strategies;
   bool all_strategies = true;  // false: only those asked for
   double compression = 1, compute = 1, batch = 1;
+  int in_flight = 1;   // transfers at once
   bool curves = true;  // whether steps over ranks and over bandwidths are asked for
 
   train::Setting setting(int ranks) const;

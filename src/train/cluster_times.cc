@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <numeric>
 
@@ -16,6 +17,9 @@ namespace talweg::train {
 namespace {
 
 constexpr std::int64_t kElement = 4;
+constexpr int kManyRanks = 64;  // from here on planning takes long enough to plan for fewer sizes
+constexpr Bytes kLarge{1 << 20};
+constexpr double kStraight = 0.02;  // of a time: what lies so near a line is on it
 constexpr std::int64_t kMarkedBytes = 100 << 10;
 constexpr double kEndless = 1e3;  // times a link's rate: what is left is not the links'
 constexpr std::int64_t kMostSimulated = 16 << 20;
@@ -34,15 +38,63 @@ forest::Request request_for(Collective op, int ranks, Bytes bytes) {
   return forest::even_request(op, ranks, 0, std::max<std::int64_t>(1, bytes.value / kElement), kElement);
 }
 
-TransferTimes predicted_times(Collective op, const forest::CostModel& model, forest::PackingMemo& memo,
-                              std::span<const Bytes> sizes) {
-  std::vector<Sample> samples;
-  for (const Bytes bytes : sizes) {
-    const auto planned = forest::plan_at_once(request_for(op, model.network().workers(), bytes), model, memo);
-    samples.push_back({static_cast<double>(bytes.value), model.seconds(planned.forest)});
-  }
-  return table_times(samples);
+// Calls of a step follow each other, and none finds a token bucket full as a call after a pause does: plans
+// are those that groups make for the cluster as it is, but what they take is without bursts.
+cluster::Cluster without_bursts(cluster::Cluster cluster) {
+  for (cluster::Link& link : cluster.links) link.burst = {};
+  return cluster;
 }
+
+class Pricer {
+ public:
+  explicit Pricer(const cluster::Cluster& cluster)
+      : planned_for_(cluster), priced_by_(without_bursts(cluster)) {}
+
+  TransferTimes times(Collective op, std::span<const Bytes> sizes) {
+    std::vector<Sample> samples;
+    for (const Bytes bytes : sizes) samples.push_back(priced(op, bytes));
+    return table_times(samples);
+  }
+
+  // All small sizes, between which plans change; of large ones, where rates alone count, only as many as
+  // differ from the line between those around them.
+  TransferTimes times_where_they_bend(Collective op, std::span<const Bytes> sizes) {
+    std::vector<Sample> samples;
+    while (sizes.front() < kLarge) {
+      samples.push_back(priced(op, sizes.front()));
+      sizes = sizes.subspan(1);
+    }
+    const Sample first = priced(op, sizes.front()), last = priced(op, sizes.back());
+    samples.insert(samples.end(), {first, last});
+    bend(op, sizes, first, last, samples);
+    return table_times(samples);
+  }
+
+ private:
+  Sample priced(Collective op, Bytes bytes) {
+    const auto planned =
+        forest::plan_at_once(request_for(op, planned_for_.network().workers(), bytes), planned_for_, memo_);
+    return {static_cast<double>(bytes.value), priced_by_.seconds(planned.forest)};
+  }
+
+  // Between the first of `sizes` and the last, which took that.
+  void bend(Collective op, std::span<const Bytes> sizes, Sample first, Sample last,
+            std::vector<Sample>& samples) {
+    if (sizes.size() < 3) return;
+    const std::size_t middle = sizes.size() / 2;
+    const Sample seen = priced(op, sizes[middle]);
+    samples.push_back(seen);
+    const double part = (seen.bytes - first.bytes) / (last.bytes - first.bytes);
+    const double between = first.seconds + part * (last.seconds - first.seconds);
+    if (std::abs(between - seen.seconds) <= kStraight * seen.seconds) return;
+    bend(op, sizes.first(middle + 1), first, seen, samples);
+    bend(op, sizes.subspan(middle), seen, last, samples);
+  }
+
+  forest::CostModel planned_for_;
+  forest::CostModel priced_by_;
+  forest::PackingMemo memo_{forest::Trees::any};
+};
 
 std::string title_of(const cluster::Cluster& cluster, const char* how) {
   return fmt::format("{} workers, {}", cluster.workers(), how);
@@ -58,13 +110,14 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
   cluster::validate(cluster);
   const int ranks = cluster.workers();
   if (ranks == 1) return no_network(1);
-  if (sizes.empty()) sizes = kSizes;
-  const auto times_of = [sizes](const cluster::Cluster& its) -> NetworkTimes::Least {
-    const forest::CostModel model(its);
-    forest::PackingMemo memo(forest::Trees::any);
-    return {predicted_times(Collective::all_reduce, model, memo, sizes),
-            predicted_times(Collective::reduce_scatter, model, memo, sizes),
-            predicted_times(Collective::all_gather, model, memo, sizes)};
+  const auto times_of = [&sizes, ranks](const cluster::Cluster& its) -> NetworkTimes::Least {
+    Pricer pricer(its);
+    const auto of = [&](Collective op) {
+      if (!sizes.empty()) return pricer.times(op, sizes);
+      if (ranks < kManyRanks) return pricer.times(op, kSizes);
+      return pricer.times_where_they_bend(op, kSizes);
+    };
+    return {of(Collective::all_reduce), of(Collective::reduce_scatter), of(Collective::all_gather)};
   };
   const NetworkTimes::Least now = times_of(cluster);
   cluster::Cluster endless = cluster;

@@ -39,7 +39,7 @@ class Runner {
       std::vector<int> ended;
       for (; !ends_.empty() && ends_.top().first == now_; ends_.pop()) ended.push_back(ends_.top().second);
       std::set<int> touched;
-      for (const int task : ended) end(task, touched);
+      for (const int task : ended) pass(task, touched);
       for (const int resource : touched) serve(resource);
     }
     return std::move(schedule_);
@@ -50,10 +50,11 @@ class Runner {
     std::deque<int> in_order;             // as_added: not started
     std::set<std::pair<int, int>> ready;  // by_urgency: (urgency, task)
     std::deque<int> taken;                // by_urgency: on credit, not started
-    std::set<int> queued;                 // of these, behind another
     double credit = 0;
-    bool busy = false;
-    int last = -1;  // that ran
+    int under_way = 0;
+    std::deque<int> queue;  // under way, their start-ups over: the first is served, the others wait
+    int ended = -1;         // the last that ended
+    int started = -1;       // the last that started
   };
 
   State& state_of(int task) { return states_[at(dag_.tasks()[at(task)].resource)]; }
@@ -64,10 +65,31 @@ class Runner {
       state_of(task).ready.insert({its.urgency, task});
   }
 
+  // A start-up is over, or what is served.
+  void pass(int task, std::set<int>& touched) {
+    State& state = state_of(task);
+    if (!state.queue.empty() && state.queue.front() == task) {
+      end(task, touched);
+      state.queue.pop_front();
+      if (state.queue.empty()) return;
+      auto& next = schedule_.tasks[at(state.queue.front())];
+      next.since = now_;
+      next.cause = task;
+    } else {
+      state.queue.push_back(task);
+      if (state.queue.size() > 1) return;
+    }
+    const Task& its = dag_.tasks()[at(state.queue.front())];
+    ends_.push({now_ + its.seconds - startup_of(its), state.queue.front()});
+  }
+  static double startup_of(const Task& its) { return std::min(its.startup, its.seconds); }
+
   void end(int task, std::set<int>& touched) {
     const Task& its = dag_.tasks()[at(task)];
     State& state = state_of(task);
-    state.busy = false;
+    schedule_.tasks[at(task)].end = now_;
+    --state.under_way;
+    state.ended = task;
     state.credit += its.bytes;
     touched.insert(its.resource);
     for (const int follower : followers_[at(task)]) {
@@ -83,43 +105,57 @@ class Runner {
     State& state = states_[at(resource)];
     const Resource& its = dag_.resources()[at(resource)];
     if (its.order == Order::as_added) {
-      if (state.busy || state.in_order.empty() || waits_for_[at(state.in_order.front())] > 0) return;
-      const int task = state.in_order.front();
-      state.in_order.pop_front();
-      start(task, state, false);
+      while (state.under_way < its.in_flight && !state.in_order.empty() &&
+             waits_for_[at(state.in_order.front())] == 0) {
+        start(state.in_order.front(), state);
+        state.in_order.pop_front();
+      }
       return;
     }
     take(state, its);
-    if (state.busy || state.taken.empty()) return;
-    const int task = state.taken.front();
-    state.taken.pop_front();
-    start(task, state, state.queued.erase(task) > 0);
-    take(state, its);
+    while (state.under_way < its.in_flight && !state.taken.empty()) {
+      start(state.taken.front(), state);
+      state.taken.pop_front();
+      take(state, its);
+    }
   }
 
   void take(State& state, const Resource& its) {
-    const auto may = [&] { return its.credit > 0 ? state.credit > 0 : !state.busy && state.taken.empty(); };
+    const auto may = [&] {
+      return its.credit > 0 ? state.credit > 0
+                            : state.under_way + std::ssize(state.taken) < std::ptrdiff_t{its.in_flight};
+    };
     while (!state.ready.empty() && may()) {
       const int task = state.ready.begin()->second;
       state.ready.erase(state.ready.begin());
-      if (state.busy || !state.taken.empty()) state.queued.insert(task);
       state.taken.push_back(task);
       state.credit -= dag_.tasks()[at(task)].bytes;
     }
   }
 
-  void start(int task, State& state, bool startup_hidden) {
+  void start(int task, State& state) {
     const Task& its = dag_.tasks()[at(task)];
     auto& times = schedule_.tasks[at(task)];
-    times.start = now_;
-    times.end = now_ + its.seconds - (startup_hidden ? std::min(its.hidden_startup, its.seconds) : 0);
-    // What ended last let it start; of equals the resource's own, which keeps a path on its resource.
-    if (state.last >= 0 &&
-        (times.cause < 0 || schedule_.tasks[at(state.last)].end >= schedule_.tasks[at(times.cause)].end))
-      times.cause = state.last;
-    state.busy = true;
-    state.last = task;
-    ends_.push({times.end, task});
+    times.start = times.since = now_;
+    // What ended last let it start: what it waited for, what the one before it in the order waited for, or of
+    // equals the resource's own, which keeps a path on its resource.
+    const auto consider = [&](int cause) {
+      if (cause >= 0 &&
+          (times.cause < 0 || schedule_.tasks[at(cause)].end >= schedule_.tasks[at(times.cause)].end))
+        times.cause = cause;
+    };
+    if (state.started >= 0 && schedule_.tasks[at(state.started)].start == now_)
+      consider(schedule_.tasks[at(state.started)].cause);
+    consider(state.ended);
+    state.started = task;
+    ++state.under_way;
+    // Alone on its resource it needs no start-up of its own.
+    if (dag_.resources()[at(its.resource)].in_flight == 1) {
+      state.queue.push_back(task);
+      ends_.push({now_ + its.seconds, task});
+    } else {
+      ends_.push({now_ + startup_of(its), task});
+    }
   }
 
   using End = std::pair<double, int>;

@@ -50,9 +50,9 @@ struct Task {
   double bytes = 0;      // transfers
   // Where the resource orders by urgency: the least goes first, and of equals the one that was added first.
   int urgency = 0;
-  // Of `seconds`, what it does not take where it was waiting in a resource's queue when the one before it
-  // ended, as its start-up was hidden behind that.
-  double hidden_startup = 0;
+  // Of `seconds`, its beginning (a wait for peers included) in which it does not need the resource for
+  // itself: start-ups of tasks that are under way together overlap, the rest of each is served in turn.
+  double startup = 0;
 };
 
 // In which order a resource takes its tasks. By urgency: of those that are ready.
@@ -66,6 +66,7 @@ struct Resource {
   // below 0 by one task; what was taken is served in that order, whatever becomes ready meanwhile. 0: one
   // task at a time.
   double credit = 0;
+  int in_flight = 1;  // tasks under way at once
 };
 
 class Dag {
@@ -91,8 +92,11 @@ struct Schedule {
   struct Times {
     double start = 0;
     double end = 0;
+    // From when on nothing else holds it up: its start, or where its start-up ended before the resource was
+    // free, when that became free.
+    double since = 0;
     int cause =
-        -1;  // the task whose end let this one start, by being waited for or by using the resource; -1: none
+        -1;  // the task whose end was at `since`, by being waited for or by using the resource; -1: none
   };
   std::vector<Times> tasks;  // as numbered by the DAG
 };
@@ -101,8 +105,8 @@ struct Schedule {
 // those it waits for were added before it.
 Schedule run(const Dag& dag);
 
-// The tasks that set when `task` ended, earliest first: each starts when the one before it ends. Only those
-// that end after `from`.
+// The tasks that set when `task` ended, earliest first: each is on its own since the one before it ended.
+// Only those that end after `from`.
 std::vector<int> critical_path(const Schedule& schedule, int task, double from);
 
 }  // namespace talweg::train

@@ -90,7 +90,7 @@ LayerGroups groups_of(const Job& job, const Merging& merging, const Setting& set
     case Merging::Rule::mg_wfbp:
       return in_layers(gradients, merge_mg_wfbp(gradients.arrivals, times));
     case Merging::Rule::exact:
-      return in_layers(gradients, merge_exact(gradients.arrivals, times));
+      return in_layers(gradients, merge_in_flight(gradients.arrivals, times, setting.in_flight));
     case Merging::Rule::recorded:
       return recorded_groups(job);
     case Merging::Rule::given: {

@@ -48,6 +48,8 @@ std::string job_problem(const Job& job) {
   if (job.ranks < 1 || job.ranks > kMostRanks)
     return fmt::format("a job runs on 1 to {} ranks, not {}", kMostRanks, job.ranks);
   if (job.batch < 0) return "the batch is negative";
+  if (job.in_flight < 1 || job.in_flight > kMostInFlight)
+    return fmt::format("1 to {} transfers are in flight, not {}", kMostInFlight, job.in_flight);
   if (job.layers.empty()) return "the job has no layers";
   if (std::ssize(job.layers) > kMostLayers)
     return fmt::format("the job has {} layers; at most {} are taken", job.layers.size(), kMostLayers);

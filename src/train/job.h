@@ -15,6 +15,7 @@
 //   update: 0ns                  # of the optimiser, for all that no layer's own update says
 //   overhead: 200us              # the rest of a step, which nothing overlaps
 //   step: 21.5ms                 # one step took, measured
+//   in_flight: 2                 # transfers under way at once; 1 if left out
 //   layers:                      # in the order of the forward pass
 //     - {name: conv1, forward: 2ms, backward: 4ms, update: 10us, gradient: 1.5 MiB}
 //     - {name: conv2, forward: 1ms, backward: 2ms, forward_gap: 80us, backward_gap: 120us}   # then idle
@@ -51,7 +52,10 @@ struct Exchange {
   Collective op = Collective::all_reduce;
   std::vector<int> layers{};  // whose gradients it carried; empty: not known
   Bytes bytes{};              // of the vector, as in the call
-  Nanoseconds time{};  // on the wire: the least over the ranks, since the last to arrive waits for nobody
+  // On the wire: the least over the ranks, since the last to arrive waits for nobody. Of those that were
+  // under way together, each counts from the end of the one that ended before it, as if they had been sent in
+  // turn.
+  Nanoseconds time{};
   Nanoseconds wait{};  // for peers: what the ranks spent in it beyond that, their mean
   bool operator==(const Exchange&) const = default;
 };
@@ -73,6 +77,7 @@ struct Job {
       layers{};  // in the order of the forward pass; the backward pass visits them from last to first
   std::vector<Exchange> exchanges{};
   Nanoseconds step{};  // measured; 0: not known
+  int in_flight = 1;   // transfers under way at once (strategies.h)
   bool operator==(const Job&) const = default;
 
   // Sums over the layers: busy, and gaps.
@@ -92,16 +97,17 @@ struct JobProblem {
   int index = 0;
   std::string text;
 };
-// The first of: no name; less than one rank, more than kMostRanks or a negative batch; no layer, or more than
-// kMostLayers; a layer without a name, or with one that is taken; a time or size that is negative or above
-// kLongest or kLargest; a layer that reads itself, a later one or one twice; an exchange of a layer that does
-// not exist or that it names twice.
+// The first of: no name; less than one rank, more than kMostRanks or a negative batch; less than one transfer
+// in flight, or more than kMostInFlight; no layer, or more than kMostLayers; a layer without a name, or with
+// one that is taken; a time or size that is negative or above kLongest or kLargest; a layer that reads
+// itself, a later one or one twice; an exchange of a layer that does not exist or that it names twice.
 std::optional<JobProblem> find_problem(const Job& job);
 // Throws Error{invalid_argument} when there is one.
 void validate(const Job& job);
 
 inline constexpr int kMostLayers = 1 << 16;  // a file of so many is near what the reader takes, 8 MiB
 inline constexpr int kMostRanks = 1 << 20;
+inline constexpr int kMostInFlight = 1 << 16;              // as many as there may be gradients
 inline constexpr Nanoseconds kLongest{3'600'000'000'000};  // an hour: sums over all layers stay in 64 bits
 inline constexpr Bytes kLargest{std::int64_t{1} << 42};    // 4 TiB, likewise
 

@@ -43,7 +43,7 @@ class JobParser {
 
   Job parse() {
     document_.allow_keys({"name", "origin", "ranks", "batch", "input", "copy", "update", "overhead", "step",
-                          "layers", "exchanges"});
+                          "in_flight", "layers", "exchanges"});
     job_.name = document_.required("name").text();
     job_.origin = parse_origin(document_.required("origin"));
     if (const auto ranks = document_.optional("ranks"))
@@ -55,6 +55,8 @@ class JobParser {
     read_time(document_, "update", job_.update);
     read_time(document_, "overhead", job_.overhead);
     read_time(document_, "step", job_.step);
+    if (const auto in_flight = document_.optional("in_flight"))
+      job_.in_flight = static_cast<int>(in_flight->integer(1, kMostInFlight));
     layers_ = document_.required("layers").items();
     for (const text::YamlReader& layer : layers_) parse_layer(layer);
     if (const auto exchanges = document_.optional("exchanges")) exchanges_ = exchanges->items();
@@ -144,6 +146,7 @@ Tree to_tree(const Job& job) {
   put(tree, "update", job.update);
   put(tree, "overhead", job.overhead);
   put(tree, "step", job.step);
+  if (job.in_flight != 1) tree["in_flight"] = job.in_flight;
   tree["layers"] = Tree::array();
   for (const Layer& layer : job.layers) {
     Tree entry{{"name", layer.name}};

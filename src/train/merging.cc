@@ -6,16 +6,22 @@
 
 namespace talweg::train {
 
-double finish(std::span<const Arrival> arrivals, const Groups& groups, const TransferTimes& times) {
-  double end = 0;
+double finish(std::span<const Arrival> arrivals, const Groups& groups, const TransferTimes& times,
+              int in_flight) {
+  const auto most = static_cast<std::size_t>(in_flight);
+  std::vector<double> ends;  // of each group
   std::size_t begin = 0;
   for (const std::size_t group_end : groups) {
     double bytes = 0;
     for (std::size_t i = begin; i < group_end; ++i) bytes += arrivals[i].bytes;
-    end = std::max(end, arrivals[group_end - 1].ready) + times.seconds(bytes);
+    const double seconds = times.seconds(bytes), startup = std::min(times.startup(), seconds);
+    double start = arrivals[group_end - 1].ready;
+    if (ends.size() >= most) start = std::max(start, ends[ends.size() - most]);
+    const double before = ends.empty() ? 0 : ends.back();
+    ends.push_back(std::max(before, start + startup) + (seconds - startup));
     begin = group_end;
   }
-  return end;
+  return ends.empty() ? 0 : ends.back();
 }
 
 Groups merge_none(std::size_t arrivals) {
@@ -62,7 +68,10 @@ Groups merge_mg_wfbp(std::span<const Arrival> arrivals, const TransferTimes& tim
   return groups;
 }
 
-Groups merge_exact(std::span<const Arrival> arrivals, const TransferTimes& times) {
+namespace {
+
+// Bellman's recursion, where of each start-up `hidden` overlaps with what is sent before.
+Groups least_groups(std::span<const Arrival> arrivals, const TransferTimes& times, double hidden) {
   const std::size_t n = arrivals.size();
   std::vector<double> prefix(n + 1), best(n + 1, std::numeric_limits<double>::infinity());
   std::vector<std::size_t> from(n + 1);
@@ -70,7 +79,8 @@ Groups merge_exact(std::span<const Arrival> arrivals, const TransferTimes& times
   best[0] = 0;
   for (std::size_t j = 1; j <= n; ++j) {
     for (std::size_t i = 0; i < j; ++i) {
-      const double end = std::max(best[i], arrivals[j - 1].ready) + times.seconds(prefix[j] - prefix[i]);
+      const double seconds = times.seconds(prefix[j] - prefix[i]), ahead = std::min(hidden, seconds);
+      const double end = std::max(best[i], arrivals[j - 1].ready + ahead) + (seconds - ahead);
       if (end >= best[j]) continue;
       best[j] = end;
       from[j] = i;
@@ -80,6 +90,30 @@ Groups merge_exact(std::span<const Arrival> arrivals, const TransferTimes& times
   for (std::size_t j = n; j > 0; j = from[j]) groups.push_back(j);
   std::ranges::reverse(groups);
   return groups;
+}
+
+}  // namespace
+
+Groups merge_exact(std::span<const Arrival> arrivals, const TransferTimes& times) {
+  return least_groups(arrivals, times, 0);
+}
+
+Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& times, int in_flight) {
+  Groups best = merge_exact(arrivals, times);
+  if (in_flight == 1) return best;
+  double least = finish(arrivals, best, times, in_flight);
+  const auto consider = [&](Groups groups) {
+    const double end = finish(arrivals, groups, times, in_flight);
+    if (end >= least) return;
+    least = end;
+    best = std::move(groups);
+  };
+  for (double visible = 1; visible > 1e-3; visible /= 2)
+    consider(least_groups(arrivals, times, times.startup() * (1 - visible / 2)));
+  consider(least_groups(arrivals, times, times.startup()));
+  consider(merge_none(arrivals.size()));
+  consider(merge_all(arrivals.size()));
+  return best;
 }
 
 }  // namespace talweg::train

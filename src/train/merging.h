@@ -5,8 +5,9 @@
 //   const Groups groups = merge_exact(arrivals, times);
 //   finish(arrivals, groups, times);                      // when the last is exchanged: the least there is
 //
-// One channel sends the groups one behind the other, in the order of arrival; a group starts when all of it
-// is ready and the group before it is done.
+// Groups are sent in the order of arrival, each when all of it is ready, at most `in_flight` of them at once:
+// start-ups of those overlap, the rest of each (its bytes) is served in turn. With one in flight, a group
+// starts when the group before it is done.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +29,8 @@ struct Arrival {
 using Groups = std::vector<std::size_t>;
 
 // When the last group is exchanged; 0 where there are none.
-double finish(std::span<const Arrival> arrivals, const Groups& groups, const TransferTimes& times);
+double finish(std::span<const Arrival> arrivals, const Groups& groups, const TransferTimes& times,
+              int in_flight = 1);
 
 // Each alone (wait-free back-propagation), or all together.
 Groups merge_none(std::size_t arrivals);
@@ -53,5 +55,16 @@ Groups merge_mg_wfbp(std::span<const Arrival> arrivals, const TransferTimes& tim
 // (Bellman's principle). O(n^2). Of equally good ones, that with the longest last groups.
 // Arrivals with nothing to send join the group that they come in.
 Groups merge_exact(std::span<const Arrival> arrivals, const TransferTimes& times);
+
+// The same with several in flight. Where no group need wait for one of `in_flight` before it, only the last
+// group's end counts again, with a the start-up:
+//
+//   F(j) = min over i < j of  max(F(i), ready_j + a) + t(P_j - P_i) - a.
+//
+// Between the two, where only a part of each start-up is hidden, a group's end depends on several before it,
+// and the best groups of a few such parts are taken. So this is exact for one in flight, and where the least
+// for any number in flight is reached; else it is the best of candidates, never worse than merge_exact()'s,
+// each alone or all together.
+Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& times, int in_flight);
 
 }  // namespace talweg::train

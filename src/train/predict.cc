@@ -23,6 +23,7 @@ void check(const Strategy& strategy, const Setting& setting) {
   check_scale("the batch", setting.batch);
   check_scale("compression", setting.compression);
   if (setting.network.ranks < 1) refuse("a setting has at least one rank");
+  if (setting.in_flight < 1) refuse("at least one transfer is in flight");
   if (setting.readers < 1) refuse("at least one rank reads from a disk");
   if (strategy.partition.value < 0 || strategy.credit.value < 0 || strategy.look_ahead < 0 ||
       strategy.merging.cap.value < 0 || strategy.merging.first_cap.value < 0)
@@ -36,10 +37,11 @@ void check(const Strategy& strategy, const Setting& setting) {
 class Reader {
  public:
   Reader(const Job& job, const Setting& setting, StepDag steps)
-      : job_(job), setting_(setting), steps_(std::move(steps)), schedule_(run(steps_.dag)) {
+      : job_(job), steps_(std::move(steps)), schedule_(run(steps_.dag)) {
     slowest_ = setting.slowness.empty()
                    ? 0
                    : static_cast<int>(std::ranges::max_element(setting.slowness) - setting.slowness.begin());
+    find_turns();
   }
 
   Prediction read() {
@@ -61,6 +63,25 @@ class Reader {
   const Task& task(int number) const { return steps_.dag.tasks()[at(number)]; }
   const Schedule::Times& times(int number) const { return schedule_.tasks[at(number)]; }
   double end_of(int rank, int step) const { return times(steps_.ends[at(rank)][at(step)]).end; }
+
+  // Of transfers that are under way together, each one's turn begins when the one that ends before it ends.
+  void find_turns() {
+    std::vector<int> transfers;
+    for (int number = 0; number < std::ssize(steps_.dag.tasks()); ++number)
+      if (is_transfer(task(number).kind)) transfers.push_back(number);
+    std::ranges::stable_sort(transfers, {}, [this](int number) { return times(number).end; });
+    turns_.resize(steps_.dag.tasks().size());
+    double free = 0;
+    for (const int number : transfers) {
+      turns_[at(number)] = std::max(free, times(number).start);
+      free = times(number).end;
+    }
+  }
+  // From when until its end the network is its own, without its wait for peers.
+  double sending_from(int number) const {
+    const double sending = times(number).start + task(number).peer_wait;
+    return std::clamp(sending, turns_[at(number)], times(number).end);
+  }
 
   // Each moment of a device belongs to the task that it runs, or to what the task that it runs next waited
   // for.
@@ -112,7 +133,7 @@ class Reader {
     double end = times(number).start;
     for (int cause = times(number).cause; cause >= 0 && end > begin; cause = times(cause).cause) {
       const Task& its = task(cause);
-      const double start = std::max(begin, times(cause).start);
+      const double start = std::max(begin, times(cause).since);
       if (is_transfer(its.kind)) {
         const double sending = std::clamp(times(cause).start + its.peer_wait, start, end);
         add(its.kind, end - sending);
@@ -130,21 +151,11 @@ class Reader {
     for (int number = 0; number < std::ssize(steps_.dag.tasks()); ++number) {
       const Task& its = task(number);
       if (its.step != kSteps - 2 || !is_transfer(its.kind)) continue;
-      const double seconds = times(number).end - times(number).start - its.peer_wait;
+      const double seconds = times(number).end - sending_from(number);
       result_.transfers += seconds;
-      result_.startups += std::min(seconds, startup_of(its));
+      result_.startups += std::max(0.0, seconds - (its.seconds - its.startup));  // what no other hid
       result_.sent += its.bytes;
       ++result_.calls;
-    }
-  }
-  double startup_of(const Task& its) const {
-    switch (its.kind) {
-      case TaskKind::reduce_scatter:
-        return setting_.network.reduce_scatter.startup();
-      case TaskKind::all_gather:
-        return setting_.network.all_gather.startup();
-      default:
-        return setting_.network.all_reduce.startup();
     }
   }
 
@@ -202,10 +213,11 @@ class Reader {
       const Schedule::Times& when = times(number);
       if (when.end <= when.start || when.end <= from || when.start >= until) continue;
       const Resource& resource = steps_.dag.resources()[at(its.resource)];
+      const double begin = is_transfer(its.kind) ? turns_[at(number)] : when.start;
       Span span{.rank = resource.rank,
                 .resource = resource.name,
                 .label = label(its.kind, its.first, its.last, its.bytes),
-                .start = when.start - from,
+                .start = begin - from,
                 .end = when.end - from,
                 .kind = its.kind,
                 .step = its.step - (kSteps - 2),
@@ -217,7 +229,7 @@ class Reader {
         Span wait = span;
         wait.kind = TaskKind::peer_wait;
         wait.label = label(TaskKind::peer_wait, its.first, its.last, 0);
-        wait.end = span.start = std::min(span.end, span.start + its.peer_wait);
+        wait.end = span.start = sending_from(number) - from;
         add_span(std::move(wait));
       }
       add_span(std::move(span));
@@ -231,9 +243,9 @@ class Reader {
   }
 
   const Job& job_;
-  const Setting& setting_;
   StepDag steps_;
   Schedule schedule_;
+  std::vector<double> turns_;  // by task, of transfers
   int slowest_ = 0;
   std::vector<int> path_;
   Prediction result_;
@@ -254,7 +266,8 @@ Prediction predict(const Job& job, const Strategy& strategy, const Setting& sett
 }
 
 Prediction replay(const Job& job) {
-  Strategy strategy{.merging = {.rule = Merging::Rule::recorded}};
+  // What a loop spent on its batches before the forward pass was not hidden.
+  const Strategy strategy{.input = Strategy::Input::serial, .merging = {.rule = Merging::Rule::recorded}};
   return predicted(job, strategy, {.network = no_network(job.ranks)}, true);
 }
 

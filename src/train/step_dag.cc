@@ -110,11 +110,19 @@ class StepBuilder {
     network_ = steps_.dag.add_resource({.name = "network",
                                         .rank = kNone,
                                         .order = urgent ? Order::by_urgency : Order::as_added,
-                                        .credit = static_cast<double>(strategy_.credit.value)});
+                                        .credit = static_cast<double>(strategy_.credit.value),
+                                        .in_flight = in_flight()});
     steps_.ends.resize(at(steps_.ranks));
     loaded_.assign(at(steps_.ranks), kNone);
     before_copy_.assign(at(steps_.ranks), {kNone, kNone});
     before_end_.assign(at(steps_.ranks), {kNone, kNone});
+  }
+
+  // Transfers by priority without credit go one by one. Recorded times are each transfer's turn, after what
+  // others hid of it.
+  int in_flight() const {
+    const bool one_by_one = strategy_.sending == Sending::by_priority && strategy_.credit.value == 0;
+    return recorded_ || one_by_one ? 1 : setting_.in_flight;
   }
 
   // ---- tasks
@@ -167,6 +175,7 @@ class StepBuilder {
                                                                  : TaskKind::all_gather;
     const TransferTimes& times = setting_.network.of(piece.op);
     const double taken = piece.taken >= 0 ? piece.taken : times.seconds(piece.bytes);
+    const double startup = piece.taken >= 0 ? 0 : std::min(times.startup(), taken);
     return steps_.dag.add({.kind = kind,
                            .resource = network_,
                            .step = piece.step,
@@ -176,7 +185,7 @@ class StepBuilder {
                            .peer_wait = piece.wait,
                            .bytes = piece.bytes,
                            .urgency = piece.urgency,
-                           .hidden_startup = strategy_.hides_startup ? times.startup() : 0},
+                           .startup = startup + piece.wait},
                           after);
   }
 
@@ -185,6 +194,8 @@ class StepBuilder {
   void send_unnamed(bool before) {
     unnamed_.clear();
     bool seen_gradients = false;
+    std::vector<int> after = before ? begins() : backward_end_;
+    if (before) after.insert(after.end(), loaded_.begin(), loaded_.end());
     for (const Exchange& exchange : job_.exchanges) {
       seen_gradients = seen_gradients || !exchange.layers.empty();
       if (!exchange.layers.empty() || seen_gradients == before) continue;
@@ -194,7 +205,7 @@ class StepBuilder {
                   .step = step_};
       piece.wait = setting_.peer_waits && setting_.slowness.empty() ? in_seconds(exchange.wait) : 0;
       if (recorded_) piece.taken = in_seconds(exchange.time);
-      unnamed_.push_back(transfer(piece, {}, before ? begins() : backward_end_));
+      unnamed_.push_back(transfer(piece, {}, after));
     }
   }
   // What the ranks did last before this step.

@@ -30,7 +30,7 @@ struct Merging {
     all,       // one for all
     by_size,   // DistributedDataParallel's buckets: `first_cap`, then `cap`
     mg_wfbp,   // merge_mg_wfbp()
-    exact,     // merge_exact()
+    exact,     // merge_in_flight(): the least there is with one transfer in flight
     recorded,  // as Job::exchanges has them, which must say their layers
     given      // `groups`
   };
@@ -61,9 +61,6 @@ struct Strategy {
   // by_priority: gradients are cut into pieces of at most so many bytes (0: not cut), and so many bytes may
   // be under way before a more urgent one must wait behind them (0: one piece at a time).
   Bytes partition{}, credit{};
-  // by_priority: whether the start-up of a piece is hidden behind the one under way (parameter servers,
-  // several streams). NCCL's collectives on one stream follow each other.
-  bool hides_startup = false;
   // decoupled: no all-gather before all reduce-scatters have ended.
   bool barrier = true;
   // decoupled, sharded: groups that are gathered ahead of the one in use. 0: decoupled gathers as soon as it
@@ -84,6 +81,9 @@ struct Setting {
   double compute = 1;      // how much faster devices compute: busy times are divided by it, gaps are not
   double batch = 1;        // how many times the samples: compute, reading and copying grow with them
   double compression = 1;  // gradients are sent in bytes divided by this
+  // Transfers under way at once: their start-ups overlap, their bytes share the network. NCCL's follow each
+  // other on one stream; Talweg and gloo keep several in flight.
+  int in_flight = 1;
   int readers = 1;         // ranks that read from one disk, one after the other
   bool peer_waits = true;  // ranks are as late as the job's exchanges recorded it
   // By rank: how many times as long its device computes. Empty: all alike.

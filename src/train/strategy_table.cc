@@ -59,10 +59,7 @@ std::vector<Strategy> make_table() {
            read_ahead),
   };
   for (Strategy& strategy : table) {
-    if (strategy.name == "p3") {
-      strategy.partition = kP3Slice;
-      strategy.hides_startup = true;
-    }
+    if (strategy.name == "p3") strategy.partition = kP3Slice;
     if (strategy.name == "bytescheduler") {
       strategy.partition = kByteSchedulerPiece;
       strategy.credit = kByteSchedulerCredit;

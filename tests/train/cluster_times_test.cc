@@ -38,6 +38,28 @@ TEST(ClusterTimes, FewerRanksAreTheFirst) {
   EXPECT_THROW(cluster_times_at(cluster, 0), Error);
 }
 
+// A bucket of gradients finds the token bucket as the bucket before it left it.
+TEST(ClusterTimes, BurstsLetNothingPassAtOnce) {
+  const cluster::Cluster plain = star(4);
+  cluster::Cluster bursting = plain;
+  for (cluster::Link& link : bursting.links) link.burst = {1 << 20};
+  const TransferTimes without = cluster_times(plain).all_reduce, with = cluster_times(bursting).all_reduce;
+  for (const double bytes : {65536.0, 524288.0, 4e6})
+    EXPECT_GE(with.seconds(bytes), 0.99 * without.seconds(bytes));
+}
+
+// With many ranks few sizes are planned, and the table is as if all were.
+TEST(ClusterTimes, OfManyRanksAreNearThoseOfAllSizes) {
+  const cluster::Cluster cluster = star(64);
+  const TransferTimes quick = cluster_times(cluster).all_reduce;
+  const TransferTimes all = cluster_times(cluster, table_sizes()).all_reduce;
+  EXPECT_LT(quick.pieces().size(), all.pieces().size());
+  for (const Bytes bytes : table_sizes()) {
+    const double seconds = all.seconds(static_cast<double>(bytes.value));
+    EXPECT_NEAR(quick.seconds(static_cast<double>(bytes.value)), seconds, 0.05 * seconds) << bytes.value;
+  }
+}
+
 TEST(ClusterTimes, TheSimulatorAgreesWithTheModel) {
   const cluster::Cluster cluster = star(4);
   const std::vector<Bytes> sizes{{1 << 20}, {4 << 20}};

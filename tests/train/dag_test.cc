@@ -40,24 +40,40 @@ TEST(Dag, TheMostUrgentOfThoseThatAreReadyGoesFirst) {
   EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(sent[1])].start, 6);
 }
 
-// With credit for two, what was taken before is served before what is more urgent but came later; a start-up
-// is hidden behind the one before.
+// With credit for two, what was taken before is served before what is more urgent but came later; with two in
+// flight, a start-up is hidden behind the one before.
 TEST(Dag, CreditTakesTasksBeforeMoreUrgentOnesAreThere) {
   Dag dag;
   const int device = dag.add_resource({.name = "device"});
-  const int wire = dag.add_resource({.name = "wire", .order = Order::by_urgency, .credit = 15});
+  const int wire =
+      dag.add_resource({.name = "wire", .order = Order::by_urgency, .credit = 15, .in_flight = 2});
   const int at_once = dag.add({.resource = device, .seconds = 0});
   for (int i = 0; i < 3; ++i)
-    dag.add({.resource = wire, .seconds = 4, .bytes = 10, .urgency = 5, .hidden_startup = 1}, {at_once});
+    dag.add({.resource = wire, .seconds = 4, .bytes = 10, .urgency = 5, .startup = 1}, {at_once});
   const int later = dag.add({.resource = device, .seconds = 1}, {at_once});
   const int urgent =
-      dag.add({.resource = wire, .seconds = 4, .bytes = 10, .urgency = 0, .hidden_startup = 1}, {later});
+      dag.add({.resource = wire, .seconds = 4, .bytes = 10, .urgency = 0, .startup = 1}, {later});
   const Schedule schedule = run(dag);
   EXPECT_EQ(schedule.tasks[1].start, 0);
   EXPECT_EQ(schedule.tasks[1].end, 4);
   EXPECT_EQ(schedule.tasks[2].end, 7);  // 3, as its start-up was hidden
-  EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(urgent)].start, 7);
-  EXPECT_EQ(schedule.tasks[3].start, 10);
+  EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(urgent)].start, 4);
+  EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(urgent)].end, 10);
+  EXPECT_EQ(schedule.tasks[3].end, 13);
+}
+
+// Start-ups of 3 together, then 2 of each in turn; the third begins when the first has ended.
+TEST(Dag, StartupsOfTasksInFlightOverlap) {
+  for (const auto& [in_flight, end] : {std::pair{1, 15.0}, {2, 10.0}, {3, 9.0}, {9, 9.0}}) {
+    Dag dag;
+    const int wire = dag.add_resource({.name = "wire", .in_flight = in_flight});
+    for (int i = 0; i < 3; ++i) dag.add({.resource = wire, .seconds = 5, .startup = 3});
+    const Schedule schedule = run(dag);
+    EXPECT_EQ(schedule.tasks[2].end, end) << in_flight;
+    const std::vector<int> path = critical_path(schedule, 2, 0);
+    EXPECT_EQ(path.back(), 2);
+    EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(path.front())].start, 0);
+  }
 }
 
 // Whatever the graph: nothing starts before what it waits for, a resource runs one task at a time, every
@@ -70,7 +86,8 @@ TEST(Dag, SchedulesKeepToTheGraph) {
     for (int r = 0; r < resources; ++r)
       dag.add_resource({.name = "r",
                         .order = random.below(2) == 0 ? Order::as_added : Order::by_urgency,
-                        .credit = static_cast<double>(random.below(3)) * 8});
+                        .credit = static_cast<double>(random.below(3)) * 8,
+                        .in_flight = instance % 2 == 0 ? 1 : 1 + static_cast<int>(random.below(4))});
     const int tasks = 1 + static_cast<int>(random.below(60));
     double all = 0;
     for (int t = 0; t < tasks; ++t) {
@@ -78,11 +95,13 @@ TEST(Dag, SchedulesKeepToTheGraph) {
       for (std::uint64_t i = random.below(4); i > 0 && t > 0; --i)
         after.push_back(static_cast<int>(random.below(static_cast<std::uint64_t>(t))));
       const auto seconds = static_cast<double>(random.below(5));
+      const bool starts_up = instance % 2 == 1 && random.below(2) == 0;
       all += seconds;
       dag.add({.resource = static_cast<int>(random.below(static_cast<std::uint64_t>(resources))),
                .seconds = seconds,
                .bytes = static_cast<double>(random.below(10)),
-               .urgency = static_cast<int>(random.below(5))},
+               .urgency = static_cast<int>(random.below(5)),
+               .startup = starts_up ? 1.0 : 0.0},
               after);
     }
     const Schedule schedule = run(dag);
@@ -91,10 +110,19 @@ TEST(Dag, SchedulesKeepToTheGraph) {
       const auto& its = schedule.tasks[t];
       for (const int before : dag.after(static_cast<int>(t)))
         EXPECT_GE(its.start, schedule.tasks[static_cast<std::size_t>(before)].end);
-      EXPECT_EQ(its.end, its.start + dag.tasks()[t].seconds);
+      const Task& task = dag.tasks()[t];
+      const bool alone = dag.resources()[static_cast<std::size_t>(task.resource)].in_flight == 1;
+      const double served = task.seconds - std::min(task.startup, task.seconds);
+      if (alone) {
+        EXPECT_EQ(its.end, its.start + task.seconds);
+      } else {
+        EXPECT_GE(its.end, its.start + task.seconds);
+      }
       EXPECT_LE(its.end, all);
-      EXPECT_EQ(its.start, its.cause < 0 ? 0 : schedule.tasks[static_cast<std::size_t>(its.cause)].end);
-      of_resource[static_cast<std::size_t>(dag.tasks()[t].resource)].emplace_back(its.start, its.end);
+      EXPECT_GE(its.since, its.start);
+      EXPECT_EQ(its.since, its.cause < 0 ? 0 : schedule.tasks[static_cast<std::size_t>(its.cause)].end);
+      of_resource[static_cast<std::size_t>(task.resource)].emplace_back(alone ? its.start : its.end - served,
+                                                                        its.end);
     }
     for (auto& spans : of_resource) {
       std::ranges::sort(spans);

@@ -31,6 +31,7 @@ TEST(Job, TheSampleInTheHeaderIsRead) {
   EXPECT_EQ(job.input, Nanoseconds{3'000'000});
   EXPECT_EQ(job.copy, Nanoseconds{400'000});
   EXPECT_EQ(job.step, Nanoseconds{21'500'000});
+  EXPECT_EQ(job.in_flight, 2);
   ASSERT_EQ(job.layers.size(), 3u);
   EXPECT_EQ(job.layers[1].backward_gap, Nanoseconds{120'000});
   EXPECT_EQ(job.layers[2].after, (std::vector<int>{0, 1}));

@@ -11,7 +11,7 @@ namespace talweg::train {
 namespace {
 
 // Of all 2^(n-1) ways to cut n arrivals into groups.
-double least_finish(const std::vector<Arrival>& arrivals, const TransferTimes& times) {
+double least_finish(const std::vector<Arrival>& arrivals, const TransferTimes& times, int in_flight = 1) {
   const std::size_t n = arrivals.size();
   double best = INFINITY;
   for (std::uint32_t cuts = 0; cuts < (std::uint32_t{1} << (n - 1)); ++cuts) {
@@ -19,7 +19,7 @@ double least_finish(const std::vector<Arrival>& arrivals, const TransferTimes& t
     for (std::size_t i = 1; i < n; ++i)
       if ((cuts >> (i - 1)) & 1) groups.push_back(i);
     groups.push_back(n);
-    best = std::min(best, finish(arrivals, groups, times));
+    best = std::min(best, finish(arrivals, groups, times, in_flight));
   }
   return best;
 }
@@ -67,6 +67,29 @@ TEST(Merging, TheExactGroupsAreAsGoodAsTheBestOfAll) {
   }
   EXPECT_GT(greedy_is_worse, 200);
   EXPECT_GT(greedy_is_much_worse, 50);
+}
+
+// The best there is with one in flight, or with as many as there are; between them near it, and never worse
+// than groups made for one.
+TEST(Merging, GroupsForSeveralInFlightAreNearTheBest) {
+  Random random{20240617};
+  int gains = 0;
+  for (int i = 0; i < 300; ++i) {
+    const std::size_t n = 2 + random.below(9);
+    const auto arrivals = random_arrivals(random, n);
+    const TransferTimes times =
+        linear_times(std::exp(5 * random.uniform() - 11), std::exp(4 * random.uniform() - 22));
+    for (const int in_flight : {1, 2, 4, static_cast<int>(n)}) {
+      const double least = least_finish(arrivals, times, in_flight);
+      const double found = finish(arrivals, merge_in_flight(arrivals, times, in_flight), times, in_flight);
+      const bool exact = in_flight == 1 || in_flight == static_cast<int>(n);
+      EXPECT_LE(found, least * (exact ? 1 + 1e-12 : 1.1)) << "instance " << i << ", " << in_flight;
+      const double for_one = finish(arrivals, merge_exact(arrivals, times), times, in_flight);
+      EXPECT_LE(found, for_one);
+      gains += found < for_one * 0.99 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(gains, 50);
 }
 
 // Gradients every 400 us where a start-up is 500 us: each one waits for the next, and nothing is sent before

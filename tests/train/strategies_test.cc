@@ -289,6 +289,25 @@ TEST(Strategies, AReplayTakesWhatWasRecorded) {
   EXPECT_THROW(replay(job), Error);
 }
 
+// Small layers, each with a start-up longer than itself: in turn they are best merged, in flight as they are.
+TEST(Strategies, MergingGainsNothingWhereStartupsOverlap) {
+  Job job{.name = "small", .ranks = 4};
+  for (int l = 0; l < 40; ++l)
+    job.layers.push_back(
+        {.name = std::to_string(l), .forward = ms(0.1), .backward = ms(0.2), .gradient = {20'000}});
+  Setting setting{.network = network_of("net", 4, linear_times(1e-3, 8e-9))};
+  const auto step = [&](const char* name) { return predict(job, find_strategy(name), setting).step; };
+  EXPECT_LT(step("exact"), 0.5 * step("wfbp"));
+  setting.in_flight = 64;
+  EXPECT_LT(step("wfbp"), step("one"));
+  EXPECT_NEAR(step("exact"), step("wfbp"), 1e-9);
+  const Prediction p = predict(job, find_strategy("wfbp"), setting);
+  EXPECT_NEAR(p.parts.total(), p.step, 1e-9);
+  EXPECT_GE(p.step, p.transfers);
+  setting.in_flight = 0;
+  EXPECT_THROW(step("wfbp"), Error);
+}
+
 TEST(Strategies, GivenGroupsAreTakenAsTheyAre) {
   Random random{15};
   Job job = random_job(random, 5);

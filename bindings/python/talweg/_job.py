@@ -63,6 +63,9 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
         notes.append(f"{reading / 1e6:.3g} ms of a step passed between the optimiser and the forward pass: it is in overhead, as "
                      "nothing hides it")
     place = {layer: k for k, layer in enumerate(order)}
+    together = in_flight([[step.exchanges for step in own[:count]] for own in rank_steps], first.backend)
+    if together > 1:
+        job["in_flight"] = together
     job["layers"] = []
     for k, layer in enumerate(order):
         row: dict[str, Any] = {"name": first.layers[layer][0]}
@@ -97,6 +100,17 @@ class _Parts:
         # A Job's `input` is read ahead while devices compute. What the loop spends before its forward pass is what that
         # did not hide, so nothing overlaps it: it is overhead.
         self.whole = {"update": update, "step": whole, "overhead": max(0, whole - update - exposed - layers)}
+
+
+# PyTorch's process groups queue what is called: NCCL's runs on one stream, gloo's in two threads.
+IN_FLIGHT = {"nccl": 1, "gloo": 2}
+
+
+def in_flight(ranks, backend: str) -> int:
+    """The most exchanges of a step that were under way at once: the median over steps and ranks."""
+    seen = [max((sum(other.begin <= one.begin < other.end for other in step) for one in step), default=1)
+            for own in ranks for step in own]
+    return max(1, min(round(statistics.median_low(seen)), IN_FLIGHT.get(backend, max(seen))))
 
 
 def service(exchanges) -> list[int]:
@@ -144,7 +158,7 @@ def _value(key: str, value: Any) -> str:
         return "[" + ", ".join(json.dumps(one) for one in value) + "]"
     if isinstance(value, str):
         return value if key in WORDS else json.dumps(value)
-    return f"{value}B" if key in SIZES else f"{value}" if key in ("ranks", "batch") else f"{value}ns"
+    return f"{value}B" if key in SIZES else f"{value}" if key in ("ranks", "batch", "in_flight") else f"{value}ns"
 
 
 def to_yaml(job: dict[str, Any]) -> str:

@@ -184,6 +184,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         self._offsets.append(offset_to_first(group, self._device))
         seen = _steps.Seen.of(self._watching, self._bytes, self._clock, self._offsets, self._buckets, self._batch,
                               socket.gethostname(), self._problem)  # fmt: skip
+        seen.backend = dist.get_backend(group)
         everybody: list[Any] | None = [None] * group.size() if group.rank() == 0 else None
         dist.gather_object(seen, everybody, group=group, group_dst=0)
         verdict: list[Any] = ["", []]

@@ -29,6 +29,7 @@ class Seen:
     batch: int | None
     host: str
     problem: str
+    backend: str = ""  # of the process group, as PyTorch calls it
 
     @classmethod
     def of(cls, watching: Watching, sent, clock, offsets, buckets, batch, host, problem) -> Seen:

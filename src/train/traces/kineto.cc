@@ -138,7 +138,9 @@ void add_exchanges(TraceJob& read, const StepShape& shape,
   read.peer_wait = {rounded(all_waits)};
 }
 
-void add_times(TraceJob& read, const Mean& mean, const StepShape& shape) {
+void add_times(TraceJob& read, const std::vector<std::vector<const StepTimes*>>& steps,
+               const StepShape& shape) {
+  const Mean mean(steps);
   Job& job = read.job;
   job.step = mean([](const StepTimes& s) { return s.step; });
   job.input = mean([](const StepTimes& s) { return s.input; });
@@ -161,6 +163,13 @@ void add_times(TraceJob& read, const Mean& mean, const StepShape& shape) {
     known += l.forward.value + l.backward.value + l.forward_gap.value + l.backward_gap.value;
   }
   read.busy = {busy};
+  // Steps differ in which transfers happen to meet: what most of them saw.
+  std::vector<int> in_flight;
+  for (const auto& row : steps)
+    for (const StepTimes* s : row) in_flight.push_back(s->in_flight);
+  const auto middle = in_flight.begin() + static_cast<std::ptrdiff_t>(in_flight.size() / 2);
+  std::nth_element(in_flight.begin(), middle, in_flight.end());
+  job.in_flight = std::min(*middle, kMostInFlight);
   job.overhead = {std::max<std::int64_t>(0, job.step.value - known)};
 }
 
@@ -200,7 +209,7 @@ TraceJob import_kineto(const Paths& paths, const Paths& execution_traces) {
   read.steps = static_cast<int>(steps.size());
   read.job.name = name_of_file(first.path);
   read.job.ranks = world;
-  add_times(read, Mean(steps), shape);
+  add_times(read, steps, shape);
   add_exchanges(read, shape, steps);
   return checked(std::move(read), first.path);
 }

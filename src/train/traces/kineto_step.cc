@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <unordered_map>
 
@@ -205,8 +206,10 @@ class StepViewer {
       if (before != nullptr && s.begin > now) add_gap(*before, s, now);
       const std::int64_t busy = s.end - std::max(s.begin, before == nullptr ? s.begin : now);
       if (busy > 0) *busy_time(s.owner) += busy;
+      if (busy > 0 && first_forward_ < 0) loading_.emplace_back(s.end - busy, s.end);
       now = before == nullptr ? s.end : std::max(now, s.end);
       before = &s;
+      if (s.owner.part == Owner::Part::forward && first_forward_ < 0) first_forward_ = s.begin;
       if (s.owner.part == Owner::Part::backward) computed_until_ = now;
     }
   }
@@ -251,6 +254,7 @@ class StepViewer {
     std::vector<std::int64_t> elements;
     const auto& list = t_.runs.empty() ? t_.calls : t_.runs;
     std::int64_t last = 0;
+    std::vector<const KinetoTransfer*> runs;
     const auto from =
         std::lower_bound(list.begin(), list.end(), step_.begin,
                          [](const KinetoTransfer& t, std::int64_t time) { return t.called < time; });
@@ -271,11 +275,46 @@ class StepViewer {
         called.push_back(run.called);
       }
       shape.transfers.push_back({run.op, size, {}});
-      seen_.times.transfers.push_back(t_.runs.empty() ? 0 : run.end - run.begin);
+      runs.push_back(&run);
       if (!t_.runs.empty()) last = std::max(last, run.end);
     }
-    seen_.times.exposed = std::max<std::int64_t>(0, last - computed_until_);
+    if (t_.runs.empty())
+      seen_.times.transfers.assign(runs.size(), 0);
+    else
+      take_turns(runs);
+    seen_.times.exposed += std::max<std::int64_t>(0, last - computed_until_);
     compose(reduced, elements, called);
+  }
+
+  // A backend with several threads runs transfers at once. Each one's time is from the end of the one that
+  // ended before it, so that what they share, waits for a late rank above all, counts once.
+  void take_turns(const std::vector<const KinetoTransfer*>& runs) {
+    StepTimes& times = seen_.times;
+    times.transfers.resize(runs.size());
+    std::vector<std::size_t> order(runs.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return runs[a]->end < runs[b]->end; });
+    std::int64_t free = step_.begin;
+    for (const std::size_t i : order) {
+      const std::int64_t begin = std::max(runs[i]->begin, free);
+      times.transfers[i] = std::max<std::int64_t>(0, runs[i]->end - begin);
+      free = std::max(free, runs[i]->end);
+      const bool before_forward = runs[i]->end <= first_forward_;
+      if (before_forward) times.exposed += uncovered(begin, runs[i]->end);
+      int together = 0;
+      for (const KinetoTransfer* other : runs)
+        together += other->begin < runs[i]->end && runs[i]->begin <= other->begin ? 1 : 0;
+      times.in_flight = std::max(times.in_flight, together);
+    }
+  }
+
+  // Of a time before the forward pass, that in which no batch is read or copied.
+  std::int64_t uncovered(std::int64_t begin, std::int64_t end) const {
+    std::int64_t left = std::max<std::int64_t>(0, end - begin);
+    for (const auto& [from, until] : loading_)
+      left -= std::max<std::int64_t>(0, std::min(end, until) - std::max(begin, from));
+    return left;
   }
 
   void compose(const std::vector<std::size_t>& reduced, const std::vector<std::int64_t>& elements,
@@ -324,6 +363,8 @@ class StepViewer {
   std::vector<Owner> owner_;           // by op
   std::vector<Parameter> parameters_;  // in the order in which they are ready
   int main_ = 0;
+  std::vector<std::pair<std::int64_t, std::int64_t>> loading_;  // work before the forward pass
+  std::int64_t first_forward_ = -1;                             // of the work of the first layer
   std::int64_t first_backward_ = -1, last_backward_ = -1, computed_until_ = 0;
   std::int64_t rest_ = 0;
   StepSeen seen_;

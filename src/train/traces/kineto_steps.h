@@ -32,7 +32,8 @@ struct StepTimes {
   std::int64_t number = 0;
   std::int64_t step = 0, input = 0, copy = 0, update = 0, exposed = 0, launch_gap = 0, stream_gap = 0;  // ns
   std::vector<LayerTimes> layers;
-  std::vector<std::int64_t> transfers;  // how long each took on this rank
+  int in_flight = 1;                    // the most transfers that ran at once
+  std::vector<std::int64_t> transfers;  // how long each took on this rank, in turn
 };
 
 // What is the same in all steps.

@@ -36,10 +36,10 @@ struct TraceJob {
   TraceKind kind = TraceKind::job;
   int steps = 0;  // whose means the times are; 0: the trace does not say
   // Of a step on one rank; the mean over ranks and steps. Where a trace does not tell these apart they are 0.
-  Nanoseconds busy{};                       // the device computes
-  Nanoseconds launch_gaps{};                // it waits until the host has launched the next work
-  Nanoseconds stream_gaps{};                // work is launched and waits: for another stream, or for memory
-  Nanoseconds exposed{};                    // after the last layer's backward, until the last transfer ends
+  Nanoseconds busy{};         // the device computes
+  Nanoseconds launch_gaps{};  // it waits until the host has launched the next work
+  Nanoseconds stream_gaps{};  // work is launched and waits: for another stream, or for memory
+  Nanoseconds exposed{};  // before the forward pass, and from the last layer's backward to the last transfer
   Nanoseconds peer_wait{};                  // within transfers, for ranks that come later; the sum over all
   std::optional<BucketCaps> bucket_caps{};  // with which DDP makes the buckets that were seen
   std::vector<std::string> notes{};         // what was assumed, a sentence each

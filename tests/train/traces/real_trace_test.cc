@@ -1,6 +1,7 @@
 // Traces that PyTorch recorded (tests/train/traces/recorded, made by record.py there).
 #include <gtest/gtest.h>
 
+#include "train/strategies.h"
 #include "train/traces/trace_folder.h"
 
 namespace talweg::train {
@@ -57,6 +58,15 @@ TEST_F(RecordedTrace, OfTwoRanksIsJoined) {
                               j.backward().value + j.forward_gaps().value + j.backward_gaps().value +
                               read.exposed.value);
   EXPECT_EQ(parse_job(to_yaml(j), "again.yaml"), j);
+}
+
+// Gloo's two threads wait for a late rank together, and the forward pass waits for broadcasts: each is in the
+// step once.
+TEST_F(RecordedTrace, PlayedBackTakesWhatItTook) {
+  const Job job = read_job({recorded("ddp0.json.gz"), recorded("ddp1.json.gz")}).job;
+  EXPECT_EQ(job.in_flight, 2);
+  const double measured = static_cast<double>(job.step.value) * 1e-9;
+  EXPECT_NEAR(replay(job).step, measured, 0.1 * measured);
 }
 
 TEST_F(RecordedTrace, TransfersOfOneRankAreNoShorterThanTheLeastOfTwo) {
