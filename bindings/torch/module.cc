@@ -148,7 +148,8 @@ PYBIND11_MODULE(_c10d, m) {
       },
       py::arg("tensors"), py::arg("options"), py::arg("priority"));
   py::class_<StepLog, std::shared_ptr<StepLog>> log(m, "StepLog", Documented("StepLog").text);
-  log.def(py::init<int, const py::object&>(), py::arg("layers"), py::arg("now"));
+  log.def(py::init<int, const py::object&>(), py::arg("layers"), py::arg("now"),
+          Documented("StepLog.__init__").text);
   const auto define_log = [&](Documented method, auto function) {
     log.def(method.name, function, method.text);
   };

@@ -71,7 +71,8 @@ struct NetworkTimes {
   int ranks = 1;
   TransferTimes all_reduce{}, reduce_scatter{}, all_gather{};  // by the bytes of the whole vector
   const TransferTimes& of(Collective op) const;                // Throws Error{unsupported} for others
-  // What links of endless rate leave, such as what hosts' processors take: more bandwidth gets nowhere below it.
+  // What links of endless rate leave, such as what hosts' processors take: more bandwidth gets nowhere below
+  // it.
   struct Least {
     TransferTimes all_reduce{}, reduce_scatter{}, all_gather{};
     bool operator==(const Least&) const = default;

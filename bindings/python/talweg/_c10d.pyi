@@ -36,7 +36,8 @@ class StepLog:
 
     look_for_sources: bool
 
-    def __init__(self, layers: int, now: Callable[[], Any] | None) -> None: ...
+    def __init__(self, layers: int, now: Callable[[], Any] | None) -> None:
+        """Of so many layers. `now` gives what stands for the time of an entry; None: this process's clock."""
     def note(self, kind: int, index: int) -> None:
         """Adds an entry; any thread may."""
     def pass_begins(self) -> None:

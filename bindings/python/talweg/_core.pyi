@@ -243,8 +243,8 @@ def plan(cluster: str | PathLike[str] = ..., **arguments: Any) -> dict[str, Any]
 def predict(job: str | PathLike[str] | list[str | PathLike[str]] = ..., **arguments: Any) -> dict[str, Any]:
     """What a training step takes on a network by each strategy, what limits it, and the best plan: what `talweg predict
     --json` writes. `job` is the file of a job, or a list of traces of one step, a file for each rank; `model` takes its
-    place. Times of the result are microseconds, sizes bytes; its "plan" is what talweg.torch.apply_plan() takes. Raises
-    Error ("bad_file", "invalid_argument") with one line that names the file or the argument."""
+    place. Times of the result are microseconds, sizes bytes; its "plan" is what talweg.torch.apply_plan() takes.
+    Raises Error ("bad_file", "invalid_argument") with one line that names the file or the argument."""
 
 def simulate(network: str | PathLike[str] = ..., **arguments: Any) -> dict[str, Any]:
     """Collectives, flows and workloads on a network, packet by packet: what `talweg simulate --json` writes. `network` is
