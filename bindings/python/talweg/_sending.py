@@ -138,14 +138,14 @@ class _Pipe:
         return True
 
     def _done(self, future, piece, whole):
+        with self._lock:  # first: who waits for the bucket finds nothing of it under way
+            self._under_way -= piece.nbytes
         try:
             future.value()
         except Exception as error:
             whole.failed(error)
         else:
             whole.arrived()
-        with self._lock:
-            self._under_way -= piece.nbytes
         self._advance()
 
 
