@@ -57,6 +57,7 @@ def test_every_part_of_a_step_is_found():
     assert [(e["bytes"], e["layers"], e["time"], e["wait"]) for e in job["exchanges"]] == [
         (440, ["head", "body"], 30000, 0), (8000, ["body.a"], 20000, 0)]  # fmt: skip
     assert (job["ranks"], job["batch"]) == (1, 16) and "after" not in job["layers"][1]
+    assert job["in_flight"] == 2  # the first arrived at 80, the second was sent at 71
     assert notes == ["0.005 ms of a step passed between the optimiser and the forward pass: it is in overhead, as nothing hides it"]
     parts = sum(sum(t) for t in times.values()) + job["update"] + job["overhead"]
     assert parts + (100 - 77) * 1000 == job["step"]  # the rest is what DDP waited for
@@ -72,6 +73,7 @@ def test_a_late_rank_makes_the_others_wait_and_means_are_over_ranks():
     late = [(k, i, 55 if (k, i) == (Kind.ARRIVED, 0) else us) for k, i, us in step(late=5)]
     job, _ = made(seen([early] * 4), seen([late] * 4))
     assert [(e["time"], e["wait"]) for e in job["exchanges"]] == [(5000, 0), (24000, 2500)]
+    assert "in_flight" not in job  # one after the other
 
 
 def test_medians_do_not_see_one_slow_step():
@@ -104,7 +106,7 @@ def test_the_file_form_has_units_and_leaves_out_what_is_nothing():
     job, _ = made(seen([step()] * 3))
     assert _job.to_yaml(job | {"name": 'odd: "name"'}).splitlines() == [
         r'name: "odd: \"name\""', "origin: measured", "ranks: 1", "batch: 16", "update: 5000ns", "overhead: 11000ns",
-        "step: 110000ns", "layers:",
+        "step: 110000ns", "in_flight: 2", "layers:",
         '  - {name: "body", forward: 4000ns, backward: 6000ns, forward_gap: 3000ns, backward_gap: 1000ns, gradient: 400B}',
         '  - {name: "body.a", forward: 10000ns, backward: 20000ns, gradient: 8000B}',
         '  - {name: "body.b", forward: 5000ns, backward: 3000ns}',
