@@ -64,7 +64,7 @@ def main():
     turn(recorded)
     predicted = plan = None
     if dist.get_rank() == 0:
-        predicted = predict(program, folder, cap)
+        predicted = predict(program, folder, cap, backend)
         with contextlib.suppress(OSError), open(f"{folder}/plan.json", encoding="utf-8") as file:
             plan = json.load(file)
     box = [plan]
@@ -84,11 +84,13 @@ def main():
     dist.destroy_process_group()
 
 
-def predict(program, folder, cap):
-    """What `talweg predict` says of the job on this network; None where it does not."""
-    done = subprocess.run([program, "predict", f"{folder}/job.yaml", "--cluster", f"{folder}/step.yaml", "-n",
-                           os.environ["WORLD_SIZE"], "--bucket-cap", str(int(cap * 2**20)), "--json", "-", "-o", f"{folder}/plan.json"],
-                          capture_output=True, text=True, check=False)
+def predict(program, folder, cap, backend):
+    """What `talweg predict` says of the job: on this network, or, since the times of a network are those of Talweg's collectives,
+    by the transfers that it has recorded over another backend. None where it says nothing."""
+    network = ["--cluster", f"{folder}/step.yaml"] if backend == "talweg" else []
+    done = subprocess.run([program, "predict", f"{folder}/job.yaml", *network, "-n", os.environ["WORLD_SIZE"], "--bucket-cap",
+                           str(int(cap * 2**20)), "--json", "-", "-o", f"{folder}/plan.json"], capture_output=True, text=True, check=False,
+                          env={name: value for name, value in os.environ.items() if name != "TALWEG_CLUSTER"})  # fmt: skip
     if done.returncode != 0:
         print(done.stderr.strip(), file=sys.stderr)
         return None
