@@ -145,6 +145,7 @@ class CostModel::Pricing {
           std::max(remaining_[at(edge->parent)], remaining_[at(edge->child)] + down_hop(*edge).all());
     }
     const Time below_root = remaining_[at(tree.root)];
+    most_hops_ = std::max(most_hops_, deepest(up) + deepest(down));
 
     std::ranges::fill(ready_, Time{});
     for (auto edge = up.rbegin(); edge != up.rend(); ++edge) {
@@ -204,7 +205,8 @@ class CostModel::Pricing {
       batches += batches_[i];
     }
     if (const int cores = model_.cluster_.shared_cores; cores > 0)
-      consider(Limiter::Part::cores, 0, spent(0, work / cores, 0), bytes, batches);
+      consider(Limiter::Part::cores, 0, spent(0, work / cores + most_hops_ * model_.turn(), 0), bytes,
+               batches);
     return {result, limiter};
   }
 
@@ -225,6 +227,15 @@ class CostModel::Pricing {
   static double in_seconds(const Spent& time) { return time.seconds(); }
   static Time around(const Resource<Time>& resource, const Time& work) {
     return resource.head + work + resource.tail;
+  }
+
+  // Edges along the longest path, of such as outward() orders.
+  int deepest(const std::vector<Edge>& edges) {
+    depth_.assign(ready_.size(), 0);
+    int most = 0;
+    for (const Edge& edge : edges)
+      most = std::max(most, depth_[at(edge.child)] = depth_[at(edge.parent)] + 1);
+    return most;
   }
 
   FrameTimes down_hop(const Edge& edge) const { return hop_times(edge.parent, edge.child, false); }
@@ -296,10 +307,12 @@ class CostModel::Pricing {
   std::vector<int> senders_;                                  // how many a link's end hears over it
   std::set<std::tuple<NodeId, NodeId, std::int64_t>> begun_;  // (from, to, when in batches)
   Time longest_path_{};
+  int most_hops_ = 0;  // of a path of one tree, to its root and down again
   // Of the tree at hand.
   double chunks_ = 0, bytes_ = 0, frame_ = 0;  // frame_: of a chunk and its header
   std::vector<Time> ready_;                    // when a node can pass on the first chunk
   std::vector<Time> remaining_;                // from a node down to its farthest receiver
+  std::vector<int> depth_;                     // edges from a node to the root
   std::vector<Time> up_remaining_;             // from a node up, and down to the farthest receiver
 };
 
@@ -325,6 +338,11 @@ Breakdown CostModel::breakdown(const Forest& forest) const {
   if (result.latency > std::max(result.links, result.processors)) result.limit = Breakdown::Limit::latency;
   result.reason = words(result, limiter);
   return result;
+}
+
+double CostModel::turn() const {
+  const int cores = cluster_.shared_cores, workers = cluster_.workers();
+  return cores > 0 && workers > cores ? parameters_.turn * workers / cores : 0;
 }
 
 std::int64_t CostModel::chunk_of(const Tree& tree, int nodes, std::int64_t element_size) const {

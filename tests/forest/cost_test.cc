@@ -156,6 +156,31 @@ TEST(Cost, SharedCoresBoundTheWorkOfAllRanks) {
   EXPECT_GT(seconds, before);
 }
 
+// Of more ranks than cores each hop waits for its receiver's turn: what takes the fewest hops is the
+// quickest, though its root has the most to do. Where each has a core nothing is waited for.
+TEST(Cost, WhereRanksTakeTurnsFewHopsAreQuick) {
+  auto cluster = cluster::uniform_mesh(8, {160e9}, {1000});
+  const Request request = make_request(Collective::all_reduce, 8, 1 << 10);
+  const auto cost = [&](const char* planner) {
+    return predict_seconds(find_planner(planner).plan(request, cluster), cluster);
+  };
+  CostParameters at_once;
+  at_once.turn = 0;
+  for (const int cores : {2, 4, 8, 16}) {
+    cluster.shared_cores = cores;
+    const double waited = cores < 8 ? CostParameters{}.turn * 8 / cores : 0;
+    for (const auto& [planner, hops] : {std::pair{"star", 2}, {"halving_doubling", 6}, {"ring", 14}}) {
+      const Forest forest = find_planner(planner).plan(request, cluster);
+      const double before = predict_seconds(forest, cluster, at_once);
+      EXPECT_LE(predict_seconds(forest, cluster), before + hops * waited + 1e-12) << planner << ", " << cores;
+      EXPECT_GE(predict_seconds(forest, cluster), hops * waited) << planner << ", " << cores;
+    }
+  }
+  cluster.shared_cores = 2;
+  EXPECT_LT(cost("star"), cost("halving_doubling") / 2);
+  EXPECT_LT(cost("halving_doubling"), cost("ring") / 1.5);
+}
+
 // A broadcast along two links of 100 Gbit/s, in chunks of so many bytes: processors are what limits it.
 double relayed(std::int64_t chunk, const cluster::Cluster& cluster, CostParameters parameters = {}) {
   Forest forest =
