@@ -39,6 +39,10 @@ void BoundedSender::begin(std::size_t i, std::uint32_t iteration, const std::byt
 void BoundedSender::look(std::size_t i) {
   const BoundedOutflow& s = streams_[i];
   Queued& q = queued_[i];
+  if (s.has_data() != q.counted) {
+    q.counted = s.has_data();
+    with_data_ = q.counted ? with_data_ + 1 : with_data_ - 1;
+  }
   if (s.has_data() && !q.data) {
     q.data = true;
     data_[s.priority()].push(i);
@@ -74,10 +78,6 @@ bool BoundedSender::next(std::int64_t now_ns, wire::DatagramHeader& header, std:
     }
   }
   return false;
-}
-
-bool BoundedSender::has_data() const {
-  return std::ranges::any_of(streams_, [](const BoundedOutflow& s) { return s.has_data(); });
 }
 
 bool BoundedSender::on(const wire::DatagramHeader& header, std::span<const std::byte> payload,

@@ -44,7 +44,7 @@ class BoundedSender {
   // False: there is nothing to be sent now.
   bool next(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload, What what = What::all);
   // Data wait to be sent.
-  bool has_data() const;
+  bool has_data() const { return with_data_ > 0; }
 
   // False: it is none that a sender understands, which is counted.
   bool on(const wire::DatagramHeader& header, std::span<const std::byte> payload, std::int64_t now_ns);
@@ -65,10 +65,13 @@ class BoundedSender {
   const BoundedTimes times_;
   std::vector<BoundedOutflow> streams_;
   struct Queued {
-    bool data = false, probe = false, running = false, begun = false;
+    bool data = false, probe = false;  // it stands in a queue
+    bool counted = false;              // among those with data
+    bool running = false, begun = false;
   };
   std::vector<Queued> queued_;                  // where each stream stands
   std::array<RingQueue<std::size_t>, 8> data_;  // by priority: streams with data
+  std::size_t with_data_ = 0;
   RingQueue<std::size_t> probes_;
   RingQueue<std::size_t> ended_;
   std::uint64_t refused_ = 0;

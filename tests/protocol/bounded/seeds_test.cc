@@ -22,7 +22,7 @@ BoundedMarks bounded_marks_of(std::uint64_t first, std::uint64_t seeds) {
 }
 
 TEST(BoundedSeeds, EveryPromiseIsKeptAndEveryRecoveryIsTaken) {
-  const BoundedMarks marks = bounded_marks_of(1, kSanitized ? 60 : 400);
+  const BoundedMarks marks = bounded_marks_of(1, kSanitized ? 40 : 300);
   for (std::size_t m = 0; m < marks.size() && !kSanitized; ++m)
     EXPECT_GT(marks[m], 0U) << kBoundedMarkTexts[m];
 }
