@@ -464,7 +464,8 @@ void BoundedWorld::check_end() {
   for (const auto& s : streams_) {
     if (!s->node->dead && !s->idle) problem("a sender's transfer has not ended");
     if (!receiver_dead_ && !s->ended) problem("a receiver's transfer has not ended");
-    if (!over_ && !receiver_dead_ && s->iteration != iterations_) problem("a stream has stopped early");
+    if (!over_ && !receiver_dead_ && !s->node->dead && s->iteration != iterations_)
+      problem("a stream has stopped early");
     const BoundedInflow& in = receiver_->stream(s->number);
     if (in.counters().malformed > 0) problem("something honest was taken for malformed");
     const BoundedOutflow& out = s->node->sender->stream(s->at_sender);
