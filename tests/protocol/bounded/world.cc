@@ -12,7 +12,6 @@ namespace talweg::protocol {
 
 namespace {
 
-using Mutation = BoundedMutation;
 constexpr std::uint16_t kReceiverNode = 500;
 constexpr std::size_t kGuardBytes = 16;
 constexpr std::byte kGuardedByte{0xa5};
@@ -25,7 +24,7 @@ T one_of(Random& random, const T (&values)[N]) {
 
 }  // namespace
 
-BoundedWorld::BoundedWorld(std::uint64_t seed, Mutation mutation)
+BoundedWorld::BoundedWorld(std::uint64_t seed, BoundedMutation mutation)
     : seed_(seed), mutation_(mutation), random_(seed) {
   plan();
 }
@@ -72,7 +71,7 @@ void BoundedWorld::plan() {
     for (std::size_t t = 0; t < tensors; ++t) plan_stream(*nodes_.back(), t);
   }
   const bool mortal = random_.below(6) == 0;
-  deadline_ns_ = mortal ? 400'000'000 : 120'000'000'000;
+  deadline_ns_ = mortal ? 2'000'000'000 : 120'000'000'000;
   // Where a deadline is near, what lives must make it.
   if (mortal) {
     loss_ = std::min(loss_, 0.05);
@@ -282,7 +281,7 @@ void BoundedWorld::arrive(Node& node, bool up, Message message) {
     if (message.order < node.newest_up) hit(BoundedMark::overtaken);
     node.newest_up = std::max(node.newest_up, message.order);
   }
-  if (mutation_ != Mutation::none && !mutate(node, up, message)) return;
+  if (mutation_ != BoundedMutation::none && !mutate(node, up, message)) return;
   if (up) {
     if (!receiver_->on(message.header, message.payload, now_ns_)) problem("the receiver refused a message");
   } else {
