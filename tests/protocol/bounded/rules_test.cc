@@ -238,6 +238,47 @@ TEST(BoundedRules, APacketThatMustArriveIsSentAgainFirstAndWaitedFor) {
   EXPECT_EQ(pair.inflow().missing().count(), 2U);
 }
 
+TEST(BoundedRules, HowManyMustArriveIsSaidAnewInEachIteration) {
+  BoundedPair pair({});
+  for (std::uint32_t iteration = 1; iteration < 4; ++iteration) {
+    PacketSet important(100);
+    for (std::uint32_t i = 0; i < iteration * 10; ++i) important.add(i);
+    pair.expect(iteration);
+    pair.begin(iteration, {.priority = 3, .important = &important, .must = true});
+    for (const auto& m : pair.all_up()) {
+      EXPECT_EQ(m.data().must, iteration * 10);
+      pair.up(m);
+    }
+    for (const auto& m : pair.all_down()) pair.down(m);
+    EXPECT_FALSE(pair.outflow().open());
+  }
+  EXPECT_EQ(pair.inflow().counters().malformed, 0U);
+}
+
+TEST(BoundedRules, HolesAndLossesOfManyPacketsAreToldAWindowAtATime) {
+  const std::uint32_t packets = 2 * wire::kHoleWindow + 100;
+  const std::vector<std::uint32_t> lost{3, wire::kHoleWindow, wire::kHoleWindow + 1, packets - 1};
+  for (const bool bound : {false, true}) {
+    BoundedPair pair(bound ? LossBounds{1000, 1000, 1000, 1} : LossBounds{}, {1, packets * 4, 4});
+    run_first_pass(pair, 1, lost);
+    pair.pass(20 * kMs);
+    EXPECT_EQ(pair.inflow().open(), !bound);
+    const auto control = pair.all_down();
+    ASSERT_THAT(control, SizeIs(3));
+    EXPECT_THAT(control[0].named(), ElementsAre(3));
+    EXPECT_THAT(control[1].named(), ElementsAre(wire::kHoleWindow, wire::kHoleWindow + 1));
+    EXPECT_THAT(control[2].named(), ElementsAre(packets - 1));
+    // A part of a stop is not enough to know what was lost.
+    for (const auto& m : control) {
+      EXPECT_TRUE(pair.outflow().open());
+      pair.down(m);
+    }
+    EXPECT_EQ(pair.outflow().open(), !bound);
+    EXPECT_EQ(pair.outflow().lost().count(), bound ? 4U : 0U);
+    EXPECT_THAT(pair.all_up(), SizeIs(bound ? 0 : 4));
+  }
+}
+
 TEST(BoundedRules, OnlyUnimportantPacketsAreDroppableAndOnlyTheFirstTime) {
   BoundedPair pair({});
   PacketSet important(100);

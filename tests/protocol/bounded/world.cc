@@ -40,6 +40,7 @@ void BoundedWorld::plan() {
   sealed_ = random_.below(4) == 0;
   damage_ = sealed_ ? 0.05 : 0;
   keep_ = random_.below(3) == 0;
+  alike_ = random_.below(3) == 0;
   delay_ns_ = 5'000 + static_cast<std::int64_t>(random_.below(50'000));
   jitter_ns_ = one_of<4, std::int64_t>(random_, {0, 5'000, 50'000, 1'000'000});
   times_.gap_ns = one_of<3, std::int64_t>(random_, {20'000, 200'000, 1'500'000});
@@ -97,6 +98,9 @@ void BoundedWorld::plan_stream(Node& node, std::size_t number) {
   }
   s->shape.bytes = packets * s->shape.stride;
   if (packets > 0) s->shape.bytes -= 4 * random_.below(s->shape.stride / 4);
+  // Of the same shape as the first sender's: what is taken for another's then fits.
+  if (alike_ && node.number > 0 && number < nodes_.front()->streams.size())
+    s->shape = streams_[nodes_.front()->streams[number]]->shape;
   packets = s->shape.packets();
   if (packets == 0) hit(BoundedMark::empty);
   if (packets == 1) hit(BoundedMark::one_packet);
@@ -110,14 +114,8 @@ void BoundedWorld::plan_stream(Node& node, std::size_t number) {
   }
   s->missing.resize(iterations_);
   s->classes.priority = static_cast<std::uint8_t>(1 + random_.below(7));
-  if (random_.below(2) == 0) {
-    s->important.reset(static_cast<std::uint32_t>(packets));
-    for (std::uint32_t i = 0; i < packets; ++i)
-      if (random_.below(3) == 0) s->important.add(i);
-    s->classes.important = &s->important;
-    s->classes.must = random_.below(2) == 0;
-    if (s->classes.must && !s->important.empty()) hit(BoundedMark::must_deliver);
-  }
+  s->classified = random_.below(2) == 0;
+  s->classes.must = s->classified && random_.below(2) == 0;
   s->at_sender = node.sender->add(s->shape);
   if (receiver_->add(node.id, s->shape) != s->number) problem("streams are numbered in another way");
   node.streams.push_back(s->number);
@@ -143,6 +141,13 @@ void BoundedWorld::begin_stream(std::size_t number) {
   }
   if (s.node->dead || s.iteration >= iterations_ || (over_ && !s.waited)) return;
   s.idle = false;
+  if (s.classified) {
+    s.important.reset(s.shape.packets());
+    for (std::uint32_t i = 0; i < s.shape.packets(); ++i)
+      if (random_.below(3) == 0) s.important.add(i);
+    s.classes.important = &s.important;
+    if (s.classes.must && !s.important.empty()) hit(BoundedMark::must_deliver);
+  }
   s.named.clear();
   s.stopped = false;
   s.node->sender->begin(s.at_sender, iteration(s.iteration), s.inputs[s.iteration].data(), s.classes,
@@ -303,7 +308,7 @@ void BoundedWorld::remember_holes(Node& node, const Message& message) {
       continue;
     }
     for (std::uint32_t i = 0; i < r.window(); ++i)
-      if (r.is_missing(i)) s.named.insert(r.first + i);
+      if (r.is_missing(i)) ++s.named[r.first + i];
   }
 }
 
@@ -319,7 +324,7 @@ void BoundedWorld::check_sent(Node& node, const Message& message) {
     Stream& s = *streams_[number];
     if (s.shape.tensor != d.tensor) continue;
     if (s.stopped) problem("data were sent after a stop had come");
-    if (d.again && !s.named.contains(d.packet)) problem("a packet was sent again that nobody had asked for");
+    if (d.again && s.named[d.packet]-- == 0) problem("a packet was sent again that nobody had asked for");
     if (!d.again) ++s.sent_once;
     const bool droppable = (message.header.service & wire::kDroppable) != 0;
     if (droppable && (d.again || s.classes.important == nullptr || s.important.has(d.packet)))
@@ -338,7 +343,12 @@ bool BoundedWorld::pump() {
       Message m;
       m.payload.resize(wire::kMostReportBytes);
       std::uint16_t to = 0;
+      std::size_t said = 0;
       while (receiver_->next(now_ns_, to, m.header, m.payload.data())) {
+        if (++said > 10 * streams_.size()) {
+          problem("control has no end");
+          return false;
+        }
         Message copy = m;
         copy.payload.resize(m.header.length);
         copy.header.sender = kReceiverNode;

@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -143,7 +142,7 @@ class BoundedWorld {
   double loss_ = 0, control_loss_ = 0, repeat_ = 0, damage_ = 0, old_ = 0, into_burst_ = 0;
   unsigned burst_left_ = 0;
   std::int64_t delay_ns_ = 0, jitter_ns_ = 0;
-  bool sealed_ = false, keep_ = false;
+  bool sealed_ = false, keep_ = false, alike_ = false;
   std::int64_t deadline_ns_ = 0;
   LossBounds bounds_;
   BoundedTimes times_;

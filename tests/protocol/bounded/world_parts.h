@@ -1,9 +1,9 @@
 // What a world of bounded-loss transfers consists of; for its own sources.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "protocol/bounded/world.h"
@@ -32,12 +32,13 @@ struct BoundedWorld::Stream {
   std::vector<std::vector<std::byte>> inputs;  // by iteration
   std::vector<std::byte> out;
   TransferClasses classes;
+  bool classified = false;  // anew in each iteration
   PacketSet important;
-  std::uint32_t iteration = 0;                    // that its sender is in
-  bool idle = true;                               // there
-  bool ended = true;                              // at the receiver, of its iteration
-  std::set<std::uint32_t> named;                  // holes that have reached the sender in its iteration
-  bool stopped = false;                           // a stop has
+  std::uint32_t iteration = 0;              // that its sender is in
+  bool idle = true;                         // there
+  bool ended = true;                        // at the receiver, of its iteration
+  std::map<std::uint32_t, unsigned> named;  // how often its sender was told of a hole and has not sent it
+  bool stopped = false;                     // a stop has
   std::vector<std::optional<PacketSet>> missing;  // as the receiver has ended each iteration
   std::uint64_t sent_once = 0;
   bool waited = false;  // its sender was late
