@@ -73,7 +73,8 @@ struct BoundedPair {
     SentMessage m;
     std::uint16_t to = 0;
     m.payload.resize(wire::kMostReportBytes);
-    while (receiver.next(now, to, m.header, m.payload.data())) {
+    constexpr std::size_t kMost = 1000;
+    while (all.size() < kMost && receiver.next(now, to, m.header, m.payload.data())) {
       all.push_back(m);
       all.back().payload.resize(m.header.length);
       all.back().header.sender = kTo;

@@ -362,7 +362,13 @@ bool BoundedWorld::pump() {
     for (const auto& node : nodes_) {
       if (node->dead) continue;
       node->sender->on_time(now_ns_);
-      while (node->sender->next_time_ns() == 0) send_from(*node, BoundedSender::What::control);
+      for (std::size_t asked = 0; node->sender->next_time_ns() == 0; ++asked) {
+        if (asked > 10 * node->streams.size()) {
+          problem("control waits and does not leave");
+          return false;
+        }
+        send_from(*node, BoundedSender::What::control);
+      }
       if (node->sender->has_data() && node->tick_ns <= now_ns_) {
         send_from(*node, BoundedSender::What::all);
         node->tick_ns = now_ns_ + node->pace_ns;
