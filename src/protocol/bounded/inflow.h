@@ -27,17 +27,9 @@
 #include "protocol/bounded/loss_budget.h"
 #include "protocol/bounded/packet_set.h"
 #include "protocol/bounded/shape.h"
-#include "talweg/error.h"
 #include "wire/bounded.h"
 
 namespace talweg::protocol {
-
-inline constexpr std::int64_t kNeverNs = std::numeric_limits<std::int64_t>::max();
-
-struct BoundedFailure {
-  ErrorCode code = ErrorCode::timeout;
-  std::string text;
-};
 
 // What becomes of the place of a packet that is missing at the end.
 enum class LossFill : std::uint8_t {

@@ -11,7 +11,7 @@ namespace talweg::protocol {
 void BoundedOutflow::begin(std::uint32_t iteration, const std::byte* data, const TransferClasses& classes,
                            std::int64_t deadline_ns, std::int64_t now_ns) {
   iteration_ = iteration;
-  begun_ = open_ = true;
+  open_ = true;
   data_ = data;
   classes_ = classes;
   deadline_ns_ = deadline_ns;

@@ -18,10 +18,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "protocol/aggregation/round_timer.h"
-#include "protocol/bounded/inflow.h"
 #include "protocol/bounded/packet_set.h"
 #include "protocol/bounded/shape.h"
 #include "wire/bounded.h"
@@ -108,7 +108,6 @@ class BoundedOutflow {
 
   bool open_ = false;
   std::uint32_t iteration_ = 0;
-  bool begun_ = false;  // any iteration
   const std::byte* data_ = nullptr;
   TransferClasses classes_;
   std::int64_t deadline_ns_ = 0;

@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <string>
 
 #include "base/fail.h"
 #include "protocol/aggregation/round_timer.h"
+#include "talweg/error.h"
 #include "wire/bounded.h"
 
 namespace talweg::protocol {
@@ -60,6 +63,14 @@ struct BoundedTimes {
   // How long a receiver waits for more once no more is missing than may be; 0: it does not.
   std::int64_t linger_ns = 1'000'000;
   RoundTimes round;  // of asking and hearing
+};
+
+inline constexpr std::int64_t kNeverNs = std::numeric_limits<std::int64_t>::max();
+
+// Why a transfer has failed, for people: who is at the other end, and what is missing.
+struct BoundedFailure {
+  ErrorCode code = ErrorCode::timeout;
+  std::string text;
 };
 
 }  // namespace talweg::protocol
