@@ -1,0 +1,70 @@
+// AdaptiveDeadline: how long to wait for the rest of a transfer, from how long transfers take: so that nobody
+// has to find out a number for each model and network.
+//
+//   AdaptiveDeadline times;
+//   times.on_ended(took_ns, lost_bytes, bytes);      // each transfer of a stream
+//   if (times.is_warm()) linger_ns = times.linger_ns();
+//
+// As OptiReduce does it (NSDI 2025): the first transfers lose nothing and say how long is long, which is
+// their 95th percentile; from then on a moving average says how long a transfer takes, and a part of it is
+// waited for more once no more is missing than may be. That part doubles while losses are high, and becomes
+// smaller while there are hardly any.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace talweg::protocol {
+
+class AdaptiveDeadline {
+ public:
+  static constexpr std::size_t kWarmUp = 20;  // transfers
+  static constexpr double kPercentile = 0.95;
+  static constexpr double kOlder = 0.95;  // the weight of what was, in the average
+  static constexpr double kLeastPart = 0.1, kMostPart = 0.5;
+  static constexpr double kLessPart = 0.9;  // times so much
+  static constexpr double kHighLoss = 1e-3, kLowLoss = 1e-4;
+  // A transfer that has taken so many times as long as the slowest of the warm-up will not end.
+  static constexpr std::int64_t kPatience = 10;
+
+  void on_ended(std::int64_t took_ns, std::uint64_t lost_bytes, std::uint64_t bytes) {
+    if (seen_ < kWarmUp) {
+      first_[seen_++] = took_ns;
+      if (is_warm()) learn();
+      return;
+    }
+    mean_ns_ = kOlder * mean_ns_ + (1 - kOlder) * static_cast<double>(took_ns);
+    if (bytes == 0) return;
+    const double loss = static_cast<double>(lost_bytes) / static_cast<double>(bytes);
+    if (loss > kHighLoss) part_ = std::min(kMostPart, 2 * part_);
+    if (loss < kLowLoss) part_ = std::max(kLeastPart, kLessPart * part_);
+  }
+
+  // Until then wait for everything: what is measured would be what was given up.
+  bool is_warm() const { return seen_ == kWarmUp; }
+  double part() const { return part_; }
+  // Once it is warm. Never more than the warm-up's slow ones took.
+  std::int64_t linger_ns() const { return std::min(slow_ns_, static_cast<std::int64_t>(part_ * mean_ns_)); }
+  // From the beginning of a transfer until it has failed.
+  std::int64_t deadline_ns() const { return kPatience * slow_ns_; }
+
+ private:
+  void learn() {
+    const auto nth = first_.begin() + static_cast<std::ptrdiff_t>(kPercentile * (kWarmUp - 1));
+    double sum = 0;
+    for (const std::int64_t took : first_) sum += static_cast<double>(took);
+    mean_ns_ = sum / kWarmUp;
+    std::nth_element(first_.begin(), nth, first_.end());
+    slow_ns_ = *nth;
+  }
+
+  std::array<std::int64_t, kWarmUp> first_{};
+  std::size_t seen_ = 0;
+  std::int64_t slow_ns_ = 0;
+  double mean_ns_ = 0;
+  double part_ = kLeastPart;
+};
+
+}  // namespace talweg::protocol

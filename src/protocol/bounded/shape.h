@@ -1,0 +1,76 @@
+// What both ends of a stream of bounded-loss transfers have agreed on, and what both work out from it: how a
+// tensor is cut into packets, and in which order these leave.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "base/fail.h"
+#include "protocol/aggregation/round_timer.h"
+#include "talweg/error.h"
+#include "wire/bounded.h"
+
+namespace talweg::protocol {
+
+// One tensor (a bucket, or a shard of one) that goes from one node to another in each iteration.
+struct BoundedShape {
+  std::uint32_t tensor = 0;
+  std::uint64_t bytes = 0;
+  // Bytes of a packet: as many whole elements as fit into a datagram behind wire::kBoundedHeadBytes.
+  std::uint16_t stride = 1368;
+
+  std::uint32_t packets() const { return static_cast<std::uint32_t>((bytes + stride - 1) / stride); }
+  std::uint16_t tail() const {
+    return static_cast<std::uint16_t>(bytes - std::uint64_t{packets() - 1} * stride);
+  }
+  std::uint16_t length(std::uint32_t packet) const { return packet + 1 == packets() ? tail() : stride; }
+};
+// Sums of bytes times millionths stay below 2^63, with some room for bursts (loss_budget.h).
+inline constexpr std::uint64_t kMostBoundedBytes = 1ULL << 38;
+// A bit each, at both ends: 32 MB of them.
+inline constexpr std::uint64_t kMostPackets = 1ULL << 28;
+
+// Throws Error{invalid_argument}.
+inline void require_possible(const BoundedShape& shape) {
+  constexpr std::size_t kMostStride = wire::kMaxDatagramPayload - wire::kBoundedHeadBytes;
+  if (shape.stride == 0 || shape.stride > kMostStride)
+    refuse("tensor {} in packets of {} bytes: expected 1 to {}", shape.tensor, shape.stride, kMostStride);
+  if (shape.bytes > kMostBoundedBytes || (shape.bytes + shape.stride - 1) / shape.stride > kMostPackets)
+    refuse("tensor {} of {} bytes in packets of {}: expected at most {} packets and {} bytes", shape.tensor,
+           shape.bytes, shape.stride, kMostPackets, kMostBoundedBytes);
+}
+
+// The packet that leaves first. What is cut off is what arrives last, so a fixed order would lose the same
+// tail in each iteration. Multiples of an irrational number spread evenly, whatever their count (Weyl), and
+// each of the three has one of its own: the golden ratio's, the square root of 2's, and of 3's.
+constexpr std::uint32_t first_to_leave(std::uint32_t packets, std::uint32_t iteration, std::uint16_t sender,
+                                       std::uint32_t tensor) {
+  const std::uint32_t turn = iteration * 0x9e3779b9U + sender * 0x6a09e667U + tensor * 0xbb67ae85U;
+  return static_cast<std::uint32_t>(std::uint64_t{turn} * packets >> 32);
+}
+
+// So many of a pass's last packets say that they are: losing one of them is likely, losing all is not.
+constexpr std::uint32_t hinting_packets(std::uint32_t packets) {
+  return std::clamp<std::uint32_t>(packets / 100, 1, 32);
+}
+
+struct BoundedTimes {
+  // Behind a hint, so much silence says that all has come that will: longer than packets overtake each other.
+  std::int64_t gap_ns = 200'000;
+  // How long a receiver waits for more once no more is missing than may be; 0: it does not.
+  std::int64_t linger_ns = 1'000'000;
+  RoundTimes round;  // of asking and hearing
+};
+
+inline constexpr std::int64_t kNeverNs = std::numeric_limits<std::int64_t>::max();
+
+// Why a transfer has failed, for people: who is at the other end, and what is missing.
+struct BoundedFailure {
+  ErrorCode code = ErrorCode::timeout;
+  std::string text;
+};
+
+}  // namespace talweg::protocol

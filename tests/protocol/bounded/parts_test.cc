@@ -1,0 +1,278 @@
+// What stands beside bounded-loss transfers: classes of packets and a switch that heeds them, sums with
+// holes, error feedback, times.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <limits>
+
+#include "base/random.h"
+#include "protocol/bounded/adaptive_deadline.h"
+#include "protocol/bounded/lossy_sum.h"
+#include "protocol/bounded/packet_class.h"
+#include "protocol/bounded/pair.h"
+
+namespace talweg::protocol {
+namespace {
+
+using testing::FloatEq;
+
+const std::byte* as_bytes(const std::vector<float>& values) {
+  return reinterpret_cast<const std::byte*>(values.data());
+}
+std::byte* as_bytes(std::vector<float>& values) {
+  return reinterpret_cast<std::byte*>(values.data());
+}
+
+TEST(PacketSet, IsASetThatCounts) {
+  Random random{3};
+  for (const std::uint32_t size : {1U, 63U, 64U, 65U, 5000U}) {
+    PacketSet set(size);
+    std::vector<bool> expected(size);
+    for (int i = 0; i < 2000; ++i) {
+      const auto p = static_cast<std::uint32_t>(random.below(size));
+      const bool add = random.below(2) == 0;
+      EXPECT_EQ(add ? set.add(p) : set.remove(p), expected[p] != add);
+      expected[p] = add;
+    }
+    EXPECT_EQ(set.count(), std::ranges::count(expected, true));
+    for (std::uint32_t from = 0; from <= size; ++from) {
+      const auto next = std::find(expected.begin() + from, expected.end(), true);
+      ASSERT_EQ(set.next(from), next - expected.begin());
+    }
+    set.reset(size, true);
+    EXPECT_EQ(set.count(), size);
+    EXPECT_EQ(set.next(size - 1), size - 1);
+    EXPECT_EQ(set.bits(0).size(), (std::min(size, wire::kHoleWindow) + 7) / 8);
+  }
+}
+
+TEST(PacketClass, LayersSpreadOverTheQueuesInEitherOrderAndLeaveTheFirstToControl) {
+  for (const std::uint32_t layers : {1U, 3U, 50U}) {
+    std::uint8_t before = 1;
+    for (std::uint32_t layer = 0; layer < layers; ++layer) {
+      const std::uint8_t queue = queue_priority(layer, layers, 4, LayerOrder::front_first);
+      EXPECT_GE(queue, before);
+      EXPECT_LE(queue, 4);
+      EXPECT_EQ(queue_priority(layers - 1 - layer, layers, 4, LayerOrder::back_first), queue);
+      before = queue;
+    }
+    if (layers > 4) {
+      EXPECT_EQ(before, 4);
+    }
+  }
+  EXPECT_DOUBLE_EQ(drop_fraction(0, 5, 0.1, 0.5, LayerOrder::back_first), 0.5);
+  EXPECT_DOUBLE_EQ(drop_fraction(4, 5, 0.1, 0.5, LayerOrder::back_first), 0.1);
+  EXPECT_DOUBLE_EQ(drop_fraction(0, 1, 0.1, 0.5, LayerOrder::back_first), 0.1);
+}
+
+TEST(PacketClass, AMagnitudeIsTheRootMeanSquare) {
+  std::vector<float> values(320, 3.0F);
+  EXPECT_FLOAT_EQ(packet_magnitude(DataType::f32, as_bytes(values), values.size()), 3.0F);
+  EXPECT_EQ(packet_magnitude(DataType::f32, as_bytes(values), 0), 0.0F);
+  values[1] = std::numeric_limits<float>::infinity();
+  EXPECT_TRUE(std::isnan(packet_magnitude(DataType::f32, as_bytes(values), values.size())));
+  const std::vector<std::uint16_t> ones(77, 0x3f80);  // bf16
+  EXPECT_FLOAT_EQ(
+      packet_magnitude(DataType::bf16, reinterpret_cast<const std::byte*>(ones.data()), ones.size()), 1.0F);
+}
+
+TEST(PacketClass, TheSmallestPacketsOfEarlierIterationsAreUnimportant) {
+  const BoundedShape shape{1, 100 * 256, 256};
+  ImportantPackets packets(shape, DataType::f32, 0.3);
+  std::vector<float> gradient(100 * 64);
+  for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>((i / 64 * 37) % 100 + 1);
+  EXPECT_EQ(packets.of(as_bytes(gradient)).count(), 100U) << "nothing is known yet";
+  EXPECT_FLOAT_EQ(packets.threshold(), 30.0F);
+  const PacketSet& important = packets.of(as_bytes(gradient));
+  EXPECT_EQ(important.count(), 70U);
+  for (std::uint32_t p = 0; p < 100; ++p) EXPECT_EQ(important.has(p), p * 37 % 100 + 1 > 30) << p;
+  for (float& g : gradient) g /= 100;  // they become smaller, and the threshold follows
+  EXPECT_EQ(packets.of(as_bytes(gradient)).count(), 0U);
+  for (int i = 0; i < 12; ++i) packets.of(as_bytes(gradient));
+  EXPECT_NEAR(packets.of(as_bytes(gradient)).count(), 70, 3);
+  gradient[0] = std::nanf("");
+  EXPECT_TRUE(packets.of(as_bytes(gradient)).has(0)) << "what is no number must be seen";
+}
+
+TEST(PacketClass, WhatHasNoMagnitudeIsImportant) {
+  const std::vector<std::byte> ints(400);
+  ImportantPackets packets({1, 400, 40}, DataType::i32, 0.5);
+  EXPECT_EQ(packets.of(ints.data()).count(), 10U);
+  EXPECT_EQ(packets.of(ints.data()).count(), 10U);
+  EXPECT_THROW(ImportantPackets({1, 400, 42}, DataType::f32, 0.5), Error);
+  EXPECT_THROW(ImportantPackets({1, 400, 40}, DataType::f32, 1.5), Error);
+}
+
+// A port with a strict priority queue for each class, of which one is served at twice the time that packets
+// come in: a droppable packet above the threshold is lost, any packet above the end of the queue is.
+struct Port {
+  static constexpr std::size_t kDropAbove = 20, kMost = 80;
+  struct Waiting {
+    SentMessage message;
+    std::int64_t since_ns;
+  };
+  std::array<std::deque<Waiting>, 8> queues;
+  std::size_t dropped_important = 0, dropped_others = 0;
+
+  void put(SentMessage m, std::int64_t now) {
+    auto& queue = queues[m.header.service & wire::kPriorityMask];
+    const bool droppable = (m.header.service & wire::kDroppable) != 0;
+    if (queue.size() >= (droppable ? kDropAbove : kMost))
+      ++(droppable ? dropped_others : dropped_important);
+    else
+      queue.push_back({std::move(m), now});
+  }
+  std::optional<Waiting> take() {
+    for (auto& queue : queues)
+      if (!queue.empty()) {
+        Waiting w = std::move(queue.front());
+        queue.pop_front();
+        return w;
+      }
+    return std::nullopt;
+  }
+};
+
+TEST(PacketClass, AFullPortDropsTheUnimportantAndKeepsTheUrgentShort) {
+  const BoundedTimes times;
+  const std::uint32_t packets = 1000;
+  BoundedSender sender(0, 1, times);
+  std::vector<std::byte> in(packets * 40, std::byte{1});
+  PacketSet important(packets);
+  for (std::uint32_t i = 0; i < packets; i += 2) important.add(i);
+  sender.add({0, packets * 40, 40});
+  sender.begin(0, 1, in.data(), {.priority = 3, .important = &important}, 1000 * kMs, 0);
+  BoundedSender urgent(0, 1, times);
+  urgent.add({1, packets * 4, 40});
+  urgent.begin(0, 1, in.data(), {.priority = 1}, 1000 * kMs, 0);
+  Port port;
+  std::int64_t now = 0, longest_urgent = 0, longest = 0;
+  std::size_t urgent_lost = 100;
+  for (bool more = true; more; now += 1000) {
+    SentMessage m;
+    m.payload.resize(100);
+    more = false;
+    for (int i = 0; i < (now % 2000 == 0 ? 1 : 2); ++i)
+      if (sender.next(now, m.header, m.payload.data())) {
+        port.put(m, now);
+        more = true;
+      }
+    if (now % 10'000 == 0 && urgent.next(now, m.header, m.payload.data())) port.put(m, now);
+    if (const auto out = port.take()) {
+      more = true;
+      const std::int64_t waited = now - out->since_ns;
+      const bool was_urgent = (out->message.header.service & wire::kPriorityMask) == 1;
+      (was_urgent ? longest_urgent : longest) = std::max(was_urgent ? longest_urgent : longest, waited);
+      if (was_urgent) --urgent_lost;
+    }
+  }
+  EXPECT_GT(port.dropped_others, 100U);
+  EXPECT_LT(port.dropped_important * 20, port.dropped_others);
+  EXPECT_LT(longest_urgent * 4, longest);
+  while (const auto out = port.take()) --urgent_lost;
+  EXPECT_EQ(urgent_lost, 100U - urgent.stream(0).counters().packets);
+}
+
+const BoundedShape kFour{1, 4 * 8, 8};  // four packets of two floats
+
+PacketSet holes_of(std::vector<std::uint32_t> packets) {
+  PacketSet set(4);
+  for (const auto p : packets) set.add(p);
+  return set;
+}
+
+TEST(LossySum, IsDividedByAllOrByThoseThatHaveCome) {
+  for (const LossScale scale : {LossScale::by_all, LossScale::by_received, LossScale::none}) {
+    LossySum sum(kFour, DataType::f32);
+    std::vector<float> out(8, 99.0F);
+    sum.begin(as_bytes(out));
+    sum.add(as_bytes(std::vector<float>(8, 2.0F)), holes_of({0, 3}));
+    sum.add(as_bytes(std::vector<float>(8, 4.0F)), holes_of({0}));
+    sum.add(as_bytes(std::vector<float>(8, 6.0F)), holes_of({0, 1}));
+    EXPECT_EQ(sum.received(0), 0);
+    EXPECT_EQ(sum.received(1), 2);
+    sum.finish(scale, 3);
+    const float second = scale == LossScale::by_all ? 2 : scale == LossScale::by_received ? 3 : 6;
+    const float third = scale == LossScale::none ? 12 : 4;
+    const float fourth = scale == LossScale::by_all ? 10.0F / 3 : scale == LossScale::by_received ? 5 : 10;
+    EXPECT_THAT(out,
+                testing::ElementsAre(0, 0, second, second, third, third, FloatEq(fourth), FloatEq(fourth)));
+  }
+}
+
+TEST(LossySum, WithoutALossHasTheBitsOfAnExactSum) {
+  Random random{7};
+  const kernel::ReduceFunction add = kernel::reduce_function(DataType::f32, ReduceOp::sum);
+  const BoundedShape shape{1, 1000 * 4, 24};
+  LossySum sum(shape, DataType::f32);
+  const PacketSet none(shape.packets());
+  for (int step = 0; step < 300; ++step) {
+    std::vector<float> expected, out(1000);
+    for (int worker = 0; worker < 5; ++worker) {
+      std::vector<float> gradient(1000);
+      for (float& g : gradient)
+        g = static_cast<float>(random.uniform() - 0.5) * std::ldexp(1.0F, static_cast<int>(random.below(30)));
+      gradient[0] = -0.0F;
+      if (worker == 0) {
+        out = expected = gradient;  // the first one is there already
+        sum.begin(as_bytes(out));
+      } else {
+        add(expected.data(), expected.data(), gradient.data(), expected.size());
+      }
+      sum.add(worker == 0 ? as_bytes(out) : as_bytes(gradient), none);
+    }
+    kernel::divide(DataType::f32, expected.data(), expected.size(), 5);
+    sum.finish(LossScale::by_all, 5);
+    ASSERT_EQ(std::memcmp(out.data(), expected.data(), 4000), 0);
+    out = expected;
+  }
+  EXPECT_THROW(LossySum({1, 400, 42}, DataType::f32), Error);
+  EXPECT_THROW(LossySum({1, 402, 40}, DataType::f32), Error);
+}
+
+TEST(ErrorFeedback, WhatWasLostComesWithTheNextGradientOnce) {
+  ErrorFeedback feedback(kFour, DataType::f32);
+  std::vector<float> total(8, 0.0F), sent(8, 0.0F);
+  Random random{5};
+  for (int step = 0; step < 20; ++step) {
+    std::vector<float> gradient(8);
+    for (float& g : gradient) g = static_cast<float>(random.below(100));
+    for (std::size_t i = 0; i < 8; ++i) total[i] += gradient[i];
+    feedback.add_to(as_bytes(gradient));
+    const PacketSet lost =
+        step == 19 ? holes_of({}) : holes_of({static_cast<std::uint32_t>(random.below(4))});
+    for (std::size_t i = 0; i < 8; ++i)
+      if (!lost.has(static_cast<std::uint32_t>(i / 2))) sent[i] += gradient[i];
+    feedback.remember(as_bytes(gradient), lost);
+  }
+  EXPECT_EQ(sent, total);
+}
+
+TEST(AdaptiveDeadline, LearnsFromTheFirstTransfersAndFollows) {
+  AdaptiveDeadline times;
+  for (int i = 1; i <= 20; ++i) {
+    EXPECT_FALSE(times.is_warm());
+    times.on_ended((i * 7 % 20 + 1) * kMs, 0, 1000);
+  }
+  ASSERT_TRUE(times.is_warm());
+  EXPECT_EQ(times.deadline_ns(), 190 * kMs);  // ten times the second slowest
+  EXPECT_EQ(times.linger_ns(), 1'050'000);    // a tenth of the mean
+  for (int i = 0; i < 5; ++i) times.on_ended(10 * kMs, 2, 1000);
+  EXPECT_DOUBLE_EQ(times.part(), AdaptiveDeadline::kMostPart);
+  const std::int64_t most = times.linger_ns();
+  times.on_ended(10 * kMs, 0, 0);
+  times.on_ended(10 * kMs, 5, 10'000);  // neither much nor little
+  EXPECT_DOUBLE_EQ(times.part(), AdaptiveDeadline::kMostPart);
+  for (int i = 0; i < 100; ++i) times.on_ended(10 * kMs, 0, 1000);
+  EXPECT_DOUBLE_EQ(times.part(), AdaptiveDeadline::kLeastPart);
+  EXPECT_LT(times.linger_ns(), most);
+  for (int i = 0; i < 1000; ++i) times.on_ended(10'000 * kMs, 2, 1000);
+  EXPECT_EQ(times.linger_ns(), 19 * kMs) << "never longer than slow ones took";
+}
+
+}  // namespace
+}  // namespace talweg::protocol
