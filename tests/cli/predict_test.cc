@@ -230,6 +230,22 @@ TEST_F(Predict, WhereProcessorsSetThePaceTwiceTheBandwidthIsWhatTwiceTheRateIs) 
   }
 }
 
+TEST_F(Predict, WhereProcessorsSetThePaceLessBandwidthIsWhatALowerRateIs) {
+  const auto at_rate = [](double gigabits) {
+    return parsed({kVgg, "--rate", fmt::format("{}Gbit/s", gigabits), "-n", "8", "--strategy", "ddp"});
+  };
+  const json document = at_rate(40);
+  int points = 0;
+  for (const json& point : document["over_bandwidth"]) {
+    const auto times = point["bandwidth_times"].get<double>();
+    if (times >= 1) continue;
+    ++points;
+    const double slow = strategy(at_rate(40 * times), "ddp")["step_us"].get<double>();
+    EXPECT_NEAR(point["step_us"]["ddp"].get<double>(), slow, 0.05 * slow) << times;
+  }
+  EXPECT_EQ(points, 3);
+}
+
 TEST_F(Predict, TheNetworkMayBeASetting) {
   const Outcome outcome = talweg({"predict", kVgg, "--strategy", "ddp"}, {"TALWEG_CLUSTER=" + kFourWorkers});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
