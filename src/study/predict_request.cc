@@ -156,6 +156,7 @@ StepQuestion checked(const PredictRequest& request) {
   check_network(words);
   question.ranks = ranks_asked_for(request, question.job);
   question.network = predict_network(words, question.job, question.ranks.back());
+  if (!question.network.assumed.empty()) question.notes.push_back(question.network.assumed);
   if (const int most = question.network.most_ranks; most > 0 && question.ranks.back() > most)
     refuse("--ranks {}: the cluster has {} workers", question.ranks.back(), most);
   // Recorded times are of transfers in turn, which hold what those in flight together hid of each other.
