@@ -172,7 +172,7 @@ template <class Request>
 std::string document(const char* about, std::span<const Field<Request>> fields) {
   std::string text = std::string(about) + "\n\nArguments:";
   for (const auto& field : fields) {
-    const std::string value = value_of(Request{}, field);
+    const std::string value = default_of(Request{}, field);
     text += fmt::format("\n    {}{}: {}{}", argument_name(field.name), value.empty() ? "" : "=" + value,
                         field.help, *field.words == '\0' ? "" : fmt::format(": {}", field.words));
   }
