@@ -118,8 +118,9 @@ PredictNetwork of_job(const train::Job& job) {
   if (samples.empty() || job.ranks < 2) return {};
   const train::Fit fit = train::fit_times(samples);
   const train::NetworkTimes fitted = train::network_of("recorded", job.ranks, fit.times);
-  return {fmt::format("as {} all-reduces of the job fit it, between {} ranks; for others as rings grow",
-                      samples.size(), job.ranks),
+  return {fmt::format("as {} of the job fit{} it, between {} ranks; for others as rings grow",
+                      samples.size() == 1 ? "one all-reduce" : fmt::format("{} all-reduces", samples.size()),
+                      samples.size() == 1 ? "s" : "", job.ranks),
           "recorded",
           0,
           kQuickFormulaRanks,

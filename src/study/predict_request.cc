@@ -45,10 +45,15 @@ std::vector<train::Strategy> strategies_asked_for(const PredictRequest& request,
   }
   if (found.empty() && !all) refuse("--strategy: expected names, such as ddp,exact, or all");
   if (all) found = train::strategies();
+  if (request.bucket_cap == PredictRequest{}.bucket_cap) return found;
+  const auto fills = [](const train::Strategy& strategy) {
+    return strategy.merging.rule == train::Merging::Rule::by_size;
+  };
+  if (std::ranges::none_of(found, fills))
+    refuse("--bucket-cap: none of --strategy {} fills buckets by size, as ddp does", request.strategy);
   for (train::Strategy& strategy : found) {
+    if (!fills(strategy)) continue;
     train::Merging& merging = strategy.merging;
-    if (merging.rule != train::Merging::Rule::by_size || request.bucket_cap == PredictRequest{}.bucket_cap)
-      continue;
     merging.cap = cap;
     merging.first_cap = std::min(merging.first_cap, cap);
   }
