@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <type_traits>
 #include <utility>
 
 namespace talweg::train {
@@ -61,9 +62,14 @@ class CallFinder {
     taken_[found] = true;
     return &calls_[found];
   }
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  struct Free {
+    std::vector<std::size_t> calls{};  // in order
+    std::size_t from = 0;              // all before are taken
+  };
   // What is taken is passed over once in each list that it is in.
-  template <class Lists, class Key>
-  std::size_t first_of(Lists& lists, const Key& key) {
+  template <class Key>
+  std::size_t first_of(std::map<Key, Free>& lists, const std::type_identity_t<Key>& key) {
     const auto at = lists.find(key);
     if (at == lists.end()) return kNone;
     Free& list = at->second;
@@ -74,11 +80,6 @@ class CallFinder {
     return kNone;
   }
 
-  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
-  struct Free {
-    std::vector<std::size_t> calls{};  // in order
-    std::size_t from = 0;              // all before are taken
-  };
   const std::vector<KinetoTransfer>& calls_;
   std::map<std::int64_t, std::size_t> by_function_;
   std::map<Collective, Free> by_op_;
