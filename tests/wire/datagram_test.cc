@@ -204,8 +204,8 @@ TEST(Datagram, NumbersBeyondTheirEndAreRefused) {
     DatagramHeader header;
     return opener.open(packet, header);
   };
-  constexpr std::uint64_t kEnd = 1ULL << 62;
-  for (const std::uint64_t number : {kEnd, kEnd + 1, ~0ULL})
+  constexpr std::uint64_t kEnd = std::uint64_t{1} << 62;
+  for (const std::uint64_t number : {kEnd, kEnd + 1, ~std::uint64_t{0}})
     EXPECT_EQ(open_as(number), Why::damaged) << number;
   EXPECT_EQ(opener.window().next(), 0U) << "nothing has changed";
   EXPECT_EQ(open_as(kEnd - 1), Why::none);
