@@ -248,7 +248,7 @@ TEST_F(Predict, WhereProcessorsSetThePaceLessBandwidthIsWhatALowerRateIs) {
 
 TEST_F(Predict, OfTransfersInFlightTogetherTheStartUpsOverlap) {
   const auto step = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> line{tiny(), "--alpha-beta", "1ms,1ns/B", "-n", "4", "--strategy", "wfbp"};
+    std::vector<std::string> line{tiny(), "--alpha-beta", "4ms,1ns/B", "-n", "4", "--strategy", "wfbp"};
     line.insert(line.end(), more.begin(), more.end());
     return strategy(parsed(line), "wfbp")["step_us"].get<double>();
   };
