@@ -1,13 +1,17 @@
 #include "studies.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "python/arguments.h"
 #include "python/documented.h"
 #include "study/plan_report.h"
 #include "study/plan_request.h"
@@ -33,25 +37,49 @@ std::string argument_name(std::string option) {
   return option;
 }
 
-// A list is what the command line says with commas; paths may be path-like.
-std::string text_of(const py::handle& value) {
-  if (py::hasattr(value, "__fspath__")) return py::str(value.attr("__fspath__")());
-  if (!py::isinstance<py::list>(value) && !py::isinstance<py::tuple>(value)) return py::str(value);
-  std::string text;
-  for (const py::handle item : value) text += (text.empty() ? "" : ",") + std::string(py::str(item));
-  return text;
+// Of a str, a path or a number.
+std::optional<std::string> one_text(const py::handle& value) {
+  auto object = py::reinterpret_borrow<py::object>(value);
+  if (py::hasattr(object, "__fspath__")) object = object.attr("__fspath__")();
+  const bool text = py::isinstance<py::str>(object) || py::isinstance<py::float_>(object);
+  if (!text && PyIndex_Check(object.ptr()) == 0) return std::nullopt;
+  return py::str(object);
 }
 
+// One text for each where `value` has several, and nothing where one of them is none.
+std::optional<std::vector<std::string>> texts_of(const py::handle& value) {
+  if (auto text = one_text(value)) return std::vector{std::move(*text)};
+  const bool bytes = py::isinstance<py::bytes>(value) || py::isinstance<py::bytearray>(value);
+  if (bytes || py::isinstance<py::dict>(value) || !py::isinstance<py::iterable>(value)) return std::nullopt;
+  std::vector<std::string> texts;
+  for (const py::handle item : value) {
+    auto text = one_text(item);
+    if (!text) return std::nullopt;
+    texts.push_back(std::move(*text));
+  }
+  return texts;
+}
+
+// Of several values, what the command line says with commas.
 template <class Request>
-void set_from(Request& request, const Field<Request>& field, const py::handle& value) {
+void set_from(const char* function, Request& request, const Field<Request>& field, const py::handle& value) {
   if (value.is_none()) return;
-  if (field.template is<std::vector<std::string>>() && !py::isinstance<py::str>(value)) {
-    if (py::hasattr(value, "__fspath__")) return set(request, field, text_of(value));
-    for (const py::handle item : value) set(request, field, text_of(item));
+  const auto misfit = [&](const char* expected) {
+    throw py::type_error(fmt::format("{}: {}: expected {}, got {}", function, argument_name(field.name),
+                                     expected, given(value)));
+  };
+  if (field.template is<bool>()) {
+    if (!py::isinstance<py::bool_>(value)) misfit("True or False");
+    return set(request, field, value.cast<bool>() ? "true" : "false");
+  }
+  const auto texts = texts_of(value);
+  if (field.template is<std::vector<std::string>>()) {
+    if (!texts || PyNumber_Check(value.ptr()) != 0) misfit("a str or a path, or several");
+    for (const std::string& text : *texts) set(request, field, text);
     return;
   }
-  if (field.template is<bool>()) return set(request, field, value.cast<bool>() ? "true" : "false");
-  set(request, field, text_of(value));
+  if (!texts) misfit("a str, a path or a number, or several");
+  set(request, field, fmt::format("{}", fmt::join(*texts, ",")));
 }
 
 // What `function` does; errors name what the user wrote: here arguments, not options.
@@ -75,14 +103,14 @@ Request request_of(const char* function, std::span<const Field<Request>> fields,
     throw py::type_error(
         fmt::format("{}: one argument is taken without a name, {} were given", function, positional.size()));
   Request request;
-  if (positional.size() == 1) set_from(request, fields.front(), positional[0]);
+  if (positional.size() == 1) set_from(function, request, fields.front(), positional[0]);
   for (const auto& [key, value] : named) {
     const std::string name = py::str(key);
     const auto field = std::ranges::find_if(
         fields, [&](const auto& f) { return name == argument_name(f.name) || name == f.name; });
     if (field == fields.end())
       throw py::type_error(fmt::format("{}: no argument is called {}", function, name));
-    of_arguments([&] { set_from(request, *field, value); });
+    of_arguments([&] { set_from(function, request, *field, value); });
   }
   return request;
 }
@@ -144,7 +172,7 @@ template <class Request>
 std::string document(const char* about, std::span<const Field<Request>> fields) {
   std::string text = std::string(about) + "\n\nArguments:";
   for (const auto& field : fields) {
-    const std::string value = value_of(Request{}, field);
+    const std::string value = default_of(Request{}, field);
     text += fmt::format("\n    {}{}: {}{}", argument_name(field.name), value.empty() ? "" : "=" + value,
                         field.help, *field.words == '\0' ? "" : fmt::format(": {}", field.words));
   }

@@ -164,10 +164,10 @@ PYBIND11_MODULE(_c10d, m) {
   define_log("StepLog.entries", &StepLog::entries);
   define_log("StepLog.sources", &StepLog::sources);
   log.def_readwrite("look_for_sources", &StepLog::look_for_sources);
-  py::class_<LayerCall>(m, "_LayerCall", py::dynamic_attr())
-      .def("__call__", [](const LayerCall& self, const py::args& arguments, const py::kwargs& named) {
-        return self.log->call(self.layer, self.forward, arguments, named);
-      });
+  // Not def("__call__"): what pybind11 does around a call takes longer than all that is noted of a layer.
+  py::class_<LayerCall>(
+      m, "_LayerCall", py::dynamic_attr(),
+      py::custom_type_setup([](PyHeapTypeObject* type) { type->ht_type.tp_call = &call_layer; }));
   m.def("create", &create, py::arg("options"), py::arg("parent") = py::none(), Documented("create").text);
   add_gradients(m);
 }

@@ -113,9 +113,8 @@ void StepLog::note_gradient(Kind kind, int index) {
   append(kind, index);
 }
 
-py::object StepLog::call(int layer, const py::object& forward, const py::args& arguments,
-                         const py::kwargs& named) {
-  if (!live_) return forward(*arguments, **named);
+PyObject* StepLog::call(int layer, PyObject* forward, PyObject* arguments, PyObject* named) {
+  if (!live_) return PyObject_Call(forward, arguments, named);
   NodePtr first;
   const auto arrives = [&](const at::Tensor& tensor) {
     const NodePtr& node = tensor.grad_fn();
@@ -125,13 +124,27 @@ py::object StepLog::call(int layer, const py::object& forward, const py::args& a
       hook(node, kGradEnd, layer);  // else the layer before begins there, which says the same
     if (look_for_sources) look(layer, node);
   };
-  for (const py::handle one : arguments) each_tensor(one, arrives);
-  each_tensor(named, arrives);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(arguments); ++i)
+    each_tensor(PyTuple_GET_ITEM(arguments, i), arrives);
+  if (named != nullptr) each_tensor(named, arrives);
   append(kLayerIn, layer);
-  py::object output = forward(*arguments, **named);
+  auto output = py::reinterpret_steal<py::object>(PyObject_Call(forward, arguments, named));
+  if (!output) return nullptr;
   append(kLayerOut, layer);
   each_tensor(output, [&](const at::Tensor& tensor) { leaves(layer, tensor, first.get()); });
-  return output;
+  return output.release().ptr();
+}
+
+PyObject* call_layer(PyObject* self, PyObject* arguments, PyObject* named) {
+  try {
+    const auto& call = py::cast<const LayerCall&>(py::handle(self));
+    return call.log->call(call.layer, call.forward.ptr(), arguments, named);
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
 }
 
 // A layer that hands its input on has made no node, and a container's last node is its last layer's.

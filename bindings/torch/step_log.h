@@ -47,9 +47,9 @@ class StepLog : public std::enable_shared_from_this<StepLog> {
   void note(int kind, int index);
   void pass_begins();
   void pass_ends();
-  // forward(*arguments, **named) of a layer, with a note before and after it.
-  pybind11::object call(int layer, const pybind11::object& forward, const pybind11::args& arguments,
-                        const pybind11::kwargs& named);
+  // forward(*arguments, **named) of a layer, with a note before and after it: a new reference, or null with
+  // Python's error set. `named` may be null.
+  PyObject* call(int layer, PyObject* forward, PyObject* arguments, PyObject* named);
   void watch_parameters(const std::vector<at::Tensor>& parameters);
   // From now on nothing is noted but what `note` is asked for: the last all-reduces may still arrive.
   void end();
@@ -95,5 +95,7 @@ struct LayerCall {
   int layer;
   pybind11::object forward;
 };
+// The slot tp_call of its type.
+PyObject* call_layer(PyObject* self, PyObject* arguments, PyObject* named);
 
 }  // namespace talweg::torch_face

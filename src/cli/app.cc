@@ -1,8 +1,13 @@
 #include "cli/app.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sstream>
 #include <string>
 
 #include "study/version.h"
+#include "text/table.h"
 
 namespace talweg::cli {
 
@@ -29,11 +34,35 @@ Examples:
 
 "talweg <subcommand> --help" has more.)";
 
+// Lines of tables have at most 120 characters; those of --help, too.
+class WrappedHelp : public CLI::Formatter {
+ public:
+  WrappedHelp() { column_width(kColumn); }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    return in_column(option->get_description());
+  }
+  std::string make_subcommand(const CLI::App* command) const override {
+    std::ostringstream out;
+    CLI::detail::format_help(out, command->get_display_name(true), in_column(command->get_description()),
+                             kColumn);
+    return out.str();
+  }
+
+ private:
+  static constexpr int kColumn = 30;  // where descriptions begin
+
+  // CLI11 indents what follows a new line.
+  static std::string in_column(const std::string& description) {
+    return fmt::format("{}", fmt::join(text::wrapped(description, text::kTableWidth - kColumn), "\n"));
+  }
+};
+
 }  // namespace
 
 std::unique_ptr<CLI::App> make_app(Action* action) {
   auto app = std::make_unique<CLI::App>(
       "Talweg: collectives for distributed training over the network that is there", "talweg");
+  app->formatter(std::make_shared<WrappedHelp>());
   app->set_version_flag("--version", std::string("talweg ") + study::kVersion);
   app->footer(kProgramExamples);
   app->require_subcommand(1);

@@ -26,7 +26,8 @@ kind has is a difference, too.
 
 Examples:
   talweg compare before.json after.json
-  talweg plan cluster.yaml --bytes 1M..64M --json plan.json; talweg simulate cluster.yaml --bytes 1M..64M --json run.json
+  talweg plan cluster.yaml --bytes 1M..64M --json plan.json
+  talweg simulate cluster.yaml --bytes 1M..64M --json run.json
   talweg compare plan.json run.json --threshold 10%)";
 
 struct CompareFlags {

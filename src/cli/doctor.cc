@@ -22,7 +22,7 @@ Examples:
   kill -USR1 <pid of each rank>                                             # or when asked for
   talweg doctor /shared/records                                             # who waits for whom, who disagrees
   TALWEG_TRACE=/shared/traces talweg run -n 4 -- python train.py
-  talweg doctor --trace all.json /shared/traces                             # all ranks on one clock, for ui.perfetto.dev)";
+  talweg doctor --trace all.json /shared/traces                             # one clock for all, for ui.perfetto.dev)";
 
 struct DoctorFlags {
   std::vector<std::string> paths;

@@ -53,7 +53,9 @@ void add_fields(CLI::App& app, std::span<const study::Field<Request>> fields,
       option = app.add_option_function<std::string>(
           names, [=, &field](const std::string& text) { set(*request, field, text); }, field.help);
       option->check(CLI::Validator([&field](const std::string& text) { return field.complaint(text); }, ""));
-      option->default_str(value_of(*request, field));
+      option->default_str(default_of(*request, field));
+      if (field.template is<int>() || field.template is<std::uint64_t>()) option->type_name("INT");
+      if (field.template is<double>()) option->type_name("FLOAT");
     }
     if (*field.group != '\0') option->group(field.group);
   }

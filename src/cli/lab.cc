@@ -33,7 +33,8 @@ Examples:
 
 Each worker of the file becomes a host: a network namespace with one interface, eth0, whose rates are those of its
 links. "run" starts one rank per worker on its host, and an aggregator on every other host; without an "up" before it,
-the lab exists only meanwhile. What cannot be emulated is said. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces.)";
+the lab exists only meanwhile. What cannot be emulated is said. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or
+unprivileged user namespaces.)";
 
 struct LabFlags {
   std::string file;

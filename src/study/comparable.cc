@@ -182,7 +182,11 @@ void read_simulate_results(const Json& document, ResultFile& file) {
 // Steps by strategy, of each number of ranks.
 void read_predict_results(const Json& document, ResultFile& file) {
   Measure measure;
-  measure.of = fmt::format("a step of {}", text::text_field(text::field(document, "job"), "name"));
+  const Json& job = text::field(document, "job");
+  file.job = text::text_field(job, "name");
+  file.job_size = fmt::format("{} layers, {} bytes of gradients", whole_in(job, "layers"),
+                              whole_in(job, "gradient_bytes"));
+  measure.of = fmt::format("a step of {}", file.job);
   const Json& network = text::field(document, "network");
   file.about = fmt::format("{}, {}", measure.of, text::text_field(network, "description"));
   measure.where = fmt::format("{} ranks", whole_in(document, "ranks"));

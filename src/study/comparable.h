@@ -28,6 +28,8 @@ struct ResultFile {
   std::string format;  // "talweg plan"
   std::string about;   // "all_reduce of 4 ranks, examples/clusters/uneven4.yaml"
   std::vector<Measure> measures;
+  std::string job{};       // of a prediction: its name
+  std::string job_size{};  // "3 layers, 3500000 bytes of gradients"
 };
 
 // Throws Error{bad_file}, one line that begins with the path, for what none of the commands has written.

@@ -197,6 +197,10 @@ Comparison compare(ResultFile a, ResultFile b, double threshold) {
   }
   for (std::size_t i = 0; i < right.size(); ++i)
     if (unmatched.contains(right_keys[i])) result.only_b.push_back(right[i]);
+  const bool predictions = !result.a.job.empty() && !result.b.job.empty();
+  if (result.pairs.empty() && predictions && result.a.job != result.b.job)
+    refuse("nothing in common to compare: {} and {} are predictions of different jobs, {} and {}",
+           result.a.path, result.b.path, result.a.job, result.b.job);
   if (result.pairs.empty())
     refuse("nothing in common to compare: {}, and {}", example_of(result.a, left),
            example_of(result.b, right));
@@ -208,6 +212,10 @@ std::string to_text(const Comparison& comparison, bool wide) {
   for (const auto& [letter, file] : {std::pair{"A", &comparison.a}, std::pair{"B", &comparison.b}})
     text += fmt::format("{}  {}: {} of {}\n", letter, printable(file->path), printable(file->format),
                         printable(file->about));
+  if (comparison.a.job_size != comparison.b.job_size && !comparison.a.job.empty() &&
+      !comparison.b.job.empty())
+    text += fmt::format("these are different jobs of one name: A has {}, B {}\n", comparison.a.job_size,
+                        comparison.b.job_size);
   std::vector<std::vector<const Compared*>> tables;  // by what is measured, in the order of A
   for (const Compared& pair : comparison.pairs) {
     const auto table =

@@ -92,6 +92,13 @@ std::string value_of(const Request& request, const Field<Request>& field) {
   return std::visit([&](auto member) { return text_of(request.*member); }, field.member);
 }
 
+// The value that a user could set to what `request` has; empty where that only stands for nothing said.
+template <class Request>
+std::string default_of(const Request& request, const Field<Request>& field) {
+  std::string value = value_of(request, field);
+  return field.complaint(value).empty() ? value : "";
+}
+
 // nullptr if there is none.
 template <class Request>
 const Field<Request>* field_called(std::span<const Field<Request>> fields, std::string_view name) {

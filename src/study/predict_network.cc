@@ -90,15 +90,42 @@ PredictNetwork of_alpha_beta(const std::string& text, int ranks) {
           kQuickFormulaRanks, [given](int n) { return train::at_ranks(given, n); }};
 }
 
+// Where samples do not tell how a time grows with the size: why, and what is assumed of it; else nothing.
+std::string assumed_of(const train::Fit& fit, const std::vector<train::Sample>& samples) {
+  constexpr double kAlike = 2;  // times the least size
+  const auto [least, most] = std::ranges::minmax(samples, {}, &train::Sample::bytes);
+  const auto size = [](double bytes) { return fmt::format("{:.3g} MB", bytes * 1e-6); };
+  if (least.bytes == most.bytes)
+    return fmt::format(
+        "all recorded all-reduces have {}, which cannot tell a start-up: it is assumed that there is none",
+        size(least.bytes));
+  if (fit.times.per_byte() > 0) return {};
+  if (fit.times.has_rate())
+    return fmt::format(
+        "recorded all-reduces take no longer the larger they are from {} on: it is assumed that no size does",
+        size(fit.times.pieces().back().from));
+  return fmt::format(
+      "recorded all-reduces have {} to {}, which {}: it is assumed that each takes as long, whatever its "
+      "size",
+      size(least.bytes), size(most.bytes),
+      most.bytes < kAlike * least.bytes ? "is too alike to tell a rate"
+                                        : "tells no rate, as the larger took no longer");
+}
+
 // What the job's own transfers took; kind and words are empty where it has none.
 PredictNetwork of_job(const train::Job& job) {
   const std::vector<train::Sample> samples = train::samples_of(job, Collective::all_reduce);
   if (samples.empty() || job.ranks < 2) return {};
-  const train::NetworkTimes fitted =
-      train::network_of("recorded", job.ranks, train::fit_times(samples).times);
-  return {fmt::format("as {} all-reduces of the job fit it, between {} ranks; for others as rings grow",
-                      samples.size(), job.ranks),
-          "recorded", 0, kQuickFormulaRanks, [fitted](int n) { return train::at_ranks(fitted, n); }};
+  const train::Fit fit = train::fit_times(samples);
+  const train::NetworkTimes fitted = train::network_of("recorded", job.ranks, fit.times);
+  return {fmt::format("as {} of the job fit{} it, between {} ranks; for others as rings grow",
+                      samples.size() == 1 ? "one all-reduce" : fmt::format("{} all-reduces", samples.size()),
+                      samples.size() == 1 ? "s" : "", job.ranks),
+          "recorded",
+          0,
+          kQuickFormulaRanks,
+          [fitted](int n) { return train::at_ranks(fitted, n); },
+          assumed_of(fit, samples)};
 }
 
 PredictNetwork remembering(PredictNetwork network) {

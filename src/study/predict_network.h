@@ -26,6 +26,7 @@ struct PredictNetwork {
   int most_ranks = 0;                                // that there are workers for; 0: as many as one likes
   int quick_ranks = 0;                               // up to here `at` takes no time to speak of
   std::function<train::NetworkTimes(int ranks)> at;  // from 2 ranks on
+  std::string assumed{};  // what the job's samples do not tell, in a sentence; empty: nothing is missing
 };
 
 // Throws Error{invalid_argument} where more than one is given as an option.

@@ -318,6 +318,7 @@ std::string plan_line(const StepStudy& study) {
 
 std::string bandwidth_line(const StepStudy& study) {
   const std::string& name = study.best_row().strategy.name;
+  if (!study.has_rate) return "what more bandwidth brings cannot be told: the network's times have no rate";
   if (!study.enough_bandwidth) return fmt::format("with {}, more bandwidth always helps", name);
   const double enough = *study.enough_bandwidth;
   if (enough > 1)

@@ -45,10 +45,15 @@ std::vector<train::Strategy> strategies_asked_for(const PredictRequest& request,
   }
   if (found.empty() && !all) refuse("--strategy: expected names, such as ddp,exact, or all");
   if (all) found = train::strategies();
+  if (request.bucket_cap == PredictRequest{}.bucket_cap) return found;
+  const auto fills = [](const train::Strategy& strategy) {
+    return strategy.merging.rule == train::Merging::Rule::by_size;
+  };
+  if (std::ranges::none_of(found, fills))
+    refuse("--bucket-cap: none of --strategy {} fills buckets by size, as ddp does", request.strategy);
   for (train::Strategy& strategy : found) {
+    if (!fills(strategy)) continue;
     train::Merging& merging = strategy.merging;
-    if (merging.rule != train::Merging::Rule::by_size || request.bucket_cap == PredictRequest{}.bucket_cap)
-      continue;
     merging.cap = cap;
     merging.first_cap = std::min(merging.first_cap, cap);
   }
@@ -156,6 +161,7 @@ StepQuestion checked(const PredictRequest& request) {
   check_network(words);
   question.ranks = ranks_asked_for(request, question.job);
   question.network = predict_network(words, question.job, question.ranks.back());
+  if (!question.network.assumed.empty()) question.notes.push_back(question.network.assumed);
   if (const int most = question.network.most_ranks; most > 0 && question.ranks.back() > most)
     refuse("--ranks {}: the cluster has {} workers", question.ranks.back(), most);
   // Recorded times are of transfers in turn, which hold what those in flight together hid of each other.

@@ -154,6 +154,7 @@ void add_what_ifs(const StepQuestion& question, Predictor& predictor, StepStudy&
     const double more = predictor(best, question.setting(2 * ranks)).step;
     study.what_ifs.push_back({"twice the ranks", more, 2 * now / more});
   }
+  if (!study.has_rate) return;
   study.enough_bandwidth =
       train::enough_bandwidth(question.job, best, question.setting(ranks), kLittle).enough;
 }
@@ -238,6 +239,7 @@ StepStudy study_step(const StepQuestion& question,
   alone.network = train::no_network(1);
   alone.peer_waits = false;
   study.alone = predictor(study.best_row().strategy, alone).step;
+  study.has_rate = question.network.at(question.ranks.back()).all_reduce.has_rate();
   add_what_ifs(question, predictor, study);
   if (question.curves) add_curves(question, predictor, study);
   add_measured(question, study);

@@ -58,7 +58,10 @@ struct StepStudy {
   std::optional<double> measured;  // seconds, of the job's own ranks
   std::optional<double> replayed;  // the same, predicted from what the job recorded of its network
   std::vector<WhatIf> what_ifs;
-  // Times what it is: from there on no more bandwidth gains 1 %; nothing: it always does.
+  // Whether larger transfers take longer; if none does, nothing can be told of bandwidth.
+  bool has_rate = true;
+  // Times what it is: from there on no more bandwidth gains 1 %; nothing: it always does, or there is no
+  // rate.
   std::optional<double> enough_bandwidth;
   std::optional<StepCurves> over_ranks, over_bandwidth;
 

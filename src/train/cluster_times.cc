@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <utility>
 
 #include "base/fail.h"
 #include "forest/packed.h"
@@ -45,20 +46,37 @@ cluster::Cluster without_bursts(cluster::Cluster cluster) {
   return cluster;
 }
 
+// As if processors took no time.
+forest::CostModel of_links_alone(cluster::Cluster cluster) {
+  cluster.processor = {};
+  forest::CostParameters parameters;
+  for (forest::CostParameters::Transport* transport : {&parameters.tcp, &parameters.memory})
+    transport->per_batch = transport->per_byte = 0;
+  parameters.reduce_per_byte = 0;
+  return forest::CostModel(cluster, parameters);
+}
+
+// What the same plans take, and what of it links would take alone.
+struct Priced {
+  TransferTimes all{}, links{};
+};
+
 class Pricer {
  public:
   explicit Pricer(const cluster::Cluster& cluster)
-      : planned_for_(cluster), priced_by_(without_bursts(cluster)) {}
+      : planned_for_(cluster),
+        priced_by_(without_bursts(cluster)),
+        links_alone_(of_links_alone(without_bursts(cluster))) {}
 
-  TransferTimes times(Collective op, std::span<const Bytes> sizes) {
+  Priced times(Collective op, std::span<const Bytes> sizes) {
     std::vector<Sample> samples;
     for (const Bytes bytes : sizes) samples.push_back(priced(op, bytes));
-    return table_times(samples);
+    return tables(samples);
   }
 
   // All small sizes, between which plans change; of large ones, where rates alone count, only as many as
   // differ from the line between those around them.
-  TransferTimes times_where_they_bend(Collective op, std::span<const Bytes> sizes) {
+  Priced times_where_they_bend(Collective op, std::span<const Bytes> sizes) {
     std::vector<Sample> samples;
     while (sizes.front() < kLarge) {
       samples.push_back(priced(op, sizes.front()));
@@ -67,14 +85,21 @@ class Pricer {
     const Sample first = priced(op, sizes.front()), last = priced(op, sizes.back());
     samples.insert(samples.end(), {first, last});
     bend(op, sizes, first, last, samples);
-    return table_times(samples);
+    return tables(samples);
   }
 
  private:
   Sample priced(Collective op, Bytes bytes) {
     const auto planned =
         forest::plan_at_once(request_for(op, planned_for_.network().workers(), bytes), planned_for_, memo_);
-    return {static_cast<double>(bytes.value), priced_by_.seconds(planned.forest)};
+    const auto size = static_cast<double>(bytes.value);
+    of_links_.push_back({size, links_alone_.seconds(planned.forest)});
+    return {size, priced_by_.seconds(planned.forest)};
+  }
+
+  // Of what has been priced since the last ones.
+  Priced tables(std::span<const Sample> samples) {
+    return {table_times(samples), table_times(std::exchange(of_links_, {}))};
   }
 
   // Between the first of `sizes` and the last, which took that.
@@ -92,7 +117,8 @@ class Pricer {
   }
 
   forest::CostModel planned_for_;
-  forest::CostModel priced_by_;
+  forest::CostModel priced_by_, links_alone_;
+  std::vector<Sample> of_links_;
   forest::PackingMemo memo_{forest::Trees::any};
 };
 
@@ -110,16 +136,21 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
   cluster::validate(cluster);
   const int ranks = cluster.workers();
   if (ranks == 1) return no_network(1);
-  const auto times_of = [&sizes, ranks](const cluster::Cluster& its) -> NetworkTimes::Least {
+  struct Both {
+    NetworkTimes::Each all, links;
+  };
+  const auto times_of = [&sizes, ranks](const cluster::Cluster& its) -> Both {
     Pricer pricer(its);
     const auto of = [&](Collective op) {
       if (!sizes.empty()) return pricer.times(op, sizes);
       if (ranks < kManyRanks) return pricer.times(op, kSizes);
       return pricer.times_where_they_bend(op, kSizes);
     };
-    return {of(Collective::all_reduce), of(Collective::reduce_scatter), of(Collective::all_gather)};
+    const Priced sums = of(Collective::all_reduce), scattered = of(Collective::reduce_scatter),
+                 gathered = of(Collective::all_gather);
+    return {{sums.all, scattered.all, gathered.all}, {sums.links, scattered.links, gathered.links}};
   };
-  const NetworkTimes::Least now = times_of(cluster);
+  const auto [now, links] = times_of(cluster);
   cluster::Cluster endless = cluster;
   for (cluster::Link& link : endless.links) link.capacity.bits_per_second *= kEndless;
   for (cluster::CapacityGroup& group : endless.groups) group.capacity.bits_per_second *= kEndless;
@@ -128,7 +159,8 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
           .all_reduce = now.all_reduce,
           .reduce_scatter = now.reduce_scatter,
           .all_gather = now.all_gather,
-          .least = times_of(endless)};
+          .least = times_of(endless).all,
+          .links = links};
 }
 
 NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes) {

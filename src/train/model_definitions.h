@@ -17,6 +17,7 @@ Job make_resnet(const std::string& name, const ModelOptions& options, const std:
                 bool bottleneck, int groups = 1, int width = 64);
 Job make_densenet121(const ModelOptions& options);
 Job make_inception_v3(const ModelOptions& options);
+Job make_nasnet_a_large(const ModelOptions& options);
 Job make_bert(const std::string& name, const ModelOptions& options, int layers, int hidden);
 Job make_gpt2(const ModelOptions& options);
 // That of examples/demo/train.py.

@@ -52,6 +52,7 @@ std::vector<Sample> medians(std::span<const Sample> samples) {
 }
 
 std::string piece_text(const TransferTimes::Piece& piece) {
+  if (piece.per_byte == 0) return fmt::format("{:.4g} us, whatever its size", piece.startup * 1e6);
   return fmt::format("{:.4g} us + {:.3g} ns/B", piece.startup * 1e6, piece.per_byte * 1e9);
 }
 
@@ -65,6 +66,10 @@ double TransferTimes::seconds(double bytes) const {
   if (bytes <= 0) return 0;
   const auto above = std::ranges::upper_bound(pieces_, bytes, {}, &Piece::from);
   return std::max(0.0, value_at(*(above - 1), bytes));
+}
+
+bool TransferTimes::has_rate() const {
+  return std::ranges::any_of(pieces_, [](const Piece& piece) { return piece.per_byte > 0; });
 }
 
 TransferTimes TransferTimes::scaled(double startup, double per_byte) const {
@@ -153,11 +158,24 @@ const TransferTimes& NetworkTimes::of(Collective op) const {
 
 NetworkTimes NetworkTimes::with_bandwidth(double by) const {
   if (!(by > 0)) refuse("a bandwidth is scaled by a number above 0");
+  if (by == 1) return *this;
   NetworkTimes other = *this;
-  other.name = by == 1 ? name : fmt::format("{}, bandwidth x {:.4g}", name, by);
-  other.all_reduce = all_reduce.scaled(1, 1 / by).at_least(least.all_reduce);
-  other.reduce_scatter = reduce_scatter.scaled(1, 1 / by).at_least(least.reduce_scatter);
-  other.all_gather = all_gather.scaled(1, 1 / by).at_least(least.all_gather);
+  other.name = fmt::format("{}, bandwidth x {:.4g}", name, by);
+  const auto changed = [by](const TransferTimes& now, const TransferTimes& least_of_it) {
+    return now.scaled(1, 1 / by).at_least(least_of_it);
+  };
+  if (links)
+    other.links = {changed(links->all_reduce, {}), changed(links->reduce_scatter, {}),
+                   changed(links->all_gather, {})};
+  if (links && by < 1) {
+    other.all_reduce = all_reduce.at_least(other.links->all_reduce);
+    other.reduce_scatter = reduce_scatter.at_least(other.links->reduce_scatter);
+    other.all_gather = all_gather.at_least(other.links->all_gather);
+  } else {
+    other.all_reduce = changed(all_reduce, least.all_reduce);
+    other.reduce_scatter = changed(reduce_scatter, least.reduce_scatter);
+    other.all_gather = changed(all_gather, least.all_gather);
+  }
   return other;
 }
 
@@ -180,9 +198,12 @@ NetworkTimes at_ranks(const NetworkTimes& network, int ranks, Growth growth) {
   const double per_byte = growth == Growth::ring ? ((to - 1) / to) / ((from - 1) / from) : 1;
   NetworkTimes other = network;
   other.ranks = ranks;
-  for (TransferTimes* times : {&other.all_reduce, &other.reduce_scatter, &other.all_gather,
-                               &other.least.all_reduce, &other.least.reduce_scatter, &other.least.all_gather})
-    *times = times->scaled(startup, per_byte);
+  std::vector<TransferTimes*> all{&other.all_reduce,           &other.reduce_scatter,
+                                  &other.all_gather,           &other.least.all_reduce,
+                                  &other.least.reduce_scatter, &other.least.all_gather};
+  if (other.links)
+    all.insert(all.end(), {&other.links->all_reduce, &other.links->reduce_scatter, &other.links->all_gather});
+  for (TransferTimes* times : all) *times = times->scaled(startup, per_byte);
   return other;
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -47,6 +48,8 @@ class TransferTimes {
   // Of the piece for the largest sizes.
   double per_byte() const { return pieces_.back().per_byte; }
   const std::vector<Piece>& pieces() const { return pieces_; }
+  // Whether any size takes longer than another.
+  bool has_rate() const;
   // Start-ups and rates times these: scaled(1, 0.5) is a network of twice the bandwidth.
   TransferTimes scaled(double startup, double per_byte) const;
   // The longer of both, size by size.
@@ -71,14 +74,17 @@ struct NetworkTimes {
   int ranks = 1;
   TransferTimes all_reduce{}, reduce_scatter{}, all_gather{};  // by the bytes of the whole vector
   const TransferTimes& of(Collective op) const;                // Throws Error{unsupported} for others
+  struct Each {
+    TransferTimes all_reduce{}, reduce_scatter{}, all_gather{};
+    bool operator==(const Each&) const = default;
+  };
   // What links of endless rate leave, such as what hosts' processors take: more bandwidth gets nowhere below
   // it.
-  struct Least {
-    TransferTimes all_reduce{}, reduce_scatter{}, all_gather{};
-    bool operator==(const Least&) const = default;
-  };
-  Least least{};
-  // Each rate times `by`; start-ups stay, and nothing takes less than `least`.
+  Each least{};
+  // What links would take were processors without end: where less than the times above, less bandwidth is not
+  // felt until links take longer. Nothing: the times above are those of links.
+  std::optional<Each> links{};
+  // Each rate of links times `by`; start-ups stay, and nothing takes less than `least`.
   NetworkTimes with_bandwidth(double by) const;
   bool operator==(const NetworkTimes&) const = default;
 };

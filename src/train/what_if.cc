@@ -214,8 +214,9 @@ std::vector<Change> what_helps(const Job& job, const Strategy& strategy, const S
     changes.push_back({what, step, gain_of(step, now)});
   };
   Setting other = setting;
+  const bool has_rate = setting.network.all_reduce.has_rate();
   other.network = setting.network.with_bandwidth(2);
-  with("twice the bandwidth", job, other);
+  if (has_rate) with("twice the bandwidth", job, other);
   other.network = setting.network;
   for (TransferTimes* times :
        {&other.network.all_reduce, &other.network.reduce_scatter, &other.network.all_gather})
@@ -226,7 +227,7 @@ std::vector<Change> what_helps(const Job& job, const Strategy& strategy, const S
   with("devices twice as fast", job, other);
   other = setting;
   other.compression *= 2;
-  with("half the bytes", job, other);
+  if (has_rate) with("half the bytes", job, other);
   other = setting;
   other.peer_waits = false;
   std::ranges::fill(other.slowness, setting.slowness.empty() ? 1 : std::ranges::min(setting.slowness));

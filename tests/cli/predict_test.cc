@@ -230,6 +230,34 @@ TEST_F(Predict, WhereProcessorsSetThePaceTwiceTheBandwidthIsWhatTwiceTheRateIs) 
   }
 }
 
+TEST_F(Predict, WhereProcessorsSetThePaceLessBandwidthIsWhatALowerRateIs) {
+  const auto at_rate = [](double gigabits) {
+    return parsed({kVgg, "--rate", fmt::format("{}Gbit/s", gigabits), "-n", "8", "--strategy", "ddp"});
+  };
+  const json document = at_rate(40);
+  int points = 0;
+  for (const json& point : document["over_bandwidth"]) {
+    const auto times = point["bandwidth_times"].get<double>();
+    if (times >= 1) continue;
+    ++points;
+    const double slow = strategy(at_rate(40 * times), "ddp")["step_us"].get<double>();
+    EXPECT_NEAR(point["step_us"]["ddp"].get<double>(), slow, 0.05 * slow) << times;
+  }
+  EXPECT_EQ(points, 3);
+}
+
+TEST_F(Predict, OfTransfersInFlightTogetherTheStartUpsOverlap) {
+  const auto step = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> line{tiny(), "--alpha-beta", "4ms,1ns/B", "-n", "4", "--strategy", "wfbp"};
+    line.insert(line.end(), more.begin(), more.end());
+    return strategy(parsed(line), "wfbp")["step_us"].get<double>();
+  };
+  EXPECT_EQ(step({}), step({"--in-flight", "1"}));
+  EXPECT_LT(step({"--in-flight", "2"}), step({"--in-flight", "1"}));
+  EXPECT_EQ(step({"--in-flight", "65536"}), step({"--in-flight", "3"}));  // there are three
+  EXPECT_THAT(predict({"--help"}).out, HasSubstr("--in-flight INT             transfers under way"));
+}
+
 TEST_F(Predict, TheNetworkMayBeASetting) {
   const Outcome outcome = talweg({"predict", kVgg, "--strategy", "ddp"}, {"TALWEG_CLUSTER=" + kFourWorkers});
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -274,6 +302,18 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
       {{file("nowhere.yaml"), "--rate", "1Gbit/s", "-n", "4"}, "nowhere.yaml"},
       {{job, "--rate", "1Gbit/s", "-n", "4", "--bucket-cap", "much"},
        "--bucket-cap: size \"much\": expected "},
+      {{job, "--rate", "1Gbit/s", "-n", "4", "--bucket-cap", "8M", "--strategy", "exact,wfbp"},
+       "--bucket-cap: none of --strategy exact,wfbp fills buckets by size, as ddp does"},
+      {{job, "--rate", "1Gbit/s", "-n", "4", "--in-flight", "0"},
+       "--in-flight: expected a whole number from 1 to "},
+      {{job, "--rate", "1Gbit/s", "-n", "4", "--in-flight=-1"},
+       "--in-flight: expected a whole number from 1 to "},
+      {{job, "--rate", "1Gbit/s", "-n", "4", "--in-flight", "two"},
+       "--in-flight: expected a whole number from 1 to "},
+      {{job, "--rate", "1Gbit/s", "-n", "4", "--in-flight", "1.5"},
+       "--in-flight: expected a whole number from 1 to "},
+      {{job, "--rate", "1Gbit/s", "-n", "4", "--in-flight", "65537"},
+       "--in-flight: expected a whole number from 1 to 65536, got \"65537\""},
       {{job, "--rate", "1Gbit/s", "-n", "4", "--faster", "0"}, "--faster: expected a number from 0.001"},
       {{job, "--rate", "1Gbit/s", "-n", "4", "--strategy", "dear", "-o", file("plan.json")}, "runs none of"},
       {{job, "--rate", "1Gbit/s", "-n", "4", "--json", job},
@@ -304,6 +344,30 @@ TEST_F(Predict, ResultsAreCompared) {
   const Outcome differs = talweg({"compare", a, b});
   EXPECT_EQ(differs.exit_code, 1);
   EXPECT_THAT(differs.out, AllOf(HasSubstr("a step of tiny"), HasSubstr("4 ranks"), HasSubstr("wfbp")));
+  EXPECT_THAT(differs.out, Not(HasSubstr("different jobs")));
+}
+
+TEST_F(Predict, ResultsOfDifferentJobsAreSaidToBe) {
+  const std::string a = file("a.json"), b = file("b.json"), other = file("other.json");
+  const auto write = [&](const std::string& job, const std::string& path) {
+    ASSERT_EQ(predict({job, "--alpha-beta", "100us,1ns/B", "-n", "4", "--strategy", "ddp", "--json", path})
+                  .exit_code,
+              0);
+  };
+  write(tiny(), a);
+  write(kVgg, b);
+  write(saved("other.yaml",
+              "name: tiny\norigin: measured\nlayers:\n  - {name: a, forward: 1ms, gradient: 4KiB}\n"),
+        other);
+  const Outcome refused = talweg({"compare", a, b});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("a.json and " + b + " are predictions of different jobs, tiny and vgg16"));
+  const Outcome compared = talweg({"compare", a, other});
+  EXPECT_EQ(compared.exit_code, 1);
+  EXPECT_THAT(compared.out,
+              HasSubstr("these are different jobs of one name: A has 3 layers, 3500000 bytes of "
+                        "gradients, B 1 layers, 4096 bytes of gradients\n"));
 }
 
 TEST_F(Predict, ThePageStandsAlone) {

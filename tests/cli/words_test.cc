@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "cli/app.h"
 #include "talweg/error.h"
 
@@ -25,6 +27,21 @@ std::string complaint_about(const Line& words) {
     return error.what();
   }
   return "nothing";
+}
+
+void expect_narrow_help(const CLI::App& app, const std::string& path) {
+  constexpr std::size_t kMostColumns = 120;
+  std::istringstream lines(app.help(path));
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) EXPECT_LE(line.size(), kMostColumns) << line;
+  EXPECT_GT(count, 3) << path;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; }))
+    expect_narrow_help(*command, path + " " + command->get_name());
+}
+
+TEST(Words, NoLineOfHelpIsWiderThanATable) {
+  Action action;
+  expect_narrow_help(*make_app(&action), "talweg");
 }
 
 TEST(Words, WhatIsBeforeTheProgramIsTalwegs) {

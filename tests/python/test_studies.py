@@ -77,6 +77,22 @@ def test_names_are_checked():
         talweg.plan(UNEVEN, "ring")
 
 
+@pytest.mark.parametrize("call, text", [
+    (lambda: talweg.predict(b"x"), "predict: job: expected a str or a path, or several, got b'x' (bytes)"),
+    (lambda: talweg.predict(["a.yaml", b"x"]), "predict: job: expected a str or a path, or several, got ['a.yaml', b'x'] (list)"),
+    (lambda: talweg.predict(5), "predict: job: expected a str or a path, or several, got 5 (int)"),
+    (lambda: talweg.predict(object), "predict: job: expected a str or a path, or several, got <class 'object'> (type)"),
+    (lambda: talweg.predict(VGG, rate=b"1"), "predict: rate: expected a str, a path or a number, or several, got b'1' (bytes)"),
+    (lambda: talweg.predict(VGG, ranks={2: 4}), "predict: ranks: expected a str, a path or a number, or several, got {2: 4} (dict)"),
+    (lambda: talweg.plan(b"x"), "plan: cluster: expected a str, a path or a number, or several, got b'x' (bytes)"),
+    (lambda: talweg.simulate(UNEVEN, pacing="no"), "simulate: pacing: expected True or False, got 'no' (str)"),
+])
+def test_what_is_of_another_type_is_said_in_one_line(call, text):
+    with pytest.raises(TypeError) as raised:
+        call()
+    assert str(raised.value) == text
+
+
 def test_the_arguments_are_in_the_docstrings():
     for function, names in ((talweg.plan, ("patience=20s", "algo", "format")), (talweg.predict, ("job", "strategy=all", "alpha_beta")),
                             (talweg.simulate, ("least_rto=auto", "bytes=1M"))):

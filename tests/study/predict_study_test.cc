@@ -12,8 +12,10 @@
 namespace talweg::study {
 namespace {
 
+using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr Nanoseconds ms(double milliseconds) {
   return {static_cast<std::int64_t>(milliseconds * 1e6)};
@@ -75,6 +77,39 @@ TEST(PredictNetwork, WhatAJobHasRecordedIsItsNetworkUnlessAnotherIsGiven) {
   EXPECT_NEAR(recorded.at(7).all_reduce.seconds(3e6), 2 * 0.2e-3 + 6e-3 * (6.0 / 7) / (3.0 / 4), 1e-6);
   EXPECT_EQ(predict_network({"", "1Gbit/s", ""}, job, 4).kind, "rate");
   EXPECT_THROW(predict_network({"", "1Gbit/s", "1us,1ns/B"}, job, 4), Error);
+}
+
+train::Job with_exchanges(const std::vector<std::pair<std::int64_t, double>>& bytes_and_ms) {
+  train::Job job = small_job();
+  for (const auto& [bytes, milliseconds] : bytes_and_ms) {
+    train::Exchange exchange;
+    exchange.bytes = {bytes};
+    exchange.time = ms(milliseconds);
+    job.exchanges.push_back(exchange);
+  }
+  return job;
+}
+
+TEST(PredictNetwork, SamplesThatTellNoRateSaySoAndWhatIsAssumed) {
+  const auto assumed = [](const std::vector<std::pair<std::int64_t, double>>& bytes_and_ms) {
+    return predict_network({}, with_exchanges(bytes_and_ms), 4).assumed;
+  };
+  EXPECT_EQ(assumed({{1'000'000, 2}, {2'000'000, 3}, {4'000'000, 5}}), "");
+  EXPECT_THAT(assumed({{1'000'000, 3.1}, {1'100'000, 3.0}}),
+              AllOf(HasSubstr("1 MB to 1.1 MB"), HasSubstr("too alike to tell a rate"),
+                    HasSubstr("assumed that each takes as long")));
+  EXPECT_THAT(assumed({{1'000'000, 3.1}, {9'000'000, 3.0}}), HasSubstr("the larger took no longer"));
+  EXPECT_THAT(assumed({{1'000'000, 3.1}, {1'000'000, 3.0}}), HasSubstr("cannot tell a start-up"));
+}
+
+TEST(StepStudy, WithoutARateNothingIsSaidOfBandwidth) {
+  StepQuestion question = question_of(small_job(), {"ddp"});
+  question.network = predict_network({}, with_exchanges({{1'000'000, 3.1}, {1'100'000, 3.0}}), 4);
+  const StepStudy found = study_step(question);
+  const std::string text = to_text(question, found, true);
+  EXPECT_THAT(text, AllOf(HasSubstr("takes 3048 us, whatever its size"), Not(HasSubstr("0 ns/B")),
+                          Not(HasSubstr("twice the bandwidth")), Not(HasSubstr("half the bytes")),
+                          HasSubstr("what more bandwidth brings cannot be told")));
 }
 
 TEST(StepStudy, TheQuickestIsFirstAndEachSaysWhenItsBucketsTravel) {

@@ -216,6 +216,37 @@ def test_what_is_not_a_number_reaches_all_ranks_and_is_forgotten():
                 assert part.isfinite().all(), f"{name}: {bad} came again"
 
 
+@on_ranks(2)
+def test_a_step_that_is_thrown_away_leaves_residuals_as_they_were():
+    for name, make in ALL.items():
+        for dtype in (torch.float32, torch.float16):
+            model, untouched = parallel(state := make(), Given(dtype=dtype)), parallel(other := make(), Given(dtype=dtype))
+            for kept in (model, untouched):
+                averaged(kept, given_gradients(0, dist.get_rank(), dtype=dtype))
+            bad = given_gradients(1, dist.get_rank(), dtype=dtype)
+            bad[0][7] = math.inf if dist.get_rank() == 1 else 0  # in the bucket that is sent last, and on one rank
+            averaged(model, bad)
+            other._step = state._step  # by which some draw
+            for after, clean in zip(averaged(model, given_gradients(2, dist.get_rank(), dtype=dtype)),
+                                    averaged(untouched, given_gradients(2, dist.get_rank(), dtype=dtype))):
+                assert torch.equal(after, clean), name
+            averaged(model, bad)
+            before = other.state_dict()
+            for what in {"residuals", "shard_residuals"} & before.keys():
+                after = state.state_dict()[what]
+                assert after.keys() == before[what].keys()
+                assert dtype == torch.float16 or any(part.any() for part in after.values()), name
+                for number, part in after.items():
+                    assert torch.equal(part, before[what][number]), f"{name}: {what} of {number}"
+
+
+@on_ranks(2)
+def test_large_gradients_are_finite_too():
+    model = parallel(state := hooks.top_k(0.1), Given(dtype=torch.float16))
+    averaged(model, [torch.full((size,), 6e4, dtype=torch.float16) for size in SIZES])  # whose sum a half cannot hold
+    assert any(part.any() for part in state.state_dict()["residuals"].values())
+
+
 @on_ranks(2, 3, 4)
 def test_the_wire_carries_what_was_promised():
     ranks, count = dist.get_world_size(), 400_000
@@ -369,6 +400,9 @@ def test_bad_arguments_get_one_clear_line():
         (lambda: hooks.auto(block=-5), ValueError, "block must be a whole number above 0, not -5"),
         (lambda: hooks.hook(None, None), TypeError, "takes a state that talweg.torch.hooks.int8"),
         (lambda: hooks.register(network(), hooks.top_k(0.1)), TypeError, "takes a DistributedDataParallel, not Sequential"),
+        (lambda: hooks.register(DistributedDataParallel(network()), None), TypeError, "register.. takes a state that .*, not None"),
+        (lambda: talweg.torch.backend(5), TypeError, "backend: group: expected a ProcessGroup or None, got 5"),
+        (lambda: hooks.int8().load_state_dict(5), TypeError, "load_state_dict.. takes what state_dict.. has made, not int"),
     ]:
         with pytest.raises(error, match=words) as caught:
             make()
@@ -384,6 +418,8 @@ def test_states_that_do_not_fit_get_one_clear_line():
     for change, words in [
         ({"compression": "int4()"}, r"this state is of int4\(\), not of int8"),
         ({"rank": 7}, f"saved by rank 7 of 2, and this is rank {dist.get_rank()} of 2"),
+        ({"residuals": 5}, "this is not a state of .*: its residuals are no tensors by parameter"),
+        ({"shard_residuals": {"0.weight": 5}}, "its shard_residuals are no tensors by parameter"),
         ({"residuals": {"nowhere": torch.zeros(1)}}, "has a parameter nowhere, which the model does not have"),
     ]:
         with pytest.raises(ValueError, match=words):

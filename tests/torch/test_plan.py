@@ -207,9 +207,9 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
     everything = [{"layers": ["0", "2", "4"]}]
     for plan, pattern in (
         (tmp_path / "plan.json", r"plan.json: Expecting value: line 1"),
-        (tmp_path / "no.json", "no.json: .*No such file"),
+        (tmp_path / "no.json", f"^apply_plan: {tmp_path}/no.json: No such file or directory$"),
         ({}, "the plan: expected \"buckets\""),
-        ({"buckets": everything, "size": 1}, "the plan: unknown key 'size'; expected buckets, credit, partition"),
+        ({"buckets": everything, "size": 1}, "^apply_plan: the plan: unknown key 'size'; expected buckets, credit, partition"),
         ({"buckets": [{"layers": []}]}, r"buckets\[0\].layers: expected a list of names"),
         ({"buckets": [{"layers": ["0"], "priority": 8}]}, r"buckets\[0\].priority: expected 0 to 7, got 8"),
         ({"buckets": everything, "partition": 0}, "partition: expected a number of bytes or null, got 0"),
@@ -223,6 +223,9 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
         with pytest.raises(ValueError, match=pattern) as caught:
             apply_plan(model, plan)
         assert "\n" not in str(caught.value)
+    for plan, got in ((5, r"5 \(int\)"), (b"plan.json", r"b'plan.json' \(bytes\)"), ([{"layers": ["0"]}], "list")):
+        with pytest.raises(TypeError, match=f"^apply_plan: plan: expected a file, a dict or None, got {got}$"):
+            apply_plan(model, plan)
     with pytest.raises(ValueError, match="rank 1 has another plan than rank 0"):
         apply_plan(model, PLANS[dist.get_rank()])
     with pytest.raises(ValueError, match="expected 0 to 7"):  # on rank 1 only, but all are told

@@ -15,7 +15,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from torch.utils.checkpoint import checkpoint
 from training import assert_equal_on_all_ranks, batch, flat, loss, network, sgd, train
 
-from talweg import _sending, _stamps
+from talweg import _files, _sending, _stamps
 from talweg._c10d import StepLog
 from talweg._watching import Kind
 from talweg.torch import record
@@ -306,6 +306,18 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
             assert_no_hooks(model)
 
     refused(ValueError, "expected a model in DistributedDataParallel, got Sequential", network())
+    refused(ValueError, "^record: expected a model in DistributedDataParallel, got NoneType$", None)
+    for wrong, error, words in (
+        ({"steps": "3"}, TypeError, "steps: expected an int, got '3'"),
+        ({"warm_up": 2.0}, TypeError, "warm_up: expected an int, got 2.0"),
+        ({"job": 5}, TypeError, "job: expected a path or None, got 5"),
+        ({"trace": b"x"}, TypeError, "trace: expected a path or None, got b'x'"),
+        ({"name": 5}, TypeError, "name: expected a str or None, got 5"),
+        ({"batch": True}, TypeError, "batch: expected an int or None, got True"),
+        ({"batch": 0}, ValueError, "batch: expected at least 1 sample, got 0"),
+    ):
+        with pytest.raises(error, match=f"^record: {words}$"):
+            record(parallel(), **wrong)
     hooked = parallel()
     hooked.register_comm_hook(None, lambda _, bucket: dist.all_reduce(bucket.buffer(), async_op=True).get_future())
     refused(ValueError, "has a communication hook", hooked)
@@ -316,7 +328,19 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
         train(model, steps=5)
     refused(RuntimeError, r"rank 0 saw no whole step", model, lambda: None)
     refused(RuntimeError, r"rank 0 saw no whole step", model, lambda: train(model, steps=2))
-    refused(RuntimeError, r"rank 0: \[Errno 2\]|No such file", model, lambda: train(model, steps=8), job=tmp_path / "none" / "job.yaml")
+    # Before anything is trained.
+    nowhere, kept = tmp_path / "none" / "x", tmp_path / "kept.yaml"
+    refused(ValueError, f"^record: job: cannot write {nowhere}: No such file or directory$", model, job=nowhere)
+    refused(ValueError, f"^record: trace: cannot write {tmp_path}: Is a directory$", model, trace=tmp_path)
+    refused(RuntimeError, "^record: job: cannot write /dev/full: No space left on device$", model,
+            lambda: train(model, steps=8), job="/dev/full")  # fmt: skip
+    refused(RuntimeError, "^record: trace: cannot write /dev/full: No space left on device$", model,
+            lambda: train(model, steps=8), trace="/dev/full")  # fmt: skip
+    if dist.get_rank() == 0:
+        kept.write_text("as it was")
+        _files.check("job", kept)
+        _files.check("job", tmp_path / "fresh.yaml")
+        assert kept.read_text() == "as it was" and not (tmp_path / "fresh.yaml").exists()
     with pytest.raises(ValueError, match="2 of warm_up, got 3 and 1"):
         record(model, 3, 1)
 

@@ -6,6 +6,7 @@
 #include "header_sample.h"
 #include "talweg/error.h"
 #include "text/yaml_reader.h"
+#include "train/strategies.h"
 
 namespace talweg::train {
 namespace {
@@ -30,7 +31,7 @@ TEST(Job, TheSampleInTheHeaderIsRead) {
   EXPECT_EQ(job.batch, 64);
   EXPECT_EQ(job.input, Nanoseconds{3'000'000});
   EXPECT_EQ(job.copy, Nanoseconds{400'000});
-  EXPECT_EQ(job.step, Nanoseconds{21'500'000});
+  EXPECT_EQ(job.step, Nanoseconds{17'800'000});
   EXPECT_EQ(job.in_flight, 2);
   ASSERT_EQ(job.layers.size(), 3u);
   EXPECT_EQ(job.layers[1].backward_gap, Nanoseconds{120'000});
@@ -40,6 +41,12 @@ TEST(Job, TheSampleInTheHeaderIsRead) {
   EXPECT_EQ(job.exchanges[0].wait, Nanoseconds{500'000});
   // What the exchange says it carried is what its layers have.
   EXPECT_EQ(job.exchanges[0].bytes, job.gradients());
+}
+
+TEST(Job, TheSamplesStepIsWhatItsPartsComeTo) {
+  const Job job = parse_job(header_sample(kHeader), "job.h");
+  const double step = static_cast<double>(job.step.value) * 1e-9;
+  EXPECT_NEAR(replay(job).step, step, 0.001 * step);
 }
 
 TEST(Job, TheDocumentationShowsTheSame) {

@@ -9,7 +9,7 @@ namespace talweg::train {
 namespace {
 
 TEST(Models, ParametersAddUpToThePublishedTotals) {
-  ASSERT_GE(models().size(), 15u);
+  ASSERT_GE(models().size(), 17u);
   for (const Model& model : models()) {
     const Job job = make_model(model.name);
     EXPECT_EQ(job.gradients().value, 4 * model.parameters) << model.name;
@@ -35,7 +35,9 @@ TEST(Models, ArithmeticIsWhatIsPublished) {
   EXPECT_NEAR(giga_multiply_adds("densenet121"), 2.83, 0.1);
   EXPECT_NEAR(giga_multiply_adds("googlenet"), 1.5, 0.05);
   EXPECT_NEAR(giga_multiply_adds("inception_v3"), 5.71, 0.1);
+  EXPECT_NEAR(giga_multiply_adds("resnext50"), 4.23, 0.1);
   EXPECT_NEAR(giga_multiply_adds("resnext101"), 16.41, 0.2);
+  EXPECT_NEAR(giga_multiply_adds("nasnet_a_large"), 23.8, 0.4);
 }
 
 TEST(Models, TimesFollowTheRoofline) {

@@ -14,6 +14,9 @@ TEST(TransferTimes, ALineIsAStartupAndARate) {
   EXPECT_EQ(times.seconds(0), 0);
   EXPECT_DOUBLE_EQ(times.seconds(1'000'000), 3e-3);
   EXPECT_EQ(to_string(times), "1000 us + 2 ns/B");
+  EXPECT_TRUE(times.has_rate());
+  EXPECT_EQ(to_string(linear_times(1e-3, 0)), "1000 us, whatever its size");
+  EXPECT_FALSE(linear_times(1e-3, 0).has_rate());
 }
 
 TEST(TransferTimes, ATableGoesStraightFromSampleToSample) {
@@ -75,6 +78,14 @@ TEST(NetworkTimes, BandwidthGetsNowhereBelowWhatProcessorsTake) {
   EXPECT_NEAR(network.with_bandwidth(2).all_reduce.seconds(1e6), 10e-6 + 2e-3, 1e-12);
   EXPECT_NEAR(network.with_bandwidth(100).all_reduce.seconds(1e6), 5e-6 + 1e-3, 1e-12);
   EXPECT_NEAR(network.with_bandwidth(100).all_gather.seconds(1e6), 5e-6 + 20e-6, 1e-12);
+  // Of links alone 3 ns/B, and of processors 4: with half the bandwidth links set the pace, with 0.9 of it
+  // not yet.
+  network.links = {linear_times(10e-6, 3e-9), linear_times(10e-6, 3e-9), linear_times(10e-6, 3e-9)};
+  EXPECT_NEAR(network.with_bandwidth(0.9).all_reduce.seconds(1e6), 10e-6 + 4e-3, 1e-12);
+  EXPECT_NEAR(network.with_bandwidth(0.5).all_reduce.seconds(1e6), 10e-6 + 6e-3, 1e-12);
+  EXPECT_NEAR(at_ranks(network, 8).with_bandwidth(0.5).all_reduce.seconds(1e6), 10e-6 * 7 / 3 + 6e-3 * 7 / 6,
+              1e-7);
+  EXPECT_EQ(network.with_bandwidth(1), network);
   // Processors have more to do where there are more ranks.
   EXPECT_NEAR(at_ranks(network, 8).with_bandwidth(1e9).all_reduce.seconds(1e6), 5e-6 * 7 / 3 + 1e-3 * 7 / 6,
               1e-7);

@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <set>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "sanitized.h"
 #include "wire/datagram_cipher.h"
@@ -186,6 +188,27 @@ TEST(Datagram, EveryCutAndEveryFieldOutOfRangeIsRefused) {
   EXPECT_EQ(with(5, 16), Why::type);
   EXPECT_EQ(with(6, 51), Why::length);
   EXPECT_EQ(with(7, 255), Why::length);
+}
+
+// Whoever numbers datagrams beyond the end would soon begin anew, and the window of what has come would let
+// old ones in again.
+TEST(Datagram, NumbersBeyondTheirEndAreRefused) {
+  const DatagramSuite suite{DatagramProtection::checksum, CipherKind::chacha20_poly1305};
+  DatagramSealer sealer(kDatagramKey, kScope, suite);
+  DatagramOpener opener(kDatagramKey, kScope, suite);
+  Packet packet = sealed(sealer, {.type = 9}, Packet(5));
+  const auto open_as = [&](std::uint64_t number) {
+    std::memcpy(packet.data() + offsetof(DatagramHeader, number), &number, sizeof number);
+    const std::uint32_t sum = crc32c(packet.data(), packet.size() - sizeof sum);
+    std::memcpy(packet.data() + packet.size() - sizeof sum, &sum, sizeof sum);
+    DatagramHeader header;
+    return opener.open(packet, header);
+  };
+  constexpr std::uint64_t kEnd = std::uint64_t{1} << 62;
+  for (const std::uint64_t number : {kEnd, kEnd + 1, ~std::uint64_t{0}})
+    EXPECT_EQ(open_as(number), Why::damaged) << number;
+  EXPECT_EQ(opener.window().next(), 0U) << "nothing has changed";
+  EXPECT_EQ(open_as(kEnd - 1), Why::none);
 }
 
 TEST(Datagram, WhatIsTooLongIsNotSealed) {

@@ -8,6 +8,7 @@ import os
 import statistics
 from typing import Any, NamedTuple
 
+from talweg import _files
 from talweg._steps import NotRecorded, Seen, Step
 
 
@@ -172,5 +173,4 @@ def to_yaml(job: dict[str, Any]) -> str:
 
 
 def write(job: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(to_yaml(job))
+    _files.write("job", path, to_yaml(job))

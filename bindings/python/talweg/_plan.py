@@ -42,7 +42,7 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
     cut a bucket into several all-reduces, and hold back the next one while so much is under way.
 
     Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Gradients that wait in .grad
-    are kept. Raises ValueError in one line where the plan does not fit, or ranks have different ones."""
+    are kept. Raises TypeError for what is no plan, and ValueError in one line where the plan does not fit, or ranks have different ones."""
     _sending.refuse_what_hides_buckets(model, "apply_plan")
     parameters, sparse = model._build_params_for_reducer()
     names = {id(p): name for name, p in model.module.named_parameters()}
@@ -51,7 +51,7 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
         try:
             read = _read(plan)
             groups = _groups(read, model.module, parameters, sparse)
-        except ValueError as error:  # the other ranks must hear of it, too
+        except (TypeError, ValueError) as error:  # the other ranks must hear of it, too
             problem = error
     _agree(model, repr(read), problem)
     model.reducer._remove_autograd_hooks()
@@ -74,11 +74,15 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
 def _read(plan: Any) -> _Plan:
     where = "the plan"
     if not isinstance(plan, Mapping):
+        if not isinstance(plan, (str, os.PathLike)):
+            raise TypeError(f"apply_plan: plan: expected a file, a dict or None, got {_shown(plan)}")
         where = os.fspath(plan)
         try:
             with open(plan, encoding="utf-8") as file:
                 plan = json.load(file)
-        except (OSError, ValueError) as error:
+        except OSError as error:
+            raise ValueError(f"apply_plan: {where}: {error.strerror or error}") from None
+        except ValueError as error:
             raise ValueError(f"apply_plan: {where}: {error}") from None
     try:
         return _checked(plan)
@@ -87,7 +91,7 @@ def _read(plan: Any) -> _Plan:
 
 
 def _checked(plan: Any) -> _Plan:
-    _expect_keys(plan, "the plan", {"buckets", "partition", "credit"})
+    _expect_keys(plan, "", {"buckets", "partition", "credit"})
     if not isinstance(plan.get("buckets"), list) or not plan["buckets"]:
         raise ValueError('expected "buckets": a list of at least one bucket')
     buckets = []
@@ -107,11 +111,17 @@ def _checked(plan: Any) -> _Plan:
 
 
 def _expect_keys(value: Any, where: str, known: set[str]) -> None:
+    """`where` is empty for the plan itself, which whoever catches this has a name for."""
+    place = f"{where}: " if where else ""
     if not isinstance(value, Mapping):
-        raise ValueError(f"{where}: expected an object, got {type(value).__name__}")
+        raise ValueError(f"{place}expected an object, got {type(value).__name__}")
     for key in value:
         if key not in known:
-            raise ValueError(f"{where}: unknown key {key!r}; expected {', '.join(sorted(known))}")
+            raise ValueError(f"{place}unknown key {key!r}; expected {', '.join(sorted(known))}")
+
+
+def _shown(value: Any) -> str:
+    return f"{value!r} ({type(value).__name__})" if isinstance(value, (bool, int, float, bytes)) else type(value).__name__
 
 
 def _groups(plan: _Plan, module: torch.nn.Module, parameters: list, sparse: list[bool]) -> list[list[int]]:
@@ -152,7 +162,7 @@ def _groups(plan: _Plan, module: torch.nn.Module, parameters: list, sparse: list
     return groups
 
 
-def _agree(model: DistributedDataParallel, plan: str, problem: ValueError | None) -> None:
+def _agree(model: DistributedDataParallel, plan: str, problem: TypeError | ValueError | None) -> None:
     """With different plans the ranks would add up gradients of different parameters."""
     mine = str(problem) if problem else hashlib.sha256(plan.encode()).hexdigest()
     everybody: list[Any] = [None] * model.process_group.size()

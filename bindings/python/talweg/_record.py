@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from talweg import _job, _sending, _steps, _timeline
+from talweg import _files, _job, _sending, _steps, _timeline
 from talweg._stamps import DeviceClock, HostClock, offset_to_first
 from talweg._watching import Kind, Watching
 
@@ -43,17 +43,19 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         tensor that the model is given)
 
     The results of the training are the same bits with and without. On rank 0, `recording.job` is the Job as a dict.
-    `recording.notes` says what could not be seen. Raises ValueError for a model that cannot be recorded; at the
+    `recording.notes` says what could not be seen. Raises TypeError and ValueError for arguments that cannot be, a model that
+    cannot be recorded, and at the beginning of the block, on every rank, for a file that cannot be written; at the
     end of the block, on every rank, RuntimeError in one line where no step was seen, steps or ranks did different things,
-    or a file cannot be written. An error in the block passes through; then nothing is written."""
+    or a file could not be written after all. An error in the block passes through; then nothing is written."""
 
     def __init__(
         self, model: torch.nn.Module, steps: int = 20, warm_up: int = 3, *, job: str | os.PathLike[str] | None = "job.yaml",
         trace: str | os.PathLike[str] | None = None, name: str | None = None, batch: int | None = None,
     ) -> None:  # fmt: skip
+        _sending.refuse_what_hides_buckets(model, "record")
         if any(type(module).__name__ == "OptimizedModule" for module in model.modules()):
             raise ValueError("record: the model is compiled, which leaves no layers to be seen: record it before torch.compile")
-        _sending.refuse_what_hides_buckets(model, "record")
+        _check_types(steps=steps, warm_up=warm_up, job=job, trace=trace, name=name, batch=batch)
         if steps < 1 or warm_up < LEAST_WARM_UP:
             raise ValueError(f"record: expected at least 1 step and {LEAST_WARM_UP} of warm_up, got {steps} and {warm_up}")
         self.job: dict[str, Any] | None = None
@@ -85,6 +87,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
     def __enter__(self) -> record:
         if _sending.is_watched(self._model):
             raise ValueError("record: the model is being recorded already")
+        self._agree_on_files()
         self._offsets = [offset_to_first(self._model.process_group, self._device)]
         self._handles = [
             self._model.register_forward_pre_hook(self._forward_begins),
@@ -94,6 +97,19 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         ]
         _sending.sender_of(self._model).watch = self
         return self
+
+    def _agree_on_files(self):
+        """Rank 0 writes them: what it cannot write all ranks are told, so that none of them trains to no purpose."""
+        group, verdict = self._model.process_group, [""]
+        if group.rank() == 0:
+            try:
+                for argument, path in zip(("job", "trace"), self._paths):
+                    _files.check(argument, path)
+            except OSError as error:
+                verdict = [str(error)]
+        dist.broadcast_object_list(verdict, group=group, group_src=0)
+        if verdict[0]:
+            raise ValueError(f"record: {verdict[0]}")
 
     def __exit__(self, kind, error, trace) -> None:
         if error is None and self._recording and self._synchronised:
@@ -214,6 +230,18 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
             _job.write(self.job, job_path)
         if trace_path is not None:
             _timeline.write(everybody, rank_steps, trace_path)
+
+
+def _check_types(**arguments: Any) -> None:
+    """Raises TypeError in one line."""
+    whole, path, text = ((int,), "an int"), ((str, os.PathLike, type(None)), "a path or None"), ((str, type(None)), "a str or None")
+    expected = {"steps": whole, "warm_up": whole, "job": path, "trace": path, "name": text, "batch": ((int, type(None)), "an int or None")}
+    for argument, value in arguments.items():
+        types, words = expected[argument]
+        if not isinstance(value, types) or isinstance(value, bool):
+            raise TypeError(f"record: {argument}: expected {words}, got {value!r}")
+    if arguments["batch"] is not None and arguments["batch"] < 1:
+        raise ValueError(f"record: batch: expected at least 1 sample, got {arguments['batch']}")
 
 
 def _nothing(future):

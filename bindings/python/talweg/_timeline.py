@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
+from talweg import _files
 from talweg._sending import talweg_backend
 from talweg._steps import NotRecorded, Seen, Step, split
 
@@ -28,7 +29,7 @@ def write(ranks: list[Seen], rank_steps: list[list[Step]], path: str | os.PathLi
         events += _process(rank, seen)
         events += _events(rank, seen, steps, clock(seen))
     events += _arrows(ranks, rank_steps, [clock(seen) for seen in ranks])
-    _save(path, events)
+    _save("trace", path, events)
 
 
 def add_to_talwegs(group: Any, seen: Seen) -> None:
@@ -50,14 +51,13 @@ def add_to_talwegs(group: Any, seen: Seen) -> None:
     except NotRecorded:  # rank 0 has said so
         return
     try:
-        _save(os.path.join(folder, f"trace-{record['job']}-rank{rank}-steps.json"), events + list(_rows(rank, seen)))
+        _save("TALWEG_TRACE", os.path.join(folder, f"trace-{record['job']}-rank{rank}-steps.json"), events + list(_rows(rank, seen)))
     except OSError as error:
-        warnings.warn(f"record: TALWEG_TRACE: {error}", stacklevel=4)
+        warnings.warn(f"record: {error}", stacklevel=4)
 
 
-def _save(path: str | os.PathLike[str], events: list[dict[str, Any]]) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("[\n" + ",\n".join(json.dumps(event) for event in events) + "\n]\n")
+def _save(argument: str, path: str | os.PathLike[str], events: list[dict[str, Any]]) -> None:
+    _files.write(argument, path, "[\n" + ",\n".join(json.dumps(event) for event in events) + "\n]\n")
 
 
 def _process(rank: int, seen: Seen) -> Iterator[dict[str, Any]]:

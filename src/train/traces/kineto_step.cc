@@ -295,6 +295,9 @@ class StepViewer {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return runs[a]->end < runs[b]->end; });
+    std::vector<std::int64_t> begins;
+    for (const KinetoTransfer* run : runs) begins.push_back(run->begin);
+    std::ranges::sort(begins);
     std::int64_t free = step_.begin;
     for (const std::size_t i : order) {
       const std::int64_t begin = std::max(runs[i]->begin, free);
@@ -302,18 +305,18 @@ class StepViewer {
       free = std::max(free, runs[i]->end);
       const bool before_forward = runs[i]->end <= first_forward_;
       if (before_forward) times.exposed += uncovered(begin, runs[i]->end);
-      int together = 0;
-      for (const KinetoTransfer* other : runs)
-        together += other->begin < runs[i]->end && runs[i]->begin <= other->begin ? 1 : 0;
-      times.in_flight = std::max(times.in_flight, together);
+      const auto together =
+          std::ranges::lower_bound(begins, runs[i]->end) - std::ranges::lower_bound(begins, runs[i]->begin);
+      times.in_flight = std::max(times.in_flight, static_cast<int>(together));
     }
   }
 
   // Of a time before the forward pass, that in which no batch is read or copied.
   std::int64_t uncovered(std::int64_t begin, std::int64_t end) const {
     std::int64_t left = std::max<std::int64_t>(0, end - begin);
-    for (const auto& [from, until] : loading_)
-      left -= std::max<std::int64_t>(0, std::min(end, until) - std::max(begin, from));
+    auto at = std::ranges::lower_bound(loading_, begin, {}, [](const auto& part) { return part.second; });
+    for (; at != loading_.end() && at->first < end; ++at)
+      left -= std::max<std::int64_t>(0, std::min(end, at->second) - std::max(begin, at->first));
     return left;
   }
 

@@ -1,7 +1,10 @@
 #include "train/traces/kineto_transfers.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
+#include <type_traits>
+#include <utility>
 
 namespace talweg::train {
 namespace {
@@ -21,8 +24,11 @@ void add_recorded(KinetoTransfer& call, const std::vector<KinetoTransfer>& recor
 class CallFinder {
  public:
   explicit CallFinder(const std::vector<KinetoTransfer>& calls) : calls_(calls), taken_(calls.size(), false) {
-    for (std::size_t i = 0; i < calls.size(); ++i)
+    for (std::size_t i = 0; i < calls.size(); ++i) {
       if (calls[i].function >= 0) by_function_.emplace(calls[i].function, i);
+      by_op_[calls[i].op].calls.push_back(i);
+      by_size_[{calls[i].op, std::max<std::int64_t>(-1, calls[i].elements)}].calls.push_back(i);
+    }
   }
 
   const KinetoTransfer* find(const KinetoTransfer& run) {
@@ -30,6 +36,7 @@ class CallFinder {
     if (run.function >= 0 && by_function_.size() == calls_.size()) return before(run);
     return first_free(run);
   }
+  std::size_t looked_at() const { return looked_at_; }
 
  private:
   // The run's id is given out within the call.
@@ -45,30 +52,46 @@ class CallFinder {
     const KinetoTransfer& call = *std::prev(behind);
     return call.end >= run.called ? &call : nullptr;
   }
+  // Of its size, or of one that is not known; if there is none, of any size.
   const KinetoTransfer* first_free(const KinetoTransfer& run) {
-    while (free_from_ < calls_.size() && taken_[free_from_]) ++free_from_;
-    std::size_t found = calls_.size();
-    for (std::size_t i = free_from_; i < calls_.size() && calls_[i].begin <= run.begin; ++i) {
-      if (taken_[i] || calls_[i].op != run.op) continue;
-      const bool same_size = run.elements < 0 || calls_[i].elements < 0 || calls_[i].elements == run.elements;
-      if (same_size || found == calls_.size()) found = i;
-      if (same_size) break;
-    }
-    if (found == calls_.size()) return nullptr;
+    std::size_t found = kNone;
+    if (run.elements >= 0)
+      found = std::min(first_of(by_size_, {run.op, run.elements}), first_of(by_size_, {run.op, -1}));
+    if (found == kNone || calls_[found].begin > run.begin) found = first_of(by_op_, run.op);
+    if (found == kNone || calls_[found].begin > run.begin) return nullptr;
     taken_[found] = true;
     return &calls_[found];
+  }
+  static constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
+  struct Free {
+    std::vector<std::size_t> calls{};  // in order
+    std::size_t from = 0;              // all before are taken
+  };
+  // What is taken is passed over once in each list that it is in.
+  template <class Key>
+  std::size_t first_of(std::map<Key, Free>& lists, const std::type_identity_t<Key>& key) {
+    const auto at = lists.find(key);
+    if (at == lists.end()) return kNone;
+    Free& list = at->second;
+    for (; list.from < list.calls.size(); ++list.from) {
+      ++looked_at_;
+      if (!taken_[list.calls[list.from]]) return list.calls[list.from];
+    }
+    return kNone;
   }
 
   const std::vector<KinetoTransfer>& calls_;
   std::map<std::int64_t, std::size_t> by_function_;
+  std::map<Collective, Free> by_op_;
+  std::map<std::pair<Collective, std::int64_t>, Free> by_size_;
   std::vector<bool> taken_;
-  std::size_t free_from_ = 0;  // all calls before are taken
+  std::size_t looked_at_ = 0;
 };
 
 }  // namespace
 
-void pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer> recorded,
-                    std::vector<KinetoTransfer>& runs) {
+std::size_t pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer> recorded,
+                           std::vector<KinetoTransfer>& runs) {
   std::stable_sort(calls.begin(), calls.end(), begins_earlier);
   std::stable_sort(recorded.begin(), recorded.end(), begins_earlier);
   std::stable_sort(runs.begin(), runs.end(), begins_earlier);
@@ -84,6 +107,7 @@ void pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<KinetoTransf
   }
   std::stable_sort(runs.begin(), runs.end(),
                    [](const KinetoTransfer& a, const KinetoTransfer& b) { return a.called < b.called; });
+  return finder.looked_at();
 }
 
 }  // namespace talweg::train

@@ -2,6 +2,7 @@
 // their own, where they may overtake one another.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "train/traces/kineto_trace.h"
@@ -12,8 +13,9 @@ namespace talweg::train {
 // their begins and runs by their calls. A call belongs to a run by the ids of calls, where the trace has them
 // (it does when an execution trace is recorded, too); else by where the kernel was launched; else it is the
 // first of that collective and size that no run before has.
-// `recorded` are what record_param_comms says of the same calls.
-void pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer> recorded,
-                    std::vector<KinetoTransfer>& runs);
+// `recorded` are what record_param_comms says of the same calls. Returns how many calls it looked at where
+// neither ids nor launches say whose they are: a few for each run.
+std::size_t pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer> recorded,
+                           std::vector<KinetoTransfer>& runs);
 
 }  // namespace talweg::train

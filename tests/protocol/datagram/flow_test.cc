@@ -332,6 +332,27 @@ class Nonsense : public ::testing::Test {
     payload.resize(encode(ack, payload.data()));
     say({.type = 2}, payload);
   }
+  // Of what flow_ has sent first, of this number.
+  void acknowledge_first(std::uint64_t number, std::uint32_t window, std::uint32_t marked) {
+    wire::Acknowledgement ack;
+    ack.window = window;
+    ack.marked = marked;
+    ack.ranges[0] = {0, 1};
+    ack.n_ranges = 1;
+    ack.n_limits = 2;
+    ack.limits = {4096, 4096};
+    std::vector<std::byte> payload(wire::kMostAckBytes);
+    payload.resize(encode(ack, payload.data()));
+    number_ = number;
+    say({.type = 2}, payload);
+  }
+  // How many datagrams leave now.
+  int sent_now() {
+    std::vector<std::byte> payload(wire::kMaxDatagramPayload);
+    int count = 0;
+    for (wire::DatagramHeader header; flow_.next(out_, 1000, header, payload.data()); ++out_) ++count;
+    return count;
+  }
   FlowOptions options() {
     FlowOptions o;
     o.channels = 2;
@@ -339,8 +360,29 @@ class Nonsense : public ::testing::Test {
     return o;
   }
   DatagramFlow flow_{options()};
-  std::uint64_t number_ = 0;
+  std::uint64_t number_ = 0, out_ = 0;
 };
+
+TEST_F(Nonsense, AnAcknowledgementThatWasOvertakenSaysNothingOfMarks) {
+  ASSERT_EQ(flow_.write(0, std::vector<std::byte>(100)), 100U);
+  ASSERT_EQ(sent_now(), 1);
+  acknowledge_first(7, 1 << 20, 3);
+  EXPECT_EQ(flow_.statistics().marks, 3U);
+  acknowledge_first(6, 1 << 20, 1);  // was sent before
+  EXPECT_EQ(flow_.statistics().marks, 3U);
+  acknowledge_first(8, 1 << 20, 4);
+  EXPECT_EQ(flow_.statistics().marks, 4U);
+}
+
+TEST_F(Nonsense, BytesThatWereKnownAreAcknowledgedAtOnce) {
+  data(0, 0, 10);
+  EXPECT_FALSE(flow_.acknowledgement_due(1000)) << "there is time for more to come";
+  EXPECT_EQ(sent_now(), 0);
+  data(0, 0, 10);
+  EXPECT_EQ(flow_.statistics().known, 1U);
+  EXPECT_TRUE(flow_.acknowledgement_due(1000)) << "whoever sent them does not know that they came";
+  EXPECT_EQ(sent_now(), 1);
+}
 
 TEST_F(Nonsense, IsCountedAndChangesNothing) {
   data(2, 0, 10);        // no such channel

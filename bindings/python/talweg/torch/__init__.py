@@ -45,6 +45,8 @@ dist.Backend.register_backend("talweg", _create, extended_api=True, devices=["cp
 
 def backend(group: dist.ProcessGroup | None = None) -> _c10d.Backend:
     """The Talweg backend of a process group (default: the world), for describe(), explain() and statistics()."""
+    if not isinstance(group, (dist.ProcessGroup, type(None))):
+        raise TypeError(f"backend: group: expected a ProcessGroup or None, got {group!r}")
     group = group or dist.group.WORLD
     if group is None:
         raise ValueError("call torch.distributed.init_process_group first")

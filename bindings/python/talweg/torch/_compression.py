@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import torch
 import torch.distributed as dist
@@ -37,6 +37,8 @@ class Compression:
         self._names: dict[int, str] = {}
         self._residuals = Residuals()
         self._step = 0
+        self._step_ended = False
+        self._finite = True  # all that has come in this step
         self._lock = threading.Lock()
         self._counted = {"buckets": 0, "gradient_bytes": 0, "dense_bytes": 0, "sent_bytes": 0}
 
@@ -64,12 +66,16 @@ class Compression:
 
     def state_dict(self) -> dict:
         """For this rank's part of a checkpoint, between two steps: load_state_dict() goes on from it bit for bit."""
+        self._settle()
         kept = {what: {self._names.get(number, str(number)): part for number, part in residuals.saved().items()}
                 for what, residuals in self._kept().items()}
         return {"compression": self._description, "rank": self._rank, "ranks": self._size, "step": self._step} | kept
 
     def load_state_dict(self, state: dict) -> None:
-        """Raises ValueError for a state of another compression, rank or number of ranks, or of other parameters."""
+        """Raises TypeError for what is no state, and ValueError for one of another compression, rank or number of ranks, or
+        of other parameters."""
+        if not isinstance(state, Mapping):
+            raise TypeError(f"load_state_dict() takes what state_dict() has made, not {type(state).__name__}")
         kept = self._kept()
         missing = {"compression", "rank", "ranks", "step", *kept} - set(state)
         if missing:
@@ -79,6 +85,10 @@ class Compression:
         if (state["rank"], state["ranks"]) != (self._rank, self._size):
             raise ValueError(f"this state was saved by rank {state['rank']} of {state['ranks']}, and this is rank {self._rank} "
                              f"of {self._size}: every rank keeps its own")
+        for what in kept:
+            parts = state[what].values() if isinstance(state[what], Mapping) else [None]
+            if not all(isinstance(part, torch.Tensor) for part in parts):
+                raise ValueError(f"this is not a state of {self}: its {what} are no tensors by parameter")
         numbers = {name: number for number, name in self._names.items()}
         if not numbers:
             try:
@@ -92,6 +102,7 @@ class Compression:
         for what, residuals in kept.items():
             residuals.restore({numbers[name]: part for name, part in state[what].items()})
         self._step = state["step"]
+        self._finite = True
 
     def statistics(self) -> dict[str, float]:
         """Since the state was made: buckets, gradient_bytes (of their buffers), dense_bytes (what a ring would have sent for
@@ -106,6 +117,9 @@ class Compression:
     def run(self, bucket: dist.GradBucket) -> _Future:
         """What the hook does."""
         buffer = bucket.buffer()
+        if self._step_ended:
+            self._settle()
+            self._step_ended = False
         if buffer.is_sparse:
             future = self._sum_sparse(buffer)
         else:
@@ -116,7 +130,25 @@ class Compression:
             future = self._average(buffer, self._key(bucket))
         if bucket.is_last():
             self._step += 1
+            self._step_ended = True
         return future
+
+    def _settle(self) -> None:
+        """Between two steps, when DDP has waited for all that the last one sent. GradScaler throws away a step with any
+        gradient that is not finite, with all that was sent in it: residuals are then what they were before it. All ranks
+        see the same averages, and decide the same."""
+        for residuals in self._kept().values():
+            residuals.settle(undo=not self._finite)
+        self._finite = True
+
+    def _look(self, averaged: torch.Tensor) -> torch.Tensor:
+        """Whether what has come is finite. Only sums that overflow need a closer look."""
+        if not bool(averaged.sum(dtype=torch.float32).isfinite()) and not bool(averaged.isfinite().all()):
+            self._finite = False
+        return averaged
+
+    def _result(self, buffer: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+        return self._look(_store(buffer, values))
 
     def _average(self, buffer: torch.Tensor, key: Key) -> _Future:
         raise NotImplementedError
@@ -141,7 +173,13 @@ class Compression:
     def _sum_sparse(self, buffer: torch.Tensor) -> _Future:
         """Sparse gradients are small as they are: their sum is exact."""
         work = dist.all_reduce(buffer / self._size, group=self._group, async_op=True)
-        return work.get_future().then(lambda f: f.value()[0])
+
+        def summed(future: _Future) -> torch.Tensor:
+            total = future.value()[0]
+            self._look(total._values())
+            return total
+
+        return work.get_future().then(summed)
 
     # Collectives, and what follows them.
 
@@ -216,6 +254,13 @@ def _store(buffer: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
     return buffer if values is buffer else buffer.copy_(values)
 
 
+def _added(rows: _c10d.Rows, payloads: list[torch.Tensor], values: torch.Tensor) -> torch.Tensor:
+    values.zero_()
+    for payload in payloads:
+        rows.add(payload, values)
+    return values
+
+
 def _counts(key: Key) -> list[int]:
     return [count for _, count in key]
 
@@ -262,7 +307,7 @@ class Sharded(Compression):
 
             def finish() -> torch.Tensor:
                 shards.decode(torch.cat(parts()), values)
-                return _store(buffer, values)
+                return self._result(buffer, values)
 
             return future, finish
 
@@ -286,12 +331,8 @@ class ByRows(Compression):
         residual = self._residuals.row(key)
         return self._contribution(buffer).add_(residual), residual
 
-    @staticmethod
-    def _sum(rows: _c10d.Rows, payloads: list[torch.Tensor], values: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
-        values.zero_()
-        for payload in payloads:
-            rows.add(payload, values)
-        return _store(buffer, values)
+    def _sum(self, rows: _c10d.Rows, payloads: list[torch.Tensor], values: torch.Tensor, buffer: torch.Tensor) -> torch.Tensor:
+        return self._result(buffer, _added(rows, payloads, values))
 
 
 class Top(ByRows):
@@ -391,7 +432,7 @@ class Automatic(Compression):
             future, parts = self._gather(self._second_group, payload, sizes)
 
             def finish() -> torch.Tensor:
-                ByRows._sum(rows[form], parts(), values, buffer)
+                _added(rows[form], parts(), values)
                 return self._seen(key, form, values, buffer, *own)
 
             return future, finish

@@ -8,8 +8,8 @@
 
 What a rank does not send it keeps, and adds to its next gradient (error feedback), so that nothing is lost in the long run:
 state_dict() has it. Residuals belong to parameters, and each parameter is compressed by itself, so DDP may rebuild its
-buckets. All ranks have the same bits. A NaN or an infinity on one rank reaches all, and stays in no residual; but what else
-that step has sent, and is thrown away with it, is no longer in one either. Sparse gradients are summed exactly. statistics()
+buckets. All ranks have the same bits. A NaN or an infinity on one rank reaches all; the residuals of all ranks are
+then what they were before that step, as GradScaler throws away all that was sent in it. Sparse gradients are summed exactly. statistics()
 tells how much less was sent. Works over every backend for CPU tensors that has all-to-all, all-gather and all-reduce, gloo
 too. All ranks make their states in the same order.
 
@@ -42,6 +42,8 @@ def register(model: DistributedDataParallel, state: Compression) -> None:
     """Registers the hook; residuals are then saved under the parameters' names."""
     if not isinstance(model, DistributedDataParallel):
         raise TypeError(f"register() takes a DistributedDataParallel, not {type(model).__name__}")
+    if not isinstance(state, Compression):
+        raise TypeError(f"register() takes a state that talweg.torch.hooks.int8() or its like has made, not {state!r}")
     state.name_parameters(model.module.named_parameters())
     model.register_comm_hook(state, hook)
 

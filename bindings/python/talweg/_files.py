@@ -1,0 +1,36 @@
+"""Files that are written: errors name them, and what can be known of them is known before there is anything to write."""
+
+from __future__ import annotations
+
+import os
+
+Path = str | os.PathLike[str]
+
+
+def check(argument: str, path: Path | None) -> None:
+    """Raises OSError in one line where no file can be written there, and leaves what is there as it is."""
+    if path is None:
+        return
+    fresh = not os.path.lexists(path)
+    if not fresh and not os.path.isfile(path) and not os.path.isdir(path):
+        return  # a device or a pipe: opening it may wait, or set something off
+    try:
+        with open(path, "ab"):
+            pass
+        if fresh:
+            os.remove(path)
+    except OSError as error:
+        raise _refused(argument, path, error) from None
+
+
+def write(argument: str, path: Path, text: str) -> None:
+    """Raises OSError in one line, which a file's own does not do for what fails after it was opened."""
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise _refused(argument, path, error) from None
+
+
+def _refused(argument: str, path: Path, error: OSError) -> OSError:
+    return OSError(f"{argument}: cannot write {os.fspath(path)}: {error.strerror or error}")
