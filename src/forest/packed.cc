@@ -245,6 +245,17 @@ Least least_seconds(const Request& request, const CostModel& model) {
     hold(all + answers[at(worker)] * own, up ? out[at(worker)] : in[at(worker)]);
     hold(own + answers[at(worker)] * all, up ? in[at(worker)] : out[at(worker)]);
   }
+  if (!both && !aggregated && !has_parts(request.op)) {
+    // What the root does not send to others, or hear from them, they pass on and have acknowledged.
+    Port rest;
+    for (NodeId worker = 0; at(worker) < workers; ++worker) {
+      const bool root = worker == request.root;
+      const Port& port = (up != root ? out : in)[at(worker)];
+      const double part = root ? answers_of_all : 1;
+      rest.add({part * port.rate, part * port.burst});
+    }
+    hold(bits * others * (1 + answers_of_all), rest);
+  }
   const double hop = 2 * parameters.memory.per_batch + latency;
   const double byte = std::min(parameters.tcp.per_byte, parameters.memory.per_byte);
   const double work =
