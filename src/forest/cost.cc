@@ -6,16 +6,24 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "base/at.h"
+#include "forest/flow_control.h"
 #include "forest/shared_sums.h"
 #include "forest/trees.h"
 #include "forest/walk.h"
 
 namespace talweg::forest {
+
+namespace {
+
+constexpr double kPacketPayload = 1448;  // of a full packet
+
+}  // namespace
 
 CostParameters parameters_for(const cluster::Cluster& cluster, const CostParameters& parameters) {
   const cluster::Processor& known = cluster.processor;
@@ -54,7 +62,19 @@ void CostModel::measure_hops() {
         hop.burst = std::min(hop.burst, static_cast<double>(cluster_.links[at(link)].burst.value));
       });
       const double payload = memory ? 1 : parameters_.tcp_payload;
-      hop.per_byte = 1 / (routes_.rate(from, to).bytes_per_second() * payload);
+      const auto per_byte = [&](const Bandwidth& rate) { return 1 / (rate.bytes_per_second() * payload); };
+      hop.per_byte = per_byte(routes_.rate(from, to));
+      const auto path = routes_.path(from, to);
+      if (path.empty()) continue;
+      double all = 0, narrowest = 0;
+      for (const int link : path) {
+        const double one = per_byte(cluster_.links[at(link)].capacity);
+        all += one;
+        narrowest = std::max(narrowest, one);
+      }
+      hop.forward = all - narrowest;
+      hop.first = path.front();
+      hop.last = path.back();
     }
   }
 }
@@ -109,6 +129,8 @@ struct CostModel::Resource {
     head = std::min(head, before);
     tail = std::min(tail, after);
   }
+  // Nothing reaches it, but for what answers others.
+  bool idle() const { return work <= 0 || !(head < Time{std::numeric_limits<double>::infinity()}); }
 };
 
 // One forest's use of all resources.
@@ -124,6 +146,7 @@ class CostModel::Pricing {
         frame_bytes_(model.cluster_.nodes.size()),
         heard_(model.cluster_.nodes.size() * model.cluster_.nodes.size()),
         senders_(model.cluster_.links.size()),
+        meeting_(model.cluster_.links.size()),
         ready_(model.cluster_.nodes.size()),
         remaining_(model.cluster_.nodes.size()) {}
 
@@ -140,32 +163,44 @@ class CostModel::Pricing {
 
     // How far it is from each node to the farthest receiver below, then on upward paths to there as well.
     std::ranges::fill(remaining_, Time{});
-    for (auto edge = down.rbegin(); edge != down.rend(); ++edge) {
-      remaining_[at(edge->parent)] =
-          std::max(remaining_[at(edge->parent)], remaining_[at(edge->child)] + down_hop(*edge).all());
-    }
+    for_siblings_backwards(down, [&](std::span<const Edge> siblings) {
+      const Time wait = wait_among(siblings, false);
+      Time& longest = remaining_[at(siblings.front().parent)];
+      for (const Edge& edge : siblings)
+        longest = std::max(longest, remaining_[at(edge.child)] + down_hop(edge).all() + wait);
+    });
     const Time below_root = remaining_[at(tree.root)];
     most_hops_ = std::max(most_hops_, deepest(up) + deepest(down));
 
     std::ranges::fill(ready_, Time{});
-    for (auto edge = up.rbegin(); edge != up.rend(); ++edge) {
-      ready_[at(edge->parent)] =
-          std::max(ready_[at(edge->parent)], ready_[at(edge->child)] + up_hop(*edge).all());
-    }
+    for_siblings_backwards(up, [&](std::span<const Edge> siblings) {
+      Time first{std::numeric_limits<double>::infinity()};
+      Time& sum = ready_[at(siblings.front().parent)];
+      for (const Edge& edge : siblings) {
+        const Time there = ready_[at(edge.child)] + up_hop(edge).all();
+        first = std::min(first, there);
+        sum = std::max(sum, there);
+      }
+      sum = std::max(sum, first + wait_among(siblings, true));
+    });
     const Time at_root = ready_[at(tree.root)];
     longest_path_ = std::max(longest_path_, at_root + below_root);
 
     up_remaining_.assign(ready_.size(), below_root);
     for (const Edge& edge : up) {
-      up_remaining_[at(edge.child)] = up_remaining_[at(edge.parent)] + up_hop(edge).all();
-      if (!carried(edge.child))
-        charge(edge.child, edge.parent, up_hop(edge), ready_[at(edge.child)], up_remaining_[at(edge.parent)],
-               true);
+      const FrameTimes hop = up_hop(edge);
+      const Time left = up_remaining_[at(edge.parent)];
+      up_remaining_[at(edge.child)] = left + hop.all();
+      longest_path_ = std::max(longest_path_, ready_[at(edge.child)] + granted(edge, hop) + hop.all() + left);
+      if (carried(edge.child)) continue;
+      charge(edge.child, edge.parent, hop, ready_[at(edge.child)], left, true);
+      charge_grants(edge);
     }
     for (const Edge& edge : down) {
+      const FrameTimes hop = down_hop(edge);
       const Time sent = edge.parent == tree.root ? at_root : ready_[at(edge.parent)];
-      ready_[at(edge.child)] = sent + down_hop(edge).all();
-      charge(edge.parent, edge.child, down_hop(edge), sent, remaining_[at(edge.child)], false);
+      ready_[at(edge.child)] = sent + hop.all();
+      charge(edge.parent, edge.child, hop, sent, remaining_[at(edge.child)], false);
     }
   }
 
@@ -180,15 +215,16 @@ class CostModel::Pricing {
       limiter = {part, index, bytes, batches};
     };
     for (std::size_t i = 0; i < links_.size(); ++i) {
-      const int over = senders_[i] - model_.parameters_.incast_free;
-      const double slowdown = 1 + model_.parameters_.incast_loss * std::max(0, over);
+      if (links_[i].idle()) continue;
+      const CostParameters& parameters = model_.parameters_;
+      const int over = std::max(0, senders_[i] - parameters.incast_free);
+      const double slowdown = 1 + parameters.incast_loss * over;
       const cluster::Link& link = model_.cluster_.links[i];
       const double rate = link.capacity.bytes_per_second();
       const double refilled = static_cast<double>(link.burst.value) * model_.parameters_.burst_share / rate;
-      if (links_[i].work > 0)
-        consider(Limiter::Part::link, i,
-                 around(links_[i], spent(std::max(0.0, links_[i].work * slowdown - refilled), 0, 0)),
-                 links_[i].work * rate, 0);
+      consider(Limiter::Part::link, i,
+               around(links_[i], spent(std::max(0.0, links_[i].work * slowdown - refilled), 0, 0)),
+               links_[i].work * rate, 0);
     }
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       if (groups_[i].work > 0)
@@ -197,7 +233,7 @@ class CostModel::Pricing {
     }
     double work = 0, bytes = 0, batches = 0;
     for (std::size_t i = 0; i < processors_.size(); ++i) {
-      if (processors_[i].work <= 0) continue;
+      if (processors_[i].idle()) continue;
       consider(Limiter::Part::processor, i, around(processors_[i], spent(0, processors_[i].work, 0)),
                frame_bytes_[i], batches_[i]);
       work += processors_[i].work;
@@ -243,12 +279,75 @@ class CostModel::Pricing {
   FrameTimes hop_times(NodeId from, NodeId to, bool up) const {
     const Hop& hop = model_.hop(from, to);
     const HostCosts<double> costs = costs_of(hop);
-    return {costs.of(1, frame_, 0), bytes_ <= hop.burst ? 0 : frame_ * hop.per_byte, hop.latency,
-            costs.of(1, frame_, up ? frame_ : 0)};
+    const double packet = std::min(frame_, kPacketPayload);
+    return {costs.of(1, frame_, 0), bytes_ <= hop.burst ? 0 : frame_ * hop.per_byte + packet * hop.forward,
+            hop.latency, costs.of(1, frame_, up ? frame_ : 0)};
   }
   HostCosts<double> costs_of(const Hop& hop) const {
     const CostParameters::Transport& transport = model_.transport(hop);
     return {transport.per_batch, transport.per_byte, model_.parameters_.reduce_per_byte};
+  }
+
+  // Of a walk outward: siblings stand together in it.
+  template <class Visit>
+  static void for_siblings_backwards(const std::vector<Edge>& edges, Visit&& visit) {
+    for (std::size_t end = edges.size(), begin = end; end > 0; end = begin) {
+      while (begin > 0 && edges[begin - 1].parent == edges[end - 1].parent) --begin;
+      visit(std::span(edges).subspan(begin, end - begin));
+    }
+  }
+
+  // How much later than the first the last of the chunks is there that siblings send to their parent, or it
+  // to them.
+  Time wait_among(std::span<const Edge> siblings, bool up) {
+    double links = 0, processor = 0, longest = 0;
+    const auto hop_of = [&](const Edge& edge) -> const Hop& {
+      return up ? model_.hop(edge.child, edge.parent) : model_.hop(edge.parent, edge.child);
+    };
+    for (const Edge& edge : siblings) {
+      const Hop& hop = hop_of(edge);
+      const FrameTimes times = up ? up_hop(edge) : down_hop(edge);
+      const double work = up ? times.receive : times.send;
+      processor += work;
+      longest = std::max(longest, work);
+      const int link = up ? hop.last : hop.first;
+      if (hop.memory || link < 0 || bytes_ <= hop.burst) continue;
+      links = std::max(links, meeting_[at(link)]);
+      meeting_[at(link)] += frame_ / (model_.cluster_.links[at(link)].capacity.bytes_per_second() *
+                                      model_.parameters_.tcp_payload);
+    }
+    for (const Edge& edge : siblings) {
+      const int link = up ? hop_of(edge).last : hop_of(edge).first;
+      if (link >= 0) meeting_[at(link)] = 0;
+    }
+    processor -= longest;
+    return links > processor ? spent(links, 0, 0) : spent(0, processor, 0);
+  }
+
+  double window() const {
+    const double payload = frame_ - static_cast<double>(model_.parameters_.header_bytes);
+    return static_cast<double>(
+        window_of(static_cast<std::int64_t>(payload), static_cast<std::int64_t>(chunks_)));
+  }
+  // How much later than the first the last chunk may go up an edge: it waits for grants. In shared memory
+  // they take next to nothing.
+  Time granted(const Edge& edge, const FrameTimes& hop) const {
+    const Hop& back = model_.hop(edge.parent, edge.child);
+    if (chunks_ <= 1 || back.memory) return {};
+    const double message = 2 * model_.transport(back).per_batch;
+    const double begun = std::max(0.0, back.latency + message - hop.link);
+    const double trips = (chunks_ - 1) / window();
+    return spent(trips * hop.link, trips * (hop.send + hop.receive + message),
+                 trips * (hop.latency + back.latency) + begun);
+  }
+  void charge_grants(const Edge& edge) {
+    const Hop& back = model_.hop(edge.parent, edge.child);
+    if (back.memory) return;
+    const double grants = std::max(0.0, 2 * (chunks_ - window()) / window());
+    for (const NodeId node : {edge.parent, edge.child}) {
+      processors_[at(node)].work += grants * model_.transport(back).per_batch;
+      batches_[at(node)] += grants;
+    }
   }
 
   void charge(NodeId from, NodeId to, const FrameTimes& frame, const Time& sent, const Time& after, bool up) {
@@ -271,6 +370,14 @@ class CostModel::Pricing {
         use(groups_[g], model_.cluster_.groups[g].capacity);
       }
     });
+    if (!hop.memory) {
+      const double answers = wire_bytes * model_.parameters_.tcp_acknowledgements;
+      model_.routes_.for_each_share(to, from, [&](int link, double part) {
+        links_[at(link)].work += part * answers / model_.cluster_.links[at(link)].capacity.bytes_per_second();
+        for (const std::size_t g : model_.groups_of_link_[at(link)])
+          groups_[g].work += part * answers / model_.cluster_.groups[g].capacity.bytes_per_second();
+      });
+    }
     const double batches = batches_of(from, to, hop, sent);
     work(from, batches, bytes, costs.of(batches, bytes, 0), sent,
          after + spent(frame.link, frame.receive, frame.latency));
@@ -305,6 +412,7 @@ class CostModel::Pricing {
   std::vector<double> batches_, frame_bytes_;                 // that a node sends and receives
   std::vector<bool> heard_;                                   // receiver by sender, over TCP
   std::vector<int> senders_;                                  // how many a link's end hears over it
+  std::vector<double> meeting_;                               // seconds that siblings' chunks take on a link
   std::set<std::tuple<NodeId, NodeId, std::int64_t>> begun_;  // (from, to, when in batches)
   Time longest_path_{};
   int most_hops_ = 0;  // of a path of one tree, to its root and down again

@@ -8,15 +8,25 @@
 // time = fill + stream. A tree moves its slice in m chunks of c bytes. One chunk, a frame of f = c + header
 // bytes, takes one edge in
 //
-//   hop = send + latency + f / rate + receive
+//   hop = send + latency + f / rate + forward + receive
 //
 // where rate is that of the narrowest link or group of the route, and send and receive are what a batch of
-// this one frame costs either processor (host_costs.h). Every link, every group and every node's processor is
-// a resource with three numbers:
+// this one frame costs either processor (host_costs.h). Switches have a packet whole before they pass it on:
+// forward is what one packet takes on each link of the route but the narrowest. Siblings wait for each other:
+// their k chunks reach one parent, or leave it, at the rate of its own link and one after the other through
+// its processor, so the last of them is k - 1 chunks later than the first. A sum waits for the last.
+//
+// Every link, every group and every node's processor is a resource with three numbers:
 //
 //   head    when the first chunk can reach it, by the hops before it      (least over the edges that use it)
 //   stream  the work of all trees on it: m f / capacity, or what the batches cost that hold the m frames
 //   tail    what the last chunk has still to go after it                  (least over the edges that use it)
+//
+// What travels the other way is work as well. TCP acknowledges what it gets: a link carries besides its own
+// frames 66 bytes for every second packet of 1514 that goes the other way. Parents grant their children
+// chunks (flow_control.h): a batch at either end for each half of a window of w chunks. And whoever waits for
+// a grant does not send: an edge upward moves no more than w chunks in the time of a hop and of a message
+// back, and only one before its parent is known to have begun.
 //
 // Batches are counted as few as they can be. Whoever has more frames than it has time for sends, or reads,
 // several at once. So first chunks that are ready for one peer together share a batch, and a tree that
@@ -31,10 +41,11 @@
 // others: hops x turn x workers / cores on top.
 //
 // No schedule of these trees beats head + stream + tail on any link (the one-machine bound of shop
-// scheduling, Carlier 1982), nor the hops along the longest path of any tree. The prediction is the largest
-// of these. In a chain, fill = head + tail is the classical (hops - 1) chunk times; in a ring with m = 1 the
-// path of 2(N-1) hops is the whole time; with long vectors all of them tend to bytes / capacity on the
-// busiest resource. What the largest is made of, time on links, of processors and latency, is its breakdown.
+// scheduling, Carlier 1982), nor the hops along the longest path of any tree, siblings and grants counted.
+// The prediction is the largest of these. In a chain, fill = head + tail is the classical (hops - 1) chunk
+// times; in a ring with m = 1 the path of 2(N-1) hops is the whole time; with long vectors all of them tend
+// to bytes / capacity on the busiest resource. What the largest is made of, time on links, of processors and
+// latency, is its breakdown.
 //
 // Incast: where more than a few hosts send to one at once, the switch's queue to it overflows and what is
 // lost is sent again; a link into a node over which k senders reach it by TCP works longer by the factor
@@ -83,6 +94,10 @@ struct CostParameters {
 
   // Two workers with a link of their own that is quicker than this share memory; all others speak TCP.
   Nanoseconds memory_latency{3000};
+
+  // Of what TCP carries, what goes back to acknowledge it: 66 bytes for every second full packet (RFC 5681).
+  // Simulated hosts acknowledge every one, hosts of a lab fewer.
+  double tcp_acknowledgements = 33.0 / 1514.0;
 
   // Measured with 2 to 8 hosts on a shaped bridge: three senders at once cost nothing, seven some 8 %.
   int incast_free = 3;
@@ -145,7 +160,10 @@ class CostModel {
     bool memory = false;
     double latency = 0;   // seconds
     double per_byte = 0;  // seconds on the wire, at the rate of the narrowest part of the route
-    double burst = 0;     // bytes that every link of the route lets pass at once
+    double forward = 0;   // seconds for a byte of a packet, on the links of the route but the narrowest
+    int first = -1;       // links of the route
+    int last = -1;
+    double burst = 0;  // bytes that every link of the route lets pass at once
   };
   // While a forest is priced, in seconds or in seconds by what they are spent on: a link, a group or a node's
   // processor, and all of them.

@@ -197,11 +197,15 @@ Least least_seconds(const Request& request, const CostModel& model) {
   };
   std::vector<Port> in(workers), out(workers);
   Port in_all, out_all;
+  // What is acknowledged goes back over the other port, unless memory carries it.
+  std::vector<double> answers(workers, parameters.tcp_acknowledgements);
+  double answers_of_all = parameters.tcp_acknowledgements;
   double latency = std::numeric_limits<double>::infinity();
   for (const cluster::Link& link : cluster.links) {
     latency = std::min(latency, static_cast<double>(link.latency.value) * 1e-9);
     const bool from_worker = at(link.from) < workers, to_worker = at(link.to) < workers;
     const bool memory = from_worker && to_worker && link.latency < parameters.memory_latency;
+    if (memory) answers[at(link.from)] = answers[at(link.to)] = answers_of_all = 0;
     const double payload = memory ? 1 : parameters.tcp_payload;
     const Port port{payload * link.capacity.bits_per_second,
                     8 * payload * parameters.burst_share * static_cast<double>(link.burst.value)};
@@ -227,8 +231,8 @@ Least least_seconds(const Request& request, const CostModel& model) {
   const auto hold = [&](double carried, const Port& port) {
     seconds = std::max(seconds, (carried - port.burst) / port.rate);
   };
-  hold(bits * into_all, in_all);
-  hold(bits * out_of_all, out_all);
+  hold(bits * (into_all + answers_of_all * out_of_all), in_all);
+  hold(bits * (out_of_all + answers_of_all * into_all), out_all);
   for (NodeId worker = 0; at(worker) < workers; ++worker) {
     // What the worker takes in, and puts out, of what goes down; of what goes up it is the other way round.
     double all = bits, own = both ? bits : 0;
@@ -238,8 +242,19 @@ Least least_seconds(const Request& request, const CostModel& model) {
     } else if (!both && worker == request.root) {
       std::swap(all, own);
     }
-    hold(all, up ? out[at(worker)] : in[at(worker)]);
-    hold(own, up ? in[at(worker)] : out[at(worker)]);
+    hold(all + answers[at(worker)] * own, up ? out[at(worker)] : in[at(worker)]);
+    hold(own + answers[at(worker)] * all, up ? in[at(worker)] : out[at(worker)]);
+  }
+  if (!both && !aggregated && !has_parts(request.op)) {
+    // What the root does not send to others, or hear from them, they pass on and have acknowledged.
+    Port rest;
+    for (NodeId worker = 0; at(worker) < workers; ++worker) {
+      const bool root = worker == request.root;
+      const Port& port = (up != root ? out : in)[at(worker)];
+      const double part = root ? answers_of_all : 1;
+      rest.add({part * port.rate, part * port.burst});
+    }
+    hold(bits * others * (1 + answers_of_all), rest);
   }
   const double hop = 2 * parameters.memory.per_batch + latency;
   const double byte = std::min(parameters.tcp.per_byte, parameters.memory.per_byte);

@@ -6,12 +6,13 @@
 #include <memory>
 #include <vector>
 
+#include "forest/flow_control.h"
 #include "protocol/transfer.h"
 
 namespace talweg::protocol {
 
 struct PlanLimits {
-  std::int64_t window_bytes = 128 << 10;
+  std::int64_t window_bytes = forest::kWindowBytes;
   // In an all-to-all, how far a rank's sends may be ahead of what it has received, in a scatter, of what has
   // been received of it (but always by two peers): about what a link's queues hold of it without loss.
   std::int64_t ahead_bytes = 128 << 10;

@@ -24,8 +24,12 @@ constexpr double kPrice = 3;
 // after the other.
 constexpr double kChangesAtOnce = 8;
 constexpr double kAnotherChange = 900 / (15 - kChangesAtOnce);  // seconds
-constexpr double kThereAndBack = 2;                             // every change is on trial
-constexpr double kToSpare = 4;                                  // to probe: drops have precedence
+// Every change is on trial, and so is every probe. Drops do not come first: where noise has used the ration
+// up, following more of it is worth less than seeing what is no longer slow.
+constexpr double kThereAndBack = 2;
+// What is left of the ration is dearer: below this, a change has to save as many times more as it is less.
+// One that is made for a dip leaves none for what lasts.
+constexpr double kPlenty = kChangesAtOnce / 2;
 
 // Seconds, doubled each time.
 constexpr double kFirstWait = 60;
@@ -309,13 +313,14 @@ bool Replanner::worth_it(const forest::Request& request) {
     }
   }
   saved_ = call.better ? saved_ + gain(*call.better) * length_ : 0;
-  return saved_ >= kPrice && allowed_ >= kThereAndBack && now_ >= changes_.until;
+  if (allowed_ < kThereAndBack || now_ < changes_.until) return false;
+  return saved_ >= kPrice * std::max(1., kPlenty / allowed_);
 }
 
 // All that plans take to be slow and that no probe has shown to be slow still; or, where that would not
 // change plans, the first half of it, and so on.
 std::optional<cluster::Cluster> Replanner::probe(const forest::Request& request) {
-  if (allowed_ < kToSpare || now_ < probes_.until) return std::nullopt;
+  if (allowed_ < kThereAndBack || now_ < probes_.until) return std::nullopt;
   std::vector<std::size_t> slow;
   for (std::size_t r = 0; r < memories_.size(); ++r) {
     if (r < given_.links.size() && at(routes_->leader(static_cast<int>(r))) != r) continue;

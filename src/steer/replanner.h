@@ -24,7 +24,8 @@
 //    call of each epoch, for so long that they would have saved a few seconds. What is over soon, or gains
 //    little, is not followed.
 // 2. Changes are rationed: at most fifteen in any quarter of an hour, some of them in a row, as hosts that
-//    become slow one after the other need.
+//    become slow one after the other need. The less is left, the more a change has to save: dips that come
+//    and go must not use up what lasting drops, and looking whether they are over (6), will need.
 // 3. Plans are made as if what is slow were less slow, as far as that costs next to nothing. A host that is
 //    seven times slower than others is what each plan waits for, so that it hardly matters how others share
 //    the load; a plan that knew it would load some of these far more than others, and wait for them too as

@@ -190,7 +190,7 @@ TEST_F(Plan, SaysOfEachPlanWhatLimitsIt) {
   const Outcome table = talweg({"plan", network, "--bytes", "64M", "--algo", "ring"});
   EXPECT_THAT(line_with(table.out, "64 MiB  ring"), testing::EndsWith("  links"));
   EXPECT_THAT(line_with(table.out, "links limit"), AllOf(testing::StartsWith("64 MiB, ring: links limit: h"),
-                                                         HasSubstr("carries 106 MB of the ")));
+                                                         HasSubstr("carries 108 MB of the ")));
 }
 
 TEST_F(Plan, TakesWhatAGroupTakes) {

@@ -15,8 +15,8 @@ namespace {
 constexpr double kRate = 1e9 / 8;  // bytes per second of the stars used here
 constexpr std::int64_t kLong = 64 << 20;
 
-// Without what textbooks leave out: frame headers on the wire.
-constexpr CostParameters kTextbook{.tcp_payload = 1};
+// Without what textbooks leave out: frame headers on the wire, and acknowledgements.
+constexpr CostParameters kTextbook{.tcp_payload = 1, .tcp_acknowledgements = 0};
 
 double predict(const char* planner, Collective op, int ranks, std::int64_t bytes) {
   const auto cluster = gigabit_star(ranks);
@@ -70,7 +70,45 @@ TEST(Cost, AMessageTakesTwoBatchesTheLatencyAndItsBytes) {
   const double fixed = 2 * parameters.tcp.per_batch + 60e-6;
   const double frame = 1000 + static_cast<double>(parameters.header_bytes);
   const double work = frame * 2 * parameters.tcp.per_byte;
-  EXPECT_NEAR(predict("direct", Collective::send_recv, 2, 1000), fixed + frame / kRate + work, 1e-9);
+  // The switch has all of the packet before it passes it on.
+  EXPECT_NEAR(predict("direct", Collective::send_recv, 2, 1000), fixed + 2 * frame / kRate + work, 1e-9);
+}
+
+TEST(Cost, AcknowledgementsAreCarriedByTheLinksThatLeadBack) {
+  CostParameters acknowledged = kTextbook;
+  acknowledged.tcp_acknowledgements = 0.1;
+  const auto slower = [&](const char* planner, Collective op) {
+    const auto cluster = gigabit_star(4);
+    const Forest forest = find_planner(planner).plan(make_request(op, 4, kLong, false, 0, 1), cluster);
+    return predict_seconds(forest, cluster, acknowledged) / predict_seconds(forest, cluster, kTextbook);
+  };
+  EXPECT_NEAR(slower("ring", Collective::all_reduce), 1.1, 0.005) << "links are full both ways";
+  EXPECT_NEAR(slower("direct", Collective::broadcast), 1, 0.005) << "all data go one way";
+  // Links that carry nothing else limit nothing, however slow they are.
+  auto one_way = cluster::uniform_star(2, {1e9}, {30000});
+  for (cluster::Link& link : one_way.links)
+    if (link.from == 1 || link.to == 0) link.capacity = {1e6};
+  const Forest forest =
+      find_planner("direct").plan(make_request(Collective::broadcast, 2, kLong, false, 0, 1), one_way);
+  EXPECT_NEAR(predict_seconds(forest, one_way, kTextbook), static_cast<double>(kLong) / kRate, 0.05);
+}
+
+TEST(Cost, ASumWaitsForTheLastOfItsParts) {
+  // One chunk each: eight come in over one link one after the other, then eight go out.
+  constexpr double kChunk = 8000;
+  const double seconds = predict("star", Collective::all_reduce, 9, static_cast<std::int64_t>(kChunk));
+  EXPECT_GT(seconds, 2 * 8 * kChunk / kRate);
+  expect_within_percent(seconds, 2 * (8 * kChunk / kRate + 60e-6 + 9 * 5e-6), 10);
+}
+
+TEST(Cost, ChunksOnTheirWayUpWaitForGrants) {
+  const auto far = cluster::uniform_star(2, {1e9}, {5'000'000});  // a round trip takes 20 ms
+  Forest forest = find_planner("chain").plan(make_request(Collective::reduce, 2, 1 << 20, false, 0, 1), far);
+  forest.trees[0].chunk = 16 << 10;  // 64 chunks, of which eight may be ahead
+  EXPECT_NEAR(predict_seconds(forest, far, kTextbook), 63.0 / 8 * 20e-3 + 10e-3, 15e-3);
+  Forest down = find_planner("chain").plan(make_request(Collective::broadcast, 2, 1 << 20, false, 0, 1), far);
+  down.trees[0].chunk = 16 << 10;
+  EXPECT_LT(predict_seconds(down, far, kTextbook), 22e-3) << "these go into the output, and need none";
 }
 
 TEST(Cost, AShortRingPaysALatencyForEveryStep) {
@@ -257,9 +295,9 @@ TEST(Breakdown, SaysWhichLinkLimitsAndWhatItCarries) {
   cluster.links[5].capacity.bits_per_second = 2e8;  // to host2
   const Breakdown found = of_ring(cluster, kLong);
   EXPECT_EQ(found.limit, Breakdown::Limit::links);
-  // 1.5 times the vector, and headers.
+  // 1.5 times the vector, and headers and acknowledgements.
   EXPECT_EQ(found.reason,
-            "links limit: host2's downlink carries 106 MB of the 106 MB that it can in this time");
+            "links limit: host2's downlink carries 108 MB of the 108 MB that it can in this time");
   EXPECT_GT(found.links, 0.99 * found.seconds());
 }
 
@@ -267,7 +305,7 @@ TEST(Breakdown, SaysWhichSharedCapacityLimits) {
   auto cluster = gigabit_star(4);
   cluster.groups.push_back({"card1", {2e8}, {2, 3}});
   EXPECT_THAT(of_ring(cluster, kLong).reason,
-              testing::StartsWith("links limit: card1 carries 211 MB of the 21"));
+              testing::StartsWith("links limit: card1 carries 216 MB of the 21"));
 }
 
 TEST(Breakdown, SaysThatEqualLinksLimitTogether) {
@@ -289,7 +327,7 @@ TEST(Breakdown, SaysThatEqualLinksLimitTogether) {
 TEST(Breakdown, SaysWhenLatencyLimits) {
   const Breakdown found = of_ring(gigabit_star(8), 8);
   EXPECT_EQ(found.limit, Breakdown::Limit::latency);
-  EXPECT_EQ(found.reason, "latency limits: 85 % of a chunk's longest way");
+  EXPECT_EQ(found.reason, "latency limits: 84 % of a chunk's longest way");
   EXPECT_NEAR(found.latency, 14 * 60e-6, 1e-9);
   EXPECT_NEAR(found.processors, 14 * 10e-6, 1e-6);
 }
@@ -300,9 +338,13 @@ TEST(Breakdown, SaysWhoseProcessorLimits) {
   const Forest forest = find_planner("star").plan(request, cluster);
   const Breakdown found = CostModel(cluster).breakdown(forest);
   EXPECT_EQ(found.limit, Breakdown::Limit::processors);
-  // The root hears from seven, and answers them.
-  EXPECT_THAT(found.reason, testing::MatchesRegex("processors limit: host0 is busy for 9. % of the time, "
-                                                  "with 14 batches, 1.12 kB in all"));
+  // The root hears from seven one after the other, and answers them: no way of a chunk is longer.
+  EXPECT_EQ(found.reason, "processors limit: 95 % of a chunk's longest way");
+  // With chunks that follow each other, it is the root's work and not their way.
+  const Forest longer =
+      find_planner("star").plan(make_request(Collective::all_reduce, 8, 1 << 20, false, 0, 1), cluster);
+  EXPECT_THAT(CostModel(cluster).breakdown(longer).reason,
+              testing::MatchesRegex("processors limit: host0 is busy for 9. % of the time, with .*"));
   cluster.shared_cores = 1;
   EXPECT_EQ(CostModel(cluster).breakdown(forest).reason,
             "processors limit: the shared core is busy for 100 % of the time, with 28 batches, 2.24 kB in "

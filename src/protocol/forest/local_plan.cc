@@ -41,9 +41,8 @@ LocalTree begin_tree(const forest::Forest& forest, std::uint32_t index, NodeId s
     throw Error(ErrorCode::invalid_argument, fmt::format("tree {} has {} chunks, expected at most {}", index,
                                                          forest::chunk_count(tree), kMostChunks));
   local.chunks = static_cast<std::uint32_t>(forest::chunk_count(tree));
-  const std::int64_t fit = std::min<std::int64_t>(limits.window_bytes / local.chunk_bytes, local.chunks / 4);
-  local.window = std::min(
-      local.chunks, static_cast<std::uint32_t>(std::clamp<std::int64_t>(fit, kLeastWindow, kMostWindow)));
+  local.window =
+      static_cast<std::uint32_t>(forest::window_of(local.chunk_bytes, local.chunks, limits.window_bytes));
   local.root = tree.root == self;
   const bool rank = self < forest.request.ranks;
   if (rank && has(tree.contributors, self))

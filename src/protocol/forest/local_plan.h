@@ -5,18 +5,16 @@
 #include <memory>
 #include <vector>
 
+#include "forest/flow_control.h"
 #include "protocol/plans.h"
 
 namespace talweg::protocol {
 
 inline constexpr int kSelf = -1;  // in LocalTree::operands
 
-// Chunks of one tree that a parent buffers per child before it has summed them: four keep an edge busy while
-// one chunk is being received, one summed, one sent on and one credit is on its way back. Small ones queue
-// behind those of other trees, and there may be more of them; but not more than a quarter of what the tree
-// has, or all that goes up goes before what comes down.
-inline constexpr std::uint32_t kLeastWindow = 4;
-inline constexpr std::uint32_t kMostWindow = 32;
+// Chunks of one tree that a parent buffers per child before it has summed them (forest/flow_control.h).
+inline constexpr auto kLeastWindow = static_cast<std::uint32_t>(forest::kLeastWindow);
+inline constexpr auto kMostWindow = static_cast<std::uint32_t>(forest::kMostWindow);
 
 // A root that keeps no result (an aggregator) sums no further than this many windows ahead of the slowest of
 // those that it sends results to: so it never holds much more than what is on its way to it, and others need
