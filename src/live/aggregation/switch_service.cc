@@ -54,6 +54,7 @@ const SwitchServiceOptions& checked(const SwitchServiceOptions& o) {
       o.quotas.slots > 0xffff)
     refuse("a switch takes at least 1 job, 1 to {} workers and 1 to 65535 slots, not {}, {} and {}",
            kMostWorkers, o.quotas.jobs, o.quotas.workers, o.quotas.slots);
+  if (!(o.quotas.bytes_per_second > 0)) refuse("a switch gives its jobs a rate of more than 0");
   return o;
 }
 
