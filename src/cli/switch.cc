@@ -76,7 +76,7 @@ int serve(const SwitchFlags& flags) {
   try {
     options.quotas.bytes_per_second = parse_bandwidth(flags.rate).bytes_per_second();
   } catch (const Error& e) {
-    refuse("--rate: {}", e.what());
+    refuse("--job-rate: {}", e.what());
   }
   const text::OutputFile status("--status", flags.status);
   options.key = [file = flags.key_file] { return key_of(file); };
@@ -125,7 +125,7 @@ void add_switch(CLI::App& app, Action* action) {
   sub->add_option("--threads", flags->threads, "threads, each with a UDP port and slots of its own")
       ->check(whole_number(1, 64))
       ->capture_default_str();
-  sub->add_option("--jobs", flags->jobs, "jobs at a time")
+  sub->add_option("--max-jobs", flags->jobs, "jobs at a time")
       ->check(whole_number(1, 4096))
       ->capture_default_str();
   sub->add_option("--workers", flags->workers, "workers of all jobs together")
@@ -135,7 +135,7 @@ void add_switch(CLI::App& app, Action* action) {
       ->check(whole_number(1, 65'535))
       ->capture_default_str();
   sub->add_option("--memory", flags->memory, "of the slots of all jobs")->capture_default_str();
-  sub->add_option("--rate", flags->rate, "what the workers of a job may send together")
+  sub->add_option("--job-rate", flags->rate, "what the workers of a job may send together")
       ->capture_default_str();
   sub->add_option("--status", flags->status, "a file for Prometheus' textfile collector, every 5 s");
   sub->callback([=] {

@@ -89,8 +89,9 @@ SwitchClient::SwitchClient(const SwitchClientOptions& options)
   if (!wire::is_job_name(options.job))
     refuse("a job's name has 1 to {} printable characters without blanks", wire::kMaxJobName);
   if (!options.key && !is_loopback(options_.address.host))
-    refuse("{}: a switch that is not on loopback has a key, and its workers hold the same one: none was given",
-           where_);
+    refuse(
+        "{}: a switch that is not on loopback has a key, and its workers hold the same one: none was given",
+        where_);
   join();
   for (std::size_t lane = 0; lane < terms_.threads; ++lane)
     lanes_.push_back(std::make_unique<Lane>(*this, lane));
