@@ -28,6 +28,8 @@ constexpr Word kWords[] = {
     {"cluster",    "",   "file that describes the network (default: TALWEG_CLUSTER)"},
     {"from",       "",   "format of the file that is read (default: recognised)"},
     {"name",       "",   "of the lab (default: the file's name), or of the node that aggregates"},
+    {"listen",     "",   "address and port of a switch: where it listens, or the one that is meant"},
+    {"key-file",   "",   "a file of mode 600 with the secret that a switch and its workers hold"},
     {"timeout",    "-T", "how long something may take, such as 90s; a bare number is seconds"},
     {"patience",   "",   "time for all predictions; what is not done by then is left out, and named"},
     {"tag-output", "",   "prefix each line of a rank with its number"},

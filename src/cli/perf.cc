@@ -4,12 +4,14 @@
 
 #include <cstdio>
 #include <ctime>
+#include <optional>
 
 #include "base/fail.h"
 #include "cli/command.h"
 #include "cli/perf_flags.h"
 #include "group/environment.h"
 #include "study/perf_measure.h"
+#include "study/perf_switch.h"
 #include "study/perf_table.h"
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
@@ -30,6 +32,7 @@ Examples:
   talweg run -n 4 --no-tag-output -- talweg perf all_reduce -b 8 -e 1M -f 2 -z 1 --json result.json
   mpirun -np 4 talweg perf broadcast -r all
   talweg perf all_reduce -b 1M -e 64M -f 4 --sim cluster.yaml        # simulated, with the processors' costs
+  talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711 --sparse-density 0.1    # sums of a switch
 
 Collectives: all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv, barrier.
 Flags, columns and # lines are those of nccl-tests; Talweg's own columns follow on the right. Sizes are rounded
@@ -42,10 +45,10 @@ std::string now_text() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::localtime(std::time(nullptr)));
 }
 
-PerfTotals totals_of(Group& group, const std::vector<PerfRow>& rows) {
+PerfTotals totals_of(Group& group, const std::vector<PerfRow>& rows, std::uint64_t sent_elsewhere) {
   PerfTotals totals = summed(rows);
   const GroupStatistics own = group.statistics();
-  std::uint64_t sent = own.bytes_sent;
+  std::uint64_t sent = own.bytes_sent + sent_elsewhere;
   std::uint64_t most[] = {own.peak_buffer_bytes, own.shared_memory_bytes};
   group.all_reduce(&sent, &sent, 1, DataType::u64, ReduceOp::sum);
   group.all_reduce(most, most, 2, DataType::u64, ReduceOp::max);
@@ -92,8 +95,9 @@ int perf_simulated(const PerfOptions& perf, const std::string& network, const st
   return 0;
 }
 
-int perf_measured(const PerfOptions& options, const std::string& json) {
+int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, const std::string& json) {
   const auto launcher = group::find_place({});
+  if (!how.address.empty()) check_switch_perf(how, options, launcher.size);
   const Printer printer(launcher.rank == 0, json);
   const auto group = Group::join();
   const int ranks = group->size();
@@ -104,22 +108,32 @@ int perf_measured(const PerfOptions& options, const std::string& json) {
   const auto cases = perf_cases(options, ranks);
   PerfSetup setup{kVersion, {}, group->describe(), launcher.size == 1};
   for (int rank = 0; rank < ranks; ++rank) setup.hosts.push_back(group->host_of(rank));
+  std::optional<live::SwitchClient> client;
+  if (!how.address.empty()) {
+    client.emplace(switch_client_options(how, options, group->rank(), ranks));
+    setup.description += describe(client->terms()) + "\n" + sparseness(how, ranks);
+  }
   printer.line(header_text(options, setup));
 
-  const PerfBuffers buffers(options, ranks);
+  std::optional<PerfBuffers> buffers;
+  if (!client) buffers.emplace(options, ranks);
+  const auto side = [&](const PerfCase& c, bool in_place) {
+    return client ? measure_switch(*group, *client, c, options, how, in_place)
+                  : measure(*group, c, options, *buffers, in_place);
+  };
   std::vector<PerfRow> rows;
   for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
     if (options.cycles == 0) rows.clear();  // for ever: only the table grows, not the memory
     for (const PerfCase& c : cases) {
-      PerfRow row{c, {}, {}, group->explain(c.op, vector_elements(c), c.type), {}};
-      row.out_of_place = measure(*group, c, options, buffers, false);
-      if (has_in_place(c.op)) row.in_place = measure(*group, c, options, buffers, true);
+      PerfRow row{c, {}, {}, client ? "switch" : group->explain(c.op, vector_elements(c), c.type), {}};
+      row.out_of_place = side(c, false);
+      if (has_in_place(c.op)) row.in_place = side(c, true);
       if (options.timestamps) row.timestamp = now_text();
       printer.line(row_text(options, row));
       rows.push_back(std::move(row));
     }
   }
-  const PerfTotals totals = totals_of(*group, rows);
+  const PerfTotals totals = totals_of(*group, rows, client ? client->sent().bytes : 0);
   printer.line(algorithms_text(options, rows) + footer_text(totals));
   printer.json(to_json(options, setup, rows, totals));
   return totals.wrong == 0 ? 0 : kFailureExitCode;
@@ -127,7 +141,8 @@ int perf_measured(const PerfOptions& options, const std::string& json) {
 
 int perf(const PerfFlags& flags) {
   const PerfOptions options = flags.checked();
-  return flags.sim().empty() ? perf_measured(options, flags.json())
+  const SwitchPerfOptions how = flags.switched();
+  return flags.sim().empty() ? perf_measured(options, how, flags.json())
                              : perf_simulated(options, flags.sim(), flags.json());
 }
 

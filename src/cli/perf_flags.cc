@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/fail.h"
 #include "base/units.h"
@@ -106,6 +107,14 @@ void PerfFlags::add_to(CLI::App& app) {
                  "write results as JSON to this file; - for standard output");
   add_wide(app, raw->wide);
   app.add_option("--sim", raw->sim, "simulate it on the network of this file instead; no ranks are needed");
+  app.add_option("--switch", raw->switch_address, "let the switch at this address:port sum (talweg switch)");
+  app.add_option("--switch-job", raw->switch_job, "the job's name at the switch (perf)");
+  app.add_option("--switch-key-file", raw->switch_key, "a file of mode 600 with the switch's key (none)");
+  app.add_option("--sparse-density", raw->density, "with --switch: share of blocks that hold something (1)")
+      ->check(real_number(0, 1));
+  app.add_option("--overlap", raw->overlap, "of the ranks' blocks: random, all or none in common (random)");
+  app.add_flag("--exact", raw->exact,
+               "with --switch: float as integers of a common scale, in any order the same");
   for (const GpuFlag& flag : kGpuFlags) {
     const std::string names = flag.names;
     const std::string why = flag.why;
@@ -115,6 +124,27 @@ void PerfFlags::add_to(CLI::App& app) {
         ->expected(0, 1)
         ->group("");
   }
+}
+
+study::SwitchPerfOptions PerfFlags::switched() const {
+  const Raw& raw = *raw_;
+  SwitchPerfOptions how;
+  how.address = raw.switch_address;
+  how.exact = raw.exact;
+  how.key_file = raw.switch_key;
+  if (!raw.switch_job.empty()) how.job = raw.switch_job;
+  if (!raw.density.empty()) how.density = std::stod(raw.density);
+  constexpr const char* kOverlaps[] = {"random", "all", "none"};
+  const std::string overlap = raw.overlap.empty() ? kOverlaps[0] : raw.overlap;
+  const auto* const found = std::find(std::begin(kOverlaps), std::end(kOverlaps), overlap);
+  if (found == std::end(kOverlaps)) refuse("--overlap: expected random, all or none, got \"{}\"", overlap);
+  how.overlap = static_cast<Overlap>(found - std::begin(kOverlaps));
+  if (how.address.empty() && (!raw.switch_job.empty() || !raw.switch_key.empty() || !raw.density.empty() ||
+                              !raw.overlap.empty() || raw.exact))
+    refuse(
+        "--switch-job, --sparse-density, --overlap and --exact are about sums of a switch: which --switch?");
+  if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");
+  return how;
 }
 
 study::PerfOptions PerfFlags::checked() const {

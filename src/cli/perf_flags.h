@@ -6,6 +6,7 @@
 #include <string>
 
 #include "study/perf_options.h"
+#include "study/perf_switch.h"
 
 namespace talweg::cli {
 
@@ -19,6 +20,8 @@ class PerfFlags {
   const std::string& json() const { return raw_->json; }  // empty: none; "-": standard output
   // A file of a network on which this is simulated; empty: it is measured.
   const std::string& sim() const { return raw_->sim; }
+  // What of it is about a switch; its address is empty where there is none. Throws as checked().
+  study::SwitchPerfOptions switched() const;
 
  private:
   struct Raw {
@@ -31,6 +34,8 @@ class PerfFlags {
     bool wide = false;
     int percentiles = 1, memory = 1;
     std::string reduction = "sum", type = "float", root = "0", json, sim;
+    std::string switch_address, switch_job, switch_key, density, overlap;
+    bool exact = false;
   };
   std::shared_ptr<Raw> raw_ = std::make_shared<Raw>();
 };

@@ -7,6 +7,7 @@
 
 #include "base/collectives.h"
 #include "text/escape.h"
+#include "text/prometheus.h"
 
 namespace talweg::observe {
 
@@ -30,25 +31,6 @@ std::string host_label(const std::string& host) {
   return text::backslashed(host.substr(0, host.rfind(" pid ")));
 }
 
-class Page {
- public:
-  void family(const char* name, const char* type, const char* help) {
-    fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
-  }
-  template <class Value>
-  void sample(const std::string& name, const std::string& labels, Value value) {
-    if (labels.empty()) {
-      fmt::format_to(std::back_inserter(text_), "{} {}\n", name, value);
-    } else {
-      fmt::format_to(std::back_inserter(text_), "{}{{{}}} {}\n", name, labels, value);
-    }
-  }
-  std::string text() const { return fmt::to_string(text_); }
-
- private:
-  fmt::memory_buffer text_;
-};
-
 }  // namespace
 
 void Metrics::add(Collective op, std::int64_t bytes, int ranks, std::int64_t ns) {
@@ -67,7 +49,7 @@ void Metrics::add(Collective op, std::int64_t bytes, int ranks, std::int64_t ns)
 }
 
 std::string Metrics::text(const Sight& sight) const {
-  Page page;
+  text::PrometheusPage page;
   const std::string rank = fmt::format("rank=\"{}\"", sight.rank);
   const auto each = [&](auto&& function) {
     for (std::size_t op = 0; op < cells_.size(); ++op)

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -10,6 +9,7 @@
 
 #include "base/fail.h"
 #include "study/perf_check.h"
+#include "study/perf_times.h"
 
 namespace talweg::study {
 namespace {
@@ -165,24 +165,6 @@ LocalTimes time_enqueued(Runner& runner, const PerfCase& c, const PerfOptions& o
   return times;
 }
 
-// The same numbers on every rank, by the rule that -a names.
-void agree(Group& group, Average average, std::vector<double>& values) {
-  if (average == Average::rank0) {
-    group.broadcast(values.data(), values.size(), DataType::f64, 0);
-    return;
-  }
-  const ReduceOp op = average == Average::min   ? ReduceOp::min
-                      : average == Average::max ? ReduceOp::max
-                                                : ReduceOp::avg;
-  group.all_reduce(values.data(), values.data(), values.size(), DataType::f64, op);
-}
-
-double percentile(std::vector<double> values, double share) {
-  const auto index = static_cast<std::size_t>(std::ceil(share * static_cast<double>(values.size()))) - 1;
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(index), values.end());
-  return values[index];
-}
-
 // Elements on this rank that are wrong after one call on fresh data.
 std::uint64_t check_once(Runner& runner, const PerfCase& c, const PerfBuffers::Slot& slot, int rank,
                          bool in_place, std::uint64_t seed) {
@@ -258,17 +240,7 @@ Timing measure(Group& group, const PerfCase& c, const PerfOptions& options, cons
                                                            : time_one_by_one(runner, c, options, buffers);
   runner.barrier();
 
-  std::vector<double> values = std::move(times.iterations);
-  values.push_back(times.total / options.iterations);
-  for (double& value : values) value /= options.aggregate;
-  agree(group, options.average, values);
-
-  Timing timing;
-  timing.time_us = values.back();
-  values.pop_back();
-  values.erase(values.begin(), values.begin() + options.skip);
-  timing.p50_us = percentile(values, 0.5);
-  timing.p99_us = percentile(values, 0.99);
+  Timing timing = timing_of(group, options, std::move(times.iterations), times.total);
   if (options.check > 0) {
     std::uint64_t wrong = 0;
     for (int i = 0; i < options.check; ++i)

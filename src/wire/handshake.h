@@ -38,7 +38,7 @@ inline constexpr std::size_t kChallengeBytes = 72;
 inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kAnswerBytes = 40;  // the accepting side's proof
 
-enum class Purpose : std::uint8_t { data = 1, store = 2 };
+enum class Purpose : std::uint8_t { data = 1, store = 2, aggregation = 3 };
 inline constexpr std::uint32_t kUnknownRank = ~0U;
 
 // What a hello says about the connection that it opens.

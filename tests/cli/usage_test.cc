@@ -63,6 +63,29 @@ TEST(Usage, EveryMistakeIsAnsweredWithOneLineAndExitCode2) {
        "--name: expected a node's name, without blanks, got \"two words\""},
       {{"aggregator", "--name", "-", "--rendezvous", "file:/tmp/x"}, "--name: expected a node's name"},
       {{"aggregator", "--name", "agg", "--timeout", "soon"}, "--timeout: expected a time"},
+      {{"switch"}, "--listen is required"},
+      {{"switch", "--listen", "here"},
+       "--listen: expected an address and a port, such as 127.0.0.1:4711, got"},
+      {{"switch", "--listen", "127.0.0.1:65536"}, "--listen: expected an address and a port"},
+      {{"switch", "--listen", "0.0.0.0:0"}, "will not listen where others can reach it without a job key"},
+      {{"switch", "--listen", "127.0.0.1:0", "--key-file", "/no/such/key"},
+       "--key-file /no/such/key: No such file"},
+      {{"switch", "--listen", "127.0.0.1:0", "--threads", "0"}, "--threads"},
+      {{"switch", "--listen", "127.0.0.1:0", "--job-rate", "fast"}, "--job-rate: "},
+      {{"switch", "--listen", "127.0.0.1:0", "--job-rate", "0Gbit/s"}, "rate"},
+      {{"switch", "--listen", "127.0.0.1:0", "--memory", "much"}, "--memory: "},
+      {{"switch", "--listen", "127.0.0.1:0", "--status", "/no/such/folder/file"}, "/no/such/folder/file"},
+      {{"switch", "halt"}, "halt"},
+      {{"switch", "drain"}, "--listen is required"},
+      {{"perf", "all_reduce", "--overlap", "all"}, "which --switch?"},
+      {{"perf", "all_reduce", "--switch", "here"}, "--switch: expected an address and a port"},
+      {{"perf", "broadcast", "--switch", "127.0.0.1:1"}, "a switch does all_reduce, not broadcast"},
+      {{"perf", "all_reduce", "-d", "double", "--switch", "127.0.0.1:1"}, "not f64"},
+      {{"perf", "all_reduce", "-o", "max", "--switch", "127.0.0.1:1"}, "a switch sums"},
+      {{"perf", "all_reduce", "--switch", "127.0.0.1:1", "--sparse-density", "2"}, "--sparse-density"},
+      {{"perf", "all_reduce", "--switch", "127.0.0.1:1", "--overlap", "some"},
+       "--overlap: expected random, all or none"},
+      {{"perf", "all_reduce", "--switch", "127.0.0.1:1", "--sim", "net.yaml"}, "--sim"},
       {{"plan", "/no/such/cluster.yaml", "--html", ""}, "--html: expected a value, got nothing"},
   };
   for (const auto& line : lines) {
@@ -91,7 +114,7 @@ TEST(Usage, WhatIsWrongWithLoggingIsSaidBeforeAnybodyIsMet) {
 TEST(Usage, VersionAndHelpEndWell) {
   EXPECT_THAT(talweg({"--version"}).out, StartsWith("talweg "));
   EXPECT_EQ(talweg({"--version"}).exit_code, 0);
-  for (const char* sub : {"run", "aggregator", "perf", "info", "lab"}) {
+  for (const char* sub : {"run", "aggregator", "switch", "perf", "info", "lab"}) {
     const auto outcome = talweg({sub, "--help"});
     EXPECT_EQ(outcome.exit_code, 0);
     EXPECT_THAT(outcome.out, HasSubstr("Examples:")) << sub;

@@ -302,7 +302,7 @@ TEST(AggregationWorker, AtItsDeadlineNamesWhoIsMissing) {
     EXPECT_THROW(bench.start({1}, false, AggregationFormat::f32, 2), Error) << "the epoch is over";
     return bench.worker.failure()->text;
   };
-  const std::string begin = "sum 1 of job 1: 1 of 1 columns have not ended by the deadline: ";
+  const std::string begin = "sum 1 of job 1, epoch 1: 1 of 1 columns have not ended by the deadline: ";
   AggregationEntry missing;
   missing.block = 0;
   EXPECT_EQ(fails([](Bench&) {}), begin + "the switch has not answered");
@@ -405,6 +405,31 @@ TEST(AggregationWorker, TermsAndSumsThatCannotBeAreRefused) {
 
 // Of any number of workers, powers of two or not, the largest possible values: no sum wraps, and each is
 // within the bound.
+TEST(SummedTensor, IsDealtOutToLanesWithoutAGapWhateverItsLength) {
+  for (const std::size_t count : {0, 3, 4, 37, 40})
+    for (const bool sparse : {false, true}) {
+      std::vector<float> in(count), out(count, -1.0F);
+      for (std::size_t i = 0; i < count; ++i) in[i] = i / 4 % 4 == 1 ? 0.0F : static_cast<float>(i + 1);
+      for (std::uint16_t lane = 0; lane < 3; ++lane) {
+        SummedTensor tensor;
+        Sum sum{reinterpret_cast<const std::byte*>(in.data()), reinterpret_cast<std::byte*>(out.data()),
+                count};
+        sum.block = 4;
+        sum.sparse = sparse;
+        sum.lane = lane;
+        sum.lanes = 3;
+        tensor.reset(sum, 1);
+        for (std::uint64_t b = 0; b < tensor.blocks(); ++b) {
+          EXPECT_EQ(tensor.owns(b), !sparse || (lane + 3 * b) % 4 != 1) << lane << ' ' << b;
+          std::vector<std::byte> data(tensor.count_of(b) * sizeof(float));
+          if (tensor.owns(b)) tensor.write(b, 0, data.data());
+          tensor.accept(b, 0, data);
+        }
+      }
+      EXPECT_EQ(out, in) << count;
+    }
+}
+
 TEST(Scaling, NoSumWrapsAndEachIsWithinItsBound) {
   for (const std::uint32_t workers :
        {1U, 2U, 3U, 5U, 6U, 7U, 8U, 100U, 127U, 128U, 129U, 255U, 256U, 1000U, 65535U}) {

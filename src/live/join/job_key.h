@@ -15,5 +15,7 @@ struct JobKey {
 // Throws Error{invalid_argument} for a key of fewer than wire::kShortestKey characters, for a file that
 // others than its owner may touch, that belongs to somebody else, or that cannot be read.
 std::optional<JobKey> find_job_key();
+// From this file, under the same conditions; `option` is what named it, for errors.
+JobKey read_job_key(const std::string& option, const std::string& path);
 
 }  // namespace talweg::live

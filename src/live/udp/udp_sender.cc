@@ -52,6 +52,10 @@ UdpSender::Destination UdpSender::add(const UdpAddress& address) {
   return destinations_.size() - 1;
 }
 
+void UdpSender::change(Destination to, const UdpAddress& address) {
+  destinations_[to] = {address, socket_.path_mtu(address), options_.offload, true};
+}
+
 std::byte* UdpSender::place(Destination to, std::uint8_t service, std::size_t most) {
   if (arena_end_ + most > kArenaBytes || first_ + groups_ == kGroups) return nullptr;
   place_to_ = to;

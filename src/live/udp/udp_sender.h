@@ -52,6 +52,8 @@ class UdpSender {
   explicit UdpSender(const UdpSocket& socket, UdpSenderOptions options = {}, SendCall send = {});
 
   Destination add(const UdpAddress& address);
+  // The destination is another one from now on, as if it had been added anew.
+  void change(Destination to, const UdpAddress& address);
   // Of IP packets to it, as the kernel has it; smaller after something was too large. 0: no way there is
   // known.
   std::size_t mtu(Destination to) const { return destinations_[to].mtu; }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 
 namespace talweg::protocol {
 
@@ -25,6 +26,40 @@ struct SwitchCounters {
   std::uint64_t malformed = 0;
   std::uint64_t out_of_range = 0;  // slots, columns and blocks that the job was not lent
   bool operator==(const SwitchCounters&) const = default;
+  SwitchCounters& operator+=(const SwitchCounters& other);
 };
+
+// What each is called, for those who print them all.
+struct SwitchCounterField {
+  const char* name;
+  std::uint64_t SwitchCounters::*value;
+  const char* help;
+};
+inline constexpr SwitchCounterField kSwitchCounters[] = {
+    {"contributions", &SwitchCounters::contributions, "Blocks that were summed."},
+    {"adverts", &SwitchCounters::adverts, "Parts of rounds without data."},
+    {"rounds", &SwitchCounters::rounds, "Results that were sent to all workers."},
+    {"repeated", &SwitchCounters::repeated, "Results that were sent again, to one."},
+    {"duplicates", &SwitchCounters::duplicates, "Contributions that had been heard."},
+    {"late", &SwitchCounters::late, "Contributions to rounds that were over."},
+    {"early", &SwitchCounters::early, "Contributions to rounds that could not have begun."},
+    {"queries", &SwitchCounters::queries, "Questions of workers that missed results."},
+    {"missed", &SwitchCounters::missed, "Contributions that the switch asked for."},
+    {"passed_up", &SwitchCounters::passed_up, "Contributions to the switch above."},
+    {"passed_again", &SwitchCounters::passed_again, "Of these, those that were sent again."},
+    {"busy", &SwitchCounters::busy, "Datagrams beyond the rate of their job."},
+    {"unknown_job", &SwitchCounters::unknown_job, "Datagrams of no job."},
+    {"other_epoch", &SwitchCounters::other_epoch, "Datagrams of another epoch of their job."},
+    {"strangers", &SwitchCounters::strangers, "Datagrams of workers that their job does not have."},
+    {"disagreements", &SwitchCounters::disagreements, "Contributions that did not fit those of others."},
+    {"malformed", &SwitchCounters::malformed, "Datagrams that were none of the protocol."},
+    {"out_of_range", &SwitchCounters::out_of_range, "Datagrams to slots that their job was not lent."},
+};
+static_assert(sizeof(SwitchCounters) == std::size(kSwitchCounters) * sizeof(std::uint64_t));
+
+inline SwitchCounters& SwitchCounters::operator+=(const SwitchCounters& other) {
+  for (const SwitchCounterField& field : kSwitchCounters) this->*field.value += other.*field.value;
+  return *this;
+}
 
 }  // namespace talweg::protocol

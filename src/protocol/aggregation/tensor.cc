@@ -30,14 +30,22 @@ DataType type_in_memory(wire::AggregationFormat format) {
 void SummedTensor::reset(const Sum& sum, std::uint32_t workers) {
   sum_ = sum;
   workers_ = workers;
-  blocks_ = (sum.count + sum.block - 1) / sum.block;
+  const std::uint64_t all = (sum.count + sum.block - 1) / sum.block;
+  blocks_ = all > sum.lane ? (all - sum.lane + sum.lanes - 1) / sum.lanes : 0;
   if (!sum.sparse) return;
-  holds_.resize(kernel::bitmap_words(blocks_));
-  kernel::nonzero_blocks(type_in_memory(sum.format), sum.in, sum.count, sum.block, holds_.data());
+  holds_.assign(kernel::bitmap_words(blocks_), 0);
+  const DataType type = type_in_memory(sum.format);
+  if (sum.lanes == 1) {
+    kernel::nonzero_blocks(type, sum.in, sum.count, sum.block, holds_.data());
+    return;
+  }
+  for (std::uint64_t b = 0; b < blocks_; ++b)
+    if (!kernel::is_zero(type, sum.in + offset(b), count_of(b)))
+      holds_[b / 64] |= std::uint64_t{1} << (b % 64);
 }
 
 std::uint16_t SummedTensor::count_of(std::uint64_t block) const {
-  return static_cast<std::uint16_t>(std::min<std::size_t>(sum_.block, sum_.count - block * sum_.block));
+  return static_cast<std::uint16_t>(std::min<std::size_t>(sum_.block, sum_.count - first_element(block)));
 }
 
 bool SummedTensor::owns(std::uint64_t block) const {

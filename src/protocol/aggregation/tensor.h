@@ -28,6 +28,10 @@ struct Sum {
   wire::AggregationFormat format = wire::AggregationFormat::f32;
   std::uint16_t block = 256;  // elements
   bool sparse = false;
+  // Where a switch has several threads: this is thread `lane`'s part, every lanes'th block from block `lane`
+  // on. So which elements are summed together does not depend on their number, should workers disagree on it.
+  std::uint16_t lane = 0;
+  std::uint16_t lanes = 1;
 };
 
 class SummedTensor {
@@ -35,7 +39,7 @@ class SummedTensor {
   void reset(const Sum& sum, std::uint32_t workers);
 
   const Sum& sum() const { return sum_; }
-  std::uint64_t blocks() const { return blocks_; }
+  std::uint64_t blocks() const { return blocks_; }  // of its lane, by whose numbers all others are
   std::uint16_t count_of(std::uint64_t block) const;
   // Whether this worker has data for the block: all of a dense tensor, also where they are zero.
   bool owns(std::uint64_t block) const;
@@ -52,8 +56,11 @@ class SummedTensor {
 
  private:
   bool is_scaled() const { return sum_.format == wire::AggregationFormat::scaled; }
+  std::size_t first_element(std::uint64_t block) const {
+    return static_cast<std::size_t>(sum_.lane + block * sum_.lanes) * sum_.block;
+  }
   std::size_t offset(std::uint64_t block) const {
-    return static_cast<std::size_t>(block) * sum_.block * wire::element_bytes(sum_.format);
+    return first_element(block) * wire::element_bytes(sum_.format);
   }
 
   Sum sum_;

@@ -63,6 +63,8 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   if (sum.block == 0 || sum.block > terms_.block)
     refuse("sum {} of job {}: blocks of {} elements, expected 1 to {}", operation, terms_.job, sum.block,
            terms_.block);
+  if (sum.lane >= sum.lanes)
+    refuse("sum {} of job {}: lane {} of {}", operation, terms_.job, sum.lane, sum.lanes);
   tensor_.reset(sum, terms_.workers);
   operation_ = operation;
   started_ = true;
@@ -204,9 +206,9 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
     return fail(
         ErrorCode::corrupted,
         fmt::format(
-            "sum {} of job {}: the switch's result for block {} has {} elements and goes on with block "
-            "{}, which cannot be: the workers do not sum the same tensor",
-            operation_, terms_.job, entry.block, entry.count, entry.next));
+            "the switch's result for block {} has {} elements and goes on with block {}, which cannot be: "
+            "the workers do not sum the same tensor",
+            entry.block, entry.count, entry.next));
   ++counters_.results;
   if (column.in_vain == 0 && !column.first) timer_.measured(now_ns - column.sent_ns);
   answered_ = std::max(answered_, last_number_[slot]);
@@ -269,8 +271,7 @@ void AggregationWorker::on_refusal(const wire::DatagramHeader& h, std::span<cons
   if (refusal.reason != wire::AggregationReason::busy)
     return fail(refusal.reason == wire::AggregationReason::disagreement ? ErrorCode::mismatch
                                                                         : ErrorCode::unsupported,
-                fmt::format("sum {} of job {}, epoch {}: worker {} is refused: {}", operation_, terms_.job,
-                            terms_.epoch, terms_.worker, to_string(refusal.reason)));
+                fmt::format("worker {} is refused: {}", terms_.worker, to_string(refusal.reason)));
   ++counters_.held_back;
   // A query that was refused is asked again in its own time: the contribution may well have been taken.
   if (refusal.of != AggregationType::contribution) return;
@@ -312,8 +313,9 @@ void AggregationWorker::on_time(std::int64_t now_ns) {
   }
 }
 
-void AggregationWorker::fail(ErrorCode code, std::string text) {
-  failure_ = SumFailure{code, std::move(text)};
+void AggregationWorker::fail(ErrorCode code, std::string why) {
+  std::string text = fmt::format("sum {} of job {}, epoch {}: {}", operation_, terms_.job, terms_.epoch, why);
+  failure_ = SumFailure{code, std::move(text), std::move(why)};
   next_ns_ = kNeverTime;
 }
 
@@ -326,8 +328,8 @@ std::string AggregationWorker::who_is_missing() const {
                       fmt::join(missing_, ", "));
   else if (heard_)
     who = "the switch has not said whom it waits for";
-  return fmt::format("sum {} of job {}: {} of {} columns have not ended by the deadline: {}", operation_,
-                     terms_.job, open_, std::min<std::uint64_t>(columns_.size(), tensor_.blocks()), who);
+  return fmt::format("{} of {} columns have not ended by the deadline: {}", open_,
+                     std::min<std::uint64_t>(columns_.size(), tensor_.blocks()), who);
 }
 
 }  // namespace talweg::protocol

@@ -75,6 +75,7 @@ struct WorkerCounters {
 struct SumFailure {
   ErrorCode code = ErrorCode::timeout;
   std::string text;
+  std::string why = {};  // of it, without which sum of which job it was
 };
 
 class AggregationWorker {
@@ -131,7 +132,7 @@ class AggregationWorker {
                   std::int64_t now_ns);
   void on_missing(std::size_t slot, const wire::AggregationMessage& message, std::int64_t now_ns);
   void wake_at(std::int64_t when_ns) { next_ns_ = std::min(next_ns_, when_ns); }
-  void fail(ErrorCode code, std::string text);
+  void fail(ErrorCode code, std::string why);
   std::string who_is_missing() const;
   wire::DatagramHeader header(wire::AggregationType type, std::size_t slot) const;
 

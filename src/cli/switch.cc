@@ -1,0 +1,163 @@
+// talweg switch: sums in the network, in software.
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <memory>
+
+#include "base/fail.h"
+#include "base/printable.h"
+#include "base/units.h"
+#include "cli/command.h"
+#include "cli/fields.h"
+#include "live/aggregation/switch_service.h"
+#include "live/join/job_key.h"
+#include "live/udp/udp_socket.h"
+#include "observe/switch_metrics.h"
+#include "text/output_file.h"
+
+namespace talweg::cli {
+namespace {
+
+constexpr const char* kSwitchExamples = R"(
+Examples:
+  talweg switch --listen 127.0.0.1:4711                             # for workers of this host
+  talweg switch --listen 10.0.0.9:4711 --key-file key --threads 4 --status switch.prom
+  talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711
+  talweg switch drain --listen 10.0.0.9:4711 --key-file key         # on its own host
+
+Workers join over TCP at the port; what is summed comes in UDP datagrams, to this port and, with several threads, those
+behind it. Where others than this host can reach it, it needs the secret that all of its workers hold: from --key-file,
+TALWEG_KEY_FILE or TALWEG_KEY. SIGTERM drains it: it ends with the last of its jobs. SIGHUP reads the key again.)";
+
+struct SwitchFlags {
+  std::string listen, key_file, status, memory = "256M", rate = "100Gbit/s", timeout = "10s";
+  int threads = 1;
+  std::uint64_t jobs = 16, workers = 1024, slots = 256;
+};
+
+live::Endpoint endpoint_of(const std::string& text) {
+  const std::size_t colon = text.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
+  if (colon == 0 || !study::whole_number_complaint(port, 0, 65535).empty())
+    refuse("--listen: expected an address and a port, such as 127.0.0.1:4711, got \"{}\"", text);
+  return {text.substr(0, colon), std::stoi(port)};
+}
+
+std::optional<wire::Secret> key_of(const std::string& file) {
+  if (!file.empty()) return wire::secret_from_text(live::read_job_key("--key-file", file).text);
+  const auto key = live::find_job_key();
+  if (!key) return std::nullopt;
+  return wire::secret_from_text(key->text);
+}
+
+// These come to a descriptor from now on, in threads that are started later, too.
+FileDescriptor signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  FileDescriptor fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) throw_system("wait for signals");
+  return fd;
+}
+
+int serve(const SwitchFlags& flags) {
+  if (flags.listen.empty()) refuse("--listen is required: an address and a port, such as 127.0.0.1:4711");
+  live::SwitchServiceOptions options;
+  options.listen = endpoint_of(flags.listen);
+  options.threads = flags.threads;
+  options.quotas = {flags.jobs, flags.workers, flags.slots, 0};
+  try {
+    options.memory_bytes = static_cast<std::size_t>(parse_bytes(flags.memory).value);
+  } catch (const Error& e) {
+    refuse("--memory: {}", e.what());
+  }
+  try {
+    options.quotas.bytes_per_second = parse_bandwidth(flags.rate).bytes_per_second();
+  } catch (const Error& e) {
+    refuse("--job-rate: {}", e.what());
+  }
+  const text::OutputFile status("--status", flags.status);
+  options.key = [file = flags.key_file] { return key_of(file); };
+  options.describe = [](const live::SwitchStatus& s) { return observe::switch_metrics(s); };
+  if (status.wanted())
+    options.publish = [&status](const std::string& text) {
+      try {
+        status.write(text);
+      } catch (const Error& e) {  // a full disk is no reason to let jobs fail
+        fmt::print(stderr, "talweg switch: {}\n", printable(e.what()));
+      }
+    };
+  const FileDescriptor told = signals();
+  live::SwitchService service(options);
+  const int last = service.address().port + flags.threads - 1;
+  fmt::print("switch at {}, UDP ports {} to {}, {}\nmemory: {}\n", to_string(service.address()),
+             service.address().port, last,
+             options.key() ? "with a job key" : "without a job key: for this host alone", service.memory());
+  std::fflush(stdout);
+  if (!service.shortage().empty()) fmt::print(stderr, "talweg switch: {}\n", service.shortage());
+  service.serve(told);
+  return 0;
+}
+
+int order(const SwitchFlags& flags, wire::SwitchDo what) {
+  if (flags.listen.empty()) refuse("--listen is required: where the switch listens, such as 127.0.0.1:4711");
+  const std::int64_t wait_ns = parse_wait("--timeout", flags.timeout).value;
+  const auto key = key_of(flags.key_file);
+  const std::string answer = live::give_order(endpoint_of(flags.listen).port, key.value_or(wire::Secret{}),
+                                              what, live::now_ns() + wait_ns);
+  text::print(answer.empty() || answer.back() == '\n' ? answer : answer + '\n');
+  return 0;
+}
+
+}  // namespace
+
+void add_switch(CLI::App& app, Action* action) {
+  auto flags = std::make_shared<SwitchFlags>();
+  auto* sub = app.add_subcommand("switch", "sum in the network for the workers of many jobs, in software");
+  sub->footer(kSwitchExamples);
+  const auto add_place = [flags](CLI::App* to) {
+    to->add_option("--listen", flags->listen, "address and port: 10.0.0.9:4711; port 0: any");
+    to->add_option("--key-file", flags->key_file, "a file of mode 600 with the secret that its workers hold");
+  };
+  add_place(sub);
+  sub->add_option("--threads", flags->threads, "threads, each with a UDP port and slots of its own")
+      ->check(whole_number(1, 64))
+      ->capture_default_str();
+  sub->add_option("--max-jobs", flags->jobs, "jobs at a time")
+      ->check(whole_number(1, 4096))
+      ->capture_default_str();
+  sub->add_option("--workers", flags->workers, "workers of all jobs together")
+      ->check(whole_number(1, 65'000))
+      ->capture_default_str();
+  sub->add_option("--slots", flags->slots, "slots of a job, of each thread, at most")
+      ->check(whole_number(1, 65'535))
+      ->capture_default_str();
+  sub->add_option("--memory", flags->memory, "of the slots of all jobs")->capture_default_str();
+  sub->add_option("--job-rate", flags->rate, "what the workers of a job may send together")
+      ->capture_default_str();
+  sub->add_option("--status", flags->status, "a file for Prometheus' textfile collector, every 5 s");
+  sub->callback([=] {
+    if (sub->get_subcommands().empty()) *action = [=] { return serve(*flags); };
+  });
+
+  struct Order {
+    const char* name;
+    const char* help;
+    wire::SwitchDo what;
+  };
+  for (const Order& o :
+       {Order{"status", "what it does, as Prometheus has it", wire::SwitchDo::status},
+        Order{"drain", "let it take no new jobs, and end with its last one", wire::SwitchDo::drain},
+        Order{"reload", "let it read its key again, for who comes from now on", wire::SwitchDo::reload}}) {
+    CLI::App* order_app = sub->add_subcommand(o.name, o.help);
+    order_app->footer("\nTo a switch on this host, by a process of its user or of root.");
+    add_place(order_app);
+    order_app->add_option("-T,--timeout", flags->timeout, "for its answer")->capture_default_str();
+    order_app->callback([=, what = o.what] { *action = [=] { return order(*flags, what); }; });
+  }
+  sub->require_subcommand(0, 1);
+}
+
+}  // namespace talweg::cli

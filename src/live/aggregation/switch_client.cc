@@ -1,0 +1,322 @@
+#include "live/aggregation/switch_client.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <ctime>
+#include <limits>
+#include <utility>
+
+#include "base/fail.h"
+#include "live/join/interface.h"
+
+namespace talweg::live {
+
+namespace {
+
+// A sum that takes longer is spoken of to the switch, which says so should workers not mean the same one.
+constexpr std::int64_t kSlowNs = 20 * kMillisecondNs;
+constexpr std::int64_t kGoodbyeNs = 200 * kMillisecondNs;
+constexpr int kWaitForRoomMs = 10;
+
+wire::DatagramSuite suite_of(const wire::SwitchOpened& terms) {
+  return {terms.protection, terms.cipher};
+}
+std::uint16_t self_of(const SwitchClientOptions& options, std::size_t lane) {
+  return static_cast<std::uint16_t>(options.workers + lane);
+}
+protocol::WorkerTerms worker_terms(const SwitchClientOptions& options, const wire::SwitchOpened& terms) {
+  protocol::WorkerTerms t;
+  t.job = terms.job;
+  t.epoch = terms.epoch;
+  t.worker = options.worker;
+  t.workers = options.workers;
+  t.slots = terms.slots;
+  t.columns = terms.columns;
+  t.block = terms.block;
+  return t;
+}
+
+UdpAddress local_toward(const Endpoint& address) {
+  return UdpAddress(fmt::format("{}:0", address_toward(address.host)));
+}
+SwitchClientOptions resolved(SwitchClientOptions options) {
+  options.address.host = resolve_host(options.address.host);
+  return options;
+}
+
+}  // namespace
+
+SwitchClient::Lane::Lane(SwitchClient& c, std::size_t number)
+    : client(c),
+      to(0),
+      sealer(c.terms_.secret, {c.terms_.job, c.terms_.epoch, c.options_.worker, self_of(c.options_, number)},
+             suite_of(c.terms_)),
+      opener(c.terms_.secret, {c.terms_.job, c.terms_.epoch, self_of(c.options_, number), c.options_.worker},
+             suite_of(c.terms_)),
+      from_all(c.terms_.secret, {c.terms_.job, c.terms_.epoch, self_of(c.options_, number), wire::kEverybody},
+               suite_of(c.terms_)),
+      worker(worker_terms(c.options_, c.terms_), *this) {
+  const UdpAddress address(fmt::format("{}:{}", c.options_.address.host, c.terms_.port + number));
+  to = c.sender_.add(address);
+}
+
+// What the kernel does not take now is as good as lost on the way: it is sent again in its time.
+void SwitchClient::Lane::send(const wire::DatagramHeader& header, std::span<const std::byte> payload) {
+  const std::size_t bytes =
+      wire::kDatagramHeaderBytes + payload.size() + wire::trailer_bytes(client.terms_.protection);
+  std::byte* at = client.sender_.place(to, wire::kOrdinary, bytes);
+  if (at == nullptr && !client.sender_.flush()) {
+    pollfd polled{client.socket_.fd(), POLLOUT, 0};
+    ::poll(&polled, 1, kWaitForRoomMs);
+    client.sender_.flush();
+  }
+  if (at == nullptr) at = client.sender_.place(to, wire::kOrdinary, bytes);
+  if (at == nullptr) return;
+  wire::DatagramHeader h = header;
+  client.sender_.placed(sealer.seal(h, payload.data(), at));
+}
+
+SwitchClient::SwitchClient(const SwitchClientOptions& options)
+    : options_(resolved(options)),
+      where_(fmt::format("job {} at the switch {}", options.job, to_string(options_.address))),
+      socket_(local_toward(options_.address), options.socket),
+      sender_(socket_, options.sender, options.send),
+      receiver_(socket_, options.receive) {
+  if (!wire::is_job_name(options.job))
+    refuse("a job's name has 1 to {} printable characters without blanks", wire::kMaxJobName);
+  if (!options.key && !is_loopback(options_.address.host))
+    refuse(
+        "{}: a switch that is not on loopback has a key, and its workers hold the same one: none was given",
+        where_);
+  join();
+  for (std::size_t lane = 0; lane < terms_.threads; ++lane)
+    lanes_.push_back(std::make_unique<Lane>(*this, lane));
+}
+
+SwitchClient::~SwitchClient() {
+  if (failure_ || !line_ || !line_->socket()) return;
+  // Only a sum that is done counts: one that others wait for is given up, which they are to hear at once.
+  if (!running_) {
+    line_->say(wire::SwitchLeave{current_.sum});
+    const std::int64_t deadline_ns = now_ns() + kGoodbyeNs;
+    while (line_->flush() && line_->unsent() > 0 && wait_ready(line_->socket(), true, deadline_ns)) {
+    }
+  }
+  // Unread notices must not turn the end of the connection into a reset, which would overtake the farewell.
+  ::shutdown(line_->socket().get(), SHUT_WR);
+  line_->receive();
+}
+
+void SwitchClient::join() {
+  wire::Introduction introduction;
+  introduction.purpose = wire::Purpose::aggregation;
+  introduction.encrypt = true;
+  try {
+    Visitor visitor = knock([&] { return connect_tcp(options_.address, options_.join_deadline_ns); },
+                            options_.key.value_or(wire::Secret{}), introduction, options_.join_deadline_ns);
+    tune_tcp(visitor.socket);
+    line_.emplace(std::move(visitor), wire::kMaxSwitchReason + 64);
+  } catch (const Error& e) {
+    throw_error(e.code(), "joining {}: {}", where_, e.what());
+  }
+  const UdpAddress there(to_string(options_.address));
+  const std::size_t mtu = socket_.path_mtu(there);
+  // As with a tag, whatever the switch will have: it is the larger of the two.
+  const std::size_t payload = wire::datagram_payload(mtu, false, wire::DatagramProtection::authenticated);
+  wire::SwitchJoin request{options_.job,
+                           options_.worker,
+                           options_.workers,
+                           options_.block,
+                           options_.ordered,
+                           static_cast<std::uint16_t>(std::min(payload, options_.most_payload)),
+                           static_cast<std::uint32_t>(socket_.window())};
+  line_->say(request);
+  wire::SwitchWaiting waiting;
+  for (bool open = line_->flush();;) {
+    while (const auto message = line_->next()) {
+      if (const auto* const opened = std::get_if<wire::SwitchOpened>(&*message)) {
+        terms_ = *opened;
+        if (terms_.threads == 0 || terms_.slots == 0 || terms_.columns == 0 || terms_.block == 0 ||
+            terms_.port + terms_.threads > 0x10000 || options_.workers + terms_.threads > 0xffff)
+          throw_error(ErrorCode::corrupted, "joining {}: it offers what cannot be", where_);
+        return;
+      }
+      if (const auto* const refused = std::get_if<wire::SwitchRefused>(&*message))
+        throw_error(refused->code, "joining {}: {}", where_, refused->reason);
+      if (const auto* const who = std::get_if<wire::SwitchWaiting>(&*message)) waiting = *who;
+    }
+    if (!open || line_->broken())
+      throw_error(ErrorCode::peer_failed, "joining {}: the switch has ended the connection", where_);
+    if (!wait_ready(line_->socket(), false, options_.join_deadline_ns))
+      throw_error(ErrorCode::timeout, "joining {}: {}", where_,
+                  waiting.missing == 0
+                      ? "the switch has not answered"
+                      : fmt::format("{} of {} workers have not joined: {}{}", waiting.missing,
+                                    options_.workers, fmt::join(waiting.workers, ", "),
+                                    waiting.missing > waiting.workers.size() ? ", ..." : ""));
+    open = line_->receive();
+  }
+}
+
+void SwitchClient::rethrow() const {
+  throw Error(failure_->code, failure_->text);
+}
+
+void SwitchClient::fail(ErrorCode code, const std::string& why) {
+  failure_ = protocol::SumFailure{
+      code, fmt::format("sum {} of {}, worker {}: {}", current_.sum, where_, options_.worker, why), why};
+  running_ = false;
+  line_->close();  // the job is over for all of its workers, who are told that
+  rethrow();
+}
+
+void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
+  if (failure_) rethrow();
+  if (running_) refuse("sum {} of {} has not ended: one at a time", current_.sum, where_);
+  const std::size_t element = wire::element_bytes(v.format);
+  if (v.in_bytes % element != 0)
+    refuse("{}: {} bytes are no whole number of elements of {}", where_, v.in_bytes, wire::name(v.format));
+  if (v.out_bytes < v.in_bytes)
+    refuse("{}: the buffer for the result is too small: it has {} bytes, the vector has {}", where_,
+           v.out_bytes, v.in_bytes);
+  hear();
+  current_ = {current_.sum + 1, v.in_bytes / element, static_cast<std::uint8_t>(v.format), v.sparse};
+  if (left_)
+    fail(ErrorCode::peer_failed, fmt::format("worker {} has left after sum {}", left_->worker, left_->sums));
+  const std::int64_t now = now_ns();
+  protocol::Sum sum{v.in,
+                    v.out,
+                    v.in_bytes / element,
+                    v.format,
+                    terms_.block,
+                    v.sparse,
+                    0,
+                    static_cast<std::uint16_t>(lanes_.size())};
+  running_ = true;
+  announce_ns_ = now + kSlowNs;
+  for (const auto& lane : lanes_) {
+    lane->worker.start(sum, current_.sum, deadline_ns, now);
+    ++sum.lane;
+  }
+  sender_.flush();
+}
+
+bool SwitchClient::all_done() const {
+  return std::all_of(lanes_.begin(), lanes_.end(), [](const auto& lane) { return lane->worker.done(); });
+}
+
+bool SwitchClient::step(std::int64_t now) {
+  if (failure_) rethrow();
+  if (!running_) return true;
+  receive(now);
+  for (const auto& lane : lanes_)
+    if (lane->worker.next_time_ns() <= now) lane->worker.on_time(now);
+  sender_.flush();
+  for (const auto& lane : lanes_)
+    if (const auto& failure = lane->worker.failure()) {
+      hear();  // the switch may know better why
+      const bool silent = failure->code == ErrorCode::timeout && heard_ == 0;
+      fail(failure->code,
+           silent ? fmt::format("{} (no datagram has come from its UDP ports {} to {}, while its TCP "
+                                "connection stands)",
+                                failure->why, terms_.port, terms_.port + terms_.threads - 1)
+                  : failure->why);
+    }
+  if (all_done()) {
+    running_ = false;
+    return true;
+  }
+  hear();
+  if (left_ && left_->sums < current_.sum)
+    fail(ErrorCode::peer_failed, fmt::format("worker {} has left after sum {}", left_->worker, left_->sums));
+  if (now >= announce_ns_) announce();
+  return false;
+}
+
+void SwitchClient::announce() {
+  announce_ns_ = std::numeric_limits<std::int64_t>::max();
+  line_->say(current_);
+  line_->flush();
+}
+
+std::int64_t SwitchClient::next_time_ns() const {
+  std::int64_t next = announce_ns_;
+  for (const auto& lane : lanes_) next = std::min(next, lane->worker.next_time_ns());
+  return next;
+}
+
+bool SwitchClient::receive(std::int64_t now) {
+  bool any = false;
+  bool more = true;
+  // A few batches at most: what is to be sent in answer must leave.
+  for (int batch = 0; more && batch < 4; ++batch)
+    more = receiver_.receive([&](UdpReceiver::Datagram& datagram) {
+      take(datagram, now);
+      any = true;
+    });
+  return any;
+}
+
+void SwitchClient::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
+  wire::DatagramHeader header;
+  if (const auto why = wire::decode(datagram.bytes, terms_.protection, header);
+      why != wire::DatagramRefusal::none)
+    return refusals_.count(why);
+  const std::size_t number = std::size_t{header.sender} - options_.workers;
+  if (header.sender < options_.workers || number >= lanes_.size())
+    return refusals_.count(wire::DatagramRefusal::sender);
+  Lane& lane = *lanes_[number];
+  wire::DatagramOpener& opener = (header.flags & wire::kDatagramToAll) != 0 ? lane.from_all : lane.opener;
+  if (const auto why = opener.open(datagram.bytes, header); why != wire::DatagramRefusal::none)
+    return refusals_.count(why);
+  ++heard_;
+  lane.worker.on(header, datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length), now);
+}
+
+void SwitchClient::hear() {
+  const bool open = line_->receive();
+  while (const auto message = line_->next()) {
+    if (const auto* const refused = std::get_if<wire::SwitchRefused>(&*message))
+      fail(refused->code, refused->reason);
+    if (const auto* const left = std::get_if<wire::SwitchLeft>(&*message))
+      if (!left_ || left->sums < left_->sums) left_ = *left;
+  }
+  if (!open || line_->broken()) fail(ErrorCode::peer_failed, "the switch has ended the connection");
+}
+
+void SwitchClient::wait(std::int64_t until) const {
+  const auto [data, line] = sockets();
+  pollfd polled[] = {{data, POLLIN, 0}, {line, POLLIN, 0}};
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  const std::int64_t left = std::clamp<std::int64_t>(until - now_ns(), 0, kSecond);
+  const timespec time{left / kSecond, left % kSecond};
+  ::ppoll(polled, 2, &time, nullptr);
+}
+
+void SwitchClient::all_reduce(const SwitchVector& vector, std::int64_t deadline_ns) {
+  start(vector, deadline_ns);
+  while (!step(now_ns())) wait(next_time_ns());
+}
+
+protocol::WorkerCounters SwitchClient::counters() const {
+  protocol::WorkerCounters sum;
+  for (const auto& lane : lanes_) {
+    const protocol::WorkerCounters& c = lane->worker.counters();
+    sum.contributions += c.contributions;
+    sum.adverts += c.adverts;
+    sum.results += c.results;
+    sum.ignored += c.ignored;
+    sum.timeouts += c.timeouts;
+    sum.asked_for += c.asked_for;
+    sum.queries += c.queries;
+    sum.held_back += c.held_back;
+    sum.malformed += c.malformed;
+  }
+  return sum;
+}
+
+}  // namespace talweg::live

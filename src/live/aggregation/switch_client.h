@@ -1,0 +1,123 @@
+// SwitchClient: a worker of a job that a switch sums for (switch_service.h).
+//
+//   SwitchClient client({.address = {"10.0.0.9", 4711}, .job = "bert", .worker = 2, .workers = 4, ...});
+//   client.all_reduce(sum, deadline_ns);            // sum.out is what all workers' sum.in add up to
+//
+//   client.start(sum, deadline_ns);                 // or, beside other work:
+//   while (!client.step(now_ns())) ...;             // takes what is there; poll sockets() until next_time_ns()
+//
+// Making one waits until all workers of the job have joined. Every call ends: in a result, or in an Error
+// that names the sum, the job, the switch and who is missing. After an error the client is of no use any
+// more, and the job ends for all of its workers: whoever goes on joins again.
+//
+// Of one thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "live/aggregation/switch_line.h"
+#include "live/udp/udp_receiver.h"
+#include "live/udp/udp_sender.h"
+#include "live/udp/udp_socket.h"
+#include "protocol/aggregation/worker.h"
+#include "wire/datagram_cipher.h"
+
+namespace talweg::live {
+
+struct SwitchClientOptions {
+  Endpoint address;  // of the switch
+  std::string job = "default";
+  std::uint16_t worker = 0;   // 0 .. workers - 1
+  std::uint16_t workers = 1;  // of the job
+  std::uint16_t block = 0;    // elements, the same for all workers; 0: as the switch finds best
+  bool ordered = false;       // floats are summed in the order of workers: the same bits in every run
+  std::optional<wire::Secret> key;
+  std::int64_t join_deadline_ns = 0;
+  std::size_t most_payload = 16384;  // of a datagram, where the path takes it
+  UdpOptions socket;
+  UdpSenderOptions sender;
+  UdpSender::SendCall send;  // these two for tests
+  UdpReceiver::ReceiveCall receive;
+};
+
+// One worker's part. `out` has room for as many bytes as `in` and may be the same.
+struct SwitchVector {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  std::size_t in_bytes = 0, out_bytes = 0;
+  wire::AggregationFormat format = wire::AggregationFormat::f32;
+  bool sparse = false;  // blocks that are zero here do not travel
+};
+
+class SwitchClient {
+ public:
+  // Throws Error: peer_failed or timeout (no switch there; who has not joined), invalid_argument (another
+  // key, more workers than there are), version, mismatch (of what workers of the job say), unsupported (in
+  // use, busy).
+  explicit SwitchClient(const SwitchClientOptions& options);
+  ~SwitchClient();  // leaves: what is done stays right for the others
+  SwitchClient(const SwitchClient&) = delete;
+  SwitchClient& operator=(const SwitchClient&) = delete;
+
+  const wire::SwitchOpened& terms() const { return terms_; }
+  const std::string& shortage() const { return socket_.shortage(); }
+
+  // One sum at a time. The vector's memory stays as it is until the sum is done. Throws Error.
+  void start(const SwitchVector& vector, std::int64_t deadline_ns);
+  // Takes what has come and sends what is due. True: the sum is done. Throws Error when it has failed.
+  bool step(std::int64_t now_ns);
+  // Which become readable when step() has something to do, and until when it has not.
+  std::array<int, 2> sockets() const { return {socket_.fd(), line_->socket().get()}; }
+  std::int64_t next_time_ns() const;
+  // start(), and step() until it is done.
+  void all_reduce(const SwitchVector& vector, std::int64_t deadline_ns);
+
+  protocol::WorkerCounters counters() const;  // of all threads of the switch together
+  const wire::DatagramRefusals& refusals() const { return refusals_; }
+  const UdpSendStatistics& sent() const { return sender_.statistics(); }
+
+ private:
+  // What belongs to one thread of the switch: its slots, its port, its keys.
+  struct Lane : protocol::DatagramSink {
+    Lane(SwitchClient& client, std::size_t number);
+    void send(const wire::DatagramHeader& header, std::span<const std::byte> payload) override;
+    SwitchClient& client;
+    UdpSender::Destination to;
+    wire::DatagramSealer sealer;
+    wire::DatagramOpener opener, from_all;
+    protocol::AggregationWorker worker;
+  };
+
+  void join();
+  bool receive(std::int64_t now_ns);
+  void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
+  void hear();
+  bool all_done() const;
+  void announce();
+  void wait(std::int64_t until_ns) const;
+  [[noreturn]] void fail(ErrorCode code, const std::string& why);
+  [[noreturn]] void rethrow() const;
+
+  const SwitchClientOptions options_;
+  std::string where_;  // "job bert at the switch 10.0.0.9:4711"
+  UdpSocket socket_;
+  UdpSender sender_;
+  UdpReceiver receiver_;
+  std::optional<SwitchLine> line_;
+  wire::SwitchOpened terms_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  wire::DatagramRefusals refusals_;
+  std::uint64_t heard_ = 0;  // datagrams of the switch that were sound
+  wire::SwitchSum current_;
+  bool running_ = false;
+  std::int64_t announce_ns_ = 0;
+  std::optional<wire::SwitchLeft> left_;  // the first of those that have
+  std::optional<protocol::SumFailure> failure_;
+};
+
+}  // namespace talweg::live

@@ -1,0 +1,180 @@
+#include "live/aggregation/switch_jobs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "wire/aggregation.h"
+
+namespace talweg::live {
+
+namespace {
+
+template <class... Args>
+wire::SwitchRefused refused(ErrorCode code, fmt::format_string<Args...> text, Args&&... args) {
+  return {code, fmt::format(text, std::forward<Args>(args)...)};
+}
+
+// Both as people say it: "2048 elements of f32, dense".
+std::string words(const wire::SwitchSum& sum) {
+  return fmt::format("{} elements of {}, {}", sum.count,
+                     wire::name(static_cast<wire::AggregationFormat>(sum.format)),
+                     sum.sparse ? "sparse" : "dense");
+}
+
+}  // namespace
+
+std::size_t SwitchJobs::Job::here() const {
+  return static_cast<std::size_t>(
+      std::count_if(workers.begin(), workers.end(), [](const Worker& w) { return w.seat.has_value(); }));
+}
+
+SwitchJobs::SwitchJobs(const SwitchQuotas& quotas, Hooks hooks) : quotas_(quotas), hooks_(std::move(hooks)) {}
+
+std::size_t SwitchJobs::workers_promised() const {
+  std::size_t n = 0;
+  for (const auto& [name, job] : jobs_) n += job.workers.size();
+  return n;
+}
+
+std::optional<wire::SwitchRefused> SwitchJobs::complaint(const wire::SwitchJoin& r) const {
+  using enum ErrorCode;
+  if (r.workers == 0 || r.worker >= r.workers)
+    return refused(invalid_argument, "a job of {} workers has none of number {}: they count from 0",
+                   r.workers, r.worker);
+  const auto found = jobs_.find(r.job);
+  if (found == jobs_.end()) {
+    if (draining_) return refused(unsupported, "the switch is being drained: it takes no new job");
+    if (jobs_.size() >= quotas_.jobs)
+      return refused(unsupported, "the switch is busy: all {} jobs that it takes are there", quotas_.jobs);
+    if (workers_promised() + r.workers > quotas_.workers)
+      return refused(unsupported, "the switch is busy: it takes {} workers of all jobs, and has promised {}",
+                     quotas_.workers, workers_promised());
+    return std::nullopt;
+  }
+  const Job& job = found->second;
+  if (r.workers != job.first.workers)
+    return refused(mismatch, "job {} was announced with {} workers, this one says {}", r.job,
+                   job.first.workers, r.workers);
+  if (job.opened) return refused(unsupported, "job {} is in use: its {} workers are here", r.job, r.workers);
+  if (job.workers[r.worker].seat)
+    return refused(mismatch, "worker {} of job {} is here already", r.worker, r.job);
+  if (r.block != job.first.block)
+    return refused(mismatch, "worker {} of job {} asks for blocks of {} elements, worker {} for {}", r.worker,
+                   r.job, r.block, job.first.worker, job.first.block);
+  if (r.ordered != job.first.ordered)
+    return refused(mismatch, "workers {} and {} of job {} disagree whether sums have an order", r.worker,
+                   job.first.worker, r.job);
+  return std::nullopt;
+}
+
+void SwitchJobs::join(Seat seat, const wire::SwitchJoin& request) {
+  if (seats_.contains(seat))
+    return hooks_.say(seat, refused(ErrorCode::invalid_argument, "this connection has joined a job already"));
+  if (const auto why = complaint(request)) return hooks_.say(seat, *why);
+  Job& job = jobs_[request.job];
+  if (job.workers.empty()) {
+    job.name = request.job;
+    job.first = request;
+    job.workers.resize(request.workers);
+  }
+  job.workers[request.worker] = {seat, request.payload, request.window, {}};
+  seats_[seat] = {request.job, request.worker};
+  if (job.here() == job.workers.size())
+    open(job);
+  else
+    say_waiting(job);
+}
+
+void SwitchJobs::open(Job& job) {
+  wire::SwitchOpened opened;
+  if (const auto why = hooks_.open(job, opened)) return end(job, *why);
+  job.opened = opened;
+  ++opened_;
+  say_all(job, opened);
+}
+
+void SwitchJobs::sum(Seat seat, const wire::SwitchSum& sum) {
+  const auto place = seats_.find(seat);
+  if (place == seats_.end()) return;
+  Job& job = jobs_.at(place->second.job);
+  job.workers[place->second.worker].sum = sum;
+  for (std::size_t w = 0; w < job.workers.size(); ++w) {
+    const auto& other = job.workers[w].sum;
+    if (!other || other->sum != sum.sum || *other == sum) continue;
+    return end(job, refused(ErrorCode::mismatch, "sum {}: worker {} has {}, worker {} has {}", sum.sum,
+                            place->second.worker, words(sum), w, words(*other)));
+  }
+}
+
+void SwitchJobs::leave(Seat seat, const wire::SwitchLeave& how) {
+  const auto place = seats_.find(seat);
+  if (place == seats_.end()) return;
+  Job& job = jobs_.at(place->second.job);
+  const std::uint16_t worker = place->second.worker;
+  if (!job.opened) return gone(seat, "it has left");
+  job.workers[worker].seat.reset();
+  seats_.erase(place);
+  if (job.here() > 0) return say_all(job, wire::SwitchLeft{worker, how.sums});
+  hooks_.close(*job.opened);
+  jobs_.erase(std::string(job.name));
+}
+
+void SwitchJobs::gone(Seat seat, const std::string& why) {
+  const auto place = seats_.find(seat);
+  if (place == seats_.end()) return;
+  Job& job = jobs_.at(place->second.job);
+  const std::uint16_t worker = place->second.worker;
+  job.workers[worker].seat.reset();
+  seats_.erase(place);
+  if (job.opened)
+    return end(job,
+               refused(ErrorCode::peer_failed, "worker {} of job {} is gone: {}", worker, job.name, why));
+  if (job.here() > 0) return say_waiting(job);
+  jobs_.erase(std::string(job.name));
+}
+
+void SwitchJobs::drain() {
+  draining_ = true;
+  std::vector<Job*> incomplete;
+  for (auto& [name, job] : jobs_)
+    if (!job.opened) incomplete.push_back(&job);
+  for (Job* job : incomplete)
+    end(*job, refused(ErrorCode::unsupported, "the switch is being drained: it takes no new job"));
+}
+
+void SwitchJobs::stop() {
+  draining_ = true;
+  while (!jobs_.empty())
+    end(jobs_.begin()->second, refused(ErrorCode::peer_failed, "the switch has been stopped"));
+}
+
+void SwitchJobs::end(Job& job, const wire::SwitchRefused& why) {
+  say_all(job, why);
+  for (const Worker& worker : job.workers)
+    if (worker.seat) seats_.erase(*worker.seat);
+  if (job.opened) {
+    ++failed_;
+    hooks_.close(*job.opened);
+  }
+  jobs_.erase(std::string(job.name));
+}
+
+void SwitchJobs::say_all(const Job& job, const wire::SwitchMessage& message) const {
+  for (const Worker& worker : job.workers)
+    if (worker.seat) hooks_.say(*worker.seat, message);
+}
+
+void SwitchJobs::say_waiting(const Job& job) const {
+  wire::SwitchWaiting waiting;
+  for (std::size_t w = 0; w < job.workers.size(); ++w) {
+    if (job.workers[w].seat) continue;
+    ++waiting.missing;
+    if (waiting.workers.size() < wire::kMaxNamedWorkers)
+      waiting.workers.push_back(static_cast<std::uint16_t>(w));
+  }
+  say_all(job, waiting);
+}
+
+}  // namespace talweg::live

@@ -1,0 +1,90 @@
+// SwitchJobs: who has joined which job of a switch, and what each is to be told. A pure object: what opens
+// and closes slots, and what says things, is given to it.
+//
+//   jobs.join(seat, request);        // seats are numbers that the driver gives to connections
+//   jobs.sum(seat, which); jobs.leave(seat, how);
+//   jobs.gone(seat);                 // its connection has ended, with or without leave() before
+//
+// A job opens when all of its workers are here. It ends when the last one has left, or when one goes without
+// having said so: then the others are told who, and the name is free for whoever comes next.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "wire/switch_message.h"
+
+namespace talweg::live {
+
+struct SwitchQuotas {
+  std::size_t jobs = 16;
+  std::size_t workers = 1024;        // of all jobs
+  std::size_t slots = 256;           // that a job gets of each thread, at most
+  double bytes_per_second = 12.5e9;  // of datagrams from workers: of each job, in the long run
+};
+
+class SwitchJobs {
+ public:
+  using Seat = std::uint64_t;
+  struct Worker {
+    std::optional<Seat> seat;
+    std::uint16_t payload = 0;
+    std::uint32_t window = 0;
+    std::optional<wire::SwitchSum> sum;  // that it has spoken of last
+  };
+  struct Job {
+    std::string name;
+    wire::SwitchJoin first;  // what the first worker has asked for
+    std::vector<Worker> workers;
+    std::optional<wire::SwitchOpened> opened;
+    std::size_t here() const;
+  };
+  struct Hooks {
+    std::function<void(Seat, const wire::SwitchMessage&)> say;
+    // Opens it on all threads and fills in what its workers are told; or why not.
+    std::function<std::optional<wire::SwitchRefused>(const Job&, wire::SwitchOpened&)> open;
+    std::function<void(const wire::SwitchOpened&)> close;
+  };
+
+  SwitchJobs(const SwitchQuotas& quotas, Hooks hooks);
+
+  void join(Seat seat, const wire::SwitchJoin& request);
+  void sum(Seat seat, const wire::SwitchSum& sum);
+  void leave(Seat seat, const wire::SwitchLeave& how);
+  void gone(Seat seat, const std::string& why);
+  // No new jobs from now on; those that are not complete end.
+  void drain();
+  bool draining() const { return draining_; }
+  // All jobs end, and their workers are told that.
+  void stop();
+
+  const std::map<std::string, Job>& jobs() const { return jobs_; }
+  bool is_seated(Seat seat) const { return seats_.contains(seat); }
+  std::uint64_t opened() const { return opened_; }  // so far
+  std::uint64_t failed() const { return failed_; }  // of these, ended by other than leaving
+
+ private:
+  struct Place {
+    std::string job;
+    std::uint16_t worker = 0;
+  };
+  std::optional<wire::SwitchRefused> complaint(const wire::SwitchJoin& request) const;
+  void open(Job& job);
+  void end(Job& job, const wire::SwitchRefused& why);
+  void say_all(const Job& job, const wire::SwitchMessage& message) const;
+  void say_waiting(const Job& job) const;
+  std::size_t workers_promised() const;
+
+  const SwitchQuotas quotas_;
+  const Hooks hooks_;
+  std::map<std::string, Job> jobs_;
+  std::map<Seat, Place> seats_;
+  bool draining_ = false;
+  std::uint64_t opened_ = 0, failed_ = 0;
+};
+
+}  // namespace talweg::live

@@ -1,0 +1,49 @@
+// SwitchLine: one end of the connection between a switch and who has joined it, or gives it orders: messages
+// in sealed records (wire/switch_message.h). Never blocks.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "live/join/gate.h"
+#include "live/system.h"
+#include "wire/switch_message.h"
+
+namespace talweg::live {
+
+class SwitchLine {
+ public:
+  // `most`: bytes of the longest message that the other side may send.
+  SwitchLine(Visitor visitor, std::size_t most);
+
+  const FileDescriptor& socket() const { return socket_; }
+  void close() { socket_.reset(); }
+  // Takes what has come. False: the other side has ended the connection; what next() has left still counts.
+  bool receive();
+  // The next message. Empty: no more has come, or the other side does not keep to the form: broken().
+  std::optional<wire::SwitchMessage> next();
+  bool broken() const { return broken_; }
+
+  void say(const wire::SwitchMessage& message);
+  // Sends what the kernel takes. False: the connection has ended.
+  bool flush();
+  std::size_t unsent() const { return output_.size(); }  // bytes
+
+ private:
+  FileDescriptor socket_;
+  wire::Cipher from_, to_;
+  std::size_t most_;
+  std::vector<std::byte> input_, output_;
+  bool broken_ = false;
+};
+
+// Where a switch at this port listens for those on its own host who give it orders: an abstract Unix socket.
+std::string switch_control_name(int port);
+
+// Says `order` to the switch at this port of this host, and returns what it answers. Throws Error: that there
+// is none, that the key is another one, what it refuses.
+std::string give_order(int port, const wire::Secret& key, wire::SwitchDo order, std::int64_t deadline_ns);
+
+}  // namespace talweg::live

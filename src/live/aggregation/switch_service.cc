@@ -1,0 +1,395 @@
+#include "live/aggregation/switch_service.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/fail.h"
+#include "live/join/interface.h"
+#include "wire/aggregation.h"
+
+namespace talweg::live {
+
+namespace {
+
+constexpr int kMostThreads = 64;
+// A worker's number and a thread's are both senders in datagrams, of 16 bits.
+constexpr std::size_t kMostWorkers = 65'000;
+constexpr std::int64_t kTickNs = 500 * kMillisecondNs;
+// Who has proved itself and then says nothing.
+constexpr std::int64_t kSpeechlessNs = 10'000 * kMillisecondNs;
+// Of what is said to one that does not read it: a job's worth of notices, many times over.
+constexpr std::size_t kMostUnread = std::size_t{64} << 10;
+constexpr std::size_t kSpareGuests = 64;  // besides workers: operators, and those that are on their way out
+// Columns that a datagram is worth: beyond these another one costs as little.
+constexpr std::size_t kMostColumns = 16;
+constexpr std::size_t kUsualBlock = 256;
+
+std::size_t udp_around(wire::DatagramProtection protection) {
+  return 28 + wire::kDatagramHeaderBytes + wire::trailer_bytes(protection);
+}
+
+bool same_user(const FileDescriptor& socket) {
+  ucred who{};
+  socklen_t length = sizeof who;
+  return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 &&
+         (who.uid == 0 || who.uid == ::geteuid());
+}
+
+const SwitchServiceOptions& checked(const SwitchServiceOptions& o) {
+  if (o.threads < 1 || o.threads > kMostThreads)
+    refuse("a switch has 1 to {} threads, not {}", kMostThreads, o.threads);
+  if (o.listen.port != 0 && o.listen.port + o.threads - 1 > 0xffff)
+    refuse("{} threads have as many UDP ports from {} on, and there are none behind 65535", o.threads,
+           o.listen.port);
+  if (o.quotas.jobs < 1 || o.quotas.workers < 1 || o.quotas.workers > kMostWorkers || o.quotas.slots < 1 ||
+      o.quotas.slots > 0xffff)
+    refuse("a switch takes at least 1 job, 1 to {} workers and 1 to 65535 slots, not {}, {} and {}",
+           kMostWorkers, o.quotas.jobs, o.quotas.workers, o.quotas.slots);
+  if (!(o.quotas.bytes_per_second > 0)) refuse("a switch gives its jobs a rate of more than 0");
+  return o;
+}
+
+}  // namespace
+
+SwitchService::SwitchService(const SwitchServiceOptions& options)
+    : options_(checked(options)),
+      address_(options.listen),
+      wake_(check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd")),
+      jobs_(options.quotas,
+            {[this](Seat seat, const wire::SwitchMessage& m) { say(seat, m); },
+             [this](const SwitchJobs::Job& job, wire::SwitchOpened& opened) { return open(job, opened); },
+             [this](const wire::SwitchOpened& opened) { close(opened); }}) {
+  if (options_.key)
+    if (const auto key = options_.key()) {
+      key_ = *key;
+      has_key_ = true;
+    }
+  address_.host = resolve_host(address_.host);
+  if (!has_key_ && !is_loopback(address_.host))
+    refuse(
+        "switch at {}: will not listen where others can reach it without a job key: give it and every worker "
+        "the same secret in TALWEG_KEY, or in a file of mode 600 named by TALWEG_KEY_FILE or --key-file",
+        to_string(address_));
+  gate_ = std::make_unique<Gate>(
+      key_, [](const wire::Introduction& i) { return i.purpose == wire::Purpose::aggregation && i.encrypt; },
+      Logger(-1));
+  wire::fill_random(std::as_writable_bytes(std::span(&next_job_, 1)));
+  listen();
+}
+
+SwitchService::~SwitchService() = default;
+
+// The port is the same for TCP and for the first thread's datagrams; where any will do, one is looked for
+// that is free for both.
+void SwitchService::listen() {
+  SwitchThreadOptions o;
+  const auto threads = static_cast<std::size_t>(options_.threads);
+  o.limits.memory_bytes = options_.memory_bytes / threads;
+  o.limits.jobs = options_.quotas.jobs;
+  o.limits.bytes_per_second =
+      options_.quotas.bytes_per_second * static_cast<double>(options_.quotas.jobs + 1);
+  o.protection = has_key_ ? wire::DatagramProtection::authenticated : wire::DatagramProtection::checksum;
+  o.socket = options_.socket;
+  o.send = options_.send;
+  o.receive = options_.receive;
+  constexpr int kTries = 32;
+  for (int tries = 1;; ++tries) {
+    FileDescriptor tcp = listen_tcp(address_);
+    const Endpoint bound = local_endpoint(tcp);
+    try {
+      if (bound.port + options_.threads - 1 > 0xffff) refuse("no ports behind {}", bound.port);
+      for (int t = 0; t < options_.threads; ++t)
+        threads_.push_back(
+            std::make_unique<SwitchThread>(UdpAddress(fmt::format("{}:{}", bound.host, bound.port + t)), o));
+    } catch (const Error&) {
+      threads_.clear();
+      if (options_.listen.port != 0 || tries == kTries) throw;
+      continue;
+    }
+    address_.port = bound.port;
+    gate_->listen(std::move(tcp));
+    gate_->listen(listen_unix(switch_control_name(address_.port)), true);
+    return;
+  }
+}
+
+std::string SwitchService::memory() const {
+  const std::size_t fixed = SwitchThread::fixed_bytes(options_.socket);
+  const std::size_t each = SwitchThread::bytes_per_worker();
+  const auto threads = static_cast<std::size_t>(options_.threads);
+  const std::size_t workers = options_.quotas.workers;
+  constexpr std::size_t kGuest = sizeof(Guest) + kMostUnread + wire::kMaxSwitchRequest + 4096;
+  constexpr std::size_t kGate = 1024 * kMaxHalfOpen;
+  const std::size_t all =
+      threads * (fixed + workers * each) + options_.memory_bytes + (workers + kSpareGuests) * kGuest + kGate;
+  return fmt::format(
+      "at most {:.1f} MiB: {} threads x ({:.1f} MiB of buffers + {} workers x {} bytes) + {:.1f} MiB of "
+      "slots + "
+      "{} connections x {:.1f} KiB + {} KiB for those that prove themselves",
+      static_cast<double>(all) / (1 << 20), threads, static_cast<double>(fixed) / (1 << 20), workers, each,
+      static_cast<double>(options_.memory_bytes) / (1 << 20), workers + kSpareGuests,
+      static_cast<double>(kGuest) / 1024, kGate / 1024);
+}
+
+void SwitchService::stop() {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = ::write(wake_.get(), &one, sizeof one);
+}
+
+void SwitchService::serve(const FileDescriptor& signals) {
+  std::vector<pollfd> polled;
+  std::vector<Seat> seats;
+  while (!stop_ && !(jobs_.draining() && jobs_.jobs().empty())) {
+    polled = {
+        {wake_.get(), POLLIN, 0}, {gate_->fd().get(), POLLIN, 0}, {signals ? signals.get() : -1, POLLIN, 0}};
+    seats.clear();
+    for (const auto& [seat, guest] : guests_) {
+      const bool writes = guest.line.unsent() > 0;
+      polled.push_back(
+          {guest.line.socket().get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
+      seats.push_back(seat);
+    }
+    const std::int64_t left = std::min({gate_->next_ns(), tick_ns_, now_ns() + kTickNs}) - now_ns();
+    ::poll(polled.data(), polled.size(),
+           static_cast<int>(std::max<std::int64_t>(left / kMillisecondNs + 1, 0)));
+    if (polled[0].revents != 0 || (polled[2].revents != 0 && on_signals(signals))) stop_ = true;
+    for (std::size_t i = 0; i < seats.size(); ++i)
+      if (const auto guest = guests_.find(seats[i]); polled[i + 3].revents != 0 && guest != guests_.end())
+        hear(guest->first, guest->second);
+    const std::int64_t now = now_ns();
+    let_in(now);
+    if (now >= tick_ns_) tick(now);
+    sweep();
+  }
+  jobs_.stop();
+  sweep();
+  if (options_.publish) options_.publish(options_.describe(status()));
+  guests_.clear();
+  gate_.reset();  // nobody is to wait at a door behind which there is nobody
+}
+
+bool SwitchService::on_signals(const FileDescriptor& signals) {
+  signalfd_siginfo info;
+  bool stop = false;
+  while (::read(signals.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
+    if (info.ssi_signo == SIGHUP) {
+      reload();
+    } else {
+      stop = stop || jobs_.draining() || info.ssi_signo != SIGTERM;
+      jobs_.drain();
+    }
+  }
+  return stop;
+}
+
+void SwitchService::let_in(std::int64_t now_ns) {
+  for (Visitor& v : gate_->step(now_ns)) {
+    if (guests_.size() >= options_.quotas.workers + kSpareGuests) continue;
+    const bool may_order = v.local && same_user(v.socket);
+    if (!v.local) tune_tcp(v.socket);
+    const wire::CipherKind cipher = v.secrets.cipher;
+    const bool tcp = !v.local;
+    guests_.emplace(
+        next_seat_++,
+        Guest{SwitchLine(std::move(v), wire::kMaxSwitchRequest), now_ns, may_order, false, tcp, cipher, {}});
+  }
+}
+
+void SwitchService::hear(Seat seat, Guest& guest) {
+  const bool open = guest.line.receive();
+  while (!guest.leaving) {
+    const auto message = guest.line.next();
+    if (!message) break;
+    if (const auto* const join = std::get_if<wire::SwitchJoin>(&*message))
+      jobs_.join(seat, *join);
+    else if (const auto* const sum = std::get_if<wire::SwitchSum>(&*message))
+      jobs_.sum(seat, *sum);
+    else if (const auto* const leave = std::get_if<wire::SwitchLeave>(&*message))
+      jobs_.leave(seat, *leave);
+    else if (const auto* const order = std::get_if<wire::SwitchOrder>(&*message))
+      obey(guest, order->what);
+    else
+      guest.leaving = true;
+  }
+  if (guest.line.broken()) {
+    jobs_.gone(seat, "it does not keep to the protocol");
+    guest.leaving = true;
+  }
+  if (open) return;
+  jobs_.gone(seat, "its connection has ended");
+  guest.line.close();
+}
+
+void SwitchService::obey(Guest& guest, wire::SwitchDo order) {
+  if (!guest.may_order) {
+    guest.line.say(wire::SwitchRefused{ErrorCode::unsupported,
+                                       "orders are taken on its own host, from its own user or root"});
+  } else if (order == wire::SwitchDo::status) {
+    guest.line.say(wire::SwitchText{options_.describe ? options_.describe(status()) : ""});
+  } else if (order == wire::SwitchDo::drain) {
+    jobs_.drain();
+    guest.line.say(wire::SwitchText{fmt::format("draining: {} jobs are still there", jobs_.jobs().size())});
+  } else if (const std::string why = reload(); why.empty()) {
+    guest.line.say(wire::SwitchText{has_key_ ? "the key has been read again" : "there is no key to read"});
+  } else {
+    guest.line.say(wire::SwitchRefused{ErrorCode::invalid_argument, why});
+  }
+  guest.leaving = true;
+}
+
+// Empty, or why the key that was there stays. Jobs that are there go on with what they have agreed.
+std::string SwitchService::reload() {
+  if (!has_key_) return {};
+  try {
+    const auto key = options_.key();
+    if (!key) return "there is no key any more: the one that was there stays";
+    key_ = *key;
+    return {};
+  } catch (const Error& e) {
+    return e.what();
+  }
+}
+
+void SwitchService::tick(std::int64_t now_ns) {
+  tick_ns_ = now_ns + kTickNs;
+  for (auto& [seat, guest] : guests_) {
+    if (!jobs_.is_seated(seat)) {
+      guest.leaving = guest.leaving || now_ns - guest.since_ns > kSpeechlessNs;
+    } else if (guest.tcp && guest.pulse.lost(guest.line.socket().get(), 0, options_.host_timeout_ns)) {
+      jobs_.gone(seat, "its host does not answer any more");
+      guest.line.close();
+    }
+  }
+  if (!options_.publish || now_ns < publish_ns_) return;
+  publish_ns_ = now_ns + options_.publish_every_ns;
+  options_.publish(options_.describe(status()));
+}
+
+// Sends what waits, and lets go whom nothing more is to be said to.
+void SwitchService::sweep() {
+  std::vector<Seat> lost;
+  for (auto& [seat, guest] : guests_) {
+    if (!guest.line.socket()) continue;
+    if (!guest.line.flush() || guest.line.unsent() > kMostUnread) lost.push_back(seat);
+  }
+  for (const Seat seat : lost) {
+    guests_.at(seat).line.close();
+    jobs_.gone(seat, "its connection has ended");
+  }
+  for (auto entry = guests_.begin(); entry != guests_.end();) {
+    const Guest& guest = entry->second;
+    const bool over = !guest.line.socket() || (guest.leaving && guest.line.unsent() == 0);
+    if (over) jobs_.gone(entry->first, "its connection has ended");
+    entry = over ? guests_.erase(entry) : std::next(entry);
+  }
+}
+
+void SwitchService::say(Seat seat, const wire::SwitchMessage& message) {
+  const auto guest = guests_.find(seat);
+  if (guest == guests_.end() || !guest->second.line.socket()) return;
+  guest->second.line.say(message);
+  if (std::holds_alternative<wire::SwitchRefused>(message)) guest->second.leaving = true;
+}
+
+std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& job,
+                                                       wire::SwitchOpened& opened) {
+  const wire::DatagramProtection protection =
+      has_key_ ? wire::DatagramProtection::authenticated : wire::DatagramProtection::checksum;
+  std::size_t payload = wire::kMaxDatagramPayload;
+  std::size_t window = SIZE_MAX;
+  wire::CipherKind cipher = wire::CipherKind::aes256_gcm;
+  for (const SwitchJobs::Worker& worker : job.workers) {
+    payload = std::min<std::size_t>(payload, worker.payload);
+    window = std::min<std::size_t>(window, worker.window);
+    if (guests_.at(*worker.seat).cipher != cipher) cipher = wire::CipherKind::chacha20_poly1305;
+  }
+  // A block that fills the datagram, where that has no room for several of the usual ones.
+  std::size_t block = job.first.block;
+  const std::size_t one = wire::aggregation_payload(1, 0, 0);
+  if (block == 0 && payload >= wire::aggregation_payload(4, kUsualBlock, 4)) block = kUsualBlock;
+  if (block == 0 && payload > one) block = (payload - one) / 4 / 8 * 8;
+  if (block == 0 || wire::aggregation_payload(1, block, 4) > payload)
+    return wire::SwitchRefused{
+        ErrorCode::invalid_argument,
+        fmt::format(
+            "a block of {} elements does not fit into a datagram of {} bytes, the largest on the way to "
+            "all workers",
+            block, payload)};
+  const std::size_t columns = std::clamp<std::size_t>(
+      (payload - wire::kAggregationHeadBytes) / (wire::kAggregationEntryBytes + 4 * block), 1, kMostColumns);
+  const std::size_t datagram = wire::aggregation_payload(columns, block, 4) + udp_around(protection);
+  // All that can be on its way to one socket at once has room there.
+  const std::size_t own = threads_.front()->socket().window() / (job.workers.size() * datagram);
+  const std::size_t slots =
+      std::clamp<std::size_t>(std::min(own, window / (threads_.size() * datagram)), 1, options_.quotas.slots);
+
+  protocol::JobTerms terms;
+  terms.job = next_job_++;
+  terms.epoch = 1;
+  terms.workers = static_cast<std::uint16_t>(job.workers.size());
+  terms.slots = static_cast<std::uint16_t>(slots);
+  terms.columns = static_cast<std::uint8_t>(columns);
+  terms.block = static_cast<std::uint16_t>(block);
+  terms.ordered = job.first.ordered;
+  terms.bytes_per_second = options_.quotas.bytes_per_second / static_cast<double>(threads_.size());
+  terms.burst_bytes =
+      std::max(terms.burst_bytes, 2.0 * static_cast<double>(slots * terms.workers * datagram));
+  opened = {terms.job,
+            terms.epoch,
+            static_cast<std::uint16_t>(address_.port),
+            static_cast<std::uint16_t>(threads_.size()),
+            terms.slots,
+            terms.columns,
+            terms.block,
+            protection,
+            cipher,
+            {}};
+  wire::fill_random(opened.secret);
+  for (std::size_t t = 0; t < threads_.size(); ++t) {
+    terms.self = static_cast<std::uint16_t>(terms.workers + t);
+    if (const auto refused = threads_[t]->open(terms, opened.secret, cipher)) {
+      for (std::size_t before = 0; before < t; ++before) threads_[before]->close(terms.job);
+      return wire::SwitchRefused{refused->busy ? ErrorCode::unsupported : ErrorCode::invalid_argument,
+                                 (refused->busy ? "the switch is busy: " : "") + refused->text};
+    }
+  }
+  return std::nullopt;
+}
+
+void SwitchService::close(const wire::SwitchOpened& opened) {
+  for (const auto& thread : threads_) thread->close(opened.job);
+}
+
+SwitchStatus SwitchService::status() {
+  SwitchStatus status;
+  for (const auto& thread : threads_) status.threads.push_back(thread->status());
+  for (const auto& [name, job] : jobs_.jobs()) {
+    SwitchStatus::Job& out = status.jobs.emplace_back();
+    out.name = name;
+    out.workers = job.workers.size();
+    out.here = job.here();
+    if (!job.opened) continue;
+    out.slots = std::size_t{job.opened->slots} * threads_.size();
+    for (const SwitchThreadStatus& thread : status.threads)
+      if (const auto found = thread.jobs.find(job.opened->job); found != thread.jobs.end())
+        out.counters += found->second;
+  }
+  for (const SwitchThreadStatus& thread : status.threads) status.memory_bytes += thread.memory_bytes;
+  status.memory_most = options_.memory_bytes;
+  status.opened = jobs_.opened();
+  status.failed = jobs_.failed();
+  status.draining = jobs_.draining();
+  status.refused_connections = gate_->counts().strangers();
+  return status;
+}
+
+}  // namespace talweg::live

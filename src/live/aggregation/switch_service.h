@@ -1,0 +1,120 @@
+// SwitchService: a switch of streaming aggregation in software. Workers join it over TCP, where they prove
+// that they hold its key; what they sum goes in datagrams, through threads that share nothing.
+//
+//   SwitchService service(options);        // listens from here on
+//   print(service.memory());               // the most that it will ever take, with its formula
+//   service.serve();                       // until it has been stopped, or drained and all jobs are over
+//
+// Without a key it listens on loopback alone. Orders (wire::SwitchOrder) are taken from processes of its own
+// host that hold the key and belong to its user or to root.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "live/aggregation/switch_jobs.h"
+#include "live/aggregation/switch_line.h"
+#include "live/aggregation/switch_thread.h"
+#include "live/join/gate.h"
+#include "live/tcp/pulse.h"
+
+namespace talweg::live {
+
+struct SwitchStatus {
+  struct Job {
+    std::string name;
+    std::size_t workers = 0;
+    std::size_t here = 0;
+    std::size_t slots = 0;  // of all threads; 0: it waits for its workers
+    protocol::SwitchCounters counters;
+  };
+  std::vector<Job> jobs;
+  std::size_t memory_bytes = 0;          // of slots that are lent
+  std::size_t memory_most = 0;           // that can be
+  std::uint64_t opened = 0, failed = 0;  // jobs so far
+  bool draining = false;
+  std::uint64_t refused_connections = 0;
+  std::vector<SwitchThreadStatus> threads;
+};
+
+struct SwitchServiceOptions {
+  Endpoint listen;  // port 0: any free one. Threads have UDP ports from it on
+  int threads = 1;
+  SwitchQuotas quotas;
+  std::size_t memory_bytes = std::size_t{256} << 20;  // of slots, all threads together
+  // Empty: no key. Called at the start, and again for each order to reload; what it throws then is the
+  // order's answer, and the key that was there stays.
+  std::function<std::optional<wire::Secret>()> key;
+  // What a status is as a text. Also called every `publish_every_ns`, and given to `publish`, if that is set.
+  std::function<std::string(const SwitchStatus&)> describe;
+  std::function<void(const std::string&)> publish;
+  std::int64_t publish_every_ns = 5'000'000'000;
+  UdpOptions socket;
+  std::int64_t host_timeout_ns = 15'000'000'000;  // of a host that does not answer any more
+  UdpSender::SendCall send;                       // these two for tests; called from several threads
+  UdpReceiver::ReceiveCall receive;
+};
+
+class SwitchService {
+ public:
+  // Throws Error{invalid_argument} for what cannot be served, Error{system}.
+  explicit SwitchService(const SwitchServiceOptions& options);
+  ~SwitchService();
+  SwitchService(const SwitchService&) = delete;
+  SwitchService& operator=(const SwitchService&) = delete;
+
+  const Endpoint& address() const { return address_; }
+  // One line: the most memory that it takes, and what that is made of.
+  std::string memory() const;
+  // What the kernel does not give that was asked for, a line; empty: nothing.
+  const std::string& shortage() const { return threads_.front()->socket().shortage(); }
+
+  // `signals`: a signalfd, if any: SIGTERM drains, and stops when it comes again; SIGHUP reloads; others
+  // stop.
+  void serve(const FileDescriptor& signals = {});
+  void stop();  // from any thread
+
+ private:
+  using Seat = SwitchJobs::Seat;
+  struct Guest {
+    SwitchLine line;
+    std::int64_t since_ns = 0;
+    bool may_order = false;  // came over this host's own socket, as a process of the same user
+    bool leaving = false;    // is to be told what waits, and then it is over
+    bool tcp = false;
+    wire::CipherKind cipher = wire::CipherKind::chacha20_poly1305;
+    Pulse pulse;
+  };
+
+  void listen();
+  void let_in(std::int64_t now_ns);
+  void hear(Seat seat, Guest& guest);
+  void obey(Guest& guest, wire::SwitchDo order);
+  void tick(std::int64_t now_ns);
+  void sweep();
+  bool on_signals(const FileDescriptor& signals);
+  void say(Seat seat, const wire::SwitchMessage& message);
+  std::optional<wire::SwitchRefused> open(const SwitchJobs::Job& job, wire::SwitchOpened& opened);
+  void close(const wire::SwitchOpened& opened);
+  SwitchStatus status();
+  std::string reload();
+
+  const SwitchServiceOptions options_;
+  wire::Secret key_{};
+  bool has_key_ = false;
+  Endpoint address_;
+  FileDescriptor wake_;
+  std::unique_ptr<Gate> gate_;
+  std::vector<std::unique_ptr<SwitchThread>> threads_;
+  SwitchJobs jobs_;
+  std::map<Seat, Guest> guests_;
+  Seat next_seat_ = 1;
+  std::uint32_t next_job_ = 0;
+  std::int64_t tick_ns_ = 0, publish_ns_ = 0;
+  bool stop_ = false;
+};
+
+}  // namespace talweg::live

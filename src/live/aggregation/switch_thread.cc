@@ -1,0 +1,235 @@
+#include "live/aggregation/switch_thread.h"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <future>
+#include <utility>
+
+namespace talweg::live {
+
+namespace {
+
+// Results that wait to be sent: no more than the sender takes at once, and well more than one datagram.
+constexpr std::size_t kBatchBytes = std::size_t{256} << 10;
+constexpr int kWaitForKernelMs = 100;
+
+void wait_for(int fd, short events, int wake, int ms) {
+  pollfd polled[] = {{fd, events, 0}, {wake, POLLIN, 0}};
+  ::poll(polled, 2, ms);
+}
+
+}  // namespace
+
+SwitchThread::SwitchThread(const UdpAddress& local, const SwitchThreadOptions& options)
+    : options_(options),
+      socket_(local, options.socket),
+      sender_(socket_, options.sender, options.send),
+      receiver_(socket_, options.receive),
+      sums_(options.limits),
+      batch_(kBatchBytes),
+      wake_(check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd")) {
+  thread_ = std::thread([this] { loop(); });
+}
+
+SwitchThread::~SwitchThread() {
+  ask([this] { stop_ = true; });
+  thread_.join();
+}
+
+std::size_t SwitchThread::fixed_bytes(const UdpOptions& options) {
+  // A receiver's buffers and a sender's arena are as large as a batch of the largest datagrams.
+  constexpr std::size_t kReceiver = std::size_t{2} << 20;
+  constexpr std::size_t kSender = std::size_t{512} << 10;
+  return kReceiver + kSender + kBatchBytes + 2 * static_cast<std::size_t>(options.receive_bytes) +
+         2 * static_cast<std::size_t>(options.send_bytes);
+}
+
+std::size_t SwitchThread::bytes_per_worker() {
+  constexpr std::size_t kDestination = 64;  // its address and what is known of the way there
+  return sizeof(Member) + kDestination + sizeof(UdpSender::Destination);
+}
+
+void SwitchThread::ask(const std::function<void()>& what) {
+  std::promise<void> done;
+  {
+    const std::lock_guard lock(mutex_);
+    asked_.emplace_back([&] {
+      what();
+      done.set_value();
+    });
+    has_been_asked_ = true;
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] const auto n = ::write(wake_.get(), &one, sizeof one);
+  done.get_future().wait();
+}
+
+void SwitchThread::obey() {
+  std::vector<std::function<void()>> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    asked.swap(asked_);
+    has_been_asked_ = false;
+  }
+  std::uint64_t count = 0;
+  [[maybe_unused]] const auto n = ::read(wake_.get(), &count, sizeof count);
+  for (const auto& what : asked) what();
+}
+
+std::optional<protocol::OpenRefusal> SwitchThread::open(const protocol::JobTerms& terms,
+                                                        const wire::Secret& secret, wire::CipherKind cipher) {
+  const wire::DatagramSuite suite{options_.protection, cipher};
+  std::optional<protocol::OpenRefusal> refused;
+  ask([&] {
+    refused = sums_.open(terms);
+    if (refused) return;
+    Job job{wire::DatagramSealer(secret, {terms.job, terms.epoch, terms.self, wire::kEverybody}, suite), {}};
+    job.members.reserve(terms.workers);
+    for (std::uint16_t w = 0; w < terms.workers; ++w)
+      job.members.push_back({wire::DatagramOpener(secret, {terms.job, terms.epoch, w, terms.self}, suite),
+                             wire::DatagramSealer(secret, {terms.job, terms.epoch, terms.self, w}, suite),
+                             0,
+                             {}});
+    jobs_.insert_or_assign(terms.job, std::move(job));
+  });
+  return refused;
+}
+
+void SwitchThread::close(std::uint32_t job) {
+  ask([&] {
+    flush_results();
+    sums_.close(job);
+    const auto found = jobs_.find(job);
+    if (found == jobs_.end()) return;
+    for (const Member& member : found->second.members)
+      if (member.known) unused_.push_back(member.to);
+    jobs_.erase(found);
+  });
+}
+
+SwitchThreadStatus SwitchThread::status() {
+  SwitchThreadStatus status;
+  ask([&] {
+    for (const auto& [number, job] : jobs_)
+      if (const protocol::SwitchCounters* counters = sums_.counters(number)) status.jobs[number] = *counters;
+    status.memory_bytes = sums_.memory_bytes();
+    status.strays = sums_.strays();
+    status.refusals = refusals_;
+    status.sent = sender_.statistics();
+    status.received = receiver_.statistics();
+    status.dropped = socket_.dropped();
+  });
+  return status;
+}
+
+void SwitchThread::loop() {
+  while (!stop_) {
+    const std::int64_t now = now_ns();
+    const bool more = receiver_.receive([&](UdpReceiver::Datagram& datagram) { take(datagram, now); });
+    flush_results();
+    flush();
+    if (has_been_asked_)
+      obey();
+    else if (!more)
+      wait_for(socket_.fd(), POLLIN, wake_.get(), -1);
+  }
+}
+
+void SwitchThread::take(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {
+  wire::DatagramHeader header;
+  if (const auto why = wire::decode(datagram.bytes, options_.protection, header);
+      why != wire::DatagramRefusal::none)
+    return refusals_.count(why);
+  const auto found = jobs_.find(header.job);
+  // Nobody is answered whose word cannot be checked. Who belongs to a job that has ended has been told so
+  // over its connection.
+  if (found == jobs_.end()) return refusals_.count(wire::DatagramRefusal::job);
+  Job& job = found->second;
+  if (header.sender >= job.members.size()) return refusals_.count(wire::DatagramRefusal::sender);
+  Member& member = job.members[header.sender];
+  if (const auto why = member.opener.open(datagram.bytes, header); why != wire::DatagramRefusal::none)
+    return refusals_.count(why);
+  learn(member, datagram.from);
+  const auto payload = datagram.bytes.subspan(wire::kDatagramHeaderBytes, header.length);
+  for (const protocol::SwitchAction& action : sums_.on(header, payload, {member.to, 1}, now_ns)) {
+    if (action.to == protocol::SwitchAction::To::all)
+      send_to_all(job, action);
+    else
+      send_to(member, action);
+  }
+}
+
+// Where a worker last spoke from is where it is answered.
+void SwitchThread::learn(Member& member, const UdpAddress& from) {
+  if (member.known && member.address == from) return;
+  if (member.known) {
+    sender_.change(member.to, from);
+  } else if (unused_.empty()) {
+    member.to = sender_.add(from);
+  } else {
+    member.to = unused_.back();
+    unused_.pop_back();
+    sender_.change(member.to, from);
+  }
+  member.address = from;
+  member.known = true;
+}
+
+std::byte* SwitchThread::place(UdpSender::Destination to, std::size_t bytes) {
+  std::byte* at = sender_.place(to, wire::kOrdinary, bytes);
+  if (at != nullptr) return at;
+  flush();
+  return sender_.place(to, wire::kOrdinary, bytes);
+}
+
+// The kernel takes more when what it has is on its way; meanwhile what comes waits in its other buffer.
+void SwitchThread::flush() {
+  while (!sender_.flush() && !has_been_asked_) wait_for(socket_.fd(), POLLOUT, wake_.get(), kWaitForKernelMs);
+}
+
+void SwitchThread::send_to(Member& member, const protocol::SwitchAction& action) {
+  const std::size_t bytes =
+      wire::kDatagramHeaderBytes + action.payload.size() + wire::trailer_bytes(options_.protection);
+  std::byte* const at = place(member.to, bytes);
+  if (at == nullptr) return;  // it was asked to do something else: the worker says it again
+  wire::DatagramHeader header = action.header;
+  header.length = static_cast<std::uint16_t>(action.payload.size());
+  sender_.placed(member.sealer.seal(header, action.payload.data(), at));
+}
+
+void SwitchThread::send_to_all(Job& job, const protocol::SwitchAction& action) {
+  const std::size_t bytes =
+      wire::kDatagramHeaderBytes + action.payload.size() + wire::trailer_bytes(options_.protection);
+  if (batch_used_ + bytes > batch_.size()) flush_results();
+  wire::DatagramHeader header = action.header;
+  header.length = static_cast<std::uint16_t>(action.payload.size());
+  const std::size_t sealed = job.to_all.seal(header, action.payload.data(), batch_.data() + batch_used_);
+  waiting_.push_back({action.header.job, batch_used_, sealed});
+  batch_used_ += sealed;
+}
+
+// Worker by worker: what goes to one of them, one behind the other, leaves in one piece.
+void SwitchThread::flush_results() {
+  for (std::size_t first = 0; first < waiting_.size();) {
+    std::size_t end = first;
+    while (end < waiting_.size() && waiting_[end].job == waiting_[first].job) ++end;
+    if (const auto found = jobs_.find(waiting_[first].job); found != jobs_.end())
+      for (const Member& member : found->second.members) {
+        if (!member.known) continue;
+        for (std::size_t i = first; i < end; ++i) {
+          std::byte* const at = place(member.to, waiting_[i].bytes);
+          if (at == nullptr) break;
+          std::memcpy(at, batch_.data() + waiting_[i].offset, waiting_[i].bytes);
+          sender_.placed(waiting_[i].bytes);
+        }
+      }
+    first = end;
+  }
+  waiting_.clear();
+  batch_used_ = 0;
+}
+
+}  // namespace talweg::live

@@ -1,0 +1,220 @@
+#include "study/perf_switch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/fail.h"
+#include "base/random.h"
+#include "kernel/reduce.h"
+#include "live/join/job_key.h"
+#include "study/field.h"
+#include "study/perf_check.h"
+#include "study/perf_times.h"
+
+namespace talweg::study {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::uint64_t kMaskSeed = 0x5ca1ab1e;
+constexpr std::int64_t kUsualDeadlineNs = 60'000'000'000;  // of one sum, where -T does not say
+constexpr std::int64_t kJoinNs = 30'000'000'000;
+constexpr int kPoisonByte = 0xa5;
+
+wire::AggregationFormat format_of(DataType type, bool exact) {
+  switch (type) {
+    case DataType::f16:
+      return wire::AggregationFormat::f16;
+    case DataType::bf16:
+      return wire::AggregationFormat::bf16;
+    case DataType::i32:
+      return wire::AggregationFormat::i32;
+    default:
+      return exact ? wire::AggregationFormat::scaled : wire::AggregationFormat::f32;
+  }
+}
+
+// The vectors of one rank, and what they are to come to.
+class SwitchVectors {
+ public:
+  SwitchVectors(const PerfCase& c, const SwitchPerfOptions& how, std::uint16_t block)
+      : c_(c), how_(how), block_(block), in_(vector_bytes(c)), out_(vector_bytes(c)) {}
+
+  std::byte* in() { return in_.data(); }
+  std::byte* out() { return out_.data(); }
+  std::size_t bytes() const { return in_.size(); }
+
+  std::vector<std::byte> input_of(int rank, std::uint64_t seed) const {
+    std::vector<std::byte> data(in_.size());
+    Pattern::of_rank(c_, rank, seed).write(data.data(), 0, c_.count);
+    if (how_.density >= 1) return data;
+    const std::size_t bytes = std::size_t{block_} * size_of(c_.type);
+    for (std::size_t at = 0, block = 0; at < data.size(); at += bytes, ++block)
+      if (!holds(how_, rank, c_.ranks, block))
+        std::memset(data.data() + at, 0, std::min(bytes, data.size() - at));
+    return data;
+  }
+  std::vector<std::byte> sum(std::uint64_t seed) const {
+    std::vector<std::byte> all = input_of(0, seed);
+    const auto add = kernel::reduce_function(c_.type, ReduceOp::sum);
+    for (int rank = 1; rank < c_.ranks; ++rank)
+      add(all.data(), all.data(), input_of(rank, seed).data(), c_.count);
+    return all;
+  }
+  std::uint64_t count_wrong(const std::byte* data, const std::vector<std::byte>& expected) const {
+    const std::size_t element = size_of(c_.type);
+    std::uint64_t wrong = 0;
+    for (std::size_t at = 0; at < expected.size(); at += element)
+      wrong += std::memcmp(data + at, expected.data() + at, element) != 0 ? 1 : 0;
+    return wrong;
+  }
+
+ private:
+  const PerfCase& c_;
+  const SwitchPerfOptions& how_;
+  std::size_t block_;
+  std::vector<std::byte> in_, out_;
+};
+
+}  // namespace
+
+bool holds(const SwitchPerfOptions& how, int rank, int ranks, std::uint64_t block) {
+  switch (how.overlap) {
+    case Overlap::all:
+      return Random(kMaskSeed, block).uniform() < how.density;
+    case Overlap::none: {
+      // One draw for all ranks says whose the block is.
+      const double draw = Random(kMaskSeed, block).uniform() / how.density;
+      return draw < ranks && static_cast<int>(draw) == rank;
+    }
+    case Overlap::random:
+      break;
+  }
+  return Random(kMaskSeed + 1 + static_cast<std::uint64_t>(rank), block).uniform() < how.density;
+}
+
+double union_density(const SwitchPerfOptions& how, int ranks, std::uint64_t blocks) {
+  if (how.density >= 1 || blocks == 0) return 1;
+  std::uint64_t held = 0;
+  for (std::uint64_t block = 0; block < blocks; ++block)
+    for (int rank = 0; rank < ranks; ++rank)
+      if (holds(how, rank, ranks, block)) {
+        ++held;
+        break;
+      }
+  return static_cast<double>(held) / static_cast<double>(blocks);
+}
+
+void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, int ranks) {
+  if (perf.op != Collective::all_reduce) refuse("--switch: a switch does all_reduce, not {}", name(perf.op));
+  for (const ReduceOp reduce : perf.reductions)
+    if (reduce != ReduceOp::sum) refuse("--switch: a switch sums: -o must be sum");
+  for (const DataType type : perf.types) {
+    if (type != DataType::f32 && type != DataType::f16 && type != DataType::bf16 && type != DataType::i32)
+      refuse("--switch: a switch sums float, half, bfloat16 and int32, not {}", name(type));
+    if (how.exact && type != DataType::f32)
+      refuse("--exact is for -d float: int32 is exact, {} is not", name(type));
+  }
+  if (perf.aggregate != 1) refuse("--switch: -m must be 1: a worker has one sum at a time");
+  if (perf.blocking == Blocking::enqueue)
+    refuse("--switch: -z must not be 0: a worker has one sum at a time");
+  if (perf.misaligned) refuse("--switch: -u has no meaning for it");
+  if (how.overlap == Overlap::none && how.density < 1 && how.density * ranks > 1)
+    refuse("--overlap none: {} ranks cannot have {} of all blocks each and none in common", ranks,
+           how.density);
+}
+
+live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, const PerfOptions& perf,
+                                                int rank, int ranks) {
+  const std::size_t colon = how.address.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : how.address.substr(colon + 1);
+  if (colon == 0 || !whole_number_complaint(port, 1, 65535).empty())
+    refuse("--switch: expected an address and a port, such as 127.0.0.1:4711, got \"{}\"", how.address);
+  live::SwitchClientOptions options;
+  options.address = {how.address.substr(0, colon), std::stoi(port)};
+  options.job = how.job;
+  options.worker = static_cast<std::uint16_t>(rank);
+  options.workers = static_cast<std::uint16_t>(ranks);
+  options.join_deadline_ns =
+      live::now_ns() + (perf.timeout.count() > 0 ? perf.timeout.count() * live::kMillisecondNs : kJoinNs);
+  if (!how.key_file.empty())
+    options.key = wire::secret_from_text(live::read_job_key("--switch-key-file", how.key_file).text);
+  return options;
+}
+
+std::string describe(const wire::SwitchOpened& terms) {
+  return fmt::format("switch: {} thread{} x {} slots x {} columns of {} elements, datagrams with a {}",
+                     terms.threads, terms.threads == 1 ? "" : "s", terms.slots, terms.columns, terms.block,
+                     terms.protection == wire::DatagramProtection::checksum ? "checksum" : "tag");
+}
+
+std::string sparseness(const SwitchPerfOptions& how, int ranks) {
+  if (how.density >= 1) return {};
+  constexpr std::uint64_t kBlocks = 100'000;
+  constexpr const char* kOverlaps[] = {"random", "all", "none"};
+  return fmt::format("sparse: {} of the blocks on each rank, overlap {}: {:.3g} on any\n", how.density,
+                     kOverlaps[static_cast<int>(how.overlap)], union_density(how, ranks, kBlocks));
+}
+
+Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,
+                      const SwitchPerfOptions& how, bool in_place) {
+  SwitchVectors vectors(c, how, client.terms().block);
+  const std::int64_t test_ns =
+      options.timeout.count() > 0 ? live::now_ns() + options.timeout.count() * live::kMillisecondNs : 0;
+  const live::SwitchVector call{vectors.in(),
+                                in_place ? vectors.in() : vectors.out(),
+                                vectors.bytes(),
+                                vectors.bytes(),
+                                format_of(c.type, how.exact),
+                                how.density < 1};
+  const auto run = [&] {
+    client.all_reduce(call, test_ns != 0 ? test_ns : live::now_ns() + kUsualDeadlineNs);
+  };
+  const auto fresh = vectors.input_of(group.rank(), 0);
+  const auto refill = [&] { std::memcpy(vectors.in(), fresh.data(), fresh.size()); };
+  refill();
+  for (int i = 0; i < options.warmup; ++i) {
+    run();
+    if (in_place) refill();
+  }
+  group.barrier();
+  // In place a sum is the next one's input, and other blocks of it would hold something: each is given its
+  // vector again, in time that is not counted.
+  std::vector<double> times;
+  double total = 0;
+  for (int i = 0; i < options.iterations; ++i) {
+    if (options.blocking == Blocking::barrier_outside || in_place) {
+      if (in_place) refill();
+      group.barrier();
+    }
+    const auto begin = Clock::now();
+    run();
+    if (options.blocking == Blocking::wait_barrier) group.barrier();
+    times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - begin).count());
+    total += times.back();
+  }
+  group.barrier();
+  Timing timing = timing_of(group, options, std::move(times), total);
+  if (options.check == 0) return timing;
+  std::uint64_t wrong = 0;
+  for (int i = 0; i < options.check; ++i) {
+    const auto seed = static_cast<std::uint64_t>(i) + 1;
+    const auto input = vectors.input_of(group.rank(), seed);
+    std::memset(vectors.out(), kPoisonByte, vectors.bytes());
+    std::memcpy(vectors.in(), input.data(), input.size());
+    run();
+    wrong += vectors.count_wrong(call.out, vectors.sum(seed));
+    if (!in_place) wrong += vectors.count_wrong(vectors.in(), input);
+  }
+  group.all_reduce(&wrong, &wrong, 1, DataType::u64, ReduceOp::sum);
+  timing.wrong = wrong;
+  return timing;
+}
+
+}  // namespace talweg::study

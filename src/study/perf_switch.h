@@ -1,0 +1,52 @@
+// `talweg perf --switch`: times and checks sums that a switch makes (live/aggregation), of dense vectors and
+// of those of whose blocks only some hold anything.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "live/aggregation/switch_client.h"
+#include "study/perf_options.h"
+#include "study/perf_table.h"
+#include "talweg/group.h"
+
+namespace talweg::study {
+
+// Which blocks of sparse vectors hold something on which ranks, as in OmniReduce's measurements.
+enum class Overlap {
+  random,  // each rank draws its own
+  all,     // the same on all ranks
+  none,    // no block on two ranks
+};
+
+struct SwitchPerfOptions {
+  std::string address;  // host:port; empty: no switch
+  std::string job = "perf";
+  // With the switch's key; empty: it has none. It is not the group's, which talweg run draws for each.
+  std::string key_file;
+  double density = 1;  // of blocks that hold something, on each rank; 1: dense, and sent as that
+  Overlap overlap = Overlap::random;
+  bool exact = false;  // float32 as integers of a common scale
+};
+
+// Whether block `block` of this rank holds anything.
+bool holds(const SwitchPerfOptions& options, int rank, int ranks, std::uint64_t block);
+// Share of blocks that hold something on any rank.
+double union_density(const SwitchPerfOptions& options, int ranks, std::uint64_t blocks);
+
+// Throws Error{invalid_argument} that names the flag for what a switch does not do: it sums float, half,
+// bfloat16 and int32 in all-reduce; one call at a time.
+void check_switch_perf(const SwitchPerfOptions& options, const PerfOptions& perf, int ranks);
+// To join the switch as this rank of its job. Throws Error{invalid_argument} that names the flag.
+live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& options, const PerfOptions& perf,
+                                                int rank, int ranks);
+// "switch: 2 threads x 31 slots x 15 columns of 256 elements, checksum".
+std::string describe(const wire::SwitchOpened& terms);
+// A line that says how many blocks hold something; empty for dense vectors.
+std::string sparseness(const SwitchPerfOptions& options, int ranks);
+
+// All ranks call it together; the group is for what they agree on, and carries nothing that is timed.
+Timing measure_switch(Group& group, live::SwitchClient& client, const PerfCase& c, const PerfOptions& options,
+                      const SwitchPerfOptions& how, bool in_place);
+
+}  // namespace talweg::study

@@ -1,0 +1,155 @@
+#include "wire/switch_message.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.h"
+#include "wire/aggregation.h"
+
+namespace talweg::wire {
+
+namespace {
+
+template <class... Visitors>
+struct Overloaded : Visitors... {
+  using Visitors::operator()...;
+};
+
+constexpr std::uint64_t kMost16 = 0xffff;
+constexpr std::uint64_t kMost32 = 0xffffffff;
+
+struct Decoder {
+  ByteReader in;
+
+  std::uint16_t u16() { return static_cast<std::uint16_t>(in.number(kMost16)); }
+  std::uint32_t u32() { return static_cast<std::uint32_t>(in.number(kMost32)); }
+  std::uint8_t upto(std::uint64_t most) { return static_cast<std::uint8_t>(in.number(most)); }
+  bool flag() { return in.number(1) != 0; }
+
+  void read(SwitchJoin& m) {
+    m.job = in.text(kMaxJobName);
+    m.worker = u16();
+    m.workers = u16();
+    m.block = u16();
+    m.ordered = flag();
+    m.payload = u16();
+    m.window = u32();
+    if (!is_job_name(m.job)) throw Error(ErrorCode::corrupted, "a name that no job has");
+  }
+  void read(SwitchLeave& m) { m.sums = u32(); }
+  void read(SwitchSum& m) {
+    m.sum = u32();
+    m.count = in.number();
+    m.format = upto(kAggregationFormats - 1);
+    m.sparse = flag();
+  }
+  void read(SwitchOrder& m) {
+    m.what = static_cast<SwitchDo>(upto(static_cast<std::uint64_t>(SwitchDo::reload)));
+  }
+  void read(SwitchWaiting& m) {
+    m.missing = u16();
+    m.workers.resize(in.number(kMaxNamedWorkers));
+    for (std::uint16_t& worker : m.workers) worker = u16();
+  }
+  void read(SwitchOpened& m) {
+    m.job = u32();
+    m.epoch = u32();
+    m.port = u16();
+    m.threads = u16();
+    m.slots = u16();
+    m.columns = upto(kMaxColumns);
+    m.block = u16();
+    m.protection =
+        static_cast<DatagramProtection>(upto(static_cast<std::uint64_t>(DatagramProtection::encrypted)));
+    m.cipher = static_cast<CipherKind>(upto(static_cast<std::uint64_t>(CipherKind::aes256_gcm)));
+    for (std::byte& b : m.secret) b = static_cast<std::byte>(upto(0xff));
+  }
+  void read(SwitchLeft& m) {
+    m.worker = u16();
+    m.sums = u32();
+  }
+  void read(SwitchRefused& m) {
+    m.code = static_cast<ErrorCode>(upto(static_cast<std::uint64_t>(ErrorCode::corrupted)));
+    m.reason = in.text(kMaxSwitchReason);
+  }
+  void read(SwitchText& m) { m.text = in.text(kMaxSwitchText); }
+};
+
+template <std::size_t I = 0>
+SwitchMessage read_alternative(std::size_t kind, Decoder& decoder) {
+  if constexpr (I < std::variant_size_v<SwitchMessage>) {
+    if (kind != I) return read_alternative<I + 1>(kind, decoder);
+    std::variant_alternative_t<I, SwitchMessage> message;
+    decoder.read(message);
+    return message;
+  }
+  throw Error(ErrorCode::corrupted, "no such message");
+}
+
+}  // namespace
+
+bool is_job_name(const std::string& name) {
+  return !name.empty() && name.size() <= kMaxJobName &&
+         std::all_of(name.begin(), name.end(), [](char c) { return c > ' ' && c <= '~' && c != '"'; });
+}
+
+std::string encode(const SwitchMessage& message) {
+  ByteWriter out;
+  out.number(message.index());
+  std::visit(Overloaded{[&](const SwitchJoin& m) {
+                          out.text(m.job);
+                          for (const std::uint64_t n :
+                               {std::uint64_t{m.worker}, std::uint64_t{m.workers}, std::uint64_t{m.block},
+                                std::uint64_t{m.ordered}, std::uint64_t{m.payload}, std::uint64_t{m.window}})
+                            out.number(n);
+                        },
+                        [&](const SwitchLeave& m) { out.number(m.sums); },
+                        [&](const SwitchSum& m) {
+                          out.number(m.sum);
+                          out.number(m.count);
+                          out.number(m.format);
+                          out.number(m.sparse ? 1 : 0);
+                        },
+                        [&](const SwitchOrder& m) { out.number(static_cast<std::uint64_t>(m.what)); },
+                        [&](const SwitchWaiting& m) {
+                          const std::size_t named = std::min(m.workers.size(), kMaxNamedWorkers);
+                          out.number(m.missing);
+                          out.number(named);
+                          for (std::size_t i = 0; i < named; ++i) out.number(m.workers[i]);
+                        },
+                        [&](const SwitchOpened& m) {
+                          for (const std::uint64_t n :
+                               {std::uint64_t{m.job}, std::uint64_t{m.epoch}, std::uint64_t{m.port},
+                                std::uint64_t{m.threads}, std::uint64_t{m.slots}, std::uint64_t{m.columns},
+                                std::uint64_t{m.block}, static_cast<std::uint64_t>(m.protection),
+                                static_cast<std::uint64_t>(m.cipher)})
+                            out.number(n);
+                          for (const std::byte b : m.secret) out.number(std::to_integer<std::uint64_t>(b));
+                        },
+                        [&](const SwitchLeft& m) {
+                          out.number(m.worker);
+                          out.number(m.sums);
+                        },
+                        [&](const SwitchRefused& m) {
+                          out.number(static_cast<std::uint64_t>(m.code));
+                          out.text(m.reason.substr(0, kMaxSwitchReason));
+                        },
+                        [&](const SwitchText& m) { out.text(m.text.substr(0, kMaxSwitchText)); }},
+             message);
+  const std::vector<std::byte> bytes = out.take();
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::optional<SwitchMessage> decode_switch_message(std::span<const std::byte> bytes) {
+  try {
+    Decoder decoder{ByteReader(bytes, "a message at a switch")};
+    const std::size_t kind = decoder.in.number(std::variant_size_v<SwitchMessage> - 1);
+    SwitchMessage message = read_alternative(kind, decoder);
+    decoder.in.expect_end();
+    return message;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace talweg::wire

@@ -1,0 +1,106 @@
+// What workers and operators say to a switch of streaming aggregation, and what it answers, over the
+// connection by which they join: sealed records (store_message.h), each with one message.
+//
+//   worker: SwitchJoin ->                  <- SwitchWaiting, each time that it waits for others
+//                                          <- SwitchOpened: the sums begin, in datagrams (aggregation.h)
+//           SwitchSum, of one that is slow ->
+//                                          <- SwitchLeft: somebody has had enough
+//           SwitchLeave ->
+//                                          <- SwitchRefused, at any time: it is over, and why
+//   operator: SwitchOrder ->               <- SwitchText
+//
+// The connection is the lifeline of its worker: when it ends without SwitchLeave, the job ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "talweg/error.h"
+#include "wire/cipher.h"
+#include "wire/datagram.h"
+
+namespace talweg::wire {
+
+inline constexpr std::size_t kMaxJobName = 64;
+inline constexpr std::size_t kMaxSwitchText = 512U << 10;  // what an operator is told of all jobs
+inline constexpr std::size_t kMaxSwitchReason = 1024;
+inline constexpr std::size_t kMaxNamedWorkers = 64;
+// Of what a switch is told. It keeps no more of a connection than that.
+inline constexpr std::size_t kMaxSwitchRequest = 256;
+
+struct SwitchJoin {
+  std::string job;  // a name: printable, without blanks
+  std::uint16_t worker = 0;
+  std::uint16_t workers = 1;
+  std::uint16_t block = 0;    // elements, the same for all workers; 0: as the switch finds best
+  bool ordered = false;       // floats are summed in the order of workers
+  std::uint16_t payload = 0;  // of the largest datagram that the worker's path takes
+  std::uint32_t window = 0;   // bytes of datagrams that may wait at the worker
+  bool operator==(const SwitchJoin&) const = default;
+};
+struct SwitchLeave {
+  std::uint32_t sums = 0;  // that it has taken part in
+  bool operator==(const SwitchLeave&) const = default;
+};
+struct SwitchSum {
+  std::uint32_t sum = 0;  // its number, from 1
+  std::uint64_t count = 0;
+  std::uint8_t format = 0;  // AggregationFormat
+  bool sparse = false;
+  bool operator==(const SwitchSum&) const = default;
+};
+enum class SwitchDo : std::uint8_t { status, drain, reload };
+struct SwitchOrder {
+  SwitchDo what = SwitchDo::status;
+  bool operator==(const SwitchOrder&) const = default;
+};
+struct SwitchWaiting {
+  std::uint16_t missing = 0;
+  std::vector<std::uint16_t> workers;  // the first of them
+  bool operator==(const SwitchWaiting&) const = default;
+};
+struct SwitchOpened {
+  std::uint32_t job = 0;  // its number, in datagrams
+  std::uint32_t epoch = 0;
+  std::uint16_t port = 0;  // of the switch's first thread; the others have those behind it
+  std::uint16_t threads = 1;
+  std::uint16_t slots = 1;  // of each thread
+  std::uint8_t columns = 1;
+  std::uint16_t block = 1;
+  DatagramProtection protection = DatagramProtection::checksum;
+  CipherKind cipher = CipherKind::chacha20_poly1305;
+  Secret secret{};  // of this life of the job, from which all keys of its datagrams are derived
+  bool operator==(const SwitchOpened&) const = default;
+};
+struct SwitchLeft {
+  std::uint16_t worker = 0;
+  std::uint32_t sums = 0;
+  bool operator==(const SwitchLeft&) const = default;
+};
+struct SwitchRefused {
+  ErrorCode code = ErrorCode::invalid_argument;
+  std::string reason;
+  bool operator==(const SwitchRefused&) const = default;
+};
+struct SwitchText {
+  std::string text;
+  bool operator==(const SwitchText&) const = default;
+};
+
+using SwitchMessage = std::variant<SwitchJoin, SwitchLeave, SwitchSum, SwitchOrder, SwitchWaiting,
+                                   SwitchOpened, SwitchLeft, SwitchRefused, SwitchText>;
+
+// Texts that are too long are cut.
+std::string encode(const SwitchMessage& message);
+// Empty when the bytes are not exactly one message within the bounds.
+std::optional<SwitchMessage> decode_switch_message(std::span<const std::byte> bytes);
+
+// 1 to kMaxJobName printable characters of ASCII without blanks.
+bool is_job_name(const std::string& name);
+
+}  // namespace talweg::wire

@@ -1,0 +1,64 @@
+// What is said when a switch is joined: each message comes back as it was, and nothing else does.
+#include "wire/switch_message.h"
+
+#include <gmock/gmock.h>
+
+namespace talweg::wire {
+namespace {
+
+std::span<const std::byte> as_said(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+std::vector<SwitchMessage> one_of_each() {
+  SwitchOpened opened{7, 1, 4711, 2, 256, 15, 256, DatagramProtection::authenticated, CipherKind::aes256_gcm,
+                      {}};
+  opened.secret[31] = std::byte{0xff};
+  return {SwitchJoin{"bert-3", 2, 4, 256, true, 8972, 4U << 20},
+          SwitchLeave{12},
+          SwitchSum{13, 1ULL << 40, 4, true},
+          SwitchOrder{SwitchDo::reload},
+          SwitchWaiting{70, {0, 3, 0xffff}},
+          opened,
+          SwitchLeft{3, 12},
+          SwitchRefused{ErrorCode::mismatch, "worker 0 of job a is here already"},
+          SwitchText{std::string(kMaxSwitchText, 'x')}};
+}
+
+TEST(SwitchMessage, ComesBackAsItWasSaid) {
+  for (const SwitchMessage& message : one_of_each()) {
+    const std::string text = encode(message);
+    const auto back = decode_switch_message(as_said(text));
+    ASSERT_TRUE(back) << message.index();
+    EXPECT_TRUE(*back == message) << message.index();
+    EXPECT_FALSE(decode_switch_message(as_said(text + "\1")));
+    for (const std::size_t cut : {std::size_t{0}, text.size() / 2, text.size() - 1})
+      EXPECT_FALSE(decode_switch_message(as_said(text).first(cut))) << message.index();
+  }
+}
+
+TEST(SwitchMessage, CutsTextsThatAreTooLong) {
+  const auto back = decode_switch_message(
+      as_said(encode(SwitchRefused{ErrorCode::mismatch, std::string(2 * kMaxSwitchReason, 'x')})));
+  ASSERT_TRUE(back);
+  EXPECT_EQ(std::get<SwitchRefused>(*back).reason.size(), kMaxSwitchReason);
+}
+
+TEST(SwitchMessage, IsRefusedWithNumbersThatNobodyHas) {
+  EXPECT_FALSE(decode_switch_message(as_said("\x09")));           // no such message
+  EXPECT_FALSE(decode_switch_message(as_said("\x03\x03")));       // no such order
+  EXPECT_FALSE(decode_switch_message(as_said("\x07\x0a\x01x")));  // no such error
+  EXPECT_FALSE(decode_switch_message(as_said(encode(SwitchJoin{"two words", 0, 1, 0, false, 0, 0}))));
+  EXPECT_FALSE(decode_switch_message(as_said(encode(SwitchJoin{"", 0, 1, 0, false, 0, 0}))));
+}
+
+TEST(SwitchMessage, OfAWorkerFitsIntoWhatASwitchKeeps) {
+  EXPECT_LE(
+      encode(SwitchJoin{std::string(kMaxJobName, 'x'), 0xffff, 0xffff, 0xffff, true, 0xffff, 0xffffffff})
+          .size(),
+      kMaxSwitchRequest);
+  EXPECT_LE(encode(SwitchSum{0xffffffff, ~0ULL, 4, true}).size(), kMaxSwitchRequest);
+}
+
+}  // namespace
+}  // namespace talweg::wire
