@@ -14,6 +14,8 @@ template <class... Visitors>
 struct Overloaded : Visitors... {
   using Visitors::operator()...;
 };
+template <class... Visitors>
+Overloaded(Visitors...) -> Overloaded<Visitors...>;  // clang 14 does not find it by itself
 
 constexpr std::uint64_t kMost16 = 0xffff;
 constexpr std::uint64_t kMost32 = 0xffffffff;
