@@ -12,6 +12,7 @@ sys.path.insert(0, str(ROOT / "bench" / "suite"))
 import aggregator  # noqa: E402
 import all_reduce  # noqa: E402
 import contestants  # noqa: E402
+import datagrams  # noqa: E402
 import fabric  # noqa: E402
 import faults  # noqa: E402
 import measured  # noqa: E402
@@ -101,6 +102,8 @@ def run_scenario(scenario, ranks, runner, settings):
             ranks, runner, settings)
     if scenario == "faults":
         return faults.run(ranks, runner, settings)
+    if scenario in ("datagrams", "traces"):
+        return {"datagrams": datagrams.run_datagrams, "traces": datagrams.run_traces}[scenario](settings)
     if scenario == "sim":
         return simulator.run(settings)
     if scenario == "seeing":

@@ -2,10 +2,10 @@
 // sent as they are; with a whole flow on top (protocol/datagram/flow.h); with a flow without its rate control
 // ("free"). Each by protection, and with and without offload.
 //
-//   datagram_bench [seconds per line, 1] [payload bytes, 1400]
+//   datagram_bench [--json] [seconds per line, 1] [payload bytes, 1400]
 //
 // Each datagram is opened and each byte of a flow read and compared. Beside the rate stands what it would be
-// for a core of one's own: bytes by the CPU time of the busier end.
+// for a core of one's own: bytes by the CPU time of the busier end. --json: an object a line.
 #include <fmt/format.h>
 #include <poll.h>
 #include <pthread.h>
@@ -179,8 +179,20 @@ Result run_flow(const Setting& setting, double seconds, std::size_t payload, boo
   return result;
 }
 
+bool json = false;
+
 void print(const char* what, const Setting& setting, const Result& r) {
   const double bits = static_cast<double>(r.bytes) * 8e-9;
+  if (json) {
+    fmt::print(
+        R"({{"what": "{}", "protection": "{}", "offload": {}, "Gbit_per_s": {:.3f}, "Gbit_per_s_per_core": )"
+        R"({:.3f}, "lost": {}, "wrong": {}}})"
+        "\n",
+        what, setting.name, setting.offload, bits / r.seconds, bits / std::max(r.sender_cpu, r.receiver_cpu),
+        r.lost, r.wrong);
+    std::fflush(stdout);
+    return;
+  }
   fmt::print("{:10} {:22} {:8} {:6.2f} Gbit/s {:7.3f} M/s {:7.2f} Gbit/s per core  lost {} wrong {}\n", what,
              setting.name, setting.offload ? "offload" : "plain", bits / r.seconds,
              static_cast<double>(r.datagrams) * 1e-6 / r.seconds,
@@ -191,13 +203,17 @@ void print(const char* what, const Setting& setting, const Result& r) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[1], "--json") == 0) {
+    json = true;
+    --argc, ++argv;
+  }
   const double seconds = argc > 1 ? std::atof(argv[1]) : 1;
   const std::size_t payload = argc > 2 ? std::strtoul(argv[2], nullptr, 10) : 1400;
   std::string load;
   std::getline(std::ifstream("/proc/loadavg"), load);
-  fmt::print("payloads of {} bytes, {} s each; load {}\n", payload, seconds, load);
+  if (!json) fmt::print("payloads of {} bytes, {} s each; load {}\n", payload, seconds, load);
   const live::UdpSocket probe(kLoopback);
-  if (!probe.shortage().empty()) fmt::print("{}\n", probe.shortage());
+  if (!json && !probe.shortage().empty()) fmt::print("{}\n", probe.shortage());
   const auto cipher = wire::has_aes() ? wire::CipherKind::aes256_gcm : wire::CipherKind::chacha20_poly1305;
   std::uint64_t wrong = 0;
   for (const bool offload : {true, false}) {

@@ -93,7 +93,8 @@ def predict(program, folder, cap):
         print(done.stderr.strip(), file=sys.stderr)
         return None
     found = json.loads(done.stdout)
-    return {"replayed_us": found["replayed_us"], "step_us": {row["name"]: row.get("step_us") for row in found["strategies"]}}
+    return {"replayed_us": found["replayed_us"], "plan_of": found["plan_of"],
+            "step_us": {row["name"]: row.get("step_us") for row in found["strategies"]}}
 
 
 if __name__ == "__main__":
