@@ -132,22 +132,23 @@ def talweg_environment(place, folder):
     return {"TALWEG_CLUSTER": str(path)}
 
 
-def run_all(commands, environment):
-    """Runs the ranks side by side. The first line that looks like JSON is the result."""
+def run_all(commands, environment, patience=PATIENCE_SECONDS):
+    """Runs the ranks side by side, for so many seconds at most. The first line that looks like JSON is the result."""
     processes = []
     with tempfile.TemporaryFile("w+") as errors:
         try:
             for command in commands:
                 processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True,
                                                   env=os.environ | environment, start_new_session=True))
-            return collect(processes, errors)
+            return collect(processes, errors, patience)
         finally:
             for process in processes:
                 stop(process)
 
 
-def collect(processes, errors):
-    deadline = time.monotonic() + PATIENCE_SECONDS
+def collect(processes, errors, patience):
+    deadline = time.monotonic() + patience
+    failed = None
     while any(p.poll() is None for p in processes):
         failed = next((p for p in processes if p.poll()), None)
         if failed or time.monotonic() > deadline:
@@ -160,6 +161,8 @@ def collect(processes, errors):
         for line in process.stdout:
             if line.startswith("{"):
                 return json.loads(line)
+    if not failed and time.monotonic() > deadline:
+        return {"error": f"no result in {patience} s"}
     errors.seek(0)
     said = [line.strip() for line in errors if line.strip()]
     # A Python program says what went wrong in the first line that is not indented below "Traceback".

@@ -18,6 +18,7 @@ STEPS = 12
 CAPS_MB = {"demo": 25, "many-small": 0.1, "wide": 2}  # the models of replay_rank.py, and their DDP's bucket_cap_mb
 NETWORKS = {"100 Mbit/s": lambda rank: 100, "300 Mbit/s": lambda rank: 300,
             "300 and 100 Mbit/s": lambda rank: 300 if rank % 2 == 0 else 100}
+PATIENCE_SECONDS = 900  # some two hundred steps, of a second each on the slowest network
 MEDIAN_OFF, MOST_OFF, MOST_COST = 0.05, 0.1, 0.02
 
 
@@ -31,7 +32,7 @@ def measure(settings, place, backend, model):
         script = pathlib.Path(__file__).parent / "replay_rank.py"
         result = contestants.run_all(
             [place.prefix(r) + ["env", f"RANK={r}", settings.python, str(script), backend, model, str(STEPS), folder,
-                                str(settings.build / "talweg")] for r in range(place.ranks)], environment)
+                                str(settings.build / "talweg")] for r in range(place.ranks)], environment, PATIENCE_SECONDS)
         if "error" not in result:
             result["job_text"] = pathlib.Path(folder, "job.yaml").read_text(encoding="utf-8")
         return result
