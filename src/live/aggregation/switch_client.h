@@ -99,6 +99,8 @@ class SwitchClient {
   void hear();
   bool all_done() const;
   void announce();
+  void speak();  // of the sum, once
+  void part();   // says what is to be said, and ends the connection
   void wait(std::int64_t until_ns) const;
   [[noreturn]] void fail(ErrorCode code, const std::string& why);
   [[noreturn]] void rethrow() const;
@@ -114,8 +116,10 @@ class SwitchClient {
   wire::DatagramRefusals refusals_;
   std::uint64_t heard_ = 0;  // datagrams of the switch that were sound
   wire::SwitchSum current_;
+  std::uint32_t spoken_ = 0;  // the sum that the switch was told of last
   bool running_ = false;
   std::int64_t announce_ns_ = 0;
+  std::int64_t words_ns_ = 0;  // until when the switch may say what the workers have that do not agree
   std::optional<wire::SwitchLeft> left_;  // the first of those that have
   std::optional<protocol::SumFailure> failure_;
 };

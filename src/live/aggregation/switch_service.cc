@@ -215,6 +215,8 @@ void SwitchService::hear(Seat seat, Guest& guest) {
       jobs_.sum(seat, *sum);
     else if (const auto* const leave = std::get_if<wire::SwitchLeave>(&*message))
       jobs_.leave(seat, *leave);
+    else if (const auto* const failed = std::get_if<wire::SwitchGiveUp>(&*message))
+      jobs_.give_up(seat, *failed);
     else if (const auto* const order = std::get_if<wire::SwitchOrder>(&*message))
       obey(guest, order->what);
     else
