@@ -3,7 +3,7 @@
 //
 //   worker: SwitchJoin ->                  <- SwitchWaiting, each time that it waits for others
 //                                          <- SwitchOpened: the sums begin, in datagrams (aggregation.h)
-//           SwitchSum, when sums change and of one that is slow ->
+//           SwitchSum, when sums change, of one that is slow, and now and then ->
 //                                          <- SwitchLeft: somebody has had enough
 //           SwitchLeave, or SwitchGiveUp ->
 //                                          <- SwitchRefused, at any time: it is over, and why

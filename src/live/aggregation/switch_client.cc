@@ -20,6 +20,8 @@ namespace {
 // A sum that takes longer is spoken of to the switch, as all that differ from the one before them are: it
 // says so should workers not mean the same one.
 constexpr std::int64_t kSlowNs = 20 * kMillisecondNs;
+// And so is one now and then: dense and sparse ones, say, may go together for long.
+constexpr std::int64_t kSpeakEveryNs = 100 * kMillisecondNs;
 constexpr std::int64_t kGoodbyeNs = 200 * kMillisecondNs;
 // Workers that do not mean the same sum find that out in datagrams, too; what each has is known to the
 // switch.
@@ -93,9 +95,8 @@ SwitchClient::SwitchClient(const SwitchClientOptions& options)
   if (!wire::is_job_name(options.job))
     refuse("a job's name has 1 to {} printable characters without blanks", wire::kMaxJobName);
   if (!options.key && !is_loopback(options_.address.host))
-    refuse(
-        "{}: a switch that is not on loopback has a key, and its workers hold the same one: none was given",
-        where_);
+    refuse("{}: a switch that is not on loopback has a key, and its workers hold the same one: give it in {}",
+           where_, options_.key_from);
   join();
   for (std::size_t lane = 0; lane < terms_.threads; ++lane)
     lanes_.push_back(std::make_unique<Lane>(*this, lane));
@@ -127,7 +128,8 @@ void SwitchClient::join() {
   introduction.encrypt = true;
   try {
     Visitor visitor = knock([&] { return connect_tcp(options_.address, options_.join_deadline_ns); },
-                            options_.key.value_or(wire::Secret{}), introduction, options_.join_deadline_ns);
+                            options_.key.value_or(wire::Secret{}), introduction, options_.join_deadline_ns,
+                            {}, ("give the switch's secret in " + options_.key_from).c_str());
     tune_tcp(visitor.socket);
     line_.emplace(std::move(visitor), wire::kMaxSwitchReason + 64);
   } catch (const Error& e) {
@@ -221,7 +223,7 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
   // After its datagrams, and without waiting for it to leave.
   const bool alike = before.sum != 0 && before.count == current_.count && before.format == current_.format &&
                      before.sparse == current_.sparse;
-  if (!alike) announce();
+  if (!alike || now - spoken_ns_ > kSpeakEveryNs) announce();
 }
 
 bool SwitchClient::all_done() const {
@@ -271,6 +273,7 @@ void SwitchClient::announce() {
 void SwitchClient::speak() {
   if (spoken_ == current_.sum) return;
   spoken_ = current_.sum;
+  spoken_ns_ = now_ns();
   line_->say(current_);
 }
 
