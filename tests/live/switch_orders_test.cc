@@ -11,7 +11,6 @@ namespace talweg::live {
 namespace {
 
 using testing::HasSubstr;
-using wire::AggregationFormat;
 
 TEST(SwitchOrders, RefusesInOneLineWhoCannotJoin) {
   SwitchServiceOptions options;
