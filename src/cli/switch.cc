@@ -3,7 +3,10 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
+#include <cctype>
+#include <filesystem>
 #include <memory>
+#include <system_error>
 
 #include "base/fail.h"
 #include "base/printable.h"
@@ -28,7 +31,8 @@ Examples:
 
 Workers join over TCP at the port; what is summed comes in UDP datagrams, to this port and, with several threads, those
 behind it. Where others than this host can reach it, it needs the secret that all of its workers hold: from --key-file,
-TALWEG_KEY_FILE or TALWEG_KEY. SIGTERM drains it: it ends with the last of its jobs. SIGHUP reads the key again.)";
+TALWEG_KEY_FILE or TALWEG_KEY; talweg perf has --switch-key-file for it. SIGTERM drains it: it ends with the last of
+its jobs. SIGHUP reads the key again.)";
 
 struct SwitchFlags {
   std::string listen, key_file, status, memory = "256M", rate = "100Gbit/s", timeout = "10s";
@@ -57,9 +61,31 @@ FileDescriptor signals() {
   sigemptyset(&set);
   for (const int signal : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set, signal);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  // Whoever reads what it prints may go: that ends no job.
+  ::signal(SIGPIPE, SIG_IGN);
   FileDescriptor fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!fd) throw_system("wait for signals");
   return fd;
+}
+
+double job_rate_of(const std::string& text) {
+  try {
+    const double rate = parse_bandwidth(text).bytes_per_second();
+    const auto last = text.find_last_not_of(" \t");
+    if (std::isalpha(static_cast<unsigned char>(text[last])) == 0)
+      refuse("bandwidth \"{}\": which unit? such as \"1 Gbit/s\", \"200Mbit/s\" or \"25GB/s\"", text);
+    return rate;
+  } catch (const Error& e) {
+    refuse("--job-rate: {}", e.what());
+  }
+}
+
+// A pipe or a device would let all jobs wait for whoever is behind it.
+void check_status_file(const std::string& path) {
+  std::error_code ignored;
+  if (!path.empty() && path != "-" && std::filesystem::is_other(std::filesystem::status(path, ignored)))
+    refuse("--status: {} is a pipe or a device, which may not take what the switch writes: expected a file",
+           path);
 }
 
 int serve(const SwitchFlags& flags) {
@@ -73,11 +99,8 @@ int serve(const SwitchFlags& flags) {
   } catch (const Error& e) {
     refuse("--memory: {}", e.what());
   }
-  try {
-    options.quotas.bytes_per_second = parse_bandwidth(flags.rate).bytes_per_second();
-  } catch (const Error& e) {
-    refuse("--job-rate: {}", e.what());
-  }
+  options.quotas.bytes_per_second = job_rate_of(flags.rate);
+  check_status_file(flags.status);
   const text::OutputFile status("--status", flags.status);
   options.key = [file = flags.key_file] { return key_of(file); };
   options.describe = [](const live::SwitchStatus& s) { return observe::switch_metrics(s); };
@@ -105,8 +128,8 @@ int order(const SwitchFlags& flags, wire::SwitchDo what) {
   if (flags.listen.empty()) refuse("--listen is required: where the switch listens, such as 127.0.0.1:4711");
   const std::int64_t wait_ns = parse_wait("--timeout", flags.timeout).value;
   const auto key = key_of(flags.key_file);
-  const std::string answer = live::give_order(endpoint_of(flags.listen).port, key.value_or(wire::Secret{}),
-                                              what, live::now_ns() + wait_ns);
+  const std::string answer = live::give_order(endpoint_of(flags.listen), key.value_or(wire::Secret{}), what,
+                                              live::now_ns() + wait_ns);
   text::print(answer.empty() || answer.back() == '\n' ? answer : answer + '\n');
   return 0;
 }
@@ -135,9 +158,10 @@ void add_switch(CLI::App& app, Action* action) {
       ->check(whole_number(1, 65'535))
       ->capture_default_str();
   sub->add_option("--memory", flags->memory, "of the slots of all jobs")->capture_default_str();
-  sub->add_option("--job-rate", flags->rate, "what the workers of a job may send together")
+  sub->add_option("--job-rate", flags->rate, "what the workers of a job may send together, at least 8kbit/s")
       ->capture_default_str();
-  sub->add_option("--status", flags->status, "a file for Prometheus' textfile collector, every 5 s");
+  sub->add_option("--status", flags->status,
+                  "a file for Prometheus' textfile collector, every 5 s; -: standard output");
   sub->callback([=] {
     if (sub->get_subcommands().empty()) *action = [=] { return serve(*flags); };
   });

@@ -158,6 +158,13 @@ FileDescriptor connect_unix(const std::string& name) {
   return fd;
 }
 
+std::optional<std::uint32_t> user_at(const FileDescriptor& unix_socket) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  if (::getsockopt(unix_socket.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return std::nullopt;
+  return peer.uid;
+}
+
 FileDescriptor watch_process(const FileDescriptor& unix_socket) {
   ucred peer{};
   socklen_t length = sizeof peer;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -55,6 +56,9 @@ FileDescriptor connect_tcp(const Endpoint& endpoint, std::int64_t deadline_ns, b
 // The same in the abstract Unix name space, which is private to a network namespace.
 FileDescriptor listen_unix(const std::string& name);
 FileDescriptor connect_unix(const std::string& name);
+
+// Whose process is at the other end of a Unix socket; empty where that cannot be seen.
+std::optional<std::uint32_t> user_at(const FileDescriptor& unix_socket);
 
 // A descriptor that is readable once the process at the other end of a Unix socket has ended, whoever else
 // holds that end. Empty where it is this process, or cannot be seen from here.

@@ -143,6 +143,7 @@ live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, co
   options.workers = static_cast<std::uint16_t>(ranks);
   options.join_deadline_ns =
       live::now_ns() + (perf.timeout.count() > 0 ? perf.timeout.count() * live::kMillisecondNs : kJoinNs);
+  options.key_from = "--switch-key-file";
   if (!how.key_file.empty())
     options.key = wire::secret_from_text(live::read_job_key("--switch-key-file", how.key_file).text);
   return options;

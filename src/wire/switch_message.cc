@@ -75,6 +75,10 @@ struct Decoder {
     m.reason = in.text(kMaxSwitchReason);
   }
   void read(SwitchText& m) { m.text = in.text(kMaxSwitchText); }
+  void read(SwitchGiveUp& m) {
+    m.code = static_cast<ErrorCode>(upto(static_cast<std::uint64_t>(ErrorCode::corrupted)));
+    m.why = in.text(kMaxGiveUp);
+  }
 };
 
 template <std::size_t I = 0>
@@ -136,7 +140,11 @@ std::string encode(const SwitchMessage& message) {
                           out.number(static_cast<std::uint64_t>(m.code));
                           out.text(m.reason.substr(0, kMaxSwitchReason));
                         },
-                        [&](const SwitchText& m) { out.text(m.text.substr(0, kMaxSwitchText)); }},
+                        [&](const SwitchText& m) { out.text(m.text.substr(0, kMaxSwitchText)); },
+                        [&](const SwitchGiveUp& m) {
+                          out.number(static_cast<std::uint64_t>(m.code));
+                          out.text(m.why.substr(0, kMaxGiveUp));
+                        }},
              message);
   const std::vector<std::byte> bytes = out.take();
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -3,9 +3,9 @@
 //
 //   worker: SwitchJoin ->                  <- SwitchWaiting, each time that it waits for others
 //                                          <- SwitchOpened: the sums begin, in datagrams (aggregation.h)
-//           SwitchSum, of one that is slow ->
+//           SwitchSum, when sums change, of one that is slow, and now and then ->
 //                                          <- SwitchLeft: somebody has had enough
-//           SwitchLeave ->
+//           SwitchLeave, or SwitchGiveUp ->
 //                                          <- SwitchRefused, at any time: it is over, and why
 //   operator: SwitchOrder ->               <- SwitchText
 //
@@ -30,6 +30,7 @@ inline constexpr std::size_t kMaxJobName = 64;
 inline constexpr std::size_t kMaxSwitchText = 512U << 10;  // what an operator is told of all jobs
 inline constexpr std::size_t kMaxSwitchReason = 1024;
 inline constexpr std::size_t kMaxNamedWorkers = 64;
+inline constexpr std::size_t kMaxGiveUp = 160;  // of what a worker says of its failure
 // Of what a switch is told. It keeps no more of a connection than that.
 inline constexpr std::size_t kMaxSwitchRequest = 256;
 
@@ -47,12 +48,20 @@ struct SwitchLeave {
   std::uint32_t sums = 0;  // that it has taken part in
   bool operator==(const SwitchLeave&) const = default;
 };
+// What a worker's sums are from this one on, until it says otherwise: it speaks of each that is not like the
+// one before it, at its start, so that workers that do not mean the same sums can be told.
 struct SwitchSum {
   std::uint32_t sum = 0;  // its number, from 1
   std::uint64_t count = 0;
   std::uint8_t format = 0;  // AggregationFormat
   bool sparse = false;
   bool operator==(const SwitchSum&) const = default;
+};
+// A worker's sum has failed: the job is over for all of its workers, who are to hear why.
+struct SwitchGiveUp {
+  ErrorCode code = ErrorCode::timeout;
+  std::string why;
+  bool operator==(const SwitchGiveUp&) const = default;
 };
 enum class SwitchDo : std::uint8_t { status, drain, reload };
 struct SwitchOrder {
@@ -93,7 +102,7 @@ struct SwitchText {
 };
 
 using SwitchMessage = std::variant<SwitchJoin, SwitchLeave, SwitchSum, SwitchOrder, SwitchWaiting,
-                                   SwitchOpened, SwitchLeft, SwitchRefused, SwitchText>;
+                                   SwitchOpened, SwitchLeft, SwitchRefused, SwitchText, SwitchGiveUp>;
 
 // Texts that are too long are cut.
 std::string encode(const SwitchMessage& message);

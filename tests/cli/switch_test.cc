@@ -57,6 +57,7 @@ TEST(SwitchCommand, ServesWhoHoldsItsKeyAndNobodyElse) {
 perf() { "$TALWEG" run -n 2 --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce -b 64K -e 64K --switch $AT "$@"; }
 perf --switch-key-file key
 perf --switch-key-file other
+perf
 "$TALWEG" switch reload --listen $AT
 "$TALWEG" switch reload --listen $AT --key-file key
 kill $pid; wait $pid; echo ended $?)"));
@@ -65,18 +66,48 @@ kill $pid; wait $pid; echo ended $?)"));
                     HasSubstr("the key has been read again\n"), HasSubstr("ended 0\n")))
       << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("joining job perf at the switch 127.0.0.1:"));
-  EXPECT_THAT(outcome.err, HasSubstr("the two sides do not hold the same job key"));
-  EXPECT_THAT(outcome.err, HasSubstr("no order to a switch at port "));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("the two sides do not hold the same job key: give the switch's secret in "
+                        "--switch-key-file"));
+  EXPECT_THAT(outcome.err,
+              HasSubstr("the two sides do not hold the same job key: give the switch's secret in "
+                        "--key-file, TALWEG_KEY_FILE or TALWEG_KEY"));
+  EXPECT_THAT(outcome.err, HasSubstr("no order to a switch at 127.0.0.1:"));
 }
 
 TEST(SwitchCommand, ThatIsKilledIsAnErrorOfItsWorkersThatNamesIt) {
   const Outcome outcome = shell(with_switch("", R"(
 "$TALWEG" run -n 2 --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce -b 1M -e 1M -N 0 --switch $AT >out 2>err & perf=$!
-until grep -q switch out && "$TALWEG" switch status --listen $AT | grep -q 'rounds_total{job="perf"} [1-9]'; do sleep 0.05; done
+until ! kill -0 $perf || { grep -q switch out && "$TALWEG" switch status --listen $AT | grep -q 'rounds_total{job="perf"} [1-9]'; }; do sleep 0.05; done
 kill -9 $pid; wait $perf; echo perf ended $?; cat err)"));
   EXPECT_THAT(outcome.out, Not(HasSubstr("perf ended 0")));
   EXPECT_THAT(outcome.out, AllOf(HasSubstr("perf ended "), HasSubstr("of job perf at the switch 127.0.0.1:"),
                                  HasSubstr("the switch has ended the connection")))
+      << outcome.err;
+}
+
+TEST(SwitchCommand, RefusesInOneLineWhatItCannotServeWith) {
+  const Outcome outcome = shell(R"(
+d=$(mktemp -d); trap 'rm -r $d' EXIT; cd $d; mkfifo pipe
+try() { timeout 20 "$TALWEG" switch --listen 127.0.0.1:0 "$@"; echo "ended $?"; }
+try --status pipe; try --status /dev/null; try --job-rate 100000000; try --job-rate 7.9kbit/s; try --memory 2K)");
+  std::size_t refused = 0;
+  for (std::size_t at = 0; (at = outcome.out.find("ended 2\n", at)) != std::string::npos; ++at) ++refused;
+  EXPECT_EQ(refused, 5U) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.err, AllOf(HasSubstr("--status: pipe is a pipe or a device"),
+                                 HasSubstr("--status: /dev/null is a pipe or a device"),
+                                 HasSubstr("--job-rate: bandwidth \"100000000\": which unit?"),
+                                 HasSubstr("at least 8 kbit/s"), HasSubstr("lends at least ")));
+}
+
+TEST(SwitchCommand, GoesOnWhenNobodyReadsWhatItPrints) {
+  const Outcome outcome = shell(R"(
+d=$(mktemp -d); trap 'kill -9 $pid 2>/dev/null; rm -r $d' EXIT; cd $d; mkfifo pipe
+head -n 1 <pipe & head=$!
+"$TALWEG" switch --listen 127.0.0.1:0 --status - >pipe 2>err & pid=$!
+wait $head; kill $pid; wait $pid; echo "ended $?"; cat err)");
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("switch at 127.0.0.1:"), HasSubstr("ended 1\n"),
+                                 HasSubstr("cannot write to standard output: Broken pipe")))
       << outcome.err;
 }
 

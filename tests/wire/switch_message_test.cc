@@ -22,7 +22,8 @@ std::vector<SwitchMessage> one_of_each() {
           opened,
           SwitchLeft{3, 12},
           SwitchRefused{ErrorCode::mismatch, "worker 0 of job a is here already"},
-          SwitchText{std::string(kMaxSwitchText, 'x')}};
+          SwitchText{std::string(kMaxSwitchText, 'x')},
+          SwitchGiveUp{ErrorCode::timeout, "the switch waits for worker 2"}};
 }
 
 TEST(SwitchMessage, ComesBackAsItWasSaid) {
@@ -45,7 +46,7 @@ TEST(SwitchMessage, CutsTextsThatAreTooLong) {
 }
 
 TEST(SwitchMessage, IsRefusedWithNumbersThatNobodyHas) {
-  EXPECT_FALSE(decode_switch_message(as_said("\x09")));           // no such message
+  EXPECT_FALSE(decode_switch_message(as_said("\x0a")));           // no such message
   EXPECT_FALSE(decode_switch_message(as_said("\x03\x03")));       // no such order
   EXPECT_FALSE(decode_switch_message(as_said("\x07\x0a\x01x")));  // no such error
   EXPECT_FALSE(decode_switch_message(as_said(encode(SwitchJoin{"two words", 0, 1, 0, false, 0, 0}))));
@@ -58,6 +59,7 @@ TEST(SwitchMessage, OfAWorkerFitsIntoWhatASwitchKeeps) {
           .size(),
       kMaxSwitchRequest);
   EXPECT_LE(encode(SwitchSum{0xffffffff, ~0ULL, 4, true}).size(), kMaxSwitchRequest);
+  EXPECT_LE(encode(SwitchGiveUp{ErrorCode::corrupted, std::string(1000, 'x')}).size(), kMaxSwitchRequest);
 }
 
 }  // namespace

@@ -17,9 +17,15 @@ namespace talweg::live {
 
 namespace {
 
-// A sum that takes longer is spoken of to the switch, which says so should workers not mean the same one.
+// A sum that takes longer is spoken of to the switch, as all that differ from the one before them are: it
+// says so should workers not mean the same one.
 constexpr std::int64_t kSlowNs = 20 * kMillisecondNs;
+// And so is one now and then: dense and sparse ones, say, may go together for long.
+constexpr std::int64_t kSpeakEveryNs = 100 * kMillisecondNs;
 constexpr std::int64_t kGoodbyeNs = 200 * kMillisecondNs;
+// Workers that do not mean the same sum find that out in datagrams, too; what each has is known to the
+// switch.
+constexpr std::int64_t kWordsNs = 500 * kMillisecondNs;
 constexpr int kWaitForRoomMs = 10;
 
 wire::DatagramSuite suite_of(const wire::SwitchOpened& terms) {
@@ -89,9 +95,8 @@ SwitchClient::SwitchClient(const SwitchClientOptions& options)
   if (!wire::is_job_name(options.job))
     refuse("a job's name has 1 to {} printable characters without blanks", wire::kMaxJobName);
   if (!options.key && !is_loopback(options_.address.host))
-    refuse(
-        "{}: a switch that is not on loopback has a key, and its workers hold the same one: none was given",
-        where_);
+    refuse("{}: a switch that is not on loopback has a key, and its workers hold the same one: give it in {}",
+           where_, options_.key_from);
   join();
   for (std::size_t lane = 0; lane < terms_.threads; ++lane)
     lanes_.push_back(std::make_unique<Lane>(*this, lane));
@@ -101,14 +106,20 @@ SwitchClient::~SwitchClient() {
   if (failure_ || !line_ || !line_->socket()) return;
   // Only a sum that is done counts: one that others wait for is given up, which they are to hear at once.
   if (!running_) {
+    speak();
     line_->say(wire::SwitchLeave{current_.sum});
-    const std::int64_t deadline_ns = now_ns() + kGoodbyeNs;
-    while (line_->flush() && line_->unsent() > 0 && wait_ready(line_->socket(), true, deadline_ns)) {
-    }
+  }
+  part();
+}
+
+void SwitchClient::part() {
+  const std::int64_t deadline_ns = now_ns() + kGoodbyeNs;
+  while (line_->flush() && line_->unsent() > 0 && wait_ready(line_->socket(), true, deadline_ns)) {
   }
   // Unread notices must not turn the end of the connection into a reset, which would overtake the farewell.
   ::shutdown(line_->socket().get(), SHUT_WR);
   line_->receive();
+  line_->close();
 }
 
 void SwitchClient::join() {
@@ -117,7 +128,8 @@ void SwitchClient::join() {
   introduction.encrypt = true;
   try {
     Visitor visitor = knock([&] { return connect_tcp(options_.address, options_.join_deadline_ns); },
-                            options_.key.value_or(wire::Secret{}), introduction, options_.join_deadline_ns);
+                            options_.key.value_or(wire::Secret{}), introduction, options_.join_deadline_ns,
+                            {}, ("give the switch's secret in " + options_.key_from).c_str());
     tune_tcp(visitor.socket);
     line_.emplace(std::move(visitor), wire::kMaxSwitchReason + 64);
   } catch (const Error& e) {
@@ -170,7 +182,11 @@ void SwitchClient::fail(ErrorCode code, const std::string& why) {
   failure_ = protocol::SumFailure{
       code, fmt::format("sum {} of {}, worker {}: {}", current_.sum, where_, options_.worker, why), why};
   running_ = false;
-  line_->close();  // the job is over for all of its workers, who are told that
+  // The job is over for all of its workers, who are told that, and why. Should they not mean the same sum the
+  // switch knows it better.
+  speak();
+  line_->say(wire::SwitchGiveUp{code, why});
+  part();
   rethrow();
 }
 
@@ -184,8 +200,9 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
     refuse("{}: the buffer for the result is too small: it has {} bytes, the vector has {}", where_,
            v.out_bytes, v.in_bytes);
   hear();
+  const wire::SwitchSum before = current_;
   current_ = {current_.sum + 1, v.in_bytes / element, static_cast<std::uint8_t>(v.format), v.sparse};
-  if (left_)
+  if (left_ && left_->sums < current_.sum)
     fail(ErrorCode::peer_failed, fmt::format("worker {} has left after sum {}", left_->worker, left_->sums));
   const std::int64_t now = now_ns();
   protocol::Sum sum{v.in,
@@ -203,6 +220,10 @@ void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
     ++sum.lane;
   }
   sender_.flush();
+  // After its datagrams, and without waiting for it to leave.
+  const bool alike = before.sum != 0 && before.count == current_.count && before.format == current_.format &&
+                     before.sparse == current_.sparse;
+  if (!alike || now - spoken_ns_ > kSpeakEveryNs) announce();
 }
 
 bool SwitchClient::all_done() const {
@@ -218,7 +239,12 @@ bool SwitchClient::step(std::int64_t now) {
   sender_.flush();
   for (const auto& lane : lanes_)
     if (const auto& failure = lane->worker.failure()) {
+      if (failure->code == ErrorCode::mismatch && words_ns_ == 0) {
+        words_ns_ = now + kWordsNs;
+        announce();
+      }
       hear();  // the switch may know better why
+      if (now < words_ns_) return false;
       const bool silent = failure->code == ErrorCode::timeout && heard_ == 0;
       fail(failure->code,
            silent ? fmt::format("{} (no datagram has come from its UDP ports {} to {}, while its TCP "
@@ -234,17 +260,25 @@ bool SwitchClient::step(std::int64_t now) {
   if (left_ && left_->sums < current_.sum)
     fail(ErrorCode::peer_failed, fmt::format("worker {} has left after sum {}", left_->worker, left_->sums));
   if (now >= announce_ns_) announce();
+  if (line_->unsent() > 0) line_->flush();
   return false;
 }
 
 void SwitchClient::announce() {
   announce_ns_ = std::numeric_limits<std::int64_t>::max();
-  line_->say(current_);
+  speak();
   line_->flush();
 }
 
+void SwitchClient::speak() {
+  if (spoken_ == current_.sum) return;
+  spoken_ = current_.sum;
+  spoken_ns_ = now_ns();
+  line_->say(current_);
+}
+
 std::int64_t SwitchClient::next_time_ns() const {
-  std::int64_t next = announce_ns_;
+  std::int64_t next = words_ns_ != 0 ? std::min(announce_ns_, words_ns_) : announce_ns_;
   for (const auto& lane : lanes_) next = std::min(next, lane->worker.next_time_ns());
   return next;
 }

@@ -37,6 +37,7 @@ struct SwitchClientOptions {
   std::uint16_t block = 0;    // elements, the same for all workers; 0: as the switch finds best
   bool ordered = false;       // floats are summed in the order of workers: the same bits in every run
   std::optional<wire::Secret> key;
+  std::string key_from = "SwitchClientOptions::key";  // what the user gives it in, for errors
   std::int64_t join_deadline_ns = 0;
   std::size_t most_payload = 16384;  // of a datagram, where the path takes it
   UdpOptions socket;
@@ -99,6 +100,8 @@ class SwitchClient {
   void hear();
   bool all_done() const;
   void announce();
+  void speak();  // of the sum, once
+  void part();   // says what is to be said, and ends the connection
   void wait(std::int64_t until_ns) const;
   [[noreturn]] void fail(ErrorCode code, const std::string& why);
   [[noreturn]] void rethrow() const;
@@ -114,8 +117,11 @@ class SwitchClient {
   wire::DatagramRefusals refusals_;
   std::uint64_t heard_ = 0;  // datagrams of the switch that were sound
   wire::SwitchSum current_;
+  std::uint32_t spoken_ = 0;    // the sum that the switch was told of last
+  std::int64_t spoken_ns_ = 0;  // and when
   bool running_ = false;
   std::int64_t announce_ns_ = 0;
+  std::int64_t words_ns_ = 0;  // until when the switch may say what the workers have that do not agree
   std::optional<wire::SwitchLeft> left_;  // the first of those that have
   std::optional<protocol::SumFailure> failure_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/printable.h"
 #include "wire/aggregation.h"
 
 namespace talweg::live {
@@ -16,14 +17,42 @@ wire::SwitchRefused refused(ErrorCode code, fmt::format_string<Args...> text, Ar
   return {code, fmt::format(text, std::forward<Args>(args)...)};
 }
 
-// Both as people say it: "2048 elements of f32, dense".
+// A worker waits for the others in each sum, but in empty ones: no more changes than these are between two.
+constexpr std::size_t kMostSums = 8;
+
+bool alike(const wire::SwitchSum& a, const wire::SwitchSum& b) {
+  return a.count == b.count && a.format == b.format && a.sparse == b.sparse;
+}
+
+// As people say it: "2048 elements of f32, dense".
 std::string words(const wire::SwitchSum& sum) {
   return fmt::format("{} elements of {}, {}", sum.count,
                      wire::name(static_cast<wire::AggregationFormat>(sum.format)),
                      sum.sparse ? "sparse" : "dense");
 }
 
+// The first sum that both have spoken of, or gone beyond, and that is not the same for both; 0: none.
+std::uint32_t first_unlike(const SwitchJobs::Worker& a, const SwitchJobs::Worker& b) {
+  std::uint32_t first = 0;
+  for (const auto* const sums : {&a.sums, &b.sums})
+    for (const wire::SwitchSum& spoken : *sums) {
+      const wire::SwitchSum* const one = a.sum(spoken.sum);
+      const wire::SwitchSum* const other = b.sum(spoken.sum);
+      if (one == nullptr || other == nullptr || alike(*one, *other)) continue;
+      if (first == 0 || spoken.sum < first) first = spoken.sum;
+    }
+  return first;
+}
+
 }  // namespace
+
+const wire::SwitchSum* SwitchJobs::Worker::sum(std::uint32_t number) const {
+  if (sums.empty() || sums.back().sum < number) return nullptr;
+  const wire::SwitchSum* found = nullptr;
+  for (const wire::SwitchSum& s : sums)
+    if (s.sum <= number) found = &s;
+  return found;
+}
 
 std::size_t SwitchJobs::Job::here() const {
   return static_cast<std::size_t>(
@@ -99,13 +128,26 @@ void SwitchJobs::sum(Seat seat, const wire::SwitchSum& sum) {
   const auto place = seats_.find(seat);
   if (place == seats_.end()) return;
   Job& job = jobs_.at(place->second.job);
-  job.workers[place->second.worker].sum = sum;
-  for (std::size_t w = 0; w < job.workers.size(); ++w) {
-    const auto& other = job.workers[w].sum;
-    if (!other || other->sum != sum.sum || *other == sum) continue;
-    return end(job, refused(ErrorCode::mismatch, "sum {}: worker {} has {}, worker {} has {}", sum.sum,
-                            place->second.worker, words(sum), w, words(*other)));
-  }
+  const std::uint16_t number = place->second.worker;
+  Worker& worker = job.workers[number];
+  if (!worker.sums.empty() && sum.sum <= worker.sums.back().sum) return;  // said already
+  if (worker.sums.size() == kMostSums) worker.sums.erase(worker.sums.begin());
+  worker.sums.push_back(sum);
+  for (std::size_t w = 0; w < job.workers.size(); ++w)
+    if (const std::uint32_t unlike = first_unlike(worker, job.workers[w]); unlike != 0)
+      return end(job, refused(ErrorCode::mismatch, "sum {}: worker {} has {}, worker {} has {}", unlike,
+                              number, words(*worker.sum(unlike)), w, words(*job.workers[w].sum(unlike))));
+}
+
+void SwitchJobs::give_up(Seat seat, const wire::SwitchGiveUp& how) {
+  const auto place = seats_.find(seat);
+  if (place == seats_.end()) return;
+  Job& job = jobs_.at(place->second.job);
+  const std::uint16_t worker = place->second.worker;
+  job.workers[worker].seat.reset();
+  seats_.erase(place);
+  end(job, refused(how.code == ErrorCode::mismatch ? how.code : ErrorCode::peer_failed,
+                   "worker {} of job {} has given up: {}", worker, job.name, printable(how.why)));
 }
 
 void SwitchJobs::leave(Seat seat, const wire::SwitchLeave& how) {

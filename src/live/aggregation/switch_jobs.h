@@ -2,11 +2,12 @@
 // and closes slots, and what says things, is given to it.
 //
 //   jobs.join(seat, request);        // seats are numbers that the driver gives to connections
-//   jobs.sum(seat, which); jobs.leave(seat, how);
+//   jobs.sum(seat, which); jobs.leave(seat, how); jobs.give_up(seat, why);
 //   jobs.gone(seat);                 // its connection has ended, with or without leave() before
 //
 // A job opens when all of its workers are here. It ends when the last one has left, or when one goes without
-// having said so: then the others are told who, and the name is free for whoever comes next.
+// having said so: then the others are told who, and the name is free for whoever comes next. It also ends
+// when two workers turn out not to mean the same sums, one of which may have gone on or left meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,10 @@ class SwitchJobs {
     std::optional<Seat> seat;
     std::uint16_t payload = 0;
     std::uint32_t window = 0;
-    std::optional<wire::SwitchSum> sum;  // that it has spoken of last
+    std::vector<wire::SwitchSum> sums;  // that it has spoken of, the last few
+    // What its sum of this number is: that which it has spoken of last before. Null: it has not come so far,
+    // or it is too long ago.
+    const wire::SwitchSum* sum(std::uint32_t number) const;
   };
   struct Job {
     std::string name;
@@ -55,6 +59,7 @@ class SwitchJobs {
   void join(Seat seat, const wire::SwitchJoin& request);
   void sum(Seat seat, const wire::SwitchSum& sum);
   void leave(Seat seat, const wire::SwitchLeave& how);
+  void give_up(Seat seat, const wire::SwitchGiveUp& how);
   void gone(Seat seat, const std::string& why);
   // No new jobs from now on; those that are not complete end.
   void drain();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -58,19 +59,36 @@ bool SwitchLine::flush() {
   return true;
 }
 
-std::string switch_control_name(int port) {
-  return fmt::format("talweg-switch-{}", port);
+std::string switch_control_name(const Endpoint& address) {
+  return "talweg-switch-" + to_string(address);
 }
 
-std::string give_order(int port, const wire::Secret& key, wire::SwitchDo order, std::int64_t deadline_ns) {
+namespace {
+
+// Anybody may listen under any such name. Who is root has to be able to reach everybody's.
+FileDescriptor connect_control(const std::string& name) {
+  FileDescriptor socket = connect_unix(name);
+  const auto user = user_at(socket);
+  if (!user || (*user != 0 && *user != ::geteuid() && ::geteuid() != 0))
+    refuse("the process that listens there is another user's");
+  return socket;
+}
+
+}  // namespace
+
+std::string give_order(const Endpoint& address, const wire::Secret& key, wire::SwitchDo order,
+                       std::int64_t deadline_ns) {
   wire::Introduction introduction;
   introduction.purpose = wire::Purpose::aggregation;
   introduction.encrypt = true;
+  const std::string name = switch_control_name({resolve_host(address.host), address.port});
+  const std::string where = to_string(address);
   Visitor visitor;
   try {
-    visitor = knock([&] { return connect_unix(switch_control_name(port)); }, key, introduction, deadline_ns);
+    visitor = knock([&] { return connect_control(name); }, key, introduction, deadline_ns, {},
+                    "give the switch's secret in --key-file, TALWEG_KEY_FILE or TALWEG_KEY");
   } catch (const Error& e) {
-    throw_error(e.code(), "no order to a switch at port {} of this host: {}", port, e.what());
+    throw_error(e.code(), "no order to a switch at {} of this host: {}", where, e.what());
   }
   SwitchLine line(std::move(visitor), wire::kMaxSwitchText + 16);
   line.say(wire::SwitchOrder{order});
@@ -78,12 +96,12 @@ std::string give_order(int port, const wire::Secret& key, wire::SwitchDo order, 
     while (const auto message = line.next()) {
       if (const auto* const text = std::get_if<wire::SwitchText>(&*message)) return text->text;
       if (const auto* const refused = std::get_if<wire::SwitchRefused>(&*message))
-        throw_error(refused->code, "the switch at port {}: {}", port, refused->reason);
+        throw_error(refused->code, "the switch at {}: {}", where, refused->reason);
     }
     if (!open || line.broken())
-      throw_error(ErrorCode::peer_failed, "the switch at port {} has ended before it had answered", port);
+      throw_error(ErrorCode::peer_failed, "the switch at {} has ended before it had answered", where);
     if (!wait_ready(line.socket(), false, deadline_ns))
-      throw_error(ErrorCode::timeout, "the switch at port {} has not answered", port);
+      throw_error(ErrorCode::timeout, "the switch at {} has not answered", where);
     open = line.receive();
   }
 }

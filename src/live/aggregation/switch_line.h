@@ -39,11 +39,13 @@ class SwitchLine {
   bool broken_ = false;
 };
 
-// Where a switch at this port listens for those on its own host who give it orders: an abstract Unix socket.
-std::string switch_control_name(int port);
+// Where a switch at this address (dotted) listens for those on its own host who give it orders: an abstract
+// Unix socket.
+std::string switch_control_name(const Endpoint& address);
 
-// Says `order` to the switch at this port of this host, and returns what it answers. Throws Error: that there
-// is none, that the key is another one, what it refuses.
-std::string give_order(int port, const wire::Secret& key, wire::SwitchDo order, std::int64_t deadline_ns);
+// Says `order` to the switch that listens at this address of this host, and returns what it answers. Throws
+// Error: that there is none, that it is another user's, that the key is another one, what it refuses.
+std::string give_order(const Endpoint& address, const wire::Secret& key, wire::SwitchDo order,
+                       std::int64_t deadline_ns);
 
 }  // namespace talweg::live

@@ -28,20 +28,37 @@ constexpr std::int64_t kTickNs = 500 * kMillisecondNs;
 constexpr std::int64_t kSpeechlessNs = 10'000 * kMillisecondNs;
 // Of what is said to one that does not read it: a job's worth of notices, many times over.
 constexpr std::size_t kMostUnread = std::size_t{64} << 10;
+// Of those who have asked for a text, which may be as long as texts can be; so many at a time.
+constexpr std::size_t kMostTexts = 16;
 constexpr std::size_t kSpareGuests = 64;  // besides workers: operators, and those that are on their way out
 // Columns that a datagram is worth: beyond these another one costs as little.
 constexpr std::size_t kMostColumns = 16;
 constexpr std::size_t kUsualBlock = 256;
+// Of a job, in bytes per second: below, a single datagram would take seconds.
+constexpr double kLeastRate = 1000;
 
 std::size_t udp_around(wire::DatagramProtection protection) {
   return 28 + wire::kDatagramHeaderBytes + wire::trailer_bytes(protection);
 }
 
 bool same_user(const FileDescriptor& socket) {
-  ucred who{};
-  socklen_t length = sizeof who;
-  return ::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) == 0 &&
-         (who.uid == 0 || who.uid == ::geteuid());
+  const auto user = user_at(socket);
+  return user && (*user == 0 || *user == ::geteuid());
+}
+
+// Slots know a job by a number that only this switch knows.
+std::string named(const std::string& text, std::uint32_t number, const std::string& name) {
+  const std::string prefix = fmt::format("job {}", number);
+  return text.starts_with(prefix) ? "job " + name + text.substr(prefix.size()) : text;
+}
+
+// No more than so many bytes, and whole lines; that some are missing is said in the last one.
+std::string whole_lines(std::string text, std::size_t most) {
+  if (text.size() <= most) return text;
+  constexpr std::string_view kCut = "# The rest does not fit into an answer.\n";
+  const std::size_t end = text.rfind('\n', most - kCut.size() - 1);
+  text.resize(end == std::string::npos ? 0 : end + 1);
+  return text.append(kCut);
 }
 
 const SwitchServiceOptions& checked(const SwitchServiceOptions& o) {
@@ -54,7 +71,17 @@ const SwitchServiceOptions& checked(const SwitchServiceOptions& o) {
       o.quotas.slots > 0xffff)
     refuse("a switch takes at least 1 job, 1 to {} workers and 1 to 65535 slots, not {}, {} and {}",
            kMostWorkers, o.quotas.jobs, o.quotas.workers, o.quotas.slots);
-  if (!(o.quotas.bytes_per_second > 0)) refuse("a switch gives its jobs a rate of more than 0");
+  if (!(o.quotas.bytes_per_second >= kLeastRate))
+    refuse("a switch gives its jobs a rate of at least {:.0f} kbit/s", kLeastRate * 8 / 1000);
+  protocol::JobTerms least;
+  least.workers = least.slots = 1;
+  least.block = kUsualBlock;
+  const std::size_t needed = protocol::memory_of(least).total * static_cast<std::size_t>(o.threads);
+  if (o.memory_bytes < needed)
+    refuse(
+        "a switch of {} threads lends at least {} bytes to slots, which is one of one column for one job: "
+        "not {}",
+        o.threads, needed, o.memory_bytes);
   return o;
 }
 
@@ -76,8 +103,9 @@ SwitchService::SwitchService(const SwitchServiceOptions& options)
   address_.host = resolve_host(address_.host);
   if (!has_key_ && !is_loopback(address_.host))
     refuse(
-        "switch at {}: will not listen where others can reach it without a job key: give it and every worker "
-        "the same secret in TALWEG_KEY, or in a file of mode 600 named by TALWEG_KEY_FILE or --key-file",
+        "switch at {}: will not listen where others can reach it without a job key: give it one in "
+        "TALWEG_KEY, "
+        "or in a file of mode 600 named by TALWEG_KEY_FILE or --key-file, and its workers the same one",
         to_string(address_));
   gate_ = std::make_unique<Gate>(
       key_, [](const wire::Introduction& i) { return i.purpose == wire::Purpose::aggregation && i.encrypt; },
@@ -117,7 +145,7 @@ void SwitchService::listen() {
     }
     address_.port = bound.port;
     gate_->listen(std::move(tcp));
-    gate_->listen(listen_unix(switch_control_name(address_.port)), true);
+    gate_->listen(listen_unix(switch_control_name(bound)), true);
     return;
   }
 }
@@ -129,15 +157,15 @@ std::string SwitchService::memory() const {
   const std::size_t workers = options_.quotas.workers;
   constexpr std::size_t kGuest = sizeof(Guest) + kMostUnread + wire::kMaxSwitchRequest + 4096;
   constexpr std::size_t kGate = 1024 * kMaxHalfOpen;
-  const std::size_t all =
-      threads * (fixed + workers * each) + options_.memory_bytes + (workers + kSpareGuests) * kGuest + kGate;
+  const std::size_t all = threads * (fixed + workers * each) + options_.memory_bytes +
+                          (workers + kSpareGuests) * kGuest + kMostTexts * wire::kMaxSwitchText + kGate;
   return fmt::format(
       "at most {:.1f} MiB: {} threads x ({:.1f} MiB of buffers + {} workers x {} bytes) + {:.1f} MiB of "
       "slots + "
-      "{} connections x {:.1f} KiB + {} KiB for those that prove themselves",
+      "{} connections x {:.1f} KiB + {} KiB of answers to orders + {} KiB for those that prove themselves",
       static_cast<double>(all) / (1 << 20), threads, static_cast<double>(fixed) / (1 << 20), workers, each,
       static_cast<double>(options_.memory_bytes) / (1 << 20), workers + kSpareGuests,
-      static_cast<double>(kGuest) / 1024, kGate / 1024);
+      static_cast<double>(kGuest) / 1024, kMostTexts * wire::kMaxSwitchText / 1024, kGate / 1024);
 }
 
 void SwitchService::stop() {
@@ -153,9 +181,10 @@ void SwitchService::serve(const FileDescriptor& signals) {
         {wake_.get(), POLLIN, 0}, {gate_->fd().get(), POLLIN, 0}, {signals ? signals.get() : -1, POLLIN, 0}};
     seats.clear();
     for (const auto& [seat, guest] : guests_) {
-      const bool writes = guest.line.unsent() > 0;
-      polled.push_back(
-          {guest.line.socket().get(), static_cast<short>(writes ? POLLIN | POLLOUT : POLLIN), 0});
+      // Who is leaving is not heard any more: what it says would be there for ever.
+      const int reads = guest.leaving ? 0 : POLLIN;
+      const int writes = guest.line.unsent() > 0 ? POLLOUT : 0;
+      polled.push_back({guest.line.socket().get(), static_cast<short>(reads | writes), 0});
       seats.push_back(seat);
     }
     const std::int64_t left = std::min({gate_->next_ns(), tick_ns_, now_ns() + kTickNs}) - now_ns();
@@ -164,7 +193,7 @@ void SwitchService::serve(const FileDescriptor& signals) {
     if (polled[0].revents != 0 || (polled[2].revents != 0 && on_signals(signals))) stop_ = true;
     for (std::size_t i = 0; i < seats.size(); ++i)
       if (const auto guest = guests_.find(seats[i]); polled[i + 3].revents != 0 && guest != guests_.end())
-        hear(guest->first, guest->second);
+        if (!guest->second.leaving) hear(guest->first, guest->second);
     const std::int64_t now = now_ns();
     let_in(now);
     if (now >= tick_ns_) tick(now);
@@ -198,9 +227,15 @@ void SwitchService::let_in(std::int64_t now_ns) {
     if (!v.local) tune_tcp(v.socket);
     const wire::CipherKind cipher = v.secrets.cipher;
     const bool tcp = !v.local;
-    guests_.emplace(
-        next_seat_++,
-        Guest{SwitchLine(std::move(v), wire::kMaxSwitchRequest), now_ns, may_order, false, tcp, cipher, {}});
+    guests_.emplace(next_seat_++, Guest{SwitchLine(std::move(v), wire::kMaxSwitchRequest),
+                                        now_ns,
+                                        0,
+                                        may_order,
+                                        false,
+                                        false,
+                                        tcp,
+                                        cipher,
+                                        {}});
   }
 }
 
@@ -215,6 +250,8 @@ void SwitchService::hear(Seat seat, Guest& guest) {
       jobs_.sum(seat, *sum);
     else if (const auto* const leave = std::get_if<wire::SwitchLeave>(&*message))
       jobs_.leave(seat, *leave);
+    else if (const auto* const failed = std::get_if<wire::SwitchGiveUp>(&*message))
+      jobs_.give_up(seat, *failed);
     else if (const auto* const order = std::get_if<wire::SwitchOrder>(&*message))
       obey(guest, order->what);
     else
@@ -234,7 +271,15 @@ void SwitchService::obey(Guest& guest, wire::SwitchDo order) {
     guest.line.say(wire::SwitchRefused{ErrorCode::unsupported,
                                        "orders are taken on its own host, from its own user or root"});
   } else if (order == wire::SwitchDo::status) {
-    guest.line.say(wire::SwitchText{options_.describe ? options_.describe(status()) : ""});
+    const auto asked =
+        std::count_if(guests_.begin(), guests_.end(), [](const auto& g) { return g.second.reads_text; });
+    if (static_cast<std::size_t>(asked) >= kMostTexts) {
+      guest.line.say(wire::SwitchRefused{ErrorCode::unsupported, "too many ask at the same time"});
+    } else {
+      guest.reads_text = true;
+      guest.line.say(wire::SwitchText{
+          whole_lines(options_.describe ? options_.describe(status()) : "", wire::kMaxSwitchText)});
+    }
   } else if (order == wire::SwitchDo::drain) {
     jobs_.drain();
     guest.line.say(wire::SwitchText{fmt::format("draining: {} jobs are still there", jobs_.jobs().size())});
@@ -262,7 +307,10 @@ std::string SwitchService::reload() {
 void SwitchService::tick(std::int64_t now_ns) {
   tick_ns_ = now_ns + kTickNs;
   for (auto& [seat, guest] : guests_) {
-    if (!jobs_.is_seated(seat)) {
+    if (guest.leaving) {
+      if (guest.leaving_ns == 0) guest.leaving_ns = now_ns;
+      if (now_ns - guest.leaving_ns > kSpeechlessNs) guest.line.close();  // it does not read
+    } else if (!jobs_.is_seated(seat)) {
       guest.leaving = guest.leaving || now_ns - guest.since_ns > kSpeechlessNs;
     } else if (guest.tcp && guest.pulse.lost(guest.line.socket().get(), 0, options_.host_timeout_ns)) {
       jobs_.gone(seat, "its host does not answer any more");
@@ -279,7 +327,8 @@ void SwitchService::sweep() {
   std::vector<Seat> lost;
   for (auto& [seat, guest] : guests_) {
     if (!guest.line.socket()) continue;
-    if (!guest.line.flush() || guest.line.unsent() > kMostUnread) lost.push_back(seat);
+    const std::size_t most = kMostUnread + (guest.reads_text ? wire::kMaxSwitchText : 0);
+    if (!guest.line.flush() || guest.line.unsent() > most) lost.push_back(seat);
   }
   for (const Seat seat : lost) {
     guests_.at(seat).line.close();
@@ -358,8 +407,9 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
     terms.self = static_cast<std::uint16_t>(terms.workers + t);
     if (const auto refused = threads_[t]->open(terms, opened.secret, cipher)) {
       for (std::size_t before = 0; before < t; ++before) threads_[before]->close(terms.job);
-      return wire::SwitchRefused{refused->busy ? ErrorCode::unsupported : ErrorCode::invalid_argument,
-                                 (refused->busy ? "the switch is busy: " : "") + refused->text};
+      return wire::SwitchRefused{
+          refused->busy ? ErrorCode::unsupported : ErrorCode::invalid_argument,
+          (refused->busy ? "the switch is busy: " : "") + named(refused->text, terms.job, job.name)};
     }
   }
   return std::nullopt;

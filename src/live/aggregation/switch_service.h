@@ -82,8 +82,10 @@ class SwitchService {
   struct Guest {
     SwitchLine line;
     std::int64_t since_ns = 0;
-    bool may_order = false;  // came over this host's own socket, as a process of the same user
-    bool leaving = false;    // is to be told what waits, and then it is over
+    std::int64_t leaving_ns = 0;  // since when, about; 0: it is not, or not for long
+    bool may_order = false;       // came over this host's own socket, as a process of the same user
+    bool leaving = false;         // is to be told what waits, and then it is over
+    bool reads_text = false;      // has asked for one
     bool tcp = false;
     wire::CipherKind cipher = wire::CipherKind::chacha20_poly1305;
     Pulse pulse;

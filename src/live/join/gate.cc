@@ -193,13 +193,13 @@ void receive_while_idling(const FileDescriptor& socket, std::byte* data, std::si
   receive_all(socket, data, bytes, deadline_ns);
 }
 
-[[noreturn]] void throw_refused(const wire::HandshakeStep& step, const wire::Initiator& initiator) {
+[[noreturn]] void throw_refused(const wire::HandshakeStep& step, const wire::Initiator& initiator,
+                                const char* key_advice) {
   if (step.why == wire::Refusal::version)
     throw_error(ErrorCode::version,
                 "it speaks protocol version {}, this side speaks {}: install the same version everywhere",
                 initiator.other_version(), wire::kProtocolVersion);
-  if (step.why == wire::Refusal::wrong_key)
-    refuse("{}: give TALWEG_KEY or TALWEG_KEY_FILE the same secret everywhere", wire::to_string(step.why));
+  if (step.why == wire::Refusal::wrong_key) refuse("{}: {}", wire::to_string(step.why), key_advice);
   refuse("refused: {}", wire::to_string(step.why));
 }
 
@@ -207,7 +207,7 @@ void receive_while_idling(const FileDescriptor& socket, std::byte* data, std::si
 
 Visitor knock(const std::function<FileDescriptor()>& connect, const wire::Secret& key,
               const wire::Introduction& introduction, std::int64_t deadline_ns,
-              const std::function<void()>& idle) {
+              const std::function<void()>& idle, const char* key_advice) {
   const wire::EphemeralKey ephemeral = wire::draw_ephemeral_key();
   for (;;) {
     FileDescriptor socket = connect();
@@ -219,7 +219,7 @@ Visitor knock(const std::function<FileDescriptor()>& connect, const wire::Secret
         const std::size_t wants = initiator.wants();
         receive_while_idling(socket, input.data(), wants, deadline_ns, idle);
         const wire::HandshakeStep step = initiator.take({input.data(), wants});
-        if (step.state == wire::HandshakeStep::State::refused) throw_refused(step, initiator);
+        if (step.state == wire::HandshakeStep::State::refused) throw_refused(step, initiator, key_advice);
         if (step.state == wire::HandshakeStep::State::done)
           return {std::move(socket), introduction, initiator.secrets(), false};
         send_all(socket, step.reply.data(), step.reply.size(), deadline_ns);

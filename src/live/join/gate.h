@@ -115,6 +115,7 @@ class Gate {
 // the deadline. Throws Error: timeout; invalid_argument or version when the other side, or this one, refuses.
 Visitor knock(const std::function<FileDescriptor()>& connect, const wire::Secret& key,
               const wire::Introduction& introduction, std::int64_t deadline_ns,
-              const std::function<void()>& idle = {});
+              const std::function<void()>& idle = {},
+              const char* key_advice = "give TALWEG_KEY or TALWEG_KEY_FILE the same secret everywhere");
 
 }  // namespace talweg::live

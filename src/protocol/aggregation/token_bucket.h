@@ -38,8 +38,9 @@ class TokenBucket {
  private:
   // Turns are given so far ahead, and then from the beginning: some who had one will not come.
   static constexpr std::int64_t kMostTurnsNs = 50'000'000;
+  static constexpr double kLongestNs = 3.6e12;  // an hour: as good as never, and far from overflowing
   std::int64_t nanoseconds(double bytes) const {
-    return static_cast<std::int64_t>(std::ceil(bytes / bytes_per_second_ * 1e9));
+    return static_cast<std::int64_t>(std::min(std::ceil(bytes / bytes_per_second_ * 1e9), kLongestNs));
   }
 
   double bytes_per_second_;

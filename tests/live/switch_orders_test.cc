@@ -1,0 +1,230 @@
+// A switch refuses whom it cannot serve, takes orders, lends no more than it has; each says so in one line.
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <mutex>
+
+#include "served_switch.h"
+
+namespace talweg::live {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(SwitchOrders, RefusesInOneLineWhoCannotJoin) {
+  SwitchServiceOptions options;
+  options.quotas.jobs = 2;
+  options.quotas.workers = 5;
+  options.describe = [](const SwitchStatus& status) { return std::to_string(status.jobs.size()) + " jobs"; };
+  Served served(options);
+  const auto joins = [](SwitchClientOptions o) { return [o] { SwitchClient client(o); }; };
+  expect_error(joins(served.worker(4, 4)), ErrorCode::invalid_argument,
+               "a job of 4 workers has none of number 4");
+  expect_error(joins(served.worker(0, 6)), ErrorCode::unsupported,
+               "the switch is busy: it takes 5 workers of all jobs");
+  expect_error(joins(served.worker(0, 1, "two words")), ErrorCode::invalid_argument, "a job's name has");
+  SwitchClientOptions large = served.worker(0, 1);
+  large.block = 30'000;
+  expect_error(joins(large), ErrorCode::invalid_argument, "a block of 30000 elements does not fit");
+
+  expect_none(run(all(served, 2), [&](SwitchClient& client, std::uint16_t number) {
+    sum_and_check(client, number, 2, 1, {10});
+    if (number == 0) {
+      expect_error(joins(served.worker(0, 2)), ErrorCode::unsupported,
+                   "job a is in use: its 2 workers are here");
+      expect_error(joins(served.worker(0, 3)), ErrorCode::mismatch,
+                   "announced with 2 workers, this one says 3");
+      SwitchClient other(served.worker(0, 1, "b"));
+      expect_error(joins(served.worker(0, 1, "c")), ErrorCode::unsupported,
+                   "all 2 jobs that it takes are there");
+      std::vector<std::byte> in(40), out(36);
+      expect_error(
+          [&] {
+            other.start({in.data(), out.data(), 40, 36}, soon());
+          },
+          ErrorCode::invalid_argument,
+          "the buffer for the result is too small: it has 36 bytes, the vector has 40");
+      expect_error(
+          [&] {
+            other.start({in.data(), in.data(), 39, 39}, soon());
+          },
+          ErrorCode::invalid_argument, "39 bytes are no whole number of elements of f32");
+    }
+    sum_and_check(client, number, 2, 1, {10});
+  }));
+
+  // Of a job that is not complete yet.
+  const Endpoint at = served.service().address();
+  std::thread first([&] {
+    expect_error(joins(served.worker(0, 3)), ErrorCode::unsupported, "the switch is being drained");
+  });
+  wait_until([&] { return give_order(at, {}, wire::SwitchDo::status, soon()) == "1 jobs"; });
+  expect_error(joins(served.worker(0, 3)), ErrorCode::mismatch, "worker 0 of job a is here already");
+  SwitchClientOptions second = served.worker(1, 3);
+  second.block = 64;
+  expect_error(joins(second), ErrorCode::mismatch, "asks for blocks of 64 elements, worker 0 for 0");
+  second.block = 0;
+  second.ordered = true;
+  expect_error(joins(second), ErrorCode::mismatch,
+               "workers 1 and 0 of job a disagree whether sums have an order");
+  give_order(at, {}, wire::SwitchDo::drain, soon());
+  first.join();
+  served.join();
+
+  SwitchClientOptions nobody = served.worker(0, 1);
+  nobody.join_deadline_ns = now_ns() + kSwitchSecond / 5;
+  expect_error(joins(nobody), ErrorCode::timeout, "joining job a at the switch 127.0.0.1:");
+}
+
+TEST(SwitchOrders, HasOneKeyAndListensNowhereElseWithout) {
+  SwitchServiceOptions open;
+  open.listen = {"0.0.0.0", 0};
+  expect_error([&] { SwitchService service(open); }, ErrorCode::invalid_argument,
+               "will not listen where others can reach it without a job key");
+  open.listen = {"127.0.0.1", 65535};
+  open.threads = 2;
+  expect_error([&] { SwitchService service(open); }, ErrorCode::invalid_argument, "none behind 65535");
+  open.listen.port = 0;
+  open.quotas.bytes_per_second = 999;
+  expect_error([&] { SwitchService service(open); }, ErrorCode::invalid_argument, "at least 8 kbit/s");
+  open.quotas.bytes_per_second = 1000;
+  open.memory_bytes = 4096;
+  expect_error([&] { SwitchService service(open); }, ErrorCode::invalid_argument,
+               "a switch of 2 threads lends at least ");
+
+  SwitchServiceOptions options;
+  wire::Secret key = wire::secret_from_text("the first of two long keys");
+  std::mutex mutex;
+  bool broken = false;
+  options.key = [&]() -> std::optional<wire::Secret> {
+    const std::lock_guard lock(mutex);
+    if (broken) throw Error(ErrorCode::invalid_argument, "the file is gone");
+    return key;
+  };
+  options.describe = [](const SwitchStatus& status) { return std::to_string(status.refused_connections); };
+  Served served(options);
+  const Endpoint at = served.service().address();
+  SwitchClientOptions worker = served.worker(0, 1);
+  worker.key_from = "--a-flag";
+  expect_error([&] { SwitchClient client(worker); }, ErrorCode::invalid_argument,
+               "the two sides do not hold the same job key: give the switch's secret in --a-flag");
+  worker.key = wire::secret_from_text("the second of two long keys");
+  expect_error([&] { SwitchClient client(worker); }, ErrorCode::invalid_argument, "the same job key");
+  const wire::Secret first = key;
+  {
+    const std::lock_guard lock(mutex);
+    key = *worker.key;
+  }
+  EXPECT_EQ(give_order(at, first, wire::SwitchDo::reload, soon()), "the key has been read again");
+  SwitchClient client(worker);
+  sum_and_check(client, 0, 1, 1, {1000});
+  {
+    const std::lock_guard lock(mutex);
+    broken = true;
+  }
+  expect_error([&] { give_order(at, key, wire::SwitchDo::reload, soon()); }, ErrorCode::invalid_argument,
+               "the file is gone");
+  EXPECT_NE(give_order(at, key, wire::SwitchDo::status, soon()), "0");
+  expect_error([&] { give_order(at, first, wire::SwitchDo::status, soon()); }, ErrorCode::invalid_argument,
+               "the same job key");
+}
+
+TEST(SwitchOrders, TakesOrdersUnderItsOwnAddressAlone) {
+  SwitchServiceOptions options;
+  options.describe = [](const SwitchStatus&) { return "the first"; };
+  const Served first(options);
+  const Endpoint at = first.service().address();
+  options.listen = {"127.0.0.2", at.port};
+  options.describe = [](const SwitchStatus&) { return "the second"; };
+  const Served second(options);
+  EXPECT_EQ(give_order(at, {}, wire::SwitchDo::status, soon()), "the first");
+  EXPECT_EQ(give_order(options.listen, {}, wire::SwitchDo::status, soon()), "the second");
+  expect_error(
+      [&] {
+        give_order({"127.0.0.3", at.port}, {}, wire::SwitchDo::status, soon());
+      },
+      ErrorCode::peer_failed, "no order to a switch at 127.0.0.3:");
+}
+
+std::string lines(std::size_t bytes) {
+  std::string text;
+  while (text.size() + 64 <= bytes) text += std::string(63, 'x') + "\n";
+  return text;
+}
+
+TEST(SwitchOrders, AnswersWithLongTextsAndCutsThemBetweenLines) {
+  SwitchServiceOptions options;
+  std::atomic<std::size_t> bytes{400'000};
+  options.describe = [&](const SwitchStatus&) { return lines(bytes); };
+  const Served served(options);
+  const Endpoint at = served.service().address();
+  EXPECT_EQ(give_order(at, {}, wire::SwitchDo::status, soon()), lines(bytes));
+  bytes = 1'000'000;
+  const std::string cut = give_order(at, {}, wire::SwitchDo::status, soon());
+  EXPECT_LE(cut.size(), wire::kMaxSwitchText);
+  EXPECT_GT(cut.size(), wire::kMaxSwitchText - 200);
+  const std::string last = "x\n# The rest does not fit into an answer.\n";
+  EXPECT_EQ(cut.substr(cut.size() - last.size()), last);
+}
+
+TEST(SwitchOrders, DoesNotSpinForWhoDoesNotReadItsAnswer) {
+  SwitchServiceOptions options;
+  options.describe = [](const SwitchStatus&) { return lines(500'000); };
+  Served served(options);
+  wire::Introduction introduction;
+  introduction.purpose = wire::Purpose::aggregation;
+  introduction.encrypt = true;
+  SwitchLine line(knock([&] { return connect_unix(switch_control_name(served.service().address())); }, {},
+                        introduction, soon()),
+                  1024);
+  line.say(wire::SwitchOrder{wire::SwitchDo::status});
+  ASSERT_TRUE(line.flush());
+  pollfd polled{line.socket().get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&polled, 1, 20'000), 1);  // the answer has begun
+  const std::string junk(10'000, 'x');
+  ASSERT_GT(::send(line.socket().get(), junk.data(), junk.size(), MSG_DONTWAIT | MSG_NOSIGNAL), 0);
+  const std::int64_t before_ns = served.processor_ns();
+  std::this_thread::sleep_for(std::chrono::milliseconds(800));
+  EXPECT_LT(served.processor_ns() - before_ns, 100'000'000);
+}
+
+TEST(SwitchOrders, IsDrainedWhenItsLastJobHasEnded) {
+  Served served;
+  const Endpoint at = served.service().address();
+  {
+    SwitchClient client(served.worker(0, 1));
+    EXPECT_EQ(give_order(at, {}, wire::SwitchDo::drain, soon()), "draining: 1 jobs are still there");
+    expect_error([&] { SwitchClient other(served.worker(0, 1, "b")); }, ErrorCode::unsupported,
+                 "is being drained");
+    sum_and_check(client, 0, 1, 1, {1000});
+  }
+  served.join();
+  expect_error([&] { give_order(at, {}, wire::SwitchDo::status, now_ns() + kSwitchSecond / 5); },
+               ErrorCode::peer_failed, "no order to a switch at 127.0.0.1:");
+}
+
+TEST(SwitchOrders, LendsNoMoreThanItsQuotas) {
+  SwitchServiceOptions options;
+  options.memory_bytes = 60'000;
+  options.quotas.slots = 3;
+  options.quotas.bytes_per_second = 100e3;
+  const Served served(options);
+  EXPECT_THAT(served.service().memory(), HasSubstr("at most "));
+  SwitchClientOptions narrow = served.worker(0, 1, "b");
+  narrow.most_payload = 1400;
+  SwitchClient client(narrow);
+  EXPECT_EQ(client.terms().slots, 3);
+  EXPECT_EQ(client.terms().columns, 1);
+  EXPECT_EQ(client.terms().block, 336);
+  // Far beyond its rate, and no machine takes as long for it: it is held back, and comes through.
+  sum_and_check(client, 0, 1, 1, {80'000});
+  EXPECT_GT(client.counters().held_back, 0U);
+  SwitchClientOptions wide = served.worker(0, 1, "c");
+  wide.block = 1024;
+  expect_error([&] { SwitchClient other(wide); }, ErrorCode::unsupported,
+               "the switch is busy: job c: it needs ");
+}
+
+}  // namespace
+}  // namespace talweg::live
