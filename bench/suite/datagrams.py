@@ -28,7 +28,7 @@ def run_datagrams(settings):
     program = settings.build / "bench" / "datagram_bench"
     rounds = [lines_of(program, "--json", str(settings.seconds)) for _ in range(settings.rounds)]
     records, lines = [], []
-    for parts in zip(*rounds):
+    for parts in zip(*rounds, strict=True):
         what, protection, offload = (parts[0][key] for key in ("what", "protection", "offload"))
         wall, core = (statistics.median(part[key] for part in parts) for key in ("Gbit_per_s", "Gbit_per_s_per_core"))
         records.append({"scenario": "datagrams", "what": what, "protection": protection, "offload": offload,

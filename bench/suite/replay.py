@@ -83,6 +83,7 @@ def record_of(result, **where):
     return {"scenario": "replay", **where, "step_ms": measured, "plain_ms": result["plain_ms"],
             "cost": result["recorded_ms"] / result["plain_ms"] - 1,
             "replayed_off": off(predicted["replayed_us"], measured), "ddp_off": off(predicted["step_us"].get("ddp"), measured),
+            "plan_of": predicted["plan_of"],
             "gain": gain, "gain_off": gain / (before / after) - 1 if gain and before and after else None}
 
 
@@ -137,20 +138,33 @@ ASKED = [("replayed_off", "played back by the model of a step, the median of how
           lambda value: value * NOT_SLOWER >= 1)]  # fmt: skip
 
 
+def values_of(part, cases):
+    """(the values, what went wrong, a note). Every case must have one: of few that came to anything nothing is to be said of all.
+    `talweg predict` always has a plan; where that is of DDP's own buckets, the predicted gain is exactly 1, and there is nothing
+    that it could be off."""
+    asked = [one for one in cases if ("recorded_with" in one) == (part == "elsewhere_off")]
+    own = [one for one in asked if part == "gain_off" and one.get("plan_of") == "ddp"]
+    asked = [one for one in asked if one not in own]
+    values = [one[part] for one in asked if one.get(part) is not None]
+    failed = f"{len(asked) - len(values)} of {len(asked)} cases gave none" if len(values) < len(asked) else ""
+    return values, failed, f"without {len(own)} whose plan is DDP's own buckets" if own else ""
+
+
 def rows(records, ranks):
     """See rows.py."""
     for n in ranks:
         for backend in BACKENDS:
             cases = [one for one in records if one["ranks"] == n and one["backend"] == backend]
-            failed = next((one["error"] for one in cases if "error" in one), "")
+            error = next((one["error"] for one in cases if "error" in one), "")
             for part, words, target, chosen, enough in ASKED:
                 if part in ("elsewhere_off", "gain_off") and backend != "talweg":
                     continue
-                values = [one[part] for one in cases if one.get(part) is not None]
-                value = chosen(values) if values else None
-                shown, unit = (value, "x") if part == "gain" or value is None else (100 * value, "%")
                 if part == "ddp_off" and backend != "talweg":
                     target = ""  # the network's times are those of Talweg's collectives
+                values, failed, note = values_of(part, cases)
+                value = chosen(values) if values else None
+                shown, unit = (value, "x") if part == "gain" or value is None else (100 * value, "%")
                 key = f"{part}/median" if chosen is median_size else part
                 yield row(f"replay/{n}/{backend}/{key}", f"DDP steps of {len(CAPS_MB)} models on {len(NETWORKS)} networks, {n} ranks over "
-                          f"{backend}: {words}", target, f"replay --ranks {n}", shown, unit, values and enough(value), failed=failed)
+                          f"{backend}: {words}", target, f"replay --ranks {n}", shown, unit, values and enough(value), note=note,
+                          failed=error or (failed if target else ""))

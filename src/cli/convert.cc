@@ -49,13 +49,12 @@ std::string target_format(const ConvertFlags& flags) {
 }
 
 forest::Forest plan(const ConvertFlags& flags, const cluster::Cluster& network) {
-  const auto op = parse_collective(flags.op);
-  if (!op) refuse("no collective is called \"{}\"", flags.op);
+  const Collective op = study::collective_called(flags.op);
   const std::int64_t bytes = parse_bytes(flags.bytes.empty() ? "64M" : flags.bytes).value;
-  study::check_root("--root", flags.root, *op, network.workers());
-  study::check_holds_element("--bytes", static_cast<std::size_t>(bytes), *op, DataType::f32,
+  study::check_root("--root", flags.root, op, network.workers());
+  study::check_holds_element("--bytes", static_cast<std::size_t>(bytes), op, DataType::f32,
                              network.workers());
-  const forest::Request request = study::request_of(*op, flags.root, network.workers(), bytes);
+  const forest::Request request = study::request_of(op, flags.root, network.workers(), bytes);
   return flags.algo.empty() ? forest::plan_best(request, network)
                             : forest::find_planner(flags.algo).plan(request, network);
 }

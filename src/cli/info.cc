@@ -18,6 +18,7 @@
 #include "steer/assumed_network.h"
 #include "study/choices.h"
 #include "study/machine.h"
+#include "study/perf_case.h"
 #include "text/escape.h"
 #include "text/output_file.h"
 
@@ -96,16 +97,15 @@ int info(const InfoFlags& flags) {
         std::ranges::all_of(settings(), [](const Setting& s) { return complaint_about(s).empty(); });
     return good ? 0 : kFailureExitCode;
   }
-  const auto op = parse_collective(collective);
-  if (!op) refuse("no collective is called \"{}\"", collective);
+  const Collective op = study::collective_called(collective);
   const Network network = find_network(flags);
-  const Choices list = choices(*op, network.cluster,
+  const Choices list = choices(op, network.cluster,
                                static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9);
-  nlohmann::json document = to_json(*op, network.origin, network.cluster.workers(), list);
+  nlohmann::json document = to_json(op, network.origin, network.cluster.workers(), list);
   document["format"] = "talweg info";
   document["format_version"] = 1;
   document["aggregators"] = aggregator_names(network.cluster);
-  show(flags, choices_text(*op, network, list, flags.wide), document);
+  show(flags, choices_text(op, network, list, flags.wide), document);
   return 0;
 }
 

@@ -17,9 +17,6 @@ using namespace study;
 
 namespace {
 
-constexpr const char* kNamesOfCollectives =
-    "all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv or "
-    "barrier";
 constexpr std::int64_t kDefaultBytes = 32 << 20;
 
 std::size_t bytes_of(const char* flag, const std::string& text) {
@@ -152,14 +149,7 @@ study::PerfOptions PerfFlags::checked() const {
   PerfOptions options = raw.options;
   if (!raw.collective.empty() && !raw.op.empty() && raw.collective != raw.op)
     refuse("--op {}: the collective is {} already: expected only one of them", raw.op, raw.collective);
-  const std::string& collective = raw.collective.empty() ? raw.op : raw.collective;
-  const auto op = parse_collective(collective);
-  if (!op)
-    refuse(
-        "{} expected {}",
-        collective.empty() ? "which collective?" : fmt::format("no collective is called \"{}\":", collective),
-        kNamesOfCollectives);
-  options.op = *op;
+  options.op = collective_called(raw.collective.empty() ? raw.op : raw.collective);
 
   if (!raw.bytes.empty() && (!raw.min_bytes.empty() || !raw.max_bytes.empty()))
     refuse("--bytes says the same as -b and -e: expected only one of them");
@@ -174,11 +164,11 @@ study::PerfOptions PerfFlags::checked() const {
   if (step == 0 && factor == 0 && min != max) refuse("-i 0: sizes would never grow");
   if (min == 0 && factor > 1) refuse("-b 0: a size of 0 never grows by the factor -f");
   options.sizes =
-      *op == Collective::barrier ? std::vector<std::size_t>{0} : sizes_to_scan(min, max, step, factor);
+      options.op == Collective::barrier ? std::vector<std::size_t>{0} : sizes_to_scan(min, max, step, factor);
   options.size_text =
       fmt::format("minBytes {} maxBytes {} step: {}", min, max,
                   factor > 1 ? fmt::format("{}(factor)", factor) : fmt::format("{}(bytes)", step));
-  if (!raw.bytes.empty() && *op != Collective::barrier) {
+  if (!raw.bytes.empty() && options.op != Collective::barrier) {
     options.sizes.clear();
     for (const std::int64_t size : parse_sizes(raw.bytes, std::max(2, raw.step_factor)))
       options.sizes.push_back(static_cast<std::size_t>(size));
@@ -197,7 +187,7 @@ study::PerfOptions PerfFlags::checked() const {
                                                                               : "-e";
   // How many parts there are is not known here yet. Of -d all, lines of types too large for it are left out.
   if (options.types.size() == 1)
-    check_holds_element(options.last_flag, options.sizes.back(), *op, options.types[0], 1);
+    check_holds_element(options.last_flag, options.sizes.back(), options.op, options.types[0], 1);
   if (raw.reduction == "all") {
     for (int i = 0; i < kReduceOps; ++i) options.reductions.push_back(static_cast<ReduceOp>(i));
   } else if (const auto reduce = parse_reduce_op(raw.reduction)) {
@@ -208,8 +198,8 @@ study::PerfOptions PerfFlags::checked() const {
         "bit_xor or all",
         raw.reduction);
   }
-  if (!has_reduction(*op)) options.reductions = {ReduceOp::sum};
-  if (has_reduction(*op) && raw.type != "all" && raw.reduction != "all" &&
+  if (!has_reduction(options.op)) options.reductions = {ReduceOp::sum};
+  if (has_reduction(options.op) && raw.type != "all" && raw.reduction != "all" &&
       !kernel::reduce_function(options.types[0], options.reductions[0]))
     refuse("-o {} has no meaning for -d {}", raw.reduction, raw.type);
 
@@ -222,7 +212,7 @@ study::PerfOptions PerfFlags::checked() const {
   }
   if (options.skip >= options.iterations)
     refuse("-K {} leaves none of the -n {} iterations", options.skip, options.iterations);
-  if (*op == Collective::barrier) options.check = 0;
+  if (options.op == Collective::barrier) options.check = 0;
   options.blocking = static_cast<Blocking>(raw.blocking);
   options.average = average_of(raw.average);
   if (!raw.timeout.empty()) {

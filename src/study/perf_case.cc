@@ -89,6 +89,15 @@ std::string data_type_names() {
   return names;
 }
 
+Collective collective_called(const std::string& name, const std::string& where) {
+  if (const auto op = parse_collective(name)) return *op;
+  std::string names;
+  for (const CollectiveFacts& one : kCollectiveFacts)
+    names += (names.empty() ? "" : &one == &kCollectiveFacts.back() ? " or " : ", ") + std::string(one.name);
+  refuse("{}{} expected {}", where,
+         name.empty() ? "which collective?" : fmt::format("no collective is called \"{}\":", name), names);
+}
+
 std::string table_name(ReduceOp op) {
   return op == ReduceOp::product ? "prod" : name(op);
 }

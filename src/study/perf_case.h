@@ -62,6 +62,8 @@ inline std::string table_name(DataType type) {
   return facts(type).table_name;
 }
 std::string data_type_names();  // all, with commas between them
+// Throws Error{invalid_argument} that says which there are, behind `where`, such as "--op: ".
+Collective collective_called(const std::string& name, const std::string& where = "");
 std::string table_name(ReduceOp op);
 
 }  // namespace talweg::study

@@ -84,12 +84,11 @@ PlanQuestion checked(const PlanRequest& flags) {
   planned.network = formats::import_text(format, text, flags.cluster);
   planned.source = {flags.cluster, formats::name(format)};
 
-  const auto op = parse_collective(flags.op);
-  if (!op) refuse("no collective is called \"{}\"", flags.op);
-  check_root("--root", flags.root, *op, planned.network.workers());
-  planned.request.op = *op;
+  const Collective op = collective_called(flags.op);
+  check_root("--root", flags.root, op, planned.network.workers());
+  planned.request.op = op;
   planned.request.root = flags.root;
-  planned.request.sizes = sizes_asked_for(flags.bytes, flags.factor, *op, planned.network.workers());
+  planned.request.sizes = sizes_asked_for(flags.bytes, flags.factor, op, planned.network.workers());
   planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
   if (!flags.algo.empty()) planned.request.only = planners_asked_for(flags.algo, planned.largest());
   return planned;

@@ -18,7 +18,7 @@ namespace talweg::study {
 // predict_fields() says what each means.
 struct PredictRequest {
   std::vector<std::string> job;
-  std::string model, device = "v100";
+  std::string model, device;
   std::string cluster, rate, alpha_beta;
   std::string ranks;
   std::string strategy = "all";

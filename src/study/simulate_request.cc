@@ -250,22 +250,21 @@ SimulateOptions checked(const SimulateRequest& raw) {
   o.network = raw.network.empty() ? raw.topology : raw.network;
   o.cluster = raw.network.empty() ? sim::parse_topology(raw.topology) : formats::load_any(raw.network);
 
-  const auto op = parse_collective(raw.op);
-  if (!op) refuse("--op: no collective is called \"{}\"", raw.op);
-  o.perf.op = *op;
+  o.perf.op = collective_called(raw.op, "--op: ");
   const auto type = parse_data_type(raw.type);
   if (!type) refuse("--type: no data type is called \"{}\": expected {}", raw.type, data_type_names());
   o.perf.types = {*type};
-  if (*op == Collective::barrier)
+  if (o.perf.op == Collective::barrier)
     o.perf.sizes = {0};
   else
-    for (const auto size : parse_sizes(
-             raw.bytes, raw.factor, static_cast<std::int64_t>(least_bytes(*op, *type, o.cluster.workers()))))
+    for (const auto size :
+         parse_sizes(raw.bytes, raw.factor,
+                     static_cast<std::int64_t>(least_bytes(o.perf.op, *type, o.cluster.workers()))))
       o.perf.sizes.push_back(static_cast<std::size_t>(size));
   o.perf.size_text = fmt::format("bytes {}", raw.bytes);
   o.perf.reductions = {ReduceOp::sum};
   o.perf.root = raw.root;
-  check_root("--root", raw.root, *op, o.cluster.workers());
+  check_root("--root", raw.root, o.perf.op, o.cluster.workers());
   o.perf.iterations = raw.iters;
   o.perf.warmup = raw.warmup;
   o.perf.average = raw.average == "min"     ? Average::min

@@ -21,6 +21,7 @@
 #include "base/temporary_folder.h"
 #include "forest/planner.h"
 #include "group/environment.h"
+#include "study/perf_case.h"
 #include "study/side_by_side.h"
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
@@ -82,9 +83,8 @@ SimulateRequest request_at(SimulateRequest request, const SweepPoint& point) {
 void leave_out_what_does_not_serve(const SimulateRequest& base, std::vector<SweepPoint>& points) {
   std::erase_if(points, [&](const SweepPoint& point) {
     const SimulateRequest request = request_at(base, point);
-    const auto op = parse_collective(request.op);
-    if (!op) refuse("--op: no collective is called \"{}\"", request.op);
-    return !forest::find_planner(request.algo).serves(forest::even_request(*op, 2, 0, 0, 1));
+    const Collective op = collective_called(request.op, "--op: ");
+    return !forest::find_planner(request.algo).serves(forest::even_request(op, 2, 0, 0, 1));
   });
 }
 

@@ -481,7 +481,8 @@ TEST_F(Plan, WhatCannotBeIsRefusedInOneLineWithExitCode2) {
   const std::string network = kClusterFolder + "even4.yaml";
   EXPECT_THAT(about({file("none.yaml")}), HasSubstr("cannot read it"));
   EXPECT_THAT(about({network, "--op", "all_everything"}),
-              HasSubstr("no collective is called \"all_everything\""));
+              HasSubstr("no collective is called \"all_everything\": expected all_reduce, reduce, broadcast, "
+                        "reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv or barrier"));
   EXPECT_THAT(about({network, "--op", "broadcast", "--root", "4"}), HasSubstr("--root 4: there are 4 ranks"));
   EXPECT_THAT(about({network, "--root", "1"}), HasSubstr("all_reduce has no root"));
   EXPECT_THAT(about({network, "--bytes", "lots"}), HasSubstr("lots"));

@@ -288,6 +288,7 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
       {{job, "--rate", "10", "-n", "4"}, "--rate: \"10\" has no unit: expected one such as 10Gbit/s"},
       {{job, "--cluster", kFourWorkers, "--rate", "1Gbit/s"}, "--cluster and --rate: expected one"},
       {{job, "--device", "a100", "--rate", "1Gbit/s", "-n", "4"}, "--device: only beside --model"},
+      {{job, "--device", "v100", "--rate", "1Gbit/s", "-n", "4"}, "--device: only beside --model"},
       {{job, "--cluster", kFourWorkers, "-n", "5"}, "--ranks 5: the cluster has 4 workers"},
       {{job, "--rate", "fast", "-n", "4"}, "--rate: bandwidth \"fast\": expected "},
       {{job, "--rate", "1Gbit/s,", "-n", "4"}, "--rate: time \"\": expected "},

@@ -205,6 +205,29 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdict("torch", [record | {"gloo_ms": 7.0}], "torch/4/isolated"), rows.PASS)
         self.assertEqual(self.verdict("torch", [record | {"gloo_ms": 5.0}], "torch/4/isolated"), rows.MISS)
 
+    def test_steps_are_played_back_in_every_case_or_the_row_fails(self):
+        where = {"ranks": 2, "backend": "talweg", "plan_of": "exact"}
+        good = {"replayed_off": 0.01, "ddp_off": 0.05, "cost": 0.01, "gain": 1.2, "gain_off": 0.02}
+        cases = [where | good for _ in range(9)] + [{"ranks": 2, "backend": "talweg", "recorded_with": 2, "elsewhere_off": 0.03}] * 6
+        parts = ("replayed_off/median", "replayed_off", "ddp_off", "cost", "gain_off/median", "gain", "elsewhere_off/median")
+        for part in parts:
+            self.assertEqual(self.verdict("replay", cases, f"replay/2/talweg/{part}"), rows.PASS, part)
+            name = part.split("/")[0]
+            first = next(i for i, case in enumerate(cases) if name in case)
+            row = one("replay", [*cases[:first], cases[first] | {name: None}, *cases[first + 1:]], f"replay/2/talweg/{part}")
+            self.assertEqual((row["verdict"], row["note"]),
+                             (rows.MISS, f"1 of {6 if name == 'elsewhere_off' else 9} cases gave none"), part)
+        own = where | good | {"plan_of": "ddp", "gain_off": 0.5}
+        row = one("replay", [own] * 5 + cases[5:], "replay/2/talweg/gain_off/median")
+        self.assertEqual((row["verdict"], row["note"], round(row["measured"], 1)),
+                         (rows.PASS, "without 5 whose plan is DDP's own buckets", 2.0))
+        row = one("replay", [own] * 9, "replay/2/talweg/gain_off/median")
+        self.assertEqual(row["verdict"], rows.NOT_MEASURED)
+        # What is not asked of gloo may be missing.
+        gloo = [case | {"backend": "gloo", "ddp_off": None} for case in cases[:9]]
+        self.assertEqual(self.verdict("replay", gloo, "replay/2/gloo/replayed_off"), rows.PASS)
+        self.assertEqual(self.verdict("replay", cases[:8] + [where | {"error": "died"}], "replay/2/talweg/cost"), rows.MISS)
+
     def test_through_an_aggregator(self):
         record = {"ranks": 4, "ms": 149.0, "link_ms": 134.2, "rounds": [{"algorithm": "a"}], "failed": ""}
         self.assertEqual(self.verdict("aggregator", [record], "aggregator/4"), rows.PASS)

@@ -413,6 +413,9 @@ def test_bad_arguments_get_one_clear_line():
 def test_states_that_do_not_fit_get_one_clear_line():
     model, state = DistributedDataParallel(network()), hooks.int8()
     hooks.register(model, state)
+    for again in (model, DistributedDataParallel(network())):
+        with pytest.raises(ValueError, match=r"^register: talweg.torch.hooks.int8\(.*\) is registered already: expected a state of its own"):
+            hooks.register(again, state)
     train(model, steps=1)
     saved = state.state_dict()
     for change, words in [

@@ -204,8 +204,14 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
     model = parallel()
     before = buckets_of(model)
     (tmp_path / "plan.json").write_text('{"buckets": [')
+    (tmp_path / "job.yaml").write_text("name: demo\nlayers:\n- {name: fc}\n")
+    (tmp_path / "trace.json").write_text('{"traceEvents": []}')
+    (tmp_path / "list.json").write_text("[]")
     everything = [{"layers": ["0", "2", "4"]}]
     for plan, pattern in (
+        (tmp_path / "job.yaml", r"job.yaml: Expecting value: line 1 .*; expected a plan, as talweg predict -o writes it$"),
+        (tmp_path / "trace.json", "trace.json: expected a plan, as talweg predict -o writes it$"),
+        (tmp_path / "list.json", "list.json: expected a plan, as talweg predict -o writes it$"),
         (tmp_path / "plan.json", r"plan.json: Expecting value: line 1"),
         (tmp_path / "no.json", f"^apply_plan: {tmp_path}/no.json: No such file or directory$"),
         ({}, "the plan: expected \"buckets\""),

@@ -332,6 +332,11 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
     nowhere, kept = tmp_path / "none" / "x", tmp_path / "kept.yaml"
     refused(ValueError, f"^record: job: cannot write {nowhere}: No such file or directory$", model, job=nowhere)
     refused(ValueError, f"^record: trace: cannot write {tmp_path}: Is a directory$", model, trace=tmp_path)
+    both = tmp_path / "both"
+    refused(ValueError, f"^record: job and trace: both would be written to {both}: expected two files$", model, job=both,
+            trace=f"{tmp_path}/./both")  # fmt: skip
+    if dist.get_rank() == 0:
+        assert not both.exists()
     refused(RuntimeError, "^record: job: cannot write /dev/full: No space left on device$", model,
             lambda: train(model, steps=8), job="/dev/full")  # fmt: skip
     refused(RuntimeError, "^record: trace: cannot write /dev/full: No space left on device$", model,

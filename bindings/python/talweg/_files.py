@@ -23,6 +23,14 @@ def check(argument: str, path: Path | None) -> None:
         raise _refused(argument, path, error) from None
 
 
+def check_apart(argument: str, path: Path | None, other: str, other_path: Path | None) -> None:
+    """Raises OSError in one line where both are one file, of which the second to be written would be all that is left."""
+    if path is None or other_path is None or os.path.realpath(path) != os.path.realpath(other_path):
+        return
+    if os.path.isfile(path) or not os.path.exists(path):
+        raise OSError(f"{argument} and {other}: both would be written to {os.fspath(path)}: expected two files")
+
+
 def write(argument: str, path: Path, text: str) -> None:
     """Raises OSError in one line, which a file's own does not do for what fails after it was opened."""
     try:

@@ -15,6 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 from talweg import _sending
 
 HIGHEST_PRIORITY = 7  # talweg/call.h
+NO_PLAN = "expected a plan, as talweg predict -o writes it"
 
 
 class _Bucket(NamedTuple):
@@ -83,7 +84,9 @@ def _read(plan: Any) -> _Plan:
         except OSError as error:
             raise ValueError(f"apply_plan: {where}: {error.strerror or error}") from None
         except ValueError as error:
-            raise ValueError(f"apply_plan: {where}: {error}") from None
+            raise ValueError(f"apply_plan: {where}: {error}; {NO_PLAN}") from None
+        if not isinstance(plan, Mapping) or "buckets" not in plan:
+            raise ValueError(f"apply_plan: {where}: {NO_PLAN}")
     try:
         return _checked(plan)
     except ValueError as error:

@@ -105,6 +105,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
             try:
                 for argument, path in zip(("job", "trace"), self._paths):
                     _files.check(argument, path)
+                _files.check_apart("job", self._paths[0], "trace", self._paths[1])
             except OSError as error:
                 verdict = [str(error)]
         dist.broadcast_object_list(verdict, group=group, group_src=0)

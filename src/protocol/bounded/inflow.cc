@@ -116,10 +116,11 @@ void BoundedInflow::on_data(std::uint32_t iteration, const wire::BoundedData& da
 
 void BoundedInflow::on_probe(std::uint32_t iteration, const wire::BoundedProbe& probe, std::int64_t now_ns) {
   if (!is_of_now(iteration, true, probe.probe, now_ns)) return;
-  if (probe.packets != shape_.packets() || !learn_must(probe.must)) {
+  if (probe.packets != shape_.packets()) {
     ++counters_.malformed;
     return;
   }
+  if (!learn_must(probe.must)) return;
   if (probe.probe <= now_.probe) return;  // it has come before, and been answered
   now_.probe = probe.probe;
   ++counters_.probes;

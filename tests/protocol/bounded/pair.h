@@ -1,6 +1,7 @@
 // One sender and one receiver of bounded-loss transfers, with hand-made packets between them.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 #include <vector>
@@ -97,5 +98,14 @@ struct BoundedPair {
   std::vector<std::byte> in, out;
   std::int64_t now = kMs;
 };
+
+// Loses the packets of which `lost` says so in the first pass, and nothing after that.
+inline void run_first_pass(BoundedPair& pair, std::uint32_t iteration, const std::vector<std::uint32_t>& lost,
+                           const TransferClasses& classes = {}) {
+  pair.expect(iteration);
+  pair.begin(iteration, classes);
+  for (const auto& m : pair.all_up())
+    if (std::ranges::find(lost, m.data().packet) == lost.end()) pair.up(m);
+}
 
 }  // namespace talweg::protocol

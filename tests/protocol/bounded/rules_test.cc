@@ -37,15 +37,6 @@ TEST(BoundedRules, WithoutALossEverythingArrivesOnceAndNothingElseIsSaid) {
   EXPECT_EQ(pair.outflow().counters().probes, 0U);
 }
 
-// Loses the packets of which `lost` says so in the first pass, and nothing after that.
-void run_first_pass(BoundedPair& pair, std::uint32_t iteration, const std::vector<std::uint32_t>& lost,
-                    const TransferClasses& classes = {}) {
-  pair.expect(iteration);
-  pair.begin(iteration, classes);
-  for (const auto& m : pair.all_up())
-    if (std::ranges::find(lost, m.data().packet) == lost.end()) pair.up(m);
-}
-
 TEST(BoundedRules, AsMuchAsTheBoundAllowsIsZeroAtTheEndAndBothEndsKnowWhat) {
   BoundedPair pair(kTenth);
   const std::vector<std::uint32_t> lost{0, 1, 2, 30, 31, 32, 33, 97, 98, 99};

@@ -25,6 +25,7 @@ class Compression:
         if not dist.is_initialized():
             raise ValueError(f"{description}: call torch.distributed.init_process_group first")
         self._description = description
+        self.registered = False  # by register()
         self._group = process_group or dist.group.WORLD
         config = dist.get_backend_config(self._group)
         if "cpu:" not in config:

@@ -44,8 +44,11 @@ def register(model: DistributedDataParallel, state: Compression) -> None:
         raise TypeError(f"register() takes a DistributedDataParallel, not {type(model).__name__}")
     if not isinstance(state, Compression):
         raise TypeError(f"register() takes a state that talweg.torch.hooks.int8() or its like has made, not {state!r}")
+    if state.registered:
+        raise ValueError(f"register: {state} is registered already: expected a state of its own for each model")
     state.name_parameters(model.module.named_parameters())
     model.register_comm_hook(state, hook)
+    state.registered = True
 
 
 def fp16(process_group: dist.ProcessGroup | None = None) -> Compression:

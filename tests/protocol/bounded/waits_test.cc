@@ -1,0 +1,194 @@
+// Bounded-loss transfers, with hand-made packets: how long either end waits, what it learns of how long
+// rounds take, and what it does not believe or send.
+#include <gmock/gmock.h>
+
+#include "protocol/bounded/pair.h"
+
+namespace talweg::protocol {
+namespace {
+
+using testing::ElementsAre;
+using testing::SizeIs;
+using testing::UnorderedElementsAre;
+using wire::BoundedType;
+
+// Times are counted in what a pair's gap takes.
+constexpr std::int64_t kFifth = kMs / 5;
+constexpr std::int64_t kFirst = 50, kOfAMs = 15;  // waits: at first, and once a round is known to take 1 ms
+
+// Time passes for one end alone, until it speaks.
+std::int64_t until_holes_are_named(BoundedPair& pair, SentMessage& holes) {
+  for (std::int64_t fifths = 1; fifths < 1000; ++fifths) {
+    pair.now += kFifth;
+    pair.receiver.on_time(pair.now);
+    const auto control = pair.all_down();
+    if (control.empty()) continue;
+    EXPECT_THAT(control, SizeIs(1));
+    holes = control[0];
+    return fifths;
+  }
+  return 0;
+}
+
+std::int64_t until_a_probe_leaves(BoundedPair& pair, SentMessage& probe) {
+  for (std::int64_t fifths = 1; fifths < 1000; ++fifths) {
+    pair.now += kFifth;
+    pair.sender.on_time(pair.now);
+    const auto m = pair.next_up();
+    if (!m) continue;
+    EXPECT_TRUE(m->is(BoundedType::probe));
+    probe = *m;
+    return fifths;
+  }
+  return 0;
+}
+
+template <class Until>
+std::vector<std::int64_t> waits(BoundedPair& pair, Until until) {
+  std::vector<std::int64_t> found;
+  SentMessage m;
+  while (found.size() < 6) found.push_back(until(pair, m));
+  return found;
+}
+
+TEST(BoundedWaits, HolesAreNamedAgainInATimeThatDoublesUpToTheLongest) {
+  BoundedPair pair({});
+  run_first_pass(pair, 1, {5});
+  EXPECT_THAT(waits(pair, until_holes_are_named), ElementsAre(1, 50, 100, 200, 200, 200));
+  EXPECT_EQ(pair.inflow().counters().in_vain, 5U);
+}
+
+TEST(BoundedWaits, ASenderAsksAgainInATimeThatDoublesUpToTheLongest) {
+  BoundedPair pair({});
+  run_first_pass(pair, 1, {5});
+  EXPECT_THAT(waits(pair, until_a_probe_leaves), ElementsAre(50, 50, 100, 200, 200, 200));
+  EXPECT_EQ(pair.outflow().counters().in_vain, 5U);
+}
+
+// How long a receiver waits after holes were named so often, and the first of three filled 1 ms after the
+// last.
+std::int64_t wait_after_holes(int times) {
+  BoundedPair pair({});
+  run_first_pass(pair, 1, {5, 6, 7});
+  SentMessage holes;
+  for (int i = 0; i < times; ++i) until_holes_are_named(pair, holes);
+  pair.down(holes);
+  pair.now += kMs;
+  const auto again = pair.next_up();
+  EXPECT_TRUE(again && again->data().again && !again->data().last);
+  if (again) pair.up(*again);
+  return until_holes_are_named(pair, holes);
+}
+
+// And a sender, after so many probes of which the last was answered 1 ms later.
+std::int64_t wait_after_probes(int times) {
+  BoundedPair pair({});
+  run_first_pass(pair, 1, {5});
+  SentMessage probe;
+  for (int i = 0; i < times; ++i) until_a_probe_leaves(pair, probe);
+  pair.up(probe);
+  const auto control = pair.all_down();
+  EXPECT_THAT(control, SizeIs(1));
+  pair.now += kMs;
+  for (const auto& m : control) pair.down(m);
+  EXPECT_THAT(pair.all_up(), SizeIs(1));
+  return until_a_probe_leaves(pair, probe);
+}
+
+TEST(BoundedWaits, BothEndsLearnHowLongARoundTakes) {
+  EXPECT_EQ(wait_after_holes(1), kOfAMs);
+  EXPECT_EQ(wait_after_probes(1), kOfAMs);
+}
+
+// Karn: which of the questions was answered, nobody knows.
+TEST(BoundedWaits, NothingIsLearntFromAQuestionThatWasRepeated) {
+  for (const int times : {2, 3}) {
+    EXPECT_EQ(wait_after_holes(times), kFirst) << times;
+    EXPECT_EQ(wait_after_probes(times), kFirst) << times;
+  }
+}
+
+TEST(BoundedWaits, WhatIsHeardEndsTheDoubling) {
+  BoundedPair pair({});
+  run_first_pass(pair, 1, {5, 6});
+  SentMessage m;
+  for (int i = 0; i < 3; ++i) until_holes_are_named(pair, m);
+  pair.down(m);
+  pair.up(*pair.next_up());
+  EXPECT_EQ(until_holes_are_named(pair, m), kFirst);
+  EXPECT_EQ(pair.inflow().counters().in_vain, 2U) << "the last one was not: something had come";
+
+  BoundedPair asking({});
+  run_first_pass(asking, 1, {5});
+  for (int i = 0; i < 3; ++i) until_a_probe_leaves(asking, m);
+  until_holes_are_named(asking, m);
+  asking.down(m);
+  EXPECT_THAT(asking.all_up(), SizeIs(1));
+  EXPECT_EQ(until_a_probe_leaves(asking, m), kFirst);
+  EXPECT_EQ(asking.outflow().counters().in_vain, 2U);
+}
+
+TEST(BoundedWaits, AHintIsOverOnceHolesWereNamed) {
+  BoundedPair pair({}, {1, 1000 * 40, 40});
+  run_first_pass(pair, 1, {7, 500});
+  SentMessage holes;
+  EXPECT_EQ(until_holes_are_named(pair, holes), 1);
+  EXPECT_EQ(until_holes_are_named(pair, holes), kFirst);
+}
+
+TEST(BoundedWaits, AnotherNumberOfPacketsThatMustArriveIsRefused) {
+  BoundedPair pair({100'000, 100'000, 100'000, 1});
+  PacketSet important(100);
+  for (std::uint32_t i = 0; i < 30; ++i) important.add(i);
+  pair.expect(1);
+  pair.begin(1, {.priority = 3, .important = &important, .must = true});
+  const auto sent = pair.all_up();
+  ASSERT_THAT(sent, SizeIs(100));
+  pair.up(sent[0]);
+  SentMessage other = sent[1];
+  wire::BoundedData data = other.data();
+  data.must = 0;
+  encode(data, 1, other.header, other.payload.data());
+  pair.up(other);
+  EXPECT_EQ(pair.inflow().counters().malformed, 1U);
+  EXPECT_EQ(pair.inflow().counters().packets, 1U);
+  EXPECT_TRUE(pair.inflow().missing().has(data.packet));
+  SentMessage probe;
+  probe.payload.resize(wire::kProbeBytes);
+  encode(wire::BoundedProbe{1, 1, 100, 29}, 1, probe.header, probe.payload.data());
+  probe.header.sender = BoundedPair::kFrom;
+  pair.up(probe);
+  EXPECT_EQ(pair.inflow().counters().malformed, 2U);
+  EXPECT_EQ(pair.inflow().counters().probes, 0U);
+  EXPECT_THAT(pair.all_down(), testing::IsEmpty());
+  for (const auto& m : sent) pair.up(m);
+  EXPECT_EQ(pair.out, pair.in);
+}
+
+TEST(BoundedWaits, AHoleThatIsFilledBeforeItIsSentAgainIsNotSentAgain) {
+  for (const bool must : {false, true}) {
+    BoundedPair pair({});
+    pair.expect(1);
+    pair.begin(1, {.priority = 3, .must = must});
+    const auto sent = pair.all_up();
+    ASSERT_THAT(sent, SizeIs(100));
+    constexpr std::size_t kLate = 1, kLost = 50;  // the late one would be sent again first
+    for (std::size_t i = 0; i < sent.size(); ++i)
+      if (i != kLate && i != kLost) pair.up(sent[i]);
+    const std::uint32_t late = sent[kLate].data().packet, lost = sent[kLost].data().packet;
+    SentMessage holes;
+    until_holes_are_named(pair, holes);
+    EXPECT_THAT(holes.named(), UnorderedElementsAre(late, lost));
+    pair.down(holes);
+    pair.up(sent[kLate]);
+    until_holes_are_named(pair, holes);
+    EXPECT_THAT(holes.named(), ElementsAre(lost));
+    pair.down(holes);
+    const auto again = pair.all_up();
+    ASSERT_THAT(again, SizeIs(1));
+    EXPECT_EQ(again[0].data().packet, lost);
+  }
+}
+
+}  // namespace
+}  // namespace talweg::protocol
