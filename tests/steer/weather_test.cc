@@ -121,7 +121,7 @@ TEST(Replanner, IsNoWorseThanAPlanThatStaysWhereHostsFlap) {
 }
 
 // What is published (docs/measured.md) is of these: no rule and no constant was chosen by what they give.
-// Rates that come and go are the worst, and the mean over eight draws is anything from 1.07 to 1.13.
+// Rates that come and go are the worst, and the mean over eight draws is anything from 1.07 to 1.14.
 TEST(Replanner, LosesATenthAtMostOnDrawsThatNothingWasSetOn) {
   struct Kind {
     const char* name;
