@@ -209,7 +209,7 @@ class Verdicts(unittest.TestCase):
         where = {"ranks": 2, "backend": "talweg", "plan_of": "exact"}
         good = {"replayed_off": 0.01, "ddp_off": 0.05, "cost": 0.01, "gain": 1.2, "gain_off": 0.02}
         cases = [where | good for _ in range(9)] + [{"ranks": 2, "backend": "talweg", "recorded_with": 2, "elsewhere_off": 0.03}] * 6
-        parts = ("replayed_off/median", "replayed_off", "ddp_off", "cost", "gain_off/median", "gain", "elsewhere_off/median")
+        parts = ("replayed_off/median", "replayed_off", "ddp_off", "cost", "gain_off", "gain", "elsewhere_off/median")
         for part in parts:
             self.assertEqual(self.verdict("replay", cases, f"replay/2/talweg/{part}"), rows.PASS, part)
             name = part.split("/")[0]
@@ -218,11 +218,13 @@ class Verdicts(unittest.TestCase):
             self.assertEqual((row["verdict"], row["note"]),
                              (rows.MISS, f"1 of {6 if name == 'elsewhere_off' else 9} cases gave none"), part)
         own = where | good | {"plan_of": "ddp", "gain_off": 0.5}
-        row = one("replay", [own] * 5 + cases[5:], "replay/2/talweg/gain_off/median")
+        row = one("replay", [own] * 5 + cases[5:], "replay/2/talweg/gain_off")
         self.assertEqual((row["verdict"], row["note"], round(row["measured"], 1)),
                          (rows.PASS, "without 5 whose plan is DDP's own buckets", 2.0))
-        row = one("replay", [own] * 9, "replay/2/talweg/gain_off/median")
+        row = one("replay", [own] * 9, "replay/2/talweg/gain_off")
         self.assertEqual(row["verdict"], rows.NOT_MEASURED)
+        worst = [*cases[:8], where | good | {"gain_off": -0.2}, *cases[9:]]
+        self.assertEqual(self.verdict("replay", worst, "replay/2/talweg/gain_off"), rows.MISS)
         # What is not asked of gloo may be missing.
         gloo = [case | {"backend": "gloo", "ddp_off": None} for case in cases[:9]]
         self.assertEqual(self.verdict("replay", gloo, "replay/2/gloo/replayed_off"), rows.PASS)
