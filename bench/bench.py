@@ -29,6 +29,7 @@ import security  # noqa: E402
 import seeing  # noqa: E402
 import simulator  # noqa: E402
 import startup  # noqa: E402
+import traces  # noqa: E402
 import training  # noqa: E402
 from scenarios import RANKS, rows_of  # noqa: E402
 
@@ -103,7 +104,7 @@ def run_scenario(scenario, ranks, runner, settings):
     if scenario == "faults":
         return faults.run(ranks, runner, settings)
     if scenario in ("datagrams", "traces"):
-        return {"datagrams": datagrams.run_datagrams, "traces": datagrams.run_traces}[scenario](settings)
+        return {"datagrams": datagrams.run, "traces": traces.run}[scenario](settings)
     if scenario == "sim":
         return simulator.run(settings)
     if scenario == "seeing":

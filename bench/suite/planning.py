@@ -1,9 +1,8 @@
 """How long the planner that packs trees takes, and how near to the bound its forests come."""
-import json
 import statistics
-import subprocess
 
 import report
+from programs import built, lines_of
 from rows import pick, row
 
 # Workers: most CPU milliseconds for an all-reduce. Of what so many workers have, the slowest network counts.
@@ -15,22 +14,14 @@ FABRICS = [("fat-tree-8-uneven", 128, ""), ("fat-tree-8-failed", 128, ", 20 link
            ("fat-tree-16-failed", 1024, ", 20 links down")]
 
 
-def lines_of(program, *words):
-    done = subprocess.run([program, *words], capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"bench: {program}: {done.stderr.strip()}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
 def run(settings):
-    program = settings.build / "bench" / "plan_bench"
-    if not program.exists():
-        print("# plan: left out, plan_bench is not built")
+    program = built(settings, "plan", "plan_bench")
+    if program is None:
         return []
     most = max(settings.plan["plan"])
     rounds = [lines_of(program, str(most)) for _ in range(settings.rounds)]
     table, records = [], []
-    for same in zip(*rounds):
+    for same in zip(*rounds, strict=True):
         times = {key: statistics.median(r[key] for r in same) for key in ("plan_ms", "bound_ms")}
         records.append({"scenario": "plan", **same[0], **times})
         table.append([same[0]["name"], str(same[0]["ranks"]), f"{times['plan_ms']:.1f}", f"{times['bound_ms']:.1f}",

@@ -103,7 +103,8 @@ def run(ranks, settings):
                         SEEN[ranks, network, model] = (result["job_text"], place.cluster_yaml(), result["plain_ms"])
                     records.append(one := record_of(result, **where))
                     lines.append([network, backend, model, report.milliseconds(one["plain_ms"]), report.milliseconds(one["step_ms"]),
-                                  *(percent(one[key]) for key in ("cost", "replayed_off", "ddp_off")), report.ratio(one["gain"]), percent(one["gain_off"])])
+                                  *(percent(one[key]) for key in ("cost", "replayed_off", "ddp_off")), report.ratio(one["gain"]),
+                                  percent(one["gain_off"])])
     report.table(f"DDP steps recorded on {ranks} ranks; median ms", ["network", "backend", "model", "step", "recorded", "cost",
                  "played back", "predicted", "plan's gain", "over predicted"], lines)  # fmt: skip
     others = list(elsewhere(settings, ranks))

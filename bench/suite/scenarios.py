@@ -16,6 +16,7 @@ import security
 import seeing
 import simulator
 import startup
+import traces
 import training
 
 # Name: (title, ranks, rows).
@@ -32,13 +33,13 @@ SCENARIOS = {
     "collectives": ("PyTorch's collectives", [8], training.collectives_rows),
     "ddp": ("PyTorch's DDP", [4], training.ddp_rows),
     "recommender": ("A model with embeddings", [4], recommender.rows),
-    "datagrams": ("Datagrams", [2], datagrams.datagram_rows),
+    "datagrams": ("Datagrams", [2], datagrams.rows),
     "security": ("Checksums, encryption, handshakes", [4], security.security_rows),
     "seeing": ("Recorder and metrics", [2, 4], seeing.rows),
     "strangers": ("Strange connections", [4], security.strangers_rows),
     "sim": ("The packet simulator", [1], simulator.rows),
     "predict": ("Predicted times", [2, 4, 6, 8], predict.rows),
-    "traces": ("Reading traces of training", [1], datagrams.trace_rows),
+    "traces": ("Reading traces of training", [1], traces.rows),
     "replay": ("Recorded steps, played back", [2, 4], replay.rows),
     "probe": ("Finding a network out", [4, 8], probe.rows),
     "plan": ("Planning", [1024], planning.rows),
