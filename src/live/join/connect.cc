@@ -286,9 +286,9 @@ class Connector {
   }
 
   // Whoever gives up because another has gone says so in the store before it goes too: those that it leaves
-  // would take it for the one that failed first.
+  // would take it for the one that failed first. Whom its own system refused has a reason of its own.
   [[noreturn]] void leave(const Error& e) {
-    heed_others();
+    if (e.code() != ErrorCode::system) heed_others();
     const std::string self = who(mesh_.seat);
     const std::string said = std::string(e.what()).starts_with(self) ? e.what() : self + ": " + e.what();
     try {
