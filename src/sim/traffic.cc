@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <map>
 #include <numeric>
-#include <sstream>
 #include <vector>
 
-#include "base/fail.h"
 #include "base/random.h"
+#include "sim/named_values.h"
 #include "sim/transport.h"
 
 namespace talweg::sim {
@@ -19,72 +16,24 @@ namespace {
 
 constexpr std::int64_t kMostFlowBytes = std::int64_t{1} << 37;  // as in a matrix
 constexpr std::int64_t kMostFlowsOfHost = 1 << 20;
+constexpr std::int64_t kLatestNs = 86'400'000'000'000;  // ns: a day
 
-// The values of one pattern; says which are left over.
-class PatternValues {
- public:
-  explicit PatternValues(const std::string& text) : text_(text), kind_(text.substr(0, text.find(':'))) {
-    if (kind_.size() == text.size()) return;
-    std::istringstream list(text.substr(kind_.size() + 1));
-    for (std::string item; std::getline(list, item, ',');) {
-      const std::size_t equals = item.find('=');
-      if (equals == std::string::npos) refuse_it(fmt::format("expected name=value, got \"{}\"", item));
-      if (!values_.emplace(item.substr(0, equals), item.substr(equals + 1)).second)
-        refuse_it(fmt::format("\"{}\" is written twice", item.substr(0, equals)));
-    }
-  }
-  const std::string& kind() const { return kind_; }
-  [[noreturn]] void refuse_it(const std::string& why) const {
-    throw_error(ErrorCode::invalid_argument, "{}: {}", text_, why);
-  }
+std::int64_t take_bytes(NamedValues& values, const std::string& name, std::int64_t otherwise) {
+  const std::string word = values.take(name, "");
+  const std::int64_t value = word.empty() ? otherwise : parse_bytes(word).value;
+  if (value < 1 || value > kMostFlowBytes)
+    values.refuse(fmt::format("{}: expected from 1 to {} bytes, got \"{}\"", name, kMostFlowBytes, word));
+  return value;
+}
 
-  template <typename Number>
-  Number number(const std::string& name, Number otherwise, Number least, Number most) {
-    const std::string word = take(name);
-    if (word.empty()) return otherwise;
-    Number value{};
-    const char* const end = word.data() + word.size();
-    const auto [stop, error] = std::from_chars(word.data(), end, value);
-    if (error != std::errc{} || stop != end || value < least || value > most)
-      refuse_it(fmt::format("{}: expected a number from {} to {}, got \"{}\"", name, least, most, word));
-    return value;
-  }
-  std::int64_t bytes(const std::string& name, std::int64_t otherwise) {
-    const std::string word = take(name);
-    const std::int64_t value = word.empty() ? otherwise : parse_bytes(word).value;
-    if (value < 1 || value > kMostFlowBytes)
-      refuse_it(fmt::format("{}: expected from 1 to {} bytes, got \"{}\"", name, kMostFlowBytes, word));
-    return value;
-  }
-  Picoseconds time(const std::string& name, const std::string& otherwise) {
-    const std::string word = take(name);
-    const Nanoseconds value = parse_nanoseconds(word.empty() ? otherwise : word);
-    if (value.value > kLatest)
-      refuse_it(
-          fmt::format("{}: expected at most {}, got \"{}\"", name, to_string(Nanoseconds{kLatest}), word));
-    return picoseconds(value);
-  }
-  bool has(const std::string& name) const { return values_.count(name) > 0; }
-  void done() const {
-    if (!values_.empty()) refuse_it(fmt::format("\"{}\" is not known here", values_.begin()->first));
-  }
-
- private:
-  static constexpr std::int64_t kLatest = 86'400'000'000'000;  // ns: a day
-
-  std::string take(const std::string& name) {
-    const auto it = values_.find(name);
-    if (it == values_.end()) return {};
-    std::string value = it->second;
-    values_.erase(it);
-    if (value.empty()) refuse_it(fmt::format("{}: expected a value", name));
-    return value;
-  }
-
-  const std::string text_;
-  const std::string kind_;
-  std::map<std::string, std::string> values_;
-};
+Picoseconds take_time(NamedValues& values, const std::string& name, const std::string& otherwise) {
+  const std::string word = values.take(name, otherwise);
+  const Nanoseconds value = parse_nanoseconds(word);
+  if (value.value > kLatestNs)
+    values.refuse(
+        fmt::format("{}: expected at most {}, got \"{}\"", name, to_string(Nanoseconds{kLatestNs}), word));
+  return picoseconds(value);
+}
 
 // All hosts in one cycle, drawn at random (Sattolo 1986): nobody sends to itself.
 std::vector<int> random_cycle(int hosts, Random& random) {
@@ -102,16 +51,16 @@ int another(int host, int hosts, Random& random) {
 }  // namespace
 
 Matrix parse_traffic(const std::string& text, int hosts, std::uint64_t seed) {
-  PatternValues values(text);
-  if (hosts < 2) values.refuse_it("expected a network of at least two hosts");
+  NamedValues values("", text);
+  if (hosts < 2) values.refuse("expected a network of at least two hosts");
   Matrix matrix;
   matrix.nodes = hosts;
-  const std::int64_t size = values.bytes("size", 1'000'000);
+  const std::int64_t size = take_bytes(values, "size", 1'000'000);
   const int priority = values.number("prio", 0, 0, kPriorities - 1);
-  const Picoseconds start = values.time("start", "0s");
+  const Picoseconds start = take_time(values, "start", "0s");
   const auto expect = [&](std::int64_t flows) {
     if (flows > Transport::kMostFlows)
-      values.refuse_it(fmt::format("{} flows: expected at most {}", flows, Transport::kMostFlows));
+      values.refuse(fmt::format("{} flows: expected at most {}", flows, Transport::kMostFlows));
     matrix.connections.reserve(static_cast<std::size_t>(flows));
   };
   const auto add = [&](int from, int to, std::int64_t bytes, Picoseconds after) {
@@ -145,7 +94,7 @@ Matrix parse_traffic(const std::string& text, int hosts, std::uint64_t seed) {
     for (int i = 0; i < senders; ++i) add(i + (i >= to ? 1 : 0), to, size, 0);
   } else if (values.kind() == "mixed") {
     const auto flows = values.number<std::int64_t>("flows", 4, 1, kMostFlowsOfHost);
-    const Picoseconds within = values.time("within", "1ms");
+    const Picoseconds within = take_time(values, "within", "1ms");
     Random random(values.number("seed", seed, std::uint64_t{0}, ~std::uint64_t{0}));
     values.done();
     expect(hosts * flows);
@@ -158,7 +107,7 @@ Matrix parse_traffic(const std::string& text, int hosts, std::uint64_t seed) {
         add(from, to, std::max<std::int64_t>(size / part, 1), after);
       }
   } else {
-    values.refuse_it("expected permutation, shuffle, incast or mixed");
+    values.refuse("expected permutation, shuffle, incast or mixed");
   }
   return matrix;
 }

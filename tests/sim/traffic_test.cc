@@ -97,8 +97,9 @@ TEST(Traffic, WhatIsWrongIsSaidWithWhatWasExpected) {
   EXPECT_THAT(about("shuffle:size"), HasSubstr("expected name=value, got \"size\""));
   EXPECT_THAT(about("shuffle:size=,prio=1"), HasSubstr("size: expected a value"));
   EXPECT_THAT(about("shuffle:size=1K,size=2K"), HasSubstr("\"size\" is written twice"));
-  EXPECT_THAT(about("shuffle:seed=1"), HasSubstr("\"seed\" is not known here"));
-  EXPECT_THAT(about("permutation:shift=1,seed=2"), HasSubstr("\"seed\" is not known here"));
+  EXPECT_THAT(about("shuffle:seed=1"), HasSubstr("\"seed\" is not known here: expected size, prio, start"));
+  EXPECT_THAT(about("permutation:shift=1,seed=2"),
+              HasSubstr("\"seed\" is not known here: expected size, prio, start"));
   EXPECT_THAT(about("mixed:within=2000000s"), HasSubstr("within: expected at most 86400 s"));
   EXPECT_THAT(about("permutation", 1), HasSubstr("at least two hosts"));
   EXPECT_THAT(about("shuffle:prio=8"), HasSubstr("prio: expected a number from 0 to 7"));

@@ -268,7 +268,7 @@ TEST(TopologyText, SaysWhatTheGeneratorsMake) {
   EXPECT_EQ(about("leaf-spine:latency=4000s"),
             "topology leaf-spine:latency=4000s: latency: expected a latency of at most an hour");
   EXPECT_THAT(about("ring:hosts=3"), HasSubstr("expected star, leaf-spine, fat-tree, torus or dragonfly"));
-  EXPECT_THAT(about("star:nodes=3"), HasSubstr("\"nodes\" is not known here"));
+  EXPECT_THAT(about("star:nodes=3"), HasSubstr("\"nodes\" is not known here: expected rate, latency, hosts"));
   EXPECT_THAT(about("star:hosts=many"), HasSubstr("hosts: expected a number"));
   EXPECT_THAT(about("star:hosts"), HasSubstr("expected name=value"));
 }
