@@ -12,6 +12,7 @@ import json
 import pathlib
 import sys
 
+import report
 import rows
 import scenarios
 
@@ -99,9 +100,20 @@ def machines(facts):
     lines = {}
     for known in facts.values():
         said = ", ".join(f"{key.replace('_', ' ')}: {value}" for key, value in known.items() if key not in ("talweg", "date", "load"))
-        lines.setdefault((known["talweg"], said), []).append(known.get("date", "")[:10])
-    return "".join(f"- commit {commit}{', ' if days[-1] else ''}{' to '.join(sorted({min(days), max(days)}))}: {said}\n"
-                   for (commit, said), days in lines.items())
+        lines.setdefault((known["talweg"], said), []).append(known)
+    return "".join(f"- commit {commit}{days_of(runs)}: {said}{loads_of(runs)}\n" for (commit, said), runs in lines.items())
+
+
+def days_of(runs):
+    days = {known.get("date", "")[:10] for known in runs} - {""}
+    return ", " + " to ".join(sorted({min(days), max(days)})) if days else ""
+
+
+def loads_of(runs):
+    """What ran beside a bench as it began, a part of which may be the bench before it."""
+    loads = sorted(known["load"] for known in runs if "load" in known)
+    began = "its run began" if len(loads) == 1 else f"its {len(loads)} runs began"
+    return f"; load as {began}: {', '.join(map(str, loads))}" if loads else ""
 
 
 def of_commit(usual):
@@ -122,7 +134,8 @@ What Talweg is asked to reach, and what it reaches: {len(asked)} targets, of whi
 {count[rows.MISS]} missed (MISS); of {count[rows.NO_VERDICT]} nothing can be said, because a peer failed or the measurement did not do what it
 should, and {count[rows.NOT_MEASURED]} are not measured yet. Rows without a target are for information. How everything is measured:
 [bench](../bench/README.md). Times of all-reduces are medians of isolated calls of float32 sums unless a row says otherwise; best peer
-is the best of gloo's and Open MPI's algorithms, in the row's unit.
+is the best of gloo's and Open MPI's algorithms, in the row's unit; "not slower" allows {rows.NOT_SLOWER - 1:.0%} for what runs differ by. Where the load
+as a run began was above {report.BUSY:g} a core, others' work or the bench before it may show in its medians.
 
 """
     text += of_commit(usual) + (f" Measured on:\n\n{machines(facts)}" if usual else "\n")

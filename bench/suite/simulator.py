@@ -7,7 +7,7 @@ import report
 from rows import pick, row
 
 # Scenario: least link-hops per CPU second, most memory in MB (None: no target), and the last flow's completion time in
-# ms that htsim gave (NDP, one core: LS16 of 16 hosts, 4 leaves, 4 spines at 10 Gbit/s; packets sprayed). Where the name
+# ms that htsim gave once, which is kept here and not run again (NDP, one core: LS16 of 16 hosts, 4 leaves, 4 spines at 10 Gbit/s; packets sprayed). Where the name
 # ends in -ndp, flows are pulled by their receivers as NDP's are. Elsewhere they have windows; the switches of all-to-all
 # trim and put acknowledgements first.
 TARGETS = {

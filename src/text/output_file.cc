@@ -1,5 +1,6 @@
 #include "text/output_file.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -32,6 +33,14 @@ fs::path draft_of(const std::string& path) {
   return (real.empty() ? path : real.string()) + fmt::format(".{}.part", getpid());
 }
 
+// A new file that is nobody else's: what a stranger, or an ended process, has left under its name goes.
+bool make_anew(const fs::path& draft) {
+  std::error_code ignored;
+  fs::remove(draft, ignored);
+  const int file = ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+  return file >= 0 && ::close(file) == 0;
+}
+
 }  // namespace
 
 OutputFile::OutputFile(std::string option, std::string path)
@@ -61,10 +70,9 @@ void OutputFile::write(const std::function<void(std::ostream&)>& fill) const {
   }
   const bool replaces = can_be_replaced(path_);
   const fs::path draft = replaces ? draft_of(path_) : fs::path(path_);
+  const bool elsewhere = replaces && !make_anew(draft);  // a folder in which only this file may be changed
   errno = 0;
-  std::ofstream file(draft, std::ios::binary);
-  const bool elsewhere = replaces && !file;  // a folder in which only this file may be changed
-  if (elsewhere) file.open(path_, std::ios::binary);
+  std::ofstream file(elsewhere ? fs::path(path_) : draft, std::ios::binary);
   try {
     fill(file);
   } catch (...) {

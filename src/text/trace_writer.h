@@ -12,7 +12,8 @@ namespace talweg::text {
 
 class TraceWriter {
  public:
-  // `what` stands in front of what goes wrong, such as "TALWEG_TRACE". Throws Error{system}.
+  // `what` stands in front of what goes wrong, such as "TALWEG_TRACE". Throws as OutputFile does
+  // (output_file.h), and Error{system}.
   TraceWriter(const std::string& path, std::string what);
   ~TraceWriter();
   TraceWriter(const TraceWriter&) = delete;

@@ -314,14 +314,14 @@ def _in_threads(count, body):
 @on_ranks(3)
 def test_threads_share_a_group(group):
     def work():
-        for turn in range(500):
+        for turn in range(1000):
             x = np.ones(1000, np.float32)
             pending = group.all_reduce(x, async_op=turn % 3 == 0)
             if pending:
                 pending.wait()
             assert (x == 3).all()
 
-    for _ in range(2):  # threads made anew, too
+    for _ in range(5):  # threads made anew, too
         _in_threads(4, work)
     group.barrier()
 

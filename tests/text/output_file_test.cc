@@ -98,6 +98,16 @@ TEST_F(OutputFileTest, AFileBesideWhichNoDraftCanBeIsWrittenInPlace) {
   EXPECT_EQ(files(), 1);
 }
 
+// Whoever can guess a draft's name has nothing from it.
+TEST_F(OutputFileTest, ADraftIsNotWrittenThroughALinkThatIsThere) {
+  std::ofstream(path("precious")) << "kept";
+  fs::create_symlink(path("precious"), path("a") + "." + std::to_string(getpid()) + ".part");
+  OutputFile("-o", path("a")).write("text");
+  EXPECT_EQ(content(path("a")), "text");
+  EXPECT_FALSE(fs::is_symlink(path("a")));
+  EXPECT_EQ(content(path("precious")), "kept");
+}
+
 TEST_F(OutputFileTest, WhatIsCutOrGivenUpReplacesNothing) {
   std::ofstream(path("a")) << "old";
   const OutputFile file("-o", path("a"));

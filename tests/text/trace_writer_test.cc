@@ -42,6 +42,12 @@ TEST(TraceWriter, LeavesNoCutFile) {
 
 TEST(TraceWriter, SaysWhatItCannotWrite) {
   EXPECT_THROW(TraceWriter("/nowhere/t.json", "trace"), Error);
+  const std::string link = testing::TempDir() + "trace_writer_link.json";
+  std::filesystem::remove(link);
+  std::filesystem::create_symlink("nowhere.json", link);
+  EXPECT_THROW(TraceWriter(link, "trace"), Error);
+  std::filesystem::remove(link);
+  EXPECT_FALSE(std::filesystem::exists(testing::TempDir() + "nowhere.json"));
   TraceWriter full("/dev/full", "TALWEG_TRACE");
   full.event(R"("ph":"i")");
   try {

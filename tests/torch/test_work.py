@@ -83,14 +83,14 @@ def test_threads_may_wait_for_different_works():
 @on_ranks(3)
 def test_threads_that_call_the_same_share_a_group():
     def use():
-        for turn in range(150):
+        for turn in range(500):
             tensor = torch.ones(1000)
             work = dist.all_reduce(tensor, async_op=turn % 3 == 0)
             if work:
                 work.wait()
             assert torch.all(tensor == 3)
 
-    for _ in range(2):  # threads made anew, too
+    for _ in range(5):  # threads made anew, too
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
             for done in [pool.submit(use) for _ in range(4)]:
                 done.result()
@@ -111,6 +111,15 @@ def test_a_barrier_ends_after_what_its_rank_started_before():
         dist.send(torch.full((1,), 42.0), 0, tag=7)
     barrier.wait()
     assert receiving is None or (receiving.is_completed() and got.item() == 42)
+
+
+@on_ranks(3)
+def test_a_barrier_ends_after_every_sum_that_was_started_before():
+    tensors = [torch.full((1 << 20,), float(dist.get_rank() + i)) for i in range(16)]
+    started = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    dist.barrier()
+    assert all(work.is_completed() for work in started)
+    assert all(torch.all(tensor == 3 * i + 3) for i, tensor in enumerate(tensors))
 
 
 @on_ranks(2)
