@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <iostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,15 +98,18 @@ TEST(Packed, ReachesTheBoundsOfEveryCollectiveOnTheLargestBoxes) {
 }
 
 TEST(Packed, ReachesTheBoundsOfRandomNetworksOfUpTo32) {
-  constexpr std::uint64_t kMissed = 16;  // a reduce among 29 reaches 0.41 of its bound
+  constexpr std::uint64_t kMissed = 16;  // docs/measured.md has it as missed
+  double worst = 1;
   for (std::uint64_t seed = 0; seed < fewer(20U); ++seed) {
     const auto cluster = random_network(1000 + seed, 17 + static_cast<int>(seed * 15 / 19));
     const Collective op = kOperations[seed % std::size(kOperations)];
     const double bound = best_rate(cluster, op, 1).rate.value();
-    EXPECT_GE(rate_of(packed(long_vector(op, cluster.workers()), cluster), cluster),
-              (seed == kMissed ? 0.4 : 0.99) * bound)
+    const double share = rate_of(packed(long_vector(op, cluster.workers()), cluster), cluster) / bound;
+    EXPECT_GE(share, seed == kMissed ? 0.4 : 0.99)
         << "seed " << seed << " " << name(op) << " among " << cluster.workers();
+    worst = std::min(worst, share);
   }
+  std::cout << "the worst reaches " << worst << " of its bound\n";
 }
 
 // More hosts than programs are solved for at once.
