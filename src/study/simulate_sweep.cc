@@ -95,7 +95,9 @@ std::vector<SweepPoint> points_of(const SweepRequest& request) {
       request.base.matrix.empty() && request.base.flows.empty() && request.base.workload.empty();
   const std::vector<std::string> sweeps = calls ? with_lists(request.base, request.sweeps) : request.sweeps;
   std::vector<SweepPoint> points = sweep_points(sweeps, request.base.factor);
-  for (const SweepPoint& point : points) request_at(request.base, point);
+  for (const SweepPoint& point : points)
+    if (const std::string algo = request_at(request.base, point).algo; !algo.empty())
+      forest::find_planner(algo);
   if (sweeps_over(sweeps, "algo", "all")) leave_out_what_does_not_serve(request.base, points);
   return points;
 }
@@ -270,6 +272,8 @@ std::vector<SweepPoint> sweep_points(const std::vector<std::string>& sweeps, int
     if (equals == std::string::npos || equals == 0 || equals + 1 == sweep.size())
       refuse("--sweep: expected option=value,value, got \"{}\"", sweep);
     const std::string key = sweep.substr(0, equals);
+    if (std::ranges::any_of(points[0], [&](const auto& known) { return known.first == key; }))
+      refuse("--sweep {}: it is swept twice; give all of its values at once", key);
     const char at = sweep.find(';') != std::string::npos ? ';' : ',';
     std::istringstream list(sweep.substr(equals + 1));
     std::vector<SweepPoint> longer;

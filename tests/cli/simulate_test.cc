@@ -375,6 +375,20 @@ TEST_F(Simulate, SweepsOverRangesOfSizesAndAllPlannersThatServe) {
               ElementsAre("1,ring,4096", "1,ring,8192", "1,star,4096", "1,star,8192"));
 }
 
+TEST_F(Simulate, ASweepThatCannotBeRunIsRefusedBeforeItsFirstPoint) {
+  const auto refused = [](std::vector<std::string> sweeps) {
+    std::vector<std::string> words = {"simulate", "--topology", "star:hosts=2", "-b", "64K"};
+    words.insert(words.end(), sweeps.begin(), sweeps.end());
+    const Outcome outcome = talweg(words);
+    EXPECT_EQ(outcome.exit_code, 2);
+    EXPECT_EQ(outcome.out, "");
+    return outcome.err;
+  };
+  EXPECT_THAT(refused({"--sweep", "algo=ring,bogus"}), HasSubstr("algorithm \"bogus\": expected one of"));
+  EXPECT_THAT(refused({"--sweep", "bytes=64K", "--sweep", "bytes=1M"}),
+              HasSubstr("--sweep bytes: it is swept twice"));
+}
+
 TEST_F(Simulate, ASweepsNumbersAreNumbers) {
   const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=2", "-b", "64K", "-n", "1", "--sweep",
                                   "loss=0,0.001", "--json", "-"});
