@@ -53,7 +53,12 @@ struct GroupOptions {
   // still there, the new group shares its connections and knows the network between its ranks; else it makes
   // its own, and `cluster_file` counts only if it describes as many workers as the new group has ranks.
   std::shared_ptr<class Group> within;
-  std::string algorithm;  // "all_reduce:ring;broadcast:chain" or "ring"; empty: TALWEG_ALGO or by cost
+  // "all_reduce:ring;broadcast:chain", "ring" or "switch"; empty: TALWEG_ALGO or by cost
+  std::string algorithm;
+  // A switch that all_reduces may go through, "address:port", the same on all ranks; empty: TALWEG_SWITCH or
+  // none. It serves this group alone: none that is split from it, or made within another one.
+  std::string switch_address;
+  std::string switch_key_file;  // that the switch has, too; empty: TALWEG_SWITCH_KEY_FILE or none
 };
 
 // One collective in flight. Thread-safe. Dropping it does not cancel it.

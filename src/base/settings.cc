@@ -87,7 +87,9 @@ const std::vector<Setting>& settings() {
        "interfaces to use: prefixes separated by commas, =name for exact, ^name to exclude; empty: automatic",
        ""},
       {"TALWEG_ALGO",
-       "algorithm, such as ring or all_reduce:ring;broadcast:chain; empty: the cheapest by cost", ""},
+       "algorithm, such as ring or all_reduce:ring;broadcast:chain; switch: the one of TALWEG_SWITCH, for "
+       "all that it can sum; empty: the cheapest by cost",
+       ""},
       {"TALWEG_CLUSTER", "file that describes the network, rank i = worker i; empty: built-in assumptions",
        ""},
       {"TALWEG_REPLAN", "1: plans follow the network as it changes; 0: they stay; the same on all ranks", "0",
@@ -100,6 +102,11 @@ const std::vector<Setting>& settings() {
        "1: data leave at the rates that plans give them, where the network is described or measured; 0: as "
        "TCP has it",
        "0", false, false, SettingKind::on_off},
+      {"TALWEG_SWITCH",
+       "address and port of a switch that all_reduces go through where that is quicker; empty: none; the "
+       "same on all ranks",
+       ""},
+      {"TALWEG_SWITCH_KEY_FILE", "file of mode 600 that holds the switch's key; empty: it has none", ""},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_AGGREGATORS_AT",

@@ -12,6 +12,7 @@
 #include "group/environment.h"
 #include "group/group_impl.h"
 #include "group/joining.h"
+#include "group/switch_wish.h"
 #include "group/within.h"
 #include "steer/assumed_network.h"
 #include "steer/plan_chooser.h"
@@ -29,6 +30,8 @@ std::uint64_t digest(const std::string& text) {
 struct Wishes {
   observe::ObserverOptions seeing = observe::find_observer_options();
   ResolvedSetting cluster_file, algorithm;
+  group::NamedAlgorithms named;
+  group::SwitchWish sums;
   std::optional<cluster::Cluster> network;
   bool probes = switch_of("TALWEG_PROBE");
   bool replan = switch_of("TALWEG_REPLAN");
@@ -36,8 +39,10 @@ struct Wishes {
 
   Wishes(const GroupOptions& options, int size)
       : cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
-        algorithm(resolve("TALWEG_ALGO", options.algorithm)) {
-    const steer::PlanChooser understood(steer::assumed_network({0}), algorithm.value, nullptr);
+        algorithm(resolve("TALWEG_ALGO", options.algorithm)),
+        named(group::take_apart(algorithm.value)),
+        sums(group::find_switch_wish(options, named)) {
+    const steer::PlanChooser understood(steer::assumed_network({0}), named.trees, nullptr);
     if (cluster_file.value.empty()) return;
     network = formats::load_any(cluster_file.value);
     if (network->workers() == size) return;
@@ -66,10 +71,11 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     if (auto shared = group::join_within(options, place, store.get(), timeout, connect.deadline_ns))
       return shared;
   if (!wishes) wishes.emplace(options, place.size);
-  auto& [seeing, cluster_file, algorithm, network, probes, replan, pacing] = *wishes;
+  auto& [seeing, cluster_file, algorithm, named, sums, network, probes, replan, pacing] = *wishes;
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.
   connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
+                   {"TALWEG_SWITCH", digest(resolve("TALWEG_SWITCH", options.switch_address).value)},
                    {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
   for (const auto& [setting, value] : alike_settings()) connect.alike.emplace_back(setting, digest(value));
 
@@ -149,7 +155,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   if (place.rank == 0 && log.level() != LogLevel::warn)
     log.log(LogLevel::version, "init", "talweg {}, {} ranks", TALWEG_VERSION, place.size);
   auto group = std::make_shared<group::GroupImpl>(std::move(world), std::move(identity), std::move(*network),
-                                                  algorithm.value, timeout, description);
+                                                  named.trees, timeout, description);
   for (std::istringstream lines(log.shows(LogLevel::info) ? group->describe() : ""); lines;) {
     std::string line;
     if (std::getline(lines, line)) log.log(LogLevel::info, "init", "{}", line);
@@ -161,6 +167,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     group->probe(probe);
   }
   if (replan) group->adapt();
+  if (!options.within) group->use_switch(std::move(sums));
   return group;
 }
 

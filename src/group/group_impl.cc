@@ -82,6 +82,7 @@ GroupImpl::~GroupImpl() {
     // A forked child has no part in it, and its copy can neither be stopped (the threads are not here) nor
     // taken apart (destroying what a thread waited for when the process was copied would wait for it).
     static_cast<void>(new (std::nothrow) std::shared_ptr<World>(std::move(world_)));
+    static_cast<void>(new (std::nothrow) std::shared_ptr<SwitchStream>(std::move(switch_)));
     return;
   }
   auto guard = world_->lock();
@@ -90,6 +91,7 @@ GroupImpl::~GroupImpl() {
   session_.close();
   world_->remove(identity_.id);
   world_->submit(std::move(guard), true);
+  if (switch_) switch_->stop();
   // A callback may let go of the last group: its thread cannot wait for itself to end.
   if (world_->on_progress_thread())
     std::thread([last = std::move(world_)]() mutable { last.reset(); }).detach();
@@ -138,7 +140,8 @@ void GroupImpl::enter(Start& start) {
   plan_held();  // those that have failed hold up nothing
   std::string refusal;
   if (shared && held_.empty() && !losses_.open()) try {
-      operation.plan = plan_for(call, start.request);
+      operation.plan =
+          with_switch(plan_for(call, start.request), operation.operands.type, operation.signature.reduction);
     } catch (const std::exception& e) {  // also what the system refuses: the others wait for this rank
       refusal = e.what();
     }
@@ -154,9 +157,12 @@ void GroupImpl::enter(Start& start) {
     return;
   }
   if (known && shared) begin_paced(*start.work, *operation.plan);
+  const DataType type = operation.operands.type;
+  const ReduceOp reduction = operation.signature.reduction;
   session_.start(std::move(operation));
   if (adaptation_) adaptation_->count(start.request);
-  if (!known && session_.waits_for_plan(call)) held_.push_back({call, std::move(start.request), start.work});
+  if (!known && session_.waits_for_plan(call))
+    held_.push_back({call, std::move(start.request), start.work, type, reduction});
 }
 
 WorkPtr GroupImpl::start_message(const Call& call) {
@@ -289,8 +295,9 @@ std::string GroupImpl::describe() const {
   for (int node = size(); node < static_cast<int>(seats_.size()); ++node)
     if (losses_.knows(node))
       std::erase(helping, identity_.helpers[static_cast<std::size_t>(node - size())].name);
-  return fmt::format("{}aggregators: {}\n", description_,
-                     helping.empty() ? "none" : fmt::format("{}", fmt::join(helping, ", ")));
+  return fmt::format("{}aggregators: {}\nswitch: {}\n", description_,
+                     helping.empty() ? "none" : fmt::format("{}", fmt::join(helping, ", ")),
+                     switch_ ? switch_->describe() : "none");
 }
 
 std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) const {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
@@ -11,9 +12,11 @@
 
 #include "base/log.h"
 #include "forest/paces.h"
+#include "group/switch_stream.h"
 #include "group/world.h"
 #include "observe/recorder.h"
 #include "protocol/session/session.h"
+#include "protocol/streaming/stream_run.h"
 #include "steer/adaptation.h"
 #include "steer/losses.h"
 #include "steer/plan_cache.h"
@@ -69,6 +72,9 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   // Has data leave at the paces that plans give them from now on: where the network is `described` by a file,
   // or once it has been measured. What is merely assumed of it sets no pace.
   void pace(bool described);
+  // Has all_reduces go through a switch where that pays. To be called before the first collective, on every
+  // rank.
+  void use_switch(SwitchWish wish);
   // For those who would share this group's connections: what it is called on all its ranks; whether all ranks
   // are still there, and plans are made for the same network throughout; and a group of those whose ranks
   // here these are, known on the wire as `id`.
@@ -123,6 +129,10 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   };
   const CallPaces& paces_of(const protocol::Plan& plan);
   void begin_paced(WorkImpl& work, const protocol::Plan& plan);
+  // In group_switch.cc: the plan by which a call may go through the switch; `trees` where it never does.
+  std::shared_ptr<const protocol::Plan> with_switch(std::shared_ptr<const protocol::Plan> trees,
+                                                    DataType type, ReduceOp reduction);
+  bool pays(const forest::Forest& trees);
   // In group_helpers.cc: how a group goes on without an aggregator.
   void lose_helper(int node);
   void on_lost(int from, const wire::Lost& lost, const std::byte* payload);
@@ -168,6 +178,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
     std::uint64_t call = 0;
     forest::Request request;
     std::shared_ptr<WorkImpl> work;
+    DataType type = DataType::u8;
+    ReduceOp reduction = ReduceOp::sum;
   };
   std::deque<Held> held_;
   steer::WordParts word_;  // of rank 0's, as far as it is here
@@ -180,6 +192,15 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   bool described_ = false;  // the network: not merely assumed
   std::shared_ptr<const forest::CostModel> paced_for_;
   std::unordered_map<std::uint32_t, CallPaces> paces_;  // for that network, by the digest of a plan
+
+  std::shared_ptr<SwitchStream> switch_;
+  // Plans by which calls may go through it, by those of their trees, while what is known of it stays.
+  using SwitchPlans = std::map<std::pair<const protocol::Plan*, wire::AggregationFormat>,
+                               std::shared_ptr<const protocol::StreamPlan>>;
+  SwitchPlans switch_plans_;
+  std::uint64_t switch_lives_ = 0;
+  std::shared_ptr<const forest::CostModel> switch_for_;
+  double votes_seconds_ = 0;  // what agreeing on a sum takes, in that network
 
   steer::Losses losses_;                         // of aggregators
   std::vector<steer::Losses::Agreed> to_avoid_;  // rank 0: by the chooser

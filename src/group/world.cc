@@ -132,6 +132,13 @@ void World::submit(std::unique_lock<std::mutex> lock, bool will_wait) {
   run_callbacks(lock);
 }
 
+void World::rouse() {
+  engine_.flush();
+  if (asleep_) engine_.wake();
+  const bool left_alone = (in_flight_ > 0 && !expected_) || engine_.unsent() || !due_.empty();
+  if (left_alone && progress_idle_ && waiters_ == 0 && !driving_) idle_.notify_one();
+}
+
 void World::run_callbacks(std::unique_lock<std::mutex>& lock) {
   while (!due_.empty()) {
     std::vector<std::shared_ptr<WorkImpl>> due;
@@ -253,6 +260,7 @@ void World::progress_loop() {
   std::uint64_t seen = 0;
   while (!stop_) {
     if (observer_.needs_looks()) look(guard);
+    run_callbacks(guard);
     if ((in_flight_ == 0 && !engine_.unsent()) || waiters_ > 0 || driving_ || expected_) {
       progress_idle_ = true;
       // Nobody wakes this thread for each call of those who wait themselves: while there are calls, it looks.

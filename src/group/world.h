@@ -76,6 +76,9 @@ class World : public live::FrameHandler {
   // drives.
   void submit(std::unique_lock<std::mutex> lock, bool will_wait);
 
+  // Under the lock: something has happened that the driver does not poll for.
+  void rouse();
+
   // Without the lock: drives until `work` is done. False when `limit` has passed before.
   bool wait(const WorkImpl& work, std::optional<std::chrono::milliseconds> limit);
   bool on_progress_thread() const { return std::this_thread::get_id() == progress_.get_id(); }

@@ -7,6 +7,7 @@
 #include "base/printable.h"
 #include "formats/import.h"
 #include "group/environment.h"
+#include "group/switch_wish.h"
 #include "kernel/reduce.h"
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
@@ -64,7 +65,9 @@ std::string complaint_about(const Setting& setting) {
     if (is("TALWEG_DUMP_SIGNAL")) observe::parse_dump_signal(value);
     if (is("TALWEG_SOCKET_IFNAME")) live::choose_interface(value, live::interfaces());
     if (is("TALWEG_CLUSTER")) formats::load_any(value);
-    if (is("TALWEG_ALGO")) steer::PlanChooser(steer::assumed_network({0}), value, nullptr);
+    if (is("TALWEG_ALGO"))
+      steer::PlanChooser(steer::assumed_network({0}), group::take_apart(value).trees, nullptr);
+    if (is("TALWEG_SWITCH") || is("TALWEG_SWITCH_KEY_FILE")) group::find_switch_wish({}, {});
     if (is("TALWEG_STORE")) group::find_meeting({}, "");
     if (is("TALWEG_KEY_FILE")) live::find_job_key();
   } catch (const Error& error) {

@@ -77,6 +77,10 @@ TEST(Environment, WhatIsSetWronglyIsSaidBeforeAnybodyIsWaitedFor) {
                                        {"TALWEG_REPLAN", "perhaps"},
                                        {"TALWEG_PACING", "perhaps"},
                                        {"TALWEG_ALGO", "magic"},
+                                       {"TALWEG_ALGO", "switch"},
+                                       {"TALWEG_SWITCH", "127.0.0.1"},
+                                       {"TALWEG_SWITCH", "127.0.0.1:99999"},
+                                       {"TALWEG_SWITCH", "10.0.0.9:4711"},
                                        {"TALWEG_CLUSTER", "/no/such/file"}}) {
     const Variable wrong(setting, value);
     const auto begin = std::chrono::steady_clock::now();

@@ -27,6 +27,8 @@ constexpr std::int64_t kGoodbyeNs = 200 * kMillisecondNs;
 // switch.
 constexpr std::int64_t kWordsNs = 500 * kMillisecondNs;
 constexpr int kWaitForRoomMs = 10;
+// How long it joins without calling `idle`.
+constexpr std::int64_t kAskEveryNs = 100 * kMillisecondNs;
 
 wire::DatagramSuite suite_of(const wire::SwitchOpened& terms) {
   return {terms.protection, terms.cipher};
@@ -122,14 +124,38 @@ void SwitchClient::part() {
   line_->close();
 }
 
+FileDescriptor SwitchClient::connect() const {
+  if (!options_.idle) return connect_tcp(options_.address, options_.join_deadline_ns);
+  for (;;) {
+    const std::int64_t until_ns = std::min(options_.join_deadline_ns, now_ns() + kAskEveryNs);
+    try {
+      return connect_tcp(options_.address, until_ns);
+    } catch (const Error& e) {
+      if (e.code() != ErrorCode::timeout || until_ns == options_.join_deadline_ns) throw;
+    }
+    options_.idle();
+  }
+}
+
+// False: none has come before the deadline.
+bool SwitchClient::wait_for_answer() const {
+  for (;;) {
+    const std::int64_t until_ns = options_.idle ? std::min(options_.join_deadline_ns, now_ns() + kAskEveryNs)
+                                                : options_.join_deadline_ns;
+    if (wait_ready(line_->socket(), false, until_ns)) return true;
+    if (until_ns == options_.join_deadline_ns) return false;
+    options_.idle();
+  }
+}
+
 void SwitchClient::join() {
   wire::Introduction introduction;
   introduction.purpose = wire::Purpose::aggregation;
   introduction.encrypt = true;
   try {
-    Visitor visitor = knock([&] { return connect_tcp(options_.address, options_.join_deadline_ns); },
-                            options_.key.value_or(wire::Secret{}), introduction, options_.join_deadline_ns,
-                            {}, ("give the switch's secret in " + options_.key_from).c_str());
+    Visitor visitor = knock([&] { return connect(); }, options_.key.value_or(wire::Secret{}), introduction,
+                            options_.join_deadline_ns, options_.idle,
+                            ("give the switch's secret in " + options_.key_from).c_str());
     tune_tcp(visitor.socket);
     line_.emplace(std::move(visitor), wire::kMaxSwitchReason + 64);
   } catch (const Error& e) {
@@ -163,7 +189,7 @@ void SwitchClient::join() {
     }
     if (!open || line_->broken())
       throw_error(ErrorCode::peer_failed, "joining {}: the switch has ended the connection", where_);
-    if (!wait_ready(line_->socket(), false, options_.join_deadline_ns))
+    if (!wait_for_answer())
       throw_error(ErrorCode::timeout, "joining {}: {}", where_,
                   waiting.missing == 0
                       ? "the switch has not answered"
@@ -179,15 +205,19 @@ void SwitchClient::rethrow() const {
 }
 
 void SwitchClient::fail(ErrorCode code, const std::string& why) {
+  give_up(code, why);
+  rethrow();
+}
+
+void SwitchClient::give_up(ErrorCode code, const std::string& why) {
+  if (failure_) return;
   failure_ = protocol::SumFailure{
       code, fmt::format("sum {} of {}, worker {}: {}", current_.sum, where_, options_.worker, why), why};
   running_ = false;
-  // The job is over for all of its workers, who are told that, and why. Should they not mean the same sum the
-  // switch knows it better.
+  // Should workers not mean the same sum the switch knows better why.
   speak();
   line_->say(wire::SwitchGiveUp{code, why});
   part();
-  rethrow();
 }
 
 void SwitchClient::start(const SwitchVector& v, std::int64_t deadline_ns) {
@@ -232,8 +262,11 @@ bool SwitchClient::all_done() const {
 
 bool SwitchClient::step(std::int64_t now) {
   if (failure_) rethrow();
-  if (!running_) return true;
   receive(now);
+  if (!running_) {
+    hear();
+    return true;
+  }
   for (const auto& lane : lanes_)
     if (lane->worker.next_time_ns() <= now) lane->worker.on_time(now);
   sender_.flush();

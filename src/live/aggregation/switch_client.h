@@ -15,6 +15,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ struct SwitchClientOptions {
   std::optional<wire::Secret> key;
   std::string key_from = "SwitchClientOptions::key";  // what the user gives it in, for errors
   std::int64_t join_deadline_ns = 0;
+  std::function<void()> idle = {};   // called now and then while it joins; what it throws ends that
   std::size_t most_payload = 16384;  // of a datagram, where the path takes it
   UdpOptions socket;
   UdpSenderOptions sender;
@@ -70,13 +72,18 @@ class SwitchClient {
 
   // One sum at a time. The vector's memory stays as it is until the sum is done. Throws Error.
   void start(const SwitchVector& vector, std::int64_t deadline_ns);
-  // Takes what has come and sends what is due. True: the sum is done. Throws Error when it has failed.
+  // Takes what has come and sends what is due. True: the sum is done, or there is none. Throws Error when it
+  // has failed, or the job has ended.
   bool step(std::int64_t now_ns);
   // Which become readable when step() has something to do, and until when it has not.
   std::array<int, 2> sockets() const { return {socket_.fd(), line_->socket().get()}; }
   std::int64_t next_time_ns() const;
   // start(), and step() until it is done.
   void all_reduce(const SwitchVector& vector, std::int64_t deadline_ns);
+
+  // Ends the job for all of its workers, who are told why, whether or not a sum is running here: its memory
+  // is not touched any more.
+  void give_up(ErrorCode code, const std::string& why);
 
   protocol::WorkerCounters counters() const;  // of all threads of the switch together
   const wire::DatagramRefusals& refusals() const { return refusals_; }
@@ -95,6 +102,8 @@ class SwitchClient {
   };
 
   void join();
+  FileDescriptor connect() const;
+  bool wait_for_answer() const;
   bool receive(std::int64_t now_ns);
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
   void hear();

@@ -125,6 +125,9 @@ class Session {
   void on_time(std::int64_t now_ns);
   // For the latter two: what transfers wait for, the Outbox is told.
   std::int64_t next_deadline_ns() const;
+  // What transfers wait for that comes neither in frames nor with time may have come: each that has begun is
+  // told the time.
+  void look_again(std::int64_t now_ns);
   // Fails everything, here and on all other ranks.
   void abort(const std::string& why);
   // Fails everything here only: this rank leaves.
@@ -206,6 +209,7 @@ class Session {
   void accept(Run& run, const Envelope& envelope);
   // After each call of its transfer.
   void settle(Run& run);
+  void tell_time(const std::vector<std::uint64_t>& runs, std::int64_t now_ns);
   void finish(std::uint64_t id, const Outcome& outcome);
   void fail_if_left(std::uint64_t id);
   void fail_those_that_need(int node, ErrorCode code, const std::string& text);

@@ -328,17 +328,28 @@ void Session::on_time(std::int64_t now_ns) {
     if (run->op.question_ns > 0 && !run->asked && run->op.question_ns <= now_ns) ask_all(*run);
     if (run->op.deadline_ns <= now_ns) late.push_back(id);
   }
-  for (const std::uint64_t id : due)
-    if (Run* run = find(id); run != nullptr) {
+  tell_time(due, now_ns);
+  std::sort(late.begin(), late.end());
+  for (const std::uint64_t id : late)
+    if (Run* run = find(id); run != nullptr)
+      fail(*run, ErrorCode::timeout, "timed out: " + timeout_text(*run));
+}
+
+void Session::tell_time(const std::vector<std::uint64_t>& runs, std::int64_t now_ns) {
+  for (const std::uint64_t id : runs)
+    if (Run* run = find(id); run != nullptr && run->begun) {
       Acting acting(*this, *run);
       run->look_ns = kNoTime;
       run->transfer->on_time(now_ns, acting);
       settle(*run);
     }
-  std::sort(late.begin(), late.end());
-  for (const std::uint64_t id : late)
-    if (Run* run = find(id); run != nullptr)
-      fail(*run, ErrorCode::timeout, "timed out: " + timeout_text(*run));
+}
+
+void Session::look_again(std::int64_t now_ns) {
+  std::vector<std::uint64_t> begun;
+  for (const auto& [id, run] : runs_)
+    if (run->begun) begun.push_back(id);
+  tell_time(begun, now_ns);
 }
 
 }  // namespace talweg::protocol

@@ -1,0 +1,270 @@
+#include "group/switch_stream.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "base/fail.h"
+#include "live/system.h"
+
+namespace talweg::group {
+
+namespace {
+
+// A group's ranks join within moments of each other. What has not come of it by then may never.
+constexpr std::int64_t kJoinNs = 3'000 * live::kMillisecondNs;
+constexpr auto kPause = std::chrono::milliseconds(500);  // before the next try
+// All ranks have called the sum: without any result for so long the switch, or the way to it, is taken for
+// lost.
+constexpr std::int64_t kSilenceNs = 1'000 * live::kMillisecondNs;
+// Of a sum in the client, which never comes: silence ends it first.
+constexpr std::int64_t kNoDeadlineNs = 3'600'000 * live::kMillisecondNs;
+// Measured: what a sum costs however short it is, and what its bytes do.
+constexpr std::size_t kShortElements = 1024;
+constexpr std::size_t kLongElements = 256 * 1024;
+constexpr int kShortSums = 9, kLongSums = 3;
+constexpr int kLockTries = 50;  // tries to let another thread have the lock
+constexpr std::int64_t kMeasureNs = 10'000 * live::kMillisecondNs;  // for one of them
+
+double seconds_of_sum(live::SwitchClient& client, std::vector<float>& data, int times) {
+  std::vector<std::int64_t> took;
+  auto* const bytes = reinterpret_cast<std::byte*>(data.data());
+  const std::size_t size = data.size() * sizeof(float);
+  for (int i = 0; i < times; ++i) {
+    const std::int64_t begin_ns = live::now_ns();
+    client.all_reduce({bytes, bytes, size, size}, begin_ns + kMeasureNs);
+    took.push_back(live::now_ns() - begin_ns);
+  }
+  std::ranges::nth_element(took, took.begin() + times / 2);
+  return static_cast<double>(took[static_cast<std::size_t>(times) / 2]) * 1e-9;
+}
+
+}  // namespace
+
+SwitchStream::SwitchStream(SwitchWish wish, Place place, const Logger& log, std::function<void()> changed)
+    : wish_(std::move(wish)),
+      place_(std::move(place)),
+      log_(log),
+      changed_(std::move(changed)),
+      wake_(live::check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an event descriptor")) {
+  thread_ = std::thread([this] { serve(); });
+}
+
+SwitchStream::~SwitchStream() {
+  stop();
+}
+
+void SwitchStream::stop() {
+  {
+    const std::lock_guard guard(mutex_);
+    stopped_ = true;
+    queue_.close();
+  }
+  pause_.notify_all();
+  wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void SwitchStream::wake() const {
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(wake_.get(), &one, sizeof one));  // full: it is awake already
+}
+
+void SwitchStream::check_stopped() const {
+  if (stopped_) throw Error(ErrorCode::aborted, "the group has been left");
+}
+
+std::unique_lock<std::mutex> SwitchStream::lock() const {
+  ++wanting_;
+  std::unique_lock guard(mutex_);
+  --wanting_;
+  return guard;
+}
+
+std::shared_ptr<protocol::QueuedSum> SwitchStream::line_up() {
+  const auto guard = lock();
+  return queue_.line_up();
+}
+
+void SwitchStream::go(protocol::QueuedSum& sum, const protocol::SumTask& task) {
+  {
+    const auto guard = lock();
+    queue_.go(sum, task);
+  }
+  wake();
+}
+
+void SwitchStream::pass(protocol::QueuedSum& sum) {
+  {
+    const auto guard = lock();
+    queue_.pass(sum);
+  }
+  wake();  // the next one's turn may have come
+}
+
+// Its thread touches a sum's memory under the lock alone, and only while the sum is in line.
+void SwitchStream::abandon(protocol::QueuedSum& sum) {
+  {
+    const auto guard = lock();
+    queue_.abandon(sum);
+  }
+  wake();
+}
+
+protocol::SumStream::Progress SwitchStream::look(const protocol::QueuedSum& sum) const {
+  const auto guard = lock();
+  return {sum.state, sum.number};
+}
+
+std::optional<SwitchStream::Cost> SwitchStream::cost() const {
+  const auto guard = lock();
+  return cost_;
+}
+
+std::string SwitchStream::describe() const {
+  const auto guard = lock();
+  const std::string sums = fmt::format("{}, {} sum{}", wish_.from, sums_, sums_ == 1 ? "" : "s");
+  return cost_ ? sums : fmt::format("{}; not now: {}", sums, why_not_);
+}
+
+void SwitchStream::serve() {
+  while (!stopped_) {
+    std::string why;
+    try {
+      live::SwitchClientOptions options;
+      options.address = wish_.address;
+      options.job = place_.job;
+      options.worker = static_cast<std::uint16_t>(place_.rank);
+      options.workers = static_cast<std::uint16_t>(place_.size);
+      options.key = wish_.key;
+      options.key_from = "TALWEG_SWITCH_KEY_FILE";
+      options.join_deadline_ns = live::now_ns() + kJoinNs;
+      options.idle = [this] { check_stopped(); };
+      live::SwitchClient client(options);
+      open(client, wish_.always ? Cost{} : measure(client));
+      serve(client);
+      why = "a sum was given up, here or on another rank";
+      if (!stopped_) client.give_up(ErrorCode::aborted, why);
+    } catch (const std::exception& e) {
+      why = e.what();
+    }
+    lose(why);
+    std::unique_lock guard(mutex_);
+    pause_.wait_for(guard, kPause, [this] { return stopped_.load(); });
+  }
+}
+
+// The mean of all ranks, which the switch itself makes: all have the same bits.
+SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
+  std::vector<float> few(kShortElements), many(kLongElements);
+  seconds_of_sum(client, few, 2);
+  const double of_few = seconds_of_sum(client, few, kShortSums);
+  const double of_many = seconds_of_sum(client, many, kLongSums);
+  const auto ranks = static_cast<float>(place_.size);
+  std::array<float, 2> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks};
+  auto* const bytes = reinterpret_cast<std::byte*>(mean.data());
+  client.all_reduce({bytes, bytes, sizeof mean, sizeof mean}, live::now_ns() + kMeasureNs);
+  const double per_element =
+      std::max(0.0, (double{mean[1]} - double{mean[0]}) / double{kLongElements - kShortElements});
+  return {std::max(0.0, double{mean[0]} - per_element * double{kShortElements}), per_element / sizeof(float)};
+}
+
+void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
+  {
+    const std::lock_guard guard(mutex_);
+    if (stopped_) return;
+    queue_.open(client.terms().job);
+    cost_ = cost;
+    said_ = false;
+    ++lives_;
+  }
+  log_.log(LogLevel::info, "plan", "the switch at {} sums for this group{}", to_string(wish_.address),
+           wish_.always
+               ? ""
+               : fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9));
+}
+
+void SwitchStream::lose(const std::string& why) {
+  bool news = false;
+  {
+    const std::lock_guard guard(mutex_);
+    queue_.close();
+    running_ = nullptr;
+    if (cost_) ++lives_;
+    cost_.reset();
+    why_not_ = why;
+    news = !std::exchange(said_, true);
+  }
+  if (stopped_) return;
+  if (news)
+    log_.log(place_.rank == 0 ? LogLevel::warn : LogLevel::info, "plan",
+             "no sums by the switch at {}, the group goes by trees until it is there: {}",
+             to_string(wish_.address), why);
+  changed_();
+}
+
+void SwitchStream::serve(live::SwitchClient& client) {
+  for (;;) {
+    bool ended = false;
+    // A mutex is not fair, and who waits for this one holds up the group.
+    for (int i = 0; i < kLockTries && wanting_ > 0; ++i) std::this_thread::yield();
+    {
+      const std::lock_guard guard(mutex_);
+      if (stopped_ || !queue_.alive()) return;
+      ended = step(client);
+    }
+    if (ended)
+      changed_();
+    else
+      wait(client);
+  }
+}
+
+// True: a sum is done.
+bool SwitchStream::step(live::SwitchClient& client) {
+  const std::int64_t now = live::now_ns();
+  if (running_ == nullptr && (running_ = queue_.next()) != nullptr) {
+    const protocol::SumTask& task = running_->task;
+    client.start({task.in, task.out, task.bytes, task.bytes, task.format}, now + kNoDeadlineNs);
+    results_ = client.counters().results;
+    progress_ns_ = now;
+  }
+  const bool done = client.step(now);
+  if (running_ == nullptr) return false;
+  if (done) {
+    queue_.done(*std::exchange(running_, nullptr));
+    ++sums_;
+    return true;
+  }
+  if (const std::uint64_t results = client.counters().results; results != results_) {
+    results_ = results;
+    progress_ns_ = now;
+  } else if (now - progress_ns_ > kSilenceNs) {
+    throw_error(ErrorCode::timeout, "nothing has come of a sum for {} s", kSilenceNs / 1'000'000'000);
+  }
+  return false;
+}
+
+void SwitchStream::wait(const live::SwitchClient& client) const {
+  const auto [data, line] = client.sockets();
+  pollfd polled[] = {{data, POLLIN, 0}, {line, POLLIN, 0}, {wake_.get(), POLLIN, 0}};
+  timespec left{0, 0};
+  const bool sums = running_ != nullptr;
+  if (sums) {
+    const std::int64_t until_ns = std::min(client.next_time_ns(), progress_ns_ + kSilenceNs);
+    const std::int64_t ns = std::clamp<std::int64_t>(until_ns - live::now_ns(), 0, kSilenceNs);
+    left = {ns / 1'000'000'000, ns % 1'000'000'000};
+  }
+  ::ppoll(polled, 3, sums ? &left : nullptr, nullptr);
+  std::uint64_t woken = 0;
+  static_cast<void>(::read(wake_.get(), &woken, sizeof woken));
+}
+
+}  // namespace talweg::group

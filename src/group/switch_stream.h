@@ -1,0 +1,98 @@
+// SwitchStream: a group's part in the sums of a switch (live/aggregation/switch_client.h), which joins, sums
+// and joins again in a thread of its own. Nobody waits for it: while it has no connection the group's calls
+// go by trees.
+//
+//   SwitchStream stream(wish, {rank, size, "talweg-1f.."}, log, [&] { session looks again });
+//   plan = make_stream_plan(trees, stream.shared_from_this(), ...);         // StreamRun asks for sums
+//
+// Once all ranks have joined they measure it, in sums of their own, and take the mean: cost() is the same on
+// all ranks, to the bit.
+//
+// Locks: `changed` is called without its own lock, in its own thread. Its own lock is taken under the World's
+// lock, never the other way round.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/file_descriptor.h"
+#include "base/log.h"
+#include "group/switch_wish.h"
+#include "live/aggregation/switch_client.h"
+#include "protocol/streaming/sum_stream.h"
+
+namespace talweg::group {
+
+class SwitchStream final : public protocol::SumStream {
+ public:
+  struct Place {
+    int rank = 0;
+    int size = 1;
+    std::string job;
+  };
+  SwitchStream(SwitchWish wish, Place place, const Logger& log, std::function<void()> changed);
+  ~SwitchStream() override;
+  // Ends its thread, which may be in `changed`. Sums in line have failed then.
+  void stop();
+
+  std::shared_ptr<protocol::QueuedSum> line_up() override;
+  void go(protocol::QueuedSum& sum, const protocol::SumTask& task) override;
+  void pass(protocol::QueuedSum& sum) override;
+  void abandon(protocol::QueuedSum& sum) override;
+  Progress look(const protocol::QueuedSum& sum) const override;
+
+  // Seconds of a sum of so many bytes, as measured when this life began; empty: there is none.
+  struct Cost {
+    double fixed = 0, per_byte = 0;
+    double seconds(double bytes) const { return fixed + per_byte * bytes; }
+  };
+  std::optional<Cost> cost() const;
+  // Changes whenever what cost() says does.
+  std::uint64_t lives() const { return lives_.load(std::memory_order_acquire); }
+  bool always() const { return wish_.always; }
+  // "127.0.0.1:4711 (environment), 12 sums", or why there are none.
+  std::string describe() const;
+
+ private:
+  std::unique_lock<std::mutex> lock() const;
+  void serve();
+  void serve(live::SwitchClient& client);
+  bool step(live::SwitchClient& client);
+  void wait(const live::SwitchClient& client) const;
+  Cost measure(live::SwitchClient& client) const;
+  void open(const live::SwitchClient& client, const Cost& cost);
+  void lose(const std::string& why);
+  void check_stopped() const;
+  void wake() const;
+
+  const SwitchWish wish_;
+  const Place place_;
+  const Logger log_;
+  const std::function<void()> changed_;
+  const FileDescriptor wake_;  // an eventfd: there is something to do
+  std::atomic<bool> stopped_{false};
+  std::atomic<std::uint64_t> lives_{0};
+
+  mutable std::mutex mutex_;
+  mutable std::atomic<int> wanting_{0};  // threads but its own on their way into the lock
+  std::condition_variable pause_;
+  protocol::SumQueue queue_;
+  std::shared_ptr<protocol::QueuedSum> running_;
+  std::uint64_t results_ = 0;     // of the running sum, when there was the last one
+  std::int64_t progress_ns_ = 0;  // and when
+  std::optional<Cost> cost_;
+  std::uint64_t sums_ = 0;  // in all
+  std::string why_not_ = "it is being joined";
+  bool said_ = false;  // that it is not there
+
+  std::thread thread_;
+};
+
+}  // namespace talweg::group

@@ -1,0 +1,189 @@
+#include "protocol/streaming/stream_run.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace talweg::protocol {
+
+std::unique_ptr<Transfer> StreamPlan::make_transfer(BufferPool& pool) const {
+  return std::make_unique<StreamRun>(pool);
+}
+
+std::shared_ptr<const StreamPlan> make_stream_plan(std::shared_ptr<const Plan> trees,
+                                                   std::shared_ptr<SumStream> stream,
+                                                   wire::AggregationFormat format, bool wanted) {
+  auto plan = std::make_shared<StreamPlan>();
+  static_cast<Plan&>(*plan) = *trees;
+  // Votes tell all ranks.
+  plan->announce_to.clear();
+  if (wanted) plan->name = "switch";
+  plan->trees = std::move(trees);
+  plan->stream = std::move(stream);
+  plan->format = format;
+  plan->wanted = wanted;
+  return plan;
+}
+
+void StreamRun::reset(std::shared_ptr<const Plan> plan, const Operands& operands) {
+  plan_ = std::static_pointer_cast<const StreamPlan>(std::move(plan));
+  operands_ = operands;
+  heard_.assign(static_cast<std::size_t>(plan_->forest->request.ranks), {});
+}
+
+void StreamRun::begin(Actions& actions) {
+  phase_ = Phase::line;
+  if (plan_->wanted) sum_ = plan_->stream->line_up();
+  if (sum_ == nullptr) {
+    vote(kFailed, 0, actions);
+    go_by_trees(actions);
+    return;
+  }
+  vote(kReady, sum_->life, actions);
+  decide(actions);
+}
+
+void StreamRun::vote(Vote vote, std::uint32_t of, Actions& actions) {
+  const auto ranks = static_cast<NodeId>(heard_.size());
+  for (NodeId i = 1; i < ranks; ++i) {
+    const NodeId to = (plan_->self + i) % ranks;
+    actions.tell(to, wire::encode(actions.call(to), wire::Own{vote, 0, of, 0}));
+  }
+  Heard& own = heard_[static_cast<std::size_t>(plan_->self)];
+  if (vote == kReady) own = {true, false, of, 0};
+  if (vote == kDone) own = {true, true, own.life, of};
+}
+
+const char* StreamRun::on_frame(NodeId from, const wire::Header& header, const std::byte* payload,
+                                Actions& actions) {
+  if (static_cast<unsigned>(header.type) >= wire::kOwnTypes)
+    return on_vote(from, wire::own_of(header), actions);
+  if (phase_ != Phase::trees) go_by_trees(actions);
+  return trees_->on_frame(from, header, payload, actions);
+}
+
+const char* StreamRun::on_vote(NodeId from, const wire::Own& own, Actions& actions) {
+  if (static_cast<std::size_t>(from) >= heard_.size() || from == plan_->self || own.kind >= kVotes ||
+      own.bytes != 0)
+    return "no vote on a sum";
+  Heard& heard = heard_[static_cast<std::size_t>(from)];
+  if (own.kind == kReady) {
+    if (heard.ready) return "a second vote that it is ready";
+    heard.ready = true;
+    heard.life = own.chunk;
+  } else if (own.kind == kDone) {
+    if (!heard.ready || heard.done) return "a vote that a sum is done before one that it is ready";
+    heard.done = true;
+    heard.sum = own.chunk;
+  }
+  if (phase_ == Phase::trees) return nullptr;
+  if (own.kind == kFailed)
+    go_by_trees(actions);
+  else
+    decide(actions);
+  return nullptr;
+}
+
+// What has been heard of all is the same on all ranks.
+void StreamRun::decide(Actions& actions) {
+  const Heard& first = heard_.front();
+  if (phase_ == Phase::line && std::ranges::all_of(heard_, &Heard::ready)) {
+    if (!std::ranges::all_of(heard_, [&](const Heard& h) { return h.life == first.life; })) {
+      go_by_trees(actions);
+      return;
+    }
+    phase_ = Phase::sum;
+    const auto bytes =
+        static_cast<std::size_t>(plan_->forest->request.counts[0]) * wire::element_bytes(plan_->format);
+    plan_->stream->go(*sum_, {operands_.in, operands_.out, bytes, plan_->format});
+    on_time(0, actions);
+    return;
+  }
+  if (phase_ != Phase::voted || !std::ranges::all_of(heard_, &Heard::done)) return;
+  if (!std::ranges::all_of(heard_, [&](const Heard& h) { return h.sum == first.sum; })) {
+    go_by_trees(actions);
+    return;
+  }
+  if (operands_.divisor > 1)
+    kernel::divide(operands_.type, operands_.out, static_cast<std::size_t>(plan_->forest->request.counts[0]),
+                   operands_.divisor);
+  phase_ = Phase::agreed;
+}
+
+void StreamRun::on_time(std::int64_t now_ns, Actions& actions) {
+  if (phase_ == Phase::trees) trees_->on_time(now_ns, actions);
+  if (phase_ != Phase::sum) return;
+  const auto [state, number] = plan_->stream->look(*sum_);
+  if (state == QueuedSum::State::failed) {
+    vote(kFailed, 0, actions);
+    go_by_trees(actions);
+  } else if (state == QueuedSum::State::done) {
+    vote(kDone, number, actions);
+    phase_ = Phase::voted;
+    decide(actions);
+  }
+}
+
+void StreamRun::go_by_trees(Actions& actions) {
+  if (sum_ != nullptr) {
+    // While it is in line here no rank has all votes: it will not start anywhere, or only to fail.
+    if (phase_ == Phase::line)
+      plan_->stream->pass(*sum_);
+    else
+      plan_->stream->abandon(*sum_);
+    if (sum_->kept != nullptr) operands_.in = sum_->kept.get();
+  }
+  phase_ = Phase::trees;
+  const Plan& trees = *plan_->trees;
+  if (trees_ == nullptr || made_for_ != typeid(trees)) {
+    trees_ = trees.make_transfer(pool_);
+    made_for_ = typeid(trees);
+  }
+  trees_->reset(plan_->trees, operands_);
+  trees_->begin(actions);
+}
+
+void StreamRun::on_ready(NodeId node, Actions& actions) {
+  if (phase_ == Phase::trees) trees_->on_ready(node, actions);
+}
+
+std::byte* StreamRun::place(NodeId from, const wire::Header& header) const {
+  return phase_ == Phase::trees ? trees_->place(from, header) : nullptr;
+}
+
+void StreamRun::on_sent(std::uint32_t piece, std::byte* buffer, Actions* actions) {
+  if (phase_ == Phase::trees) trees_->on_sent(piece, buffer, actions);
+}
+
+std::int64_t StreamRun::next_time_ns() const {
+  return phase_ == Phase::trees ? trees_->next_time_ns() : std::numeric_limits<std::int64_t>::max();
+}
+
+bool StreamRun::done() {
+  return phase_ == Phase::trees ? trees_->done() : phase_ == Phase::agreed;
+}
+
+std::vector<NodeId> StreamRun::waiting_for() const {
+  if (phase_ == Phase::trees) return trees_->waiting_for();
+  std::vector<NodeId> nodes;
+  for (std::size_t r = 0; r < heard_.size(); ++r)
+    if (phase_ == Phase::line ? !heard_[r].ready : !heard_[r].done)
+      if (static_cast<NodeId>(r) != plan_->self) nodes.push_back(static_cast<NodeId>(r));
+  return nodes;
+}
+
+bool StreamRun::depends_on(NodeId node) const {
+  if (phase_ == Phase::trees) return trees_->depends_on(node);
+  const auto n = static_cast<std::size_t>(node);
+  return n < heard_.size() && node != plan_->self && !heard_[n].done;
+}
+
+void StreamRun::release() {
+  if (phase_ == Phase::trees) trees_->release();
+  // The call has failed here, and what the others do with the sum is not known.
+  if (phase_ == Phase::line || phase_ == Phase::sum || phase_ == Phase::voted) plan_->stream->abandon(*sum_);
+  phase_ = Phase::idle;
+  sum_.reset();
+}
+
+}  // namespace talweg::protocol

@@ -1,0 +1,79 @@
+// SumStream: what makes sums in the network for a group, beside its session. A rank takes part in one life of
+// it at a time; a life makes one sum after the other, in the order in which calls have lined up, and the
+// n-th sum of a life is the n-th on all ranks. What breaks that order ends the life: StreamRun asks, and
+// goes on by trees.
+//
+//   auto sum = stream.line_up();           // null: there is none now
+//   stream.go(*sum, task);                 // all ranks have it in line, of the same life
+//   stream.pass(*sum);                     // or: not all have, and it is for none of them
+//   stream.abandon(*sum);                  // this rank gives it up, whatever the others do
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+
+#include "wire/aggregation.h"
+
+namespace talweg::protocol {
+
+struct SumTask {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;  // as many bytes; may be `in`
+  std::size_t bytes = 0;
+  wire::AggregationFormat format = wire::AggregationFormat::f32;
+};
+
+// A sum in line. Who runs it writes to task.out while it is `running`, and never otherwise.
+struct QueuedSum {
+  enum class State { undecided, decided, running, done, failed };
+  State state = State::undecided;
+  std::uint32_t life = 0;
+  std::uint32_t number = 0;  // from 1, once it is running
+  SumTask task;
+  std::unique_ptr<std::byte[]> kept;  // of a task in place: its input
+};
+
+class SumStream {
+ public:
+  struct Progress {
+    QueuedSum::State state = QueuedSum::State::undecided;
+    std::uint32_t number = 0;
+  };
+  virtual ~SumStream() = default;
+  virtual std::shared_ptr<QueuedSum> line_up() = 0;
+  virtual void go(QueuedSum& sum, const SumTask& task) = 0;
+  virtual void pass(QueuedSum& sum) = 0;
+  // Its memory is not touched any more once this returns. Ends the life that it is of.
+  virtual void abandon(QueuedSum& sum) = 0;
+  // Whoever drives the session tells it when this may have changed: Session::look_again.
+  virtual Progress look(const QueuedSum& sum) const = 0;
+};
+
+// The line of one rank, for whoever is a SumStream. Pure: no lock, no thread.
+class SumQueue {
+ public:
+  bool alive() const { return alive_; }
+  void open(std::uint32_t life);
+  // The life has ended: what is in line has failed.
+  void close();
+
+  std::shared_ptr<QueuedSum> line_up();  // null: no life
+  void go(QueuedSum& sum, const SumTask& task);
+  void pass(const QueuedSum& sum);
+  void abandon(const QueuedSum& sum);
+
+  // The sum to run now, whose turn has come; null: none. Closes the life where memory does not hold the copy
+  // of what is summed in place.
+  std::shared_ptr<QueuedSum> next();
+  void done(QueuedSum& sum);  // the one that was running
+
+ private:
+  bool alive_ = false;
+  std::uint32_t life_ = 0;
+  std::uint32_t sums_ = 0;  // of this life
+  std::deque<std::shared_ptr<QueuedSum>> line_;
+};
+
+}  // namespace talweg::protocol

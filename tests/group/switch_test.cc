@@ -1,0 +1,337 @@
+// All_reduces of a group through a switch, which comes, goes, falls silent, or is not there.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <fstream>
+#include <optional>
+
+#include "base/data_types.h"
+#include "live/served_switch.h"
+#include "ranks.h"
+
+namespace talweg {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 3;
+
+std::string at(const live::Served& served) {
+  return to_string(served.service().address());
+}
+std::function<void(GroupOptions&)> through(const std::string& address,
+                                           const std::string& algorithm = "switch") {
+  return [=](GroupOptions& options) {
+    options.switch_address = address;
+    options.algorithm = algorithm;
+  };
+}
+
+// "switch: 127.0.0.1:4711 (option), 12 sums"
+std::string switch_line(const Group& group) {
+  const std::string text = group.describe();
+  const std::size_t begin = text.find("switch: ");
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+int sums(const Group& group) {
+  const std::string line = switch_line(group);
+  const std::size_t comma = line.find("), ");
+  return comma == std::string::npos ? -1 : std::stoi(line.substr(comma + 3));
+}
+
+// Multiples of the number of ranks, which every type holds and adds without rounding.
+int value(int rank, std::size_t i) {
+  return kRanks * (static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5) % 11) - 5);
+}
+template <typename T>
+void reduce_and_check(Group& group, std::size_t count, DataType type, ReduceOp op, bool in_place,
+                      T (*of)(float)) {
+  std::vector<T> in(count), out(count), expected(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    int sum = 0, most = value(0, i);
+    for (int r = 0; r < kRanks; ++r) {
+      sum += value(r, i);
+      most = std::max(most, value(r, i));
+    }
+    in[i] = of(static_cast<float>(value(group.rank(), i)));
+    expected[i] = of(static_cast<float>(op == ReduceOp::max   ? most
+                                        : op == ReduceOp::avg ? sum / kRanks
+                                                              : sum));
+  }
+  if (in_place) out = in;
+  group.all_reduce(in_place ? out.data() : in.data(), out.data(), count, type, op);
+  ASSERT_TRUE(out == expected) << name(type) << " " << name(op) << ", " << count << " elements";
+}
+void check_floats(Group& group, std::size_t count, bool in_place) {
+  reduce_and_check<float>(group, count, DataType::f32, ReduceOp::sum, in_place, [](float x) { return x; });
+}
+
+// Sums until all ranks find `holds`, which they look at after the same calls.
+void sum_until(Group& group, std::size_t count, const std::function<bool()>& holds) {
+  const std::int64_t deadline_ns = live::soon();
+  for (bool in_place = false;; in_place = !in_place) {
+    check_floats(group, count, in_place);
+    std::int64_t state = holds() ? 2 : live::now_ns() > deadline_ns ? 0 : 1;
+    const std::int64_t own = state;
+    group.all_reduce(&own, &state, 1, DataType::i64, ReduceOp::min);
+    if (state == 2) return;
+    ASSERT_EQ(state, 1) << "what was waited for has not come: " << switch_line(group);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+void sum_until_there(Group& group) {
+  const int before = sums(group);
+  sum_until(group, 1000, [&] { return sums(group) > before; });
+}
+
+TEST(Switched, WhatTheSwitchCanSumGoesThroughItAndTheRestByTrees) {
+  const live::Served served;
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        sum_until_there(group);
+        for (const bool in_place : {false, true})
+          for (const std::size_t count : {1UL, 1000UL, 300'000UL}) {
+            const int before = sums(group);
+            check_floats(group, count, in_place);
+            reduce_and_check<float>(group, count, DataType::f32, ReduceOp::avg, in_place,
+                                    [](float x) { return x; });
+            reduce_and_check<std::uint16_t>(group, count, DataType::f16, ReduceOp::sum, in_place,
+                                            [](float x) { return kernel::f32_to_f16(x); });
+            reduce_and_check<std::uint16_t>(group, count, DataType::bf16, ReduceOp::avg, in_place,
+                                            [](float x) { return kernel::f32_to_bf16(x); });
+            reduce_and_check<std::int32_t>(group, count, DataType::i32, ReduceOp::sum, in_place,
+                                           [](float x) { return static_cast<std::int32_t>(x); });
+            EXPECT_EQ(sums(group), before + 5);
+            reduce_and_check<double>(group, count, DataType::f64, ReduceOp::sum, in_place,
+                                     [](float x) { return double{x}; });
+            reduce_and_check<float>(group, count, DataType::f32, ReduceOp::max, in_place,
+                                    [](float x) { return x; });
+            EXPECT_EQ(sums(group), before + 5);
+          }
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(Switched, CallsInFlightTogetherAreEachSummedForThemselves) {
+  const live::Served served;
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        sum_until_there(group);
+        constexpr std::size_t kCalls = 12, kCount = 20'000;
+        const int before = sums(group);
+        std::vector<std::vector<std::int32_t>> data;
+        std::vector<WorkPtr> works;
+        for (std::size_t c = 0; c < kCalls; ++c)
+          data.emplace_back(kCount + c, static_cast<std::int32_t>(c) + group.rank());
+        for (auto& vector : data)
+          works.push_back(group.start_all_reduce(vector.data(), vector.data(), vector.size(), DataType::i32,
+                                                 ReduceOp::sum));
+        for (std::size_t c = 0; c < kCalls; ++c) {
+          works[c]->wait();
+          EXPECT_THAT(data[c], ::testing::Each(static_cast<std::int32_t>(c) * kRanks + 3));
+        }
+        EXPECT_EQ(sums(group), before + static_cast<int>(kCalls));
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(Switched, ASwitchThatEndsInTheMiddleOfSumsCostsNoResultAndIsTakenBack) {
+  std::optional<live::Served> served(std::in_place);
+  const live::Endpoint place = served->service().address();
+  // What is being done: the ranks sum (even), and the switch ends or comes back (odd).
+  std::atomic<int> step{0};
+  constexpr int kSteps = 8;
+  std::thread operating([&] {
+    for (int mine = 1; mine < kSteps; mine += 2) {
+      live::wait_until([&] { return step == mine; });
+      if (served) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(7 * mine));
+        served.reset();
+      } else {
+        live::SwitchServiceOptions again;
+        again.listen = place;
+        served.emplace(again);
+      }
+      ++step;
+    }
+  });
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        for (int mine = 0; mine < kSteps; mine += 2) {
+          if (mine % 4 == 0)
+            sum_until_there(group);
+          else
+            for (int i = 0; i < 3; ++i) check_floats(group, 1000, i == 1);
+          group.barrier();
+          if (group.rank() == 0) ++step;
+          sum_until(group, 200'000, [&] { return step == mine + 2; });
+          group.barrier();
+        }
+      },
+      through(to_string(place)));
+  operating.join();
+}
+
+TEST(Switched, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
+  std::atomic<bool> silent{false};
+  live::SwitchServiceOptions options;
+  options.send = [&](int fd, mmsghdr* messages, unsigned n) {
+    return silent ? static_cast<int>(n) : ::sendmmsg(fd, messages, n, 0);
+  };
+  const live::Served served(options);
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_there(group);
+        group.barrier();
+        silent = true;
+        const int before = sums(group);
+        check_floats(group, 100'000, group.rank() != 0);
+        EXPECT_EQ(sums(group), before);
+        EXPECT_THAT(switch_line(group), HasSubstr("not now: "));
+        check_floats(group, 1000, true);
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(Switched, WhereThereIsNoneTheGroupGoesByTrees) {
+  std::string address;
+  {
+    const live::Served served;
+    address = at(served);
+  }
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        for (const bool in_place : {false, true}) check_floats(group, 100'000, in_place);
+        EXPECT_EQ(sums(group), 0);
+        sum_until(group, 100,
+                  [&] { return switch_line(group).find("Connection refused") != std::string::npos; });
+      },
+      through(address));
+}
+
+TEST(Switched, TheSwitchHasAKeyThatIsNotTheGroups) {
+  const std::string secret = "a secret of the switch, and of who may use it";
+  const TemporaryFile right, wrong;
+  std::ofstream(right.path()) << secret;
+  std::ofstream(wrong.path()) << "some other secret that is as long as that one";
+  live::SwitchServiceOptions options;
+  options.key = [&] { return wire::secret_from_text(secret); };
+  const live::Served served(options);
+  for (const TemporaryFile* const key : {&right, &wrong})
+    run_ranks(
+        kRanks,
+        [&](Group& group) {
+          if (key == &right)
+            sum_until_there(group);
+          else
+            sum_until(group, 1000, [&] {
+              return switch_line(group).find(
+                         "same job key: give the switch's secret in "
+                         "TALWEG_SWITCH_KEY_FILE") != std::string::npos;
+            });
+        },
+        [&](GroupOptions& o) {
+          through(at(served))(o);
+          o.switch_key_file = key->path();
+        });
+}
+
+TEST(Switched, RanksThatNameDifferentSwitchesDoNotFormAGroup) {
+  std::atomic<int> rank{0};
+  EXPECT_THAT(
+      [&] {
+        run_ranks(
+            2, [](Group&) {},
+            [&](GroupOptions& options) {
+              options.switch_address = options.rank == 0 ? "127.0.0.1:4711" : "";
+              ++rank;
+            });
+      },
+      ::testing::ThrowsMessage<Error>(HasSubstr("different values of TALWEG_SWITCH: set it alike on all")));
+  EXPECT_EQ(rank, 2);
+}
+
+TEST(Switched, WhoCallsSomethingElseIsToldAndTheGroupGoesOn) {
+  const live::Served served;
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        sum_until_there(group);
+        const std::size_t count = group.rank() == 1 ? 2000 : 1000;
+        std::vector<float> in(count, 1), out(count, -1);
+        EXPECT_THAT([&] { group.all_reduce(in.data(), out.data(), count, DataType::f32, ReduceOp::sum); },
+                    ::testing::ThrowsMessage<Error>(HasSubstr("ranks disagree")));
+        EXPECT_THAT(out, ::testing::Each(-1));
+        for (int i = 0; i < 3; ++i) check_floats(group, 1000, i == 1);
+        sum_until_there(group);
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(Switched, ARankThatIsLateIsWaitedForAsByTrees) {
+  const live::Served served;
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        sum_until_there(group);
+        const int before = sums(group);
+        if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+        check_floats(group, 1000, true);
+        EXPECT_EQ(sums(group), before + 1) << switch_line(group);
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+// By cost: 1 MiB takes seconds on links of 1 Mbit/s, and 16 KiB a few microseconds on quick ones.
+TEST(Switched, IsTakenWhereItIsQuickerThanThePlannedTrees) {
+  const live::Served served;
+  for (const bool slow : {true, false}) {
+    const TemporaryFile cluster;
+    std::ofstream(cluster.path()) << fmt::format(
+        "nodes:\n  - {{name: a, kind: worker}}\n  - {{name: b, kind: worker}}\n  - {{name: c, kind: "
+        "worker}}\n"
+        "  - {{name: s, kind: switch}}\nlinks:\n"
+        "  - {{between: [a, s], capacity: {0}, latency: 10ns}}\n"
+        "  - {{between: [b, s], capacity: {0}, latency: 10ns}}\n"
+        "  - {{between: [c, s], capacity: {0}, latency: 10ns}}\n",
+        slow ? "1Mbit/s" : "1Tbit/s");
+    run_ranks(
+        kRanks,
+        [&](Group& group) {
+          // Until it has been measured, all go by trees.
+          sum_until(group, 4096, [&] { return switch_line(group).find("not now") == std::string::npos; });
+          const int before = sums(group);
+          check_floats(group, slow ? 1 << 18 : 4096, true);
+          EXPECT_EQ(sums(group), before + (slow ? 1 : 0));
+          group.barrier();
+        },
+        [&](GroupOptions& options) {
+          options.cluster_file = cluster.path();
+          through(at(served), "")(options);
+        });
+  }
+}
+
+TEST(Switched, NamedTreesGoBeforeIt) {
+  const live::Served served;
+  run_ranks(
+      kRanks, [](Group& group) { EXPECT_EQ(switch_line(group), "switch: none"); },
+      through(at(served), "all_reduce:ring"));
+  run_ranks(
+      kRanks, [](Group& group) { sum_until_there(group); },
+      through(at(served), "broadcast:chain;all_reduce:switch"));
+}
+
+}  // namespace
+}  // namespace talweg

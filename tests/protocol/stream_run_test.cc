@@ -1,0 +1,333 @@
+// All_reduces by a stream of sums, which may be lost at any moment, at each rank at another one: whatever
+// happens, all ranks have the sum, or all of what was called has failed.
+#include "protocol/streaming/stream_run.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "memory_network.h"
+#include "talweg/error.h"
+
+namespace talweg::protocol {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::int64_t kDeadlineNs = 1'000'000'000;
+constexpr std::size_t kElements = 40;
+using Vector = std::vector<std::int32_t>;
+
+class Stream : public SumStream {
+ public:
+  std::shared_ptr<QueuedSum> line_up() override { return queue.line_up(); }
+  void go(QueuedSum& sum, const SumTask& task) override { queue.go(sum, task); }
+  void pass(QueuedSum& sum) override { queue.pass(sum); }
+  void abandon(QueuedSum& sum) override {
+    queue.abandon(sum);
+    if (!queue.alive()) running = nullptr;
+  }
+  Progress look(const QueuedSum& sum) const override { return {sum.state, sum.number}; }
+
+  void close() {
+    queue.close();
+    running = nullptr;
+  }
+
+  SumQueue queue;
+  std::shared_ptr<QueuedSum> running;
+  Vector sent;  // what of the running sum is known to the switch
+};
+
+// A switch, and each rank's connection to it. As the real one, it does not look at what is summed.
+class Switch {
+ public:
+  Switch(MemoryNetwork& net, Random& random) : net_(net), random_(random) {
+    for (int r = 0; r < net.size(); ++r) streams.push_back(std::make_shared<Stream>());
+  }
+
+  // One life for all ranks, each of which has ended the one before it.
+  void open() {
+    for (const auto& stream : streams) stream->close();
+    ++life_;
+    whole_ = true;
+    sums_.clear();
+    contributed_.clear();
+    done_.clear();
+    for (int r = 0; r < net_.size(); ++r) {
+      streams[static_cast<std::size_t>(r)]->queue.open(life_);
+      look(r);
+    }
+  }
+  // It ends. Ranks notice in step().
+  void end() { whole_ = false; }
+  bool whole() const { return whole_; }
+  // Some rank has a sum that others do not have yet.
+  bool done_on_some() const {
+    return std::ranges::any_of(done_, [&](const auto& sum) { return sum.second < net_.size(); });
+  }
+
+  // Something happens at one rank. False: nothing could.
+  bool step() {
+    const auto r = static_cast<int>(random_.below(static_cast<std::uint64_t>(net_.size())));
+    Stream& stream = *streams[static_cast<std::size_t>(r)];
+    if (!stream.queue.alive()) {
+      whole_ = false;
+      return false;
+    }
+    if (stream.running == nullptr && (stream.running = stream.queue.next()) != nullptr) {
+      Vector& sum = sums_[stream.running->number];
+      sum.resize(kElements);
+      stream.sent.resize(kElements);
+      std::memcpy(stream.sent.data(), stream.running->task.in, stream.running->task.bytes);
+      for (std::size_t i = 0; i < kElements; ++i) sum[i] += stream.sent[i];
+      ++contributed_[stream.running->number];
+      return true;
+    }
+    if (!whole_) {
+      if (random_.below(4) == 0) {
+        stream.close();
+        look(r);
+      }
+      return true;
+    }
+    if (stream.running == nullptr) return false;
+    const SumTask& task = stream.running->task;
+    if (contributed_[stream.running->number] < net_.size()) return false;
+    const Vector& sum = sums_[stream.running->number];
+    if (random_.below(3) == 0) {  // a part of the result
+      std::memcpy(task.out, sum.data(), task.bytes / 2);
+      return true;
+    }
+    std::memcpy(task.out, sum.data(), task.bytes);
+    ++done_[stream.running->number];
+    stream.queue.done(*std::exchange(stream.running, nullptr));
+    ++finished;
+    look(r);
+    return true;
+  }
+
+  std::vector<std::shared_ptr<Stream>> streams;
+  int finished = 0;  // sums, at one rank
+
+ private:
+  void look(int rank) { net_.session(rank).look_again(0); }
+
+  MemoryNetwork& net_;
+  Random& random_;
+  bool whole_ = false;
+  std::uint32_t life_ = 0;
+  std::map<std::uint32_t, Vector> sums_;
+  std::map<std::uint32_t, int> contributed_, done_;  // by sum: at how many ranks
+};
+
+// One call of all ranks: what each has, and gets.
+struct Called {
+  Called(int ranks, Random& random, bool in_place)
+      : results(static_cast<std::size_t>(ranks)), sum(kElements) {
+    for (int r = 0; r < ranks; ++r) {
+      Vector mine(kElements);
+      for (std::size_t i = 0; i < kElements; ++i) {
+        mine[i] = static_cast<std::int32_t>(random.below(1'000'000));
+        sum[i] += mine[i];
+      }
+      in.push_back(mine);
+      out.push_back(in_place ? mine : Vector(kElements, -1));
+    }
+    place = in_place;
+  }
+  Operation operation(int rank, MemoryNetwork& net, const std::shared_ptr<SumStream>& stream, bool wanted,
+                      ReduceOp reduction = ReduceOp::sum) {
+    const auto r = static_cast<std::size_t>(rank);
+    const forest::Request q =
+        forest::even_request(Collective::all_reduce, net.size(), 0, static_cast<std::int64_t>(kElements), 4);
+    Operation made = make_operation({.op = Collective::all_reduce,
+                                     .type = DataType::i32,
+                                     .reduction = reduction,
+                                     .in = place ? out[r].data() : in[r].data(),
+                                     .out = out[r].data()},
+                                    rank, q);
+    made.deadline_ns = kDeadlineNs;
+    made.user = &results[r];
+    made.plan = make_stream_plan(net.plan(q, "ring", rank, 16), stream, wire::AggregationFormat::i32, wanted);
+    return made;
+  }
+  std::vector<Vector> in, out;
+  std::vector<Result> results;
+  Vector sum;
+  bool place = false;
+};
+
+struct Marks {
+  int by_stream = 0, in_sum = 0, done_on_some = 0;
+};
+
+// Several calls at a time; the switch comes and goes.
+void run_seed(std::uint64_t seed, Marks& marks) {
+  Random random(seed, 0x57ea);
+  const int ranks = 2 + static_cast<int>(random.below(4));
+  MemoryNetwork net(ranks, seed);
+  Switch at(net, random);
+  std::deque<Called> calls;
+  for (int c = 0; c < 6; ++c) calls.emplace_back(ranks, random, random.below(2) == 0);
+  std::vector<std::size_t> next(static_cast<std::size_t>(ranks), 0);
+  const std::uint64_t loss = random.below(3) == 0 ? 0 : 20 + random.below(300);
+  const bool divided = random.below(4) == 0;
+  const bool unwanted = random.below(4) == 0;
+  at.open();
+  const auto ended = [&] {
+    return std::ranges::all_of(
+        calls, [](const Called& call) { return std::ranges::all_of(call.results, &Result::done); });
+  };
+  for (int steps = 0; steps < 100'000 && !ended(); ++steps) {
+    net.step();
+    const auto r = static_cast<std::size_t>(random.below(static_cast<std::uint64_t>(ranks)));
+    if (next[r] < calls.size() && random.below(8) == 0) {
+      const bool wanted = !unwanted || random.below(8) != 0;
+      net.session(static_cast<int>(r))
+          .start(calls[next[r]++].operation(static_cast<int>(r), net, at.streams[r], wanted,
+                                            divided ? ReduceOp::avg : ReduceOp::sum));
+    }
+    at.step();
+    if (loss != 0 && at.whole() && random.below(loss) == 0) {
+      const auto runs = [](const auto& stream) { return stream->running != nullptr; };
+      marks.in_sum += std::ranges::any_of(at.streams, runs) ? 1 : 0;
+      marks.done_on_some += at.done_on_some() ? 1 : 0;
+      at.end();
+    }
+    if (!at.whole() && random.below(30) == 0 &&
+        std::ranges::none_of(at.streams, [](const auto& s) { return s->queue.alive(); }))
+      at.open();
+  }
+  net.run();
+  for (Called& call : calls)
+    for (std::size_t r = 0; r < static_cast<std::size_t>(ranks); ++r) {
+      ASSERT_TRUE(call.results[r].done) << "seed " << seed << " rank " << r;
+      ASSERT_TRUE(call.results[r].outcome.ok) << "seed " << seed << ": " << call.results[r].outcome.text;
+      Vector expected = call.sum;
+      if (divided)
+        for (std::int32_t& x : expected) x /= ranks;
+      ASSERT_EQ(call.out[r], expected) << "seed " << seed << " rank " << r;
+    }
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_EQ(net.session(r).in_flight(), 0U);
+    EXPECT_EQ(net.node(r).pool.bytes_in_use(), 0U);
+  }
+  marks.by_stream += at.finished;
+}
+
+TEST(StreamRun, AllRanksHaveTheSumWheneverTheSwitchIsLost) {
+  Marks marks;
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) run_seed(seed, marks);
+  EXPECT_GT(marks.by_stream, 10'000);
+  EXPECT_GT(marks.in_sum, 500);
+  EXPECT_GT(marks.done_on_some, 100);
+}
+
+struct TwoRanks : ::testing::Test {
+  void start(Called& call, int rank, ReduceOp reduction = ReduceOp::sum) {
+    net.session(rank).start(
+        call.operation(rank, net, at.streams[static_cast<std::size_t>(rank)], true, reduction));
+  }
+  void run() {
+    for (int idle = 0; idle < 100;) {
+      const bool moved = net.step();
+      idle = at.step() || moved ? 0 : idle + 1;
+    }
+  }
+  Random random{3, 4};
+  MemoryNetwork net{2, 1};
+  Switch at{net, random};
+  Called call{2, random, true};
+};
+
+TEST_F(TwoRanks, NothingIsWrittenWhereTheyCallDifferentThings) {
+  at.open();
+  Called differ(2, random, false);
+  start(differ, 0);
+  start(differ, 1, ReduceOp::avg);
+  run();
+  for (std::size_t r : {0U, 1U}) {
+    EXPECT_EQ(differ.results[r].outcome.code, ErrorCode::mismatch) << differ.results[r].outcome.text;
+    EXPECT_EQ(differ.out[r], Vector(kElements, -1));
+  }
+  EXPECT_EQ(at.finished, 0);
+  Called later(2, random, true);
+  start(later, 0);
+  start(later, 1);
+  run();
+  for (std::size_t r : {0U, 1U}) EXPECT_EQ(later.out[r], later.sum);
+}
+
+TEST_F(TwoRanks, ACallThatFailsOnOneRankEndsTheLifeAndTheNextGoByTrees) {
+  at.open();
+  Called late(2, random, true), next(2, random, true);
+  start(late, 0);
+  run();
+  net.session(0).on_time(kDeadlineNs);
+  EXPECT_EQ(late.results[0].outcome.code, ErrorCode::timeout);
+  EXPECT_THAT(late.results[0].outcome.text, HasSubstr("rank 1 (h1) has not started it"));
+  EXPECT_FALSE(at.streams[0]->queue.alive());
+  start(late, 1);
+  start(next, 1);
+  start(next, 0);
+  run();
+  EXPECT_FALSE(late.results[1].outcome.ok);
+  for (std::size_t r : {0U, 1U}) {
+    ASSERT_TRUE(next.results[r].outcome.ok) << next.results[r].outcome.text;
+    EXPECT_EQ(next.out[r], next.sum);
+  }
+}
+
+// Should a life ever be out of step, its sums are not taken.
+TEST_F(TwoRanks, ASumThatWasAnotherOneOnAnotherRankIsNotTaken) {
+  at.open();
+  SumQueue& ahead = at.streams[1]->queue;
+  std::byte other[4];
+  ahead.go(*ahead.line_up(), {other, other, sizeof other, wire::AggregationFormat::i32});
+  ahead.done(*ahead.next());
+  start(call, 0);
+  start(call, 1);
+  while (net.step()) {
+  }
+  for (int r : {0, 1}) {
+    SumQueue& queue = at.streams[static_cast<std::size_t>(r)]->queue;
+    const auto sum = queue.next();
+    ASSERT_NE(sum, nullptr);
+    std::memset(sum->task.out, 7, sum->task.bytes);
+    queue.done(*sum);
+    net.session(r).look_again(0);
+  }
+  run();
+  for (std::size_t r : {0U, 1U}) {
+    ASSERT_TRUE(call.results[r].outcome.ok) << call.results[r].outcome.text;
+    EXPECT_EQ(call.out[r], call.sum);
+    EXPECT_FALSE(at.streams[r]->queue.alive());
+  }
+}
+
+TEST_F(TwoRanks, AVoteThatMakesNoSenseIsDamage) {
+  at.open();
+  start(call, 0);
+  const Operation theirs = call.operation(1, net, at.streams[1], true);
+  net.session(0).on_frame(1, encode(wire::CallId{1, 0, theirs.signature}, wire::Own{1, 0, 1, 0}), nullptr);
+  EXPECT_EQ(call.results[0].outcome.code, ErrorCode::corrupted);
+  EXPECT_THAT(call.results[0].outcome.text, HasSubstr("a vote that a sum is done before"));
+  EXPECT_FALSE(at.streams[0]->queue.alive());
+}
+
+TEST_F(TwoRanks, ARankThatIsLostInASumFailsIt) {
+  at.open();
+  start(call, 0);
+  start(call, 1);
+  while (net.step()) {
+  }
+  net.session(0).on_peer_gone(1, ErrorCode::peer_failed, "its connection was closed");
+  EXPECT_EQ(call.results[0].outcome.code, ErrorCode::peer_failed);
+  EXPECT_THAT(call.results[0].outcome.text, HasSubstr("rank 1 (h1) failed"));
+  EXPECT_FALSE(at.streams[0]->queue.alive()) << "its memory is the caller's again";
+}
+
+}  // namespace
+}  // namespace talweg::protocol
