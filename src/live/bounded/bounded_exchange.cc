@@ -95,11 +95,19 @@ const std::byte* BoundedExchange::arrived(int rank) const {
   return tensor().inbox.get() + index(rank) * tensor().shapes[index(self_)].bytes;
 }
 
+std::uint64_t BoundedExchange::all_sent_again() const {
+  std::uint64_t sum = 0;
+  for (const auto& sender : tensor().senders)
+    if (sender) sum += sender->stream(0).counters().again;
+  return sum;
+}
+
 void BoundedExchange::begin(std::size_t number, const std::byte* data, std::int64_t deadline_ns) {
   current_ = number;
   Tensor& t = tensor();
   const std::int64_t now = now_ns();
   t.begun_ns = now;
+  again_before_ = all_sent_again();
   t.exact = options_.warm_up && !t.times.is_warm();
   if (t.times.is_warm()) t.receiver.set_linger(t.times.linger_ns());
   t.receiver.begin(++t.iteration, t.exact);

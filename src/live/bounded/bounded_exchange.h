@@ -99,6 +99,8 @@ class BoundedExchange {
   // Nothing may be missing this time.
   bool exact() const { return tensor().exact; }
 
+  // Packets that have left again since begin().
+  std::uint64_t sent_again() const { return all_sent_again() - again_before_; }
   const protocol::FlightCounters& flight(int rank) const { return peers_[index(rank)]->flight.counters(); }
   const protocol::OutflowCounters& sent(int rank) const {
     return tensor().senders[index(rank)]->stream(0).counters();
@@ -137,6 +139,7 @@ class BoundedExchange {
     return tensor().receiver.stream(tensor().streams[index(rank)]);
   }
 
+  std::uint64_t all_sent_again() const;
   bool receive(std::int64_t now_ns);
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
   void note_ends(std::int64_t now_ns);
@@ -157,6 +160,7 @@ class BoundedExchange {
   std::vector<std::unique_ptr<Tensor>> tensors_;
   std::size_t current_ = 0;
   std::size_t to_receive_ = 0, to_settle_ = 0;
+  std::uint64_t again_before_ = 0;
   std::optional<protocol::BoundedFailure> failure_;
   std::vector<std::byte> payload_;  // of the datagram that is being made
   bool blocked_ = false;            // the kernel has no room
