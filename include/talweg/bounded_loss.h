@@ -12,7 +12,7 @@
 //
 // A sender is told what was lost of its own. With a residual it comes with the next tensor (error feedback):
 // what all calls have given and what is left in the residuals of all ranks add up to what went in. After 20
-// calls of one size, which lose nothing, it is known how long to wait for the rest.
+// calls of one size, which lose nothing, it is known how long to wait for the rest (docs/bounded-loss.md).
 #pragma once
 
 #include <chrono>
