@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/log.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
 #include "kernel/reduce.h"
@@ -156,6 +157,7 @@ void Sums::meet(const BoundedSeams& seams) {
   mine.policy = static_cast<std::uint8_t>(options_.policy);
   mine.has_aes = wire::has_aes() ? 1 : 0;
   wire::fill_random(mine.secret);
+  const Logger log(rank());
   std::optional<live::UdpSocket> socket;
   try {  // what is refused here is for all to know
     const std::string address = group_->address();
@@ -164,6 +166,7 @@ void Sums::meet(const BoundedSeams& seams) {
     mine.credit =
         static_cast<std::uint32_t>(std::min<std::size_t>(socket->window() / index(size() - 1), 1U << 30));
     put(mine.address, address);
+    if (!socket->shortage().empty()) log.log(LogLevel::info, "bounded", "{}", socket->shortage());
   } catch (const Error& e) {
     put(mine.failure, e.what());
   }
@@ -281,7 +284,6 @@ Sums::Sum Sums::prepare(const BoundedCall& call) {
     kernel::reduce_function(call.type, ReduceOp::sum)(call.residual, call.residual, call.in, call.count);
     sum.data = static_cast<const std::byte*>(call.residual);
   } else if (call.in == call.out && bytes > 0) {
-    copy_.resize(std::max(copy_.size(), bytes));
     std::memcpy(copy_.data(), call.in, bytes);
     sum.data = copy_.data();
   } else {
@@ -295,6 +297,9 @@ Sums::Sum Sums::prepare(const BoundedCall& call) {
 LossReport Sums::all_reduce(const BoundedCall& call) {
   check(call);
   if (broken_) throw *broken_;
+  // While nobody waits for this rank.
+  if (call.residual == nullptr && call.in == call.out)
+    copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
   if (size() > 1) agree(call);
   ++calls_;
   const Sum sum = prepare(call);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <stdexcept>
+#include <string_view>
 
 #include "group/bounded.h"
 #include "ranks.h"
@@ -164,6 +165,30 @@ TEST(BoundedSums, WorkAsTheyAreMade) {
     std::vector<float> nothing;
     EXPECT_EQ(sums->all_reduce({.in = nullptr, .out = nullptr, .count = 0}).sent_bytes, 0U);
   });
+}
+
+TEST(BoundedSums, AreEncryptedWhereTheGroupIs) {
+  const Variable shm("TALWEG_SHM", "off");
+  const Variable encrypt("TALWEG_ENCRYPT", "on");
+  std::atomic<int> readable{0}, seen{0};
+  run_ranks(2, [&](Group& group) {
+    BoundedSeams seams;
+    seams.send = [&](int fd, mmsghdr* messages, unsigned n) {
+      const std::string_view datagrams(static_cast<const char*>(messages->msg_hdr.msg_iov->iov_base),
+                                       messages->msg_hdr.msg_iov->iov_len);
+      const float in_a_row[] = {1.5F, 1.5F, 1.5F, 1.5F};
+      const std::string_view plain(reinterpret_cast<const char*>(in_a_row), sizeof in_a_row);
+      if (datagrams.find(plain) != std::string_view::npos) ++readable;
+      ++seen;
+      return ::sendmmsg(fd, messages, n, 0);
+    };
+    const auto sums = make_bounded(group, {.p = 0.01}, seams);
+    std::vector<float> values(1'000, 1.5F);
+    sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()});
+    EXPECT_THAT(values, Each(3.F));
+  });
+  EXPECT_GT(seen, 0);
+  EXPECT_EQ(readable, 0);
 }
 
 TEST(BoundedSums, OfOneRankAreItsOwn) {
