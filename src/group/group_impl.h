@@ -84,6 +84,10 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
                                   std::chrono::milliseconds timeout);
   void agree_on(std::span<const int> ranks, std::uint32_t id);
 
+  const std::string& address() const { return world_->address(); }
+  bool encrypts() const { return world_->encrypts(); }
+  std::int64_t timeout_ns(const CallOptions& options) const;
+
   // Under the World's lock.
   const protocol::Session& session() const { return session_; }
 
@@ -138,7 +142,6 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void on_lost(int from, const wire::Lost& lost, const std::byte* payload);
   void agree_on_losses();
   WorkPtr start_message(const Call& call);
-  std::int64_t timeout_ns(const CallOptions& options) const;
 
   bool send(int to, const wire::Header& header, const std::byte* payload, const protocol::Token& token,
             int priority, bool stable) override;

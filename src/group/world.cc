@@ -68,7 +68,9 @@ class World::Patience {
 };
 
 World::World(int rank, live::Mesh mesh, const live::LinkOptions& options, observe::ObserverOptions seeing)
-    : engine_(rank, std::move(mesh), options, *this),
+    : address_(mesh.address),
+      encrypts_(mesh.encrypted),
+      engine_(rank, std::move(mesh), options, *this),
       observer_(std::move(seeing)),
       crowded_(!engine_.all_local() ||
                engine_.local_ranks() > static_cast<int>(std::thread::hardware_concurrency())) {

@@ -49,6 +49,10 @@ class World : public live::FrameHandler {
   // Throws Error{invalid_argument} in a process that was forked from the one that joined.
   std::unique_lock<std::mutex> lock();
   bool inherited() const { return mark_.inherited(); }
+  // Where the other processes reach this one; empty when it is alone. And whether frames to other hosts are
+  // encrypted.
+  const std::string& address() const { return address_; }
+  bool encrypts() const { return encrypts_; }
 
   // Under the lock:
   void add(std::uint32_t id, Tenant* group) { groups_[id] = group; }
@@ -103,6 +107,8 @@ class World : public live::FrameHandler {
   observe::Sight sight(std::int64_t now_ns);
 
   const live::ForkMark mark_;
+  const std::string address_;
+  const bool encrypts_;
   std::mutex mutex_;
   std::atomic<int> wanting_{0};       // threads on their way into the lock: the driver lets them in
   std::condition_variable handover_;  // waiters that do not drive

@@ -34,7 +34,7 @@ constexpr double kUnseen = 30e6;    // bit/s
 constexpr std::uint32_t kPingTag = 0x7A1E'0002;
 constexpr int kWarmPings = 3;
 constexpr int kPings = 20;
-constexpr int kLooks = 3;
+constexpr int kLatencyLooks = 3;
 
 // What a trial takes besides its flows; only for what is said in advance.
 constexpr double kAroundTrial = 0.01;
@@ -165,7 +165,7 @@ class Prober {
   // who had no processor for a while is late in all pings of one look.
   std::vector<std::vector<double>> latencies() {
     std::vector<double> sums(at(hosts_) * at(hosts_));
-    for (int look = 0; look < kLooks; ++look) look_at_latencies(sums);
+    for (int look = 0; look < kLatencyLooks; ++look) look_at_latencies(sums);
     group_.all_reduce(sums.data(), sums.data(), sums.size(), DataType::f64, ReduceOp::sum);
     std::vector<std::vector<double>> by_pair(at(hosts_), std::vector<double>(at(hosts_)));
     for (int a = 0; a < hosts_; ++a)

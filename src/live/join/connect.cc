@@ -77,6 +77,8 @@ class Connector {
     }
     if (const std::uint64_t n = gate_.counts().strangers(); n > 0)
       mesh_.security += fmt::format(", {} strange connections dropped while joining", n);
+    mesh_.address = options_.address;
+    mesh_.encrypted = options_.encrypt;
     return std::move(mesh_);
   }
 

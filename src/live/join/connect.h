@@ -72,6 +72,8 @@ struct Mesh {
   std::string security = "nobody else to talk to";  // who was let in and how, for people
   bool one_machine = false;  // all ranks run on one, be it in several network namespaces
   int cores = 1;             // of this machine
+  std::string address;       // where the others reach this process
+  bool encrypted = false;    // frames to other hosts
 };
 
 // Blocks until every rank is connected to every other. Throws Error: timeout (names the ranks that never

@@ -183,7 +183,7 @@ void BoundedInflow::deliver(LossBudget& budget, std::int64_t now_ns) {
 }
 
 void BoundedInflow::fail(ErrorCode code, std::string text, std::int64_t now_ns) {
-  failure_ = BoundedFailure{code, std::move(text)};
+  failure_ = BoundedFailure{code, std::move(text), sender_};
   ++counters_.failed;
   end(wire::BoundedEnd::given_up, now_ns);
 }

@@ -67,6 +67,8 @@ class BoundedInflow {
   // `out` has shape.bytes and stays until the transfer has ended. Iterations ascend; the last one has ended.
   void expect(std::uint32_t iteration, std::byte* out, std::int64_t deadline_ns, std::int64_t now_ns);
 
+  void set_linger(std::int64_t linger_ns) { times_.linger_ns = linger_ns; }
+
   // Messages that decode() has let through, from this sender and about this tensor.
   void on_data(std::uint32_t iteration, const wire::BoundedData& data, std::span<const std::byte> bytes,
                std::int64_t now_ns);
@@ -118,7 +120,7 @@ class BoundedInflow {
 
   const BoundedShape shape_;
   const std::uint16_t sender_;
-  const BoundedTimes times_;
+  BoundedTimes times_;
   const LossFill fill_;
   RoundTimer timer_;
 

@@ -56,8 +56,9 @@ class LossBudget {
       known->bytes += bytes;
   }
 
-  void begin() {
-    left_ = bytes_ * bounds_.iteration_ppm / kMillion;
+  // `exact`: nothing may be missing of this one.
+  void begin(bool exact = false) {
+    left_ = exact ? 0 : bytes_ * bounds_.iteration_ppm / kMillion;
     for (Sender& s : senders_) {
       const std::uint64_t each = s.bytes * bounds_.sender_ppm;
       s.credit = std::min(s.credit + each, each * bounds_.burst);

@@ -28,7 +28,7 @@ std::size_t BoundedReceiver::add(std::uint16_t sender, const BoundedShape& shape
   return streams_.size() - 1;
 }
 
-void BoundedReceiver::begin(std::uint32_t iteration) {
+void BoundedReceiver::begin(std::uint32_t iteration, bool exact) {
   for (const BoundedInflow& s : streams_)
     if (s.open())
       refuse("iteration {}: tensor {} of node {} has not ended iteration {}", iteration, s.shape().tensor,
@@ -37,7 +37,7 @@ void BoundedReceiver::begin(std::uint32_t iteration) {
     refuse("iteration {} comes after iteration {}", iteration, iteration_);
   begun_ = true;
   iteration_ = iteration;
-  budget_.begin();
+  budget_.begin(exact);
 }
 
 void BoundedReceiver::expect(std::size_t i, std::byte* out, std::int64_t deadline_ns, std::int64_t now_ns) {

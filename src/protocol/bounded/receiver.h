@@ -40,7 +40,12 @@ class BoundedReceiver {
   // Throws Error{invalid_argument} for a tensor that the sender has already, or a shape that cannot be.
   std::size_t add(std::uint16_t sender, const BoundedShape& shape);
   // Throws Error{invalid_argument} where a transfer has not ended, or iterations do not ascend.
-  void begin(std::uint32_t iteration);
+  // `exact`: of this iteration everything must arrive, whatever the bounds are.
+  void begin(std::uint32_t iteration, bool exact = false);
+  // Instead of BoundedTimes::linger_ns, from now on.
+  void set_linger(std::int64_t linger_ns) {
+    for (BoundedInflow& s : streams_) s.set_linger(linger_ns);
+  }
   // `out` has shape.bytes. Throws Error{invalid_argument} for a stream that has begun this iteration.
   void expect(std::size_t stream, std::byte* out, std::int64_t deadline_ns, std::int64_t now_ns);
 

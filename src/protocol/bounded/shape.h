@@ -71,6 +71,7 @@ inline constexpr std::int64_t kNeverNs = std::numeric_limits<std::int64_t>::max(
 struct BoundedFailure {
   ErrorCode code = ErrorCode::timeout;
   std::string text;
+  int node = 0;  // the other end
 };
 
 }  // namespace talweg::protocol

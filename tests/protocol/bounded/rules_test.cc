@@ -99,6 +99,41 @@ TEST(BoundedRules, AStopEndsWhatIsBeingSentAtOnce) {
   EXPECT_EQ(pair.outflow().counters().spared, 10U);
 }
 
+TEST(BoundedRules, OfAnExactIterationNothingMayBeMissing) {
+  BoundedPair pair(kTenth);
+  for (const bool exact : {true, false}) {
+    const std::uint32_t iteration = exact ? 1 : 2;
+    pair.receiver.begin(iteration, exact);
+    pair.receiver.expect(0, pair.out.data(), 10'000 * kMs, pair.now);
+    pair.begin(iteration);
+    for (const auto& m : pair.all_up())
+      if (m.data().packet != 5) pair.up(m);
+    pair.pass(20 * kMs);
+    EXPECT_EQ(pair.inflow().open(), exact);
+    for (const auto& c : pair.all_down()) pair.down(c);
+    for (const auto& m : pair.all_up()) pair.up(m);
+    for (const auto& c : pair.all_down()) pair.down(c);
+    EXPECT_FALSE(pair.inflow().open());
+    EXPECT_EQ(pair.inflow().missing().count(), exact ? 0U : 1U);
+  }
+}
+
+TEST(BoundedRules, ALingerMayBeAnotherOneFromNowOn) {
+  BoundedPair pair(kTenth);
+  pair.receiver.set_linger(5 * kMs);
+  pair.expect(1);
+  pair.begin(1);
+  // Nobody hears that they were the last.
+  auto sent = pair.all_up();
+  sent.resize(95);
+  for (const auto& m : sent) pair.up(m);
+  pair.pass(4 * kMs);
+  EXPECT_TRUE(pair.inflow().open());
+  pair.pass(2 * kMs);
+  EXPECT_FALSE(pair.inflow().open());
+  EXPECT_EQ(pair.inflow().counters().at_linger, 1U);
+}
+
 TEST(BoundedRules, HolesThatAreNamedTwiceAreSentAgainOnce) {
   BoundedPair pair({});
   run_first_pass(pair, 1, {5});

@@ -1,0 +1,83 @@
+// Sums of gradients of which a bounded part may be lost on the way: nobody waits for the last packets.
+//
+//   auto sums = talweg::BoundedSums::make(*group, {.p = 0.01});        // every rank, with the same options
+//   std::vector<float> residual(n);                                    // zeros; one for each tensor, and kept
+//   talweg::LossReport report =
+//       sums->all_reduce({.in = gradient, .out = gradient, .count = n, .residual = residual.data()});
+//
+// Each rank sends every other one its part of the tensor in datagrams. A rank sums what has come as soon as
+// no more than the fraction p of anybody's part is missing and nothing more seems to be on its way; what is
+// missing beyond that is asked for again. The sums themselves are exact: they go to all ranks over the
+// group's own connections. So all ranks end with the same bits, whatever was lost.
+//
+// A sender is told what was lost of its own. With a residual it comes with the next tensor (error feedback):
+// what all calls have given and what is left in the residuals of all ranks add up to what went in. After 20
+// calls of one size, which lose nothing, it is known how long to wait for the rest (docs/bounded-loss.md).
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "talweg/group.h"
+
+namespace talweg {
+
+// What is done about a part that was lost.
+enum class LossPolicy : std::uint8_t {
+  zero,     // it counts as zero, and comes later where there is a residual
+  rescale,  // the mean is over those ranks whose part has come: right on average, and varies more
+};
+
+struct BoundedLossOptions {
+  double p = 0.01;  // 0 .. 0.5: the part of a rank's data that may be missing. 0: everything arrives
+  LossPolicy policy = LossPolicy::zero;
+  // What is lost is lost in packets of at most so many bytes; 0: 8 KiB, or what the network takes.
+  std::size_t packet_bytes = 0;
+};
+
+struct BoundedCall {
+  const void* in = nullptr;  // count elements
+  void* out = nullptr;       // count elements: `in`, or a distinct buffer
+  std::size_t count = 0;
+  DataType type = DataType::f32;       // f16, bf16, f32 or f64
+  ReduceOp reduction = ReduceOp::sum;  // sum or avg
+  // count elements, or null: what was lost is gone. Added to the input; afterwards it holds what was lost of
+  // this rank's. After an error: the whole input, with what it held before.
+  void* residual = nullptr;
+  // Elements of each layer, `count` together: LossReport says what was lost of each. Read during the call.
+  std::span<const std::size_t> layers{};
+  std::chrono::milliseconds timeout{0};  // 0: that of the group when these sums were made
+};
+
+// Of one call.
+struct LossReport {
+  std::uint64_t sent_bytes = 0;  // this rank's data for the others
+  std::uint64_t lost_bytes = 0;  // of these, what never arrived; in the residual, where there is one
+  bool exact = false;            // nothing may be lost: one of the first calls, or p is 0
+  std::vector<std::uint64_t> lost_of_layer;   // bytes of lost_bytes, by layer
+  std::vector<std::uint64_t> lost_of_sender;  // bytes of each rank's data that this rank has summed without
+  std::uint64_t packets_again = 0;            // that were sent again
+  double seconds = 0;
+};
+
+class BoundedSums {
+ public:
+  // Every rank of `group` calls it, in the same order as other collectives. Needs UDP between the ranks'
+  // hosts. Shares the group's connections, and may outlive it. Throws Error: invalid_argument (options),
+  // mismatch (ranks have other options; on every rank), system (no socket).
+  static std::shared_ptr<BoundedSums> make(Group& group, const BoundedLossOptions& options = {});
+  virtual ~BoundedSums() = default;
+
+  // Every rank calls it, in the same order. Blocks. Of one thread at a time. Throws Error: invalid_argument
+  // (a call that can never work), mismatch (count, type or reduction differ by rank: on every rank, before
+  // any buffer is written; the next call may be right), timeout and peer_failed (who is missing), aborted
+  // (why another rank has given up). After the latter three these sums are of no use any more on any rank;
+  // the group is.
+  virtual LossReport all_reduce(const BoundedCall& call) = 0;
+};
+
+}  // namespace talweg

@@ -1,0 +1,491 @@
+#include "group/bounded.h"
+
+#include <fmt/format.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <numeric>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "base/fail.h"
+#include "base/log.h"
+#include "group/buffers.h"
+#include "group/group_impl.h"
+#include "kernel/reduce.h"
+#include "live/bounded/bounded_exchange.h"
+#include "protocol/bounded/lossy_sum.h"
+
+namespace talweg::group {
+
+namespace {
+
+constexpr double kMostLoss = 0.5;
+constexpr std::size_t kPacketBytes = 8192;
+constexpr std::size_t kLeastPacketBytes = 64;
+// What is said of a missing datagram says more than that a sum has not come: it is to be said first.
+constexpr std::chrono::milliseconds kGrace{1000};
+
+// What each rank tells the others before anything can be sent.
+struct Introduction {
+  std::uint32_t ppm = 0;
+  std::uint32_t packet_bytes = 0;
+  std::uint32_t credit = 0;
+  std::uint16_t port = 0;
+  std::uint8_t policy = 0;
+  std::uint8_t has_aes = 0;
+  std::array<char, 64> address{};   // empty: there is no socket
+  std::array<char, 192> failure{};  // and why
+  wire::Secret secret{};
+};
+static_assert(std::is_trivially_copyable_v<Introduction> &&
+              std::has_unique_object_representations_v<Introduction>);
+
+template <std::size_t n>
+void put(std::array<char, n>& to, const std::string& text) {
+  std::memcpy(to.data(), text.data(), std::min(text.size(), n - 1));
+}
+template <std::size_t n>
+std::string text_of(const std::array<char, n>& from) {
+  return std::string(from.data(), ::strnlen(from.data(), n));
+}
+
+// Rings when a work is done, and can be waited for together with a socket. Works keep it.
+class Bell {
+ public:
+  Bell() : fd_(live::check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd")) {}
+  void ring() {
+    ++rung_;
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto n = ::write(fd_.get(), &one, sizeof one);
+  }
+  void silence() {
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto n = ::read(fd_.get(), &count, sizeof count);
+  }
+  int fd() const { return fd_.get(); }
+  // How often, so far.
+  std::size_t rung() const { return rung_; }
+
+ private:
+  live::FileDescriptor fd_;
+  std::atomic<std::size_t> rung_{0};
+};
+
+bool overlap(const void* a, const void* b, std::size_t bytes) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
+  return x < y + bytes && y < x + bytes;
+}
+
+void check_options(const BoundedLossOptions& options) {
+  if (!(options.p >= 0 && options.p <= kMostLoss))
+    refuse("bounded loss: p = {}: expected 0 to {}", options.p, kMostLoss);
+  if (options.packet_bytes != 0 &&
+      (options.packet_bytes < kLeastPacketBytes || options.packet_bytes > wire::kMaxDatagramPayload))
+    refuse("bounded loss: packets of {} bytes: expected {} to {}", options.packet_bytes, kLeastPacketBytes,
+           wire::kMaxDatagramPayload);
+}
+
+const char* name(LossPolicy policy) {
+  return policy == LossPolicy::zero ? "zero" : "rescale";
+}
+
+class Sums : public BoundedSums {
+ public:
+  Sums(std::shared_ptr<GroupImpl> group, const BoundedLossOptions& options, const BoundedSeams& seams)
+      : group_(std::move(group)),
+        options_(options),
+        ppm_(static_cast<std::uint32_t>(std::lround(options.p * protocol::kMillion))) {
+    if (size() > 1) meet(seams);
+  }
+
+  LossReport all_reduce(const BoundedCall& call) override;
+
+ private:
+  // One call, in elements.
+  struct Sum {
+    const BoundedCall& call;
+    std::size_t element = 0;
+    std::vector<std::size_t> counts, offsets;  // of each rank's shard
+    const std::byte* data = nullptr;           // what is sent
+    std::int64_t begun_ns = 0;
+    std::int64_t timeout_ns = 0;
+  };
+
+  int size() const { return group_->size(); }
+  int rank() const { return group_->rank(); }
+  static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+
+  void meet(const BoundedSeams& seams);
+  static void check_alike(const std::vector<Introduction>& all);
+  void check(const BoundedCall& call) const;
+  void agree(const BoundedCall& call) const;
+  Sum prepare(const BoundedCall& call);
+  void run(const Sum& sum);
+  void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
+  void check_works(const Sum& sum);
+  void add_up(const Sum& sum);
+  LossReport report(const Sum& sum) const;
+  void note_layers(const Sum& sum, int rank, LossReport& report) const;
+  void keep_lost(const Sum& sum);
+  const live::BoundedExchange& exchange() const { return *exchange_; }
+  [[noreturn]] void fail(const Sum& sum, ErrorCode code, const std::string& why);
+  std::string who(int r) const { return fmt::format("rank {} ({})", r, group_->host_of(r)); }
+
+  const std::shared_ptr<GroupImpl> group_;  // of its own, with the ranks of the one that was given
+  const BoundedLossOptions options_;
+  const std::uint32_t ppm_;
+  std::optional<live::BoundedExchange> exchange_;
+  std::vector<std::pair<std::size_t, std::size_t>> tensors_;  // count and bytes of an element of each there
+  std::vector<std::byte> copy_;                               // of an input that is the output, too
+  std::vector<WorkPtr> receiving_, sending_;                  // the sums, by rank
+  std::uint64_t calls_ = 0;
+  std::optional<Error> broken_;
+};
+
+void Sums::meet(const BoundedSeams& seams) {
+  Introduction mine;
+  mine.ppm = ppm_;
+  mine.packet_bytes = static_cast<std::uint32_t>(options_.packet_bytes);
+  mine.policy = static_cast<std::uint8_t>(options_.policy);
+  mine.has_aes = wire::has_aes() ? 1 : 0;
+  wire::fill_random(mine.secret);
+  const Logger log(rank());
+  std::optional<live::UdpSocket> socket;
+  try {  // what is refused here is for all to know
+    const std::string address = group_->address();
+    socket.emplace(live::UdpAddress(fmt::format("{}:0", address)));
+    mine.port = static_cast<std::uint16_t>(socket->address().port());
+    mine.credit =
+        static_cast<std::uint32_t>(std::min<std::size_t>(socket->window() / index(size() - 1), 1U << 30));
+    put(mine.address, address);
+    if (!socket->shortage().empty()) log.log(LogLevel::info, "bounded", "{}", socket->shortage());
+  } catch (const Error& e) {
+    put(mine.failure, e.what());
+  }
+  std::vector<Introduction> all(index(size()));
+  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine), DataType::u8);
+  check_alike(all);
+
+  live::BoundedExchangeOptions options;
+  options.bounds = {ppm_, ppm_, ppm_, 1};
+  options.warm_up = seams.warm_up;
+  options.sender.offload = seams.offload;
+  options.send = seams.send;
+  options.suite.protection =
+      group_->encrypts() ? wire::DatagramProtection::encrypted : wire::DatagramProtection::authenticated;
+  if (std::ranges::all_of(all, [](const Introduction& i) { return i.has_aes != 0; }))
+    options.suite.cipher = wire::CipherKind::aes256_gcm;
+  std::vector<live::BoundedPeer> peers;
+  std::uint32_t stride = 0xffff;
+  for (const Introduction& i : all) {
+    peers.push_back({live::UdpAddress(fmt::format("{}:{}", text_of(i.address), i.port)), i.secret, i.credit});
+    const live::UdpAddress& to = peers.back().address;
+    stride = std::min<std::uint32_t>(
+        stride, live::bounded_stride(socket->path_mtu(to), to.ipv6(), options.suite.protection,
+                                     options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes));
+  }
+  group_->all_reduce(&stride, &stride, 1, DataType::u32, ReduceOp::min);
+  if (stride == 0)
+    throw_error(ErrorCode::system,
+                "bounded loss: there is a rank to which this or another one has no way, "
+                "or one that takes no datagrams of {} bytes",
+                wire::kMostReportBytes);
+  options.stride = static_cast<std::uint16_t>(stride);
+  exchange_.emplace(std::move(*socket), rank(), peers, options);
+}
+
+// On every rank with the same result.
+void Sums::check_alike(const std::vector<Introduction>& all) {
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].address[0] == 0)
+      throw_error(ErrorCode::system, "bounded loss: rank {}: {}", r, text_of(all[r].failure));
+    if (all[r].ppm == all[0].ppm && all[r].policy == all[0].policy &&
+        all[r].packet_bytes == all[0].packet_bytes)
+      continue;
+    const auto said = [](const Introduction& i) {
+      return fmt::format("p = {}, policy {}, packets of {} bytes", i.ppm * 1e-6,
+                         name(static_cast<LossPolicy>(i.policy)), i.packet_bytes);
+    };
+    throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
+                said(all[0]), r, said(all[r]));
+  }
+}
+
+void Sums::check(const BoundedCall& call) const {
+  const char* const what = "bounded all_reduce";
+  if (call.type != DataType::f16 && call.type != DataType::bf16 && call.type != DataType::f32 &&
+      call.type != DataType::f64)
+    refuse("{} of {}: expected f16, bf16, f32 or f64, of which a part may be missing", what,
+           talweg::name(call.type));
+  if (call.reduction != ReduceOp::sum && call.reduction != ReduceOp::avg)
+    refuse("{} with {}: expected sum or avg, in which what is missing is zero", what,
+           talweg::name(call.reduction));
+  if (options_.policy == LossPolicy::rescale && call.reduction != ReduceOp::avg)
+    refuse("{} with {} and policy rescale: expected avg", what, talweg::name(call.reduction));
+  if (options_.policy == LossPolicy::rescale && call.residual != nullptr)
+    refuse("{} with policy rescale and a residual: what is lost would count twice", what);
+  if (call.count > 0 && (call.in == nullptr || call.out == nullptr))
+    refuse("{}: the {} is null but {} elements are needed", what, call.in == nullptr ? "input" : "output",
+           call.count);
+  if (call.count > protocol::kMostBoundedBytes / size_of(call.type))
+    refuse("{} of {} elements: expected at most {} bytes", what, call.count, protocol::kMostBoundedBytes);
+  const std::size_t bytes = call.count * size_of(call.type);
+  if (call.in != call.out && overlap(call.in, call.out, bytes))
+    refuse("{}: input and output overlap in part: expected one buffer or distinct ones", what);
+  if (call.residual != nullptr &&
+      (overlap(call.residual, call.in, bytes) || overlap(call.residual, call.out, bytes)))
+    refuse("{}: the residual overlaps with the input or the output", what);
+  const std::size_t in_layers = std::accumulate(call.layers.begin(), call.layers.end(), std::size_t{0});
+  if (!call.layers.empty() && in_layers != call.count)
+    refuse("{}: layers of {} elements together, of {}", what, in_layers, call.count);
+}
+
+void Sums::agree(const BoundedCall& call) const {
+  struct Words {
+    std::uint64_t count, type, reduction;
+  };
+  const Words mine{call.count, static_cast<std::uint64_t>(call.type),
+                   static_cast<std::uint64_t>(call.reduction)};
+  std::vector<Words> all(index(size()));
+  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), 3), DataType::u64,
+                     {.timeout = call.timeout});
+  for (int r = 1; r < size(); ++r) {
+    const Words& theirs = all[index(r)];
+    if (std::memcmp(&theirs, all.data(), sizeof theirs) == 0) continue;
+    const auto said = [](const Words& w) {
+      return fmt::format("{} of {} {}", talweg::name(static_cast<ReduceOp>(w.reduction)), w.count,
+                         talweg::name(static_cast<DataType>(w.type)));
+    };
+    throw_error(ErrorCode::mismatch, "bounded all_reduce: ranks disagree: {} calls {}, {} calls {}", who(0),
+                said(all[0]), who(r), said(theirs));
+  }
+}
+
+Sums::Sum Sums::prepare(const BoundedCall& call) {
+  Sum sum{call, size_of(call.type), {}, {}, nullptr, 0, 0};
+  const auto n = index(size());
+  std::size_t offset = 0;
+  for (std::size_t r = 0; r < n; ++r) {
+    sum.counts.push_back(call.count / n + (r < call.count % n ? 1 : 0));
+    sum.offsets.push_back(offset);
+    offset += sum.counts.back();
+  }
+  const std::size_t bytes = call.count * sum.element;
+  if (call.residual != nullptr) {
+    // What is sent is what was lost and what is new, and what will have been lost of that stays there.
+    kernel::reduce_function(call.type, ReduceOp::sum)(call.residual, call.residual, call.in, call.count);
+    sum.data = static_cast<const std::byte*>(call.residual);
+  } else if (call.in == call.out && bytes > 0) {
+    std::memcpy(copy_.data(), call.in, bytes);
+    sum.data = copy_.data();
+  } else {
+    sum.data = static_cast<const std::byte*>(call.in);
+  }
+  sum.begun_ns = live::now_ns();
+  sum.timeout_ns = group_->timeout_ns({.timeout = call.timeout});
+  return sum;
+}
+
+LossReport Sums::all_reduce(const BoundedCall& call) {
+  check(call);
+  if (broken_) throw *broken_;
+  // While nobody waits for this rank.
+  if (call.residual == nullptr && call.in == call.out)
+    copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
+  if (size() > 1) agree(call);
+  ++calls_;
+  const Sum sum = prepare(call);
+  if (size() == 1 || call.count == 0) {
+    if (call.count > 0) std::memcpy(call.out, sum.data, call.count * sum.element);
+    if (call.residual != nullptr) std::memset(call.residual, 0, call.count * sum.element);
+    LossReport nothing;
+    nothing.exact = true;
+    nothing.lost_of_layer.assign(std::max<std::size_t>(call.layers.size(), 1), 0);
+    nothing.lost_of_sender.assign(index(size()), 0);
+    return nothing;
+  }
+  try {
+    run(sum);
+  } catch (const std::exception& e) {
+    if (broken_) throw;
+    fail(sum, ErrorCode::system, e.what());
+  }
+  LossReport said = report(sum);
+  keep_lost(sum);
+  said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
+  return said;
+}
+
+// Each rank's sum goes to another one when that one has said what it has lost. So who has all sums is asked
+// nothing more, and may go.
+void Sums::run(const Sum& sum) {
+  const auto known = std::ranges::find(tensors_, std::pair{sum.call.count, sum.element});
+  const auto tensor = static_cast<std::size_t>(known - tensors_.begin());
+  if (known == tensors_.end()) {
+    std::vector<std::uint64_t> bytes;
+    for (const std::size_t count : sum.counts) bytes.push_back(count * sum.element);
+    exchange_->add(bytes);
+    tensors_.emplace_back(sum.call.count, sum.element);
+  }
+  const auto bell = std::make_shared<Bell>();
+  receiving_.assign(index(size()), nullptr);
+  sending_.assign(index(size()), nullptr);
+  const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000) + kGrace};
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    receiving_[index(r)] =
+        group_->start_recv(static_cast<std::byte*>(sum.call.out) + sum.offsets[index(r)] * sum.element,
+                           sum.counts[index(r)], sum.call.type, r, 0, options);
+    receiving_[index(r)]->on_done([bell] { bell->ring(); });
+  }
+  exchange_->begin(tensor, sum.data, sum.begun_ns + sum.timeout_ns);
+  bool summed = false;
+  for (std::size_t ended = 0;;) {
+    exchange_->step(live::now_ns());
+    if (const auto& failure = exchange_->failure())
+      fail(sum, failure->code, fmt::format("with {}: {}", who(failure->node), failure->text));
+    if (!summed && exchange_->received()) {
+      add_up(sum);
+      summed = true;
+    }
+    if (summed) send_sums(sum, bell);
+    if (const std::size_t rung = bell->rung(); rung > ended) {
+      ended = rung;
+      check_works(sum);
+    }
+    if (ended == 2 * index(size() - 1)) return;
+    exchange_->wait(exchange_->next_time_ns(live::now_ns()), bell->fd());
+    bell->silence();
+  }
+}
+
+void Sums::send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell) {
+  const std::byte* const mine =
+      static_cast<const std::byte*>(sum.call.out) + sum.offsets[index(rank())] * sum.element;
+  const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000) + kGrace};
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank() || sending_[index(r)] || !exchange_->settled(r)) continue;
+    sending_[index(r)] = group_->start_send(mine, sum.counts[index(rank())], sum.call.type, r, 0, options);
+    sending_[index(r)]->on_done([bell] { bell->ring(); });
+  }
+}
+
+void Sums::check_works(const Sum& sum) {
+  for (const auto* const works : {&receiving_, &sending_})
+    for (const WorkPtr& work : *works)
+      if (const std::exception_ptr error = work ? work->error() : nullptr) try {
+          std::rethrow_exception(error);
+        } catch (const Error& e) {
+          fail(sum, e.code(), e.what());
+        }
+}
+
+// Everything ends here: nothing writes to the caller's buffers any more, and the other ranks hear why.
+void Sums::fail(const Sum& sum, ErrorCode code, const std::string& why) {
+  broken_.emplace(code, fmt::format("bounded all_reduce #{} of {} {} on {}: {}", calls_, sum.call.count,
+                                    talweg::name(sum.call.type), who(rank()), why));
+  group_->abort(broken_->what());
+  for (auto* const works : {&receiving_, &sending_})
+    for (WorkPtr& work : *works)
+      if (WorkPtr ending = std::exchange(work, nullptr)) try {
+          ending->wait();
+        } catch (const Error&) {  // what it is, is known
+        }
+  throw *broken_;
+}
+
+// In the order of ranks: the same bits, whoever was first.
+void Sums::add_up(const Sum& sum) {
+  const std::size_t at = sum.offsets[index(rank())] * sum.element;
+  const protocol::BoundedShape& shape = exchange_->shape(rank());
+  const protocol::PacketSet nothing(shape.packets());
+  protocol::LossySum adding(shape, sum.call.type);
+  adding.begin(static_cast<std::byte*>(sum.call.out) + at);
+  for (int r = 0; r < size(); ++r)
+    adding.add(r == rank() ? sum.data + at : exchange_->arrived(r),
+               r == rank() ? nothing : exchange_->missing(r));
+  adding.finish(sum.call.reduction == ReduceOp::sum      ? protocol::LossScale::none
+                : options_.policy == LossPolicy::rescale ? protocol::LossScale::by_received
+                                                         : protocol::LossScale::by_all,
+                size());
+}
+
+LossReport Sums::report(const Sum& sum) const {
+  LossReport said;
+  said.exact = ppm_ == 0 || exchange().exact();
+  said.lost_of_layer.assign(std::max<std::size_t>(sum.call.layers.size(), 1), 0);
+  said.lost_of_sender.assign(index(size()), 0);
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    said.sent_bytes += exchange().shape(r).bytes;
+    said.lost_of_sender[index(r)] = exchange().missing_bytes(r);
+    note_layers(sum, r, said);
+  }
+  said.packets_again = exchange().sent_again();
+  return said;
+}
+
+// What was lost of what rank `r` was sent.
+void Sums::note_layers(const Sum& sum, int r, LossReport& said) const {
+  const protocol::BoundedShape& shape = exchange().shape(r);
+  const protocol::PacketSet& lost = exchange().lost(r);
+  std::size_t layer = 0;
+  std::size_t layer_end = sum.call.layers.empty() ? sum.call.count : sum.call.layers[0];  // in elements
+  for (std::uint32_t i = lost.next(0); i < lost.size(); i = lost.next(i + 1)) {
+    std::size_t at = sum.offsets[index(r)] + std::uint64_t{i} * shape.stride / sum.element;
+    const std::size_t end = at + shape.length(i) / sum.element;
+    said.lost_bytes += shape.length(i);
+    while (at < end) {
+      while (at >= layer_end) layer_end += sum.call.layers[++layer];
+      const std::size_t until = std::min(end, layer_end);
+      said.lost_of_layer[layer] += (until - at) * sum.element;
+      at = until;
+    }
+  }
+}
+
+// The residual has everything that was sent: what has arrived goes.
+void Sums::keep_lost(const Sum& sum) {
+  if (sum.call.residual == nullptr) return;
+  for (int r = 0; r < size(); ++r) {
+    std::byte* const shard = static_cast<std::byte*>(sum.call.residual) + sum.offsets[index(r)] * sum.element;
+    if (r == rank()) {
+      std::memset(shard, 0, sum.counts[index(r)] * sum.element);
+      continue;
+    }
+    const protocol::BoundedShape& shape = exchange().shape(r);
+    const protocol::PacketSet& lost = exchange().lost(r);
+    for (std::uint32_t i = 0; i < shape.packets(); ++i)
+      if (!lost.has(i)) std::memset(shard + std::uint64_t{i} * shape.stride, 0, shape.length(i));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<BoundedSums> make_bounded(Group& group, const BoundedLossOptions& options,
+                                          const BoundedSeams& seams) {
+  check_options(options);
+  std::vector<int> ranks(static_cast<std::size_t>(group.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  auto own = std::dynamic_pointer_cast<GroupImpl>(group.split(ranks));
+  if (!own) refuse("bounded loss: expected a group that was joined with Group::join");
+  return std::make_shared<Sums>(std::move(own), options, seams);
+}
+
+}  // namespace talweg::group
+
+namespace talweg {
+
+std::shared_ptr<BoundedSums> BoundedSums::make(Group& group, const BoundedLossOptions& options) {
+  return group::make_bounded(group, options, {});
+}
+
+}  // namespace talweg

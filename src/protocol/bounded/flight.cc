@@ -1,0 +1,162 @@
+#include "protocol/bounded/flight.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace talweg::protocol {
+
+namespace {
+
+// Datagrams that may come before they are acknowledged, unless whoever receives says that no more is there;
+// and for how long.
+constexpr std::size_t kMostUnacknowledged = 16;
+constexpr std::int64_t kHeldNs = 1'000'000;
+// Timeouts in a row after which nothing is known of the way any more.
+constexpr unsigned kSilentTimeouts = 3;
+// The weight of one packet in the average of losses.
+constexpr double kOnePacket = 1.0 / 128;
+
+}  // namespace
+
+Flight::Flight(const FlightOptions& options)
+    : options_(options),
+      sent_(options.packets),
+      rate_(options.rate, static_cast<double>(options.datagram)),
+      other_credit_(options.other_credit),
+      numbers_(wire::kAckRanges) {}
+
+// One datagram may always be on its way, however small a window is.
+Flight::Window Flight::window() const {
+  const std::uint64_t bytes = sent_.bytes_on_their_way();
+  if (bytes == 0) return Window::open;
+  if (bytes + options_.datagram > other_credit_) return Window::no_credit;
+  return static_cast<double>(bytes + options_.datagram) <= rate_.window() ? Window::open : Window::rate_full;
+}
+
+bool Flight::allowed(std::int64_t now_ns) {
+  if (const Window is = window(); is != Window::open || sent_.full()) {
+    if (is == Window::no_credit) ++counters_.credit_waits;
+    if (is == Window::rate_full) {
+      ++counters_.rate_waits;
+      window_was_full_ = true;
+    }
+    return false;
+  }
+  const double pace = rate_.pace(rtt_.smooth_delay_ns(), rtt_.base_ns());
+  if (pace != pacer_.rate()) pacer_.set_rate(pace, now_ns);
+  return pacer_.allowed(now_ns);
+}
+
+void Flight::sent(std::uint64_t number, std::size_t bytes, std::int64_t now_ns) {
+  if (sent_.on_their_way() == 0) heard_ns_ = std::max(heard_ns_, now_ns);  // nothing was waited for
+  sent_.sent({.number = number, .sent_ns = now_ns, .bytes = static_cast<std::uint32_t>(bytes)});
+  pacer_.spent(bytes);
+  ++counters_.sent;
+}
+
+void Flight::on_fate(bool lost, std::int64_t now_ns) {
+  loss_ += ((lost ? 1.0 : 0.0) - loss_) * kOnePacket;
+  ++(lost ? counters_.lost : counters_.arrived);
+  if (!lost || loss_ <= kHeavyLoss) return;
+  ++counters_.heavy_losses;
+  rate_.on_lost(rtt_.smoothed_ns(), now_ns);
+}
+
+void Flight::find_lost(std::int64_t now_ns) {
+  sent_.find_lost(rtt_, now_ns, [&](const SentPacket&) { on_fate(true, now_ns); });
+}
+
+void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t came_ns,
+                                std::int64_t now_ns) {
+  wire::Acknowledgement ack;
+  if (decode(payload, ack) != nullptr || ack.highest() >= sent_.next_number() || ack.n_limits != 0) {
+    ++counters_.malformed;
+    return;
+  }
+  double bytes = 0;
+  std::int64_t sample_ns = 0;
+  sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
+    bytes += packet.bytes;
+    if (!was_lost) on_fate(false, now_ns);
+    if (packet.number == ack.highest()) sample_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
+  });
+  if (sample_ns > 0) rtt_.sample(sample_ns, std::int64_t{ack.held_us} * 1000, now_ns);
+  // One that was overtaken says nothing new of these.
+  if (ack.highest() >= newest_credit_) {
+    newest_credit_ = ack.highest();
+    other_credit_ = ack.window;
+    if (ack.marked > other_marked_) {
+      counters_.marks += ack.marked - other_marked_;
+      other_marked_ = ack.marked;
+      rate_.on_marked(rtt_.smoothed_ns(), now_ns);
+    }
+  }
+  if (bytes > 0) {
+    missed_ = 0;
+    heard_ns_ = now_ns;
+    rate_.on_acknowledged(bytes, rtt_.delay_ns(), rtt_.base_ns(), std::exchange(window_was_full_, false),
+                          now_ns);
+  }
+  find_lost(now_ns);
+}
+
+void Flight::received(std::uint64_t number, bool marked, std::int64_t came_ns, std::int64_t now_ns) {
+  if (!numbers_.add(number, number + 1)) {
+    numbers_.remove_first();
+    numbers_.add(number, number + 1);
+  }
+  if (marked) ++marked_;
+  if (number >= highest_) highest_came_ns_ = came_ns;
+  highest_ = std::max(highest_, number);
+  if (unacknowledged_++ == 0) acknowledge_at_ns_ = now_ns + kHeldNs;
+}
+
+bool Flight::acknowledgement_due(std::int64_t now_ns) const {
+  return acknowledge_now_ || unacknowledged_ >= kMostUnacknowledged || now_ns >= acknowledge_at_ns_;
+}
+
+void Flight::acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload) {
+  wire::Acknowledgement ack;
+  ack.held_us =
+      static_cast<std::uint32_t>(std::clamp<std::int64_t>((now_ns - highest_came_ns_) / 1000, 0, 0xffffffff));
+  ack.window = options_.credit;
+  ack.marked = marked_;
+  const auto ranges = numbers_.ranges();
+  ack.n_ranges = ranges.size();
+  for (std::size_t i = 0; i < ack.n_ranges; ++i) {
+    const RangeSet::Range& range = ranges[ranges.size() - 1 - i];
+    ack.ranges[i] = {range.begin, range.end};
+  }
+  header = {};
+  header.type = static_cast<std::uint8_t>(wire::FlowType::acknowledgement);
+  header.service = wire::kOrdinary;
+  header.length = static_cast<std::uint16_t>(encode(ack, payload));
+  unacknowledged_ = 0;
+  acknowledge_now_ = false;
+  acknowledge_at_ns_ = SentPackets::kNever;
+}
+
+std::int64_t Flight::timeout_at() const {
+  if (sent_.on_their_way() == 0) return SentPackets::kNever;
+  return heard_ns_ + rtt_.timeout_ns(missed_, kHeldNs);
+}
+
+// Nobody sends anything again for it, so nothing would ever be heard of the last ones of a pass.
+void Flight::on_time(std::int64_t now_ns) {
+  if (now_ns >= sent_.lost_at_ns()) find_lost(now_ns);
+  if (now_ns < timeout_at()) return;
+  ++counters_.timeouts;
+  heard_ns_ = now_ns;
+  while (sent_.on_their_way() > 0) sent_.give_up_oldest([](const SentPacket&) {});
+  if (++missed_ % kSilentTimeouts == 0) rate_.on_silence();
+}
+
+std::int64_t Flight::next_time_ns(std::int64_t now_ns, bool wants_to_send) const {
+  if (acknowledgement_due(now_ns)) return now_ns;
+  std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), acknowledge_at_ns_});
+  if (wants_to_send && window() == Window::open && !sent_.full())
+    at = std::min(at, std::max(now_ns, pacer_.next(now_ns)));
+  return at;
+}
+
+}  // namespace talweg::protocol

@@ -1,0 +1,118 @@
+// Flight: how many bytes of transfers that may lose a part are on their way to one node, and how many of its
+// own have come: rate control for streams whose packets are not acknowledged one by one.
+//
+//   while (flight.allowed(now_ns)) { flight.sent(number, bytes, now_ns); send that datagram of data; }
+//   flight.on_acknowledgement(payload, came_ns, now_ns);
+//   flight.on_time(now_ns) at flight.next_time_ns(now_ns, wants to send) or soon after
+//
+//   flight.received(number, marked, came_ns, now_ns);        // at the other end: each datagram of data
+//   flight.end_of_batch();                                   // nothing more is there to be received right now
+//   while (flight.acknowledgement_due(now_ns)) flight.acknowledge(now_ns, header, payload), seal and send it;
+//
+// The numbers are those of the sealer. Acknowledgements are DatagramFlow's (wire/flow_packets.h), without
+// channels: what has come, for how long the answer was held, and the receiver's credit, which is its share of
+// a socket's buffer: all senders together never have more on their way than fits there. Lost datagrams are
+// not sent again here. The receiver of a transfer says what it misses (inflow.h).
+//
+// The delay decides (rate_control.h). A loss is no sign of a queue where losses are expected: only more than
+// kHeavyLoss of the packets is.
+//
+// Pure: no clock, no socket. Its memory is taken when it is made.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "protocol/datagram/burst_pacer.h"
+#include "protocol/datagram/range_set.h"
+#include "protocol/datagram/rate_control.h"
+#include "protocol/datagram/round_trip.h"
+#include "protocol/datagram/sent_packets.h"
+#include "wire/datagram.h"
+#include "wire/flow_packets.h"
+
+namespace talweg::protocol {
+
+struct FlightOptions {
+  std::uint32_t credit = 64U << 10;        // bytes that the other node may have on their way to this one
+  std::uint32_t other_credit = 64U << 10;  // and this one to the other, until it says something else
+  std::size_t datagram = 1500;             // bytes of the largest, IP header included
+  std::size_t packets = 4096;              // on their way at most; a power of two
+  RateOptions rate;
+};
+
+// What has happened so far; each a path that tests must have taken.
+struct FlightCounters {
+  std::uint64_t sent = 0;
+  std::uint64_t arrived = 0;
+  std::uint64_t lost = 0;          // something newer had arrived
+  std::uint64_t heavy_losses = 0;  // more than are expected
+  std::uint64_t timeouts = 0;      // nothing was heard: what was on its way counts as gone
+  std::uint64_t credit_waits = 0;  // the other node's credit was used up
+  std::uint64_t rate_waits = 0;    // the rate control's window was
+  std::uint64_t marks = 0;
+  std::uint64_t malformed = 0;
+  bool operator==(const FlightCounters&) const = default;
+};
+
+class Flight {
+ public:
+  static constexpr double kHeavyLoss = 0.1;
+
+  explicit Flight(const FlightOptions& options);
+
+  // One of the largest datagrams may leave.
+  bool allowed(std::int64_t now_ns);
+  // `bytes`: of the datagram, IP header included. After allowed().
+  void sent(std::uint64_t number, std::size_t bytes, std::int64_t now_ns);
+  // `came_ns`: when it came to this machine.
+  void on_acknowledgement(std::span<const std::byte> payload, std::int64_t came_ns, std::int64_t now_ns);
+
+  void received(std::uint64_t number, bool marked, std::int64_t came_ns, std::int64_t now_ns);
+  void end_of_batch() { acknowledge_now_ = acknowledge_now_ || unacknowledged_ > 0; }
+  bool acknowledgement_due(std::int64_t now_ns) const;
+  // Fills in type, class and length, and writes at most kMostAckBytes.
+  void acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
+
+  void on_time(std::int64_t now_ns);
+  // SentPackets::kNever: nothing is waited for.
+  std::int64_t next_time_ns(std::int64_t now_ns, bool wants_to_send) const;
+
+  const FlightCounters& counters() const { return counters_; }
+  const RoundTrip& round_trip() const { return rtt_; }
+  double congestion_window() const { return rate_.window(); }
+  std::uint64_t bytes_on_their_way() const { return sent_.bytes_on_their_way(); }
+
+ private:
+  enum class Window : std::uint8_t { open, no_credit, rate_full };
+  Window window() const;
+  void on_fate(bool lost, std::int64_t now_ns);
+  void find_lost(std::int64_t now_ns);
+  std::int64_t timeout_at() const;
+
+  const FlightOptions options_;
+  SentPackets sent_;
+  RoundTrip rtt_;
+  RateControl rate_;
+  BurstPacer pacer_;
+  std::uint32_t other_credit_;
+  std::uint32_t other_marked_ = 0;
+  std::uint64_t newest_credit_ = 0;  // the highest number that was acknowledged when it was told
+  double loss_ = 0;                  // moving average of how large a part is lost
+  bool window_was_full_ = false;
+  unsigned missed_ = 0;  // timeouts since anything was heard
+  std::int64_t heard_ns_ = 0;
+
+  RangeSet numbers_;  // of what has come
+  std::uint64_t highest_ = 0;
+  std::int64_t highest_came_ns_ = 0;
+  std::uint32_t marked_ = 0;
+  std::size_t unacknowledged_ = 0;
+  bool acknowledge_now_ = false;
+  std::int64_t acknowledge_at_ns_ = SentPackets::kNever;
+
+  FlightCounters counters_;
+};
+
+}  // namespace talweg::protocol

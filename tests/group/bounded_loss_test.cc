@@ -1,0 +1,343 @@
+// Sums of which a part is lost, by ranks as threads, with losses made where datagrams leave. The values are
+// whole numbers that floats add without rounding: so that what has been given and what is left make up all.
+#include "talweg/bounded_loss.h"
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <random>
+#include <stdexcept>
+#include <string_view>
+
+#include "group/bounded.h"
+#include "ranks.h"
+
+namespace talweg::group {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+BoundedSeams lossy(double loss, unsigned seed) {
+  BoundedSeams seams;
+  seams.offload = false;  // so that a message is a datagram
+  seams.warm_up = false;
+  seams.send = [loss, random = std::mt19937(seed)](int fd, mmsghdr* messages, unsigned n) mutable {
+    for (unsigned i = 0; i < n; ++i)
+      if (std::uniform_real_distribution<>(0, 1)(random) >= loss) ::sendmmsg(fd, messages + i, 1, 0);
+    return static_cast<int>(n);
+  };
+  return seams;
+}
+
+std::vector<float> whole_numbers(std::size_t count, int rank, int call) {
+  std::vector<float> values(count);
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = static_cast<float>(
+        static_cast<int>((i * 37 + static_cast<std::size_t>(rank) * 11 + static_cast<std::size_t>(call) * 5) %
+                         201) -
+        100);
+  return values;
+}
+
+bool same_on_all(Group& group, const std::vector<float>& values) {
+  std::vector<float> least(values.size()), most(values.size());
+  group.all_reduce(values.data(), least.data(), values.size(), DataType::f32, ReduceOp::min);
+  group.all_reduce(values.data(), most.data(), values.size(), DataType::f32, ReduceOp::max);
+  return std::memcmp(least.data(), most.data(), values.size() * sizeof(float)) == 0;
+}
+
+std::string error_of(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& e) {
+    return std::string(name(e.code())) + ": " + e.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(BoundedSums, WithNothingToLoseAreTheSumsOfTheGroup) {
+  run_ranks(3, [](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0, .packet_bytes = 512},
+                                   lossy(0.1, 1 + static_cast<unsigned>(group.rank())));
+    for (const std::size_t count : {1UL, 2UL, 1'000UL, 30'001UL})
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::avg})
+        for (const bool in_place : {false, true}) {
+          const std::vector<float> in = whole_numbers(count, group.rank(), 0);
+          std::vector<float> expected(count), out = in_place ? in : std::vector<float>(count, -7.F);
+          group.all_reduce(in.data(), expected.data(), count, DataType::f32, op);
+          const LossReport report = sums->all_reduce(
+              {.in = in_place ? out.data() : in.data(), .out = out.data(), .count = count, .reduction = op});
+          EXPECT_EQ(std::memcmp(out.data(), expected.data(), count * sizeof(float)), 0) << count;
+          EXPECT_TRUE(report.exact);
+          EXPECT_EQ(report.lost_bytes, 0U);
+        }
+  });
+}
+
+TEST(BoundedSums, LoseNothingThatIsNotInAResidual) {
+  constexpr std::size_t kCount = 40'000;
+  constexpr int kCalls = 12;
+  constexpr double kP = 0.05;
+  const std::vector<std::size_t> layers{1, 9'999, 25'000, 0, 5'000};
+  std::atomic<std::uint64_t> lost{0};
+  run_ranks(4, [&](Group& group) {
+    const auto sums = make_bounded(group, {.p = kP, .packet_bytes = 400},
+                                   lossy(0.03, 10 + static_cast<unsigned>(group.rank())));
+    std::vector<float> residual(kCount), given(kCount), wanted(kCount);
+    for (int call = 0; call < kCalls; ++call) {
+      const std::vector<float> in = whole_numbers(kCount, group.rank(), call);
+      std::vector<float> out(kCount), exact(kCount);
+      const LossReport report = sums->all_reduce({.in = in.data(),
+                                                  .out = out.data(),
+                                                  .count = kCount,
+                                                  .residual = residual.data(),
+                                                  .layers = layers});
+      EXPECT_TRUE(same_on_all(group, out)) << "call " << call;
+      group.all_reduce(in.data(), exact.data(), kCount, DataType::f32, ReduceOp::sum);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        given[i] += out[i];
+        wanted[i] += exact[i];
+      }
+      EXPECT_FALSE(report.exact);
+      EXPECT_EQ(report.sent_bytes, kCount / 4 * 3 * sizeof(float));
+      EXPECT_LE(static_cast<double>(report.lost_bytes), kP * static_cast<double>(report.sent_bytes));
+      for (const std::uint64_t bytes : report.lost_of_sender)
+        EXPECT_LE(static_cast<double>(bytes), kP * kCount / 4 * sizeof(float));
+      EXPECT_EQ(report.lost_of_sender[static_cast<std::size_t>(group.rank())], 0U);
+      std::uint64_t by_layer = 0;
+      ASSERT_EQ(report.lost_of_layer.size(), layers.size());
+      for (std::size_t l = 0; l < layers.size(); ++l) {
+        EXPECT_LE(report.lost_of_layer[l], layers[l] * sizeof(float));
+        by_layer += report.lost_of_layer[l];
+      }
+      EXPECT_EQ(by_layer, report.lost_bytes);
+      lost += report.lost_bytes;
+    }
+    std::vector<float> left(kCount);
+    group.all_reduce(residual.data(), left.data(), kCount, DataType::f32, ReduceOp::sum);
+    for (std::size_t i = 0; i < kCount; ++i) given[i] += left[i];
+    EXPECT_EQ(given, wanted);
+  });
+  EXPECT_GT(lost.load(), 0U);
+}
+
+TEST(BoundedSums, AreMeansOfThoseThatHaveCome) {
+  std::atomic<std::uint64_t> lost{0};
+  run_ranks(3, [&](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0.2, .policy = LossPolicy::rescale, .packet_bytes = 256},
+                                   lossy(0.1, 20 + static_cast<unsigned>(group.rank())));
+    for (int call = 0; call < 6; ++call) {
+      std::vector<float> values(20'000, 42.F);
+      lost += sums->all_reduce({.in = values.data(),
+                                .out = values.data(),
+                                .count = values.size(),
+                                .reduction = ReduceOp::avg})
+                  .lost_bytes;
+      EXPECT_THAT(values, Each(42.F));
+    }
+  });
+  EXPECT_GT(lost.load(), 0U);
+}
+
+// With all that the kernel has to make datagrams cheap, and the first calls exact.
+TEST(BoundedSums, WorkAsTheyAreMade) {
+  run_ranks(3, [](Group& group) {
+    const auto sums = BoundedSums::make(group, {.p = 0.01});
+    for (int call = 0; call < 25; ++call) {
+      std::vector<double> values(100'003, group.rank() + 1.0);
+      std::vector<double> residual(values.size());
+      const LossReport report = sums->all_reduce({.in = values.data(),
+                                                  .out = values.data(),
+                                                  .count = values.size(),
+                                                  .type = DataType::f64,
+                                                  .residual = residual.data()});
+      EXPECT_EQ(report.exact, call < 20);
+      if (report.exact) {
+        EXPECT_THAT(values, Each(6.0));
+        EXPECT_THAT(residual, Each(0.0));
+      }
+    }
+    std::vector<float> nothing;
+    EXPECT_EQ(sums->all_reduce({.in = nullptr, .out = nullptr, .count = 0}).sent_bytes, 0U);
+  });
+}
+
+TEST(BoundedSums, AreEncryptedWhereTheGroupIs) {
+  const Variable shm("TALWEG_SHM", "off");
+  const Variable encrypt("TALWEG_ENCRYPT", "on");
+  std::atomic<int> readable{0}, seen{0};
+  run_ranks(2, [&](Group& group) {
+    BoundedSeams seams;
+    seams.send = [&](int fd, mmsghdr* messages, unsigned n) {
+      const std::string_view datagrams(static_cast<const char*>(messages->msg_hdr.msg_iov->iov_base),
+                                       messages->msg_hdr.msg_iov->iov_len);
+      const float in_a_row[] = {1.5F, 1.5F, 1.5F, 1.5F};
+      const std::string_view plain(reinterpret_cast<const char*>(in_a_row), sizeof in_a_row);
+      if (datagrams.find(plain) != std::string_view::npos) ++readable;
+      ++seen;
+      return ::sendmmsg(fd, messages, n, 0);
+    };
+    const auto sums = make_bounded(group, {.p = 0.01}, seams);
+    std::vector<float> values(1'000, 1.5F);
+    sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()});
+    EXPECT_THAT(values, Each(3.F));
+  });
+  EXPECT_GT(seen, 0);
+  EXPECT_EQ(readable, 0);
+}
+
+TEST(BoundedSums, OfOneRankAreItsOwn) {
+  run_ranks(1, [](Group& group) {
+    const auto sums = BoundedSums::make(group);
+    std::vector<float> in{1, 2, 3}, out(3), residual{10, 0, 0};
+    EXPECT_TRUE(
+        sums->all_reduce({.in = in.data(), .out = out.data(), .count = 3, .residual = residual.data()})
+            .exact);
+    EXPECT_THAT(out, ::testing::ElementsAre(11, 2, 3));
+    EXPECT_THAT(residual, Each(0.F));
+  });
+}
+
+TEST(BoundedSums, AreRefusedWhereTheyHaveNoMeaning) {
+  run_ranks(2, [](Group& group) {
+    for (const double p : {-0.1, 0.6, std::numeric_limits<double>::quiet_NaN()})
+      EXPECT_THAT(error_of([&] { BoundedSums::make(group, {.p = p}); }),
+                  AllOf(HasSubstr("invalid_argument"), HasSubstr("expected 0 to 0.5")));
+    EXPECT_THAT(error_of([&] { BoundedSums::make(group, {.packet_bytes = 8}); }),
+                HasSubstr("expected 64 to"));
+    const auto sums = BoundedSums::make(group);
+    const auto means = BoundedSums::make(group, {.policy = LossPolicy::rescale});
+    std::vector<float> a(8), b(8);
+    const std::vector<std::size_t> layers{3, 4};
+    const auto refusal = [](BoundedSums& by, const BoundedCall& call) {
+      return error_of([&] { by.all_reduce(call); });
+    };
+    BoundedCall call{.in = a.data(), .out = a.data(), .count = 8};
+    call.type = DataType::i32;
+    EXPECT_THAT(refusal(*sums, call), HasSubstr("of i32: expected f16, bf16, f32 or f64"));
+    call.type = DataType::f32;
+    call.reduction = ReduceOp::max;
+    EXPECT_THAT(refusal(*sums, call), HasSubstr("with max: expected sum or avg"));
+    call.reduction = ReduceOp::sum;
+    EXPECT_THAT(refusal(*means, call), HasSubstr("policy rescale: expected avg"));
+    call.layers = layers;
+    EXPECT_THAT(refusal(*sums, call), HasSubstr("layers of 7 elements together, of 8"));
+    call.layers = {};
+    call.residual = a.data();
+    EXPECT_THAT(refusal(*sums, call), HasSubstr("the residual overlaps"));
+    call.residual = b.data();
+    call.reduction = ReduceOp::avg;
+    EXPECT_THAT(refusal(*means, call), HasSubstr("would count twice"));
+    call.residual = nullptr;
+    call.out = a.data() + 1;
+    call.count = 7;
+    EXPECT_THAT(refusal(*sums, call), HasSubstr("overlap in part"));
+    call.out = nullptr;
+    EXPECT_THAT(refusal(*sums, call), HasSubstr("the output is null"));
+  });
+}
+
+TEST(BoundedSums, AreRefusedWhereRanksDisagree) {
+  run_ranks(3, [](Group& group) {
+    EXPECT_THAT(
+        error_of([&] { BoundedSums::make(group, {.p = group.rank() == 1 ? 0.02 : 0.01}); }),
+        AllOf(HasSubstr("mismatch"), HasSubstr("rank 0 has p = 0.01"), HasSubstr("rank 1 has p = 0.02")));
+    EXPECT_THAT(error_of([&] {
+                  BoundedSums::make(group,
+                                    {.policy = group.rank() == 2 ? LossPolicy::rescale : LossPolicy::zero});
+                }),
+                AllOf(HasSubstr("mismatch"), HasSubstr("rank 2 has p = 0.01, policy rescale")));
+    const auto sums = BoundedSums::make(group);
+    std::vector<float> values(100, 1.F), residual(100, 1.F);
+    const auto call = [&](std::size_t count) {
+      return error_of([&] {
+        sums->all_reduce(
+            {.in = values.data(), .out = values.data(), .count = count, .residual = residual.data()});
+      });
+    };
+    EXPECT_THAT(call(group.rank() == 2 ? 99 : 100),
+                AllOf(HasSubstr("mismatch"), HasSubstr("sum of 100 f32"), HasSubstr("sum of 99 f32")));
+    EXPECT_THAT(values, Each(1.F));
+    EXPECT_THAT(residual, Each(1.F));
+    EXPECT_EQ(call(100), "nothing was thrown");
+    EXPECT_THAT(values, Each(6.F));
+  });
+}
+
+TEST(BoundedSums, NameWhoseDatagramsDoNotComeAndTheGroupGoesOn) {
+  run_ranks(3, [](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0.01}, lossy(group.rank() == 1 ? 1 : 0, 30));
+    std::vector<float> values(1'000, 1.F), residual(1'000);
+    const auto call = [&] {
+      return error_of([&] {
+        sums->all_reduce({.in = values.data(),
+                          .out = values.data(),
+                          .count = values.size(),
+                          .residual = residual.data(),
+                          .timeout = std::chrono::milliseconds(500)});
+      });
+    };
+    const std::string first = call();
+    EXPECT_THAT(first, AllOf(HasSubstr("bounded all_reduce #1 of 1000 f32 on rank"), HasSubstr("rank 1")));
+    EXPECT_THAT(residual, Each(1.F));
+    EXPECT_EQ(call(), first);
+    group.barrier();
+  });
+}
+
+TEST(BoundedSums, EndWhenARankHasLeft) {
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  run_ranks(4, [&](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0.1}, lossy(0.02, 40));
+    std::vector<float> values(50'000, 1.F);
+    for (int call = 0; call < 3; ++call)
+      sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()});
+    if (group.rank() == 2) return;
+    const std::string error = error_of(
+        [&] { sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}); });
+    const std::lock_guard guard(mutex);
+    errors.push_back(error);
+  });
+  ASSERT_EQ(errors.size(), 3U);
+  EXPECT_THAT(errors, Each(HasSubstr("rank 2")));
+}
+
+// Others that wait for its datagrams hear of it before any deadline.
+TEST(BoundedSums, EndWhenARankFailsOnTheWay) {
+  std::mutex mutex;
+  std::vector<std::string> errors;
+  std::atomic<bool> failing{false};
+  const auto begin = std::chrono::steady_clock::now();
+  run_ranks(3, [&](Group& group) {
+    BoundedSeams seams = lossy(0, 50);
+    if (group.rank() == 1)
+      seams.send = [&failing, forward = seams.send](int fd, mmsghdr* messages, unsigned n) -> int {
+        if (failing) throw std::runtime_error("the card is gone");
+        return forward(fd, messages, n);
+      };
+    const auto sums = make_bounded(group, {.p = 0.1}, seams);
+    std::vector<float> values(50'000, 1.F);
+    const auto call = [&] {
+      return error_of(
+          [&] { sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}); });
+    };
+    EXPECT_EQ(call(), "nothing was thrown");
+    group.barrier();
+    if (group.rank() == 1) failing = true;
+    const std::string error = call();
+    const std::lock_guard guard(mutex);
+    errors.push_back(error);
+  });
+  ASSERT_EQ(errors.size(), 3U);
+  EXPECT_THAT(errors, Each(AllOf(HasSubstr("rank 1"), HasSubstr("the card is gone"))));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(25));
+}
+
+}  // namespace
+}  // namespace talweg::group

@@ -1,0 +1,157 @@
+// How much may be on its way, with hand-made acknowledgements.
+#include "protocol/bounded/flight.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <functional>
+#include <vector>
+
+namespace talweg::protocol {
+namespace {
+
+constexpr std::size_t kDatagram = 1000;
+constexpr std::int64_t kTripNs = 1'000'000;
+
+struct FlightTest : ::testing::Test {
+  FlightTest() {
+    options.datagram = kDatagram;
+    options.other_credit = options.credit = 1 << 20;
+  }
+  // So long everything leaves that may; half a trip later it `arrives`, or not, and what is said to that
+  // takes the other half.
+  void run(Flight& from, Flight& to, std::int64_t for_ns, const std::function<bool(std::uint64_t)>& arrives) {
+    for (const std::int64_t until = now + for_ns; now < until; now += 10'000) {
+      while (from.allowed(now)) {
+        from.sent(number, kDatagram, now);
+        there.push_back({now + kTripNs / 2, number++});
+      }
+      for (; !there.empty() && there.front().arrives_ns <= now; there.pop_front())
+        if (arrives(there.front().number)) to.received(there.front().number, mark, now, now);
+      to.end_of_batch();
+      if (to.acknowledgement_due(now)) {
+        wire::DatagramHeader header;
+        std::vector<std::byte> payload(wire::kMostAckBytes);
+        to.acknowledge(now, header, payload.data());
+        payload.resize(header.length);
+        back.push_back({now + kTripNs / 2, std::move(payload)});
+      }
+      for (; !back.empty() && back.front().arrives_ns <= now; back.pop_front())
+        from.on_acknowledgement(back.front().payload, now, now);
+      if (from.next_time_ns(now, false) <= now) from.on_time(now);
+    }
+  }
+  void answer(Flight& from, Flight& to) {
+    if (!to.acknowledgement_due(now)) return;
+    wire::DatagramHeader header;
+    std::array<std::byte, wire::kMostAckBytes> payload;
+    to.acknowledge(now, header, payload.data());
+    from.on_acknowledgement({payload.data(), header.length}, now, now);
+  }
+
+  struct Sent {
+    std::int64_t arrives_ns;
+    std::uint64_t number;
+  };
+  struct Said {
+    std::int64_t arrives_ns;
+    std::vector<std::byte> payload;
+  };
+  std::deque<Sent> there;
+  std::deque<Said> back;
+  FlightOptions options;
+  std::int64_t now = 1'000'000'000;
+  std::uint64_t number = 0;
+  bool mark = false;
+};
+
+TEST_F(FlightTest, GrowsWhereNoQueueDoes) {
+  Flight a(options), b(options);
+  const double before = a.congestion_window();
+  run(a, b, 20 * kTripNs, [](std::uint64_t) { return true; });
+  EXPECT_GT(a.congestion_window(), 2 * before);
+  EXPECT_EQ(a.counters().lost, 0U);
+  EXPECT_GT(a.counters().rate_waits, 0U);
+}
+
+TEST_F(FlightTest, NeverHasMoreOnItsWayThanTheOtherNodeHasRoomFor) {
+  options.rate.enabled = false;
+  options.other_credit = 10 * kDatagram;
+  Flight a(options), b(options);
+  while (a.allowed(now)) a.sent(number++, kDatagram, now);
+  EXPECT_EQ(a.bytes_on_their_way(), 10 * kDatagram);
+  EXPECT_EQ(a.counters().credit_waits, 1U);
+  // The other node has more room than it had.
+  for (std::uint64_t n = 0; n < number; ++n) b.received(n, false, now, now);
+  b.end_of_batch();
+  answer(a, b);
+  EXPECT_EQ(a.bytes_on_their_way(), 0U);
+  while (a.allowed(now)) a.sent(number++, kDatagram, now);
+  EXPECT_EQ(a.bytes_on_their_way(), (1U << 20) / kDatagram * kDatagram);
+}
+
+TEST_F(FlightTest, BearsLossesThatAreExpectedAndNoOthers) {
+  Flight a(options), b(options), c(options), d(options);
+  run(a, b, 40 * kTripNs, [](std::uint64_t n) { return n % 50 != 7; });
+  EXPECT_GT(a.counters().lost, 0U);
+  EXPECT_EQ(a.counters().heavy_losses, 0U);
+  number = 0;
+  there.clear();
+  back.clear();
+  run(c, d, 40 * kTripNs, [](std::uint64_t n) { return n % 2 == 0; });
+  EXPECT_GT(c.counters().heavy_losses, 0U);
+  EXPECT_LT(c.congestion_window(), a.congestion_window() / 4);
+}
+
+TEST_F(FlightTest, CountsAsGoneWhatNothingIsHeardOf) {
+  Flight a(options), b(options);
+  while (a.allowed(now)) a.sent(number++, kDatagram, now);
+  const std::int64_t at = a.next_time_ns(now, true);
+  EXPECT_GT(at, now);
+  a.on_time(at - 1);
+  EXPECT_GT(a.bytes_on_their_way(), 0U);
+  a.on_time(at);
+  EXPECT_EQ(a.bytes_on_their_way(), 0U);
+  EXPECT_EQ(a.counters().timeouts, 1U);
+  EXPECT_EQ(a.next_time_ns(at, false), SentPackets::kNever);
+  EXPECT_TRUE(a.allowed(at));
+}
+
+TEST_F(FlightTest, BeginsAnewAfterALongSilence) {
+  Flight a(options), b(options);
+  run(a, b, 20 * kTripNs, [](std::uint64_t) { return true; });
+  for (int i = 0; i < 3; ++i) {
+    now = std::max(now, a.next_time_ns(now, true));
+    while (a.allowed(now)) a.sent(number++, kDatagram, now);
+    now = a.next_time_ns(now, false);
+    a.on_time(now);
+  }
+  EXPECT_EQ(a.counters().timeouts, 3U);
+  EXPECT_DOUBLE_EQ(a.congestion_window(), options.rate.least_window);
+}
+
+TEST_F(FlightTest, ShrinksWhereTheNetworkMarks) {
+  Flight a(options), b(options);
+  run(a, b, 20 * kTripNs, [](std::uint64_t) { return true; });
+  const double before = a.congestion_window();
+  mark = true;
+  run(a, b, 2 * kTripNs, [](std::uint64_t) { return true; });
+  EXPECT_GT(a.counters().marks, 0U);
+  EXPECT_LT(a.congestion_window(), before);
+}
+
+TEST_F(FlightTest, BelievesNoAcknowledgementOfWhatWasNotSent) {
+  Flight a(options), b(options);
+  ASSERT_TRUE(a.allowed(now));
+  a.sent(number++, kDatagram, now);
+  b.received(5, false, now, now);
+  b.end_of_batch();
+  answer(a, b);
+  EXPECT_EQ(a.counters().malformed, 1U);
+  EXPECT_EQ(a.bytes_on_their_way(), kDatagram);
+}
+
+}  // namespace
+}  // namespace talweg::protocol
