@@ -296,7 +296,7 @@ Sums::Sum Sums::prepare(const BoundedCall& call) {
 
 LossReport Sums::all_reduce(const BoundedCall& call) {
   check(call);
-  if (broken_) throw *broken_;
+  if (broken_) throw Error(*broken_);
   // While nobody waits for this rank.
   if (call.residual == nullptr && call.in == call.out)
     copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
@@ -399,7 +399,7 @@ void Sums::fail(const Sum& sum, ErrorCode code, const std::string& why) {
           ending->wait();
         } catch (const Error&) {  // what it is, is known
         }
-  throw *broken_;
+  throw Error(*broken_);
 }
 
 // In the order of ranks: the same bits, whoever was first.
