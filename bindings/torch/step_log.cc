@@ -137,8 +137,8 @@ PyObject* StepLog::call(int layer, PyObject* forward, PyObject* arguments, PyObj
 
 PyObject* call_layer(PyObject* self, PyObject* arguments, PyObject* named) {
   try {
-    const auto& call = py::cast<const LayerCall&>(py::handle(self));
-    return call.log->call(call.layer, call.forward.ptr(), arguments, named);
+    const auto* call = py::cast<const LayerCall*>(py::handle(self));
+    return call->log->call(call->layer, call->forward.ptr(), arguments, named);
   } catch (py::error_already_set& error) {
     error.restore();
   } catch (const std::exception& error) {

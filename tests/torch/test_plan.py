@@ -260,6 +260,21 @@ def test_a_failed_call_reaches_whoever_waits_for_its_bucket(tmp_path):
         loss(model, 0).backward()
 
 
+@on_ranks(1)
+def test_a_priority_is_for_cpu_tensors_and_others_go_as_the_group_sends_them():
+    """A group over Talweg may have another backend for a device's tensors."""
+
+    class Group:
+        def allreduce(self, tensors, options):
+            self.got = tensors[0].device.type
+
+    sender = _sending.Sender(dist.group.WORLD)
+    sender.group = Group()
+    sender.follow([_sending.Way(4, 1)], None, None)
+    sender.allreduce([torch.ones(4, device="meta")])
+    assert sender.group.got == "meta"
+
+
 class Ended:
     """The work of a call that has ended before anybody asks for it, as each one of a broken group does."""
 

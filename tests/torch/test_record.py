@@ -15,7 +15,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from torch.utils.checkpoint import checkpoint
 from training import assert_equal_on_all_ranks, batch, flat, loss, network, sgd, train
 
-from talweg import _files, _sending, _stamps
+from talweg import _files, _record, _sending, _stamps
 from talweg._c10d import StepLog
 from talweg._watching import Kind
 from talweg.torch import record
@@ -377,7 +377,8 @@ def test_another_machines_clock_is_found_out(monkeypatch):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(_stamps, "machine", lambda: f"machine {dist.get_rank()}")
             patch.setattr(_stamps.time, "monotonic_ns", lambda: true_ns() + ahead)
-            offset, error = _stamps.offset_to_first(group or dist.group.WORLD, torch.device("cpu"))
+            # The model's device may be one whose tensors the group does not send.
+            offset, error = _stamps.offset_to_first(group or dist.group.WORLD, torch.device("meta"))
         assert abs(offset + ahead) <= error < 1_000_000_000
         assert dist.get_rank() or error == 0
         assert _stamps.offset_to_first(group or dist.group.WORLD, torch.device("cpu")) == (0, 0)  # one machine
@@ -400,7 +401,7 @@ def test_stamps_of_a_device_become_times_of_the_host(monkeypatch):
 
     monkeypatch.setattr(torch, "Event", Event)
     monkeypatch.setattr(torch.accelerator, "synchronize", lambda device: None)
-    clock = _stamps.DeviceClock(torch.device("cuda"))
+    clock = _stamps.DeviceClock(torch.device("cuda"), "nccl")
     before = time.monotonic_ns()
     clock.begin()
     after = time.monotonic_ns()
@@ -411,6 +412,13 @@ def test_stamps_of_a_device_become_times_of_the_host(monkeypatch):
     times = clock.nanoseconds(stamps)
     assert before <= times[0] - 1_500_000 <= after
     assert [b - a for a, b in zip(times, times[1:])] == [1_500_000 if k % 2 == 0 else 3_000_000 for k in range(99)]
+
+
+@on_ranks(1)
+def test_the_backend_is_that_of_the_tensors_that_are_sent():
+    mixed = dist.new_group(backend="cpu:gloo,cuda:talweg")
+    for group, device, name in ((mixed, "cpu", "gloo"), (mixed, "cuda", "talweg"), (dist.group.WORLD, "cpu", "talweg")):
+        assert _record.backend_of(group, torch.device(device)) == name
 
 
 @pytest.mark.parametrize("now", [None, iter(range(100)).__next__])

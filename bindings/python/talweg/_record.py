@@ -66,7 +66,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         self._batch = batch
         self._wanted, self._warm_up = steps, warm_up
         self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
-        self._clock: Any = HostClock() if self._device.type == "cpu" else DeviceClock(self._device)
+        self._backend = backend_of(model.process_group, self._device)
+        self._clock: Any = HostClock() if self._device.type == "cpu" else DeviceClock(self._device, self._backend)
         self._watching = Watching(model, self._clock.now)
         self._mine = {id(p) for p in model.parameters()}
         self._optimisers: dict[int, bool] = {}
@@ -132,7 +133,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         note(Kind.SENT, number)
 
         def done(future):
-            note(Kind.ARRIVED, number)
+            with self._clock.where_calls_end():
+                note(Kind.ARRIVED, number)
             self._arrived.append(None)
 
         return done
@@ -201,7 +203,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         self._offsets.append(offset_to_first(group, self._device))
         seen = _steps.Seen.of(self._watching, self._bytes, self._clock, self._offsets, self._buckets, self._batch,
                               socket.gethostname(), self._problem)  # fmt: skip
-        seen.backend = dist.get_backend(group)
+        seen.backend = self._backend
         everybody: list[Any] | None = [None] * group.size() if group.rank() == 0 else None
         dist.gather_object(seen, everybody, group=group, group_dst=0)
         verdict: list[Any] = ["", []]
@@ -247,3 +249,9 @@ def _check_types(**arguments: Any) -> None:
 
 def _nothing(future):
     pass
+
+
+def backend_of(group: dist.ProcessGroup, device: torch.device) -> str:
+    """Which of the group's backends has tensors on this device."""
+    pairs = (pair.split(":") for pair in dist.get_backend_config(group).split(","))
+    return next((backend for kind, backend in pairs if kind == device.type), dist.get_backend(group))

@@ -84,7 +84,7 @@ class Sender(dist.ProcessGroup):
         return self._pipe.send(tensors[0], list(tensor.split(size)), options, way.priority)
 
     def _start(self, tensor, options, priority):
-        if priority and self._backend is not None:
+        if priority and self._backend is not None and tensor.device.type == "cpu":
             return self._backend.all_reduce_with_priority([tensor], options, priority)
         return self.group.allreduce([tensor], options)
 
@@ -157,12 +157,19 @@ class _Whole:
         self._missing = pieces
         self._error: Exception | None = None
         self._lock = threading.Lock()
-        self._ended: torch.futures.Future = torch.futures.Future(
-            devices=[] if tensor.device.type == "cpu" else [tensor.device])
+        self._on_device = tensor.device.type != "cpu"
+        self._arrivals: list[torch.Event] = []  # on a device, pieces end on streams of their own, later than their futures
+        self._ended: torch.futures.Future = torch.futures.Future(devices=[tensor.device] if self._on_device else [])
         # Not set_exception, which only Python would notice: DDP looks from C++.
         self.future = self._ended.then(self._outcome)
 
     def arrived(self) -> None:
+        """On a device: called where the current stream waits for the piece, as in callbacks of its future."""
+        if self._on_device:
+            event = torch.Event(device=self._tensor.device)
+            event.record()
+            with self._lock:
+                self._arrivals.append(event)
         self._end(1, None)
 
     def failed(self, error: Exception) -> None:
@@ -179,6 +186,8 @@ class _Whole:
     def _outcome(self, _):
         if self._error is not None:
             raise self._error
+        for event in self._arrivals:  # the stream that runs this is what whoever has the future waits for
+            event.wait()
         return [self._tensor]
 
 
@@ -226,6 +235,6 @@ def _name(hook: Callable[..., Any]) -> str:
 
 
 def talweg_backend(group: dist.ProcessGroup) -> Any:
-    """Of a group over Talweg on CPU tensors, else None; torch's debug wrapper hides it."""
+    """Of a group over Talweg on CPU tensors, which may have another for a device's, else None; torch's debug wrapper hides it."""
     backend = group._get_backend(torch.device("cpu")) if "cpu" in {d.type for d in group._device_types} else None
     return backend if hasattr(backend, "all_reduce_with_priority") else None

@@ -3,8 +3,10 @@ to another's."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -21,6 +23,10 @@ class HostClock:
     def step(self) -> None:
         """A step ends here."""
 
+    def where_calls_end(self) -> AbstractContextManager[Any]:
+        """In which callbacks of a collective's future take their stamps."""
+        return contextlib.nullcontext()
+
     def nanoseconds(self, stamps: list[Any]) -> list[int]:
         """The monotonic time of each stamp, in the order in which they were taken, None standing for a step's end."""
         return [stamp for stamp in stamps if stamp is not None]
@@ -29,8 +35,9 @@ class HostClock:
 class DeviceClock:
     """For models on an accelerator: a stamp is an event on the stream that is current where it is taken."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, backend: str) -> None:
         self._device = device
+        self._calls_end_on_the_host = backend == "gloo"
         self._bases: list[Any] = []
 
     def now(self) -> Any:
@@ -49,6 +56,12 @@ class DeviceClock:
     def step(self) -> None:
         # Differences between events are floats of 32 bits in milliseconds: only short ones are exact.
         self._bases.append(self.now())
+
+    def where_calls_end(self) -> AbstractContextManager[Any]:
+        """A callback runs on a stream that waits for the collective. gloo's, which ends on the host, has the model's stream do that:
+        an event there would wait for all layers that are queued by then, too."""
+        # A new one each time: several callbacks may run at once, and a stream is entered by one thread only.
+        return torch.Stream(device=self._device) if self._calls_end_on_the_host else contextlib.nullcontext()
 
     def nanoseconds(self, stamps: list[Any]) -> list[int]:
         torch.accelerator.synchronize(self._device)
@@ -82,6 +95,8 @@ def offset_to_first(group: dist.ProcessGroup, device: torch.device) -> tuple[int
     and take its answer to have been given half way between question and arrival."""
     machines: list[Any] = [None] * group.size()
     dist.all_gather_object(machines, machine(), group=group)
+    if torch.device("cpu") in group._device_types:  # nearer to the clock; and gloo sends no other tensors
+        device = torch.device("cpu")
     box = torch.zeros(1, dtype=torch.int64, device=device)
     best = (0, 0)
     for rank, where in enumerate(machines):
