@@ -109,6 +109,44 @@ TEST_F(DamagedTrace, ClocksThatJumpAreNamed) {
               HasSubstr("the clock jumps: aten::linear begins within aten::conv2d"));
 }
 
+// Every ts behind the one at `from` is a second later.
+std::string jumped(const std::string& text, std::int64_t from) {
+  std::string later;
+  std::size_t done = 0;
+  for (std::size_t at; (at = text.find("\"ts\": ", done)) != std::string::npos;) {
+    at += 6;
+    later += text.substr(done, at - done);
+    done = text.find(',', at);
+    const auto dot = text.find('.', at);
+    const bool whole = dot > done;
+    const std::int64_t micros = std::stoll(text.substr(at));
+    const std::int64_t time = micros * 1000 + (whole ? 0 : std::stoll(text.substr(dot + 1, 3)));
+    later += std::to_string(time > from ? micros + 1'000'000 : micros);
+    if (!whole) later += text.substr(dot, done - dot);
+  }
+  return later + text.substr(done);
+}
+
+TEST_F(DamagedTrace, AClockThatJumpsForwardWithinAStepIsNamedWhereverItDoes) {
+  MadeTrace made = small();
+  for (const int steps : {1, 2}) {
+    made.steps = steps;
+    const std::string text = kineto_text(made, 0);
+    ASSERT_EQ(refusal_of("r.json", text), "");
+    for (std::int64_t behind = 10'000; behind < 250'000; behind += 7'000)
+      EXPECT_THAT(refusal_of("j.json", jumped(text, made.begin + behind)),
+                  AllOf(HasSubstr("the clock jumps: "), HasSubstr(" ns after ProfilerStep#3 ends")))
+          << steps << " steps, " << behind;
+  }
+}
+
+// A recording may be started and stopped in the middle of a step, whose mark is not there then.
+TEST_F(DamagedTrace, APassWithoutAMarkIsNoJump) {
+  const std::string text = kineto_text(small(), 0);
+  for (const char* step : {"ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"})
+    EXPECT_EQ(refusal_of("r.json", with(text, step, "evaluation")), "") << step;
+}
+
 TEST_F(DamagedTrace, NumbersThatCannotBeAreNamed) {
   const std::string text = kineto_text(small(), 0);
   const auto replaced = [&](std::string_view field, std::string_view by) {
