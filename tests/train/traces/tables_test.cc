@@ -39,6 +39,20 @@ TEST_F(TableImport, ReadsWorkloadsOfSimulators) {
   EXPECT_EQ(job.exchanges[3], (Exchange{Collective::reduce_scatter, {0}, {1'889'785'610}, {}, {}}));
 }
 
+TEST_F(TableImport, LeavesOutWhatGoesWithinGroupsThatShareLayers) {
+  std::string text = kWorkload;
+  text.replace(text.find("group: 1"), 8, "group: 8");
+  const TraceJob read = read_job({file("w.txt", text)});
+  EXPECT_EQ(read.job.ranks, 2);
+  ASSERT_EQ(read.job.exchanges.size(), 2U);
+  EXPECT_EQ(read.job.exchanges[0], (Exchange{Collective::all_reduce, {2}, {4096}, {}, {}}));
+  EXPECT_EQ(read.job.exchanges[1], (Exchange{Collective::reduce_scatter, {0}, {1'889'785'610}, {}, {}}));
+  EXPECT_THAT(read.notes.at(0),
+              StartsWith("8 ranks share each layer (model_parallel_NPU_group): 2 transfers"));
+  text.replace(text.find("group: 8"), 8, "group: 5");
+  EXPECT_THAT(refusal_of("a.txt", text), StartsWith("a.txt:1: expected all_gpus to be a multiple of"));
+}
+
 TEST_F(TableImport, NamesTheLineOfAWorkloadThatIsWrong) {
   const std::string text = kWorkload;
   EXPECT_THAT(refusal_of("a.txt", text.substr(0, text.rfind("layer"))),
