@@ -141,6 +141,10 @@ TEST_F(TableImport, NamesTheLineOfAGraphThatIsWrong) {
               StartsWith("b.txt:11: an edge between nodes"));
   EXPECT_THAT(refusal_of("c.txt", text + text.substr(0, text.find('\n') + 1)),
               StartsWith("c.txt:11: node3 is there twice"));
+  EXPECT_THAT(refusal_of("f.txt", text.substr(0, text.find("\tnode1"))),
+              StartsWith("f.txt:5: expected an edge from or to node1: the file is cut"));
+  EXPECT_THAT(refusal_of("g.txt", text.substr(0, text.find("\tnode3"))),
+              StartsWith("g.txt:9: expected an edge from or to node10"));
   EXPECT_THAT(refusal_of("d.txt", "node1 -- ReLU -- forward_compute_time=1\n"),
               HasSubstr("expected backward_compute_time="));
   EXPECT_THAT(
@@ -185,6 +189,13 @@ TEST_F(TableImport, ReadsTheLastMeasuredBlockOfALogThatMerged) {
   EXPECT_THAT(refusal_of("zero.log", log_of({"[0, 100, 0, 0]"})), HasSubstr("expected a block with times"));
   EXPECT_THAT(refusal_of("cut.log", log_of({"[0, 9, 1, 1]", "[1, 9, 1, 1]", "[0, 9, 1, 1]"})),
               HasSubstr("expected 2 blobs, as in the block before"));
+  const std::string whole = log_of({"[0, 9, 1, 1]", "[1, 9, 1, 1]", "[2, 50, 1, 1]"});
+  EXPECT_EQ(refusal_of("whole.log", whole), "");
+  for (std::size_t end = whole.rfind("[2") + 2; end < whole.size() - 1; ++end)
+    EXPECT_THAT(refusal_of("cut.log", whole.substr(0, end)), HasSubstr("cut.log:4: expected a ] at the end"))
+        << end;
+  EXPECT_THAT(refusal_of("skip.log", log_of({"[0, 9, 1, 1]", "[3, 9, 1, 1]", "[1, 9, 1, 1]"})),
+              HasSubstr("expected blobs 0 to 3 in a block, got 3 of them"));
   EXPECT_THAT(refusal_of("odd.log", log_of({"[0, 9, 1, 1]", "[1, 9, 1, 1, 1]"})),
               HasSubstr("odd.log:3: expected 4 fields"));
 }
