@@ -277,6 +277,9 @@ class KinetoReader {
   }
 
   void finish() {
+    if (t_.world > 0 && t_.rank >= t_.world)
+      refuse_trace(fmt::format("distributedInfo: rank: expected 0 to {}, as world_size is {}, got {}",
+                               t_.world - 1, t_.world, t_.rank));
     check_steps();
     nest();
     check_marks();

@@ -120,8 +120,7 @@ const char* name(TraceKind kind) {
 
 TraceKind recognise_trace(const std::string& path) {
   const std::string all = read_head(path, kHead);
-  std::string_view head = all;
-  if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
+  const std::string_view head = all;
   const std::string_view text = trimmed(head);
   if (text.empty())
     throw_error(ErrorCode::bad_file, "{}: expected a trace of training, got an empty file", path);

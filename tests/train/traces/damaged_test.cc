@@ -156,11 +156,19 @@ TEST_F(DamagedTrace, NumbersThatCannotBeAreNamed) {
     return changed.replace(colon, text.find_first_of(",\n}", colon) - colon, by);
   };
   EXPECT_THAT(refusal_of("a.json", replaced("\"dur\"", " -12.5")),
-              HasSubstr("expected a duration of at least 0, got -12500 ns"));
+              HasSubstr("expected a duration of at least 0 and at most a day, got -12500 ns"));
   EXPECT_THAT(refusal_of("b.json", replaced("\"Sequence number\"", " 18446744073709551617")),
               HasSubstr("expected a whole number of 64 bits, got 18446744073709551617"));
   EXPECT_THAT(refusal_of("c.json", replaced("\"ts\"", " 99999999999999999999")),
               HasSubstr("ts: expected microseconds of 64 bits"));
+  EXPECT_THAT(refusal_of("e.json", replaced("\"dur\"", " 1000000000000000")),
+              HasSubstr("expected a duration of at least 0 and at most a day, got 1000000000000000000 ns"));
+  EXPECT_THAT(refusal_of("f.json", replaced("\"ts\"", " -4668518571554.179")),
+              HasSubstr("expected a ts of at least 0, got -4668518571554179 ns"));
+  EXPECT_THAT(refusal_of("g.json", with(text, "[[2000]]", "[[-5]]")),
+              HasSubstr("Input Dims: expected sizes of at least 0, got -5"));
+  EXPECT_THAT(refusal_of("h.json", with(text, "\"rank\": 0", "\"rank\": 7")),
+              HasSubstr("distributedInfo: rank: expected 0 to 1, as world_size is 2, got 7"));
   // What is not looked at may be of any size.
   EXPECT_EQ(refusal_of("d.json", replaced("\"External id\"", " 18446744073709551617")).find("64 bits"),
             std::string::npos);
@@ -215,6 +223,15 @@ TEST_F(DamagedTrace, StepsOfTwoProcessesOrTwiceTheSameAreNamed) {
   };
   EXPECT_THAT(refusal_of("a.json", joined(other)), HasSubstr("expected the steps of one process"));
   EXPECT_THAT(refusal_of("b.json", joined(one)), HasSubstr("ProfilerStep#3 is there twice"));
+}
+
+TEST_F(DamagedTrace, AByteOrderMarkIsLeftOut) {
+  const std::string text = "\xef\xbb\xbf" + kineto_text(small(), 0);
+  EXPECT_EQ(refusal_of("r.json", text), "");
+  EXPECT_EQ(refusal_of("r.json.gz", gzipped(text)), "");
+  EXPECT_THAT(refusal_of("twice.json", "\xef\xbb\xbf" + text), HasSubstr("no known kind of trace"));
+  EXPECT_THAT(refusal_of("alone.json", "\xef\xbb\xbf"), HasSubstr("got an empty file"));
+  EXPECT_THAT(refusal_of("cut.json", "\xef\xbb"), HasSubstr("no known kind of trace"));
 }
 
 TEST_F(DamagedTrace, WhatIsNoTraceIsRefused) {
