@@ -200,6 +200,27 @@ TEST_F(TableImport, ReadsTheLastMeasuredBlockOfALogThatMerged) {
               HasSubstr("odd.log:3: expected 4 fields"));
 }
 
+TEST_F(TableImport, SaysWhereAJobsExchangesAreNotItsGradients) {
+  const auto notes = [&](const std::string& exchanges) {
+    return read_job(
+               {file("job.yaml",
+                     "name: tiny\norigin: measured\nlayers:\n  - {name: a, gradient: 4000B}\n  - {name: b, "
+                     "gradient: 400B}\nexchanges:\n" +
+                         exchanges)})
+        .notes;
+  };
+  const std::string whole = "  - {op: all_reduce, layers: [a], bytes: 4000B}\n";
+  EXPECT_TRUE(notes(whole).empty());
+  EXPECT_TRUE(notes(whole + "  - {op: broadcast, bytes: 53B}\n").empty());
+  // A bucket may end within a layer.
+  EXPECT_TRUE(notes("  - {layers: [b, a], bytes: 1400B}\n  - {layers: [a], bytes: 3000B}\n").empty());
+  EXPECT_EQ(
+      notes(whole + whole),
+      std::vector<std::string>{"the exchanges carry 8000 B of gradients, and their layers have 4000 B"});
+  EXPECT_EQ(notes("  - {layers: [a], bytes: 1B}\n"),
+            std::vector<std::string>{"the exchanges carry 1 B of gradients, and their layers have 4000 B"});
+}
+
 TEST_F(TableImport, ReadsTalwegsOwnJobs) {
   const std::string text =
       "name: tiny\norigin: measured\nlayers:\n  - {name: a, forward: 1ms, gradient: 4B}\n";
