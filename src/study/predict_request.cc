@@ -66,25 +66,25 @@ void read_step_job(const PredictRequest& request, StepQuestion& question) {
   if (request.job.empty() == request.model.empty())
     refuse("{}", request.job.empty() ? "of which job? give its file, traces of a step, or --model"
                                      : "--model: not beside a file");
-  if (request.model.empty() && !request.device.empty())
-    refuse("--device: only beside --model: the times of a file are its own");
+  const auto of_option = [](const char* option, auto find) {
+    try {
+      return find();
+    } catch (const Error& error) {
+      throw_error(error.code(), "{}: {}", option, error.what());
+    }
+  };
+  const train::Device device = of_option(
+      "--device", [&] { return train::find_device(request.device.empty() ? kUsualDevice : request.device); });
   if (!request.model.empty()) {
-    const auto of_option = [](const char* option, auto find) {
-      try {
-        return find();
-      } catch (const Error& error) {
-        throw_error(error.code(), "{}: {}", option, error.what());
-      }
-    };
-    const train::Device device = of_option("--device", [&] {
-      return train::find_device(request.device.empty() ? kUsualDevice : request.device);
-    });
     question.job = of_option("--model", [&] { return train::make_model(request.model, {.device = device}); });
     question.source = "on a " + device.name;
     question.kind = "model";
     return;
   }
-  train::TraceJob read = train::read_job(request.job);
+  train::TraceJob read = train::read_job(request.job, device);
+  if (!request.device.empty() && read.kind != train::TraceKind::onnx)
+    refuse("--device: only beside --model or an ONNX graph: the times of {} are its own",
+           request.job.front());
   question.job = std::move(read.job);
   question.source = request.job.size() == 1
                         ? request.job.front()
@@ -114,7 +114,7 @@ std::span<const Field<PredictRequest>> predict_fields() {
        .help = "file of the job, or traces of one step, those of several ranks together"},
       {.name = "model", .letters = "", .member = &R::model,
        .help = "a ready-made job in place of a file, such as resnet50: its times are estimated"},
-      {.name = "device", .letters = "", .member = &R::device, .help = "that --model runs on (default: v100)"},
+      {.name = "device", .letters = "", .member = &R::device, .help = "that --model or an ONNX graph runs on (default: v100)"},
       {.name = "cluster", .letters = "", .member = &R::cluster,
        .help = "file that describes the network (default: TALWEG_CLUSTER, or what the job has recorded)", .group = "Network"},
       {.name = "rate", .letters = "", .member = &R::rate,

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "cli/program.h"
+#include "train/traces/protobuf_writer.h"
 
 namespace talweg::cli {
 namespace {
@@ -185,6 +186,28 @@ TEST_F(Predict, WhatIsChangedChangesTheStep) {
   EXPECT_NEAR(step({"--batch", "3"}), 30000 + 3600 + 500, 1e-6);
 }
 
+TEST_F(Predict, AGraphsTimesAreEstimatedForTheDeviceThatIsSaid) {
+  using train::ProtobufWriter;
+  const auto list = [](std::uint64_t size) { return ProtobufWriter().number(1, size); };
+  const ProtobufWriter input = ProtobufWriter().bytes(1, "x").message(
+      2, ProtobufWriter().message(
+             1, ProtobufWriter().message(2, ProtobufWriter().message(1, list(4096)).message(1, list(1024)))));
+  const ProtobufWriter graph =
+      ProtobufWriter()
+          .message(1, ProtobufWriter().bytes(1, "x").bytes(1, "w").bytes(2, "y").bytes(4, "MatMul"))
+          .message(5, ProtobufWriter().number(1, 1024).number(1, 1024).number(2, 1).bytes(8, "w"))
+          .message(11, input);
+  const std::string net =
+      saved("net.onnx", ProtobufWriter().number(1, 8).bytes(2, "made").message(7, graph).text());
+  const auto step = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {net, "--rate", "100Gbit/s", "-n", "2", "--strategy", "one"});
+    return strategy(parsed(more), "one")["step_us"].get<double>();
+  };
+  EXPECT_EQ(step({}), step({"--device", "v100"}));
+  EXPECT_LT(step({"--device", "a100"}), step({}));
+  EXPECT_GT(step({"--device", "k80"}), step({}));
+}
+
 TEST_F(Predict, AnExampleOnEachKindOfNetwork) {
   for (const std::vector<std::string>& network : {std::vector<std::string>{"--cluster", kFourWorkers},
                                                   {"--rate", "10Gbit/s", "-n", "8"},
@@ -287,8 +310,10 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
       {{job, "--rate", "10Gbit/s"}, "--ranks: the job is of one rank: say for how many"},
       {{job, "--rate", "10", "-n", "4"}, "--rate: \"10\" has no unit: expected one such as 10Gbit/s"},
       {{job, "--cluster", kFourWorkers, "--rate", "1Gbit/s"}, "--cluster and --rate: expected one"},
-      {{job, "--device", "a100", "--rate", "1Gbit/s", "-n", "4"}, "--device: only beside --model"},
-      {{job, "--device", "v100", "--rate", "1Gbit/s", "-n", "4"}, "--device: only beside --model"},
+      {{job, "--device", "a100", "--rate", "1Gbit/s", "-n", "4"},
+       "--device: only beside --model or an ONNX graph"},
+      {{job, "--device", "v100", "--rate", "1Gbit/s", "-n", "4"},
+       "--device: only beside --model or an ONNX graph"},
       {{job, "--cluster", kFourWorkers, "-n", "5"}, "--ranks 5: the cluster has 4 workers"},
       {{job, "--rate", "fast", "-n", "4"}, "--rate: bandwidth \"fast\": expected "},
       {{job, "--rate", "1Gbit/s,", "-n", "4"}, "--rate: time \"\": expected "},

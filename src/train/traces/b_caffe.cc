@@ -42,6 +42,13 @@ std::string_view bracketed(std::string_view line) {
   return line.substr(open + 1, line.size() - open - 2);
 }
 
+// "... [3, 64,"
+bool is_cut(std::string_view line) {
+  const auto open = line.rfind('[');
+  return open != std::string_view::npos && open + 1 < line.size() &&
+         line.find_first_not_of("0123456789., \t", open + 1) == std::string_view::npos;
+}
+
 struct Blocks {
   Block last;
   int count = 0;
@@ -52,6 +59,9 @@ Blocks read_blocks(Lines& lines) {
   Blocks blocks;
   Block block;
   const auto close = [&] {
+    if (!block.empty() && block.rbegin()->first != static_cast<std::int64_t>(block.size()) - 1)
+      lines.fail(fmt::format("expected blobs 0 to {} in a block, got {} of them: lines are missing",
+                             block.rbegin()->first, block.size()));
     if (!is_measured(block)) return block.clear();
     ++blocks.count;
     blocks.last = std::exchange(block, {});
@@ -59,6 +69,7 @@ Blocks read_blocks(Lines& lines) {
   std::size_t columns = 0;
   for (std::string_view line; lines.next(line);) {
     const std::string_view inner = bracketed(line);
+    if (is_cut(line)) lines.fail("expected a ] at the end: the line is cut");
     if (inner.empty()) continue;
     const auto fields = split(inner, ",");
     if (fields.size() != 4 && fields.size() != 5)

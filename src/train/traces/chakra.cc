@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
 #include <utility>
 
 #include "base/fail.h"
@@ -32,6 +33,7 @@ struct ChakraNode {
   std::uint64_t begin_us = 0, duration_us = 0;
   bool of_host = false;
   std::int64_t collective = -1, bytes = 0;
+  std::vector<std::uint64_t> after{};  // data_deps: ids of what it waits for
 };
 constexpr std::uint64_t kCompute = 4, kSend = 5, kReceive = 6, kCollective = 7;
 
@@ -72,6 +74,9 @@ ChakraNode read_node(Protobuf message) {
       case 3:
         n.type = message.varint();
         break;
+      case 5:
+        message.integers([&](std::int64_t id) { n.after.push_back(static_cast<std::uint64_t>(id)); });
+        break;
       case 6:
         n.begin_us = message.varint();
         break;
@@ -96,9 +101,43 @@ ChakraNode read_node(Protobuf message) {
       (n.collective < 0 || n.collective >= static_cast<int>(std::size(kCollectiveOf))))
     message.fail(fmt::format("node {}: comm_type: expected 0 to 9, got {}", n.id, n.collective));
   if (n.duration_us > static_cast<std::uint64_t>(kLongest.value) / 1000)
-    message.fail(
-        fmt::format("node {}: expected a duration of less than a day, got {} us", n.id, n.duration_us));
+    message.fail(fmt::format("node {}: expected a duration of at least 0 and at most an hour, got {} us",
+                             n.id, static_cast<std::int64_t>(n.duration_us)));
   return n;
+}
+
+// Every id is there once, and what waits for others can come behind them all. Only data_deps count: ctrl_deps
+// name the operator around, which converters leave out.
+void check_order(const std::vector<ChakraNode>& nodes, const std::string& path) {
+  std::unordered_map<std::uint64_t, std::size_t> index;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    if (!index.emplace(nodes[i].id, i).second)
+      throw_error(ErrorCode::bad_file, "{}: node {} is there twice", path, nodes[i].id);
+  std::vector<std::vector<std::size_t>> next(nodes.size());
+  std::vector<std::size_t> missing(nodes.size());
+  std::vector<std::size_t> ready;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    for (const std::uint64_t id : nodes[i].after) {
+      const auto at = index.find(id);
+      if (at == index.end())
+        throw_error(ErrorCode::bad_file, "{}: node {} waits for node {}, which is not there: the file is cut",
+                    path, nodes[i].id, id);
+      next[at->second].push_back(i);
+    }
+    missing[i] = nodes[i].after.size();
+    if (missing[i] == 0) ready.push_back(i);
+  }
+  std::size_t run = 0;
+  for (; !ready.empty(); ++run) {
+    const std::size_t done = ready.back();
+    ready.pop_back();
+    for (const std::size_t i : next[done])
+      if (--missing[i] == 0) ready.push_back(i);
+  }
+  if (run == nodes.size()) return;
+  const auto stuck = std::ranges::find_if(missing, [](std::size_t count) { return count > 0; });
+  throw_error(ErrorCode::bad_file, "{}: node {} waits for itself, perhaps through others: a cycle", path,
+              nodes[static_cast<std::size_t>(stuck - missing.begin())].id);
 }
 
 std::vector<ChakraNode> read_chakra(const std::string& path) {
@@ -110,9 +149,10 @@ std::vector<ChakraNode> read_chakra(const std::string& path) {
     const std::string_view message = file.read_bytes(length);
     const auto at = static_cast<std::size_t>(message.data() - bytes.data());
     if (first) continue;
-    ChakraNode node = read_node(Protobuf(message, path, at));
-    if (node.type >= kCompute && node.type <= kCollective) nodes.push_back(std::move(node));
+    nodes.push_back(read_node(Protobuf(message, path, at)));
   }
+  check_order(nodes, path);
+  std::erase_if(nodes, [](const ChakraNode& n) { return n.type < kCompute || n.type > kCollective; });
   const bool has_device = std::any_of(nodes.begin(), nodes.end(),
                                       [](const ChakraNode& n) { return !n.of_host && n.type == kCompute; });
   if (has_device) std::erase_if(nodes, [](const ChakraNode& n) { return n.of_host && n.type == kCompute; });

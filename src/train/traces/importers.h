@@ -49,7 +49,7 @@ std::vector<std::string_view> split(std::string_view line, std::string_view sepa
 std::vector<std::string_view> words_of(std::string_view line);
 // `what` is what the field is called in errors.
 std::int64_t whole_number(const Lines& lines, std::string_view text, const char* what, std::int64_t most);
-// Times `nanoseconds_each`; must be at least 0 and less than a day.
+// Times `nanoseconds_each`; must be at least 0 and at most kLongest, an hour.
 Nanoseconds duration_of(const Lines& lines, std::string_view text, const char* what, double nanoseconds_each);
 
 }  // namespace talweg::train

@@ -14,6 +14,7 @@ namespace {
 using text::JsonStream;
 
 constexpr std::int64_t kMostMicroseconds = 4'000'000'000'000'000;  // 126 years: sums of two stay in 64 bits
+constexpr std::int64_t kMostDuration = 86'400'000'000'000;         // ns: a day, which no profiler records
 
 EventKind kind_of(std::string_view category) {
   static constexpr std::pair<std::string_view, EventKind> kKinds[] = {
@@ -68,7 +69,9 @@ std::int64_t elements_of(JsonStream& json) {
       lists = true;
       if (__builtin_add_overflow(sum, elements_of(json), &sum)) json.fail("expected a size of 64 bits");
     } else if (kind == JsonStream::Kind::number) {
-      if (__builtin_mul_overflow(product, json.integer(), &product)) json.fail("expected a size of 64 bits");
+      const std::int64_t size = json.integer();
+      if (size < 0) json.fail(fmt::format("Input Dims: expected sizes of at least 0, got {}", size));
+      if (__builtin_mul_overflow(product, size, &product)) json.fail("expected a size of 64 bits");
     } else {
       json.skip();
     }
@@ -227,8 +230,12 @@ void read_event(JsonStream& json, KinetoEvent& e) {
   if (!e.complete) return;
   if (!has_begin) json.fail(fmt::format("expected the event \"{}\" to have a ts", e.name));
   if (!has_duration) json.fail(fmt::format("expected the event \"{}\" to have a dur", e.name));
-  if (e.duration < 0)
-    json.fail(fmt::format("expected a duration of at least 0, got {} ns for \"{}\"", e.duration, e.name));
+  if (e.kind == EventKind::other) return;
+  if (e.begin < 0)
+    json.fail(fmt::format("expected a ts of at least 0, got {} ns for \"{}\"", e.begin, e.name));
+  if (e.duration < 0 || e.duration > kMostDuration)
+    json.fail(fmt::format("expected a duration of at least 0 and at most a day, got {} ns for \"{}\"",
+                          e.duration, e.name));
 }
 
 }  // namespace talweg::train

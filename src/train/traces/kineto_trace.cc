@@ -23,6 +23,7 @@ constexpr std::int64_t kClockRounding =
     2'000;  // ns: old traces have whole microseconds, and round begin and duration
 constexpr std::int64_t kMostAhead = 1'000'000;  // ns that a kernel may seem to begin before its launch
 constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
+constexpr std::string_view kOptimizerStep = "Optimizer.step";
 constexpr std::string_view kAccumulate = "torch::autograd::AccumulateGrad";
 
 struct Launch {
@@ -276,8 +277,12 @@ class KinetoReader {
   }
 
   void finish() {
+    if (t_.world > 0 && t_.rank >= t_.world)
+      refuse_trace(fmt::format("distributedInfo: rank: expected 0 to {}, as world_size is {}, got {}",
+                               t_.world - 1, t_.world, t_.rank));
     check_steps();
     nest();
+    check_marks();
     if (!t_.ops.empty()) {
       t_.first = t_.ops.front().begin;
       t_.last = t_.ops.back().end;
@@ -299,6 +304,38 @@ class KinetoReader {
       if (b.begin + kClockRounding < a.end)
         refuse_trace(fmt::format("the clock jumps: ProfilerStep#{} begins {} ns before ProfilerStep#{} ends",
                                  b.number, a.end - b.begin, a.number));
+    }
+  }
+
+  // What goes back through a step, or updates by it, stands within its mark. A pass of its own behind a mark
+  // is none of the step's: a recording may end in the middle of the next one.
+  void check_marks() const {
+    std::size_t at = 0;
+    bool went_back = false, forward_behind = false;
+    std::int64_t highest = -1;  // of the mark's forward operators
+    for (const KinetoOp& op : t_.ops) {
+      while (at < t_.steps.size() && op.begin >= t_.steps[at].begin) {
+        ++at;
+        went_back = forward_behind = false;
+        highest = -1;
+      }
+      if (at == 0) continue;
+      const KinetoStep& step = t_.steps[at - 1];
+      const bool back = op.kind == KinetoOp::Kind::backward || op.kind == KinetoOp::Kind::accumulate;
+      const bool forward = op.kind == KinetoOp::Kind::plain && op.sequence >= 0;
+      if (op.begin < step.end) {
+        went_back = went_back || back;
+        if (forward) highest = std::max(highest, op.sequence);
+        continue;
+      }
+      forward_behind = forward_behind || forward;
+      if (op.begin <= step.end + kClockRounding) continue;
+      const std::string& name = t_.names[static_cast<std::size_t>(op.name)];
+      if ((back && (!went_back || (op.sequence >= 0 && op.sequence <= highest))) ||
+          (name == kOptimizerStep && !forward_behind))
+        refuse_trace(
+            fmt::format("the clock jumps: {} begins {} ns after ProfilerStep#{} ends, whose step it is of",
+                        name, op.begin - step.end, step.number));
     }
   }
 

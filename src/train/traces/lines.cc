@@ -56,7 +56,7 @@ Nanoseconds duration_of(const Lines& lines, std::string_view text, const char* w
   const double time = value * nanoseconds_each;
   if (error != std::errc() || end != text.data() + text.size() || !(time >= 0) ||
       time > static_cast<double>(kLongest.value))
-    lines.fail(fmt::format("{}: expected a time of at least 0 and less than a day, got \"{}\"", what, text));
+    lines.fail(fmt::format("{}: expected a time of at least 0 and at most an hour, got \"{}\"", what, text));
   return {std::llround(time)};
 }
 

@@ -39,7 +39,7 @@ class OnnxImporter {
     if (const Shape* in = g_.inputs.empty() ? nullptr : shape(g_.inputs[0]); in != nullptr && !in->empty())
       job.batch = static_cast<int>(std::clamp<std::int64_t>((*in)[0], 0, 1 << 30));
     for (const OnnxNode& node : g_.nodes) {
-      infer_shapes(g_, node);
+      infer_shapes(g_, node, origin_);
       add(node, job);
     }
     if (job.layers.empty())
@@ -146,7 +146,7 @@ class OnnxImporter {
   Nanoseconds time_of(double flops, double bytes, const OnnxNode& node) const {
     const double time = std::max(flops / device_.flops, bytes / device_.memory) / device_.efficiency * 1e9;
     if (!(time < static_cast<double>(kLongest.value)))
-      throw_error(ErrorCode::bad_file, "{}: node \"{}\": expected a layer of less than a day", origin_,
+      throw_error(ErrorCode::bad_file, "{}: node \"{}\": expected a layer of less than an hour", origin_,
                   node.name);
     return std::max(Nanoseconds{std::llround(time)}, device_.least_kernel);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "base/fail.h"
 #include "train/traces/protobuf.h"
@@ -84,6 +85,7 @@ std::string read_value(Protobuf value, OnnxGraph& graph) {
               open = false;
             }
           graph.has_open_sizes = graph.has_open_sizes || open;
+          graph.has_open_inner_sizes = graph.has_open_inner_sizes || (open && !shape->empty());
           add_dimension(list, *shape, size);
         }
       }
@@ -142,6 +144,10 @@ void read_graph(Protobuf message, OnnxGraph& graph) {
         break;
       case 11:
         inputs.push_back(read_value(message.message(), graph));
+        break;
+      case 15:  // sparse: SparseTensorProto{values = 1}
+        for (Protobuf sparse = message.message(); sparse.next();)
+          if (sparse.field() == 1) read_constant(sparse.message(), graph);
         break;
       case 12:
       case 13:
@@ -277,6 +283,50 @@ std::optional<Shape> inferred(const OnnxGraph& graph, const OnnxNode& node) {
   return std::nullopt;
 }
 
+// "node \"fc\" (Gemm)"
+std::string called(const OnnxNode& node) {
+  return fmt::format("node \"{}\" ({})", node.name, node.op);
+}
+
+void check_graph(const OnnxGraph& graph, const std::string& origin) {
+  for (const std::string& input : graph.inputs)
+    if (const auto at = graph.shapes.find(input); at != graph.shapes.end())
+      if (std::ranges::find(at->second, 0) != at->second.end())
+        throw_error(ErrorCode::bad_file, "{}: input \"{}\": expected sizes of at least 1, got 0", origin,
+                    input);
+  std::set<std::string_view> known(graph.inputs.begin(), graph.inputs.end());
+  for (const auto& [name, constant] : graph.constants) known.insert(name);
+  for (const OnnxNode& node : graph.nodes) {
+    for (const std::string& input : node.inputs)
+      if (!input.empty() && !known.contains(input))
+        throw_error(
+            ErrorCode::bad_file,
+            "{}: {} reads \"{}\": expected an input of the graph, weights in the file, or the output of "
+            "an earlier node",
+            origin, called(node), input);
+    known.insert(node.outputs.begin(), node.outputs.end());
+  }
+}
+
+// What a product sums over has one size in both of its inputs. 1 may stand for a size that is not known.
+void check_product(const OnnxGraph& graph, const OnnxNode& node, const std::string& origin) {
+  const Shape *a = shape_of(graph, node, 0), *b = shape_of(graph, node, 1);
+  if (graph.has_open_inner_sizes || a == nullptr || b == nullptr || a->size() < 2 || b->size() < 2) return;
+  std::int64_t left = a->back(), right = (*b)[b->size() - 2];
+  if (node.op == "Conv") {
+    left = (*a)[1];
+    if (__builtin_mul_overflow((*b)[1], attribute(node, "group", 0, 1), &right)) return;
+  } else if (node.op == "Gemm") {
+    if (attribute(node, "transA", 0, 0) != 0) left = (*a)[0];
+    if (attribute(node, "transB", 0, 0) != 0) right = b->back();
+  } else if (node.op != "MatMul") {
+    return;
+  }
+  if (left != right && left != 1 && right != 1)
+    throw_error(ErrorCode::bad_file, "{}: {}: expected inputs that fit each other, got sizes of {} and {}",
+                origin, called(node), left, right);
+}
+
 }  // namespace
 
 OnnxGraph read_onnx(const std::string& bytes, const std::string& origin) {
@@ -290,6 +340,7 @@ OnnxGraph read_onnx(const std::string& bytes, const std::string& origin) {
   }
   if (!has_graph)
     throw_error(ErrorCode::bad_file, "{}: expected an ONNX model with a graph: the file is cut", origin);
+  check_graph(graph, origin);
   return graph;
 }
 
@@ -302,7 +353,8 @@ std::int64_t elements_of_shape(const Shape& shape, const std::string& origin) {
   return elements;
 }
 
-void infer_shapes(OnnxGraph& graph, const OnnxNode& node) {
+void infer_shapes(OnnxGraph& graph, const OnnxNode& node, const std::string& origin) {
+  check_product(graph, node, origin);
   if (node.outputs.empty() || graph.shapes.contains(node.outputs[0])) return;
   if (auto shape = inferred(graph, node)) graph.shapes[node.outputs[0]] = std::move(*shape);
 }

@@ -122,6 +122,12 @@ TraceJob import_pipedream(const std::string& text, const std::string& origin) {
         duration_of(lines, field_of(lines, parts[2], "backward_compute_time"), "backward_compute_time", 1e6);
     node.layer.gradient = size_of_field(lines, field_of(lines, parts[2], "parameter_size"));
   }
+  std::set<int> joined;
+  for (const auto& [from, to] : edges) joined.insert({from, to});
+  if (nodes.size() > 1)
+    for (const auto& [number, node] : nodes)
+      if (!joined.contains(number))
+        lines.fail(fmt::format("expected an edge from or to node{}: the file is cut", number));
   TraceJob read{.kind = TraceKind::pipedream};
   Job& job = read.job;
   job.name = name_of_file(origin);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <set>
 
+#include "base/at.h"
 #include "base/fail.h"
 #include "base/printable.h"
 #include "base/trim.h"
@@ -23,8 +26,26 @@ struct NamedKind {
   TraceJob (*read)(const std::string& text, const std::string& origin);  // null: see read_job()
 };
 
+// What the exchanges carry of gradients may be less than their layers have, where it was compressed; but who
+// wrote the file may have meant something else.
+void compare_exchanges(TraceJob& read) {
+  std::set<int> layers;
+  Bytes sent, held;
+  for (const Exchange& e : read.job.exchanges) {
+    if (e.layers.empty() || (e.op != Collective::all_reduce && e.op != Collective::reduce_scatter)) continue;
+    sent.value += e.bytes.value;
+    layers.insert(e.layers.begin(), e.layers.end());
+  }
+  for (const int layer : layers) held.value += read.job.layers[at(layer)].gradient.value;
+  if (std::abs(sent.value - held.value) > held.value / 100)
+    read.notes.push_back(fmt::format("the exchanges carry {} of gradients, and their layers have {}",
+                                     to_string(sent), to_string(held)));
+}
+
 TraceJob read_own(const std::string& text, const std::string& origin) {
-  return {.job = parse_job(text, origin)};
+  TraceJob read{.job = parse_job(text, origin)};
+  compare_exchanges(read);
+  return read;
 }
 
 constexpr NamedKind kKinds[] = {{TraceKind::job, "job", read_own},
@@ -120,8 +141,7 @@ const char* name(TraceKind kind) {
 
 TraceKind recognise_trace(const std::string& path) {
   const std::string all = read_head(path, kHead);
-  std::string_view head = all;
-  if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
+  const std::string_view head = all;
   const std::string_view text = trimmed(head);
   if (text.empty())
     throw_error(ErrorCode::bad_file, "{}: expected a trace of training, got an empty file", path);

@@ -8,7 +8,7 @@
 // kineto           PyTorch profiler's JSON, one file for each rank   layers by operators; transfers joined over ranks
 // execution trace  PyTorch's (JSON), beside Kineto's                 sizes that Kineto's lacks, by rf_id
 // chakra           Chakra's protobuf, one file for each rank         a layer for each run of compute nodes
-// simai            SimAI's and ASTRA-sim's text workloads            a layer for each line
+// simai            SimAI's and ASTRA-sim's text workloads            a layer for each line; transfers within model-parallel groups left out
 // aicb             aicb's CSV                                        transfers; no layers' times
 // pipedream        PipeDream's graph.txt                             a layer for each node
 // b-caffe          B-Caffe's logs                                    a layer for each run of blobs of one time

@@ -9,8 +9,10 @@
 //
 // by blanks: name, what it depends on, then time, collective and bytes of the forward pass, of the gradients
 // of its input and of those of its weights, and the time of its update. Transfers of weights' gradients carry
-// their layer; the others carry activations. Nobody has measured how long transfers take, so their times are
-// 0.
+// their layer; the others carry activations. Those go within groups of model_parallel_NPU_group ranks, that
+// share a layer's work. Where such a group has several ranks, its transfers are left out: they take another
+// network than the gradients do, which go between the groups. Nobody has measured how long transfers take, so
+// their times are 0.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -76,14 +78,23 @@ TraceJob import_simai(const std::string& text, const std::string& origin) {
   std::string_view line;
   if (!lines.next(line)) lines.fail("expected how the workload is run in parallel");
   const auto header = words_of(line);
-  for (std::size_t i = 0; i + 1 < header.size(); ++i)
-    if (header[i] == "all_gpus:")
-      job.ranks = static_cast<int>(
-          std::max<std::int64_t>(1, whole_number(lines, header[i + 1], "all_gpus", kMostRanks)));
+  const auto count_of = [&](std::string_view key, int otherwise) {
+    const auto at = std::ranges::find(header, key);
+    if (at == header.end() || std::next(at) == header.end()) return otherwise;
+    const std::string what(key.substr(0, key.size() - 1));
+    return static_cast<int>(
+        std::max<std::int64_t>(1, whole_number(lines, *std::next(at), what.c_str(), kMostRanks)));
+  };
+  const int group = count_of("model_parallel_NPU_group:", 1), all = count_of("all_gpus:", group);
+  if (all % group != 0)
+    lines.fail(fmt::format("expected all_gpus to be a multiple of model_parallel_NPU_group, got {} and {}",
+                           all, group));
+  job.ranks = all / group;
   if (!lines.next(line)) lines.fail("expected the number of layers");
   const std::int64_t wanted = whole_number(lines, trimmed(line), "number of layers", kMostLayers);
   UniqueNames names;
   std::vector<Exchange> forward, backward;  // the latter from the last layer to the first
+  int within = 0;                           // groups: transfers
   while (static_cast<std::int64_t>(job.layers.size()) < wanted && lines.next(line)) {
     const auto f = words_of(line);
     if (f.empty()) continue;
@@ -96,9 +107,17 @@ TraceJob import_simai(const std::string& text, const std::string& origin) {
     layer.backward = {duration_of(lines, f[5], "input gradient's time", 1).value +
                       duration_of(lines, f[8], "weight gradient's time", 1).value};
     layer.update = duration_of(lines, f[11], "update time", 1);
-    if (auto e = exchange_of(lines, f[3], f[4], {})) forward.push_back(std::move(*e));
     std::vector<Exchange> of_layer;
-    if (auto e = exchange_of(lines, f[6], f[7], {})) of_layer.push_back(std::move(*e));
+    const auto add = [&](std::optional<Exchange> activations, std::vector<Exchange>& to) {
+      if (!activations) return;
+      if (group > 1) {
+        ++within;
+      } else {
+        to.push_back(std::move(*activations));
+      }
+    };
+    add(exchange_of(lines, f[3], f[4], {}), forward);
+    add(exchange_of(lines, f[6], f[7], {}), of_layer);
     if (auto e = exchange_of(lines, f[9], f[10], {index})) {
       layer.gradient = e->bytes;
       of_layer.push_back(std::move(*e));
@@ -111,6 +130,11 @@ TraceJob import_simai(const std::string& text, const std::string& origin) {
     if (!trimmed(line).empty()) lines.fail(fmt::format("expected no more than {} layers", wanted));
   job.exchanges = std::move(forward);
   job.exchanges.insert(job.exchanges.end(), backward.begin(), backward.end());
+  if (group > 1)
+    read.notes.push_back(fmt::format(
+        "{} ranks share each layer (model_parallel_NPU_group): {} transfers within such groups are "
+        "left out, and ranks are counted in groups, between which gradients go",
+        group, within));
   read.notes.emplace_back(
       "a workload for simulators: how long transfers take is not in it, and their times are 0");
   return checked(std::move(read), origin);

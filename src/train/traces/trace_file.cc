@@ -9,6 +9,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
+#include <utility>
 
 #include "base/fail.h"
 
@@ -16,6 +18,7 @@ namespace talweg::train {
 namespace {
 
 constexpr std::size_t kPackedWindow = std::size_t{1} << 17;
+constexpr std::string_view kMark = "\xef\xbb\xbf";  // of the order of bytes
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 
 }  // namespace
@@ -64,7 +67,22 @@ std::size_t TraceFile::read_raw(char* into, std::size_t most) {
   }
 }
 
+// Of text in UTF-8, whose readers know nothing of it; no other format begins so.
 std::size_t TraceFile::read(char* into, std::size_t most) {
+  std::size_t held = read_unpacked(into, most);
+  if (!std::exchange(at_start_, false)) return held;
+  while (held < kMark.size() && held < most) {
+    const std::size_t n = read_unpacked(into + held, most - held);
+    if (n == 0) return held;
+    held += n;
+  }
+  if (!std::string_view(into, held).starts_with(kMark)) return held;
+  held -= kMark.size();
+  std::memmove(into, into + kMark.size(), held);
+  return held > 0 ? held : read_unpacked(into, most);
+}
+
+std::size_t TraceFile::read_unpacked(char* into, std::size_t most) {
   if (!inflater_) return read_raw(into, most);
   z_stream& z = inflater_->stream;
   z.next_out = reinterpret_cast<Bytef*>(into);

@@ -1,5 +1,5 @@
 // TraceFile: the bytes of a file that may be gzip's, as they come. Whether they are, the file's first bytes
-// say.
+// say. A byte order mark is left out.
 //
 //   TraceFile file("trace.json.gz");
 //   while (const std::size_t n = file.read(buffer, sizeof(buffer))) ...
@@ -26,9 +26,11 @@ class TraceFile {
  private:
   struct Inflater;
   std::size_t read_raw(char* into, std::size_t most);
+  std::size_t read_unpacked(char* into, std::size_t most);
 
   std::string path_;
   int file_ = -1;
+  bool at_start_ = true;
   std::unique_ptr<Inflater> inflater_;  // null: plain
 };
 

@@ -16,6 +16,7 @@ struct ChakraSample {
   std::int64_t collective = -1;
   std::uint64_t bytes = 0;
   bool of_host = false;
+  std::vector<std::uint64_t> after{};  // ids, which count from 1
 };
 
 ProtobufWriter attribute(const char* name, std::uint32_t field, std::uint64_t value) {
@@ -35,6 +36,7 @@ std::string chakra_text(const std::vector<ChakraSample>& nodes) {
         .number(4, id - 1)
         .number(6, n.begin)
         .number(7, n.duration);
+    for (const std::uint64_t before : n.after) node.number(5, before);
     node.message(10, attribute("is_cpu_op", 27, n.of_host ? 1 : 0));
     if (n.collective >= 0)
       node.message(10, attribute("comm_type", 9, static_cast<std::uint64_t>(n.collective)))
@@ -92,11 +94,34 @@ TEST_F(ChakraImport, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal_of("b.et", chakra_text(nodes)), HasSubstr("comm_size: expected 0 to"));
   nodes = kNodes;
   nodes[0].duration = std::uint64_t{1} << 62;
-  EXPECT_THAT(refusal_of("c.et", chakra_text(nodes)), HasSubstr("expected a duration of less than a day"));
+  EXPECT_THAT(refusal_of("c.et", chakra_text(nodes)),
+              HasSubstr("expected a duration of at least 0 and at most an hour"));
+  nodes[0].duration = static_cast<std::uint64_t>(-5);
+  EXPECT_THAT(refusal_of("n.et", chakra_text(nodes)), HasSubstr("at least 0 and at most an hour, got -5 us"));
   nodes = kNodes;
   nodes[6].bytes = 2048;
   EXPECT_THAT(refusal({file("d.et", chakra_text(kNodes)), file("e.et", chakra_text(nodes))}),
               HasSubstr("e.et: not of the run of d.et"));
+}
+
+TEST_F(ChakraImport, RefusesDependenciesThatCannotBe) {
+  auto nodes = kNodes;
+  nodes[2].after = {1, 1};
+  nodes[6].after = {3};
+  nodes[3].after = {7};  // which comes behind it
+  const std::string text = chakra_text(nodes);
+  EXPECT_EQ(refusal_of("good.et", text), "");
+  nodes[0].after = {4};
+  EXPECT_THAT(refusal_of("a.et", chakra_text(nodes)),
+              HasSubstr("a.et: node 1 waits for itself, perhaps through"));
+  nodes[0].after = {1};
+  EXPECT_THAT(refusal_of("b.et", chakra_text(nodes)), HasSubstr("b.et: node 1 waits for itself"));
+  nodes[0].after = {99};
+  EXPECT_THAT(refusal_of("c.et", chakra_text(nodes)),
+              HasSubstr("c.et: node 1 waits for node 99, which is not there"));
+  const std::string again = chakra_text({kNodes[0]});
+  EXPECT_THAT(refusal_of("d.et", text + again.substr(static_cast<std::size_t>(again[0]) + 1)),
+              HasSubstr("d.et: node 1 is there twice"));
 }
 
 }  // namespace

@@ -109,6 +109,44 @@ TEST_F(DamagedTrace, ClocksThatJumpAreNamed) {
               HasSubstr("the clock jumps: aten::linear begins within aten::conv2d"));
 }
 
+// Every ts behind the one at `from` is a second later.
+std::string jumped(const std::string& text, std::int64_t from) {
+  std::string later;
+  std::size_t done = 0;
+  for (std::size_t at; (at = text.find("\"ts\": ", done)) != std::string::npos;) {
+    at += 6;
+    later += text.substr(done, at - done);
+    done = text.find(',', at);
+    const auto dot = text.find('.', at);
+    const bool whole = dot > done;
+    const std::int64_t micros = std::stoll(text.substr(at));
+    const std::int64_t time = micros * 1000 + (whole ? 0 : std::stoll(text.substr(dot + 1, 3)));
+    later += std::to_string(time > from ? micros + 1'000'000 : micros);
+    if (!whole) later += text.substr(dot, done - dot);
+  }
+  return later + text.substr(done);
+}
+
+TEST_F(DamagedTrace, AClockThatJumpsForwardWithinAStepIsNamedWhereverItDoes) {
+  MadeTrace made = small();
+  for (const int steps : {1, 2}) {
+    made.steps = steps;
+    const std::string text = kineto_text(made, 0);
+    ASSERT_EQ(refusal_of("r.json", text), "");
+    for (std::int64_t behind = 10'000; behind < 250'000; behind += 7'000)
+      EXPECT_THAT(refusal_of("j.json", jumped(text, made.begin + behind)),
+                  AllOf(HasSubstr("the clock jumps: "), HasSubstr(" ns after ProfilerStep#3 ends")))
+          << steps << " steps, " << behind;
+  }
+}
+
+// A recording may be started and stopped in the middle of a step, whose mark is not there then.
+TEST_F(DamagedTrace, APassWithoutAMarkIsNoJump) {
+  const std::string text = kineto_text(small(), 0);
+  for (const char* step : {"ProfilerStep#3", "ProfilerStep#4", "ProfilerStep#5"})
+    EXPECT_EQ(refusal_of("r.json", with(text, step, "evaluation")), "") << step;
+}
+
 TEST_F(DamagedTrace, NumbersThatCannotBeAreNamed) {
   const std::string text = kineto_text(small(), 0);
   const auto replaced = [&](std::string_view field, std::string_view by) {
@@ -118,11 +156,19 @@ TEST_F(DamagedTrace, NumbersThatCannotBeAreNamed) {
     return changed.replace(colon, text.find_first_of(",\n}", colon) - colon, by);
   };
   EXPECT_THAT(refusal_of("a.json", replaced("\"dur\"", " -12.5")),
-              HasSubstr("expected a duration of at least 0, got -12500 ns"));
+              HasSubstr("expected a duration of at least 0 and at most a day, got -12500 ns"));
   EXPECT_THAT(refusal_of("b.json", replaced("\"Sequence number\"", " 18446744073709551617")),
               HasSubstr("expected a whole number of 64 bits, got 18446744073709551617"));
   EXPECT_THAT(refusal_of("c.json", replaced("\"ts\"", " 99999999999999999999")),
               HasSubstr("ts: expected microseconds of 64 bits"));
+  EXPECT_THAT(refusal_of("e.json", replaced("\"dur\"", " 1000000000000000")),
+              HasSubstr("expected a duration of at least 0 and at most a day, got 1000000000000000000 ns"));
+  EXPECT_THAT(refusal_of("f.json", replaced("\"ts\"", " -4668518571554.179")),
+              HasSubstr("expected a ts of at least 0, got -4668518571554179 ns"));
+  EXPECT_THAT(refusal_of("g.json", with(text, "[[2000]]", "[[-5]]")),
+              HasSubstr("Input Dims: expected sizes of at least 0, got -5"));
+  EXPECT_THAT(refusal_of("h.json", with(text, "\"rank\": 0", "\"rank\": 7")),
+              HasSubstr("distributedInfo: rank: expected 0 to 1, as world_size is 2, got 7"));
   // What is not looked at may be of any size.
   EXPECT_EQ(refusal_of("d.json", replaced("\"External id\"", " 18446744073709551617")).find("64 bits"),
             std::string::npos);
@@ -177,6 +223,15 @@ TEST_F(DamagedTrace, StepsOfTwoProcessesOrTwiceTheSameAreNamed) {
   };
   EXPECT_THAT(refusal_of("a.json", joined(other)), HasSubstr("expected the steps of one process"));
   EXPECT_THAT(refusal_of("b.json", joined(one)), HasSubstr("ProfilerStep#3 is there twice"));
+}
+
+TEST_F(DamagedTrace, AByteOrderMarkIsLeftOut) {
+  const std::string text = "\xef\xbb\xbf" + kineto_text(small(), 0);
+  EXPECT_EQ(refusal_of("r.json", text), "");
+  EXPECT_EQ(refusal_of("r.json.gz", gzipped(text)), "");
+  EXPECT_THAT(refusal_of("twice.json", "\xef\xbb\xbf" + text), HasSubstr("no known kind of trace"));
+  EXPECT_THAT(refusal_of("alone.json", "\xef\xbb\xbf"), HasSubstr("got an empty file"));
+  EXPECT_THAT(refusal_of("cut.json", "\xef\xbb"), HasSubstr("no known kind of trace"));
 }
 
 TEST_F(DamagedTrace, WhatIsNoTraceIsRefused) {

@@ -100,6 +100,7 @@ TEST_F(OnnxImport, TakesAnOpenBatchAsOneAndSaysSo) {
 TEST_F(OnnxImport, RefusesProductsOfUnknownShape) {
   ProtobufWriter g;
   g.message(1, node("Conv", {"x", "w"}, "c", "first")).message(5, constant("w", {8, 3, 3, 3}));
+  g.message(11, ProtobufWriter().bytes(1, "x"));
   EXPECT_THAT(refusal_of("a.onnx", model(g)),
               HasSubstr("node \"first\" (Conv): expected the shape of its output"));
 }
@@ -109,10 +110,39 @@ TEST_F(OnnxImport, RefusesWhatIsCutOrCannotBe) {
   for (std::size_t end = 12; end < text.size(); end += 11)
     EXPECT_THAT(refusal_of("cut.onnx", text.substr(0, end)), HasSubstr("expected")) << end;
   ProtobufWriter g = graph();
-  g.message(1, node("MatMul", {"x", "huge"}, "z"))
+  g.message(1, node("Add", {"x", "huge"}, "z"))
       .message(5, constant("huge", {std::uint64_t{1} << 40, std::uint64_t{1} << 40}));
   EXPECT_THAT(refusal_of("b.onnx", model(g)), HasSubstr("tensors of at most 2^50 elements"));
   EXPECT_THAT(refusal_of("c.onnx", text + model(graph())), HasSubstr("two models in one file"));
+}
+
+TEST_F(OnnxImport, RefusesGraphsThatCannotRun) {
+  const auto product = [](std::initializer_list<std::uint64_t> in,
+                          std::initializer_list<std::uint64_t> weights, const char* reads = "x") {
+    ProtobufWriter g;
+    g.message(1, node("MatMul", {reads, "w"}, "h", "first")).message(1, node("Relu", {"h"}, "y"));
+    g.message(5, constant("w", weights)).message(11, value("x", in));
+    return model(g);
+  };
+  EXPECT_EQ(refusal_of("good.onnx", product({32, 100}, {100, 200})), "");
+  EXPECT_THAT(
+      refusal_of("a.onnx", product({32, 100}, {77, 200})),
+      HasSubstr("node \"first\" (MatMul): expected inputs that fit each other, got sizes of 100 and 77"));
+  EXPECT_THAT(refusal_of("b.onnx", product({0, 100}, {77, 200})), HasSubstr("got sizes of 100 and 77"));
+  EXPECT_EQ(refusal_of("open.onnx", product({0, 0}, {77, 200})), "");  // 0: named, and taken as 1
+  EXPECT_THAT(
+      refusal_of("c.onnx", product({32, 100}, {100, 200}, "y")),
+      HasSubstr("node \"first\" (MatMul) reads \"y\": expected an input of the graph, weights in the file"));
+  EXPECT_THAT(refusal_of("d.onnx", product({32, 100}, {100, 200}, "gone")), HasSubstr("reads \"gone\""));
+  ProtobufWriter g = graph();
+  g.message(11, ProtobufWriter().bytes(1, "z").message(
+                    2, ProtobufWriter().message(
+                           1, ProtobufWriter().message(
+                                  2, ProtobufWriter().message(1, ProtobufWriter().number(1, 0))))));
+  EXPECT_THAT(refusal_of("e.onnx", model(g)), HasSubstr("input \"z\": expected sizes of at least 1, got 0"));
+  g = graph();
+  g.message(1, node("Conv", {"s", "thin"}, "t", "second")).message(5, constant("thin", {8, 3, 1, 1}));
+  EXPECT_THAT(refusal_of("f.onnx", model(g)), HasSubstr("node \"second\" (Conv): expected inputs that fit"));
 }
 
 }  // namespace

@@ -39,6 +39,20 @@ TEST_F(TableImport, ReadsWorkloadsOfSimulators) {
   EXPECT_EQ(job.exchanges[3], (Exchange{Collective::reduce_scatter, {0}, {1'889'785'610}, {}, {}}));
 }
 
+TEST_F(TableImport, LeavesOutWhatGoesWithinGroupsThatShareLayers) {
+  std::string text = kWorkload;
+  text.replace(text.find("group: 1"), 8, "group: 8");
+  const TraceJob read = read_job({file("w.txt", text)});
+  EXPECT_EQ(read.job.ranks, 2);
+  ASSERT_EQ(read.job.exchanges.size(), 2U);
+  EXPECT_EQ(read.job.exchanges[0], (Exchange{Collective::all_reduce, {2}, {4096}, {}, {}}));
+  EXPECT_EQ(read.job.exchanges[1], (Exchange{Collective::reduce_scatter, {0}, {1'889'785'610}, {}, {}}));
+  EXPECT_THAT(read.notes.at(0),
+              StartsWith("8 ranks share each layer (model_parallel_NPU_group): 2 transfers"));
+  text.replace(text.find("group: 8"), 8, "group: 5");
+  EXPECT_THAT(refusal_of("a.txt", text), StartsWith("a.txt:1: expected all_gpus to be a multiple of"));
+}
+
 TEST_F(TableImport, NamesTheLineOfAWorkloadThatIsWrong) {
   const std::string text = kWorkload;
   EXPECT_THAT(refusal_of("a.txt", text.substr(0, text.rfind("layer"))),
@@ -127,6 +141,10 @@ TEST_F(TableImport, NamesTheLineOfAGraphThatIsWrong) {
               StartsWith("b.txt:11: an edge between nodes"));
   EXPECT_THAT(refusal_of("c.txt", text + text.substr(0, text.find('\n') + 1)),
               StartsWith("c.txt:11: node3 is there twice"));
+  EXPECT_THAT(refusal_of("f.txt", text.substr(0, text.find("\tnode1"))),
+              StartsWith("f.txt:5: expected an edge from or to node1: the file is cut"));
+  EXPECT_THAT(refusal_of("g.txt", text.substr(0, text.find("\tnode3"))),
+              StartsWith("g.txt:9: expected an edge from or to node10"));
   EXPECT_THAT(refusal_of("d.txt", "node1 -- ReLU -- forward_compute_time=1\n"),
               HasSubstr("expected backward_compute_time="));
   EXPECT_THAT(
@@ -171,8 +189,36 @@ TEST_F(TableImport, ReadsTheLastMeasuredBlockOfALogThatMerged) {
   EXPECT_THAT(refusal_of("zero.log", log_of({"[0, 100, 0, 0]"})), HasSubstr("expected a block with times"));
   EXPECT_THAT(refusal_of("cut.log", log_of({"[0, 9, 1, 1]", "[1, 9, 1, 1]", "[0, 9, 1, 1]"})),
               HasSubstr("expected 2 blobs, as in the block before"));
+  const std::string whole = log_of({"[0, 9, 1, 1]", "[1, 9, 1, 1]", "[2, 50, 1, 1]"});
+  EXPECT_EQ(refusal_of("whole.log", whole), "");
+  for (std::size_t end = whole.rfind("[2") + 2; end < whole.size() - 1; ++end)
+    EXPECT_THAT(refusal_of("cut.log", whole.substr(0, end)), HasSubstr("cut.log:4: expected a ] at the end"))
+        << end;
+  EXPECT_THAT(refusal_of("skip.log", log_of({"[0, 9, 1, 1]", "[3, 9, 1, 1]", "[1, 9, 1, 1]"})),
+              HasSubstr("expected blobs 0 to 3 in a block, got 3 of them"));
   EXPECT_THAT(refusal_of("odd.log", log_of({"[0, 9, 1, 1]", "[1, 9, 1, 1, 1]"})),
               HasSubstr("odd.log:3: expected 4 fields"));
+}
+
+TEST_F(TableImport, SaysWhereAJobsExchangesAreNotItsGradients) {
+  const auto notes = [&](const std::string& exchanges) {
+    return read_job(
+               {file("job.yaml",
+                     "name: tiny\norigin: measured\nlayers:\n  - {name: a, gradient: 4000B}\n  - {name: b, "
+                     "gradient: 400B}\nexchanges:\n" +
+                         exchanges)})
+        .notes;
+  };
+  const std::string whole = "  - {op: all_reduce, layers: [a], bytes: 4000B}\n";
+  EXPECT_TRUE(notes(whole).empty());
+  EXPECT_TRUE(notes(whole + "  - {op: broadcast, bytes: 53B}\n").empty());
+  // A bucket may end within a layer.
+  EXPECT_TRUE(notes("  - {layers: [b, a], bytes: 1400B}\n  - {layers: [a], bytes: 3000B}\n").empty());
+  EXPECT_EQ(
+      notes(whole + whole),
+      std::vector<std::string>{"the exchanges carry 8000 B of gradients, and their layers have 4000 B"});
+  EXPECT_EQ(notes("  - {layers: [a], bytes: 1B}\n"),
+            std::vector<std::string>{"the exchanges carry 1 B of gradients, and their layers have 4000 B"});
 }
 
 TEST_F(TableImport, ReadsTalwegsOwnJobs) {
