@@ -282,6 +282,7 @@ class KinetoReader {
                                t_.world - 1, t_.world, t_.rank));
     check_steps();
     nest();
+    check_passes();
     check_marks();
     if (!t_.ops.empty()) {
       t_.first = t_.ops.front().begin;
@@ -304,6 +305,30 @@ class KinetoReader {
       if (b.begin + kClockRounding < a.end)
         refuse_trace(fmt::format("the clock jumps: ProfilerStep#{} begins {} ns before ProfilerStep#{} ends",
                                  b.number, a.end - b.begin, a.number));
+    }
+  }
+
+  // What goes back through an operator comes behind it. Sequence numbers are a thread's own: those of the
+  // thread with the most operators count.
+  void check_passes() const {
+    const auto is_forward = [](const KinetoOp& op) {
+      return op.kind == KinetoOp::Kind::plain && op.sequence >= 0;
+    };
+    std::vector<std::size_t> forward(outer_.size());  // by thread
+    for (const KinetoOp& op : t_.ops)
+      if (is_forward(op)) ++forward[static_cast<std::size_t>(op.thread)];
+    const auto main = std::ranges::max_element(forward) - forward.begin();
+    std::unordered_map<std::int64_t, const KinetoOp*> early;  // by sequence number
+    std::int64_t highest = -1;
+    for (const KinetoOp& op : t_.ops) {
+      if (op.kind == KinetoOp::Kind::backward && op.sequence > highest) early.emplace(op.sequence, &op);
+      if (!is_forward(op) || op.thread != main) continue;
+      highest = std::max(highest, op.sequence);
+      if (const auto before = early.find(op.sequence); before != early.end())
+        refuse_trace(fmt::format("the clock jumps: {} begins {} ns before {}, which it goes back through",
+                                 t_.names[static_cast<std::size_t>(before->second->name)],
+                                 op.begin - before->second->begin,
+                                 t_.names[static_cast<std::size_t>(op.name)]));
     }
   }
 

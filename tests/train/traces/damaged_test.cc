@@ -109,8 +109,8 @@ TEST_F(DamagedTrace, ClocksThatJumpAreNamed) {
               HasSubstr("the clock jumps: aten::linear begins within aten::conv2d"));
 }
 
-// Every ts behind the one at `from` is a second later.
-std::string jumped(const std::string& text, std::int64_t from) {
+// Every ts behind the one at `from` is so many seconds later.
+std::string jumped(const std::string& text, std::int64_t from, int seconds) {
   std::string later;
   std::size_t done = 0;
   for (std::size_t at; (at = text.find("\"ts\": ", done)) != std::string::npos;) {
@@ -121,7 +121,7 @@ std::string jumped(const std::string& text, std::int64_t from) {
     const bool whole = dot > done;
     const std::int64_t micros = std::stoll(text.substr(at));
     const std::int64_t time = micros * 1000 + (whole ? 0 : std::stoll(text.substr(dot + 1, 3)));
-    later += std::to_string(time > from ? micros + 1'000'000 : micros);
+    later += std::to_string(time > from ? micros + seconds * 1'000'000 : micros);
     if (!whole) later += text.substr(dot, done - dot);
   }
   return later + text.substr(done);
@@ -134,10 +134,28 @@ TEST_F(DamagedTrace, AClockThatJumpsForwardWithinAStepIsNamedWhereverItDoes) {
     const std::string text = kineto_text(made, 0);
     ASSERT_EQ(refusal_of("r.json", text), "");
     for (std::int64_t behind = 10'000; behind < 250'000; behind += 7'000)
-      EXPECT_THAT(refusal_of("j.json", jumped(text, made.begin + behind)),
+      EXPECT_THAT(refusal_of("j.json", jumped(text, made.begin + behind, 1)),
                   AllOf(HasSubstr("the clock jumps: "), HasSubstr(" ns after ProfilerStep#3 ends")))
           << steps << " steps, " << behind;
   }
+}
+
+TEST_F(DamagedTrace, AClockThatJumpsBackWithinAStepIsNamed) {
+  MadeTrace made = small();
+  made.steps = 1;
+  const std::string text = kineto_text(made, 0);
+  for (std::int64_t behind = 95'000; behind < 155'000; behind += 5'000)
+    EXPECT_THAT(refusal_of("j.json", jumped(text, made.begin + behind, -1)),
+                AllOf(HasSubstr("the clock jumps: "), HasSubstr("which it goes back through")))
+        << behind;
+  // A recording that begins within a backward pass has the forward pass of none of that.
+  made.steps = 2;
+  std::string cut = kineto_text(made, 0);
+  const auto begin = cut.find("ProfilerStep#3");
+  for (auto at = cut.find("\"Sequence number\": 5", begin); at < cut.find("Backward0");
+       at = cut.find("\"Sequence number\": 5", at + 1))
+    cut[at + 19] = '1';
+  EXPECT_EQ(refusal_of("c.json", cut), "");
 }
 
 // A recording may be started and stopped in the middle of a step, whose mark is not there then.
