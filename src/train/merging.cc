@@ -12,13 +12,16 @@ double finish(std::span<const Arrival> arrivals, const Groups& groups, const Tra
   std::vector<double> ends;  // of each group
   std::size_t begin = 0;
   for (const std::size_t group_end : groups) {
-    double bytes = 0;
-    for (std::size_t i = begin; i < group_end; ++i) bytes += arrivals[i].bytes;
+    double bytes = 0, wait = 0;
+    for (std::size_t i = begin; i < group_end; ++i) {
+      bytes += arrivals[i].bytes;
+      wait = std::max(wait, arrivals[i].wait);
+    }
     const double seconds = times.seconds(bytes), startup = std::min(times.startup(), seconds);
     double start = arrivals[group_end - 1].ready;
     if (ends.size() >= most) start = std::max(start, ends[ends.size() - most]);
     const double before = ends.empty() ? 0 : ends.back();
-    ends.push_back(std::max(before, start + startup) + (seconds - startup));
+    ends.push_back(std::max(before, start + wait + startup) + (seconds - startup));
     begin = group_end;
   }
   return ends.empty() ? 0 : ends.back();
@@ -70,7 +73,8 @@ Groups merge_mg_wfbp(std::span<const Arrival> arrivals, const TransferTimes& tim
 
 namespace {
 
-// Bellman's recursion, where of each start-up `hidden` overlaps with what is sent before.
+// Bellman's recursion, where of each start-up and wait for peers the part `hidden` overlaps with what is sent
+// before.
 Groups least_groups(std::span<const Arrival> arrivals, const TransferTimes& times, double hidden) {
   const std::size_t n = arrivals.size();
   std::vector<double> prefix(n + 1), best(n + 1, std::numeric_limits<double>::infinity());
@@ -78,10 +82,13 @@ Groups least_groups(std::span<const Arrival> arrivals, const TransferTimes& time
   for (std::size_t i = 0; i < n; ++i) prefix[i + 1] = prefix[i] + arrivals[i].bytes;
   best[0] = 0;
   for (std::size_t j = 1; j <= n; ++j) {
-    for (std::size_t i = 0; i < j; ++i) {
-      const double seconds = times.seconds(prefix[j] - prefix[i]), ahead = std::min(hidden, seconds);
-      const double end = std::max(best[i], arrivals[j - 1].ready + ahead) + (seconds - ahead);
-      if (end >= best[j]) continue;
+    double wait = 0;
+    for (std::size_t i = j; i-- > 0;) {
+      wait = std::max(wait, arrivals[i].wait);
+      const double seconds = times.seconds(prefix[j] - prefix[i]);
+      const double ahead = hidden * (wait + std::min(times.startup(), seconds));
+      const double end = std::max(best[i], arrivals[j - 1].ready + ahead) + (wait + seconds - ahead);
+      if (end > best[j]) continue;
       best[j] = end;
       from[j] = i;
     }
@@ -98,7 +105,8 @@ Groups merge_exact(std::span<const Arrival> arrivals, const TransferTimes& times
   return least_groups(arrivals, times, 0);
 }
 
-Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& times, int in_flight) {
+Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& times, int in_flight,
+                       std::span<const Groups> others) {
   Groups best = merge_exact(arrivals, times);
   if (in_flight == 1) return best;
   double least = finish(arrivals, best, times, in_flight);
@@ -109,10 +117,12 @@ Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& t
     best = std::move(groups);
   };
   for (double visible = 1; visible > 1e-3; visible /= 2)
-    consider(least_groups(arrivals, times, times.startup() * (1 - visible / 2)));
-  consider(least_groups(arrivals, times, times.startup()));
+    consider(least_groups(arrivals, times, 1 - visible / 2));
+  consider(least_groups(arrivals, times, 1));
   consider(merge_none(arrivals.size()));
   consider(merge_all(arrivals.size()));
+  consider(merge_mg_wfbp(arrivals, times));
+  for (const Groups& groups : others) consider(groups);
   return best;
 }
 

@@ -30,7 +30,7 @@ struct Merging {
     all,       // one for all
     by_size,   // DistributedDataParallel's buckets: `first_cap`, then `cap`
     mg_wfbp,   // merge_mg_wfbp()
-    exact,     // merge_in_flight(): the least there is with one transfer in flight
+    exact,     // merge_in_flight(): the least there is with one transfer in flight, else the best found
     recorded,  // as Job::exchanges has them, which must say their layers
     given      // `groups`
   };

@@ -240,6 +240,22 @@ TEST(Strategies, WaitsForPeersAreNeitherBusyNorTransfers) {
   EXPECT_NEAR(predict(job, find_strategy("ddp"), punctual).step, 9e-3, 1e-12);
 }
 
+// Each recorded exchange waited: fewer wait less often, which merging must know.
+TEST(Strategies, TheExactMergingIsNotBeatenWhereRanksAreLate) {
+  Random random{29};
+  for (int i = 0; i < 100; ++i) {
+    Job job = random_job(random, 2 + static_cast<int>(random.below(8)));
+    for (int l = static_cast<int>(job.layers.size()) - 1; l >= 0; --l)
+      if (random.uniform() < 0.8) job.exchanges.push_back({.layers = {l}, .wait = ms(4 * random.uniform())});
+    Setting setting = random_setting(random);
+    setting.in_flight = 1 + static_cast<int>(random.below(3));
+    setting.compression = i % 2 == 0 ? 1 : 4;
+    const double exact = predict(job, find_strategy("exact"), setting).step;
+    for (const char* name : {"one", "wfbp", "mg-wfbp", "ddp"})
+      EXPECT_LE(exact, predict(job, find_strategy(name), setting).step * (1 + 1e-12)) << name << ", " << i;
+  }
+}
+
 TEST(Strategies, ASlowRankHoldsUpTheOthers) {
   const Job job{.name = "slow",
                 .layers = {{.name = "a", .forward = ms(2), .backward = ms(3), .gradient = {1'000'000}}}};
