@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "study/predict_page.h"
 #include "study/predict_report.h"
 #include "talweg/error.h"
 
@@ -100,6 +101,51 @@ TEST(PredictNetwork, SamplesThatTellNoRateSaySoAndWhatIsAssumed) {
                     HasSubstr("assumed that each takes as long")));
   EXPECT_THAT(assumed({{1'000'000, 3.1}, {9'000'000, 3.0}}), HasSubstr("the larger took no longer"));
   EXPECT_THAT(assumed({{1'000'000, 3.1}, {1'000'000, 3.0}}), HasSubstr("cannot tell a start-up"));
+}
+
+TEST(PredictNetwork, AFitSaysHowSureItIsAndWhereItMissesWhatWasRecorded) {
+  const auto question_on = [](const std::vector<std::pair<std::int64_t, double>>& bytes_and_ms) {
+    StepQuestion question = question_of(small_job(), {"ddp"});
+    question.network = predict_network({}, with_exchanges(bytes_and_ms), 4);
+    return question;
+  };
+  const StepQuestion good =
+      question_on({{1'000'000, 2.0}, {2'000'000, 3.1}, {4'000'000, 5.0}, {8'000'000, 9.1}});
+  EXPECT_EQ(good.network.misfit, "");
+  ASSERT_TRUE(good.network.fit);
+  EXPECT_THAT(network_line(good), HasSubstr("; 95 % confidence: +- "));
+  const nlohmann::json fit = to_json(good, study_step(good))["network"]["fit"];
+  EXPECT_EQ(fit["ranks"], 4);
+  EXPECT_GT(fit["pieces"][0]["startup_error_us"].get<double>(), 0);
+  EXPECT_GT(fit["pieces"][0]["per_byte_error_ns"].get<double>(), 0);
+  EXPECT_LT(fit["relative_error"].get<double>(), 0.1);
+  const StepQuestion bad = question_on({{1'000, 1}, {3'900'000, 186}});
+  EXPECT_GT(bad.network.fit->error, kBadFit);
+  EXPECT_THAT(bad.network.misfit, AllOf(HasSubstr("one of 3.9 MB took 186 ms, the fit says ")));
+  EXPECT_THAT(network_line(bad), HasSubstr("95 % confidence: too few sizes to tell"));
+  EXPECT_TRUE(to_json(bad, study_step(bad))["network"]["fit"]["pieces"][0]["startup_error_us"].is_null());
+  EXPECT_TRUE(to_json(question_of(small_job(), {"ddp"}),
+                      study_step(question_of(small_job(), {"ddp"})))["network"]["fit"]
+                  .is_null());
+}
+
+TEST(StepStudy, GapsOfLaunchesAndOfStreamsStandApartAndSoDoTheRecordedCaps) {
+  StepQuestion question = question_of(small_job(), {"ddp"});
+  EXPECT_EQ(gaps_line(question) + buckets_line(question), "");
+  EXPECT_TRUE(to_json(question, study_step(question))["job"]["bucket_caps"].is_null());
+  question.launch_gaps = ms(1.5);
+  question.stream_gaps = ms(0.25);
+  question.bucket_caps = train::BucketCaps{{1 << 20}, {8 << 20}};
+  const StepStudy found = study_step(question);
+  const auto shown = AllOf(HasSubstr("1.50 ms for launches by the host and 250.0 us for other streams"),
+                           HasSubstr("fills up to 8 MiB, the first up to 1 MiB"));
+  EXPECT_THAT(to_text(question, found, true), shown);
+  EXPECT_THAT(predict_page(question, found), shown);
+  const nlohmann::json job = to_json(question, found)["job"];
+  EXPECT_EQ(job["launch_gaps_us"], 1500);
+  EXPECT_EQ(job["stream_gaps_us"], 250);
+  EXPECT_EQ(job["bucket_caps"]["first_bytes"], 1 << 20);
+  EXPECT_EQ(job["bucket_caps"]["bytes"], 8 << 20);
 }
 
 TEST(StepStudy, WithoutARateNothingIsSaidOfBandwidth) {

