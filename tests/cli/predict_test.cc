@@ -184,7 +184,8 @@ TEST_F(Predict, TheJobIsSavedAsAFileThatPredictsTheSame) {
   for (const auto& job : jobs) {
     for (const char* name : {"saved.yaml", "saved.json"}) {
       const std::string saved = file(name);
-      const std::vector<std::string> on{"--alpha-beta", "100us,1ns/B", "-n", "4"};
+      const std::vector<std::string> on{"--alpha-beta", "100us,1ns/B", "-n", "4",
+                                        "--strategy",   "ddp,exact,p3"};
       std::vector<std::string> first = job;
       first.insert(first.end(), on.begin(), on.end());
       first.insert(first.end(), {"--save-job", saved});
