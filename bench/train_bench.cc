@@ -4,15 +4,18 @@
 //
 //   train_bench [MB]
 //   train_bench FILE ...
+//   train_bench write LAYERS EVENTS FILE      a trace of so many layers a step, and about so many events
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <string>
+#include <vector>
 
 #include "base/random.h"
 #include "base/temporary_folder.h"
@@ -62,6 +65,44 @@ train::MadeTrace model() {
   return made;
 }
 
+std::size_t events_in(const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t i = text.find("\"ph\""); i != std::string::npos; i = text.find("\"ph\"", i + 1)) ++count;
+  return count;
+}
+
+int write(int layers, int events, const std::string& path) {
+  train::MadeTrace made = model();
+  made.children = 1;
+  made.strangers = 0;
+  const std::vector<train::MadeLayer> first = made.layers;
+  made.layers.clear();
+  std::size_t parameters = 0;
+  for (int i = 0; i < layers; ++i) {
+    made.layers.push_back(first[static_cast<std::size_t>(i) % first.size()]);
+    parameters += made.layers.back().parameters.size();
+  }
+  made.buckets.clear();
+  made.reduced.clear();
+  for (; parameters > 0; parameters -= made.buckets.back()) {
+    made.buckets.push_back(std::min<std::size_t>(parameters, 40));
+    made.reduced.push_back({.time = 1'000'000 + static_cast<std::int64_t>(made.buckets.size()) * 1000});
+  }
+  made.steps = 2;
+  const auto a_step = events_in(train::kineto_text(made, 0)) / 2;
+  made.steps = std::max(2, events / static_cast<int>(a_step));
+  std::FILE* file = std::fopen(path.c_str(), "w");
+  if (file == nullptr) {
+    std::perror(path.c_str());
+    return 1;
+  }
+  const std::string text = train::kineto_text(made, 0);
+  std::fwrite(text.data(), 1, text.size(), file);
+  std::fclose(file);
+  fmt::print("{{\"layers\": {}, \"steps\": {}, \"events\": {}}}\n", layers, made.steps, events_in(text));
+  return 0;
+}
+
 int read_files(int count, char** paths) {
   const train::TraceJob read = train::read_job({paths, paths + count});
   std::fputs(to_yaml(read.job).c_str(), stdout);
@@ -107,6 +148,8 @@ int measure(double megabytes) {
 
 int main(int argc, char** argv) {
   try {
+    if (argc == 5 && std::string(argv[1]) == "write")
+      return write(std::atoi(argv[2]), std::atoi(argv[3]), argv[4]);
     const double megabytes = argc < 2 ? 1024 : std::atof(argv[1]);
     if (argc < 2 || (argc == 2 && megabytes > 0)) return measure(megabytes);
     return read_files(argc - 1, argv + 1);

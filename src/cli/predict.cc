@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/fail.h"
 #include "cli/command.h"
@@ -35,12 +36,13 @@ Examples:
   talweg predict job.yaml --cluster cluster.yaml --html step.html     # the step over time, what if, all layers
   talweg predict job.yaml --alpha-beta 523us,0.857ns/B -n 8 --strategy ddp,exact
   talweg predict job.yaml --rate 25Gbit/s -n 2..64 --faster 4         # on devices four times as fast
-  talweg predict job.yaml --cluster cluster.yaml -o plan.json         # which layers travel together)";
+  talweg predict job.yaml --cluster cluster.yaml -o plan.json         # which layers travel together
+  talweg predict rank*.json.gz --save-job job.yaml                    # what traces come to, to be changed by hand)";
 
 using text::OutputFile;
 
 struct PredictOutputs {
-  std::string out, html, json;
+  std::string out, html, json, save_job;
   bool wide = false;
 };
 
@@ -53,22 +55,32 @@ study::StepStudy studied_step(const study::StepQuestion& question) {
 }
 
 int predict(const study::PredictRequest& request, const PredictOutputs& outputs) {
-  if (outputs.json == "-" && outputs.html == "-")
-    refuse("--json - and --html -: only one can have standard output");
+  const char* standard = nullptr;
+  for (const auto& [option, path] : {std::pair{"--json", &outputs.json},
+                                     {"--html", &outputs.html},
+                                     {"-o", &outputs.out},
+                                     {"--save-job", &outputs.save_job}}) {
+    if (*path != "-") continue;
+    if (standard != nullptr) refuse("{} - and {} -: only one can have standard output", standard, option);
+    standard = option;
+  }
   std::vector<std::string> inputs = request.job;
   inputs.push_back(request.cluster);
-  text::check_outputs({outputs.json, outputs.out, outputs.html}, inputs);
+  text::check_outputs({outputs.json, outputs.out, outputs.html, outputs.save_job}, inputs);
   study::StepQuestion question = checked(request);
-  const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html);
+  const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html),
+      save_job("--save-job", outputs.save_job);
   question.curves = json.wanted() || html.wanted();
   const study::StepStudy found = studied_step(question);
   if (out.wanted() && !found.plan)
     refuse("-o {}: PyTorch's DistributedDataParallel runs none of --strategy {}", outputs.out,
            request.strategy);
-  const bool taken = json.is_standard_output() || html.is_standard_output() || out.is_standard_output();
-  fmt::print(taken ? stderr : stdout, "{}", to_text(question, found, outputs.wide));
+  fmt::print(standard != nullptr ? stderr : stdout, "{}", to_text(question, found, outputs.wide));
   if (json.wanted()) json.write(text::json_document(to_json(question, found)));
   if (html.wanted()) html.write(predict_page(question, found));
+  if (save_job.wanted())
+    save_job.write(outputs.save_job.ends_with(".json") ? train::to_json(question.job)
+                                                       : train::to_yaml(question.job));
   if (out.wanted()) out.write(plan_document(question.job, found.rows[*found.plan]));
   return 0;
 }
@@ -83,6 +95,9 @@ void add_predict(CLI::App& app, Action* action) {
   sub->footer(kPredictExamples);
   add_fields(*sub, study::predict_fields(), request);
   sub->add_option("-o,--out", outputs->out, "write the best plan into this file, as JSON for talweg.torch");
+  sub->add_option(
+      "--save-job", outputs->save_job,
+      "write the job that was read, or --model, into this file: as YAML, or as JSON if it ends in .json");
   sub->add_option("--html", outputs->html, "write a page of pictures into this file");
   sub->add_option("-J,--json", outputs->json,
                   "as JSON, into this file; - for standard output, the tables then go to standard error");

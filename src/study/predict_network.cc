@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "cluster/cluster.h"
 #include "formats/import.h"
 #include "study/machine.h"
+#include "study/plan_report.h"
 #include "text/yaml_reader.h"
 #include "train/cluster_times.h"
 #include "train/fit_times.h"
@@ -26,10 +28,17 @@ namespace {
 // From one host to another, through a switch: what assumed networks have (steer/assumed_network.h).
 constexpr Nanoseconds kHostLatency{50'000};
 
+constexpr const char* kSimulated = "simulated";  // of --times
+
+constexpr double kMostPerByte = 1e6;  // ns, of --alpha-beta: 8 kbit/s
+
 // Planning for equal hosts takes 3 s for so many, and four times as long for twice as many.
 constexpr int kMostPlannedRanks = 128;
 constexpr int kQuickPlannedRanks = 32;
 constexpr int kQuickFormulaRanks = 1024;
+// Simulating a call of each size for so many takes some seconds.
+constexpr int kMostSimulatedRanks = 64;
+constexpr int kQuickSimulatedRanks = 16;
 
 // What `parse` makes of an option's text, or its complaint with the option's name in front.
 template <typename Parse>
@@ -59,15 +68,21 @@ TimesAt remembering(TimesAt work_out) {
   };
 }
 
-PredictNetwork of_cluster(const std::string& path, const std::string& origin) {
+PredictNetwork of_cluster(const std::string& path, const std::string& origin, const std::string& times) {
   auto cluster = std::make_shared<const cluster::Cluster>(formats::load_any(path));
   const int workers = cluster->workers();
   if (workers < 2) refuse("--cluster {}: it has {} worker; a step needs 2 at least", path, workers);
-  return {fmt::format("{} ({}), {} workers", path, origin, workers), "cluster", workers, kQuickPlannedRanks,
-          [cluster](int ranks) { return train::cluster_times_at(*cluster, ranks); }};
+  const std::string words = fmt::format("{} ({}), {} workers", path, origin, workers);
+  if (times == kSimulated)
+    return {words + ", simulated", "cluster", times, workers, kQuickSimulatedRanks, [cluster](int ranks) {
+              return train::simulated_times_at(*cluster, ranks);
+            }};
+  return {
+      words,   "cluster",          times,
+      workers, kQuickPlannedRanks, [cluster](int ranks) { return train::cluster_times_at(*cluster, ranks); }};
 }
 
-PredictNetwork of_rate(const std::string& text) {
+PredictNetwork of_rate(const std::string& text, const std::string& times) {
   const auto [rate_text, latency_text] = halves(text);
   if (!rate_text.empty() && rate_text.find_first_not_of("0123456789.") == std::string::npos)
     refuse("--rate: \"{}\" has no unit: expected one such as {}Gbit/s", rate_text, rate_text);
@@ -75,19 +90,31 @@ PredictNetwork of_rate(const std::string& text) {
   const Nanoseconds latency = of_option("--rate", [&, &of = latency_text] {
     return text.find(',') == std::string::npos ? kHostLatency : parse_nanoseconds(of);
   });
-  const auto planned = remembering([rate, latency](int ranks) {
-    return train::cluster_times(cluster::uniform_star(ranks, rate, Nanoseconds{latency.value / 2}));
+  const bool simulated = times == kSimulated;
+  const auto known = remembering([rate, latency, simulated](int ranks) {
+    const cluster::Cluster hosts = cluster::uniform_star(ranks, rate, Nanoseconds{latency.value / 2});
+    return simulated ? train::simulated_times(hosts) : train::cluster_times(hosts);
   });
-  return {fmt::format("equal hosts on {}, {} from one to another", to_string(rate), to_string(latency)),
-          "rate", 0, kQuickPlannedRanks, [planned](int ranks) {
-            return train::at_ranks(planned(std::min(ranks, kMostPlannedRanks)), ranks, train::Growth::tree);
+  const int most = simulated ? kMostSimulatedRanks : kMostPlannedRanks;
+  return {fmt::format("equal hosts on {}, {} from one to another{}", to_string(rate), to_string(latency),
+                      simulated ? ", simulated" : ""),
+          "rate",
+          times,
+          0,
+          simulated ? kQuickSimulatedRanks : kQuickPlannedRanks,
+          [known, most](int ranks) {
+            return train::at_ranks(known(std::min(ranks, most)), ranks, train::Growth::tree);
           }};
 }
 
 PredictNetwork of_alpha_beta(const std::string& text, int ranks) {
   const train::NetworkTimes given = train::network_of("given", ranks, parse_alpha_beta(text));
-  return {fmt::format("as given for {} ranks, for others as rings grow", ranks), "alpha_beta", 0,
-          kQuickFormulaRanks, [given](int n) { return train::at_ranks(given, n); }};
+  return {fmt::format("as given for {} ranks, for others as rings grow", ranks),
+          "alpha_beta",
+          "given",
+          0,
+          kQuickFormulaRanks,
+          [given](int n) { return train::at_ranks(given, n); }};
 }
 
 // Where samples do not tell how a time grows with the size: why, and what is assumed of it; else nothing.
@@ -112,6 +139,21 @@ std::string assumed_of(const train::Fit& fit, const std::vector<train::Sample>& 
                                         : "tells no rate, as the larger took no longer");
 }
 
+// Where samples are far from the times fitted to them: how far, and which is the farthest.
+std::string misfit_of(const train::Fit& fit, const std::vector<train::Sample>& samples) {
+  if (fit.error <= kBadFit) return {};
+  const auto off = [&](const train::Sample& sample) {
+    return std::abs(fit.times.seconds(sample.bytes) / sample.seconds - 1);
+  };
+  const train::Sample worst = *std::ranges::max_element(samples, {}, off);
+  return fmt::format(
+      "recorded all-reduces are {:.0f} % off the times fitted to them (root mean square): one of {:.3g} MB "
+      "took "
+      "{}, the fit says {}; what follows from it is as uncertain",
+      100 * fit.error, worst.bytes * 1e-6, duration_text(worst.seconds),
+      duration_text(fit.times.seconds(worst.bytes)));
+}
+
 // What the job's own transfers took; kind and words are empty where it has none.
 PredictNetwork of_job(const train::Job& job) {
   const std::vector<train::Sample> samples = train::samples_of(job, Collective::all_reduce);
@@ -122,10 +164,13 @@ PredictNetwork of_job(const train::Job& job) {
                       samples.size() == 1 ? "one all-reduce" : fmt::format("{} all-reduces", samples.size()),
                       samples.size() == 1 ? "s" : "", job.ranks),
           "recorded",
+          "fitted",
           0,
           kQuickFormulaRanks,
           [fitted](int n) { return train::at_ranks(fitted, n); },
-          assumed_of(fit, samples)};
+          assumed_of(fit, samples),
+          fit,
+          misfit_of(fit, samples)};
 }
 
 PredictNetwork remembering(PredictNetwork network) {
@@ -144,6 +189,8 @@ train::TransferTimes parse_alpha_beta(const std::string& text) {
   if (!byte_text.ends_with("ns/B")) wrong();
   const auto per_byte = text::read_number(byte_text.substr(0, byte_text.size() - 4));
   if (!per_byte || *per_byte < 0) wrong();
+  if (*per_byte > kMostPerByte)
+    refuse("--alpha-beta: a byte takes at most {:.0e} ns, not {}", kMostPerByte, *per_byte);
   const Nanoseconds startup =
       of_option("--alpha-beta", [&, &of = startup_text] { return parse_nanoseconds(of); });
   return train::linear_times(static_cast<double>(startup.value) * 1e-9, *per_byte * 1e-9);
@@ -158,14 +205,18 @@ void check_network(const NetworkWords& words) {
     if (given != nullptr) refuse("{} and {}: expected one of them", given, option);
     given = option;
   }
+  if (words.times == kSimulated && !words.alpha_beta.empty())
+    refuse("--times simulated: beside --cluster or --rate, not --alpha-beta");
 }
 
 PredictNetwork predict_network(const NetworkWords& words, const train::Job& job, int ranks) {
   check_network(words);
-  if (!words.rate.empty()) return remembering(of_rate(words.rate));
+  if (!words.rate.empty()) return remembering(of_rate(words.rate, words.times));
   if (!words.alpha_beta.empty()) return remembering(of_alpha_beta(words.alpha_beta, ranks));
   const auto file = resolve("TALWEG_CLUSTER", words.cluster);
-  if (!file.value.empty()) return remembering(of_cluster(file.value, origin_text(file)));
+  if (!file.value.empty()) return remembering(of_cluster(file.value, origin_text(file), words.times));
+  if (words.times == kSimulated)
+    refuse("--times simulated: of which network? give --cluster with a file, or --rate");
   PredictNetwork recorded = of_job(job);
   if (recorded.words.empty())
     refuse(

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <utility>
 
 #include "base/at.h"
 #include "study/pages/embedded.h"
@@ -227,6 +228,9 @@ std::string facts_on_page(const StepQuestion& question, const StepStudy& study) 
   };
   fact("job", job_line(question));
   fact("network", network_line(question));
+  for (const auto& [what, line] :
+       {std::pair{"gaps", gaps_line(question)}, {"buckets", buckets_line(question)}})
+    if (!line.empty()) fact(what, line);
   fact("bottleneck", study.best_row().strategy.name + ": " + study.best_row().prediction.bottleneck);
   fact("bandwidth", bandwidth_line(study));
   fact("plan", plan_line(study));

@@ -220,6 +220,34 @@ Json curves_json(const StepStudy& study, const StepCurves& curves, const char* x
   return points;
 }
 
+// How sure a fit is: of its first piece and, where there are more, its last.
+std::string confidence_text(const train::Fit& fit) {
+  const auto one = [](const train::Fit::Piece& piece) {
+    if (!std::isfinite(piece.startup_error)) return std::string("too few sizes to tell");
+    return fmt::format("+- {:.3g} us and +- {:.3g} ns/B", piece.startup_error * 1e6,
+                       piece.per_byte_error * 1e9);
+  };
+  std::string text = "; 95 % confidence: " + one(fit.pieces.front());
+  if (fit.pieces.size() > 1) text += ", at last " + one(fit.pieces.back());
+  return text;
+}
+
+Json fit_json(const train::Fit& fit, int ranks) {
+  const auto finite = [](double value, double unit) {
+    return std::isfinite(value) ? Json(value * unit) : Json();
+  };
+  Json pieces = Json::array();
+  for (const train::Fit::Piece& piece : fit.pieces)
+    pieces.push_back({{"from_bytes", piece.from},
+                      {"samples", piece.samples},
+                      {"startup_us", piece.startup * 1e6},
+                      {"startup_error_us", finite(piece.startup_error, 1e6)},
+                      {"per_byte_ns", piece.per_byte * 1e9},
+                      {"per_byte_error_ns", finite(piece.per_byte_error, 1e9)}});
+  return {
+      {"ranks", ranks}, {"relative_error", fit.error}, {"confidence", 0.95}, {"pieces", std::move(pieces)}};
+}
+
 std::string in_flight_text(const StepQuestion& question) {
   return question.in_flight > 1 ? fmt::format("; {} in flight at once", question.in_flight) : "";
 }
@@ -232,8 +260,10 @@ Json network_json(const StepQuestion& question) {
                       {"startup_us", microseconds(piece.startup)},
                       {"per_byte_ns", piece.per_byte * 1e9}});
   return {{"kind", question.network.kind},
+          {"times", question.network.times},
           {"description", question.network.words},
           {"all_reduce", pieces},
+          {"fit", question.network.fit ? fit_json(*question.network.fit, question.job.ranks) : Json()},
           {"in_flight", question.in_flight}};
 }
 
@@ -261,15 +291,17 @@ std::string network_line(const StepQuestion& question) {
   const int ranks = question.ranks.back();
   const train::NetworkTimes network = question.network.at(ranks);
   const train::TransferTimes& times = network.all_reduce;
+  const std::string behind =
+      (question.network.fit ? confidence_text(*question.network.fit) : "") + in_flight_text(question);
   std::string text = fmt::format("{}; on {} ranks an all-reduce ", question.network.words, ranks);
-  if (times.pieces().size() == 1) return text + "takes " + train::to_string(times) + in_flight_text(question);
+  if (times.pieces().size() == 1) return text + "takes " + train::to_string(times) + behind;
   text += "of";
   for (const int mib : {1, 16, 256})
     text += fmt::format(" {} MiB takes {}{}", mib, duration_text(times.seconds(mib * 1048576.0)),
                         mib < 256 ? "," : "");
   if (times.seconds(kLarge) > 0 && network.least.all_reduce.seconds(kLarge) > kMostly * times.seconds(kLarge))
     text += ", which hosts' processors set, not links";
-  return text + in_flight_text(question);
+  return text + behind;
 }
 
 std::string measured_line(const StepQuestion& question, const StepStudy& study) {
@@ -281,6 +313,20 @@ std::string measured_line(const StepQuestion& question, const StepStudy& study) 
     text += fmt::format("; played back by the model: {} ({})", duration_text(*study.replayed),
                         signed_percent(*study.replayed / *study.measured - 1));
   return text;
+}
+
+std::string gaps_line(const StepQuestion& question) {
+  if (question.launch_gaps.value + question.stream_gaps.value == 0) return {};
+  const auto seconds = [](Nanoseconds time) { return static_cast<double>(time.value) * 1e-9; };
+  return fmt::format(
+      "a step's passes wait {} for launches by the host and {} for other streams or memory, as recorded",
+      duration_text(seconds(question.launch_gaps)), duration_text(seconds(question.stream_gaps)));
+}
+
+std::string buckets_line(const StepQuestion& question) {
+  if (!question.bucket_caps) return {};
+  return fmt::format("those recorded are what DistributedDataParallel fills up to {}, the first up to {}",
+                     to_string(question.bucket_caps->others), to_string(question.bucket_caps->first));
 }
 
 std::string critical_path_text(const train::Job& job, const train::Prediction& prediction) {
@@ -333,6 +379,8 @@ std::string to_text(const StepQuestion& question, const StepStudy& study, bool w
   text += fact("network", printable(network_line(question)), wide);
   if (const std::string line = measured_line(question, study); !line.empty())
     text += fact("measured", line, wide);
+  if (const std::string line = gaps_line(question); !line.empty()) text += fact("gaps", line, wide);
+  if (const std::string line = buckets_line(question); !line.empty()) text += fact("buckets", line, wide);
   for (const std::string& note : question.notes) text += fact("note", printable(note), wide);
   text += fmt::format(
       "\na step on {} ranks; * is the least; exposed: waits for gradients; speed-up: over one rank\n",
@@ -364,6 +412,12 @@ nlohmann::json to_json(const StepQuestion& question, const StepStudy& study) {
                      {"ranks", job.ranks},
                      {"forward_us", static_cast<double>(job.forward().value) * 1e-3},
                      {"backward_us", static_cast<double>(job.backward().value) * 1e-3}};
+  document["job"]["launch_gaps_us"] = static_cast<double>(question.launch_gaps.value) * 1e-3;
+  document["job"]["stream_gaps_us"] = static_cast<double>(question.stream_gaps.value) * 1e-3;
+  document["job"]["bucket_caps"] = question.bucket_caps
+                                       ? Json{{"first_bytes", question.bucket_caps->first.value},
+                                              {"bytes", question.bucket_caps->others.value}}
+                                       : Json();
   document["network"] = network_json(question);
   document["ranks"] = question.ranks.back();
   document["changed"] = {

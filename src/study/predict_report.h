@@ -19,6 +19,10 @@ std::string job_line(const StepQuestion& question);
 std::string network_line(const StepQuestion& question);
 // What was measured, and how well the model plays it back; empty where nothing was.
 std::string measured_line(const StepQuestion& question, const StepStudy& study);
+// What the device was seen to wait for within passes, and the caps of the buckets that were seen; empty where
+// a trace tells neither.
+std::string gaps_line(const StepQuestion& question);
+std::string buckets_line(const StepQuestion& question);
 // "forward 12.1 ms, backward 3.2 ms, all_reduce of 12 buckets 30.1 ms, update 1 ms".
 std::string critical_path_text(const train::Job& job, const train::Prediction& prediction);
 // What the plan is and gains, and from where on more bandwidth does not help.

@@ -77,7 +77,7 @@ void read_step_job(const PredictRequest& request, StepQuestion& question) {
       "--device", [&] { return train::find_device(request.device.empty() ? kUsualDevice : request.device); });
   if (!request.model.empty()) {
     question.job = of_option("--model", [&] { return train::make_model(request.model, {.device = device}); });
-    question.source = "on a " + device.name;
+    question.source = "on " + device.name;
     question.kind = "model";
     return;
   }
@@ -91,6 +91,9 @@ void read_step_job(const PredictRequest& request, StepQuestion& question) {
                         : fmt::format("{} and {} more", request.job.front(), request.job.size() - 1);
   question.kind = train::name(read.kind);
   question.notes = std::move(read.notes);
+  question.launch_gaps = read.launch_gaps;
+  question.stream_gaps = read.stream_gaps;
+  question.bucket_caps = read.bucket_caps;
 }
 
 // The numbers of ranks that are asked for: those said, the network's workers, or those that recorded the job.
@@ -122,6 +125,9 @@ std::span<const Field<PredictRequest>> predict_fields() {
       {.name = "alpha-beta", .letters = "", .member = &R::alpha_beta,
        .help = "of an all-reduce, measured: its start-up and the time of a byte, such as 523us,0.857ns/B",
        .group = "Network"},
+      {.name = "times", .letters = "", .member = &R::times,
+       .help = "of transfers on --cluster or --rate: by the cost model, or by simulating one of each size up to 16 MiB",
+       .words = "predicted,simulated", .group = "Network"},
       {.name = "in-flight", .letters = "", .member = &R::in_flight,
        .help = "transfers under way at once, whose start-ups overlap; 1 for NCCL (default: the job's)", .least = 1,
        .most = train::kMostInFlight, .group = "Network"},
@@ -160,11 +166,12 @@ StepQuestion checked(const PredictRequest& request) {
   if (question.job.gradients().value == 0)
     throw_error(ErrorCode::bad_file, "{}: no layer has a gradient: there is nothing to exchange",
                 question.source);
-  const NetworkWords words{request.cluster, request.rate, request.alpha_beta};
+  const NetworkWords words{request.cluster, request.rate, request.alpha_beta, request.times};
   check_network(words);
   question.ranks = ranks_asked_for(request, question.job);
   question.network = predict_network(words, question.job, question.ranks.back());
-  if (!question.network.assumed.empty()) question.notes.push_back(question.network.assumed);
+  for (const std::string& note : {question.network.assumed, question.network.misfit})
+    if (!note.empty()) question.notes.push_back(note);
   if (const int most = question.network.most_ranks; most > 0 && question.ranks.back() > most)
     refuse("--ranks {}: the cluster has {} workers", question.ranks.back(), most);
   // Recorded times are of transfers in turn, which hold what those in flight together hid of each other.

@@ -4,6 +4,7 @@
 //   const StepStudy found = study_step(checked(request));   // predict_study.h
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "study/predict_network.h"
 #include "train/job.h"
 #include "train/strategies.h"
+#include "train/traces/buckets.h"
 
 namespace talweg::study {
 
@@ -20,6 +22,7 @@ struct PredictRequest {
   std::vector<std::string> job;
   std::string model, device;
   std::string cluster, rate, alpha_beta;
+  std::string times = NetworkWords{}.times;
   std::string ranks;
   std::string strategy = "all";
   std::string bucket_cap = "25M";
@@ -34,6 +37,10 @@ struct StepQuestion {
   std::string source;              // the files, or the model's device
   std::string kind;                // "kineto", "job"; "model" of a ready-made one
   std::vector<std::string> notes;  // what had to be assumed of it, a sentence each
+  // Of a trace that tells gaps apart, a step's on one rank: the device waits for its host to launch what
+  // comes next, or for another stream or memory. Both 0: it does not.
+  Nanoseconds launch_gaps{}, stream_gaps{};
+  std::optional<train::BucketCaps> bucket_caps{};  // with which DDP filled the buckets that were recorded
   PredictNetwork network;
   std::vector<int> ranks;  // ascending, each from 2 on; the largest is looked at closely
   std::vector<train::Strategy> strategies;

@@ -126,6 +126,15 @@ std::string title_of(const cluster::Cluster& cluster, const char* how) {
   return fmt::format("{} workers, {}", cluster.workers(), how);
 }
 
+cluster::Cluster first_workers(const cluster::Cluster& cluster, int ranks) {
+  cluster::validate(cluster);
+  if (ranks < 1 || ranks > cluster.workers())
+    refuse("the cluster has {} workers, not {}", cluster.workers(), ranks);
+  std::vector<int> first(static_cast<std::size_t>(ranks));
+  std::iota(first.begin(), first.end(), 0);
+  return cluster::restrict_to(cluster, first);
+}
+
 }  // namespace
 
 std::span<const Bytes> table_sizes() {
@@ -164,12 +173,7 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
 }
 
 NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes) {
-  cluster::validate(cluster);
-  if (ranks < 1 || ranks > cluster.workers())
-    refuse("the cluster has {} workers, not {}", cluster.workers(), ranks);
-  std::vector<int> first(static_cast<std::size_t>(ranks));
-  std::iota(first.begin(), first.end(), 0);
-  return cluster_times(cluster::restrict_to(cluster, first), sizes);
+  return cluster_times(first_workers(cluster, ranks), sizes);
 }
 
 sim::SimulationOptions marking_switches() {
@@ -202,6 +206,10 @@ NetworkTimes simulated_times(const cluster::Cluster& cluster, const sim::Simulat
     samples.push_back({static_cast<double>(bytes.value), static_cast<double>(times.of_call.front()) * 1e-12});
   }
   return network_of(title_of(cluster, "simulated"), ranks, table_times(samples));
+}
+
+NetworkTimes simulated_times_at(const cluster::Cluster& cluster, int ranks) {
+  return simulated_times(first_workers(cluster, ranks));
 }
 
 }  // namespace talweg::train

@@ -35,5 +35,8 @@ sim::SimulationOptions marking_switches();
 NetworkTimes simulated_times(const cluster::Cluster& cluster,
                              const sim::SimulationOptions& options = marking_switches(),
                              const sim::RanksOptions& ranks = {}, std::span<const Bytes> sizes = {});
+// The same with the first `ranks` of its workers alone. Throws Error{invalid_argument} for more than there
+// are.
+NetworkTimes simulated_times_at(const cluster::Cluster& cluster, int ranks);
 
 }  // namespace talweg::train

@@ -9,7 +9,8 @@
 namespace talweg::train {
 namespace {
 
-constexpr std::size_t kLeastSizes = 4;  // of a piece, where there are several
+constexpr long double kOneSize = 1e-12L;  // of a product of sums, below which sizes are told to be the same
+constexpr std::size_t kLeastSizes = 4;    // of a piece, where there are several
 // What a piece costs in the criterion: its two numbers, and two for where it begins, since a place that was
 // searched for explains more noise than a number does (Zhang and Siegmund, Biometrics 2007).
 constexpr double kPieceParameters = 4;
@@ -52,7 +53,7 @@ long double determinant(const Sums& s) {
 FittedLine line_through(const Sums& s, double first_size, bool first_piece) {
   const long double det = determinant(s);
   long double a = 0, b = 0;
-  if (det > 1e-12L * s.w * s.xx) {
+  if (det > kOneSize * s.w * s.xx) {
     b = (s.w * s.xy - s.x * s.y) / det;
     a = (s.y - b * s.x) / s.w;
   } else {
@@ -174,7 +175,7 @@ class PieceFitter {
         .from = begin, .startup = line.startup, .per_byte = line.per_byte, .samples = static_cast<int>(s.n)};
     const long double det = determinant(s);
     const auto freedom = static_cast<double>(s.n) - 2;
-    if (freedom < 1 || det <= 0) {
+    if (freedom < 1 || det <= kOneSize * s.w * s.xx) {
       piece.startup_error = piece.per_byte_error = std::numeric_limits<double>::infinity();
       return piece;
     }

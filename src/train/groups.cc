@@ -22,6 +22,13 @@ LayerGroups in_layers(const Gradients& gradients, const Groups& groups) {
   return result;
 }
 
+// Caps are of gradients as they lie in memory, whatever is sent of them.
+Groups by_size(const Gradients& gradients, const Setting& setting, Bytes first_cap, Bytes cap) {
+  std::vector<Arrival> whole = gradients.arrivals;
+  for (Arrival& arrival : whole) arrival.bytes *= setting.compression;
+  return merge_by_size(whole, first_cap, cap);
+}
+
 // Named groups without layers that have nothing to send, and what is in none of them.
 LayerGroups completed(const Job& job, const LayerGroups& named) {
   std::vector<bool> seen(job.layers.size());
@@ -56,15 +63,30 @@ void sort_by_readiness(LayerGroups& groups) {
 
 }  // namespace
 
+std::vector<double> peer_waits(const Job& job, const Setting& setting) {
+  const int layers = static_cast<int>(job.layers.size());
+  std::vector<double> waits(job.layers.size());
+  if (!setting.peer_waits || !setting.slowness.empty()) return waits;
+  for (const Exchange& exchange : job.exchanges) {
+    int last_ready = layers;
+    for (const int layer : exchange.layers)
+      if (job.layers[at(layer)].gradient.value > 0) last_ready = std::min(last_ready, layer);
+    if (last_ready < layers) waits[at(last_ready)] += in_seconds(exchange.wait);
+  }
+  return waits;
+}
+
 Gradients gradients_of(const Job& job, const Setting& setting) {
   Gradients gradients;
   const double slowest = setting.slowness.empty() ? 1 : std::ranges::max(setting.slowness);
+  const std::vector<double> waits = peer_waits(job, setting);
   double now = 0;
   for (int l = static_cast<int>(job.layers.size()) - 1; l >= 0; --l) {
     const Layer& layer = job.layers[at(l)];
     now += in_seconds(layer.backward) * setting.batch / setting.compute * slowest;
     if (layer.gradient.value > 0) {
-      gradients.arrivals.push_back({now, static_cast<double>(layer.gradient.value) / setting.compression});
+      gradients.arrivals.push_back(
+          {now, static_cast<double>(layer.gradient.value) / setting.compression, waits[at(l)]});
       gradients.layers.push_back(l);
     }
     now += in_seconds(layer.backward_gap);
@@ -81,16 +103,18 @@ LayerGroups groups_of(const Job& job, const Merging& merging, const Setting& set
       return in_layers(gradients, merge_none(n));
     case Merging::Rule::all:
       return in_layers(gradients, merge_all(n));
-    case Merging::Rule::by_size: {
-      // Caps are of gradients as they lie in memory, whatever is sent of them.
-      std::vector<Arrival> whole = gradients.arrivals;
-      for (Arrival& arrival : whole) arrival.bytes *= setting.compression;
-      return in_layers(gradients, merge_by_size(whole, merging.first_cap, merging.cap));
-    }
+    case Merging::Rule::by_size:
+      return in_layers(gradients, by_size(gradients, setting, merging.first_cap, merging.cap));
     case Merging::Rule::mg_wfbp:
       return in_layers(gradients, merge_mg_wfbp(gradients.arrivals, times));
-    case Merging::Rule::exact:
-      return in_layers(gradients, merge_in_flight(gradients.arrivals, times, setting.in_flight));
+    case Merging::Rule::exact: {
+      const Merging ddp;
+      std::vector<Groups> others;
+      if (setting.in_flight > 1) others.push_back(by_size(gradients, setting, ddp.first_cap, ddp.cap));
+      for (std::int64_t mib = 1; mib <= 512 && setting.in_flight > 1; mib *= 2)
+        others.push_back(by_size(gradients, setting, ddp.first_cap, {mib << 20}));
+      return in_layers(gradients, merge_in_flight(gradients.arrivals, times, setting.in_flight, others));
+    }
     case Merging::Rule::recorded:
       return recorded_groups(job);
     case Merging::Rule::given: {

@@ -1,26 +1,50 @@
 #include "train/merging.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <numeric>
+#include <queue>
+#include <tuple>
 
 namespace talweg::train {
+namespace {
+
+constexpr double kSumsDiffer = 1e-12;  // by which sums in another order differ
+
+}  // namespace
 
 double finish(std::span<const Arrival> arrivals, const Groups& groups, const TransferTimes& times,
               int in_flight) {
   const auto most = static_cast<std::size_t>(in_flight);
-  std::vector<double> ends;  // of each group
+  // Of groups that have started: when the wait and the start-up are over, and what is then to be served.
+  // Whichever is first over with them is served first.
+  using Lead = std::tuple<double, std::size_t, double>;
+  std::priority_queue<Lead, std::vector<Lead>, std::greater<>> leads;
+  std::vector<double> ends;  // of groups that were served
+  const auto serve = [&] {
+    const auto& [over, group, rest] = leads.top();
+    ends.push_back(std::max(ends.empty() ? 0 : ends.back(), over) + rest);
+    leads.pop();
+  };
+  double start = 0;
   std::size_t begin = 0;
-  for (const std::size_t group_end : groups) {
-    double bytes = 0;
-    for (std::size_t i = begin; i < group_end; ++i) bytes += arrivals[i].bytes;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    double bytes = 0, wait = 0;
+    for (std::size_t i = begin; i < groups[g]; ++i) {
+      bytes += arrivals[i].bytes;
+      wait = std::max(wait, arrivals[i].wait);
+    }
+    begin = groups[g];
     const double seconds = times.seconds(bytes), startup = std::min(times.startup(), seconds);
-    double start = arrivals[group_end - 1].ready;
-    if (ends.size() >= most) start = std::max(start, ends[ends.size() - most]);
-    const double before = ends.empty() ? 0 : ends.back();
-    ends.push_back(std::max(before, start + startup) + (seconds - startup));
-    begin = group_end;
+    start = std::max(start, arrivals[begin - 1].ready);
+    if (g >= most) {
+      while (ends.size() <= g - most) serve();
+      start = std::max(start, ends[g - most]);
+    }
+    leads.emplace(start + wait + startup, g, seconds - startup);
   }
+  while (!leads.empty()) serve();
   return ends.empty() ? 0 : ends.back();
 }
 
@@ -70,18 +94,37 @@ Groups merge_mg_wfbp(std::span<const Arrival> arrivals, const TransferTimes& tim
 
 namespace {
 
-// Bellman's recursion, where of each start-up `hidden` overlaps with what is sent before.
+// Whether no size takes less than a smaller one.
+bool never_falls(const TransferTimes& times) {
+  const auto& pieces = times.pieces();
+  for (std::size_t k = 1; k < pieces.size(); ++k) {
+    const auto at_begin = [&](const TransferTimes::Piece& piece) {
+      return piece.startup + piece.per_byte * pieces[k].from;
+    };
+    if (at_begin(pieces[k]) < at_begin(pieces[k - 1])) return false;
+  }
+  return true;
+}
+
+// Bellman's recursion, where of each start-up and wait for peers the part `hidden` overlaps with what is sent
+// before.
 Groups least_groups(std::span<const Arrival> arrivals, const TransferTimes& times, double hidden) {
   const std::size_t n = arrivals.size();
+  const bool grows = never_falls(times);
   std::vector<double> prefix(n + 1), best(n + 1, std::numeric_limits<double>::infinity());
   std::vector<std::size_t> from(n + 1);
   for (std::size_t i = 0; i < n; ++i) prefix[i + 1] = prefix[i] + arrivals[i].bytes;
   best[0] = 0;
   for (std::size_t j = 1; j <= n; ++j) {
-    for (std::size_t i = 0; i < j; ++i) {
-      const double seconds = times.seconds(prefix[j] - prefix[i]), ahead = std::min(hidden, seconds);
-      const double end = std::max(best[i], arrivals[j - 1].ready + ahead) + (seconds - ahead);
-      if (end >= best[j]) continue;
+    double wait = 0;
+    for (std::size_t i = j; i-- > 0;) {
+      wait = std::max(wait, arrivals[i].wait);
+      const double seconds = times.seconds(prefix[j] - prefix[i]);
+      // A group that begins still earlier waits and takes as long at least.
+      if (grows && arrivals[j - 1].ready + wait + seconds > best[j] * (1 + kSumsDiffer)) break;
+      const double ahead = hidden * (wait + std::min(times.startup(), seconds));
+      const double end = std::max(best[i], arrivals[j - 1].ready + ahead) + (wait + seconds - ahead);
+      if (end > best[j]) continue;
       best[j] = end;
       from[j] = i;
     }
@@ -98,7 +141,8 @@ Groups merge_exact(std::span<const Arrival> arrivals, const TransferTimes& times
   return least_groups(arrivals, times, 0);
 }
 
-Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& times, int in_flight) {
+Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& times, int in_flight,
+                       std::span<const Groups> others) {
   Groups best = merge_exact(arrivals, times);
   if (in_flight == 1) return best;
   double least = finish(arrivals, best, times, in_flight);
@@ -108,11 +152,20 @@ Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& t
     least = end;
     best = std::move(groups);
   };
-  for (double visible = 1; visible > 1e-3; visible /= 2)
-    consider(least_groups(arrivals, times, times.startup() * (1 - visible / 2)));
-  consider(least_groups(arrivals, times, times.startup()));
+  // Who waits lets others by, so groups for ranks that are punctual may be the better ones.
+  std::vector<Arrival> punctual(arrivals.begin(), arrivals.end());
+  for (Arrival& arrival : punctual) arrival.wait = 0;
+  const bool late = !std::ranges::equal(arrivals, punctual);
+  const auto consider_hidden = [&](double hidden) {
+    consider(least_groups(arrivals, times, hidden));
+    if (late) consider(least_groups(punctual, times, hidden));
+  };
+  for (double visible = 1; visible > 1e-3; visible /= 2) consider_hidden(1 - visible / 2);
+  consider_hidden(1);
   consider(merge_none(arrivals.size()));
   consider(merge_all(arrivals.size()));
+  consider(merge_mg_wfbp(arrivals, times));
+  for (const Groups& groups : others) consider(groups);
   return best;
 }
 

@@ -7,7 +7,8 @@
 //
 // Groups are sent in the order of arrival, each when all of it is ready, at most `in_flight` of them at once:
 // start-ups of those overlap, the rest of each (its bytes) is served in turn. With one in flight, a group
-// starts when the group before it is done.
+// starts when the group before it is done. Of a group's waits for late ranks the longest counts; it comes
+// before the start-up and overlaps as start-ups do, so that a group may be served before one that waits.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +23,7 @@ namespace talweg::train {
 struct Arrival {
   double ready = 0;  // seconds; they ascend
   double bytes = 0;
+  double wait = 0;  // seconds that a group with it waits for ranks that are late, after it has started
   bool operator==(const Arrival&) const = default;
 };
 
@@ -47,9 +49,10 @@ Groups merge_by_size(std::span<const Arrival> arrivals, Bytes first_cap, Bytes c
 // where start-ups are longer than layers.
 Groups merge_mg_wfbp(std::span<const Arrival> arrivals, const TransferTimes& times);
 
-// The groups that finish first, for any table of times. With P_j the bytes of the first j arrivals,
+// The groups that finish first, for any table of times. With P_j the bytes of the first j arrivals and W_ij
+// the longest wait of arrivals i + 1 to j,
 //
-//   F(0) = 0,   F(j) = min over i < j of  max(F(i), ready_j) + t(P_j - P_i),
+//   F(0) = 0,   F(j) = min over i < j of  max(F(i), ready_j) + W_ij + t(P_j - P_i),
 //
 // since what follows a group depends on it only by when it ends, and never gains from its ending later
 // (Bellman's principle). O(n^2). Of equally good ones, that with the longest last groups.
@@ -59,12 +62,13 @@ Groups merge_exact(std::span<const Arrival> arrivals, const TransferTimes& times
 // The same with several in flight. Where no group need wait for one of `in_flight` before it, only the last
 // group's end counts again, with a the start-up:
 //
-//   F(j) = min over i < j of  max(F(i), ready_j + a) + t(P_j - P_i) - a.
+//   F(j) = min over i < j of  max(F(i), ready_j + W_ij + a) + t(P_j - P_i) - a.
 //
 // Between the two, where only a part of each start-up is hidden, a group's end depends on several before it,
-// and the best groups of a few such parts are taken. So this is exact for one in flight, and where the least
-// for any number in flight is reached; else it is the best of candidates, never worse than merge_exact()'s,
-// each alone or all together.
-Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& times, int in_flight);
+// and the best groups of a few such parts are taken, with waits and without. So this is exact for one in
+// flight, and without waits where the least for any number in flight is reached; else it is the best found,
+// never worse than merge_exact()'s, merge_mg_wfbp()'s, each alone, all together, or any of `others`.
+Groups merge_in_flight(std::span<const Arrival> arrivals, const TransferTimes& times, int in_flight,
+                       std::span<const Groups> others = {});
 
 }  // namespace talweg::train

@@ -11,11 +11,9 @@
 namespace talweg::train {
 namespace {
 
-constexpr double kMostTimes = 1e6;  // that a setting may scale by
-
 void check_scale(const char* what, double value) {
-  if (!(value >= 1 / kMostTimes && value <= kMostTimes))
-    refuse("{} is scaled by a number from {} to {}, not {}", what, 1 / kMostTimes, kMostTimes, value);
+  if (!(value >= 1 / kMostScale && value <= kMostScale))
+    refuse("{} is scaled by a number from {} to {}, not {}", what, 1 / kMostScale, kMostScale, value);
 }
 
 void check(const Strategy& strategy, const Setting& setting) {
@@ -44,7 +42,7 @@ class Reader {
     find_turns();
   }
 
-  Prediction read() {
+  Prediction read(bool in_words) {
     for (int r = 0; r < steps_.ranks; ++r) add_parts(r);
     const double share = 1.0 / (steps_.ranks * kStepsSeen);
     for (double* part :
@@ -53,8 +51,11 @@ class Reader {
       *part *= share;
     result_.step = (end_of(slowest_, kSteps - 1) - end_of(slowest_, kSteps - 1 - kStepsSeen)) / kStepsSeen;
     add_transfers();
-    add_critical();
-    add_timeline();
+    if (in_words) {
+      add_critical();
+      add_timeline();
+      result_.bottleneck = bottleneck_words(result_);
+    }
     result_.groups = std::move(steps_.groups);
     return std::move(result_);
   }
@@ -251,24 +252,27 @@ class Reader {
   Prediction result_;
 };
 
-Prediction predicted(const Job& job, const Strategy& strategy, const Setting& setting, bool recorded) {
+Prediction predicted(const Job& job, const Strategy& strategy, const Setting& setting, bool recorded,
+                     bool in_words) {
   validate(job);
   check(strategy, setting);
-  Prediction result = Reader(job, setting, build_steps(job, strategy, setting, recorded)).read();
-  result.bottleneck = bottleneck_words(result);
-  return result;
+  return Reader(job, setting, build_steps(job, strategy, setting, recorded)).read(in_words);
 }
 
 }  // namespace
 
 Prediction predict(const Job& job, const Strategy& strategy, const Setting& setting) {
-  return predicted(job, strategy, setting, false);
+  return predicted(job, strategy, setting, false, true);
+}
+
+Prediction predict_numbers(const Job& job, const Strategy& strategy, const Setting& setting) {
+  return predicted(job, strategy, setting, false, false);
 }
 
 Prediction replay(const Job& job) {
   // What a loop spent on its batches before the forward pass was not hidden.
   const Strategy strategy{.input = Strategy::Input::serial, .merging = {.rule = Merging::Rule::recorded}};
-  return predicted(job, strategy, {.network = no_network(job.ranks)}, true);
+  return predicted(job, strategy, {.network = no_network(job.ranks)}, true, true);
 }
 
 }  // namespace talweg::train

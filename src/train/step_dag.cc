@@ -35,7 +35,7 @@ class StepBuilder {
     if (strategy.sending == Strategy::Sending::by_priority)
       groups_ = groups_of(job, {.rule = Merging::Rule::none}, setting);
     note_groups();
-    note_waits();
+    waits_ = peer_waits(job, setting);
     share_update();
     refuse_too_many();
     add_resources();
@@ -64,18 +64,6 @@ class StepBuilder {
     group_at_.assign(at(layers_), kNone);
     for (int g = 0; g < std::ssize(groups_); ++g)
       for (const int layer : groups_[at(g)]) group_at_[at(layer)] = g;
-  }
-
-  // An exchange waits for the gradient that completes it: the first layer's among those that it carried.
-  void note_waits() {
-    waits_.assign(at(layers_), 0);
-    if (!setting_.peer_waits || !setting_.slowness.empty()) return;
-    for (const Exchange& exchange : job_.exchanges) {
-      int last_ready = layers_;
-      for (const int layer : exchange.layers)
-        if (job_.layers[at(layer)].gradient.value > 0) last_ready = std::min(last_ready, layer);
-      if (last_ready < layers_) waits_[at(last_ready)] += in_seconds(exchange.wait);
-    }
   }
 
   // What no layer says of the optimiser is shared out by gradients, for strategies that update layer by

@@ -30,6 +30,10 @@ struct StepDag {
 // `recorded`: transfers take what the job's exchanges took.
 StepDag build_steps(const Job& job, const Strategy& strategy, const Setting& setting, bool recorded);
 
+// By layer, seconds that a transfer with its gradient waits for late ranks: what the job's exchanges
+// recorded, each with the gradient that completes it, the first layer's among those that it carried.
+std::vector<double> peer_waits(const Job& job, const Setting& setting);
+
 // Prediction::bottleneck of the rest of it.
 std::string bottleneck_words(const Prediction& prediction);
 

@@ -30,7 +30,7 @@ struct Merging {
     all,       // one for all
     by_size,   // DistributedDataParallel's buckets: `first_cap`, then `cap`
     mg_wfbp,   // merge_mg_wfbp()
-    exact,     // merge_in_flight(): the least there is with one transfer in flight
+    exact,     // merge_in_flight(): the least there is with one transfer in flight, else the best found
     recorded,  // as Job::exchanges has them, which must say their layers
     given      // `groups`
   };
@@ -74,6 +74,9 @@ struct Strategy {
 const std::vector<Strategy>& strategies();
 // Throws Error{invalid_argument} that lists the names there are.
 const Strategy& find_strategy(const std::string& name);
+
+// That a setting may scale compute, the batch, compression or a rank's compute by, and one over it.
+inline constexpr double kMostScale = 1e6;
 
 // What a job runs on. All numbers but the network's times are relative to what the job was recorded on.
 struct Setting {
@@ -145,6 +148,10 @@ struct Prediction {
 // Throws Error{invalid_argument} for a job that is not valid, a setting without sense, or a strategy that the
 // job cannot follow (recorded groups where none are recorded).
 Prediction predict(const Job& job, const Strategy& strategy, const Setting& setting);
+
+// The same without `critical`, `bottleneck` and `timeline`, which take longer to write than all else: for
+// searches and curves.
+Prediction predict_numbers(const Job& job, const Strategy& strategy, const Setting& setting);
 
 // What the job itself recorded, played back: its groups in their order with their own times. What that misses
 // of Job::step is the model's error.

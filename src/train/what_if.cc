@@ -25,7 +25,7 @@ double gain_of(double step, double baseline) {
 
 double step_with(const Job& job, const Strategy& strategy, Setting setting, double bandwidth) {
   setting.network = setting.network.with_bandwidth(bandwidth);
-  return predict(job, strategy, setting).step;
+  return predict_numbers(job, strategy, setting).step;
 }
 
 std::vector<Bytes> sizes_or(std::span<const Bytes> given) {
@@ -68,7 +68,7 @@ class Search {
  private:
   Candidate tried(Strategy strategy) const {
     strategy.input = input_;
-    Prediction predicted = predict(job_, strategy, setting_);
+    Prediction predicted = predict_numbers(job_, strategy, setting_);
     return {std::move(strategy), predicted.step, 0, predicted.parts, predicted.calls};
   }
   void keep(Candidate& best, Strategy strategy) const {
@@ -145,13 +145,13 @@ std::vector<ScalePoint> scaling(const Job& job, const Strategy& strategy, const 
   Setting alone = setting;
   alone.network = no_network(1);
   alone.peer_waits = false;
-  const double one = predict(job, strategy, alone).step;
+  const double one = predict_numbers(job, strategy, alone).step;
   std::vector<ScalePoint> curve;
   for (const int n : ranks) {
     if (n < 1) refuse("there is at least one rank, not {}", n);
     Setting its = n == 1 ? alone : setting;
     if (n > 1) its.network = times(n);
-    const Prediction predicted = predict(job, strategy, its);
+    const Prediction predicted = predict_numbers(job, strategy, its);
     const double speed_up = predicted.step > 0 ? n * one / predicted.step : n;
     const double samples = static_cast<double>(job.batch) * setting.batch * n;
     curve.push_back({n, predicted.step, speed_up, speed_up / n,
@@ -164,10 +164,10 @@ EnoughBandwidth enough_bandwidth(const Job& job, const Strategy& strategy, const
                                  double threshold) {
   if (!(threshold > 0)) refuse("a gain that counts is above 0");
   EnoughBandwidth answer;
-  answer.step = predict(job, strategy, setting).step;
+  answer.step = predict_numbers(job, strategy, setting).step;
   Setting unbounded = setting;
   unbounded.network = unbounded.network.with_bandwidth(std::numeric_limits<double>::infinity());
-  answer.at_best = predict(job, strategy, unbounded).step;
+  answer.at_best = predict_numbers(job, strategy, unbounded).step;
   for (int i = -kHalvings; i <= kDoublings; ++i) {
     const double bandwidth = std::exp2(i);
     answer.curve.push_back({bandwidth, step_with(job, strategy, setting, bandwidth)});
@@ -207,10 +207,10 @@ std::string to_words(const Candidate& candidate) {
 }
 
 std::vector<Change> what_helps(const Job& job, const Strategy& strategy, const Setting& setting) {
-  const double now = predict(job, strategy, setting).step;
+  const double now = predict_numbers(job, strategy, setting).step;
   std::vector<Change> changes;
   const auto with = [&](const char* what, const Job& its_job, const Setting& its) {
-    const double step = predict(its_job, strategy, its).step;
+    const double step = predict_numbers(its_job, strategy, its).step;
     changes.push_back({what, step, gain_of(step, now)});
   };
   Setting other = setting;
@@ -224,10 +224,10 @@ std::vector<Change> what_helps(const Job& job, const Strategy& strategy, const S
   with("no start-ups", job, other);
   other = setting;
   other.compute *= 2;
-  with("devices twice as fast", job, other);
+  if (other.compute <= kMostScale) with("devices twice as fast", job, other);
   other = setting;
   other.compression *= 2;
-  if (has_rate) with("half the bytes", job, other);
+  if (has_rate && other.compression <= kMostScale) with("half the bytes", job, other);
   other = setting;
   other.peer_waits = false;
   std::ranges::fill(other.slowness, setting.slowness.empty() ? 1 : std::ranges::min(setting.slowness));

@@ -84,7 +84,8 @@ std::string to_words(const Candidate& candidate);
 
 // A setting with one thing changed, and what a step takes then, the largest gain first: twice the bandwidth,
 // no start-ups, devices twice as fast, no gaps, batches that are there, no rank late, half the bytes. Without
-// bandwidth and bytes where times have no rate, of which neither says anything.
+// bandwidth and bytes where times have no rate, of which neither says anything; without what would be scaled
+// by more than kMostScale.
 struct Change {
   std::string what;  // "twice the bandwidth"
   double step = 0;

@@ -41,6 +41,9 @@ def test_predict_is_what_the_command_writes():
     assert some == command("predict", VGG, "--alpha-beta", "523us,0.857ns/B", "-n", "4,8", "--strategy", "ddp,exact",
                            "--bucket-cap", "8M", "--faster", 2)
     assert [row["name"] for row in some["strategies"]] == ["exact", "ddp"]
+    simulated = talweg.predict(VGG, cluster=UNEVEN, times="simulated", strategy=["ddp"])
+    assert simulated == command("predict", VGG, "--cluster", UNEVEN, "--times", "simulated", "--strategy", "ddp")
+    assert simulated["network"]["times"] == "simulated"
 
 
 def test_simulate_is_what_the_command_writes():

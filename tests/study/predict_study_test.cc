@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "study/predict_page.h"
 #include "study/predict_report.h"
 #include "talweg/error.h"
 
@@ -102,6 +104,51 @@ TEST(PredictNetwork, SamplesThatTellNoRateSaySoAndWhatIsAssumed) {
   EXPECT_THAT(assumed({{1'000'000, 3.1}, {1'000'000, 3.0}}), HasSubstr("cannot tell a start-up"));
 }
 
+TEST(PredictNetwork, AFitSaysHowSureItIsAndWhereItMissesWhatWasRecorded) {
+  const auto question_on = [](const std::vector<std::pair<std::int64_t, double>>& bytes_and_ms) {
+    StepQuestion question = question_of(small_job(), {"ddp"});
+    question.network = predict_network({}, with_exchanges(bytes_and_ms), 4);
+    return question;
+  };
+  const StepQuestion good =
+      question_on({{1'000'000, 2.0}, {2'000'000, 3.1}, {4'000'000, 5.0}, {8'000'000, 9.1}});
+  EXPECT_EQ(good.network.misfit, "");
+  ASSERT_TRUE(good.network.fit);
+  EXPECT_THAT(network_line(good), HasSubstr("; 95 % confidence: +- "));
+  const nlohmann::json fit = to_json(good, study_step(good))["network"]["fit"];
+  EXPECT_EQ(fit["ranks"], 4);
+  EXPECT_GT(fit["pieces"][0]["startup_error_us"].get<double>(), 0);
+  EXPECT_GT(fit["pieces"][0]["per_byte_error_ns"].get<double>(), 0);
+  EXPECT_LT(fit["relative_error"].get<double>(), 0.1);
+  const StepQuestion bad = question_on({{1'000'000, 1}, {1'000'000, 1}, {1'000'000, 1}, {1'000'000, 186}});
+  EXPECT_GT(bad.network.fit->error, kBadFit);
+  EXPECT_THAT(bad.network.misfit, HasSubstr("one of 1 MB took 186 ms, the fit says 1.00 ms"));
+  EXPECT_THAT(network_line(bad), HasSubstr("95 % confidence: too few sizes to tell"));
+  EXPECT_TRUE(to_json(bad, study_step(bad))["network"]["fit"]["pieces"][0]["startup_error_us"].is_null());
+  EXPECT_TRUE(to_json(question_of(small_job(), {"ddp"}),
+                      study_step(question_of(small_job(), {"ddp"})))["network"]["fit"]
+                  .is_null());
+}
+
+TEST(StepStudy, GapsOfLaunchesAndOfStreamsStandApartAndSoDoTheRecordedCaps) {
+  StepQuestion question = question_of(small_job(), {"ddp"});
+  EXPECT_EQ(gaps_line(question) + buckets_line(question), "");
+  EXPECT_TRUE(to_json(question, study_step(question))["job"]["bucket_caps"].is_null());
+  question.launch_gaps = ms(1.5);
+  question.stream_gaps = ms(0.25);
+  question.bucket_caps = train::BucketCaps{{1 << 20}, {8 << 20}};
+  const StepStudy found = study_step(question);
+  const auto shown = AllOf(HasSubstr("1.50 ms for launches by the host and 250.0 us for other streams"),
+                           HasSubstr("fills up to 8 MiB, the first up to 1 MiB"));
+  EXPECT_THAT(to_text(question, found, true), shown);
+  EXPECT_THAT(predict_page(question, found), shown);
+  const nlohmann::json job = to_json(question, found)["job"];
+  EXPECT_EQ(job["launch_gaps_us"], 1500);
+  EXPECT_EQ(job["stream_gaps_us"], 250);
+  EXPECT_EQ(job["bucket_caps"]["first_bytes"], 1 << 20);
+  EXPECT_EQ(job["bucket_caps"]["bytes"], 8 << 20);
+}
+
 TEST(StepStudy, WithoutARateNothingIsSaidOfBandwidth) {
   StepQuestion question = question_of(small_job(), {"ddp"});
   question.network = predict_network({}, with_exchanges({{1'000'000, 3.1}, {1'100'000, 3.0}}), 4);
@@ -115,7 +162,8 @@ TEST(StepStudy, WithoutARateNothingIsSaidOfBandwidth) {
 TEST(StepStudy, TheQuickestIsFirstAndEachSaysWhenItsBucketsTravel) {
   const StepStudy study = study_step(question_of(small_job(), {"one", "wfbp", "dear"}));
   ASSERT_EQ(study.rows.size(), 3u);
-  EXPECT_TRUE(std::ranges::is_sorted(study.rows, {}, [](const StepRow& row) { return row.prediction.step; }));
+  EXPECT_TRUE(std::ranges::is_sorted(
+      study.rows, {}, [](const StepRow& row) { return std::round(row.prediction.step * 1e12); }));
   EXPECT_EQ(study.best, 0u);
   const auto row = [&](const std::string& name) {
     return *std::ranges::find(study.rows, name, [](const StepRow& r) { return r.strategy.name; });

@@ -24,14 +24,15 @@ double least_finish(const std::vector<Arrival>& arrivals, const TransferTimes& t
   return best;
 }
 
-std::vector<Arrival> random_arrivals(Random& random, std::size_t n) {
+std::vector<Arrival> random_arrivals(Random& random, std::size_t n, bool with_waits = false) {
   std::vector<Arrival> arrivals;
   double now = 0;
   const double pace = std::exp(6 * random.uniform() - 10);
   for (std::size_t i = 0; i < n; ++i) {
     if (random.uniform() < 0.9) now += pace * random.uniform();
     const double bytes = random.uniform() < 0.05 ? 0 : std::floor(std::exp(16 * random.uniform()));
-    arrivals.push_back({now, bytes});
+    const double wait = with_waits && random.uniform() < 0.7 ? 3 * pace * random.uniform() : 0;
+    arrivals.push_back({now, bytes, wait});
   }
   return arrivals;
 }
@@ -53,7 +54,7 @@ TEST(Merging, TheExactGroupsAreAsGoodAsTheBestOfAll) {
   int greedy_is_worse = 0, greedy_is_much_worse = 0;
   for (int i = 0; i < 2400; ++i) {
     const std::size_t n = i < 12 ? 15 : 1 + random.below(10);
-    const auto arrivals = random_arrivals(random, n);
+    const auto arrivals = random_arrivals(random, n, i % 2 == 1);
     const TransferTimes times = random_times(random);
     const double least = least_finish(arrivals, times);
     EXPECT_NEAR(finish(arrivals, merge_exact(arrivals, times), times), least, 1e-12 * least)
@@ -76,20 +77,54 @@ TEST(Merging, GroupsForSeveralInFlightAreNearTheBest) {
   int gains = 0;
   for (int i = 0; i < 300; ++i) {
     const std::size_t n = 2 + random.below(9);
-    const auto arrivals = random_arrivals(random, n);
+    const auto arrivals = random_arrivals(random, n, i % 2 == 1);
     const TransferTimes times =
         linear_times(std::exp(5 * random.uniform() - 11), std::exp(4 * random.uniform() - 22));
     for (const int in_flight : {1, 2, 4, static_cast<int>(n)}) {
       const double least = least_finish(arrivals, times, in_flight);
       const double found = finish(arrivals, merge_in_flight(arrivals, times, in_flight), times, in_flight);
-      const bool exact = in_flight == 1 || in_flight == static_cast<int>(n);
-      EXPECT_LE(found, least * (exact ? 1 + 1e-12 : 1.1)) << "instance " << i << ", " << in_flight;
+      const bool exact = in_flight == 1 || (in_flight == static_cast<int>(n) && i % 2 == 0);
+      EXPECT_LE(found, least * (exact        ? 1 + 1e-12
+                                : i % 2 == 0 ? 1.1
+                                             : 1.35))
+          << "instance " << i << ", " << in_flight;
       const double for_one = finish(arrivals, merge_exact(arrivals, times), times, in_flight);
       EXPECT_LE(found, for_one);
+      EXPECT_LE(found, finish(arrivals, merge_mg_wfbp(arrivals, times), times, in_flight));
       gains += found < for_one * 0.99 ? 1 : 0;
     }
   }
   EXPECT_GT(gains, 50);
+}
+
+TEST(Merging, OthersGroupsAreTakenWhereTheyEndFirst) {
+  Random random{7};
+  int taken = 0;
+  for (int i = 0; i < 300; ++i) {
+    const auto arrivals = random_arrivals(random, 8);
+    const TransferTimes times = linear_times(300e-6, 0.1e-9);
+    std::vector<Groups> others;
+    for (std::int64_t cap = 1 << 10; cap < 1 << 24; cap *= 2)
+      others.push_back(merge_by_size(arrivals, {cap}, {cap}));
+    const double alone = finish(arrivals, merge_in_flight(arrivals, times, 2), times, 2);
+    const double found = finish(arrivals, merge_in_flight(arrivals, times, 2, others), times, 2);
+    for (const Groups& groups : others) EXPECT_LE(found, finish(arrivals, groups, times, 2));
+    EXPECT_LE(found, alone);
+    taken += found < alone ? 1 : 0;
+  }
+  EXPECT_GT(taken, 0);
+}
+
+// By hand: of a group the longest wait counts, before its start-up; with two in flight both are hidden behind
+// what is sent before, and whoever waits lets others by.
+TEST(Merging, AGroupWaitsAsLongAsTheLatestOfItsRanks) {
+  const TransferTimes times = linear_times(10, 1);
+  const std::vector<Arrival> arrivals{{0, 100, 5}, {20, 1, 30}, {20, 1, 40}};
+  EXPECT_EQ(finish(arrivals, {1, 3}, times), 5 + 110 + 40 + 12);
+  EXPECT_EQ(finish(arrivals, {1, 2, 3}, times), 5 + 110 + 30 + 11 + 40 + 11);
+  EXPECT_EQ(finish(arrivals, {1, 3}, times, 2), 5 + 110 + 2);
+  // The last is ready to be sent at 31, the one before it at 50.
+  EXPECT_EQ(finish(std::vector<Arrival>{{0, 1, 40}, {20, 30, 1}}, {1, 2}, times, 2), 31 + 30 + 1);
 }
 
 // Gradients every 400 us where a start-up is 500 us: each one waits for the next, and nothing is sent before

@@ -131,6 +131,22 @@ TEST(Strategies, PredictionsAddUp) {
   }
 }
 
+TEST(Strategies, NumbersAloneAreThoseOfTheWholePrediction) {
+  Random random{23};
+  for (const Strategy& strategy : strategies()) {
+    const Job job = random_job(random, 6);
+    const Setting setting = random_setting(random);
+    if (strategy.merging.rule == Merging::Rule::recorded) continue;
+    Prediction whole = predict(job, strategy, setting);
+    const Prediction numbers = predict_numbers(job, strategy, setting);
+    EXPECT_TRUE(numbers.timeline.empty() && numbers.critical.empty() && numbers.bottleneck.empty());
+    whole.timeline.clear();
+    whole.critical.clear();
+    whole.bottleneck.clear();
+    EXPECT_EQ(numbers, whole) << strategy.name;
+  }
+}
+
 TEST(Strategies, OneRankSendsNothing) {
   Random random{13};
   const Job job = random_job(random, 6);
@@ -238,6 +254,48 @@ TEST(Strategies, WaitsForPeersAreNeitherBusyNorTransfers) {
   Setting punctual = setting;
   punctual.peer_waits = false;
   EXPECT_NEAR(predict(job, find_strategy("ddp"), punctual).step, 9e-3, 1e-12);
+}
+
+// What merging is told groups come to is what a step comes to.
+TEST(Strategies, StepsEndWhenMergingSaysThatGroupsDo) {
+  Random random{31};
+  for (int i = 0; i < 100; ++i) {
+    Job job = random_job(random, 2 + static_cast<int>(random.below(8)));
+    job.update = job.overhead = {};
+    for (Layer& layer : job.layers) layer.update = {};
+    for (int l = static_cast<int>(job.layers.size()) - 1; l >= 0; --l)
+      if (random.uniform() < 0.8) job.exchanges.push_back({.layers = {l}, .wait = ms(4 * random.uniform())});
+    Setting setting = random_setting(random);
+    setting.in_flight = 1 + static_cast<int>(random.below(4));
+    const Gradients gradients = gradients_of(job, setting);
+    const Sums sums(job);
+    for (const char* name : {"wfbp", "exact"}) {
+      const Prediction predicted = predict(job, find_strategy(name), setting);
+      Groups groups;
+      std::size_t end = 0;
+      for (const auto& group : predicted.groups) groups.push_back(end += group.size());
+      const double exchanged =
+          finish(gradients.arrivals, groups, setting.network.all_reduce, setting.in_flight);
+      EXPECT_NEAR(predicted.step, sums.forward + std::max(sums.backward, exchanged), 1e-12)
+          << name << ", " << i;
+    }
+  }
+}
+
+// Each recorded exchange waited: fewer wait less often, which merging must know.
+TEST(Strategies, TheExactMergingIsNotBeatenWhereRanksAreLate) {
+  Random random{29};
+  for (int i = 0; i < 100; ++i) {
+    Job job = random_job(random, 2 + static_cast<int>(random.below(8)));
+    for (int l = static_cast<int>(job.layers.size()) - 1; l >= 0; --l)
+      if (random.uniform() < 0.8) job.exchanges.push_back({.layers = {l}, .wait = ms(4 * random.uniform())});
+    Setting setting = random_setting(random);
+    setting.in_flight = 1 + static_cast<int>(random.below(3));
+    setting.compression = i % 2 == 0 ? 1 : 4;
+    const double exact = predict(job, find_strategy("exact"), setting).step;
+    for (const char* name : {"one", "wfbp", "mg-wfbp", "ddp"})
+      EXPECT_LE(exact, predict(job, find_strategy(name), setting).step * (1 + 1e-12)) << name << ", " << i;
+  }
 }
 
 TEST(Strategies, ASlowRankHoldsUpTheOthers) {
