@@ -201,6 +201,26 @@ TEST(Switched, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
       through(at(served)));
 }
 
+TEST(Switched, AGroupIsLeftAtOnceWhileASilentSwitchIsMeasured) {
+  std::atomic<bool> measuring{false};
+  live::SwitchServiceOptions options;
+  options.send = [&](int, mmsghdr*, unsigned n) {
+    measuring = true;
+    return static_cast<int>(n);
+  };
+  const live::Served served(options);
+  std::atomic<std::int64_t> leaving_ns{0};
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        live::wait_until([&] { return measuring.load(); });
+        group.barrier();
+        leaving_ns = live::now_ns();
+      },
+      through(at(served), ""));
+  EXPECT_LT(live::now_ns() - leaving_ns, 5 * live::kSwitchSecond);
+}
+
 TEST(Switched, WhereThereIsNoneTheGroupGoesByTrees) {
   std::string address;
   {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -184,6 +185,21 @@ TEST(BoundedExchange, KnowsShardsOfNothing) {
     ranks.call();
     EXPECT_EQ(ranks.missing(0), 0U);
   }
+}
+
+TEST(BoundedExchange, TakesMemoryForOneCallAtATime) {
+  Ranks ranks({4000, 4000}, 0, lossy(0, 0, 7));
+  ranks.call();
+  const std::byte* const inbox = ranks[1].arrived(0);
+  const std::vector<std::uint64_t> shards{2000, 2400};
+  const std::vector<std::byte> data(4400, std::byte{7});
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    ranks[r].begin(ranks[r].add(shards), data.data(), now_ns() + 20 * kOneSecond);
+  ranks.run();
+  EXPECT_EQ(ranks[1].arrived(0), inbox);
+  EXPECT_TRUE(std::equal(inbox, inbox + shards[1], data.begin()));
+  ranks.call();
+  EXPECT_EQ(ranks.missing(0), 0U);
 }
 
 TEST(BoundedExchange, SendsNoMoreAtOnceThanItHasCreditFor) {

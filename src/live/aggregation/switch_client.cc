@@ -27,7 +27,7 @@ constexpr std::int64_t kGoodbyeNs = 200 * kMillisecondNs;
 // switch.
 constexpr std::int64_t kWordsNs = 500 * kMillisecondNs;
 constexpr int kWaitForRoomMs = 10;
-// How long it joins without calling `idle`.
+// How long it joins, or sums in all_reduce(), without calling `idle`.
 constexpr std::int64_t kAskEveryNs = 100 * kMillisecondNs;
 
 wire::DatagramSuite suite_of(const wire::SwitchOpened& terms) {
@@ -366,7 +366,15 @@ void SwitchClient::wait(std::int64_t until) const {
 
 void SwitchClient::all_reduce(const SwitchVector& vector, std::int64_t deadline_ns) {
   start(vector, deadline_ns);
-  while (!step(now_ns())) wait(next_time_ns());
+  while (!step(now_ns())) {
+    wait(options_.idle ? std::min(next_time_ns(), now_ns() + kAskEveryNs) : next_time_ns());
+    if (options_.idle) try {
+        options_.idle();
+      } catch (const std::exception& e) {
+        give_up(ErrorCode::aborted, e.what());
+        throw;
+      }
+  }
 }
 
 protocol::WorkerCounters SwitchClient::counters() const {

@@ -40,7 +40,8 @@ struct SwitchClientOptions {
   std::optional<wire::Secret> key;
   std::string key_from = "SwitchClientOptions::key";  // what the user gives it in, for errors
   std::int64_t join_deadline_ns = 0;
-  std::function<void()> idle = {};   // called now and then while it joins; what it throws ends that
+  std::function<void()> idle =
+      {};  // called now and then while it joins and in all_reduce(); what it throws ends that
   std::size_t most_payload = 16384;  // of a datagram, where the path takes it
   UdpOptions socket;
   UdpSenderOptions sender;

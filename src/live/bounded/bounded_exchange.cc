@@ -86,13 +86,18 @@ std::size_t BoundedExchange::add(std::span<const std::uint64_t> shard_bytes) {
     t->senders.back()->add(t->shapes[index(r)]);
     t->streams.back() = t->receiver.add(rank, t->shapes[index(self_)]);
   }
-  t->inbox = std::make_unique<std::byte[]>(shard_bytes[index(self_)] * peers_.size());
+  if (const std::uint64_t needed = shard_bytes[index(self_)] * peers_.size(); needed > inbox_bytes_) {
+    inbox_.reset();
+    inbox_bytes_ = 0;
+    inbox_ = std::make_unique<std::byte[]>(needed);
+    inbox_bytes_ = needed;
+  }
   tensors_.push_back(std::move(t));
   return number;
 }
 
 const std::byte* BoundedExchange::arrived(int rank) const {
-  return tensor().inbox.get() + index(rank) * tensor().shapes[index(self_)].bytes;
+  return inbox_.get() + index(rank) * tensor().shapes[index(self_)].bytes;
 }
 
 std::uint64_t BoundedExchange::all_sent_again() const {
@@ -115,7 +120,7 @@ void BoundedExchange::begin(std::size_t number, const std::byte* data, std::int6
   for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
     if (r == self_) continue;
     const std::uint64_t at = index(r) * t.shapes[index(self_)].bytes;
-    t.receiver.expect(t.streams[index(r)], t.inbox.get() + at, deadline_ns, now);
+    t.receiver.expect(t.streams[index(r)], inbox_.get() + at, deadline_ns, now);
     t.senders[index(r)]->begin(0, t.iteration, data + t.offsets[index(r)], {}, deadline_ns, now);
   }
   note_ends(now);  // shards of no bytes

@@ -71,7 +71,8 @@ class BoundedExchange {
   BoundedExchange(const BoundedExchange&) = delete;  // its sender and receiver know where its socket is
   BoundedExchange& operator=(const BoundedExchange&) = delete;
 
-  // Of rank r shard_bytes[r], whole elements. Throws Error{invalid_argument} for what is too large.
+  // Between two calls: what has arrived in the last one is lost. Of rank r shard_bytes[r], whole elements.
+  // Throws Error{invalid_argument} for what is too large.
   std::size_t add(std::span<const std::uint64_t> shard_bytes);
   // The last one has been received and settled. `data`: the shards one behind the other; they stay as they
   // are until it is settled.
@@ -126,7 +127,6 @@ class BoundedExchange {
     protocol::BoundedReceiver receiver;                             // of this rank's shard
     std::vector<std::size_t> streams;                               // of each rank, in the receiver
     std::vector<std::unique_ptr<protocol::BoundedSender>> senders;  // to each rank, of one stream
-    std::unique_ptr<std::byte[]> inbox;                             // this rank's shard from each
     protocol::AdaptiveDeadline times;
     std::uint32_t iteration = 0;
     std::int64_t begun_ns = 0;
@@ -158,6 +158,8 @@ class BoundedExchange {
   const std::size_t most_payload_;
   std::vector<std::unique_ptr<Peer>> peers_;  // null: this rank
   std::vector<std::unique_ptr<Tensor>> tensors_;
+  std::unique_ptr<std::byte[]> inbox_;  // of the current one: this rank's shard from each
+  std::uint64_t inbox_bytes_ = 0;       // as many as the largest needs
   std::size_t current_ = 0;
   std::size_t to_receive_ = 0, to_settle_ = 0;
   std::uint64_t again_before_ = 0;
