@@ -309,7 +309,8 @@ class KinetoReader {
   }
 
   // What goes back through an operator comes behind it. Sequence numbers are a thread's own: those of the
-  // thread with the most operators count.
+  // thread with the most operators count. Other threads', of replicas or of gradients' gradients, may be the
+  // same numbers, so that what goes back in an earlier step goes back through something else.
   void check_passes() const {
     const auto is_forward = [](const KinetoOp& op) {
       return op.kind == KinetoOp::Kind::plain && op.sequence >= 0;
@@ -324,12 +325,19 @@ class KinetoReader {
       if (op.kind == KinetoOp::Kind::backward && op.sequence > highest) early.emplace(op.sequence, &op);
       if (!is_forward(op) || op.thread != main) continue;
       highest = std::max(highest, op.sequence);
-      if (const auto before = early.find(op.sequence); before != early.end())
+      const auto before = early.find(op.sequence);
+      if (before != early.end() && !is_of_an_earlier_step(*before->second, op))
         refuse_trace(fmt::format("the clock jumps: {} begins {} ns before {}, which it goes back through",
                                  t_.names[static_cast<std::size_t>(before->second->name)],
                                  op.begin - before->second->begin,
                                  t_.names[static_cast<std::size_t>(op.name)]));
     }
+  }
+
+  bool is_of_an_earlier_step(const KinetoOp& a, const KinetoOp& b) const {
+    return std::ranges::any_of(t_.steps, [&](const KinetoStep& step) {
+      return a.begin >= step.begin && a.begin < step.end && b.begin >= step.end;
+    });
   }
 
   // What goes back through a step, or updates by it, stands within its mark. A pass of its own behind a mark

@@ -240,6 +240,17 @@ std::optional<Shape> product_shape(const OnnxNode& node, const Shape& a, const S
   return out;
 }
 
+// As ONNX broadcasts: from the last dimension on, a size of 1 is stretched to the other's.
+Shape broadcast(const Shape& a, const Shape& b) {
+  Shape out = a.size() >= b.size() ? a : b;
+  const Shape& shorter = a.size() >= b.size() ? b : a;
+  for (std::size_t i = 0; i < shorter.size(); ++i) {
+    std::int64_t& size = out[out.size() - shorter.size() + i];
+    if (size == 1) size = shorter[i];
+  }
+  return out;
+}
+
 std::optional<Shape> inferred(const OnnxGraph& graph, const OnnxNode& node) {
   const Shape* a = shape_of(graph, node, 0);
   const Shape* b = shape_of(graph, node, 1);
@@ -279,7 +290,7 @@ std::optional<Shape> inferred(const OnnxGraph& graph, const OnnxNode& node) {
   if (b == nullptr) return std::nullopt;
   if (node.op == "Gemm" || node.op == "MatMul") return product_shape(node, *a, *b);
   if (node.op == "Add" || node.op == "Mul" || node.op == "Sub" || node.op == "Div" || node.op == "Sum")
-    return a->size() >= b->size() ? *a : *b;
+    return broadcast(*a, *b);
   return std::nullopt;
 }
 

@@ -158,6 +158,22 @@ TEST_F(DamagedTrace, AClockThatJumpsBackWithinAStepIsNamed) {
   EXPECT_EQ(refusal_of("c.json", cut), "");
 }
 
+// Each thread counts its own operators: gradients' gradients, and replicas of a model on threads made anew,
+// have numbers of their device's thread, which a step later may be those of the one that computes forward.
+TEST_F(DamagedTrace, AnotherThreadsNumbersAreNoJump) {
+  const std::string text = kineto_text(small(), 0);
+  const auto later = text.find("\"Sequence number\"", text.find("ProfilerStep#4"));
+  const std::string number = text.substr(later, text.find(',', later) - later);
+  const std::string event =
+      R"({"ph": "X", "cat": "cpu_op", "pid": 12402, "tid": 77, "ts": 4668518571700.000, )"
+      R"("dur": 1.000, "name": "autograd::engine::evaluate_function: MulBackward0", )"
+      R"("args": {)" +
+      number + "}}, ";
+  std::string of_others = text;
+  of_others.insert(text.find("{", text.find("\"traceEvents\"")), event);
+  EXPECT_EQ(refusal_of("r.json", of_others), "");
+}
+
 // A recording may be started and stopped in the middle of a step, whose mark is not there then.
 TEST_F(DamagedTrace, APassWithoutAMarkIsNoJump) {
   const std::string text = kineto_text(small(), 0);

@@ -97,6 +97,25 @@ TEST_F(OnnxImport, TakesAnOpenBatchAsOneAndSaysSo) {
   EXPECT_THAT(read.notes.at(1), HasSubstr("are taken as 1"));
 }
 
+// "scale * x", as squeeze-and-excitation has it: each size of 1 is stretched, whichever of the two comes
+// first.
+TEST_F(OnnxImport, StretchesWhatIsBroadcast) {
+  const std::int64_t least = find_device("v100").least_kernel.value;
+  for (const bool first : {true, false}) {
+    ProtobufWriter g;
+    g.message(1, node("GlobalAveragePool", {"x"}, "scale"));
+    g.message(1, first ? node("Mul", {"scale", "x"}, "scaled") : node("Mul", {"x", "scale"}, "scaled"));
+    g.message(1, node("Add", {"row", "scaled"}, "moved")).message(1, node("Flatten", {"moved"}, "f"));
+    g.message(1, node("Gemm", {"f", "fc"}, "y")).message(5, constant("fc", {3 * 64, 10}));
+    g.message(5, constant("row", {8})).message(11, value("x", {65536, 3, 8, 8}));
+    const Job job = read_job({file("net.onnx", model(g))}).job;
+    ASSERT_EQ(job.layers.size(), 4U);
+    EXPECT_GT(job.layers[1].forward.value, 10 * least);
+    EXPECT_GT(job.layers[2].forward.value, 10 * least);
+    EXPECT_EQ(job.gradients().value, 4 * (8 + 1920));
+  }
+}
+
 TEST_F(OnnxImport, RefusesProductsOfUnknownShape) {
   ProtobufWriter g;
   g.message(1, node("Conv", {"x", "w"}, "c", "first")).message(5, constant("w", {8, 3, 3, 3}));
