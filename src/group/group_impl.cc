@@ -300,13 +300,6 @@ std::string GroupImpl::describe() const {
                      switch_ ? switch_->describe() : "none");
 }
 
-std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) const {
-  const forest::Request request = forest::even_request(op, size(), 0, static_cast<std::int64_t>(count),
-                                                       static_cast<std::int64_t>(size_of(type)));
-  const auto guard = world_->lock();
-  return chooser_.describe(chooser_.best(request));
-}
-
 std::string GroupImpl::host_of(int r) const {
   check_rank(r, size(), "host_of: rank");
   return identity_.hosts[static_cast<std::size_t>(r)];

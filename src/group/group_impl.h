@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -136,7 +137,11 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   // In group_switch.cc: the plan by which a call may go through the switch; `trees` where it never does.
   std::shared_ptr<const protocol::Plan> with_switch(std::shared_ptr<const protocol::Plan> trees,
                                                     DataType type, ReduceOp reduction);
-  bool pays(const forest::Forest& trees);
+  bool switch_serves(const forest::Request& request, DataType type) const;
+  bool pays(const forest::Forest& trees) const;
+  // What the switch would take for the trees' vector; none while there is none.
+  std::optional<double> switch_seconds(const forest::Forest& trees, double votes_seconds) const;
+  double find_votes_seconds() const;
   // In group_helpers.cc: how a group goes on without an aggregator.
   void lose_helper(int node);
   void on_lost(int from, const wire::Lost& lost, const std::byte* payload);

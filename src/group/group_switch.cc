@@ -46,22 +46,17 @@ void GroupImpl::use_switch(SwitchWish wish) {
 std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<const protocol::Plan> trees,
                                                              DataType type, ReduceOp reduction) {
   if (switch_ == nullptr || trees == nullptr) return trees;
-  const forest::Request& request = trees->forest->request;
   const auto format = format_of(type);
-  const std::int64_t least = switch_->always() ? 1 : kLeastBytes;
   // All ranks find the same so far.
-  if (request.op != Collective::all_reduce || !format ||
-      (reduction != ReduceOp::sum && reduction != ReduceOp::avg) ||
-      request.counts[0] * request.element_size < least)
+  if (!switch_serves(trees->forest->request, type) ||
+      (reduction != ReduceOp::sum && reduction != ReduceOp::avg))
     return trees;
   if (switch_lives_ != switch_->lives() || switch_for_ != chooser_.model() ||
       switch_plans_.size() >= steer::SharedPlans::kMostRequests) {
     switch_plans_.clear();
     switch_lives_ = switch_->lives();
     switch_for_ = chooser_.model();
-    const forest::Request barrier = forest::even_request(Collective::barrier, size(), 0, 0, 1);
-    votes_seconds_ =
-        switch_for_->seconds(forest::find_planner("binomial").plan(barrier, switch_for_->network()));
+    votes_seconds_ = find_votes_seconds();
   }
   auto& plan = switch_plans_[{trees.get(), *format}];
   // It shares the trees' plan, so that no other one comes to lie where that was.
@@ -72,12 +67,40 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
   return plan;
 }
 
+bool GroupImpl::switch_serves(const forest::Request& request, DataType type) const {
+  return switch_ != nullptr && request.op == Collective::all_reduce && format_of(type) &&
+         request.counts[0] * request.element_size >= (switch_->always() ? 1 : kLeastBytes);
+}
+
 // Votes go to all ranks and back, as in a barrier.
-bool GroupImpl::pays(const forest::Forest& trees) {
+double GroupImpl::find_votes_seconds() const {
+  const forest::CostModel& model = *chooser_.model();
+  const forest::Request barrier = forest::even_request(Collective::barrier, size(), 0, 0, 1);
+  return model.seconds(forest::find_planner("binomial").plan(barrier, model.network()));
+}
+
+bool GroupImpl::pays(const forest::Forest& trees) const {
+  const auto seconds = switch_seconds(trees, votes_seconds_);
+  return seconds && (switch_->always() || *seconds < chooser_.model()->seconds(trees));
+}
+
+std::optional<double> GroupImpl::switch_seconds(const forest::Forest& trees, double votes_seconds) const {
   const auto cost = switch_->cost();
-  if (!cost || switch_->always()) return cost.has_value();
-  const double bytes = static_cast<double>(trees.request.counts[0] * trees.request.element_size);
-  return cost->seconds(bytes) + votes_seconds_ < chooser_.model()->seconds(trees);
+  if (!cost) return std::nullopt;
+  return cost->seconds(static_cast<double>(trees.request.counts[0] * trees.request.element_size)) +
+         votes_seconds;
+}
+
+std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) const {
+  const forest::Request request = forest::even_request(op, size(), 0, static_cast<std::int64_t>(count),
+                                                       static_cast<std::int64_t>(size_of(type)));
+  const auto guard = world_->lock();
+  const forest::Forest trees = chooser_.best(request);
+  const std::string by_trees = chooser_.describe(trees);
+  if (!switch_serves(request, type)) return by_trees;
+  const auto seconds = switch_seconds(trees, find_votes_seconds());
+  if (!seconds || (!switch_->always() && *seconds >= chooser_.model()->seconds(trees))) return by_trees;
+  return fmt::format("switch, predicted {:.4g} ms; without it {}", *seconds * 1e3, by_trees);
 }
 
 }  // namespace talweg::group
