@@ -96,7 +96,7 @@ std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) 
                                                        static_cast<std::int64_t>(size_of(type)));
   const auto guard = world_->lock();
   const forest::Forest trees = chooser_.best(request);
-  const std::string by_trees = chooser_.describe(trees);
+  std::string by_trees = chooser_.describe(trees);
   if (!switch_serves(request, type)) return by_trees;
   const auto seconds = switch_seconds(trees, find_votes_seconds());
   if (!seconds || (!switch_->always() && *seconds >= chooser_.model()->seconds(trees))) return by_trees;

@@ -42,7 +42,7 @@ class NamedValues {
     known_.push_back(name);
     const auto it = values_.find(name);
     if (it == values_.end()) return otherwise;
-    const std::string value = it->second;
+    std::string value = it->second;
     values_.erase(it);
     if (value.empty()) refuse(fmt::format("{}: expected a value", name));
     return value;

@@ -35,11 +35,11 @@ void StreamRun::begin(Actions& actions) {
   phase_ = Phase::line;
   if (plan_->wanted) sum_ = plan_->stream->line_up();
   if (sum_ == nullptr) {
-    vote(kFailed, 0, actions);
+    vote(vote_failed, 0, actions);
     go_by_trees(actions);
     return;
   }
-  vote(kReady, sum_->life, actions);
+  vote(vote_ready, sum_->life, actions);
   decide(actions);
 }
 
@@ -50,8 +50,8 @@ void StreamRun::vote(Vote vote, std::uint32_t of, Actions& actions) {
     actions.tell(to, wire::encode(actions.call(to), wire::Own{vote, 0, of, 0}));
   }
   Heard& own = heard_[static_cast<std::size_t>(plan_->self)];
-  if (vote == kReady) own = {true, false, of, 0};
-  if (vote == kDone) own = {true, true, own.life, of};
+  if (vote == vote_ready) own = {true, false, of, 0};
+  if (vote == vote_done) own = {true, true, own.life, of};
 }
 
 const char* StreamRun::on_frame(NodeId from, const wire::Header& header, const std::byte* payload,
@@ -63,21 +63,21 @@ const char* StreamRun::on_frame(NodeId from, const wire::Header& header, const s
 }
 
 const char* StreamRun::on_vote(NodeId from, const wire::Own& own, Actions& actions) {
-  if (static_cast<std::size_t>(from) >= heard_.size() || from == plan_->self || own.kind >= kVotes ||
+  if (static_cast<std::size_t>(from) >= heard_.size() || from == plan_->self || own.kind >= vote_kinds ||
       own.bytes != 0)
     return "no vote on a sum";
   Heard& heard = heard_[static_cast<std::size_t>(from)];
-  if (own.kind == kReady) {
+  if (own.kind == vote_ready) {
     if (heard.ready) return "a second vote that it is ready";
     heard.ready = true;
     heard.life = own.chunk;
-  } else if (own.kind == kDone) {
+  } else if (own.kind == vote_done) {
     if (!heard.ready || heard.done) return "a vote that a sum is done before one that it is ready";
     heard.done = true;
     heard.sum = own.chunk;
   }
   if (phase_ == Phase::trees) return nullptr;
-  if (own.kind == kFailed)
+  if (own.kind == vote_failed)
     go_by_trees(actions);
   else
     decide(actions);
@@ -115,10 +115,10 @@ void StreamRun::on_time(std::int64_t now_ns, Actions& actions) {
   if (phase_ != Phase::sum) return;
   const auto [state, number] = plan_->stream->look(*sum_);
   if (state == QueuedSum::State::failed) {
-    vote(kFailed, 0, actions);
+    vote(vote_failed, 0, actions);
     go_by_trees(actions);
   } else if (state == QueuedSum::State::done) {
-    vote(kDone, number, actions);
+    vote(vote_done, number, actions);
     phase_ = Phase::voted;
     decide(actions);
   }

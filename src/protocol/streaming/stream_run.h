@@ -66,7 +66,7 @@ class StreamRun : public Transfer {
 
  private:
   enum class Phase { idle, line, sum, voted, agreed, trees };
-  enum Vote : std::uint32_t { kReady, kDone, kFailed, kVotes };
+  enum Vote : std::uint32_t { vote_ready, vote_done, vote_failed, vote_kinds };
   struct Heard {
     bool ready = false, done = false;
     std::uint32_t life = 0, sum = 0;

@@ -43,7 +43,7 @@ void SumQueue::abandon(const QueuedSum& sum) {
 
 std::shared_ptr<QueuedSum> SumQueue::next() {
   if (line_.empty() || line_.front()->state != QueuedSum::State::decided) return nullptr;
-  const std::shared_ptr<QueuedSum> sum = line_.front();
+  std::shared_ptr<QueuedSum> sum = line_.front();
   const SumTask& task = sum->task;
   if (task.in == task.out) {
     sum->kept.reset(new (std::nothrow) std::byte[task.bytes]);
