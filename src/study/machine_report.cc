@@ -65,8 +65,11 @@ std::string complaint_about(const Setting& setting) {
     if (is("TALWEG_DUMP_SIGNAL")) observe::parse_dump_signal(value);
     if (is("TALWEG_SOCKET_IFNAME")) live::choose_interface(value, live::interfaces());
     if (is("TALWEG_CLUSTER")) formats::load_any(value);
-    if (is("TALWEG_ALGO"))
-      steer::PlanChooser(steer::assumed_network({0}), group::take_apart(value).trees, nullptr);
+    if (is("TALWEG_ALGO")) {
+      const group::NamedAlgorithms named = group::take_apart(value);
+      steer::PlanChooser(steer::assumed_network({0}), named.trees, nullptr);
+      if (named.by_switch) group::find_switch_wish({}, named);
+    }
     if (is("TALWEG_SWITCH") || is("TALWEG_SWITCH_KEY_FILE")) group::find_switch_wish({}, {});
     if (is("TALWEG_STORE")) group::find_meeting({}, "");
     if (is("TALWEG_KEY_FILE")) live::find_job_key();

@@ -190,7 +190,7 @@ train::TransferTimes parse_alpha_beta(const std::string& text) {
   const auto per_byte = text::read_number(byte_text.substr(0, byte_text.size() - 4));
   if (!per_byte || *per_byte < 0) wrong();
   if (*per_byte > kMostPerByte)
-    refuse("--alpha-beta: a byte takes at most {:.0e} ns, not {}", kMostPerByte, *per_byte);
+    refuse("--alpha-beta: a byte takes at most {} ns, not {}", kMostPerByte, *per_byte);
   const Nanoseconds startup =
       of_option("--alpha-beta", [&, &of = startup_text] { return parse_nanoseconds(of); });
   return train::linear_times(static_cast<double>(startup.value) * 1e-9, *per_byte * 1e-9);

@@ -426,7 +426,7 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
        "it would be written over the file that is read"},
       {{job, "--rate", "1Gbit/s", "-n", "4", "--save-job", "-", "-o", "-"},
        "-o - and --save-job -: only one can have standard output"},
-      {{job, "--alpha-beta", "1us,1e300ns/B", "-n", "4"}, "--alpha-beta: a byte takes at most 1e+06 ns"},
+      {{job, "--alpha-beta", "1us,1e300ns/B", "-n", "4"}, "--alpha-beta: a byte takes at most 1000000 ns"},
       {{job, "--rate", "1Gbit/s", "-n", "4", "--json", job},
        "it would be written over the file that is read"},
   };

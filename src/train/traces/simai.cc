@@ -85,11 +85,13 @@ TraceJob import_simai(const std::string& text, const std::string& origin) {
     return static_cast<int>(
         std::max<std::int64_t>(1, whole_number(lines, *std::next(at), what.c_str(), kMostRanks)));
   };
-  const int group = count_of("model_parallel_NPU_group:", 1), all = count_of("all_gpus:", group);
-  if (all % group != 0)
-    lines.fail(fmt::format("expected all_gpus to be a multiple of model_parallel_NPU_group, got {} and {}",
-                           all, group));
-  job.ranks = all / group;
+  const std::int64_t group = count_of("model_parallel_NPU_group:", 1), stages = count_of("pp:", 1);
+  const std::int64_t replica = group * stages, all = count_of("all_gpus:", 0);
+  if (all % replica != 0)
+    lines.fail(
+        fmt::format("expected all_gpus to be a multiple of model_parallel_NPU_group x pp, got {} and {} x {}",
+                    all, group, stages));
+  job.ranks = static_cast<int>(std::max<std::int64_t>(1, all / replica));
   if (!lines.next(line)) lines.fail("expected the number of layers");
   const std::int64_t wanted = whole_number(lines, trimmed(line), "number of layers", kMostLayers);
   UniqueNames names;
@@ -132,8 +134,9 @@ TraceJob import_simai(const std::string& text, const std::string& origin) {
   job.exchanges.insert(job.exchanges.end(), backward.begin(), backward.end());
   if (group > 1)
     read.notes.push_back(fmt::format(
-        "{} ranks share each layer (model_parallel_NPU_group): {} transfers within such groups are "
-        "left out, and ranks are counted in groups, between which gradients go",
+        "{} ranks share each layer (model_parallel_NPU_group): what they send each other of "
+        "activations is left out (transfers: {}), and ranks are counted in replicas of the model, "
+        "between which gradients go",
         group, within));
   read.notes.emplace_back(
       "a workload for simulators: how long transfers take is not in it, and their times are 0");

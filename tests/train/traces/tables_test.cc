@@ -6,6 +6,7 @@
 namespace talweg::train {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -47,8 +48,10 @@ TEST_F(TableImport, LeavesOutWhatGoesWithinGroupsThatShareLayers) {
   ASSERT_EQ(read.job.exchanges.size(), 2U);
   EXPECT_EQ(read.job.exchanges[0], (Exchange{Collective::all_reduce, {2}, {4096}, {}, {}}));
   EXPECT_EQ(read.job.exchanges[1], (Exchange{Collective::reduce_scatter, {0}, {1'889'785'610}, {}, {}}));
-  EXPECT_THAT(read.notes.at(0),
-              StartsWith("8 ranks share each layer (model_parallel_NPU_group): 2 transfers"));
+  EXPECT_THAT(read.notes.at(0), AllOf(StartsWith("8 ranks share each layer (model_parallel_NPU_group)"),
+                                      HasSubstr("transfers: 2")));
+  text.replace(text.find("checkpoints: 0"), 14, "pp: 2");
+  EXPECT_EQ(read_job({file("p.txt", text)}).job.ranks, 1);
   text.replace(text.find("group: 8"), 8, "group: 5");
   EXPECT_THAT(refusal_of("a.txt", text), StartsWith("a.txt:1: expected all_gpus to be a multiple of"));
 }
