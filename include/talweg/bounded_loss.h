@@ -46,7 +46,8 @@ struct BoundedCall {
   DataType type = DataType::f32;       // f16, bf16, f32 or f64
   ReduceOp reduction = ReduceOp::sum;  // sum or avg
   // count elements, or null: what was lost is gone. Added to the input; afterwards it holds what was lost of
-  // this rank's. After an error: the whole input, with what it held before.
+  // this rank's. After an error on the way: the whole input, with what it held before; after one before any
+  // data were sent (invalid_argument, mismatch, and ranks that never came): what it held before.
   void* residual = nullptr;
   // Elements of each layer, `count` together: LossReport says what was lost of each. Read during the call.
   std::span<const std::size_t> layers{};
@@ -73,10 +74,10 @@ class BoundedSums {
   virtual ~BoundedSums() = default;
 
   // Every rank calls it, in the same order. Blocks. Of one thread at a time. Throws Error: invalid_argument
-  // (a call that can never work), mismatch (count, type or reduction differ by rank: on every rank, before
-  // any buffer is written; the next call may be right), timeout and peer_failed (who is missing), aborted
-  // (why another rank has given up). After the latter three these sums are of no use any more on any rank;
-  // the group is.
+  // (a call that can never work; the other ranks get a mismatch), mismatch (count, type or reduction differ
+  // by rank: on every rank, before any buffer is written; the next call may be right), timeout and
+  // peer_failed (who is missing), aborted (why another rank has given up). After the latter three these sums
+  // are of no use any more on any rank; the group is.
   virtual LossReport all_reduce(const BoundedCall& call) = 0;
 };
 

@@ -32,6 +32,7 @@ constexpr std::size_t kPacketBytes = 8192;
 constexpr std::size_t kLeastPacketBytes = 64;
 // What is said of a missing datagram says more than that a sum has not come: it is to be said first.
 constexpr std::chrono::milliseconds kGrace{1000};
+constexpr std::int64_t kLookNs = 100 * live::kMillisecondNs;  // from one look at who has gone to the next
 
 // What each rank tells the others before anything can be sent.
 struct Introduction {
@@ -102,7 +103,7 @@ class Sums : public BoundedSums {
   Sums(std::shared_ptr<GroupImpl> group, const BoundedLossOptions& options, const BoundedSeams& seams)
       : group_(std::move(group)),
         options_(options),
-        ppm_(static_cast<std::uint32_t>(std::lround(options.p * protocol::kMillion))) {
+        ppm_(static_cast<std::uint32_t>(options.p * protocol::kMillion + 1e-6)) {  // never more than p
     if (size() > 1) meet(seams);
   }
 
@@ -126,11 +127,13 @@ class Sums : public BoundedSums {
   void meet(const BoundedSeams& seams);
   static void check_alike(const std::vector<Introduction>& all);
   void check(const BoundedCall& call) const;
-  void agree(const BoundedCall& call) const;
+  void check_here(const BoundedCall& call);
+  void agree(const BoundedCall& call, const std::exception_ptr& refused) const;
   Sum prepare(const BoundedCall& call);
   void run(const Sum& sum);
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void check_works(const Sum& sum);
+  void check_peers(const Sum& sum);
   void add_up(const Sum& sum);
   LossReport report(const Sum& sum) const;
   void note_layers(const Sum& sum, int rank, LossReport& report) const;
@@ -248,15 +251,27 @@ void Sums::check(const BoundedCall& call) const {
     refuse("{}: layers of {} elements together, of {}", what, in_layers, call.count);
 }
 
-void Sums::agree(const BoundedCall& call) const {
+// What this rank finds wrong of a call is for all to know: whoever goes on after it is at the same call then.
+void Sums::check_here(const BoundedCall& call) {
+  check(call);
+  // While nobody waits for this rank.
+  if (call.residual == nullptr && call.in == call.out)
+    copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
+}
+
+void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) const {
   struct Words {
-    std::uint64_t count, type, reduction;
+    std::uint64_t count, type, reduction, refused;
   };
   const Words mine{call.count, static_cast<std::uint64_t>(call.type),
-                   static_cast<std::uint64_t>(call.reduction)};
+                   static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
   std::vector<Words> all(index(size()));
-  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), 3), DataType::u64,
+  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), 4), DataType::u64,
                      {.timeout = call.timeout});
+  if (refused) std::rethrow_exception(refused);
+  for (int r = 0; r < size(); ++r)
+    if (all[index(r)].refused != 0)
+      throw_error(ErrorCode::mismatch, "bounded all_reduce: the call of {} was refused there", who(r));
   for (int r = 1; r < size(); ++r) {
     const Words& theirs = all[index(r)];
     if (std::memcmp(&theirs, all.data(), sizeof theirs) == 0) continue;
@@ -295,12 +310,23 @@ Sums::Sum Sums::prepare(const BoundedCall& call) {
 }
 
 LossReport Sums::all_reduce(const BoundedCall& call) {
-  check(call);
   if (broken_) throw Error(*broken_);
-  // While nobody waits for this rank.
-  if (call.residual == nullptr && call.in == call.out)
-    copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
-  if (size() > 1) agree(call);
+  std::exception_ptr refused;
+  try {
+    check_here(call);
+  } catch (const std::exception&) {
+    refused = std::current_exception();
+    if (size() == 1) throw;
+  }
+  if (size() > 1) try {
+      agree(call, refused);
+    } catch (const Error& e) {
+      // Of other errors it is not known who else has them. Nor are the others told: they may still be at the
+      // call before, which they can end without this rank.
+      if (e.code() != ErrorCode::mismatch && !(refused && e.code() == ErrorCode::invalid_argument))
+        broken_.emplace(e);
+      throw;
+    }
   ++calls_;
   const Sum sum = prepare(call);
   if (size() == 1 || call.count == 0) {
@@ -348,8 +374,13 @@ void Sums::run(const Sum& sum) {
   }
   exchange_->begin(tensor, sum.data, sum.begun_ns + sum.timeout_ns);
   bool summed = false;
+  std::int64_t look_ns = sum.begun_ns + kLookNs;
   for (std::size_t ended = 0;;) {
     exchange_->step(live::now_ns());
+    if (const std::int64_t now = live::now_ns(); now >= look_ns) {
+      look_ns = now + kLookNs;
+      check_peers(sum);
+    }
     if (const auto& failure = exchange_->failure())
       fail(sum, failure->code, fmt::format("with {}: {}", who(failure->node), failure->text));
     if (!summed && exchange_->received()) {
@@ -386,6 +417,13 @@ void Sums::check_works(const Sum& sum) {
         } catch (const Error& e) {
           fail(sum, e.code(), e.what());
         }
+}
+
+// Who has not said yet what it has lost may never do so, while no sum is on its way that would fail with it.
+void Sums::check_peers(const Sum& sum) {
+  for (int r = 0; r < size(); ++r)
+    if (r != rank() && !exchange_->settled(r))
+      if (const auto failure = group_->failure_of(r)) fail(sum, failure->code(), failure->what());
 }
 
 // Everything ends here: nothing writes to the caller's buffers any more, and the other ranks hear why.

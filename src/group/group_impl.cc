@@ -277,6 +277,15 @@ void GroupImpl::abort(const std::string& why) {
   world_->submit(std::move(guard), true);
 }
 
+std::optional<Error> GroupImpl::failure_of(int rank) const {
+  world_->progress();  // nobody else reads frames while no operation is in flight
+  const auto guard = world_->lock();
+  if (const auto& broken = session_.broken()) return Error(broken->code, broken->text);
+  if (!session_.has_gone(rank)) return std::nullopt;
+  return Error(ErrorCode::peer_failed, fmt::format("rank {} ({}) has left the group", rank,
+                                                   identity_.hosts[static_cast<std::size_t>(rank)]));
+}
+
 void GroupImpl::set_timeout(std::chrono::milliseconds timeout) {
   if (timeout.count() < 1) throw Error(ErrorCode::invalid_argument, "set_timeout: expected at least 1 ms");
   constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365 * 30);

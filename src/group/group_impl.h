@@ -66,6 +66,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::string describe() const override;
   std::string explain(Collective op, std::size_t count, DataType type) const override;
   std::string host_of(int rank) const override;
+  // Why nothing more is to be expected of this rank: the group has failed, or it has left.
+  std::optional<Error> failure_of(int rank) const;
   std::string flight_record() const override;
 
   // Lets plans follow the network from now on. To be called before the first collective, on every rank.
@@ -138,9 +140,9 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::shared_ptr<const protocol::Plan> with_switch(std::shared_ptr<const protocol::Plan> trees,
                                                     DataType type, ReduceOp reduction);
   bool switch_serves(const forest::Request& request, DataType type) const;
-  bool pays(const forest::Forest& trees) const;
-  // What the switch would take for the trees' vector; none while there is none.
-  std::optional<double> switch_seconds(const forest::Forest& trees, double votes_seconds) const;
+  // What the switch takes for the trees' vector (votes alone, where it serves always and was not measured);
+  // none where the trees are taken.
+  std::optional<double> seconds_by_switch(const forest::Forest& trees, double votes_seconds) const;
   double find_votes_seconds() const;
   // In group_helpers.cc: how a group goes on without an aggregator.
   void lose_helper(int node);

@@ -15,21 +15,6 @@ namespace {
 // Shorter vectors are not worth the votes, unless the user says that they are.
 constexpr std::int64_t kLeastBytes = 16 << 10;
 
-std::optional<wire::AggregationFormat> format_of(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return wire::AggregationFormat::f32;
-    case DataType::f16:
-      return wire::AggregationFormat::f16;
-    case DataType::bf16:
-      return wire::AggregationFormat::bf16;
-    case DataType::i32:
-      return wire::AggregationFormat::i32;
-    default:
-      return std::nullopt;
-  }
-}
-
 }  // namespace
 
 void GroupImpl::use_switch(SwitchWish wish) {
@@ -46,7 +31,7 @@ void GroupImpl::use_switch(SwitchWish wish) {
 std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<const protocol::Plan> trees,
                                                              DataType type, ReduceOp reduction) {
   if (switch_ == nullptr || trees == nullptr) return trees;
-  const auto format = format_of(type);
+  const auto format = wire::aggregation_format(type);
   // All ranks find the same so far.
   if (!switch_serves(trees->forest->request, type) ||
       (reduction != ReduceOp::sum && reduction != ReduceOp::avg))
@@ -61,14 +46,14 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
   auto& plan = switch_plans_[{trees.get(), *format}];
   // It shares the trees' plan, so that no other one comes to lie where that was.
   if (plan == nullptr) {
-    const bool wanted = pays(*trees->forest);
+    const bool wanted = seconds_by_switch(*trees->forest, votes_seconds_).has_value();
     plan = protocol::make_stream_plan(std::move(trees), switch_, *format, wanted);
   }
   return plan;
 }
 
 bool GroupImpl::switch_serves(const forest::Request& request, DataType type) const {
-  return switch_ != nullptr && request.op == Collective::all_reduce && format_of(type) &&
+  return switch_ != nullptr && request.op == Collective::all_reduce && wire::aggregation_format(type) &&
          request.counts[0] * request.element_size >= (switch_->always() ? 1 : kLeastBytes);
 }
 
@@ -79,16 +64,13 @@ double GroupImpl::find_votes_seconds() const {
   return model.seconds(forest::find_planner("binomial").plan(barrier, model.network()));
 }
 
-bool GroupImpl::pays(const forest::Forest& trees) const {
-  const auto seconds = switch_seconds(trees, votes_seconds_);
-  return seconds && (switch_->always() || *seconds < chooser_.model()->seconds(trees));
-}
-
-std::optional<double> GroupImpl::switch_seconds(const forest::Forest& trees, double votes_seconds) const {
+std::optional<double> GroupImpl::seconds_by_switch(const forest::Forest& trees, double votes_seconds) const {
   const auto cost = switch_->cost();
   if (!cost) return std::nullopt;
-  return cost->seconds(static_cast<double>(trees.request.counts[0] * trees.request.element_size)) +
-         votes_seconds;
+  const auto bytes = static_cast<double>(trees.request.counts[0] * trees.request.element_size);
+  const double seconds = cost->seconds(bytes) + votes_seconds;
+  if (!switch_->always() && seconds >= chooser_.model()->seconds(trees)) return std::nullopt;
+  return seconds;
 }
 
 std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) const {
@@ -98,8 +80,9 @@ std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) 
   const forest::Forest trees = chooser_.best(request);
   std::string by_trees = chooser_.describe(trees);
   if (!switch_serves(request, type)) return by_trees;
-  const auto seconds = switch_seconds(trees, find_votes_seconds());
-  if (!seconds || (!switch_->always() && *seconds >= chooser_.model()->seconds(trees))) return by_trees;
+  const auto seconds = seconds_by_switch(trees, find_votes_seconds());
+  if (!seconds) return by_trees;
+  if (switch_->always()) return "switch, not measured; without it " + by_trees;
   return fmt::format("switch, predicted {:.4g} ms; without it {}", *seconds * 1e3, by_trees);
 }
 

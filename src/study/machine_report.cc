@@ -67,7 +67,7 @@ std::string complaint_about(const Setting& setting) {
     if (is("TALWEG_CLUSTER")) formats::load_any(value);
     if (is("TALWEG_ALGO")) {
       const group::NamedAlgorithms named = group::take_apart(value);
-      steer::PlanChooser(steer::assumed_network({0}), named.trees, nullptr);
+      [[maybe_unused]] const steer::PlanChooser tried(steer::assumed_network({0}), named.trees, nullptr);
       if (named.by_switch) group::find_switch_wish({}, named);
     }
     if (is("TALWEG_SWITCH") || is("TALWEG_SWITCH_KEY_FILE")) group::find_switch_wish({}, {});

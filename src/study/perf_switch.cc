@@ -27,17 +27,11 @@ constexpr std::int64_t kUsualDeadlineNs = 60'000'000'000;  // of one sum, where 
 constexpr std::int64_t kJoinNs = 30'000'000'000;
 constexpr int kPoisonByte = 0xa5;
 
+// `type` is one that a switch sums: requests are checked.
 wire::AggregationFormat format_of(DataType type, bool exact) {
-  switch (type) {
-    case DataType::f16:
-      return wire::AggregationFormat::f16;
-    case DataType::bf16:
-      return wire::AggregationFormat::bf16;
-    case DataType::i32:
-      return wire::AggregationFormat::i32;
-    default:
-      return exact ? wire::AggregationFormat::scaled : wire::AggregationFormat::f32;
-  }
+  const wire::AggregationFormat format =
+      wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
+  return exact && format == wire::AggregationFormat::f32 ? wire::AggregationFormat::scaled : format;
 }
 
 // The vectors of one rank, and what they are to come to.

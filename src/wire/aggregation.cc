@@ -60,6 +60,21 @@ const char* name(AggregationFormat format) {
   return kNames[static_cast<std::size_t>(format)];
 }
 
+std::optional<AggregationFormat> aggregation_format(DataType type) {
+  switch (type) {
+    case DataType::f32:
+      return AggregationFormat::f32;
+    case DataType::f16:
+      return AggregationFormat::f16;
+    case DataType::bf16:
+      return AggregationFormat::bf16;
+    case DataType::i32:
+      return AggregationFormat::i32;
+    default:
+      return std::nullopt;
+  }
+}
+
 const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
                    AggregationMessage& message) {
   if (header.type < kAggregationTypes || header.type >= static_cast<std::uint8_t>(AggregationType::refusal))

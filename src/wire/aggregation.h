@@ -21,6 +21,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <span>
 
 #include "talweg/types.h"
@@ -51,6 +52,8 @@ constexpr std::size_t element_bytes(AggregationFormat format) {
   return format == AggregationFormat::f16 || format == AggregationFormat::bf16 ? 2 : 4;
 }
 const char* name(AggregationFormat format);
+// None for types that are not summed in the network. Never `scaled`.
+std::optional<AggregationFormat> aggregation_format(DataType type);
 
 // The block of a round in which nothing is summed: it only agrees on the first block.
 inline constexpr std::uint64_t kNoBlock = std::numeric_limits<std::uint64_t>::max();

@@ -243,6 +243,33 @@ TEST(BoundedSums, AreRefusedWhereTheyHaveNoMeaning) {
   });
 }
 
+// Whoever goes on after an error is at the same call as the others.
+TEST(BoundedSums, ThatOneRankRefusesAreOverOnAll) {
+  run_ranks(3, [](Group& group) {
+    const auto sums = BoundedSums::make(group);
+    std::vector<float> values(100, 1.F);
+    const auto call = [&](float* out) {
+      return error_of([&] { sums->all_reduce({.in = values.data(), .out = out, .count = values.size()}); });
+    };
+    const std::string refused = call(group.rank() == 1 ? nullptr : values.data());
+    if (group.rank() == 1)
+      EXPECT_THAT(refused, AllOf(HasSubstr("invalid_argument"), HasSubstr("the output is null")));
+    else
+      EXPECT_THAT(refused, AllOf(HasSubstr("mismatch"), HasSubstr("rank 1"), HasSubstr("was refused there")));
+    EXPECT_THAT(values, Each(1.F));
+    EXPECT_EQ(call(values.data()), "nothing was thrown");
+    EXPECT_THAT(values, Each(3.F));
+  });
+}
+
+TEST(BoundedSums, NeverLoseMoreThanWasAllowed) {
+  run_ranks(3, [](Group& group) {
+    const auto sums = make_bounded(group, {.p = 6e-7, .packet_bytes = 64}, lossy(0.05, 60));
+    std::vector<float> values(100, 1.F);
+    EXPECT_TRUE(sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}).exact);
+  });
+}
+
 TEST(BoundedSums, AreRefusedWhereRanksDisagree) {
   run_ranks(3, [](Group& group) {
     EXPECT_THAT(
@@ -298,11 +325,13 @@ TEST(BoundedSums, EndWhenARankHasLeft) {
   run_ranks(4, [&](Group& group) {
     const auto sums = make_bounded(group, {.p = 0.1}, lossy(0.02, 40));
     std::vector<float> values(50'000, 1.F);
-    for (int call = 0; call < 3; ++call)
-      sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()});
+    const auto call = [&] {
+      return error_of(
+          [&] { sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}); });
+    };
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(call(), "nothing was thrown") << group.rank();
     if (group.rank() == 2) return;
-    const std::string error = error_of(
-        [&] { sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}); });
+    const std::string error = call();
     told.arrive_and_wait();
     const std::lock_guard guard(mutex);
     errors.push_back(error);
@@ -340,6 +369,33 @@ TEST(BoundedSums, EndWhenARankFailsOnTheWay) {
   ASSERT_EQ(errors.size(), 3U);
   EXPECT_THAT(errors, Each(AllOf(HasSubstr("rank 1"), HasSubstr("the card is gone"))));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(25));
+}
+
+// Rank 0 has all sums, and waits only to hear what rank 1 has lost: no message of the group would tell it.
+TEST(BoundedSums, EndWhenARankFailsThatHasYetToSayWhatItHasLost) {
+  std::string error;
+  run_ranks(2, [&](Group& group) {
+    BoundedSeams seams = lossy(0, 60);
+    if (group.rank() == 1)
+      seams.send = [dropped = 0](int fd, mmsghdr* messages, unsigned n) mutable -> int {
+        for (unsigned i = 0; i < n; ++i) {
+          std::size_t bytes = 0;
+          for (std::size_t k = 0; k < messages[i].msg_hdr.msg_iovlen; ++k)
+            bytes += messages[i].msg_hdr.msg_iov[k].iov_len;
+          if (bytes >= 400)
+            ::sendmmsg(fd, messages + i, 1, 0);
+          else if (++dropped == 4)
+            throw std::runtime_error("the card is gone");
+        }
+        return static_cast<int>(n);
+      };
+    const auto sums = make_bounded(group, {.p = 0.1, .packet_bytes = 512}, seams);
+    std::vector<float> values(10'000, 1.F);
+    const std::string said = error_of(
+        [&] { sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}); });
+    if (group.rank() == 0) error = said;
+  });
+  EXPECT_THAT(error, AllOf(HasSubstr("rank 1"), HasSubstr("the card is gone")));
 }
 
 }  // namespace

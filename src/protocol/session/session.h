@@ -141,6 +141,9 @@ class Session {
   bool whole() const {
     return !broken_ && std::find(gone_.begin(), gone_.begin() + ranks_, true) == gone_.begin() + ranks_;
   }
+  // Why all operations have failed, if they have.
+  const std::optional<Outcome>& broken() const { return broken_; }
+  bool has_gone(int rank) const { return gone_[static_cast<std::size_t>(rank)]; }
   // What an operation in flight waits for: whoever watches a group asks, the operations themselves do not.
   struct Pending {
     void* user = nullptr;
