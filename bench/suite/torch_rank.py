@@ -3,6 +3,7 @@
     torch_rank.py all_reduce  BACKEND BOARD BYTES SECONDS
     torch_rank.py collectives BACKEND BOARD BYTES SECONDS
     torch_rank.py ddp         BACKEND BOARD LAYERSxWIDTH:BUCKET_MB STEPS
+    torch_rank.py new_group   BACKEND BOARD BYTES GROUPS
 
 Rank, size and rendezvous come from RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 """
@@ -118,6 +119,27 @@ def ddp(board, rank, _size, model_text, steps_text):
             "wrong": 0 if most[0] == -most[1] else 1}  # replicas have drifted apart
 
 
+def new_group(board, rank, size, bytes_text, groups_text):
+    """Groups of all ranks, one after the other: what making one takes, and its first call."""
+    data, expected = torch.empty(int(bytes_text) // 4), float(size * (size + 1) // 2)
+    made, first, wrong = [], [], 0
+    for _ in range(int(groups_text)):
+        data.fill_(float(rank + 1))
+        board.barrier()
+        start = time.perf_counter()
+        group = dist.new_group()
+        made.append(time.perf_counter() - start)
+        board.barrier()
+        start = time.perf_counter()
+        dist.all_reduce(data, group=group)
+        first.append(time.perf_counter() - start)
+        wrong += int((data != expected).sum())
+        board.barrier()
+        dist.destroy_process_group(group)
+    return {"wrong": int(board.max_over_ranks([wrong])[0])} | {
+        name: {"median_ms": 1e3 * statistics.median(board.max_over_ranks(times))} for name, times in (("made", made), ("first", first))}
+
+
 def main():
     job, backend, board_path, first, second = sys.argv[1:]
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -127,7 +149,8 @@ def main():
         import talweg.torch  # noqa: F401  registers the backend
     dist.init_process_group(backend)
     board = Board(board_path, rank, size)
-    result = {"all_reduce": all_reduce, "collectives": collectives, "ddp": ddp}[job](board, rank, size, first, second)
+    jobs = {"all_reduce": all_reduce, "collectives": collectives, "ddp": ddp, "new_group": new_group}
+    result = jobs[job](board, rank, size, first, second)
     if rank == 0:
         print(json.dumps(result), flush=True)
     dist.destroy_process_group()

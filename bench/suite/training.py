@@ -16,6 +16,9 @@ MODELS = [("5.0 million parameters, DDP's own buckets", "40x352:25", 0.98),
           ("0.6 million parameters, 150 small buckets", "150x64:0.01", 1.2)]
 DDP_STEPS = 15
 TORCH_BYTES, TORCH_GAIN = 4096, 20
+NEW_GROUPS = 20  # of all ranks, one after the other
+# (mode, what it is in words, at most how many ms)
+NEW_GROUP = [("made", "dist.new_group of all ranks", 4.5), ("first", f"the first all_reduce of a new group, {report.size_name(TORCH_BYTES)}", 1.25)]
 NOT_SLOWER_THAN_GLOO = [("scatter", 1 << 20)]  # (collective, bytes)
 COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast", "reduce", "gather", "scatter")
 COLLECTIVE_BYTES = [16 << 10, 256 << 10, 1 << 20, 8 << 20]  # of the whole vector
@@ -57,14 +60,15 @@ def quotient(above, below):
 
 def run_torch(ranks, settings):
     with places.star([1000] * ranks) as place:
-        results = take_turns(settings, place, "all_reduce", str(TORCH_BYTES), str(settings.seconds))
+        calls = take_turns(settings, place, "all_reduce", str(TORCH_BYTES), str(settings.seconds))
+        groups = take_turns(settings, place, "new_group", str(TORCH_BYTES), str(NEW_GROUPS))
     lines, records = [], []
-    for mode in ("isolated", "stream"):
+    for mode, results in [("isolated", calls), ("stream", calls)] + [(mode, groups) for mode, _, _ in NEW_GROUP]:
         gloo, ours = (median(results[b], mode) for b in BACKENDS)
         lines.append([mode, report.milliseconds(gloo), report.milliseconds(ours), report.ratio(quotient(gloo, ours))])
         records.append({"scenario": "torch", "ranks": ranks, "bytes": TORCH_BYTES, "mode": mode, "gloo_ms": gloo,
                         "talweg_ms": ours, "rounds": results})
-    report.table(f"PyTorch dist.all_reduce, {report.size_name(TORCH_BYTES)}, {ranks} ranks, namespaces of 1 Gbit/s; median ms",
+    report.table(f"PyTorch dist.all_reduce, {report.size_name(TORCH_BYTES)}, and groups; {ranks} ranks, namespaces of 1 Gbit/s; median ms",
                  ["mode", "gloo", "talweg", "gloo / talweg"], lines)
     return records
 
@@ -117,6 +121,12 @@ def torch_rows(records, ranks):
             words = f"PyTorch dist.all_reduce, {n} ranks, 1 Gbit/s, {report.size_name(TORCH_BYTES)}, "
             yield over_gloo(f"torch/{n}/{mode}", words + ("isolated" if mode == "isolated" else "calls back to back"),
                             f"{TORCH_GAIN}x as quick as gloo", TORCH_GAIN, f"torch --ranks {n}", pick(records, ranks=n, mode=mode))
+        for mode, words, most in NEW_GROUP:
+            record = pick(records, ranks=n, mode=mode) or {}
+            ours, gloo = record.get("talweg_ms"), record.get("gloo_ms")
+            yield row(f"torch/{n}/new_group/{mode}", f"PyTorch, {n} ranks, 1 Gbit/s: {words}", f"at most {most} ms", f"torch --ranks {n}",
+                      ours, met=ours and ours <= most, peer=("gloo", gloo) if gloo else None,
+                      failed="every round failed" if record and not ours else "")
 
 
 def collectives_rows(records, ranks):
