@@ -61,8 +61,8 @@ endfunction()
 # talweg_test(NAME SOURCES a_test.cc DEPS talweg_kernel [TIMEOUT seconds] [LABELS label ...] [LONG Suite.Case:...] [SERIAL]):
 # one GoogleTest program. The label no_sanitizers keeps it out of the runs with sanitizers; LONG is a filter for the
 # cases that are left to `make check-long`; SERIAL gives the program the machine to itself.
-# There is one ctest entry per case; with sanitizers, where a start is dear, one per program: which cases ran is then in
-# cases/NAME.xml of the build folder.
+# There is one ctest entry per case; with sanitizers, where a start is dear, one per program, and NAME_long for the cases
+# of LONG, which no other label keeps out of `make check-long`: which cases ran is then in cases/NAME.xml of the build folder.
 function(talweg_test name)
   cmake_parse_arguments(ARG "SERIAL" "TIMEOUT;LONG" "SOURCES;DEPS;LABELS" ${ARGN})
   if(ARG_UNPARSED_ARGUMENTS)
@@ -93,7 +93,13 @@ function(talweg_test name)
   target_precompile_headers(${name}_test REUSE_FROM talweg_test_headers)
   target_compile_options(${name}_test PRIVATE ${TALWEG_TEST_OPTIONS})
   if(TALWEG_SANITIZE)
-    add_test(NAME ${name} COMMAND ${name}_test --gtest_output=xml:${PROJECT_BINARY_DIR}/cases/${name}.xml)
+    set(filter)
+    if(ARG_LONG)
+      add_test(NAME ${name}_long COMMAND ${name}_test --gtest_filter=${ARG_LONG} --gtest_output=xml:${PROJECT_BINARY_DIR}/cases/${name}_long.xml)
+      set_tests_properties(${name}_long PROPERTIES TIMEOUT 1200 LABELS long ${properties})
+      set(filter --gtest_filter=-${ARG_LONG})
+    endif()
+    add_test(NAME ${name} COMMAND ${name}_test ${filter} --gtest_output=xml:${PROJECT_BINARY_DIR}/cases/${name}.xml)
     set_tests_properties(${name} PROPERTIES TIMEOUT 1200 LABELS "${ARG_LABELS}" ${properties})
     return()
   endif()
