@@ -70,6 +70,8 @@ class TreePacker {
   void concentrate(PackingLp& lp, double floor);
   void drop_least(PackingLp& lp, double floor);
   bool buy(const std::vector<double>& prices);
+  std::vector<double> steady(const std::vector<double>& prices) const;
+  bool buy_at(const std::vector<double>& market_prices, const std::vector<double>& prices);
   void sharpen_upper(const std::vector<double>& prices);
   PackingLp make_lp() const;
   // In the program, of a column.

@@ -98,15 +98,13 @@ TEST(Packed, ReachesTheBoundsOfEveryCollectiveOnTheLargestBoxes) {
 }
 
 TEST(Packed, ReachesTheBoundsOfRandomNetworksOfUpTo32) {
-  constexpr std::uint64_t kMissed = 16;  // docs/measured.md has it as missed
   double worst = 1;
   for (std::uint64_t seed = 0; seed < fewer(20U); ++seed) {
     const auto cluster = random_network(1000 + seed, 17 + static_cast<int>(seed * 15 / 19));
     const Collective op = kOperations[seed % std::size(kOperations)];
     const double bound = best_rate(cluster, op, 1).rate.value();
     const double share = rate_of(packed(long_vector(op, cluster.workers()), cluster), cluster) / bound;
-    EXPECT_GE(share, seed == kMissed ? 0.4 : 0.99)
-        << "seed " << seed << " " << name(op) << " among " << cluster.workers();
+    EXPECT_GE(share, 0.99) << "seed " << seed << " " << name(op) << " among " << cluster.workers();
     worst = std::min(worst, share);
   }
   std::cout << "the worst reaches " << worst << " of its bound\n";
@@ -342,8 +340,8 @@ TEST(PlanAtOnce, IsTheBestPlanWhereNoPlannerTakesLong) {
 }
 
 TEST(PlanAtOnce, LeavesOutWhatWouldTakeTooLongAndSaysSo) {
-  const CostModel model(random_network(1, 10));
-  const Request request = make_request(all_reduce, 10, 1 << 24);
+  const CostModel model(random_network(1, 12));
+  const Request request = make_request(all_reduce, 12, 1 << 24);
   PackingMemo memo, all;
   const Planned plan = plan_at_once(request, model, memo);
   EXPECT_FALSE(plan.complete());
