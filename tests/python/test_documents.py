@@ -22,7 +22,7 @@ WORDS = {
     "Group.set_timeout": ["seconds", "invalid_argument"],
     "Group.statistics": ["in bytes", "bytes_sent", "bytes_received", "peak_buffer_bytes", "shared_memory_bytes"],
     "Group.explain": ["f32", "elements", "invalid_argument"],
-    "BoundedSums.all_reduce": ["float16", "elements", "seconds", "residual:", "layers:", "Raises Error", "mismatch"],
+    "BoundedSums.all_reduce": ["float32", "residual", "layers"],
     "LossReport.lost_of_layer": ["Bytes"],
     "Work": ["async_op"],
     "Work.wait": ["seconds", "Raises Error"],
