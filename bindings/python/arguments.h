@@ -14,11 +14,14 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/fail.h"
 #include "python/documented.h"
 #include "talweg/error.h"
 #include "talweg/types.h"
@@ -38,10 +41,18 @@ struct Argument {
   operator const T&() const { return value; }  // NOLINT(google-explicit-constructor): it stands for its value
 };
 
+using Counts = std::vector<std::size_t>;
+using Op = Argument<"op", ReduceOp>;
+template <Name kName>
+using Text = Argument<kName, std::string>;
+template <Name kName>
+using OptionalCounts = Argument<kName, std::optional<Counts>>;
+
 template <class T>
 constexpr const char* expected() {
   if constexpr (std::is_same_v<T, bool>) return "True or False";
   if constexpr (std::is_integral_v<T>) return std::is_signed_v<T> ? "an int" : "an int of at least 0";
+  if constexpr (std::is_same_v<T, double>) return "a number";
   if constexpr (std::is_same_v<T, std::string>) return "a str";
   if constexpr (std::is_same_v<T, ReduceOp>) return "a talweg.ReduceOp such as talweg.SUM";
   return std::is_same_v<T, std::vector<int>> ? "a list of ints" : "a list of ints of at least 0";
@@ -57,6 +68,27 @@ inline std::string given(pybind11::handle object) {
   if (shown.empty() || shown.size() > kShort || shown.find('\n') != std::string::npos)
     return (std::string_view("aeiou").find(type.front()) == std::string_view::npos ? "a " : "an ") + type;
   return object.is_none() ? shown : fmt::format("{} ({})", shown, type);
+}
+
+[[noreturn]] inline void no_timeout(const pybind11::object& what) {
+  throw pybind11::type_error("timeout: expected seconds (int or float) or a timedelta, got " + given(what));
+}
+
+// Seconds (int, float) or a datetime.timedelta; None is 0, "the default". Never rounds a wish down to 0.
+inline std::chrono::milliseconds milliseconds_of(const pybind11::object& timeout) {
+  using std::chrono::milliseconds;
+  if (timeout.is_none()) return milliseconds(0);
+  const bool is_delta = pybind11::hasattr(timeout, "total_seconds");
+  const pybind11::object number = is_delta ? timeout.attr("total_seconds")() : timeout;
+  const double seconds = PyFloat_AsDouble(number.ptr());
+  bool too_many = !(seconds > 0 && seconds <= 1e9);  // some 30 years
+  if (PyErr_Occurred() != nullptr) {
+    too_many = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
+    PyErr_Clear();
+    if (!too_many) no_timeout(timeout);
+  }
+  if (too_many) refuse("timeout: expected more than 0 and up to 1e9 seconds, got {}", given(timeout));
+  return std::max(milliseconds(1), milliseconds(static_cast<std::int64_t>(seconds * 1e3)));
 }
 
 // Whether `object` is an int that T is too small for; one below 0 is no int at all where T has no such.

@@ -107,4 +107,27 @@ Buffer::Buffer(PyObject* object, const char* what, Access access) {
   count_ = static_cast<std::size_t>(view_.len / view_.itemsize);
 }
 
+BufferPtr readable(pybind11::handle object, const char* what) {
+  return std::make_shared<Buffer>(object.ptr(), what, Buffer::Access::read);
+}
+
+BufferPtr writable(pybind11::handle object, const char* what) {
+  return std::make_shared<Buffer>(object.ptr(), what, Buffer::Access::write);
+}
+
+void check_types(const Buffer& in, const Buffer& out) {
+  if (in.type() != out.type())
+    refuse("input and output must have one element type, not {} and {}", name(in.type()), name(out.type()));
+}
+
+std::pair<BufferPtr, BufferPtr> reduction_buffers(pybind11::handle array, pybind11::handle out) {
+  const bool in_place = out.is_none();
+  const auto to = writable(in_place ? array : out, in_place ? "array" : "out");
+  const auto from = in_place ? to : readable(array, "array");
+  check_types(*from, *to);
+  if (from->count() != to->count())
+    refuse("out must have {} elements like array, not {}", from->count(), to->count());
+  return {from, to};
+}
+
 }  // namespace talweg::python

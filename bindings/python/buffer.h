@@ -3,9 +3,11 @@
 // lock held.
 #pragma once
 
-#include <Python.h>
+#include <pybind11/pybind11.h>
 
 #include <cstddef>
+#include <memory>
+#include <utility>
 
 #include "talweg/types.h"
 
@@ -32,5 +34,17 @@ class Buffer {
   std::size_t count_ = 0;
   DataType type_ = DataType::u8;
 };
+
+using BufferPtr = std::shared_ptr<Buffer>;
+
+BufferPtr readable(pybind11::handle object, const char* what);
+BufferPtr writable(pybind11::handle object, const char* what);
+
+// Throws Error{invalid_argument} unless both have elements of one type.
+void check_types(const Buffer& in, const Buffer& out);
+
+// The input of a reduction and its output: the same array where `out` is None, else two with equally many
+// elements of one type. Throws Error{invalid_argument}.
+std::pair<BufferPtr, BufferPtr> reduction_buffers(pybind11::handle array, pybind11::handle out);
 
 }  // namespace talweg::python

@@ -10,6 +10,7 @@
 
 #include "arguments.h"
 #include "base/fail.h"
+#include "bounded.h"
 #include "buffer.h"
 #include "studies.h"
 #include "talweg/group.h"
@@ -20,48 +21,13 @@ namespace talweg::python {
 namespace {
 
 using std::chrono::milliseconds;
-using Counts = std::vector<std::size_t>;
-using BufferPtr = std::shared_ptr<Buffer>;
 using Async = Argument<"async_op", bool>;
 using Priority = Argument<"priority", int>;
 using Root = Argument<"root", int>;
-using Op = Argument<"op", ReduceOp>;
 using Tag = Argument<"tag", std::uint32_t>;
-template <Name kName>
-using Text = Argument<kName, std::string>;
-template <Name kName>
-using OptionalCounts = Argument<kName, std::optional<Counts>>;
 
 // How long a wait may go without looking whether the user has pressed Ctrl-C.
 constexpr milliseconds kSignalInterval{100};
-
-BufferPtr readable(const py::object& object, const char* what) {
-  return std::make_shared<Buffer>(object.ptr(), what, Buffer::Access::read);
-}
-
-BufferPtr writable(const py::object& object, const char* what) {
-  return std::make_shared<Buffer>(object.ptr(), what, Buffer::Access::write);
-}
-
-[[noreturn]] void no_timeout(const py::object& what) {
-  throw py::type_error("timeout: expected seconds (int or float) or a timedelta, got " + given(what));
-}
-
-// Seconds (int, float) or a datetime.timedelta; None is 0, "the default". Never rounds a wish down to 0.
-milliseconds milliseconds_of(const py::object& timeout) {
-  if (timeout.is_none()) return milliseconds(0);
-  const bool is_delta = py::hasattr(timeout, "total_seconds");
-  const py::object number = is_delta ? timeout.attr("total_seconds")() : timeout;
-  const double seconds = PyFloat_AsDouble(number.ptr());
-  bool too_many = !(seconds > 0 && seconds <= 1e9);  // some 30 years
-  if (PyErr_Occurred() != nullptr) {
-    too_many = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
-    PyErr_Clear();
-    if (!too_many) no_timeout(timeout);
-  }
-  if (too_many) refuse("timeout: expected more than 0 and up to 1e9 seconds, got {}", given(timeout));
-  return std::max(milliseconds(1), milliseconds(static_cast<std::int64_t>(seconds * 1e3)));
-}
 
 // talweg.Error with its `code`, as Python raises and returns it.
 py::object python_error(const Error& error) {
@@ -181,11 +147,6 @@ class PyGroup {
   std::vector<PyWorkPtr> in_flight_;
 };
 
-void check_types(const Buffer& in, const Buffer& out) {
-  if (in.type() != out.type())
-    refuse("input and output must have one element type, not {} and {}", name(in.type()), name(out.type()));
-}
-
 std::size_t sum(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
@@ -226,16 +187,6 @@ Counts counts_of_rooted(const PyGroup& group, const std::optional<Counts>& given
 void check_root(const PyGroup& group, int root) {
   if (root < 0 || root >= group.group()->size())
     refuse("root {} is not a rank of a group of {}", root, group.group()->size());
-}
-
-// The input of a reduction and its output, which is the same array where there is no `out`.
-std::pair<BufferPtr, BufferPtr> reduction_buffers(const py::object& array, const py::object& out) {
-  const auto to = writable(out.is_none() ? array : out, out.is_none() ? "array" : "out");
-  const auto from = out.is_none() ? to : readable(array, "array");
-  check_types(*from, *to);
-  if (from->count() != to->count())
-    refuse("out must have {} elements like array, not {}", from->count(), to->count());
-  return {from, to};
 }
 
 py::object all_reduce(PyGroup& self, const py::object& array, Op op, const py::object& out, Async async_op,
@@ -463,6 +414,7 @@ PYBIND11_MODULE(_core, m) {
   const auto out = py::arg("out");
   const auto no_out = py::arg("out") = py::none();
 
+  add_bounded(m);
   py::class_<PyGroup> group(m, "Group", Documented("Group").text);
   define(group, "Group.all_reduce", &all_reduce, array, op, no_out, async_op, timeout, priority);
   define(group, "Group.reduce", &reduce, array, root, op, no_out, async_op, timeout, priority);
@@ -478,6 +430,13 @@ PYBIND11_MODULE(_core, m) {
          priority);
   define(group, "Group.barrier", &barrier, async_op, timeout, priority);
   define(group, "Group.split", &split, py::arg("ranks"));
+  define(
+      group, "Group.bounded_sums",
+      [](const PyGroup& g, Argument<"p", double> p, const Text<"policy">& policy,
+         Argument<"packet_bytes", std::size_t> packet_bytes) {
+        return make_bounded_sums(g.group(), p, policy, packet_bytes);
+      },
+      py::arg("p") = 0.01, py::arg("policy") = "zero", py::arg("packet_bytes") = 0);
   define(
       group, "Group.abort",
       [](PyGroup& g, const Text<"why">& why) {

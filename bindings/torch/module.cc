@@ -4,6 +4,7 @@
 #include <torch/csrc/utils/pybind.h>
 
 #include "backend.h"
+#include "bounded.h"
 #include "gradients.h"
 #include "python/documented.h"
 #include "step_log.h"
@@ -113,6 +114,30 @@ void add_gradients(py::module_& m) {
       py::arg("own_blocks") = py::none());
 }
 
+void add_bounded(py::module_& m) {
+  using python::Documented;
+  py::class_<LossySums> sums(m, "BoundedSums", Documented("BoundedSums").text);
+  constexpr Documented kAllReduce = "BoundedSums.all_reduce";
+  sums.def(
+      kAllReduce.name,
+      [](LossySums& self, const at::Tensor& values, const std::optional<at::Tensor>& residual,
+         const std::vector<std::size_t>& layers, bool average) {
+        const LossReport report = [&] {
+          const py::gil_scoped_release no_gil;
+          return self.all_reduce(values, residual, layers, average);
+        }();
+        py::dict said;
+        said["sent_bytes"] = report.sent_bytes;
+        said["lost_bytes"] = report.lost_bytes;
+        said["exact"] = report.exact;
+        said["lost_of_layer"] = report.lost_of_layer;
+        said["packets_again"] = report.packets_again;
+        return said;
+      },
+      py::arg("values"), py::arg("residual") = py::none(), py::arg("layers") = std::vector<std::size_t>(),
+      py::arg("average") = false, kAllReduce.text);
+}
+
 }  // namespace
 }  // namespace talweg::torch_face
 
@@ -147,6 +172,13 @@ PYBIND11_MODULE(_c10d, m) {
         return b.allreduce_with_priority(tensors, options, priority);
       },
       py::arg("tensors"), py::arg("options"), py::arg("priority"));
+  define(
+      "Backend.bounded_sums",
+      [](const TalwegBackend& b, double p, const std::string& policy, std::size_t packet_bytes) {
+        const py::gil_scoped_release no_gil;
+        return std::make_unique<LossySums>(*b.group(), p, policy, packet_bytes);
+      },
+      py::arg("p"), py::arg("policy") = "zero", py::arg("packet_bytes") = 0);
   py::class_<StepLog, std::shared_ptr<StepLog>> log(m, "StepLog", Documented("StepLog").text);
   log.def(py::init<int, const py::object&>(), py::arg("layers"), py::arg("now"),
           Documented("StepLog.__init__").text);
@@ -170,4 +202,5 @@ PYBIND11_MODULE(_c10d, m) {
       py::custom_type_setup([](PyHeapTypeObject* type) { type->ht_type.tp_call = &call_layer; }));
   m.def("create", &create, py::arg("options"), py::arg("parent") = py::none(), Documented("create").text);
   add_gradients(m);
+  add_bounded(m);
 }

@@ -73,11 +73,12 @@ class BoundedSums {
   static std::shared_ptr<BoundedSums> make(Group& group, const BoundedLossOptions& options = {});
   virtual ~BoundedSums() = default;
 
-  // Every rank calls it, in the same order. Blocks. Of one thread at a time. Throws Error: invalid_argument
-  // (a call that can never work; the other ranks get a mismatch), mismatch (count, type or reduction differ
-  // by rank: on every rank, before any buffer is written; the next call may be right), timeout and
-  // peer_failed (who is missing), aborted (why another rank has given up). After the latter three these sums
-  // are of no use any more on any rank; the group is.
+  // Every rank calls it, in the same order. Blocks. Of one thread at a time: while one is in a call, any
+  // other gets an invalid_argument at once, of which the other ranks hear nothing. Throws Error:
+  // invalid_argument (a call that can never work; the other ranks get a mismatch), mismatch (count, type or
+  // reduction differ by rank: on every rank, before any buffer is written; the next call may be right),
+  // timeout and peer_failed (who is missing), aborted (why another rank has given up). After the latter three
+  // these sums are of no use any more on any rank; the group is.
   virtual LossReport all_reduce(const BoundedCall& call) = 0;
 };
 

@@ -110,6 +110,7 @@ class Sums : public BoundedSums {
   LossReport all_reduce(const BoundedCall& call) override;
 
  private:
+  LossReport reduce_alone(const BoundedCall& call);
   // One call, in elements.
   struct Sum {
     const BoundedCall& call;
@@ -151,6 +152,7 @@ class Sums : public BoundedSums {
   std::vector<WorkPtr> receiving_, sending_;                  // the sums, by rank
   std::uint64_t calls_ = 0;
   std::optional<Error> broken_;
+  std::atomic_flag in_a_call_;
 };
 
 void Sums::meet(const BoundedSeams& seams) {
@@ -310,6 +312,14 @@ Sums::Sum Sums::prepare(const BoundedCall& call) {
 }
 
 LossReport Sums::all_reduce(const BoundedCall& call) {
+  if (in_a_call_.test_and_set())
+    refuse("bounded all_reduce: another thread is in a call of these sums: expected one call at a time");
+  const std::unique_ptr<std::atomic_flag, void (*)(std::atomic_flag*)> leaving(
+      &in_a_call_, [](std::atomic_flag* flag) { flag->clear(); });
+  return reduce_alone(call);
+}
+
+LossReport Sums::reduce_alone(const BoundedCall& call) {
   if (broken_) throw Error(*broken_);
   std::exception_ptr refused;
   try {

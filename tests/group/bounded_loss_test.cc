@@ -12,6 +12,7 @@
 #include <random>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 
 #include "group/bounded.h"
 #include "ranks.h"
@@ -259,6 +260,38 @@ TEST(BoundedSums, ThatOneRankRefusesAreOverOnAll) {
     EXPECT_THAT(values, Each(1.F));
     EXPECT_EQ(call(values.data()), "nothing was thrown");
     EXPECT_THAT(values, Each(3.F));
+  });
+}
+
+// One of two threads waits for the other rank, which comes when the other thread was refused.
+TEST(BoundedSums, TakeOneCallAtATime) {
+  std::atomic<bool> refused{false};
+  run_ranks(2, [&](Group& group) {
+    const auto sums = BoundedSums::make(group);
+    const auto call = [&] {
+      std::vector<float> values(1'000, 1.F);
+      const std::string error = error_of(
+          [&] { sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}); });
+      const bool done = error == "nothing was thrown";
+      EXPECT_THAT(values, Each(done ? 2.F : 1.F));
+      if (!done) {
+        refused = true;
+        refused.notify_all();
+      }
+      return error;
+    };
+    if (group.rank() == 1) {
+      refused.wait(false);
+      EXPECT_EQ(call(), "nothing was thrown");
+      return;
+    }
+    std::vector<std::string> errors(2);
+    std::thread other([&] { errors[1] = call(); });
+    errors[0] = call();
+    other.join();
+    EXPECT_THAT(errors, ::testing::UnorderedElementsAre(
+                            "nothing was thrown",
+                            AllOf(HasSubstr("invalid_argument"), HasSubstr("another thread is in a call"))));
   });
 }
 

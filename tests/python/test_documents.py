@@ -18,9 +18,12 @@ WORDS = {
     "Group": ["C-contiguous", "seconds", "elements", "0 to 7", "async_op", "mismatch", "timeout", "peer_failed", "aborted"],
     "Group.barrier": ["seconds", "errors"],
     "Group.split": ["None", "invalid_argument", "mismatch"],
+    "Group.bounded_sums": ["0 to 0.5", '"zero"', '"rescale"', "8 KiB", "Raises Error", "invalid_argument", "mismatch"],
     "Group.set_timeout": ["seconds", "invalid_argument"],
     "Group.statistics": ["in bytes", "bytes_sent", "bytes_received", "peak_buffer_bytes", "shared_memory_bytes"],
     "Group.explain": ["f32", "elements", "invalid_argument"],
+    "BoundedSums.all_reduce": ["float32", "residual", "layers"],
+    "LossReport.lost_of_layer": ["Bytes"],
     "Work": ["async_op"],
     "Work.wait": ["seconds", "Raises Error"],
     "Work.exception": ["None"],
@@ -81,7 +84,7 @@ def test_every_public_name_is_in_the_stub():
     names = {name for _, name, _ in NAMED}
     constants = {"ANY_RANK", "__version__", *talweg.ReduceOp.__members__}
     assert set(talweg.__all__) - constants <= names
-    for type in (talweg.Group, talweg.Work):
+    for type in (talweg.Group, talweg.Work, talweg.BoundedSums, talweg.LossReport):
         assert {f"{type.__name__}.{name}" for name in vars(type) if not name.startswith("_")} <= names
     for module in (talweg, talweg.torch, talweg.torch.backend, talweg.torch.compress_bfloat16):
         assert module.__doc__
@@ -89,11 +92,12 @@ def test_every_public_name_is_in_the_stub():
 
 def test_the_stub_has_the_arguments_that_there_are():
     with talweg.init(rank=0, size=1) as group:
+        sums = group.bounded_sums()
         work = group.barrier(async_op=True)
         for thing, name, stub in named_in(talweg._core):
             if not isinstance(stub, ast.FunctionDef) or stub.decorator_list or stub.args.kwarg or name.endswith("__"):
                 continue
-            owner = {"Group": group, "Work": work}.get(name.split(".")[0], talweg)
+            owner = {"Group": group, "Work": work, "BoundedSums": sums}.get(name.split(".")[0], talweg)
             arguments = [argument.arg for argument in stub.args.args if argument.arg != "self"]
             with pytest.raises(TypeError) as refused:
                 getattr(owner, stub.name)(no_such_argument=0)

@@ -185,6 +185,15 @@ class Group:
         order. None on ranks that are not in the list. It shares this group's connections and begins with its timeout. Raises
         Error: "invalid_argument" for a number that is no rank or comes twice, "mismatch" on every rank where a rank in one
         rank's list has another list, "timeout" where a rank does not call it."""
+    def bounded_sums(self, p: float = 0.01, policy: str = "zero", packet_bytes: int = 0) -> BoundedSums:
+        """Sums of which a bounded part may be lost on the way: every rank calls it, in the same order as collectives, with
+        the same arguments. Needs UDP between the ranks' hosts. The sums share this group's connections, and may outlive it.
+
+        p: 0 to 0.5, the part of a rank's data that may be missing; with 0 everything arrives
+        policy: "zero" counts what is missing as zero; "rescale" takes the mean of those ranks whose part has come
+        packet_bytes: what is lost is lost in packets of at most so many bytes; 0: 8 KiB, or what the network takes
+
+        Raises Error: "invalid_argument", "mismatch" on every rank where arguments differ, "system" (no socket)."""
     def abort(self, why: str) -> None:
         """Fails everything in flight and every later call, here and on all other ranks, with Error "aborted", which has `why`
         in its text."""
@@ -214,6 +223,52 @@ class Group:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None,
     ) -> None:
         """close()"""
+
+class LossReport:
+    """What became of one call of BoundedSums.all_reduce."""
+
+    @property
+    def sent_bytes(self) -> int:
+        """This rank's data for the others."""
+    @property
+    def lost_bytes(self) -> int:
+        """Of sent_bytes, what never arrived; it is in the residual, where there is one."""
+    @property
+    def exact(self) -> bool:
+        """Whether nothing could be lost: one of the first calls of its size, or p is 0."""
+    @property
+    def lost_of_layer(self) -> list[int]:
+        """Bytes of lost_bytes, by layer; one number without layers."""
+    @property
+    def lost_of_sender(self) -> list[int]:
+        """Bytes of each rank's data that this rank has summed without."""
+    @property
+    def packets_again(self) -> int:
+        """How many were sent again."""
+    @property
+    def seconds(self) -> float:
+        """From the agreement of the ranks to the end."""
+
+class BoundedSums:
+    """Sums of gradients of which a bounded part may be lost on the way, from Group.bounded_sums(). All ranks end with the
+    same bits, whatever was lost. The first 20 calls of each size lose nothing and show how long a transfer takes."""
+
+    def all_reduce(
+        self, array: Buffer, op: ReduceOp = SUM, out: Buffer | None = None, residual: Buffer | None = None,
+        layers: Sequence[int] | None = None, timeout: Timeout = None,
+    ) -> LossReport:
+        """Every rank gets the SUM or the AVG of all ranks' arrays of float16, float32 or float64, in `out` or in place.
+
+        residual: zeros at first, of array's type and number of elements, one for each tensor, and kept: it is added to the
+            array, and afterwards holds what was lost of this rank's. Without one, that is gone. Not with "rescale"
+        layers: elements of each layer, together those of array: the report says what was lost of each
+        timeout: seconds, or a timedelta (default: the group's when these sums were made)
+
+        Every rank calls it, in the same order; blocks, and Ctrl-C is heard at its end. A second call while one goes on
+        raises Error "invalid_argument" at once. Raises Error "invalid_argument" (a call that can never work) and "mismatch"
+        on every rank (other numbers, types or reductions), before any array is written: the next call may be right. After
+        "timeout", "peer_failed" and "aborted" these sums are of no use any more on any rank, but the group is; the
+        residual then holds the whole array with what it held before."""
 
 def init(
     rank: int = -1, size: int = -1, store: str = "", prefix: str = "", timeout: Timeout = None,

@@ -119,8 +119,8 @@ class Compression:
         """What the hook does."""
         buffer = bucket.buffer()
         if self._step_ended:
-            self._settle()
             self._step_ended = False
+            self._begin_step()
         if buffer.is_sparse:
             future = self._sum_sparse(buffer)
         else:
@@ -134,6 +134,10 @@ class Compression:
             self._step_ended = True
         return future
 
+    def _begin_step(self) -> None:
+        """All ranks call it at the same place of their steps: before the first bucket of each but the first one."""
+        self._settle()
+
     def _settle(self) -> None:
         """Between two steps, when DDP has waited for all that the last one sent. GradScaler throws away a step with any
         gradient that is not finite, with all that was sent in it: residuals are then what they were before it. All ranks
@@ -143,8 +147,8 @@ class Compression:
         self._finite = True
 
     def _look(self, averaged: torch.Tensor) -> torch.Tensor:
-        """Whether what has come is finite. Only sums that overflow need a closer look."""
-        if not bool(averaged.sum(dtype=torch.float32).isfinite()) and not bool(averaged.isfinite().all()):
+        """Notes whether what has come is finite."""
+        if not is_finite(averaged):
             self._finite = False
         return averaged
 
@@ -249,6 +253,11 @@ class Compression:
 
         first.add_done_callback(done)
         return promise.future
+
+
+def is_finite(values: torch.Tensor) -> bool:
+    """Whether all of them are. Only sums that overflow need a closer look."""
+    return bool(values.sum(dtype=torch.float32).isfinite()) or bool(values.isfinite().all())
 
 
 def _store(buffer: torch.Tensor, values: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,5 @@
-"""Communication hooks for DDP that send less: gradients as halves, as 8-bit or 4-bit integers, or the largest alone.
+"""Communication hooks for DDP that send less: gradients as halves, as 8-bit or 4-bit integers, or the largest alone. Or that wait
+for less: bounded_loss().
 
     model = DistributedDataParallel(...)
     state = talweg.torch.hooks.int8()
@@ -10,8 +11,8 @@ What a rank does not send it keeps, and adds to its next gradient (error feedbac
 state_dict() has it. Residuals belong to parameters, and each parameter is compressed by itself, so DDP may rebuild its
 buckets. All ranks have the same bits. A NaN or an infinity on one rank reaches all; the residuals of all ranks are
 then what they were before that step, as GradScaler throws away all that was sent in it. Sparse gradients are summed exactly. statistics()
-tells how much less was sent. Works over every backend for CPU tensors that has all-to-all, all-gather and all-reduce, gloo
-too. All ranks make their states in the same order.
+tells how much less was sent. All ranks make their states in the same order. Works over every backend for CPU tensors that has
+all-to-all, all-gather and all-reduce, gloo too; bounded_loss(), which sends all and lets a part be lost, over talweg alone.
 
 Sources: Seide et al., 1-bit SGD (Interspeech 2014) and Karimireddy et al. (ICML 2019) for error feedback; Alistarh et al., QSGD
 (NeurIPS 2017); Stich et al., Sparsified SGD with memory (NeurIPS 2018); Lin et al., Deep Gradient Compression (ICLR 2018); Fei
@@ -24,11 +25,11 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from talweg.torch import _compression
+from talweg.torch import _bounded, _compression
 from talweg.torch._compression import Compression
 
-__all__ = ["Compression", "auto", "bf16", "block_top_k", "fp16", "hook", "int4", "int8", "random_k", "register", "threshold",
-           "top_k"]
+__all__ = ["Compression", "auto", "bf16", "block_top_k", "bounded_loss", "fp16", "hook", "int4", "int8", "random_k", "register",
+           "threshold", "top_k"]
 
 
 def hook(state: Compression, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
@@ -46,6 +47,8 @@ def register(model: DistributedDataParallel, state: Compression) -> None:
         raise TypeError(f"register() takes a state that talweg.torch.hooks.int8() or its like has made, not {state!r}")
     if state.registered:
         raise ValueError(f"register: {state} is registered already: expected a state of its own for each model")
+    if model._comm_hooks:
+        raise ValueError("register: this model has a communication hook already: DDP takes one, and two cannot be combined")
     state.name_parameters(model.module.named_parameters())
     model.register_comm_hook(state, hook)
     state.registered = True
@@ -98,6 +101,30 @@ def auto(block: int = 64, process_group: dist.ProcessGroup | None = None) -> Com
     """Nothing is lost: every bucket goes whole, as its elements that are not zero, or as its blocks that are not, whichever
     is expected to take least time by what it had in the steps before."""
     return _compression.Automatic(f"auto(block={_whole(block)})", process_group, block)
+
+
+def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, guard: float | None = None, log_every: int = 100,
+                 process_group: dist.ProcessGroup | None = None) -> Compression:
+    """Gradients travel whole, and of each bucket nobody waits for the last packets: up to the part `p` (0 to 0.5) of what one
+    rank sends another may be missing in the average. Over talweg alone. docs/bounded-loss.md says when a loss is safe.
+
+    policy: "zero" counts what is missing as zero, and keeps it for the next step; "rescale" averages what has come
+    packet_bytes: as help(talweg.Group.bounded_sums) says
+    guard: such as 0.5, the relative change of the gradients' norm within 10 steps from which on the next 10 steps lose
+        nothing, as do those until two norms are known; None: no guard
+    log_every: so many steps, after which what was lost of each parameter is logged ("talweg.torch.hooks", info); 0: never
+
+    The state's report() says what was lost of each parameter. The first 20 sums of each size lose nothing."""
+    if not _is_number(p) or not 0 <= p <= 0.5:
+        raise ValueError(f"bounded_loss: p must be from 0 to 0.5, not {p!r}")
+    if policy not in ("zero", "rescale"):
+        raise ValueError(f"bounded_loss: policy must be 'zero' or 'rescale', not {policy!r}")
+    if guard is not None and (not _is_number(guard) or not 0 < guard < math.inf):
+        raise ValueError(f"bounded_loss: guard must be a number above 0 or None, not {guard!r}")
+    for name, number in (("packet_bytes", packet_bytes), ("log_every", log_every)):
+        if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
+            raise ValueError(f"bounded_loss: {name} must be a whole number of at least 0, not {number!r}")
+    return _bounded.Bounded(f"bounded_loss(p={p}, policy={policy!r})", process_group, p, policy, packet_bytes, guard, log_every)
 
 
 def _integers(code: str, block: int, stochastic: bool, seed: int, process_group: dist.ProcessGroup | None) -> Compression:

@@ -1,0 +1,21 @@
+// talweg.BoundedSums and talweg.LossReport: talweg/bounded_loss.h as Python sees it.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "talweg/group.h"
+
+namespace talweg::python {
+
+void add_bounded(pybind11::module_& module);
+
+// A talweg.BoundedSums of `group`: every rank calls it. With Python's lock held, which is released meanwhile.
+// Throws Error as BoundedSums::make does, and for a policy that is none.
+pybind11::object make_bounded_sums(const std::shared_ptr<Group>& group, double p, const std::string& policy,
+                                   std::size_t packet_bytes);
+
+}  // namespace talweg::python
