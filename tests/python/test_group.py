@@ -1,12 +1,16 @@
 """The Python face: arrays in, arrays out, errors with codes."""
 
 import concurrent.futures
+import contextlib
 import json
 import functools
 import multiprocessing
 import os
+import re
+import subprocess
 import tempfile
 import threading
+import time
 import traceback
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -22,9 +26,9 @@ import talweg  # noqa: E402
 LIMIT_S = 60
 
 
-def _run_rank(rank, size, path, body, failures):
+def _run_rank(rank, size, path, body, arguments, failures):
     try:
-        with talweg.init(rank=rank, size=size, store=f"file:{path}", timeout=20) as group:
+        with talweg.init(rank=rank, size=size, store=f"file:{path}", timeout=20, **arguments) as group:
             body(group)
     except BaseException:
         failures.put(f"rank {rank}:\n{traceback.format_exc()}")
@@ -34,6 +38,28 @@ def _run_rank(rank, size, path, body, failures):
     os._exit(0)
 
 
+def run_ranks(size, body, **arguments):
+    """Runs `body`, given its group, on each of `size` forked ranks, which join with these arguments."""
+    context = multiprocessing.get_context("fork")
+    failures = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        given = (size, os.path.join(folder, "store"), body, arguments, failures)
+        processes = [context.Process(target=_run_rank, args=(rank, *given)) for rank in range(size)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(LIMIT_S)
+            if process.is_alive():
+                process.kill()
+                process.join()
+    texts = []
+    while not failures.empty():
+        texts.append(failures.get())
+    if texts or any(process.exitcode != 0 for process in processes):
+        codes = [process.exitcode for process in processes]
+        pytest.fail("\n".join([f"exit codes {codes}", *texts]), pytrace=False)
+
+
 def on_ranks(size):
     """Decorates a test whose body, given its group, is to run on each of `size` forked ranks."""
 
@@ -41,24 +67,7 @@ def on_ranks(size):
         # Not functools.wraps: pytest would take the body's argument for a fixture.
         @functools.wraps(body, assigned=("__name__", "__doc__", "__module__"), updated=())
         def test():
-            context = multiprocessing.get_context("fork")
-            failures = context.Queue()
-            with tempfile.TemporaryDirectory() as folder:
-                arguments = (size, os.path.join(folder, "store"), body, failures)
-                processes = [context.Process(target=_run_rank, args=(rank, *arguments)) for rank in range(size)]
-                for process in processes:
-                    process.start()
-                for process in processes:
-                    process.join(LIMIT_S)
-                    if process.is_alive():
-                        process.kill()
-                        process.join()
-            texts = []
-            while not failures.empty():
-                texts.append(failures.get())
-            if texts or any(process.exitcode != 0 for process in processes):
-                codes = [process.exitcode for process in processes]
-                pytest.fail("\n".join([f"exit codes {codes}", *texts]), pytrace=False)
+            run_ranks(size, body)
 
         del test.__wrapped__
         return test
@@ -215,8 +224,8 @@ def test_wrong_arguments_are_a_type_error_of_one_line(group):
         (lambda: group.barrier(1, 2, 3, 4), "barrier(async_op, timeout, priority): at most 3 arguments are taken, "
                                             "4 were given"),
         (lambda: group.split([0], ranks=[0]), "split(ranks): ranks is given twice"),
-        (lambda: talweg.init(0, 1, world=3), "init(rank, size, store, prefix, timeout, interface, cluster, algorithm): "
-                                             "no argument is called world"),
+        (lambda: talweg.init(0, 1, world=3), "init(rank, size, store, prefix, timeout, interface, cluster, algorithm, "
+                                             "switch, switch_key_file): no argument is called world"),
     ]:
         with pytest.raises(TypeError) as caught:
             call()
@@ -340,3 +349,50 @@ def test_a_thread_may_close_what_others_are_using(group):
     closer.start()
     _in_threads(4, work)
     closer.join()
+
+
+@contextlib.contextmanager
+def a_switch(*arguments):
+    """A `talweg switch` on loopback while it lasts; its address."""
+    with subprocess.Popen([os.environ["TALWEG_PROGRAM"], "switch", "--listen", "127.0.0.1:0", *arguments],
+                          stdout=subprocess.PIPE, text=True) as process:  # fmt: skip
+        try:
+            yield re.match(r"switch at (\S+),", process.stdout.readline())[1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_all_reduces_go_through_a_switch(keyed, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("a secret of the switch and of its workers")
+    key.chmod(0o600)
+
+    def body(group):
+        deadline = time.monotonic() + LIMIT_S
+        while True:  # by trees, until all ranks have joined the switch
+            x = (np.arange(100_000) % 7 + group.rank).astype(np.float32)
+            group.all_reduce(x)
+            assert (x == 3 * (np.arange(100_000) % 7) + 3).all()
+            sums = int(re.search(r"^switch: \S+ \(flag\), (\d+) sum", group.describe(), re.MULTILINE)[1])
+            through = np.array([sums >= 3])
+            group.all_reduce(through, talweg.MIN)
+            if through[0]:
+                return
+            assert time.monotonic() < deadline, group.describe()
+
+    with a_switch(*(["--key-file", str(key)] if keyed else [])) as address:
+        run_ranks(3, body, algorithm="switch", switch=address, **({"switch_key_file": str(key)} if keyed else {}))
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ({"switch": "nowhere"},
+     'TALWEG_SWITCH: expected an address and a port, such as 10.0.0.9:4711, got "nowhere"'),
+    ({"switch": "192.0.2.1:4711"},
+     "TALWEG_SWITCH: a switch that is not on loopback has a key: name its file in TALWEG_SWITCH_KEY_FILE"),
+    ({"algorithm": "switch"}, "TALWEG_ALGO: switch needs TALWEG_SWITCH, the switch's address and port"),
+])  # fmt: skip
+def test_a_switch_that_can_never_serve_is_refused(arguments, text):
+    with pytest.raises(talweg.Error) as caught:
+        talweg.init(0, 1, **arguments)
+    assert caught.value.code == "invalid_argument" and str(caught.value) == text
