@@ -29,6 +29,7 @@ import security  # noqa: E402
 import seeing  # noqa: E402
 import simulator  # noqa: E402
 import startup  # noqa: E402
+import streaming  # noqa: E402
 import traces  # noqa: E402
 import training  # noqa: E402
 from scenarios import RANKS, rows_of  # noqa: E402
@@ -121,6 +122,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return planning.run(settings)
     if scenario == "aggregator":
         return aggregator.run(ranks, settings)
+    if scenario == "streaming":
+        return streaming.run(ranks, runner, settings)
     if scenario == "startup":
         return startup.run(ranks, runner, settings)
     return all_reduce.run(scenario, ranks, runner, settings)

@@ -7,7 +7,7 @@ python=OFF
 if .venv/bin/python -c 'from importlib.metadata import version; version("torch")' 2> /dev/null; then python=ON; fi
 cmake --preset release -DTALWEG_BENCH=ON -DTALWEG_PYTHON=$python > /dev/null
 targets=()
-for name in talweg talweg_bench survivor strangers handshake_bench datagram_bench sim_bench ns3_bench plan_bench train_bench gloo_bench mpi_bench talweg_core talweg_c10d; do
+for name in talweg talweg_bench survivor strangers handshake_bench datagram_bench udp_round_trip sim_bench ns3_bench plan_bench train_bench gloo_bench mpi_bench talweg_core talweg_c10d; do
   if ninja -C build -t query "$name" > /dev/null 2>&1; then targets+=("$name"); fi
 done
 cmake --build build --target "${targets[@]}"

@@ -1,5 +1,5 @@
 # `cpack` in a build folder makes one Debian package of what is installed by default: the program with its manual pages
-# and completions, the library, the headers.
+# and completions, the library, the headers, and the switch as a service of systemd, which is started by nobody.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME talweg)
 set(CPACK_PACKAGE_CONTACT "Talweg maintainers <maintainers@users.noreply.talweg.example>")

@@ -1,9 +1,12 @@
 // Talweg's all-reduce through its public interface. --algorithm is GroupOptions::algorithm; "auto" leaves the
 // choice to the cost model. --store may be tcp://host:port: rank 0 then serves there, under TALWEG_KEY, until
-// the end of the measurement.
+// the end of the measurement. With the algorithm "switch" nothing is measured before sums go through the
+// switch.
 #include <talweg/group.h>
 
+#include <chrono>
 #include <cstdlib>
+#include <stdexcept>
 #include <string>
 
 #include "measure.h"
@@ -27,6 +30,18 @@ class Talweg : public talweg::bench::Contestant {
   std::size_t count_ = 0;
 };
 
+// The ranks go by trees until all have joined the switch.
+void await_switch(talweg::Group& group, std::size_t count) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  for (std::int64_t through = 0; through == 0;) {
+    const std::string plan = group.explain(talweg::Collective::all_reduce, count, talweg::DataType::f32);
+    through = plan.rfind("switch", 0) == 0 ? 1 : 0;
+    group.all_reduce(&through, &through, 1, talweg::DataType::i64, talweg::ReduceOp::min);
+    if (through == 0 && std::chrono::steady_clock::now() > until)
+      throw std::runtime_error("sums do not go through the switch: " + group.describe());
+  }
+}
+
 std::shared_ptr<talweg::Store> open_store(const std::string& where, int rank) {
   const std::string tcp = "tcp://";
   if (where.rfind(tcp, 0) != 0) return talweg::file_store(where);
@@ -49,7 +64,9 @@ int main(int argc, char** argv) {
     if (options.algorithm != "auto") join.algorithm = options.algorithm;
     const auto started = std::chrono::steady_clock::now();
     join.store = open_store(options.store, options.rank);
-    Talweg contestant(talweg::Group::join(join));
+    const std::shared_ptr<talweg::Group> group = talweg::Group::join(join);
+    if (options.algorithm == "switch") await_switch(*group, options.bytes / sizeof(float));
+    Talweg contestant(group);
     return talweg::bench::measure("talweg", options, contestant, started);
   });
 }

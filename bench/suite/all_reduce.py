@@ -6,7 +6,7 @@ import sys
 import contestants
 import places
 import report
-from contestants import BESIDE, TALWEG
+from contestants import BESIDE, SWITCH, TALWEG
 from rows import NOT_SLOWER, beats, best, number, row, size_word
 
 HOPELESS = 3.0     # a peer whose fastest call of the first round is this much slower than the best peer's sits out
@@ -19,7 +19,7 @@ OVER_OPEN_MPI = 3                 # its own choice, that is, on the uneven netwo
 OF_BOUND, WIRE = 0.95, 0.98
 SIZES = [4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20]
 STREAMED = (4 << 20, 16 << 20)    # sizes at which calls back to back have to fill the wire, too
-OURS = (TALWEG, BESIDE)
+OURS = (TALWEG, BESIDE, SWITCH)
 NETWORKS = {"host": "one host", "net": "all 1 Gbit/s", "uneven": "even ranks 1 Gbit/s, odd 200 Mbit/s"}
 
 

@@ -28,6 +28,7 @@ class Contestant:
 
 
 TALWEG = Contestant("talweg", "auto")
+SWITCH = Contestant("talweg", "switch")  # its environment says which
 BESIDE = Contestant("beside", "talweg")
 GLOO = [Contestant("gloo", a) for a in ("ring", "ring_chunked", "bcube", "halving_doubling")]
 OPEN_MPI = [Contestant("ompi", a) for a in OPEN_MPI_ALGORITHMS]

@@ -136,6 +136,17 @@ class Place:
         sh("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{mbit}mbit",
            "burst", f"{self.burst_kib}kb", "limit", f"{LIMIT_BYTES}b")
 
+    def lose(self, percent):
+        """Every rank's link loses so many of a hundred packets each way from now on. What is handed to it as one packet, of up
+        to 64 KiB, is lost as one."""
+        for namespace, devices in [(name, ["eth0"]) for name in self.names] + [(self.switch, [f"p{r}" for r in range(self.ranks)])]:
+            rules = "add table netdev loss; delete table netdev loss;"
+            if percent:
+                rules += "add table netdev loss;" + "".join(
+                    f'add chain netdev loss {device} {{ type filter hook ingress device "{device}" priority 0; }};'
+                    f"add rule netdev loss {device} numgen random mod 10000 < {round(100 * percent)} drop;" for device in devices)
+            sh("ip", "netns", "exec", namespace, "nft", rules)
+
     def cluster_yaml(self):
         """The network as Talweg reads it; empty where nothing is shaped and Talweg's own defaults hold."""
         if not self.rates or self.rates == [0] * self.ranks:

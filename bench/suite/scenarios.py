@@ -16,6 +16,7 @@ import security
 import seeing
 import simulator
 import startup
+import streaming
 import traces
 import training
 
@@ -27,6 +28,7 @@ SCENARIOS = {
     "mesh": ("A link of its own between every two", [8], mesh.rows),
     "fabric": ("Racks on uplinks that differ", [16, 32], fabric.rows),
     "aggregator": ("A machine that sums for the ranks", [4, 8], aggregator.rows),
+    "streaming": ("A switch that sums for the ranks", [4, 8], streaming.rows),
     "startup": ("Joining", [16], startup.rows),
     "faults": ("A rank that is killed", [8], faults.rows),
     "torch": ("PyTorch's all-reduce", [4], training.torch_rows),

@@ -217,6 +217,8 @@ talweg_status talweg_join(const talweg_join_options* options, talweg_group** gro
       join.interface = text_of(options->interface);
       join.cluster_file = text_of(options->cluster);
       join.algorithm = text_of(options->algorithm);
+      join.switch_address = text_of(options->switch_address);
+      join.switch_key_file = text_of(options->switch_key_file);
     }
     auto joined = std::make_unique<talweg_group>();
     joined->group = Group::join(join);

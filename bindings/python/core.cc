@@ -314,7 +314,9 @@ py::object barrier(PyGroup& self, Async async_op, const py::object& timeout, Pri
 std::unique_ptr<PyGroup> init(Argument<"rank", int> rank, Argument<"size", int> size,
                               const Text<"store">& given_store, const Text<"prefix">& prefix,
                               const py::object& timeout, const Text<"interface">& interface,
-                              const Text<"cluster">& cluster, const Text<"algorithm">& algorithm) {
+                              const Text<"cluster">& cluster, const Text<"algorithm">& algorithm,
+                              const Text<"switch">& switch_address,
+                              const Text<"switch_key_file">& switch_key_file) {
   GroupOptions options;
   options.rank = rank;
   options.size = size;
@@ -323,6 +325,8 @@ std::unique_ptr<PyGroup> init(Argument<"rank", int> rank, Argument<"size", int> 
   options.interface = interface;
   options.cluster_file = cluster;
   options.algorithm = algorithm;
+  options.switch_address = switch_address;
+  options.switch_key_file = switch_key_file;
   if (const std::string& store = given_store; !store.empty()) {
     constexpr std::string_view kFile = "file:";
     if (store.rfind(kFile, 0) != 0) refuse("store is \"file:/path\" or absent, not \"{}\"", store);
@@ -466,6 +470,6 @@ PYBIND11_MODULE(_core, m) {
 
   define(m, "init", &init, py::arg("rank") = -1, py::arg("size") = -1, py::arg("store") = "",
          py::arg("prefix") = "", timeout, py::arg("interface") = "", py::arg("cluster") = "",
-         py::arg("algorithm") = "");
+         py::arg("algorithm") = "", py::arg("switch") = "", py::arg("switch_key_file") = "");
   add_studies(m);
 }

@@ -88,14 +88,16 @@ typedef struct talweg_work talweg_work;
 /* How to join. All zero means: everything from the environment, as talweg_join(NULL, ...) does. Strings may
  * be NULL, are read during the call only, and beat the environment. */
 typedef struct talweg_join_options {
-  int rank;               /* 0 .. size-1; read where size > 0 */
-  int size;               /* 0: rank and size from the launcher's environment */
-  const char* rendezvous; /* "tcp://host:port", served by rank 0, or "file:/path" that all ranks see */
-  const char* prefix;     /* of the keys at the rendezvous: several groups can share one */
-  int64_t timeout_ms;     /* default deadline of calls and of joining; 0: TALWEG_TIMEOUT or 30 s */
-  const char* interface;  /* as TALWEG_SOCKET_IFNAME */
-  const char* cluster;    /* file that describes the network, as TALWEG_CLUSTER */
-  const char* algorithm;  /* as TALWEG_ALGO */
+  int rank;                    /* 0 .. size-1; read where size > 0 */
+  int size;                    /* 0: rank and size from the launcher's environment */
+  const char* rendezvous;      /* "tcp://host:port", served by rank 0, or "file:/path" that all ranks see */
+  const char* prefix;          /* of the keys at the rendezvous: several groups can share one */
+  int64_t timeout_ms;          /* default deadline of calls and of joining; 0: TALWEG_TIMEOUT or 30 s */
+  const char* interface;       /* as TALWEG_SOCKET_IFNAME */
+  const char* cluster;         /* file that describes the network, as TALWEG_CLUSTER */
+  const char* algorithm;       /* as TALWEG_ALGO */
+  const char* switch_address;  /* "address:port" of a switch that sums, as TALWEG_SWITCH */
+  const char* switch_key_file; /* as TALWEG_SWITCH_KEY_FILE */
 } talweg_join_options;
 
 /* Of one call in flight. All zero means: the group's deadline, the lowest priority. */

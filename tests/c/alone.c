@@ -65,6 +65,21 @@ static void a_rank_that_nobody_joins_learns_so(void) {
   EXPECT(strstr(talweg_error_message(), "rendezvous"));
 }
 
+static void a_switch_that_can_never_serve_is_refused(void) {
+  talweg_join_options options = {0};
+  options.size = 1;
+  options.switch_address = "nowhere";
+  talweg_group* group = NULL;
+  EXPECT(talweg_join(&options, &group) == TALWEG_INVALID_ARGUMENT);
+  EXPECT(strstr(talweg_error_message(), "TALWEG_SWITCH: expected an address and a port"));
+  EXPECT(strstr(talweg_error_message(), "\"nowhere\""));
+  options.switch_address = "127.0.0.1:4711";
+  options.switch_key_file = "/none/such";
+  EXPECT(talweg_join(&options, &group) != TALWEG_OK);
+  EXPECT(strstr(talweg_error_message(), "TALWEG_SWITCH_KEY_FILE"));
+  EXPECT(strstr(talweg_error_message(), "/none/such"));
+}
+
 int main(void) {
   names_and_sizes();
   talweg_group* group = join_alone();
@@ -75,6 +90,7 @@ int main(void) {
   nonsense_is_refused(group);
   talweg_leave(group);
   a_rank_that_nobody_joins_learns_so();
+  a_switch_that_can_never_serve_is_refused();
   printf("alone and well\n");
   return 0;
 }

@@ -313,6 +313,51 @@ TEST(Switched, ARankThatIsLateIsWaitedForAsByTrees) {
       through(at(served)));
 }
 
+// One rank has the sum and leaves; the others lose the switch, and what the trees then need of that rank.
+TEST(Switched, ARankThatLeavesWithItsSumIsNotWaitedForWhereTheOthersLoseTheSwitch) {
+  std::atomic<bool> for_one{false};
+  std::atomic<int> port{0};
+  live::SwitchServiceOptions options;
+  options.send = [&](int fd, mmsghdr* messages, unsigned n) {
+    if (!for_one) return ::sendmmsg(fd, messages, n, 0);
+    for (unsigned i = 0; i < n; ++i) {
+      const int to = static_cast<const sockaddr_in*>(messages[i].msg_hdr.msg_name)->sin_port;
+      int nobody = 0;
+      if (port.compare_exchange_strong(nobody, to) || nobody == to) ::sendmmsg(fd, messages + i, 1, 0);
+    }
+    return static_cast<int>(n);
+  };
+  const live::Served served(options);
+  std::atomic<int> left{0}, told{0};
+  std::vector<float> data(kRanks * 1000, 1);
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_there(group);
+        group.barrier();
+        for_one = true;
+        const int before = sums(group);
+        float* const mine = data.data() + 1000 * group.rank();
+        const WorkPtr work = group.start_all_reduce(mine, mine, 1000, DataType::f32, ReduceOp::sum);
+        while (sums(group) == before && !work->test())
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        if (sums(group) > before) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(100));  // its vote goes first
+          ++left;
+          return;
+        }
+        try {
+          work->wait();  // well, where that rank has left only after it had taken part in the trees
+        } catch (const Error& e) {
+          EXPECT_THAT(e.what(), HasSubstr("has left the group"));
+        }
+        ++told;
+      },
+      through(at(served)));
+  EXPECT_EQ(left, 1);
+  EXPECT_EQ(told, kRanks - 1);
+}
+
 // By cost: 1 MiB takes seconds on links of 1 Mbit/s, and 16 KiB a few microseconds on quick ones.
 TEST(Switched, IsTakenWhereItIsQuickerThanThePlannedTrees) {
   const live::Served served;

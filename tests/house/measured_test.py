@@ -236,6 +236,30 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(self.verdict("aggregator", [record | {"ms": 150.0}], "aggregator/4"), rows.MISS)
         self.assertEqual(self.verdict("aggregator", [record | {"ms": None, "failed": "no"}], "aggregator/4"), rows.MISS)
 
+    def test_through_a_switch(self):
+        good = {"talweg_switch": 147.0, "talweg_auto": 215.0, "gloo_ring": 216.0, "ompi_ring": 212.0}  # S/B is 140.3
+        self.assertEqual(self.verdict("streaming", calls(4, 16 * M, **good), "streaming/4/16M"), rows.PASS)
+        self.assertEqual(self.verdict("streaming", calls(4, 16 * M, **good), "streaming/4/16M/ring"), rows.PASS)
+        slow = calls(4, 16 * M, **good | {"talweg_switch": 149.0})
+        self.assertEqual(self.verdict("streaming", slow, "streaming/4/16M"), rows.MISS)
+        self.assertEqual(self.verdict("streaming", slow, "streaming/4/16M/ring"), rows.MISS)
+        wrong = calls(4, 16 * M, **good | {"talweg_switch": "3 wrong values"})
+        self.assertEqual(self.verdict("streaming", wrong, "streaming/4/16M"), rows.MISS)
+        without = calls(4, 16 * M, **good | {"ompi_ring": "died"})
+        self.assertEqual(self.verdict("streaming", without, "streaming/4/16M/ring"), "no verdict: peer ompi ring failed")
+        trip = {"ranks": 4, "what": "round trip", "ms": 0.10}
+        self.assertEqual(self.verdict("streaming", [*calls(4, 4096, talweg_switch=0.119), trip], "streaming/4/4K"), rows.PASS)
+        self.assertEqual(self.verdict("streaming", [*calls(4, 4096, talweg_switch=0.121), trip], "streaming/4/4K"), rows.MISS)
+
+    def test_through_a_switch_with_loss_and_with_two_jobs(self):
+        loss = {"ranks": 8, "what": "loss", "ms": {"0": 100.0, "0.01": 101.0, "0.1": 106.0, "1": None}}
+        verdicts = [self.verdict("streaming", [loss], f"streaming/8/loss/{percent}") for percent in (0.01, 0.1, 1)]
+        self.assertEqual(verdicts, [rows.PASS, rows.MISS, rows.MISS])
+        jobs = {"ranks": 8, "what": "jobs", "ms": [300.0, 330.0]}
+        self.assertEqual(self.verdict("streaming", [jobs], "streaming/8/jobs"), rows.PASS)
+        self.assertEqual(self.verdict("streaming", [jobs | {"ms": [300.0, 450.0]}], "streaming/8/jobs"), rows.MISS)
+        self.assertEqual(self.verdict("streaming", [jobs | {"ms": None}], "streaming/8/jobs"), rows.MISS)
+
 
 class Contestants(unittest.TestCase):
     def test_are_all_algorithms_that_peers_have(self):

@@ -21,7 +21,7 @@ out=$("$root/bin/talweg" run -n 2 --no-tag-output -- "$root/bin/talweg" perf all
 [[ $out == *"# Out of bounds values : 0 OK"* ]] || fail "talweg perf said: $out"
 zgrep -q 'talweg' "$root/share/man/man1/talweg.1.gz" || fail "the manual page is not there"
 for file in lib/libtalweg.so.0 lib/libtalweg.so include/talweg/group.h include/talweg/talweg.h lib/pkgconfig/talweg.pc \
-  share/bash-completion/completions/talweg share/zsh/site-functions/_talweg; do
+  share/bash-completion/completions/talweg share/zsh/site-functions/_talweg lib/systemd/system/talweg-switch.service; do
   compgen -G "$root/$file*" >/dev/null || fail "$file is not in the package"
 done
 depends=$(dpkg-deb --field "$package" Depends)

@@ -329,5 +329,34 @@ TEST_F(TwoRanks, ARankThatIsLostInASumFailsIt) {
   EXPECT_FALSE(at.streams[0]->queue.alive()) << "its memory is the caller's again";
 }
 
+// The one who leaves has done all that it had to do for the sum, and not what the trees need of it then.
+TEST(StreamRun, ARankThatLeavesAfterItsVoteIsNotWaitedForByTrees) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    Random random(seed, 5);
+    MemoryNetwork net(3, seed);
+    Switch at(net, random);
+    Called call(3, random, seed % 2 == 0);
+    at.open();
+    for (int r = 0; r < 3; ++r)
+      net.session(r).start(call.operation(r, net, at.streams[static_cast<std::size_t>(r)], true));
+    net.run();
+    SumQueue& queue = at.streams[2]->queue;
+    queue.done(*queue.next());
+    net.session(2).look_again(0);
+    for (const int other : {0, 1}) net.session(2).leave(other);
+    net.run();
+    for (const int other : {0, 1}) ASSERT_FALSE(call.results[static_cast<std::size_t>(other)].done);
+    // The others lose the switch: 0 by itself, 1 hears it from 0.
+    at.streams[0]->close();
+    net.session(0).look_again(0);
+    net.run();
+    for (const std::size_t other : {0U, 1U}) {
+      ASSERT_TRUE(call.results[other].done) << "seed " << seed;
+      EXPECT_EQ(call.results[other].outcome.code, ErrorCode::peer_failed);
+      EXPECT_THAT(call.results[other].outcome.text, HasSubstr("rank 2 (h2) has left the group"));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace talweg::protocol

@@ -16,9 +16,9 @@ import talweg  # noqa: E402
 LIMIT_S = 60
 
 
-def _run_rank(rank, size, path, body, failures):
+def _run_rank(rank, size, path, body, arguments, failures):
     try:
-        with talweg.init(rank=rank, size=size, store=f"file:{path}", timeout=20) as group:
+        with talweg.init(rank=rank, size=size, store=f"file:{path}", timeout=20, **arguments) as group:
             body(group)
     except BaseException:
         failures.put(f"rank {rank}:\n{traceback.format_exc()}")
@@ -28,6 +28,28 @@ def _run_rank(rank, size, path, body, failures):
     os._exit(0)
 
 
+def run_ranks(size, body, **arguments):
+    """Runs `body`, given its group, on each of `size` forked ranks, which join with these arguments."""
+    context = multiprocessing.get_context("fork")
+    failures = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        given = (size, os.path.join(folder, "store"), body, arguments, failures)
+        processes = [context.Process(target=_run_rank, args=(rank, *given)) for rank in range(size)]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(LIMIT_S)
+            if process.is_alive():
+                process.kill()
+                process.join()
+    texts = []
+    while not failures.empty():
+        texts.append(failures.get())
+    if texts or any(process.exitcode != 0 for process in processes):
+        codes = [process.exitcode for process in processes]
+        pytest.fail("\n".join([f"exit codes {codes}", *texts]), pytrace=False)
+
+
 def on_ranks(size):
     """Decorates a test whose body, given its group, is to run on each of `size` forked ranks."""
 
@@ -35,24 +57,7 @@ def on_ranks(size):
         # Not functools.wraps: pytest would take the body's argument for a fixture.
         @functools.wraps(body, assigned=("__name__", "__doc__", "__module__"), updated=())
         def test():
-            context = multiprocessing.get_context("fork")
-            failures = context.Queue()
-            with tempfile.TemporaryDirectory() as folder:
-                arguments = (size, os.path.join(folder, "store"), body, failures)
-                processes = [context.Process(target=_run_rank, args=(rank, *arguments)) for rank in range(size)]
-                for process in processes:
-                    process.start()
-                for process in processes:
-                    process.join(LIMIT_S)
-                    if process.is_alive():
-                        process.kill()
-                        process.join()
-            texts = []
-            while not failures.empty():
-                texts.append(failures.get())
-            if texts or any(process.exitcode != 0 for process in processes):
-                codes = [process.exitcode for process in processes]
-                pytest.fail("\n".join([f"exit codes {codes}", *texts]), pytrace=False)
+            run_ranks(size, body)
 
         del test.__wrapped__
         return test

@@ -2,12 +2,17 @@
 
 import array
 import concurrent.futures
+import contextlib
 import json
+import os
+import re
+import subprocess
 import threading
+import time
 
 import numpy as np
 import pytest
-from forked import on_ranks
+from forked import LIMIT_S, on_ranks, run_ranks
 
 import talweg
 
@@ -160,8 +165,8 @@ def test_wrong_arguments_are_a_type_error_of_one_line(group):
         (lambda: group.barrier(1, 2, 3, 4), "barrier(async_op, timeout, priority): at most 3 arguments are taken, "
                                             "4 were given"),
         (lambda: group.split([0], ranks=[0]), "split(ranks): ranks is given twice"),
-        (lambda: talweg.init(0, 1, world=3), "init(rank, size, store, prefix, timeout, interface, cluster, algorithm): "
-                                             "no argument is called world"),
+        (lambda: talweg.init(0, 1, world=3), "init(rank, size, store, prefix, timeout, interface, cluster, algorithm, "
+                                             "switch, switch_key_file): no argument is called world"),
     ]:
         with pytest.raises(TypeError) as caught:
             call()
@@ -285,3 +290,50 @@ def test_a_thread_may_close_what_others_are_using(group):
     closer.start()
     _in_threads(4, work)
     closer.join()
+
+
+@contextlib.contextmanager
+def a_switch(*arguments):
+    """A `talweg switch` on loopback while it lasts; its address."""
+    with subprocess.Popen([os.environ["TALWEG_PROGRAM"], "switch", "--listen", "127.0.0.1:0", *arguments],
+                          stdout=subprocess.PIPE, text=True) as process:  # fmt: skip
+        try:
+            yield re.match(r"switch at (\S+),", process.stdout.readline())[1]
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+def test_all_reduces_go_through_a_switch(keyed, tmp_path):
+    key = tmp_path / "key"
+    key.write_text("a secret of the switch and of its workers")
+    key.chmod(0o600)
+
+    def body(group):
+        deadline = time.monotonic() + LIMIT_S
+        while True:  # by trees, until all ranks have joined the switch
+            x = (np.arange(100_000) % 7 + group.rank).astype(np.float32)
+            group.all_reduce(x)
+            assert (x == 3 * (np.arange(100_000) % 7) + 3).all()
+            sums = int(re.search(r"^switch: \S+ \(flag\), (\d+) sum", group.describe(), re.MULTILINE)[1])
+            through = np.array([sums >= 3])
+            group.all_reduce(through, talweg.MIN)
+            if through[0]:
+                return
+            assert time.monotonic() < deadline, group.describe()
+
+    with a_switch(*(["--key-file", str(key)] if keyed else [])) as address:
+        run_ranks(3, body, algorithm="switch", switch=address, **({"switch_key_file": str(key)} if keyed else {}))
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ({"switch": "nowhere"},
+     'TALWEG_SWITCH: expected an address and a port, such as 10.0.0.9:4711, got "nowhere"'),
+    ({"switch": "192.0.2.1:4711"},
+     "TALWEG_SWITCH: a switch that is not on loopback has a key: name its file in TALWEG_SWITCH_KEY_FILE"),
+    ({"algorithm": "switch"}, "TALWEG_ALGO: switch needs TALWEG_SWITCH, the switch's address and port"),
+])  # fmt: skip
+def test_a_switch_that_can_never_serve_is_refused(arguments, text):
+    with pytest.raises(talweg.Error) as caught:
+        talweg.init(0, 1, **arguments)
+    assert caught.value.code == "invalid_argument" and str(caught.value) == text

@@ -133,3 +133,31 @@ def test_where_no_aggregator_can_look_the_warning_says_so(monkeypatch, tmp_path)
     assert (tmp_path / "log").read_text().endswith(
         "planned without aggregator agg: the ranks meet in their program's own store, where it cannot look: "
         "set TALWEG_AGGREGATORS_AT, as talweg run does\n")  # fmt: skip
+
+
+# By trees, until all ranks have joined the switch.
+SWITCHED = """
+import re, torch, torch.distributed as dist, talweg.torch
+dist.init_process_group("talweg")
+through = torch.tensor([0])
+while through == 0:
+    tensor = torch.ones(100_000)
+    dist.all_reduce(tensor)
+    assert (tensor == 2).all()
+    sums = re.search(r"^switch: .*, (\\d+) sum", talweg.torch.backend().describe(), re.MULTILINE)[1]
+    through[0] = int(sums) > 0
+    dist.all_reduce(through, dist.ReduceOp.MIN)
+print("through the switch")
+dist.destroy_process_group()
+"""
+
+
+def test_a_switch_sums_for_the_world(monkeypatch):
+    with subprocess.Popen([program(), "switch", "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, text=True) as switch:
+        try:
+            address = switch.stdout.readline().split()[2].rstrip(",")
+            monkeypatch.setenv("TALWEG_SWITCH", address)
+            monkeypatch.setenv("TALWEG_ALGO", "switch")
+            assert run_program(["-c", SWITCHED], 2) == 2 * ["through the switch\n"]
+        finally:
+            switch.kill()

@@ -272,7 +272,7 @@ class BoundedSums:
 
 def init(
     rank: int = -1, size: int = -1, store: str = "", prefix: str = "", timeout: Timeout = None,
-    interface: str = "", cluster: str = "", algorithm: str = "",
+    interface: str = "", cluster: str = "", algorithm: str = "", switch: str = "", switch_key_file: str = "",
 ) -> Group:
     """Joins the group that the environment describes (talweg run, torchrun, mpirun, srun) and blocks until all ranks are
     connected to each other.
@@ -283,7 +283,10 @@ def init(
     timeout: for joining, and of calls that have none of their own: seconds or a timedelta (default: TALWEG_TIMEOUT, 30 s)
     interface: such as "eth0" (default: TALWEG_SOCKET_IFNAME, or automatic)
     cluster: the file of the network, rank i = worker i (default: TALWEG_CLUSTER, or equal hosts)
-    algorithm: such as "ring" or "all_reduce:ring;broadcast:chain" (default: TALWEG_ALGO, or by cost)
+    algorithm: such as "ring", "switch" or "all_reduce:ring;broadcast:chain" (default: TALWEG_ALGO, or by cost)
+    switch: "address:port" of a `talweg switch` that all_reduces may go through, the same on all ranks (default:
+        TALWEG_SWITCH, or none); groups from split() go without it
+    switch_key_file: a file of mode 600 with its key (default: TALWEG_SWITCH_KEY_FILE, or none)
 
     Raises Error: "invalid_argument" (arguments, an interface that does not exist), "bad_file" (the cluster's), "timeout"
     (names the ranks that never came), "system", "version"."""

@@ -331,7 +331,9 @@ void Session::on_frame(int from, const wire::Header& h, const std::byte* payload
   // Mostly the frame that has just been placed: its run is found, and agrees.
   const Found frame{found_.run, from, h.type, h.sequence, h.tree, h.chunk};
   if (Run* const run = found_.run; run != nullptr && std::exchange(found_, {}) == frame) {
+    const std::uint64_t id = run->id;
     deliver(*run, from, h, payload, true);
+    fail_if_left(id);
     return;
   }
   if (h.type == wire::FrameType::failure) {
@@ -362,6 +364,7 @@ void Session::on_collective_frame(int from, const wire::Header& h, const std::by
       keep_early(from, h, payload);
     else
       mismatch(*run, from, wire::signature_of(h));
+    fail_if_left(h.sequence);
   } else if (h.type == wire::FrameType::announce && wire::announce_of(h).ask) {
     // It has ended here; what is still on the way for it no longer matters, but this rank is not the one that
     // others wait for.
@@ -391,7 +394,6 @@ std::size_t Session::early_bytes() const {
 void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte* payload, bool agreed) {
   if (run.failing) return;
   const std::uint64_t id = run.id;
-  const bool waited = run.gated && !run.begun;
   if (run.asked) run.answered[static_cast<std::size_t>(from)] = true;
   if (!agreed && !agrees(run, from, h)) {
     mismatch(run, from, wire::signature_of(h));
@@ -412,7 +414,6 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
           begun = find(id);
           if (begun != nullptr) deliver(*begun, frame.from, frame.header, frame.payload.data());
         }
-        fail_if_left(id);
       }
       return;
     }
@@ -437,7 +438,6 @@ void Session::deliver(Run& run, int from, const wire::Header& h, const std::byte
     return;
   }
   settle(run);
-  if (waited) fail_if_left(id);
 }
 
 void Session::on_sent(const Token& token) {

@@ -266,6 +266,7 @@ class Session {
   std::map<std::pair<int, std::uint64_t>, std::uint64_t> incoming_;  // (source, its number) -> run
   std::vector<int> planners_{kPlanner};
   std::vector<bool> gone_;
+  bool anybody_gone_ = false;
   std::map<int, Outcome> lost_;  // why, of nodes that only help
   std::optional<Outcome> broken_;
   Found found_;

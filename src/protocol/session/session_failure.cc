@@ -202,6 +202,7 @@ void Session::break_group(ErrorCode code, const std::string& text) {
 void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std::string& why) {
   const std::string left = without(rank).text;
   gone_[static_cast<std::size_t>(rank)] = true;
+  anybody_gone_ = true;
   mailbox_.retract(rank, std::nullopt);
   if (!is_rank(rank)) {
     on_helper_lost(rank, failure.value_or(ErrorCode::peer_failed),
@@ -216,6 +217,7 @@ void Session::on_peer_gone(int rank, std::optional<ErrorCode> failure, const std
 
 void Session::on_helper_lost(int node, ErrorCode code, const std::string& text) {
   gone_[static_cast<std::size_t>(node)] = true;
+  anybody_gone_ = true;
   lost_.try_emplace(node, Outcome{false, code, text, -1});
   fail_those_that_need(node, loss_of(node).code, loss_of(node).text);
 }
@@ -243,9 +245,10 @@ void Session::fail_those_that_need(int rank, ErrorCode code, const std::string& 
     if (Run* run = find(id); run != nullptr) fail(*run, code, text);
 }
 
-// A rank may announce a collective and leave before the others have begun it: whether more than that was
-// needed of it shows when they begin.
+// A rank may announce a collective and leave before the others have begun it, or do its part in one way when
+// the others then take another: whether more was needed of it shows later.
 void Session::fail_if_left(std::uint64_t id) {
+  if (!anybody_gone_) return;
   Run* const run = find(id);
   if (run == nullptr || run->failing || !run->begun) return;
   for (int r = 0; r < static_cast<int>(gone_.size()); ++r) {
@@ -342,6 +345,7 @@ void Session::tell_time(const std::vector<std::uint64_t>& runs, std::int64_t now
       run->look_ns = kNoTime;
       run->transfer->on_time(now_ns, acting);
       settle(*run);
+      fail_if_left(id);
     }
 }
 
