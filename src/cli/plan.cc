@@ -28,7 +28,7 @@ constexpr const char* kPlanExamples = R"(
 CLUSTER is a network in any format that "talweg convert" reads. Sizes are those of the whole vector, rounded down to
 whole elements; a range of them begins where each rank's part has an element. -o and the trees of --html are for the
 largest. The format that -o writes is the ending of its name: .yaml, .json, .dot (GraphViz) or .xml (a program for
-MSCCL and RCCL). Under limit stands what most of the time goes to: links, processors or latency.
+MSCCL and RCCL). Under limit stands what the plan would be quickest without: links, processors or latency.
 
 Times are predicted for networks of up to 2500 nodes. For larger ones there is a bound alone, that of the narrowest
 worker, and --algo and -o are refused; "talweg convert --op" plans on any. Where a planner that is predicted to be

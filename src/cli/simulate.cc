@@ -134,7 +134,11 @@ void add_simulate(CLI::App& app, Action* action) {
       ->check(whole_number(1, 4096))
       ->group(group);
   sub->callback([=] {
+    std::string idle;
+    for (const char* name : {"--jobs", "--sweep-folder"})
+      if (points->sweeps.empty() && sub->count(name) > 0) idle = name;
     *action = [=] {
+      if (!idle.empty()) refuse("{}: it needs --sweep", idle);
       outputs->check(*request);
       points->base = *request;
       return points->sweeps.empty() ? simulate(*request, *outputs) : sweep(*points, *outputs);

@@ -133,6 +133,13 @@ struct CostModel::Resource {
   bool idle() const { return work <= 0 || !(head < Time{std::numeric_limits<double>::infinity()}); }
 };
 
+template <class Time>
+struct CostModel::Most {
+  Time time{};
+  Limiter limiter{};
+  Spent without{};  // of Spent: seconds, were there no time spent on each
+};
+
 // One forest's use of all resources.
 template <class Time>
 class CostModel::Pricing {
@@ -184,14 +191,14 @@ class CostModel::Pricing {
       sum = std::max(sum, first + wait_among(siblings, true));
     });
     const Time at_root = ready_[at(tree.root)];
-    longest_path_ = std::max(longest_path_, at_root + below_root);
+    consider_path(at_root + below_root);
 
     up_remaining_.assign(ready_.size(), below_root);
     for (const Edge& edge : up) {
       const FrameTimes hop = up_hop(edge);
       const Time left = up_remaining_[at(edge.parent)];
       up_remaining_[at(edge.child)] = left + hop.all();
-      longest_path_ = std::max(longest_path_, ready_[at(edge.child)] + granted(edge, hop) + hop.all() + left);
+      consider_path(ready_[at(edge.child)] + granted(edge, hop) + hop.all() + left);
       if (carried(edge.child)) continue;
       charge(edge.child, edge.parent, hop, ready_[at(edge.child)], left, true);
       charge_grants(edge);
@@ -205,19 +212,19 @@ class CostModel::Pricing {
   }
 
   // The greatest of all bounds, and what it is of.
-  std::pair<Time, Limiter> most() const {
-    Time result = longest_path_;
-    Limiter limiter;
+  Most<Time> most() const {
+    Most<Time> most{longest_path_, {}, without_};
     const auto consider = [&](Limiter::Part part, std::size_t index, const Time& bound, double bytes,
                               double batches) {
-      if (!(result < bound)) return;
-      result = bound;
-      limiter = {part, index, bytes, batches};
+      leave_out(bound, most.without);
+      if (!(most.time < bound)) return;
+      most.time = bound;
+      most.limiter = {part, index, bytes, batches};
     };
     for (std::size_t i = 0; i < links_.size(); ++i) {
       if (links_[i].idle()) continue;
       const CostParameters& parameters = model_.parameters_;
-      const int over = std::max(0, senders_[i] - parameters.incast_free);
+      const int over = std::max(0, std::min(senders_[i], parameters.incast_most) - parameters.incast_free);
       const double slowdown = 1 + parameters.incast_loss * over;
       const cluster::Link& link = model_.cluster_.links[i];
       const double rate = link.capacity.bytes_per_second();
@@ -243,7 +250,7 @@ class CostModel::Pricing {
     if (const int cores = model_.cluster_.shared_cores; cores > 0)
       consider(Limiter::Part::cores, 0, spent(0, work / cores + most_hops_ * model_.turn(), 0), bytes,
                batches);
-    return {result, limiter};
+    return most;
   }
 
  private:
@@ -263,6 +270,18 @@ class CostModel::Pricing {
   static double in_seconds(const Spent& time) { return time.seconds(); }
   static Time around(const Resource<Time>& resource, const Time& work) {
     return resource.head + work + resource.tail;
+  }
+
+  // Raises what is left of the greatest bounds where links, processors or latencies take no time.
+  static void leave_out(const Time& bound, Spent& without) {
+    if constexpr (std::is_same_v<Time, Spent>)
+      without = {std::max(without.links, bound.processors + bound.latency),
+                 std::max(without.processors, bound.links + bound.latency),
+                 std::max(without.latency, bound.links + bound.processors)};
+  }
+  void consider_path(const Time& path) {
+    longest_path_ = std::max(longest_path_, path);
+    leave_out(path, without_);
   }
 
   // Edges along the longest path, of such as outward() orders.
@@ -415,6 +434,7 @@ class CostModel::Pricing {
   std::vector<double> meeting_;                               // seconds that siblings' chunks take on a link
   std::set<std::tuple<NodeId, NodeId, std::int64_t>> begun_;  // (from, to, when in batches)
   Time longest_path_{};
+  Spent without_{};    // of all paths; see leave_out()
   int most_hops_ = 0;  // of a path of one tree, to its root and down again
   // Of the tree at hand.
   double chunks_ = 0, bytes_ = 0, frame_ = 0;  // frame_: of a chunk and its header
@@ -436,14 +456,22 @@ CostModel::Pricing<Time> CostModel::priced(const Forest& forest) const {
 }
 
 double CostModel::seconds(const Forest& forest) const {
-  return priced<double>(forest).most().first;
+  return priced<double>(forest).most().time;
 }
 
 Breakdown CostModel::breakdown(const Forest& forest) const {
-  const auto [most, limiter] = priced<Spent>(forest).most();
-  Breakdown result{.links = most.links, .processors = most.processors, .latency = most.latency};
-  if (result.processors > result.links) result.limit = Breakdown::Limit::processors;
-  if (result.latency > std::max(result.links, result.processors)) result.limit = Breakdown::Limit::latency;
+  const auto [time, limiter, without] = priced<Spent>(forest).most();
+  Breakdown result{.links = time.links, .processors = time.processors, .latency = time.latency};
+  double least = without.links;
+  if (without.processors < least) {
+    result.limit = Breakdown::Limit::processors;
+    least = without.processors;
+  }
+  if (without.latency < least) {
+    result.limit = Breakdown::Limit::latency;
+    least = without.latency;
+  }
+  result.without = least;
   result.reason = words(result, limiter);
   return result;
 }

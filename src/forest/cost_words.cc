@@ -78,8 +78,14 @@ std::string CostModel::words(const Breakdown& breakdown, const Limiter& limiter)
                                           : "the shared core",
                 cluster_.shared_cores);
   const double part = links ? breakdown.links : processors ? breakdown.processors : breakdown.latency;
-  return fmt::format("{} {}: {:.0f} % of a chunk's longest way", name(breakdown.limit),
-                     breakdown.limit == Breakdown::Limit::latency ? "limits" : "limit", 100 * part / seconds);
+  const char* const verb = breakdown.limit == Breakdown::Limit::latency ? "limits" : "limit";
+  const bool of_path = limiter.part == Part::path &&
+                       part >= std::max({breakdown.links, breakdown.processors, breakdown.latency});
+  if (of_path)
+    return fmt::format("{} {}: {:.0f} % of a chunk's longest way", name(breakdown.limit), verb,
+                       100 * part / seconds);
+  return fmt::format("{} {}: without, it would be {:.0f} % less", name(breakdown.limit), verb,
+                     100 * (1 - breakdown.without / seconds));
 }
 
 }  // namespace talweg::forest

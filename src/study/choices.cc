@@ -85,8 +85,8 @@ std::string to_text(Collective op, const Choices& choices, bool wide) {
   }
   std::string text = table.text(wide);
   for (const std::string& planner : choices.left_out)
-    text += fmt::format("left out, and might be taken: {}\n", planner);
-  for (const std::string& why : choices.why_not) text += why + "\n";
+    text += text::in_lines("left out, and might be taken: " + planner, wide);
+  for (const std::string& why : choices.why_not) text += text::in_lines(why, wide);
   return text;
 }
 

@@ -90,6 +90,7 @@ Json row_json(const Study& study, const StudyRow& row) {
                                {"processors", number(spent.processors * 1e6)},
                                {"latency", number(spent.latency * 1e6)}};
       candidate["limit"] = forest::name(spent.limit);
+      candidate["without_limit_us"] = number(spent.without * 1e6);
       candidate["limit_reason"] = spent.reason;
       if (const std::string why = why_not_taken(study, row, i); !why.empty())
         candidate["not_taken_because"] = why;
@@ -128,12 +129,15 @@ std::string taken_table(const Study& study, bool wide) {
 
 // After an empty line, what limits the plan taken for the largest size: "64 MiB, ring: links limit: h2's
 // downlink carries ..."; empty if none is known to be taken.
-std::string limit_line(const Study& study) {
+std::string limit_line(const Study& study, bool wide) {
   if (study.rows.empty() || study.rows.back().taken < 0) return {};
   const StudyRow& row = study.rows.back();
-  return fmt::format("\n{}{}: {}\n", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
-                     study.planners[at(row.taken)],
-                     printable(row.predictions[at(row.taken)].breakdown.reason));
+  return "\n" +
+         text::in_lines(
+             fmt::format("{}{}: {}", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
+                         study.planners[at(row.taken)],
+                         printable(row.predictions[at(row.taken)].breakdown.reason)),
+             wide);
 }
 
 // A line for each planner, with a mark where it is taken. Where there is no room for all sizes, those between
@@ -196,23 +200,26 @@ std::string bound_line(const cluster::Cluster& network, const Study& study) {
 
 std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study,
                     bool wide) {
-  const text::Columns facts{{"", -12}, {"", 0}};
-  std::string text = facts.line({"network", network_line(network, source)});
-  text += facts.line(
-      {"collective",
+  std::string text;
+  const auto fact = [&](const char* name, const std::string& sentences) {
+    constexpr int kNameWidth = 12;
+    text += text::fact(name, printable(sentences), kNameWidth, wide);
+  };
+  fact("network", network_line(network, source));
+  fact("collective",
        fmt::format("{}{}{}", name(study.op), study.op == Collective::barrier ? "" : " of f32",
-                   has_root(study.op) ? fmt::format(", root {}", network.nodes[at(study.root)].name) : "")});
-  text += facts.line({"bound", bound_line(network, study)});
-  for (const std::string& note : study.notes) text += facts.line({"note", note});
+                   has_root(study.op) ? fmt::format(", root {}", network.nodes[at(study.root)].name) : ""));
+  fact("bound", bound_line(network, study));
+  for (const std::string& note : study.notes) fact("note", note);
   if (study.rows.empty()) return text;
   text += fmt::format("\n{}, and its predicted time; GB/s = bytes of {} / time\n", taken_text(study),
                       study.op == Collective::all_to_all ? "one rank's row" : "the whole vector");
-  text += taken_table(study, wide) + limit_line(study);
+  text += taken_table(study, wide) + limit_line(study, wide);
   if (study.planners.size() > 1) {
     text += fmt::format("\npredicted time of each planner; * is {}\n", taken_text(study));
     text += planners_table(study, wide);
   }
-  for (const std::string& why : why_not(study)) text += why + "\n";
+  for (const std::string& why : why_not(study)) text += text::in_lines(why, wide);
   return text;
 }
 

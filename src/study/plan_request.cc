@@ -36,6 +36,19 @@ std::vector<std::int64_t> sizes_asked_for(const std::string& text, int factor, C
   return op == Collective::barrier ? std::vector<std::int64_t>{0} : sizes;
 }
 
+// Options that were given and do nothing, one sentence each.
+std::vector<std::string> idle_options(const PlanRequest& flags, Collective op) {
+  const PlanRequest defaults;
+  std::vector<std::string> notes;
+  if (flags.bytes != defaults.bytes && op == Collective::barrier)
+    notes.emplace_back("--bytes: a barrier moves no data");
+  if (flags.factor != defaults.factor && op == Collective::barrier)
+    notes.emplace_back("--factor: a barrier moves no data");
+  else if (flags.factor != defaults.factor && !has_range(flags.bytes))
+    notes.push_back("--factor: there is no range in --bytes " + flags.bytes);
+  return notes;
+}
+
 std::string source_formats() {
   std::string names;
   for (const formats::Format format : formats::formats())
@@ -89,6 +102,7 @@ PlanQuestion checked(const PlanRequest& flags) {
   planned.request.op = op;
   planned.request.root = flags.root;
   planned.request.sizes = sizes_asked_for(flags.bytes, flags.factor, op, planned.network.workers());
+  planned.request.notes = idle_options(flags, op);
   planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
   if (!flags.algo.empty()) planned.request.only = planners_asked_for(flags.algo, planned.largest());
   return planned;

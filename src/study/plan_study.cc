@@ -219,7 +219,7 @@ class Pieces {
         hand_over(Json{offer.seconds,
                        forest::aggregator_names(forest, network_),
                        offer.flows,
-                       {spent.links, spent.processors, spent.latency},
+                       {spent.links, spent.processors, spent.latency, spent.without},
                        static_cast<int>(spent.limit),
                        spent.reason}
                       .dump());
@@ -266,6 +266,7 @@ class Pieces {
                                 .processors = spent[1],
                                 .latency = spent[2],
                                 .limit = static_cast<forest::Breakdown::Limit>(found[4].get<int>()),
+                                .without = spent[3],
                                 .reason = found[5].get<std::string>()};
       } else {
         prediction.reason = line;
@@ -385,6 +386,7 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request,
   const forest::Request asked = request_of(request.op, request.root, result.ranks, request.sizes.front());
   forest::validate(asked);
   result.all_planners = request.only.empty();
+  result.notes = request.notes;
   for (const forest::Planner& planner : forest::planners()) {
     if (!planner.serves(asked))
       result.others.push_back(planner.name);

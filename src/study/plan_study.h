@@ -23,10 +23,11 @@ inline constexpr std::size_t kMostNodesToPlan = 2500;
 struct StudyRequest {
   Collective op = Collective::all_reduce;
   forest::NodeId root = 0;
-  std::vector<std::int64_t> sizes;  // bytes, ascending, of the whole vector; all_to_all: of one rank's row
-  double patience = 20;             // seconds for everything; what is not done by then is left out
-  std::vector<std::string> only;    // these planners, which must serve the collective; empty: all
-  bool bound = true;                // whether the bound is asked for
+  std::vector<std::int64_t> sizes;   // bytes, ascending, of the whole vector; all_to_all: of one rank's row
+  double patience = 20;              // seconds for everything; what is not done by then is left out
+  std::vector<std::string> only;     // these planners, which must serve the collective; empty: all
+  bool bound = true;                 // whether the bound is asked for
+  std::vector<std::string> notes{};  // what Study::notes begin with
 };
 
 struct Prediction {

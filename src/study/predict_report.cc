@@ -89,22 +89,9 @@ std::string ranks_table(const StepQuestion& question, const StepStudy& study, bo
   return table.text(wide);
 }
 
-// Sentences over as many lines as they need.
-std::string in_lines(const std::string& sentences, bool wide) {
-  if (wide) return sentences + "\n";
-  std::string text;
-  for (const std::string& line : text::wrapped(sentences, text::kTableWidth)) text += line + "\n";
-  return text;
-}
-
-// A name, and what there is to say of it beside it.
 std::string fact(const char* name, const std::string& sentences, bool wide) {
   constexpr int kNameWidth = 9;
-  if (wide) return fmt::format("{:<{}}{}\n", name, kNameWidth, sentences);
-  std::string text;
-  for (const std::string& line : text::wrapped(sentences, text::kTableWidth - kNameWidth))
-    text += fmt::format("{:<{}}{}\n", text.empty() ? name : "", kNameWidth, line);
-  return text;
+  return text::fact(name, sentences, kNameWidth, wide);
 }
 
 // What changes nothing has no line of its own.
@@ -120,7 +107,7 @@ std::string what_if_table(const StepStudy& study, bool wide) {
     else
       idle += (idle.empty() ? "" : ", ") + change.words;
   if (idle.empty()) return table.text(wide);
-  return table.text(wide) + in_lines("hardly anything is gained from: " + idle, wide);
+  return table.text(wide) + text::in_lines("hardly anything is gained from: " + idle, wide);
 }
 
 // Parts of one kind behind each other; the gaps between them belong to them.
@@ -390,13 +377,14 @@ std::string to_text(const StepQuestion& question, const StepStudy& study, bool w
     if (!row.suits()) text += fmt::format("{}: {}\n", row.strategy.name, printable(row.unsuited));
   if (question.ranks.size() > 1) text += "\na step by ranks\n" + ranks_table(question, study, wide);
   const StepRow& best = study.best_row();
+  text += "\n" + text::in_lines(
+                     fmt::format("{}: {}", best.strategy.name, printable(best.prediction.bottleneck)), wide);
   text +=
-      "\n" + in_lines(fmt::format("{}: {}", best.strategy.name, printable(best.prediction.bottleneck)), wide);
-  text +=
-      in_lines("critical path: " + printable(critical_path_text(question.job, best.prediction)), wide) + "\n";
+      text::in_lines("critical path: " + printable(critical_path_text(question.job, best.prediction)), wide) +
+      "\n";
   text += what_if_table(study, wide);
-  text += in_lines(bandwidth_line(study), wide);
-  return text + "\n" + in_lines("plan: " + plan_line(study), wide);
+  text += text::in_lines(bandwidth_line(study), wide);
+  return text + "\n" + text::in_lines("plan: " + plan_line(study), wide);
 }
 
 nlohmann::json to_json(const StepQuestion& question, const StepStudy& study) {

@@ -6,6 +6,8 @@
 #include <array>
 #include <initializer_list>
 
+#include "study/sizes.h"
+
 namespace talweg::study {
 namespace {
 
@@ -54,6 +56,11 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   const bool pulled = o.simulation.transport.kind == sim::TransportKind::pulled;
 
   const bool flows = !request.matrix.empty() || !request.flows.empty();
+  const bool calls = !flows && request.workload.empty();
+  if (calls && o.perf.op == Collective::barrier)
+    note(those_given(request, {"bytes", "factor", "type"}), "a barrier moves no data");
+  else if (calls && !has_range(request.bytes))
+    note(those_given(request, {"factor"}), "there is no range in --bytes " + request.bytes);
   if (flows) note(those_given(request, {"processors"}), "flows cost no processor, only calls do");
   if (flows)
     note(those_given(request, {"pacing"}), "flows have no plan, only calls do");

@@ -14,6 +14,11 @@ inline constexpr std::size_t kMostSizes = 100;  // no table is read that is long
 // names --bytes.
 std::vector<std::int64_t> parse_sizes(const std::string& text, int factor, std::int64_t least = 1);
 
+// Whether there is a range in it, which a factor leads through.
+inline bool has_range(const std::string& sizes) {
+  return sizes.find("..") != std::string::npos;
+}
+
 // The same of whole numbers of ranks from 2 to `most`; ranges double. Throws Error{invalid_argument} that
 // names --ranks.
 std::vector<int> parse_ranks(const std::string& text, int most);

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "base/printable.h"
 
 namespace talweg::text {
 namespace {
@@ -43,6 +44,18 @@ bool make_anew(const fs::path& draft) {
 
 }  // namespace
 
+PipeOpening::PipeOpening(const std::string& option, const std::string& path) {
+  std::error_code ignored;
+  if (!fs::is_fifo(path, ignored)) return;
+  file_ = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+  if (file_ < 0 && errno == ENXIO)
+    fmt::print(stderr, "talweg: {}: waiting for somebody to read {}\n", option, printable(path));
+}
+
+PipeOpening::~PipeOpening() {
+  if (file_ >= 0) ::close(file_);
+}
+
 OutputFile::OutputFile(std::string option, std::string path)
     : option_(std::move(option)), path_(std::move(path)) {
   std::error_code ignored;
@@ -71,6 +84,7 @@ void OutputFile::write(const std::function<void(std::ostream&)>& fill) const {
   const bool replaces = can_be_replaced(path_);
   const fs::path draft = replaces ? draft_of(path_) : fs::path(path_);
   const bool elsewhere = replaces && !make_anew(draft);  // a folder in which only this file may be changed
+  const PipeOpening pipe(option_, path_);
   errno = 0;
   std::ofstream file(elsewhere ? fs::path(path_) : draft, std::ios::binary);
   try {

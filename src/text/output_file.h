@@ -27,6 +27,19 @@ class OutputFile {
   std::string option_, path_;
 };
 
+// To be there while a file is opened for writing. If it is a pipe that nobody reads, opening waits until
+// somebody does: this says so, in a line on standard error.
+class PipeOpening {
+ public:
+  PipeOpening(const std::string& option, const std::string& path);
+  ~PipeOpening();
+  PipeOpening(const PipeOpening&) = delete;
+  PipeOpening& operator=(const PipeOpening&) = delete;
+
+ private:
+  int file_ = -1;  // keeps a reader that is there from taking a look at the pipe for its end
+};
+
 // Throws Error{system} if not all of it goes to standard output.
 void print(const std::string& text);
 

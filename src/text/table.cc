@@ -167,6 +167,17 @@ std::vector<std::string> wrapped(const std::string& text, int most) {
   return lines;
 }
 
+std::string in_lines(const std::string& sentences, bool wide) {
+  return fact("", sentences, 0, wide);
+}
+
+std::string fact(const std::string& name, const std::string& sentences, int width, bool wide) {
+  std::string text;
+  for (const std::string& line : wide ? std::vector{sentences} : wrapped(sentences, kTableWidth - width))
+    text += fmt::format("{:<{}}{}\n", text.empty() ? name : "", width, line);
+  return text;
+}
+
 std::string Table::text(bool wide, const std::string& comment) const {
   static const Cell kNothing("");
   std::vector<ShownColumn> shown;

@@ -37,6 +37,11 @@ std::string shortened(const std::string& text, int most);
 // Lines of at most so many characters, broken at blanks where there are any.
 std::vector<std::string> wrapped(const std::string& text, int most);
 
+// Sentences over as many lines of kTableWidth as they need, each with its end; `wide`: on one.
+std::string in_lines(const std::string& sentences, bool wide);
+// The same beside a name, which takes `width` characters of the first line.
+std::string fact(const std::string& name, const std::string& sentences, int width, bool wide);
+
 struct TableColumn {
   std::string title;
   Quantity of = Quantity::text;

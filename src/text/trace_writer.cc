@@ -16,6 +16,7 @@ namespace talweg::text {
 
 TraceWriter::TraceWriter(const std::string& path, std::string what) : path_(path), what_(std::move(what)) {
   const OutputFile refuses_what_cannot_be_written(what_, path);
+  const PipeOpening pipe(what_, path);
   file_.reset(std::fopen(path.c_str(), "we"));
   if (!file_) throw_error(ErrorCode::system, "{}: cannot write {}: {}", what_, path, std::strerror(errno));
 }

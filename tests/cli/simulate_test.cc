@@ -259,6 +259,17 @@ TEST_F(Simulate, SaysWhichOptionsDoNothing) {
   EXPECT_EQ(count_lines(outcome.err), 2) << outcome.err;
   EXPECT_THAT(outcome.err, StartsWith("talweg simulate: note: --priorities, --trim: data and answers have"));
   EXPECT_EQ(nlohmann::json::parse(text("n.json"))["notes"].size(), 1U);
+
+  const auto said = [](const std::vector<std::string>& more) {
+    const Outcome call = talweg(with({"simulate", "--topology", "star:hosts=3"}, more));
+    EXPECT_EQ(call.exit_code, 0) << call.err;
+    return call.err;
+  };
+  EXPECT_THAT(said({"--bytes", "4K", "--factor", "8"}),
+              StartsWith("talweg simulate: note: --factor: there is no range in --bytes 4K\n"));
+  EXPECT_THAT(said({"--op", "barrier", "--factor", "8", "--type", "half"}),
+              StartsWith("talweg simulate: note: --factor, --type: a barrier moves no data\n"));
+  EXPECT_EQ(count_lines(said({"--bytes", "4K..64K", "--factor", "16"})), 1);
 }
 
 TEST_F(Simulate, RunsAWorkloadWithFailures) {
@@ -474,6 +485,8 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{kUneven}, "uneven4.yaml describes a network, too: expected only one of them"},
       {{"--sweep", "algo=all", "--op", "juggle"}, "--op: no collective is called \"juggle\""},
       {{"--sweep", "bytes=8K..4K"}, "--bytes: 8K..4K: the first size is larger than the last"},
+      {{"--jobs", "2"}, "--jobs: it needs --sweep"},
+      {{"--sweep-folder", "points"}, "--sweep-folder: it needs --sweep"},
       {{"--sweep", "factor=2,4"}, "--sweep factor: it leads from size to size"},
       {{"--workload", w}, "--workload: "},
       {{"--workload", w}, "w.yaml:1: groups[0].steps[0].op: expected a collective"},

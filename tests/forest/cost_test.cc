@@ -34,7 +34,8 @@ TEST(Cost, LongVectorsTakeWhatTheTextbookSays) {
     const double vector = static_cast<double>(kLong) / kRate;
     const double n = ranks;
     const CostParameters parameters;
-    const double incast = 1 + parameters.incast_loss * std::max(0, ranks - 1 - parameters.incast_free);
+    const int senders = std::min(ranks - 1, parameters.incast_most);
+    const double incast = 1 + parameters.incast_loss * std::max(0, senders - parameters.incast_free);
     const auto all_reduce = Collective::all_reduce;
     expect_within_percent(predict("ring", all_reduce, ranks, kLong), 2 * (n - 1) / n * vector, 3);
     expect_within_percent(predict("halving_doubling", all_reduce, ranks, kLong), 2 * (n - 1) / n * vector, 3);
@@ -277,14 +278,33 @@ TEST(Breakdown, AddsUpToThePrediction) {
           const Breakdown found = model.breakdown(forest);
           EXPECT_NEAR(found.seconds() / model.seconds(forest), 1, 1e-12) << describe(planner.name, request);
           EXPECT_GE(std::min({found.links, found.processors, found.latency}), 0);
-          const double greatest = found.limit == Breakdown::Limit::links        ? found.links
-                                  : found.limit == Breakdown::Limit::processors ? found.processors
-                                                                                : found.latency;
-          EXPECT_EQ(greatest, std::max({found.links, found.processors, found.latency}));
+          const double part = found.limit == Breakdown::Limit::links        ? found.links
+                              : found.limit == Breakdown::Limit::processors ? found.processors
+                                                                            : found.latency;
+          EXPECT_GE(found.without, (1 - 1e-12) * (found.seconds() - part)) << "the rest stays";
+          EXPECT_LE(found.without, found.seconds());
         }
       }
     }
   }
+}
+
+// One host is so far away that a message to it takes a little longer than each processor's work for all of
+// its messages: without latency that work stays, without processors the way is hardly shorter.
+TEST(Breakdown, NamesWhatThePredictionWouldGainMostFromBeingWithout) {
+  auto cluster = cluster::uniform_star(8, {1e11}, {1000});
+  const Forest forest = find_planner("direct").plan(make_request(Collective::all_to_all, 8, 1), cluster);
+  const double work = predict_seconds(forest, cluster);
+  EXPECT_GT(work, 14 * CostParameters{}.tcp.per_batch);
+  for (cluster::Link& link : cluster.links)
+    if (link.from == 0 || link.to == 0) link.latency = Nanoseconds{std::llround(1e9 * (1.02 * work - 11e-6))};
+  const Breakdown found = CostModel(cluster).breakdown(forest);
+  EXPECT_GT(found.latency, 5 * found.processors) << "most of the time goes to it";
+  EXPECT_EQ(found.limit, Breakdown::Limit::processors);
+  CostParameters ideal;
+  ideal.tcp.per_batch = ideal.tcp.per_byte = ideal.reduce_per_byte = 0;
+  EXPECT_NEAR(found.without, predict_seconds(forest, cluster, ideal), 1e-9);
+  EXPECT_THAT(found.reason, testing::MatchesRegex("processors limit: without, it would be 1. % less"));
 }
 
 Breakdown of_ring(const cluster::Cluster& cluster, std::int64_t bytes) {

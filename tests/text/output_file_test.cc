@@ -88,6 +88,20 @@ TEST_F(OutputFileTest, APipeIsWrittenToAndNotWaitedForBefore) {
   EXPECT_EQ(files(), 1);
 }
 
+TEST_F(OutputFileTest, SaysThatAPipeWaitsForWhoeverIsToReadIt) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  const auto said_of = [&](const std::string& name) {
+    testing::internal::CaptureStderr();
+    const PipeOpening opening("--json", path(name));
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(said_of("pipe"), "talweg: --json: waiting for somebody to read " + path("pipe") + "\n");
+  const int reader = open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK);
+  EXPECT_EQ(said_of("pipe"), "");
+  close(reader);
+  EXPECT_EQ(said_of("file"), "");
+}
+
 // As in a folder in which nothing may be made.
 TEST_F(OutputFileTest, AFileBesideWhichNoDraftCanBeIsWrittenInPlace) {
   const std::string longest = path(std::string(255, 'a'));

@@ -162,6 +162,14 @@ TEST(Wrapped, LinesBreakAtBlanksAndAWordIsNeverBroken) {
   EXPECT_EQ(wrapped("", 4), (std::vector<std::string>{""}));
 }
 
+TEST(Wrapped, SentencesStandBesideWhatTheyAreAbout) {
+  const std::string half(kTableWidth / 2 - 3, 'x'), both = half + " " + half;
+  EXPECT_EQ(fact("note", both, 6, false), "note  " + half + "\n      " + half + "\n");
+  EXPECT_EQ(fact("note", both, 6, true), "note  " + both + "\n");
+  EXPECT_EQ(in_lines(both, false), both + "\n");
+  EXPECT_EQ(in_lines(both + " " + half, false), both + "\n" + half + "\n");
+}
+
 TEST(Csv, QuotesWhatWouldBeReadOtherwise) {
   EXPECT_EQ(csv({{"a", "b,c"}, {"say \"x\"", ""}, {"two\nlines", "1"}}),
             "a,\"b,c\"\n\"say \"\"x\"\"\",\n\"two\nlines\",1\n");
