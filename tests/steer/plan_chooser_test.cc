@@ -128,8 +128,8 @@ PlanSource::Plan last_plan(PlanChooser& chooser, const forest::Request& request)
 }
 
 TEST(PlanChooser, PlansInTheBackgroundWhatTakesLongAndComesToWhatPlanBestSays) {
-  const auto network = forest::random_network(1, 10);
-  const forest::Request request = forest::make_request(Collective::all_reduce, 10, 1 << 24);
+  const auto network = forest::random_network(1, 12);
+  const forest::Request request = forest::make_request(Collective::all_reduce, 12, 1 << 24);
   Background background;
   PlanChooser chooser(network, "", &background);
   const PlanSource::Plan first = chooser.first(request);
@@ -143,11 +143,11 @@ TEST(PlanChooser, PlansInTheBackgroundWhatTakesLongAndComesToWhatPlanBestSays) {
 }
 
 TEST(PlanChooser, NothingIsLeftOfANetworkThatIsNoMore) {
-  const auto network = forest::random_network(1, 10);
+  const auto network = forest::random_network(1, 12);
   cluster::Cluster other = network;
   for (cluster::Link& link : other.links)
     if (link.from == 1 || link.to == 1) link.capacity.bits_per_second /= 10;
-  const forest::Request request = forest::make_request(Collective::all_reduce, 10, 1 << 24);
+  const forest::Request request = forest::make_request(Collective::all_reduce, 12, 1 << 24);
   const forest::Forest best = forest::plan_best(request, other);
   forest::PackingMemo memo;
   const forest::Forest at_once = forest::plan_at_once(request, forest::CostModel(other), memo).forest;
