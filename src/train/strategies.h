@@ -31,7 +31,7 @@ struct Merging {
     by_size,   // DistributedDataParallel's buckets: `first_cap`, then `cap`
     mg_wfbp,   // merge_mg_wfbp()
     exact,     // merge_in_flight(): the least there is with one transfer in flight, else the best found
-    recorded,  // as Job::exchanges has them, which must say their layers
+    recorded,  // as Job::exchanges has them, which must say their layers; a layer may be in several
     given      // `groups`
   };
   Rule rule = Rule::by_size;

@@ -347,6 +347,24 @@ TEST(Strategies, AReplayTakesWhatWasRecorded) {
   EXPECT_THROW(replay(job), Error);
 }
 
+// As DDP's caps cut an LSTM: no gradient is split, but a layer has several. All are sent once its backward
+// pass has ended; the update waits for the last.
+TEST(Strategies, AReplayTakesALayerInSeveralExchanges) {
+  Job job{.name = "split", .ranks = 2, .update = ms(1)};
+  job.layers = {{.name = "lstm", .forward = ms(2), .backward = ms(4), .gradient = {60}},
+                {.name = "fc", .forward = ms(2), .backward = ms(4), .gradient = {10}}};
+  job.exchanges = {{.layers = {1, 0}, .bytes = {30}, .time = ms(2), .wait = ms(0.5)},
+                   {.layers = {0}, .bytes = {25}, .time = ms(5), .wait = ms(0.25)},
+                   {.layers = {0}, .bytes = {15}, .time = ms(3)}};
+  const Prediction p = replay(job);
+  EXPECT_NEAR(p.step, (12 + 2.5 + 5.25 + 3 + 1) * 1e-3, 1e-9);
+  EXPECT_EQ(p.calls, 3);
+  EXPECT_NEAR(p.sent, 70, 1e-9);
+  EXPECT_EQ(p.groups, (std::vector<std::vector<int>>{{1, 0}, {0}, {0}}));
+  const Strategy given{.merging = {.rule = Merging::Rule::given, .groups = {{1, 0}, {0}}}};
+  EXPECT_THROW(predict(job, given, {.network = no_network(2)}), Error);
+}
+
 // Small layers, each with a start-up longer than itself: in turn they are best merged, in flight as they are.
 TEST(Strategies, MergingGainsNothingWhereStartupsOverlap) {
   Job job{.name = "small", .ranks = 4};
