@@ -173,13 +173,14 @@ class Runner {
 
 const char* name(TaskKind kind) {
   static constexpr const char* kNames[kTaskKinds] = {
-      "input",    "copy",       "forward",        "backward",   "gap",      "update",
-      "overhead", "all_reduce", "reduce_scatter", "all_gather", "peer_wait"};
+      "input",    "copy",       "forward",        "backward",   "gap",        "update",
+      "overhead", "all_reduce", "reduce_scatter", "all_gather", "collective", "peer_wait"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
 bool is_transfer(TaskKind kind) {
-  return kind == TaskKind::all_reduce || kind == TaskKind::reduce_scatter || kind == TaskKind::all_gather;
+  return kind == TaskKind::all_reduce || kind == TaskKind::reduce_scatter || kind == TaskKind::all_gather ||
+         kind == TaskKind::collective;
 }
 
 int Dag::add_resource(const Resource& resource) {

@@ -162,12 +162,18 @@ class StepBuilder {
     int step = 0;
     double taken = kNone;  // seconds, where they are known
   };
+  // A collective that steps do not need for gradients counts as an all-gather.
+  static const TransferTimes& times_of(const NetworkTimes& network, Collective op) {
+    const bool known = op == Collective::all_reduce || op == Collective::reduce_scatter;
+    return known ? network.of(op) : network.all_gather;
+  }
   int transfer(const Piece& piece, const std::vector<int>& layers, std::span<const int> after) {
     if (!travels_) return kNone;
     const TaskKind kind = piece.op == Collective::reduce_scatter ? TaskKind::reduce_scatter
                           : piece.op == Collective::all_reduce   ? TaskKind::all_reduce
-                                                                 : TaskKind::all_gather;
-    const TransferTimes& times = setting_.network.of(piece.op);
+                          : piece.op == Collective::all_gather   ? TaskKind::all_gather
+                                                                 : TaskKind::collective;
+    const TransferTimes& times = times_of(setting_.network, piece.op);
     const double taken = piece.taken >= 0 ? piece.taken : times.seconds(piece.bytes);
     const double startup = piece.taken >= 0 ? 0 : std::min(times.startup(), taken);
     return steps_.dag.add({.kind = kind,
@@ -178,6 +184,7 @@ class StepBuilder {
                            .seconds = taken + piece.wait,
                            .peer_wait = piece.wait,
                            .bytes = piece.bytes,
+                           .op = piece.op,
                            .urgency = piece.urgency,
                            .startup = startup + piece.wait},
                           after);
@@ -193,14 +200,19 @@ class StepBuilder {
     for (const Exchange& exchange : job_.exchanges) {
       seen_gradients = seen_gradients || !exchange.layers.empty();
       if (!exchange.layers.empty() || seen_gradients == before) continue;
-      const bool known = exchange.op == Collective::all_reduce || exchange.op == Collective::reduce_scatter;
-      Piece piece{.op = known ? exchange.op : Collective::all_gather,
-                  .bytes = static_cast<double>(exchange.bytes.value),
-                  .step = step_};
+      Piece piece{.op = exchange.op, .bytes = static_cast<double>(exchange.bytes.value), .step = step_};
       piece.wait = wait_in(exchange);
-      if (recorded_) piece.taken = in_seconds(exchange.time);
+      piece.taken = recorded_ ? in_seconds(exchange.time) : time_on_its_network(exchange);
       unnamed_.push_back(transfer(piece, {}, after));
     }
+  }
+  // kNone: the network is another, or what the exchange took is not known.
+  double time_on_its_network(const Exchange& exchange) const {
+    if (!setting_.recorded_on || exchange.time.value <= 0) return kNone;
+    const auto bytes = static_cast<double>(exchange.bytes.value);
+    const double there = times_of(*setting_.recorded_on, exchange.op).seconds(bytes);
+    const double here = times_of(setting_.network, exchange.op).seconds(bytes);
+    return in_seconds(exchange.time) * (there > 0 ? here / there : 1);
   }
   // What the ranks did last before this step.
   std::vector<int> begins() const {

@@ -365,6 +365,23 @@ TEST(Strategies, AReplayTakesALayerInSeveralExchanges) {
   EXPECT_THROW(predict(job, given, {.network = no_network(2)}), Error);
 }
 
+// Buffers' broadcasts on the job's own network take what they took; on one of half the bandwidth twice that,
+// for want of start-ups. Elsewhere they count as all-gathers.
+TEST(Strategies, ATransferWithoutGradientsKeepsItsTimeAndItsName) {
+  Job job{.name = "buffers", .ranks = 2};
+  job.layers = {{.name = "a", .forward = ms(1), .backward = ms(1), .gradient = {1000}}};
+  job.exchanges = {{.op = Collective::broadcast, .bytes = {4000}, .time = ms(0.25)}};
+  Setting setting{.network = network_of("net", 2, linear_times(0, 1e-6))};
+  EXPECT_NEAR(predict(job, find_strategy("ddp"), setting).parts.exposed, 1e-3 + 2e-3, 1e-9);
+  setting.recorded_on = setting.network;
+  const Prediction own = predict(job, find_strategy("ddp"), setting);
+  EXPECT_NEAR(own.parts.exposed, 1e-3 + 0.25e-3, 1e-9);
+  EXPECT_TRUE(std::ranges::any_of(own.timeline,
+                                  [](const Span& span) { return span.label == "broadcast (3.906 KiB)"; }));
+  setting.network = setting.network.with_bandwidth(0.5);
+  EXPECT_NEAR(predict(job, find_strategy("ddp"), setting).parts.exposed, 2e-3 + 0.5e-3, 1e-9);
+}
+
 // Small layers, each with a start-up longer than itself: in turn they are best merged, in flight as they are.
 TEST(Strategies, MergingGainsNothingWhereStartupsOverlap) {
   Job job{.name = "small", .ranks = 4};
