@@ -54,6 +54,10 @@ study::StepStudy studied_step(const study::StepQuestion& question) {
   });
 }
 
+void save(const OutputFile& file, const std::string& path, const train::Job& job) {
+  file.write(path.ends_with(".json") ? train::to_json(job) : train::to_yaml(job));
+}
+
 int predict(const study::PredictRequest& request, const PredictOutputs& outputs) {
   const char* standard = nullptr;
   for (const auto& [option, path] : {std::pair{"--json", &outputs.json},
@@ -67,6 +71,13 @@ int predict(const study::PredictRequest& request, const PredictOutputs& outputs)
   std::vector<std::string> inputs = request.job;
   inputs.push_back(request.cluster);
   text::check_outputs({outputs.json, outputs.out, outputs.html, outputs.save_job}, inputs);
+  // Without a network there is nothing to predict, but a job to save.
+  if (!outputs.save_job.empty() && outputs.out.empty() && outputs.html.empty() && outputs.json.empty()) {
+    if (const auto job = job_without_network(request)) {
+      save(OutputFile("--save-job", outputs.save_job), outputs.save_job, *job);
+      return 0;
+    }
+  }
   study::StepQuestion question = checked(request);
   const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html),
       save_job("--save-job", outputs.save_job);
@@ -78,9 +89,7 @@ int predict(const study::PredictRequest& request, const PredictOutputs& outputs)
   fmt::print(standard != nullptr ? stderr : stdout, "{}", to_text(question, found, outputs.wide));
   if (json.wanted()) json.write(text::json_document(to_json(question, found)));
   if (html.wanted()) html.write(predict_page(question, found));
-  if (save_job.wanted())
-    save_job.write(outputs.save_job.ends_with(".json") ? train::to_json(question.job)
-                                                       : train::to_yaml(question.job));
+  if (save_job.wanted()) save(save_job, outputs.save_job, question.job);
   if (out.wanted()) out.write(plan_document(question.job, found.rows[*found.plan]));
   return 0;
 }

@@ -209,6 +209,13 @@ void check_network(const NetworkWords& words) {
     refuse("--times simulated: beside --cluster or --rate, not --alpha-beta");
 }
 
+bool knows_network(const NetworkWords& words, const train::Job& job) {
+  if (!words.rate.empty() || !words.alpha_beta.empty() ||
+      !resolve("TALWEG_CLUSTER", words.cluster).value.empty())
+    return true;
+  return job.ranks > 1 && !train::samples_of(job, Collective::all_reduce).empty();
+}
+
 PredictNetwork predict_network(const NetworkWords& words, const train::Job& job, int ranks) {
   check_network(words);
   if (!words.rate.empty()) return remembering(of_rate(words.rate, words.times));

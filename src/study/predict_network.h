@@ -41,6 +41,9 @@ inline constexpr double kBadFit = 0.3;  // root mean square of relative errors, 
 // Throws Error{invalid_argument} where more than one is given as an option, or times of none that has them.
 void check_network(const NetworkWords& words);
 
+// Whether predict_network() has something to go by: words, or what the job has recorded.
+bool knows_network(const NetworkWords& words, const train::Job& job);
+
 // `ranks`: those for which --alpha-beta holds; for others it grows as in a ring. Throws
 // Error{invalid_argument}, Error{bad_file}.
 PredictNetwork predict_network(const NetworkWords& words, const train::Job& job, int ranks);

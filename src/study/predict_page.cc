@@ -44,6 +44,7 @@ constexpr KindOnPage kKindsOnPage[] = {
     {TaskKind::all_reduce, "all-reduce", "k-send", "bucket"},
     {TaskKind::reduce_scatter, "reduce-scatter", "k-scatter", "bucket"},
     {TaskKind::all_gather, "all-gather", "k-gather", "bucket"},
+    {TaskKind::collective, "collective without gradients", "k-gather", "bucket"},
     {TaskKind::peer_wait, "waiting for late ranks", "k-wait", "bucket"},
 };
 

@@ -137,6 +137,8 @@ std::vector<PathRun> runs_of(const train::Prediction& prediction) {
 std::string what_of(const train::Job& job, const PathRun& run) {
   const train::TaskKind kind = run.first.kind;
   if (run.parts == 1) return run.first.label;
+  if (kind == train::TaskKind::collective)  // whose label begins with what it is
+    return fmt::format("{} x {}", run.parts, run.first.label.substr(0, run.first.label.find(' ')));
   if (train::is_transfer(kind) || run.first.first < 0 || run.last.last < 0)
     return fmt::format("{} x {}", run.parts, train::name(kind));
   return fmt::format("{} {} .. {}", train::name(kind), job.layers[at(run.first.first)].name,

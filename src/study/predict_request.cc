@@ -107,7 +107,21 @@ std::vector<int> ranks_asked_for(const PredictRequest& request, const train::Job
   return {job.ranks};
 }
 
+NetworkWords network_words(const PredictRequest& request) {
+  return {request.cluster, request.rate, request.alpha_beta, request.times};
+}
+
 }  // namespace
+
+std::optional<train::Job> job_without_network(const PredictRequest& request) {
+  StepQuestion question;
+  const NetworkWords words = network_words(request);
+  check_network(words);
+  if (knows_network(words, {})) return std::nullopt;
+  read_step_job(request, question);
+  if (knows_network(words, question.job)) return std::nullopt;
+  return std::move(question.job);
+}
 
 std::span<const Field<PredictRequest>> predict_fields() {
   using R = PredictRequest;
@@ -152,11 +166,13 @@ std::span<const Field<PredictRequest>> predict_fields() {
 }
 
 train::Setting StepQuestion::setting(int n) const {
-  return {.network = network.at(n),
-          .compute = compute,
-          .batch = batch,
-          .compression = compression,
-          .in_flight = in_flight};
+  train::Setting found{.network = network.at(n),
+                       .compute = compute,
+                       .batch = batch,
+                       .compression = compression,
+                       .in_flight = in_flight};
+  if (network.kind == "recorded") found.recorded_on = network.at(job.ranks);
+  return found;
 }
 
 StepQuestion checked(const PredictRequest& request) {
@@ -166,7 +182,7 @@ StepQuestion checked(const PredictRequest& request) {
   if (question.job.gradients().value == 0)
     throw_error(ErrorCode::bad_file, "{}: no layer has a gradient: there is nothing to exchange",
                 question.source);
-  const NetworkWords words{request.cluster, request.rate, request.alpha_beta, request.times};
+  const NetworkWords words = network_words(request);
   check_network(words);
   question.ranks = ranks_asked_for(request, question.job);
   question.network = predict_network(words, question.job, question.ranks.back());

@@ -52,6 +52,10 @@ struct StepQuestion {
   train::Setting setting(int ranks) const;
 };
 
+// The job alone, where nothing says on which network: neither the request nor what the job has recorded.
+// Reads the files, and throws as checked() does.
+std::optional<train::Job> job_without_network(const PredictRequest& request);
+
 // Reads the files. Throws Error{invalid_argument}, Error{bad_file} with one line that names the field as
 // "--name".
 StepQuestion checked(const PredictRequest& request);

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <deque>
+#include <numeric>
 #include <queue>
 #include <set>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "base/at.h"
 #include "base/fail.h"
@@ -16,16 +19,13 @@ namespace {
 class Runner {
  public:
   explicit Runner(const Dag& dag)
-      : dag_(dag),
-        waits_for_(dag.tasks().size()),
-        followers_(dag.tasks().size()),
-        states_(dag.resources().size()) {
+      : dag_(dag), waits_for_(dag.tasks().size()), states_(dag.resources().size()) {
     schedule_.tasks.resize(dag.tasks().size());
     for (int task = 0; task < std::ssize(dag.tasks()); ++task) {
       waits_for_[at(task)] = dag.after(task).size();
-      for (const int before : dag.after(task)) followers_[at(before)].push_back(task);
       state_of(task).in_order.push_back(task);
     }
+    find_followers();
     for (std::size_t r = 0; r < states_.size(); ++r) states_[r].credit = dag.resources()[r].credit;
   }
 
@@ -36,11 +36,13 @@ class Runner {
     while (!ends_.empty()) {
       // All that ends at one moment has ended before anything is taken, so that the most urgent goes first.
       now_ = ends_.top().first;
-      std::vector<int> ended;
-      for (; !ends_.empty() && ends_.top().first == now_; ends_.pop()) ended.push_back(ends_.top().second);
-      std::set<int> touched;
-      for (const int task : ended) pass(task, touched);
-      for (const int resource : touched) serve(resource);
+      ended_.clear();
+      for (; !ends_.empty() && ends_.top().first == now_; ends_.pop()) ended_.push_back(ends_.top().second);
+      touched_.clear();
+      for (const int task : ended_) pass(task);
+      std::ranges::sort(touched_);
+      touched_.erase(std::unique(touched_.begin(), touched_.end()), touched_.end());
+      for (const int resource : touched_) serve(resource);
     }
     return std::move(schedule_);
   }
@@ -57,6 +59,22 @@ class Runner {
     int started = -1;       // the last that started
   };
 
+  void find_followers() {
+    const std::size_t tasks = dag_.tasks().size();
+    first_follower_.assign(tasks + 1, 0);
+    for (int task = 0; task < std::ssize(dag_.tasks()); ++task)
+      for (const int before : dag_.after(task)) ++first_follower_[at(before) + 1];
+    std::partial_sum(first_follower_.begin(), first_follower_.end(), first_follower_.begin());
+    followers_.resize(first_follower_.back());
+    std::vector<std::size_t> next(first_follower_.begin(), first_follower_.end() - 1);
+    for (int task = 0; task < std::ssize(dag_.tasks()); ++task)
+      for (const int before : dag_.after(task)) followers_[next[at(before)]++] = task;
+  }
+  std::span<const int> followers_of(int task) const {
+    return std::span(followers_)
+        .subspan(first_follower_[at(task)], first_follower_[at(task) + 1] - first_follower_[at(task)]);
+  }
+
   State& state_of(int task) { return states_[at(dag_.tasks()[at(task)].resource)]; }
 
   void become_ready(int task) {
@@ -66,10 +84,10 @@ class Runner {
   }
 
   // A start-up is over, or what is served.
-  void pass(int task, std::set<int>& touched) {
+  void pass(int task) {
     State& state = state_of(task);
     if (!state.queue.empty() && state.queue.front() == task) {
-      end(task, touched);
+      end(task);
       state.queue.pop_front();
       if (state.queue.empty()) return;
       auto& next = schedule_.tasks[at(state.queue.front())];
@@ -84,20 +102,20 @@ class Runner {
   }
   static double startup_of(const Task& its) { return std::min(its.startup, its.seconds); }
 
-  void end(int task, std::set<int>& touched) {
+  void end(int task) {
     const Task& its = dag_.tasks()[at(task)];
     State& state = state_of(task);
     schedule_.tasks[at(task)].end = now_;
     --state.under_way;
     state.ended = task;
     state.credit += its.bytes;
-    touched.insert(its.resource);
-    for (const int follower : followers_[at(task)]) {
+    touched_.push_back(its.resource);
+    for (const int follower : followers_of(task)) {
       auto& times = schedule_.tasks[at(follower)];
       times.cause = task;  // the last that it waited for
       if (--waits_for_[at(follower)] > 0) continue;
       become_ready(follower);
-      touched.insert(dag_.tasks()[at(follower)].resource);
+      touched_.push_back(dag_.tasks()[at(follower)].resource);
     }
   }
 
@@ -163,7 +181,9 @@ class Runner {
   const Dag& dag_;
   Schedule schedule_;
   std::vector<std::size_t> waits_for_;
-  std::vector<std::vector<int>> followers_;
+  std::vector<int> followers_;               // of all tasks, one task's behind another's
+  std::vector<std::size_t> first_follower_;  // by task
+  std::vector<int> ended_, touched_;         // at the moment at hand: tasks, resources
   std::vector<State> states_;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
   double now_ = 0;
@@ -173,13 +193,14 @@ class Runner {
 
 const char* name(TaskKind kind) {
   static constexpr const char* kNames[kTaskKinds] = {
-      "input",    "copy",       "forward",        "backward",   "gap",      "update",
-      "overhead", "all_reduce", "reduce_scatter", "all_gather", "peer_wait"};
+      "input",    "copy",       "forward",        "backward",   "gap",        "update",
+      "overhead", "all_reduce", "reduce_scatter", "all_gather", "collective", "peer_wait"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
 bool is_transfer(TaskKind kind) {
-  return kind == TaskKind::all_reduce || kind == TaskKind::reduce_scatter || kind == TaskKind::all_gather;
+  return kind == TaskKind::all_reduce || kind == TaskKind::reduce_scatter || kind == TaskKind::all_gather ||
+         kind == TaskKind::collective;
 }
 
 int Dag::add_resource(const Resource& resource) {

@@ -19,6 +19,8 @@
 #include <string>
 #include <vector>
 
+#include "talweg/types.h"
+
 namespace talweg::train {
 
 enum class TaskKind : std::uint8_t {
@@ -32,9 +34,10 @@ enum class TaskKind : std::uint8_t {
   all_reduce,
   reduce_scatter,
   all_gather,
-  peer_wait,  // a collective that has begun waits for ranks that are late: the beginning of a transfer
+  collective,  // any other
+  peer_wait,   // a collective that has begun waits for ranks that are late: the beginning of a transfer
 };
-inline constexpr int kTaskKinds = 11;
+inline constexpr int kTaskKinds = 12;
 const char* name(TaskKind kind);
 // Collectives on the wire: neither the wait for peers nor anything local.
 bool is_transfer(TaskKind kind);
@@ -46,8 +49,9 @@ struct Task {
   int first = -1;  // the first layer it concerns, and the last; -1: none
   int last = -1;
   double seconds = 0;
-  double peer_wait = 0;  // of these, at the beginning of a transfer
-  double bytes = 0;      // transfers
+  double peer_wait = 0;                    // of these, at the beginning of a transfer
+  double bytes = 0;                        // transfers
+  Collective op = Collective::all_reduce;  // of TaskKind::collective
   // Where the resource orders by urgency: the least goes first, and of equals the one that was added first.
   int urgency = 0;
   // Of `seconds`, its beginning (a wait for peers included) in which it does not need the resource for

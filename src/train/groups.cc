@@ -29,15 +29,17 @@ Groups by_size(const Gradients& gradients, const Setting& setting, Bytes first_c
   return merge_by_size(whole, first_cap, cap);
 }
 
-// Named groups without layers that have nothing to send, and what is in none of them.
-LayerGroups completed(const Job& job, const LayerGroups& named) {
+// Named groups without layers that have nothing to send, and what is in none of them. `split`: a layer's
+// parameters may lie in several of them.
+LayerGroups completed(const Job& job, const LayerGroups& named, bool split) {
   std::vector<bool> seen(job.layers.size());
   LayerGroups result;
   for (const auto& group : named) {
     std::vector<int> kept;
     for (const int layer : group) {
       if (layer < 0 || layer >= std::ssize(job.layers)) refuse("a group of gradients names layer {}", layer);
-      if (seen[at(layer)]) refuse("two groups of gradients name layer {}", job.layers[at(layer)].name);
+      if (seen[at(layer)] && !split)
+        refuse("two groups of gradients name layer {}", job.layers[at(layer)].name);
       seen[at(layer)] = true;
       if (job.layers[at(layer)].gradient.value > 0) kept.push_back(layer);
     }
@@ -54,7 +56,7 @@ LayerGroups recorded_groups(const Job& job) {
   for (const Exchange& exchange : job.exchanges)
     if (!exchange.layers.empty()) named.push_back(exchange.layers);
   if (named.empty()) refuse("job {}: no recorded exchange says which layers' gradients it carried", job.name);
-  return completed(job, named);
+  return completed(job, named, true);
 }
 
 void sort_by_readiness(LayerGroups& groups) {
@@ -118,7 +120,7 @@ LayerGroups groups_of(const Job& job, const Merging& merging, const Setting& set
     case Merging::Rule::recorded:
       return recorded_groups(job);
     case Merging::Rule::given: {
-      LayerGroups groups = completed(job, merging.groups);
+      LayerGroups groups = completed(job, merging.groups, false);
       sort_by_readiness(groups);
       return groups;
     }
@@ -140,7 +142,7 @@ LayerGroups forward_groups(const Job& job, const Merging& merging, const Setting
     std::ranges::stable_sort(groups, {}, [](const auto& group) { return group.front(); });
   }
   for (std::size_t g = 0; g + 1 < groups.size(); ++g)
-    if (groups[g].back() > groups[g + 1].front())
+    if (groups[g].back() >= groups[g + 1].front())
       refuse("groups that are gathered again must be of layers that follow each other");
   return groups;
 }

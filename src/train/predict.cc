@@ -185,14 +185,16 @@ class Reader {
     if (more) {
       path.back().last = its.last;
       path.back().seconds += seconds;
-      path.back().label = label(kind, path.back().first, path.back().last, 0);
+      path.back().label = label(kind, its, path.back().first, path.back().last, 0);
     } else {
-      path.push_back({kind, its.first, its.last, label(kind, its.first, its.last, its.bytes), seconds});
+      path.push_back({kind, its.first, its.last, label(kind, its, its.first, its.last, its.bytes), seconds});
     }
   }
 
-  std::string label(TaskKind kind, int first, int last, double bytes) const {
-    const std::string word = kind == TaskKind::peer_wait ? "wait for peers" : name(kind);
+  std::string label(TaskKind kind, const Task& its, int first, int last, double bytes) const {
+    const std::string word = kind == TaskKind::peer_wait    ? "wait for peers"
+                             : kind == TaskKind::collective ? name(its.op)
+                                                            : name(kind);
     std::string text = word;
     if (first >= 0) text += fmt::format(" {}", job_.layers[at(first)].name);
     if (first >= 0 && last != first) text += fmt::format(" .. {}", job_.layers[at(last)].name);
@@ -217,7 +219,7 @@ class Reader {
       const double begin = is_transfer(its.kind) ? turns_[at(number)] : when.start;
       Span span{.rank = resource.rank,
                 .resource = resource.name,
-                .label = label(its.kind, its.first, its.last, its.bytes),
+                .label = label(its.kind, its, its.first, its.last, its.bytes),
                 .start = begin - from,
                 .end = when.end - from,
                 .kind = its.kind,
@@ -229,7 +231,7 @@ class Reader {
       if (its.peer_wait > 0) {
         Span wait = span;
         wait.kind = TaskKind::peer_wait;
-        wait.label = label(TaskKind::peer_wait, its.first, its.last, 0);
+        wait.label = label(TaskKind::peer_wait, its, its.first, its.last, 0);
         wait.end = span.start = sending_from(number) - from;
         add_span(std::move(wait));
       }

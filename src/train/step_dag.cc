@@ -62,8 +62,12 @@ class StepBuilder {
 
   void note_groups() {
     group_at_.assign(at(layers_), kNone);
+    groups_of_.assign(at(layers_), 0);
     for (int g = 0; g < std::ssize(groups_); ++g)
-      for (const int layer : groups_[at(g)]) group_at_[at(layer)] = g;
+      for (const int layer : groups_[at(g)]) {
+        group_at_[at(layer)] = g;
+        ++groups_of_[at(layer)];
+      }
   }
 
   // What no layer says of the optimiser is shared out by gradients, for strategies that update layer by
@@ -137,9 +141,11 @@ class StepBuilder {
     return time.value > 0 ? on_device(rank, TaskKind::gap, layer, in_seconds(time), {}) : task;
   }
 
+  // A layer that is in several groups has as much in each of them.
   double bytes_of(const std::vector<int>& layers) const {
     double bytes = 0;
-    for (const int layer : layers) bytes += static_cast<double>(job_.layers[at(layer)].gradient.value);
+    for (const int layer : layers)
+      bytes += static_cast<double>(job_.layers[at(layer)].gradient.value) / groups_of_[at(layer)];
     return bytes / setting_.compression;
   }
   double wait_of(const std::vector<int>& layers) const {
@@ -156,12 +162,18 @@ class StepBuilder {
     int step = 0;
     double taken = kNone;  // seconds, where they are known
   };
+  // A collective that steps do not need for gradients counts as an all-gather.
+  static const TransferTimes& times_of(const NetworkTimes& network, Collective op) {
+    const bool known = op == Collective::all_reduce || op == Collective::reduce_scatter;
+    return known ? network.of(op) : network.all_gather;
+  }
   int transfer(const Piece& piece, const std::vector<int>& layers, std::span<const int> after) {
     if (!travels_) return kNone;
     const TaskKind kind = piece.op == Collective::reduce_scatter ? TaskKind::reduce_scatter
                           : piece.op == Collective::all_reduce   ? TaskKind::all_reduce
-                                                                 : TaskKind::all_gather;
-    const TransferTimes& times = setting_.network.of(piece.op);
+                          : piece.op == Collective::all_gather   ? TaskKind::all_gather
+                                                                 : TaskKind::collective;
+    const TransferTimes& times = times_of(setting_.network, piece.op);
     const double taken = piece.taken >= 0 ? piece.taken : times.seconds(piece.bytes);
     const double startup = piece.taken >= 0 ? 0 : std::min(times.startup(), taken);
     return steps_.dag.add({.kind = kind,
@@ -172,6 +184,7 @@ class StepBuilder {
                            .seconds = taken + piece.wait,
                            .peer_wait = piece.wait,
                            .bytes = piece.bytes,
+                           .op = piece.op,
                            .urgency = piece.urgency,
                            .startup = startup + piece.wait},
                           after);
@@ -187,14 +200,19 @@ class StepBuilder {
     for (const Exchange& exchange : job_.exchanges) {
       seen_gradients = seen_gradients || !exchange.layers.empty();
       if (!exchange.layers.empty() || seen_gradients == before) continue;
-      const bool known = exchange.op == Collective::all_reduce || exchange.op == Collective::reduce_scatter;
-      Piece piece{.op = known ? exchange.op : Collective::all_gather,
-                  .bytes = static_cast<double>(exchange.bytes.value),
-                  .step = step_};
-      piece.wait = setting_.peer_waits && setting_.slowness.empty() ? in_seconds(exchange.wait) : 0;
-      if (recorded_) piece.taken = in_seconds(exchange.time);
+      Piece piece{.op = exchange.op, .bytes = static_cast<double>(exchange.bytes.value), .step = step_};
+      piece.wait = wait_in(exchange);
+      piece.taken = recorded_ ? in_seconds(exchange.time) : time_on_its_network(exchange);
       unnamed_.push_back(transfer(piece, {}, after));
     }
+  }
+  // kNone: the network is another, or what the exchange took is not known.
+  double time_on_its_network(const Exchange& exchange) const {
+    if (!setting_.recorded_on || exchange.time.value <= 0) return kNone;
+    const auto bytes = static_cast<double>(exchange.bytes.value);
+    const double there = times_of(*setting_.recorded_on, exchange.op).seconds(bytes);
+    const double here = times_of(setting_.network, exchange.op).seconds(bytes);
+    return in_seconds(exchange.time) * (there > 0 ? here / there : 1);
   }
   // What the ranks did last before this step.
   std::vector<int> begins() const {
@@ -367,20 +385,30 @@ class StepBuilder {
 
   void send_groups() {
     sent_.clear();
+    std::size_t from = 0;  // of the exchanges, behind that of the group before
     for (const auto& layers : groups_) {
       const bool late = strategy_.sending == Sending::after_backward;
       Piece piece{.bytes = bytes_of(layers), .wait = wait_of(layers), .step = step_};
-      if (recorded_) piece.taken = recorded_time(layers);
+      if (recorded_) take_recorded(piece, layers.front(), from);
       sent_.push_back(transfer(piece, layers, late ? backward_end_ : backward_of_[std::ranges::min(layers)]));
     }
   }
 
-  // Of the exchange that carried these; kNone: they were sent in another way.
-  double recorded_time(const std::vector<int>& layers) const {
-    for (const Exchange& exchange : job_.exchanges)
-      if (std::ranges::find(exchange.layers, layers.front()) != exchange.layers.end())
-        return in_seconds(exchange.time);
-    return kNone;
+  // What the next exchange with this layer took. Groups are in the order of the exchanges, which may have the
+  // layer several times; none has it where it was sent in another way.
+  void take_recorded(Piece& piece, int layer, std::size_t& from) const {
+    for (std::size_t i = from; i < job_.exchanges.size(); ++i) {
+      const Exchange& exchange = job_.exchanges[i];
+      if (std::ranges::find(exchange.layers, layer) == exchange.layers.end()) continue;
+      if (exchange.bytes.value > 0) piece.bytes = static_cast<double>(exchange.bytes.value);
+      piece.taken = in_seconds(exchange.time);
+      piece.wait = wait_in(exchange);
+      from = i + 1;
+      return;
+    }
+  }
+  double wait_in(const Exchange& exchange) const {
+    return setting_.peer_waits && setting_.slowness.empty() ? in_seconds(exchange.wait) : 0;
   }
 
   void send_behind() {
@@ -428,7 +456,8 @@ class StepBuilder {
   bool forward_order_ = false;
   StepDag steps_;
   std::vector<std::vector<int>> groups_;
-  std::vector<int> group_at_;         // by layer
+  std::vector<int> group_at_;         // by layer; the last of those that it is in
+  std::vector<int> groups_of_;        // by layer: how many it is in
   std::vector<double> waits_;         // for peers, by layer
   std::vector<double> updates_;       // seconds, by layer
   std::vector<int> inputs_, copies_;  // resources, by rank

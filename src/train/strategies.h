@@ -12,6 +12,7 @@
 // and share one picture, unless Setting::slowness says what each one's device needs.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ struct Merging {
     by_size,   // DistributedDataParallel's buckets: `first_cap`, then `cap`
     mg_wfbp,   // merge_mg_wfbp()
     exact,     // merge_in_flight(): the least there is with one transfer in flight, else the best found
-    recorded,  // as Job::exchanges has them, which must say their layers
+    recorded,  // as Job::exchanges has them, which must say their layers; a layer may be in several
     given      // `groups`
   };
   Rule rule = Rule::by_size;
@@ -91,6 +92,9 @@ struct Setting {
   bool peer_waits = true;  // ranks are as late as the job's exchanges recorded it
   // By rank: how many times as long its device computes. Empty: all alike.
   std::vector<double> slowness{};
+  // The network between the ranks that recorded the job, where `network` was worked out from the job's own
+  // exchanges: those without gradients take what they took there, times what `network` takes over this one.
+  std::optional<NetworkTimes> recorded_on{};
   bool operator==(const Setting&) const = default;
 };
 

@@ -35,6 +35,14 @@ std::vector<Bytes> sizes_or(std::span<const Bytes> given) {
   return sizes;
 }
 
+// Without all but the first of those that hold all of a job's gradients, which make the same groups.
+std::vector<Bytes> that_differ(std::vector<Bytes> caps, const Job& job) {
+  const auto holds_all = [all = job.gradients()](Bytes cap) { return cap >= all; };
+  const auto first = std::ranges::find_if(caps, holds_all);
+  if (first != caps.end()) caps.erase(std::remove_if(first + 1, caps.end(), holds_all), caps.end());
+  return caps;
+}
+
 class Search {
  public:
   Search(const Job& job, const Strategy& baseline, const Setting& setting, const SearchLimits& limits)
@@ -55,7 +63,7 @@ class Search {
 
   Candidate by_cap(std::span<const Bytes> caps) {
     Candidate best{.step = std::numeric_limits<double>::infinity()};
-    for (const Bytes cap : sizes_or(caps)) {
+    for (const Bytes cap : that_differ(sizes_or(caps), job_)) {
       Strategy strategy = find_strategy("ddp");
       strategy.merging.cap = cap;
       strategy.name = fmt::format("ddp, buckets of {}", to_string(cap));
@@ -112,7 +120,7 @@ class Search {
   // Those whose groups have a size alone, and that gather so many groups ahead.
   void by_groups(const char* name, const char* what, std::initializer_list<int> look_aheads) {
     Candidate best{.step = std::numeric_limits<double>::infinity()};
-    for (const Bytes cap : sizes_or(limits_.caps)) {
+    for (const Bytes cap : that_differ(sizes_or(limits_.caps), job_)) {
       for (const int ahead : look_aheads) {
         Strategy strategy = find_strategy(name);
         strategy.merging.first_cap = strategy.merging.cap = cap;

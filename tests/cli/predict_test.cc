@@ -202,6 +202,9 @@ TEST_F(Predict, TheJobIsSavedAsAFileThatPredictsTheSame) {
   const Outcome printed = predict({tiny(), "--alpha-beta", "1us,1ns/B", "-n", "4", "--save-job", "-"});
   EXPECT_THAT(printed.out, StartsWith("name: \"tiny\"\norigin: \"measured\"\n"));
   EXPECT_THAT(printed.err, HasSubstr("a step on 4 ranks"));
+  const Outcome without_network = predict({"--model", "resnet18", "--save-job", "-"});
+  EXPECT_EQ(without_network.exit_code, 0) << without_network.err;
+  EXPECT_THAT(without_network.out, StartsWith("name: \"resnet18\"\n"));
 }
 
 TEST_F(Predict, WhatIsChangedChangesTheStep) {

@@ -198,6 +198,51 @@ TEST(StepStudy, WhatWasMeasuredIsLaidBesideWhatIsPredictedForAsManyRanks) {
   EXPECT_FALSE(study_step(other).rows[0].off_by);
 }
 
+// In two buckets, as DDP's caps cut an LSTM: each is played back with its own time.
+TEST(StepStudy, ALayerInTwoExchangesIsPlayedBack) {
+  train::Job job = small_job();
+  job.step = ms(20);
+  for (const int layer : {2, 2, 1, 0}) {
+    train::Exchange exchange;
+    exchange.layers = {layer};
+    exchange.bytes = {1000};
+    exchange.time = ms(10);
+    job.exchanges.push_back(exchange);
+  }
+  const StepStudy found = study_step(question_of(job, {"ddp"}));
+  ASSERT_TRUE(found.replayed);
+  EXPECT_NEAR(*found.replayed, (3 + 2 + 4 * 10) * 1e-3, 1e-9);
+}
+
+// On the network that the job has recorded, not on another.
+TEST(StepStudy, ABroadcastTakesWhatItTookOnTheJobsNetwork) {
+  train::Job job = small_job();
+  train::Exchange broadcast;
+  broadcast.op = Collective::broadcast;
+  broadcast.bytes = {4096};
+  broadcast.time = ms(0.01);
+  train::Exchange all;
+  all.layers = {2, 1, 0};
+  all.bytes = {3'500'000};
+  all.time = ms(7);
+  job.exchanges = {broadcast, all};
+  StepQuestion question = question_of(job, {"one"});
+  question.network = predict_network({}, job, 4);
+  EXPECT_NEAR(study_step(question).rows.front().prediction.step, (3 + 7 + 0.01 + 7) * 1e-3, 1e-9);
+  question.network = predict_network({"", "", "100us,0.1ns/B"}, job, 4);
+  EXPECT_FALSE(question.setting(4).recorded_on);
+}
+
+TEST(PredictRequest, AJobIsToBeHadWithoutANetwork) {
+  PredictRequest request;
+  request.model = "resnet18";
+  const auto job = job_without_network(request);
+  ASSERT_TRUE(job);
+  EXPECT_EQ(job->name, "resnet18");
+  request.rate = "1Gbit/s";
+  EXPECT_FALSE(job_without_network(request));
+}
+
 TEST(StepStudy, CurvesGoThroughWhatIsPredictedAndNeverBelowOneRank) {
   const StepQuestion question = question_of(small_job(), {"one", "exact"});
   const StepStudy study = study_step(question);

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import warnings
 
 import pytest
 import torch
@@ -41,6 +42,17 @@ def planned_parameters(plan):
 def buckets_of(model):
     return [sorted(name for p in bucket.parameters() for name in names_of(model, p))
             for bucket in model.reducer._get_zeros_like_grad_buckets()]
+
+
+@on_ranks(2)
+def test_rank_0_warns_of_priorities_that_do_nothing():
+    over_talweg, over_gloo = (parallel(group) for group in backends())
+    for model, plan, warns in ((over_talweg, PLANS[1], False), (over_gloo, PLANS[0], False), (over_gloo, PLANS[1], True)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            apply_plan(model, plan)
+        said = [str(one.message) for one in caught if "priorities need the talweg backend" in str(one.message)]
+        assert len(said) == (warns and dist.get_rank() == 0)
 
 
 @on_ranks(2, 4)

@@ -240,6 +240,16 @@ def test_what_cannot_be_seen_is_said(tmp_path):
     assert "unused did not run as a module" in said and "no torch.optim optimiser" in said and "carries no gradients" in said
 
 
+@on_ranks(2)
+def test_broadcasts_of_buffers_are_said(tmp_path):
+    module = torch.nn.Sequential(torch.nn.Linear(20, 64), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 5))
+    for options, bytes in (({}, 2 * 64 * 4 + 8), ({"broadcast_buffers": False}, 0)):
+        recording, _ = recorded(parallel(module=module, **options), tmp_path)
+        said = [note for note in recording.notes if "buffers" in note]
+        assert len(said) == (bytes > 0)
+        assert not bytes or f"broadcasts {bytes} bytes of buffers" in said[0]
+
+
 @on_ranks(2, 4)
 def test_the_trace_has_all_ranks_and_each_all_reduce_joins_them(tmp_path):
     for group in backends():

@@ -347,6 +347,41 @@ TEST(Strategies, AReplayTakesWhatWasRecorded) {
   EXPECT_THROW(replay(job), Error);
 }
 
+// As DDP's caps cut an LSTM: no gradient is split, but a layer has several. All are sent once its backward
+// pass has ended; the update waits for the last.
+TEST(Strategies, AReplayTakesALayerInSeveralExchanges) {
+  Job job{.name = "split", .ranks = 2, .update = ms(1)};
+  job.layers = {{.name = "lstm", .forward = ms(2), .backward = ms(4), .gradient = {60}},
+                {.name = "fc", .forward = ms(2), .backward = ms(4), .gradient = {10}}};
+  job.exchanges = {{.layers = {1, 0}, .bytes = {30}, .time = ms(2), .wait = ms(0.5)},
+                   {.layers = {0}, .bytes = {25}, .time = ms(5), .wait = ms(0.25)},
+                   {.layers = {0}, .bytes = {15}, .time = ms(3)}};
+  const Prediction p = replay(job);
+  EXPECT_NEAR(p.step, (12 + 2.5 + 5.25 + 3 + 1) * 1e-3, 1e-9);
+  EXPECT_EQ(p.calls, 3);
+  EXPECT_NEAR(p.sent, 70, 1e-9);
+  EXPECT_EQ(p.groups, (std::vector<std::vector<int>>{{1, 0}, {0}, {0}}));
+  const Strategy given{.merging = {.rule = Merging::Rule::given, .groups = {{1, 0}, {0}}}};
+  EXPECT_THROW(predict(job, given, {.network = no_network(2)}), Error);
+}
+
+// Buffers' broadcasts on the job's own network take what they took; on one of half the bandwidth twice that,
+// for want of start-ups. Elsewhere they count as all-gathers.
+TEST(Strategies, ATransferWithoutGradientsKeepsItsTimeAndItsName) {
+  Job job{.name = "buffers", .ranks = 2};
+  job.layers = {{.name = "a", .forward = ms(1), .backward = ms(1), .gradient = {1000}}};
+  job.exchanges = {{.op = Collective::broadcast, .bytes = {4000}, .time = ms(0.25)}};
+  Setting setting{.network = network_of("net", 2, linear_times(0, 1e-6))};
+  EXPECT_NEAR(predict(job, find_strategy("ddp"), setting).parts.exposed, 1e-3 + 2e-3, 1e-9);
+  setting.recorded_on = setting.network;
+  const Prediction own = predict(job, find_strategy("ddp"), setting);
+  EXPECT_NEAR(own.parts.exposed, 1e-3 + 0.25e-3, 1e-9);
+  EXPECT_TRUE(std::ranges::any_of(own.timeline,
+                                  [](const Span& span) { return span.label == "broadcast (3.906 KiB)"; }));
+  setting.network = setting.network.with_bandwidth(0.5);
+  EXPECT_NEAR(predict(job, find_strategy("ddp"), setting).parts.exposed, 2e-3 + 0.5e-3, 1e-9);
+}
+
 // Small layers, each with a start-up longer than itself: in turn they are best merged, in flight as they are.
 TEST(Strategies, MergingGainsNothingWhereStartupsOverlap) {
   Job job{.name = "small", .ranks = 4};

@@ -48,6 +48,9 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
         notes.append(f"a step has {steps[0].passes} forward passes: layers' times are those of the last, the rest is overhead")
     if not steps[0].updates:
         notes.append("no torch.optim optimiser updated the model: its update counts as overhead or input")
+    if first.buffers:
+        notes.append(f"DDP broadcasts {first.buffers} bytes of buffers before a forward pass: that is not seen, and its time "
+                     "counts as overhead (broadcast_buffers=False does without)")
     count = min(len(own) for own in rank_steps)
     parts = [[_Parts(step) for step in own[:count]] for own in rank_steps]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
 
     Layers are modules as model.module.named_modules() names them, each of which stands for the parameters of its own, or
     single parameters. A bucket is sent when all its gradients are there and those before it have been sent. `priority` (0 to 7; needs the
-    talweg backend) lets it overtake, chunk by chunk, what was sent before it. `partition` and `credit` (bytes; null: no limit)
+    talweg backend and CPU tensors, without which rank 0 warns) lets it overtake, chunk by chunk, what was sent before it. `partition` and `credit` (bytes; null: no limit)
     cut a bucket into several all-reduces, and hold back the next one while so much is under way.
 
     Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Gradients that wait in .grad
@@ -55,6 +56,8 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
         except (TypeError, ValueError) as error:  # the other ranks must hear of it, too
             problem = error
     _agree(model, repr(read), problem)
+    if read is not None:
+        _warn_of_priorities(model, read, parameters)
     model.reducer._remove_autograd_hooks()
     if read is None:
         model._ddp_init_helper(parameters, sparse, model._build_debug_param_to_name_mapping(parameters), model.static_graph)
@@ -176,6 +179,14 @@ def _agree(model: DistributedDataParallel, plan: str, problem: TypeError | Value
     for rank, (_, digest) in enumerate(everybody):
         if digest != everybody[0][1]:
             raise ValueError(f"apply_plan: rank {rank} has another plan than rank 0")
+
+
+def _warn_of_priorities(model: DistributedDataParallel, plan: _Plan, parameters: list) -> None:
+    """Once, on rank 0: elsewhere than on CPU tensors over Talweg priorities do nothing."""
+    without = _sending.talweg_backend(model.process_group) is None or parameters[0].device.type != "cpu"
+    if without and any(bucket.priority for bucket in plan.buckets) and model.process_group.rank() == 0:
+        warnings.warn("apply_plan: priorities need the talweg backend and CPU tensors: buckets are sent in their order alone",
+                      stacklevel=3)  # fmt: skip
 
 
 def _replace_reducer(model, parameters, sparse, groups, names):

@@ -204,6 +204,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         seen = _steps.Seen.of(self._watching, self._bytes, self._clock, self._offsets, self._buckets, self._batch,
                               socket.gethostname(), self._problem)  # fmt: skip
         seen.backend = self._backend
+        seen.buffers = sum(b.nbytes for b in self._model.modules_buffers) if self._model.broadcast_buffers else 0
         everybody: list[Any] | None = [None] * group.size() if group.rank() == 0 else None
         dist.gather_object(seen, everybody, group=group, group_dst=0)
         verdict: list[Any] = ["", []]

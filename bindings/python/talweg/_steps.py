@@ -30,6 +30,7 @@ class Seen:
     host: str
     problem: str
     backend: str = ""  # of the process group, as PyTorch calls it
+    buffers: int = 0  # bytes that DDP broadcasts before a forward pass, such as BatchNorm's means
 
     @classmethod
     def of(cls, watching: Watching, sent, clock, offsets, buckets, batch, host, problem) -> Seen:

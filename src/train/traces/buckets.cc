@@ -42,6 +42,22 @@ std::optional<Groups> match_buckets(std::span<const std::int64_t> elements,
   return groups;
 }
 
+std::optional<Groups> match_among(std::span<const std::int64_t> elements,
+                                  std::span<const std::int64_t> transfers) {
+  Groups groups;
+  std::size_t at = 0;
+  for (const std::int64_t wanted : transfers) {
+    std::int64_t sum = 0;
+    std::size_t end = at;
+    while (end < elements.size() && elements[end] >= 0 && elements[end] <= wanted - sum && sum < wanted)
+      sum += elements[end++];
+    if (sum == wanted) at = end;
+    groups.push_back(at);
+  }
+  if (at != elements.size()) return std::nullopt;
+  return groups;
+}
+
 std::optional<BucketCaps> caps_of(std::span<const Bytes> sizes, const Groups& groups) {
   CapRange first, others;
   std::size_t at = 0;

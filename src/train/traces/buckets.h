@@ -23,6 +23,11 @@ inline constexpr Bytes kBucketCap{std::int64_t{25} << 20};  // bucket_cap_mb, as
 std::optional<Groups> match_buckets(std::span<const std::int64_t> elements,
                                     std::span<const std::int64_t> buckets);
 
+// The same where some of the transfers carried no gradients, such as the mean of a loss: those that the next
+// parameters do not make up exactly have none.
+std::optional<Groups> match_among(std::span<const std::int64_t> elements,
+                                  std::span<const std::int64_t> transfers);
+
 // The caps with which the rule makes these buckets: 25 MiB where that is one of them, else the least whole
 // MiB, else the least; nothing, if no cap does. No bucket is empty.
 struct BucketCaps {

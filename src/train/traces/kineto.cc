@@ -16,6 +16,9 @@
 namespace talweg::train {
 namespace {
 
+// Times the median, or one over it: a step so long or so short tells of a clock that jumped, or of something
+// else that ran in it, such as a checkpoint.
+constexpr double kFarFromMedian = 10;
 constexpr std::int64_t kMostSkew = 60'000'000'000;  // ns between clocks of two machines of one run
 
 struct Rank {
@@ -23,6 +26,7 @@ struct Rank {
   int rank = -1, world = 0;
   std::int64_t pid = -1, begin = 0, end = 0;  // ns, of the clock
   bool has_clock = false, has_marks = false;
+  bool world_of_groups = false;  // for want of distributedInfo
   RankSteps steps{};
 };
 
@@ -31,6 +35,10 @@ Rank read_rank(const std::string& path, const std::vector<ExecutionSizes>& sizes
   for (std::size_t i = 0; i < sizes.size(); ++i)
     if (sizes[i].pid == trace.pid) used[i] = true;
   Rank r{.path = path, .rank = trace.rank, .world = trace.world, .pid = trace.pid};
+  if (r.world == 0 && trace.largest_group > 0) {
+    r.world = trace.largest_group;
+    r.world_of_groups = true;
+  }
   r.has_clock = trace.base > 0;
   r.begin = trace.base + trace.first;
   r.end = trace.base + trace.last;
@@ -71,8 +79,43 @@ void check_of_one_run(const Rank& a, const Rank& b) {
                                  y.transfers[i].bytes));
 }
 
-// The steps that all ranks have, one of each rank in a row.
-std::vector<std::vector<const StepTimes*>> common_steps(const std::vector<Rank>& ranks) {
+// One of each rank in a row.
+using StepRows = std::vector<std::vector<const StepTimes*>>;
+
+// Leaves out, of all ranks, the steps that take kFarFromMedian on one of them. Of two steps none is the odd
+// one.
+void leave_out_far_ones(StepRows& rows, std::vector<std::string>& notes) {
+  if (rows.size() < 3) return;
+  std::vector<std::int64_t> times;
+  for (const auto& row : rows)
+    for (const StepTimes* s : row) times.push_back(s->step);
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  const auto median = static_cast<double>(*middle);
+  const auto is_far = [&](const StepTimes* s) {
+    const auto time = static_cast<double>(s->step);
+    return time > kFarFromMedian * median || time * kFarFromMedian < median;
+  };
+  StepRows near;
+  std::int64_t longest = 0, shortest = *middle;
+  for (const auto& row : rows) {
+    if (std::ranges::none_of(row, is_far)) near.push_back(row);
+    for (const StepTimes* s : row) {
+      longest = std::max(longest, s->step);
+      shortest = std::min(shortest, s->step);
+    }
+  }
+  if (near.empty() || near.size() == rows.size()) return;
+  notes.push_back(fmt::format(
+      "{} of {} steps are left out: they take {:.3g} times the median, {}, or a {}th of it ({} to {} "
+      "are there): the clock jumped, or something else ran in them",
+      rows.size() - near.size(), rows.size(), kFarFromMedian, to_string(Nanoseconds{*middle}), kFarFromMedian,
+      to_string(Nanoseconds{shortest}), to_string(Nanoseconds{longest})));
+  rows = std::move(near);
+}
+
+// The steps that all ranks have.
+StepRows common_steps(const std::vector<Rank>& ranks) {
   const bool by_number = std::all_of(ranks.begin(), ranks.end(), [](const Rank& r) { return r.has_marks; });
   std::size_t least = ranks[0].steps.steps.size();
   for (const Rank& r : ranks) least = std::min(least, r.steps.steps.size());
@@ -83,7 +126,7 @@ std::vector<std::vector<const StepTimes*>> common_steps(const std::vector<Rank>&
       rows[by_number ? r.steps.steps[i].number : static_cast<std::int64_t>(i - skip)].push_back(
           &r.steps.steps[i]);
   }
-  std::vector<std::vector<const StepTimes*>> common;
+  StepRows common;
   for (auto& [number, row] : rows)
     if (row.size() == ranks.size()) common.push_back(std::move(row));
   if (common.empty()) different_runs(ranks[0], ranks[1], "no step is in both");
@@ -93,7 +136,7 @@ std::vector<std::vector<const StepTimes*>> common_steps(const std::vector<Rank>&
 // Means over all steps of all ranks.
 class Mean {
  public:
-  explicit Mean(const std::vector<std::vector<const StepTimes*>>& steps) : steps_(steps) {}
+  explicit Mean(const StepRows& steps) : steps_(steps) {}
   template <class Of>
   Nanoseconds operator()(Of&& of) const {
     __extension__ __int128 sum = 0;
@@ -107,15 +150,14 @@ class Mean {
   }
 
  private:
-  const std::vector<std::vector<const StepTimes*>>& steps_;
+  const StepRows& steps_;
 };
 
 std::int64_t rounded(double value) {
   return std::llround(value);
 }
 
-void add_exchanges(TraceJob& read, const StepShape& shape,
-                   const std::vector<std::vector<const StepTimes*>>& steps) {
+void add_exchanges(TraceJob& read, const StepShape& shape, const StepRows& steps) {
   double all_waits = 0;
   for (std::size_t i = 0; i < shape.transfers.size(); ++i) {
     double time = 0, wait = 0;
@@ -138,8 +180,7 @@ void add_exchanges(TraceJob& read, const StepShape& shape,
   read.peer_wait = {rounded(all_waits)};
 }
 
-void add_times(TraceJob& read, const std::vector<std::vector<const StepTimes*>>& steps,
-               const StepShape& shape) {
+void add_times(TraceJob& read, const StepRows& steps, const StepShape& shape) {
   const Mean mean(steps);
   Job& job = read.job;
   job.step = mean([](const StepTimes& s) { return s.step; });
@@ -205,7 +246,11 @@ TraceJob import_kineto(const Paths& paths, const Paths& execution_traces) {
   if (static_cast<int>(ranks.size()) < world)
     read.notes.push_back(
         fmt::format("{} of {} ranks are here: waits for the others count as transfer", ranks.size(), world));
-  const auto steps = common_steps(ranks);
+  if (first.world_of_groups)
+    read.notes.push_back(
+        fmt::format("no distributedInfo: it is of {} ranks, as the largest group of its collectives", world));
+  StepRows steps = common_steps(ranks);
+  leave_out_far_ones(steps, read.notes);
   read.steps = static_cast<int>(steps.size());
   read.job.name = name_of_file(first.path);
   read.job.ranks = world;

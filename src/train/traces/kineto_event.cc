@@ -108,6 +108,8 @@ void read_argument(JsonStream& json, KinetoEvent& e) {
     e.in_elements = number_or_nothing(json);
   } else if (key == "Out msg nelems") {
     e.out_elements = number_or_nothing(json);
+  } else if (key == "Group size") {
+    e.group_size = number_or_nothing(json);
   } else if (key == "Collective name" && json.kind() == Kind::string) {
     e.collective = json.string();
   } else if (key == "dtype" && json.kind() == Kind::string) {
@@ -196,7 +198,7 @@ void read_event(JsonStream& json, KinetoEvent& e) {
   e.complete = false;
   e.name.clear();
   e.pid = e.tid = e.correlation = e.stream = e.sequence = e.function = e.elements = e.in_elements =
-      e.out_elements = -1;
+      e.out_elements = e.group_size = -1;
   e.begin = e.duration = 0;
   e.element_bytes = 0;
   e.collective.clear();

@@ -31,6 +31,7 @@ struct KinetoEvent {
   int element_bytes = 0;       // 0: not known
   std::string collective;      // "allreduce"; empty: not there
   std::int64_t in_elements = -1, out_elements = -1;
+  std::int64_t group_size = -1;  // ranks that a collective is among
 };
 
 // The next value of the stream, which is an event. Throws Error{bad_file} of a complete event without ts or

@@ -339,8 +339,15 @@ class StepViewer {
     }
     std::optional<Groups> groups;
     if (seen_.sizes_known) groups = match_buckets(sizes, elements);
+    if (seen_.sizes_known && !groups && !sizes.empty()) groups = match_among(sizes, elements);
     seen_.buckets_matched = groups.has_value() || reduced.empty() || !seen_.sizes_known;
-    if (groups && !reduced.empty()) seen_.caps = caps_of(bytes, *groups);
+    if (groups && !reduced.empty()) {
+      Groups buckets = *groups;
+      buckets.erase(std::unique(buckets.begin(), buckets.end()), buckets.end());
+      if (!buckets.empty() && buckets.front() == 0) buckets.erase(buckets.begin());
+      if (!buckets.empty()) seen_.caps = caps_of(bytes, buckets);
+      seen_.without_gradients = static_cast<int>(groups->size() - buckets.size());
+    }
     std::size_t at = 0;
     for (std::size_t b = 0; b < reduced.size(); ++b) {
       StepShape::Transfer& transfer = shape.transfers[reduced[b]];

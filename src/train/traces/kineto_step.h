@@ -16,6 +16,7 @@ struct StepSeen {
   bool sizes_known = true;      // of all parameters, in elements
   bool buckets_matched = true;  // parameters in order make up the buckets
   bool bytes_known = true;      // of all transfers
+  int without_gradients = 0;    // transfers of the backward pass, or behind it, that the buckets leave over
 };
 
 // Nothing, if no backward pass is within it. Throws Error{bad_file}.

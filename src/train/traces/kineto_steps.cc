@@ -106,6 +106,11 @@ RankSteps steps_of(const KinetoTrace& trace) {
     result.notes.push_back(
         "parameters in the order in which they are ready do not add up to what was sent: which layers "
         "a transfer carried is taken from when it was called");
+  if (seen.without_gradients > 0)
+    result.notes.push_back(fmt::format(
+        "{} of {} transfers of a step carried no gradients: parameters in the order in which they are ready "
+        "make up the others",
+        seen.without_gradients, seen.shape.transfers.size()));
   if (!seen.bytes_known) result.notes.push_back("sizes of transfers are not in the trace: they are 0");
   if (trace.runs.empty() && !seen.shape.transfers.empty())
     result.notes.push_back("how long transfers took is not in the trace: their times are 0");

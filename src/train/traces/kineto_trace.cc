@@ -10,6 +10,7 @@
 
 #include "base/fail.h"
 #include "text/json_stream.h"
+#include "train/job.h"
 #include "train/traces/kineto_event.h"
 #include "train/traces/kineto_transfers.h"
 #include "train/traces/trace_file.h"
@@ -116,8 +117,8 @@ class KinetoReader {
   }
   static int small(JsonStream& json, const char* what) {
     const std::int64_t value = json.integer();
-    if (value < 0 || value > 1 << 20)
-      json.fail(fmt::format("{}: expected 0 to {}, got {}", what, 1 << 20, value));
+    if (value < 0 || value > kMostRanks)
+      json.fail(fmt::format("{}: expected 0 to {}, got {}", what, kMostRanks, value));
     return static_cast<int>(value);
   }
 
@@ -126,7 +127,10 @@ class KinetoReader {
     json.begin_array();
     while (json.next_item()) {
       read_event(json, event);
-      if (event.complete) take(event, json);
+      if (!event.complete) continue;
+      if (event.group_size > t_.largest_group && event.group_size <= kMostRanks)
+        t_.largest_group = static_cast<int>(event.group_size);
+      take(event, json);
     }
   }
 

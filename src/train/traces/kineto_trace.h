@@ -65,8 +65,9 @@ struct KinetoStep {
 
 struct KinetoTrace {
   std::string path;
-  int rank = -1;  // -1: it does not say
-  int world = 0;  // 0: it does not say
+  int rank = -1;          // -1: it does not say
+  int world = 0;          // 0: it does not say
+  int largest_group = 0;  // ranks that a collective was among, the most; 0: it does not say
   std::string backend;
   std::int64_t pid = -1;
   std::int64_t base = 0;             // ns that times count from

@@ -264,5 +264,49 @@ TEST_F(KinetoImport, SaysThatOneRankHasNoCommunication) {
   EXPECT_EQ(read.notes.at(0), "there is no communication in it: it is of one rank");
 }
 
+// An hour on one rank: its ranks' means are of the other steps.
+TEST_F(KinetoImport, LeavesOutAStepInWhichAClockJumped) {
+  for (const bool cuda : {false, true}) {
+    MadeTrace made = random_trace(9, cuda);
+    made.steps = 5;
+    const TraceJob steady = read_job(files(made, 2));
+    MadeTrace jumped = made;
+    jumped.jump_step = 2;
+    jumped.jump = 3'600'000'000'000;
+    const TraceJob read =
+        read_job({file("a.json", kineto_text(made, 0)), file("b.json", kineto_text(jumped, 1))});
+    EXPECT_EQ(read.job.step, steady.job.step);
+    expect_layers(made, read.job);
+    EXPECT_EQ(read.steps, 4);
+    ASSERT_EQ(read.notes.size(), 1U);
+    EXPECT_EQ(read.notes[0].find("1 of 5 steps are left out"), 0U) << read.notes[0];
+  }
+}
+
+TEST_F(KinetoImport, TakesTheWorldFromTheGroupsWhereNothingElseSaysIt) {
+  MadeTrace made = random_trace(10, true);
+  made.distributed = false;
+  made.world = 8;
+  const TraceJob read = read_job(files(made, 2));
+  EXPECT_EQ(read.job.ranks, 8);
+  ASSERT_EQ(read.notes.size(), 2U);
+  EXPECT_EQ(read.notes[0].find("2 of 8 ranks are here"), 0U) << read.notes[0];
+  EXPECT_EQ(read.notes[1].find("no distributedInfo: it is of 8 ranks"), 0U) << read.notes[1];
+}
+
+// The mean of a loss, as many scripts take it.
+TEST_F(KinetoImport, FindsTheBucketsBesideATransferWithoutGradients) {
+  MadeTrace made = random_trace(11, true);
+  made.behind = {{.elements = 1, .time = 9000}};
+  const TraceJob read = read_job(files(made, 2));
+  ASSERT_EQ(read.notes.size(), 1U);
+  EXPECT_NE(read.notes[0].find("carried no gradients"), std::string::npos) << read.notes[0];
+  Job job = read.job;
+  EXPECT_TRUE(job.exchanges.back().layers.empty());
+  EXPECT_EQ(job.exchanges.back().bytes.value, 4);
+  job.exchanges.pop_back();
+  expect_exchanges(made, job);
+}
+
 }  // namespace
 }  // namespace talweg::train

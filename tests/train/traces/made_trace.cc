@@ -126,8 +126,14 @@ class KinetoWriter {
     }
     if (m_.cuda && !m_.broadcast.empty()) device_ = std::max(device_, run_free_);
     forward();
+    if (number - m_.first_step == m_.jump_step)
+      for (std::int64_t* time : {&now_, &device_, &run_free_}) *time += m_.jump;
     const std::int64_t backward_end = backward();
     now_ = std::max({now_, run_free_, backward_end});
+    for (const MadeTransfer& t : m_.behind) {
+      call("allreduce_", m_.cuda ? "AllReduce" : "all_reduce", pid_, t);
+      now_ = std::max(now_, run_free_);
+    }
     if (m_.cuda) device_ = std::max(device_, run_free_);
     if (m_.optimizer) {
       const std::int64_t from = now_;

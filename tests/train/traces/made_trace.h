@@ -38,6 +38,9 @@ struct MadeTrace {
   std::vector<MadeTransfer>
       reduced{};  // a transfer for each bucket; elements are worked out where they are 0
   std::vector<MadeTransfer> broadcast{};  // before the forward pass
+  std::vector<MadeTransfer> behind{};     // the backward pass, before the optimiser
+  int jump_step = -1;     // from the backward pass of this one on, counted from 0, the clock is
+  std::int64_t jump = 0;  // so many ns ahead
   int world = 2, first_step = 3, steps = 3;
   std::int64_t input = 0, copy = 0, update = 0, tail = 0;  // ns; the copy is there with cuda only
   bool cuda = false;
