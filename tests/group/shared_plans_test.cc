@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(SharedPlans, AllRanksChangeToTheBetterPlanAtTheSameCallWhileCallsAreInFlight) {
-  constexpr int kSharers = 10;  // whose trees take a while to pack on this network
+  constexpr int kSharers = 12;  // whose trees take a while to pack on this network
   constexpr std::size_t kCount = 1 << 15;
   constexpr int kMostRounds = 20000;
   const TemporaryFile network;
