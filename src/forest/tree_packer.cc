@@ -345,7 +345,7 @@ void TreePacker::reshape(std::size_t most, double floor) {
     warmth *= kCooling;
     if (warmth >= kColdest) continue;
     warmth = kWarmest;
-    std::ranges::rotate(all, all.begin() + 1);
+    std::rotate(all.begin(), all.begin() + 1, all.end());
     packed.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(most));
   }
 }
