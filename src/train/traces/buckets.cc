@@ -26,24 +26,7 @@ struct CapRange {
 }  // namespace
 
 std::optional<Groups> match_buckets(std::span<const std::int64_t> elements,
-                                    std::span<const std::int64_t> buckets) {
-  Groups groups;
-  std::size_t at = 0;
-  for (const std::int64_t wanted : buckets) {
-    std::int64_t sum = 0;
-    while (at < elements.size() && sum < wanted) {
-      if (elements[at] < 0 || elements[at] > wanted - sum) return std::nullopt;
-      sum += elements[at++];
-    }
-    if (sum != wanted) return std::nullopt;
-    groups.push_back(at);
-  }
-  if (at != elements.size()) return std::nullopt;
-  return groups;
-}
-
-std::optional<Groups> match_among(std::span<const std::int64_t> elements,
-                                  std::span<const std::int64_t> transfers) {
+                                    std::span<const std::int64_t> transfers) {
   Groups groups;
   std::size_t at = 0;
   for (const std::int64_t wanted : transfers) {

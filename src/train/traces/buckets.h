@@ -19,14 +19,11 @@ namespace talweg::train {
 inline constexpr Bytes kFirstBucketCap{std::int64_t{1} << 20};
 inline constexpr Bytes kBucketCap{std::int64_t{25} << 20};  // bucket_cap_mb, as long as nobody sets it
 
-// Which of the parameters, taken in order, make up each of the buckets; nothing, if none do exactly.
+// Which of the parameters, taken in order, make up each of the transfers. A transfer that the next parameters
+// do not make up exactly, such as the mean of a loss, carried no gradients and has none. Nothing, if
+// parameters are left over.
 std::optional<Groups> match_buckets(std::span<const std::int64_t> elements,
-                                    std::span<const std::int64_t> buckets);
-
-// The same where some of the transfers carried no gradients, such as the mean of a loss: those that the next
-// parameters do not make up exactly have none.
-std::optional<Groups> match_among(std::span<const std::int64_t> elements,
-                                  std::span<const std::int64_t> transfers);
+                                    std::span<const std::int64_t> transfers);
 
 // The caps with which the rule makes these buckets: 25 MiB where that is one of them, else the least whole
 // MiB, else the least; nothing, if no cap does. No bucket is empty.

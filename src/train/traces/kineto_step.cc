@@ -338,8 +338,7 @@ class StepViewer {
       shape.gradients[static_cast<std::size_t>(p.layer)] += size;
     }
     std::optional<Groups> groups;
-    if (seen_.sizes_known) groups = match_buckets(sizes, elements);
-    if (seen_.sizes_known && !groups && !sizes.empty()) groups = match_among(sizes, elements);
+    if (seen_.sizes_known && !sizes.empty()) groups = match_buckets(sizes, elements);
     seen_.buckets_matched = groups.has_value() || reduced.empty() || !seen_.sizes_known;
     if (groups && !reduced.empty()) {
       Groups buckets = *groups;

