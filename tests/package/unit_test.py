@@ -30,7 +30,9 @@ class Unit(unittest.TestCase):
             unit = pathlib.Path(folder) / UNIT.name
             unit.write_text(UNIT.read_text().replace(INSTALLED, str((BUILD / "talweg").resolve())))
             done = subprocess.run(["systemd-analyze", "verify", "--man=no", unit], capture_output=True, text=True)
-        self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+        # It reads the units that ours follows as well, and complains of those that the machine has.
+        of_ours = [line for line in (done.stdout + done.stderr).splitlines() if UNIT.name in line]
+        self.assertEqual((done.returncode, of_ours), (0, []))
 
     def test_the_program_has_every_option_that_it_is_started_with(self):
         program, command, *arguments = service()["ExecStart"].split()
