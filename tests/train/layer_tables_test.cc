@@ -46,6 +46,8 @@ TEST(LayerTables, HoldAllParameters) {
   EXPECT_EQ(load_layer_table("alexnet").gradients().value, 4 * 61'100'840);
   EXPECT_EQ(load_layer_table("resnet18").gradients().value, 4 * 11'689'512);
   EXPECT_EQ(load_layer_table("squeezenet1_0").gradients().value, 4 * 1'248'424);
+  EXPECT_EQ(load_layer_table("nasnetamobile").gradients().value,
+            4 * 8'585'954);  // 3'295'976 of them in its auxiliary classifier
 }
 
 struct Row {
@@ -91,8 +93,9 @@ TEST(LayerTables, StepsAreThoseOfAnIndependentProgram) {
 TEST(LayerTables, ExactMergingIsNeverBeaten) {
   int over_one_percent = 0, over_five_percent = 0;
   double worst = 0, worst_as_measured = 0;
-  for (const char* table : {"alexnet", "densenet121", "gnmt", "gnmt_large", "inception_v3", "resnet18",
-                            "resnet101", "resnet50", "resnext101", "resnext50", "squeezenet1_0", "vgg16"}) {
+  for (const char* table :
+       {"alexnet", "densenet121", "gnmt", "gnmt_large", "inception_v3", "nasnetamobile", "resnet18",
+        "resnet101", "resnet50", "resnext101", "resnext50", "squeezenet1_0", "vgg16"}) {
     const Job job = load_layer_table(table);
     for (const NetworkTimes& on : networks()) {
       for (const double speed : {1.0, 8.0}) {
@@ -117,10 +120,10 @@ TEST(LayerTables, ExactMergingIsNeverBeaten) {
       }
     }
   }
-  EXPECT_EQ(over_one_percent, 22);  // of 120
-  EXPECT_EQ(over_five_percent, 9);
+  EXPECT_EQ(over_one_percent, 26);  // of 130
+  EXPECT_EQ(over_five_percent, 12);
   EXPECT_NEAR(worst, 0.3356, 0.0001);
-  EXPECT_NEAR(worst_as_measured, 0.0135, 0.0001);
+  EXPECT_NEAR(worst_as_measured, 0.0954, 0.0001);
 }
 
 }  // namespace
