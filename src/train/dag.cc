@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <iterator>
 #include <numeric>
 #include <queue>
 #include <set>
@@ -212,13 +213,11 @@ int Dag::add(const Task& task, std::span<const int> after) {
   const int number = static_cast<int>(tasks_.size());
   if (task.resource < 0 || task.resource >= std::ssize(resources_)) refuse("task {} has no resource", number);
   if (!(task.seconds >= 0)) refuse("task {} takes {} s", number, task.seconds);
-  std::vector<int> before;
-  for (const int other : after) {
-    if (other >= number) refuse("task {} waits for a task that is not there yet", number);
-    if (other >= 0) before.push_back(other);
-  }
+  if (std::ranges::any_of(after, [number](int other) { return other >= number; }))
+    refuse("task {} waits for a task that is not there yet", number);
   tasks_.push_back(task);
-  after_.push_back(std::move(before));
+  std::ranges::copy_if(after, std::back_inserter(after_), [](int other) { return other >= 0; });
+  first_after_.push_back(after_.size());
   return number;
 }
 

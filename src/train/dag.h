@@ -13,6 +13,7 @@
 // Everything is deterministic: equal input, equal schedule.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -84,11 +85,15 @@ class Dag {
 
   const std::vector<Task>& tasks() const { return tasks_; }
   const std::vector<Resource>& resources() const { return resources_; }
-  const std::vector<int>& after(int task) const { return after_[static_cast<std::size_t>(task)]; }
+  std::span<const int> after(int task) const {
+    const auto number = static_cast<std::size_t>(task);
+    return std::span(after_).subspan(first_after_[number], first_after_[number + 1] - first_after_[number]);
+  }
 
  private:
   std::vector<Task> tasks_;
-  std::vector<std::vector<int>> after_;
+  std::vector<int> after_;  // of all tasks, one task's behind another's
+  std::vector<std::size_t> first_after_{0};
   std::vector<Resource> resources_;
 };
 

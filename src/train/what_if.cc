@@ -180,12 +180,21 @@ EnoughBandwidth enough_bandwidth(const Job& job, const Strategy& strategy, const
     const double bandwidth = std::exp2(i);
     answer.curve.push_back({bandwidth, step_with(job, strategy, setting, bandwidth)});
   }
+  const double limit = answer.at_best * (1 + threshold);
   const auto is_enough = [&](double bandwidth) {
-    return step_with(job, strategy, setting, bandwidth) <= answer.at_best * (1 + threshold);
+    return step_with(job, strategy, setting, bandwidth) <= limit;
   };
+  // Between two points of the curve, or beyond one of its ends.
   double low = 1 / kMostBandwidth, high = kMostBandwidth;
-  if (!is_enough(high)) return answer;
-  if (is_enough(low)) {
+  for (const auto& point : answer.curve) {
+    if (point.step <= limit) {
+      high = std::min(high, point.bandwidth);
+    } else {
+      low = std::max(low, point.bandwidth);
+    }
+  }
+  if (high == kMostBandwidth && !is_enough(high)) return answer;
+  if (low == 1 / kMostBandwidth && is_enough(low)) {
     answer.enough = low;
     return answer;
   }

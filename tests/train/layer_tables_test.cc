@@ -46,6 +46,10 @@ TEST(LayerTables, HoldAllParameters) {
   EXPECT_EQ(load_layer_table("alexnet").gradients().value, 4 * 61'100'840);
   EXPECT_EQ(load_layer_table("resnet18").gradients().value, 4 * 11'689'512);
   EXPECT_EQ(load_layer_table("squeezenet1_0").gradients().value, 4 * 1'248'424);
+  EXPECT_EQ(load_layer_table("nasnetamobile").gradients().value,
+            4 * 8'585'954);  // 3'295'976 of them in its auxiliary classifier
+  EXPECT_EQ(load_layer_table("nasnetalarge").gradients().value,
+            4 * 92'239'590);  // 3'486'440 of them in its auxiliary classifier
 }
 
 struct Row {
@@ -86,41 +90,61 @@ TEST(LayerTables, StepsAreThoseOfAnIndependentProgram) {
   }
 }
 
-// The published rule loses where devices are quick and start-ups long. How often was counted by a literal
-// copy of the published scan, which starts over after each merge.
-TEST(LayerTables, ExactMergingIsNeverBeaten) {
-  int over_one_percent = 0, over_five_percent = 0;
+// How much longer steps are by the published rule than by the exact one.
+struct Losses {
+  int cases = 0, over_one_percent = 0, over_five_percent = 0;
   double worst = 0, worst_as_measured = 0;
-  for (const char* table : {"alexnet", "densenet121", "gnmt", "gnmt_large", "inception_v3", "resnet18",
-                            "resnet101", "resnet50", "resnext101", "resnext50", "squeezenet1_0", "vgg16"}) {
-    const Job job = load_layer_table(table);
-    for (const NetworkTimes& on : networks()) {
-      for (const double speed : {1.0, 8.0}) {
-        const TransferTimes& times = on.all_reduce;
-        const auto arrivals = gradients_of(job, {.network = on, .compute = speed}).arrivals;
-        const auto seconds = [](Nanoseconds time) { return static_cast<double>(time.value) * 1e-9; };
-        const auto step = [&](const Groups& groups) {
-          return seconds(job.forward()) / speed +
-                 std::max(seconds(job.backward()) / speed, finish(arrivals, groups, times));
-        };
-        const double exact = step(merge_exact(arrivals, times));
-        const double published = step(merge_mg_wfbp(arrivals, times));
-        for (const Groups& other : {merge_none(arrivals.size()), merge_all(arrivals.size()),
-                                    merge_by_size(arrivals, {1 << 20}, {25 << 20})})
-          EXPECT_GE(step(other) * (1 + 1e-12), exact) << table << " on " << on.name;
-        const double loss = published / exact - 1;
-        EXPECT_GE(loss, -1e-12);
-        over_one_percent += loss > 0.01 ? 1 : 0;
-        over_five_percent += loss > 0.05 ? 1 : 0;
-        worst = std::max(worst, loss);
-        if (speed == 1) worst_as_measured = std::max(worst_as_measured, loss);
-      }
+};
+
+void count_losses(const char* table, Losses& losses) {
+  const Job job = load_layer_table(table);
+  for (const NetworkTimes& on : networks()) {
+    for (const double speed : {1.0, 8.0}) {
+      const TransferTimes& times = on.all_reduce;
+      const auto arrivals = gradients_of(job, {.network = on, .compute = speed}).arrivals;
+      const auto seconds = [](Nanoseconds time) { return static_cast<double>(time.value) * 1e-9; };
+      const auto step = [&](const Groups& groups) {
+        return seconds(job.forward()) / speed +
+               std::max(seconds(job.backward()) / speed, finish(arrivals, groups, times));
+      };
+      const double exact = step(merge_exact(arrivals, times));
+      const double published = step(merge_mg_wfbp(arrivals, times));
+      for (const Groups& other : {merge_none(arrivals.size()), merge_all(arrivals.size()),
+                                  merge_by_size(arrivals, {1 << 20}, {25 << 20})})
+        EXPECT_GE(step(other) * (1 + 1e-12), exact) << table << " on " << on.name;
+      const double loss = published / exact - 1;
+      EXPECT_GE(loss, -1e-12);
+      ++losses.cases;
+      losses.over_one_percent += loss > 0.01 ? 1 : 0;
+      losses.over_five_percent += loss > 0.05 ? 1 : 0;
+      losses.worst = std::max(losses.worst, loss);
+      if (speed == 1) losses.worst_as_measured = std::max(losses.worst_as_measured, loss);
     }
   }
-  EXPECT_EQ(over_one_percent, 22);  // of 120
-  EXPECT_EQ(over_five_percent, 9);
-  EXPECT_NEAR(worst, 0.3356, 0.0001);
-  EXPECT_NEAR(worst_as_measured, 0.0135, 0.0001);
+}
+
+// The published rule loses where devices are quick and start-ups long. How often was counted by a literal
+// copy of the published scan, which starts over after each merge. ResNet-50 on IB56_16 lies on the border:
+// 1.0009 %.
+TEST(LayerTables, ExactMergingIsNeverBeaten) {
+  Losses losses;
+  // A count that is known, 25 of 130 cases, does not say of which 13 tables it is; it comes out of these.
+  for (const char* table :
+       {"alexnet", "densenet121", "gnmt", "gnmt_large", "inception_v3", "nasnetalarge", "resnet18",
+        "resnet101", "resnet50", "resnext101", "resnext50", "squeezenet1_0", "vgg16"})
+    count_losses(table, losses);
+  EXPECT_EQ(losses.cases, 130);
+  EXPECT_EQ(losses.over_one_percent, 25);
+  EXPECT_EQ(losses.over_five_percent, 10);
+  EXPECT_NEAR(losses.worst, 0.3356, 0.0001);
+  EXPECT_NEAR(losses.worst_as_measured, 0.0210, 0.0001);
+
+  count_losses("nasnetamobile", losses);  // the last of the 14
+  EXPECT_EQ(losses.cases, 140);
+  EXPECT_EQ(losses.over_one_percent, 29);
+  EXPECT_EQ(losses.over_five_percent, 13);
+  EXPECT_NEAR(losses.worst, 0.3356, 0.0001);
+  EXPECT_NEAR(losses.worst_as_measured, 0.0954, 0.0001);
 }
 
 }  // namespace
