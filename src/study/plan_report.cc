@@ -85,13 +85,7 @@ Json row_json(const Study& study, const StudyRow& row) {
       const auto rate = rate_of(study, row, i);
       candidate["algbw_GB_per_s"] = rate ? number(*rate / 8e9) : Json();
       candidate["part_of_bound"] = optional(part_of_bound(study, row, i));
-      const forest::Breakdown& spent = prediction.breakdown;
-      candidate["spent_us"] = {{"links", number(spent.links * 1e6)},
-                               {"processors", number(spent.processors * 1e6)},
-                               {"latency", number(spent.latency * 1e6)}};
-      candidate["limit"] = forest::name(spent.limit);
-      candidate["without_limit_us"] = number(spent.without * 1e6);
-      candidate["limit_reason"] = spent.reason;
+      candidate.update(breakdown_json(prediction.breakdown));
       if (const std::string why = why_not_taken(study, row, i); !why.empty())
         candidate["not_taken_because"] = why;
     } else {
@@ -127,17 +121,14 @@ std::string taken_table(const Study& study, bool wide) {
   return table.text(wide);
 }
 
-// After an empty line, what limits the plan taken for the largest size: "64 MiB, ring: links limit: h2's
-// downlink carries ..."; empty if none is known to be taken.
+// After an empty line, what limits the plan taken for the largest size; empty if none is known to be taken.
 std::string limit_line(const Study& study, bool wide) {
   if (study.rows.empty() || study.rows.back().taken < 0) return {};
   const StudyRow& row = study.rows.back();
   return "\n" +
-         text::in_lines(
-             fmt::format("{}{}: {}", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
-                         study.planners[at(row.taken)],
-                         printable(row.predictions[at(row.taken)].breakdown.reason)),
-             wide);
+         text::in_lines(limit_text(study.op == Collective::barrier ? "" : size_text(study, row),
+                                   study.planners[at(row.taken)], row.predictions[at(row.taken)].breakdown),
+                        wide);
 }
 
 // A line for each planner, with a mark where it is taken. Where there is no room for all sizes, those between
@@ -175,6 +166,20 @@ std::string duration_text(double seconds) {
       return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, unit.name);
     }
   return fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+std::string limit_text(const std::string& size, const std::string& planner, const forest::Breakdown& spent) {
+  return fmt::format("{}{}{}: {}", size, size.empty() ? "" : ", ", planner, printable(spent.reason));
+}
+
+Json breakdown_json(const forest::Breakdown& spent) {
+  return {{"spent_us",
+           {{"links", number(spent.links * 1e6)},
+            {"processors", number(spent.processors * 1e6)},
+            {"latency", number(spent.latency * 1e6)}}},
+          {"limit", forest::name(spent.limit)},
+          {"without_limit_us", number(spent.without * 1e6)},
+          {"limit_reason", spent.reason}};
 }
 
 std::string network_line(const cluster::Cluster& network, const NetworkSource& source) {

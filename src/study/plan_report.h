@@ -15,6 +15,11 @@ std::string network_line(const cluster::Cluster& network, const NetworkSource& s
 std::string bound_line(const cluster::Cluster& network, const Study& study);
 // "12.3 us", "1.2 s"
 std::string duration_text(double seconds);
+// "64 MiB, ring: links limit: h2's downlink carries ...", safe to print; `size` may be empty.
+std::string limit_text(const std::string& size, const std::string& planner, const forest::Breakdown& spent);
+// An object with what a predicted time is made of and what limits it: spent_us, limit, without_limit_us,
+// limit_reason.
+nlohmann::json breakdown_json(const forest::Breakdown& spent);
 
 // What is taken for each size, then all planners side by side; `wide`: with all sizes, however wide that is.
 std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study,
