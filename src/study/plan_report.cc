@@ -47,7 +47,7 @@ const char* name_of(forest::Certificate::Kind kind) {
                                    : "nothing";
 }
 
-Json bound_json(const cluster::Cluster& network, const forest::Bound& bound) {
+Json known_bound_json(const cluster::Cluster& network, const forest::Bound& bound) {
   Json document = {{"rate_Gbit_per_s", number(bound.rate.value() / 1e9)},
                    {"algbw_GB_per_s", number(bound.rate.value() / 8e9)},
                    {"rate_bit_per_s_exact", to_string(bound.rate)},
@@ -182,6 +182,10 @@ Json breakdown_json(const forest::Breakdown& spent) {
           {"limit_reason", spent.reason}};
 }
 
+Json bound_json(const cluster::Cluster& network, const Study& study) {
+  return study.bound ? known_bound_json(network, *study.bound) : Json{{"none_because", study.no_bound}};
+}
+
 std::string network_line(const cluster::Cluster& network, const NetworkSource& source) {
   std::string text =
       fmt::format("{} ({}): {}", source.path, source.format, counted(network.workers(), "worker", "workers"));
@@ -240,8 +244,7 @@ nlohmann::json to_json(const cluster::Cluster& network, const NetworkSource& sou
   document["collective"] = name(study.op);
   document["root"] = has_root(study.op) ? Json(study.root) : Json();
   document["type"] = "f32";
-  document["bound"] =
-      study.bound ? bound_json(network, *study.bound) : Json{{"none_because", study.no_bound}};
+  document["bound"] = bound_json(network, study);
   document["planners"] = Json::array();
   for (const std::string& planner : study.planners)
     document["planners"].push_back(

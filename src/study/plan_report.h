@@ -20,6 +20,8 @@ std::string limit_text(const std::string& size, const std::string& planner, cons
 // An object with what a predicted time is made of and what limits it: spent_us, limit, without_limit_us,
 // limit_reason.
 nlohmann::json breakdown_json(const forest::Breakdown& spent);
+// The bound with its proof, or none_because.
+nlohmann::json bound_json(const cluster::Cluster& network, const Study& study);
 
 // What is taken for each size, then all planners side by side; `wide`: with all sizes, however wide that is.
 std::string to_text(const cluster::Cluster& network, const NetworkSource& source, const Study& study,
