@@ -10,7 +10,6 @@
 #include "base/units.h"
 #include "forest/planner.h"
 #include "study/plan_report.h"
-#include "study/plan_study.h"
 #include "study/why_not.h"
 #include "text/table.h"
 
@@ -44,7 +43,8 @@ forest::Request request_for(Collective op, int ranks, std::size_t bytes) {
   return forest::even_request(op, ranks, 0, static_cast<std::int64_t>(bytes) / size, size);
 }
 
-Choices choices(Collective op, const cluster::Cluster& network, double seconds) {
+Choices choices(Collective op, const cluster::Cluster& network, double seconds,
+                const std::function<void(const StudyProgress&)>& look) {
   if (network.nodes.size() > kMostNodesToPlan)
     refuse("times are predicted for networks of up to {} nodes, and this one has {}", kMostNodesToPlan,
            network.nodes.size());
@@ -55,7 +55,7 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds) 
   for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= kStep)
     request.sizes.push_back(static_cast<std::int64_t>(bytes));
   if (op == Collective::barrier) request.sizes = {0};
-  const Study study = study_plans(network, request);
+  const Study study = study_plans(network, request, look);
   Choices result;
   for (const StudyRow& row : study.rows)
     result.sizes.push_back({static_cast<std::size_t>(row.bytes), candidates_of(study, row)});

@@ -134,8 +134,10 @@ void simulate_matrix(const SimulateOptions& options, Watchers& watchers, Simulat
 
 void simulate_workload(const SimulateOptions& options, Watchers& watchers, SimulateResult& result) {
   Watched run(options, watchers, options.workload);
-  if (watchers.progress != nullptr && options.horizon != sim::kNever)
-    watchers.progress->expect_end(options.horizon);
+  if (watchers.progress != nullptr) {
+    watchers.progress->plan("the collectives of " + options.workload);
+    if (options.horizon != sim::kNever) watchers.progress->expect_end(options.horizon);
+  }
   sim::WorkloadOptions how;
   how.ranks = options.ranks;
   how.seed = options.simulation.seed;
@@ -155,10 +157,10 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
 
 void simulate_case(const SimulateOptions& options, const PerfCase& c, const std::string& algorithm,
                    Watchers& watchers, SimulateResult& result) {
+  const std::string size = to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))});
+  if (watchers.progress != nullptr) watchers.progress->plan(fmt::format("{} of {}", name(c.op), size));
   const auto [forest, prediction] = plan_call(options.cluster, c, algorithm, result.planned);
-  Watched run(options, watchers,
-              fmt::format("{} of {} on {}", name(c.op),
-                          to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))}), forest->planner));
+  Watched run(options, watchers, fmt::format("{} of {} on {}", name(c.op), size, forest->planner));
   const PerfOptions& perf = options.perf;
   if (watchers.progress != nullptr)
     watchers.progress->expect(bytes_to_move(*forest) * (perf.warmup + perf.iterations));
@@ -192,8 +194,10 @@ SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
   const PerfOptions& perf = options.perf;
   const int ranks = options.cluster.workers();
   result.planned = study_of_calls(options);
+  std::function<void()> look = watchers.look;
+  if (watchers.progress != nullptr) look = [&] { watchers.progress->look_for_bound(); };
   if (options.bound)
-    result.planned.bound = bound_within(options.cluster, perf.op, result.planned.root, kBoundPatience);
+    result.planned.bound = bound_within(options.cluster, perf.op, result.planned.root, kBoundPatience, look);
   const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
   for (const std::size_t size : perf.sizes)
     for (const std::string& algorithm : options.algorithms) {

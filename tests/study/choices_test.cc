@@ -105,6 +105,18 @@ TEST(Choices, TheTableHasNamesInFullIfAskedFor) {
   EXPECT_THAT(to_text(Collective::all_reduce, list, true), HasSubstr(whole));
 }
 
+TEST(Choices, SomebodyIsToldHowFarThatIs) {
+  const auto network = cluster::uniform_star(4, Bandwidth{1e9}, Nanoseconds{30'000});
+  std::size_t looks = 0, all = 0;
+  choices(Collective::all_reduce, network, kPatience, [&](const StudyProgress& progress) {
+    ++looks;
+    all = progress.all;
+  });
+  EXPECT_GT(looks, 0u);
+  EXPECT_EQ(all % 8, 0u) << "times of each planner at eight sizes";
+  EXPECT_GT(all, 8u);
+}
+
 TEST(Choices, WhatTakesTooLongIsLeftOutAndNamed) {
   const auto network = cluster::uniform_star(1000, Bandwidth{1e9}, Nanoseconds{30'000});
   const auto begin = std::chrono::steady_clock::now();

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <utility>
 
 #include "forest/bound.h"
 #include "study/plan_report.h"
@@ -110,6 +111,19 @@ TEST(SimulatePlan, JsonHasThemOfEachLine) {
     EXPECT_NEAR(line["part_of_bound"].get<double>() * json["bound"]["algbw_GB_per_s"].get<double>(),
                 line["out_of_place"]["algbw_GB_per_s"].get<double>(), 1e-9);
   }
+}
+
+TEST(SimulatePlan, WhoLooksOnIsAskedWhileTheBoundIsSearchedFor) {
+  SimulateOptions options = calls("4K", "ring");
+  options.perf.warmup = 0;
+  Watchers watchers;
+  int looks = 0;
+  watchers.look = [&] { ++looks; };
+  simulate_all(options, watchers, [](const PerfRow&) {});
+  const int with_bound = std::exchange(looks, 0);
+  options.bound = false;
+  simulate_all(options, watchers, [](const PerfRow&) {});
+  EXPECT_GT(with_bound, looks);
 }
 
 TEST(SimulatePlan, WhereThereIsNoBoundItSaysWhy) {
