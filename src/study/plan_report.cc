@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <optional>
 
 #include "base/at.h"
 #include "base/printable.h"
@@ -13,7 +12,6 @@
 #include "study/perf_case.h"
 #include "study/version.h"
 #include "study/why_not.h"
-#include "text/table.h"
 
 namespace talweg::study {
 namespace {
@@ -166,6 +164,11 @@ std::string duration_text(double seconds) {
       return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, unit.name);
     }
   return fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+std::string time_in(const text::Unit& unit, const std::optional<double>& seconds) {
+  constexpr int kDigits = 3;
+  return seconds ? text::number_text(*seconds / unit.size, kDigits) : "-";
 }
 
 std::string limit_text(const std::string& size, const std::string& planner, const forest::Breakdown& spent) {
