@@ -200,6 +200,11 @@ PAGES = {
     "simulate-32-hosts-and-a-failure": ["simulate", "thirty_two.yaml", "-b", "1M", "--fail", "leaf0->spine1@200us..900us"],
     "simulate-matrix": ["simulate", "--topology", "fat-tree:hosts=16", "--cm", "flows.cm"],
     "simulate-workload": ["simulate", "--topology", "leaf-spine:leaves=2,hosts=4,spines=2", "--workload", "work.yaml"],
+    "simulate-fluid": ["simulate", "--topology", "leaf-spine:leaves=2,hosts=4,spines=2", "--flows", "shuffle:size=4MB", "--fluid"],
+    "simulate-fluid-calls": ["simulate", TEN, "-b", "1M", "--fluid"],
+    "simulate-incast-ndp": ["simulate", "--topology", "star:hosts=9", "--flows", "incast:size=200KB", "--transport", "ndp"],
+    "simulate-paced": ["simulate", TEN, "-b", "1M", "--pacing"],
+    "simulate-all-to-all": ["simulate", "thirty_two.yaml", "--op", "all_to_all", "-b", "64K,256K", "-n", "1"],
     "simulate-odd-names": ["simulate", "odd.yaml", "-b", "64K"],
     "simulate-128-hosts": ["simulate", "--topology", "fat-tree:hosts=128", "-b", "64K", "-n", "1", "--algo", "halving_doubling"],
 }
