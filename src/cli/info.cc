@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -19,6 +20,7 @@
 #include "study/choices.h"
 #include "study/machine.h"
 #include "study/perf_case.h"
+#include "study/progress.h"
 #include "text/escape.h"
 #include "text/output_file.h"
 
@@ -78,6 +80,16 @@ std::string choices_text(Collective op, const Network& network, const Choices& l
   return text + to_text(op, list, wide);
 }
 
+// On a terminal it says after a second how far it is.
+Choices choices_in(Collective op, const cluster::Cluster& network, double patience) {
+  ProgressLine line(std::chrono::seconds(1), std::nullopt);
+  return choices(op, network, patience, [&](const StudyProgress& progress) {
+    if (line.due())
+      line.say(fmt::format("talweg info: {}; {} of at most {}", to_text(progress), wait_text(line.seconds()),
+                           wait_text(patience)));
+  });
+}
+
 void show(const InfoFlags& flags, const std::string& text, const nlohmann::json& document) {
   const text::OutputFile json("--json", flags.json.empty() ? "-" : flags.json);
   json.write(flags.json.empty() ? text : text::json_document(document));
@@ -99,8 +111,8 @@ int info(const InfoFlags& flags) {
   }
   const Collective op = study::collective_called(collective);
   const Network network = find_network(flags);
-  const Choices list = choices(op, network.cluster,
-                               static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9);
+  const Choices list = choices_in(op, network.cluster,
+                                  static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9);
   nlohmann::json document = to_json(op, network.origin, network.cluster.workers(), list);
   document["format"] = "talweg info";
   document["format_version"] = 1;

@@ -13,6 +13,7 @@
 #include "study/perf_measure.h"
 #include "study/perf_switch.h"
 #include "study/perf_table.h"
+#include "study/simulate_plan.h"
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
 #include "study/version.h"
@@ -86,8 +87,9 @@ int perf_simulated(const PerfOptions& perf, const std::string& network, const st
   Progress progress(false);
   watchers.progress = &progress;
   SimulateResult result;
+  result.planned = study_of_calls(options);
   for (const PerfCase& c : cases) {
-    result.rows.push_back(simulate_case(options, c, "", watchers, result.report));
+    simulate_case(options, c, "", watchers, result);
     printer.line(row_text(perf, result.rows.back()));
   }
   printer.line(simulate_body(options, result));

@@ -12,6 +12,7 @@
 #include "study/simulate_run.h"
 #include "study/simulate_sweep.h"
 #include "study/simulate_text.h"
+#include "study/why_not.h"
 #include "text/escape.h"
 #include "text/output_file.h"
 #include "text/table.h"
@@ -83,7 +84,7 @@ int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   if (json.wanted()) json.write(text::json_document(simulate_json(options, result)));
   if (csv.wanted()) csv.write(simulate_csv(options, result));
   if (watchers.trace) watchers.trace->close();
-  if (watchers.page) html.write(watchers.page->text(options.network, page));
+  if (watchers.page) html.write(watchers.page->text(options.network, page, why_not(result.planned)));
   say_speed(result.report, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
   return 0;
 }

@@ -8,7 +8,8 @@
 
 #include "base/fail.h"
 #include "base/units.h"
-#include "study/plan_study.h"
+#include "forest/planner.h"
+#include "study/plan_report.h"
 #include "study/why_not.h"
 #include "text/table.h"
 
@@ -20,15 +21,19 @@ constexpr std::size_t kLargest = 64 << 20;
 constexpr std::size_t kStep = 4;
 
 // What a group takes, then the others, cheapest first.
-std::vector<forest::Candidate> candidates_of(const Study& study, const StudyRow& row) {
-  std::vector<forest::Candidate> candidates;
+std::vector<Candidate> candidates_of(const Study& study, const StudyRow& row) {
+  std::vector<Candidate> candidates;
   for (std::size_t i = 0; i < study.planners.size(); ++i)
     if (const Prediction& its = row.predictions[i]; its.seconds)
-      candidates.push_back({study.planners[i], *its.seconds, its.through, its.flows});
-  std::ranges::stable_sort(candidates, {}, &forest::Candidate::seconds);
-  const auto taken = std::ranges::find(candidates, row.choice.taken, &forest::Candidate::planner);
+      candidates.push_back({study.planners[i], *its.seconds, its.through, its.breakdown});
+  std::ranges::stable_sort(candidates, {}, &Candidate::seconds);
+  const auto taken = std::ranges::find(candidates, row.choice.taken, &Candidate::planner);
   if (taken != candidates.end()) std::rotate(candidates.begin(), taken, taken + 1);
   return candidates;
+}
+
+std::string choice_size(Collective op, const Choice& choice) {
+  return op == Collective::barrier ? "" : to_string(Bytes{static_cast<std::int64_t>(choice.bytes)});
 }
 
 }  // namespace
@@ -38,7 +43,8 @@ forest::Request request_for(Collective op, int ranks, std::size_t bytes) {
   return forest::even_request(op, ranks, 0, static_cast<std::int64_t>(bytes) / size, size);
 }
 
-Choices choices(Collective op, const cluster::Cluster& network, double seconds) {
+Choices choices(Collective op, const cluster::Cluster& network, double seconds,
+                const std::function<void(const StudyProgress&)>& look) {
   if (network.nodes.size() > kMostNodesToPlan)
     refuse("times are predicted for networks of up to {} nodes, and this one has {}", kMostNodesToPlan,
            network.nodes.size());
@@ -49,7 +55,7 @@ Choices choices(Collective op, const cluster::Cluster& network, double seconds) 
   for (std::size_t bytes = kSmallest; bytes <= kLargest; bytes *= kStep)
     request.sizes.push_back(static_cast<std::int64_t>(bytes));
   if (op == Collective::barrier) request.sizes = {0};
-  const Study study = study_plans(network, request);
+  const Study study = study_plans(network, request, look);
   Choices result;
   for (const StudyRow& row : study.rows)
     result.sizes.push_back({static_cast<std::size_t>(row.bytes), candidates_of(study, row)});
@@ -69,21 +75,28 @@ std::string to_text(Collective op, const Choices& choices, bool wide) {
   text::Table table{{name(op)},
                     {"taken"},
                     {.title = "predicted", .of = Quantity::seconds},
+                    {"limit"},
                     {"next best"},
                     {.title = "predicted", .of = Quantity::seconds},
                     {.title = "slower", .of = Quantity::number, .unit = {1, "x"}}};
   for (const Choice& choice : choices.sizes) {
     std::vector<text::Cell> cells{to_string(Bytes{static_cast<std::int64_t>(choice.bytes)})};
     for (std::size_t i = 0; i < choice.candidates.size() && i < 2; ++i) {
-      const forest::Candidate& candidate = choice.candidates[i];
+      const Candidate& candidate = choice.candidates[i];
       cells.emplace_back(forest::plan_title(candidate.planner, candidate.through));
       cells.emplace_back(candidate.seconds);
+      if (i == 0) cells.emplace_back(forest::name(candidate.breakdown.limit));
     }
     if (choice.candidates.size() > 1 && choice.candidates[0].seconds > 0)
       cells.emplace_back(choice.candidates[1].seconds / choice.candidates[0].seconds);
     table.add(std::move(cells));
   }
   std::string text = table.text(wide);
+  if (!choices.sizes.empty() && !choices.sizes.back().candidates.empty()) {
+    const Choice& largest = choices.sizes.back();
+    const Candidate& taken = largest.candidates.front();
+    text += text::in_lines(limit_text(choice_size(op, largest), taken.planner, taken.breakdown), wide);
+  }
   for (const std::string& planner : choices.left_out)
     text += text::in_lines("left out, and might be taken: " + planner, wide);
   for (const std::string& why : choices.why_not) text += text::in_lines(why, wide);
@@ -97,10 +110,12 @@ nlohmann::json to_json(Collective op, const std::string& network, int ranks, con
   document["sizes"] = nlohmann::json::array();
   for (const Choice& choice : choices.sizes) {
     nlohmann::json line = {{"size_bytes", choice.bytes}, {"candidates", nlohmann::json::array()}};
-    for (const auto& candidate : choice.candidates)
+    for (const auto& candidate : choice.candidates) {
       line["candidates"].push_back({{"algorithm", candidate.planner},
                                     {"predicted_us", candidate.seconds * 1e6},
                                     {"through", candidate.through}});
+      line["candidates"].back().update(breakdown_json(candidate.breakdown));
+    }
     document["sizes"].push_back(std::move(line));
   }
   return document;

@@ -2,19 +2,29 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "cluster/cluster.h"
-#include "forest/planner.h"
+#include "forest/cost.h"
+#include "forest/forest.h"
+#include "study/plan_study.h"
 #include "talweg/types.h"
 
 namespace talweg::study {
 
+struct Candidate {
+  std::string planner;
+  double seconds = 0;                  // predicted
+  std::vector<std::string> through{};  // aggregators
+  forest::Breakdown breakdown{};       // what `seconds` is made of, and what limits it
+};
+
 struct Choice {
-  std::size_t bytes = 0;                      // of the whole vector
-  std::vector<forest::Candidate> candidates;  // the one that is taken, then the others, cheapest first
+  std::size_t bytes = 0;              // of the whole vector
+  std::vector<Candidate> candidates;  // the one that is taken, then the others, cheapest first
 };
 
 struct Choices {
@@ -28,11 +38,14 @@ struct Choices {
 forest::Request request_for(Collective op, int ranks, std::size_t bytes);
 
 // One for each size from 4 KiB to 64 MiB, in steps of 4; a barrier has one. What is not known after `seconds`
-// is left out, small sizes first. Throws Error{invalid_argument} for a network that is too large.
-Choices choices(Collective op, const cluster::Cluster& network, double seconds);
+// is left out, small sizes first. `look` is told how far that is, as by study_plans(). Throws
+// Error{invalid_argument} for a network that is too large.
+Choices choices(Collective op, const cluster::Cluster& network, double seconds,
+                const std::function<void(const StudyProgress&)>& look = {});
 
-// A table, one line a size: what is taken, its predicted time, and the next best with its time; then what is
-// left out. `wide`: whole names, however wide.
+// A table, one line a size: what is taken, its predicted time and what limits it, and the next best with its
+// time; then what limits the plan of the largest size, and what is left out. `wide`: whole names, however
+// wide.
 std::string to_text(Collective op, const Choices& choices, bool wide);
 
 // `network`: where it comes from.

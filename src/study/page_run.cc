@@ -8,6 +8,7 @@
 #include "study/flow_statistics.h"
 #include "study/plan_report.h"
 #include "study/rank_lanes.h"
+#include "study/simulate_plan.h"
 
 namespace talweg::study {
 namespace {
@@ -42,12 +43,12 @@ void note_ends_of_calls(PageRun& run, const sim::Ranks& ranks, int warm_up) {
 }  // namespace
 
 void describe_call(PageRun& run, const SimulateOptions& options, const PerfRow& row,
-                   const forest::Breakdown& planned, const PageBound& bound, const sim::Ranks& ranks,
+                   const Prediction& planned, const Study& study, const sim::Ranks& ranks,
                    const sim::FrameRecord& record) {
   const PerfCase& c = row.what;
   const Timing& timing = *row.out_of_place;
   const double seconds = timing.time_us * 1e-6;
-  const auto bytes = static_cast<double>(vector_bytes(c));
+  const double predicted = planned.seconds.value_or(0);
   run.cards.push_back({"time of a call", duration_text(seconds),
                        fmt::format("p50 {}, p99 {}", duration_text(timing.p50_us * 1e-6),
                                    duration_text(timing.p99_us * 1e-6))});
@@ -59,18 +60,15 @@ void describe_call(PageRun& run, const SimulateOptions& options, const PerfRow& 
                {"bytes", vector_bytes(c)},
                {"time", seconds},
                {"busbw", busbw},
-               {"planned", planned.seconds()},
+               {"planned", predicted},
                {"bound", Json()}};
-  if (bound.bound && bound.bound->rate.denominator != 0 && bytes > 0) {
-    const double least = 8 * bytes / bound.bound->rate.value();
-    call["bound"] = least;
-    run.cards.push_back({"of the bound", fmt::format("{:.1f} %", 100 * least / seconds), bound.words});
-  } else {
-    run.cards.push_back({"of the bound", "-", bound.words});
-  }
-  run.cards.push_back({"planned", duration_text(planned.seconds()),
-                       fmt::format("{:.2f} of the simulated time", planned.seconds() / seconds)});
-  run.cards.push_back({"limit of the plan", forest::name(planned.limit), planned.reason});
+  const auto part = part_of_bound(study, c, seconds);
+  if (part) call["bound"] = *part * seconds;
+  run.cards.push_back({"of the bound", part ? fmt::format("{:.1f} %", 100 * *part) : "-",
+                       study.bound ? to_words(*study.bound, options.cluster) : study.no_bound});
+  run.cards.push_back({"planned", duration_text(predicted),
+                       fmt::format("{:.2f} of the simulated time", predicted / seconds)});
+  run.cards.push_back({"limit of the plan", forest::name(planned.breakdown.limit), planned.breakdown.reason});
   run.parts["call"] = std::move(call);
   note_ends_of_calls(run, ranks, options.perf.warmup);
   run.parts["lanes"] = call_lanes(options.cluster, ranks, record);

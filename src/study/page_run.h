@@ -3,17 +3,15 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "forest/bound.h"
-#include "forest/cost.h"
 #include "sim/frame_record.h"
 #include "sim/matrix_run.h"
 #include "sim/ranks.h"
 #include "sim/workload_run.h"
 #include "study/perf_table.h"
+#include "study/plan_study.h"
 #include "study/simulate_request.h"
 
 namespace talweg::study {
@@ -35,14 +33,9 @@ struct PageRun {
   nlohmann::json parts = nlohmann::json::object();
 };
 
-// The bound of what is simulated, for the page; or why there is none.
-struct PageBound {
-  std::optional<forest::Bound> bound;
-  std::string words;
-};
-
+// `study` has the bound.
 void describe_call(PageRun& run, const SimulateOptions& options, const PerfRow& row,
-                   const forest::Breakdown& planned, const PageBound& bound, const sim::Ranks& ranks,
+                   const Prediction& planned, const Study& study, const sim::Ranks& ranks,
                    const sim::FrameRecord& record);
 void describe_flows(PageRun& run, const SimulateOptions& options, const std::vector<sim::FlowResult>& flows);
 void describe_workload(PageRun& run, const SimulateOptions& options, const sim::WorkloadOutcome& outcome,

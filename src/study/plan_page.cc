@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -241,6 +242,15 @@ std::string choice_text(const Study& study, const StudyRow& row, std::size_t pla
   return fmt::format("takes no longer than {}, with {} flows to its {}", name, its.flows, best.flows);
 }
 
+// In which times of these rows stand under each other.
+text::Unit unit_of_times(std::span<const StudyRow> rows) {
+  std::vector<double> times;
+  for (const StudyRow& row : rows)
+    for (const Prediction& prediction : row.predictions)
+      if (prediction.seconds) times.push_back(*prediction.seconds);
+  return text::unit_for(text::Quantity::seconds, std::move(times));
+}
+
 std::string planners_section(const Study& study) {
   const StudyRow& row = study.rows.back();
   std::vector<std::size_t> order(study.planners.size());
@@ -250,11 +260,13 @@ std::string planners_section(const Study& study) {
     return static_cast<int>(planner) == row.taken ? -1.0 : seconds ? *seconds : HUGE_VAL;
   };
   std::ranges::stable_sort(order, {}, rank);
+  const text::Unit unit = unit_of_times(std::span(&row, 1));
   std::string html = fmt::format(
-      "<h2>The plans{}</h2>\n<div class=\"scroll\"><table id=\"plans\">\n<tr><th>planner</th><th>time</th>"
+      "<h2>The plans{}</h2>\n<div class=\"scroll\"><table id=\"plans\">\n<tr><th>planner</th><th>time, "
+      "{}</th>"
       "<th>GB/s</th><th>of bound</th><th class=\"words\">what limits it</th><th "
       "class=\"words\">choice</th></tr>\n",
-      study.op == Collective::barrier ? "" : " for " + size_text(study, row));
+      study.op == Collective::barrier ? "" : " for " + size_text(study, row), unit.name);
   for (const std::size_t i : order) {
     const Prediction& its = row.predictions[i];
     const auto rate = rate_of(study, row, i);
@@ -263,7 +275,7 @@ std::string planners_section(const Study& study) {
         "<tr{}><th>{}</th><td>{}</td><td>{}</td><td>{}</td><td class=\"words\">{}</td><td "
         "class=\"words\">{}</td></tr>\n",
         static_cast<int>(i) == row.taken ? " class=\"taken\"" : "", breakable(study.planners[i]),
-        its.seconds ? duration_text(*its.seconds) : "-", rate ? fmt::format("{:.4g}", *rate / 8e9) : "-",
+        time_in(unit, its.seconds), rate ? fmt::format("{:.4g}", *rate / 8e9) : "-",
         part ? fmt::format("{:.1f} %", 100 * *part) : "-",
         text::xml_escaped(its.seconds ? its.breakdown.reason : ""),
         text::xml_escaped(choice_text(study, row, i)));
@@ -323,8 +335,11 @@ std::string curves_section(const Study& study) {
 }
 
 std::string table_section(const Study& study) {
-  std::string html =
-      "<h2>Predicted times</h2>\n<div class=\"scroll\"><table id=\"predicted\">\n<tr><th>size</th>";
+  const text::Unit unit = unit_of_times(study.rows);  // one for all: planners are compared along rows
+  std::string html = fmt::format(
+      "<h2>Predicted times, in {}</h2>\n<div class=\"scroll\"><table "
+      "id=\"predicted\">\n<tr><th>size</th>",
+      unit.name);
   for (const std::string& planner : study.planners) html += fmt::format("<th>{}</th>", breakable(planner));
   html += "<th>taken, GB/s</th><th>of bound</th></tr>\n";
   for (const StudyRow& row : study.rows) {
@@ -334,7 +349,7 @@ std::string table_section(const Study& study) {
       html += fmt::format(
           "<td{}{}>{}</td>", static_cast<int>(i) == row.taken ? " class=\"taken\"" : "",
           prediction.seconds ? "" : fmt::format(" title=\"{}\"", text::xml_escaped(prediction.reason)),
-          prediction.seconds ? duration_text(*prediction.seconds) : "-");
+          time_in(unit, prediction.seconds));
     }
     const auto rate = row.taken < 0 ? std::nullopt : rate_of(study, row, at(row.taken));
     const auto part = row.taken < 0 ? std::nullopt : part_of_bound(study, row, at(row.taken));

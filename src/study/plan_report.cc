@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <optional>
 
 #include "base/at.h"
 #include "base/printable.h"
@@ -13,7 +12,6 @@
 #include "study/perf_case.h"
 #include "study/version.h"
 #include "study/why_not.h"
-#include "text/table.h"
 
 namespace talweg::study {
 namespace {
@@ -47,7 +45,7 @@ const char* name_of(forest::Certificate::Kind kind) {
                                    : "nothing";
 }
 
-Json bound_json(const cluster::Cluster& network, const forest::Bound& bound) {
+Json known_bound_json(const cluster::Cluster& network, const forest::Bound& bound) {
   Json document = {{"rate_Gbit_per_s", number(bound.rate.value() / 1e9)},
                    {"algbw_GB_per_s", number(bound.rate.value() / 8e9)},
                    {"rate_bit_per_s_exact", to_string(bound.rate)},
@@ -85,13 +83,7 @@ Json row_json(const Study& study, const StudyRow& row) {
       const auto rate = rate_of(study, row, i);
       candidate["algbw_GB_per_s"] = rate ? number(*rate / 8e9) : Json();
       candidate["part_of_bound"] = optional(part_of_bound(study, row, i));
-      const forest::Breakdown& spent = prediction.breakdown;
-      candidate["spent_us"] = {{"links", number(spent.links * 1e6)},
-                               {"processors", number(spent.processors * 1e6)},
-                               {"latency", number(spent.latency * 1e6)}};
-      candidate["limit"] = forest::name(spent.limit);
-      candidate["without_limit_us"] = number(spent.without * 1e6);
-      candidate["limit_reason"] = spent.reason;
+      candidate.update(breakdown_json(prediction.breakdown));
       if (const std::string why = why_not_taken(study, row, i); !why.empty())
         candidate["not_taken_because"] = why;
     } else {
@@ -127,17 +119,14 @@ std::string taken_table(const Study& study, bool wide) {
   return table.text(wide);
 }
 
-// After an empty line, what limits the plan taken for the largest size: "64 MiB, ring: links limit: h2's
-// downlink carries ..."; empty if none is known to be taken.
+// After an empty line, what limits the plan taken for the largest size; empty if none is known to be taken.
 std::string limit_line(const Study& study, bool wide) {
   if (study.rows.empty() || study.rows.back().taken < 0) return {};
   const StudyRow& row = study.rows.back();
   return "\n" +
-         text::in_lines(
-             fmt::format("{}{}: {}", study.op == Collective::barrier ? "" : size_text(study, row) + ", ",
-                         study.planners[at(row.taken)],
-                         printable(row.predictions[at(row.taken)].breakdown.reason)),
-             wide);
+         text::in_lines(limit_text(study.op == Collective::barrier ? "" : size_text(study, row),
+                                   study.planners[at(row.taken)], row.predictions[at(row.taken)].breakdown),
+                        wide);
 }
 
 // A line for each planner, with a mark where it is taken. Where there is no room for all sizes, those between
@@ -175,6 +164,29 @@ std::string duration_text(double seconds) {
       return fmt::format("{:.{}f} {}", value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0, unit.name);
     }
   return fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+std::string time_in(const text::Unit& unit, const std::optional<double>& seconds) {
+  constexpr int kDigits = 3;
+  return seconds ? text::number_text(*seconds / unit.size, kDigits) : "-";
+}
+
+std::string limit_text(const std::string& size, const std::string& planner, const forest::Breakdown& spent) {
+  return fmt::format("{}{}{}: {}", size, size.empty() ? "" : ", ", planner, printable(spent.reason));
+}
+
+Json breakdown_json(const forest::Breakdown& spent) {
+  return {{"spent_us",
+           {{"links", number(spent.links * 1e6)},
+            {"processors", number(spent.processors * 1e6)},
+            {"latency", number(spent.latency * 1e6)}}},
+          {"limit", forest::name(spent.limit)},
+          {"without_limit_us", number(spent.without * 1e6)},
+          {"limit_reason", spent.reason}};
+}
+
+Json bound_json(const cluster::Cluster& network, const Study& study) {
+  return study.bound ? known_bound_json(network, *study.bound) : Json{{"none_because", study.no_bound}};
 }
 
 std::string network_line(const cluster::Cluster& network, const NetworkSource& source) {
@@ -235,8 +247,7 @@ nlohmann::json to_json(const cluster::Cluster& network, const NetworkSource& sou
   document["collective"] = name(study.op);
   document["root"] = has_root(study.op) ? Json(study.root) : Json();
   document["type"] = "f32";
-  document["bound"] =
-      study.bound ? bound_json(network, *study.bound) : Json{{"none_because", study.no_bound}};
+  document["bound"] = bound_json(network, study);
   document["planners"] = Json::array();
   for (const std::string& planner : study.planners)
     document["planners"].push_back(

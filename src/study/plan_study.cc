@@ -363,7 +363,7 @@ std::string to_text(const StudyProgress& progress) {
 }
 
 std::optional<forest::Bound> bound_within(const cluster::Cluster& network, Collective op, forest::NodeId root,
-                                          double seconds) {
+                                          double seconds, const std::function<void()>& look) {
   if (!forest::has_bound(op)) return {};
   if (network.nodes.size() > kMostNodesToPlan) return NarrowestWorker(network, op, root).find();
   Study found;
@@ -372,8 +372,9 @@ std::optional<forest::Bound> bound_within(const cluster::Cluster& network, Colle
   found.ranks = network.workers();
   StudyRequest request;
   request.patience = seconds;
-  const std::function<void(const StudyProgress&)> nobody;
-  Pieces(network, request, found, nobody).run();
+  std::function<void(const StudyProgress&)> on_progress;
+  if (look) on_progress = [&](const StudyProgress&) { look(); };
+  Pieces(network, request, found, on_progress).run();
   return found.bound;
 }
 

@@ -78,9 +78,9 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request,
                   const std::function<void(const StudyProgress&)>& look = {});
 
 // The least bound that is known after `seconds`; nothing where there is none for the collective. As above,
-// there must be no other threads.
+// there must be no other threads, and `look` is called ten times a second or more.
 std::optional<forest::Bound> bound_within(const cluster::Cluster& network, Collective op, forest::NodeId root,
-                                          double seconds);
+                                          double seconds, const std::function<void()>& look = {});
 
 // Makes the choice of every row, by the rule of groups (forest::choose); sets StudyRow::taken where nothing
 // that might win is missing, and says in a note where something is.

@@ -241,9 +241,14 @@ std::string facts_on_page(const StepQuestion& question, const StepStudy& study) 
 
 std::string strategies_on_page(const StepQuestion& question, const StepStudy& study,
                                const std::vector<std::size_t>& shown) {
-  std::string html =
-      "<div class=\"scroll\"><table id=\"strategies\">\n<tr><th class=\"words\">strategy</th><th>step</th>"
-      "<th>exposed</th><th>speed-up</th><th>network busy</th><th>calls</th><th>buckets</th>";
+  std::vector<double> steps;
+  for (const std::size_t i : shown) steps.push_back(study.rows[i].prediction.step);
+  const text::Unit unit = text::unit_for(text::Quantity::seconds, std::move(steps));
+  std::string html = fmt::format(
+      "<div class=\"scroll\"><table id=\"strategies\">\n<tr><th class=\"words\">strategy</th><th>step, "
+      "{0}</th>"
+      "<th>exposed, {0}</th><th>speed-up</th><th>network busy, {0}</th><th>calls</th><th>buckets</th>",
+      unit.name);
   const bool off = std::ranges::any_of(study.rows, [](const StepRow& row) { return row.off_by.has_value(); });
   if (off) html += "<th>against measured</th>";
   html += "<th class=\"words\">what it does</th></tr>\n";
@@ -255,8 +260,8 @@ std::string strategies_on_page(const StepQuestion& question, const StepStudy& st
         "class=\"words\">{}</th><td>{}</td><td>{}</td><td>{:.3g}</td><td>{}</td><td>{}</td>"
         "<td>{}</td>",
         i, shown[i] == study.best ? " class=\"taken\"" : "", text::xml_escaped(row.strategy.name),
-        duration_text(its.step), duration_text(its.parts.exposed), speed_up_of(question, study, row),
-        duration_text(its.transfers), its.calls, row.buckets.size());
+        time_in(unit, its.step), time_in(unit, its.parts.exposed), speed_up_of(question, study, row),
+        time_in(unit, its.transfers), its.calls, row.buckets.size());
     if (off) html += row.off_by ? fmt::format("<td>{:+.1f} %</td>", 100 * *row.off_by) : "<td>-</td>";
     html += fmt::format("<td class=\"words\">{}</td></tr>\n", text::xml_escaped(row.strategy.description));
   }
@@ -269,14 +274,19 @@ std::string strategies_on_page(const StepQuestion& question, const StepStudy& st
 }
 
 std::string what_if_on_page(const StepStudy& study) {
-  std::string html =
+  std::vector<double> steps;
+  for (const WhatIf& change : study.what_ifs)
+    if (matters(change)) steps.push_back(change.step);
+  const text::Unit unit = text::unit_for(text::Quantity::seconds, std::move(steps));
+  std::string html = fmt::format(
       "<div class=\"scroll\"><table id=\"what-if\">\n<tr><th class=\"words\">what "
-      "if</th><th>step</th><th>samples "
-      "a second</th></tr>\n";
+      "if</th><th>step, {}</th><th>samples "
+      "a second</th></tr>\n",
+      unit.name);
   for (const WhatIf& change : study.what_ifs)
     if (matters(change))
       html += fmt::format("<tr><th class=\"words\">{}</th><td>{}</td><td>{:.2f} x</td></tr>\n",
-                          text::xml_escaped(change.words), duration_text(change.step), change.speed_up);
+                          text::xml_escaped(change.words), time_in(unit, change.step), change.speed_up);
   return html + "</table></div>\n";
 }
 

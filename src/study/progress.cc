@@ -3,9 +3,17 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <stop_token>
+#include <utility>
+
 #include "base/printable.h"
 
 namespace talweg::study {
+namespace {
+
+constexpr std::chrono::milliseconds kLookEvery(100);
+
+}  // namespace
 
 ProgressLine::ProgressLine(std::chrono::milliseconds on_terminal,
                            std::optional<std::chrono::milliseconds> elsewhere, std::FILE* out)
@@ -39,6 +47,17 @@ void ProgressLine::end() {
 
 double ProgressLine::seconds() const {
   return std::chrono::duration<double>(Clock::now() - begun_).count();
+}
+
+WaitingLine::WaitingLine(ProgressLine& line, std::string text) : line_(line), text_(std::move(text)) {
+  line_.begin();
+  thread_ = std::jthread([this](const std::stop_token& end) {
+    std::unique_lock lock(mutex_);
+    while (!end.stop_requested()) {
+      if (line_.due()) line_.say(fmt::format("{}: {}", text_, wait_text(line_.seconds())));
+      ended_.wait_for(lock, end, kLookEvery, [] { return false; });
+    }
+  });
 }
 
 std::string wait_text(double seconds) {

@@ -6,9 +6,12 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 
 namespace talweg::study {
 
@@ -38,6 +41,20 @@ class ProgressLine {
   const std::optional<std::chrono::milliseconds> silence_;
   Clock::time_point begun_ = Clock::now(), last_ = begun_;
   bool written_ = false;  // a line of a terminal that must be wiped out
+};
+
+// Keeps a line up to date while work goes on that cannot say itself how far it is: "planning: 12 s". Looks at
+// the clock from a thread of its own, so that until its end nothing may be forked, and the line is its own.
+class WaitingLine {
+ public:
+  WaitingLine(ProgressLine& line, std::string text);
+
+ private:
+  ProgressLine& line_;
+  const std::string text_;
+  std::mutex mutex_;
+  std::condition_variable_any ended_;
+  std::jthread thread_;  // last: it uses the others
 };
 
 // "1.5 s", "12 min", for people.

@@ -198,7 +198,7 @@ std::string abridged(const std::string& text) {
 constexpr const char* kBody =
     R"(<p class="controls" id="runs-line"><label>run <select id="run"></select></label></p>
 <div class="cards" id="cards"></div>
-<h2>The network over time</h2>
+{why_not}<h2>The network over time</h2>
 <p class="controls"><button type="button" id="play">play</button>
 <input type="range" id="time" min="0" value="0" aria-label="time"/> <span id="said" aria-live="polite"> </span></p>
 {picture}
@@ -266,16 +266,20 @@ void SimulatePage::add(const PageRun& run, const sim::Simulation& simulation, co
   runs_.push_back(std::move(page));
 }
 
-std::string SimulatePage::text(const std::string& network, const std::string& table) const {
-  std::string picture;
+std::string SimulatePage::text(const std::string& network, const std::string& table,
+                               const std::vector<std::string>& why_not) const {
+  std::string picture, reasons;
+  for (const std::string& why : why_not)
+    reasons += fmt::format("<p class=\"about\">{}</p>\n", text::xml_escaped(why));
   if (cluster_ && cluster_->nodes.size() <= kMostNodesToDraw)
     picture = "<div class=\"scroll\">" + network_picture(*cluster_, layout_) + "</div>";
   else if (cluster_)
     picture =
         fmt::format("<p>Not drawn: {} nodes; up to {} are.</p>", cluster_->nodes.size(), kMostNodesToDraw);
-  const std::string body = fmt::format(fmt::runtime(kBody), fmt::arg("picture", picture),
-                                       fmt::arg("legend", use_legend("part of its capacity")),
-                                       fmt::arg("table", text::xml_escaped(abridged(table))));
+  const std::string body =
+      fmt::format(fmt::runtime(kBody), fmt::arg("picture", picture), fmt::arg("why_not", reasons),
+                  fmt::arg("legend", use_legend("part of its capacity")),
+                  fmt::arg("table", text::xml_escaped(abridged(table))));
   Json data;
   data["runs"] = runs_;
   const std::string script = std::string(page_js) + std::string(simulate_js);

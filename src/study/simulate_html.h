@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "sim/sampler.h"
 #include "study/network_layout.h"
@@ -16,18 +17,16 @@ class SimulatePage {
  public:
   static constexpr std::size_t kLinksShown = 32;  // in pictures with a row for each link
 
-  void set_bound(PageBound bound) { bound_ = std::move(bound); }
-  const PageBound& bound() const { return bound_; }
   // All runs are of the same network.
   void add(const PageRun& run, const sim::Simulation& simulation, const sim::Sampler& sampler);
-  // XHTML. `table` is plain text.
-  std::string text(const std::string& network, const std::string& table) const;
+  // XHTML. `table` is plain text; `why_not`: why planners are not taken, a sentence each.
+  std::string text(const std::string& network, const std::string& table,
+                   const std::vector<std::string>& why_not) const;
 
  private:
   // Characters of all runs' use of every link over time: what of it is too much is left out.
   static constexpr std::size_t kMostCharacters = 3'000'000;
 
-  PageBound bound_;
   std::optional<cluster::Cluster> cluster_;
   Layout layout_;
   nlohmann::json runs_ = nlohmann::json::array();

@@ -68,6 +68,11 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
     note(those_given(request, {"pacing"}),
          (request.fluid ? "--fluid" : request.transport) + " has rates of its own");
   if (request.fluid) {
+    const char* const routing = given(request, "routing")      ? "which --routing sets"
+                                : o.simulation.transport.spray ? "spray"
+                                                               : "ecmp";
+    note(those_given(request, {"transport"}),
+         fmt::format("--fluid takes of {} only its routing, {}", request.transport, routing));
     note(those_given(request,
                      {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss", "bit-errors",
                       "burst-loss", "duplicate", "damage", "reorder", "window", "most-window", "least-rto"}),

@@ -10,7 +10,21 @@ using std::chrono::milliseconds;
 
 Progress::Progress(bool always) : line_(milliseconds(500), milliseconds(always ? 500 : 10'000)) {}
 
+void Progress::plan(const std::string& what) {
+  planning_.emplace(line_, "planning " + what);
+}
+
+void Progress::look_for_bound() {
+  if (line_.due()) line_.say(fmt::format("looking for the bound: {}", wait_text(line_.seconds())));
+}
+
+void Progress::end() {
+  planning_.reset();
+  line_.end();
+}
+
 void Progress::begin(sim::Simulation& simulation, const std::string& title) {
+  planning_.reset();
   title_ = title;
   bytes_ = end_ = 0;
   line_.begin();
@@ -27,6 +41,10 @@ double Progress::share_done(const sim::Simulation& simulation) const {
 }
 
 void Progress::look(const sim::Simulation& simulation) {
+  if (planning_) {
+    planning_.reset();
+    line_.begin();
+  }
   if (!line_.due()) return;
   const double spent = line_.seconds();
   const double share = share_done(simulation);

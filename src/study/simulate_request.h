@@ -52,6 +52,7 @@ struct SimulateOptions {
 
   PerfOptions perf;                     // what to run, unless one of these:
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
+  bool bound = true;                    // whether the bound is looked for
   std::string matrix;                   // a file, or a pattern of flows,
   sim::Matrix flows;                    // and what it says
   std::string workload;                 // a file,

@@ -7,21 +7,20 @@
 
 #include "base/fail.h"
 #include "base/settings.h"
-#include "forest/bound.h"
-#include "forest/cost.h"
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "sim/collectives.h"
 #include "sim/frame_record.h"
 #include "sim/sampler.h"
 #include "study/plan_study.h"
+#include "study/simulate_plan.h"
 #include "study/simulate_transport.h"
 
 namespace talweg::study {
 namespace {
 
 constexpr std::size_t kMostStepsKept = 500'000;  // of workloads, for the page
-constexpr double kBoundPatience = 10;            // seconds that the page's bound may take
+constexpr double kBoundPatience = 10;            // seconds that the bound may take
 
 double microseconds(sim::Picoseconds time) {
   return static_cast<double>(time) * 1e-6;
@@ -73,14 +72,6 @@ class Watched {
   std::vector<std::int64_t> queued_;
 };
 
-std::shared_ptr<const forest::Forest> plan(const forest::Request& request, const std::string& algorithm,
-                                           const cluster::Cluster& cluster) {
-  if (algorithm.empty()) return std::make_shared<const forest::Forest>(forest::plan_best(request, cluster));
-  auto forest = std::make_shared<forest::Forest>(forest::find_planner(algorithm).plan(request, cluster));
-  forest::choose_chunks(*forest, cluster);
-  return forest;
-}
-
 std::int64_t bytes_to_move(const forest::Forest& forest) {
   std::int64_t elements = 0;
   for (const forest::Tree& tree : forest.trees)
@@ -129,15 +120,6 @@ void watch_frames(sim::Ranks& ranks, sim::Trace* trace, sim::FrameRecord* record
   });
 }
 
-PageBound bound_for_page(const SimulateOptions& options) {
-  const Collective op = options.perf.op;
-  PageBound found;
-  found.bound = bound_within(options.cluster, op, has_root(op) ? options.perf.root : 0, kBoundPatience);
-  found.words = found.bound ? forest::to_words(*found.bound, options.cluster)
-                            : fmt::format("no bound is known for {}", name(op));
-  return found;
-}
-
 void simulate_matrix(const SimulateOptions& options, Watchers& watchers, SimulateResult& result) {
   Watched run(options, watchers, options.matrix);
   if (watchers.progress != nullptr) {
@@ -152,8 +134,10 @@ void simulate_matrix(const SimulateOptions& options, Watchers& watchers, Simulat
 
 void simulate_workload(const SimulateOptions& options, Watchers& watchers, SimulateResult& result) {
   Watched run(options, watchers, options.workload);
-  if (watchers.progress != nullptr && options.horizon != sim::kNever)
-    watchers.progress->expect_end(options.horizon);
+  if (watchers.progress != nullptr) {
+    watchers.progress->plan("the collectives of " + options.workload);
+    if (options.horizon != sim::kNever) watchers.progress->expect_end(options.horizon);
+  }
   sim::WorkloadOptions how;
   how.ranks = options.ranks;
   how.seed = options.simulation.seed;
@@ -171,15 +155,12 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
 
 }  // namespace
 
-PerfRow simulate_case(const SimulateOptions& options, const PerfCase& c, const std::string& algorithm,
-                      Watchers& watchers, sim::RunReport& report) {
-  const forest::Request request = forest::even_request(c.op, c.ranks, has_root(c.op) ? c.root : 0,
-                                                       static_cast<std::int64_t>(vector_elements(c)),
-                                                       static_cast<std::int64_t>(size_of(c.type)));
-  const auto forest = plan(request, algorithm, options.cluster);
-  Watched run(options, watchers,
-              fmt::format("{} of {} on {}", name(c.op),
-                          to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))}), forest->planner));
+void simulate_case(const SimulateOptions& options, const PerfCase& c, const std::string& algorithm,
+                   Watchers& watchers, SimulateResult& result) {
+  const std::string size = to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))});
+  if (watchers.progress != nullptr) watchers.progress->plan(fmt::format("{} of {}", name(c.op), size));
+  const auto [forest, prediction] = plan_call(options.cluster, c, algorithm, result.planned);
+  Watched run(options, watchers, fmt::format("{} of {} on {}", name(c.op), size, forest->planner));
   const PerfOptions& perf = options.perf;
   if (watchers.progress != nullptr)
     watchers.progress->expect(bytes_to_move(*forest) * (perf.warmup + perf.iterations));
@@ -191,15 +172,12 @@ PerfRow simulate_case(const SimulateOptions& options, const PerfCase& c, const s
                      options.horizon, watchers.trace.get());
   PerfRow row{c, timing_of(times, perf), {}, {}, {}};
   if (has_in_place(c.op)) row.in_place = row.out_of_place;  // the same packets
-  const forest::Breakdown planned = forest::CostModel(options.cluster).breakdown(*forest);
-  row.plan =
-      fmt::format("{}, predicted {:.4g} ms",
-                  forest::plan_title(forest->planner, forest::aggregator_names(*forest, options.cluster)),
-                  planned.seconds() * 1e3);
-  if (watchers.page)
-    describe_call(run.page_run, options, row, planned, watchers.page->bound(), ranks, record);
-  run.end(report);
-  return row;
+  row.plan = fmt::format("{}, predicted {:.4g} ms", forest::plan_title(forest->planner, prediction.through),
+                         *prediction.seconds * 1e3);
+  if (watchers.page) describe_call(run.page_run, options, row, prediction, result.planned, ranks, record);
+  run.end(result.report);
+  result.rows.push_back(std::move(row));
+  result.plans.push_back(prediction);
 }
 
 SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
@@ -215,7 +193,11 @@ SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
   }
   const PerfOptions& perf = options.perf;
   const int ranks = options.cluster.workers();
-  if (watchers.page) watchers.page->set_bound(bound_for_page(options));
+  result.planned = study_of_calls(options);
+  std::function<void()> look = watchers.look;
+  if (watchers.progress != nullptr) look = [&] { watchers.progress->look_for_bound(); };
+  if (options.bound)
+    result.planned.bound = bound_within(options.cluster, perf.op, result.planned.root, kBoundPatience, look);
   const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
   for (const std::size_t size : perf.sizes)
     for (const std::string& algorithm : options.algorithms) {
@@ -223,7 +205,7 @@ SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
       if (options.algorithms.size() > 1 && !forest::find_planner(algorithm).serves(any)) continue;
       const PerfCase c{perf.op,   perf.types[0], perf.reductions[0],
                        perf.root, ranks,         count_for(perf.op, size, perf.types[0], ranks)};
-      result.rows.push_back(simulate_case(options, c, algorithm, watchers, result.report));
+      simulate_case(options, c, algorithm, watchers, result);
       on_row(result.rows.back());
     }
   return result;
@@ -233,6 +215,7 @@ SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& netw
   SimulateOptions options;
   options.perf = perf;
   options.network = network;
+  options.bound = false;  // the lines are those of measured calls
   options.cluster = formats::load_any(network);
   options.ranks.carry_payloads = false;
   options.ranks.costs = tcp_host_costs(options.cluster);

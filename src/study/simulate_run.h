@@ -11,6 +11,7 @@
 #include "sim/trace.h"
 #include "sim/workload_run.h"
 #include "study/perf_table.h"
+#include "study/plan_study.h"
 #include "study/simulate_html.h"
 #include "study/simulate_progress.h"
 #include "study/simulate_request.h"
@@ -19,6 +20,8 @@ namespace talweg::study {
 
 struct SimulateResult {
   std::vector<PerfRow> rows;           // of collectives
+  std::vector<Prediction> plans;       // of each of these
+  Study planned;                       // their bound, and what is known of planners that are not taken
   std::vector<sim::FlowResult> flows;  // of a matrix
   sim::WorkloadOutcome workload;
   sim::RunReport report;
@@ -34,8 +37,9 @@ struct Watchers {
 };
 
 // One line of the table: a simulation of its own. `algorithm` "": the one that is predicted to be cheapest.
-PerfRow simulate_case(const SimulateOptions& options, const PerfCase& c, const std::string& algorithm,
-                      Watchers& watchers, sim::RunReport& report);
+// Adds to all of the result but its bound; `result.planned` comes from study_of_calls().
+void simulate_case(const SimulateOptions& options, const PerfCase& c, const std::string& algorithm,
+                   Watchers& watchers, SimulateResult& result);
 
 // All that the options ask for. `on_row` hears of each line as soon as it is there.
 SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,

@@ -106,7 +106,9 @@ json simulate_point(const SimulateRequest& request) {
   json record;
   try {
     Watchers nobody;
-    const SimulateResult result = simulate_all(checked(request), nobody, [](const PerfRow&) {});
+    SimulateOptions options = checked(request);
+    options.bound = false;  // none of the numbers is of it
+    const SimulateResult result = simulate_all(options, nobody, [](const PerfRow&) {});
     for (const auto& [name, value] : simulate_key_numbers(result)) {
       const json number = json::parse(value, nullptr, false);
       record["numbers"][name] = number.is_number() ? number : json(value);  // the algorithm is a word

@@ -4,11 +4,17 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <climits>
 #include <cmath>
 #include <optional>
+#include <sstream>
 
 #include "base/printable.h"
+#include "forest/planner.h"
+#include "study/plan_report.h"
+#include "study/simulate_plan.h"
 #include "study/version.h"
+#include "study/why_not.h"
 #include "text/table.h"
 
 namespace talweg::study {
@@ -43,6 +49,69 @@ bool is_wide(const SimulateOptions& options) {
 
 std::string exact(sim::Picoseconds time) {
   return fmt::format("{:.3f}", us(time));
+}
+
+// Sentences in lines that are no results.
+std::string commented_lines(const std::string& sentences, bool wide) {
+  std::string text;
+  for (const std::string& line : text::wrapped(printable(sentences), wide ? INT_MAX : text::kTableWidth - 2))
+    text += fmt::format("# {}\n", line);
+  return text;
+}
+
+// Of the largest size, what was quickest.
+std::size_t quickest_row(const std::vector<PerfRow>& rows) {
+  std::size_t best = 0;
+  for (std::size_t i = 1; i < rows.size(); ++i) {
+    const std::size_t bytes = vector_bytes(rows[i].what), most = vector_bytes(rows[best].what);
+    if (bytes > most || (bytes == most && rows[i].out_of_place->time_us < rows[best].out_of_place->time_us))
+      best = i;
+  }
+  return best;
+}
+
+std::string size_of_row(const PerfRow& row) {
+  if (row.what.op == Collective::barrier) return "";
+  return to_string(Bytes{static_cast<std::int64_t>(vector_bytes(row.what))});
+}
+
+// The bound, what each line was planned to take, and what is to be said of the plans.
+std::string plans_text(const SimulateOptions& options, const SimulateResult& result) {
+  if (result.rows.empty()) return "";
+  using text::Quantity;
+  std::string text = commented_lines(
+      fmt::format("{:<21}: {}", "Bound", bound_line(options.cluster, result.planned)), is_wide(options));
+  text::Table table{{"size"},
+                    {"algorithm"},
+                    {.title = "planned", .of = Quantity::seconds},
+                    {.title = "of simulated", .of = Quantity::share},
+                    {.title = "of bound", .of = Quantity::share},
+                    {"limit"}};
+  for (std::size_t i = 0; i < result.rows.size(); ++i) {
+    const PerfRow& row = result.rows[i];
+    const Prediction& its = result.plans[i];
+    const double seconds = row.out_of_place->time_us * 1e-6;
+    const std::string size = size_of_row(row);
+    std::optional<double> share;
+    if (seconds > 0) share = *its.seconds / seconds;
+    table.add({size.empty() ? "-" : size, row.plan.substr(0, row.plan.find(',')), its.seconds, share,
+               part_of_bound(result.planned, row.what, seconds), forest::name(its.breakdown.limit)});
+  }
+  std::istringstream lines(table.text(is_wide(options), "#"));
+  for (std::string line; std::getline(lines, line);) text += "#" + line.substr(1) + "\n";
+  const std::size_t best = quickest_row(result.rows);
+  const std::string& plan = result.rows[best].plan;
+  text += commented_lines(limit_text(size_of_row(result.rows[best]), plan.substr(0, plan.find(',')),
+                                     result.plans[best].breakdown),
+                          is_wide(options));
+  for (const std::string& why : why_not(result.planned)) text += commented_lines(why, is_wide(options));
+  return text;
+}
+
+nlohmann::json plan_json(const Prediction& prediction) {
+  nlohmann::json plan = {{"predicted_us", *prediction.seconds * 1e6}, {"through", prediction.through}};
+  plan.update(breakdown_json(prediction.breakdown));
+  return plan;
 }
 
 std::string flows_text(const SimulateOptions& options, const std::vector<sim::FlowResult>& flows) {
@@ -192,9 +261,11 @@ std::string simulate_header(const SimulateOptions& options) {
 
 std::string simulate_body(const SimulateOptions& options, const SimulateResult& result) {
   std::string text;
-  if (has_table(options))
+  if (has_table(options)) {
     text += algorithms_text(options.perf, result.rows) +
             fmt::format("# {:<21}: {:.6g}\n", "Avg bus bandwidth", summed(result.rows).average_bus_bandwidth);
+    if (options.bound) text += plans_text(options, result);
+  }
   text += groups_text(options, result.workload.groups) + flows_text(options, flows_of(result));
   for (std::size_t b = 0; b < result.workload.background.size(); ++b) {
     const auto& o = result.workload.background[b];
@@ -205,8 +276,17 @@ std::string simulate_body(const SimulateOptions& options, const SimulateResult& 
 
 nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResult& result) {
   nlohmann::json document;
-  if (has_table(options))
+  if (has_table(options)) {
     document = to_json(options.perf, setup_of(options), result.rows, summed(result.rows));
+    for (std::size_t i = 0; i < result.rows.size(); ++i) {
+      const PerfRow& row = result.rows[i];
+      const auto part = part_of_bound(result.planned, row.what, row.out_of_place->time_us * 1e-6);
+      document["results"][i]["planned"] = plan_json(result.plans[i]);
+      document["results"][i]["part_of_bound"] = part ? nlohmann::json(*part) : nlohmann::json();
+    }
+    document["bound"] = bound_json(options.cluster, result.planned);
+    document["why_not"] = why_not(result.planned);
+  }
   document["format"] = "talweg simulate";
   document["format_version"] = 1;
   document["talweg_version"] = kVersion;

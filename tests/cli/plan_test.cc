@@ -375,6 +375,8 @@ TEST_F(Plan, ThePageSaysWhatLimitsEachPlanAndWhyItIsTakenOrNot) {
       EXPECT_EQ(cell(row, 5), candidate["limit_reason"].get<std::string>()) << row;
     }
     EXPECT_EQ(cell("tr[@class='taken']", 6), "taken: what a group takes");
+    EXPECT_THAT(cell("tr[1]", 2), testing::MatchesRegex("time, [mu]?s"));
+    EXPECT_THAT(cell("tr[@class='taken']", 2), testing::MatchesRegex("[0-9.]+")) << "the head has the unit";
   }
   EXPECT_THAT(cell("tr[th='ring']", 6), testing::ContainsRegex("takes 1.[0-9]+ times as long as "));
 }

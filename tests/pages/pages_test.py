@@ -1,7 +1,7 @@
 """The pages of talweg plan, talweg predict and talweg simulate in a browser, as people see them: on a desk and on a phone, light and dark.
 
 No script fails, nothing is asked of any network, nothing is wider than the window or cut off, what is written can be read,
-and what can be moved moves. That each of these would be noticed is shown on pages into which it is put.
+no column mixes units of time, and what can be moved moves. That each of these would be noticed is shown on pages into which it is put.
 """
 import contextlib
 import json
@@ -45,6 +45,15 @@ MEASURE = """((least_contrast) => {
       const [a, b] = [light(getComputedStyle(one)[property]), light(behind(one))], contrast = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
       if (contrast < least_contrast) { found.push(`contrast ${contrast.toFixed(1)}: ${one.textContent.slice(0, 40)}`); break; }
     }
+  for (const table of document.querySelectorAll("table")) {
+    const units = new Map();  // of each column, of its times
+    for (const row of table.rows)
+      for (const [column, cell] of [...row.cells].entries()) {
+        const unit = cell.textContent.match(/^[+-]?[0-9.e+-]+ (ns|us|ms|s|min|h)$/);
+        if (unit !== null) units.set(column, (units.get(column) || new Set()).add(unit[1]));
+      }
+    for (const [column, its] of units) if (its.size > 1) found.push(`${[...its].join(" and ")} in one column: ${table.id}, ${column + 1}`);
+  }
   return { found, brightness: light(getComputedStyle(document.body).backgroundColor),
     scrolled: [...document.querySelectorAll(".scroll")].filter((box) => box.scrollWidth > box.clientWidth)
       .map((box) => box.firstElementChild.id || box.firstElementChild.tagName) };
@@ -191,6 +200,11 @@ PAGES = {
     "simulate-32-hosts-and-a-failure": ["simulate", "thirty_two.yaml", "-b", "1M", "--fail", "leaf0->spine1@200us..900us"],
     "simulate-matrix": ["simulate", "--topology", "fat-tree:hosts=16", "--cm", "flows.cm"],
     "simulate-workload": ["simulate", "--topology", "leaf-spine:leaves=2,hosts=4,spines=2", "--workload", "work.yaml"],
+    "simulate-fluid": ["simulate", "--topology", "leaf-spine:leaves=2,hosts=4,spines=2", "--flows", "shuffle:size=4MB", "--fluid"],
+    "simulate-fluid-calls": ["simulate", TEN, "-b", "1M", "--fluid"],
+    "simulate-incast-ndp": ["simulate", "--topology", "star:hosts=9", "--flows", "incast:size=200KB", "--transport", "ndp"],
+    "simulate-paced": ["simulate", TEN, "-b", "1M", "--pacing"],
+    "simulate-all-to-all": ["simulate", "thirty_two.yaml", "--op", "all_to_all", "-b", "64K,256K", "-n", "1"],
     "simulate-odd-names": ["simulate", "odd.yaml", "-b", "64K"],
     "simulate-128-hosts": ["simulate", "--topology", "fat-tree:hosts=128", "-b", "64K", "-n", "1", "--algo", "halving_doubling"],
 }
@@ -205,6 +219,7 @@ DEFECTS = {
     "cut": ("<svg width='20' height='20'><text x='0' y='12'>far too long</text></svg>", "cut off: far too long", False),
     "empty": ("<div class='chart' id='hole'>x</div>", "empty: hole", False),
     "faint": ("<p style='color: #bbb; background: #fff'>hardly to be read</p>", "contrast", False),
+    "units": ("<table id='times'><tr><th>time</th></tr><tr><td>1.5 ms</td></tr><tr><td>20 us</td></tr></table>", "ms and us in one column: times, 1", False),
     "white": ("<style>:root { --back: #fff !important; --text: #000 !important; --card: #fff !important; }</style>", "it is not dark", True),
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/units.h"
 #include "forest/planner.h"
@@ -48,12 +49,50 @@ TEST(Choices, EveryCollectiveHasSomebodyToServeIt) {
   }
 }
 
-TEST(Choices, TheTableNamesTheTakenAndTheNextBest) {
-  const Choices list = {{{4096, {{"one_hop", 1e-5}, {"ring", 4e-5}}}}, {}};
+forest::Breakdown latency_limits() {
+  return {.links = 1e-6,
+          .processors = 2e-6,
+          .latency = 7e-6,
+          .limit = forest::Breakdown::Limit::latency,
+          .without = 3e-6,
+          .reason = "latency limits: 2 hops"};
+}
+
+TEST(Choices, TheTableNamesTheTakenWhatLimitsItAndTheNextBest) {
+  const Choices list = {{{4096, {{"one_hop", 1e-5, {}, latency_limits()}, {"ring", 4e-5}}}}, {}};
   EXPECT_EQ(to_text(Collective::all_reduce, list, false),
-            "all_reduce  taken    predicted  next best  predicted  slower\n"
-            "                          (us)                  (us)     (x)\n"
-            "4 KiB       one_hop       10.0  ring            40.0    4.00\n");
+            "all_reduce  taken    predicted  limit    next best  predicted  slower\n"
+            "                          (us)                           (us)     (x)\n"
+            "4 KiB       one_hop       10.0  latency  ring            40.0    4.00\n"
+            "4 KiB, one_hop: latency limits: 2 hops\n");
+}
+
+TEST(Choices, JsonSaysOfEachCandidateWhatItsTimeIsMadeOfAndWhatLimitsIt) {
+  const Choices list = {{{4096, {{"one_hop", 1e-5, {}, latency_limits()}}}}, {}};
+  const auto candidate = to_json(Collective::all_reduce, "", 2, list)["sizes"][0]["candidates"][0];
+  EXPECT_NEAR(candidate["spent_us"]["links"].get<double>(), 1, 1e-9);
+  EXPECT_NEAR(candidate["spent_us"]["processors"].get<double>(), 2, 1e-9);
+  EXPECT_NEAR(candidate["spent_us"]["latency"].get<double>(), 7, 1e-9);
+  EXPECT_NEAR(candidate["without_limit_us"].get<double>(), 3, 1e-9);
+  EXPECT_EQ(candidate["limit"], "latency");
+  EXPECT_EQ(candidate["limit_reason"], "latency limits: 2 hops");
+}
+
+TEST(Choices, WhatLimitsIsWhatTheStudyOfAPlanSays) {
+  const auto network = cluster::uniform_star(4, Bandwidth{1e9}, Nanoseconds{30'000});
+  const Choices list = choices(Collective::all_reduce, network, kPatience);
+  for (const auto& choice : list.sizes)
+    for (const Candidate& candidate : choice.candidates) {
+      EXPECT_NEAR(candidate.breakdown.seconds(), candidate.seconds, 1e-6 * candidate.seconds);
+      EXPECT_LE(candidate.breakdown.without, candidate.seconds);
+      EXPECT_FALSE(candidate.breakdown.reason.empty());
+    }
+  EXPECT_EQ(list.sizes.front().candidates.front().breakdown.limit, forest::Breakdown::Limit::latency);
+  EXPECT_EQ(list.sizes.back().candidates.front().breakdown.limit, forest::Breakdown::Limit::links);
+  const std::string text = to_text(Collective::all_reduce, list, false);
+  EXPECT_THAT(text, HasSubstr("\n64 MiB, " + list.sizes.back().candidates.front().planner + ": links limit"));
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
 TEST(Choices, TheTableHasNamesInFullIfAskedFor) {
@@ -64,6 +103,18 @@ TEST(Choices, TheTableHasNamesInFullIfAskedFor) {
   EXPECT_THAT(to_text(Collective::all_reduce, list, false), testing::Not(HasSubstr(whole)));
   EXPECT_THAT(to_text(Collective::all_reduce, list, false), HasSubstr("\n--wide shows whole names\n"));
   EXPECT_THAT(to_text(Collective::all_reduce, list, true), HasSubstr(whole));
+}
+
+TEST(Choices, SomebodyIsToldHowFarThatIs) {
+  const auto network = cluster::uniform_star(4, Bandwidth{1e9}, Nanoseconds{30'000});
+  std::size_t looks = 0, all = 0;
+  choices(Collective::all_reduce, network, kPatience, [&](const StudyProgress& progress) {
+    ++looks;
+    all = progress.all;
+  });
+  EXPECT_GT(looks, 0u);
+  EXPECT_EQ(all % 8, 0u) << "times of each planner at eight sizes";
+  EXPECT_GT(all, 8u);
 }
 
 TEST(Choices, WhatTakesTooLongIsLeftOutAndNamed) {

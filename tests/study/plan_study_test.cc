@@ -20,6 +20,9 @@ TEST(PlanReport, TimesHaveThreeDigitsAndAUnit) {
   EXPECT_EQ(duration_text(0.123), "123 ms");
   EXPECT_EQ(duration_text(0.99999), "1.00 s");
   EXPECT_EQ(duration_text(1234), "1234 s");
+  EXPECT_EQ(time_in({1e-3, "ms"}, 1.2345e-6), "0.00123");
+  EXPECT_EQ(time_in({1e-3, "ms"}, 12.345), "12345");
+  EXPECT_EQ(time_in({1e-3, "ms"}, {}), "-");
 }
 
 TEST(PlanStudy, WhoLooksIsToldHowManyTimesThereWillBeAndWhoIsUnderWay) {

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 
 namespace talweg::study {
 namespace {
@@ -47,6 +48,35 @@ TEST(ProgressLine, IsSilentForAsLongAsItShould) {
   late.begin();
   EXPECT_FALSE(late.due());
   EXPECT_FALSE(never.due());
+}
+
+// While another thread writes.
+std::string written_so_far(std::FILE* file) {
+  std::array<char, 256> text{};
+  const ssize_t n = ::pread(::fileno(file), text.data(), text.size(), 0);
+  return {text.data(), n > 0 ? static_cast<std::size_t>(n) : 0};
+}
+
+TEST(WaitingLine, SaysWhatGoesOnAndForHowLongUntilItEnds) {
+  const File file(std::tmpfile());
+  ASSERT_TRUE(file);
+  ProgressLine line(hours(1), milliseconds(0), file.get());
+  {
+    const WaitingLine waiting(line, "planning it");
+    while (written_so_far(file.get()).empty()) std::this_thread::sleep_for(milliseconds(1));
+  }
+  const std::string said = written_so_far(file.get());
+  EXPECT_THAT(said, testing::MatchesRegex("(planning it: [0-9.]+ s\n)+"));
+  std::this_thread::sleep_for(milliseconds(1));
+  EXPECT_EQ(written_so_far(file.get()), said);
+}
+
+TEST(WaitingLine, EndsAtOnce) {
+  const File file(std::tmpfile());
+  ASSERT_TRUE(file);
+  ProgressLine line(hours(1), hours(1), file.get());
+  for (int i = 0; i < 100; ++i) const WaitingLine waiting(line, "planning it");
+  EXPECT_EQ(content(file.get()), "");
 }
 
 TEST(ProgressLine, OnATerminalItIsRewrittenAndWipedOut) {

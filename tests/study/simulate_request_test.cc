@@ -141,6 +141,15 @@ TEST(SimulateRequest, FluidSaysThatItHasNoPackets) {
               ElementsAre("--queue, --priorities, --loss: --fluid has neither packets nor queues"));
 }
 
+TEST(SimulateRequest, FluidSaysThatItTakesOnlyTheRoutingOfATransport) {
+  EXPECT_TRUE(options_of({{"fluid", "true"}, {"transport", "ndp"}}).simulation.transport.spray);
+  EXPECT_THAT(notes_of({{"fluid", "true"}, {"transport", "ndp"}}),
+              ElementsAre("--transport: --fluid takes of ndp only its routing, spray"));
+  EXPECT_THAT(notes_of({{"fluid", "true"}, {"transport", "eqds"}, {"routing", "ecmp"}, {"window", "7"}}),
+              ElementsAre("--transport: --fluid takes of eqds only its routing, which --routing sets",
+                          HasSubstr("--window: ")));
+}
+
 TEST(SimulateRequest, QueuesOfSwitchesAreNamedWhereThereAreNone) {
   const std::string file = testing::TempDir() + "talweg-pair.yaml";
   std::ofstream(file) << "nodes: [{name: a}, {name: b}]\nlinks: [{between: [a, b], capacity: 1Gbit/s}]\n";

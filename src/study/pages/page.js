@@ -34,14 +34,21 @@ function scaled(value, units) {
   const [factor, name] = units.find((unit) => Math.abs(value) >= 0.9995 * unit[0]) || units[units.length - 1];
   return Number((value / factor).toPrecision(3)) + " " + name;
 }
+const time_units = [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]];
 const texts = {
   number: (value) => String(Number(value.toPrecision(3))),
   part: (value) => Number((100 * value).toPrecision(3)) + " %",
-  time: (value) => value === 0 ? "0" : scaled(value, [[1, "s"], [1e-3, "ms"], [1e-6, "us"], [1e-9, "ns"]]),
+  time: (value) => value === 0 ? "0" : scaled(value, time_units),
   count: (value) => String(Number(value.toPrecision(6))),
   times: (value) => texts.number(value) + " x",
   bytes: (value) => value === 0 ? "0" : scaled(value, [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"], [1, "B"]]),
 };
+// The unit in which times stand under each other, by their median; and a time in it.
+function time_unit(times) {
+  const sorted = times.map(Math.abs).filter((time) => time > 0).sort((a, b) => a - b), middle = sorted[sorted.length >> 1] ?? 1;
+  return time_units.find(([factor]) => middle >= 0.9995 * factor) || time_units[time_units.length - 1];
+}
+const time_in = ([factor], time) => texts.number(time / factor);
 function shortened(text, letters) { return text.length <= letters ? text : text.slice(0, Math.max(1, letters - 1)) + "\u2026"; }
 
 // Ticks at 1, 2 or 5 times a power of ten; on logarithmic axes of what is doubled, and of bytes always, at powers of two.

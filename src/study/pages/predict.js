@@ -147,18 +147,21 @@ function say_picked(span) {
 }
 
 
-// The columns of the table of layers: what they are called, what stands there for a layer, and as text.
+// The columns of the table of layers: what they are called, what stands there for a layer, and as text; or what kind of time it
+// is: those of a kind have one unit.
 const kMostRows = 40;
 const of_bucket = (column) => (i) => { const its = shown.buckets[shown.bucket_of[i]]; return its === undefined ? null : its[column]; };
 const columns = [
   ["layer", (i) => i, (value) => layer_name(value)],
-  ["forward", (i) => layers[i][1], time_of], ["its gap", (i) => layers[i][2] || null, time_of],
-  ["backward", (i) => layers[i][3], time_of], ["its gap ", (i) => layers[i][4] || null, time_of],
+  ["forward", (i) => layers[i][1], "took"], ["its gap", (i) => layers[i][2] || null, "took"],
+  ["backward", (i) => layers[i][3], "took"], ["its gap ", (i) => layers[i][4] || null, "took"],
   ["gradient", (i) => layers[i][5] || null, texts.bytes],
   ["bucket", (i) => shown.bucket_of[i] >= 0 ? shown.bucket_of[i] : null, (value) => String(value + 1)],
-  ["ready", (i) => layers[i][5] > 0 ? shown.ready[i] ?? null : null, time_of],
-  ["sent", of_bucket("sent"), time_of], ["arrived", of_bucket("arrived"), time_of],
+  ["ready", (i) => layers[i][5] > 0 ? shown.ready[i] ?? null : null, "at"],
+  ["sent", of_bucket("sent"), "at"], ["arrived", of_bucket("arrived"), "at"],
 ];
+const unit_of_kind = (kind) => time_unit(columns.filter(([, , its]) => its === kind)
+  .flatMap(([, value_of]) => [...layers.keys()].map((i) => (value_of(i) ?? 0) * ns)));
 let sorted_by = 0, upward = true, all_rows = false;
 
 function paint_layers() {
@@ -169,9 +172,9 @@ function paint_layers() {
     return (upward ? x - y : y - x) || a - b;
   });
   table.replaceChildren();
-  const head = add_html(table, "tr");
-  columns.forEach(([name], column) => {
-    const cell = add_html(head, "th"), button = add_html(cell, "button", "sort", name.trim());
+  const head = add_html(table, "tr"), units = { took: unit_of_kind("took"), at: unit_of_kind("at") };
+  columns.forEach(([name, , as], column) => {
+    const cell = add_html(head, "th"), button = add_html(cell, "button", "sort", name.trim() + (as in units ? ", " + units[as][1] : ""));
     button.type = "button";
     if (column === sorted_by) {
       cell.setAttribute("aria-sort", upward ? "ascending" : "descending");
@@ -186,9 +189,9 @@ function paint_layers() {
   const rows = all_rows ? order : order.slice(0, kMostRows);
   for (const i of rows) {
     const row = add_html(table, "tr", picked !== null && shown.bucket_of[i] === picked ? "taken" : "");
-    columns.forEach(([, value_of, text_of], column) => {
+    columns.forEach(([, value_of, as], column) => {
       const value = value_of(i);
-      add_html(row, column === 0 ? "th" : "td", "", value === null ? "" : text_of(value));
+      add_html(row, column === 0 ? "th" : "td", "", value === null ? "" : as in units ? time_in(units[as], value * ns) : as(value));
     });
   }
   find("more-layers").hidden = rows.length === order.length;

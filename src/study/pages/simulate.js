@@ -172,14 +172,14 @@ function compare() {
   const calls = runs.map((one) => one.call).filter((call) => call !== undefined);
   part("table-part", calls.length > 1);
   if (calls.length <= 1) { part("sizes-part", false); return; }
-  const table = find("table"), head = add_html(table, "tr");
-  for (const name of ["size", "algorithm", "time", "busbw, GB/s", "of bound", "planned", "planned / time"]) add_html(head, "th", "", name);
+  const table = find("table"), head = add_html(table, "tr"), unit = time_unit(calls.flatMap((call) => [call.time, call.planned]));
+  for (const name of ["size", "algorithm", "time, " + unit[1], "busbw, GB/s", "of bound", "planned, " + unit[1], "planned / time"]) add_html(head, "th", "", name);
   runs.forEach((one, i) => {
     if (one.call === undefined) return;
     const { bytes, algorithm, time, busbw, bound, planned } = one.call, row = add_html(table, "tr");
     row.dataset.run = i;
-    for (const text of [texts.bytes(bytes), algorithm, texts.time(time), busbw > 0 ? texts.number(busbw) : "-",
-      bound === null ? "-" : percent(bound / time), texts.time(planned), (planned / time).toFixed(2)]) add_html(row, "td", "", text);
+    for (const text of [texts.bytes(bytes), algorithm, time_in(unit, time), busbw > 0 ? texts.number(busbw) : "-",
+      bound === null ? "-" : percent(bound / time), time_in(unit, planned), (planned / time).toFixed(2)]) add_html(row, "td", "", text);
   });
   const names = [...new Set(calls.map((call) => call.algorithm))], sizes = new Set(calls.map((call) => call.bytes));
   if (!part("sizes-part", sizes.size > 1)) return;
