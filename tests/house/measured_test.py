@@ -180,6 +180,26 @@ class Verdicts(unittest.TestCase):
         failed = record | {"ms": {"default": None, "packed": 3950, "ring": 7000}, "errors": {"default": "died"}}
         self.assertEqual(self.verdict("fabric", [failed], "fabric/1/16"), rows.MISS)
 
+    def test_predictions_simulations_and_the_lab_are_held_to_each_other(self):
+        def pair(predicted, simulated, time=100.0):
+            record = {"scenario": "predict", "network": "unseen", "ranks": 6, "bytes": M, "planner": "ring", "predicted_ms": predicted,
+                      "simulated_ms": simulated, "measured_ms": time}
+            return record | ({"error": predicted / time - 1, "simulation_error": simulated / time - 1,
+                              "error_of_simulation": predicted / simulated - 1} if time else {})
+
+        def verdicts(*pairs):
+            return [self.verdict("predict", list(pairs), f"predict/unseen/6/{who}") for who in ("model", "simulator", "model-simulator")]
+
+        good = pair(105, 98)
+        self.assertEqual(verdicts(good), [rows.PASS] * 3)
+        self.assertEqual(verdicts(), [rows.NOT_MEASURED] * 3)
+        self.assertEqual(verdicts(good, good, pair(126, 110)), [rows.MISS, rows.PASS, rows.PASS])  # by the worst
+        self.assertEqual(verdicts(good, good, pair(80, 101)), [rows.PASS, rows.PASS, rows.PASS])
+        self.assertEqual(verdicts(good, pair(91, 109), pair(91, 109)), [rows.MISS, rows.MISS, rows.MISS])  # by the median
+        self.assertEqual(verdicts(good, pair(105, 98, None)), [rows.MISS] * 3)
+        row = one("predict", [good, good, pair(126, 110)], "predict/unseen/6/model")
+        self.assertEqual(row["note"], "3 pairs, worst +26% (ring, 1 MiB), at 1 MiB 5%")
+
     def test_strangers_must_have_come(self):
         result = {"isolated": {"median_ms": 100.0}, "wrong": 0}
         record = {"ranks": 4, "bytes": M, "alone": [result], "among": [result], "strangers_per_second": [990, 1010]}
