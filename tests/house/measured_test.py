@@ -200,6 +200,14 @@ class Verdicts(unittest.TestCase):
         row = one("predict", [good, good, pair(126, 110)], "predict/unseen/6/model")
         self.assertEqual(row["note"], "3 pairs, worst +26% (ring, 1 MiB), at 1 MiB 5%")
 
+    def test_what_htsim_gave_elsewhere_is_no_measurement_beside_it(self):
+        record = {"scenario": "sim", "name": "ls16-incast-10MB-ndp", "link_hops_per_s": 9e9, "peak_memory_MB": 1, "last_finish_ms": 126.3}
+        made = scenarios.rows_of("sim", [record])
+        self.assertEqual(rows.pick(made, key="sim/ls16-incast-10MB-ndp/completion")["verdict"], rows.PASS)
+        beside = [row for row in made if row["key"].startswith("sim/htsim/")]
+        self.assertEqual({(row["verdict"], row["target"] != "") for row in beside}, {(rows.NOT_MEASURED, True)})
+        self.assertIn("htsim was not run", measured.page({}, {}))
+
     def test_strangers_must_have_come(self):
         result = {"isolated": {"median_ms": 100.0}, "wrong": 0}
         record = {"ranks": 4, "bytes": M, "alone": [result], "among": [result], "strangers_per_second": [990, 1010]}
