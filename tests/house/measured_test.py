@@ -200,6 +200,21 @@ class Verdicts(unittest.TestCase):
         row = one("predict", [good, good, pair(126, 110)], "predict/unseen/6/model")
         self.assertEqual(row["note"], "3 pairs, worst +26% (ring, 1 MiB), at 1 MiB 5%")
 
+    def test_what_a_group_takes_is_held_to_every_planner_that_was_measured(self):
+        record = {"seed": 1, "ranks": 32, "bytes": 2 * M, "bound_ms": 3500, "errors": {}, "taken": "packed",
+                  "predicted_ms": {"packed": 4100.0, "ring": 6800.0}, "ms": {"default": 4450, "packed": 4382, "ring": 6894}}
+        row = one("fabric", [record], "fabric/1/32/chosen")
+        self.assertEqual((row["verdict"], row["note"]), (rows.PASS, "packed 4382 ms; packed taken, predicted 4100 ms"))
+        slow = record | {"ms": record["ms"] | {"default": 5081}}
+        self.assertEqual(self.verdict("fabric", [slow], "fabric/1/32/chosen"), rows.MISS)
+        self.assertAlmostEqual(one("fabric", [slow], "fabric/1/32/chosen")["measured"], 5081 / 4382)
+        by_ring = record | {"ms": record["ms"] | {"ring": 4000}}
+        self.assertEqual(self.verdict("fabric", [by_ring], "fabric/1/32/chosen"), rows.MISS)
+        no_ring = record | {"ms": record["ms"] | {"ring": None}, "errors": {"ring": "died"}}
+        self.assertEqual(self.verdict("fabric", [no_ring], "fabric/1/32/chosen"), "no verdict: peer ring failed")
+        failed = record | {"ms": record["ms"] | {"default": None}, "errors": {"default": "died"}}
+        self.assertEqual(self.verdict("fabric", [failed], "fabric/1/32/chosen"), rows.MISS)
+
     def test_what_htsim_gave_elsewhere_is_no_measurement_beside_it(self):
         record = {"scenario": "sim", "name": "ls16-incast-10MB-ndp", "link_hops_per_s": 9e9, "peak_memory_MB": 1, "last_finish_ms": 126.3}
         made = scenarios.rows_of("sim", [record])
