@@ -2,14 +2,13 @@
 bound, against gloo's ring in rank order, and against gloo's ring in the best of all orders of the hosts."""
 import fractions
 import itertools
-import json
 import random
 import statistics
-import subprocess
 import sys
 
 import contestants
 import places
+import predict
 import report
 from all_reduce import PAYLOAD_PER_MBIT
 from contestants import TALWEG, Contestant
@@ -51,16 +50,12 @@ def bound_mbit(place, size, settings):
         path = f"{folder}/cluster.yaml"
         with open(path, "w", encoding="utf-8") as file:
             file.write(place.cluster_yaml())
-        return bound_of(path, size, settings)
+        return bound_of(predict.talweg(settings, "plan", path, "--bytes", size))
 
 
-def bound_of(path, size, settings):
+def bound_of(plan):
     """What `talweg plan` proves to be the most that any all-reduce of a network can do, in Mbit/s of the vector."""
-    done = subprocess.run([settings.build / "talweg", "plan", path, "--bytes", str(size), "--json", "-"],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        raise SystemExit(f"talweg plan {path}: {done.stderr.strip()}")
-    return float(fractions.Fraction(json.loads(done.stdout)["bound"]["rate_bit_per_s_exact"])) / BIT_PER_MBIT
+    return float(fractions.Fraction(plan["bound"]["rate_bit_per_s_exact"])) / BIT_PER_MBIT
 
 
 def time_of(contestant, place, size, rounds, runner, settings):

@@ -180,6 +180,49 @@ class Verdicts(unittest.TestCase):
         failed = record | {"ms": {"default": None, "packed": 3950, "ring": 7000}, "errors": {"default": "died"}}
         self.assertEqual(self.verdict("fabric", [failed], "fabric/1/16"), rows.MISS)
 
+    def test_predictions_simulations_and_the_lab_are_held_to_each_other(self):
+        def pair(predicted, simulated, time=100.0):
+            record = {"scenario": "predict", "network": "unseen", "ranks": 6, "bytes": M, "planner": "ring", "predicted_ms": predicted,
+                      "simulated_ms": simulated, "measured_ms": time}
+            return record | ({"error": predicted / time - 1, "simulation_error": simulated / time - 1,
+                              "error_of_simulation": predicted / simulated - 1} if time else {})
+
+        def verdicts(*pairs):
+            return [self.verdict("predict", list(pairs), f"predict/unseen/6/{who}") for who in ("model", "simulator", "model-simulator")]
+
+        good = pair(105, 98)
+        self.assertEqual(verdicts(good), [rows.PASS] * 3)
+        self.assertEqual(verdicts(), [rows.NOT_MEASURED] * 3)
+        self.assertEqual(verdicts(good, good, pair(126, 110)), [rows.MISS, rows.PASS, rows.PASS])  # by the worst
+        self.assertEqual(verdicts(good, good, pair(80, 101)), [rows.PASS, rows.PASS, rows.PASS])
+        self.assertEqual(verdicts(good, pair(91, 109), pair(91, 109)), [rows.MISS, rows.MISS, rows.MISS])  # by the median
+        self.assertEqual(verdicts(good, pair(105, 98, None)), [rows.MISS] * 3)
+        row = one("predict", [good, good, pair(126, 110)], "predict/unseen/6/model")
+        self.assertEqual(row["note"], "3 pairs, worst +26% (ring, 1 MiB), at 1 MiB 5%")
+
+    def test_what_a_group_takes_is_held_to_every_planner_that_was_measured(self):
+        record = {"seed": 1, "ranks": 32, "bytes": 2 * M, "bound_ms": 3500, "errors": {}, "taken": "packed",
+                  "predicted_ms": {"packed": 4100.0, "ring": 6800.0}, "ms": {"default": 4450, "packed": 4382, "ring": 6894}}
+        row = one("fabric", [record], "fabric/1/32/chosen")
+        self.assertEqual((row["verdict"], row["note"]), (rows.PASS, "packed 4382 ms; packed taken, predicted 4100 ms"))
+        slow = record | {"ms": record["ms"] | {"default": 5081}}
+        self.assertEqual(self.verdict("fabric", [slow], "fabric/1/32/chosen"), rows.MISS)
+        self.assertAlmostEqual(one("fabric", [slow], "fabric/1/32/chosen")["measured"], 5081 / 4382)
+        by_ring = record | {"ms": record["ms"] | {"ring": 4000}}
+        self.assertEqual(self.verdict("fabric", [by_ring], "fabric/1/32/chosen"), rows.MISS)
+        no_ring = record | {"ms": record["ms"] | {"ring": None}, "errors": {"ring": "died"}}
+        self.assertEqual(self.verdict("fabric", [no_ring], "fabric/1/32/chosen"), "no verdict: peer ring failed")
+        failed = record | {"ms": record["ms"] | {"default": None}, "errors": {"default": "died"}}
+        self.assertEqual(self.verdict("fabric", [failed], "fabric/1/32/chosen"), rows.MISS)
+
+    def test_what_htsim_gave_elsewhere_is_no_measurement_beside_it(self):
+        record = {"scenario": "sim", "name": "ls16-incast-10MB-ndp", "link_hops_per_s": 9e9, "peak_memory_MB": 1, "last_finish_ms": 126.3}
+        made = scenarios.rows_of("sim", [record])
+        self.assertEqual(rows.pick(made, key="sim/ls16-incast-10MB-ndp/completion")["verdict"], rows.PASS)
+        beside = [row for row in made if row["key"].startswith("sim/htsim/")]
+        self.assertEqual({(row["verdict"], row["target"] != "") for row in beside}, {(rows.NOT_MEASURED, True)})
+        self.assertIn("htsim was not run", measured.page({}, {}))
+
     def test_strangers_must_have_come(self):
         result = {"isolated": {"median_ms": 100.0}, "wrong": 0}
         record = {"ranks": 4, "bytes": M, "alone": [result], "among": [result], "strangers_per_second": [990, 1010]}
