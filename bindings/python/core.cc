@@ -350,6 +350,7 @@ std::string explain(const PyGroup& self, const Text<"operation">& operation,
   const auto element = parse_data_type(type.value);
   if (!collective) refuse("no collective is called \"{}\"", operation.value);
   if (!element) refuse("no element type is called \"{}\"", type.value);
+  const py::gil_scoped_release no_gil;
   return self.group()->explain(*collective, count, *element);
 }
 

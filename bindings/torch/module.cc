@@ -35,6 +35,7 @@ std::string explain(const TalwegBackend& backend, const std::string& operation, 
   const auto element = parse_data_type(type);
   check_value(collective, "talweg: no collective is called ", operation);
   check_value(element, "talweg: no element type is called ", type);
+  const py::gil_scoped_release no_gil;
   return with_torch_errors([&] { return backend.group()->explain(*collective, count, *element); });
 }
 

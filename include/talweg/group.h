@@ -178,8 +178,8 @@ class Group {
   virtual GroupStatistics statistics() const = 0;
   // How this group is connected and what was chosen and why: one "key: value (origin)" a line.
   virtual std::string describe() const = 0;
-  // Which algorithm would carry this call, and the predicted time: "ring, 64 chunks of 64 KiB, predicted 8.9
-  // ms".
+  // Which algorithm would carry this call in the end, and the predicted time: "ring, 64 chunks of 64 KiB,
+  // predicted 8.9 ms". Where that is not planned yet it may take minutes; calls go on meanwhile.
   virtual std::string explain(Collective op, std::size_t count, DataType type) const = 0;
   // The flight recorder: this rank's last calls, those in flight with the ranks that they wait for, as JSON
   // for `talweg doctor` (docs/seeing.md). Any thread may ask at any time.

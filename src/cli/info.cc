@@ -20,6 +20,7 @@
 #include "study/choices.h"
 #include "study/machine.h"
 #include "study/perf_case.h"
+#include "study/plan_study.h"
 #include "study/progress.h"
 #include "text/escape.h"
 #include "text/output_file.h"
@@ -36,6 +37,8 @@ Examples:
   talweg info all_reduce -n 8                        # what is taken for which size between 8 hosts
   talweg info all_reduce -n 8 --ranks-per-host 4
   talweg info broadcast --cluster cluster.yaml       # on a network that a file describes)";
+
+constexpr int kMostRanks = static_cast<int>(kMostNodesToPlan) - 1;  // beside them there is a switch
 
 struct InfoFlags {
   std::string collective, op;
@@ -130,9 +133,9 @@ void add_info(CLI::App& app, Action* action) {
   sub->footer(kInfoExamples);
   sub->add_option("collective", flags->collective, "show which algorithm is taken for it");
   sub->add_option("--op", flags->op, "the same");
-  sub->add_option("-n,--ranks", flags->ranks, "ranks of the group")->check(whole_number(1, 1 << 12));
+  sub->add_option("-n,--ranks", flags->ranks, "ranks of the group")->check(whole_number(1, kMostRanks));
   sub->add_option("--ranks-per-host", flags->ranks_per_host, "of the assumed network")
-      ->check(whole_number(1, 1 << 12))
+      ->check(whole_number(1, kMostRanks))
       ->capture_default_str();
   sub->add_option("--cluster", flags->cluster, "file that describes the network (default: TALWEG_CLUSTER)");
   sub->add_option("--patience", flags->patience,

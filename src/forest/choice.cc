@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "forest/algorithms.h"
 #include "forest/packed.h"
+#include "forest/packing_lp.h"
 
 namespace talweg::forest {
 namespace {
@@ -51,9 +52,10 @@ std::string why_not_meant(const Algorithm& algorithm, const Request& request) {
 }
 
 std::string too_much_work(std::int64_t most_steps) {
-  return fmt::format("planning takes more than {} million steps (some {:g} s) or a gigabyte{}",
-                     most_steps / 1'000'000, static_cast<double>(most_steps) * 1e-9,
-                     most_steps < kMostSteps ? "" : ": it is planned where it is named");
+  return fmt::format(
+      "planning takes more than {} million steps (some {:g} s), or a gigabyte as for more than {} links{}",
+      most_steps / 1'000'000, static_cast<double>(most_steps) * 1e-9, PackingLp::kMostRows,
+      most_steps < kMostSteps ? "" : ": it is planned where it is named");
 }
 
 Offer offer(const Forest& forest, const CostModel& model) {

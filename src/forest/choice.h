@@ -24,7 +24,8 @@ namespace talweg::forest {
 // What one planner may work for one forest, in steps of about a nanosecond: while a call waits, and else.
 inline constexpr std::int64_t kMostStepsAtOnce = 20'000'000;  // 20 ms on a recent server
 inline constexpr std::int64_t kMostSteps = 120'000'000'000;   // two minutes: fabrics of a thousand hosts
-// "planning takes more than 20 million steps (some 0.02 s) or a gigabyte", and what helps.
+// "planning takes more than 20 million steps (some 0.02 s), or a gigabyte as for more than 10000 links", and
+// what helps.
 std::string too_much_work(std::int64_t most_steps);
 
 // What choosing asks of a plan.

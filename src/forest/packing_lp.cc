@@ -18,13 +18,11 @@ constexpr double kLeastPivot = 1e-9;  // smaller ones are rounding
 constexpr double kPerturbation = 1e-7;
 constexpr std::size_t kBlock = 256;     // columns
 constexpr int kPivotsPerInverse = 400;  // rounding adds up over pivots
-// Where work is limited, so is memory: to the 800 MB of such an inverse.
-constexpr std::size_t kMostRows = 10'000;
 
 // Before memory is taken for them.
 std::size_t allowed_rows(std::size_t rows, WorkLimit* limit) {
   if (limit == nullptr) return rows;
-  if (rows > kMostRows) throw WorkLimit::Reached();
+  if (rows > PackingLp::kMostRows) throw WorkLimit::Reached();
   limit->spend(static_cast<std::int64_t>(rows * rows));
   return rows;
 }

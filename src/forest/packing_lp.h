@@ -19,13 +19,15 @@ namespace talweg::forest {
 
 class PackingLp {
  public:
+  // Where work is limited, so is memory: to the 800 MB of the inverse for so many rows.
+  static constexpr std::size_t kMostRows = 10'000;
   struct Term {
     int row = 0;
     double amount = 0;
   };
 
   // Capacities are at least 0, the greatest should be near 1. Work is spent from `limit`, if there is one;
-  // what would take about a gigabyte is too much of it.
+  // more than kMostRows are too much of it.
   explicit PackingLp(std::vector<double> capacities, WorkLimit* limit = nullptr);
   // Returns the column's number. The gain of all columns together must be bounded by the rows.
   int add_column(std::vector<Term> terms, double gain);

@@ -42,6 +42,35 @@ const Algorithm& algorithm_named(const std::string& name) {
   return *std::ranges::find_if(algorithms::kAll, [&](const Algorithm& known) { return name == known.name; });
 }
 
+}  // namespace
+
+const std::vector<Planner>& planners() {
+  static const std::vector<Planner> table = [] {
+    std::vector<Planner> result;
+    for (const Algorithm& algorithm : algorithms::kAll) {
+      result.push_back(
+          {algorithm.name, algorithm.description,
+           [&algorithm](const Request& request) { return serves(algorithm, request); },
+           [&algorithm](const Request& request, const cluster::Cluster& cluster) {
+             return plan(algorithm, request, model_for(request, cluster));
+           },
+           [&algorithm](const Request& request) { return why_not_meant(algorithm, request).empty(); },
+           [&algorithm](const Request& request) { return why_not_meant(algorithm, request); }});
+    }
+    return result;
+  }();
+  return table;
+}
+
+const Planner& find_planner(const std::string& name) {
+  std::string known;
+  for (const Planner& planner : planners()) {
+    if (planner.name == name) return planner;
+    known += (known.empty() ? "" : ", ") + planner.name;
+  }
+  refuse("algorithm \"{}\": expected one of {}", name, known);
+}
+
 // Of all forests the best one so far is kept: others may take gigabytes.
 Planned plan_within(std::int64_t most_steps, const Request& request, const CostModel& model,
                     PackingMemo& memo, const WorkLimit* limit) {
@@ -70,35 +99,6 @@ Planned plan_within(std::int64_t most_steps, const Request& request, const CostM
   if (result.forest.planner != result.choice.taken)  // nobody was asked
     result.forest = plan(algorithm_named(result.choice.taken), request, model, &memo);
   return result;
-}
-
-}  // namespace
-
-const std::vector<Planner>& planners() {
-  static const std::vector<Planner> table = [] {
-    std::vector<Planner> result;
-    for (const Algorithm& algorithm : algorithms::kAll) {
-      result.push_back(
-          {algorithm.name, algorithm.description,
-           [&algorithm](const Request& request) { return serves(algorithm, request); },
-           [&algorithm](const Request& request, const cluster::Cluster& cluster) {
-             return plan(algorithm, request, model_for(request, cluster));
-           },
-           [&algorithm](const Request& request) { return why_not_meant(algorithm, request).empty(); },
-           [&algorithm](const Request& request) { return why_not_meant(algorithm, request); }});
-    }
-    return result;
-  }();
-  return table;
-}
-
-const Planner& find_planner(const std::string& name) {
-  std::string known;
-  for (const Planner& planner : planners()) {
-    if (planner.name == name) return planner;
-    known += (known.empty() ? "" : ", ") + planner.name;
-  }
-  refuse("algorithm \"{}\": expected one of {}", name, known);
 }
 
 Planned plan_in_full(const Request& request, const CostModel& model, PackingMemo& memo,

@@ -3,6 +3,7 @@
 // that ask the same get the same forest.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -43,13 +44,16 @@ struct Planned {
 class PackingMemo;  // packed.h
 class WorkLimit;    // work_limit.h
 
-// What a choice comes to: each planner may work for kMostSteps, and is left out where it would take more.
-// Deterministic. The network needs workers() == request.ranks. `memo`: of packings that were made before for
-// this network, most of what planning takes. `limit`: whether the plan is still wanted; where it is not,
-// planning throws WorkLimit::Reached.
+// What a choice comes to where each planner may work for so many steps: those that would take more are left
+// out, and are missing where kMostSteps might do. Deterministic. The network needs workers() ==
+// request.ranks. `memo`: of packings that were made before for this network, most of what planning takes.
+// `limit`: whether the plan is still wanted; where it is not, planning throws WorkLimit::Reached.
+Planned plan_within(std::int64_t most_steps, const Request& request, const CostModel& model,
+                    PackingMemo& memo, const WorkLimit* limit = nullptr);
+// With kMostSteps: what a group comes to.
 Planned plan_in_full(const Request& request, const CostModel& model, PackingMemo& memo,
                      const WorkLimit* limit = nullptr);
-// The same while a call waits, with kMostStepsAtOnce: planners that would take more are missing.
+// While a call waits, with kMostStepsAtOnce.
 Planned plan_at_once(const Request& request, const CostModel& model, PackingMemo& memo,
                      const WorkLimit* limit = nullptr);
 // The forest of plan_in_full().

@@ -142,8 +142,9 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   bool switch_serves(const forest::Request& request, DataType type) const;
   // What the switch takes for the trees' vector (votes alone, where it serves always and was not measured);
   // none where the trees are taken.
-  std::optional<double> seconds_by_switch(const forest::Forest& trees, double votes_seconds) const;
-  double find_votes_seconds() const;
+  std::optional<double> seconds_by_switch(const forest::Forest& trees, double votes_seconds,
+                                          const forest::CostModel& model) const;
+  double find_votes_seconds(const forest::CostModel& model) const;
   // In group_helpers.cc: how a group goes on without an aggregator.
   void lose_helper(int node);
   void on_lost(int from, const wire::Lost& lost, const std::byte* payload);
@@ -171,7 +172,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   const std::string algorithm_;
   const std::string description_;
   const Logger log_;
-  mutable steer::PlanChooser chooser_;
+  steer::PlanChooser chooser_;
   steer::PlanCache own_plans_;
   steer::SharedPlans shared_plans_;
   protocol::Session session_;

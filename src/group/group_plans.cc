@@ -119,7 +119,7 @@ void GroupImpl::note_word(const steer::PlanWord& word) {
   std::int64_t bytes = 0;
   for (const std::int64_t count : word.request->counts) bytes += count * word.request->element_size;
   log_.log(LogLevel::info, "plan", "{} of {}: {}", name(word.request->op), to_string(Bytes{bytes}),
-           chooser_.describe(*word.forest));
+           steer::describe(*word.forest, *chooser_.model()));
 }
 
 }  // namespace talweg::group

@@ -41,12 +41,12 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
     switch_plans_.clear();
     switch_lives_ = switch_->lives();
     switch_for_ = chooser_.model();
-    votes_seconds_ = find_votes_seconds();
+    votes_seconds_ = find_votes_seconds(*switch_for_);
   }
   auto& plan = switch_plans_[{trees.get(), *format}];
   // It shares the trees' plan, so that no other one comes to lie where that was.
   if (plan == nullptr) {
-    const bool wanted = seconds_by_switch(*trees->forest, votes_seconds_).has_value();
+    const bool wanted = seconds_by_switch(*trees->forest, votes_seconds_, *switch_for_).has_value();
     plan = protocol::make_stream_plan(std::move(trees), switch_, *format, wanted);
   }
   return plan;
@@ -58,29 +58,33 @@ bool GroupImpl::switch_serves(const forest::Request& request, DataType type) con
 }
 
 // Votes go to all ranks and back, as in a barrier.
-double GroupImpl::find_votes_seconds() const {
-  const forest::CostModel& model = *chooser_.model();
+double GroupImpl::find_votes_seconds(const forest::CostModel& model) const {
   const forest::Request barrier = forest::even_request(Collective::barrier, size(), 0, 0, 1);
   return model.seconds(forest::find_planner("binomial").plan(barrier, model.network()));
 }
 
-std::optional<double> GroupImpl::seconds_by_switch(const forest::Forest& trees, double votes_seconds) const {
+std::optional<double> GroupImpl::seconds_by_switch(const forest::Forest& trees, double votes_seconds,
+                                                   const forest::CostModel& model) const {
   const auto cost = switch_->cost();
   if (!cost) return std::nullopt;
   const auto bytes = static_cast<double>(trees.request.counts[0] * trees.request.element_size);
   const double seconds = cost->seconds(bytes) + votes_seconds;
-  if (!switch_->always() && seconds >= chooser_.model()->seconds(trees)) return std::nullopt;
+  if (!switch_->always() && seconds >= model.seconds(trees)) return std::nullopt;
   return seconds;
 }
 
 std::string GroupImpl::explain(Collective op, std::size_t count, DataType type) const {
   const forest::Request request = forest::even_request(op, size(), 0, static_cast<std::int64_t>(count),
                                                        static_cast<std::int64_t>(size_of(type)));
-  const auto guard = world_->lock();
-  const forest::Forest trees = chooser_.best(request);
-  std::string by_trees = chooser_.describe(trees);
+  auto guard = world_->lock();
+  const auto plan = chooser_.best(request);
+  const std::shared_ptr<const forest::CostModel> model = chooser_.model();
+  guard.unlock();
+  const forest::Forest trees = plan();  // which may take minutes: calls go on meanwhile
+  guard = world_->lock();
+  std::string by_trees = steer::describe(trees, *model);
   if (!switch_serves(request, type)) return by_trees;
-  const auto seconds = seconds_by_switch(trees, find_votes_seconds());
+  const auto seconds = seconds_by_switch(trees, find_votes_seconds(*model), *model);
   if (!seconds) return by_trees;
   if (switch_->always()) return "switch, not measured; without it " + by_trees;
   return fmt::format("switch, predicted {:.4g} ms; without it {}", *seconds * 1e3, by_trees);

@@ -73,7 +73,8 @@ void PlanChooser::change_to(std::shared_ptr<const PlannedAhead> ahead) {
   ready_.clear();
   ahead_ = std::move(ahead);
   model_ = ahead_->model;
-  at_once_ = in_full_ = forest::PackingMemo();
+  at_once_ = forest::PackingMemo();
+  in_full_ = std::make_shared<InFull>();
   behind_ = std::make_shared<forest::PackingMemo>();
 }
 
@@ -88,7 +89,8 @@ const forest::Planner* PlanChooser::named(const forest::Request& request) const 
 
 PlanSource::Plan PlanChooser::first(const forest::Request& request) {
   if (const auto it = ready_.find(request); it != ready_.end()) return {it->second, true};
-  if (named(request) != nullptr) return {std::make_shared<forest::Forest>(best(request)), true};
+  if (const forest::Planner* const planner = named(request); planner != nullptr)
+    return {std::make_shared<forest::Forest>(plan_named(*planner, request)), true};
   if (const auto it = ahead_->plans.find(request); it != ahead_->plans.end())
     return {it->second.forest, it->second.final || background_ == nullptr};
   forest::Planned plan = forest::plan_at_once(request, *model_, at_once_);
@@ -116,14 +118,24 @@ PlanSource::Plan PlanChooser::later(const forest::Request& request) {
   return {std::move(forest), true};
 }
 
-forest::Forest PlanChooser::best(const forest::Request& request) {
-  if (const auto it = ready_.find(request); it != ready_.end()) return *it->second;
-  const forest::Planner* const planner = named(request);
-  return planner != nullptr ? forest::plan_by(*planner, request, *model_, in_full_)
-                            : forest::plan_best(request, *model_, in_full_);
+// Where somebody else is packing, what that comes to is not waited for.
+forest::Forest PlanChooser::plan_named(const forest::Planner& planner, const forest::Request& request) const {
+  const std::unique_lock alone(in_full_->mutex, std::try_to_lock);
+  forest::PackingMemo own;
+  return forest::plan_by(planner, request, *model_, alone ? in_full_->packings : own);
 }
 
-std::string PlanChooser::describe(const forest::Forest& forest) const {
+std::function<forest::Forest()> PlanChooser::best(const forest::Request& request) const {
+  if (const auto it = ready_.find(request); it != ready_.end())
+    return [forest = it->second] { return *forest; };
+  return [request, planner = named(request), model = model_, in_full = in_full_] {
+    const std::lock_guard alone(in_full->mutex);
+    return planner != nullptr ? forest::plan_by(*planner, request, *model, in_full->packings)
+                              : forest::plan_best(request, *model, in_full->packings);
+  };
+}
+
+std::string describe(const forest::Forest& forest, const forest::CostModel& model) {
   std::int64_t chunks = 0;
   std::int64_t chunk = 0;
   for (const forest::Tree& tree : forest.trees) {
@@ -131,9 +143,9 @@ std::string PlanChooser::describe(const forest::Forest& forest) const {
     chunk = std::max(chunk, std::min(tree.chunk, tree.slice.count));
   }
   return fmt::format("{}, {} trees, up to {} chunks of {}, predicted {:.4g} ms",
-                     forest::plan_title(forest.planner, forest::aggregator_names(forest, network())),
+                     forest::plan_title(forest.planner, forest::aggregator_names(forest, model.network())),
                      forest.trees.size(), chunks, to_string(Bytes{chunk * forest.request.element_size}),
-                     model_->seconds(forest) * 1e3);
+                     model.seconds(forest) * 1e3);
 }
 
 }  // namespace talweg::steer

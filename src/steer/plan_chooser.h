@@ -2,12 +2,14 @@
 // forest::choose() takes, as for `talweg plan`, `info` and `simulate`. Where planning takes longer than a
 // call can wait, the best of what is quickly planned serves until it is there.
 //
-// For one thread at a time. Tasks in the background read models, which nobody changes, and the memo that is
-// theirs alone.
+// For one thread at a time. Tasks in the background, and whoever runs what best() returns, read models, which
+// nobody changes, and memos of their own.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -26,6 +28,9 @@ namespace talweg::steer {
 PlannedAhead plan_ahead(const cluster::Cluster& network, std::span<const forest::Request> requests,
                         const forest::WorkLimit* limit = nullptr);
 
+// "ring, 8 trees, up to 64 chunks of 64 KiB, predicted 8.9 ms", in the network of that model.
+std::string describe(const forest::Forest& forest, const forest::CostModel& model);
+
 class PlanChooser : public PlanSource {
  public:
   // `algorithm` as GroupOptions::algorithm. Throws Error{invalid_argument} for planners that do not exist or
@@ -35,10 +40,9 @@ class PlanChooser : public PlanSource {
 
   Plan first(const forest::Request& request) override;
   Plan later(const forest::Request& request) override;
-  // What calls come to in the end. May take long.
-  forest::Forest best(const forest::Request& request);
-  // "ring, 8 trees, up to 64 chunks of 64 KiB, predicted 8.9 ms".
-  std::string describe(const forest::Forest& forest) const;
+  // Plans what calls come to in the end, in the network of now. May take minutes: to be run from any thread,
+  // while the chooser plans for calls.
+  std::function<forest::Forest()> best(const forest::Request& request) const;
 
   const cluster::Cluster& network() const { return model_->network(); }
   const std::shared_ptr<const forest::CostModel>& model() const { return model_; }
@@ -54,13 +58,20 @@ class PlanChooser : public PlanSource {
   void change_to(std::shared_ptr<const PlannedAhead> ahead);
   // Null: the user has named none that serves it.
   const forest::Planner* named(const forest::Request& request) const;
+  forest::Forest plan_named(const forest::Planner& planner, const forest::Request& request) const;
+
+  struct InFull {
+    std::mutex mutex;
+    forest::PackingMemo packings;
+  };
 
   std::map<Collective, std::string> chosen_;  // by the user
   std::string chosen_for_all_;
   Background* background_;
   std::shared_ptr<const PlannedAhead> ahead_;
   std::shared_ptr<const forest::CostModel> model_;
-  forest::PackingMemo at_once_, in_full_;
+  forest::PackingMemo at_once_;
+  std::shared_ptr<InFull> in_full_;
   std::shared_ptr<forest::PackingMemo> behind_;  // used in the background alone
   std::unordered_map<forest::Request, Background::Task<forest::Forest>, RequestHash> tasks_;
   std::unordered_map<forest::Request, std::shared_ptr<const forest::Forest>, RequestHash> ready_;

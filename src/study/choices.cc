@@ -46,8 +46,8 @@ forest::Request request_for(Collective op, int ranks, std::size_t bytes) {
 Choices choices(Collective op, const cluster::Cluster& network, double seconds,
                 const std::function<void(const StudyProgress&)>& look) {
   if (network.nodes.size() > kMostNodesToPlan)
-    refuse("times are predicted for networks of up to {} nodes, and this one has {}", kMostNodesToPlan,
-           network.nodes.size());
+    refuse("times are predicted for networks of up to {} nodes, hosts and switches too, and this one has {}",
+           kMostNodesToPlan, network.nodes.size());
   StudyRequest request;
   request.op = op;
   request.patience = seconds;

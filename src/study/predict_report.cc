@@ -1,6 +1,7 @@
 #include "study/predict_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -237,6 +238,14 @@ Json fit_json(const train::Fit& fit, int ranks) {
       {"ranks", ranks}, {"relative_error", fit.error}, {"confidence", 0.95}, {"pieces", std::move(pieces)}};
 }
 
+// Of plans that a group does not end with.
+std::string interim_text(const train::NetworkTimes& times) {
+  if (times.interim.missing.empty()) return {};
+  return fmt::format(
+      "; with {}, which a group begins with: it plans on in the background, and {} may then be quicker",
+      fmt::join(times.interim.taken, ", "), fmt::join(times.interim.missing, ", "));
+}
+
 std::string in_flight_text(const StepQuestion& question) {
   return question.in_flight > 1 ? fmt::format("; {} in flight at once", question.in_flight) : "";
 }
@@ -253,6 +262,7 @@ Json network_json(const StepQuestion& question) {
           {"description", question.network.words},
           {"all_reduce", pieces},
           {"fit", question.network.fit ? fit_json(*question.network.fit, question.job.ranks) : Json()},
+          {"interim", {{"taken", times.interim.taken}, {"missing", times.interim.missing}}},
           {"in_flight", question.in_flight}};
 }
 
@@ -280,8 +290,8 @@ std::string network_line(const StepQuestion& question) {
   const int ranks = question.ranks.back();
   const train::NetworkTimes network = question.network.at(ranks);
   const train::TransferTimes& times = network.all_reduce;
-  const std::string behind =
-      (question.network.fit ? confidence_text(*question.network.fit) : "") + in_flight_text(question);
+  const std::string behind = (question.network.fit ? confidence_text(*question.network.fit) : "") +
+                             interim_text(network) + in_flight_text(question);
   std::string text = fmt::format("{}; on {} ranks an all-reduce ", question.network.words, ranks);
   if (times.pieces().size() == 1) return text + "takes " + train::to_string(times) + behind;
   text += "of";

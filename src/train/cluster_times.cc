@@ -61,10 +61,17 @@ struct Priced {
   TransferTimes all{}, links{};
 };
 
+void add_missing(const forest::Choice& choice, NetworkTimes::Interim& interim) {
+  if (choice.missing.empty()) return;
+  interim.taken.insert(choice.taken);
+  interim.missing.insert(choice.missing.begin(), choice.missing.end());
+}
+
 class Pricer {
  public:
-  explicit Pricer(const cluster::Cluster& cluster)
-      : planned_for_(cluster),
+  Pricer(const cluster::Cluster& cluster, std::int64_t most_steps)
+      : most_steps_(most_steps),
+        planned_for_(cluster),
         priced_by_(without_bursts(cluster)),
         links_alone_(of_links_alone(without_bursts(cluster))) {}
 
@@ -88,13 +95,23 @@ class Pricer {
     return tables(samples);
   }
 
+  const NetworkTimes::Interim& interim() const { return interim_; }
+
  private:
   Sample priced(Collective op, Bytes bytes) {
-    const auto planned =
-        forest::plan_at_once(request_for(op, planned_for_.network().workers(), bytes), planned_for_, memo_);
+    const auto planned = plan(request_for(op, planned_for_.network().workers(), bytes));
     const auto size = static_cast<double>(bytes.value);
     of_links_.push_back({size, links_alone_.seconds(planned.forest)});
     return {size, priced_by_.seconds(planned.forest)};
+  }
+
+  // What is too much for one collective is for the others, too.
+  forest::Planned plan(const forest::Request& request) {
+    forest::Planned planned = forest::plan_within(most_steps_, request, planned_for_, memo_);
+    if (planned.complete()) return planned;
+    add_missing(planned.choice, interim_);
+    most_steps_ = std::min(most_steps_, forest::kMostStepsAtOnce);
+    return planned;
   }
 
   // Of what has been priced since the last ones.
@@ -116,6 +133,8 @@ class Pricer {
     bend(op, sizes.subspan(middle), seen, last, samples);
   }
 
+  std::int64_t most_steps_;
+  NetworkTimes::Interim interim_;
   forest::CostModel planned_for_;
   forest::CostModel priced_by_, links_alone_;
   std::vector<Sample> of_links_;
@@ -141,15 +160,17 @@ std::span<const Bytes> table_sizes() {
   return kSizes;
 }
 
-NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Bytes> sizes) {
+NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Bytes> sizes,
+                           std::int64_t most_steps) {
   cluster::validate(cluster);
   const int ranks = cluster.workers();
   if (ranks == 1) return no_network(1);
   struct Both {
     NetworkTimes::Each all, links;
+    NetworkTimes::Interim interim;
   };
-  const auto times_of = [&sizes, ranks](const cluster::Cluster& its) -> Both {
-    Pricer pricer(its);
+  const auto times_of = [&](const cluster::Cluster& its) -> Both {
+    Pricer pricer(its, most_steps);
     const auto of = [&](Collective op) {
       if (!sizes.empty()) return pricer.times(op, sizes);
       if (ranks < kManyRanks) return pricer.times(op, kSizes);
@@ -157,9 +178,11 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
     };
     const Priced sums = of(Collective::all_reduce), scattered = of(Collective::reduce_scatter),
                  gathered = of(Collective::all_gather);
-    return {{sums.all, scattered.all, gathered.all}, {sums.links, scattered.links, gathered.links}};
+    return {{sums.all, scattered.all, gathered.all},
+            {sums.links, scattered.links, gathered.links},
+            pricer.interim()};
   };
-  const auto [now, links] = times_of(cluster);
+  const auto [now, links, interim] = times_of(cluster);
   cluster::Cluster endless = cluster;
   for (cluster::Link& link : endless.links) link.capacity.bits_per_second *= kEndless;
   for (cluster::CapacityGroup& group : endless.groups) group.capacity.bits_per_second *= kEndless;
@@ -169,7 +192,8 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
           .reduce_scatter = now.reduce_scatter,
           .all_gather = now.all_gather,
           .least = times_of(endless).all,
-          .links = links};
+          .links = links,
+          .interim = interim};
 }
 
 NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes) {
@@ -193,9 +217,12 @@ NetworkTimes simulated_times(const cluster::Cluster& cluster, const sim::Simulat
   const forest::CostModel model(cluster);
   forest::PackingMemo memo(forest::Trees::any);
   std::vector<Sample> samples;
+  NetworkTimes::Interim interim;
   for (const Bytes bytes : sizes.empty() ? table_sizes() : sizes) {
     if (sizes.empty() && bytes.value > kMostSimulated) continue;
-    auto planned = forest::plan_at_once(request_for(Collective::all_reduce, ranks, bytes), model, memo);
+    auto planned = forest::plan_within(kMostStepsToPredict, request_for(Collective::all_reduce, ranks, bytes),
+                                       model, memo);
+    add_missing(planned.choice, interim);
     sim::Simulation simulation(cluster, options);
     sim::RanksOptions empty = hosts;
     empty.carry_payloads = false;
@@ -205,7 +232,9 @@ NetworkTimes simulated_times(const cluster::Cluster& cluster, const sim::Simulat
                                       DataType::f32, {}, sim::kNever);
     samples.push_back({static_cast<double>(bytes.value), static_cast<double>(times.of_call.front()) * 1e-12});
   }
-  return network_of(title_of(cluster, "simulated"), ranks, table_times(samples));
+  NetworkTimes times = network_of(title_of(cluster, "simulated"), ranks, table_times(samples));
+  times.interim = std::move(interim);
+  return times;
 }
 
 NetworkTimes simulated_times_at(const cluster::Cluster& cluster, int ranks) {

@@ -5,6 +5,7 @@
 //   const NetworkTimes of_four = cluster_times(cluster::restrict_to(cluster, std::vector{0, 1, 2, 3}));
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "base/units.h"
@@ -18,11 +19,17 @@ namespace talweg::train {
 // 4 KiB to 1 GiB in steps of four.
 std::span<const Bytes> table_sizes();
 
-// By the forests that forest::plan_at_once() takes and the cost model (forest/cost.h). Ranks are the workers.
+// What each packing of a table may take. A group plans for longer, in the background.
+inline constexpr std::int64_t kMostStepsToPredict = 1'000'000'000;  // a second
+
+// By the forests that groups end with and the cost model (forest/cost.h). Ranks are the workers. Where a
+// planner would take more than `most_steps`, by the forests that serve until its own are there, as
+// NetworkTimes::interim then says.
 // What lies between two sizes is on the line between them; of 64 workers and more, sizes above 1 MiB are left
 // out where a line comes within 2 %. Bursts of links let nothing pass at once, since the calls of a step
 // follow each other.
-NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Bytes> sizes = {});
+NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Bytes> sizes = {},
+                           std::int64_t most_steps = kMostStepsToPredict);
 // The same with the first `ranks` of its workers alone. Throws Error{invalid_argument} for more than there
 // are.
 NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes = {});

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -84,6 +85,13 @@ struct NetworkTimes {
   // What links would take were processors without end: where less than the times above, less bandwidth is not
   // felt until links take longer. Nothing: the times above are those of links.
   std::optional<Each> links{};
+  // Of a cluster, where some plans take long to make: by name, planners whose plans these are the times of,
+  // which serve a group until it has those of `missing`, which may be quicker. Empty: groups end with these.
+  struct Interim {
+    std::set<std::string> taken{}, missing{};
+    bool operator==(const Interim&) const = default;
+  };
+  Interim interim{};
   // Each rate of links times `by`; start-ups stay, and nothing takes less than `least`.
   NetworkTimes with_bandwidth(double by) const;
   bool operator==(const NetworkTimes&) const = default;

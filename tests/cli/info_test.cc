@@ -71,6 +71,16 @@ TEST(Info, NamesTheAggregatorsOfTheNetworkWhichAreNoRanks) {
   EXPECT_THAT(talweg({"info", "all_reduce", "-n", "4"}).out, testing::Not(HasSubstr("aggregators")));
 }
 
+TEST(Info, TakesAsManyRanksAsItPlansForAndSaysHowMany) {
+  EXPECT_THAT(talweg({"info", "--help"}).out, HasSubstr("INT in [1 - 2499]"));
+  const auto more = talweg({"info", "all_reduce", "-n", "2500"});
+  EXPECT_EQ(more.exit_code, 2);
+  EXPECT_THAT(more.err, HasSubstr("2499"));
+  const auto hosts = talweg({"info", "all_reduce", "-n", "2000", "--ranks-per-host", "2"});
+  EXPECT_EQ(hosts.exit_code, 2);
+  EXPECT_THAT(hosts.err, HasSubstr("up to 2500 nodes, hosts and switches too, and this one has 3001"));
+}
+
 TEST(Info, RanksThatDoNotFitTheClusterFileAreRefused) {
   const auto outcome = shell(
       "f=$(mktemp); trap 'rm $f' EXIT; cat >$f <<'END'\n"

@@ -112,11 +112,12 @@ TEST(Choice, TakesNobodyWhereNobodyHasAnOfferAndAsksNobodyWhereRanksMayKnowDiffe
 }
 
 TEST(Choice, LeavesPlannersOutByWorkAndNotByTheNumberOfRanks) {
-  EXPECT_EQ(too_much_work(kMostStepsAtOnce),
-            "planning takes more than 20 million steps (some 0.02 s) or a gigabyte");
+  EXPECT_EQ(
+      too_much_work(kMostStepsAtOnce),
+      "planning takes more than 20 million steps (some 0.02 s), or a gigabyte as for more than 10000 links");
   EXPECT_EQ(too_much_work(kMostSteps),
-            "planning takes more than 120000 million steps (some 120 s) or a gigabyte: it is planned where it"
-            " is named");
+            "planning takes more than 120000 million steps (some 120 s), or a gigabyte as for more than 10000"
+            " links: it is planned where it is named");
   for (const int ranks : {16, 17, 256, 257, 300}) {
     const Choice choice =
         choose(make_request(Collective::all_reduce, ranks, 1 << 24), CostModel(gigabit_star(ranks)),

@@ -137,7 +137,7 @@ TEST(PlanChooser, PlansInTheBackgroundWhatTakesLongAndComesToWhatPlanBestSays) {
   const PlanSource::Plan later = last_plan(chooser, request);
   ASSERT_TRUE(later.final && later.forest != nullptr);
   EXPECT_EQ(*later.forest, forest::plan_best(request, network));
-  EXPECT_EQ(chooser.best(request), *later.forest);
+  EXPECT_EQ(chooser.best(request)(), *later.forest);
   EXPECT_TRUE(chooser.first(request).final) << "known by now";
   EXPECT_EQ(*chooser.first(request).forest, *later.forest);
 }
@@ -154,15 +154,34 @@ TEST(PlanChooser, NothingIsLeftOfANetworkThatIsNoMore) {
   Background background;
   PlanChooser chooser(network, "", &background);
   EXPECT_NE(*chooser.first(request).forest, at_once);
-  EXPECT_NE(chooser.best(request), best);
+  EXPECT_NE(chooser.best(request)(), best);
   EXPECT_NE(*last_plan(chooser, request).forest, best);
   chooser.later(request);  // begins again
   chooser.change_to(rates_of(other), nullptr);
   EXPECT_EQ(*chooser.first(request).forest, at_once);
-  EXPECT_EQ(chooser.best(request), best);
+  EXPECT_EQ(chooser.best(request)(), best);
   EXPECT_EQ(*last_plan(chooser, request).forest, best);
   chooser.change_to(rates_of(network), nullptr);
   EXPECT_FALSE(chooser.first(request).final);
+}
+
+// Whoever asks for the best plan may run that on another thread.
+TEST(PlanChooser, WhatBestReturnsPlansForTheNetworkThatWasWhateverBecomesOfTheChooser) {
+  const auto network = forest::random_network(1, 6);
+  cluster::Cluster other = network;
+  for (cluster::Link& link : other.links) link.capacity.bits_per_second /= 1 + link.from % 3;
+  const forest::Request request = forest::make_request(Collective::all_reduce, 6, 1 << 24);
+  std::function<forest::Forest()> plan, named;
+  {
+    PlanChooser chooser(network, "", nullptr), ring(network, "ring", nullptr);
+    plan = chooser.best(request);
+    named = ring.best(request);
+    chooser.change_to(other);
+    EXPECT_EQ(chooser.best(request)(), forest::plan_best(request, other));
+  }
+  EXPECT_EQ(plan(), forest::plan_best(request, network));
+  EXPECT_NE(plan(), forest::plan_best(request, other));
+  EXPECT_EQ(named().planner, "ring");
 }
 
 TEST(PlanChooser, TakesWhatWasPlannedAheadForTheNetworkAndNothingElse) {

@@ -63,6 +63,23 @@ TEST(PredictNetwork, AlphaAndBetaAreReadExactly) {
     EXPECT_THROW(parse_alpha_beta(bad), Error) << bad;
 }
 
+TEST(PredictNetwork, SaysWithWhichPlansAGroupBeginsWhereQuickerOnesMayCome) {
+  StepQuestion question = question_of(small_job(), {"ddp"});
+  const auto known = question.network.at;
+  question.network.at = [known](int ranks) {
+    train::NetworkTimes times = known(ranks);
+    times.interim = {{"ring"}, {"packed", "sharded_star"}};
+    return times;
+  };
+  EXPECT_THAT(
+      network_line(question),
+      testing::EndsWith("; with ring, which a group begins with: it plans on in the background, and packed, "
+                        "sharded_star may then be quicker"));
+  const nlohmann::json interim = to_json(question, study_step(question))["network"]["interim"];
+  EXPECT_EQ(interim["taken"], nlohmann::json::array({"ring"}));
+  EXPECT_EQ(interim["missing"], nlohmann::json::array({"packed", "sharded_star"}));
+}
+
 TEST(PredictNetwork, WhatAJobHasRecordedIsItsNetworkUnlessAnotherIsGiven) {
   train::Job job = small_job();
   EXPECT_THROW(predict_network({}, job, 4), Error);

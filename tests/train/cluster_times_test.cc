@@ -1,8 +1,9 @@
 #include "train/cluster_times.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "forest/planner.h"
+#include "forest/random_networks.h"
 #include "talweg/error.h"
 
 namespace talweg::train {
@@ -27,6 +28,25 @@ TEST(ClusterTimes, AreThoseOfThePlansThatAGroupWouldTake) {
   EXPECT_NEAR(times.all_reduce.per_byte(), 1.5 * 8e-9 * 1514 / 1448, 0.05 * 1.5 * 8e-9);
   EXPECT_NEAR(times.reduce_scatter.seconds(1e8), times.all_reduce.seconds(1e8) / 2,
               0.05 * times.all_reduce.seconds(1e8));
+}
+
+// To pack trees here takes longer than a call waits.
+TEST(ClusterTimes, AreThoseOfThePlansThatAGroupEndsWithAndElseSaySo) {
+  const cluster::Cluster cluster = forest::random_network(1, 12);
+  const std::vector<Bytes> sizes{{1 << 20}, {64 << 20}};
+  const NetworkTimes last = cluster_times(cluster, sizes);
+  EXPECT_EQ(last.interim, NetworkTimes::Interim{});
+  const NetworkTimes first = cluster_times(cluster, sizes, forest::kMostStepsAtOnce);
+  EXPECT_THAT(first.interim.missing, testing::ElementsAre("packed"));
+  for (const Bytes bytes : sizes) {
+    const auto size = static_cast<double>(bytes.value);
+    const auto request = forest::even_request(Collective::all_reduce, 12, 0, bytes.value / 4, 4);
+    const forest::Forest best = forest::plan_best(request, cluster);
+    const double seconds = forest::predict_seconds(best, cluster);
+    EXPECT_NEAR(last.all_reduce.seconds(size), seconds, 0.01 * seconds) << bytes.value;
+    EXPECT_GT(first.all_reduce.seconds(size), 1.02 * seconds) << bytes.value;
+    EXPECT_THAT(first.interim.taken, testing::Not(testing::Contains(best.planner)));
+  }
 }
 
 TEST(ClusterTimes, FewerRanksAreTheFirst) {

@@ -206,8 +206,9 @@ class Group:
         """The last calls of this rank as JSON, those in flight with the ranks that they wait for; `talweg doctor` reads the
         files of all ranks. Any thread may ask at any time."""
     def explain(self, operation: str, count: int, type: str) -> str:
-        """Which algorithm would carry a call, and how long it is expected to take. `operation` is such as "all_reduce",
-        `type` such as "f32" or "float32", `count` in elements. Raises Error "invalid_argument" for names it does not know."""
+        """Which algorithm would carry a call in the end, and how long it is expected to take. `operation` is such as "all_reduce",
+        `type` such as "f32" or "float32", `count` in elements. Where that is not planned yet it may take minutes; calls go on
+        meanwhile. Raises Error "invalid_argument" for names it does not know."""
     def statistics(self) -> dict[str, int]:
         """What has gone through the group's connections, which groups from split() share, in bytes: bytes_sent and
         bytes_received (frames with their headers), peak_buffer_bytes (chunk buffers held at once, beyond the callers'
