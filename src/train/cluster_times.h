@@ -19,9 +19,11 @@ namespace talweg::train {
 std::span<const Bytes> table_sizes();
 
 // By the forests that forest::plan_at_once() takes and the cost model (forest/cost.h). Ranks are the workers.
-// What lies between two sizes is on the line between them; of 64 workers and more, sizes above 1 MiB are left
-// out where a line comes within 2 %. Bursts of links let nothing pass at once, since the calls of a step
-// follow each other.
+// What lies between two sizes is on the line between them; sizes between those of the table are added where
+// such a line is more than 2 % off, as where another plan takes over. Of 64 workers and more, none are added,
+// and sizes above 1 MiB are left out where a line comes within 2 %. Bursts of links let nothing pass at once,
+// since the calls of a step follow each other. Of those that are under way together each takes in turn what
+// its plan gives the busiest link or processor to do.
 NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Bytes> sizes = {});
 // The same with the first `ranks` of its workers alone. Throws Error{invalid_argument} for more than there
 // are.
