@@ -214,43 +214,22 @@ class CostModel::Pricing {
   // The greatest of all bounds, and what it is of.
   Most<Time> most() const {
     Most<Time> most{longest_path_, {}, without_};
-    const auto consider = [&](Limiter::Part part, std::size_t index, const Time& bound, double bytes,
-                              double batches) {
+    for_each_resource([&](const Limiter& limiter, const Time& work, const Resource<Time>* resource) {
+      const Time bound = resource != nullptr ? resource->head + work + resource->tail : work;
       leave_out(bound, most.without);
       if (!(most.time < bound)) return;
       most.time = bound;
-      most.limiter = {part, index, bytes, batches};
-    };
-    for (std::size_t i = 0; i < links_.size(); ++i) {
-      if (links_[i].idle()) continue;
-      const CostParameters& parameters = model_.parameters_;
-      const int over = std::max(0, std::min(senders_[i], parameters.incast_most) - parameters.incast_free);
-      const double slowdown = 1 + parameters.incast_loss * over;
-      const cluster::Link& link = model_.cluster_.links[i];
-      const double rate = link.capacity.bytes_per_second();
-      const double refilled = static_cast<double>(link.burst.value) * model_.parameters_.burst_share / rate;
-      consider(Limiter::Part::link, i,
-               around(links_[i], spent(std::max(0.0, links_[i].work * slowdown - refilled), 0, 0)),
-               links_[i].work * rate, 0);
-    }
-    for (std::size_t i = 0; i < groups_.size(); ++i) {
-      if (groups_[i].work > 0)
-        consider(Limiter::Part::group, i, around(groups_[i], spent(groups_[i].work, 0, 0)),
-                 groups_[i].work * model_.cluster_.groups[i].capacity.bytes_per_second(), 0);
-    }
-    double work = 0, bytes = 0, batches = 0;
-    for (std::size_t i = 0; i < processors_.size(); ++i) {
-      if (processors_[i].idle()) continue;
-      consider(Limiter::Part::processor, i, around(processors_[i], spent(0, processors_[i].work, 0)),
-               frame_bytes_[i], batches_[i]);
-      work += processors_[i].work;
-      bytes += frame_bytes_[i];
-      batches += batches_[i];
-    }
-    if (const int cores = model_.cluster_.shared_cores; cores > 0)
-      consider(Limiter::Part::cores, 0, spent(0, work / cores + most_hops_ * model_.turn(), 0), bytes,
-               batches);
+      most.limiter = limiter;
+    });
     return most;
+  }
+
+  double busiest() const {
+    double busiest = 0;
+    for_each_resource([&](const Limiter&, const Time& work, const Resource<Time>*) {
+      busiest = std::max(busiest, in_seconds(work));
+    });
+    return busiest;
   }
 
  private:
@@ -268,8 +247,38 @@ class CostModel::Pricing {
   }
   static double in_seconds(double time) { return time; }
   static double in_seconds(const Spent& time) { return time.seconds(); }
-  static Time around(const Resource<Time>& resource, const Time& work) {
-    return resource.head + work + resource.tail;
+
+  // visit(what it is, its work, when that can begin and what comes after it; none of all cores together).
+  template <class Visit>
+  void for_each_resource(Visit&& visit) const {
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (links_[i].idle()) continue;
+      const CostParameters& parameters = model_.parameters_;
+      const int over = std::max(0, std::min(senders_[i], parameters.incast_most) - parameters.incast_free);
+      const double slowdown = 1 + parameters.incast_loss * over;
+      const cluster::Link& link = model_.cluster_.links[i];
+      const double rate = link.capacity.bytes_per_second();
+      const double refilled = static_cast<double>(link.burst.value) * model_.parameters_.burst_share / rate;
+      visit({Limiter::Part::link, i, links_[i].work * rate, 0},
+            spent(std::max(0.0, links_[i].work * slowdown - refilled), 0, 0), &links_[i]);
+    }
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      if (groups_[i].idle()) continue;
+      const double rate = model_.cluster_.groups[i].capacity.bytes_per_second();
+      visit({Limiter::Part::group, i, groups_[i].work * rate, 0}, spent(groups_[i].work, 0, 0), &groups_[i]);
+    }
+    double work = 0, bytes = 0, batches = 0;
+    for (std::size_t i = 0; i < processors_.size(); ++i) {
+      if (processors_[i].idle()) continue;
+      visit({Limiter::Part::processor, i, frame_bytes_[i], batches_[i]}, spent(0, processors_[i].work, 0),
+            &processors_[i]);
+      work += processors_[i].work;
+      bytes += frame_bytes_[i];
+      batches += batches_[i];
+    }
+    if (const int cores = model_.cluster_.shared_cores; cores > 0)
+      visit({Limiter::Part::cores, 0, bytes, batches}, spent(0, work / cores + most_hops_ * model_.turn(), 0),
+            nullptr);
   }
 
   // Raises what is left of the greatest bounds where links, processors or latencies take no time.
@@ -457,6 +466,10 @@ CostModel::Pricing<Time> CostModel::priced(const Forest& forest) const {
 
 double CostModel::seconds(const Forest& forest) const {
   return priced<double>(forest).most().time;
+}
+
+double CostModel::busiest(const Forest& forest) const {
+  return priced<double>(forest).busiest();
 }
 
 Breakdown CostModel::breakdown(const Forest& forest) const {

@@ -144,6 +144,9 @@ class CostModel {
 
   // The forest must be one that verify() accepts on this cluster, with chunks chosen.
   double seconds(const Forest& forest) const;
+  // Of these, what the busiest link, group or processor has to do: calls that are under way together take
+  // turns there, and what else each of them takes passes meanwhile.
+  double busiest(const Forest& forest) const;
   // Adds up to seconds(), but for rounding.
   Breakdown breakdown(const Forest& forest) const;
   // Sets every tree's chunk: as above, a multiple of 64 bytes, in chunks of equal size, within the bounds;

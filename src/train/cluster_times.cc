@@ -21,6 +21,7 @@ constexpr std::int64_t kElement = 4;
 constexpr int kManyRanks = 64;  // from here on planning takes long enough to plan for fewer sizes
 constexpr Bytes kLarge{1 << 20};
 constexpr double kStraight = 0.02;  // of a time: what lies so near a line is on it
+constexpr double kNear = 1.3;       // times a size: between sizes nearer than that nothing is looked for
 constexpr std::int64_t kMarkedBytes = 100 << 10;
 constexpr double kEndless = 1e3;  // times a link's rate: what is left is not the links'
 constexpr std::int64_t kMostSimulated = 16 << 20;
@@ -76,33 +77,57 @@ class Pricer {
         links_alone_(of_links_alone(without_bursts(cluster))) {}
 
   Priced times(Collective op, std::span<const Bytes> sizes) {
-    std::vector<Sample> samples;
-    for (const Bytes bytes : sizes) samples.push_back(priced(op, bytes));
-    return tables(samples);
+    std::vector<Point> points;
+    for (const Bytes bytes : sizes) points.push_back(priced(op, bytes));
+    return tables(points);
+  }
+
+  // All sizes, and between two of them those where another plan takes over.
+  Priced times_and_bends(Collective op, std::span<const Bytes> sizes) {
+    std::vector<Point> points{priced(op, sizes.front())};
+    for (const Bytes bytes : sizes.subspan(1)) {
+      const Point last = points.back(), next = priced(op, bytes);
+      points.push_back(next);
+      bend_between(op, last, next, points);
+      std::ranges::sort(points, {}, &Point::bytes);
+    }
+    return tables(points);
   }
 
   // All small sizes, between which plans change; of large ones, where rates alone count, only as many as
   // differ from the line between those around them.
   Priced times_where_they_bend(Collective op, std::span<const Bytes> sizes) {
-    std::vector<Sample> samples;
+    std::vector<Point> points;
     while (sizes.front() < kLarge) {
-      samples.push_back(priced(op, sizes.front()));
+      points.push_back(priced(op, sizes.front()));
       sizes = sizes.subspan(1);
     }
-    const Sample first = priced(op, sizes.front()), last = priced(op, sizes.back());
-    samples.insert(samples.end(), {first, last});
-    bend(op, sizes, first, last, samples);
-    return tables(samples);
+    const Point first = priced(op, sizes.front()), last = priced(op, sizes.back());
+    points.insert(points.end(), {first, last});
+    bend(op, sizes, first, last, points);
+    return tables(points);
   }
 
   const NetworkTimes::Interim& interim() const { return interim_; }
 
  private:
-  Sample priced(Collective op, Bytes bytes) {
+  // What a call takes, and of that its work on the busiest resource.
+  struct Time {
+    double all = 0, in_turn = 0;
+  };
+  struct Point {
+    double bytes = 0;
+    Time time, of_links;
+  };
+
+  static Time time_of(const forest::CostModel& model, const forest::Forest& forest) {
+    return {model.seconds(forest), model.busiest(forest)};
+  }
+
+  Point priced(Collective op, Bytes bytes) {
     const auto planned = plan(request_for(op, planned_for_.network().workers(), bytes));
-    const auto size = static_cast<double>(bytes.value);
-    of_links_.push_back({size, links_alone_.seconds(planned.forest)});
-    return {size, priced_by_.seconds(planned.forest)};
+    return {static_cast<double>(bytes.value), time_of(priced_by_, planned.forest),
+            time_of(links_alone_, planned.forest)};
   }
 
   // What is too much for one collective is for the others, too.
@@ -114,30 +139,54 @@ class Pricer {
     return planned;
   }
 
-  // Of what has been priced since the last ones.
-  Priced tables(std::span<const Sample> samples) {
-    return {table_times(samples), table_times(std::exchange(of_links_, {}))};
+  static TransferTimes table(std::span<const Point> points, Time Point::*which) {
+    std::vector<Sample> all, in_turn;
+    for (const Point& point : points) {
+      all.push_back({point.bytes, (point.*which).all});
+      in_turn.push_back({point.bytes, (point.*which).in_turn});
+    }
+    return table_times(all).in_turn(table_times(in_turn));
+  }
+  static Priced tables(std::span<const Point> points) {
+    return {table(points, &Point::time), table(points, &Point::of_links)};
   }
 
-  // Between the first of `sizes` and the last, which took that.
-  void bend(Collective op, std::span<const Bytes> sizes, Sample first, Sample last,
-            std::vector<Sample>& samples) {
+  static bool is_straight(const Point& first, const Point& seen, const Point& last) {
+    const double part = (seen.bytes - first.bytes) / (last.bytes - first.bytes);
+    const auto on_line = [&](double Time::*what) {
+      const double between = first.time.*what + part * (last.time.*what - first.time.*what);
+      return std::abs(between - seen.time.*what) <= kStraight * seen.time.all;
+    };
+    return on_line(&Time::all) && on_line(&Time::in_turn);
+  }
+
+  // Of the sizes between the first of `sizes` and the last, which took that.
+  void bend(Collective op, std::span<const Bytes> sizes, const Point& first, const Point& last,
+            std::vector<Point>& points) {
     if (sizes.size() < 3) return;
     const std::size_t middle = sizes.size() / 2;
-    const Sample seen = priced(op, sizes[middle]);
-    samples.push_back(seen);
-    const double part = (seen.bytes - first.bytes) / (last.bytes - first.bytes);
-    const double between = first.seconds + part * (last.seconds - first.seconds);
-    if (std::abs(between - seen.seconds) <= kStraight * seen.seconds) return;
-    bend(op, sizes.first(middle + 1), first, seen, samples);
-    bend(op, sizes.subspan(middle), seen, last, samples);
+    const Point seen = priced(op, sizes[middle]);
+    points.push_back(seen);
+    if (is_straight(first, seen, last)) return;
+    bend(op, sizes.first(middle + 1), first, seen, points);
+    bend(op, sizes.subspan(middle), seen, last, points);
+  }
+
+  // Of all sizes between two.
+  void bend_between(Collective op, const Point& first, const Point& last, std::vector<Point>& points) {
+    if (last.bytes < kNear * kNear * first.bytes) return;
+    const auto elements = static_cast<std::int64_t>(std::sqrt(first.bytes * last.bytes)) / kElement;
+    const Point seen = priced(op, Bytes{elements * kElement});
+    points.push_back(seen);
+    if (is_straight(first, seen, last)) return;
+    bend_between(op, first, seen, points);
+    bend_between(op, seen, last, points);
   }
 
   std::int64_t most_steps_;
   NetworkTimes::Interim interim_;
   forest::CostModel planned_for_;
   forest::CostModel priced_by_, links_alone_;
-  std::vector<Sample> of_links_;
   forest::PackingMemo memo_{forest::Trees::any};
 };
 
@@ -173,7 +222,7 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
     Pricer pricer(its, most_steps);
     const auto of = [&](Collective op) {
       if (!sizes.empty()) return pricer.times(op, sizes);
-      if (ranks < kManyRanks) return pricer.times(op, kSizes);
+      if (ranks < kManyRanks) return pricer.times_and_bends(op, kSizes);
       return pricer.times_where_they_bend(op, kSizes);
     };
     const Priced sums = of(Collective::all_reduce), scattered = of(Collective::reduce_scatter),

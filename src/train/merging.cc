@@ -36,7 +36,7 @@ double finish(std::span<const Arrival> arrivals, const Groups& groups, const Tra
       wait = std::max(wait, arrivals[i].wait);
     }
     begin = groups[g];
-    const double seconds = times.seconds(bytes), startup = std::min(times.startup(), seconds);
+    const double seconds = times.seconds(bytes), startup = times.startup_of(bytes);
     start = std::max(start, arrivals[begin - 1].ready);
     if (g >= most) {
       while (ends.size() <= g - most) serve();
@@ -119,10 +119,10 @@ Groups least_groups(std::span<const Arrival> arrivals, const TransferTimes& time
     double wait = 0;
     for (std::size_t i = j; i-- > 0;) {
       wait = std::max(wait, arrivals[i].wait);
-      const double seconds = times.seconds(prefix[j] - prefix[i]);
+      const double bytes = prefix[j] - prefix[i], seconds = times.seconds(bytes);
       // A group that begins still earlier waits and takes as long at least.
       if (grows && arrivals[j - 1].ready + wait + seconds > best[j] * (1 + kSumsDiffer)) break;
-      const double ahead = hidden * (wait + std::min(times.startup(), seconds));
+      const double ahead = hidden * (wait + times.startup_of(bytes));
       const double end = std::max(best[i], arrivals[j - 1].ready + ahead) + (wait + seconds - ahead);
       if (end > best[j]) continue;
       best[j] = end;

@@ -175,7 +175,7 @@ class StepBuilder {
                                                                  : TaskKind::collective;
     const TransferTimes& times = times_of(setting_.network, piece.op);
     const double taken = piece.taken >= 0 ? piece.taken : times.seconds(piece.bytes);
-    const double startup = piece.taken >= 0 ? 0 : std::min(times.startup(), taken);
+    const double startup = piece.taken >= 0 ? 0 : times.startup_of(piece.bytes);
     return steps_.dag.add({.kind = kind,
                            .resource = network_,
                            .step = piece.step,

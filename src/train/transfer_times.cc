@@ -51,6 +51,48 @@ std::vector<Sample> medians(std::span<const Sample> samples) {
   return result;
 }
 
+const TransferTimes::Piece& piece_at(const std::vector<TransferTimes::Piece>& pieces, double bytes) {
+  return *(std::ranges::upper_bound(pieces, bytes, {}, &TransferTimes::Piece::from) - 1);
+}
+
+double time_of(const std::vector<TransferTimes::Piece>& pieces, double bytes) {
+  return std::max(0.0, value_at(piece_at(pieces, bytes), bytes));
+}
+
+std::vector<TransferTimes::Piece> scaled_pieces(std::vector<TransferTimes::Piece> pieces, double startup,
+                                                double per_byte) {
+  // What a piece's start-up is below 0 by belongs to its rate: the line is held where the piece begins.
+  const double first = pieces.front().startup;
+  for (TransferTimes::Piece& piece : pieces) {
+    const double begin = first * startup + (value_at(piece, piece.from) - first) * per_byte;
+    piece.per_byte *= per_byte;
+    piece.startup = std::max(begin, 0.0) - piece.per_byte * piece.from;
+  }
+  return pieces;
+}
+
+std::vector<TransferTimes::Piece> longer_pieces(const std::vector<TransferTimes::Piece>& a,
+                                                const std::vector<TransferTimes::Piece>& b) {
+  std::vector<double> begins;
+  for (const auto* pieces : {&a, &b})
+    for (const TransferTimes::Piece& piece : *pieces) begins.push_back(piece.from);
+  std::ranges::sort(begins);
+  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
+  std::vector<TransferTimes::Piece> result;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const double from = begins[i];
+    const double to = i + 1 < begins.size() ? begins[i + 1] : std::numeric_limits<double>::infinity();
+    TransferTimes::Piece longer = piece_at(a, from), other = piece_at(b, from);
+    const double ahead = value_at(longer, from) - value_at(other, from);
+    if (ahead < 0 || (ahead == 0 && longer.per_byte < other.per_byte)) std::swap(longer, other);
+    result.push_back({from, longer.startup, longer.per_byte});
+    if (other.per_byte <= longer.per_byte) continue;
+    const double meet = (longer.startup - other.startup) / (other.per_byte - longer.per_byte);
+    if (meet > from && meet < to) result.push_back({meet, other.startup, other.per_byte});
+  }
+  return result;
+}
+
 std::string piece_text(const TransferTimes::Piece& piece) {
   if (piece.per_byte == 0) return fmt::format("{:.4g} us, whatever its size", piece.startup * 1e6);
   return fmt::format("{:.4g} us + {:.3g} ns/B", piece.startup * 1e6, piece.per_byte * 1e9);
@@ -63,9 +105,13 @@ TransferTimes::TransferTimes(std::vector<Piece> pieces) : pieces_(std::move(piec
 }
 
 double TransferTimes::seconds(double bytes) const {
-  if (bytes <= 0) return 0;
-  const auto above = std::ranges::upper_bound(pieces_, bytes, {}, &Piece::from);
-  return std::max(0.0, value_at(*(above - 1), bytes));
+  return bytes <= 0 ? 0 : time_of(pieces_, bytes);
+}
+
+double TransferTimes::startup_of(double bytes) const {
+  const double all = seconds(bytes);
+  if (in_turn_.empty()) return std::min(startup(), all);
+  return bytes <= 0 ? 0 : std::max(0.0, all - time_of(in_turn_, bytes));
 }
 
 bool TransferTimes::has_rate() const {
@@ -73,39 +119,22 @@ bool TransferTimes::has_rate() const {
 }
 
 TransferTimes TransferTimes::scaled(double startup, double per_byte) const {
-  // What a piece's start-up is below 0 by belongs to its rate: the line is held where the piece begins.
-  std::vector<Piece> pieces = pieces_;
-  for (Piece& piece : pieces) {
-    const double at_begin = value_at(piece, piece.from) - pieces_.front().startup;
-    const double begin = pieces_.front().startup * startup + at_begin * per_byte;
-    piece.per_byte *= per_byte;
-    piece.startup = std::max(begin, 0.0) - piece.per_byte * piece.from;
-  }
-  return TransferTimes(std::move(pieces));
+  TransferTimes result(scaled_pieces(pieces_, startup, per_byte));
+  if (!in_turn_.empty()) result.in_turn_ = scaled_pieces(in_turn_, startup, per_byte);
+  return result;
 }
 
 TransferTimes TransferTimes::at_least(const TransferTimes& least) const {
-  std::vector<double> begins;
-  for (const auto* times : {this, &least})
-    for (const Piece& piece : times->pieces_) begins.push_back(piece.from);
-  std::ranges::sort(begins);
-  begins.erase(std::unique(begins.begin(), begins.end()), begins.end());
-  const auto piece_at = [](const TransferTimes& times, double bytes) {
-    return *(std::ranges::upper_bound(times.pieces_, bytes, {}, &Piece::from) - 1);
-  };
-  std::vector<Piece> pieces;
-  for (std::size_t i = 0; i < begins.size(); ++i) {
-    const double from = begins[i];
-    const double to = i + 1 < begins.size() ? begins[i + 1] : std::numeric_limits<double>::infinity();
-    Piece longer = piece_at(*this, from), other = piece_at(least, from);
-    const double ahead = value_at(longer, from) - value_at(other, from);
-    if (ahead < 0 || (ahead == 0 && longer.per_byte < other.per_byte)) std::swap(longer, other);
-    pieces.push_back({from, longer.startup, longer.per_byte});
-    if (other.per_byte <= longer.per_byte) continue;
-    const double meet = (longer.startup - other.startup) / (other.per_byte - longer.per_byte);
-    if (meet > from && meet < to) pieces.push_back({meet, other.startup, other.per_byte});
-  }
-  return TransferTimes(std::move(pieces));
+  TransferTimes result(longer_pieces(pieces_, least.pieces_));
+  if (!in_turn_.empty())
+    result.in_turn_ = longer_pieces(in_turn_, least.in_turn_.empty() ? least.pieces_ : least.in_turn_);
+  return result;
+}
+
+TransferTimes TransferTimes::in_turn(const TransferTimes& part) const {
+  TransferTimes result = *this;
+  result.in_turn_ = part.pieces_;
+  return result;
 }
 
 TransferTimes linear_times(double startup, double per_byte) {

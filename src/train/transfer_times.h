@@ -46,6 +46,9 @@ class TransferTimes {
   double seconds(double bytes) const;
   // What the smallest call takes, and what is gained where two calls become one.
   double startup() const { return pieces_.front().startup; }
+  // Of seconds(bytes), what passes while others of the calls that are under way together are served; the rest
+  // of each is served in turn. startup(), or less, where nothing else is known.
+  double startup_of(double bytes) const;
   // Of the piece for the largest sizes.
   double per_byte() const { return pieces_.back().per_byte; }
   const std::vector<Piece>& pieces() const { return pieces_; }
@@ -55,10 +58,13 @@ class TransferTimes {
   TransferTimes scaled(double startup, double per_byte) const;
   // The longer of both, size by size.
   TransferTimes at_least(const TransferTimes& least) const;
+  // The same times, of which calls take so much in turn, whatever its own such parts are.
+  TransferTimes in_turn(const TransferTimes& part) const;
   bool operator==(const TransferTimes&) const = default;
 
  private:
   std::vector<Piece> pieces_{Piece{}};
+  std::vector<Piece> in_turn_{};  // none: all but a start-up
 };
 
 TransferTimes linear_times(double startup, double per_byte);

@@ -66,6 +66,36 @@ TEST(Cost, ADoubleBinaryTreeMovesTheVectorTwiceThroughItsBusiestLink) {
                         static_cast<double>(kLong) / kRate, 5);
 }
 
+TEST(Cost, TheBusiestLinkHasNothingToDoWithHowFarItIsFromTheRootToALeaf) {
+  const auto star = gigabit_star(8);
+  const CostModel model(star, kTextbook);
+  const auto busiest = [&](const char* planner, std::int64_t bytes) {
+    const Request request = make_request(Collective::all_reduce, 8, bytes, false, 0, 1);
+    const Forest forest = find_planner(planner).plan(request, star);
+    EXPECT_LT(model.busiest(forest), model.seconds(forest)) << planner;
+    return model.busiest(forest);
+  };
+  const double vector = 65536 / kRate;
+  expect_within_percent(busiest("ring", 65536), 2 * 7 / 8.0 * vector, 3);
+  expect_within_percent(busiest("double_binary_tree", 65536), 2 * vector, 3);
+  expect_within_percent(busiest("chain", 65536), 2 * vector, 3);
+  EXPECT_LT(busiest("chain", 256), 100e-6) << "of 14 hops of 20 us";
+  EXPECT_EQ(model.busiest(find_planner("ring").plan(make_request(Collective::all_reduce, 1, 64, false, 0, 1),
+                                                    gigabit_star(1))),
+            0);
+}
+
+// Who only receives over a shared uplink sends acknowledgements over it, which hold up nothing.
+TEST(Cost, ACapacityGroupThatCarriesOnlyAnswersBoundsNothing) {
+  auto cluster = gigabit_star(3);
+  const int uplink = static_cast<int>(
+      std::ranges::find_if(cluster.links, [](const cluster::Link& link) { return link.from == 0; }) -
+      cluster.links.begin());
+  cluster.groups.push_back({.name = "uplink", .links = {uplink}, .capacity = {1e9}});
+  const Request request = make_request(Collective::reduce, 3, 1 << 20, false, 0, 1);
+  EXPECT_LT(predict_seconds(find_planner("star").plan(request, cluster), cluster), 1);
+}
+
 TEST(Cost, AMessageTakesTwoBatchesTheLatencyAndItsBytes) {
   const CostParameters parameters;
   const double fixed = 2 * parameters.tcp.per_batch + 60e-6;

@@ -76,9 +76,19 @@ def test_a_late_rank_makes_the_others_wait_and_means_are_over_ranks():
     assert "in_flight" not in job  # one after the other
 
 
-def test_medians_do_not_see_one_slow_step():
+def test_one_slow_step_is_not_seen():
     job, _ = made(seen([step(), step(), step(late=900, arrive=900), step()]))
     assert job["step"] == 110000 and job["layers"][A]["backward"] == 20000
+
+
+def test_parts_that_differ_from_step_to_step_add_up_to_the_step():
+    # One of four equally long steps is late in a backward pass, which the median of steps would not see.
+    lates = [step(late=late, arrive=12) for late in (0, 0, 12, 0)]
+    job, _ = made(seen([step(), step(late=90, arrive=90), step(), *lates, step(), step(late=90, arrive=90)]))
+    assert job["step"] == 122000 and job["layers"][A]["backward"] == 23000
+    parts = sum(sum(row[k] for k in ("forward", "backward", "forward_gap", "backward_gap")) for row in job["layers"])
+    exposed = 100 + 12 - (77 + 3)  # from the backward pass, which is 3 late in the mean, to the last arrival
+    assert parts + job["update"] + job["overhead"] + 1000 * exposed == job["step"]
 
 
 def test_an_all_reduce_has_the_network_when_those_before_it_have_arrived():

@@ -68,6 +68,24 @@ TEST(ClusterTimes, BurstsLetNothingPassAtOnce) {
     EXPECT_GE(with.seconds(bytes), 0.99 * without.seconds(bytes));
 }
 
+// Where bursts have plans change between two sizes of the table, and a plan takes longer than its busiest
+// link has to do.
+TEST(ClusterTimes, AreThoseOfThePlanForEachSizeAndOfItsBusiestLink) {
+  cluster::Cluster bursting = star(4);
+  for (cluster::Link& link : bursting.links) link.burst = {128 << 10};
+  cluster::Cluster plain = bursting;
+  for (cluster::Link& link : plain.links) link.burst = {};
+  const NetworkTimes times = cluster_times(bursting);
+  const forest::CostModel model(plain);
+  for (const std::int64_t bytes : {20'000, 48'000, 100'000, 116'480, 180'000, 400'000, 820'000, 3'000'000}) {
+    const auto forest =
+        forest::plan_best(forest::even_request(Collective::all_reduce, 4, 0, bytes / 4, 4), bursting);
+    const double seconds = model.seconds(forest), startup = seconds - model.busiest(forest);
+    EXPECT_NEAR(times.all_reduce.seconds(static_cast<double>(bytes)), seconds, 0.05 * seconds) << bytes;
+    EXPECT_NEAR(times.all_reduce.startup_of(static_cast<double>(bytes)), startup, 0.05 * seconds) << bytes;
+  }
+}
+
 // With many ranks few sizes are planned, and the table is as if all were.
 TEST(ClusterTimes, OfManyRanksAreNearThoseOfAllSizes) {
   const cluster::Cluster cluster = star(64);

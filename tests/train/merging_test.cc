@@ -122,6 +122,16 @@ TEST(Merging, OthersGroupsAreTakenWhereTheyEndFirst) {
   EXPECT_GT(taken, 0);
 }
 
+// By hand: each takes 30 us, of which 10 in turn.
+TEST(Merging, OfGroupsUnderWayTogetherOnlyWhatIsServedInTurnAddsUp) {
+  const TransferTimes times = linear_times(0, 3).in_turn(linear_times(0, 1));
+  const std::vector<Arrival> arrivals{{0, 10, 0}, {0, 10, 0}, {0, 10, 0}};
+  EXPECT_EQ(finish(arrivals, {1, 2, 3}, times, 1), 90);
+  EXPECT_EQ(finish(arrivals, {1, 2, 3}, times, 2), 30 + 10 + 20 + 10);
+  EXPECT_EQ(finish(arrivals, {1, 2, 3}, times, 3), 20 + 3 * 10);
+  EXPECT_EQ(merge_in_flight(arrivals, times, 3), (Groups{1, 2, 3}));
+}
+
 // By hand: of a group the longest wait counts, before its start-up; with two in flight both are hidden behind
 // what is sent before, and whoever waits lets others by.
 TEST(Merging, AGroupWaitsAsLongAsTheLatestOfItsRanks) {

@@ -42,6 +42,23 @@ TEST(TransferTimes, BandwidthChangesRatesAlone) {
     EXPECT_NEAR(quick.seconds(bytes), 1e-3 + (pieces.seconds(bytes) - 1e-3) / 2, 1e-12) << bytes;
 }
 
+TEST(TransferTimes, OfCallsUnderWayTogetherEachTakesItsPartInTurn) {
+  const TransferTimes line = linear_times(1e-3, 2e-9);
+  EXPECT_DOUBLE_EQ(line.startup_of(1e6), 1e-3) << "nothing else is known";
+  EXPECT_EQ(line.startup_of(0), 0);
+  const TransferTimes times = line.in_turn(linear_times(0, 1e-9));
+  EXPECT_EQ(times.seconds(1e6), line.seconds(1e6));
+  EXPECT_DOUBLE_EQ(times.startup_of(1e6), 2e-3);
+  EXPECT_EQ(times.startup_of(0), 0);
+  EXPECT_EQ(line.in_turn(linear_times(1, 0)).startup_of(1e6), 0) << "never below nothing";
+  EXPECT_DOUBLE_EQ(times.scaled(1, 0.5).startup_of(1e6), 1.5e-3);
+  // What takes longer for another reason, a host's processor, is served in turn as that is.
+  const TransferTimes slow = linear_times(0, 4e-9).in_turn(linear_times(0, 3e-9));
+  EXPECT_DOUBLE_EQ(times.at_least(slow).seconds(1e6), 4e-3);
+  EXPECT_DOUBLE_EQ(times.at_least(slow).startup_of(1e6), 1e-3);
+  EXPECT_EQ(times.at_least({}), times);
+}
+
 TEST(TransferTimes, RingsAndTreesGrowAsTheTextbookSays) {
   const NetworkTimes two = network_of("net", 2, linear_times(2e-3, 1e-9));
   const NetworkTimes ring = at_ranks(two, 8, Growth::ring);

@@ -51,12 +51,12 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
     if first.buffers:
         notes.append(f"DDP broadcasts {first.buffers} bytes of buffers before a forward pass: that is not seen, and its time "
                      "counts as overhead (broadcast_buffers=False does without)")
-    count = min(len(own) for own in rank_steps)
-    parts = [[_Parts(step) for step in own[:count]] for own in rank_steps]
+    rank_steps = _usual(rank_steps)
+    parts = [[_Parts(step) for step in own] for own in rank_steps]
 
     def mean(value):
-        """Of the ranks' medians over the steps."""
-        return round(statistics.fmean(statistics.median(value(p) for p in own) for own in parts))
+        """Over ranks and steps."""
+        return round(statistics.fmean(value(p) for own in parts for p in own))
 
     job: dict[str, Any] = {"name": name, "origin": "measured", "ranks": len(ranks)}
     if first.batch:
@@ -67,7 +67,7 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
         notes.append(f"{reading / 1e6:.3g} ms of a step passed between the optimiser and the forward pass: it is in overhead, as "
                      "nothing hides it")
     place = {layer: k for k, layer in enumerate(order)}
-    together = in_flight([[step.exchanges for step in own[:count]] for own in rank_steps], first.backend)
+    together = in_flight([[step.exchanges for step in own] for own in rank_steps], first.backend)
     if together > 1:
         job["in_flight"] = together
     job["layers"] = []
@@ -80,8 +80,17 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
         if sources and sources != [k - 1]:
             row["after"] = [first.layers[order[s]][0] for s in sources]
         job["layers"].append(row)
-    job["exchanges"] = _exchanges(first, order, rank_steps, count, notes)
+    job["exchanges"] = _exchanges(first, order, rank_steps, notes)
     return job, notes
+
+
+def _usual(rank_steps: list[list[Step]]) -> list[list[Step]]:
+    """Of the steps that all ranks have, the middle half by length: neither the slow ones nor the quick ones. Means of their
+    parts add up to the mean of the whole, which medians of parts do not: what few steps have much of is in none of them."""
+    count = min(len(own) for own in rank_steps)
+    by_length = sorted(range(count), key=lambda s: sum(own[s].end - own[s].begin for own in rank_steps))
+    out = (count + 1) // 4
+    return [[own[s] for s in sorted(by_length[out:count - out])] for own in rank_steps]
 
 
 class _Parts:
@@ -127,12 +136,12 @@ def service(exchanges) -> list[int]:
     return times
 
 
-def _exchanges(first, order, rank_steps, count, notes):
+def _exchanges(first, order, rank_steps, notes):
     rows: list[dict[str, Any]] = []
-    times = [[service(step.exchanges) for step in own[:count]] for own in rank_steps]  # [rank][step][exchange]
+    times = [[service(step.exchanges) for step in own] for own in rank_steps]  # [rank][step][exchange]
     buckets = iter(first.buckets)
     for k, exchange in enumerate(rank_steps[0][0].exchanges):
-        per_step = [[own[s][k] for own in times] for s in range(count)]
+        per_step = [[step[k] for step in ranks] for ranks in zip(*times)]
         row: dict[str, Any] = {"op": "all_reduce", "bytes": exchange.bytes}
         bucket = next(buckets, None)
         if bucket is not None and bucket.bytes == exchange.bytes:
@@ -141,8 +150,8 @@ def _exchanges(first, order, rank_steps, count, notes):
             raise NotRecorded(f"DDP sent {exchange.bytes} bytes as all-reduce {k} of a step, where its bucket has {bucket.bytes}")
         else:
             notes.append(f"all-reduce {k} of a step, of {exchange.bytes} bytes, carries no gradients")
-        row["time"] = round(statistics.median(min(ranks) for ranks in per_step))
-        row["wait"] = round(statistics.median(statistics.fmean(ranks) - min(ranks) for ranks in per_step))
+        row["time"] = round(statistics.fmean(min(ranks) for ranks in per_step))
+        row["wait"] = round(statistics.fmean(statistics.fmean(ranks) - min(ranks) for ranks in per_step))
         rows.append(row)
     if not rows:
         raise NotRecorded("nothing was sent")

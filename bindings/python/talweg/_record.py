@@ -34,8 +34,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
     put together what they have seen, and rank 0 writes
 
     job: a Job (see `talweg predict`): each layer's forward and backward pass and gradient, what DDP really sent, in the
-        order in which it did and how long it took, the optimiser, the rest (reading the input, too, as far as nothing hides it); medians
-        over the steps, means over the ranks
+        order in which it did and how long it took, the optimiser, the rest (reading the input, too, as far as nothing hides it); means
+        over the ranks and over the half of the steps that are neither the quickest nor the slowest
     trace: all ranks on one clock, for ui.perfetto.dev, with an arrow from the rank that an all-reduce waited for to each
         other one. Where TALWEG_TRACE is on, each rank adds its rows to those traces, too, so that `talweg doctor --trace` shows
         them above the chunks on the network
