@@ -80,9 +80,11 @@ def record_of(result, **where):
     predicted = result["predicted"] or {"replayed_us": None, "plan_of": "", "step_us": {}}
     gain = result["plain_ms"] / result["planned_ms"] if result["planned_ms"] else None
     before, after = (predicted["step_us"].get(name) for name in ("ddp", predicted["plan_of"]))
+    # Against steps that nobody recorded: what a record leaves out it calls overhead, so that it always adds up to its own.
     return {"scenario": "replay", **where, "step_ms": measured, "plain_ms": result["plain_ms"],
             "cost": result["recorded_ms"] / result["plain_ms"] - 1,
-            "replayed_off": off(predicted["replayed_us"], measured), "ddp_off": off(predicted["step_us"].get("ddp"), measured),
+            "played_back_off": off(predicted["replayed_us"], result["plain_ms"]),
+            "predicted_off": off(predicted["step_us"].get("ddp"), result["plain_ms"]),
             "plan_of": predicted["plan_of"],
             "gain": gain, "gain_off": gain / (before / after) - 1 if gain and before and after else None}
 
@@ -103,7 +105,7 @@ def run(ranks, settings):
                         SEEN[ranks, network, model] = (result["job_text"], place.cluster_yaml(), result["plain_ms"])
                     records.append(one := record_of(result, **where))
                     lines.append([network, backend, model, report.milliseconds(one["plain_ms"]), report.milliseconds(one["step_ms"]),
-                                  *(percent(one[key]) for key in ("cost", "replayed_off", "ddp_off")), report.ratio(one["gain"]),
+                                  *(percent(one[key]) for key in ("cost", "played_back_off", "predicted_off")), report.ratio(one["gain"]),
                                   percent(one["gain_off"])])
     report.table(f"DDP steps recorded on {ranks} ranks; median ms", ["network", "backend", "model", "step", "recorded", "cost",
                  "played back", "predicted", "plan's gain", "over predicted"], lines)  # fmt: skip
@@ -123,19 +125,26 @@ def median_size(values):
     return statistics.median(map(abs, values))
 
 
-# What is asked of all networks and models together: (of a record, words, target, what counts of the cases, whether it is enough).
-ASKED = [("replayed_off", "played back by the model of a step, the median of how far it is off", f"within {MEDIAN_OFF:.0%}",
-          median_size, lambda value: value <= MEDIAN_OFF),
-         ("replayed_off", "played back by the model of a step, the worst", f"within {MOST_OFF:.0%}", lambda values: max(values, key=abs),
-          lambda value: abs(value) <= MOST_OFF),
-         ("ddp_off", "predicted from its layers and the network, the worst", f"within {MOST_OFF:.0%}",
-          lambda values: max(values, key=abs), lambda value: abs(value) <= MOST_OFF),
-         ("elsewhere_off", "predicted from records of another network or fewer ranks, the median of how far it is off",
-          f"within {MOST_OFF:.0%}", median_size, lambda value: value <= MOST_OFF),
-         ("cost", "what recording costs, the median", f"at most {MOST_COST:.0%}", statistics.median, lambda value: value <= MOST_COST),
-         ("gain_off", "the gain of the plan of talweg predict against the predicted gain, the worst", f"within {MOST_OFF:.0%}",
-          lambda values: max(values, key=abs), lambda value: abs(value) <= MOST_OFF),
-         ("gain", "DDP's own buckets over the plan of talweg predict, the least", "not slower", min,
+def farthest(values):
+    return max(values, key=abs)
+
+
+# What is asked of all networks and models together:
+# (the row's key, of a record, words, target, what counts of the cases, whether it is enough).
+ASKED = [("played_back_off/median", "played_back_off", "played back by the model of a step, the median of how far it is off steps that "
+          "were not recorded", f"within {MEDIAN_OFF:.0%}", median_size, lambda value: value <= MEDIAN_OFF),
+         ("played_back_off", "played_back_off", "played back by the model of a step, the worst off steps that were not recorded",
+          f"within {MOST_OFF:.0%}", farthest, lambda value: abs(value) <= MOST_OFF),
+         ("predicted_off", "predicted_off", "predicted from its layers and the network, the worst off steps that were not recorded",
+          f"within {MOST_OFF:.0%}", farthest, lambda value: abs(value) <= MOST_OFF),
+         ("elsewhere_off/median", "elsewhere_off", "predicted from records of another network or fewer ranks, the median of how far it "
+          "is off", f"within {MOST_OFF:.0%}", median_size, lambda value: value <= MOST_OFF),
+         ("cost", "cost", "what recording costs, the median", f"at most {MOST_COST:.0%}", statistics.median,
+          lambda value: value <= MOST_COST),
+         ("cost/worst", "cost", "what recording costs, the worst", "", max, lambda value: True),
+         ("gain_off", "gain_off", "the gain of the plan of talweg predict against the predicted gain, the worst",
+          f"within {MOST_OFF:.0%}", farthest, lambda value: abs(value) <= MOST_OFF),
+         ("gain", "gain", "DDP's own buckets over the plan of talweg predict, the least", "not slower", min,
           lambda value: value * NOT_SLOWER >= 1)]  # fmt: skip
 
 
@@ -157,15 +166,13 @@ def rows(records, ranks):
         for backend in BACKENDS:
             cases = [one for one in records if one["ranks"] == n and one["backend"] == backend]
             error = next((one["error"] for one in cases if "error" in one), "")
-            for part, words, target, chosen, enough in ASKED:
-                if part in ("elsewhere_off", "gain_off") and backend != "talweg":
+            for key, part, words, target, chosen, enough in ASKED:
+                # Over gloo, times are fitted to the transfers that were recorded, and say nothing of another network.
+                if part == "elsewhere_off" and backend != "talweg":
                     continue
-                if part == "ddp_off" and backend != "talweg":
-                    target = ""  # the network's times are those of Talweg's collectives
                 values, failed, note = values_of(part, cases)
                 value = chosen(values) if values else None
                 shown, unit = (value, "x") if part == "gain" or value is None else (100 * value, "%")
-                key = f"{part}/median" if chosen is median_size else part
                 yield row(f"replay/{n}/{backend}/{key}", f"DDP steps of {len(CAPS_MB)} models on {len(NETWORKS)} networks, {n} ranks over "
                           f"{backend}: {words}", target, f"replay --ranks {n}", shown, unit, values and enough(value), note=note,
                           failed=error or (failed if target else ""))

@@ -118,7 +118,7 @@ PredictNetwork of_alpha_beta(const std::string& text, int ranks) {
 }
 
 // Where samples do not tell how a time grows with the size: why, and what is assumed of it; else nothing.
-std::string assumed_of(const train::Fit& fit, const std::vector<train::Sample>& samples) {
+std::string assumed_of(const train::Fit& fit, const std::vector<train::Sample>& samples, int in_flight) {
   constexpr double kAlike = 2;  // times the least size
   const auto [least, most] = std::ranges::minmax(samples, {}, &train::Sample::bytes);
   const auto size = [](double bytes) { return fmt::format("{:.3g} MB", bytes * 1e-6); };
@@ -126,6 +126,12 @@ std::string assumed_of(const train::Fit& fit, const std::vector<train::Sample>& 
     return fmt::format(
         "all recorded all-reduces have {}, which cannot tell a start-up: it is assumed that there is none",
         size(least.bytes));
+  if (in_flight > 1 && samples.size() > 1)
+    return fmt::format(
+        "up to {} all-reduces were under way together, which hides the start-up of each: it is assumed that "
+        "there "
+        "is none, and that each byte took as long",
+        in_flight);
   if (fit.times.per_byte() > 0) return {};
   if (fit.times.has_rate())
     return fmt::format(
@@ -168,7 +174,7 @@ PredictNetwork of_job(const train::Job& job) {
           0,
           kQuickFormulaRanks,
           [fitted](int n) { return train::at_ranks(fitted, n); },
-          assumed_of(fit, samples),
+          assumed_of(fit, samples, job.in_flight),
           fit,
           misfit_of(fit, samples)};
 }

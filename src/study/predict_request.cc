@@ -54,9 +54,7 @@ std::vector<train::Strategy> strategies_asked_for(const PredictRequest& request,
     refuse("--bucket-cap: none of --strategy {} fills buckets by size, as ddp does", request.strategy);
   for (train::Strategy& strategy : found) {
     if (!fills(strategy)) continue;
-    train::Merging& merging = strategy.merging;
-    merging.cap = cap;
-    merging.first_cap = std::min(merging.first_cap, cap);
+    strategy.merging.cap = strategy.merging.first_cap = cap;
   }
   return found;
 }
@@ -150,7 +148,7 @@ std::span<const Field<PredictRequest>> predict_fields() {
       {.name = "strategy", .letters = "", .member = &R::strategy,
        .help = "these alone, with commas; -o writes the plan of the best"},
       {.name = "bucket-cap", .letters = "", .member = &R::bucket_cap,
-       .help = "of strategies that fill buckets by size, such as ddp; the first of ddp's has 1M at most"},
+       .help = "of strategies that fill buckets by size, such as ddp, whose first has 1M as long as this is not set"},
       {.name = "compress", .letters = "", .member = &R::compress,
        .help = "what if gradients were sent in so many times fewer bytes", .least = kLeastChange, .most = kMostChange,
        .group = "What if"},

@@ -212,6 +212,13 @@ std::vector<Sample> samples_of(const Job& job, Collective op) {
     if (exchange.op == op && exchange.bytes.value > 0 && exchange.time.value > 0)
       samples.push_back(
           {static_cast<double>(exchange.bytes.value), static_cast<double>(exchange.time.value) * 1e-9});
+  if (job.in_flight == 1) return samples;
+  double bytes = 0, seconds = 0;
+  for (const Sample& sample : samples) {
+    bytes += sample.bytes;
+    seconds += sample.seconds;
+  }
+  for (Sample& sample : samples) sample.seconds = seconds * sample.bytes / bytes;
   return samples;
 }
 

@@ -40,7 +40,9 @@ inline constexpr int kMostFitSizes =
 // TransferTimes). Throws Error{invalid_argument} for no samples, or one without bytes or time.
 Fit fit_times(std::span<const Sample> samples, int most_pieces = kMostFitPieces);
 
-// What a job's exchanges of this kind took on the wire. Those without bytes or time are left out.
+// What a job's exchanges of this kind took on the wire. Those without bytes or time are left out. Of several
+// under way together it cannot be told which had the network when: each has its part, by bytes, of what all
+// took.
 std::vector<Sample> samples_of(const Job& job, Collective op);
 
 }  // namespace talweg::train

@@ -114,7 +114,7 @@ LayerGroups groups_of(const Job& job, const Merging& merging, const Setting& set
       std::vector<Groups> others;
       if (setting.in_flight > 1) others.push_back(by_size(gradients, setting, ddp.first_cap, ddp.cap));
       for (std::int64_t mib = 1; mib <= 512 && setting.in_flight > 1; mib *= 2)
-        others.push_back(by_size(gradients, setting, ddp.first_cap, {mib << 20}));
+        others.push_back(by_size(gradients, setting, {mib << 20}, {mib << 20}));
       return in_layers(gradients, merge_in_flight(gradients.arrivals, times, setting.in_flight, others));
     }
     case Merging::Rule::recorded:

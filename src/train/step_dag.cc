@@ -256,7 +256,7 @@ class StepBuilder {
   }
 
   void forward() {
-    last_forward_.assign(at(steps_.ranks), kNone);
+    forward_end_.assign(at(steps_.ranks), kNone);
     for (int l = 0; l < layers_; ++l) {
       const int group = group_at_[at(l)];
       const bool first_of_group = group != kNone && forward_order_ && groups_[at(group)].front() == l;
@@ -270,8 +270,8 @@ class StepBuilder {
         }
         update_before(r, l, first_of_group ? group : kNone, after);
         const Layer& layer = job_.layers[at(l)];
-        last_forward_[at(r)] = on_device(r, TaskKind::forward, l, busy(layer.forward, r), after);
-        gap_behind(last_forward_[at(r)], r, l, layer.forward_gap);
+        const int run = on_device(r, TaskKind::forward, l, busy(layer.forward, r), after);
+        forward_end_[at(r)] = gap_behind(run, r, l, layer.forward_gap);
       }
     }
   }
@@ -301,7 +301,7 @@ class StepBuilder {
   }
   void gather_ahead(int group) {
     const int until = std::min(group + strategy_.look_ahead + 1, static_cast<int>(groups_.size()));
-    gather_until(until, last_forward_);
+    gather_until(until, forward_end_);
   }
   void gather_until(int until, std::span<const int> reached) {
     for (; next_gather_ < until; ++next_gather_) {
@@ -337,14 +337,14 @@ class StepBuilder {
   }
 
   void backward() {
-    last_backward_ = backward_end_ = last_forward_;
+    last_backward_ = backward_end_ = forward_end_;
     next_gather_ = static_cast<int>(groups_.size()) - 2;  // the last group's weights are still there
     for (int l = layers_ - 1; l >= 0; --l) {
       const int group = group_at_[at(l)];
       std::vector<int> weights;
       if (strategy_.sending == Sending::sharded && group != kNone && groups_[at(group)].back() == l) {
         for (; next_gather_ >= std::max(0, group - strategy_.look_ahead); --next_gather_)
-          gathered_[at(next_gather_)] = gather_weights(next_gather_, last_backward_);
+          gathered_[at(next_gather_)] = gather_weights(next_gather_, backward_end_);
         weights.push_back(gathered_[at(group)]);
       }
       for (int r = 0; r < steps_.ranks; ++r) {
@@ -466,9 +466,10 @@ class StepBuilder {
   std::vector<int> loaded_;  // by rank
   std::vector<std::pair<int, int>> before_copy_,
       before_end_;  // by rank: of the last step, and of the one before
-  std::vector<int> last_forward_, last_backward_, backward_end_;  // by rank
-  std::map<int, std::vector<int>> backward_of_;                   // by layer
-  std::vector<int> unnamed_, behind_;                             // transfers
+  // By rank: passes so far, with the gaps behind them, and the last layer's backward pass without.
+  std::vector<int> forward_end_, backward_end_, last_backward_;
+  std::map<int, std::vector<int>> backward_of_;  // by layer
+  std::vector<int> unnamed_, behind_;            // transfers
   std::vector<int> sent_;
   std::vector<std::vector<int>> exchanged_;  // by layer: its pieces
   std::vector<int> scattered_, gathered_;    // by group

@@ -29,14 +29,14 @@ struct Merging {
   enum class Rule {
     none,      // each alone
     all,       // one for all
-    by_size,   // DistributedDataParallel's buckets: `first_cap`, then `cap`
+    by_size,   // DistributedDataParallel's buckets: `first_cap`, then `cap`; its bucket_cap_mb sets both
     mg_wfbp,   // merge_mg_wfbp()
     exact,     // merge_in_flight(): the least there is with one transfer in flight, else the best found
     recorded,  // as Job::exchanges has them, which must say their layers; a layer may be in several
     given      // `groups`
   };
   Rule rule = Rule::by_size;
-  Bytes first_cap{1 << 20};  // DistributedDataParallel's own caps
+  Bytes first_cap{1 << 20};  // DistributedDataParallel's own caps, where it is given none
   Bytes cap{25 << 20};
   std::vector<std::vector<int>> groups{};  // layers; those that are in none travel alone
   bool operator==(const Merging&) const = default;

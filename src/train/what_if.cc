@@ -65,7 +65,7 @@ class Search {
     Candidate best{.step = std::numeric_limits<double>::infinity()};
     for (const Bytes cap : that_differ(sizes_or(caps), job_)) {
       Strategy strategy = find_strategy("ddp");
-      strategy.merging.cap = cap;
+      strategy.merging.first_cap = strategy.merging.cap = cap;
       strategy.name = fmt::format("ddp, buckets of {}", to_string(cap));
       keep(best, std::move(strategy));
     }

@@ -26,6 +26,7 @@ import fabric  # noqa: E402
 import measured  # noqa: E402
 import places  # noqa: E402
 import predict  # noqa: E402
+import replay  # noqa: E402
 import report  # noqa: E402
 import rows  # noqa: E402
 import scenarios  # noqa: E402
@@ -250,9 +251,9 @@ class Verdicts(unittest.TestCase):
 
     def test_steps_are_played_back_in_every_case_or_the_row_fails(self):
         where = {"ranks": 2, "backend": "talweg", "plan_of": "exact"}
-        good = {"replayed_off": 0.01, "ddp_off": 0.05, "cost": 0.01, "gain": 1.2, "gain_off": 0.02}
+        good = {"played_back_off": 0.01, "predicted_off": 0.05, "cost": 0.01, "gain": 1.2, "gain_off": 0.02}
         cases = [where | good for _ in range(9)] + [{"ranks": 2, "backend": "talweg", "recorded_with": 2, "elsewhere_off": 0.03}] * 6
-        parts = ("replayed_off/median", "replayed_off", "ddp_off", "cost", "gain_off", "gain", "elsewhere_off/median")
+        parts = ("played_back_off/median", "played_back_off", "predicted_off", "cost", "gain_off", "gain", "elsewhere_off/median")
         for part in parts:
             self.assertEqual(self.verdict("replay", cases, f"replay/2/talweg/{part}"), rows.PASS, part)
             name = part.split("/")[0]
@@ -268,10 +269,24 @@ class Verdicts(unittest.TestCase):
         self.assertEqual(row["verdict"], rows.NOT_MEASURED)
         worst = [*cases[:8], where | good | {"gain_off": -0.2}, *cases[9:]]
         self.assertEqual(self.verdict("replay", worst, "replay/2/talweg/gain_off"), rows.MISS)
-        # What is not asked of gloo may be missing.
-        gloo = [case | {"backend": "gloo", "ddp_off": None} for case in cases[:9]]
-        self.assertEqual(self.verdict("replay", gloo, "replay/2/gloo/replayed_off"), rows.PASS)
-        self.assertEqual(self.verdict("replay", cases[:8] + [where | {"error": "died"}], "replay/2/talweg/cost"), rows.MISS)
+        gloo = [case | {"backend": "gloo"} for case in cases[:9]]
+        self.assertEqual(self.verdict("replay", gloo, "replay/2/gloo/played_back_off"), rows.PASS)
+        far = [*gloo[:8], gloo[8] | {"predicted_off": -0.69}]
+        self.assertEqual(self.verdict("replay", far, "replay/2/gloo/predicted_off"), rows.MISS)
+        costly = [*cases[:8], where | good | {"cost": 0.1}, *cases[9:]]
+        row = one("replay", costly, "replay/2/talweg/cost/worst")
+        self.assertEqual((round(row["measured"]), row["verdict"]), (10, rows.NOT_ASKED))
+
+    def test_what_a_record_leaves_out_does_not_make_its_playing_back_right(self):
+        result = {"job": {"step": 80e6}, "plain_ms": 100, "recorded_ms": 101, "planned_ms": None,
+                  "predicted": {"replayed_us": 80e3, "plan_of": "ddp", "step_us": {"ddp": 90e3}}}
+        record = replay.record_of(result)
+        self.assertEqual((round(record["played_back_off"], 6), round(record["predicted_off"], 6)), (-0.2, -0.1))
+
+    def test_a_rank_that_died_makes_its_rows_misses(self):
+        where = {"ranks": 2, "backend": "talweg", "plan_of": "exact"}
+        cases = [where | {"cost": 0.01} for _ in range(8)]
+        self.assertEqual(self.verdict("replay", [*cases, where | {"error": "died"}], "replay/2/talweg/cost"), rows.MISS)
 
     def test_through_an_aggregator(self):
         record = {"ranks": 4, "ms": 149.0, "link_ms": 134.2, "rounds": [{"algorithm": "a"}], "failed": ""}

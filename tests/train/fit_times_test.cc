@@ -116,6 +116,11 @@ TEST(FitTimes, AJobsExchangesAreSamples) {
   EXPECT_DOUBLE_EQ(samples[0].seconds, 5e-6);
   EXPECT_EQ(samples[1].bytes, 400);
   EXPECT_DOUBLE_EQ(samples[1].seconds, 8e-6);
+  job.in_flight = 2;  // 500 bytes in 13 us
+  const auto together = samples_of(job, Collective::all_reduce);
+  ASSERT_EQ(together.size(), 2u);
+  EXPECT_DOUBLE_EQ(together[0].seconds, 2.6e-6);
+  EXPECT_DOUBLE_EQ(together[1].seconds, 10.4e-6);
 }
 
 }  // namespace

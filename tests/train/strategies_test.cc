@@ -237,6 +237,19 @@ TEST(Strategies, ShardedWeightsAreGatheredBeforeTheirUse) {
   EXPECT_EQ(p.calls, 5);
   strategy.look_ahead = 0;  // b is asked for at 9, and again a at 28
   EXPECT_NEAR(predict(job, strategy, setting).step, 46e-3, 1e-9);
+  // Who asks does so once its host comes to it: b at 11, a again behind b's gap.
+  Job late = job;
+  late.layers[0].forward_gap = ms(2);
+  late.layers[1].backward_gap = ms(3);
+  EXPECT_NEAR(predict(late, strategy, setting).step, 51e-3, 1e-9);
+  // Gradients are sent in a tenth of their bytes, weights as they are.
+  Setting compressed = setting;
+  compressed.compression = 10;
+  EXPECT_NEAR(predict(job, strategy, compressed).step, 46e-3 - 3.6e-3, 1e-9);
+  // Of two ranks each updates a half.
+  Job updated = job;
+  updated.update = ms(6);
+  EXPECT_NEAR(predict(updated, strategy, setting).step, 49e-3, 1e-9);
 }
 
 TEST(Strategies, WaitsForPeersAreNeitherBusyNorTransfers) {
@@ -251,6 +264,8 @@ TEST(Strategies, WaitsForPeersAreNeitherBusyNorTransfers) {
   EXPECT_NEAR(p.parts.exposed, 4e-3, 1e-12);
   EXPECT_NEAR(p.transfers, 4e-3, 1e-12);
   EXPECT_THAT(p.bottleneck, testing::HasSubstr("late"));
+  for (const char* name : {"p3", "bytescheduler", "dear", "fsdp"})
+    EXPECT_NEAR(predict(job, find_strategy(name), setting).parts.peer_wait, 6e-3, 1e-12) << name;
   Setting punctual = setting;
   punctual.peer_waits = false;
   EXPECT_NEAR(predict(job, find_strategy("ddp"), punctual).step, 9e-3, 1e-12);
@@ -329,6 +344,45 @@ TEST(Strategies, SettingsScaleWhatTheySay) {
 }
 
 // Two buckets, a broadcast before the forward pass; times as recorded, whatever the sizes would say.
+// Caps are of gradients as they lie in memory.
+TEST(Strategies, CompressionMakesNoOtherBuckets) {
+  Random random{5};
+  const Job job = random_job(random, 40);
+  Setting plain = random_setting(random), compressed = plain;
+  compressed.compression = 4;
+  for (const char* name : {"ddp", "dear", "fsdp"}) {
+    Strategy strategy = find_strategy(name);
+    strategy.merging.first_cap = strategy.merging.cap = {10 << 20};
+    const auto groups = predict(job, strategy, plain).groups;
+    EXPECT_GT(groups.size(), 3u);
+    EXPECT_EQ(predict(job, strategy, compressed).groups, groups) << name;
+  }
+}
+
+// By hand: three ranks read one after the other from a disk, each twice as many samples.
+TEST(Strategies, ReadersAndTheBatchMakeTheInputLonger) {
+  Job job{.name = "read", .layers = {{.name = "a", .forward = ms(1), .backward = ms(1)}}};
+  job.input = ms(10);
+  job.copy = ms(2);
+  Setting setting{.network = no_network(2)};
+  setting.readers = 3;
+  setting.batch = 2;
+  EXPECT_NEAR(predict(job, find_strategy("naive"), setting).step, 60e-3 + 4e-3 + 4e-3, 1e-12);
+  EXPECT_NEAR(predict(job, find_strategy("io"), setting).step, 60e-3, 1e-12);
+}
+
+// By hand: of three calls of 1 + 4 ms that are ready together, two start-ups are hidden.
+TEST(Strategies, OnlyStartupsThatNothingHidesAreCounted) {
+  Job job{.name = "three"};
+  for (const char* name : {"a", "b", "c"})
+    job.layers.push_back({.name = name, .backward = {}, .gradient = {4'000'000}});
+  job.layers[0].forward = ms(1);
+  Setting setting{.network = network_of("net", 2, linear_times(1e-3, 1e-9))};
+  EXPECT_NEAR(predict(job, find_strategy("wfbp"), setting).startups, 3e-3, 1e-12);
+  setting.in_flight = 3;
+  EXPECT_NEAR(predict(job, find_strategy("wfbp"), setting).startups, 1e-3, 1e-12);
+}
+
 TEST(Strategies, AReplayTakesWhatWasRecorded) {
   Job job{.name = "recorded", .ranks = 2};
   for (int l = 0; l < 4; ++l)

@@ -89,5 +89,45 @@ TEST(WhatIf, WhatHelpsIsInOrder) {
   for (std::size_t i = 0; i + 1 < changes.size(); ++i) EXPECT_LE(changes[i].step, changes[i + 1].step);
 }
 
+// By hand: read in 4 and copied in 2, forward 10 with a gap of 3, backward 20 with one of 2, then one call
+// that waits for 5 and takes 1 + 10, all of which nothing hides.
+TEST(WhatIf, EachChangeChangesWhatItSays) {
+  Job job{.name = "one",
+          .ranks = 2,
+          .layers = {{.name = "a",
+                      .forward = {10'000'000},
+                      .backward = {20'000'000},
+                      .forward_gap = {3'000'000},
+                      .backward_gap = {2'000'000},
+                      .gradient = {10'000'000}}}};
+  job.input = {4'000'000};
+  job.copy = {2'000'000};
+  job.exchanges = {{.layers = {0}, .bytes = {10'000'000}, .time = {11'000'000}, .wait = {5'000'000}}};
+  const Setting setting{.network = network_of("net", 2, linear_times(1e-3, 1e-9))};
+  const Strategy strategy = find_strategy("naive");
+  EXPECT_NEAR(predict(job, strategy, setting).step, 57e-3, 1e-12);
+  const auto changes = what_helps(job, strategy, setting);
+  const auto step = [&](const char* what) {
+    const auto found = std::ranges::find(changes, what, &Change::what);
+    return found == changes.end() ? 0 : found->step;
+  };
+  EXPECT_NEAR(step("twice the bandwidth"), 52e-3, 1e-12);
+  EXPECT_NEAR(step("half the bytes"), 52e-3, 1e-12);
+  EXPECT_NEAR(step("no start-ups"), 56e-3, 1e-12);
+  EXPECT_NEAR(step("devices twice as fast"), 42e-3, 1e-12);
+  EXPECT_NEAR(step("no rank late"), 52e-3, 1e-12);
+  EXPECT_NEAR(step("no gaps"), 52e-3, 1e-12);
+  EXPECT_NEAR(step("batches that are there"), 51e-3, 1e-12);
+  EXPECT_EQ(changes.size(), 7u);
+}
+
+// PyTorch gives the first bucket the same cap where one is set.
+TEST(WhatIf, TheCapThatIsSoughtIsOfAllBuckets) {
+  const Job job = even_job(10);
+  const Setting setting{.network = network_of("net", 2, linear_times(1e-3, 1e-9))};
+  const std::vector<Bytes> caps{{4 << 20}};
+  EXPECT_EQ(best_cap(job, find_strategy("ddp"), setting, caps).calls, 2) << "5 layers each";
+}
+
 }  // namespace
 }  // namespace talweg::train

@@ -1,9 +1,9 @@
 // Back from the buckets that DistributedDataParallel was seen to fill to its settings.
 //
 // Its rule (merge_by_size() of merging.h): parameters in the order in which their gradients are ready go into
-// a bucket, which closes when it has reached its cap; no gradient is split. The first bucket has a cap of its
-// own, 1 MiB, so that the first transfer begins early (torch/csrc/distributed/c10d/reducer.cpp,
-// compute_bucket_assignment_by_size).
+// a bucket, which closes when it has reached its cap; no gradient is split. Unless bucket_cap_mb is set, the
+// first bucket has a cap of its own, 1 MiB, so that the first transfer begins early
+// (torch/csrc/distributed/c10d/reducer.cpp, compute_bucket_assignment_by_size).
 #pragma once
 
 #include <cstdint>
