@@ -114,6 +114,40 @@ def test_what_was_recorded_is_predicted_and_its_plan_is_run(tmp_path):
     run(2, body)
 
 
+class Root(torch.nn.Module):
+    """Has a parameter of its own beside its layers, one of which is called after the class."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.Root = torch.nn.Linear(20, 20), torch.nn.Linear(20, 5)
+        self.scale = torch.nn.Parameter(torch.ones(20))
+
+    def forward(self, x):
+        return self.Root(self.first(x) * self.scale)
+
+
+@pytest.mark.parametrize(("module", "buckets"), [
+    (Root, [["Root.bias", "Root.weight"], ["scale"], ["first.bias", "first.weight"]]),
+])  # fmt: skip
+def test_a_recorded_models_plan_has_all_its_gradients(module, buckets, tmp_path):
+    def body():
+        model = parallel(module=module())
+        recorded(model, tmp_path)
+        plan = tmp_path / "plan.json"
+        if dist.get_rank() == 0:
+            done = subprocess.run([program(), "predict", tmp_path / "job.yaml", "--rate", "100Mbit/s,1ms", "-n", "2", "--strategy",
+                                   "wfbp", "-o", plan], capture_output=True, text=True, check=False)  # fmt: skip
+            assert done.returncode == 0, done.stderr
+        dist.barrier()
+        apply_plan(model, plan)
+        train(model)
+        assert sorted(buckets_of(model)) == sorted(buckets)
+        assert_equal_on_all_ranks(flat(model))
+
+    run(2, body)
+
+
 @on_ranks(2)
 def test_a_bucket_is_cut_into_as_many_pieces_as_the_plan_says():
     model = parallel()

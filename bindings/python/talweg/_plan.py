@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from talweg import _sending
+from talweg._watching import find_layers
 
 HIGHEST_PRIORITY = 7  # talweg/call.h
 NO_PLAN = "expected a plan, as talweg predict -o writes it"
@@ -52,7 +53,7 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
     if plan is not None:
         try:
             read = _read(plan)
-            groups = _groups(read, model.module, parameters, sparse)
+            groups = _groups(read, model, parameters, sparse)
         except (TypeError, ValueError) as error:  # the other ranks must hear of it, too
             problem = error
     _agree(model, repr(read), problem)
@@ -130,10 +131,11 @@ def _shown(value: Any) -> str:
     return f"{value!r} ({type(value).__name__})" if isinstance(value, (bool, int, float, bytes)) else type(value).__name__
 
 
-def _groups(plan: _Plan, module: torch.nn.Module, parameters: list, sparse: list[bool]) -> list[list[int]]:
+def _groups(plan: _Plan, model: DistributedDataParallel, parameters: list, sparse: list[bool]) -> list[list[int]]:
     """For each bucket the numbers of its parameters, in the order in which their gradients are likely to come."""
     number = {id(p): i for i, p in enumerate(parameters)}
-    modules, single = dict(module.named_modules()), dict(module.named_parameters())
+    modules, single = dict(model.module.named_modules()), dict(model.module.named_parameters())
+    modules |= {layer.name: layer.module for layer in find_layers(model)[0]}  # as record() calls them: the model itself, too
     taken: dict[int, int] = {}
     groups = []
     for index, bucket in enumerate(plan.buckets):
@@ -143,8 +145,6 @@ def _groups(plan: _Plan, module: torch.nn.Module, parameters: list, sparse: list
                 owned = [single[layer]]
             elif layer in modules:
                 owned = list(modules[layer].parameters(recurse=False))
-            elif not modules[""]._modules and layer == type(module).__name__:  # as record() calls a model of one layer
-                owned = list(module.parameters(recurse=False))
             else:
                 raise ValueError(f"apply_plan: buckets[{index}]: the model has no layer {layer!r}")
             # The last parameter of a layer is the first to have its gradient, as DDP assumes too.
@@ -156,7 +156,7 @@ def _groups(plan: _Plan, module: torch.nn.Module, parameters: list, sparse: list
         if not group:
             raise ValueError(f"apply_plan: buckets[{index}]: none of its layers has a gradient")
         groups.append(group)
-    for name, p in module.named_parameters():
+    for name, p in single.items():
         if id(p) in number and number[id(p)] not in taken:
             raise ValueError(f"apply_plan: no bucket has {name!r}")
     for index, group in enumerate(groups):
