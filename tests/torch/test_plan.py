@@ -127,8 +127,22 @@ class Root(torch.nn.Module):
         return self.Root(self.first(x) * self.scale)
 
 
+class Tied(torch.nn.Module):
+    """The weight of one layer is that of another, too, which has a parameter of its own beside it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.enc, self.dec = torch.nn.Linear(20, 20, bias=False), torch.nn.Linear(20, 20)
+        self.dec.weight = self.enc.weight
+
+    def forward(self, x):
+        return self.dec(self.enc(x))
+
+
 @pytest.mark.parametrize(("module", "buckets"), [
     (Root, [["Root.bias", "Root.weight"], ["scale"], ["first.bias", "first.weight"]]),
+    (Tied, [["dec.bias"], ["enc.weight"]]),
 ])  # fmt: skip
 def test_a_recorded_models_plan_has_all_its_gradients(module, buckets, tmp_path):
     def body():

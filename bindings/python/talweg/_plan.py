@@ -39,8 +39,8 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
         {"buckets": [{"layers": ["fc", "conv2"], "priority": 1}, {"layers": ["conv1"]}],
          "partition": 1000000, "credit": 4000000}
 
-    Layers are modules as model.module.named_modules() names them, each of which stands for the parameters of its own, or
-    single parameters. A bucket is sent when all its gradients are there and those before it have been sent. `priority` (0 to 7; needs the
+    Layers are modules as model.module.named_modules() names them, the model itself by its class, or single parameters. A module stands
+    for the parameters of its own but those that it shares with one before it. A bucket is sent when all its gradients are there and those before it have been sent. `priority` (0 to 7; needs the
     talweg backend and CPU tensors, without which rank 0 warns) lets it overtake, chunk by chunk, what was sent before it. `partition` and `credit` (bytes; null: no limit)
     cut a bucket into several all-reduces, and hold back the next one while so much is under way.
 
@@ -134,21 +134,22 @@ def _shown(value: Any) -> str:
 def _groups(plan: _Plan, model: DistributedDataParallel, parameters: list, sparse: list[bool]) -> list[list[int]]:
     """For each bucket the numbers of its parameters, in the order in which their gradients are likely to come."""
     number = {id(p): i for i, p in enumerate(parameters)}
-    modules, single = dict(model.module.named_modules()), dict(model.module.named_parameters())
-    modules |= {layer.name: layer.module for layer in find_layers(model)[0]}  # as record() calls them: the model itself, too
+    single = dict(model.module.named_parameters())
+    own: dict[str, list[int]] = {name: [] for name, _ in model.module.named_modules()}
+    own |= {layer.name: layer.own for layer in find_layers(model)[0]}  # record()'s names and owners
     taken: dict[int, int] = {}
     groups = []
     for index, bucket in enumerate(plan.buckets):
         group: list[int] = []
         for layer in bucket.layers:
             if layer in single:
-                owned = [single[layer]]
-            elif layer in modules:
-                owned = list(modules[layer].parameters(recurse=False))
+                owned = [number[id(single[layer])]] if id(single[layer]) in number else []
+            elif layer in own:
+                owned = own[layer]
             else:
                 raise ValueError(f"apply_plan: buckets[{index}]: the model has no layer {layer!r}")
             # The last parameter of a layer is the first to have its gradient, as DDP assumes too.
-            for one in sorted((number[id(p)] for p in owned if id(p) in number), reverse=True):
+            for one in sorted(owned, reverse=True):
                 if one in taken and (one in group or taken[one] != index):
                     raise ValueError(f"apply_plan: buckets[{index}]: {layer!r} is in buckets[{taken[one]}] already")
                 taken[one] = index
