@@ -140,9 +140,23 @@ class Tied(torch.nn.Module):
         return self.dec(self.enc(x))
 
 
+class Hollow(torch.nn.Module):
+    """One parameter has no elements."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.last = torch.nn.Linear(20, 20, bias=False), torch.nn.Linear(20, 5)
+        self.nothing = torch.nn.Parameter(torch.ones(0))
+
+    def forward(self, x):
+        return self.last(self.first(x)) + self.nothing.sum()
+
+
 @pytest.mark.parametrize(("module", "buckets"), [
     (Root, [["Root.bias", "Root.weight"], ["scale"], ["first.bias", "first.weight"]]),
     (Tied, [["dec.bias"], ["enc.weight"]]),
+    (Hollow, [["first.weight", "nothing"], ["last.bias", "last.weight"]]),
 ])  # fmt: skip
 def test_a_recorded_models_plan_has_all_its_gradients(module, buckets, tmp_path):
     def body():

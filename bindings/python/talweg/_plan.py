@@ -158,8 +158,13 @@ def _groups(plan: _Plan, model: DistributedDataParallel, parameters: list, spars
             raise ValueError(f"apply_plan: buckets[{index}]: none of its layers has a gradient")
         groups.append(group)
     for name, p in single.items():
-        if id(p) in number and number[id(p)] not in taken:
+        if id(p) not in number or number[id(p)] in taken:
+            continue
+        if p.numel():
             raise ValueError(f"apply_plan: no bucket has {name!r}")
+        # A plan has no layer for what sends nothing, but DDP waits for that, too. It ends a bucket as soon as that is full, so
+        # what adds nothing stands first.
+        next((group for group in reversed(groups) if not any(sparse[i] for i in group)), groups[-1]).insert(0, number[id(p)])
     for index, group in enumerate(groups):
         if any(sparse[i] for i in group) and len(group) > 1:
             raise ValueError(f"apply_plan: buckets[{index}]: a sparse gradient needs a bucket of its own")
