@@ -2,8 +2,10 @@
 
 import array
 import json
+import subprocess
 
 import pytest
+from test_programs import program
 
 from talweg import _job, _steps, _timeline
 from talweg._watching import Kind
@@ -142,6 +144,16 @@ def test_the_file_form_has_units_and_leaves_out_what_is_nothing():
         '  - {op: all_reduce, bytes: 440B, layers: ["head", "body"], time: 30000ns}',
         '  - {op: all_reduce, bytes: 8000B, layers: ["body.a"], time: 20000ns}',
     ]  # fmt: skip
+
+
+def test_names_of_any_characters_can_be_read(tmp_path):
+    control = "".join(map(chr, range(1, 0xa0)))
+    for name, read in (("🚀 run", "🚀 run"), ("\U0010ffff\u2028\ufeff", "\U0010ffff\u2028\ufeff"), (control, control), ("\ud800", "?")):
+        _job.write(made(seen([step()] * 3, layers=[*LAYERS[:3], (name, 40, -1)]))[0] | {"name": name}, tmp_path / "job.yaml")
+        done = subprocess.run([program(), "predict", tmp_path / "job.yaml", "--rate", "1Gbit/s", "-n", "2", "--strategy", "wfbp", "--json",
+                               "-", "-o", tmp_path / "plan.json"], capture_output=True, text=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["buckets"][0]["layers"] == [read]
 
 
 def test_ranks_are_laid_on_one_clock_that_may_drift(tmp_path):

@@ -166,11 +166,16 @@ SIZES = ("gradient", "bytes")
 WORDS = ("origin", "op")
 
 
+def _quoted(text: str) -> str:
+    """As YAML has it: characters beyond U+FFFF as they are, since it knows no surrogates, of which a lone one is no character."""
+    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)
+
+
 def _value(key: str, value: Any) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(json.dumps(one) for one in value) + "]"
+        return "[" + ", ".join(_quoted(one) for one in value) + "]"
     if isinstance(value, str):
-        return value if key in WORDS else json.dumps(value)
+        return value if key in WORDS else _quoted(value)
     return f"{value}B" if key in SIZES else f"{value}" if key in ("ranks", "batch", "in_flight") else f"{value}ns"
 
 
