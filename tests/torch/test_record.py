@@ -336,6 +336,10 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
         with pytest.raises(ValueError, match="is being recorded already"):
             record(model, job=None).__enter__()
         train(model, steps=5)
+    with record(model, 2, 2, job=None) as used:
+        train(model, steps=5)
+    with pytest.raises(ValueError, match="^record: this recording was used before: make a new one for each block$"):
+        used.__enter__()
     refused(RuntimeError, r"rank 0 saw no whole step", model, lambda: None)
     refused(RuntimeError, r"rank 0 saw no whole step", model, lambda: train(model, steps=2))
     # Before anything is trained.

@@ -88,6 +88,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
     def __enter__(self) -> record:
         if _sending.is_watched(self._model):
             raise ValueError("record: the model is being recorded already")
+        if self._handles:
+            raise ValueError("record: this recording was used before: make a new one for each block")
         self._agree_on_files()
         self._offsets = [offset_to_first(self._model.process_group, self._device)]
         self._handles = [
