@@ -346,6 +346,7 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
     nowhere, kept = tmp_path / "none" / "x", tmp_path / "kept.yaml"
     refused(ValueError, f"^record: job: cannot write {nowhere}: No such file or directory$", model, job=nowhere)
     refused(ValueError, f"^record: trace: cannot write {tmp_path}: Is a directory$", model, trace=tmp_path)
+    refused(ValueError, "^record: job: cannot write \0: embedded null byte$", model, job="\0")
     both = tmp_path / "both"
     refused(ValueError, f"^record: job and trace: both would be written to {both}: expected two files$", model, job=both,
             trace=f"{tmp_path}/./both")  # fmt: skip

@@ -19,7 +19,7 @@ def check(argument: str, path: Path | None) -> None:
             pass
         if fresh:
             os.remove(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no name of a file, such as "\0"
         raise _refused(argument, path, error) from None
 
 
@@ -40,5 +40,5 @@ def write(argument: str, path: Path, text: str) -> None:
         raise _refused(argument, path, error) from None
 
 
-def _refused(argument: str, path: Path, error: OSError) -> OSError:
-    return OSError(f"{argument}: cannot write {os.fspath(path)}: {error.strerror or error}")
+def _refused(argument: str, path: Path, error: OSError | ValueError) -> OSError:
+    return OSError(f"{argument}: cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}")
