@@ -216,6 +216,7 @@ def test_a_step_may_have_several_passes(tmp_path):
     recording, layers = recorded(model, tmp_path, loop)
     assert any("a step has 2 forward passes" in note for note in recording.notes)
     if dist.get_rank() == 0:
+        assert recording.job["batch"] == 16
         assert sum(e["bytes"] for e in recording.job["exchanges"]) == sum(layer["gradient"] for layer in layers.values())
 
 

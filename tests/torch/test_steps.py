@@ -95,6 +95,18 @@ def test_a_late_rank_makes_the_others_wait_and_means_are_over_ranks():
     assert "in_flight" not in job  # one after the other
 
 
+def test_passes_before_the_last_are_part_of_layers_forward_times():
+    accumulated = [entry for entry in step() if entry[0] not in (Kind.SENT, Kind.ARRIVED) and entry[2] <= 77]
+    twice = [*accumulated, (Kind.SYNC_END, -1, 78), *((kind, index, us + 80) for kind, index, us in step())]
+    job, notes = made(seen([twice] * 4))
+    times = {row["name"]: [row.get(k) for k in ("forward", "backward", "forward_gap", "backward_gap")] for row in job["layers"]}
+    assert times == {"body": [14000, 6000, 7000, 1000], "body.a": [40000, 20000, 0, 0], "body.b": [13000, 3000, 0, 0],
+                     "head": [13000, 5000, 18000, 2000]}  # fmt: skip
+    assert (job["step"], job["update"], job["overhead"]) == (190000, 5000, 20000)  # 8 between the passes
+    assert sum(sum(t) for t in times.values()) + job["update"] + job["overhead"] + (100 - 77) * 1000 == job["step"]
+    assert any("a step has 2 forward passes" in note for note in notes)
+
+
 def test_one_slow_step_is_not_seen():
     job, _ = made(seen([step(), step(), step(late=900, arrive=900), step()]))
     assert job["step"] == 110000 and layer(job, "body.a")["backward"] == 20000

@@ -45,7 +45,8 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
                      "times count as gaps of other layers, or there are none")
     order = order + silent
     if steps[0].passes > 1:
-        notes.append(f"a step has {steps[0].passes} forward passes: layers' times are those of the last, the rest is overhead")
+        notes.append(f"a step has {steps[0].passes} forward passes: layers' forward times are those of all passes, with the backward "
+                     "times of all but the last, in which gradients are sent")
     if not steps[0].updates:
         notes.append("no torch.optim optimiser updated the model: its update counts as overhead or input")
     if first.buffers:
@@ -104,9 +105,14 @@ class _Parts:
                 self.layers[key][span.layer] += span.end - span.begin
         for forward, layer, length in step.gaps:
             self.layers["forward_gap" if forward else "backward_gap"][layer] += length
+        # Nothing is sent before the backward pass of the last of several passes: all that goes before it is forward.
+        for one in step.earlier:
+            for span in one.forward + one.backward:
+                self.layers["forward"][span.layer] += span.end - span.begin
+            for _, layer, length in one.gaps:
+                self.layers["forward_gap"][layer] += length
         whole = step.end - step.begin
-        # Of several passes, all but the last are overhead.
-        self.reading = step.forward_begin - step.begin if step.passes == 1 else 0
+        self.reading = (step.earlier or [step])[0].forward_begin - step.begin
         update = sum(end - begin for begin, end in step.updates)
         exposed = max(0, max((e.end for e in step.exchanges), default=0) - step.backward_end)
         layers = sum(sum(times.values()) for times in self.layers.values())

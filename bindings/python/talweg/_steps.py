@@ -87,6 +87,7 @@ class Step:
     ready: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (parameter, when)
     updates: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     exchanges: list[Exchange] = dataclasses.field(default_factory=list)
+    earlier: list[Step] = dataclasses.field(default_factory=list)  # passes before the last one, which has the rest
 
 
 def split(seen: Seen, rank: int) -> list[Step]:
@@ -121,6 +122,12 @@ def _step(seen, entries, begin, end, arrived, rank) -> Step:
     step.passes = len(starts)
     last_pass = entries[starts[-1]:] if starts else []
     step.order = _order(seen, last_pass)
+    for k, start in enumerate(starts[:-1]):
+        one = entries[start:starts[k + 1]]
+        step.earlier.append(earlier := Step(one[0][2], one[-1][2], order=_order(seen, one)))
+        _forward(seen, earlier, one)
+        _backward(seen, earlier, one)
+        step.order += [layer for layer in earlier.order if layer not in step.order]
     _forward(seen, step, last_pass)
     _backward(seen, step, last_pass)
     open_update = None
