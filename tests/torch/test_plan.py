@@ -1,6 +1,7 @@
 """apply_plan(): DDP sends exactly the plan's buckets, and everything else stays DDP's."""
 
 import json
+import os
 import subprocess
 import warnings
 
@@ -281,6 +282,13 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
     (tmp_path / "job.yaml").write_text("name: demo\nlayers:\n- {name: fc}\n")
     (tmp_path / "trace.json").write_text('{"traceEvents": []}')
     (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "twice.json").write_text('{"buckets": [{"layers": ["0", "2", "4"]}], "credit": 1, "credit": 2}')
+    if dist.get_rank() == 0:
+        os.mkfifo(tmp_path / "pipe")
+        with open(tmp_path / "large.json", "wb") as large:
+            large.truncate((16 << 20) + 1)
+        (tmp_path / "deep.json").write_text("[" * 100_000)
+    dist.barrier()
     everything = [{"layers": ["0", "2", "4"]}]
     for plan, pattern in (
         (tmp_path / "job.yaml", r"job.yaml: Expecting value: line 1 .*; expected a plan, as talweg predict -o writes it$"),
@@ -292,7 +300,15 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
         ({"buckets": everything, "size": 1}, "^apply_plan: the plan: unknown key 'size'; expected buckets, credit, partition"),
         ({"buckets": [{"layers": []}]}, r"buckets\[0\].layers: expected a list of names"),
         ({"buckets": [{"layers": ["0"], "priority": 8}]}, r"buckets\[0\].priority: expected 0 to 7, got 8"),
-        ({"buckets": everything, "partition": 0}, "partition: expected a number of bytes or null, got 0"),
+        (tmp_path / "deep.json", "deep.json: nested too deeply; expected a plan, as talweg predict -o writes it$"),
+        (tmp_path / "twice.json", "twice.json: key 'credit' is there twice; expected a plan"),
+        (tmp_path / "pipe", "pipe: expected a regular file; expected a plan"),
+        ("/dev/zero", "^apply_plan: /dev/zero: expected a regular file; expected a plan"),
+        (tmp_path / "large.json", "large.json: expected at most 16 MiB; expected a plan"),
+        ({"buckets": everything, "partition": 0}, f"partition: expected 1000 to {2**63 - 1} bytes or null, got 0"),
+        ({"buckets": everything, "partition": 999}, f"partition: expected 1000 to {2**63 - 1} bytes or null, got 999"),
+        ({"buckets": everything, "partition": 10**30}, "partition: expected 1000 to"),
+        ({"buckets": everything, "credit": 10**30}, "credit: expected 1 to"),
         ({"buckets": everything, "credit": "1M"}, "credit: expected a number of bytes or null, got '1M'"),
         ({"buckets": [{"layers": ["9"]}]}, r"buckets\[0\]: the model has no layer '9'"),
         ({"buckets": [{"layers": ["0", "2"]}, {"layers": ["0.bias", "4"]}]}, r"buckets\[1\]: '0.bias' is in buckets\[0\] already"),
@@ -310,6 +326,9 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
         apply_plan(model, PLANS[dist.get_rank()])
     with pytest.raises(ValueError, match="expected 0 to 7"):  # on rank 1 only, but all are told
         apply_plan(model, {"buckets": [{"layers": ["0", "2", "4"], "priority": 8 * dist.get_rank()}]})
+    (tmp_path / f"{dist.get_rank()}.json").write_text(json.dumps(PLANS[0]))
+    with pytest.raises(ValueError, match="deep.json: nested too deeply"):  # likewise
+        apply_plan(model, tmp_path / ("deep.json" if dist.get_rank() else "0.json"))
     with pytest.raises(ValueError, match="expected a model in DistributedDataParallel, got Sequential"):
         apply_plan(network(), PLANS[0])
     assert buckets_of(model) == before and model not in _sending._senders

@@ -1,8 +1,10 @@
-"""Files that are written: errors name them, and what can be known of them is known before there is anything to write."""
+"""Files that are written: errors name them, and what can be known of them is known before there is anything to write. And small
+ones that are read."""
 
 from __future__ import annotations
 
 import os
+import stat
 
 Path = str | os.PathLike[str]
 
@@ -38,6 +40,17 @@ def write(argument: str, path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise _refused(argument, path, error) from None
+
+
+def read(path: Path, most: int) -> str:
+    """Raises OSError, and ValueError for what is no text or no file of at most `most` bytes: a pipe or a device may never end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("expected a regular file")
+    with open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"expected at most {most >> 20} MiB")
+    return data.decode("utf-8")
 
 
 def _refused(argument: str, path: Path, error: OSError | ValueError) -> OSError:

@@ -13,10 +13,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from talweg import _sending
+from talweg import _files, _sending
 from talweg._watching import find_layers
 
 HIGHEST_PRIORITY = 7  # talweg/call.h
+LARGEST_FILE = 16 << 20  # bytes; a plan for ten thousand layers has less than one million
+LEAST_PARTITION = 1000  # bytes: smaller pieces cost more by their number than they can gain
+MOST_BYTES = (1 << 63) - 1  # what torch takes for a size
 NO_PLAN = "expected a plan, as talweg predict -o writes it"
 
 
@@ -40,9 +43,10 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
          "partition": 1000000, "credit": 4000000}
 
     Layers are modules as model.module.named_modules() names them, the model itself by its class, or single parameters. A module stands
-    for the parameters of its own but those that it shares with one before it. A bucket is sent when all its gradients are there and those before it have been sent. `priority` (0 to 7; needs the
-    talweg backend and CPU tensors, without which rank 0 warns) lets it overtake, chunk by chunk, what was sent before it. `partition` and `credit` (bytes; null: no limit)
-    cut a bucket into several all-reduces, and hold back the next one while so much is under way.
+    for the parameters of its own but those that it shares with one before it. A bucket is sent when all its gradients are there and those
+    before it have been sent. `priority` (0 to 7; needs the talweg backend and CPU tensors, without which rank 0 warns) lets it overtake,
+    chunk by chunk, what was sent before it. `partition` (at least 1000) and `credit` (bytes; null: no limit) cut a bucket into several
+    all-reduces, and hold back the next one while so much is under way.
 
     Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Gradients that wait in .grad
     are kept. Raises TypeError for what is no plan, and ValueError in one line where the plan does not fit, or ranks have different ones."""
@@ -83,10 +87,11 @@ def _read(plan: Any) -> _Plan:
             raise TypeError(f"apply_plan: plan: expected a file, a dict or None, got {_shown(plan)}")
         where = os.fspath(plan)
         try:
-            with open(plan, encoding="utf-8") as file:
-                plan = json.load(file)
+            plan = json.loads(_files.read(plan, LARGEST_FILE), object_pairs_hook=_without_duplicates)
         except OSError as error:
             raise ValueError(f"apply_plan: {where}: {error.strerror or error}") from None
+        except RecursionError:
+            raise ValueError(f"apply_plan: {where}: nested too deeply; {NO_PLAN}") from None
         except ValueError as error:
             raise ValueError(f"apply_plan: {where}: {error}; {NO_PLAN}") from None
         if not isinstance(plan, Mapping) or "buckets" not in plan:
@@ -95,6 +100,14 @@ def _read(plan: Any) -> _Plan:
         return _checked(plan)
     except ValueError as error:
         raise ValueError(f"apply_plan: {where}: {error}") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for k, (key, _) in enumerate(pairs) if key in dict(pairs[:k]))
+        raise ValueError(f"key {twice!r} is there twice")
+    return found
 
 
 def _checked(plan: Any) -> _Plan:
@@ -109,11 +122,15 @@ def _checked(plan: Any) -> _Plan:
         if not isinstance(layers, list) or not layers or not all(isinstance(layer, str) for layer in layers):
             raise ValueError(f"{where}.layers: expected a list of names")
         if type(priority) is not int or not 0 <= priority <= HIGHEST_PRIORITY:
-            raise ValueError(f"{where}.priority: expected 0 to {HIGHEST_PRIORITY}, got {priority!r}")
+            raise ValueError(f"{where}.priority: expected 0 to {HIGHEST_PRIORITY}, got {_shown(priority)}")
         buckets.append(_Bucket(layers, priority))
-    for key in ("partition", "credit"):
-        if plan.get(key) is not None and (type(plan[key]) is not int or plan[key] < 1):
-            raise ValueError(f"{key}: expected a number of bytes or null, got {plan[key]!r}")
+    for key, least in (("partition", LEAST_PARTITION), ("credit", 1)):
+        if plan.get(key) is None:
+            continue
+        if type(plan[key]) is not int:
+            raise ValueError(f"{key}: expected a number of bytes or null, got {_shown(plan[key])}")
+        if not least <= plan[key] <= MOST_BYTES:
+            raise ValueError(f"{key}: expected {least} to {MOST_BYTES} bytes or null, got {plan[key]}")
     return _Plan(buckets, plan.get("partition"), plan.get("credit"))
 
 
@@ -128,7 +145,7 @@ def _expect_keys(value: Any, where: str, known: set[str]) -> None:
 
 
 def _shown(value: Any) -> str:
-    return f"{value!r} ({type(value).__name__})" if isinstance(value, (bool, int, float, bytes)) else type(value).__name__
+    return f"{value!r} ({type(value).__name__})" if isinstance(value, (bool, int, float, bytes, str)) else type(value).__name__
 
 
 def _groups(plan: _Plan, model: DistributedDataParallel, parameters: list, sparse: list[bool]) -> list[list[int]]:
