@@ -35,7 +35,8 @@ class _Plan(NamedTuple):
 
 
 def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> None:
-    """Makes DDP send the model's gradients in the plan's buckets, in their order; call it on every rank, between steps.
+    """Makes DDP send the model's gradients in the plan's buckets, in their order; call it on every rank, between steps:
+    gradients of a forward pass before it whose backward pass is still to come would stay each rank's own, which DDP does not tell.
 
     `plan`: a JSON file, as `talweg predict` writes it, or what it holds; None: back to DDP's own buckets.
 
