@@ -43,11 +43,12 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
         {"buckets": [{"layers": ["fc", "conv2"], "priority": 1}, {"layers": ["conv1"]}],
          "partition": 1000000, "credit": 4000000}
 
-    Layers are modules as model.module.named_modules() names them, the model itself by its class, or single parameters. A module stands
-    for the parameters of its own but those that it shares with one before it. A bucket is sent when all its gradients are there and those
-    before it have been sent. `priority` (0 to 7; needs the talweg backend and CPU tensors, without which rank 0 warns) lets it overtake,
-    chunk by chunk, what was sent before it. `partition` (at least 1000) and `credit` (bytes; null: no limit) cut a bucket into several
-    all-reduces, and hold back the next one while so much is under way.
+    Layers are modules as model.module.named_modules() names them, the model itself by its class, or single parameters. A
+    module stands for the parameters of its own but those that it shares with one before it. A bucket is sent when all its
+    gradients are there and those before it have been sent. `priority` (0 to 7; needs the talweg backend and CPU tensors,
+    without which rank 0 warns) lets it overtake, chunk by chunk, what was sent before it. `partition` (at least 1000) and
+    `credit` (bytes; null: no limit) cut a bucket into several all-reduces, and hold back the next one while so much is under
+    way.
 
     Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Gradients that wait in .grad
     are kept. Raises TypeError for what is no plan, and ValueError in one line where the plan does not fit, or ranks have different ones."""
@@ -180,8 +181,8 @@ def _groups(plan: _Plan, model: DistributedDataParallel, parameters: list, spars
             continue
         if p.numel():
             raise ValueError(f"apply_plan: no bucket has {name!r}")
-        # A plan has no layer for what sends nothing, but DDP waits for that, too. It ends a bucket as soon as that is full, so
-        # what adds nothing stands first.
+        # A plan has no layer for what sends nothing, but DDP waits for that, too. It ends a bucket as soon as that is
+        # full, so what adds nothing stands first.
         next((group for group in reversed(groups) if not any(sparse[i] for i in group)), groups[-1]).insert(0, number[id(p)])
     for index, group in enumerate(groups):
         if any(sparse[i] for i in group) and len(group) > 1:

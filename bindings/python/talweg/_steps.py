@@ -45,7 +45,8 @@ class Seen:
         owner = {i: k for k, layer in enumerate(watching.layers) for i in layer.own}
         first, end = (resolved[0], resolved[-1]) if log else (0, 0)
         return cls([(layer.name, layer.gradient, layer.parent) for layer in watching.layers],
-                   [names.get(id(p), "") for p in watching.parameters], [owner.get(i, -1) for i in range(len(watching.parameters))],
+                   [names.get(id(p), "") for p in watching.parameters],
+                   [owner.get(i, -1) for i in range(len(watching.parameters))],
                    [sorted(sources) for sources in watching.log.sources()], array.array("b", [kind for kind, _, _ in log]),
                    array.array("i", [index for _, index, _ in log]), resolved, sent, buckets,
                    [(*offsets[0], first), (*offsets[-1], end)], batch, host, problem)  # fmt: skip
@@ -149,7 +150,8 @@ def _order(seen, entries) -> list[int]:
     the first one that had its gradient earlier, or else last."""
     order = list(dict.fromkeys(index for kind, index, _ in entries if kind == Kind.LAYER_IN))
     containers = {parent for _, _, parent in seen.layers}
-    when: dict[int, int] = {}  # as numbers among the entries; of a layer that runs several times: of its first, which is the last here
+    # As numbers among the entries. The first run of a layer that runs several times is the last one here.
+    when: dict[int, int] = {}
     for number, (kind, index, _) in enumerate(entries):
         if kind == Kind.GRAD and index not in containers:
             when[index] = number
