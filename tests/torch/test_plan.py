@@ -1,6 +1,7 @@
 """apply_plan(): DDP sends exactly the plan's buckets, and everything else stays DDP's."""
 
 import json
+import os
 import subprocess
 import warnings
 
@@ -114,6 +115,68 @@ def test_what_was_recorded_is_predicted_and_its_plan_is_run(tmp_path):
     run(2, body)
 
 
+class Root(torch.nn.Module):
+    """Has a parameter of its own beside its layers, one of which is called after the class."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.Root = torch.nn.Linear(20, 20), torch.nn.Linear(20, 5)
+        self.scale = torch.nn.Parameter(torch.ones(20))
+
+    def forward(self, x):
+        return self.Root(self.first(x) * self.scale)
+
+
+class Tied(torch.nn.Module):
+    """The weight of one layer is that of another, too, which has a parameter of its own beside it."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.enc, self.dec = torch.nn.Linear(20, 20, bias=False), torch.nn.Linear(20, 20)
+        self.dec.weight = self.enc.weight
+
+    def forward(self, x):
+        return self.dec(self.enc(x))
+
+
+class Hollow(torch.nn.Module):
+    """One parameter has no elements."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.first, self.last = torch.nn.Linear(20, 20, bias=False), torch.nn.Linear(20, 5)
+        self.nothing = torch.nn.Parameter(torch.ones(0))
+
+    def forward(self, x):
+        return self.last(self.first(x)) + self.nothing.sum()
+
+
+@pytest.mark.parametrize(("module", "buckets"), [
+    (Root, [["Root.bias", "Root.weight"], ["scale"], ["first.bias", "first.weight"]]),
+    (Tied, [["dec.bias"], ["enc.weight"]]),
+    (Hollow, [["first.weight", "nothing"], ["last.bias", "last.weight"]]),
+])  # fmt: skip
+def test_a_recorded_models_plan_has_all_its_gradients(module, buckets, tmp_path):
+    def body():
+        model = parallel(module=module())
+        recorded(model, tmp_path)
+        plan = tmp_path / "plan.json"
+        if dist.get_rank() == 0:
+            done = subprocess.run([program(), "predict", tmp_path / "job.yaml", "--rate", "100Mbit/s,1ms", "-n", "2", "--strategy",
+                                   "wfbp", "-o", plan], capture_output=True, text=True, check=False)  # fmt: skip
+            assert done.returncode == 0, done.stderr
+        dist.barrier()
+        apply_plan(model, plan)
+        train(model)
+        assert sorted(buckets_of(model)) == sorted(buckets)
+        assert_equal_on_all_ranks(flat(model))
+
+    run(2, body)
+
+
 @on_ranks(2)
 def test_a_bucket_is_cut_into_as_many_pieces_as_the_plan_says():
     model = parallel()
@@ -219,6 +282,13 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
     (tmp_path / "job.yaml").write_text("name: demo\nlayers:\n- {name: fc}\n")
     (tmp_path / "trace.json").write_text('{"traceEvents": []}')
     (tmp_path / "list.json").write_text("[]")
+    (tmp_path / "twice.json").write_text('{"buckets": [{"layers": ["0", "2", "4"]}], "credit": 1, "credit": 2}')
+    if dist.get_rank() == 0:
+        os.mkfifo(tmp_path / "pipe")
+        with open(tmp_path / "large.json", "wb") as large:
+            large.truncate((16 << 20) + 1)
+        (tmp_path / "deep.json").write_text("[" * 100_000)
+    dist.barrier()
     everything = [{"layers": ["0", "2", "4"]}]
     for plan, pattern in (
         (tmp_path / "job.yaml", r"job.yaml: Expecting value: line 1 .*; expected a plan, as talweg predict -o writes it$"),
@@ -230,7 +300,15 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
         ({"buckets": everything, "size": 1}, "^apply_plan: the plan: unknown key 'size'; expected buckets, credit, partition"),
         ({"buckets": [{"layers": []}]}, r"buckets\[0\].layers: expected a list of names"),
         ({"buckets": [{"layers": ["0"], "priority": 8}]}, r"buckets\[0\].priority: expected 0 to 7, got 8"),
-        ({"buckets": everything, "partition": 0}, "partition: expected a number of bytes or null, got 0"),
+        (tmp_path / "deep.json", "deep.json: nested too deeply; expected a plan, as talweg predict -o writes it$"),
+        (tmp_path / "twice.json", "twice.json: key 'credit' is there twice; expected a plan"),
+        (tmp_path / "pipe", "pipe: expected a regular file; expected a plan"),
+        ("/dev/zero", "^apply_plan: /dev/zero: expected a regular file; expected a plan"),
+        (tmp_path / "large.json", "large.json: expected at most 16 MiB; expected a plan"),
+        ({"buckets": everything, "partition": 0}, f"partition: expected 1000 to {2**63 - 1} bytes or null, got 0"),
+        ({"buckets": everything, "partition": 999}, f"partition: expected 1000 to {2**63 - 1} bytes or null, got 999"),
+        ({"buckets": everything, "partition": 10**30}, "partition: expected 1000 to"),
+        ({"buckets": everything, "credit": 10**30}, "credit: expected 1 to"),
         ({"buckets": everything, "credit": "1M"}, "credit: expected a number of bytes or null, got '1M'"),
         ({"buckets": [{"layers": ["9"]}]}, r"buckets\[0\]: the model has no layer '9'"),
         ({"buckets": [{"layers": ["0", "2"]}, {"layers": ["0.bias", "4"]}]}, r"buckets\[1\]: '0.bias' is in buckets\[0\] already"),
@@ -248,6 +326,9 @@ def test_a_plan_that_does_not_fit_is_refused_in_one_line_and_changes_nothing(tmp
         apply_plan(model, PLANS[dist.get_rank()])
     with pytest.raises(ValueError, match="expected 0 to 7"):  # on rank 1 only, but all are told
         apply_plan(model, {"buckets": [{"layers": ["0", "2", "4"], "priority": 8 * dist.get_rank()}]})
+    (tmp_path / f"{dist.get_rank()}.json").write_text(json.dumps(PLANS[0]))
+    with pytest.raises(ValueError, match="deep.json: nested too deeply"):  # likewise
+        apply_plan(model, tmp_path / ("deep.json" if dist.get_rank() else "0.json"))
     with pytest.raises(ValueError, match="expected a model in DistributedDataParallel, got Sequential"):
         apply_plan(network(), PLANS[0])
     assert buckets_of(model) == before and model not in _sending._senders

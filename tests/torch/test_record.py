@@ -188,7 +188,7 @@ def test_branches_in_place_layers_and_checkpoints_are_followed(tmp_path):
     reference = train(parallel(module=same(Branches)), steps=8)
     assert torch.equal(flat(model), flat(reference))
     if dist.get_rank() == 0:
-        assert list(layers) == ["Branches", "stem", "act", "left", "right", "head"]
+        assert list(layers) == ["stem", "act", "left", "right", "Branches", "head"]
         assert layers["head"]["after"] == ["left", "right"] and layers["Branches"]["gradient"] == 80
         assert sum(layer["gradient"] for layer in layers.values()) == sum(e["bytes"] for e in recording.job["exchanges"])
 
@@ -216,6 +216,7 @@ def test_a_step_may_have_several_passes(tmp_path):
     recording, layers = recorded(model, tmp_path, loop)
     assert any("a step has 2 forward passes" in note for note in recording.notes)
     if dist.get_rank() == 0:
+        assert recording.job["batch"] == 16
         assert sum(e["bytes"] for e in recording.job["exchanges"]) == sum(layer["gradient"] for layer in layers.values())
 
 
@@ -336,12 +337,17 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
         with pytest.raises(ValueError, match="is being recorded already"):
             record(model, job=None).__enter__()
         train(model, steps=5)
+    with record(model, 2, 2, job=None) as used:
+        train(model, steps=5)
+    with pytest.raises(ValueError, match="^record: this recording was used before: make a new one for each block$"):
+        used.__enter__()
     refused(RuntimeError, r"rank 0 saw no whole step", model, lambda: None)
     refused(RuntimeError, r"rank 0 saw no whole step", model, lambda: train(model, steps=2))
     # Before anything is trained.
     nowhere, kept = tmp_path / "none" / "x", tmp_path / "kept.yaml"
     refused(ValueError, f"^record: job: cannot write {nowhere}: No such file or directory$", model, job=nowhere)
     refused(ValueError, f"^record: trace: cannot write {tmp_path}: Is a directory$", model, trace=tmp_path)
+    refused(ValueError, "^record: job: cannot write \0: embedded null byte$", model, job="\0")
     both = tmp_path / "both"
     refused(ValueError, f"^record: job and trace: both would be written to {both}: expected two files$", model, job=both,
             trace=f"{tmp_path}/./both")  # fmt: skip

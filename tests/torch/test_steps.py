@@ -2,8 +2,10 @@
 
 import array
 import json
+import subprocess
 
 import pytest
+from test_programs import program
 
 from talweg import _job, _steps, _timeline
 from talweg._watching import Kind
@@ -37,7 +39,7 @@ def seen(steps, clock=(0, 0), **more):
         sent += 2
     kinds, indices, times = zip(*log)
     values = dict(
-        layers=LAYERS, parameters=["body.p", "body.a.w", "", "head.w"], after=[[], [], [], [BODY]], kinds=array.array("b", kinds),
+        layers=LAYERS, parameters=["body.p", "body.a.w", "", "head.w"], owners=[BODY, A, -1, HEAD], after=[[], [], [], [BODY]], kinds=array.array("b", kinds),
         indices=array.array("i", indices), times=array.array("q", times), bytes=[440, 8000] * len(steps), buckets=BUCKETS,
         clock=[(clock[0], 0, times[0]), (clock[1], 0, times[-1])], batch=16, host="here", problem="")  # fmt: skip
     return _steps.Seen(**(values | more))
@@ -45,6 +47,10 @@ def seen(steps, clock=(0, 0), **more):
 
 def made(*ranks):
     return _job.make("hand-made", ranks, [_steps.split(one, rank) for rank, one in enumerate(ranks)])
+
+
+def layer(job, name):
+    return next(row for row in job["layers"] if row["name"] == name)
 
 
 def test_every_part_of_a_step_is_found():
@@ -56,16 +62,29 @@ def test_every_part_of_a_step_is_found():
     assert (job["step"], job["update"], job["overhead"]) == (110000, 5000, 11000)
     assert [(e["bytes"], e["layers"], e["time"], e["wait"]) for e in job["exchanges"]] == [
         (440, ["head", "body"], 30000, 0), (8000, ["body.a"], 20000, 0)]  # fmt: skip
-    assert (job["ranks"], job["batch"]) == (1, 16) and "after" not in job["layers"][1]
+    assert (job["ranks"], job["batch"]) == (1, 16) and "after" not in job["layers"][A]
     assert job["in_flight"] == 2  # the first arrived at 80, the second was sent at 71
     assert notes == ["0.005 ms of a step passed between the optimiser and the forward pass: it is in overhead, as nothing hides it"]
     parts = sum(sum(t) for t in times.values()) + job["update"] + job["overhead"]
     assert parts + (100 - 77) * 1000 == job["step"]  # the rest is what DDP waited for
 
 
+def test_a_layer_around_others_stands_where_its_own_parameters_are_used():
+    def order(ready):
+        """With body's gradient at another time."""
+        entries = sorted([(k, i, ready if (k, i) == (Kind.READY, 0) else us) for k, i, us in step()], key=lambda entry: entry[2])
+        job, _ = made(seen([entries] * 3))
+        return [row["name"] for row in job["layers"]], [row["name"] for row in job["layers"] if row.get("forward_gap")]
+
+    assert order(48) == (["body.a", "body.b", "body", "head"], ["body", "head"])
+    # The gap behind all of body is behind what stands last of it.
+    assert order(53) == (["body.a", "body", "body.b", "head"], ["body.b", "head"])
+    assert order(76) == (["body", "body.a", "body.b", "head"], ["body.b", "head"])
+
+
 def test_a_late_rank_makes_the_others_wait_and_means_are_over_ranks():
     job, _ = made(seen([step(arrive=8)] * 4), seen([step(late=8, arrive=8)] * 4))
-    assert job["layers"][A]["backward"] == 24000 and job["step"] == 118000
+    assert layer(job, "body.a")["backward"] == 24000 and job["step"] == 118000
     # Rank 0 sent at 71, rank 1 at 79; the one before arrived at 88, so neither waited for the other.
     assert [(e["time"], e["wait"]) for e in job["exchanges"]] == [(38000, 0), (20000, 0)]
     # Where the first has long arrived, rank 0 waits for 5 of its 29.
@@ -76,16 +95,28 @@ def test_a_late_rank_makes_the_others_wait_and_means_are_over_ranks():
     assert "in_flight" not in job  # one after the other
 
 
+def test_passes_before_the_last_are_part_of_layers_forward_times():
+    accumulated = [entry for entry in step() if entry[0] not in (Kind.SENT, Kind.ARRIVED) and entry[2] <= 77]
+    twice = [*accumulated, (Kind.SYNC_END, -1, 78), *((kind, index, us + 80) for kind, index, us in step())]
+    job, notes = made(seen([twice] * 4))
+    times = {row["name"]: [row.get(k) for k in ("forward", "backward", "forward_gap", "backward_gap")] for row in job["layers"]}
+    assert times == {"body": [14000, 6000, 7000, 1000], "body.a": [40000, 20000, 0, 0], "body.b": [13000, 3000, 0, 0],
+                     "head": [13000, 5000, 18000, 2000]}  # fmt: skip
+    assert (job["step"], job["update"], job["overhead"]) == (190000, 5000, 20000)  # 8 between the passes
+    assert sum(sum(t) for t in times.values()) + job["update"] + job["overhead"] + (100 - 77) * 1000 == job["step"]
+    assert any("a step has 2 forward passes" in note for note in notes)
+
+
 def test_one_slow_step_is_not_seen():
     job, _ = made(seen([step(), step(), step(late=900, arrive=900), step()]))
-    assert job["step"] == 110000 and job["layers"][A]["backward"] == 20000
+    assert job["step"] == 110000 and layer(job, "body.a")["backward"] == 20000
 
 
 def test_parts_that_differ_from_step_to_step_add_up_to_the_step():
     # One of four equally long steps is late in a backward pass, which the median of steps would not see.
     lates = [step(late=late, arrive=12) for late in (0, 0, 12, 0)]
     job, _ = made(seen([step(), step(late=90, arrive=90), step(), *lates, step(), step(late=90, arrive=90)]))
-    assert job["step"] == 122000 and job["layers"][A]["backward"] == 23000
+    assert job["step"] == 122000 and layer(job, "body.a")["backward"] == 23000
     parts = sum(sum(row[k] for k in ("forward", "backward", "forward_gap", "backward_gap")) for row in job["layers"])
     exposed = 100 + 12 - (77 + 3)  # from the backward pass, which is 3 late in the mean, to the last arrival
     assert parts + job["update"] + job["overhead"] + 1000 * exposed == job["step"]
@@ -117,14 +148,24 @@ def test_the_file_form_has_units_and_leaves_out_what_is_nothing():
     assert _job.to_yaml(job | {"name": 'odd: "name"'}).splitlines() == [
         r'name: "odd: \"name\""', "origin: measured", "ranks: 1", "batch: 16", "update: 5000ns", "overhead: 11000ns",
         "step: 110000ns", "in_flight: 2", "layers:",
-        '  - {name: "body", forward: 4000ns, backward: 6000ns, forward_gap: 3000ns, backward_gap: 1000ns, gradient: 400B}',
         '  - {name: "body.a", forward: 10000ns, backward: 20000ns, gradient: 8000B}',
         '  - {name: "body.b", forward: 5000ns, backward: 3000ns}',
-        '  - {name: "head", forward: 4000ns, backward: 5000ns, forward_gap: 8000ns, backward_gap: 2000ns, gradient: 40B, after: ["body"]}',
+        '  - {name: "body", forward: 4000ns, backward: 6000ns, forward_gap: 3000ns, backward_gap: 1000ns, gradient: 400B}',
+        '  - {name: "head", forward: 4000ns, backward: 5000ns, forward_gap: 8000ns, backward_gap: 2000ns, gradient: 40B}',
         "exchanges:",
         '  - {op: all_reduce, bytes: 440B, layers: ["head", "body"], time: 30000ns}',
         '  - {op: all_reduce, bytes: 8000B, layers: ["body.a"], time: 20000ns}',
     ]  # fmt: skip
+
+
+def test_names_of_any_characters_can_be_read(tmp_path):
+    control = "".join(map(chr, range(1, 0xa0)))
+    for name, read in (("🚀 run", "🚀 run"), ("\U0010ffff\u2028\ufeff", "\U0010ffff\u2028\ufeff"), (control, control), ("\ud800", "?")):
+        _job.write(made(seen([step()] * 3, layers=[*LAYERS[:3], (name, 40, -1)]))[0] | {"name": name}, tmp_path / "job.yaml")
+        done = subprocess.run([program(), "predict", tmp_path / "job.yaml", "--rate", "1Gbit/s", "-n", "2", "--strategy", "wfbp", "--json",
+                               "-", "-o", tmp_path / "plan.json"], capture_output=True, text=True, check=False)  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))["buckets"][0]["layers"] == [read]
 
 
 def test_ranks_are_laid_on_one_clock_that_may_drift(tmp_path):

@@ -1,8 +1,10 @@
-"""Files that are written: errors name them, and what can be known of them is known before there is anything to write."""
+"""Files that are written: errors name them, and what can be known of them is known before there is anything to write. And small
+ones that are read."""
 
 from __future__ import annotations
 
 import os
+import stat
 
 Path = str | os.PathLike[str]
 
@@ -19,7 +21,7 @@ def check(argument: str, path: Path | None) -> None:
             pass
         if fresh:
             os.remove(path)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: no name of a file, such as "\0"
         raise _refused(argument, path, error) from None
 
 
@@ -40,5 +42,16 @@ def write(argument: str, path: Path, text: str) -> None:
         raise _refused(argument, path, error) from None
 
 
-def _refused(argument: str, path: Path, error: OSError) -> OSError:
-    return OSError(f"{argument}: cannot write {os.fspath(path)}: {error.strerror or error}")
+def read(path: Path, most: int) -> str:
+    """Raises OSError, and ValueError for what is no text or no file of at most `most` bytes: a pipe or a device may never end."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise ValueError("expected a regular file")
+    with open(path, "rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"expected at most {most >> 20} MiB")
+    return data.decode("utf-8")
+
+
+def _refused(argument: str, path: Path, error: OSError | ValueError) -> OSError:
+    return OSError(f"{argument}: cannot write {os.fspath(path)}: {getattr(error, 'strerror', None) or error}")

@@ -45,7 +45,8 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
                      "times count as gaps of other layers, or there are none")
     order = order + silent
     if steps[0].passes > 1:
-        notes.append(f"a step has {steps[0].passes} forward passes: layers' times are those of the last, the rest is overhead")
+        notes.append(f"a step has {steps[0].passes} forward passes: layers' forward times are those of all passes, with the backward "
+                     "times of all but the last, in which gradients are sent")
     if not steps[0].updates:
         notes.append("no torch.optim optimiser updated the model: its update counts as overhead or input")
     if first.buffers:
@@ -104,9 +105,14 @@ class _Parts:
                 self.layers[key][span.layer] += span.end - span.begin
         for forward, layer, length in step.gaps:
             self.layers["forward_gap" if forward else "backward_gap"][layer] += length
+        # Nothing is sent before the backward pass of the last of several passes: all that goes before it is forward.
+        for one in step.earlier:
+            for span in one.forward + one.backward:
+                self.layers["forward"][span.layer] += span.end - span.begin
+            for _, layer, length in one.gaps:
+                self.layers["forward_gap"][layer] += length
         whole = step.end - step.begin
-        # Of several passes, all but the last are overhead.
-        self.reading = step.forward_begin - step.begin if step.passes == 1 else 0
+        self.reading = (step.earlier or [step])[0].forward_begin - step.begin
         update = sum(end - begin for begin, end in step.updates)
         exposed = max(0, max((e.end for e in step.exchanges), default=0) - step.backward_end)
         layers = sum(sum(times.values()) for times in self.layers.values())
@@ -166,11 +172,16 @@ SIZES = ("gradient", "bytes")
 WORDS = ("origin", "op")
 
 
+def _quoted(text: str) -> str:
+    """As YAML has it: characters beyond U+FFFF as they are, since it knows no surrogates, of which a lone one is no character."""
+    return json.dumps(text.encode("utf-8", "replace").decode(), ensure_ascii=False)
+
+
 def _value(key: str, value: Any) -> str:
     if isinstance(value, list):
-        return "[" + ", ".join(json.dumps(one) for one in value) + "]"
+        return "[" + ", ".join(_quoted(one) for one in value) + "]"
     if isinstance(value, str):
-        return value if key in WORDS else json.dumps(value)
+        return value if key in WORDS else _quoted(value)
     return f"{value}B" if key in SIZES else f"{value}" if key in ("ranks", "batch", "in_flight") else f"{value}ns"
 
 

@@ -13,9 +13,13 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from talweg import _sending
+from talweg import _files, _sending
+from talweg._watching import find_layers
 
 HIGHEST_PRIORITY = 7  # talweg/call.h
+LARGEST_FILE = 16 << 20  # bytes; a plan for ten thousand layers has less than one million
+LEAST_PARTITION = 1000  # bytes: smaller pieces cost more by their number than they can gain
+MOST_BYTES = (1 << 63) - 1  # what torch takes for a size
 NO_PLAN = "expected a plan, as talweg predict -o writes it"
 
 
@@ -31,17 +35,20 @@ class _Plan(NamedTuple):
 
 
 def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Mapping[str, Any] | None) -> None:
-    """Makes DDP send the model's gradients in the plan's buckets, in their order; call it on every rank, between steps.
+    """Makes DDP send the model's gradients in the plan's buckets, in their order; call it on every rank, between steps:
+    gradients of a forward pass before it whose backward pass is still to come would stay each rank's own, which DDP does not tell.
 
     `plan`: a JSON file, as `talweg predict` writes it, or what it holds; None: back to DDP's own buckets.
 
         {"buckets": [{"layers": ["fc", "conv2"], "priority": 1}, {"layers": ["conv1"]}],
          "partition": 1000000, "credit": 4000000}
 
-    Layers are modules as model.module.named_modules() names them, each of which stands for the parameters of its own, or
-    single parameters. A bucket is sent when all its gradients are there and those before it have been sent. `priority` (0 to 7; needs the
-    talweg backend and CPU tensors, without which rank 0 warns) lets it overtake, chunk by chunk, what was sent before it. `partition` and `credit` (bytes; null: no limit)
-    cut a bucket into several all-reduces, and hold back the next one while so much is under way.
+    Layers are modules as model.module.named_modules() names them, the model itself by its class, or single parameters. A
+    module stands for the parameters of its own but those that it shares with one before it. A bucket is sent when all its
+    gradients are there and those before it have been sent. `priority` (0 to 7; needs the talweg backend and CPU tensors,
+    without which rank 0 warns) lets it overtake, chunk by chunk, what was sent before it. `partition` (at least 1000) and
+    `credit` (bytes; null: no limit) cut a bucket into several all-reduces, and hold back the next one while so much is under
+    way.
 
     Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Gradients that wait in .grad
     are kept. Raises TypeError for what is no plan, and ValueError in one line where the plan does not fit, or ranks have different ones."""
@@ -52,7 +59,7 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
     if plan is not None:
         try:
             read = _read(plan)
-            groups = _groups(read, model.module, parameters, sparse)
+            groups = _groups(read, model, parameters, sparse)
         except (TypeError, ValueError) as error:  # the other ranks must hear of it, too
             problem = error
     _agree(model, repr(read), problem)
@@ -82,10 +89,11 @@ def _read(plan: Any) -> _Plan:
             raise TypeError(f"apply_plan: plan: expected a file, a dict or None, got {_shown(plan)}")
         where = os.fspath(plan)
         try:
-            with open(plan, encoding="utf-8") as file:
-                plan = json.load(file)
+            plan = json.loads(_files.read(plan, LARGEST_FILE), object_pairs_hook=_without_duplicates)
         except OSError as error:
             raise ValueError(f"apply_plan: {where}: {error.strerror or error}") from None
+        except RecursionError:
+            raise ValueError(f"apply_plan: {where}: nested too deeply; {NO_PLAN}") from None
         except ValueError as error:
             raise ValueError(f"apply_plan: {where}: {error}; {NO_PLAN}") from None
         if not isinstance(plan, Mapping) or "buckets" not in plan:
@@ -94,6 +102,14 @@ def _read(plan: Any) -> _Plan:
         return _checked(plan)
     except ValueError as error:
         raise ValueError(f"apply_plan: {where}: {error}") from None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for k, (key, _) in enumerate(pairs) if key in dict(pairs[:k]))
+        raise ValueError(f"key {twice!r} is there twice")
+    return found
 
 
 def _checked(plan: Any) -> _Plan:
@@ -108,11 +124,15 @@ def _checked(plan: Any) -> _Plan:
         if not isinstance(layers, list) or not layers or not all(isinstance(layer, str) for layer in layers):
             raise ValueError(f"{where}.layers: expected a list of names")
         if type(priority) is not int or not 0 <= priority <= HIGHEST_PRIORITY:
-            raise ValueError(f"{where}.priority: expected 0 to {HIGHEST_PRIORITY}, got {priority!r}")
+            raise ValueError(f"{where}.priority: expected 0 to {HIGHEST_PRIORITY}, got {_shown(priority)}")
         buckets.append(_Bucket(layers, priority))
-    for key in ("partition", "credit"):
-        if plan.get(key) is not None and (type(plan[key]) is not int or plan[key] < 1):
-            raise ValueError(f"{key}: expected a number of bytes or null, got {plan[key]!r}")
+    for key, least in (("partition", LEAST_PARTITION), ("credit", 1)):
+        if plan.get(key) is None:
+            continue
+        if type(plan[key]) is not int:
+            raise ValueError(f"{key}: expected a number of bytes or null, got {_shown(plan[key])}")
+        if not least <= plan[key] <= MOST_BYTES:
+            raise ValueError(f"{key}: expected {least} to {MOST_BYTES} bytes or null, got {plan[key]}")
     return _Plan(buckets, plan.get("partition"), plan.get("credit"))
 
 
@@ -127,28 +147,28 @@ def _expect_keys(value: Any, where: str, known: set[str]) -> None:
 
 
 def _shown(value: Any) -> str:
-    return f"{value!r} ({type(value).__name__})" if isinstance(value, (bool, int, float, bytes)) else type(value).__name__
+    return f"{value!r} ({type(value).__name__})" if isinstance(value, (bool, int, float, bytes, str)) else type(value).__name__
 
 
-def _groups(plan: _Plan, module: torch.nn.Module, parameters: list, sparse: list[bool]) -> list[list[int]]:
+def _groups(plan: _Plan, model: DistributedDataParallel, parameters: list, sparse: list[bool]) -> list[list[int]]:
     """For each bucket the numbers of its parameters, in the order in which their gradients are likely to come."""
     number = {id(p): i for i, p in enumerate(parameters)}
-    modules, single = dict(module.named_modules()), dict(module.named_parameters())
+    single = dict(model.module.named_parameters())
+    own: dict[str, list[int]] = {name: [] for name, _ in model.module.named_modules()}
+    own |= {layer.name: layer.own for layer in find_layers(model)[0]}  # record()'s names and owners
     taken: dict[int, int] = {}
     groups = []
     for index, bucket in enumerate(plan.buckets):
         group: list[int] = []
         for layer in bucket.layers:
             if layer in single:
-                owned = [single[layer]]
-            elif layer in modules:
-                owned = list(modules[layer].parameters(recurse=False))
-            elif not modules[""]._modules and layer == type(module).__name__:  # as record() calls a model of one layer
-                owned = list(module.parameters(recurse=False))
+                owned = [number[id(single[layer])]] if id(single[layer]) in number else []
+            elif layer in own:
+                owned = own[layer]
             else:
                 raise ValueError(f"apply_plan: buckets[{index}]: the model has no layer {layer!r}")
             # The last parameter of a layer is the first to have its gradient, as DDP assumes too.
-            for one in sorted((number[id(p)] for p in owned if id(p) in number), reverse=True):
+            for one in sorted(owned, reverse=True):
                 if one in taken and (one in group or taken[one] != index):
                     raise ValueError(f"apply_plan: buckets[{index}]: {layer!r} is in buckets[{taken[one]}] already")
                 taken[one] = index
@@ -156,9 +176,14 @@ def _groups(plan: _Plan, module: torch.nn.Module, parameters: list, sparse: list
         if not group:
             raise ValueError(f"apply_plan: buckets[{index}]: none of its layers has a gradient")
         groups.append(group)
-    for name, p in module.named_parameters():
-        if id(p) in number and number[id(p)] not in taken:
+    for name, p in single.items():
+        if id(p) not in number or number[id(p)] in taken:
+            continue
+        if p.numel():
             raise ValueError(f"apply_plan: no bucket has {name!r}")
+        # A plan has no layer for what sends nothing, but DDP waits for that, too. It ends a bucket as soon as that is
+        # full, so what adds nothing stands first.
+        next((group for group in reversed(groups) if not any(sparse[i] for i in group)), groups[-1]).insert(0, number[id(p)])
     for index, group in enumerate(groups):
         if any(sparse[i] for i in group) and len(group) > 1:
             raise ValueError(f"apply_plan: buckets[{index}]: a sparse gradient needs a bucket of its own")

@@ -39,8 +39,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
     trace: all ranks on one clock, for ui.perfetto.dev, with an arrow from the rank that an all-reduce waited for to each
         other one. Where TALWEG_TRACE is on, each rank adds its rows to those traces, too, so that `talweg doctor --trace` shows
         them above the chunks on the network
-    name: of the job (default: the model's class); batch: samples of a step on one rank (default: the first dimension of the first
-        tensor that the model is given)
+    name: of the job (default: the model's class); batch: samples of a step on one rank, in all of its forward passes (default: the sum over
+        these of the first dimension of the first tensor that the model is given)
 
     The results of the training are the same bits with and without. On rank 0, `recording.job` is the Job as a dict.
     `recording.notes` says what could not be seen. Raises TypeError and ValueError for arguments that cannot be, a model that
@@ -64,6 +64,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         self._paths = job, trace
         self._name = name or type(model.module).__name__
         self._batch = batch
+        self._samples = 0  # since the window began
         self._wanted, self._warm_up = steps, warm_up
         self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
         self._backend = backend_of(model.process_group, self._device)
@@ -88,6 +89,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
     def __enter__(self) -> record:
         if _sending.is_watched(self._model):
             raise ValueError("record: the model is being recorded already")
+        if self._handles:
+            raise ValueError("record: this recording was used before: make a new one for each block")
         self._agree_on_files()
         self._offsets = [offset_to_first(self._model.process_group, self._device)]
         self._handles = [
@@ -146,8 +149,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
             self._synchronised = False
             self._step_ends()
         if self._recording:
-            if self._batch is None:
-                self._batch = next((one.shape[0] for one in arguments if isinstance(one, torch.Tensor) and one.dim()), None)
+            self._samples += next((one.shape[0] for one in arguments if isinstance(one, torch.Tensor) and one.dim()), 0)
             self._watching.log.pass_begins()
 
     def _forward_ends(self, model, arguments, output):
@@ -170,6 +172,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
     def _step_ends(self):
         self._seen += 1
         if self._recording:
+            self._batch = self._batch or self._samples or None
             self._watching.log.note(Kind.STEP, -1)
             self._watching.log.look_for_sources = False
             self._clock.step()

@@ -19,6 +19,7 @@ class Seen:
 
     layers: list[tuple[str, int, int]]  # name, bytes of its gradient, the layer around it or -1
     parameters: list[str]
+    owners: list[int]  # of each parameter the layer
     after: list[list[int]]
     kinds: array.array  # of each entry of the log
     indices: array.array
@@ -41,9 +42,11 @@ class Seen:
             last = last if kind == Kind.STEP else next(times)
             resolved.append(last)
         names = {id(p): name for name, p in watching.model.module.named_parameters()}
+        owner = {i: k for k, layer in enumerate(watching.layers) for i in layer.own}
         first, end = (resolved[0], resolved[-1]) if log else (0, 0)
         return cls([(layer.name, layer.gradient, layer.parent) for layer in watching.layers],
                    [names.get(id(p), "") for p in watching.parameters],
+                   [owner.get(i, -1) for i in range(len(watching.parameters))],
                    [sorted(sources) for sources in watching.log.sources()], array.array("b", [kind for kind, _, _ in log]),
                    array.array("i", [index for _, index, _ in log]), resolved, sent, buckets,
                    [(*offsets[0], first), (*offsets[-1], end)], batch, host, problem)  # fmt: skip
@@ -78,13 +81,14 @@ class Step:
     forward_end: int = 0
     backward_end: int = 0
     sync_end: int = 0
-    order: list[int] = dataclasses.field(default_factory=list)  # layers as they began, each once
+    order: list[int] = dataclasses.field(default_factory=list)  # layers, each once: see _order
     forward: list[Span] = dataclasses.field(default_factory=list)
     backward: list[Span] = dataclasses.field(default_factory=list)
     gaps: list[tuple[bool, int, int]] = dataclasses.field(default_factory=list)  # (forward, after which layer, ns)
     ready: list[tuple[int, int]] = dataclasses.field(default_factory=list)  # (parameter, when)
     updates: list[tuple[int, int]] = dataclasses.field(default_factory=list)
     exchanges: list[Exchange] = dataclasses.field(default_factory=list)
+    earlier: list[Step] = dataclasses.field(default_factory=list)  # passes before the last one, which has the rest
 
 
 def split(seen: Seen, rank: int) -> list[Step]:
@@ -118,6 +122,13 @@ def _step(seen, entries, begin, end, arrived, rank) -> Step:
     starts = [k for k, (kind, _, _) in enumerate(entries) if kind == Kind.FORWARD]
     step.passes = len(starts)
     last_pass = entries[starts[-1]:] if starts else []
+    step.order = _order(seen, last_pass)
+    for k, start in enumerate(starts[:-1]):
+        one = entries[start:starts[k + 1]]
+        step.earlier.append(earlier := Step(one[0][2], one[-1][2], order=_order(seen, one)))
+        _forward(seen, earlier, one)
+        _backward(seen, earlier, one)
+        step.order += [layer for layer in earlier.order if layer not in step.order]
     _forward(seen, step, last_pass)
     _backward(seen, step, last_pass)
     open_update = None
@@ -134,9 +145,28 @@ def _step(seen, entries, begin, end, arrived, rank) -> Step:
     return step
 
 
+def _order(seen, entries) -> list[int]:
+    """Layers as they began. But one around others stands where its own parameters are used, as the backward pass tells: before
+    the first one that had its gradient earlier, or else last."""
+    order = list(dict.fromkeys(index for kind, index, _ in entries if kind == Kind.LAYER_IN))
+    containers = {parent for _, _, parent in seen.layers}
+    # As numbers among the entries. The first run of a layer that runs several times is the last one here.
+    when: dict[int, int] = {}
+    for number, (kind, index, _) in enumerate(entries):
+        if kind == Kind.GRAD and index not in containers:
+            when[index] = number
+        elif kind == Kind.READY and seen.owners[index] in containers:
+            when[seen.owners[index]] = number
+    for layer in [one for one in reversed(order) if one in containers and one in when]:
+        order.remove(layer)
+        order.insert(next((k for k, one in enumerate(order) if when.get(one, when[layer]) < when[layer]), len(order)), layer)
+    return order
+
+
 def _forward(seen, step, entries):
+    parents = [parent for _, _, parent in seen.layers]
+    place = {layer: k for k, layer in enumerate(step.order)}
     inside: list[int] = []  # layers that contain each other
-    known: set[int] = set()
     last, since = -1, 0  # layer that ended or runs, and since when
     for kind, index, time in entries:
         if kind == Kind.FORWARD:
@@ -146,9 +176,6 @@ def _forward(seen, step, entries):
                 step.forward.append(Span(inside[-1], since, time))
             elif last >= 0:
                 step.gaps.append((True, last, time - since))
-            if index not in known:
-                known.add(index)
-                step.order.append(index)
             inside.append(index)
             since = time
         elif kind == Kind.LAYER_OUT and index in inside:
@@ -157,7 +184,9 @@ def _forward(seen, step, entries):
                 if one == index:
                     break
             step.forward.append(Span(index, since, time))
-            last, since = index, time
+            # A gap after layers and the one around them is behind the one of them that stands last.
+            last = max(last, index, key=place.__getitem__) if _contains(parents, index, last) else index
+            since = time
         elif kind == Kind.FORWARD_END:
             step.forward_end = time
         elif kind == Kind.GRAD:  # until here: the loss and its own backward pass

@@ -80,19 +80,21 @@ def _events(rank: int, seen: Seen, steps: list[Step], us: Any) -> Iterator[dict[
                 "name": name, "args": more}  # fmt: skip
 
     for number, step in enumerate(steps):
-        yield bar(STEPS, "input", step.begin, step.forward_begin, step=number)
-        yield bar(STEPS, "forward and loss", step.forward_begin, step.backward[0].begin if step.backward else step.forward_end)
-        if step.backward:
-            yield bar(STEPS, "backward", step.backward[0].begin, step.backward_end)
+        passes = [*step.earlier, step]
+        yield bar(STEPS, "input", step.begin, passes[0].forward_begin, step=number)
+        for one in passes:
+            yield bar(STEPS, "forward and loss", one.forward_begin, one.backward[0].begin if one.backward else one.forward_end)
+            if one.backward:
+                yield bar(STEPS, "backward", one.backward[0].begin, one.backward_end)
         if step.sync_end > step.backward_end:
             yield bar(STEPS, "waiting for gradients", step.backward_end, step.sync_end)
         for begin, end in step.updates:
             yield bar(STEPS, "optimiser", begin, end)
-        for span in step.forward:
+        for span in (span for one in passes for span in one.forward):
             yield bar(FORWARD, names[span.layer], span.begin, span.end)
-        for span in step.backward:
+        for span in (span for one in passes for span in one.backward):
             yield bar(BACKWARD, names[span.layer], span.begin, span.end)
-        for parameter, when in step.ready:
+        for parameter, when in (ready for one in passes for ready in one.ready):
             yield {"ph": "i", "s": "t", "cat": "ready", "pid": rank, "tid": BACKWARD, "ts": us(when),
                    "name": f"{seen.parameters[parameter]} ready"}  # fmt: skip
         for (index, exchange), lane in zip(enumerate(step.exchanges), _lanes(step.exchanges)):

@@ -59,8 +59,17 @@ def find_layers(model: DistributedDataParallel) -> tuple[list[Layer], list[torch
         above = [".".join(parts[:k]) for k in range(len(parts) - 1, -1, -1)] if name else []
         parent = next((index_of[a] for a in above if a in index_of), -1)
         index_of[name] = len(layers)
-        layers.append(Layer(name or type(module).__name__, module, own, sum(parameters[i].nbytes for i in own), parent))
+        layers.append(Layer(name or _root_name(module), module, own, sum(parameters[i].nbytes for i in own), parent))
     return layers, parameters
+
+
+def _root_name(module: torch.nn.Module) -> str:
+    """What has no name in a model is called after its class, or nearly so where a part of the model is called that."""
+    name = type(module).__name__
+    taken = {part for part, _ in (*module.named_modules(), *module.named_parameters())}
+    while name in taken:
+        name += "_"
+    return name
 
 
 class Watching:
