@@ -9,6 +9,7 @@
 
 #include "base/fail.h"
 #include "cli/command.h"
+#include "base/settings.h"
 #include "cli/fields.h"
 #include "study/predict_page.h"
 #include "study/predict_report.h"
@@ -69,7 +70,7 @@ int predict(const study::PredictRequest& request, const PredictOutputs& outputs)
     standard = option;
   }
   std::vector<std::string> inputs = request.job;
-  inputs.push_back(request.cluster);
+  inputs.push_back(resolve("TALWEG_CLUSTER", request.cluster).value);
   text::check_outputs({outputs.json, outputs.out, outputs.html, outputs.save_job}, inputs);
   // Without a network there is nothing to predict, but a job to save.
   if (!outputs.save_job.empty() && outputs.out.empty() && outputs.html.empty() && outputs.json.empty()) {

@@ -365,6 +365,16 @@ TEST_F(Predict, TheNetworkMayBeASetting) {
   EXPECT_THAT(outcome.out, HasSubstr("a step on 4 ranks"));
 }
 
+TEST_F(Predict, NeverWritesOverTheNetworkThatASettingNames) {
+  std::filesystem::copy_file(kFourWorkers, file("cc.yaml"));
+  const auto size = std::filesystem::file_size(kFourWorkers);
+  const Outcome outcome = talweg({"predict", tiny(), "--strategy", "ddp", "-o", file("cc.yaml")},
+                                 {"TALWEG_CLUSTER=" + file("cc.yaml")});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("it would be written over the file that is read"));
+  EXPECT_EQ(std::filesystem::file_size(file("cc.yaml")), size);
+}
+
 TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
   const std::string job = tiny();
   const std::string empty = saved("empty.yaml", "name: empty\norigin: measured\nlayers: []\n");

@@ -135,7 +135,7 @@ echo '[]' > trace-0.json; cp net.json n; cp work.yaml w; cp trace-0.json t
         "simulate net.json --bytes 4K --sweep seed=1,2 --csv net.json",
         "perf all_reduce -b 4K -e 4K --sim net.json --json net.json", "plan net.json --bytes 4K -o net.json",
         "doctor --trace trace-0.json trace-0.json", "convert net.json net.json",
-        "compare net.json work.yaml --json net.json"}) {
+        "compare net.json work.yaml --json net.json", "info all_reduce --cluster net.json --json net.json"}) {
     const Outcome outcome =
         shell(line + command + "; r=$?; cmp net.json n && cmp work.yaml w && cmp trace-0.json t && exit $r");
     EXPECT_EQ(outcome.exit_code, 2) << command;
