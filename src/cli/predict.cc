@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/fail.h"
-#include "cli/command.h"
 #include "base/settings.h"
+#include "cli/command.h"
 #include "cli/fields.h"
 #include "study/predict_page.h"
 #include "study/predict_report.h"
@@ -87,7 +88,7 @@ int predict(const study::PredictRequest& request, const PredictOutputs& outputs)
   if (out.wanted() && !found.plan)
     refuse("-o {}: PyTorch's DistributedDataParallel runs none of --strategy {}", outputs.out,
            request.strategy);
-  fmt::print(standard != nullptr ? stderr : stdout, "{}", to_text(question, found, outputs.wide));
+  std::fputs(to_text(question, found, outputs.wide).c_str(), standard != nullptr ? stderr : stdout);
   if (json.wanted()) json.write(text::json_document(to_json(question, found)));
   if (html.wanted()) html.write(predict_page(question, found));
   if (save_job.wanted()) save(save_job, outputs.save_job, question.job);

@@ -370,6 +370,20 @@ TEST(Usage, OutputThatIsLostIsAFailure) {
   }
 }
 
+TEST(Usage, WhatCannotBeSaidChangesNoExitCode) {
+  const std::string cluster = "C=" TALWEG_SOURCE_DIR "/examples/clusters/uneven4.yaml; \"$TALWEG\" ";
+  for (const char* closed : {" 2>&-", " 2>/dev/full"}) {
+    for (const char* words : {"predict nonexistent", "plan nonexistent", "plan \"$C\" --nonsense"})
+      EXPECT_EQ(shell(cluster + words + closed).exit_code, 2) << words << closed;
+    EXPECT_EQ(shell(cluster + "info >/dev/full" + closed).exit_code, 1) << closed;
+    for (const char* words : {"simulate \"$C\" --bytes 4K", "plan \"$C\" --bytes 4K --algo ring --json -"}) {
+      const Outcome outcome = shell(cluster + words + closed);
+      EXPECT_EQ(outcome.exit_code, 0) << words << closed;
+      EXPECT_FALSE(outcome.out.empty()) << words << closed;
+    }
+  }
+}
+
 TEST(Usage, OneRankSaysForAllHowAWordIsSpelledNow) {
   const Outcome outcome = shell(
       "\"$TALWEG\" run -n 2 --no-tag-output -- \"$TALWEG\" perf all_reduce --op max -b 4 -e 4 -n 1 -w 0");
