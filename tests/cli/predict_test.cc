@@ -375,6 +375,14 @@ TEST_F(Predict, NeverWritesOverTheNetworkThatASettingNames) {
   EXPECT_EQ(std::filesystem::file_size(file("cc.yaml")), size);
 }
 
+TEST_F(Predict, LinksMayBeAsFastAsAClustersMayBe) {
+  for (const char* rate : {"1.6Tbit/s", "7.2Tbit/s", "1000Tbit/s"}) {
+    const Outcome outcome = predict({tiny(), "--rate", rate, "-n", "2", "--strategy", "ddp"});
+    EXPECT_EQ(outcome.exit_code, 0) << rate << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("which hosts' processors set, not links")) << rate;
+  }
+}
+
 TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
   const std::string job = tiny();
   const std::string empty = saved("empty.yaml", "name: empty\norigin: measured\nlayers: []\n");
@@ -405,6 +413,9 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
       {{job, "--cluster", kFourWorkers, "-n", "5"}, "--ranks 5: the cluster has 4 workers"},
       {{job, "--rate", "fast", "-n", "4"}, "--rate: bandwidth \"fast\": expected "},
       {{job, "--rate", "1Gbit/s,", "-n", "4"}, "--rate: time \"\": expected "},
+      {{job, "--rate", "2000Tbit/s", "-n", "4"},
+       "--rate: cluster: link host0->switch: expected a capacity of 1 bit/s"},
+      {{job, "--rate", "1Gbit/s,9h", "-n", "4"}, "--rate: "},
       {{job, "--alpha-beta", "100us", "-n", "4"}, "--alpha-beta: expected a start-up"},
       {{job, "--alpha-beta", "100us,-1ns/B", "-n", "4"}, "--alpha-beta: expected a start-up"},
       {{job, "--alpha-beta", "soon,1ns/B", "-n", "4"}, "--alpha-beta: time \"soon\": expected "},
