@@ -383,6 +383,16 @@ TEST_F(Predict, LinksMayBeAsFastAsAClustersMayBe) {
   }
 }
 
+TEST_F(Predict, OfATraceWithoutSizesItIsSaidHowToHaveThem) {
+  const Outcome outcome =
+      shell("zcat '" TALWEG_SOURCE_DIR
+            "/tests/train/traces/recorded/ddp0.json.gz' | sed 's/\"Input Dims\"/\"gone\"/g' >'" +
+            file("bare.json") + "'; \"$TALWEG\" predict '" + file("bare.json") + "' --rate 1Gbit/s");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no layer has a gradient whose size is known: expected traces recorded "
+                                     "with record_shapes=True, or PyTorch's execution traces beside them"));
+}
+
 TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
   const std::string job = tiny();
   const std::string empty = saved("empty.yaml", "name: empty\norigin: measured\nlayers: []\n");
