@@ -26,6 +26,7 @@ std::string transfer_words(const Prediction& p) {
   return fmt::format(
       "the network is busy for {} only, so sending earlier, or the most urgent first, would help",
       in_words(p.transfers));
+  if (p.step <= 0) return "A step takes no time.";
 }
 
 }  // namespace
@@ -51,7 +52,7 @@ std::string bottleneck_words(const Prediction& p) {
   for (const Part& part : all) {
     if (part.seconds < 0.005 * p.step && !(first && &part == std::end(all) - 1)) continue;
     text += fmt::format("{}{} for {} ({:.0f} %)", first ? "" : ", ", part.what, in_words(part.seconds),
-                        p.step > 0 ? 100 * part.seconds / p.step : 0);
+                        100 * part.seconds / p.step);
     first = false;
   }
   const Part* most = std::ranges::max_element(all, {}, &Part::seconds);

@@ -53,6 +53,10 @@ class Predict : public testing::Test {
     std::ifstream in(path);
     return json::parse(in);
   }
+  static std::string text_of(const std::string& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
   std::string tiny() const { return saved("tiny.yaml", kTiny); }
   static Outcome predict(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "predict");
@@ -391,6 +395,22 @@ TEST_F(Predict, OfATraceWithoutSizesItIsSaidHowToHaveThem) {
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("no layer has a gradient whose size is known: expected traces recorded "
                                      "with record_shapes=True, or PyTorch's execution traces beside them"));
+}
+
+TEST_F(Predict, WhatTakesNoTimeHasNumbersAllTheSame) {
+  const std::string nothing =
+      saved("nothing.yaml", "name: n\norigin: measured\nlayers: [{name: a, gradient: 1B}]\n");
+  const Outcome none =
+      predict({nothing, "--alpha-beta", "0us,0ns/B", "-n", "2", "--html", file("none.html")});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  // Without start-ups nothing is left.
+  const Outcome startups =
+      predict({nothing, "--alpha-beta", "1us,0ns/B", "-n", "2", "--html", file("some.html")});
+  EXPECT_EQ(startups.exit_code, 0) << startups.err;
+  for (const std::string& text :
+       {none.out, startups.out, text_of(file("none.html")), text_of(file("some.html"))})
+    EXPECT_THAT(text, Not(testing::ContainsRegex("[^a-z]-?(nan|inf)[^a-z]")));
+  EXPECT_THAT(startups.out, testing::ContainsRegex("no start-ups +0 +-\n"));
 }
 
 TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
