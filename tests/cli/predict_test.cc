@@ -132,8 +132,8 @@ wfbp     11.2     11.6
 ddp      11.5     12.1
 one      12.9     14.1
 
-wfbp: Of 11.6 ms a step, the devices compute for 10.5 ms (91 %), they wait for transfers for 1.1 ms (9 %): the network
-is busy for 3.8 ms only, so sending earlier, or the most urgent first, would help.
+wfbp: Of 11.6 ms a step, the devices compute for 10.5 ms (91 %), they wait for transfers for 1.1 ms (9 %): computing is
+the largest part; transfers take 3.8 ms, not all of it during the devices' passes.
 critical path: forward first .. last 3.00 ms, backward last .. first 7.00 ms, all_reduce first (976.6 KiB) 1.10 ms,
 update 500.0 us
 
@@ -411,6 +411,22 @@ TEST_F(Predict, WhatTakesNoTimeHasNumbersAllTheSame) {
        {none.out, startups.out, text_of(file("none.html")), text_of(file("some.html"))})
     EXPECT_THAT(text, Not(testing::ContainsRegex("[^a-z]-?(nan|inf)[^a-z]")));
   EXPECT_THAT(startups.out, testing::ContainsRegex("no start-ups +0 +-\n"));
+}
+
+TEST_F(Predict, WhatLimitsAStepDeniesNothingThatWouldHelp) {
+  const std::string gaps = saved("gaps.yaml", R"(name: gaps
+origin: measured
+layers:
+  - {name: a, forward: 3ms, backward: 5ms, forward_gap: 500us, backward_gap: 500us, gradient: 4B}
+)");
+  const Outcome outcome =
+      predict({gaps, "--alpha-beta", "1us,0ns/B", "-n", "2", "--strategy", "ddp", "--wide"});
+  EXPECT_THAT(outcome.out, HasSubstr("(11 %): computing is the largest part; work is launched too late"));
+  const Outcome prioritised =
+      predict({tiny(), "--alpha-beta", "100us,10ns/B", "-n", "4", "--strategy", "bytescheduler", "--wide"});
+  EXPECT_THAT(prioritised.out, HasSubstr(": transfers take "));
+  for (const std::string& text : {outcome.out, prioritised.out})
+    EXPECT_THAT(text, Not(testing::ContainsRegex("would (not )?help|help most")));
 }
 
 TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
