@@ -434,6 +434,8 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
   const std::string empty = saved("empty.yaml", "name: empty\norigin: measured\nlayers: []\n");
   const std::string silent =
       saved("silent.yaml", "name: silent\norigin: measured\nlayers:\n  - {name: a, forward: 1ms}\n");
+  const std::string two =
+      saved("two.yaml", "name: x\norigin: measured\nlayers: [{name: a, gradient: 4B}]\n---\nname: y\n");
   const std::string broken =
       saved("broken.yaml", "name: x\norigin: measured\nlayers:\n  - {name: a, forward: fast}\n");
   const std::vector<std::string> on{"--alpha-beta", "100us,1ns/B", "-n", "4"};
@@ -474,6 +476,7 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
        "--times: expected one of predicted,simulated"},
       {{empty, "--rate", "1Gbit/s", "-n", "4"}, "empty.yaml"},
       {{silent, "--rate", "1Gbit/s", "-n", "4"}, "no layer has a gradient"},
+      {{two, "--rate", "1Gbit/s", "-n", "4"}, "two.yaml:5: expected one document, got another behind ---"},
       {{broken, "--rate", "1Gbit/s", "-n", "4"}, "broken.yaml:4: layers[0].forward: expected "},
       {{file("nowhere.yaml"), "--rate", "1Gbit/s", "-n", "4"}, "nowhere.yaml"},
       {{job, "--rate", "1Gbit/s", "-n", "4", "--bucket-cap", "much"},
