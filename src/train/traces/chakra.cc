@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -174,12 +176,15 @@ struct ChakraRank {
     std::int64_t compute = 0, transfer = 0;  // us
     Exchange exchange;
   };
+  std::uint64_t begins = 0;            // us: the sum over its nodes, wrapping around
   std::vector<Run> runs;
 };
 
 ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
+    bool operator==(const Run&) const = default;
   ChakraRank rank;
   const bool says = std::any_of(nodes.begin(), nodes.end(), goes_back);
+  bool operator==(const ChakraRank&) const = default;
   bool back = !says;
   std::int64_t compute = 0;
   for (const ChakraNode& n : nodes) {
@@ -189,6 +194,7 @@ ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
       (back ? compute : rank.forward) += duration;
       continue;
     }
+    rank.begins += n.begin_us;
     if (n.type == kReceive) continue;  // the sender's node says it, too
     const Collective op = n.type == kSend ? Collective::send_recv : kCollectiveOf[n.collective];
     rank.runs.push_back({std::exchange(compute, 0), duration, {op, {}, {n.bytes}, {}, {}}});
@@ -202,6 +208,18 @@ ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
 TraceJob import_chakra(const Paths& paths) {
   std::vector<ChakraRank> ranks;
   for (const std::string& path : paths) {
+// No file says of which rank it is. No two ranks begin and take the same to the microsecond; but who makes
+// traces up writes the same for all of them, without a time at which anything began.
+void check_not_twice(const std::vector<ChakraRank>& ranks, const Paths& paths) {
+  const std::size_t last = ranks.size() - 1;
+  std::error_code ignored;
+  for (std::size_t i = 0; i < last; ++i)
+    if (std::filesystem::equivalent(paths[i], paths[last], ignored) ||
+        (ranks[last].begins > 0 && ranks[i] == ranks[last]))
+      throw_error(ErrorCode::bad_file, "{}: is of the same rank as {}: expected one file for each rank",
+                  paths[last], paths[i]);
+}
+
     ranks.push_back(rank_of(read_chakra(path)));
     const ChakraRank &a = ranks.front(), &b = ranks.back();
     bool alike = a.runs.size() == b.runs.size();
@@ -214,6 +232,7 @@ TraceJob import_chakra(const Paths& paths) {
   Job& job = read.job;
   job.name = name_of_file(paths[0]);
   job.ranks = static_cast<int>(ranks.size());
+    check_not_twice(ranks, paths);
   const auto mean = [&](auto&& of) {
     double sum = 0;
     for (const ChakraRank& r : ranks) sum += static_cast<double>(of(r));
