@@ -50,7 +50,7 @@ int compare(const CompareFlags& flags) {
   const text::OutputFile json("--json", flags.json);
   const study::Comparison found =
       study::compare(study::read_results(flags.a), study::read_results(flags.b), threshold);
-  fmt::print(json.is_standard_output() ? stderr : stdout, "{}", to_text(found, flags.wide));
+  std::fputs(to_text(found, flags.wide).c_str(), json.is_standard_output() ? stderr : stdout);
   if (json.wanted()) json.write(text::json_document(to_json(found)));
   return found.equal() ? 0 : kFailureExitCode;
 }

@@ -59,6 +59,7 @@ struct Network {
 Network find_network(const InfoFlags& flags) {
   const auto file = resolve("TALWEG_CLUSTER", flags.cluster);
   if (!file.value.empty()) {
+    text::check_outputs({flags.json}, {file.value});
     Network network{formats::load_any(file.value), fmt::format("{} ({})", file.value, origin_text(file))};
     if (flags.ranks > 0 && flags.ranks != network.cluster.workers())
       refuse("-n {}: {} has {} workers", flags.ranks, file.value, network.cluster.workers());

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -49,7 +50,7 @@ struct LabFlags {
 };
 
 void warn(const std::string& line) {
-  fmt::print(stderr, "talweg lab: {}\n", printable(line));
+  std::fputs(fmt::format("talweg lab: {}\n", printable(line)).c_str(), stderr);
 }
 
 std::optional<LabNote> find_lab(const std::string& name, const std::string& folder) {
@@ -100,7 +101,7 @@ int run(const LabFlags& flags) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const fabric::LaunchResult result =
       lab.run(flags.program, flags.file, options, {self, "aggregator", "--again", "--name"});
-  if (!result.what.empty()) fmt::print(stderr, "talweg lab: {}\n", result.what);
+  if (!result.what.empty()) std::fputs(fmt::format("talweg lab: {}\n", result.what).c_str(), stderr);
   return result.exit_code;
 }
 

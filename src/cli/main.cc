@@ -1,5 +1,7 @@
 // talweg: the command line. Each subcommand has a file of its own.
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -33,11 +35,25 @@ std::string one_line(std::string text) {
   return talweg::printable(text);
 }
 
+// To whoever hears it: that standard error is full, or a pipe without a reader, changes nothing.
+void say(const std::string& line) {
+  std::fputs(line.c_str(), stderr);
+}
+
+// A file that is opened must not get the number of a standard error that is closed, and with it what is said.
+void open_standard_error() {
+  if (::fcntl(STDERR_FILENO, F_GETFD) >= 0) return;
+  const int nowhere = ::open("/dev/null", O_WRONLY);
+  if (nowhere < 0 || nowhere == STDERR_FILENO) return;
+  ::dup2(nowhere, STDERR_FILENO);
+  ::close(nowhere);
+}
+
 // What was printed is told to be lost, if it is: on a full disk, into a pipe without a reader.
 int finished(int exit_code) {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return exit_code;
-  fmt::print(stderr, "talweg: cannot write to standard output\n");
+  say("talweg: cannot write to standard output\n");
   return exit_code == 0 ? talweg::cli::kFailureExitCode : exit_code;
 }
 
@@ -53,6 +69,7 @@ void check_no_empty_value(const CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  open_standard_error();
   talweg::cli::Action action;
   const auto made = talweg::cli::make_app(&action);
   CLI::App& app = *made;
@@ -60,14 +77,14 @@ int main(int argc, char** argv) {
   // On every rank: their command lines may differ, and the wrong one need not be rank 0's.
   const std::string speaker = with_rank(talweg::cli::path_of(app, arguments));
   const auto complain = [&](const std::exception& error, const char* after = "") {
-    fmt::print(stderr, "{}: {}{}\n", speaker, one_line(error.what()), after);
+    say(fmt::format("{}: {}{}\n", speaker, one_line(error.what()), after));
   };
   try {
     talweg::cli::Spelling spelling = talweg::cli::respelled(std::move(arguments));
     // One rank says it for all.
     if (const char* rank = std::getenv("RANK"); rank == nullptr || std::string(rank) == "0")
       for (const std::string& note : spelling.notes)
-        fmt::print(stderr, "talweg {}: {}\n", spelling.arguments[0], note);
+        say(fmt::format("talweg {}: {}\n", spelling.arguments[0], note));
     arguments = talweg::cli::checked_words(app, std::move(spelling.arguments));
     std::ranges::reverse(arguments);  // CLI11 takes a vector back to front
     app.parse(arguments);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
@@ -112,8 +113,8 @@ int plan(const study::PlanRequest& request, const PlanOutputs& outputs) {
   text::check_outputs({outputs.json, outputs.out, outputs.html}, {request.cluster});
   const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html);
   const Study found = studied(planned);
-  fmt::print(json.is_standard_output() || html.is_standard_output() ? stderr : stdout, "{}",
-             to_text(planned.network, planned.source, found, outputs.wide));
+  std::fputs(to_text(planned.network, planned.source, found, outputs.wide).c_str(),
+             json.is_standard_output() || html.is_standard_output() ? stderr : stdout);
   if (json.wanted()) json.write(text::json_document(to_json(planned.network, planned.source, found)));
   if (html.wanted()) html.write(plan_page(planned.network, planned.source, found));
   check_found(request.algo, found);

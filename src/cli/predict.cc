@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdio>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "base/fail.h"
+#include "base/settings.h"
 #include "cli/command.h"
 #include "cli/fields.h"
 #include "study/predict_page.h"
@@ -69,7 +71,7 @@ int predict(const study::PredictRequest& request, const PredictOutputs& outputs)
     standard = option;
   }
   std::vector<std::string> inputs = request.job;
-  inputs.push_back(request.cluster);
+  inputs.push_back(resolve("TALWEG_CLUSTER", request.cluster).value);
   text::check_outputs({outputs.json, outputs.out, outputs.html, outputs.save_job}, inputs);
   // Without a network there is nothing to predict, but a job to save.
   if (!outputs.save_job.empty() && outputs.out.empty() && outputs.html.empty() && outputs.json.empty()) {
@@ -86,7 +88,7 @@ int predict(const study::PredictRequest& request, const PredictOutputs& outputs)
   if (out.wanted() && !found.plan)
     refuse("-o {}: PyTorch's DistributedDataParallel runs none of --strategy {}", outputs.out,
            request.strategy);
-  fmt::print(standard != nullptr ? stderr : stdout, "{}", to_text(question, found, outputs.wide));
+  std::fputs(to_text(question, found, outputs.wide).c_str(), standard != nullptr ? stderr : stdout);
   if (json.wanted()) json.write(text::json_document(to_json(question, found)));
   if (html.wanted()) html.write(predict_page(question, found));
   if (save_job.wanted()) save(save_job, outputs.save_job, question.job);

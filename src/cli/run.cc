@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <random>
@@ -135,7 +136,7 @@ int run(const RunFlags& flags, const std::vector<std::string>& program) {
     processes.push_back(std::move(process));
   }
   const auto result = fabric::launch(processes, options);
-  if (!result.what.empty()) fmt::print(stderr, "talweg run: {}\n", result.what);
+  if (!result.what.empty()) std::fputs(fmt::format("talweg run: {}\n", result.what).c_str(), stderr);
   return result.exit_code;
 }
 

@@ -4,6 +4,7 @@
 #include <sys/signalfd.h>
 
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <system_error>
@@ -109,7 +110,7 @@ int serve(const SwitchFlags& flags) {
       try {
         status.write(text);
       } catch (const Error& e) {  // a full disk is no reason to let jobs fail
-        fmt::print(stderr, "talweg switch: {}\n", printable(e.what()));
+        std::fputs(fmt::format("talweg switch: {}\n", printable(e.what())).c_str(), stderr);
       }
     };
   const FileDescriptor told = signals();
@@ -119,7 +120,8 @@ int serve(const SwitchFlags& flags) {
              service.address().port, last,
              options.key() ? "with a job key" : "without a job key: for this host alone", service.memory());
   std::fflush(stdout);
-  if (!service.shortage().empty()) fmt::print(stderr, "talweg switch: {}\n", service.shortage());
+  if (!service.shortage().empty())
+    std::fputs(fmt::format("talweg switch: {}\n", service.shortage()).c_str(), stderr);
   service.serve(told);
   return 0;
 }

@@ -7,19 +7,17 @@
 #include <set>
 #include <utility>
 
+#include "cluster/capacity.h"
 #include "talweg/error.h"
 
 namespace talweg::cluster {
 namespace {
 
-// Beyond these nothing is a network, and sums of times or ratios of rates lose their digits.
-constexpr double kLeastRate = 1;  // bit/s
-constexpr double kMostRate = 1e15;
 constexpr Nanoseconds kMostLatency{3600LL * 1'000'000'000};
 constexpr const char* kRange = ": expected a capacity of 1 bit/s to 1000 Tbit/s";
 
 bool in_range(Bandwidth capacity) {
-  return capacity.bits_per_second >= kLeastRate && capacity.bits_per_second <= kMostRate;
+  return capacity >= kLeastCapacity && capacity <= kMostCapacity;
 }
 bool valid(Bandwidth capacity) {
   return std::isfinite(capacity.bits_per_second) && capacity.bits_per_second > 0;

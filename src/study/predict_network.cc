@@ -90,9 +90,11 @@ PredictNetwork of_rate(const std::string& text, const std::string& times) {
   const Nanoseconds latency = of_option("--rate", [&, &of = latency_text] {
     return text.find(',') == std::string::npos ? kHostLatency : parse_nanoseconds(of);
   });
+  const Nanoseconds one_way{latency.value / 2};
+  of_option("--rate", [&] { cluster::validate(cluster::uniform_star(2, rate, one_way)); });
   const bool simulated = times == kSimulated;
-  const auto known = remembering([rate, latency, simulated](int ranks) {
-    const cluster::Cluster hosts = cluster::uniform_star(ranks, rate, Nanoseconds{latency.value / 2});
+  const auto known = remembering([rate, one_way, simulated](int ranks) {
+    const cluster::Cluster hosts = cluster::uniform_star(ranks, rate, one_way);
     return simulated ? train::simulated_times(hosts) : train::cluster_times(hosts);
   });
   const int most = simulated ? kMostSimulatedRanks : kMostPlannedRanks;

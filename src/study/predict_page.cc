@@ -198,12 +198,12 @@ Json cards_data(const StepQuestion& question, const StepStudy& study) {
   const int ranks = question.ranks.back();
   card("least step", duration_text(its.step), fmt::format("{}, on {} ranks", best.strategy.name, ranks));
   card("exposed communication", duration_text(its.parts.exposed),
-       fmt::format("{:.0f} % of the step; the network is busy for {}", 100 * its.parts.exposed / its.step,
-                   duration_text(its.transfers)));
+       fmt::format("{:.0f} % of the step; the network is busy for {}",
+                   its.step > 0 ? 100 * its.parts.exposed / its.step : 0, duration_text(its.transfers)));
   if (study.plan && study.baseline && study.plan != study.baseline) {
     const double before = study.rows[*study.baseline].prediction.step;
     const StepRow& plan = study.rows[*study.plan];
-    card("plan for PyTorch", fmt::format("{:.2f} x", before / plan.prediction.step),
+    card("plan for PyTorch", fmt::format("{:.2f} x", times_as_quick(before, plan.prediction.step)),
          fmt::format("{}, {} buckets, over its own: {}", plan.strategy.name, plan.buckets.size(),
                      duration_text(before)));
   }
@@ -285,8 +285,9 @@ std::string what_if_on_page(const StepStudy& study) {
       unit.name);
   for (const WhatIf& change : study.what_ifs)
     if (matters(change))
-      html += fmt::format("<tr><th class=\"words\">{}</th><td>{}</td><td>{:.2f} x</td></tr>\n",
-                          text::xml_escaped(change.words), time_in(unit, change.step), change.speed_up);
+      html += fmt::format("<tr><th class=\"words\">{}</th><td>{}</td><td>{}</td></tr>\n",
+                          text::xml_escaped(change.words), time_in(unit, change.step),
+                          std::isnan(change.speed_up) ? "-" : fmt::format("{:.2f} x", change.speed_up));
   return html + "</table></div>\n";
 }
 

@@ -269,11 +269,12 @@ Json network_json(const StepQuestion& question) {
 }  // namespace
 
 bool matters(const WhatIf& change) {
-  return std::abs(change.speed_up - 1) >= kLeastGain;
+  return !(std::abs(change.speed_up - 1) < kLeastGain);
 }
 
 double speed_up_of(const StepQuestion& question, const StepStudy& study, const StepRow& row) {
-  return question.ranks.back() * study.alone / row.prediction.step;
+  const int ranks = question.ranks.back();
+  return row.prediction.step > 0 ? ranks * study.alone / row.prediction.step : ranks;
 }
 
 std::string job_line(const StepQuestion& question) {
@@ -355,7 +356,7 @@ std::string plan_line(const StepStudy& study) {
     return text + " where layers update one by one, which PyTorch's optimisers do not";
   if (!study.baseline || *study.baseline == *study.plan) return text;
   const double before = study.rows[*study.baseline].prediction.step;
-  const double gain = before / row.prediction.step;
+  const double gain = times_as_quick(before, row.prediction.step);
   if (gain < 1 + kLeastGain) return text + ", hardly less than with PyTorch's own buckets";
   return text +
          fmt::format(", {:.2f} times as quick as PyTorch's own buckets ({})", gain, duration_text(before));

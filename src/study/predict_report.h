@@ -30,7 +30,7 @@ std::string plan_line(const StepStudy& study);
 std::string bandwidth_line(const StepStudy& study);
 // Whether a change makes half a percent of difference.
 bool matters(const WhatIf& change);
-// N times the step of one rank, over the step.
+// N times the step of one rank, over the step; N where the step takes no time.
 double speed_up_of(const StepQuestion& question, const StepStudy& study, const StepRow& row);
 
 }  // namespace talweg::study

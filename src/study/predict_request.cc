@@ -178,8 +178,11 @@ StepQuestion checked(const PredictRequest& request) {
   question.strategies = strategies_asked_for(request, question.all_strategies);
   read_step_job(request, question);
   if (question.job.gradients().value == 0)
-    throw_error(ErrorCode::bad_file, "{}: no layer has a gradient: there is nothing to exchange",
-                question.source);
+    throw_error(ErrorCode::bad_file, "{}: no layer has a gradient{}", question.source,
+                question.kind == train::name(train::TraceKind::kineto)
+                    ? " whose size is known: expected traces recorded with record_shapes=True, or PyTorch's "
+                      "execution traces beside them"
+                    : ": there is nothing to exchange");
   const NetworkWords words = network_words(request);
   check_network(words);
   question.ranks = ranks_asked_for(request, question.job);

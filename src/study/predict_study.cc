@@ -161,16 +161,16 @@ void add_what_ifs(const StepQuestion& question, Predictor& predictor, StepStudy&
   const double now = study.best_row().prediction.step;
   const int ranks = question.ranks.back();
   for (const train::Change& change : train::what_helps(question.job, best, question.setting(ranks)))
-    study.what_ifs.push_back({change.what, change.step, now / change.step});
+    study.what_ifs.push_back({change.what, change.step, times_as_quick(now, change.step)});
   train::Setting larger = question.setting(ranks);
   larger.batch *= 2;
   if (larger.batch <= train::kMostScale) {
     const double twice = predictor.step(best, larger);
-    study.what_ifs.push_back({"twice the batch", twice, 2 * now / twice});
+    study.what_ifs.push_back({"twice the batch", twice, times_as_quick(2 * now, twice)});
   }
   if (has_ranks(question, 2 * ranks)) {
     const double more = predictor.step(best, question.setting(2 * ranks));
-    study.what_ifs.push_back({"twice the ranks", more, 2 * now / more});
+    study.what_ifs.push_back({"twice the ranks", more, times_as_quick(2 * now, more)});
   }
   if (!study.has_rate) return;
   study.enough_bandwidth =
@@ -235,6 +235,10 @@ bool runs_under_ddp(const Strategy& strategy) {
   using Sending = Strategy::Sending;
   return strategy.sending == Sending::as_ready ||
          (strategy.sending == Sending::after_backward && strategy.merging.rule == train::Merging::Rule::all);
+}
+
+double times_as_quick(double before, double after) {
+  return before == after ? 1 : after > 0 ? before / after : std::numeric_limits<double>::quiet_NaN();
 }
 
 StepStudy study_step(const StepQuestion& question,

@@ -45,7 +45,7 @@ struct StepCurves {
 struct WhatIf {
   std::string words;    // "twice the bandwidth"
   double step = 0;      // seconds, by the strategy that is best as things are
-  double speed_up = 0;  // samples a second over those of now, all ranks together
+  double speed_up = 0;  // samples a second over those of now, all ranks together; NaN: no step takes time
 };
 
 struct StepStudy {
@@ -71,6 +71,9 @@ struct StepStudy {
 // `look` is told after each prediction how many of how many are done.
 StepStudy study_step(const StepQuestion& question,
                      const std::function<void(std::size_t done, std::size_t all)>& look = {});
+
+// How many times as quick; of two that take no time, 1; NaN where only the latter takes none.
+double times_as_quick(double before, double after);
 
 // Whether DistributedDataParallel steps like this once talweg.torch.apply_plan() has told it which gradients
 // travel together. Priorities alone do not make it: its optimiser waits for all gradients.

@@ -49,7 +49,8 @@ PipeOpening::PipeOpening(const std::string& option, const std::string& path) {
   if (!fs::is_fifo(path, ignored)) return;
   file_ = ::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC);
   if (file_ < 0 && errno == ENXIO)
-    fmt::print(stderr, "talweg: {}: waiting for somebody to read {}\n", option, printable(path));
+    std::fputs(fmt::format("talweg: {}: waiting for somebody to read {}\n", option, printable(path)).c_str(),
+               stderr);
 }
 
 PipeOpening::~PipeOpening() {

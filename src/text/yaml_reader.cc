@@ -256,7 +256,11 @@ YamlReader read_document(const std::string& text, const std::string& origin) {
   try {
     const auto tree = std::make_shared<YamlTree>();
     std::istringstream in(text);
-    if (!YAML::Parser(in).HandleNextDocument(*tree)) tree->OnDocumentEnd();
+    YAML::Parser parser(in);
+    if (!parser.HandleNextDocument(*tree)) tree->OnDocumentEnd();
+    if (YamlTree second; parser.HandleNextDocument(second))
+      throw_error(ErrorCode::bad_file, "{}:{}: expected one document, got another behind ---", origin,
+                  second.at(0).line);
     return YamlReader(tree, 0, origin, "");
   } catch (const YAML::Exception& error) {
     throw_error(ErrorCode::bad_file, "{}:{}: expected YAML or JSON: {}", origin,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "cluster/capacity.h"
 #include "forest/packed.h"
 #include "forest/planner.h"
 #include "sim/collectives.h"
@@ -45,6 +46,10 @@ forest::Request request_for(Collective op, int ranks, Bytes bytes) {
 cluster::Cluster without_bursts(cluster::Cluster cluster) {
   for (cluster::Link& link : cluster.links) link.burst = {};
   return cluster;
+}
+
+Bandwidth endless_of(Bandwidth capacity) {
+  return {std::min(capacity.bits_per_second * kEndless, cluster::kMostCapacity.bits_per_second)};
 }
 
 // As if processors took no time.
@@ -233,8 +238,8 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
   };
   const auto [now, links, interim] = times_of(cluster);
   cluster::Cluster endless = cluster;
-  for (cluster::Link& link : endless.links) link.capacity.bits_per_second *= kEndless;
-  for (cluster::CapacityGroup& group : endless.groups) group.capacity.bits_per_second *= kEndless;
+  for (cluster::Link& link : endless.links) link.capacity = endless_of(link.capacity);
+  for (cluster::CapacityGroup& group : endless.groups) group.capacity = endless_of(group.capacity);
   return {.name = title_of(cluster, "predicted"),
           .ranks = ranks,
           .all_reduce = now.all_reduce,

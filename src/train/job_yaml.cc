@@ -12,6 +12,9 @@
 namespace talweg::train {
 namespace {
 
+// In all lists of layers: aliases make much of little text.
+constexpr std::int64_t kMostNames = 1 << 20;
+
 Nanoseconds read_time(const text::YamlReader& reader) {
   try {
     return parse_nanoseconds(reader.text());
@@ -79,9 +82,10 @@ class JobParser {
     return document_;
   }
 
-  std::vector<int> parse_names(const text::YamlReader& list) const {
+  std::vector<int> parse_names(const text::YamlReader& list) {
     std::vector<int> numbers;
     for (const text::YamlReader& item : list.items()) {
+      if (++names_ > kMostNames) item.fail(fmt::format("expected at most {} names of layers", kMostNames));
       const auto found = by_name_.find(item.text());
       if (found == by_name_.end()) item.expected("the name of a layer that is listed before");
       numbers.push_back(found->second);
@@ -123,6 +127,7 @@ class JobParser {
   Job job_;
   std::vector<text::YamlReader> layers_, exchanges_;
   std::map<std::string, int> by_name_;
+  std::int64_t names_ = 0;  // in all lists
 };
 
 using Tree = nlohmann::ordered_json;

@@ -53,6 +53,10 @@ class Predict : public testing::Test {
     std::ifstream in(path);
     return json::parse(in);
   }
+  static std::string text_of(const std::string& path) {
+    std::ifstream in(path);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
   std::string tiny() const { return saved("tiny.yaml", kTiny); }
   static Outcome predict(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "predict");
@@ -128,8 +132,8 @@ wfbp     11.2     11.6
 ddp      11.5     12.1
 one      12.9     14.1
 
-wfbp: Of 11.6 ms a step, the devices compute for 10.5 ms (91 %), they wait for transfers for 1.1 ms (9 %): the network
-is busy for 3.8 ms only, so sending earlier, or the most urgent first, would help.
+wfbp: Of 11.6 ms a step, the devices compute for 10.5 ms (91 %), they wait for transfers for 1.1 ms (9 %): computing is
+the largest part; transfers take 3.8 ms, not all of it during the devices' passes.
 critical path: forward first .. last 3.00 ms, backward last .. first 7.00 ms, all_reduce first (976.6 KiB) 1.10 ms,
 update 500.0 us
 
@@ -365,11 +369,73 @@ TEST_F(Predict, TheNetworkMayBeASetting) {
   EXPECT_THAT(outcome.out, HasSubstr("a step on 4 ranks"));
 }
 
+TEST_F(Predict, NeverWritesOverTheNetworkThatASettingNames) {
+  std::filesystem::copy_file(kFourWorkers, file("cc.yaml"));
+  const auto size = std::filesystem::file_size(kFourWorkers);
+  const Outcome outcome = talweg({"predict", tiny(), "--strategy", "ddp", "-o", file("cc.yaml")},
+                                 {"TALWEG_CLUSTER=" + file("cc.yaml")});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("it would be written over the file that is read"));
+  EXPECT_EQ(std::filesystem::file_size(file("cc.yaml")), size);
+}
+
+TEST_F(Predict, LinksMayBeAsFastAsAClustersMayBe) {
+  for (const char* rate : {"1.6Tbit/s", "7.2Tbit/s", "1000Tbit/s"}) {
+    const Outcome outcome = predict({tiny(), "--rate", rate, "-n", "2", "--strategy", "ddp"});
+    EXPECT_EQ(outcome.exit_code, 0) << rate << outcome.err;
+    EXPECT_THAT(outcome.out, HasSubstr("which hosts' processors set, not links")) << rate;
+  }
+}
+
+TEST_F(Predict, OfATraceWithoutSizesItIsSaidHowToHaveThem) {
+  const Outcome outcome =
+      shell("zcat '" TALWEG_SOURCE_DIR
+            "/tests/train/traces/recorded/ddp0.json.gz' | sed 's/\"Input Dims\"/\"gone\"/g' >'" +
+            file("bare.json") + "'; \"$TALWEG\" predict '" + file("bare.json") + "' --rate 1Gbit/s");
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("no layer has a gradient whose size is known: expected traces recorded "
+                                     "with record_shapes=True, or PyTorch's execution traces beside them"));
+}
+
+TEST_F(Predict, WhatTakesNoTimeHasNumbersAllTheSame) {
+  const std::string nothing =
+      saved("nothing.yaml", "name: n\norigin: measured\nlayers: [{name: a, gradient: 1B}]\n");
+  const Outcome none =
+      predict({nothing, "--alpha-beta", "0us,0ns/B", "-n", "2", "--html", file("none.html")});
+  EXPECT_EQ(none.exit_code, 0) << none.err;
+  // Without start-ups nothing is left.
+  const Outcome startups =
+      predict({nothing, "--alpha-beta", "1us,0ns/B", "-n", "2", "--html", file("some.html")});
+  EXPECT_EQ(startups.exit_code, 0) << startups.err;
+  for (const std::string& text :
+       {none.out, startups.out, text_of(file("none.html")), text_of(file("some.html"))})
+    EXPECT_THAT(text, Not(testing::ContainsRegex("[^a-z]-?(nan|inf)[^a-z]")));
+  EXPECT_THAT(startups.out, testing::ContainsRegex("no start-ups +0 +-\n"));
+}
+
+TEST_F(Predict, WhatLimitsAStepDeniesNothingThatWouldHelp) {
+  const std::string gaps = saved("gaps.yaml", R"(name: gaps
+origin: measured
+layers:
+  - {name: a, forward: 3ms, backward: 5ms, forward_gap: 500us, backward_gap: 500us, gradient: 4B}
+)");
+  const Outcome outcome =
+      predict({gaps, "--alpha-beta", "1us,0ns/B", "-n", "2", "--strategy", "ddp", "--wide"});
+  EXPECT_THAT(outcome.out, HasSubstr("(11 %): computing is the largest part; work is launched too late"));
+  const Outcome prioritised =
+      predict({tiny(), "--alpha-beta", "100us,10ns/B", "-n", "4", "--strategy", "bytescheduler", "--wide"});
+  EXPECT_THAT(prioritised.out, HasSubstr(": transfers take "));
+  for (const std::string& text : {outcome.out, prioritised.out})
+    EXPECT_THAT(text, Not(testing::ContainsRegex("would (not )?help|help most")));
+}
+
 TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
   const std::string job = tiny();
   const std::string empty = saved("empty.yaml", "name: empty\norigin: measured\nlayers: []\n");
   const std::string silent =
       saved("silent.yaml", "name: silent\norigin: measured\nlayers:\n  - {name: a, forward: 1ms}\n");
+  const std::string two =
+      saved("two.yaml", "name: x\norigin: measured\nlayers: [{name: a, gradient: 4B}]\n---\nname: y\n");
   const std::string broken =
       saved("broken.yaml", "name: x\norigin: measured\nlayers:\n  - {name: a, forward: fast}\n");
   const std::vector<std::string> on{"--alpha-beta", "100us,1ns/B", "-n", "4"};
@@ -395,6 +461,9 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
       {{job, "--cluster", kFourWorkers, "-n", "5"}, "--ranks 5: the cluster has 4 workers"},
       {{job, "--rate", "fast", "-n", "4"}, "--rate: bandwidth \"fast\": expected "},
       {{job, "--rate", "1Gbit/s,", "-n", "4"}, "--rate: time \"\": expected "},
+      {{job, "--rate", "2000Tbit/s", "-n", "4"},
+       "--rate: cluster: link host0->switch: expected a capacity of 1 bit/s"},
+      {{job, "--rate", "1Gbit/s,9h", "-n", "4"}, "--rate: "},
       {{job, "--alpha-beta", "100us", "-n", "4"}, "--alpha-beta: expected a start-up"},
       {{job, "--alpha-beta", "100us,-1ns/B", "-n", "4"}, "--alpha-beta: expected a start-up"},
       {{job, "--alpha-beta", "soon,1ns/B", "-n", "4"}, "--alpha-beta: time \"soon\": expected "},
@@ -407,6 +476,7 @@ TEST_F(Predict, WhatCannotBeIsSaidInOneLine) {
        "--times: expected one of predicted,simulated"},
       {{empty, "--rate", "1Gbit/s", "-n", "4"}, "empty.yaml"},
       {{silent, "--rate", "1Gbit/s", "-n", "4"}, "no layer has a gradient"},
+      {{two, "--rate", "1Gbit/s", "-n", "4"}, "two.yaml:5: expected one document, got another behind ---"},
       {{broken, "--rate", "1Gbit/s", "-n", "4"}, "broken.yaml:4: layers[0].forward: expected "},
       {{file("nowhere.yaml"), "--rate", "1Gbit/s", "-n", "4"}, "nowhere.yaml"},
       {{job, "--rate", "1Gbit/s", "-n", "4", "--bucket-cap", "much"},

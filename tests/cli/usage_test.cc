@@ -135,7 +135,7 @@ echo '[]' > trace-0.json; cp net.json n; cp work.yaml w; cp trace-0.json t
         "simulate net.json --bytes 4K --sweep seed=1,2 --csv net.json",
         "perf all_reduce -b 4K -e 4K --sim net.json --json net.json", "plan net.json --bytes 4K -o net.json",
         "doctor --trace trace-0.json trace-0.json", "convert net.json net.json",
-        "compare net.json work.yaml --json net.json"}) {
+        "compare net.json work.yaml --json net.json", "info all_reduce --cluster net.json --json net.json"}) {
     const Outcome outcome =
         shell(line + command + "; r=$?; cmp net.json n && cmp work.yaml w && cmp trace-0.json t && exit $r");
     EXPECT_EQ(outcome.exit_code, 2) << command;
@@ -367,6 +367,20 @@ TEST(Usage, OutputThatIsLostIsAFailure) {
               " >/dev/full");
     EXPECT_EQ(outcome.exit_code, 1) << words << outcome.err;
     EXPECT_THAT(outcome.err, testing::HasSubstr("cannot write to standard output")) << words;
+  }
+}
+
+TEST(Usage, WhatCannotBeSaidChangesNoExitCode) {
+  const std::string cluster = "C=" TALWEG_SOURCE_DIR "/examples/clusters/uneven4.yaml; \"$TALWEG\" ";
+  for (const char* closed : {" 2>&-", " 2>/dev/full"}) {
+    for (const char* words : {"predict nonexistent", "plan nonexistent", "plan \"$C\" --nonsense"})
+      EXPECT_EQ(shell(cluster + words + closed).exit_code, 2) << words << closed;
+    EXPECT_EQ(shell(cluster + "info >/dev/full" + closed).exit_code, 1) << closed;
+    for (const char* words : {"simulate \"$C\" --bytes 4K", "plan \"$C\" --bytes 4K --algo ring --json -"}) {
+      const Outcome outcome = shell(cluster + words + closed);
+      EXPECT_EQ(outcome.exit_code, 0) << words << closed;
+      EXPECT_FALSE(outcome.out.empty()) << words << closed;
+    }
   }
 }
 

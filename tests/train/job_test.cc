@@ -1,5 +1,6 @@
 #include "train/job.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +89,18 @@ TEST(Job, WhatIsWrongIsSaidWithItsLine) {
               testing::HasSubstr("one layer twice"));
   EXPECT_THAT(error_of("name: a\norigin: measured\nstep: 2h\nlayers: [{name: x}]\n"),
               testing::HasSubstr("job.yaml:3"));
+}
+
+// Few letters make much work: an alias of many names stands for all of them wherever it is written.
+TEST(Job, NamesOfLayersAreLimitedInAll) {
+  std::string text = "name: a\norigin: measured\nlayers:\n", names;
+  for (int i = 0; i < 2000; ++i) {
+    text += fmt::format("  - {{name: l{}}}\n", i);
+    names += fmt::format("{}l{}", i > 0 ? ", " : "", i);
+  }
+  text += "  - {name: m, after: &all [" + names + "]}\n";
+  for (int i = 0; i < 600; ++i) text += fmt::format("  - {{name: n{}, after: *all}}\n", i);
+  EXPECT_THAT(error_of(text), testing::HasSubstr("expected at most 1048576 names of layers"));
 }
 
 TEST(Job, ValuesMadeInAProgramAreCheckedToo) {

@@ -13,6 +13,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -25,6 +27,7 @@ namespace talweg::train {
 namespace {
 
 constexpr std::size_t kMostChakra = std::size_t{2} << 30;
+constexpr std::size_t kMostChakraNodes = std::size_t{4} << 20;  // each takes 150 bytes at least
 
 struct ChakraNode {
   std::uint64_t id = 0;
@@ -106,13 +109,11 @@ ChakraNode read_node(Protobuf message) {
   return n;
 }
 
-// Every id is there once, and what waits for others can come behind them all. Only data_deps count: ctrl_deps
-// name the operator around, which converters leave out.
-void check_order(const std::vector<ChakraNode>& nodes, const std::string& path) {
-  std::unordered_map<std::uint64_t, std::size_t> index;
-  for (std::size_t i = 0; i < nodes.size(); ++i)
-    if (!index.emplace(nodes[i].id, i).second)
-      throw_error(ErrorCode::bad_file, "{}: node {} is there twice", path, nodes[i].id);
+using ChakraIndex = std::unordered_map<std::uint64_t, std::size_t>;  // of nodes, by their ids
+
+// What waits for others can come behind them all. Only data_deps count: ctrl_deps name the operator around,
+// which converters leave out.
+void check_order(const std::vector<ChakraNode>& nodes, const ChakraIndex& index, const std::string& path) {
   std::vector<std::vector<std::size_t>> next(nodes.size());
   std::vector<std::size_t> missing(nodes.size());
   std::vector<std::size_t> ready;
@@ -143,15 +144,21 @@ void check_order(const std::vector<ChakraNode>& nodes, const std::string& path) 
 std::vector<ChakraNode> read_chakra(const std::string& path) {
   const std::string bytes = read_trace(path, kMostChakra);
   std::vector<ChakraNode> nodes;
+  ChakraIndex index;
   Protobuf file(bytes, path);
   for (bool first = true; !file.at_end(); first = false) {
     const std::uint64_t length = file.read_varint();
     const std::string_view message = file.read_bytes(length);
     const auto at = static_cast<std::size_t>(message.data() - bytes.data());
     if (first) continue;
+    if (message.empty()) file.fail("expected a node, got a message of no bytes");
+    if (nodes.size() == kMostChakraNodes)
+      file.fail(fmt::format("expected at most {} nodes", kMostChakraNodes));
     nodes.push_back(read_node(Protobuf(message, path, at)));
+    if (!index.emplace(nodes.back().id, nodes.size() - 1).second)
+      throw_error(ErrorCode::bad_file, "{}: node {} is there twice", path, nodes.back().id);
   }
-  check_order(nodes, path);
+  check_order(nodes, index, path);
   std::erase_if(nodes, [](const ChakraNode& n) { return n.type < kCompute || n.type > kCollective; });
   const bool has_device = std::any_of(nodes.begin(), nodes.end(),
                                       [](const ChakraNode& n) { return !n.of_host && n.type == kCompute; });
@@ -169,12 +176,15 @@ bool goes_back(const ChakraNode& n) {
 
 // Of one rank: what it computes before each transfer, after the last one, and in the forward pass.
 struct ChakraRank {
+  std::uint64_t begins = 0;            // us: the sum over its nodes, wrapping around
   std::int64_t forward = 0, rest = 0;  // us
   struct Run {
     std::int64_t compute = 0, transfer = 0;  // us
     Exchange exchange;
+    bool operator==(const Run&) const = default;
   };
   std::vector<Run> runs;
+  bool operator==(const ChakraRank&) const = default;
 };
 
 ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
@@ -184,6 +194,7 @@ ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
   std::int64_t compute = 0;
   for (const ChakraNode& n : nodes) {
     const auto duration = static_cast<std::int64_t>(n.duration_us);
+    rank.begins += n.begin_us;
     if (n.type == kCompute) {
       back = back || goes_back(n);
       (back ? compute : rank.forward) += duration;
@@ -195,6 +206,18 @@ ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
   }
   rank.rest = compute;
   return rank;
+}
+
+// No file says of which rank it is. No two ranks begin and take the same to the microsecond; but who makes
+// traces up writes the same for all of them, without a time at which anything began.
+void check_not_twice(const std::vector<ChakraRank>& ranks, const Paths& paths) {
+  const std::size_t last = ranks.size() - 1;
+  std::error_code ignored;
+  for (std::size_t i = 0; i < last; ++i)
+    if (std::filesystem::equivalent(paths[i], paths[last], ignored) ||
+        (ranks[last].begins > 0 && ranks[i] == ranks[last]))
+      throw_error(ErrorCode::bad_file, "{}: is of the same rank as {}: expected one file for each rank",
+                  paths[last], paths[i]);
 }
 
 }  // namespace
@@ -209,6 +232,7 @@ TraceJob import_chakra(const Paths& paths) {
     if (!alike)
       throw_error(ErrorCode::bad_file, "{}: not of the run of {}: {} and {} transfers, or others", path,
                   paths[0], b.runs.size(), a.runs.size());
+    check_not_twice(ranks, paths);
   }
   TraceJob read{.kind = TraceKind::chakra};
   Job& job = read.job;

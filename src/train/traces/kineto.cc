@@ -83,9 +83,8 @@ void check_of_one_run(const Rank& a, const Rank& b) {
 using StepRows = std::vector<std::vector<const StepTimes*>>;
 
 // Leaves out, of all ranks, the steps that take kFarFromMedian on one of them. Of two steps none is the odd
-// one.
-void leave_out_far_ones(StepRows& rows, std::vector<std::string>& notes) {
-  if (rows.size() < 3) return;
+// one, nor is any where each is far on some rank: such a trace is refused.
+void leave_out_far_ones(StepRows& rows, const std::vector<Rank>& ranks, std::vector<std::string>& notes) {
   std::vector<std::int64_t> times;
   for (const auto& row : rows)
     for (const StepTimes* s : row) times.push_back(s->step);
@@ -98,14 +97,23 @@ void leave_out_far_ones(StepRows& rows, std::vector<std::string>& notes) {
   };
   StepRows near;
   std::int64_t longest = 0, shortest = *middle;
+  std::size_t rank_of_longest = 0;
   for (const auto& row : rows) {
     if (std::ranges::none_of(row, is_far)) near.push_back(row);
-    for (const StepTimes* s : row) {
-      longest = std::max(longest, s->step);
-      shortest = std::min(shortest, s->step);
+    for (std::size_t r = 0; r < row.size(); ++r) {
+      if (row[r]->step > longest) rank_of_longest = r;
+      longest = std::max(longest, row[r]->step);
+      shortest = std::min(shortest, row[r]->step);
     }
   }
-  if (near.empty() || near.size() == rows.size()) return;
+  const bool alike = static_cast<double>(longest) <= kFarFromMedian * static_cast<double>(shortest);
+  if (!alike && (rows.size() < 3 || near.empty()))
+    throw_error(
+        ErrorCode::bad_file,
+        "{}: a step takes {}, and another {}: the clock jumped, or something else ran in it: expected "
+        "at least three steps, most of them alike",
+        ranks[rank_of_longest].path, to_string(Nanoseconds{longest}), to_string(Nanoseconds{shortest}));
+  if (near.size() == rows.size()) return;
   notes.push_back(fmt::format(
       "{} of {} steps are left out: they take {:.3g} times the median, {}, or a {}th of it ({} to {} "
       "are there): the clock jumped, or something else ran in them",
@@ -250,7 +258,7 @@ TraceJob import_kineto(const Paths& paths, const Paths& execution_traces) {
     read.notes.push_back(
         fmt::format("no distributedInfo: it is of {} ranks, as the largest group of its collectives", world));
   StepRows steps = common_steps(ranks);
-  leave_out_far_ones(steps, read.notes);
+  leave_out_far_ones(steps, ranks, read.notes);
   read.steps = static_cast<int>(steps.size());
   read.job.name = name_of_file(first.path);
   read.job.ranks = world;

@@ -15,6 +15,8 @@
 namespace talweg::train {
 namespace {
 
+constexpr std::size_t kMostReads = std::size_t{1} << 22;  // over all nodes, of earlier layers' outputs
+
 bool is_product(const OnnxNode& node) {
   return node.op == "Conv" || node.op == "Gemm" || node.op == "MatMul";
 }
@@ -65,11 +67,17 @@ class OnnxImporter {
     for (const std::string& input : node.inputs)
       if (const auto at = made_by_.find(input); at != made_by_.end())
         from.insert(at->second.begin(), at->second.end());
+    reads_ += from.size();
+    if (reads_ > kMostReads)
+      throw_error(ErrorCode::bad_file, "{}: expected layers that read at most {} others in all", origin_,
+                  kMostReads);
     if (takes_no_time(node.op)) {
       for (const std::string& output : node.outputs) made_by_[output] = from;
       return;
     }
     const auto index = static_cast<int>(job.layers.size());
+    if (index == kMostLayers)
+      throw_error(ErrorCode::bad_file, "{}: expected at most {} nodes that compute", origin_, kMostLayers);
     for (const std::string& output : node.outputs) made_by_[output] = {index};
     Layer& layer = job.layers.emplace_back();
     layer.name = unique(node.name.empty() ? node.op : node.name);
@@ -84,7 +92,8 @@ class OnnxImporter {
 
   std::string unique(const std::string& wanted) {
     std::string name = wanted;
-    for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}.{}", wanted, i);
+    for (int& last = last_of_[wanted]; !names_.insert(name).second;)
+      name = fmt::format("{}.{}", wanted, ++last + 1);
     return name;
   }
 
@@ -156,6 +165,8 @@ class OnnxImporter {
   const Device& device_;
   std::map<std::string, std::set<int>> made_by_;  // by value: layers
   std::set<std::string> names_, counted_;
+  std::map<std::string, int> last_of_;  // by name: how many more were tried to have it
+  std::size_t reads_ = 0;
   int unknown_ = 0;
 };
 

@@ -13,6 +13,7 @@ namespace talweg::train {
 namespace {
 
 constexpr std::size_t kMostDimensions = 16;
+constexpr std::size_t kMostGraphNodes = std::size_t{1} << 20;  // sixteen times as many as a job has layers
 
 struct ElementType {
   int bytes;
@@ -134,6 +135,8 @@ void read_graph(Protobuf message, OnnxGraph& graph) {
   while (message.next()) {
     switch (message.field()) {
       case 1:
+        if (graph.nodes.size() == kMostGraphNodes)
+          message.fail(fmt::format("expected a graph of at most {} nodes", kMostGraphNodes));
         graph.nodes.push_back(read_onnx_node(message.message()));
         break;
       case 2:

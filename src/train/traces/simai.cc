@@ -28,6 +28,7 @@ namespace talweg::train {
 namespace {
 
 constexpr std::size_t kFields = 12;
+constexpr std::int64_t kMostTransfers = kMostLayers;  // of a step
 
 class UniqueNames {
  public:
@@ -66,6 +67,16 @@ std::vector<std::string> csv_fields(std::string_view line) {
   }
   return fields;
 }
+
+struct AicbRow {
+  Exchange exchange;
+  std::int64_t count = 0;
+};
+struct AicbStep {
+  Layer model{.name = "model"};
+  std::vector<AicbRow> rows{};
+  std::int64_t transfers = 0;
+};
 
 }  // namespace
 
@@ -159,13 +170,9 @@ TraceJob import_aicb(const std::string& text, const std::string& origin) {
   for (const char* name :
        {"comm_type", "comm_group", "comm_group_size", "msg_size", "_elapsed_time", "count"})
     if (!column.contains(name)) lines.fail(fmt::format("expected a column {}", name));
-  Layer model{.name = "model"};
-  std::vector<Exchange> last;
-  Layer last_model = model;
+  AicbStep step, last;
   const auto close_step = [&] {
-    if (job.exchanges.empty() && model.backward.value == 0) return;
-    last = std::exchange(job.exchanges, {});
-    last_model = std::exchange(model, Layer{.name = "model"});
+    if (step.transfers > 0 || step.model.backward.value > 0) last = std::exchange(step, {});
   };
   while (lines.next(line)) {
     if (trimmed(line).empty()) continue;
@@ -183,7 +190,8 @@ TraceJob import_aicb(const std::string& text, const std::string& origin) {
                                  ? Nanoseconds{}
                                  : duration_of(lines, elapsed, "_elapsed_time", 1e6);
     if (type.ends_with("computation")) {
-      model.backward.value += time.value;
+      step.model.backward.value += time.value;
+      if (step.model.backward > kLongest) lines.fail("expected at most an hour of computation in a step");
       continue;
     }
     const auto op = collective_of(type);
@@ -195,17 +203,20 @@ TraceJob import_aicb(const std::string& text, const std::string& origin) {
           std::max(job.ranks, static_cast<int>(whole_number(lines, size, "comm_group_size", kMostRanks)));
     const bool of_gradients = field("comm_group").ends_with("dp_group") &&
                               (*op == Collective::all_reduce || *op == Collective::reduce_scatter);
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (job.exchanges.size() > kMostLayers) lines.fail("expected fewer than a million transfers in a step");
-      job.exchanges.push_back(
-          {*op, of_gradients ? std::vector<int>{0} : std::vector<int>{}, bytes, time, {}});
-      if (of_gradients && __builtin_add_overflow(model.gradient.value, bytes.value, &model.gradient.value))
-        lines.fail("expected gradients of less than 2^63 bytes");
-    }
+    if (count == 0) continue;
+    step.transfers += count;
+    if (step.transfers > kMostTransfers)
+      lines.fail(fmt::format("expected at most {} transfers in a step", kMostTransfers));
+    step.rows.push_back(
+        {{*op, of_gradients ? std::vector<int>{0} : std::vector<int>{}, bytes, time, {}}, count});
+    if (of_gradients) step.model.gradient.value += count * bytes.value;
+    if (step.model.gradient > kLargest)
+      lines.fail(fmt::format("expected gradients of at most {} bytes", kLargest.value));
   }
   close_step();
-  job.exchanges = std::move(last);
-  job.layers = {last_model};
+  for (const AicbRow& row : last.rows)
+    job.exchanges.insert(job.exchanges.end(), static_cast<std::size_t>(row.count), row.exchange);
+  job.layers = {last.model};
   if (job.exchanges.empty()) lines.fail("expected at least one transfer");
   read.notes.emplace_back(
       "a list of transfers: it has no layers, so one stands for all; its backward time is that of all "

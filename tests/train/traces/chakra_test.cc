@@ -104,6 +104,23 @@ TEST_F(ChakraImport, RefusesWhatCannotBe) {
               HasSubstr("e.et: not of the run of d.et"));
 }
 
+TEST_F(ChakraImport, RefusesOneRankTwice) {
+  const std::string path = file("a.et", chakra_text(kNodes)), copy = file("b.et", chakra_text(kNodes));
+  EXPECT_THAT(refusal({path, path}),
+              HasSubstr("a.et: is of the same rank as a.et: expected one file for each"));
+  EXPECT_THAT(refusal({path, copy}), HasSubstr("b.et: is of the same rank as a.et"));
+  // What nobody measured may be the same for all ranks.
+  auto made_up = kNodes;
+  for (ChakraSample& n : made_up) n.begin = 0;
+  EXPECT_EQ(refusal({file("c.et", chakra_text(made_up)), file("d.et", chakra_text(made_up))}), "");
+}
+
+// 64 MiB of them fit into a few kilobytes of gzip.
+TEST_F(ChakraImport, RefusesMessagesOfNothing) {
+  EXPECT_THAT(refusal_of("a.et", chakra_text({}) + std::string(8, '\0')),
+              HasSubstr("a.et: byte 9: expected a node, got a message of no bytes"));
+}
+
 TEST_F(ChakraImport, RefusesDependenciesThatCannotBe) {
   auto nodes = kNodes;
   nodes[2].after = {1, 1};

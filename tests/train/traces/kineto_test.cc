@@ -283,6 +283,28 @@ TEST_F(KinetoImport, LeavesOutAStepInWhichAClockJumped) {
   }
 }
 
+// Nothing tells which of so few steps is right.
+TEST_F(KinetoImport, RefusesFewStepsThatAreNotAlike) {
+  for (const int steps : {1, 2}) {
+    MadeTrace made = random_trace(9, false);
+    made.steps = steps;
+    MadeTrace jumped = made;
+    jumped.jump_step = steps - 1;
+    jumped.jump = 60'000'000'000;
+    EXPECT_EQ(refusal(files(made, 2)), "");
+    EXPECT_EQ(refusal({file("a.json", kineto_text(made, 0)), file("b.json", kineto_text(jumped, 1))})
+                  .find("b.json: a step takes 60"),
+              0U)
+        << steps;
+  }
+  MadeTrace alone = random_trace(9, false);
+  alone.steps = 2;
+  alone.jump_step = 1;
+  alone.jump = 60'000'000'000;
+  EXPECT_NE(refusal(files(alone, 1)).find("expected at least three steps, most of them alike"),
+            std::string::npos);
+}
+
 TEST_F(KinetoImport, TakesTheWorldFromTheGroupsWhereNothingElseSaysIt) {
   MadeTrace made = random_trace(10, true);
   made.distributed = false;

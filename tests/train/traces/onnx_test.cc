@@ -164,5 +164,35 @@ TEST_F(OnnxImport, RefusesGraphsThatCannotRun) {
   EXPECT_THAT(refusal_of("f.onnx", model(g)), HasSubstr("node \"second\" (Conv): expected inputs that fit"));
 }
 
+TEST_F(OnnxImport, GivesManyNodesOfOneKindNamesInLittleTime) {
+  ProtobufWriter g;
+  const ProtobufWriter relu = node("Relu", {"x"}, "y");
+  for (int i = 0; i < 65'536; ++i) g.message(1, relu);
+  g.message(11, value("x", {1, 8}));
+  const Job job = read_job({file("a.onnx", model(g))}).job;
+  EXPECT_EQ(job.layers.at(0).name, "Relu");
+  EXPECT_EQ(job.layers.at(2).name, "Relu.3");
+  EXPECT_EQ(job.layers.back().name, "Relu.65536");
+  g.message(1, relu);
+  EXPECT_THAT(refusal_of("b.onnx", model(g)), HasSubstr("b.onnx: expected at most 65536 nodes that compute"));
+}
+
+TEST_F(OnnxImport, RefusesGraphsOfEndlessWork) {
+  ProtobufWriter empty;
+  for (int i = 0; i <= 1 << 20; ++i) empty.message(1, ProtobufWriter());
+  EXPECT_THAT(refusal_of("a.onnx", model(empty)), HasSubstr("expected a graph of at most 1048576 nodes"));
+  // Each passes on what all the layers have made.
+  ProtobufWriter g, all;
+  for (int i = 0; i < 3000; ++i) {
+    const std::string made = "y" + std::to_string(i);
+    g.message(1, node("Relu", {"x"}, made.c_str()));
+    all.bytes(1, made);
+  }
+  g.message(1, all.bytes(2, "z").bytes(4, "Identity"));
+  for (int i = 0; i < 3000; ++i) g.message(1, node("Identity", {"z"}, "z"));
+  g.message(11, value("x", {1, 8}));
+  EXPECT_THAT(refusal_of("b.onnx", model(g)), HasSubstr("expected layers that read at most 4194304 others"));
+}
+
 }  // namespace
 }  // namespace talweg::train

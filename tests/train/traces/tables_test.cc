@@ -107,6 +107,10 @@ TEST_F(TableImport, ReadsTheLastStepOfAListOfTransfers) {
   EXPECT_THAT(refusal_of("b.csv", std::string(kColumns) + "CommType.all_reduce,1\n"),
               HasSubstr("b.csv:2: expected 12 fields"));
   EXPECT_THAT(refusal_of("c.csv", kColumns), HasSubstr("expected at least one transfer"));
+  const std::string row =
+      "CommType.all_reduce,CommGroup.dp_group,128,8192,backward,None,None,,0.25,None,None,";
+  EXPECT_THAT(refusal_of("d.csv", kColumns + row + "65536\n" + row + "1\n"),
+              HasSubstr("d.csv:3: expected at most 65536 transfers in a step"));
 }
 
 constexpr const char* kGraph =
