@@ -22,7 +22,7 @@ constexpr std::int64_t kElement = 4;
 constexpr int kManyRanks = 64;  // from here on planning takes long enough to plan for fewer sizes
 constexpr Bytes kLarge{1 << 20};
 constexpr double kStraight = 0.02;  // of a time: what lies so near a line is on it
-constexpr double kNear = 1.3;       // times a size: between sizes nearer than that nothing is looked for
+constexpr double kNear = 1.1;       // times a size: between sizes nearer than that nothing is looked for
 constexpr std::int64_t kMarkedBytes = 100 << 10;
 constexpr double kEndless = 1e3;  // times a link's rate: what is left is not the links'
 constexpr std::int64_t kMostSimulated = 16 << 20;

@@ -81,8 +81,8 @@ TEST(ClusterTimes, AreThoseOfThePlanForEachSizeAndOfItsBusiestLink) {
     const auto forest =
         forest::plan_best(forest::even_request(Collective::all_reduce, 4, 0, bytes / 4, 4), bursting);
     const double seconds = model.seconds(forest), startup = seconds - model.busiest(forest);
-    EXPECT_NEAR(times.all_reduce.seconds(static_cast<double>(bytes)), seconds, 0.05 * seconds) << bytes;
-    EXPECT_NEAR(times.all_reduce.startup_of(static_cast<double>(bytes)), startup, 0.05 * seconds) << bytes;
+    EXPECT_NEAR(times.all_reduce.seconds(static_cast<double>(bytes)), seconds, 0.1 * seconds) << bytes;
+    EXPECT_NEAR(times.all_reduce.startup_of(static_cast<double>(bytes)), startup, 0.1 * seconds) << bytes;
   }
 }
 

@@ -127,7 +127,7 @@ TEST(Merging, OfGroupsUnderWayTogetherOnlyWhatIsServedInTurnAddsUp) {
   const TransferTimes times = linear_times(0, 3).in_turn(linear_times(0, 1));
   const std::vector<Arrival> arrivals{{0, 10, 0}, {0, 10, 0}, {0, 10, 0}};
   EXPECT_EQ(finish(arrivals, {1, 2, 3}, times, 1), 90);
-  EXPECT_EQ(finish(arrivals, {1, 2, 3}, times, 2), 30 + 10 + 20 + 10);
+  EXPECT_EQ(finish(arrivals, {1, 2, 3}, times, 2), 30 + 20 + 10) << "the third starts when the first ends";
   EXPECT_EQ(finish(arrivals, {1, 2, 3}, times, 3), 20 + 3 * 10);
   EXPECT_EQ(merge_in_flight(arrivals, times, 3), (Groups{1, 2, 3}));
 }
