@@ -91,7 +91,7 @@ TEST(Cost, ACapacityGroupThatCarriesOnlyAnswersBoundsNothing) {
   const int uplink = static_cast<int>(
       std::ranges::find_if(cluster.links, [](const cluster::Link& link) { return link.from == 0; }) -
       cluster.links.begin());
-  cluster.groups.push_back({.name = "uplink", .links = {uplink}, .capacity = {1e9}});
+  cluster.groups.push_back({.name = "uplink", .capacity = {1e9}, .links = {uplink}});
   const Request request = make_request(Collective::reduce, 3, 1 << 20, false, 0, 1);
   EXPECT_LT(predict_seconds(find_planner("star").plan(request, cluster), cluster), 1);
 }

@@ -79,7 +79,7 @@ TEST(Choices, JsonSaysOfEachCandidateWhatItsTimeIsMadeOfAndWhatLimitsIt) {
 }
 
 TEST(Choices, WhatLimitsIsWhatTheStudyOfAPlanSays) {
-  const auto network = cluster::uniform_star(4, Bandwidth{1e9}, Nanoseconds{30'000});
+  const auto network = cluster::uniform_star(4, Bandwidth{1e9}, Nanoseconds{300'000});
   const Choices list = choices(Collective::all_reduce, network, kPatience);
   for (const auto& choice : list.sizes)
     for (const Candidate& candidate : choice.candidates) {

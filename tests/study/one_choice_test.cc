@@ -76,7 +76,9 @@ std::vector<std::string> simulated(const cluster::Cluster& network, const std::s
   return plans;
 }
 
-void expect_one_choice(const cluster::Cluster& network) {
+// `in_full`: packing trees takes `predict` no longer than it has, so that it need not say that it did
+// without.
+void expect_one_choice(const cluster::Cluster& network, bool in_full) {
   StudyRequest request;
   request.sizes = {64 << 10, 4 << 20};
   request.patience = kLongPatience;
@@ -86,7 +88,7 @@ void expect_one_choice(const cluster::Cluster& network) {
   const auto info = choices(Collective::all_reduce, network, kLongPatience).sizes;
   const train::NetworkTimes predicted =
       train::cluster_times(network, std::vector<Bytes>{{64 << 10}, {4 << 20}});
-  EXPECT_EQ(predicted.interim, train::NetworkTimes::Interim{});
+  EXPECT_EQ(predicted.interim == train::NetworkTimes::Interim{}, in_full);
   steer::PlanChooser group(network, "", nullptr);
   ASSERT_EQ(simulated_plans.size(), study.rows.size());
   for (std::size_t row = 0; row < study.rows.size(); ++row) {
@@ -104,16 +106,22 @@ void expect_one_choice(const cluster::Cluster& network) {
     const forest::Forest forest = group.best(request_of(study.op, 0, study.ranks, bytes))();
     EXPECT_EQ(forest.planner, planner);
     EXPECT_EQ(group.model()->seconds(forest), seconds);
-    EXPECT_NEAR(predicted.all_reduce.seconds(static_cast<double>(bytes)), seconds, 0.01 * seconds);
+    if (in_full) {
+      EXPECT_NEAR(predicted.all_reduce.seconds(static_cast<double>(bytes)), seconds, 0.01 * seconds);
+    }
   }
 }
 
-TEST(OneChoice, OfAStarOfManyHostsWhoseLinksDifferIsTheSameEverywhere) {
-  expect_one_choice(Drawn().star(256));
+TEST(OneChoice, OfAStarOf256HostsWhoseLinksDifferIsTheSameEverywhere) {
+  expect_one_choice(Drawn().star(256), false);
+}
+
+TEST(OneChoice, OfAStarWhoseLinksDifferIsTheSameEverywhere) {
+  expect_one_choice(Drawn().star(24), true);
 }
 
 TEST(OneChoice, OfADirectedNetworkIsTheSameEverywhere) {
-  expect_one_choice(Drawn().directed(64));
+  expect_one_choice(Drawn().directed(64), true);
 }
 
 }  // namespace

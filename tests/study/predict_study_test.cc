@@ -125,9 +125,9 @@ TEST(PredictNetwork, SamplesThatTellNoRateSaySoAndWhatIsAssumed) {
 TEST(PredictNetwork, OfTransfersUnderWayTogetherTheRateOfAllCounts) {
   train::Job job = with_exchanges({{2'100'000, 96.5}, {4'200'000, 18}, {2'100'000, 116.8}});
   job.in_flight = 2;
-  const PredictNetwork recorded = predict_network({}, job, 2);
-  EXPECT_NEAR(recorded.at(2).all_reduce.seconds(8'400'000), 231.3e-3, 1e-6);
-  EXPECT_NEAR(recorded.at(2).all_reduce.seconds(4'200'000), 231.3e-3 / 2, 1e-6);
+  const PredictNetwork recorded = predict_network({}, job, job.ranks);
+  EXPECT_NEAR(recorded.at(job.ranks).all_reduce.seconds(8'400'000), 231.3e-3, 1e-6);
+  EXPECT_NEAR(recorded.at(job.ranks).all_reduce.seconds(4'200'000), 231.3e-3 / 2, 1e-6);
   EXPECT_THAT(recorded.assumed, HasSubstr("under way together"));
   EXPECT_EQ(recorded.misfit, "");
 }
