@@ -2,7 +2,6 @@
 // all ranks take it at the same call.
 #include <gmock/gmock.h>
 
-#include <atomic>
 #include <fstream>
 
 #include "base/crc32c.h"
@@ -49,35 +48,6 @@ TEST(SharedPlans, AllRanksChangeToTheBetterPlanAtTheSameCallWhileCallsAreInFligh
     }
     EXPECT_LT(round, kMostRounds) << "the better plan has never come";
   });
-}
-
-TEST(SharedPlans, CallsGoOnWhileExplainIsPlanning) {
-  constexpr int kSharers = 12;  // as above
-  constexpr int kEnough = 50;   // more than are made until explain() begins
-  const TemporaryFile network;
-  std::ofstream(network.path()) << cluster::to_yaml(forest::random_network(1, kSharers));
-  const Variable cluster("TALWEG_CLUSTER", network.path());
-  run_ranks(
-      kSharers,
-      [&](Group& g) {
-        std::atomic<bool> explained = false;
-        std::thread asking;
-        if (g.rank() == 1)
-          asking = std::thread([&] {
-            for (const Collective op : {Collective::broadcast, Collective::reduce, Collective::all_gather,
-                                        Collective::reduce_scatter})
-              EXPECT_THAT(g.explain(op, 1 << 24, DataType::f32), HasSubstr("packed"));
-            explained = true;
-          });
-        int calls = 0;
-        for (float over = 0; over == 0; ++calls) {
-          over = explained ? 1 : 0;
-          g.all_reduce(&over, &over, 1, DataType::f32, ReduceOp::sum);
-        }
-        if (asking.joinable()) asking.join();
-        EXPECT_GT(calls, kEnough) << "they wait for explain()";
-      },
-      [](GroupOptions& options) { options.algorithm = "all_reduce:ring"; });
 }
 
 TEST(SharedPlans, ACallThatRankZeroHasNotMadeNamesIt) {
