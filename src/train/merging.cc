@@ -122,7 +122,7 @@ Groups least_groups(std::span<const Arrival> arrivals, const TransferTimes& time
       const double bytes = prefix[j] - prefix[i], seconds = times.seconds(bytes);
       // A group that begins still earlier waits and takes as long at least.
       if (grows && arrivals[j - 1].ready + wait + seconds > best[j] * (1 + kSumsDiffer)) break;
-      const double ahead = hidden * (wait + times.startup_of(bytes));
+      const double ahead = hidden > 0 ? hidden * (wait + times.startup_of(bytes)) : 0;
       const double end = std::max(best[i], arrivals[j - 1].ready + ahead) + (wait + seconds - ahead);
       if (end > best[j]) continue;
       best[j] = end;
