@@ -3,8 +3,12 @@
 // a file that defines `void add_NAME(CLI::App& app, Action* action)`, and a line in app.cc.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <functional>
+#include <utility>
 
 namespace talweg::cli {
 
@@ -12,5 +16,11 @@ using Action = std::function<int()>;  // returns the exit code
 
 inline constexpr int kUsageExitCode = 2;    // the command line or an input file can never work
 inline constexpr int kFailureExitCode = 1;  // it was tried and failed
+
+// On standard error, to whoever hears it: that it is full, or a pipe without a reader, changes nothing.
+template <typename... Args>
+void say(fmt::format_string<Args...> text, Args&&... args) {
+  std::fputs(fmt::format(text, std::forward<Args>(args)...).c_str(), stderr);
+}
 
 }  // namespace talweg::cli

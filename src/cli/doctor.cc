@@ -35,8 +35,7 @@ void report_unreadable(const std::vector<std::string>& errors, std::size_t files
   if (errors.size() == files)
     throw Error(ErrorCode::bad_file,
                 files == 1 ? errors[0] : fmt::format("none of {} files can be read; {}", files, errors[0]));
-  for (const std::string& error : errors)
-    std::fputs(fmt::format("talweg doctor: left out: {}\n", error).c_str(), stderr);
+  for (const std::string& error : errors) say("talweg doctor: left out: {}\n", error);
 }
 
 int merge(const DoctorFlags& flags) {

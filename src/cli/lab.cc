@@ -50,7 +50,7 @@ struct LabFlags {
 };
 
 void warn(const std::string& line) {
-  std::fputs(fmt::format("talweg lab: {}\n", printable(line)).c_str(), stderr);
+  say("talweg lab: {}\n", printable(line));
 }
 
 std::optional<LabNote> find_lab(const std::string& name, const std::string& folder) {
@@ -101,7 +101,7 @@ int run(const LabFlags& flags) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const fabric::LaunchResult result =
       lab.run(flags.program, flags.file, options, {self, "aggregator", "--again", "--name"});
-  if (!result.what.empty()) std::fputs(fmt::format("talweg lab: {}\n", result.what).c_str(), stderr);
+  if (!result.what.empty()) say("talweg lab: {}\n", result.what);
   return result.exit_code;
 }
 

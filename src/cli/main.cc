@@ -35,11 +35,6 @@ std::string one_line(std::string text) {
   return talweg::printable(text);
 }
 
-// To whoever hears it: that standard error is full, or a pipe without a reader, changes nothing.
-void say(const std::string& line) {
-  std::fputs(line.c_str(), stderr);
-}
-
 // A file that is opened must not get the number of a standard error that is closed, and with it what is said.
 void open_standard_error() {
   if (::fcntl(STDERR_FILENO, F_GETFD) >= 0) return;
@@ -53,7 +48,7 @@ void open_standard_error() {
 int finished(int exit_code) {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good()) return exit_code;
-  say("talweg: cannot write to standard output\n");
+  talweg::cli::say("talweg: cannot write to standard output\n");
   return exit_code == 0 ? talweg::cli::kFailureExitCode : exit_code;
 }
 
@@ -77,14 +72,14 @@ int main(int argc, char** argv) {
   // On every rank: their command lines may differ, and the wrong one need not be rank 0's.
   const std::string speaker = with_rank(talweg::cli::path_of(app, arguments));
   const auto complain = [&](const std::exception& error, const char* after = "") {
-    say(fmt::format("{}: {}{}\n", speaker, one_line(error.what()), after));
+    talweg::cli::say("{}: {}{}\n", speaker, one_line(error.what()), after);
   };
   try {
     talweg::cli::Spelling spelling = talweg::cli::respelled(std::move(arguments));
     // One rank says it for all.
     if (const char* rank = std::getenv("RANK"); rank == nullptr || std::string(rank) == "0")
       for (const std::string& note : spelling.notes)
-        say(fmt::format("talweg {}: {}\n", spelling.arguments[0], note));
+        talweg::cli::say("talweg {}: {}\n", spelling.arguments[0], note);
     arguments = talweg::cli::checked_words(app, std::move(spelling.arguments));
     std::ranges::reverse(arguments);  // CLI11 takes a vector back to front
     app.parse(arguments);

@@ -136,7 +136,7 @@ int run(const RunFlags& flags, const std::vector<std::string>& program) {
     processes.push_back(std::move(process));
   }
   const auto result = fabric::launch(processes, options);
-  if (!result.what.empty()) std::fputs(fmt::format("talweg run: {}\n", result.what).c_str(), stderr);
+  if (!result.what.empty()) say("talweg run: {}\n", result.what);
   return result.exit_code;
 }
 

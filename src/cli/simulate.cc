@@ -51,20 +51,17 @@ struct SimulateOutputs {
 void say_speed(const sim::RunReport& report, double seconds) {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  const std::string line = fmt::format(
-      "talweg simulate: {} in {}: {} events, {} link-hops, {:.1f} M link-hops/s, peak memory {} MiB\n",
+  say("talweg simulate: {} in {}: {} events, {} link-hops, {:.1f} M link-hops/s, peak memory {} MiB\n",
       fmt::format("{:.3f} us", static_cast<double>(report.duration) * 1e-6), study::wait_text(seconds),
       report.events, report.link_hops,
       seconds > 0 ? static_cast<double>(report.link_hops) / seconds / 1e6 : 0, usage.ru_maxrss / 1024);
-  std::fputs(line.c_str(), stderr);
 }
 
 int simulate(const SimulateRequest& request, const SimulateOutputs& outputs) {
   const auto begun = std::chrono::steady_clock::now();
   study::SimulateOptions options = checked(request);
   options.perf.columns = outputs.wide ? study::PerfColumns::all : study::PerfColumns::once;
-  for (const std::string& note : options.notes)
-    std::fputs(fmt::format("talweg simulate: note: {}\n", note).c_str(), stderr);
+  for (const std::string& note : options.notes) say("talweg simulate: note: {}\n", note);
   const OutputFile json("--json", outputs.json), csv("--csv", outputs.csv), html("--html", outputs.html);
   study::Watchers watchers;
   study::Progress progress(outputs.progress);

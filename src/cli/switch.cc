@@ -110,7 +110,7 @@ int serve(const SwitchFlags& flags) {
       try {
         status.write(text);
       } catch (const Error& e) {  // a full disk is no reason to let jobs fail
-        std::fputs(fmt::format("talweg switch: {}\n", printable(e.what())).c_str(), stderr);
+        say("talweg switch: {}\n", printable(e.what()));
       }
     };
   const FileDescriptor told = signals();
@@ -120,8 +120,7 @@ int serve(const SwitchFlags& flags) {
              service.address().port, last,
              options.key() ? "with a job key" : "without a job key: for this host alone", service.memory());
   std::fflush(stdout);
-  if (!service.shortage().empty())
-    std::fputs(fmt::format("talweg switch: {}\n", service.shortage()).c_str(), stderr);
+  if (!service.shortage().empty()) say("talweg switch: {}\n", service.shortage());
   service.serve(told);
   return 0;
 }

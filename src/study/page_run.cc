@@ -56,12 +56,9 @@ void describe_call(PageRun& run, const SimulateOptions& options, const PerfRow& 
   if (busbw > 0)
     run.cards.push_back({"busbw", fmt::format("{:.4g} GB/s", busbw),
                          fmt::format("algbw {:.4g} GB/s", algorithm_bandwidth(c, timing))});
-  Json call = {{"algorithm", row.plan.substr(0, row.plan.find(','))},
-               {"bytes", vector_bytes(c)},
-               {"time", seconds},
-               {"busbw", busbw},
-               {"planned", predicted},
-               {"bound", Json()}};
+  Json call = {
+      {"algorithm", algorithm_of(row)}, {"bytes", vector_bytes(c)}, {"time", seconds}, {"busbw", busbw},
+      {"planned", predicted},           {"bound", Json()}};
   const auto part = part_of_bound(study, c, seconds);
   if (part) call["bound"] = *part * seconds;
   run.cards.push_back({"of the bound", part ? fmt::format("{:.1f} %", 100 * *part) : "-",

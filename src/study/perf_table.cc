@@ -131,10 +131,6 @@ void add_percentiles(const std::optional<Timing>& timing, std::vector<std::strin
   cells.push_back(timing ? time_text(timing->p99_us) : "N/A");
 }
 
-std::string algorithm_of(const std::string& plan) {
-  return plan.empty() ? "-" : plan.substr(0, plan.find(','));
-}
-
 std::string commented(const std::string& text) {
   std::string lines;
   std::istringstream input(text);
@@ -159,6 +155,10 @@ nlohmann::json side_json(const PerfCase& c, const std::optional<Timing>& timing)
 }
 
 }  // namespace
+
+std::string algorithm_of(const PerfRow& row) {
+  return row.plan.empty() ? "-" : row.plan.substr(0, row.plan.find(','));
+}
 
 double algorithm_bandwidth(const PerfCase& c, const Timing& timing) {
   return timing.time_us > 0 ? static_cast<double>(vector_bytes(c)) / timing.time_us / 1e3 : 0;
@@ -218,7 +218,7 @@ std::string row_text(const PerfOptions& options, const PerfRow& row) {
                                  std::to_string(has_root(c.op) ? c.root : -1)};
   for (const auto* side : {&row.out_of_place, &row.in_place}) add_side(c, *side, cells);
   for (const auto* side : {&row.out_of_place, &row.in_place}) add_percentiles(*side, cells);
-  cells.push_back(algorithm_of(row.plan));
+  cells.push_back(algorithm_of(row));
   std::string line = PerfLines(options.columns).line(cells);
   // Asked for: it stands there even where it is too much.
   if (!row.timestamp.empty()) line.insert(line.size() - 1, "  " + row.timestamp);
@@ -234,7 +234,7 @@ std::string algorithms_text(const PerfOptions& options, const std::vector<PerfRo
   std::vector<Run> runs;
   for (const PerfRow& row : rows) {
     const std::uint64_t bytes = vector_bytes(row.what);
-    const std::string algorithm = algorithm_of(row.plan);
+    const std::string algorithm = algorithm_of(row);
     if (runs.empty() || runs.back().algorithm != algorithm) runs.push_back({algorithm, bytes, bytes});
     runs.back().last = bytes;
   }
@@ -286,7 +286,7 @@ nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const
                            {"busbw_factor", busbw_factor(c.op, c.ranks)},
                            {"out_of_place", side_json(c, row.out_of_place)},
                            {"in_place", side_json(c, row.in_place)},
-                           {"algorithm", algorithm_of(row.plan)},
+                           {"algorithm", algorithm_of(row)},
                            {"plan", row.plan}};
     if (!row.timestamp.empty()) line["timestamp"] = row.timestamp;
     document["results"].push_back(std::move(line));

@@ -29,6 +29,8 @@ struct PerfRow {
   std::string plan;                // Group::explain: "ring, 64 chunks of 64 KiB, predicted 8.9 ms"
   std::string timestamp;           // empty: not asked for
 };
+// "ring"; "-" where the row has no plan.
+std::string algorithm_of(const PerfRow& row);
 
 // GB/s = 1e9 bytes/s. 0 when nothing moved.
 double algorithm_bandwidth(const PerfCase& c, const Timing& timing);

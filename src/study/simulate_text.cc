@@ -94,14 +94,13 @@ std::string plans_text(const SimulateOptions& options, const SimulateResult& res
     const std::string size = size_of_row(row);
     std::optional<double> share;
     if (seconds > 0) share = *its.seconds / seconds;
-    table.add({size.empty() ? "-" : size, row.plan.substr(0, row.plan.find(',')), its.seconds, share,
+    table.add({size.empty() ? "-" : size, algorithm_of(row), its.seconds, share,
                part_of_bound(result.planned, row.what, seconds), forest::name(its.breakdown.limit)});
   }
   std::istringstream lines(table.text(is_wide(options), "#"));
   for (std::string line; std::getline(lines, line);) text += "#" + line.substr(1) + "\n";
   const std::size_t best = quickest_row(result.rows);
-  const std::string& plan = result.rows[best].plan;
-  text += commented_lines(limit_text(size_of_row(result.rows[best]), plan.substr(0, plan.find(',')),
+  text += commented_lines(limit_text(size_of_row(result.rows[best]), algorithm_of(result.rows[best]),
                                      result.plans[best].breakdown),
                           is_wide(options));
   for (const std::string& why : why_not(result.planned)) text += commented_lines(why, is_wide(options));
@@ -328,7 +327,7 @@ std::string simulate_csv(const SimulateOptions& options, const SimulateResult& r
       rows.push_back({name(c.op), std::to_string(vector_bytes(c)), std::to_string(c.count),
                       table_name(c.type), std::to_string(has_root(c.op) ? c.root : -1), precise(t.time_us),
                       precise(t.p50_us), precise(t.p99_us), fmt::format("{:.6g}", algorithm_bandwidth(c, t)),
-                      fmt::format("{:.6g}", bus_bandwidth(c, t)), row.plan.substr(0, row.plan.find(','))});
+                      fmt::format("{:.6g}", bus_bandwidth(c, t)), algorithm_of(row)});
     }
     return text::csv(rows);
   }
@@ -355,7 +354,7 @@ std::vector<std::pair<std::string, std::string>> simulate_key_numbers(const Simu
     const PerfRow& row = result.rows.back();
     add("time_us", row.out_of_place->time_us);
     add("busbw_GB_per_s", bus_bandwidth(row.what, *row.out_of_place));
-    numbers.emplace_back("algorithm", row.plan.substr(0, row.plan.find(',')));
+    numbers.emplace_back("algorithm", algorithm_of(row));
   }
   if (!result.workload.groups.empty()) {
     std::vector<sim::Picoseconds> all;
