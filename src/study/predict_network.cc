@@ -120,7 +120,8 @@ PredictNetwork of_alpha_beta(const std::string& text, int ranks) {
 }
 
 // Where samples do not tell how a time grows with the size: why, and what is assumed of it; else nothing.
-std::string assumed_of(const train::Fit& fit, const std::vector<train::Sample>& samples, int in_flight) {
+std::string assumed_of(const train::Fit& fit, const std::vector<train::Sample>& samples, int in_flight,
+                       bool probed) {
   constexpr double kAlike = 2;  // times the least size
   const auto [least, most] = std::ranges::minmax(samples, {}, &train::Sample::bytes);
   const auto size = [](double bytes) { return fmt::format("{:.3g} MB", bytes * 1e-6); };
@@ -128,7 +129,7 @@ std::string assumed_of(const train::Fit& fit, const std::vector<train::Sample>& 
     return fmt::format(
         "all recorded all-reduces have {}, which cannot tell a start-up: it is assumed that there is none",
         size(least.bytes));
-  if (in_flight > 1 && samples.size() > 1)
+  if (in_flight > 1 && samples.size() > 1 && !probed)
     return fmt::format(
         "up to {} all-reduces were under way together, which hides the start-up of each: it is assumed that "
         "there "
@@ -168,15 +169,19 @@ PredictNetwork of_job(const train::Job& job) {
   if (samples.empty() || job.ranks < 2) return {};
   const train::Fit fit = train::fit_times(samples);
   const train::NetworkTimes fitted = train::network_of("recorded", job.ranks, fit.times);
+  const bool probed =
+      std::ranges::any_of(job.probes, [](const auto& one) { return one.op == Collective::all_reduce; });
   return {fmt::format("as {} of the job fit{} it, between {} ranks; for others as rings grow",
-                      samples.size() == 1 ? "one all-reduce" : fmt::format("{} all-reduces", samples.size()),
+                      samples.size() == 1
+                          ? "one all-reduce"
+                          : fmt::format("{} {}all-reduces", samples.size(), probed ? "probed " : ""),
                       samples.size() == 1 ? "s" : "", job.ranks),
           "recorded",
           "fitted",
           0,
           kQuickFormulaRanks,
           [fitted](int n) { return train::at_ranks(fitted, n); },
-          assumed_of(fit, samples, job.in_flight),
+          assumed_of(fit, samples, job.in_flight, probed),
           fit,
           misfit_of(fit, samples)};
 }

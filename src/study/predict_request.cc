@@ -11,6 +11,7 @@
 #include "base/units.h"
 #include "formats/import.h"
 #include "study/sizes.h"
+#include "train/fit_times.h"
 #include "train/models.h"
 #include "train/traces/read_job.h"
 
@@ -169,7 +170,10 @@ train::Setting StepQuestion::setting(int n) const {
                        .batch = batch,
                        .compression = compression,
                        .in_flight = in_flight};
-  if (network.kind == "recorded") found.recorded_on = network.at(job.ranks);
+  if (network.kind == "recorded")
+    found.recorded_on = network.at(job.ranks);
+  else if (const double call = train::call_of(job); call > 0)
+    found.network = found.network.with_call(call);
   return found;
 }
 

@@ -206,12 +206,43 @@ Fit fit_times(std::span<const Sample> samples, int most_pieces) {
   return PieceFitter({samples.begin(), samples.end()}).fit(most_pieces);
 }
 
+namespace {
+
+constexpr double kMostOfACall = 1024;  // bytes, that any network carries sooner than hosts have asked for it
+
+std::vector<Sample> probes_of(const Job& job, Collective op) {
+  std::vector<Sample> samples;
+  for (const Probe& probe : job.probes)
+    if (probe.op == op)
+      samples.push_back(
+          {static_cast<double>(probe.bytes.value), static_cast<double>(probe.time.value) * 1e-9});
+  return samples;
+}
+
+// Probes, all by the one factor with which they say of the exchanges of a step what these took together:
+// while layers are computed, calls come as they may, and hosts have less time for them.
+std::vector<Sample> at_level_of(std::span<const Sample> exchanges, std::vector<Sample> probed) {
+  const TransferTimes times = table_times(probed);
+  double taken = 0, expected = 0;
+  for (const Sample& exchange : exchanges) {
+    taken += exchange.seconds;
+    expected += times.seconds(exchange.bytes);
+  }
+  if (expected > 0)
+    for (Sample& sample : probed) sample.seconds *= taken / expected;
+  return probed;
+}
+
+}  // namespace
+
 std::vector<Sample> samples_of(const Job& job, Collective op) {
   std::vector<Sample> samples;
   for (const Exchange& exchange : job.exchanges)
     if (exchange.op == op && exchange.bytes.value > 0 && exchange.time.value > 0)
       samples.push_back(
           {static_cast<double>(exchange.bytes.value), static_cast<double>(exchange.time.value) * 1e-9});
+  if (std::vector<Sample> probed = probes_of(job, op); !probed.empty())
+    return at_level_of(samples, std::move(probed));
   if (job.in_flight == 1) return samples;
   double bytes = 0, seconds = 0;
   for (const Sample& sample : samples) {
@@ -220,6 +251,14 @@ std::vector<Sample> samples_of(const Job& job, Collective op) {
   }
   for (Sample& sample : samples) sample.seconds = seconds * sample.bytes / bytes;
   return samples;
+}
+
+double call_of(const Job& job) {
+  if (job.backend != "talweg") return 0;
+  const std::vector<Sample> probes = probes_of(job, Collective::all_reduce);
+  if (probes.empty()) return 0;
+  const Sample least = *std::ranges::min_element(probes, {}, &Sample::bytes);
+  return least.bytes <= kMostOfACall ? least.seconds : 0;
 }
 
 }  // namespace talweg::train

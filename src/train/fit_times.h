@@ -42,7 +42,12 @@ Fit fit_times(std::span<const Sample> samples, int most_pieces = kMostFitPieces)
 
 // What a job's exchanges of this kind took on the wire. Those without bytes or time are left out. Of several
 // under way together it cannot be told which had the network when: each has its part, by bytes, of what all
-// took.
+// took. Where the job has probes of this kind, these stand for them: how times grow with the size is the
+// probes', what all exchanges of a step take together the exchanges' own.
 std::vector<Sample> samples_of(const Job& job, Collective op);
+
+// Of a job that Talweg ran, seconds that a call costs the hosts in turn whatever it carries: what the
+// smallest probe took. 0 where that is not known, or others sent what was recorded.
+double call_of(const Job& job);
 
 }  // namespace talweg::train

@@ -51,6 +51,8 @@ std::string job_problem(const Job& job) {
   if (job.in_flight < 1 || job.in_flight > kMostInFlight)
     return fmt::format("1 to {} transfers are in flight, not {}", kMostInFlight, job.in_flight);
   if (job.layers.empty()) return "the job has no layers";
+  if (std::ssize(job.probes) > kMostProbes)
+    return fmt::format("the job has {} probes; at most {} are taken", job.probes.size(), kMostProbes);
   if (std::ssize(job.layers) > kMostLayers)
     return fmt::format("the job has {} layers; at most {} are taken", job.layers.size(), kMostLayers);
   return first_of({time_problem("input", job.input), time_problem("copy", job.copy),
@@ -75,6 +77,11 @@ std::string exchange_problem(const Exchange& exchange, const Job& job) {
   if (comes_twice(exchange.layers)) return "it carries one layer twice";
   return first_of({size_problem("bytes", exchange.bytes), time_problem("time", exchange.time),
                    time_problem("wait", exchange.wait)});
+}
+
+std::string probe_problem(const Probe& probe) {
+  if (probe.bytes.value == 0 || probe.time.value == 0) return "a probe has bytes and a time";
+  return first_of({size_problem("bytes", probe.bytes), time_problem("time", probe.time)});
 }
 
 }  // namespace
@@ -117,6 +124,10 @@ std::optional<JobProblem> find_problem(const Job& job) {
     if (std::string text = exchange_problem(job.exchanges[at(i)], job); !text.empty())
       return JobProblem{JobSection::exchanges, i, std::move(text)};
   }
+  for (int i = 0; i < std::ssize(job.probes); ++i) {
+    if (std::string text = probe_problem(job.probes[at(i)]); !text.empty())
+      return JobProblem{JobSection::probes, i, std::move(text)};
+  }
   return {};
 }
 
@@ -130,6 +141,8 @@ void validate(const Job& job) {
       refuse("job: layer {}: {}", problem->index, problem->text);
     case JobSection::exchanges:
       refuse("job: exchange {}: {}", problem->index, problem->text);
+    case JobSection::probes:
+      refuse("job: probe {}: {}", problem->index, problem->text);
   }
 }
 

@@ -16,12 +16,15 @@
 //   overhead: 200us              # the rest of a step, which nothing overlaps
 //   step: 17.8ms                 # one step took, measured
 //   in_flight: 2                 # transfers under way at once; 1 if left out
+//   backend: talweg              # that sent them, as PyTorch calls it
 //   layers:                      # in the order of the forward pass
 //     - {name: conv1, forward: 2ms, backward: 4ms, update: 10us, gradient: 1.5 MiB}
 //     - {name: conv2, forward: 1ms, backward: 2ms, forward_gap: 80us, backward_gap: 120us}   # then idle
 //     - {name: fc, forward: 500us, backward: 1ms, gradient: 4000B, after: [conv1, conv2]}    # reads both
 //   exchanges:                   # as recorded, in the order they were sent
 //     - {op: all_reduce, layers: [fc, conv1], bytes: 1576864B, time: 3ms, wait: 500us}
+//   probes:                      # what calls of a size took besides, one behind the other
+//     - {op: all_reduce, bytes: 4B, time: 110us}
 // All but name, origin and layers may be left out, and of a layer all but its name; no gap, gradient or time
 // is 0. Times are those of one step on one rank; where ranks were recorded together, means over the ranks.
 #pragma once
@@ -60,6 +63,15 @@ struct Exchange {
   bool operator==(const Exchange&) const = default;
 };
 
+// What a call of so many bytes took in turn, where as many were under way together as the backend takes,
+// while nothing was computed: what exchanges of a few sizes cannot tell.
+struct Probe {
+  Collective op = Collective::all_reduce;
+  Bytes bytes{};
+  Nanoseconds time{};
+  bool operator==(const Probe&) const = default;
+};
+
 // Whether times were taken or worked out.
 enum class Origin { measured, estimated };
 const char* name(Origin origin);
@@ -76,8 +88,10 @@ struct Job {
   std::vector<Layer>
       layers{};  // in the order of the forward pass; the backward pass visits them from last to first
   std::vector<Exchange> exchanges{};
-  Nanoseconds step{};  // measured; 0: not known
-  int in_flight = 1;   // transfers under way at once (strategies.h)
+  Nanoseconds step{};     // measured; 0: not known
+  int in_flight = 1;      // transfers under way at once (strategies.h)
+  std::string backend{};  // that sent them; empty: not known
+  std::vector<Probe> probes{};
   bool operator==(const Job&) const = default;
 
   // Sums over the layers: busy, and gaps.
@@ -91,7 +105,7 @@ struct Job {
 };
 
 // What is wrong with a job, if anything: which entry of which list, and one sentence.
-enum class JobSection { job, layers, exchanges };
+enum class JobSection { job, layers, exchanges, probes };
 struct JobProblem {
   JobSection section = JobSection::job;
   int index = 0;
@@ -100,13 +114,15 @@ struct JobProblem {
 // The first of: no name; less than one rank, more than kMostRanks or a negative batch; less than one transfer
 // in flight, or more than kMostInFlight; no layer, or more than kMostLayers; a layer without a name, or with
 // one that is taken; a time or size that is negative or above kLongest or kLargest; a layer that reads
-// itself, a later one or one twice; an exchange of a layer that does not exist or that it names twice.
+// itself, a later one or one twice; an exchange of a layer that does not exist or that it names twice; a
+// probe without bytes or time, or more than kMostProbes.
 std::optional<JobProblem> find_problem(const Job& job);
 // Throws Error{invalid_argument} when there is one.
 void validate(const Job& job);
 
 inline constexpr int kMostLayers = 1 << 16;  // a file of so many is near what the reader takes, 8 MiB
 inline constexpr int kMostRanks = 1 << 20;
+inline constexpr int kMostProbes = 1 << 10;
 inline constexpr int kMostInFlight = 1 << 16;              // as many as there may be gradients
 inline constexpr Nanoseconds kLongest{3'600'000'000'000};  // an hour: sums over all layers stay in 64 bits
 inline constexpr Bytes kLargest{std::int64_t{1} << 42};    // 4 TiB, likewise

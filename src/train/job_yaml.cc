@@ -39,6 +39,14 @@ void read_size(const text::YamlReader& map, const char* key, Bytes& into) {
   if (const auto value = map.optional(key)) into = read_size(*value);
 }
 
+void read_op(const text::YamlReader& map, Collective& into) {
+  const auto op = map.optional("op");
+  if (!op) return;
+  const auto parsed = parse_collective(op->text());
+  if (!parsed) op->expected("a collective such as all_reduce");
+  into = *parsed;
+}
+
 // Collects the job and, for each of its entries, where it was written.
 class JobParser {
  public:
@@ -46,7 +54,7 @@ class JobParser {
 
   Job parse() {
     document_.allow_keys({"name", "origin", "ranks", "batch", "input", "copy", "update", "overhead", "step",
-                          "in_flight", "layers", "exchanges"});
+                          "in_flight", "backend", "layers", "exchanges", "probes"});
     job_.name = document_.required("name").text();
     job_.origin = parse_origin(document_.required("origin"));
     if (const auto ranks = document_.optional("ranks"))
@@ -60,10 +68,13 @@ class JobParser {
     read_time(document_, "step", job_.step);
     if (const auto in_flight = document_.optional("in_flight"))
       job_.in_flight = static_cast<int>(in_flight->integer(1, kMostInFlight));
+    if (const auto backend = document_.optional("backend")) job_.backend = backend->text();
     layers_ = document_.required("layers").items();
     for (const text::YamlReader& layer : layers_) parse_layer(layer);
     if (const auto exchanges = document_.optional("exchanges")) exchanges_ = exchanges->items();
     for (const text::YamlReader& exchange : exchanges_) parse_exchange(exchange);
+    if (const auto probes = document_.optional("probes")) probes_ = probes->items();
+    for (const text::YamlReader& probe : probes_) parse_probe(probe);
     if (const auto problem = find_problem(job_)) written(*problem).fail(problem->text);
     return std::move(job_);
   }
@@ -79,6 +90,7 @@ class JobParser {
   const text::YamlReader& written(const JobProblem& problem) const {
     if (problem.section == JobSection::layers) return layers_[at(problem.index)];
     if (problem.section == JobSection::exchanges) return exchanges_[at(problem.index)];
+    if (problem.section == JobSection::probes) return probes_[at(problem.index)];
     return document_;
   }
 
@@ -111,11 +123,7 @@ class JobParser {
   void parse_exchange(const text::YamlReader& reader) {
     reader.allow_keys({"op", "layers", "bytes", "time", "wait"});
     Exchange exchange;
-    if (const auto op = reader.optional("op")) {
-      const auto parsed = parse_collective(op->text());
-      if (!parsed) op->expected("a collective such as all_reduce");
-      exchange.op = *parsed;
-    }
+    read_op(reader, exchange.op);
     if (const auto list = reader.optional("layers")) exchange.layers = parse_names(*list);
     read_size(reader, "bytes", exchange.bytes);
     read_time(reader, "time", exchange.time);
@@ -123,9 +131,18 @@ class JobParser {
     job_.exchanges.push_back(std::move(exchange));
   }
 
+  void parse_probe(const text::YamlReader& reader) {
+    reader.allow_keys({"op", "bytes", "time"});
+    Probe probe;
+    read_op(reader, probe.op);
+    read_size(reader, "bytes", probe.bytes);
+    read_time(reader, "time", probe.time);
+    job_.probes.push_back(probe);
+  }
+
   text::YamlReader document_;
   Job job_;
-  std::vector<text::YamlReader> layers_, exchanges_;
+  std::vector<text::YamlReader> layers_, exchanges_, probes_;
   std::map<std::string, int> by_name_;
   std::int64_t names_ = 0;  // in all lists
 };
@@ -152,6 +169,7 @@ Tree to_tree(const Job& job) {
   put(tree, "overhead", job.overhead);
   put(tree, "step", job.step);
   if (job.in_flight != 1) tree["in_flight"] = job.in_flight;
+  if (!job.backend.empty()) tree["backend"] = job.backend;
   tree["layers"] = Tree::array();
   for (const Layer& layer : job.layers) {
     Tree entry{{"name", layer.name}};
@@ -171,6 +189,12 @@ Tree to_tree(const Job& job) {
     put(entry, "time", exchange.time);
     put(entry, "wait", exchange.wait);
     tree["exchanges"].push_back(std::move(entry));
+  }
+  for (const Probe& probe : job.probes) {
+    Tree entry{{"op", name(probe.op)}};
+    put(entry, "bytes", probe.bytes);
+    put(entry, "time", probe.time);
+    tree["probes"].push_back(std::move(entry));
   }
   return tree;
 }

@@ -137,6 +137,13 @@ TransferTimes TransferTimes::in_turn(const TransferTimes& part) const {
   return result;
 }
 
+TransferTimes TransferTimes::with_call(double seconds) const {
+  if (in_turn_.empty()) return *this;
+  std::vector<Piece> part = in_turn_;
+  for (Piece& piece : part) piece.startup += seconds;
+  return at_least(TransferTimes(part)).in_turn(TransferTimes(part));
+}
+
 TransferTimes linear_times(double startup, double per_byte) {
   return TransferTimes({{0, startup, per_byte}});
 }
@@ -183,6 +190,18 @@ const TransferTimes& NetworkTimes::of(Collective op) const {
     default:
       throw_error(ErrorCode::unsupported, "no transfer times are kept of {}", talweg::name(op));
   }
+}
+
+NetworkTimes NetworkTimes::with_call(double seconds) const {
+  NetworkTimes other = *this;
+  const auto add = [seconds](auto& times) {
+    for (TransferTimes* each : {&times.all_reduce, &times.reduce_scatter, &times.all_gather})
+      *each = each->with_call(seconds);
+  };
+  add(other);
+  add(other.least);
+  if (other.links) add(*other.links);
+  return other;
 }
 
 NetworkTimes NetworkTimes::with_bandwidth(double by) const {

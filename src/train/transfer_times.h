@@ -60,6 +60,9 @@ class TransferTimes {
   TransferTimes at_least(const TransferTimes& least) const;
   // The same times, of which calls take so much in turn, whatever its own such parts are.
   TransferTimes in_turn(const TransferTimes& part) const;
+  // The same times, of which calls take so many seconds more in turn, as what a call costs the hosts. Nothing
+  // changes where it is not known what they take in turn.
+  TransferTimes with_call(double seconds) const;
   bool operator==(const TransferTimes&) const = default;
 
  private:
@@ -100,6 +103,8 @@ struct NetworkTimes {
   Interim interim{};
   // Each rate of links times `by`; start-ups stay, and nothing takes less than `least`.
   NetworkTimes with_bandwidth(double by) const;
+  // TransferTimes::with_call() of all of them.
+  NetworkTimes with_call(double seconds) const;
   bool operator==(const NetworkTimes&) const = default;
 };
 

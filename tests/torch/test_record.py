@@ -15,7 +15,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from torch.utils.checkpoint import checkpoint
 from training import assert_equal_on_all_ranks, batch, flat, loss, network, sgd, train
 
-from talweg import _files, _record, _sending, _stamps
+from talweg import _files, _probing, _record, _sending, _stamps
 from talweg._c10d import StepLog
 from talweg._watching import Kind
 from talweg.torch import record
@@ -119,6 +119,25 @@ def test_layers_sizes_and_buckets_are_those_of_the_model(tmp_path):
             assert len(sent) > 1 and [(e["bytes"], e["layers"]) for e in job["exchanges"]] == sent
             assert all(e["op"] == "all_reduce" and e["time"] > 0 for e in job["exchanges"])
             assert all(layer["forward"] > 0 and layer["backward"] > 0 for layer in job["layers"])
+            gradients = sum(layer["gradient"] for layer in job["layers"])
+            assert [probe["bytes"] for probe in job["probes"]] == [4, 4096, 16384, gradients]
+            assert all(probe["op"] == "all_reduce" and probe["time"] > 0 for probe in job["probes"])
+            assert job["backend"] == ("gloo" if group else "talweg")
+            assert "probes:\n  - {op: all_reduce, bytes: 4B, time: " in (tmp_path / "job.yaml").read_text()
+        recording, _ = recorded(model, tmp_path, probe=False)
+        if dist.get_rank() == 0:
+            assert recording.job["probes"] == [] and "probes" not in (tmp_path / "job.yaml").read_text()
+
+
+def test_probes_have_as_much_as_a_step_and_end_in_time():
+    assert _probing.sizes_of(4 << 20, 0.001) == [(4, 32), (4096, 32), (16384, 32), (65536, 32), (262144, 16), (1 << 20, 4), (4 << 20, 1)]
+    assert _probing.sizes_of(10, 0) == [(4, 32), (8, 1)] and _probing.sizes_of(4, 0) == [(4, 32)]
+    for seconds in (0.01, 0.5, 10, 1000):
+        sizes = _probing.sizes_of(25_000_000, seconds)
+        assert sizes[0] == (4, 32) and all(count >= 1 for _, count in sizes)
+        sent = sum(size * count for size, count in sizes[1:]) * (_probing.ROUNDS + 1)
+        assert sent / 25_000_000 * seconds <= _probing.PATIENCE_S
+    assert len(_probing.sizes_of(25_000_000, 0.01)) == 9 and len(_probing.sizes_of(25_000_000, 1000)) == 1
 
 
 def names_of(model, parameter):
@@ -362,6 +381,10 @@ def test_what_cannot_be_recorded_is_refused_in_one_line(tmp_path):
         _files.check("job", kept)
         _files.check("job", tmp_path / "fresh.yaml")
         assert kept.read_text() == "as it was" and not (tmp_path / "fresh.yaml").exists()
+    with pytest.raises(TypeError, match="^record: probe: expected True or False, got 1$"):
+        record(model, 3, 2, probe=1)
+    with pytest.raises(TypeError, match="^record: steps: expected an int, got True$"):
+        record(model, True, 2)
     with pytest.raises(ValueError, match="2 of warm_up, got 3 and 1"):
         record(model, 3, 1)
 

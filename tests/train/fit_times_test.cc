@@ -123,5 +123,39 @@ TEST(FitTimes, AJobsExchangesAreSamples) {
   EXPECT_DOUBLE_EQ(together[1].seconds, 10.4e-6);
 }
 
+// How times grow with the size is what the probes say; what the exchanges of a step take together is their
+// own.
+TEST(FitTimes, ProbesSayHowTimesGrow) {
+  Job job{.name = "a",
+          .layers = {{.name = "a"}},
+          .exchanges = {{.bytes = {1000}, .time = {9000}}, {.bytes = {1000}, .time = {11000}}},
+          .in_flight = 2,
+          .probes = {{.bytes = {4}, .time = {4000}},
+                     {.bytes = {1000}, .time = {5000}},
+                     {.op = Collective::broadcast, .bytes = {7}, .time = {1}}}};
+  const auto samples = samples_of(job, Collective::all_reduce);
+  ASSERT_EQ(samples.size(), 2u);
+  EXPECT_EQ(samples[0].bytes, 4);
+  EXPECT_DOUBLE_EQ(samples[0].seconds, 8e-6) << "20 us were taken where the probes say 10";
+  EXPECT_DOUBLE_EQ(samples[1].seconds, 10e-6);
+  EXPECT_EQ(samples_of(job, Collective::broadcast).size(), 1u);
+  job.exchanges.clear();
+  EXPECT_DOUBLE_EQ(samples_of(job, Collective::all_reduce)[0].seconds, 4e-6) << "as they are";
+}
+
+TEST(FitTimes, ACallCostsWhatTheSmallestProbeOfTalwegTook) {
+  Job job{.name = "a",
+          .backend = "talweg",
+          .probes = {{.bytes = {4096}, .time = {9000}}, {.bytes = {4}, .time = {4000}}}};
+  EXPECT_DOUBLE_EQ(call_of(job), 4e-6);
+  job.backend = "gloo";
+  EXPECT_EQ(call_of(job), 0) << "which Talweg's calls do not cost";
+  job.backend = "talweg";
+  job.probes.pop_back();
+  EXPECT_EQ(call_of(job), 0) << "the network may have taken as long";
+  job.probes.clear();
+  EXPECT_EQ(call_of(job), 0);
+}
+
 }  // namespace
 }  // namespace talweg::train

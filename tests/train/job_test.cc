@@ -40,6 +40,8 @@ TEST(Job, TheSampleInTheHeaderIsRead) {
   ASSERT_EQ(job.exchanges.size(), 1u);
   EXPECT_EQ(job.exchanges[0].layers, (std::vector<int>{2, 0}));
   EXPECT_EQ(job.exchanges[0].wait, Nanoseconds{500'000});
+  EXPECT_EQ(job.backend, "talweg");
+  EXPECT_EQ(job.probes, (std::vector<Probe>{{.bytes = {4}, .time = {110'000}}}));
   // What the exchange says it carried is what its layers have.
   EXPECT_EQ(job.exchanges[0].bytes, job.gradients());
 }
@@ -87,6 +89,13 @@ TEST(Job, WhatIsWrongIsSaidWithItsLine) {
               testing::StartsWith("job.yaml:5: exchanges[0].op: expected a collective such as all_reduce"));
   EXPECT_THAT(error_of("name: a\norigin: measured\nlayers: [{name: x}]\nexchanges:\n  - {layers: [x, x]}\n"),
               testing::HasSubstr("one layer twice"));
+  const std::string one = "name: a\norigin: measured\nlayers: [{name: x}]\nprobes:\n  - ";
+  EXPECT_THAT(error_of(one + "{op: swap}\n"),
+              testing::StartsWith("job.yaml:5: probes[0].op: expected a collective such as all_reduce"));
+  EXPECT_THAT(error_of(one + "{bytes: 4B}\n"),
+              testing::HasSubstr("job.yaml:5: probes[0]: a probe has bytes"));
+  EXPECT_THAT(error_of(one + "{bytes: 4B, time: -1ns}\n"), testing::StartsWith("job.yaml:5: probes[0]"));
+  EXPECT_THAT(error_of(one + "{bytes: 4B, time: 1us, wait: 1us}\n"), testing::HasSubstr("wait"));
   EXPECT_THAT(error_of("name: a\norigin: measured\nstep: 2h\nlayers: [{name: x}]\n"),
               testing::HasSubstr("job.yaml:3"));
 }
@@ -115,6 +124,14 @@ TEST(Job, ValuesMadeInAProgramAreCheckedToo) {
   job.layers[0].backward = {};
   job.exchanges.push_back({.layers = {7}});
   EXPECT_EQ(find_problem(job)->section, JobSection::exchanges);
+  job.exchanges.clear();
+  job.probes.assign(kMostProbes, {.bytes = {1}, .time = {1}});
+  EXPECT_FALSE(find_problem(job));
+  job.probes.back().time = {};
+  ASSERT_TRUE(find_problem(job));
+  EXPECT_EQ(find_problem(job)->section, JobSection::probes);
+  job.probes.assign(kMostProbes + 1, {.bytes = {1}, .time = {1}});
+  EXPECT_EQ(find_problem(job)->section, JobSection::job);
 }
 
 }  // namespace

@@ -108,5 +108,24 @@ TEST(NetworkTimes, BandwidthGetsNowhereBelowWhatProcessorsTake) {
               1e-7);
 }
 
+TEST(TransferTimes, ACallAddsToWhatIsServedInTurn) {
+  const TransferTimes times = linear_times(1e-3, 2e-9).in_turn(linear_times(0, 1e-9));
+  const TransferTimes costly = times.with_call(1e-4);
+  EXPECT_DOUBLE_EQ(costly.seconds(1e6), 3e-3) << "its own start-up has room for it";
+  EXPECT_DOUBLE_EQ(costly.startup_of(1e6), 1.9e-3);
+  EXPECT_DOUBLE_EQ(times.with_call(0.1).seconds(1e6), 0.101) << "or it takes longer";
+  EXPECT_EQ(times.with_call(0.1).startup_of(1e6), 0);
+  EXPECT_EQ(linear_times(1e-3, 2e-9).with_call(0.1), linear_times(1e-3, 2e-9)) << "not known what is in turn";
+  NetworkTimes network = network_of("n", 2, times);
+  network.links = {times, times, times};
+  const NetworkTimes with = network.with_call(1e-4);
+  EXPECT_EQ(with.all_reduce, costly);
+  EXPECT_EQ(with.all_gather, network.all_gather.with_call(1e-4));
+  EXPECT_EQ(with.links->reduce_scatter, costly);
+  EXPECT_DOUBLE_EQ(network.with_call(1e-4).with_bandwidth(1e6).all_reduce.startup_of(1e6),
+                   0.9e-3 + 2e-9 - 1e-9)
+      << "no rate lowers it";
+}
+
 }  // namespace
 }  // namespace talweg::train

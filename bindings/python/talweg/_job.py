@@ -68,6 +68,8 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
         notes.append(f"{reading / 1e6:.3g} ms of a step passed between the optimiser and the forward pass: it is in overhead, as "
                      "nothing hides it")
     place = {layer: k for k, layer in enumerate(order)}
+    if first.backend:
+        job["backend"] = first.backend
     together = in_flight([[step.exchanges for step in own] for own in rank_steps], first.backend)
     if together > 1:
         job["in_flight"] = together
@@ -82,6 +84,9 @@ def make(name: str, ranks: list[Seen], rank_steps: list[list[Step]]) -> tuple[di
             row["after"] = [first.layers[order[s]][0] for s in sources]
         job["layers"].append(row)
     job["exchanges"] = _exchanges(first, order, rank_steps, notes)
+    # All ranks are in a call, but only the last to arrive waits for nobody.
+    job["probes"] = [{"op": "all_reduce", "bytes": probes[0].bytes, "time": min(one.ns for one in probes)}
+                     for probes in zip(*(seen.probes for seen in ranks))]
     return job, notes
 
 
@@ -188,7 +193,9 @@ def _value(key: str, value: Any) -> str:
 def to_yaml(job: dict[str, Any]) -> str:
     """The file form; what is zero or empty is left out, as a reader takes it for that."""
     lines = [f"{key}: {_value(key, value)}" for key, value in job.items() if not isinstance(value, list)]
-    for key in ("layers", "exchanges"):
+    for key in ("layers", "exchanges", "probes"):
+        if not job[key]:
+            continue
         lines.append(f"{key}:")
         lines += ["  - {" + ", ".join(f"{k}: {_value(k, v)}" for k, v in row.items() if v not in (0, [])) + "}"
                   for row in job[key]]

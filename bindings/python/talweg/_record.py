@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from talweg import _files, _job, _sending, _steps, _timeline
+from talweg import _files, _job, _probing, _sending, _steps, _timeline
 from talweg._stamps import DeviceClock, HostClock, offset_to_first
 from talweg._watching import Kind, Watching
 
@@ -41,6 +41,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         them above the chunks on the network
     name: of the job (default: the model's class); batch: samples of a step on one rank, in all of its forward passes (default: the sum over
         these of the first dimension of the first tensor that the model is given)
+    probe: at the end of the block the ranks call the backend with a few other sizes, for seconds at most, since what buckets of a plan would
+        take cannot be told from those of a step; without, only the step's own are known
 
     The results of the training are the same bits with and without. On rank 0, `recording.job` is the Job as a dict.
     `recording.notes` says what could not be seen. Raises TypeError and ValueError for arguments that cannot be, a model that
@@ -50,12 +52,12 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
 
     def __init__(
         self, model: torch.nn.Module, steps: int = 20, warm_up: int = 3, *, job: str | os.PathLike[str] | None = "job.yaml",
-        trace: str | os.PathLike[str] | None = None, name: str | None = None, batch: int | None = None,
+        trace: str | os.PathLike[str] | None = None, name: str | None = None, batch: int | None = None, probe: bool = True,
     ) -> None:  # fmt: skip
         _sending.refuse_what_hides_buckets(model, "record")
         if any(type(module).__name__ == "OptimizedModule" for module in model.modules()):
             raise ValueError("record: the model is compiled, which leaves no layers to be seen: record it before torch.compile")
-        _check_types(steps=steps, warm_up=warm_up, job=job, trace=trace, name=name, batch=batch)
+        _check_types(steps=steps, warm_up=warm_up, job=job, trace=trace, name=name, batch=batch, probe=probe)
         if steps < 1 or warm_up < LEAST_WARM_UP:
             raise ValueError(f"record: expected at least 1 step and {LEAST_WARM_UP} of warm_up, got {steps} and {warm_up}")
         self.job: dict[str, Any] | None = None
@@ -64,6 +66,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         self._paths = job, trace
         self._name = name or type(model.module).__name__
         self._batch = batch
+        self._probes = probe
         self._samples = 0  # since the window began
         self._wanted, self._warm_up = steps, warm_up
         self._device = next((p.device for p in model.parameters()), torch.device("cpu"))
@@ -207,6 +210,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         seen = _steps.Seen.of(self._watching, self._bytes, self._clock, self._offsets, self._buckets, self._batch,
                               socket.gethostname(), self._problem)  # fmt: skip
         seen.backend = self._backend
+        seen.probes = self._probe(seen)
         seen.buffers = sum(b.nbytes for b in self._model.modules_buffers) if self._model.broadcast_buffers else 0
         everybody: list[Any] | None = [None] * group.size() if group.rank() == 0 else None
         dist.gather_object(seen, everybody, group=group, group_dst=0)
@@ -223,6 +227,14 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
             raise RuntimeError(verdict[0])
         self.notes = verdict[1]
         _timeline.add_to_talwegs(self._model.process_group, seen)
+
+    def _probe(self, seen):
+        """Of the sizes that rank 0 says: all ranks must ask for the same."""
+        group, box = self._model.process_group, [[]]
+        if group.rank() == 0 and seen.buckets and self._probes:
+            box = [_probing.sizes_of(sum(bucket.bytes for bucket in seen.buckets), _steps.longest_exchange(seen) * 1e-9)]
+        dist.broadcast_object_list(box, group=group, group_src=0)
+        return _probing.probe(group, self._device, box[0])
 
     def _write(self, everybody):
         rank_steps = [_steps.split(seen, rank) for rank, seen in enumerate(everybody)]
@@ -242,10 +254,10 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
 def _check_types(**arguments: Any) -> None:
     """Raises TypeError in one line."""
     whole, path, text = ((int,), "an int"), ((str, os.PathLike, type(None)), "a path or None"), ((str, type(None)), "a str or None")
-    expected = {"steps": whole, "warm_up": whole, "job": path, "trace": path, "name": text, "batch": ((int, type(None)), "an int or None")}
+    expected = {"steps": whole, "warm_up": whole, "job": path, "trace": path, "name": text, "batch": ((int, type(None)), "an int or None"), "probe": ((bool,), "True or False")}
     for argument, value in arguments.items():
         types, words = expected[argument]
-        if not isinstance(value, types) or isinstance(value, bool):
+        if not isinstance(value, types) or isinstance(value, bool) != (argument == "probe"):
             raise TypeError(f"record: {argument}: expected {words}, got {value!r}")
     if arguments["batch"] is not None and arguments["batch"] < 1:
         raise ValueError(f"record: batch: expected at least 1 sample, got {arguments['batch']}")

@@ -31,6 +31,7 @@ class Seen:
     host: str
     problem: str
     backend: str = ""  # of the process group, as PyTorch calls it
+    probes: list[Any] = dataclasses.field(default_factory=list)
     buffers: int = 0  # bytes that DDP broadcasts before a forward pass, such as BatchNorm's means
 
     @classmethod
@@ -56,6 +57,21 @@ class Seen:
         (a, _, begin), (b, _, end) = self.clock
         part = (time_ns - begin) / (end - begin) if end > begin else 0.0
         return time_ns + a + round((b - a) * part)
+
+
+def longest_exchange(seen: Seen) -> int:
+    """ns from when a step's first all-reduce was sent until its last one had arrived, in the step where that was longest."""
+    first_sent: dict[int, int] = {}  # by all-reduce: of its step
+    longest, begin = 0, None
+    for kind, index, when in zip(seen.kinds, seen.indices, seen.times):
+        if kind == Kind.STEP:
+            begin = None
+        elif kind == Kind.SENT:
+            begin = when if begin is None else begin
+            first_sent[index] = begin
+        elif kind == Kind.ARRIVED and index in first_sent:
+            longest = max(longest, when - first_sent[index])
+    return longest
 
 
 class Span(NamedTuple):
