@@ -39,6 +39,8 @@ constexpr int kQuickFormulaRanks = 1024;
 // Simulating a call of each size for so many takes some seconds.
 constexpr int kMostSimulatedRanks = 64;
 constexpr int kQuickSimulatedRanks = 16;
+// Below it a call of 16 MiB takes hours, and its packets longer than the simulator's clock holds exactly.
+constexpr Bandwidth kLeastSimulated{1e5};
 
 // What `parse` makes of an option's text, or its complaint with the option's name in front.
 template <typename Parse>
@@ -48,6 +50,16 @@ auto of_option(const char* option, Parse&& parse) {
   } catch (const Error& error) {
     throw_error(error.code(), "{}: {}", option, error.what());
   }
+}
+
+void check_simulated(const cluster::Cluster& cluster) {
+  const auto check = [](Bandwidth capacity) {
+    if (capacity < kLeastSimulated)
+      refuse("--times {}: expected at least {} of every link, got {}", kSimulated, to_string(kLeastSimulated),
+             to_string(capacity));
+  };
+  for (const cluster::Link& link : cluster.links) check(link.capacity);
+  for (const cluster::CapacityGroup& group : cluster.groups) check(group.capacity);
 }
 
 // "a,b" in two; the second may be missing.
@@ -73,10 +85,12 @@ PredictNetwork of_cluster(const std::string& path, const std::string& origin, co
   const int workers = cluster->workers();
   if (workers < 2) refuse("--cluster {}: it has {} worker; a step needs 2 at least", path, workers);
   const std::string words = fmt::format("{} ({}), {} workers", path, origin, workers);
-  if (times == kSimulated)
+  if (times == kSimulated) {
+    of_option("--cluster", [&] { check_simulated(*cluster); });
     return {words + ", simulated", "cluster", times, workers, kQuickSimulatedRanks, [cluster](int ranks) {
               return train::simulated_times_at(*cluster, ranks);
             }};
+  }
   return {
       words,   "cluster",          times,
       workers, kQuickPlannedRanks, [cluster](int ranks) { return train::cluster_times_at(*cluster, ranks); }};
@@ -91,8 +105,12 @@ PredictNetwork of_rate(const std::string& text, const std::string& times) {
     return text.find(',') == std::string::npos ? kHostLatency : parse_nanoseconds(of);
   });
   const Nanoseconds one_way{latency.value / 2};
-  of_option("--rate", [&] { cluster::validate(cluster::uniform_star(2, rate, one_way)); });
   const bool simulated = times == kSimulated;
+  of_option("--rate", [&] {
+    const cluster::Cluster two = cluster::uniform_star(2, rate, one_way);
+    cluster::validate(two);
+    if (simulated) check_simulated(two);
+  });
   const auto known = remembering([rate, one_way, simulated](int ranks) {
     const cluster::Cluster hosts = cluster::uniform_star(ranks, rate, one_way);
     return simulated ? train::simulated_times(hosts) : train::cluster_times(hosts);

@@ -98,6 +98,21 @@ TEST(PredictNetwork, WhatAJobHasRecordedIsItsNetworkUnlessAnotherIsGiven) {
   EXPECT_THROW(predict_network({"", "1Gbit/s", "1us,1ns/B"}, job, 4), Error);
 }
 
+TEST(PredictNetwork, LinksThatWouldTakeHoursForOneCallAreNotSimulated) {
+  const auto said = [](const std::string& rate) -> std::string {
+    try {
+      predict_network({"", rate, "", "simulated"}, small_job(), 4);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(said("1bit/s"),
+            "--rate: --times simulated: expected at least 100 kbit/s of every link, got 1 bit/s");
+  EXPECT_EQ(said("100kbit/s"), "");
+  EXPECT_EQ(predict_network({"", "1bit/s", ""}, small_job(), 4).kind, "rate") << "of the cost model";
+}
+
 train::Job with_exchanges(const std::vector<std::pair<std::int64_t, double>>& bytes_and_ms) {
   train::Job job = small_job();
   for (const auto& [bytes, milliseconds] : bytes_and_ms) {

@@ -140,5 +140,38 @@ TEST(Dag, RefusesWhatCannotRun) {
   EXPECT_NO_THROW(dag.add({.resource = 0}, {-1}));
 }
 
+// A resource of another kind that has nothing to do leaves the quick way out.
+TEST(Dag, OneTaskAfterTheOtherIsScheduledAsAnyOthersAre) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    Random random(seed);
+    const auto below = [&](int most) {
+      return static_cast<int>(random.below(static_cast<std::uint64_t>(most)));
+    };
+    Dag quick, any;
+    any.add_resource({.name = "idle", .order = Order::by_urgency});
+    const int resources = 1 + below(4);
+    for (int r = 0; r < resources; ++r) {
+      quick.add_resource({.name = "one"});
+      any.add_resource({.name = "one"});
+    }
+    for (int i = 0; i < 120; ++i) {
+      std::vector<int> after;
+      for (int k = below(4); k > 0 && i > 0; --k) after.push_back(below(i));
+      // Few lengths, so that many end at once, and many that take no time at all.
+      Task task{.resource = below(resources), .seconds = 0.25 * below(4)};
+      quick.add(task, after);
+      ++task.resource;
+      any.add(task, after);
+    }
+    const Schedule a = run(quick), b = run(any);
+    for (std::size_t i = 0; i < a.tasks.size(); ++i) {
+      EXPECT_EQ(a.tasks[i].start, b.tasks[i].start) << "seed " << seed << ", task " << i;
+      EXPECT_EQ(a.tasks[i].end, b.tasks[i].end) << "seed " << seed << ", task " << i;
+      EXPECT_EQ(a.tasks[i].since, b.tasks[i].since) << "seed " << seed << ", task " << i;
+      ASSERT_EQ(a.tasks[i].cause, b.tasks[i].cause) << "seed " << seed << ", task " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace talweg::train

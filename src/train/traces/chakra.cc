@@ -22,12 +22,14 @@
 #include "train/traces/importers.h"
 #include "train/traces/protobuf.h"
 #include "train/traces/trace_file.h"
+#include "train/traces/turns.h"
 
 namespace talweg::train {
 namespace {
 
 constexpr std::size_t kMostChakra = std::size_t{2} << 30;
 constexpr std::size_t kMostChakraNodes = std::size_t{4} << 20;  // each takes 150 bytes at least
+constexpr std::uint64_t kLatestUs = std::uint64_t{1} << 62;  // what a node takes behind it stays in 64 bits
 
 struct ChakraNode {
   std::uint64_t id = 0;
@@ -106,6 +108,9 @@ ChakraNode read_node(Protobuf message) {
   if (n.duration_us > static_cast<std::uint64_t>(kLongest.value) / 1000)
     message.fail(fmt::format("node {}: expected a duration of at least 0 and at most an hour, got {} us",
                              n.id, static_cast<std::int64_t>(n.duration_us)));
+  if (n.begin_us > kLatestUs)
+    message.fail(
+        fmt::format("node {}: expected a start of at most {} us, got {}", n.id, kLatestUs, n.begin_us));
   return n;
 }
 
@@ -178,6 +183,7 @@ bool goes_back(const ChakraNode& n) {
 struct ChakraRank {
   std::uint64_t begins = 0;            // us: the sum over its nodes, wrapping around
   std::int64_t forward = 0, rest = 0;  // us
+  int in_flight = 1;                   // the most transfers that were under way at once
   struct Run {
     std::int64_t compute = 0, transfer = 0;  // us
     Exchange exchange;
@@ -187,11 +193,21 @@ struct ChakraRank {
   bool operator==(const ChakraRank&) const = default;
 };
 
+// Where traces are made up, nothing says when a transfer began, and none is known to overlap another.
+void take_turns(ChakraRank& rank, const std::vector<UnderWay>& transfers) {
+  if (std::ranges::all_of(transfers, [](const UnderWay& t) { return t.begin == 0; })) return;
+  const Turns turns = turns_of(transfers, 0);
+  rank.in_flight = turns.in_flight;
+  for (std::size_t i = 0; i < transfers.size(); ++i)
+    rank.runs[i].transfer = transfers[i].end - turns.begins[i];
+}
+
 ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
   ChakraRank rank;
   const bool says = std::any_of(nodes.begin(), nodes.end(), goes_back);
   bool back = !says;
   std::int64_t compute = 0;
+  std::vector<UnderWay> transfers;
   for (const ChakraNode& n : nodes) {
     const auto duration = static_cast<std::int64_t>(n.duration_us);
     rank.begins += n.begin_us;
@@ -203,8 +219,11 @@ ChakraRank rank_of(const std::vector<ChakraNode>& nodes) {
     if (n.type == kReceive) continue;  // the sender's node says it, too
     const Collective op = n.type == kSend ? Collective::send_recv : kCollectiveOf[n.collective];
     rank.runs.push_back({std::exchange(compute, 0), duration, {op, {}, {n.bytes}, {}, {}}});
+    const auto begin = static_cast<std::int64_t>(n.begin_us);
+    transfers.push_back({begin, begin + duration});
   }
   rank.rest = compute;
+  take_turns(rank, transfers);
   return rank;
 }
 
@@ -243,6 +262,8 @@ TraceJob import_chakra(const Paths& paths) {
     for (const ChakraRank& r : ranks) sum += static_cast<double>(of(r));
     return Nanoseconds{std::llround(sum / static_cast<double>(ranks.size()) * 1e3)};
   };
+  for (const ChakraRank& r : ranks) job.in_flight = std::max(job.in_flight, r.in_flight);
+  job.in_flight = std::min(job.in_flight, kMostInFlight);
   const auto& runs = ranks[0].runs;
   if (const Nanoseconds forward = mean([](const ChakraRank& r) { return r.forward; }); forward.value > 0)
     job.layers.push_back({.name = "forward", .forward = forward});

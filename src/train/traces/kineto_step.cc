@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <set>
 #include <unordered_map>
 
 #include "base/fail.h"
+#include "train/traces/turns.h"
 
 namespace talweg::train {
 namespace {
@@ -286,28 +286,17 @@ class StepViewer {
     compose(reduced, elements, called);
   }
 
-  // A backend with several threads runs transfers at once. Each one's time is from the end of the one that
-  // ended before it, so that what they share, waits for a late rank above all, counts once.
   void take_turns(const std::vector<const KinetoTransfer*>& runs) {
     StepTimes& times = seen_.times;
-    times.transfers.resize(runs.size());
-    std::vector<std::size_t> order(runs.size());
-    std::iota(order.begin(), order.end(), std::size_t{0});
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return runs[a]->end < runs[b]->end; });
-    std::vector<std::int64_t> begins;
-    for (const KinetoTransfer* run : runs) begins.push_back(run->begin);
-    std::ranges::sort(begins);
-    std::int64_t free = step_.begin;
-    for (const std::size_t i : order) {
-      const std::int64_t begin = std::max(runs[i]->begin, free);
-      times.transfers[i] = std::max<std::int64_t>(0, runs[i]->end - begin);
-      free = std::max(free, runs[i]->end);
-      const bool before_forward = runs[i]->end <= first_forward_;
-      if (before_forward) times.exposed += uncovered(begin, runs[i]->end);
-      const auto together =
-          std::ranges::lower_bound(begins, runs[i]->end) - std::ranges::lower_bound(begins, runs[i]->begin);
-      times.in_flight = std::max(times.in_flight, static_cast<int>(together));
+    std::vector<UnderWay> under_way;
+    for (const KinetoTransfer* run : runs) under_way.push_back({run->begin, run->end});
+    const Turns turns = turns_of(under_way, step_.begin);
+    times.in_flight = turns.in_flight;
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      const std::int64_t begin = turns.begins[i], end = runs[i]->end;
+      times.transfers.push_back(end - begin);
+      const bool before_forward = end <= first_forward_;
+      if (before_forward) times.exposed += uncovered(begin, end);
     }
   }
 

@@ -71,6 +71,27 @@ TEST_F(ChakraImport, TakesWhatIsComputedBetweenTransfersAsLayers) {
   EXPECT_EQ(job.exchanges[1], (Exchange{Collective::all_reduce, {2}, {1024}, {60'000}, {}}));
 }
 
+TEST_F(ChakraImport, OfTransfersUnderWayTogetherEachCountsFromTheEndOfTheOneBeforeIt) {
+  auto nodes = kNodes;
+  nodes[4].duration = 100;  // until 270, while the second begins at 230 and ends at 290
+  Job job = read_job({file("a.et", chakra_text(nodes))}).job;
+  ASSERT_EQ(job.exchanges.size(), 2U);
+  EXPECT_EQ(job.exchanges[0].time.value, 100'000);
+  EXPECT_EQ(job.exchanges[1].time.value, 20'000);
+  EXPECT_EQ(job.in_flight, 2);
+  // One around another: what ends first has its time first.
+  nodes[4].duration = 200;  // until 370
+  job = read_job({file("b.et", chakra_text(nodes))}).job;
+  EXPECT_EQ(job.exchanges[0].time.value, 80'000);
+  EXPECT_EQ(job.exchanges[1].time.value, 60'000);
+  // Without begins nothing says that one was under way while another was.
+  for (ChakraSample& n : nodes) n.begin = 0;
+  job = read_job({file("c.et", chakra_text(nodes))}).job;
+  EXPECT_EQ(job.exchanges[0].time.value, 200'000);
+  EXPECT_EQ(job.exchanges[1].time.value, 60'000);
+  EXPECT_EQ(job.in_flight, 1);
+}
+
 TEST_F(ChakraImport, RefusesWhatIsCutWhereverThatIs) {
   const std::string text = chakra_text(kNodes);
   std::size_t whole = 0;
@@ -98,6 +119,9 @@ TEST_F(ChakraImport, RefusesWhatCannotBe) {
               HasSubstr("expected a duration of at least 0 and at most an hour"));
   nodes[0].duration = static_cast<std::uint64_t>(-5);
   EXPECT_THAT(refusal_of("n.et", chakra_text(nodes)), HasSubstr("at least 0 and at most an hour, got -5 us"));
+  nodes = kNodes;
+  nodes[4].begin = std::uint64_t{1} << 63;
+  EXPECT_THAT(refusal_of("l.et", chakra_text(nodes)), HasSubstr("node 5: expected a start of at most"));
   nodes = kNodes;
   nodes[6].bytes = 2048;
   EXPECT_THAT(refusal({file("d.et", chakra_text(kNodes)), file("e.et", chakra_text(nodes))}),
