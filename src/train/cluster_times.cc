@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -41,11 +42,24 @@ forest::Request request_for(Collective op, int ranks, Bytes bytes) {
   return forest::even_request(op, ranks, 0, std::max<std::int64_t>(1, bytes.value / kElement), kElement);
 }
 
-// Calls of a step follow each other, and none finds a token bucket full as a call after a pause does: plans
-// are those that groups make for the cluster as it is, but what they take is without bursts.
+// Calls of a step follow each other, and find a token bucket as full as the time since the one before lets it
+// be: plans are those that groups make for the cluster as it is, but what they take is without bursts, which
+// NetworkTimes::burst has.
 cluster::Cluster without_bursts(cluster::Cluster cluster) {
   for (cluster::Link& link : cluster.links) link.burst = {};
   return cluster;
+}
+
+// Seconds that the bucket of a slowest link lasts, the least of them.
+double burst_of(const cluster::Cluster& cluster) {
+  double slowest = std::numeric_limits<double>::infinity(), burst = 0;
+  for (const cluster::Link& link : cluster.links) {
+    const double rate = link.capacity.bytes_per_second();
+    const double lasts = static_cast<double>(link.burst.value) / rate;
+    burst = rate < slowest ? lasts : rate == slowest ? std::min(burst, lasts) : burst;
+    slowest = std::min(slowest, rate);
+  }
+  return burst;
 }
 
 Bandwidth endless_of(Bandwidth capacity) {
@@ -247,7 +261,8 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
           .all_gather = now.all_gather,
           .least = times_of(endless).all,
           .links = links,
-          .interim = interim};
+          .interim = interim,
+          .burst = burst_of(cluster)};
 }
 
 NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes) {

@@ -27,9 +27,9 @@ inline constexpr std::int64_t kMostStepsToPredict = 1'000'000'000;  // a second
 // NetworkTimes::interim then says.
 // What lies between two sizes is on the line between them; sizes between those of the table are added where
 // such a line is more than 2 % off, as where another plan takes over. Of 64 workers and more, none are added,
-// and sizes above 1 MiB are left out where a line comes within 2 %. Bursts of links let nothing pass at once,
-// since the calls of a step follow each other. Of those that are under way together each takes in turn what
-// its plan gives the busiest link or processor to do.
+// and sizes above 1 MiB are left out where a line comes within 2 %. Bursts of links are not in them, but in
+// NetworkTimes::burst: how full a bucket is depends on what went before. Of those that are under way together
+// each takes in turn what its plan gives the busiest link or processor to do.
 NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Bytes> sizes = {},
                            std::int64_t most_steps = kMostStepsToPredict);
 // The same with the first `ranks` of its workers alone. Throws Error{invalid_argument} for more than there

@@ -56,6 +56,8 @@ class Runner {
     double credit = 0;
     int under_way = 0;
     std::deque<int> queue;  // under way, their start-ups over: the first is served, the others wait
+    double saved = 0;       // of idleness, seconds that are not made good yet
+    double idle_since = 0;  // with an empty queue
     int ended = -1;         // the last that ended
     int started = -1;       // the last that started
   };
@@ -90,16 +92,31 @@ class Runner {
     if (!state.queue.empty() && state.queue.front() == task) {
       end(task);
       state.queue.pop_front();
-      if (state.queue.empty()) return;
+      if (state.queue.empty()) {
+        state.idle_since = now_;
+        return;
+      }
       auto& next = schedule_.tasks[at(state.queue.front())];
       next.since = now_;
       next.cause = task;
     } else {
       state.queue.push_back(task);
       if (state.queue.size() > 1) return;
+      save(state, task);
     }
     const Task& its = dag_.tasks()[at(state.queue.front())];
-    ends_.push({now_ + its.seconds - startup_of(its), state.queue.front()});
+    ends_.push({now_ + spend(state, its.seconds - startup_of(its)), state.queue.front()});
+  }
+  // Of a resource that has been idle until now.
+  void save(State& state, int task) const {
+    const double most = dag_.resources()[at(dag_.tasks()[at(task)].resource)].burst;
+    state.saved = std::min(most, state.saved + now_ - state.idle_since);
+  }
+  // What is left of so many seconds.
+  static double spend(State& state, double seconds) {
+    const double spent = std::min(state.saved, seconds);
+    state.saved -= spent;
+    return seconds - spent;
   }
   static double startup_of(const Task& its) { return std::min(its.startup, its.seconds); }
 
@@ -171,7 +188,8 @@ class Runner {
     // Alone on its resource it needs no start-up of its own.
     if (dag_.resources()[at(its.resource)].in_flight == 1) {
       state.queue.push_back(task);
-      ends_.push({now_ + its.seconds, task});
+      save(state, task);
+      ends_.push({now_ + startup_of(its) + spend(state, its.seconds - startup_of(its)), task});
     } else {
       ends_.push({now_ + startup_of(its), task});
     }
@@ -192,7 +210,7 @@ class Runner {
 
 bool goes_as_added(const Dag& dag) {
   return std::ranges::all_of(dag.resources(), [](const Resource& resource) {
-    return resource.order == Order::as_added && resource.in_flight == 1;
+    return resource.order == Order::as_added && resource.in_flight == 1 && resource.burst == 0;
   });
 }
 

@@ -72,6 +72,9 @@ struct Resource {
   // task at a time.
   double credit = 0;
   int in_flight = 1;  // tasks under way at once
+  // A token bucket: so many seconds of idleness at most are made good, in that what is served next is over as
+  // much sooner, but for start-ups.
+  double burst = 0;
 };
 
 class Dag {

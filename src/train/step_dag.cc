@@ -103,7 +103,8 @@ class StepBuilder {
                                         .rank = kNone,
                                         .order = urgent ? Order::by_urgency : Order::as_added,
                                         .credit = static_cast<double>(strategy_.credit.value),
-                                        .in_flight = in_flight()});
+                                        .in_flight = in_flight(),
+                                        .burst = recorded_ ? 0 : setting_.network.burst});
     steps_.ends.resize(at(steps_.ranks));
     loaded_.assign(at(steps_.ranks), kNone);
     before_copy_.assign(at(steps_.ranks), {kNone, kNone});

@@ -209,6 +209,7 @@ NetworkTimes NetworkTimes::with_bandwidth(double by) const {
   if (by == 1) return *this;
   NetworkTimes other = *this;
   other.name = fmt::format("{}, bandwidth x {:.4g}", name, by);
+  other.burst /= by;
   const auto changed = [by](const TransferTimes& now, const TransferTimes& least_of_it) {
     return now.scaled(1, 1 / by).at_least(least_of_it);
   };

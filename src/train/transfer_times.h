@@ -101,6 +101,9 @@ struct NetworkTimes {
     bool operator==(const Interim&) const = default;
   };
   Interim interim{};
+  // Seconds: so much of what follows idleness is carried at once, as far as it was idle so long (token
+  // buckets).
+  double burst = 0;
   // Each rate of links times `by`; start-ups stay, and nothing takes less than `least`.
   NetworkTimes with_bandwidth(double by) const;
   // TransferTimes::with_call() of all of them.

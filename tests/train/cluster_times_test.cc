@@ -66,6 +66,13 @@ TEST(ClusterTimes, BurstsLetNothingPassAtOnce) {
   const TransferTimes without = cluster_times(plain).all_reduce, with = cluster_times(bursting).all_reduce;
   for (const double bytes : {65536.0, 524288.0, 4e6})
     EXPECT_GE(with.seconds(bytes), 0.99 * without.seconds(bytes));
+  EXPECT_EQ(cluster_times(plain).burst, 0);
+  EXPECT_DOUBLE_EQ(cluster_times(bursting).burst, (1 << 20) / plain.links[0].capacity.bytes_per_second());
+  // That of a slowest link, whatever quicker ones have.
+  bursting.links[0].capacity.bits_per_second /= 2;
+  bursting.links[0].burst = {1 << 10};
+  EXPECT_DOUBLE_EQ(cluster_times(bursting).burst,
+                   2.0 * (1 << 10) / plain.links[0].capacity.bytes_per_second());
 }
 
 // Where bursts have plans change between two sizes of the table, and a plan takes longer than its busiest

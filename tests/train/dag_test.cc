@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/at.h"
 #include "base/random.h"
 #include "talweg/error.h"
 
@@ -74,6 +75,29 @@ TEST(Dag, StartupsOfTasksInFlightOverlap) {
     EXPECT_EQ(path.back(), 2);
     EXPECT_EQ(schedule.tasks[static_cast<std::size_t>(path.front())].start, 0);
   }
+}
+
+// Of the time in which nothing was served, a bucket makes as much good as it holds, once; start-ups stay.
+TEST(Dag, ABucketMakesIdlenessGood) {
+  const auto ends = [](double burst, int in_flight, double startup) {
+    Dag dag;
+    const int device = dag.add_resource({.name = "device"});
+    const int wire = dag.add_resource({.name = "wire", .in_flight = in_flight, .burst = burst});
+    const int computed = dag.add({.resource = device, .seconds = 4});
+    const int first = dag.add({.resource = wire, .seconds = 3, .startup = startup}, {computed});
+    const int second = dag.add({.resource = wire, .seconds = 3, .startup = startup}, {computed});
+    const int later = dag.add({.resource = device, .seconds = 10}, {second});
+    const int third = dag.add({.resource = wire, .seconds = 3, .startup = startup}, {later});
+    const Schedule schedule = run(dag);
+    return std::vector<double>{schedule.tasks[at(first)].end, schedule.tasks[at(second)].end,
+                               schedule.tasks[at(third)].end - schedule.tasks[at(later)].end};
+  };
+  EXPECT_EQ(ends(0, 1, 0), (std::vector<double>{7, 10, 3}));
+  EXPECT_EQ(ends(1, 1, 0), (std::vector<double>{6, 9, 2}));
+  EXPECT_EQ(ends(1, 2, 0), (std::vector<double>{6, 9, 2}));
+  EXPECT_EQ(ends(9, 1, 0), (std::vector<double>{4, 6, 0})) << "no longer than it was idle";
+  EXPECT_EQ(ends(9, 1, 1), (std::vector<double>{5, 6, 1}));
+  EXPECT_EQ(ends(1, 2, 1), (std::vector<double>{6, 8, 2}));
 }
 
 // Whatever the graph: nothing starts before what it waits for, a resource runs one task at a time, every

@@ -88,6 +88,27 @@ TEST(Strategies, StepsTakeWhatTheClosedFormsSay) {
   }
 }
 
+// While devices compute, buckets fill, and what is then sent is over as much sooner: at most what they hold.
+TEST(Strategies, BucketsFillWhileNothingIsSent) {
+  Random random{17};
+  Job job = random_job(random, 6);
+  job.layers[0].gradient = {1'000'000};
+  Setting setting = random_setting(random);
+  const double sent = setting.network.all_reduce.seconds(static_cast<double>(job.gradients().value));
+  const double served = sent - setting.network.all_reduce.startup();
+  const Sums sums(job);
+  const double compute = sums.forward + sums.backward + sums.rest;
+  for (const double burst : {0.0, 1e-3, compute + 1}) {
+    setting.network.burst = burst;
+    EXPECT_NEAR(predict(job, find_strategy("one"), setting).step,
+                compute + sent - std::min({burst, compute + setting.network.all_reduce.startup(), served}),
+                1e-9)
+        << burst;
+  }
+  setting.network.burst = 1e-3;
+  EXPECT_EQ(setting.network.with_bandwidth(4).burst, 0.25e-3) << "as many bytes";
+}
+
 // Whatever the strategy: the parts and the critical path make up the step; nothing in the picture overlaps
 // what uses the same resource; all gradients are sent; no step is shorter than its busiest resource.
 TEST(Strategies, PredictionsAddUp) {
@@ -100,6 +121,7 @@ TEST(Strategies, PredictionsAddUp) {
     if (i % 3 == 1) job.exchanges.push_back({.layers = {0}, .bytes = job.layers[0].gradient, .wait = ms(2)});
     Setting setting = random_setting(random);
     if (i % 3 == 2) setting.slowness = {1, 1.3, 1, 1, 2, 1, 1, 1};
+    if (i % 4 == 0) setting.network.burst = 2e-3;
     for (const Strategy& strategy : strategies()) {
       const Prediction p = predict(job, strategy, setting);
       SCOPED_TRACE(strategy.name + " on job " + std::to_string(i));
