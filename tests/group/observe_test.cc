@@ -283,7 +283,10 @@ TEST(Stall, OfManyCallsThatWaitForTheSameRankTheOldestIsWarnedOf) {
   });
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("WARN stall: all_reduce(sum, f32, 1 elements) #0 on rank 0"));
-  EXPECT_THAT(log, HasSubstr("; and 299 more calls)"));
+  // All that were under way by then: how many a machine starts in that time is its own affair.
+  std::smatch more;
+  ASSERT_TRUE(std::regex_search(log, more, std::regex(R"(; and ([0-9]+) more calls\))"))) << log;
+  EXPECT_LE(std::stoi(more[1]), 299);
   EXPECT_EQ(log.find("stall:"), log.rfind("stall:")) << log;
 }
 

@@ -122,7 +122,7 @@ TEST(PlanChooser, NoPartOfASearchIsLongWithoutAskingWhetherItIsStillWanted) {
 // What planning in the background comes to.
 PlanSource::Plan last_plan(PlanChooser& chooser, const forest::Request& request) {
   PlanSource::Plan plan;
-  for (int i = 0; i < 60'000 && !(plan = chooser.later(request)).final; ++i)
+  for (int i = 0; i < 600'000 && !(plan = chooser.later(request)).final; ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return plan;
 }
