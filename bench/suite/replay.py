@@ -1,6 +1,7 @@
 """How near `talweg predict` comes to the DDP steps that talweg.torch.record has seen, over gloo and talweg: what the model of a
 step makes of the recorded job, and what it predicts from the layers and the network alone, also for other networks and
-numbers of ranks than those of the record. Besides, what recording costs, and what the plan of the prediction gains."""
+numbers of ranks than those of the record. Besides, what recording costs, and what the plan of the prediction gains, by itself
+and where talweg.torch.try_plan keeps it."""
 import json
 import pathlib
 import statistics
@@ -18,7 +19,7 @@ STEPS = 12
 CAPS_MB = {"demo": 25, "many-small": 0.1, "wide": 2}  # the models of replay_rank.py, and their DDP's bucket_cap_mb
 NETWORKS = {"100 Mbit/s": lambda rank: 100, "300 Mbit/s": lambda rank: 300,
             "300 and 100 Mbit/s": lambda rank: 300 if rank % 2 == 0 else 100}
-PATIENCE_SECONDS = 900  # some two hundred steps, of a second each on the slowest network
+PATIENCE_SECONDS = 1200  # some three hundred steps, of a second each on the slowest network
 MEDIAN_OFF, MOST_OFF, MOST_COST = 0.05, 0.1, 0.02
 
 
@@ -86,7 +87,8 @@ def record_of(result, **where):
             "played_back_off": off(predicted["replayed_us"], result["plain_ms"]),
             "predicted_off": off(predicted["step_us"].get("ddp"), result["plain_ms"]),
             "plan_of": predicted["plan_of"],
-            "gain": gain, "gain_off": gain / (before / after) - 1 if gain and before and after else None}
+            "gain": gain, "kept": {True: gain, False: 1, None: None}[result["kept"]],
+            "gain_off": gain / (before / after) - 1 if gain and before and after else None}
 
 
 def run(ranks, settings):
@@ -145,7 +147,10 @@ ASKED = [("played_back_off/median", "played_back_off", "played back by the model
          ("gain_off", "gain_off", "the gain of the plan of talweg predict against the predicted gain, the worst",
           f"within {MOST_OFF:.0%}", farthest, lambda value: abs(value) <= MOST_OFF),
          ("gain", "gain", "DDP's own buckets over the plan of talweg predict, the least", "not slower", min,
-          lambda value: value * NOT_SLOWER >= 1)]  # fmt: skip
+          lambda value: value * NOT_SLOWER >= 1),
+         # Where the plan was not kept these are the same: measuring the one twice would only tell how far two runs differ.
+         ("kept", "kept", "DDP's own buckets over what try_plan() leaves in place, the plan or again DDP's own, the least", "not slower",
+          min, lambda value: value * NOT_SLOWER >= 1)]  # fmt: skip
 
 
 def values_of(part, cases):
@@ -172,7 +177,7 @@ def rows(records, ranks):
                     continue
                 values, failed, note = values_of(part, cases)
                 value = chosen(values) if values else None
-                shown, unit = (value, "x") if part == "gain" or value is None else (100 * value, "%")
+                shown, unit = (value, "x") if part in ("gain", "kept") or value is None else (100 * value, "%")
                 yield row(f"replay/{n}/{backend}/{key}", f"DDP steps of {len(CAPS_MB)} models on {len(NETWORKS)} networks, {n} ranks over "
                           f"{backend}: {words}", target, f"replay --ranks {n}", shown, unit, values and enough(value), note=note,
                           failed=error or (failed if target else ""))

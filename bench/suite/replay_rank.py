@@ -78,8 +78,14 @@ def main():
             times["planned"] += turn()
             talweg.torch.apply_plan(model, None)
             step()  # in which DDP settles its own buckets
+    kept = None
+    if box[0] is not None:
+        with talweg.torch.try_plan(model, box[0], turns=TURNS) as trial:
+            while not trial.done:
+                step()
+        kept = trial.kept
     if dist.get_rank() == 0:
-        print(json.dumps({"wrong": 0, "job": recorded.job, "predicted": predicted,
+        print(json.dumps({"wrong": 0, "job": recorded.job, "predicted": predicted, "kept": kept,
                           **{f"{k}_ms": 1e3 * statistics.median(v) if v else None for k, v in times.items()}}), flush=True)
     dist.destroy_process_group()
 

@@ -251,9 +251,9 @@ class Verdicts(unittest.TestCase):
 
     def test_steps_are_played_back_in_every_case_or_the_row_fails(self):
         where = {"ranks": 2, "backend": "talweg", "plan_of": "exact"}
-        good = {"played_back_off": 0.01, "predicted_off": 0.05, "cost": 0.01, "gain": 1.2, "gain_off": 0.02}
+        good = {"played_back_off": 0.01, "predicted_off": 0.05, "cost": 0.01, "gain": 1.2, "kept": 1.2, "gain_off": 0.02}
         cases = [where | good for _ in range(9)] + [{"ranks": 2, "backend": "talweg", "recorded_with": 2, "elsewhere_off": 0.03}] * 6
-        parts = ("played_back_off/median", "played_back_off", "predicted_off", "cost", "gain_off", "gain", "elsewhere_off/median")
+        parts = ("played_back_off/median", "played_back_off", "predicted_off", "cost", "gain_off", "gain", "kept", "elsewhere_off/median")
         for part in parts:
             self.assertEqual(self.verdict("replay", cases, f"replay/2/talweg/{part}"), rows.PASS, part)
             name = part.split("/")[0]
@@ -278,10 +278,18 @@ class Verdicts(unittest.TestCase):
         self.assertEqual((round(row["measured"]), row["verdict"]), (10, rows.NOT_ASKED))
 
     def test_what_a_record_leaves_out_does_not_make_its_playing_back_right(self):
-        result = {"job": {"step": 80e6}, "plain_ms": 100, "recorded_ms": 101, "planned_ms": None,
+        result = {"job": {"step": 80e6}, "plain_ms": 100, "recorded_ms": 101, "planned_ms": None, "kept": None,
                   "predicted": {"replayed_us": 80e3, "plan_of": "ddp", "step_us": {"ddp": 90e3}}}
         record = replay.record_of(result)
         self.assertEqual((round(record["played_back_off"], 6), round(record["predicted_off"], 6)), (-0.2, -0.1))
+
+    def test_a_plan_that_was_not_kept_does_not_count_against_what_is_in_place(self):
+        result = {"job": {"step": 80e6}, "plain_ms": 90, "recorded_ms": 90, "planned_ms": 100, "predicted": None}
+        for kept, value, verdict in ((True, 0.9, rows.MISS), (False, 1, rows.PASS)):
+            record = replay.record_of(result | {"kept": kept}, ranks=2, backend="talweg")
+            self.assertEqual((record["gain"], record["kept"]), (0.9, value))
+            self.assertEqual(self.verdict("replay", [record], "replay/2/talweg/kept"), verdict)
+            self.assertEqual(self.verdict("replay", [record], "replay/2/talweg/gain"), rows.MISS)
 
     def test_a_rank_that_died_makes_its_rows_misses(self):
         where = {"ranks": 2, "backend": "talweg", "plan_of": "exact"}

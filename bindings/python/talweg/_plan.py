@@ -53,55 +53,68 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
     Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Gradients that wait in .grad
     are kept. Raises TypeError for what is no plan, and ValueError in one line where the plan does not fit, or ranks have different ones."""
     _sending.refuse_what_hides_buckets(model, "apply_plan")
-    parameters, sparse = model._build_params_for_reducer()
-    names = {id(p): name for name, p in model.module.named_parameters()}
+    _sending.refuse_while_tried(model, "apply_plan")
+    follow(model, agreed("apply_plan", model, plan))
+
+
+def agreed(who: str, model: DistributedDataParallel, plan: Any) -> _Plan | None:
+    """The plan, for follow(). All ranks call it: what is wrong with one rank's plan, or that ranks have different ones, is raised
+    on all of them, as said by `who`."""
     read = problem = None
     if plan is not None:
         try:
             read = _read(plan)
-            groups = _groups(read, model, parameters, sparse)
+            _groups(read, model, *model._build_params_for_reducer())
         except (TypeError, ValueError) as error:  # the other ranks must hear of it, too
-            problem = error
-    _agree(model, repr(read), problem)
+            problem = type(error)(f"{who}: {error}")
+    _agree(who, model, repr(read), problem)
     if read is not None:
-        _warn_of_priorities(model, read, parameters)
+        _warn_of_priorities(who, model, read)
+    return read
+
+
+def follow(model: DistributedDataParallel, plan: _Plan | None) -> None:
+    """From now on the model sends its gradients like this. All ranks call it between the same steps; None: without a word
+    between them."""
+    parameters, sparse = model._build_params_for_reducer()
     model.reducer._remove_autograd_hooks()
-    if read is None:
+    if plan is None:
         model._ddp_init_helper(parameters, sparse, model._build_debug_param_to_name_mapping(parameters), model.static_graph)
         model._has_rebuilt_buckets = False
-        _tell_static_graph(model)
-        _sending.sender_of(model).follow([], None, None)
-        _sending.put_in_place(model)
-        _sending.let_go(model)
-        return
-    _replace_reducer(model, parameters, sparse, groups, names)
+        ways = []
+    else:
+        groups = _groups(plan, model, parameters, sparse)
+        _replace_reducer(model, parameters, sparse, groups)
+        ways = [_sending.Way(sum(parameters[i].numel() for i in group), bucket.priority)
+                for group, bucket in zip(groups, (b for b in plan.buckets if b.layers))]
     _tell_static_graph(model)
-    ways = [_sending.Way(sum(parameters[i].numel() for i in group), bucket.priority)
-            for group, bucket in zip(groups, (b for b in read.buckets if b.layers))]
-    _sending.sender_of(model).follow(ways, read.partition, read.credit)
+    sender = _sending.sender_of(model)
+    sender.plan = plan
+    sender.follow(ways, *(plan[1:] if plan else (None, None)))
     _sending.put_in_place(model)
+    _sending.let_go(model)
 
 
 def _read(plan: Any) -> _Plan:
     where = "the plan"
     if not isinstance(plan, Mapping):
         if not isinstance(plan, (str, os.PathLike)):
-            raise TypeError(f"apply_plan: plan: expected a file, a dict or None, got {_shown(plan)}")
+            raise TypeError(f"plan: expected a file, a dict or None, got {_shown(plan)}")
         where = os.fspath(plan)
         try:
             plan = json.loads(_files.read(plan, LARGEST_FILE), object_pairs_hook=_without_duplicates)
         except OSError as error:
-            raise ValueError(f"apply_plan: {where}: {error.strerror or error}") from None
+            raise ValueError(f"{where}: {error.strerror or error}") from None
         except RecursionError:
-            raise ValueError(f"apply_plan: {where}: nested too deeply; {NO_PLAN}") from None
+            raise ValueError(f"{where}: nested too deeply; {NO_PLAN}") from None
         except ValueError as error:
-            raise ValueError(f"apply_plan: {where}: {error}; {NO_PLAN}") from None
+            raise ValueError(f"{where}: {error}; {NO_PLAN}") from None
         if not isinstance(plan, Mapping) or "buckets" not in plan:
-            raise ValueError(f"apply_plan: {where}: {NO_PLAN}")
+            raise ValueError(f"{where}: {NO_PLAN}")
     try:
         return _checked(plan)
     except ValueError as error:
-        raise ValueError(f"apply_plan: {where}: {error}") from None
+        raise ValueError(f"{where}: {error}") from None
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -166,34 +179,34 @@ def _groups(plan: _Plan, model: DistributedDataParallel, parameters: list, spars
             elif layer in own:
                 owned = own[layer]
             else:
-                raise ValueError(f"apply_plan: buckets[{index}]: the model has no layer {layer!r}")
+                raise ValueError(f"buckets[{index}]: the model has no layer {layer!r}")
             # The last parameter of a layer is the first to have its gradient, as DDP assumes too.
             for one in sorted(owned, reverse=True):
                 if one in taken and (one in group or taken[one] != index):
-                    raise ValueError(f"apply_plan: buckets[{index}]: {layer!r} is in buckets[{taken[one]}] already")
+                    raise ValueError(f"buckets[{index}]: {layer!r} is in buckets[{taken[one]}] already")
                 taken[one] = index
                 group.append(one)
         if not group:
-            raise ValueError(f"apply_plan: buckets[{index}]: none of its layers has a gradient")
+            raise ValueError(f"buckets[{index}]: none of its layers has a gradient")
         groups.append(group)
     for name, p in single.items():
         if id(p) not in number or number[id(p)] in taken:
             continue
         if p.numel():
-            raise ValueError(f"apply_plan: no bucket has {name!r}")
+            raise ValueError(f"no bucket has {name!r}")
         # A plan has no layer for what sends nothing, but DDP waits for that, too. It ends a bucket as soon as that is
         # full, so what adds nothing stands first.
         next((group for group in reversed(groups) if not any(sparse[i] for i in group)), groups[-1]).insert(0, number[id(p)])
     for index, group in enumerate(groups):
         if any(sparse[i] for i in group) and len(group) > 1:
-            raise ValueError(f"apply_plan: buckets[{index}]: a sparse gradient needs a bucket of its own")
+            raise ValueError(f"buckets[{index}]: a sparse gradient needs a bucket of its own")
     if len({(p.dtype, p.device) for p in parameters}) > 1:
-        raise ValueError("apply_plan: the model has gradients of several types or devices, for which DDP keeps separate "
+        raise ValueError("the model has gradients of several types or devices, for which DDP keeps separate "
                          "buckets")
     return groups
 
 
-def _agree(model: DistributedDataParallel, plan: str, problem: TypeError | ValueError | None) -> None:
+def _agree(who: str, model: DistributedDataParallel, plan: str, problem: TypeError | ValueError | None) -> None:
     """With different plans the ranks would add up gradients of different parameters."""
     mine = str(problem) if problem else hashlib.sha256(plan.encode()).hexdigest()
     everybody: list[Any] = [None] * model.process_group.size()
@@ -203,20 +216,21 @@ def _agree(model: DistributedDataParallel, plan: str, problem: TypeError | Value
             raise problem or ValueError(f"{text} (on rank {rank})")
     for rank, (_, digest) in enumerate(everybody):
         if digest != everybody[0][1]:
-            raise ValueError(f"apply_plan: rank {rank} has another plan than rank 0")
+            raise ValueError(f"{who}: rank {rank} has another plan than rank 0")
 
 
-def _warn_of_priorities(model: DistributedDataParallel, plan: _Plan, parameters: list) -> None:
+def _warn_of_priorities(who: str, model: DistributedDataParallel, plan: _Plan) -> None:
     """Once, on rank 0: elsewhere than on CPU tensors over Talweg priorities do nothing."""
-    without = _sending.talweg_backend(model.process_group) is None or parameters[0].device.type != "cpu"
+    without = _sending.talweg_backend(model.process_group) is None or _sending.device_of(model).type != "cpu"
     if without and any(bucket.priority for bucket in plan.buckets) and model.process_group.rank() == 0:
-        warnings.warn("apply_plan: priorities need the talweg backend and CPU tensors: buckets are sent in their order alone",
-                      stacklevel=3)  # fmt: skip
+        warnings.warn(f"{who}: priorities need the talweg backend and CPU tensors: buckets are sent in their order alone",
+                      stacklevel=4)  # fmt: skip
 
 
-def _replace_reducer(model, parameters, sparse, groups, names):
+def _replace_reducer(model, parameters, sparse, groups):
     """A reducer of DDP's that knows the parameters in the plan's order, and has been told that this is the order in which
     their gradients come: so it rebuilds its buckets at once, each as large as its group, and never again."""
+    names = {id(p): name for name, p in model.module.named_parameters()}
     order = [i for group in groups for i in group]
     planned = [parameters[i] for i in order]
     sizes = [sum(parameters[i].nbytes for i in group) for group in groups]

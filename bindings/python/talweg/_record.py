@@ -92,6 +92,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
     def __enter__(self) -> record:
         if _sending.is_watched(self._model):
             raise ValueError("record: the model is being recorded already")
+        _sending.refuse_while_tried(self._model, "record")
         if self._handles:
             raise ValueError("record: this recording was used before: make a new one for each block")
         self._agree_on_files()

@@ -37,6 +37,7 @@ class Sender(dist.ProcessGroup):
         self.group = group
         self._backend = talweg_backend(group)
         self.watch: Watch | None = None
+        self.plan: Any = None  # what _plan.follow() was last asked for; None: DDP's own buckets
         self.follow([], None, None)
 
     def follow(self, ways: list[Way], partition: int | None, credit: int | None) -> None:
@@ -60,7 +61,7 @@ class Sender(dist.ProcessGroup):
         return self.group.broadcast(tensors, options)
 
     def is_idle(self) -> bool:
-        return self.watch is None and not self._ways
+        return self.watch is None and self.plan is None
 
     def _way_of(self, tensor: torch.Tensor) -> Way | None:
         """None for what is no bucket, such as DDP's map of used parameters. Where a pass ended early, its next begins
@@ -206,6 +207,11 @@ def is_watched(model: DistributedDataParallel) -> bool:
     return model in _senders and _senders[model].watch is not None
 
 
+def plan_of(model: DistributedDataParallel) -> Any:
+    """What the model follows, for _plan.follow()."""
+    return _senders[model].plan if model in _senders else None
+
+
 def put_in_place(model: DistributedDataParallel) -> None:
     """Into the model's reducer, which may be a new one."""
     model.reducer._update_process_group(_senders.get(model, model.process_group))
@@ -228,6 +234,20 @@ def refuse_what_hides_buckets(model: DistributedDataParallel, who: str) -> None:
     if model._use_python_reducer or model.mixed_precision is not None or model._delay_all_reduce_params:
         raise ValueError(f"{who}: works with DDP's own reducer, without mixed_precision, delayed parameters and the "
                          "Python reducer of compiled autograd")
+
+
+tried: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()  # the models on which try_plan() is trying one
+
+
+def refuse_while_tried(model: DistributedDataParallel, who: str) -> None:
+    """Raises ValueError for a model whose sending somebody else is about to change, which would mix up what is measured."""
+    if model in tried:
+        raise ValueError(f"{who}: a plan is being tried on the model")
+
+
+def device_of(model: DistributedDataParallel) -> torch.device:
+    """Of the gradients, or of one where there are several: that of the first parameter that has any."""
+    return next(p.device for p in model.parameters() if p.requires_grad)
 
 
 def _name(hook: Callable[..., Any]) -> str:

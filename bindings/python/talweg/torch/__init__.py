@@ -9,8 +9,8 @@ DistributedDataParallel, FSDP and everything else that speaks torch.distributed 
 What torch offers only to backends that it knows by name (monitored_barrier, split_group, the all-to-all of DTensor)
 serves groups over Talweg too; for every other group these functions do what they did before.
 
-record() writes down where the time of a DDP model's step goes, and apply_plan() makes DDP send its gradients as a plan
-says; both work with any backend.
+record() writes down where the time of a DDP model's step goes, apply_plan() makes DDP send its gradients as a plan says, and
+try_plan() keeps that plan only where it is quicker; all work with any backend.
 """
 
 from talweg import _torch_check  # noqa: F401  (first: it says what is wrong with torch here)
@@ -24,6 +24,7 @@ if not dist.is_available():
 from talweg import _c10d, _known_by_name  # noqa: E402
 from talweg._plan import apply_plan  # noqa: E402, F401
 from talweg._record import record  # noqa: E402, F401
+from talweg._trial import try_plan  # noqa: E402, F401
 
 
 def _create(options, backend_options=None) -> _c10d.Backend:
