@@ -7,6 +7,8 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "base/at.h"
 #include "base/fail.h"
@@ -93,14 +95,37 @@ class Search {
       found_.push_back(tried(strategy));
   }
 
+  // What pieces and credit come to: no piece is larger than the largest gradient, and no more can be under
+  // way than all that a step sends. Twice that is as good as no limit, whatever sums are rounded to.
+  struct PieceLimits {
+    double largest = 0, all = 0;  // bytes on the wire
+    std::pair<double, double> what_counts(Bytes partition, Bytes credit) const {
+      return {std::min(largest, static_cast<double>(partition.value)),
+              std::min(2 * all, static_cast<double>(credit.value))};
+    }
+  };
+  PieceLimits piece_limits() const {
+    PieceLimits limits;
+    for (const Layer& layer : job_.layers) {
+      const double bytes = static_cast<double>(layer.gradient.value) / setting_.compression;
+      limits.largest = std::max(limits.largest, bytes);
+      limits.all += bytes;
+    }
+    for (const Exchange& exchange : job_.exchanges) limits.all += static_cast<double>(exchange.bytes.value);
+    return limits;
+  }
+
   void cut() {
     Candidate best{.step = std::numeric_limits<double>::infinity()};
     std::vector<Bytes> sizes = sizes_or(limits_.partitions);
     sizes.insert(sizes.begin(), Bytes{});  // whole tensors
+    const PieceLimits limits = piece_limits();
+    std::set<std::pair<double, double>> seen;
     for (const Bytes partition : sizes) {
       for (const int pieces : {1, 2, 4}) {
         // Of whole tensors, credit in bytes says how many are under way.
         if (partition.value == 0 && pieces > 1) continue;
+        if (!seen.insert(limits.what_counts(partition, {pieces * partition.value})).second) continue;
         Strategy strategy{
             .name = partition.value == 0
                         ? std::string("by priority, whole gradients")

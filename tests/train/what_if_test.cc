@@ -129,5 +129,21 @@ TEST(WhatIf, TheCapThatIsSoughtIsOfAllBuckets) {
   EXPECT_EQ(best_cap(job, find_strategy("ddp"), setting, caps).calls, 2) << "5 layers each";
 }
 
+// Of two limits that nothing reaches the first is as good as the other, and is the one that is told.
+TEST(WhatIf, PiecesLargerThanAllGradientsAreTriedOnce) {
+  const Job job = even_job(10);
+  const Setting setting{.network = network_of("net", 4, linear_times(1e-4, 1e-9))};
+  const auto best = [&](std::vector<Bytes> partitions) {
+    for (const Candidate& plan :
+         best_plans(job, find_strategy("ddp"), setting, {.partitions = std::move(partitions)}))
+      if (plan.strategy.sending == Strategy::Sending::by_priority) return plan;
+    return Candidate{};
+  };
+  const Candidate few = best({{1 << 19}, {1 << 25}}),
+                  many = best({{1 << 19}, {1 << 25}, {1 << 26}, {1 << 28}});
+  EXPECT_EQ(few.strategy, many.strategy);
+  EXPECT_EQ(few.step, many.step);
+}
+
 }  // namespace
 }  // namespace talweg::train
