@@ -12,6 +12,7 @@
 
 #include "base/at.h"
 #include "base/fail.h"
+#include "talweg/error.h"
 
 namespace talweg::train {
 namespace {
@@ -81,14 +82,22 @@ class Search {
     Prediction predicted = predict_numbers(job_, strategy, setting_);
     return {std::move(strategy), predicted.step, 0, predicted.parts, predicted.calls};
   }
+  // Passes over what would be more pieces than the model takes.
   void keep(Candidate& best, Strategy strategy) const {
-    Candidate candidate = tried(std::move(strategy));
-    if (candidate.step < best.step) best = std::move(candidate);
+    try {
+      Candidate candidate = tried(std::move(strategy));
+      if (candidate.step < best.step) best = std::move(candidate);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) throw;
+    }
+  }
+  void add_best(Candidate best) {
+    if (std::isfinite(best.step)) found_.push_back(std::move(best));
   }
 
   void merge() {
     for (const char* name : {"one", "wfbp", "mg-wfbp", "exact"}) add(find_strategy(name));
-    found_.push_back(by_cap(limits_.caps));
+    add_best(by_cap(limits_.caps));
   }
   void add(const Strategy& strategy) {
     if (std::ranges::none_of(found_, [&](const Candidate& c) { return c.strategy.name == strategy.name; }))
@@ -139,7 +148,7 @@ class Search {
         keep(best, std::move(strategy));
       }
     }
-    found_.push_back(std::move(best));
+    add_best(std::move(best));
   }
 
   // Those whose groups have a size alone, and that gather so many groups ahead.
@@ -155,7 +164,7 @@ class Search {
         keep(best, std::move(strategy));
       }
     }
-    found_.push_back(std::move(best));
+    add_best(std::move(best));
   }
 
   const Job& job_;

@@ -129,6 +129,23 @@ TEST(WhatIf, TheCapThatIsSoughtIsOfAllBuckets) {
   EXPECT_EQ(best_cap(job, find_strategy("ddp"), setting, caps).calls, 2) << "5 layers each";
 }
 
+TEST(WhatIf, PiecesOfWhichThereWouldBeTooManyAreNoPlan) {
+  Job job = even_job(10);
+  for (Layer& layer : job.layers) layer.gradient = {20'000'000'000};
+  const Setting setting{.network = network_of("net", 4, linear_times(1e-3, 1e-12))};
+  EXPECT_THROW(predict_numbers(job, find_strategy("p3"), setting), Error);
+  const Bytes small{1 << 16}, large{1 << 30};
+  const auto plans_of = [&](std::vector<Bytes> partitions) {
+    std::vector<std::string> names;
+    for (const Candidate& plan : best_plans(
+             job, find_strategy("ddp"), setting,
+             {.decoupled = false, .sharded = false, .caps = {large}, .partitions = std::move(partitions)}))
+      names.push_back(plan.strategy.name);
+    return names;
+  };
+  EXPECT_EQ(plans_of({small, large}), plans_of({large}));
+}
+
 // Of two limits that nothing reaches the first is as good as the other, and is the one that is told.
 TEST(WhatIf, PiecesLargerThanAllGradientsAreTriedOnce) {
   const Job job = even_job(10);
