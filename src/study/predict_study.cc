@@ -25,6 +25,8 @@ class Predictor {
       : question_(question), look_(std::move(look)) {}
 
   void expect(std::size_t more) { all_ += more; }
+  // They are known.
+  void pass_over(std::size_t predictions) { done_ += predictions; }
 
   // With its picture and words.
   train::Prediction operator()(const Strategy& strategy, const train::Setting& setting) {
@@ -83,6 +85,13 @@ std::vector<Bucket> buckets_in(const train::Job& job, const train::Prediction& p
     bucket.sent = bucket.arrived = bucket.ready;
   }
   return buckets;
+}
+
+// Steps of some frameworks run as those of a plain strategy do.
+bool runs_alike(Strategy one, const Strategy& other) {
+  one.name = other.name;
+  one.description = other.description;
+  return one == other;
 }
 
 StepRow row_of(const StepQuestion& question, const Strategy& strategy, Predictor& predictor) {
@@ -246,8 +255,18 @@ StepStudy study_step(const StepQuestion& question,
   Predictor predictor(question, look);
   predictor.expect(question.strategies.size() * question.ranks.size());
   StepStudy study;
-  for (const Strategy& strategy : question.strategies)
-    study.rows.push_back(row_of(question, strategy, predictor));
+  for (const Strategy& strategy : question.strategies) {
+    const auto same = std::ranges::find_if(
+        study.rows, [&](const StepRow& row) { return runs_alike(row.strategy, strategy); });
+    if (same == study.rows.end()) {
+      study.rows.push_back(row_of(question, strategy, predictor));
+    } else {
+      StepRow row = *same;
+      row.strategy = strategy;
+      study.rows.push_back(std::move(row));
+      predictor.pass_over(question.ranks.size());
+    }
+  }
   if (question.all_strategies) add_searched(question, predictor, study);
   sort_rows(study.rows);
   const auto best = quickest(study.rows, [](const StepRow&) { return true; });

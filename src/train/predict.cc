@@ -70,7 +70,8 @@ class Reader {
     std::vector<int> transfers;
     for (int number = 0; number < std::ssize(steps_.dag.tasks()); ++number)
       if (is_transfer(task(number).kind)) transfers.push_back(number);
-    std::ranges::stable_sort(transfers, {}, [this](int number) { return times(number).end; });
+    const auto end = [this](int number) { return times(number).end; };
+    if (!std::ranges::is_sorted(transfers, {}, end)) std::ranges::stable_sort(transfers, {}, end);
     turns_.resize(steps_.dag.tasks().size());
     double free = 0;
     for (const int number : transfers) {
@@ -89,10 +90,11 @@ class Reader {
   void add_parts(int rank) {
     const double from = end_of(rank, kSteps - 1 - kStepsSeen), until = end_of(rank, kSteps - 1);
     double before = from;
-    for (int number = 0; number < std::ssize(steps_.dag.tasks()); ++number) {
+    const int first = steps_.ends[at(rank)][at(kSteps - 1 - kStepsSeen)] + 1;
+    for (int number = first; number < std::ssize(steps_.dag.tasks()); ++number) {
       if (task(number).resource != steps_.devices[at(rank)]) continue;
       const Schedule::Times& its = times(number);
-      if (number <= steps_.ends[at(rank)][at(kSteps - 1 - kStepsSeen)] || its.end > until) continue;
+      if (its.end > until) continue;
       if (its.start > before) add_idle(number, before);
       add(task(number).kind, its.end - its.start);
       before = its.end;
@@ -196,8 +198,8 @@ class Reader {
                              : kind == TaskKind::collective ? name(its.op)
                                                             : name(kind);
     std::string text = word;
-    if (first >= 0) text += fmt::format(" {}", job_.layers[at(first)].name);
-    if (first >= 0 && last != first) text += fmt::format(" .. {}", job_.layers[at(last)].name);
+    if (first >= 0) text.append(" ").append(job_.layers[at(first)].name);
+    if (first >= 0 && last != first) text.append(" .. ").append(job_.layers[at(last)].name);
     if (bytes > 0) text += fmt::format(" ({})", short_size(bytes));
     return text;
   }

@@ -12,7 +12,7 @@
 namespace talweg::train {
 namespace {
 
-constexpr double kMostTasks = 2e7;  // some 4 GB
+constexpr double kMostTasks = 5e6;  // some 1 GB; more than kMostLayers on one rank come to, each sent alone
 
 constexpr int kNone = -1;
 

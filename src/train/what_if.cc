@@ -7,9 +7,12 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <set>
+#include <utility>
 
 #include "base/at.h"
 #include "base/fail.h"
+#include "talweg/error.h"
 
 namespace talweg::train {
 namespace {
@@ -79,28 +82,59 @@ class Search {
     Prediction predicted = predict_numbers(job_, strategy, setting_);
     return {std::move(strategy), predicted.step, 0, predicted.parts, predicted.calls};
   }
+  // Passes over what would be more pieces than the model takes.
   void keep(Candidate& best, Strategy strategy) const {
-    Candidate candidate = tried(std::move(strategy));
-    if (candidate.step < best.step) best = std::move(candidate);
+    try {
+      Candidate candidate = tried(std::move(strategy));
+      if (candidate.step < best.step) best = std::move(candidate);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::invalid_argument) throw;
+    }
+  }
+  void add_best(Candidate best) {
+    if (std::isfinite(best.step)) found_.push_back(std::move(best));
   }
 
   void merge() {
     for (const char* name : {"one", "wfbp", "mg-wfbp", "exact"}) add(find_strategy(name));
-    found_.push_back(by_cap(limits_.caps));
+    add_best(by_cap(limits_.caps));
   }
   void add(const Strategy& strategy) {
     if (std::ranges::none_of(found_, [&](const Candidate& c) { return c.strategy.name == strategy.name; }))
       found_.push_back(tried(strategy));
   }
 
+  // What pieces and credit come to: no piece is larger than the largest gradient, and no more can be under
+  // way than all that a step sends. Twice that is as good as no limit, whatever sums are rounded to.
+  struct PieceLimits {
+    double largest = 0, all = 0;  // bytes on the wire
+    std::pair<double, double> what_counts(Bytes partition, Bytes credit) const {
+      return {std::min(largest, static_cast<double>(partition.value)),
+              std::min(2 * all, static_cast<double>(credit.value))};
+    }
+  };
+  PieceLimits piece_limits() const {
+    PieceLimits limits;
+    for (const Layer& layer : job_.layers) {
+      const double bytes = static_cast<double>(layer.gradient.value) / setting_.compression;
+      limits.largest = std::max(limits.largest, bytes);
+      limits.all += bytes;
+    }
+    for (const Exchange& exchange : job_.exchanges) limits.all += static_cast<double>(exchange.bytes.value);
+    return limits;
+  }
+
   void cut() {
     Candidate best{.step = std::numeric_limits<double>::infinity()};
     std::vector<Bytes> sizes = sizes_or(limits_.partitions);
     sizes.insert(sizes.begin(), Bytes{});  // whole tensors
+    const PieceLimits limits = piece_limits();
+    std::set<std::pair<double, double>> seen;
     for (const Bytes partition : sizes) {
       for (const int pieces : {1, 2, 4}) {
         // Of whole tensors, credit in bytes says how many are under way.
         if (partition.value == 0 && pieces > 1) continue;
+        if (!seen.insert(limits.what_counts(partition, {pieces * partition.value})).second) continue;
         Strategy strategy{
             .name = partition.value == 0
                         ? std::string("by priority, whole gradients")
@@ -114,7 +148,7 @@ class Search {
         keep(best, std::move(strategy));
       }
     }
-    found_.push_back(std::move(best));
+    add_best(std::move(best));
   }
 
   // Those whose groups have a size alone, and that gather so many groups ahead.
@@ -130,7 +164,7 @@ class Search {
         keep(best, std::move(strategy));
       }
     }
-    found_.push_back(std::move(best));
+    add_best(std::move(best));
   }
 
   const Job& job_;

@@ -129,5 +129,38 @@ TEST(WhatIf, TheCapThatIsSoughtIsOfAllBuckets) {
   EXPECT_EQ(best_cap(job, find_strategy("ddp"), setting, caps).calls, 2) << "5 layers each";
 }
 
+TEST(WhatIf, PiecesOfWhichThereWouldBeTooManyAreNoPlan) {
+  Job job = even_job(10);
+  for (Layer& layer : job.layers) layer.gradient = {20'000'000'000};
+  const Setting setting{.network = network_of("net", 4, linear_times(1e-3, 1e-12))};
+  EXPECT_THROW(predict_numbers(job, find_strategy("p3"), setting), Error);
+  const Bytes small{1 << 16}, large{1 << 30};
+  const auto plans_of = [&](std::vector<Bytes> partitions) {
+    std::vector<std::string> names;
+    for (const Candidate& plan : best_plans(
+             job, find_strategy("ddp"), setting,
+             {.decoupled = false, .sharded = false, .caps = {large}, .partitions = std::move(partitions)}))
+      names.push_back(plan.strategy.name);
+    return names;
+  };
+  EXPECT_EQ(plans_of({small, large}), plans_of({large}));
+}
+
+// Of two limits that nothing reaches the first is as good as the other, and is the one that is told.
+TEST(WhatIf, PiecesLargerThanAllGradientsAreTriedOnce) {
+  const Job job = even_job(10);
+  const Setting setting{.network = network_of("net", 4, linear_times(1e-4, 1e-9))};
+  const auto best = [&](std::vector<Bytes> partitions) {
+    for (const Candidate& plan :
+         best_plans(job, find_strategy("ddp"), setting, {.partitions = std::move(partitions)}))
+      if (plan.strategy.sending == Strategy::Sending::by_priority) return plan;
+    return Candidate{};
+  };
+  const Candidate few = best({{1 << 19}, {1 << 25}}),
+                  many = best({{1 << 19}, {1 << 25}, {1 << 26}, {1 << 28}});
+  EXPECT_EQ(few.strategy, many.strategy);
+  EXPECT_EQ(few.step, many.step);
+}
+
 }  // namespace
 }  // namespace talweg::train

@@ -89,11 +89,31 @@ std::vector<std::string_view> first_lines(std::string_view head, std::size_t mos
   return lines;
 }
 
+// Whether the object that the text begins with has the key itself, not one of the values in it, where names
+// that users gave may be anything.
+bool has_key(std::string_view text, std::string_view key) {
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '{' || c == '[') ++depth;
+    if (c == '}' || c == ']') --depth;
+    if (c != '"') continue;
+    const std::size_t begin = ++i;
+    for (; i < text.size() && text[i] != '"'; ++i)
+      if (text[i] == '\\') ++i;
+    if (depth == 1 && i < text.size() && text.substr(begin, i - begin) == key &&
+        trimmed(text.substr(i + 1)).starts_with(':'))
+      return true;
+  }
+  return false;
+}
+
 std::optional<TraceKind> kind_of_json(std::string_view head, const std::string& path) {
-  if (has(head, "\"nodes\"") && has(head, "chakra")) return TraceKind::execution_trace;
-  if (has(head, "\"layers\"")) return TraceKind::job;
-  const bool events = has(head, "\"traceEvents\"") || (head.starts_with('[') && has(head, "\"ph\""));
+  if (has_key(head, "nodes") && has(head, "chakra")) return TraceKind::execution_trace;
+  if (has_key(head, "layers")) return TraceKind::job;
+  const bool events = has_key(head, "traceEvents") || (head.starts_with('[') && has(head, "\"ph\""));
   if (!events) return std::nullopt;
+  if (has_key(head, "schemaVersion")) return TraceKind::kineto;
   if (has(head, "\"FW.") || has(head, "\"BW.") || has(head, "\"Comm."))
     throw_error(ErrorCode::bad_file,
                 "{}: is a trace of dPRO's, which does not say how large gradients are: expected one of "
@@ -107,10 +127,10 @@ std::optional<TraceKind> kind_of_text(std::string_view head) {
   if (lines.empty()) return std::nullopt;
   if (lines[0].starts_with("comm_type,")) return TraceKind::aicb;
   if (lines[0].starts_with("node") && has(lines[0], " -- ")) return TraceKind::pipedream;
+  // Before those that lines of numbers tell, as a job may have such lines, too.
+  if (head.starts_with("layers:") || has(head, "\nlayers:")) return TraceKind::job;
   if (std::any_of(lines.begin(), lines.end(), is_blob_line)) return TraceKind::b_caffe;
   if (lines.size() >= 2 && is_count(lines[1])) return TraceKind::simai;
-  for (const std::string_view line : lines)
-    if (line.starts_with("layers:")) return TraceKind::job;
   return std::nullopt;
 }
 

@@ -238,5 +238,28 @@ TEST_F(TableImport, ReadsTalwegsOwnJobs) {
   EXPECT_EQ(read_job({file("job.yaml.gz", gzipped(text))}).job, read.job);
 }
 
+TEST_F(TraceFolder, AJobIsOneWhateverNumbersStandInItsLines) {
+  const std::string layers =
+      "layers:\n"
+      "  - {name: \"0\", forward: 1ms}\n  - {name: \"1\", forward: 1ms}\n"
+      "  - {name: \"2\", forward: 1ms}\n  - {name: \"3\", forward: 1ms}\n"
+      "  - name: last\n    after: [0, 1, 2, 3]\n";
+  EXPECT_EQ(recognise_trace(file("a.yaml", "name: numbers\norigin: measured\n" + layers)), TraceKind::job);
+  EXPECT_EQ(recognise_trace(file("b.yaml", "name:\n  152\norigin: measured\n" + layers)), TraceKind::job);
+  EXPECT_EQ(recognise_trace(file("c.yaml", layers + "name: numbers\norigin: measured\n")), TraceKind::job);
+  std::string long_one;
+  for (int i = 0; i < 200; ++i) long_one += "# a line\n";
+  EXPECT_EQ(recognise_trace(file("d.yaml", long_one + layers)), TraceKind::job);
+}
+
+TEST_F(TraceFolder, WhatUsersCallThingsDoesNotSayWhatATraceIs) {
+  const auto trace = [](const std::string& name) {
+    return R"({"schemaVersion": 1, "traceEvents": [{"ph": "X", "cat": "user_annotation", "name": ")" + name +
+           R"(", "args": {"layers": 3, "nodes": "chakra"}}]})";
+  };
+  for (const char* name : {"layers", "nodes", "chakra", "FW.conv1", "a \\\"layers\\\": b"})
+    EXPECT_EQ(recognise_trace(file("a.json", trace(name))), TraceKind::kineto) << name;
+}
+
 }  // namespace
 }  // namespace talweg::train
