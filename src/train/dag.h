@@ -86,6 +86,13 @@ class Dag {
     return add(task, std::span<const int>(after.begin(), after.size()));
   }
 
+  // Makes room for so many tasks that wait for so many others in all.
+  void reserve(std::size_t tasks, std::size_t waits) {
+    tasks_.reserve(tasks);
+    first_after_.reserve(tasks + 1);
+    after_.reserve(waits);
+  }
+
   const std::vector<Task>& tasks() const { return tasks_; }
   const std::vector<Resource>& resources() const { return resources_; }
   std::span<const int> after(int task) const {

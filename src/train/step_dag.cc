@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <numeric>
 
 #include "base/at.h"
@@ -37,7 +36,8 @@ class StepBuilder {
     note_groups();
     waits_ = peer_waits(job, setting);
     share_update();
-    refuse_too_many();
+    make_room();
+    backward_of_.resize(at(layers_));
     add_resources();
   }
 
@@ -80,7 +80,7 @@ class StepBuilder {
     }
   }
 
-  void refuse_too_many() const {
+  void make_room() {
     double transfers = static_cast<double>(groups_.size()) * 3;
     if (strategy_.sending == Sending::by_priority && strategy_.partition.value > 0)
       transfers +=
@@ -89,6 +89,7 @@ class StepBuilder {
     if (tasks > kMostTasks)
       refuse("job {}: {} layers on {} ranks of their own, or so many pieces, are more than the model takes",
              job_.name, layers_, steps_.ranks);
+    steps_.dag.reserve(static_cast<std::size_t>(tasks), static_cast<std::size_t>(2 * tasks));
   }
 
   void add_resources() {
@@ -353,7 +354,7 @@ class StepBuilder {
         last_backward_[at(r)] = on_device(r, TaskKind::backward, l, busy(layer.backward, r), weights);
         backward_end_[at(r)] = gap_behind(last_backward_[at(r)], r, l, layer.backward_gap);
       }
-      backward_of_[l] = last_backward_;
+      backward_of_[at(l)] = last_backward_;
       if (group != kNone && strategy_.sending == Sending::by_priority) send_pieces(l);
       if (group != kNone && forward_order_ && groups_[at(group)].front() == l) scatter(group);
     }
@@ -391,7 +392,8 @@ class StepBuilder {
       const bool late = strategy_.sending == Sending::after_backward;
       Piece piece{.bytes = bytes_of(layers), .wait = wait_of(layers), .step = step_};
       if (recorded_) take_recorded(piece, layers.front(), from);
-      sent_.push_back(transfer(piece, layers, late ? backward_end_ : backward_of_[std::ranges::min(layers)]));
+      sent_.push_back(
+          transfer(piece, layers, late ? backward_end_ : backward_of_[at(std::ranges::min(layers))]));
     }
   }
 
@@ -469,8 +471,8 @@ class StepBuilder {
       before_end_;  // by rank: of the last step, and of the one before
   // By rank: passes so far, with the gaps behind them, and the last layer's backward pass without.
   std::vector<int> forward_end_, backward_end_, last_backward_;
-  std::map<int, std::vector<int>> backward_of_;  // by layer
-  std::vector<int> unnamed_, behind_;            // transfers
+  std::vector<std::vector<int>> backward_of_;  // by layer
+  std::vector<int> unnamed_, behind_;          // transfers
   std::vector<int> sent_;
   std::vector<std::vector<int>> exchanged_;  // by layer: its pieces
   std::vector<int> scattered_, gathered_;    // by group
