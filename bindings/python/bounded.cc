@@ -47,6 +47,8 @@ class PyBoundedSums {
     return sums_->all_reduce(call);
   }
 
+  std::string flight_record() const { return sums_->flight_record(); }
+
  private:
   std::shared_ptr<BoundedSums> sums_;
 };
@@ -82,6 +84,7 @@ void add_bounded(py::module_& m) {
   define(sums, "BoundedSums.all_reduce", &PyBoundedSums::all_reduce, py::arg("array"),
          py::arg("op") = ReduceOp::sum, py::arg("out") = py::none(), py::arg("residual") = py::none(),
          py::arg("layers") = py::none(), py::arg("timeout") = py::none());
+  define(sums, "BoundedSums.flight_record", &PyBoundedSums::flight_record);
 }
 
 py::object make_bounded_sums(const std::shared_ptr<Group>& group, double p, const std::string& policy,

@@ -361,6 +361,10 @@ py::dict statistics(const PyGroup& self) {
   result["bytes_received"] = s.bytes_received;
   result["peak_buffer_bytes"] = s.peak_buffer_bytes;
   result["shared_memory_bytes"] = s.shared_memory_bytes;
+  result["bounded_calls"] = s.bounded_calls;
+  result["bounded_sent_bytes"] = s.bounded_sent_bytes;
+  result["bounded_lost_bytes"] = s.bounded_lost_bytes;
+  result["bounded_packets_again"] = s.bounded_packets_again;
   return result;
 }
 

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "talweg/group.h"
@@ -80,6 +81,10 @@ class BoundedSums {
   // timeout and peer_failed (who is missing), aborted (why another rank has given up). After the latter three
   // these sums are of no use any more on any rank; the group is.
   virtual LossReport all_reduce(const BoundedCall& call) = 0;
+
+  // The last calls of these sums as JSON, as Group::flight_record() has those of a group, which these are not
+  // in. Any thread may ask at any time.
+  virtual std::string flight_record() const = 0;
 };
 
 }  // namespace talweg

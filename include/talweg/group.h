@@ -84,6 +84,12 @@ struct GroupStatistics {
   std::uint64_t bytes_received = 0;
   std::uint64_t peak_buffer_bytes = 0;    // chunk buffers held at once, beyond the callers' tensors
   std::uint64_t shared_memory_bytes = 0;  // mapped for this rank's rings and payload pool
+  // Of all sums of which a part may be lost (talweg/bounded_loss.h), as their LossReports say. Their
+  // datagrams are not in bytes_sent.
+  std::uint64_t bounded_calls = 0;
+  std::uint64_t bounded_sent_bytes = 0;
+  std::uint64_t bounded_lost_bytes = 0;
+  std::uint64_t bounded_packets_again = 0;
 };
 
 // How the network is to be measured.

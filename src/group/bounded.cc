@@ -108,9 +108,11 @@ class Sums : public BoundedSums {
   }
 
   LossReport all_reduce(const BoundedCall& call) override;
+  std::string flight_record() const override { return group_->flight_record(); }
 
  private:
   LossReport reduce_alone(const BoundedCall& call);
+  LossReport reduce_checked(const BoundedCall& call, const std::exception_ptr& refused);
   // One call, in elements.
   struct Sum {
     const BoundedCall& call;
@@ -134,7 +136,7 @@ class Sums : public BoundedSums {
   void run(const Sum& sum);
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void check_works(const Sum& sum);
-  void check_peers(const Sum& sum);
+  void check_peers(const Sum& sum, bool summed);
   void add_up(const Sum& sum);
   LossReport report(const Sum& sum) const;
   void note_layers(const Sum& sum, int rank, LossReport& report) const;
@@ -321,6 +323,7 @@ LossReport Sums::all_reduce(const BoundedCall& call) {
 
 LossReport Sums::reduce_alone(const BoundedCall& call) {
   if (broken_) throw Error(*broken_);
+  ++calls_;
   std::exception_ptr refused;
   try {
     check_here(call);
@@ -328,6 +331,20 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
     refused = std::current_exception();
     if (size() == 1) throw;
   }
+  if (refused) return reduce_checked(call, refused);  // which throws it, and is no call for the record
+  group_->begin_bounded(calls_, call);
+  try {
+    LossReport report = reduce_checked(call, nullptr);
+    group_->end_bounded(report);
+    return report;
+  } catch (const Error& e) {
+    const Error longer(e.code(), e.what() + group_->fail_bounded(e));
+    if (broken_) broken_.emplace(longer);
+    throw longer;
+  }
+}
+
+LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_ptr& refused) {
   if (size() > 1) try {
       agree(call, refused);
     } catch (const Error& e) {
@@ -337,7 +354,6 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
         broken_.emplace(e);
       throw;
     }
-  ++calls_;
   const Sum sum = prepare(call);
   if (size() == 1 || call.count == 0) {
     if (call.count > 0) std::memcpy(call.out, sum.data, call.count * sum.element);
@@ -387,12 +403,12 @@ void Sums::run(const Sum& sum) {
   std::int64_t look_ns = sum.begun_ns + kLookNs;
   for (std::size_t ended = 0;;) {
     exchange_->step(live::now_ns());
-    if (const std::int64_t now = live::now_ns(); now >= look_ns) {
-      look_ns = now + kLookNs;
-      check_peers(sum);
-    }
     if (const auto& failure = exchange_->failure())
       fail(sum, failure->code, fmt::format("with {}: {}", who(failure->node), failure->text));
+    if (const std::int64_t now = live::now_ns(); now >= look_ns) {
+      look_ns = now + kLookNs;
+      check_peers(sum, summed);
+    }
     if (!summed && exchange_->received()) {
       add_up(sum);
       summed = true;
@@ -430,7 +446,13 @@ void Sums::check_works(const Sum& sum) {
 }
 
 // Who has not said yet what it has lost may never do so, while no sum is on its way that would fail with it.
-void Sums::check_peers(const Sum& sum) {
+void Sums::check_peers(const Sum& sum, bool summed) {
+  std::vector<int> silent;
+  for (int r = 0; r < size(); ++r)
+    if (r != rank() &&
+        (summed ? !receiving_[index(r)]->test() || !exchange_->settled(r) : !exchange_->ended(r)))
+      silent.push_back(r);
+  group_->miss_bounded(std::move(silent));
   for (int r = 0; r < size(); ++r)
     if (r != rank() && !exchange_->settled(r))
       if (const auto failure = group_->failure_of(r)) fail(sum, failure->code(), failure->what());

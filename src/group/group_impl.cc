@@ -146,7 +146,7 @@ void GroupImpl::enter(Start& start) {
       refusal = e.what();
     }
   const bool known = operation.plan != nullptr;
-  note_start(*start.work,
+  note_start(start.work->watched(),
              {observe::CallNote::Kind::collective, operation.signature, call, -1, 0,
               operation.signature.count * static_cast<std::int64_t>(size_of(operation.operands.type)),
               start.called_ns, operation.deadline_ns,
@@ -177,16 +177,16 @@ WorkPtr GroupImpl::start_message(const Call& call) {
   auto guard = world_->lock();
   work->keep(work);
   world_->started(message.deadline_ns, now);
-  note_start(*work, {sends ? observe::CallNote::Kind::send : observe::CallNote::Kind::receive,
-                     message.signature,
-                     0,
-                     message.peer,
-                     message.tag,
-                     message.signature.count * static_cast<std::int64_t>(size_of(call.type)),
-                     now,
-                     message.deadline_ns,
-                     {},
-                     0});
+  note_start(work->watched(), {sends ? observe::CallNote::Kind::send : observe::CallNote::Kind::receive,
+                               message.signature,
+                               0,
+                               message.peer,
+                               message.tag,
+                               message.signature.count * static_cast<std::int64_t>(size_of(call.type)),
+                               now,
+                               message.deadline_ns,
+                               {},
+                               0});
   if (sends) {
     session_.send(message);
   } else {
@@ -295,7 +295,9 @@ void GroupImpl::set_timeout(std::chrono::milliseconds timeout) {
 GroupStatistics GroupImpl::statistics() const {
   const auto guard = world_->lock();
   const live::EngineStatistics engine = world_->engine().statistics();
-  return {engine.bytes_sent, engine.bytes_received, world_->pool().peak_bytes(), engine.shared_bytes};
+  const observe::BoundedTotals& bounded = world_->observer().bounded();
+  return {engine.bytes_sent, engine.bytes_received, world_->pool().peak_bytes(), engine.shared_bytes,
+          bounded.calls,     bounded.sent_bytes,    bounded.lost_bytes,          bounded.packets_again};
 }
 
 std::string GroupImpl::describe() const {
@@ -392,7 +394,7 @@ void GroupImpl::cancel(std::uint64_t run) {
 void GroupImpl::completed(void* user, const protocol::Outcome& outcome) {
   auto& work = *static_cast<WorkImpl*>(user);
   if (const auto& needed = work.paced()) world_->pacer().end(outcome.ok ? *needed : 0, live::now_ns());
-  const std::string more = note_end(work, outcome);
+  const std::string more = note_end(work.watched(), outcome);
   if (more.empty()) {
     world_->completed(work, outcome);
   } else {

@@ -24,6 +24,7 @@
 #include "steer/plan_leader.h"
 #include "steer/prober.h"
 #include "steer/shared_plans.h"
+#include "talweg/bounded_loss.h"
 #include "talweg/group.h"
 
 namespace talweg::group {
@@ -90,6 +91,13 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   const std::string& address() const { return world_->address(); }
   bool encrypts() const { return world_->encrypts(); }
   std::int64_t timeout_ns(const CallOptions& options) const;
+  // In group_observe.cc. A sum of which a part may be lost is no operation of the session: who makes it says
+  // when it begins, from whom something is missing on the way, and how it ends. One at a time.
+  void begin_bounded(std::uint64_t number, const BoundedCall& call);
+  void miss_bounded(std::vector<int> silent);
+  void end_bounded(const LossReport& report);
+  // Returns what is to be added to the text of the error.
+  std::string fail_bounded(const Error& error);
 
   // Under the World's lock.
   const protocol::Session& session() const { return session_; }
@@ -158,10 +166,12 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void look_at(std::int64_t when_ns) override { world_->look_at(when_ns); }
   void completed(void* user, const protocol::Outcome& outcome) override;
 
-  void note_start(WorkImpl& work, const observe::CallNote& note);
+  void note_start(Watched& call, const observe::CallNote& note);
   // What is to be added to the text of an error.
-  std::string note_end(WorkImpl& work, const protocol::Outcome& outcome);
+  std::string note_end(const Watched& call, const protocol::Outcome& outcome);
   void note_missing();
+  // What is in flight and whom it waits for, by tickets.
+  std::vector<std::pair<std::uint64_t, protocol::Session::Pending>> waiting() const;
   void warn_of_stalls(std::int64_t now_ns);
   std::string write_record(const protocol::Outcome& outcome, std::int64_t now_ns);
 
@@ -183,6 +193,12 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::int64_t recorded_ns_ = 0;  // when the record was written last
   std::string recorded_;          // what was said about that
   bool leaving_ = false;
+  struct Bounded {
+    Watched call;
+    std::string what;  // "bounded_all_reduce(sum, f32, 1000 elements) #7 on rank 2 (...)"
+    protocol::Session::Pending waits{};
+  };
+  std::optional<Bounded> bounded_;  // in flight
 
   // Calls that the session has and that wait for rank 0's word, by number.
   struct Held {

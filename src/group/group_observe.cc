@@ -9,11 +9,11 @@
 
 namespace talweg::group {
 
-void GroupImpl::note_start(WorkImpl& work, const observe::CallNote& note) {
+void GroupImpl::note_start(Watched& call, const observe::CallNote& note) {
   observe::Observer& observer = world_->observer();
-  work.watched() = {note.kind,        note.signature.op,     false, note.bytes, note.started_ns,
-                    note.deadline_ns, recorder_.start(note), 0};
-  if (observe::Trace* trace = observer.trace()) work.watched().trace = trace->begin(note, identity_.id);
+  call = {note.kind,        note.signature.op,     false, note.bytes, note.started_ns,
+          note.deadline_ns, recorder_.start(note), 0};
+  if (observe::Trace* trace = observer.trace()) call.trace = trace->begin(note, identity_.id);
   if (observer.should_ask(note.started_ns)) world_->ask_time(note.started_ns);
   if (const std::int64_t patience = observer.options().stall_ns; patience > 0) {
     const std::int64_t stalled_ns = note.started_ns + patience;
@@ -28,16 +28,15 @@ void GroupImpl::note_start(WorkImpl& work, const observe::CallNote& note) {
              note.bytes, note.algorithm.data());
 }
 
-std::string GroupImpl::note_end(WorkImpl& work, const protocol::Outcome& outcome) {
+std::string GroupImpl::note_end(const Watched& call, const protocol::Outcome& outcome) {
   observe::Observer& observer = world_->observer();
-  const Watched& call = work.watched();
   const std::int64_t now = observer.end_time();
   if (observe::Trace* trace = observer.trace()) trace->end(call.trace, call.kind, call.op, now, outcome.ok);
   if (observe::Metrics* metrics = observer.metrics()) {
     if (outcome.ok) {
-      metrics->add(call.op, call.bytes, size(), now - call.started_ns);
+      metrics->add(call.kind, call.op, call.bytes, size(), now - call.started_ns);
     } else if (!leaving_) {
-      metrics->fail(call.op, outcome.code);
+      metrics->fail(call.kind, call.op, outcome.code);
     }
   }
   if (outcome.ok) {
@@ -46,6 +45,57 @@ std::string GroupImpl::note_end(WorkImpl& work, const protocol::Outcome& outcome
   }
   recorder_.fail(call.ticket, now, outcome.code, outcome.text);
   return write_record(outcome, now);
+}
+
+void GroupImpl::begin_bounded(std::uint64_t number, const BoundedCall& call) {
+  const std::int64_t now = live::now_ns();
+  const wire::Signature signature{
+      Collective::all_reduce, call.type, call.reduction, 0, static_cast<std::int64_t>(call.count), 0};
+  const auto guard = world_->lock();
+  Bounded& bounded = bounded_.emplace();
+  note_start(bounded.call, {observe::CallNote::Kind::bounded,
+                            signature,
+                            number,
+                            -1,
+                            0,
+                            signature.count * static_cast<std::int64_t>(size_of(call.type)),
+                            now,
+                            now + timeout_ns({.timeout = call.timeout}),
+                            {},
+                            0});
+  bounded.what = fmt::format("bounded_{} #{} on rank {} ({})", to_string(signature), number, rank(),
+                             identity_.hosts[static_cast<std::size_t>(rank())]);
+  bounded.waits.text = bounded.what;
+}
+
+void GroupImpl::miss_bounded(std::vector<int> silent) {
+  const auto guard = world_->lock();
+  protocol::Session::Pending& waits = bounded_->waits;
+  waits.moving = true;
+  waits.text = bounded_->what;
+  for (const int r : silent)
+    waits.text += fmt::format("{} rank {} ({})",
+                              waits.text.size() == bounded_->what.size() ? ": data are missing from" : ",", r,
+                              identity_.hosts[static_cast<std::size_t>(r)]);
+  waits.silent = std::move(silent);
+}
+
+void GroupImpl::end_bounded(const LossReport& report) {
+  const auto guard = world_->lock();
+  world_->observer().bounded().add(report, identity_.members);
+  recorder_.lose(bounded_->call.ticket, report);
+  note_end(bounded_->call, {});
+  bounded_.reset();
+}
+
+std::string GroupImpl::fail_bounded(const Error& error) {
+  const auto guard = world_->lock();
+  const Bounded failed = *std::exchange(bounded_, std::nullopt);
+  if (!failed.waits.silent.empty()) recorder_.miss(failed.call.ticket, failed.waits);
+  // Of a group that is over a last record, however soon after that of a message which has failed with it.
+  if (session_.broken()) recorded_.clear();
+  const std::string more = note_end(failed.call, {false, error.code(), error.what()});
+  return std::string_view(error.what()).find(more) == std::string_view::npos ? more : std::string();
 }
 
 // On an error. Calls that fail together are in one record; and a program that goes on failing is not slowed
@@ -65,8 +115,23 @@ std::string GroupImpl::write_record(const protocol::Outcome& outcome, std::int64
 }
 
 void GroupImpl::note_missing() {
-  for (const protocol::Session::Pending& p : session_.pending())
-    recorder_.miss(static_cast<WorkImpl*>(p.user)->watched().ticket, p);
+  for (const auto& [ticket, pending] : waiting()) recorder_.miss(ticket, pending);
+}
+
+std::vector<std::pair<std::uint64_t, protocol::Session::Pending>> GroupImpl::waiting() const {
+  std::vector<std::pair<std::uint64_t, protocol::Session::Pending>> list;
+  // Before any data are sent, a bounded call is an all_gather in which ranks agree on it.
+  std::vector<int> absent;
+  for (protocol::Session::Pending& p : session_.pending()) {
+    const Watched& call = static_cast<WorkImpl*>(p.user)->watched();
+    if (call.kind == observe::CallNote::Kind::collective) absent = p.absent;
+    list.emplace_back(call.ticket, std::move(p));
+  }
+  if (bounded_) {
+    list.emplace_back(bounded_->call.ticket, bounded_->waits);
+    list.back().second.absent = std::move(absent);
+  }
+  return list;
 }
 
 std::int64_t GroupImpl::on_time(std::int64_t now_ns) {
@@ -106,14 +171,11 @@ void GroupImpl::warn_of_stalls(std::int64_t now_ns) {
 }
 
 std::string GroupImpl::record(const std::string& reason) const {
-  std::vector<std::pair<std::uint64_t, protocol::Session::Pending>> pending;
-  for (protocol::Session::Pending& p : session_.pending())
-    pending.emplace_back(static_cast<WorkImpl*>(p.user)->watched().ticket, std::move(p));
   const observe::Observer& observer = world_->observer();
   observe::RecordHead head{observer.options().job, identity_.id,       identity_.rank,
                            identity_.members,      identity_.hosts,    reason,
                            live::now_ns(),         observe::wall_ns(), observer.clock()};
-  return to_json(head, recorder_, pending);
+  return to_json(head, recorder_, waiting());
 }
 
 std::string GroupImpl::flight_record() const {

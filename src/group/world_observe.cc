@@ -35,7 +35,8 @@ observe::Sight World::sight(std::int64_t now_ns) {
                        engine.bytes_sent,
                        engine.bytes_received,
                        pool_.peak_bytes(),
-                       {}};
+                       {},
+                       observer_.bounded()};
   std::vector<double> lag(static_cast<std::size_t>(o.size), 0.0);
   for (const auto& [id, group] : groups_) group->add_lag(lag, now_ns);
   for (const live::PeerStatistics& peer : engine_.peer_statistics())

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "base/fail.h"
+#include "observe/recorder.h"
 #include "text/json_fields.h"
 
 namespace talweg::observe {
@@ -15,6 +16,17 @@ namespace talweg::observe {
 namespace {
 
 using Json = nlohmann::json;
+
+void read_losses(const Json& json, RecordedCall& call) {
+  text::read_field(json, "sent_bytes", call.sent_bytes);
+  const Json& senders = text::field(json, "lost_of_sender");
+  if (!senders.is_array()) throw Error(ErrorCode::bad_file, "lost_of_sender: expected a list");
+  for (const Json& sender : senders) {
+    auto& [rank, bytes] = call.lost_of_sender.emplace_back();
+    text::read_field(sender, "rank", rank);
+    text::read_field(sender, "bytes", bytes);
+  }
+}
 
 RecordedCall read_call(const Json& json) {
   RecordedCall call;
@@ -42,6 +54,7 @@ RecordedCall read_call(const Json& json) {
   call.data_missing_from = text::numbers_field(json, "data_missing_from");
   call.error = text::text_field(json, "error", "");
   call.text = text::text_field(json, "text", "");
+  if (json.contains("lost_of_sender")) read_losses(json, call);
   return call;
 }
 
@@ -54,7 +67,8 @@ void check_ranks(const std::vector<int>& ranks, int size, const char* what) {
 Record read_json(const Json& json) {
   int version = 0;
   text::read_field(json, "talweg_flight_record", version);
-  if (version != 1) throw_error(ErrorCode::bad_file, "it has version {}: expected 1", version);
+  if (version < 1 || version > kRecordVersion)
+    throw_error(ErrorCode::bad_file, "it has version {}: expected 1 to {}", version, kRecordVersion);
   Record record;
   record.reason = text::text_field(json, "reason");
   record.job = text::text_field(json, "job");
@@ -74,6 +88,8 @@ Record read_json(const Json& json) {
     record.calls.push_back(read_call(call));
     check_ranks(record.calls.back().not_started, record.size, "not_started");
     check_ranks(record.calls.back().data_missing_from, record.size, "data_missing_from");
+    for (const auto& [sender, bytes] : record.calls.back().lost_of_sender)
+      check_ranks({sender}, record.size, "lost_of_sender");
   }
   if (record.rank < 0 || record.rank >= record.size ||
       record.hosts.size() != static_cast<std::size_t>(record.size))
@@ -96,6 +112,10 @@ std::string content_of(const std::string& path) {
 }
 
 }  // namespace
+
+bool RecordedCall::bounded() const {
+  return operation == call_name(CallNote::Kind::bounded, Collective::all_reduce);
+}
 
 Record read_record(const std::string& path) {
   const std::string text = content_of(path);

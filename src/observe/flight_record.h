@@ -4,13 +4,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace talweg::observe {
 
 struct RecordedCall {
-  std::string operation;                  // "all_reduce", "send", "recv"
-  std::optional<std::uint64_t> sequence;  // none: a message
+  std::string operation;                  // "all_reduce", "send", "recv", "bounded_all_reduce"
+  std::optional<std::uint64_t> sequence;  // none: a message. Bounded calls are counted apart from the others
   int peer = -1;                          // messages; -1: from any rank
   std::uint32_t tag = 0;
   std::string type;
@@ -26,7 +27,12 @@ struct RecordedCall {
   std::vector<int> data_missing_from;
   std::string error;
   std::string text;
+  // Of a bounded call that has completed: what this rank has sent to the others, and bytes of each rank's
+  // data that are missing in its sum, where there are any.
+  std::int64_t sent_bytes = 0;
+  std::vector<std::pair<int, std::int64_t>> lost_of_sender;
 
+  bool bounded() const;
   bool in_flight() const { return state == "started" || state == "moving"; }
 };
 

@@ -33,10 +33,27 @@ std::string host_label(const std::string& host) {
 
 }  // namespace
 
-void Metrics::add(Collective op, std::int64_t bytes, int ranks, std::int64_t ns) {
+void BoundedTotals::add(const LossReport& report, const std::vector<int>& members) {
+  ++calls;
+  sent_bytes += report.sent_bytes;
+  lost_bytes += report.lost_bytes;
+  packets_again += report.packets_again;
+  for (std::size_t r = 0; r < members.size(); ++r) {
+    const auto sender = static_cast<std::size_t>(members[r]);
+    if (sender >= lost_of_sender.size()) lost_of_sender.resize(sender + 1);
+    lost_of_sender[sender] += report.lost_of_sender[r];
+  }
+}
+
+const char* Metrics::row_name(std::size_t row) {
+  return row < kCollectives ? name(static_cast<Collective>(row))
+                            : call_name(CallNote::Kind::bounded, Collective::all_reduce);
+}
+
+void Metrics::add(CallNote::Kind kind, Collective op, std::int64_t bytes, int ranks, std::int64_t ns) {
   std::size_t size = 0;
   while (size < kSizeClasses.size() && bytes > kSizeClasses[size].up_to) ++size;
-  Cell& cell = cells_[index(op)][size];
+  Cell& cell = cells_[row(kind, op)][size];
   const double seconds = static_cast<double>(ns) * 1e-9;
   ++cell.calls;
   cell.bytes += static_cast<double>(bytes);
@@ -55,8 +72,8 @@ std::string Metrics::text(const Sight& sight) const {
     for (std::size_t op = 0; op < cells_.size(); ++op)
       for (std::size_t size = 0; size < kSizes; ++size)
         if (const Cell& cell = cells_[op][size]; cell.calls > 0)
-          function(cell, fmt::format("{},collective=\"{}\",size=\"{}\"", rank,
-                                     name(static_cast<Collective>(op)), size_label(size)));
+          function(cell,
+                   fmt::format("{},collective=\"{}\",size=\"{}\"", rank, row_name(op), size_label(size)));
   };
 
   page.family("talweg_info", "gauge", "What this process is: always 1.");
@@ -99,7 +116,7 @@ std::string Metrics::text(const Sight& sight) const {
     for (std::size_t code = 0; code < failed_[op].size(); ++code)
       if (failed_[op][code] > 0)
         page.sample("talweg_failed_calls_total",
-                    fmt::format("{},collective=\"{}\",code=\"{}\"", rank, name(static_cast<Collective>(op)),
+                    fmt::format("{},collective=\"{}\",code=\"{}\"", rank, row_name(op),
                                 name(static_cast<ErrorCode>(code))),
                     failed_[op][code]);
   page.family("talweg_stalls_total", "counter", "Calls that waited longer than TALWEG_STALL_WARNING.");
@@ -128,6 +145,22 @@ std::string Metrics::text(const Sight& sight) const {
   page.family("talweg_tcp_round_trip_seconds", "gauge", "Smoothed round trip to this peer, as TCP sees it.");
   each_peer([&](const PeerSight& p, const std::string& labels) {
     if (p.round_trip_seconds > 0) page.sample("talweg_tcp_round_trip_seconds", labels, p.round_trip_seconds);
+  });
+  // A job without such sums has no lines about them.
+  const BoundedTotals& bounded = sight.bounded;
+  if (bounded.calls == 0) return page.text();
+  page.family("talweg_bounded_sent_bytes_total", "counter",
+              "Data of this rank sent to the others in bounded sums.");
+  page.sample("talweg_bounded_sent_bytes_total", rank, bounded.sent_bytes);
+  page.family("talweg_bounded_lost_bytes_total", "counter", "Of these, what never arrived.");
+  page.sample("talweg_bounded_lost_bytes_total", rank, bounded.lost_bytes);
+  page.family("talweg_bounded_retransmits_total", "counter", "Packets of bounded sums sent again.");
+  page.sample("talweg_bounded_retransmits_total", rank, bounded.packets_again);
+  page.family("talweg_bounded_missing_bytes_total", "counter",
+              "Data of this peer that this rank has summed without.");
+  each_peer([&](const PeerSight& p, const std::string& labels) {
+    if (const auto peer = static_cast<std::size_t>(p.rank); peer < bounded.lost_of_sender.size())
+      page.sample("talweg_bounded_missing_bytes_total", labels, bounded.lost_of_sender[peer]);
   });
   return page.text();
 }

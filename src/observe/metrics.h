@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "observe/recorder.h"
+#include "talweg/bounded_loss.h"
 #include "talweg/error.h"
 #include "talweg/types.h"
 
@@ -21,6 +23,18 @@ struct PeerSight {
   double lag_seconds = 0;         // how long a call in flight here has waited for this rank to start it
 };
 
+// Of all sums of which a part may be lost (talweg/bounded_loss.h) that have completed.
+struct BoundedTotals {
+  std::uint64_t calls = 0;
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t lost_bytes = 0;
+  std::uint64_t packets_again = 0;
+  std::vector<std::uint64_t> lost_of_sender;  // by rank of the joined group
+
+  // `members`: the rank in the joined group of each rank that `report` counts.
+  void add(const LossReport& report, const std::vector<int>& members);
+};
+
 // What else goes into the file, gathered when it is written.
 struct Sight {
   int rank = 0;
@@ -32,13 +46,16 @@ struct Sight {
   std::uint64_t bytes_received = 0;
   std::uint64_t peak_buffer_bytes = 0;
   std::vector<PeerSight> peers;
+  BoundedTotals bounded;
 };
 
 class Metrics {
  public:
   // `bytes` as `talweg perf` counts a collective's size; send_recv: of the message.
-  void add(Collective op, std::int64_t bytes, int ranks, std::int64_t ns);
-  void fail(Collective op, ErrorCode code) { ++failed_[index(op)][static_cast<std::size_t>(code)]; }
+  void add(CallNote::Kind kind, Collective op, std::int64_t bytes, int ranks, std::int64_t ns);
+  void fail(CallNote::Kind kind, Collective op, ErrorCode code) {
+    ++failed_[row(kind, op)][static_cast<std::size_t>(code)];
+  }
   void stall() { ++stalls_; }
 
   std::string text(const Sight& sight) const;
@@ -47,7 +64,12 @@ class Metrics {
   static constexpr std::size_t kTimes = 8;
 
  private:
-  static std::size_t index(Collective op) { return static_cast<std::size_t>(op); }
+  // One for each collective, and the last for bounded calls.
+  static constexpr std::size_t kRows = kCollectives + 1;
+  static std::size_t row(CallNote::Kind kind, Collective op) {
+    return kind == CallNote::Kind::bounded ? kCollectives : static_cast<std::size_t>(op);
+  }
+  static const char* row_name(std::size_t row);
   struct Cell {
     std::uint64_t calls = 0;
     double bytes = 0;
@@ -56,8 +78,8 @@ class Metrics {
     double longest = 0;
     std::array<std::uint64_t, kTimes> within{};  // calls that took no longer than the class, not summed up
   };
-  std::array<std::array<Cell, kSizes>, kCollectives> cells_{};
-  std::array<std::array<std::uint64_t, 10>, kCollectives> failed_{};
+  std::array<std::array<Cell, kSizes>, kRows> cells_{};
+  std::array<std::array<std::uint64_t, 10>, kRows> failed_{};
   std::uint64_t stalls_ = 0;
 };
 

@@ -14,6 +14,7 @@ namespace talweg::observe {
 const char* call_name(CallNote::Kind kind, Collective op) {
   if (kind == CallNote::Kind::send) return "send";
   if (kind == CallNote::Kind::receive) return "recv";
+  if (kind == CallNote::Kind::bounded) return "bounded_all_reduce";
   return name(op);
 }
 
@@ -36,6 +37,7 @@ std::uint64_t Recorder::start(const CallNote& note) {
   Entry& entry = entries_[ticket & (kept_ - 1)];
   entry = {note, State::in_flight, 0};
   if (!failures_.empty()) failures_.erase(ticket - kept_);
+  if (!losses_.empty()) losses_.erase(ticket - kept_);
   const auto* next = reinterpret_cast<const std::byte*>(&entries_[next_ & (kept_ - 1)]);
   __builtin_prefetch(next, 1);
   __builtin_prefetch(next + sizeof(Entry) / 2, 1);
@@ -49,6 +51,11 @@ const Recorder::Entry* Recorder::find(std::uint64_t ticket) const {
 const Recorder::Failure* Recorder::failure(std::uint64_t ticket) const {
   const auto it = failures_.find(ticket);
   return it == failures_.end() ? nullptr : &it->second;
+}
+
+const LossReport* Recorder::losses(std::uint64_t ticket) const {
+  const auto it = losses_.find(ticket);
+  return it == losses_.end() ? nullptr : &it->second;
 }
 
 Recorder::Entry* Recorder::change(std::uint64_t ticket) {
@@ -79,6 +86,12 @@ void Recorder::miss(std::uint64_t ticket, const protocol::Session::Pending& pend
   failure.silent = pending.silent;
 }
 
+void Recorder::lose(std::uint64_t ticket, const LossReport& report) {
+  if (find(ticket) == nullptr) return;
+  LossReport& kept = losses_[ticket] = report;
+  kept.lost_of_layer = {};  // a bucket may have hundreds, of which the record says nothing
+}
+
 std::int64_t wall_ns() {
   using std::chrono::system_clock;
   return std::chrono::nanoseconds(system_clock::now().time_since_epoch()).count();
@@ -94,11 +107,21 @@ const char* state_name(const Recorder::Entry& entry, const protocol::Session::Pe
   return pending != nullptr && pending->moving ? "moving" : "started";
 }
 
+void add_losses(OrderedJson& call, const LossReport& report) {
+  call["sent_bytes"] = report.sent_bytes;
+  call["lost_bytes"] = report.lost_bytes;
+  call["packets_again"] = report.packets_again;
+  OrderedJson senders = OrderedJson::array();
+  for (std::size_t r = 0; r < report.lost_of_sender.size(); ++r)
+    if (report.lost_of_sender[r] > 0) senders.push_back({{"rank", r}, {"bytes", report.lost_of_sender[r]}});
+  call["lost_of_sender"] = std::move(senders);
+}
+
 OrderedJson call_json(const Recorder::Entry& entry, const Recorder::Failure* failure,
-                      const protocol::Session::Pending* pending) {
+                      const LossReport* losses, const protocol::Session::Pending* pending) {
   const CallNote& note = entry.note;
   OrderedJson call = {{"operation", call_name(note.kind, note.signature.op)}};
-  if (note.kind == CallNote::Kind::collective) {
+  if (note.kind == CallNote::Kind::collective || note.kind == CallNote::Kind::bounded) {
     call["sequence"] = note.sequence;
     call["root"] = note.signature.root;
     call["reduction"] = name(note.signature.reduction);
@@ -130,6 +153,7 @@ OrderedJson call_json(const Recorder::Entry& entry, const Recorder::Failure* fai
     call["error"] = name(failure->code);
     call["text"] = failure->text;
   }
+  if (losses != nullptr) add_losses(call, *losses);
   return call;
 }
 
@@ -141,7 +165,7 @@ std::string dumped(const OrderedJson& json) {
 
 std::string to_json(const RecordHead& head, const Recorder& recorder,
                     const std::vector<std::pair<std::uint64_t, protocol::Session::Pending>>& pending) {
-  OrderedJson document = {{"talweg_flight_record", 1},
+  OrderedJson document = {{"talweg_flight_record", kRecordVersion},
                           {"reason", head.reason},
                           {"job", fmt::format("{:016x}", head.job)},
                           {"group", fmt::format("{:08x}", head.group)},
@@ -162,7 +186,7 @@ std::string to_json(const RecordHead& head, const Recorder& recorder,
   for (std::uint64_t ticket = recorder.first(); ticket < recorder.started(); ++ticket) {
     const auto it = std::ranges::find_if(pending, [&](const auto& p) { return p.first == ticket; });
     text += ticket == recorder.first() ? "\n" : ",\n";
-    text += dumped(call_json(*recorder.find(ticket), recorder.failure(ticket),
+    text += dumped(call_json(*recorder.find(ticket), recorder.failure(ticket), recorder.losses(ticket),
                              it == pending.end() ? nullptr : &it->second));
   }
   return text + "\n]}\n";

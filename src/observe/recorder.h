@@ -20,6 +20,7 @@
 
 #include "observe/clock_offset.h"
 #include "protocol/session/session.h"
+#include "talweg/bounded_loss.h"
 
 namespace talweg::observe {
 
@@ -29,10 +30,11 @@ ShortName short_name(std::string_view text);
 
 // What is known of a call when it begins.
 struct CallNote {
-  enum class Kind : std::uint8_t { collective, send, receive };
+  // bounded: an all-reduce that may lose a part (talweg/bounded_loss.h).
+  enum class Kind : std::uint8_t { collective, send, receive, bounded };
   Kind kind = Kind::collective;
   wire::Signature signature;
-  std::uint64_t sequence = 0;  // collectives
+  std::uint64_t sequence = 0;  // collectives, and apart from these bounded ones
   int peer = -1;               // messages; -1: from any rank
   std::uint32_t tag = 0;       // messages
   std::int64_t bytes = 0;      // of signature.count elements
@@ -41,7 +43,8 @@ struct CallNote {
   ShortName algorithm{};
   std::uint32_t trees = 0;
 };
-const char* call_name(CallNote::Kind kind, Collective op);  // "all_reduce", "send", "recv"
+// "all_reduce", "send", "recv", "bounded_all_reduce"
+const char* call_name(CallNote::Kind kind, Collective op);
 
 class Recorder {
  public:
@@ -71,6 +74,8 @@ class Recorder {
   void fail(std::uint64_t ticket, std::int64_t now_ns, ErrorCode code, const std::string& text);
   // Whom an operation that is about to fail waits for.
   void miss(std::uint64_t ticket, const protocol::Session::Pending& pending);
+  // What a bounded call that is about to end has lost.
+  void lose(std::uint64_t ticket, const LossReport& report);
 
   std::uint64_t started() const { return next_; }  // operations in all
   std::uint64_t first() const { return next_ - std::min<std::uint64_t>(next_, kept_); }
@@ -78,6 +83,7 @@ class Recorder {
   const Entry* find(std::uint64_t ticket) const;
   // Null where nothing has gone wrong with it, or it has been overwritten.
   const Failure* failure(std::uint64_t ticket) const;
+  const LossReport* losses(std::uint64_t ticket) const;  // null where none were told
 
  private:
   Entry* change(std::uint64_t ticket);
@@ -88,6 +94,7 @@ class Recorder {
       entries_;  // ticket t in entries_[t mod kept_]; grows only while no ticket has gone round
   std::uint64_t next_ = 0;
   std::map<std::uint64_t, Failure> failures_;  // by ticket
+  std::map<std::uint64_t, LossReport> losses_;
 };
 
 // Who speaks in a record, and when.
@@ -102,6 +109,10 @@ struct RecordHead {
   std::int64_t wall_ns = 0;
   ClockOffset clock;
 };
+
+// Of a record's form. In the first one there were no bounded calls, whose numbers would be taken for those of
+// other collectives.
+inline constexpr int kRecordVersion = 2;
 
 // One line of JSON; `talweg doctor` reads it. docs/seeing.md says what the fields are. With
 // each pending operation comes its ticket.

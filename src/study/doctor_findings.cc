@@ -20,7 +20,12 @@ using Kind = Finding::Kind;
 
 // A straggler starts its calls this much later than the others, in the median; less is what schedulers do.
 constexpr std::int64_t kLateNs = 2'000'000;
-constexpr std::size_t kEnoughCalls = 5;  // for a median that says something
+constexpr std::size_t kEnoughCalls =
+    5;  // for a median that says something, and for losses that are no chance
+// Of a rank's data in bounded sums so much is missing that they wait longer for the rest
+// (protocol/bounded/adaptive_deadline.h), and so many times as much as of the others'.
+constexpr double kMuchMissing = 0.001;
+constexpr double kFarMore = 10;
 
 std::string seconds(std::int64_t ns) {
   const double s = static_cast<double>(ns) * 1e-9;
@@ -48,7 +53,7 @@ class Doctor {
   explicit Doctor(std::vector<const observe::Record*> records) : records_(std::move(records)) {
     for (const observe::Record* record : records_)
       for (const observe::RecordedCall& call : record->calls)
-        if (call.sequence) calls_[*call.sequence][record->rank] = &call;
+        if (call.sequence) calls_[number(call)][record->rank] = &call;
   }
 
   Diagnosis run() {
@@ -61,12 +66,17 @@ class Doctor {
     find_failures();
     find_absent(d);
     find_stragglers();
+    find_losses(d.size);
     if (findings_.empty()) find_health();
     d.findings = std::move(findings_);
     return d;
   }
 
  private:
+  // Bounded calls are counted apart from the collectives of their group.
+  using Number = std::pair<bool, std::uint64_t>;
+  static Number number(const observe::RecordedCall& call) { return {call.bounded(), *call.sequence}; }
+
   const observe::Record& record_of(int rank) const {
     return **std::ranges::find_if(records_, [&](const observe::Record* r) { return r->rank == rank; });
   }
@@ -80,7 +90,7 @@ class Doctor {
 
   void find_mismatch() {
     std::size_t more = 0;
-    for (const auto& [sequence, by_rank] : calls_) {
+    for (const auto& [at, by_rank] : calls_) {
       std::map<std::string, std::vector<int>> sides;
       for (const auto& [rank, call] : by_rank) sides[call_text(*call)].push_back(rank);
       if (sides.size() < 2) continue;
@@ -96,26 +106,26 @@ class Doctor {
       for (const auto& [text, ranks] : ordered)
         texts.push_back(
             fmt::format("{} {} {}", ranks_text(ranks), ranks.size() > 1 ? "call" : "calls", text));
-      add(Kind::mismatch, fmt::format("in call #{} ranks disagree: {}", sequence, fmt::join(texts, ", ")),
+      add(Kind::mismatch, fmt::format("in call #{} ranks disagree: {}", at.second, fmt::join(texts, ", ")),
           ordered.back().second);
     }
     if (more > 0) findings_.back().text += fmt::format(" ({} later calls differ, too)", more);
   }
 
   // Where a rank is that others wait for.
-  std::string whereabouts(int rank, std::uint64_t sequence) const {
+  std::string whereabouts(int rank, const Number& at) const {
     const bool seen =
         std::ranges::any_of(records_, [&](const observe::Record* r) { return r->rank == rank; });
     if (!seen) return fmt::format("rank {} has left no record", rank);
     const observe::Record& record = record_of(rank);
-    if (const auto here = calls_.at(sequence).find(rank); here != calls_.at(sequence).end()) {
+    if (const auto here = calls_.at(at).find(rank); here != calls_.at(at).end()) {
       const observe::RecordedCall& call = *here->second;
       if (call.in_flight()) return fmt::format("rank {} is in it, too", rank);
       return fmt::format("rank {} has {} it", rank, call.state);
     }
     const observe::RecordedCall* last = nullptr;
     for (const observe::RecordedCall& call : record.calls)
-      if (call.sequence) last = &call;
+      if (call.sequence && call.bounded() == at.first) last = &call;
     if (last == nullptr) return fmt::format("rank {} has made no call", rank);
     if (last->in_flight())
       return fmt::format("rank {} is in {} #{} since {}", rank, last->operation, *last->sequence,
@@ -126,7 +136,7 @@ class Doctor {
   }
 
   void find_waiting() {
-    for (const auto& [sequence, by_rank] : calls_) {
+    for (const auto& [at, by_rank] : calls_) {
       std::vector<int> waiting;
       std::vector<int> absent;
       std::vector<int> silent;
@@ -152,14 +162,15 @@ class Doctor {
       std::erase_if(absent, [&ranks = by_rank](int r) { return ranks.contains(r); });
       if (absent.empty() && silent.empty())
         for (const observe::Record* record : records_)
-          if (std::none_of(record->calls.begin(), record->calls.end(),
-                           [at = sequence](const auto& call) { return call.sequence >= at; }))
+          if (std::none_of(record->calls.begin(), record->calls.end(), [&at = at](const auto& call) {
+                return call.sequence && call.bounded() == at.first && number(call) >= at;
+              }))
             absent.push_back(record->rank);
       std::string text =
           fmt::format("{} {} in {} #{} since {}", ranks_text(waiting), waiting.size() > 1 ? "wait" : "waits",
-                      example->operation, sequence, seconds(longest));
+                      example->operation, at.second, seconds(longest));
       if (!absent.empty()) {
-        for (const int rank : absent) text += ", " + whereabouts(rank, sequence);
+        for (const int rank : absent) text += ", " + whereabouts(rank, at);
       } else if (!silent.empty()) {
         text += fmt::format("; all have started it, data from {} are missing", ranks_text(silent));
       } else if (const auto phase = example->text.find(", phase "); phase != std::string::npos) {
@@ -186,7 +197,7 @@ class Doctor {
   }
 
   void find_failures() {
-    for (const auto& [sequence, by_rank] : calls_) {
+    for (const auto& [at, by_rank] : calls_) {
       std::map<std::string, std::vector<int>> by_error;
       for (const auto& [rank, call] : by_rank)
         if (call->state == "failed" && call->error != "timeout") by_error[call->error].push_back(rank);
@@ -194,7 +205,7 @@ class Doctor {
         const observe::RecordedCall& call = *by_rank.at(ranks.front());
         if (!told_.insert({error, call.text}).second) continue;
         add(Kind::failed,
-            fmt::format("{} #{} failed on {} ({}): {}", call.operation, sequence, ranks_text(ranks), error,
+            fmt::format("{} #{} failed on {} ({}): {}", call.operation, at.second, ranks_text(ranks), error,
                         call.text),
             ranks);
       }
@@ -219,7 +230,7 @@ class Doctor {
         records_, [](const observe::Record* r) { return r->offset_ns && r->offset_error_ns < kLateNs / 2; });
     if (!comparable || records_.size() < 2) return;
     std::map<int, std::vector<std::int64_t>> lateness;
-    for (const auto& [sequence, by_rank] : calls_) {
+    for (const auto& [at, by_rank] : calls_) {
       if (by_rank.size() != records_.size()) continue;
       std::vector<std::int64_t> times;
       for (const auto& [rank, call] : by_rank) times.push_back(call->started_ns + *record_of(rank).offset_ns);
@@ -239,19 +250,56 @@ class Doctor {
     }
   }
 
+  // Whose data are lost far more often than those of the others: on their way out.
+  void find_losses(int size) {
+    struct Sender {
+      double sent = 0, missing = 0;
+      std::size_t losses = 0;
+    };
+    std::vector<Sender> senders(static_cast<std::size_t>(size));
+    Sender all;
+    for (const observe::Record* record : records_)
+      for (const observe::RecordedCall& call : record->calls) {
+        if (call.sent_bytes <= 0 || record->size != size) continue;
+        // Every rank sends each other one about as much.
+        const double from_each = static_cast<double>(call.sent_bytes) / (size - 1);
+        for (int r = 0; r < size; ++r)
+          if (r != record->rank) senders[static_cast<std::size_t>(r)].sent += from_each;
+        all.sent += static_cast<double>(call.sent_bytes);
+        for (const auto& [rank, bytes] : call.lost_of_sender) {
+          Sender& sender = senders[static_cast<std::size_t>(rank)];
+          sender.missing += static_cast<double>(bytes);
+          all.missing += static_cast<double>(bytes);
+          ++sender.losses;
+        }
+      }
+    for (int r = 0; r < size; ++r) {
+      const Sender& sender = senders[static_cast<std::size_t>(r)];
+      if (sender.losses < kEnoughCalls) continue;
+      const double part = sender.missing / sender.sent;
+      const double rest = all.sent - sender.sent;
+      const double others = rest > 0 ? (all.missing - sender.missing) / rest : 0;
+      if (part < kMuchMissing || part < kFarMore * others) continue;
+      add(Kind::lossy,
+          fmt::format(
+              "of the data of rank {} ({}) {:.2g} % are missing in bounded sums, of the others' {:.2g} %", r,
+              records_.front()->hosts[static_cast<std::size_t>(r)], 100 * part, 100 * others),
+          {r});
+    }
+  }
+
   void find_health() {
     std::string text = "nothing is wrong in these records";
     if (!calls_.empty()) {
-      const auto& [sequence, by_rank] = *calls_.rbegin();
+      const auto& [at, by_rank] = *calls_.rbegin();
       text += fmt::format(": the last call is {} #{}, completed by {}", by_rank.begin()->second->operation,
-                          sequence, by_rank.size() == records_.size() ? "all of them" : "some of them");
+                          at.second, by_rank.size() == records_.size() ? "all of them" : "some of them");
     }
     add(Kind::healthy, text, {});
   }
 
   std::vector<const observe::Record*> records_;
-  std::map<std::uint64_t, std::map<int, const observe::RecordedCall*>>
-      calls_;  // by sequence number, then rank
+  std::map<Number, std::map<int, const observe::RecordedCall*>> calls_;  // by number, then rank
   std::vector<Finding> findings_;
   std::set<std::pair<std::string, std::string>> told_;
   std::size_t mismatch_ = 0;
@@ -282,8 +330,8 @@ std::optional<Finding> find_repeated(const std::map<int, Latest>& by_rank) {
 }  // namespace
 
 const char* name(Finding::Kind kind) {
-  static constexpr const char* kNames[] = {"mismatch", "waiting",   "message", "failed",
-                                           "missing",  "straggler", "healthy", "repeated"};
+  static constexpr const char* kNames[] = {"mismatch",  "waiting", "message", "failed",  "missing",
+                                           "straggler", "lossy",   "healthy", "repeated"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 

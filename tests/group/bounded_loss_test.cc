@@ -9,12 +9,12 @@
 #include <latch>
 #include <limits>
 #include <mutex>
-#include <random>
 #include <stdexcept>
 #include <string_view>
 #include <thread>
 
 #include "group/bounded.h"
+#include "lossy.h"
 #include "ranks.h"
 
 namespace talweg::group {
@@ -23,18 +23,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
-
-BoundedSeams lossy(double loss, unsigned seed) {
-  BoundedSeams seams;
-  seams.offload = false;  // so that a message is a datagram
-  seams.warm_up = false;
-  seams.send = [loss, random = std::mt19937(seed)](int fd, mmsghdr* messages, unsigned n) mutable {
-    for (unsigned i = 0; i < n; ++i)
-      if (std::uniform_real_distribution<>(0, 1)(random) >= loss) ::sendmmsg(fd, messages + i, 1, 0);
-    return static_cast<int>(n);
-  };
-  return seams;
-}
 
 std::vector<float> whole_numbers(std::size_t count, int rank, int call) {
   std::vector<float> values(count);
@@ -51,15 +39,6 @@ bool same_on_all(Group& group, const std::vector<float>& values) {
   group.all_reduce(values.data(), least.data(), values.size(), DataType::f32, ReduceOp::min);
   group.all_reduce(values.data(), most.data(), values.size(), DataType::f32, ReduceOp::max);
   return std::memcmp(least.data(), most.data(), values.size() * sizeof(float)) == 0;
-}
-
-std::string error_of(const std::function<void()>& act) {
-  try {
-    act();
-  } catch (const Error& e) {
-    return std::string(name(e.code())) + ": " + e.what();
-  }
-  return "nothing was thrown";
 }
 
 TEST(BoundedSums, WithNothingToLoseAreTheSumsOfTheGroup) {

@@ -97,6 +97,29 @@ TEST(Recorder, ForgetsWhatWentWrongWithTheCall) {
   EXPECT_EQ(recorder.failure(ticket), nullptr);
 }
 
+LossReport losing(std::uint64_t lost_bytes, std::vector<std::uint64_t> lost_of_sender = {}) {
+  LossReport report;
+  report.sent_bytes = 600;
+  report.lost_bytes = lost_bytes;
+  report.lost_of_sender = std::move(lost_of_sender);
+  report.packets_again = 2;
+  return report;
+}
+
+TEST(Recorder, ForgetsWhatABoundedCallHasLostWithTheCall) {
+  observe::Recorder recorder(4);
+  const auto ticket = recorder.start(note(0));
+  recorder.lose(ticket, losing(7));
+  for (std::uint64_t s = 1; s <= 4; ++s) {
+    ASSERT_NE(recorder.losses(ticket), nullptr);
+    EXPECT_EQ(recorder.losses(ticket)->lost_bytes, 7U);
+    EXPECT_EQ(recorder.losses(recorder.start(note(s))), nullptr);
+  }
+  EXPECT_EQ(recorder.losses(ticket), nullptr);
+  recorder.lose(ticket, losing(8));
+  EXPECT_EQ(recorder.losses(ticket), nullptr) << "nobody is left of whom this could be said";
+}
+
 TEST(Recorder, OfSizeZeroKeepsNothing) {
   observe::Recorder recorder(0);
   const auto ticket = recorder.start(note(0));
@@ -325,10 +348,12 @@ void expect_prometheus(const std::string& page) {
 
 TEST(Metrics, CountCallsBySizeAndAreValidPrometheusText) {
   observe::Metrics metrics;
-  metrics.add(Collective::all_reduce, 4096, 4, 20'000);
-  metrics.add(Collective::all_reduce, 4096, 4, 40'000);
-  metrics.add(Collective::all_reduce, 1 << 30, 4, 100'000'000'000);
-  metrics.fail(Collective::broadcast, ErrorCode::timeout);
+  metrics.add(observe::CallNote::Kind::collective, Collective::all_reduce, 4096, 4, 20'000);
+  metrics.add(observe::CallNote::Kind::collective, Collective::all_reduce, 4096, 4, 40'000);
+  metrics.add(observe::CallNote::Kind::collective, Collective::all_reduce, 1 << 30, 4, 100'000'000'000);
+  metrics.fail(observe::CallNote::Kind::collective, Collective::broadcast, ErrorCode::timeout);
+  metrics.add(observe::CallNote::Kind::bounded, Collective::all_reduce, 4096, 4, 20'000);
+  metrics.fail(observe::CallNote::Kind::bounded, Collective::all_reduce, ErrorCode::mismatch);
   metrics.stall();
   observe::Sight sight;
   sight.host = "a \"strange\" \\ host pid 12";
@@ -343,10 +368,31 @@ TEST(Metrics, CountCallsBySizeAndAreValidPrometheusText) {
         R"(talweg_call_seconds_count{rank="0",collective="all_reduce",size="larger"} 1)",
         R"(talweg_bus_bytes_total{rank="0",collective="all_reduce",size="4KiB"} 12288)",
         R"(talweg_failed_calls_total{rank="0",collective="broadcast",code="timeout"} 1)",
+        R"(talweg_call_seconds_count{rank="0",collective="bounded_all_reduce",size="4KiB"} 1)",
+        R"(talweg_bus_bytes_total{rank="0",collective="bounded_all_reduce",size="4KiB"} 6144)",
+        R"(talweg_failed_calls_total{rank="0",collective="bounded_all_reduce",code="mismatch"} 1)",
         R"(talweg_stalls_total{rank="0"} 1)",
         R"(talweg_tcp_retransmits_total{rank="0",peer="1",peer_host="b"} 3)",
         R"(talweg_rank_lag_seconds{rank="0",peer="2",peer_host="c"} 1.5)"})
     EXPECT_THAT(page, HasSubstr(std::string(line) + "\n"));
+  EXPECT_EQ(page.find("talweg_bounded"), std::string::npos) << "no sum that may lose a part was made";
+}
+
+TEST(Metrics, AddUpWhatBoundedSumsHaveLostAndOfWhom) {
+  observe::Sight sight;
+  sight.peers = {{1, "b pid 7", 0, 0, 0}, {2, "c pid 8", 0, 0, 0}, {5, "d pid 9", 0, 0, 0}};
+  sight.bounded.add(losing(8, {0, 40, 4}), {0, 2, 1});
+  sight.bounded.add(losing(0, {0, 2}), {0, 2});
+  const std::string page = observe::Metrics().text(sight);
+  expect_prometheus(page);
+  for (const char* line :
+       {R"(talweg_bounded_sent_bytes_total{rank="0"} 1200)", R"(talweg_bounded_lost_bytes_total{rank="0"} 8)",
+        R"(talweg_bounded_retransmits_total{rank="0"} 4)",
+        R"(talweg_bounded_missing_bytes_total{rank="0",peer="1",peer_host="b"} 4)",
+        R"(talweg_bounded_missing_bytes_total{rank="0",peer="2",peer_host="c"} 42)"})
+    EXPECT_THAT(page, HasSubstr(std::string(line) + "\n"));
+  EXPECT_EQ(page.find(R"(talweg_bounded_missing_bytes_total{rank="0",peer="5")"), std::string::npos)
+      << "it has had no part in such sums";
 }
 
 TEST(Metrics, AreWrittenForEachRankAndCountEveryCall) {

@@ -1,6 +1,7 @@
 """Sums of which a part may be lost, as Python sees them: over a network that loses datagrams when it is told to."""
 
 import ctypes
+import json
 import threading
 
 import numpy as np
@@ -57,7 +58,7 @@ def test_what_is_lost_is_in_the_residuals_and_in_the_report(group):
     count, layers, p = 9000, [1, 4999, 0, 4000], 0.1
     sums = group.bounded_sums(p=p, packet_bytes=200)
     residual, got, wanted = np.zeros(count, "f4"), np.zeros(count, "f4"), np.zeros(count, "f4")
-    lost = 0
+    lost, before = 0, group.statistics()
     for call in range(EXACT_CALLS + 12):
         given = whole_numbers(count, group.rank, call)
         wanted += summed(group, given)
@@ -71,6 +72,13 @@ def test_what_is_lost_is_in_the_residuals_and_in_the_report(group):
         assert report.packets_again >= 0 and report.seconds > 0
         assert not report.exact or report.lost_bytes == 0
         lost += report.lost_bytes
+    last = [o for o in json.loads(sums.flight_record())["operations"] if o["operation"] == "bounded_all_reduce"][-1]
+    assert last["sequence"] == EXACT_CALLS + 12 and last["state"] == "completed" and last["lost_bytes"] == report.lost_bytes
+    after = group.statistics()
+    assert after["bounded_calls"] - before["bounded_calls"] == EXACT_CALLS + 12
+    assert after["bounded_lost_bytes"] - before["bounded_lost_bytes"] == lost
+    assert after["bounded_sent_bytes"] - before["bounded_sent_bytes"] == (EXACT_CALLS + 12) * report.sent_bytes
+    assert after["bounded_packets_again"] - before["bounded_packets_again"] >= report.packets_again
     assert summed(group, np.array([lost]))[0] > 0
     assert np.array_equal(got + summed(group, residual), wanted)
 

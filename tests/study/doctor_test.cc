@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -245,6 +246,80 @@ TEST(Doctor, TakesTheTraceOfAProcessThatDiedAsFarAsItGoes) {
   EXPECT_TRUE(nlohmann::json::accept(out.str()));
 }
 
+observe::RecordedCall bounded(std::uint64_t sequence, const std::string& state,
+                              std::vector<std::pair<int, std::int64_t>> lost = {}) {
+  observe::RecordedCall c = call(sequence, state, 90 * kSecond, state == "moving" ? 0 : 91 * kSecond);
+  c.operation = "bounded_all_reduce";
+  if (state != "completed") return c;
+  c.sent_bytes = 20'000;
+  c.lost_of_sender = std::move(lost);
+  return c;
+}
+
+TEST(Doctor, KnowsBoundedCallsFromOthersOfTheSameNumber) {
+  std::vector<observe::Record> records;
+  for (int r = 0; r < 3; ++r)
+    records.push_back(record(r, 3, {call(1, "completed", 1, 2), bounded(1, "moving")}));
+  for (int r : {0, 2}) records[static_cast<std::size_t>(r)].calls[1].data_missing_from = {1};
+  const Finding waiting = first(records);
+  EXPECT_EQ(waiting.text,
+            "ranks 0-2 wait in bounded_all_reduce #1 since 10 s; all have started it, data from rank 1 are "
+            "missing");
+  EXPECT_THAT(waiting.ranks, ElementsAre(1));
+  records[1].calls = {bounded(0, "completed"), call(1, "completed", 1, 2)};
+  for (int r : {0, 2}) records[static_cast<std::size_t>(r)].calls[1].data_missing_from.clear();
+  EXPECT_EQ(first(records).text,
+            "ranks 0, 2 wait in bounded_all_reduce #1 since 10 s, rank 1 completed bounded_all_reduce #0 9 s "
+            "before its record and has not called since");
+}
+
+// Of three ranks, in so many calls; missing[a][b]: of what rank b has sent rank a, bytes of each call.
+Finding first_of_bounded(std::uint64_t calls, const std::array<std::array<std::int64_t, 3>, 3>& missing) {
+  std::vector<observe::Record> records;
+  for (int r = 0; r < 3; ++r) {
+    std::vector<std::pair<int, std::int64_t>> lost;
+    for (int s = 0; s < 3; ++s)
+      if (const auto bytes = missing[static_cast<std::size_t>(r)][static_cast<std::size_t>(s)]; bytes > 0)
+        lost.emplace_back(s, bytes);
+    records.push_back(record(r, 3, {}));
+    for (std::uint64_t i = 1; i <= calls; ++i) records.back().calls.push_back(bounded(i, "completed", lost));
+  }
+  return first(records);
+}
+
+TEST(Doctor, NamesTheRankWhoseDataAreLostFarMoreThanThoseOfOthers) {
+  const Finding finding = first_of_bounded(4, {{{0, 100, 1}, {0, 0, 1}, {2, 300, 0}}});
+  EXPECT_EQ(finding.kind, Finding::Kind::lossy);
+  EXPECT_EQ(finding.text,
+            "of the data of rank 1 (h1) 2 % are missing in bounded sums, of the others' 0.01 %");
+  EXPECT_THAT(finding.ranks, ElementsAre(1));
+  // All lose as much; what is lost is next to nothing; what is lost may be chance.
+  EXPECT_EQ(first_of_bounded(9, {{{0, 100, 90}, {80, 0, 110}, {90, 100, 0}}}).kind, Finding::Kind::healthy);
+  EXPECT_EQ(first_of_bounded(9, {{{0, 9, 0}, {0, 0, 0}, {0, 9, 0}}}).kind, Finding::Kind::healthy);
+  EXPECT_EQ(
+      first_of_bounded(2, {{{0, 100, 0}, {0, 0, 0}, {0, 100, 0}}}).text,
+      "nothing is wrong in these records: the last call is bounded_all_reduce #2, completed by all of them");
+}
+
+constexpr const char* kBoundedRecord =
+    R"({{"talweg_flight_record": {}, "reason": "", "job": "", "group": "", "rank": 0, "size": 2,
+ "hosts": ["a", "b"], "monotonic_ns": 0, "wall_ns": 0, "operations": [
+  {{"operation": "bounded_all_reduce", "sequence": 1, "reduction": "sum", "root": 0, "layout": "0",
+   "type": "f32", "count": 9, "algorithm": "", "state": "completed", "started_ns": 1, "ended_ns": 2,
+   "sent_bytes": 16, "lost_bytes": 0, "packets_again": 0, "lost_of_sender": [{{"rank": {}, "bytes": 4}}]}}]}})";
+
+TEST(Doctor, ReadsRecordsOfBothForms) {
+  const Scratch scratch;
+  for (const int version : {1, 2}) {
+    const observe::Record r =
+        observe::read_record(scratch.write("x.json", fmt::format(kBoundedRecord, version, 1)));
+    EXPECT_TRUE(r.calls.at(0).bounded());
+    EXPECT_EQ(r.calls.at(0).sent_bytes, 16);
+    EXPECT_THAT(r.calls.at(0).lost_of_sender, ElementsAre(std::pair{1, std::int64_t{4}}));
+  }
+  EXPECT_THROW(observe::read_record(scratch.write("x.json", fmt::format(kBoundedRecord, 2, 2))), Error);
+}
+
 TEST(Doctor, RefusesNumbersThatDoNotFit) {
   const Scratch scratch;
   for (const char* rank : {"1e300", "0.5", "4294967296", "-1", "true"}) {
@@ -282,7 +357,7 @@ TEST(Doctor, SaysInOneLineWhatItExpectedOfARecord) {
             "a number in it is larger than any that can be");
   EXPECT_EQ(complaint(scratch, "{}"), "talweg_flight_record is missing");
   EXPECT_EQ(complaint(scratch, "[1,2]"), "talweg_flight_record belongs in an object, not in this array");
-  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":2})"), "it has version 2: expected 1");
+  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":3})"), "it has version 3: expected 1 to 2");
   EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":1,"reason":7})"), "reason: expected text, got 7");
   EXPECT_EQ(
       complaint(scratch, fmt::format(R"({{"talweg_flight_record":1,"reason":[{:01000}]}})", 0)).find('['),

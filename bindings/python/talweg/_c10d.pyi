@@ -21,7 +21,8 @@ class Backend(_Backend):
     def statistics(self) -> dict[str, int]:
         """What has gone through the connections, which all Talweg groups share, in bytes: bytes_sent and bytes_received
         (frames with their headers), peak_buffer_bytes (chunk buffers held at once, beyond the tensors) and
-        shared_memory_bytes (mapped for this rank)."""
+        shared_memory_bytes (mapped for this rank). Of sums that may lose a part, which are not in the former: bounded_calls,
+        bounded_sent_bytes, bounded_lost_bytes (never arrived) and bounded_packets_again (packets sent again)."""
     def flight_record(self) -> str:
         """The last calls of this rank as JSON, those in flight with the ranks that they wait for; `talweg doctor` reads the
         files of all ranks."""

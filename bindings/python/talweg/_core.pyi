@@ -212,7 +212,8 @@ class Group:
     def statistics(self) -> dict[str, int]:
         """What has gone through the group's connections, which groups from split() share, in bytes: bytes_sent and
         bytes_received (frames with their headers), peak_buffer_bytes (chunk buffers held at once, beyond the callers'
-        arrays) and shared_memory_bytes (mapped for this rank)."""
+        arrays) and shared_memory_bytes (mapped for this rank). Of sums from bounded_sums(), which are not in the former:
+        bounded_calls, bounded_sent_bytes, bounded_lost_bytes (never arrived) and bounded_packets_again (packets sent again)."""
     def host_of(self, rank: int) -> str:
         """ "hostname pid" of a rank. Raises Error "invalid_argument" for a number that is no rank."""
     def close(self) -> None:
@@ -270,6 +271,9 @@ class BoundedSums:
         on every rank (other numbers, types or reductions), before any array is written: the next call may be right. After
         "timeout", "peer_failed" and "aborted" these sums are of no use any more on any rank, but the group is; the
         residual then holds the whole array with what it held before."""
+    def flight_record(self) -> str:
+        """The last calls of these sums as JSON, as Group.flight_record() has those of a group, which these are not in. Any
+        thread may ask at any time."""
 
 def init(
     rank: int = -1, size: int = -1, store: str = "", prefix: str = "", timeout: Timeout = None,

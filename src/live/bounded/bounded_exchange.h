@@ -85,6 +85,7 @@ class BoundedExchange {
 
   // All that is to come has come, or will be missing. Of the tensor that was begun last.
   bool received() const { return to_receive_ == 0; }
+  bool ended(int rank) const { return !inflow(rank).open(); }  // what is to come from `rank`
   // It is known what `rank` has lost of what was sent to it; of all of them.
   bool settled(int rank) const { return !tensor().senders[index(rank)]->stream(0).open(); }
   bool settled() const { return to_settle_ == 0; }

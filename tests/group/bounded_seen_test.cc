@@ -1,0 +1,213 @@
+// What sums of which a part is lost leave behind: counters, flight records, traces.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <latch>
+#include <thread>
+
+#include "group/bounded.h"
+#include "lossy.h"
+#include "observe/flight_record.h"
+#include "ranks.h"
+
+namespace talweg::group {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Counted for all groups of a process together, by the ranks of the one that was joined.
+TEST(BoundedSums, CountWhatTheyHaveLostForStatisticsAndMetrics) {
+  char folder[] = "/tmp/talweg-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const Variable file("TALWEG_METRICS_FILE", std::string(folder) + "/rank%r.prom");
+  struct Counted {
+    GroupStatistics totals;
+    std::uint64_t of_rank_1 = 0;  // that others have summed without
+  };
+  std::array<Counted, 3> counted;
+  run_ranks(3, [&](Group& group) {
+    EXPECT_EQ(group.statistics().bounded_calls, 0U);
+    const auto turned = group.split(std::array{2, 1, 0});
+    const auto sums =
+        make_bounded(*turned, {.p = 0.2, .packet_bytes = 400}, lossy(group.rank() == 1 ? 0.1 : 0, 70));
+    const std::vector<float> in(30'000, 1.F);
+    std::vector<float> out(in.size());
+    Counted told;
+    for (int call = 0; call < 5; ++call) {
+      const LossReport report = sums->all_reduce({.in = in.data(), .out = out.data(), .count = in.size()});
+      ++told.totals.bounded_calls;
+      told.totals.bounded_sent_bytes += report.sent_bytes;
+      told.totals.bounded_lost_bytes += report.lost_bytes;
+      told.totals.bounded_packets_again += report.packets_again;
+      told.of_rank_1 += report.lost_of_sender[1];
+    }
+    const GroupStatistics totals = group.statistics();
+    EXPECT_EQ(totals.bounded_calls, told.totals.bounded_calls);
+    EXPECT_EQ(totals.bounded_sent_bytes, told.totals.bounded_sent_bytes);
+    EXPECT_EQ(totals.bounded_lost_bytes, told.totals.bounded_lost_bytes);
+    EXPECT_EQ(totals.bounded_packets_again, told.totals.bounded_packets_again);
+    counted[static_cast<std::size_t>(group.rank())] = told;
+  });
+  EXPECT_GT(counted[1].totals.bounded_lost_bytes, 0U);
+  EXPECT_EQ(counted[0].of_rank_1 + counted[2].of_rank_1, counted[1].totals.bounded_lost_bytes);
+  for (const int rank : {0, 2}) {
+    std::ifstream page(fmt::format("{}/rank{}.prom", folder, rank));
+    const std::string text{std::istreambuf_iterator<char>(page), {}};
+    EXPECT_THAT(text, ::testing::ContainsRegex(
+                          fmt::format("talweg_bounded_missing_bytes_total.rank=\"{}\",peer=\"1\"[^\n]* {}\n",
+                                      rank, counted[static_cast<std::size_t>(rank)].of_rank_1)));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+observe::Record read_back(const std::string& text) {
+  std::string file = "/tmp/talweg-test-XXXXXX";
+  ::close(::mkstemp(file.data()));
+  std::ofstream(file) << text;
+  observe::Record record = observe::read_record(file);
+  std::filesystem::remove(file);
+  return record;
+}
+
+// By their flight record, and in the trace.
+TEST(BoundedSums, AreCallsOfTheirOwnToThoseWhoWatch) {
+  char folder[] = "/tmp/talweg-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const Variable traced("TALWEG_TRACE", folder);
+  run_ranks(3, [&](Group& group) {
+    const auto sums =
+        make_bounded(group, {.p = 0.2, .packet_bytes = 400}, lossy(group.rank() == 1 ? 0.1 : 0, 80));
+    const std::vector<float> in(30'000, 1.F);
+    std::vector<float> out(in.size());
+    std::vector<LossReport> reports;
+    for (int call = 0; call < 3; ++call)
+      reports.push_back(sums->all_reduce({.in = in.data(), .out = out.data(), .count = in.size()}));
+    const observe::Record record = read_back(sums->flight_record());
+    EXPECT_EQ(record.rank, group.rank());
+    std::vector<observe::RecordedCall> calls = record.calls;
+    std::erase_if(calls, [](const observe::RecordedCall& c) { return !c.bounded(); });
+    ASSERT_EQ(calls.size(), reports.size());
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      EXPECT_EQ(calls[i].operation, "bounded_all_reduce");
+      EXPECT_EQ(calls[i].sequence, i + 1);
+      EXPECT_EQ(calls[i].state, "completed");
+      EXPECT_EQ(calls[i].type, "f32");
+      EXPECT_EQ(calls[i].reduction, "sum");
+      EXPECT_EQ(calls[i].count, 30'000);
+      EXPECT_GE(calls[i].ended_ns, calls[i].started_ns);
+      EXPECT_EQ(calls[i].sent_bytes, static_cast<std::int64_t>(reports[i].sent_bytes));
+      std::vector<std::uint64_t> lost(3);
+      for (const auto& [rank, bytes] : calls[i].lost_of_sender)
+        lost[static_cast<std::size_t>(rank)] = static_cast<std::uint64_t>(bytes);
+      EXPECT_EQ(lost, reports[i].lost_of_sender);
+    }
+  });
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    std::ifstream trace(file.path());
+    const std::string text{std::istreambuf_iterator<char>(trace), {}};
+    EXPECT_THAT(text,
+                ::testing::ContainsRegex("\"ph\":\"b\"[^\n]*\"bounded_all_reduce\"[^\n]*\"sequence\":3,"));
+    EXPECT_THAT(text, ::testing::ContainsRegex("\"ph\":\"e\"[^\n]*\"bounded_all_reduce\""));
+  }
+  std::filesystem::remove_all(folder);
+}
+
+// Rank 2 has not called it; then no datagram of rank 1 comes.
+TEST(BoundedSums, SayForWhomTheyWait) {
+  std::atomic<bool> mute{true};
+  std::latch seen(2);
+  run_ranks(3, [&](Group& group) {
+    BoundedSeams seams = lossy(0, 90);
+    if (group.rank() == 1)
+      seams.send = [&mute, forward = seams.send](int fd, mmsghdr* messages, unsigned n) {
+        return mute ? static_cast<int>(n) : forward(fd, messages, n);
+      };
+    const auto sums = make_bounded(group, {.p = 0.01}, seams);
+    std::vector<float> values(1'000, 1.F);
+    const auto sum = [&] {
+      sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()});
+    };
+    if (group.rank() == 1) sum();
+    if (group.rank() == 2) {
+      seen.arrive_and_wait();
+      sum();
+    }
+    if (group.rank() != 0) return;
+    std::thread other(sum);
+    const auto wait_for = [&](auto&& good) {
+      observe::RecordedCall call;
+      for (int i = 0; i < 2000; ++i) {
+        for (const observe::RecordedCall& c : read_back(sums->flight_record()).calls)
+          if (c.bounded()) call = c;
+        if (good(call)) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      return call;
+    };
+    const auto absent = wait_for([](const auto& c) { return c.not_started == std::vector{2}; });
+    EXPECT_EQ(absent.state, "started");
+    EXPECT_THAT(absent.not_started, ::testing::ElementsAre(2));
+    seen.arrive_and_wait();
+    const auto silent = wait_for([](const auto& c) { return c.data_missing_from == std::vector{1}; });
+    EXPECT_EQ(silent.state, "moving");
+    EXPECT_THAT(silent.not_started, ::testing::IsEmpty());
+    EXPECT_THAT(silent.data_missing_from, ::testing::ElementsAre(1));
+    EXPECT_THAT(silent.text, AllOf(HasSubstr("bounded_all_reduce(sum, f32, 1000 elements) #1 on rank 0 ("),
+                                   HasSubstr("): data are missing from rank 1 (")));
+    mute = false;
+    other.join();
+    EXPECT_EQ(wait_for([](const auto&) { return true; }).state, "completed");
+  });
+}
+
+// One file, which has all that failed together, and the error names it.
+TEST(BoundedSums, LeaveARecordWhenTheyFail) {
+  char folder[] = "/tmp/talweg-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const Variable dir("TALWEG_RECORDER_DIR", folder);
+  run_ranks(3, [&](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0.01}, lossy(group.rank() == 1 ? 1 : 0, 100));
+    std::vector<float> values(1'000, 1.F);
+    const auto call = [&] {
+      return error_of([&] {
+        sums->all_reduce({.in = values.data(),
+                          .out = values.data(),
+                          .count = values.size(),
+                          .timeout = std::chrono::seconds(2)});
+      });
+    };
+    const std::string error = call();
+    EXPECT_THAT(error, HasSubstr(std::string("(flight record: ") + folder));
+    EXPECT_EQ(call(), error);
+  });
+  int records = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const observe::Record record = observe::read_record(file.path());
+    ++records;
+    int failed = 0;
+    for (const observe::RecordedCall& call : record.calls) {
+      EXPECT_FALSE(call.in_flight()) << file.path() << ": " << call.operation;
+      if (!call.bounded()) continue;
+      ++failed;
+      EXPECT_EQ(call.state, "failed");
+      EXPECT_NE(call.error, "");
+      if (record.rank != 1) {
+        EXPECT_THAT(call.data_missing_from, ::testing::Contains(1));
+      }
+    }
+    EXPECT_EQ(failed, 1) << file.path();
+  }
+  EXPECT_EQ(records, 3);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace talweg::group
