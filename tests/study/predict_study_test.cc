@@ -147,6 +147,28 @@ TEST(PredictNetwork, OfTransfersUnderWayTogetherTheRateOfAllCounts) {
   EXPECT_EQ(recorded.misfit, "");
 }
 
+// Small calls that cost as much as large ones: recorded steps, whose calls are large, do not tell.
+TEST(PredictNetwork, WhatTheRecorderProbedSaysWhatOtherSizesTake) {
+  train::Job job = with_exchanges({{2'000'000, 9}, {2'000'000, 11}});
+  job.in_flight = 2;
+  job.backend = "talweg";
+  for (const auto& [bytes, milliseconds] : {std::pair{4, 4.0}, {1'000'000, 4.5}, {2'000'000, 5.0}})
+    job.probes.push_back({.bytes = {bytes}, .time = ms(milliseconds)});
+  const PredictNetwork recorded = predict_network({}, job, job.ranks);
+  EXPECT_NEAR(recorded.at(job.ranks).all_reduce.seconds(2e6), 10e-3, 1e-6) << "twice what was probed";
+  EXPECT_NEAR(recorded.at(job.ranks).all_reduce.seconds(4), 8e-3, 1e-6);
+  EXPECT_EQ(recorded.assumed, "");
+  EXPECT_THAT(recorded.words, HasSubstr("as 3 probed all-reduces of the job fit it"));
+
+  StepQuestion question = question_of(job, {"ddp"});
+  question.network = predict_network({"", "1Gbit/s", ""}, job, 4);
+  const train::TransferTimes planned = question.network.at(4).all_reduce;
+  EXPECT_EQ(question.setting(4).network.all_reduce, planned.with_call(4e-3));
+  EXPECT_NE(question.setting(4).network.all_reduce, planned);
+  question.job.backend = "gloo";
+  EXPECT_EQ(question.setting(4).network.all_reduce, planned);
+}
+
 TEST(PredictNetwork, AFitSaysHowSureItIsAndWhereItMissesWhatWasRecorded) {
   const auto question_on = [](const std::vector<std::pair<std::int64_t, double>>& bytes_and_ms) {
     StepQuestion question = question_of(small_job(), {"ddp"});
@@ -225,6 +247,17 @@ TEST(StepStudy, TheQuickestIsFirstAndEachSaysWhenItsBucketsTravel) {
   EXPECT_NEAR(study.alone, 10e-3, 1e-9);
   EXPECT_EQ(study.rows[*study.plan].strategy.name, "wfbp");
   EXPECT_FALSE(study.measured);
+}
+
+TEST(StepStudy, AStrategyOfTooManyPiecesIsRefusedAndTheOthersStay) {
+  train::Job job = small_job();
+  job.layers[0].gradient = {train::find_strategy("p3").partition.value * 700'000};
+  const StepStudy study = study_step(question_of(job, {"p3", "ddp"}));
+  ASSERT_EQ(study.rows.size(), 2u);
+  EXPECT_EQ(study.rows[0].strategy.name, "ddp");
+  EXPECT_TRUE(study.rows[0].suits());
+  EXPECT_EQ(study.best, 0u);
+  EXPECT_THAT(study.rows[1].unsuited, HasSubstr("so many pieces, are more than the model takes"));
 }
 
 TEST(StepStudy, WhatWasMeasuredIsLaidBesideWhatIsPredictedForAsManyRanks) {
