@@ -338,9 +338,12 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
     group_->end_bounded(report);
     return report;
   } catch (const Error& e) {
-    const Error longer(e.code(), e.what() + group_->fail_bounded(e));
-    if (broken_) broken_.emplace(longer);
-    throw longer;
+    const std::string text = e.what() + group_->fail_bounded(e);
+    if (broken_) broken_.emplace(e.code(), text);
+    throw Error(e.code(), text);
+  } catch (const std::exception& e) {  // such as no memory
+    group_->fail_bounded(Error(ErrorCode::system, e.what()));
+    throw;
   }
 }
 

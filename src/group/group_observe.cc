@@ -52,7 +52,7 @@ void GroupImpl::begin_bounded(std::uint64_t number, const BoundedCall& call) {
   const wire::Signature signature{
       Collective::all_reduce, call.type, call.reduction, 0, static_cast<std::int64_t>(call.count), 0};
   const auto guard = world_->lock();
-  Bounded& bounded = bounded_.emplace();
+  Bounded& bounded = bounded_.emplace(Bounded{});
   note_start(bounded.call, {observe::CallNote::Kind::bounded,
                             signature,
                             number,

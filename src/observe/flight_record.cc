@@ -25,6 +25,7 @@ void read_losses(const Json& json, RecordedCall& call) {
     auto& [rank, bytes] = call.lost_of_sender.emplace_back();
     text::read_field(sender, "rank", rank);
     text::read_field(sender, "bytes", bytes);
+    if (bytes < 0) throw Error(ErrorCode::bad_file, "lost_of_sender: expected bytes of at least 0");
   }
 }
 
@@ -89,7 +90,8 @@ Record read_json(const Json& json) {
     check_ranks(record.calls.back().not_started, record.size, "not_started");
     check_ranks(record.calls.back().data_missing_from, record.size, "data_missing_from");
     for (const auto& [sender, bytes] : record.calls.back().lost_of_sender)
-      check_ranks({sender}, record.size, "lost_of_sender");
+      if (check_ranks({sender}, record.size, "lost_of_sender"); sender == record.rank)
+        throw Error(ErrorCode::bad_file, "lost_of_sender: a rank loses nothing of its own");
   }
   if (record.rank < 0 || record.rank >= record.size ||
       record.hosts.size() != static_cast<std::size_t>(record.size))

@@ -275,7 +275,7 @@ class Doctor {
       }
     for (int r = 0; r < size; ++r) {
       const Sender& sender = senders[static_cast<std::size_t>(r)];
-      if (sender.losses < kEnoughCalls) continue;
+      if (sender.losses < kEnoughCalls || sender.sent <= 0) continue;
       const double part = sender.missing / sender.sent;
       const double rest = all.sent - sender.sent;
       const double others = rest > 0 ? (all.missing - sender.missing) / rest : 0;

@@ -50,10 +50,12 @@ cluster::Cluster without_bursts(cluster::Cluster cluster) {
   return cluster;
 }
 
-// Seconds that the bucket of a slowest link lasts, the least of them.
+// Seconds that the bucket of a slowest link lasts, the least of them. 0 where any link has none: it may be
+// what limits while the others' last.
 double burst_of(const cluster::Cluster& cluster) {
   double slowest = std::numeric_limits<double>::infinity(), burst = 0;
   for (const cluster::Link& link : cluster.links) {
+    if (link.burst.value == 0) return 0;
     const double rate = link.capacity.bytes_per_second();
     const double lasts = static_cast<double>(link.burst.value) / rate;
     burst = rate < slowest ? lasts : rate == slowest ? std::min(burst, lasts) : burst;

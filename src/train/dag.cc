@@ -105,16 +105,17 @@ class Runner {
       save(state, task);
     }
     const Task& its = dag_.tasks()[at(state.queue.front())];
-    ends_.push({now_ + spend(state, its.seconds - startup_of(its)), state.queue.front()});
+    ends_.push({now_ + serve(state, its), state.queue.front()});
   }
   // Of a resource that has been idle until now.
   void save(State& state, int task) const {
     const double most = dag_.resources()[at(dag_.tasks()[at(task)].resource)].burst;
     state.saved = std::min(most, state.saved + now_ - state.idle_since);
   }
-  // What is left of so many seconds.
-  static double spend(State& state, double seconds) {
-    const double spent = std::min(state.saved, seconds);
+  // How long it takes behind its start-up.
+  static double serve(State& state, const Task& its) {
+    const double seconds = its.seconds - startup_of(its);
+    const double spent = std::min(state.saved, std::max(0.0, seconds - its.fixed));
     state.saved -= spent;
     return seconds - spent;
   }
@@ -189,7 +190,7 @@ class Runner {
     if (dag_.resources()[at(its.resource)].in_flight == 1) {
       state.queue.push_back(task);
       save(state, task);
-      ends_.push({now_ + startup_of(its) + spend(state, its.seconds - startup_of(its)), task});
+      ends_.push({now_ + startup_of(its) + serve(state, its), task});
     } else {
       ends_.push({now_ + startup_of(its), task});
     }

@@ -58,6 +58,8 @@ struct Task {
   // Of `seconds`, its beginning (a wait for peers included) in which it does not need the resource for
   // itself: start-ups of tasks that are under way together overlap, the rest of each is served in turn.
   double startup = 0;
+  // Of the rest of `seconds`, what no token bucket makes any quicker, such as what processors do.
+  double fixed = 0;
 };
 
 // In which order a resource takes its tasks. By urgency: of those that are ready.

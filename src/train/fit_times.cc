@@ -219,10 +219,19 @@ std::vector<Sample> probes_of(const Job& job, Collective op) {
   return samples;
 }
 
+// Whether probes come near the sizes of the exchanges, beyond which they would say nothing.
+bool reach(std::span<const Sample> probed, std::span<const Sample> exchanges) {
+  constexpr double kNear = 4;  // times: the recorder's sizes are as far apart
+  if (probed.empty()) return false;
+  const double largest = std::ranges::max(probed, {}, &Sample::bytes).bytes;
+  return std::ranges::all_of(exchanges,
+                             [&](const Sample& exchange) { return exchange.bytes <= kNear * largest; });
+}
+
 // Probes, all by the one factor with which they say of the exchanges of a step what these took together:
 // while layers are computed, calls come as they may, and hosts have less time for them.
 std::vector<Sample> at_level_of(std::span<const Sample> exchanges, std::vector<Sample> probed) {
-  const TransferTimes times = table_times(probed);
+  const TransferTimes times = fit_times(probed).times;
   double taken = 0, expected = 0;
   for (const Sample& exchange : exchanges) {
     taken += exchange.seconds;
@@ -241,7 +250,7 @@ std::vector<Sample> samples_of(const Job& job, Collective op) {
     if (exchange.op == op && exchange.bytes.value > 0 && exchange.time.value > 0)
       samples.push_back(
           {static_cast<double>(exchange.bytes.value), static_cast<double>(exchange.time.value) * 1e-9});
-  if (std::vector<Sample> probed = probes_of(job, op); !probed.empty())
+  if (std::vector<Sample> probed = probes_of(job, op); reach(probed, samples))
     return at_level_of(samples, std::move(probed));
   if (job.in_flight == 1) return samples;
   double bytes = 0, seconds = 0;
@@ -254,7 +263,7 @@ std::vector<Sample> samples_of(const Job& job, Collective op) {
 }
 
 double call_of(const Job& job) {
-  if (job.backend != "talweg") return 0;
+  if (job.backend != "talweg" || job.ranks < 2) return 0;
   const std::vector<Sample> probes = probes_of(job, Collective::all_reduce);
   if (probes.empty()) return 0;
   const Sample least = *std::ranges::min_element(probes, {}, &Sample::bytes);

@@ -176,6 +176,10 @@ class StepBuilder {
                           : piece.op == Collective::all_gather   ? TaskKind::all_gather
                                                                  : TaskKind::collective;
     const TransferTimes& times = times_of(setting_.network, piece.op);
+    const NetworkTimes::Each& each = setting_.network.least;
+    const TransferTimes& least = piece.op == Collective::all_reduce       ? each.all_reduce
+                                 : piece.op == Collective::reduce_scatter ? each.reduce_scatter
+                                                                          : each.all_gather;
     const double taken = piece.taken >= 0 ? piece.taken : times.seconds(piece.bytes);
     const double startup = piece.taken >= 0 ? 0 : times.startup_of(piece.bytes);
     return steps_.dag.add({.kind = kind,
@@ -188,7 +192,8 @@ class StepBuilder {
                            .bytes = piece.bytes,
                            .op = piece.op,
                            .urgency = piece.urgency,
-                           .startup = startup + piece.wait},
+                           .startup = startup + piece.wait,
+                           .fixed = least.seconds(piece.bytes) - least.startup_of(piece.bytes)},
                           after);
   }
 

@@ -68,6 +68,9 @@ TEST(ClusterTimes, BurstsLetNothingPassAtOnce) {
     EXPECT_GE(with.seconds(bytes), 0.99 * without.seconds(bytes));
   EXPECT_EQ(cluster_times(plain).burst, 0);
   EXPECT_DOUBLE_EQ(cluster_times(bursting).burst, (1 << 20) / plain.links[0].capacity.bytes_per_second());
+  cluster::Cluster without_one = bursting;
+  without_one.links.back().burst = {};
+  EXPECT_EQ(cluster_times(without_one).burst, 0) << "that one may be what limits";
   // That of a slowest link, whatever quicker ones have.
   bursting.links[0].capacity.bits_per_second /= 2;
   bursting.links[0].burst = {1 << 10};

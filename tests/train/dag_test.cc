@@ -77,6 +77,17 @@ TEST(Dag, StartupsOfTasksInFlightOverlap) {
   }
 }
 
+TEST(Dag, ABucketMakesNothingQuickerThatIsNotItsLinks) {
+  for (const int in_flight : {1, 2}) {
+    Dag dag;
+    const int device = dag.add_resource({.name = "device"});
+    const int wire = dag.add_resource({.name = "wire", .in_flight = in_flight, .burst = 9});
+    const int computed = dag.add({.resource = device, .seconds = 20});
+    const int sent = dag.add({.resource = wire, .seconds = 6, .startup = 1, .fixed = 2}, {computed});
+    EXPECT_EQ(run(dag).tasks[at(sent)].end, 23);
+  }
+}
+
 // Of the time in which nothing was served, a bucket makes as much good as it holds, once; start-ups stay.
 TEST(Dag, ABucketMakesIdlenessGood) {
   const auto ends = [](double burst, int in_flight, double startup) {

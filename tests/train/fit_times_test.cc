@@ -139,15 +139,24 @@ TEST(FitTimes, ProbesSayHowTimesGrow) {
   EXPECT_DOUBLE_EQ(samples[0].seconds, 8e-6) << "20 us were taken where the probes say 10";
   EXPECT_DOUBLE_EQ(samples[1].seconds, 10e-6);
   EXPECT_EQ(samples_of(job, Collective::broadcast).size(), 1u);
+  job.exchanges.push_back({.bytes = {4001}, .time = {40'000}});
+  EXPECT_EQ(samples_of(job, Collective::all_reduce).size(), 3u)
+      << "probes that do not reach it say nothing of it";
+  job.exchanges.back().bytes = {4000};
+  EXPECT_EQ(samples_of(job, Collective::all_reduce).size(), 2u);
   job.exchanges.clear();
   EXPECT_DOUBLE_EQ(samples_of(job, Collective::all_reduce)[0].seconds, 4e-6) << "as they are";
 }
 
 TEST(FitTimes, ACallCostsWhatTheSmallestProbeOfTalwegTook) {
   Job job{.name = "a",
+          .ranks = 2,
           .backend = "talweg",
           .probes = {{.bytes = {4096}, .time = {9000}}, {.bytes = {4}, .time = {4000}}}};
   EXPECT_DOUBLE_EQ(call_of(job), 4e-6);
+  job.ranks = 1;
+  EXPECT_EQ(call_of(job), 0) << "which called nobody";
+  job.ranks = 2;
   job.backend = "gloo";
   EXPECT_EQ(call_of(job), 0) << "which Talweg's calls do not cost";
   job.backend = "talweg";

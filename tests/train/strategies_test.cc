@@ -105,6 +105,14 @@ TEST(Strategies, BucketsFillWhileNothingIsSent) {
                 1e-9)
         << burst;
   }
+  setting.network.burst = compute + 1;
+  setting.network.least.all_reduce = linear_times(0, 1e-10);
+  EXPECT_NEAR(predict(job, find_strategy("one"), setting).step,
+              compute + setting.network.all_reduce.startup() +
+                  std::max(1e-10 * static_cast<double>(job.gradients().value),
+                           served - compute - setting.network.all_reduce.startup()),
+              1e-9)
+      << "what endless links would take is left";
   setting.network.burst = 1e-3;
   EXPECT_EQ(setting.network.with_bandwidth(4).burst, 0.25e-3) << "as many bytes";
 }

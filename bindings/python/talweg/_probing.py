@@ -39,12 +39,21 @@ def sizes_of(gradients: int, exchanged_s: float) -> list[tuple[int, int]]:
 
 
 def probe(group: dist.ProcessGroup, device: torch.device, sizes: list[tuple[int, int]]) -> list[Probe]:
-    """All ranks call it with the same sizes. What a call takes is this rank's median over some rounds."""
-    return [Probe(size, _in_turn(group, device, size, count)) for size, count in sizes]
+    """All ranks call it with the same sizes. What a call takes is this rank's median over some rounds. Nothing where a rank has no
+    room for it."""
+    box, most = None, max((size * count for size, count in sizes), default=0)
+    try:
+        box = torch.zeros(most // LEAST, dtype=torch.float32, device=device)
+    except RuntimeError:  # out of memory: the job goes without
+        pass
+    room: list[bool] = [False] * group.size()
+    dist.all_gather_object(room, box is not None, group=group)
+    if box is None or not all(room):
+        return []
+    return [Probe(size, _in_turn(group, device, list(box[:size // LEAST * count].split(size // LEAST)))) for size, count in sizes]
 
 
-def _in_turn(group, device, size, count) -> int:
-    tensors = [torch.zeros(size // LEAST, dtype=torch.float32, device=device) for _ in range(count)]
+def _in_turn(group, device, tensors) -> int:
     times = []
     for _ in range(ROUNDS + 1):
         dist.all_reduce(tensors[0], group=group)  # all ranks are here
@@ -53,7 +62,7 @@ def _in_turn(group, device, size, count) -> int:
         for work in [dist.all_reduce(tensor, group=group, async_op=True) for tensor in tensors]:
             work.wait()
         _settle(device)
-        times.append((time.monotonic_ns() - begun) // count)
+        times.append((time.monotonic_ns() - begun) // len(tensors))
     return max(1, round(statistics.median(times[1:])))
 
 

@@ -233,7 +233,7 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         """Of the sizes that rank 0 says: all ranks must ask for the same."""
         group, box = self._model.process_group, [[]]
         if group.rank() == 0 and seen.buckets and self._probes:
-            box = [_probing.sizes_of(sum(bucket.bytes for bucket in seen.buckets), _steps.longest_exchange(seen) * 1e-9)]
+            box = [_probing.sizes_of(sum(bucket.bytes for bucket in seen.buckets), _steps.usual_exchange(seen) * 1e-9)]
         dist.broadcast_object_list(box, group=group, group_src=0)
         return _probing.probe(group, self._device, box[0])
 

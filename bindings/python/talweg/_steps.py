@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import dataclasses
+import statistics
 from typing import Any, NamedTuple
 
 from talweg._watching import Kind, Watching
@@ -59,19 +60,20 @@ class Seen:
         return time_ns + a + round((b - a) * part)
 
 
-def longest_exchange(seen: Seen) -> int:
-    """ns from when a step's first all-reduce was sent until its last one had arrived, in the step where that was longest."""
-    first_sent: dict[int, int] = {}  # by all-reduce: of its step
-    longest, begin = 0, None
+def usual_exchange(seen: Seen) -> float:
+    """ns from when a step's first all-reduce was sent until its last one had arrived: the median over the steps."""
+    begins: dict[int, int] = {}  # by all-reduce: when the first of its step was sent
+    spans: dict[int, int] = {}  # by when that was
+    begin = None
     for kind, index, when in zip(seen.kinds, seen.indices, seen.times):
         if kind == Kind.STEP:
             begin = None
         elif kind == Kind.SENT:
             begin = when if begin is None else begin
-            first_sent[index] = begin
-        elif kind == Kind.ARRIVED and index in first_sent:
-            longest = max(longest, when - first_sent[index])
-    return longest
+            begins[index] = begin
+        elif kind == Kind.ARRIVED and index in begins:
+            spans[begins[index]] = max(spans.get(begins[index], 0), when - begins[index])
+    return statistics.median(spans.values()) if spans else 0.0
 
 
 class Span(NamedTuple):

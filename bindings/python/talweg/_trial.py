@@ -81,6 +81,7 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
     def __enter__(self) -> try_plan:
         if self._used:
             raise ValueError("try_plan: this trial was used before: make a new one for each block")
+        _sending.refuse_what_hides_buckets(self._model, "try_plan")  # which may be since it was made
         _sending.refuse_while_tried(self._model, "try_plan")
         if _sending.is_watched(self._model):
             raise ValueError("try_plan: the model is being recorded")
@@ -98,9 +99,11 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        if error is None and self._synchronised:
-            self._between_steps()  # which the next forward pass would tell
-        self._stop()
+        try:
+            if error is None and self._synchronised:
+                self._between_steps()  # which the next forward pass would tell
+        finally:
+            self._stop()
         if self.done:
             return
         if error is not None:
@@ -116,13 +119,14 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
     def _forward_begins(self, model, arguments):
         if not torch.is_grad_enabled() or model._join_config.enable:
             return  # ranks that have joined take no steps, and could not change with the others
-        if self._synchronised or not self._begun:
+        # Where passes without synchronising come first, in the one behind them: a static graph takes no new reducer before.
+        if model.require_backward_grad_sync and (self._synchronised or not self._begun):
             self._between_steps()
         self._synchronises = model.require_backward_grad_sync
 
     def _gradient(self, parameter):
         # Forward passes alone would not tell steps apart: a loss may be that of several.
-        self._synchronised = self._synchronises
+        self._synchronised |= self._synchronises
 
     def _between_steps(self):
         """On all ranks between the same steps."""
@@ -149,6 +153,7 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
         return statistics.median(1e3 * (b - a) for a, b in itertools.pairwise(self._stamps))
 
     def _send(self, plan):
+        _sending.refuse_what_hides_buckets(self._model, "try_plan")  # a hook would be lost with its reducer
         if plan is not self._now_sent:
             _plan.follow(self._model, plan)
             self._now_sent = plan

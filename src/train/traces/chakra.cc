@@ -193,9 +193,9 @@ struct ChakraRank {
   bool operator==(const ChakraRank&) const = default;
 };
 
-// Where traces are made up, nothing says when a transfer began, and none is known to overlap another.
+// Where traces are made up, transfers have no time at which they began, and none is known to overlap another.
 void take_turns(ChakraRank& rank, const std::vector<UnderWay>& transfers) {
-  if (std::ranges::all_of(transfers, [](const UnderWay& t) { return t.begin == 0; })) return;
+  if (std::ranges::any_of(transfers, [](const UnderWay& t) { return t.begin == 0; })) return;
   const Turns turns = turns_of(transfers, 0);
   rank.in_flight = turns.in_flight;
   for (std::size_t i = 0; i < transfers.size(); ++i)
