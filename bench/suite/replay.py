@@ -162,7 +162,9 @@ def values_of(part, cases):
     asked = [one for one in asked if one not in own]
     values = [one[part] for one in asked if one.get(part) is not None]
     failed = f"{len(asked) - len(values)} of {len(asked)} cases gave none" if len(values) < len(asked) else ""
-    return values, failed, f"without {len(own)} whose plan is DDP's own buckets" if own else ""
+    back = sum(value == 1 for value in values) if part == "kept" else 0
+    return values, failed, (f"without {len(own)} whose plan is DDP's own buckets" if own else
+                            f"{back} of {len(values)} plans were put back, which count as 1" if back else "")
 
 
 def rows(records, ranks):

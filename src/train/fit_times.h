@@ -42,9 +42,9 @@ Fit fit_times(std::span<const Sample> samples, int most_pieces = kMostFitPieces)
 
 // What a job's exchanges of this kind took on the wire. Those without bytes or time are left out. Of several
 // under way together it cannot be told which had the network when: each has its part, by bytes, of what all
-// took. Where the job has probes of this kind up to a quarter of the largest of them
-// at least, these stand for them: how times grow with the size is the
-// probes', what all exchanges of a step take together the exchanges' own.
+// took. Where the job has probes of this kind up to a quarter of the largest of them at least, these stand
+// for them: how times grow with the size is the probes', what all exchanges of a step take together their
+// own.
 std::vector<Sample> samples_of(const Job& job, Collective op);
 
 // Of a job that Talweg ran, seconds that a call costs the hosts in turn whatever it carries: what the

@@ -80,6 +80,7 @@ class StepBuilder {
     }
   }
 
+  // Refuses what is too many.
   void make_room() {
     double transfers = static_cast<double>(groups_.size()) * 3;
     if (strategy_.sending == Sending::by_priority && strategy_.partition.value > 0)
@@ -165,9 +166,11 @@ class StepBuilder {
     double taken = kNone;  // seconds, where they are known
   };
   // A collective that steps do not need for gradients counts as an all-gather.
-  static const TransferTimes& times_of(const NetworkTimes& network, Collective op) {
-    const bool known = op == Collective::all_reduce || op == Collective::reduce_scatter;
-    return known ? network.of(op) : network.all_gather;
+  template <class Times>
+  static const TransferTimes& times_of(const Times& times, Collective op) {
+    return op == Collective::all_reduce       ? times.all_reduce
+           : op == Collective::reduce_scatter ? times.reduce_scatter
+                                              : times.all_gather;
   }
   int transfer(const Piece& piece, const std::vector<int>& layers, std::span<const int> after) {
     if (!travels_) return kNone;
@@ -176,10 +179,7 @@ class StepBuilder {
                           : piece.op == Collective::all_gather   ? TaskKind::all_gather
                                                                  : TaskKind::collective;
     const TransferTimes& times = times_of(setting_.network, piece.op);
-    const NetworkTimes::Each& each = setting_.network.least;
-    const TransferTimes& least = piece.op == Collective::all_reduce       ? each.all_reduce
-                                 : piece.op == Collective::reduce_scatter ? each.reduce_scatter
-                                                                          : each.all_gather;
+    const TransferTimes& least = times_of(setting_.network.least, piece.op);
     const double taken = piece.taken >= 0 ? piece.taken : times.seconds(piece.bytes);
     const double startup = piece.taken >= 0 ? 0 : times.startup_of(piece.bytes);
     return steps_.dag.add({.kind = kind,

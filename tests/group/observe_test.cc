@@ -293,23 +293,22 @@ TEST(Stall, IsWarnedOfOnceWithTheRanksThatAreMissing) {
   EXPECT_EQ(log.find("stall:"), log.rfind("stall:")) << log;
 }
 
+// The second rank is there long after the warning, and the warning long after the first has started all
+// calls.
 TEST(Stall, OfManyCallsThatWaitForTheSameRankTheOldestIsWarnedOf) {
-  const Variable patience("TALWEG_STALL_WARNING", "100ms");
+  const Variable patience("TALWEG_STALL_WARNING", "3s");
   testing::internal::CaptureStderr();
   run_ranks(2, [](Group& g) {
     std::vector<float> x(300, 1);
     std::vector<WorkPtr> works;
-    if (g.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2000));
+    if (g.rank() == 1) std::this_thread::sleep_for(std::chrono::seconds(6));
     for (float& value : x)
       works.push_back(g.start_all_reduce(&value, &value, 1, DataType::f32, ReduceOp::sum));
     for (const WorkPtr& work : works) work->wait();
   });
   const std::string log = testing::internal::GetCapturedStderr();
   EXPECT_THAT(log, HasSubstr("WARN stall: all_reduce(sum, f32, 1 elements) #0 on rank 0"));
-  // All that were under way by then: how many a machine starts in that time is its own affair.
-  std::smatch more;
-  ASSERT_TRUE(std::regex_search(log, more, std::regex(R"(; and ([0-9]+) more calls\))"))) << log;
-  EXPECT_LE(std::stoi(more[1]), 299);
+  EXPECT_THAT(log, HasSubstr("; and 299 more calls)"));
   EXPECT_EQ(log.find("stall:"), log.rfind("stall:")) << log;
 }
 

@@ -318,6 +318,11 @@ TEST(Doctor, ReadsRecordsOfBothForms) {
     EXPECT_THAT(r.calls.at(0).lost_of_sender, ElementsAre(std::pair{1, std::int64_t{4}}));
   }
   EXPECT_THROW(observe::read_record(scratch.write("x.json", fmt::format(kBoundedRecord, 2, 2))), Error);
+  EXPECT_THROW(observe::read_record(scratch.write("x.json", fmt::format(kBoundedRecord, 2, 0))), Error)
+      << "of its own data a rank loses nothing";
+  std::string negative = fmt::format(kBoundedRecord, 2, 1);
+  negative.replace(negative.find("\"bytes\": 4"), 10, "\"bytes\": -4");
+  EXPECT_THROW(observe::read_record(scratch.write("x.json", negative)), Error);
 }
 
 TEST(Doctor, RefusesNumbersThatDoNotFit) {

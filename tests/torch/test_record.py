@@ -4,6 +4,7 @@ import collections
 import json
 import subprocess
 import time
+import types
 
 import pytest
 import torch
@@ -128,6 +129,16 @@ def test_layers_sizes_and_buckets_are_those_of_the_model(tmp_path):
         recording, _ = recorded(model, tmp_path, probe=False)
         if dist.get_rank() == 0:
             assert recording.job["probes"] == [] and "probes" not in (tmp_path / "job.yaml").read_text()
+
+
+@on_ranks(2)
+def test_a_job_goes_without_probes_where_a_rank_has_no_room_for_them(monkeypatch, tmp_path):
+    def full(*_, **__):
+        raise RuntimeError("out of memory")
+
+    if dist.get_rank() == 1:
+        monkeypatch.setattr(_probing, "torch", types.SimpleNamespace(zeros=full, float32=torch.float32))
+    assert _probing.probe(dist.group.WORLD, torch.device("cpu"), [(4, 2), (16, 1)]) == []
 
 
 def test_probes_have_as_much_as_a_step_and_end_in_time():

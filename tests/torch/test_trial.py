@@ -118,6 +118,66 @@ def test_passes_that_accumulate_or_do_not_train_are_no_steps():
 
 
 @on_ranks(2)
+def test_a_static_graph_changes_where_it_may():
+    model, plain = parallel(static_graph=True), parallel(static_graph=True)
+
+    def step(model, optimizer, number, accumulates):
+        if accumulates:
+            with model.no_sync():
+                loss(model, 2 * number).backward()
+        loss(model, 2 * number + 1).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    def run(model):
+        optimizer = sgd(model)
+        for number in range(NEEDED + 2):
+            step(model, optimizer, number, number > 0)  # torch wants the first pass of such a graph to synchronise
+
+    with trial_of(model, 1.0, 0.5) as trial:
+        run(model)
+    assert trial.kept
+    run(plain)
+    assert torch.equal(flat(model), flat(plain))
+
+
+def hook(_, bucket):
+    return dist.all_reduce(bucket.buffer(), async_op=True).get_future().then(lambda future: future.value()[0])
+
+
+@on_ranks(2)
+def test_a_communication_hook_that_comes_meanwhile_is_not_lost():
+    model = parallel()
+    trial = trial_of(model, 1.0, 0.5)
+    model.register_comm_hook(None, hook)
+    with pytest.raises(ValueError, match="^try_plan: the model has a communication hook"), trial:
+        pass
+    assert_nothing_left(model)
+    model, calls = parallel(), []
+    with pytest.raises(ValueError, match="^try_plan: the model has a communication hook"), trial_of(model, 1.0, 0.5):
+        train(model, steps=2)
+        model.register_comm_hook(calls, lambda calls, bucket: calls.append(0) or hook(None, bucket))
+        train(model, steps=NEEDED)
+    assert_nothing_left(model)
+    calls.clear()
+    train(model, steps=2)
+    assert calls
+
+
+@on_ranks(1)
+def test_nothing_is_left_where_changing_fails(monkeypatch):
+    model = parallel()
+
+    def broken(model, plan):
+        raise RuntimeError("cannot change")
+
+    with pytest.raises(RuntimeError, match="^cannot change$"), trial_of(model, 1.0, 0.5):
+        train(model, steps=_trial.WARM_UP + 1)
+        monkeypatch.setattr(_trial._plan, "follow", broken)  # the end of the block is the first to change
+    assert_nothing_left(model)
+
+
+@on_ranks(2)
 def test_what_is_put_back_is_the_plan_that_the_model_had():
     model = parallel()
     apply_plan(model, PLANS[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import statistics
@@ -28,8 +29,8 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
                 ...
         print(trial.kept, trial.gain)
 
-    Every rank does this around its loop, which stays as it is. A step goes from the first forward pass after one that
-    synchronised to the next such pass. Between steps the model changes from the buckets that it has (DDP's own, or those of a
+    Every rank does this around its loop, which stays as it is. A step goes from one forward pass that
+    synchronises, after one that did, to the next; passes that accumulate belong to the step before. Between steps the model changes from the buckets that it has (DDP's own, or those of a
     plan that was applied before) to those of the plan and back: `turns` times either, each time for 3 steps that do not count
     and `steps` that do. After these 2 * turns * (3 + steps) steps the ranks put together what they have seen. The plan is kept
     if it is quicker, by the median over the turns; else what the model had is put back. Then the loop may go on, or ask
@@ -108,7 +109,8 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
             return
         if error is not None:
             if self._now_sent is not self._before:
-                self._send(None)
+                with contextlib.suppress(ValueError):  # a communication hook, which came meanwhile, stays with the plan
+                    self._send(None)
             return
         self._send(self._before)
         needed = 2 * self._turns * (WARM_UP + self._steps)

@@ -84,6 +84,12 @@ TEST_F(ChakraImport, OfTransfersUnderWayTogetherEachCountsFromTheEndOfTheOneBefo
   job = read_job({file("b.et", chakra_text(nodes))}).job;
   EXPECT_EQ(job.exchanges[0].time.value, 80'000);
   EXPECT_EQ(job.exchanges[1].time.value, 60'000);
+  // Where some have no begin, none is known to overlap another.
+  std::vector<ChakraSample> half(nodes.begin(), nodes.end());
+  half[4].begin = 0;
+  job = read_job({file("d.et", chakra_text(half))}).job;
+  EXPECT_EQ(job.exchanges[0].time.value, 200'000);
+  EXPECT_EQ(job.in_flight, 1);
   // Without begins nothing says that one was under way while another was.
   for (ChakraSample& n : nodes) n.begin = 0;
   job = read_job({file("c.et", chakra_text(nodes))}).job;
