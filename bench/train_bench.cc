@@ -4,7 +4,7 @@
 //
 //   train_bench [MB]
 //   train_bench FILE ...
-//   train_bench write LAYERS EVENTS FILE      a trace of so many layers a step, and about so many events
+//   train_bench write LAYERS EVENTS FILE      a trace of so many layers a step, and at least so many events
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -90,7 +90,7 @@ int write(int layers, int events, const std::string& path) {
   }
   made.steps = 2;
   const auto a_step = events_in(train::kineto_text(made, 0)) / 2;
-  made.steps = std::max(2, events / static_cast<int>(a_step));
+  made.steps = std::max(2, (events - 1) / static_cast<int>(a_step) + 1);
   std::FILE* file = std::fopen(path.c_str(), "w");
   if (file == nullptr) {
     std::perror(path.c_str());

@@ -151,8 +151,9 @@ class Interruption {
 py::object predict(const py::args& positional, const py::kwargs& named) {
   const auto request = request_of("predict", study::predict_fields(), positional, named);
   return computed([&] {
-    const study::StepQuestion question = checked(request);
     Interruption interruption;
+    const study::StepQuestion question =
+        checked(request, [&](std::uint64_t, std::uint64_t) { interruption.look(); });
     return to_json(question, study_step(question, [&](std::size_t, std::size_t) { interruption.look(); }));
   });
 }

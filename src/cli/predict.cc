@@ -49,10 +49,24 @@ struct PredictOutputs {
 };
 
 // On a terminal it says after a second how far it is.
+study::ProgressLine progress_line() {
+  return study::ProgressLine(std::chrono::seconds(1), std::nullopt);
+}
+
 study::StepStudy studied_step(const study::StepQuestion& question) {
-  study::ProgressLine line(std::chrono::seconds(1), std::nullopt);
+  study::ProgressLine line = progress_line();
   return study_step(question, [&](std::size_t done, std::size_t all) {
     if (line.due()) line.say(fmt::format("talweg predict: {} of {} steps predicted", done, all));
+  });
+}
+
+// What `read` comes to, which is told how to watch the reading of files.
+template <class Read>
+auto reading(Read&& read) {
+  study::ProgressLine line = progress_line();
+  return std::forward<Read>(read)([&](std::uint64_t done, std::uint64_t all) {
+    if (line.due())
+      line.say(fmt::format("talweg predict: {} of {} MB read", done / 1'000'000, all / 1'000'000));
   });
 }
 
@@ -75,12 +89,12 @@ int predict(const study::PredictRequest& request, const PredictOutputs& outputs)
   text::check_outputs({outputs.json, outputs.out, outputs.html, outputs.save_job}, inputs);
   // Without a network there is nothing to predict, but a job to save.
   if (!outputs.save_job.empty() && outputs.out.empty() && outputs.html.empty() && outputs.json.empty()) {
-    if (const auto job = job_without_network(request)) {
+    if (const auto job = reading([&](const auto& watch) { return job_without_network(request, watch); })) {
       save(OutputFile("--save-job", outputs.save_job), outputs.save_job, *job);
       return 0;
     }
   }
-  study::StepQuestion question = checked(request);
+  study::StepQuestion question = reading([&](const auto& watch) { return checked(request, watch); });
   const OutputFile json("--json", outputs.json), out("-o", outputs.out), html("--html", outputs.html),
       save_job("--save-job", outputs.save_job);
   question.curves = json.wanted() || html.wanted();

@@ -61,7 +61,7 @@ std::vector<train::Strategy> strategies_asked_for(const PredictRequest& request,
 }
 
 // What the files say, or a ready-made job.
-void read_step_job(const PredictRequest& request, StepQuestion& question) {
+void read_step_job(const PredictRequest& request, StepQuestion& question, const train::WatchReading& watch) {
   if (request.job.empty() == request.model.empty())
     refuse("{}", request.job.empty() ? "of which job? give its file, traces of a step, or --model"
                                      : "--model: not beside a file");
@@ -80,7 +80,7 @@ void read_step_job(const PredictRequest& request, StepQuestion& question) {
     question.kind = "model";
     return;
   }
-  train::TraceJob read = train::read_job(request.job, device);
+  train::TraceJob read = train::read_job(request.job, device, watch);
   if (!request.device.empty() && read.kind != train::TraceKind::onnx)
     refuse("--device: only beside --model or an ONNX graph: the times of {} are its own",
            request.job.front());
@@ -112,12 +112,13 @@ NetworkWords network_words(const PredictRequest& request) {
 
 }  // namespace
 
-std::optional<train::Job> job_without_network(const PredictRequest& request) {
+std::optional<train::Job> job_without_network(const PredictRequest& request,
+                                              const train::WatchReading& watch) {
   StepQuestion question;
   const NetworkWords words = network_words(request);
   check_network(words);
   if (knows_network(words, {})) return std::nullopt;
-  read_step_job(request, question);
+  read_step_job(request, question, watch);
   if (knows_network(words, question.job)) return std::nullopt;
   return std::move(question.job);
 }
@@ -177,10 +178,10 @@ train::Setting StepQuestion::setting(int n) const {
   return found;
 }
 
-StepQuestion checked(const PredictRequest& request) {
+StepQuestion checked(const PredictRequest& request, const train::WatchReading& watch) {
   StepQuestion question;
   question.strategies = strategies_asked_for(request, question.all_strategies);
-  read_step_job(request, question);
+  read_step_job(request, question, watch);
   if (question.job.gradients().value == 0)
     throw_error(ErrorCode::bad_file, "{}: no layer has a gradient{}", question.source,
                 question.kind == train::name(train::TraceKind::kineto)

@@ -14,6 +14,7 @@
 #include "train/job.h"
 #include "train/strategies.h"
 #include "train/traces/buckets.h"
+#include "train/traces/read_job.h"
 
 namespace talweg::study {
 
@@ -54,10 +55,11 @@ struct StepQuestion {
 
 // The job alone, where nothing says on which network: neither the request nor what the job has recorded.
 // Reads the files, and throws as checked() does.
-std::optional<train::Job> job_without_network(const PredictRequest& request);
+std::optional<train::Job> job_without_network(const PredictRequest& request,
+                                              const train::WatchReading& watch = {});
 
 // Reads the files. Throws Error{invalid_argument}, Error{bad_file} with one line that names the field as
 // "--name".
-StepQuestion checked(const PredictRequest& request);
+StepQuestion checked(const PredictRequest& request, const train::WatchReading& watch = {});
 
 }  // namespace talweg::study

@@ -1,10 +1,12 @@
 """talweg.plan(), talweg.predict() and talweg.simulate() return what the commands of these names write as JSON."""
 
+import gzip
 import json
 import keyword
 import os
 import pathlib
 import re
+import signal
 import subprocess
 
 import pytest
@@ -44,6 +46,26 @@ def test_predict_is_what_the_command_writes():
     simulated = talweg.predict(VGG, cluster=UNEVEN, times="simulated", strategy=["ddp"])
     assert simulated == command("predict", VGG, "--cluster", UNEVEN, "--times", "simulated", "--strategy", "ddp")
     assert simulated["network"]["times"] == "simulated"
+
+
+def test_reading_a_trace_is_interrupted(tmp_path):
+    # Gigabytes of blanks, which unpack for seconds, behind the beginning of a trace.
+    path = tmp_path / "endless.json.gz"
+    blanks = gzip.compress(b" " * (64 << 20), 1)
+    path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": [') + blanks * 64)
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.2)
+    try:
+        with pytest.raises(KeyboardInterrupt) as raised:
+            talweg.predict(path, rate="1Gbit/s", ranks=2)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert raised.value.__context__ is None  # it is not that the file was read to its end, and refused
 
 
 def test_simulate_is_what_the_command_writes():

@@ -146,8 +146,8 @@ void check_order(const std::vector<ChakraNode>& nodes, const ChakraIndex& index,
               nodes[static_cast<std::size_t>(stuck - missing.begin())].id);
 }
 
-std::vector<ChakraNode> read_chakra(const std::string& path) {
-  const std::string bytes = read_trace(path, kMostChakra);
+std::vector<ChakraNode> read_chakra(const std::string& path, const OnRead& on_read) {
+  const std::string bytes = read_trace(path, kMostChakra, on_read);
   std::vector<ChakraNode> nodes;
   ChakraIndex index;
   Protobuf file(bytes, path);
@@ -241,10 +241,10 @@ void check_not_twice(const std::vector<ChakraRank>& ranks, const Paths& paths) {
 
 }  // namespace
 
-TraceJob import_chakra(const Paths& paths) {
+TraceJob import_chakra(const Paths& paths, const OnRead& on_read) {
   std::vector<ChakraRank> ranks;
   for (const std::string& path : paths) {
-    ranks.push_back(rank_of(read_chakra(path)));
+    ranks.push_back(rank_of(read_chakra(path, on_read)));
     const ChakraRank &a = ranks.front(), &b = ranks.back();
     bool alike = a.runs.size() == b.runs.size();
     for (std::size_t i = 0; alike && i < a.runs.size(); ++i) alike = a.runs[i].exchange == b.runs[i].exchange;

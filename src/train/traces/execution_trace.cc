@@ -108,9 +108,9 @@ void read_node(JsonStream& json, ExecutionSizes& sizes) {
 
 }  // namespace
 
-ExecutionSizes read_execution_trace(const std::string& path) {
+ExecutionSizes read_execution_trace(const std::string& path, const OnRead& on_read) {
   ExecutionSizes sizes;
-  TraceFile file(path);
+  TraceFile file(path, on_read);
   JsonStream json([&](char* into, std::size_t most) { return file.read(into, most); }, path);
   bool has_nodes = false;
   json.begin_object();

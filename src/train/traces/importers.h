@@ -6,21 +6,22 @@
 
 #include "train/traces/kineto_trace.h"
 #include "train/traces/read_job.h"
+#include "train/traces/trace_file.h"
 
 namespace talweg::train {
 
 using Paths = std::vector<std::string>;
 
 // `execution_traces` may be empty.
-TraceJob import_kineto(const Paths& paths, const Paths& execution_traces);
-TraceJob import_chakra(const Paths& paths);
+TraceJob import_kineto(const Paths& paths, const Paths& execution_traces, const OnRead& on_read = {});
+TraceJob import_chakra(const Paths& paths, const OnRead& on_read = {});
 TraceJob import_simai(const std::string& text, const std::string& origin);
 TraceJob import_aicb(const std::string& text, const std::string& origin);
 TraceJob import_pipedream(const std::string& text, const std::string& origin);
 TraceJob import_b_caffe(const std::string& text, const std::string& origin);
 TraceJob import_onnx(const std::string& bytes, const std::string& origin, const Device& device);
 
-ExecutionSizes read_execution_trace(const std::string& path);
+ExecutionSizes read_execution_trace(const std::string& path, const OnRead& on_read = {});
 
 // "runs/rank0.pt.trace.json.gz" is rank0.
 std::string name_of_file(const std::string& path);

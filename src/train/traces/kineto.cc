@@ -30,8 +30,9 @@ struct Rank {
   RankSteps steps{};
 };
 
-Rank read_rank(const std::string& path, const std::vector<ExecutionSizes>& sizes, std::vector<bool>& used) {
-  const KinetoTrace trace = read_kineto(path, sizes);
+Rank read_rank(const std::string& path, const std::vector<ExecutionSizes>& sizes, std::vector<bool>& used,
+               const OnRead& on_read) {
+  const KinetoTrace trace = read_kineto(path, sizes, on_read);
   for (std::size_t i = 0; i < sizes.size(); ++i)
     if (sizes[i].pid == trace.pid) used[i] = true;
   Rank r{.path = path, .rank = trace.rank, .world = trace.world, .pid = trace.pid};
@@ -224,12 +225,12 @@ void add_times(TraceJob& read, const StepRows& steps, const StepShape& shape) {
 
 }  // namespace
 
-TraceJob import_kineto(const Paths& paths, const Paths& execution_traces) {
+TraceJob import_kineto(const Paths& paths, const Paths& execution_traces, const OnRead& on_read) {
   std::vector<ExecutionSizes> sizes;
-  for (const std::string& path : execution_traces) sizes.push_back(read_execution_trace(path));
+  for (const std::string& path : execution_traces) sizes.push_back(read_execution_trace(path, on_read));
   std::vector<bool> used(sizes.size(), false);
   std::vector<Rank> ranks;
-  for (const std::string& path : paths) ranks.push_back(read_rank(path, sizes, used));
+  for (const std::string& path : paths) ranks.push_back(read_rank(path, sizes, used, on_read));
   for (std::size_t i = 0; i < used.size(); ++i)
     if (!used[i])
       throw_error(ErrorCode::bad_file, "{}: is of process {}, of which there is no Kineto trace",

@@ -64,12 +64,13 @@ bool within(const KinetoOp& inner, const KinetoOp& outer) {
 
 class KinetoReader {
  public:
-  KinetoReader(const std::string& path, const std::vector<ExecutionSizes>& sizes) : sizes_(sizes) {
+  KinetoReader(const std::string& path, const std::vector<ExecutionSizes>& sizes, const OnRead& on_read)
+      : sizes_(sizes), on_read_(on_read) {
     t_.path = path;
   }
 
   KinetoTrace read() {
-    TraceFile file(t_.path);
+    TraceFile file(t_.path, on_read_);
     JsonStream json([&](char* into, std::size_t most) { return file.read(into, most); }, t_.path);
     bool has_events = false;
     if (json.kind() == JsonStream::Kind::array) {  // Chrome's format allows for the events alone
@@ -433,6 +434,7 @@ class KinetoReader {
 
   KinetoTrace t_;
   const std::vector<ExecutionSizes>& sizes_;
+  const OnRead& on_read_;
   bool has_step_ = false;
   std::string name_;  // of the operator at hand
   std::unordered_map<std::string, std::int32_t> names_;
@@ -444,8 +446,9 @@ class KinetoReader {
 
 }  // namespace
 
-KinetoTrace read_kineto(const std::string& path, const std::vector<ExecutionSizes>& sizes) {
-  return KinetoReader(path, sizes).read();
+KinetoTrace read_kineto(const std::string& path, const std::vector<ExecutionSizes>& sizes,
+                        const OnRead& on_read) {
+  return KinetoReader(path, sizes, on_read).read();
 }
 
 }  // namespace talweg::train

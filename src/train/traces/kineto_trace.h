@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "talweg/types.h"
+#include "train/traces/trace_file.h"
 
 namespace talweg::train {
 
@@ -82,6 +83,7 @@ struct KinetoTrace {
 };
 
 // `sizes`, if any, are used for processes of their pid. Throws Error{bad_file}.
-KinetoTrace read_kineto(const std::string& path, const std::vector<ExecutionSizes>& sizes);
+KinetoTrace read_kineto(const std::string& path, const std::vector<ExecutionSizes>& sizes,
+                        const OnRead& on_read = {});
 
 }  // namespace talweg::train

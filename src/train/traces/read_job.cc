@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <set>
 
 #include "base/at.h"
@@ -146,6 +147,20 @@ bool is_onnx(std::string_view head) {
          (head[2] == '\x12' || head[2] == '\x3a' || head[2] == '\x42');
 }
 
+OnRead watched(const Paths& paths, const WatchReading& watch) {
+  if (!watch) return {};
+  std::uint64_t all = 0;
+  for (const std::string& path : paths) {
+    std::error_code none;
+    const std::uintmax_t size = std::filesystem::file_size(path, none);
+    if (!none) all += size;
+  }
+  return [&watch, all, read = std::uint64_t{0}](std::size_t more) mutable {
+    read += more;
+    watch(read, std::max(read, all));
+  };
+}
+
 bool is_packed_of_others(std::string_view head) {
   return head.starts_with("PK\x03\x04") || head.starts_with("\x28\xb5\x2f\xfd") || head.starts_with("BZh") ||
          head.starts_with(
@@ -185,7 +200,7 @@ TraceKind recognise_trace(const std::string& path) {
               known);
 }
 
-TraceJob read_job(const std::vector<std::string>& paths, const Device& device) {
+TraceJob read_job(const std::vector<std::string>& paths, const Device& device, const WatchReading& watch) {
   if (paths.empty()) throw_error(ErrorCode::invalid_argument, "expected at least one trace");
   Paths traces, execution_traces;
   std::optional<TraceKind> kind;
@@ -205,13 +220,15 @@ TraceJob read_job(const std::vector<std::string>& paths, const Device& device) {
     throw_error(ErrorCode::bad_file,
                 "{}: a PyTorch execution trace has no times: expected the Kineto trace beside it",
                 execution_traces[0]);
-  if (kind == TraceKind::kineto) return import_kineto(traces, execution_traces);
-  if (kind == TraceKind::chakra) return import_chakra(traces);
+  const OnRead on_read = watched(paths, watch);
+  if (kind == TraceKind::kineto) return import_kineto(traces, execution_traces, on_read);
+  if (kind == TraceKind::chakra) return import_chakra(traces, on_read);
   if (traces.size() > 1)
     throw_error(ErrorCode::bad_file, "{}: expected one file, as {} is of kind {}", traces[1], traces[0],
                 name(*kind));
-  if (kind == TraceKind::onnx) return import_onnx(read_trace(traces[0], kMostModel), traces[0], device);
-  TraceJob read = row_of(*kind).read(read_trace(traces[0], kMostText), traces[0]);
+  if (kind == TraceKind::onnx)
+    return import_onnx(read_trace(traces[0], kMostModel, on_read), traces[0], device);
+  TraceJob read = row_of(*kind).read(read_trace(traces[0], kMostText, on_read), traces[0]);
   read.kind = *kind;
   return read;
 }

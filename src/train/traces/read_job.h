@@ -18,6 +18,8 @@
 // it refuses by name (dPRO's traces, which have no sizes); what it had to assume stands in the notes.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,8 +50,13 @@ struct TraceJob {
 // What the file is. Throws Error{bad_file} of one line that names what is known, if it is none of that.
 TraceKind recognise_trace(const std::string& path);
 
+// Called as files are read: how many bytes of them so far, of how many in all. What it throws ends the
+// reading.
+using WatchReading = std::function<void(std::uint64_t read, std::uint64_t all)>;
+
 // All paths are of one kind, but for execution traces beside Kineto's. Where a file has no times (ONNX), they
 // are estimated for the device. Throws Error{bad_file}, and Error{invalid_argument} for no path.
-TraceJob read_job(const std::vector<std::string>& paths, const Device& device = find_device("v100"));
+TraceJob read_job(const std::vector<std::string>& paths, const Device& device = find_device("v100"),
+                  const WatchReading& watch = {});
 
 }  // namespace talweg::train

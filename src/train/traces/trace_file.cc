@@ -36,7 +36,8 @@ struct TraceFile::Inflater {
   Inflater& operator=(const Inflater&) = delete;
 };
 
-TraceFile::TraceFile(std::string path) : path_(std::move(path)) {
+TraceFile::TraceFile(std::string path, OnRead on_read)
+    : path_(std::move(path)), on_read_(std::move(on_read)) {
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat info {};
   if (file_ < 0 || ::fstat(file_, &info) != 0) {
@@ -61,7 +62,10 @@ TraceFile::~TraceFile() {
 std::size_t TraceFile::read_raw(char* into, std::size_t most) {
   while (true) {
     const ssize_t n = ::read(file_, into, most);
-    if (n >= 0) return static_cast<std::size_t>(n);
+    if (n >= 0) {
+      if (on_read_) on_read_(static_cast<std::size_t>(n));
+      return static_cast<std::size_t>(n);
+    }
     if (errno != EINTR)
       throw_error(ErrorCode::bad_file, "{}: cannot read it: {}", path_, std::strerror(errno));
   }
@@ -111,8 +115,8 @@ std::size_t TraceFile::read_unpacked(char* into, std::size_t most) {
   return wanted - z.avail_out;
 }
 
-std::string read_trace(const std::string& path, std::size_t most_bytes) {
-  TraceFile file(path);
+std::string read_trace(const std::string& path, std::size_t most_bytes, const OnRead& on_read) {
+  TraceFile file(path, on_read);
   std::string text;
   std::array<char, std::size_t{1} << 16> part;
   while (const std::size_t n = file.read(part.data(), part.size())) {

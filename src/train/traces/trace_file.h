@@ -6,15 +6,20 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
 namespace talweg::train {
 
+// Told of bytes as they are read: how many more, of the file as it is on the disk. What it throws ends the
+// reading.
+using OnRead = std::function<void(std::size_t)>;
+
 class TraceFile {
  public:
   // Throws Error{bad_file} if it cannot be opened, or is no file (a folder, a pipe: traces are read twice).
-  explicit TraceFile(std::string path);
+  explicit TraceFile(std::string path, OnRead on_read = {});
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;
@@ -29,13 +34,14 @@ class TraceFile {
   std::size_t read_unpacked(char* into, std::size_t most);
 
   std::string path_;
+  OnRead on_read_;
   int file_ = -1;
   bool at_start_ = true;
   std::unique_ptr<Inflater> inflater_;  // null: plain
 };
 
 // All of a file, unpacked; at most `most_bytes` of it. Throws Error{bad_file}.
-std::string read_trace(const std::string& path, std::size_t most_bytes);
+std::string read_trace(const std::string& path, std::size_t most_bytes, const OnRead& on_read = {});
 // What it begins with.
 std::string read_head(const std::string& path, std::size_t bytes);
 

@@ -1,6 +1,8 @@
 // What importing gives back of traces that were made with known times, sizes and waits.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <numeric>
 
 #include "base/random.h"
@@ -194,6 +196,28 @@ std::vector<MadeLayer> resnet50() {
 }
 
 // What PyTorch 1.x did with ResNet-50 on two A100, as HTA's test data have it (nccl_data, rank 0 of 2).
+TEST_F(KinetoImport, SaysHowMuchOfTheFilesIsReadAndEndsWhereItIsTold) {
+  const std::vector<std::string> paths{file("a.json", kineto_text({}, 0)),
+                                       file("b.json.gz", gzipped(kineto_text({}, 1)))};
+  const std::uint64_t held = std::filesystem::file_size(paths[0]) + std::filesystem::file_size(paths[1]);
+  std::vector<std::uint64_t> seen;
+  read_job(paths, find_device("v100"), [&](std::uint64_t read, std::uint64_t all) {
+    seen.push_back(read);
+    EXPECT_EQ(all, held);
+  });
+  EXPECT_TRUE(std::ranges::is_sorted(seen));
+  ASSERT_FALSE(seen.empty());
+  EXPECT_EQ(seen.back(), held);
+  struct Enough {};
+  int times = 0;
+  const auto stop = [&](std::uint64_t, std::uint64_t) {
+    ++times;
+    throw Enough{};
+  };
+  EXPECT_THROW(read_job(paths, find_device("v100"), stop), Enough);
+  EXPECT_EQ(times, 1);
+}
+
 TEST_F(KinetoImport, FindsTheBucketsOfDistributedDataParallel) {
   MadeTrace made{.layers = resnet50(), .steps = 2};
   made.cuda = made.old_names = true;
