@@ -1,5 +1,6 @@
 """apply_plan(): DDP sends exactly the plan's buckets, and everything else stays DDP's."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -54,6 +55,34 @@ def test_rank_0_warns_of_priorities_that_do_nothing():
             apply_plan(model, plan)
         said = [str(one.message) for one in caught if "priorities need the talweg backend" in str(one.message)]
         assert len(said) == (warns and dist.get_rank() == 0)
+
+
+@on_ranks(2)
+def test_a_warning_that_is_an_error_comes_when_the_plan_is_in_place():
+    model = parallel(dist.new_group(backend="gloo"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="^apply_plan: priorities") if dist.get_rank() == 0 else contextlib.nullcontext():
+            apply_plan(model, PLANS[1])
+    assert_equal_on_all_ranks(flat(train(model)))
+    assert buckets_of(model) == planned_parameters(PLANS[1])
+
+
+@on_ranks(2)
+def test_what_is_frozen_when_a_plan_comes_is_in_its_buckets():
+    model, plain = (parallel(find_unused_parameters=True) for _ in range(2))
+    own = buckets_of(model)
+    for plan in (PLANS[1], PLANS[0], None):
+        for one in (model, plain):
+            optimizer = sgd(one)
+            one.module[0].requires_grad_(False)
+            if one is model:
+                apply_plan(model, plan)
+            train(one, optimizer, steps=2)
+            one.module[0].requires_grad_(True)
+            train(one, optimizer, steps=2)
+        assert buckets_of(model) == (planned_parameters(plan) if plan else own)
+        assert torch.equal(flat(model), flat(plain))
 
 
 @on_ranks(2, 4)

@@ -1,6 +1,7 @@
 """try_plan(): a plan stays where its steps are quicker, on all ranks alike, and the training is as it would be. Times are given,
 not measured."""
 
+import contextlib
 import statistics
 import warnings
 
@@ -12,7 +13,7 @@ from test_plan import PLANS, buckets_of, parallel, planned_parameters
 from test_record import MODES, backends
 from training import assert_equal_on_all_ranks, flat, loss, network, sgd, train
 
-from talweg import _sending, _trial
+from talweg import _plan, _sending, _trial
 from talweg.torch import apply_plan, record, try_plan
 
 PLAN = PLANS[1]
@@ -175,6 +176,66 @@ def test_nothing_is_left_where_changing_fails(monkeypatch):
         train(model, steps=_trial.WARM_UP + 1)
         monkeypatch.setattr(_trial._plan, "follow", broken)  # the end of the block is the first to change
     assert_nothing_left(model)
+
+
+@on_ranks(2)
+def test_ddps_own_buckets_are_there_where_a_change_fails_half_way():
+    def renames(_):
+        model.module._modules["9"] = model.module._modules.pop("4")  # of which the plan knows nothing
+
+    def breaks(patch):
+        def fails(*_):
+            raise RuntimeError("no new reducer")
+
+        patch.setattr(_plan, "_replace_reducer", fails)
+
+    for way, error, said in ((renames, ValueError, "the model has no layer '4'"), (breaks, RuntimeError, "no new reducer")):
+        for steps in (2, _trial.WARM_UP + 1):  # in the loop, or as late as at the end of the block
+            model = parallel()
+            with pytest.raises(error, match=said), pytest.MonkeyPatch.context() as patch, trial_of(model, 1.0, 0.5):
+                train(model, steps=steps)
+                way(patch)
+                train(model, steps=_trial.WARM_UP + 1 - steps)
+                if steps == 2:
+                    train(model)
+            assert_nothing_left(model)
+            assert model not in _sending._senders
+            train(model, steps=3)
+            assert_equal_on_all_ranks(flat(model))
+
+
+@on_ranks(2)
+def test_what_is_frozen_meanwhile_is_reduced_when_it_is_unfrozen():
+    for planned_s, frozen_at in ((0.5, 0), (2.0, 0), (2.0, 2)):
+        model, plain = (parallel(find_unused_parameters=True) for _ in range(2))
+        for one in (model, plain):
+            optimizer = sgd(one)
+            train(one, optimizer, steps=2)
+            with trial_of(model, 1.0, planned_s) if one is model else contextlib.nullcontext() as trial:
+                train(one, optimizer, steps=frozen_at)
+                one.module[0].requires_grad_(False)
+                train(one, optimizer, steps=NEEDED + 1 - frozen_at)
+            assert one is plain or trial.kept == (planned_s < 1)
+            assert not any(p.requires_grad for p in one.module[0].parameters())
+            one.module[0].requires_grad_(True)
+            train(one, optimizer, steps=3)
+        assert torch.equal(flat(model), flat(plain))
+        assert_equal_on_all_ranks(flat(model))
+
+
+@on_ranks(2)
+def test_warnings_that_are_errors_come_when_no_rank_waits_for_another():
+    model = parallel(dist.new_group(backend="gloo"))
+    for steps, said in ((NEEDED, "^try_plan: priorities need the talweg backend"), (5, "^try_plan: 5 steps were seen")):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(UserWarning, match=said) if dist.get_rank() == 0 else contextlib.nullcontext():
+                with trial_of(model, 1.0, 0.5) as trial:
+                    train(model, steps=steps)
+        assert trial.done == (steps == NEEDED)
+        assert_nothing_left(model)
+        train(model, steps=3)
+        assert_equal_on_all_ranks(flat(model))
 
 
 @on_ranks(2)

@@ -50,11 +50,14 @@ def apply_plan(model: DistributedDataParallel, plan: str | os.PathLike[str] | Ma
     `credit` (bytes; null: no limit) cut a bucket into several all-reduces, and hold back the next one while so much is under
     way.
 
-    Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Gradients that wait in .grad
-    are kept. Raises TypeError for what is no plan, and ValueError in one line where the plan does not fit, or ranks have different ones."""
+    Everything else stays DDP's: averaging, no_sync, unused parameters, join, checkpoints. Parameters that were frozen after DDP
+    was made are in its buckets, and so in the plan's: they are reduced again when they are unfrozen. Gradients that wait in
+    .grad are kept. Raises TypeError for what is no plan, and ValueError in one line where the plan does not fit, or ranks have
+    different ones."""
     _sending.refuse_what_hides_buckets(model, "apply_plan")
     _sending.refuse_while_tried(model, "apply_plan")
-    follow(model, agreed("apply_plan", model, plan))
+    follow(model, read := agreed("apply_plan", model, plan))
+    warn_of_priorities("apply_plan", model, read)
 
 
 def agreed(who: str, model: DistributedDataParallel, plan: Any) -> _Plan | None:
@@ -64,29 +67,28 @@ def agreed(who: str, model: DistributedDataParallel, plan: Any) -> _Plan | None:
     if plan is not None:
         try:
             read = _read(plan)
-            _groups(read, model, *model._build_params_for_reducer())
+            with _sending.unfrozen(model):
+                _groups(read, model, *model._build_params_for_reducer())
         except (TypeError, ValueError) as error:  # the other ranks must hear of it, too
             problem = type(error)(f"{who}: {error}")
     _agree(who, model, repr(read), problem)
-    if read is not None:
-        _warn_of_priorities(who, model, read)
     return read
 
 
 def follow(model: DistributedDataParallel, plan: _Plan | None) -> None:
     """From now on the model sends its gradients like this. All ranks call it between the same steps; None: without a word
-    between them."""
-    parameters, sparse = model._build_params_for_reducer()
-    model.reducer._remove_autograd_hooks()
-    if plan is None:
-        model._ddp_init_helper(parameters, sparse, model._build_debug_param_to_name_mapping(parameters), model.static_graph)
-        model._has_rebuilt_buckets = False
-        ways = []
-    else:
-        groups = _groups(plan, model, parameters, sparse)
-        _replace_reducer(model, parameters, sparse, groups)
-        ways = [_sending.Way(sum(parameters[i].numel() for i in group), bucket.priority)
-                for group, bucket in zip(groups, (b for b in plan.buckets if b.layers))]
+    between them. Raises ValueError, and changes nothing, where the plan does not fit the model any more."""
+    with _sending.unfrozen(model):
+        parameters, sparse = model._build_params_for_reducer()
+        groups = _groups(plan, model, parameters, sparse) if plan else []
+        model.reducer._remove_autograd_hooks()
+        if plan is None:
+            model._ddp_init_helper(parameters, sparse, model._build_debug_param_to_name_mapping(parameters), model.static_graph)
+            model._has_rebuilt_buckets = False
+        else:
+            _replace_reducer(model, parameters, sparse, groups)
+    ways = [_sending.Way(sum(parameters[i].numel() for i in group), bucket.priority)
+            for group, bucket in zip(groups, plan.buckets if plan else ())]
     _tell_static_graph(model)
     sender = _sending.sender_of(model)
     sender.plan = plan
@@ -219,12 +221,14 @@ def _agree(who: str, model: DistributedDataParallel, plan: str, problem: TypeErr
             raise ValueError(f"{who}: rank {rank} has another plan than rank 0")
 
 
-def _warn_of_priorities(who: str, model: DistributedDataParallel, plan: _Plan) -> None:
-    """Once, on rank 0: elsewhere than on CPU tensors over Talweg priorities do nothing."""
-    without = _sending.talweg_backend(model.process_group) is None or _sending.device_of(model).type != "cpu"
-    if without and any(bucket.priority for bucket in plan.buckets) and model.process_group.rank() == 0:
+def warn_of_priorities(who: str, model: DistributedDataParallel, plan: _Plan | None) -> None:
+    """Once, on rank 0: elsewhere than on CPU tensors over Talweg priorities do nothing. A warning may be an error, which no other
+    rank would hear of: this one is for when none waits for another."""
+    if plan is None or model.process_group.rank() != 0 or not any(bucket.priority for bucket in plan.buckets):
+        return
+    if _sending.talweg_backend(model.process_group) is None or _sending.device_of(model).type != "cpu":
         warnings.warn(f"{who}: priorities need the talweg backend and CPU tensors: buckets are sent in their order alone",
-                      stacklevel=4)  # fmt: skip
+                      stacklevel=3)  # fmt: skip
 
 
 def _replace_reducer(model, parameters, sparse, groups):

@@ -7,9 +7,10 @@ arithmetic stays DDP's, and no communication hook is taken, of which DDP allows 
 from __future__ import annotations
 
 import collections
+import contextlib
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -222,6 +223,25 @@ def let_go(model: DistributedDataParallel) -> None:
     if model in _senders and _senders[model].is_idle():
         del _senders[model]
         put_in_place(model)
+
+
+@contextlib.contextmanager
+def unfrozen(model: DistributedDataParallel) -> Iterator[None]:
+    """Within it, what was frozen after DDP was made requires gradients again, so that it is among the parameters that DDP looks
+    for when it makes a reducer. The reducer that DDP has goes on with it, which matters once it is unfrozen."""
+    try:
+        buckets = model.reducer._get_zeros_like_grad_buckets()
+    except RuntimeError:  # with sparse gradients DDP does not tell what is in its buckets
+        buckets = []
+    frozen = [p for bucket in buckets for p in bucket.parameters() if not p.requires_grad]
+    del buckets  # zeros as large as the gradients
+    try:
+        for p in frozen:
+            p.requires_grad_(True)
+        yield
+    finally:
+        for p in frozen:
+            p.requires_grad_(False)
 
 
 def refuse_what_hides_buckets(model: DistributedDataParallel, who: str) -> None:

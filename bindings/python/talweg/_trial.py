@@ -42,10 +42,11 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
     planned_ms: these two steps in milliseconds, medians over steps and turns and means over ranks. Until `done`: False and None.
     Sums are those of apply_plan(): on two ranks the training's results are the same bits with and without.
 
-    A block that ends too early puts back what the model had, and says so in `trial.notes`; rank 0 warns. An error in the block
-    passes through, and leaves DDP's own buckets in place if others were tried: a plan needs all ranks, and some may be gone.
-    Steps within join() do not count. Raises TypeError and ValueError in one line for arguments that cannot be, and at the
-    beginning of the block, on every rank, for what apply_plan() refuses and for a model that is recorded or tried already."""
+    A block that ends too early puts back what the model had, and says so in `trial.notes`; rank 0 warns. That, and that the plan's
+    priorities do nothing, it does at the end of the block. An error in the block passes through, and leaves DDP's own buckets in place
+    if others were tried: a plan needs all ranks, and some may be gone. Steps within join() do not count. Raises TypeError and
+    ValueError in one line for arguments that cannot be, and at the beginning of the block, on every rank, for what apply_plan()
+    refuses and for a model that is recorded or tried already."""
 
     def __init__(
         self, model: DistributedDataParallel, plan: str | os.PathLike[str] | Mapping[str, Any] | None, steps: int = 10,
@@ -103,20 +104,28 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
         try:
             if error is None and self._synchronised:
                 self._between_steps()  # which the next forward pass would tell
+            if error is None and not self.done:
+                self._send(self._before)
+        except BaseException:
+            self._put_own_back()
+            raise
         finally:
             self._stop()
-        if self.done:
-            return
         if error is not None:
-            if self._now_sent is not self._before:
-                with contextlib.suppress(ValueError):  # a communication hook, which came meanwhile, stays with the plan
-                    self._send(None)
+            self._put_own_back()
             return
-        self._send(self._before)
-        needed = 2 * self._turns * (WARM_UP + self._steps)
-        self.notes.append(f"{max(0, self._begun - 1)} steps were seen of the {needed} needed: the plan is not kept")
-        if self._model.process_group.rank() == 0:
-            warnings.warn(f"try_plan: {self.notes[-1]}", stacklevel=2)
+        if not self.done:
+            needed = 2 * self._turns * (WARM_UP + self._steps)
+            self.notes.append(f"{max(0, self._begun - 1)} steps were seen of the {needed} needed: the plan is not kept")
+            if self._model.process_group.rank() == 0:
+                warnings.warn(f"try_plan: {self.notes[-1]}", stacklevel=2)
+        _plan.warn_of_priorities("try_plan", self._model, self._plan)
+
+    def _put_own_back(self):
+        """Without the other ranks, where others than the model's own were tried or a change to them failed half-way."""
+        if not self.done and self._now_sent is not self._before:
+            with contextlib.suppress(ValueError):  # a communication hook, which came meanwhile, stays with the plan
+                self._send(None)
 
     def _forward_begins(self, model, arguments):
         if not torch.is_grad_enabled() or model._join_config.enable:
@@ -157,6 +166,7 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
     def _send(self, plan):
         _sending.refuse_what_hides_buckets(self._model, "try_plan")  # a hook would be lost with its reducer
         if plan is not self._now_sent:
+            self._now_sent = self  # neither, should the change fail half-way
             _plan.follow(self._model, plan)
             self._now_sent = plan
 
@@ -165,10 +175,10 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
         noise alone, of which a mean over them has less than the slowest."""
         means = [statistics.fmean(window) for window in zip(*self._of_all(self._windows))]
         own, planned = ([mean for window, mean in enumerate(means) if _is_planned(window) == which] for which in (False, True))
+        gain = statistics.median(a / b for a, b in zip(own, planned))
+        self._send(self._plan if gain > 1 else self._before)
         self.step_ms, self.planned_ms = statistics.median(own), statistics.median(planned)
-        self.gain = statistics.median(a / b for a, b in zip(own, planned))
-        self.kept = self.gain > 1
-        self._send(self._plan if self.kept else self._before)
+        self.gain, self.kept = gain, gain > 1
 
     def _of_all(self, mine):
         """What each rank has, by rank."""
