@@ -1,10 +1,14 @@
 """record(): the Job and the trace of a DDP loop against what is known of it, over Talweg and gloo."""
 
 import collections
+import contextlib
+import copy
+import io
 import json
 import subprocess
 import time
 import types
+import warnings
 
 import pytest
 import torch
@@ -334,6 +338,104 @@ def test_an_error_in_the_loop_passes_and_leaves_nothing_behind(tmp_path):
         assert_no_hooks(model)
         assert not (tmp_path / f"{steps}.yaml").exists()
         train(model, steps=1)
+
+
+@on_ranks(2)
+def test_a_warning_that_is_an_error_comes_when_all_is_written(tmp_path):
+    model = parallel(module=torch.nn.Sequential(torch.nn.Linear(20, 8), torch.nn.BatchNorm1d(8)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="^record: ") if dist.get_rank() == 0 else contextlib.nullcontext():
+            recorded(model, tmp_path)
+    assert (tmp_path / "job.yaml").exists()
+
+
+@on_ranks(2)
+def test_all_ranks_hear_of_what_nobody_thought_of(tmp_path, monkeypatch):
+    def fails(*_):
+        raise KeyError("a mistake")
+
+    if dist.get_rank() == 0:
+        monkeypatch.setattr(_record._job, "make", fails)
+    with pytest.raises(RuntimeError, match=r"^record: KeyError\('a mistake'\)$"):
+        recorded(parallel(), tmp_path)
+
+
+class Unlike(torch.nn.Linear):
+    """Its forward() is called otherwise."""
+
+    def _other(self, x):
+        return super().forward(x)
+
+    forward = _other
+
+
+@on_ranks(1)
+def test_a_copy_made_meanwhile_computes_with_what_is_its_own(tmp_path):
+    model = parallel(module=torch.nn.Sequential(torch.nn.Linear(20, 20), Unlike(20, 20), torch.nn.Linear(20, 5)))
+    x, copies = torch.ones(3, 20), []
+
+    def saved():
+        file = io.BytesIO()
+        torch.save(model.module, file)
+        return torch.load(io.BytesIO(file.getvalue()), weights_only=False)
+
+    def loop(recording):
+        train(model, steps=4)
+        assert "forward" in model.module[0].__dict__
+        expected = model.module(x)
+        for one in (copy.deepcopy(model.module), saved(), copy.deepcopy(saved()), torch.optim.swa_utils.AveragedModel(model.module)):
+            assert torch.equal(one(x), expected)
+            copies.append(one)
+        train(model, steps=4)
+
+    recorded(model, tmp_path, loop)
+    for one in copies:
+        with torch.no_grad():
+            for p in one.parameters():
+                p.zero_()
+        assert not one(x).any()
+    assert model.module(x).any()
+
+
+@on_ranks(1)
+def test_a_forward_of_the_programs_own_is_copied_and_left_where_it_is(tmp_path):
+    model = parallel(module=torch.nn.Sequential(torch.nn.Linear(20, 20), torch.nn.Linear(20, 5)))
+    first, second = model.module
+    first.forward = mine = twice(first.forward)
+
+    def loop(recording):
+        train(model, steps=4)
+        assert copy.deepcopy(model.module)[0].forward is mine  # a function is the same in all copies
+        second.forward = twice(second.forward)
+        train(model, steps=4)
+
+    recorded(model, tmp_path, loop)
+    assert first.forward is mine and "twice" in second.forward.__qualname__
+    expected = 2 * torch.nn.functional.linear(torch.ones(20), second.weight, second.bias)
+    assert torch.equal(second(torch.ones(20)), expected)
+
+
+def twice(forward):
+    return lambda x: 2 * forward(x)
+
+
+@on_ranks(2)
+def test_what_is_frozen_is_recorded_as_ddp_sends_it(tmp_path):
+    for frozen_before in (True, False):
+        model = parallel(find_unused_parameters=True)
+        model.module[0].requires_grad_(not frozen_before)
+
+        def loop(recording, model=model):
+            train(model, steps=2)
+            model.module[0].requires_grad_(False)
+            train(model, steps=6)
+
+        recording, layers = recorded(model, tmp_path, loop)
+        assert not model.module[0].weight.requires_grad
+        if dist.get_rank() == 0:
+            assert layers["0"]["gradient"] == 4 * 64 * 21
+            assert "0" in [layer for e in recording.job["exchanges"] for layer in e.get("layers", ())]
 
 
 @on_ranks(2)

@@ -221,6 +221,8 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
                 self._write(everybody)
             except (_steps.NotRecorded, OSError) as error:
                 verdict = [f"record: {error}", []]
+            except Exception as error:  # a mistake of ours: the other ranks wait to hear of that, too
+                verdict = [f"record: {error!r}", []]
             else:
                 verdict = ["", self.notes]
         dist.broadcast_object_list(verdict, group=group, group_src=0)
@@ -228,6 +230,9 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
             raise RuntimeError(verdict[0])
         self.notes = verdict[1]
         _timeline.add_to_talwegs(self._model.process_group, seen)
+        if group.rank() == 0:  # last, as a warning may be an error
+            for note in self.notes:
+                warnings.warn(f"record: {note}", stacklevel=3)
 
     def _probe(self, seen):
         """Of the sizes that rank 0 says: all ranks must ask for the same."""
@@ -243,8 +248,6 @@ class record:  # noqa: N801  (used as a function: `with record(model):`)
         fewest = min(len(steps) for steps in rank_steps)
         if fewest < self._wanted:
             self.notes.insert(0, f"{fewest} steps were seen of the {self._wanted} asked for")
-        for note in self.notes:
-            warnings.warn(f"record: {note}", stacklevel=5)
         job_path, trace_path = self._paths
         if job_path is not None:
             _job.write(self.job, job_path)

@@ -3,14 +3,17 @@ step_log.h says how)."""
 
 from __future__ import annotations
 
+import copyreg
 import enum
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from talweg import _sending
 from talweg._c10d import StepLog
 
 
@@ -77,24 +80,36 @@ class Watching:
 
     def __init__(self, model: DistributedDataParallel, now: Callable[[], Any] | None) -> None:
         self.model = model
-        self.layers, self.parameters = find_layers(model)
+        with _sending.unfrozen(model):
+            self.layers, self.parameters = find_layers(model)
         self.log = StepLog(len(self.layers), now)
-        self._in_front: list[tuple[torch.nn.Module, Any]] = []
+        self._in_front: list[tuple[torch.nn.Module, Any, Any]] = []  # a layer's module, what was called, what is called now
 
     def begin(self) -> None:
         for index, layer in enumerate(self.layers):
             # Not a hook: modules without any are called faster, and a program's own stay the first and the last.
             own = layer.module.__dict__.get("forward")
             call = functools.update_wrapper(self.log.in_front_of(index, layer.module.forward), layer.module.forward)
+            call.copied = (getattr, (layer.module, "forward")) if own is None else (operator.getitem, ((own,), 0))
+            copyreg.pickle(type(call), _copied)
             layer.module.__dict__["forward"] = call
-            self._in_front.append((layer.module, own))
-        self.log.watch_parameters(self.parameters)
+            self._in_front.append((layer.module, own, call))
+        with _sending.unfrozen(self.model):  # or they have nothing to be watched at
+            self.log.watch_parameters(self.parameters)
 
     def end(self) -> None:
-        for module, own in self._in_front:
+        for module, own, call in self._in_front:
+            if module.__dict__.get("forward") is not call:
+                continue  # the program has put its own there meanwhile
             if own is None:
                 del module.__dict__["forward"]
             else:
                 module.__dict__["forward"] = own
         self._in_front.clear()
         self.log.end()
+
+
+def _copied(call: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """What a copy of a model, made while it is watched, has in place of what stands in front of a layer: the copied layer's own
+    forward(), which copy and pickle ask for when they have made that layer; or the one that the program had put there."""
+    return call.copied
