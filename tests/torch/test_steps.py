@@ -107,6 +107,14 @@ def test_passes_before_the_last_are_part_of_layers_forward_times():
     assert any("a step has 2 forward passes" in note for note in notes)
 
 
+def test_an_optimiser_that_is_given_the_step_updates_behind_the_exchanges():
+    """It begins before the forward pass, which is where the step before is over."""
+    given = step()[:-3] + [(Kind.UPDATE_END, -1, 110), (Kind.UPDATE, -1, 112), (Kind.STEP, -1, 113)]
+    job, notes = made(seen([given] * 4))
+    assert (job["update"], job["step"]) == (7000, 113000)
+    assert not any("optimiser updated" in note for note in notes)
+
+
 def test_one_slow_step_is_not_seen():
     job, _ = made(seen([step(), step(), step(late=900, arrive=900), step()]))
     assert job["step"] == 110000 and layer(job, "body.a")["backward"] == 20000

@@ -149,7 +149,7 @@ def _step(seen, entries, begin, end, arrived, rank) -> Step:
         step.order += [layer for layer in earlier.order if layer not in step.order]
     _forward(seen, step, last_pass)
     _backward(seen, step, last_pass)
-    open_update = None
+    open_update = synchronised = None
     for kind, index, time in entries:
         if kind == Kind.SENT:
             if index not in arrived:
@@ -157,8 +157,11 @@ def _step(seen, entries, begin, end, arrived, rank) -> Step:
             step.exchanges.append(Exchange(seen.bytes[index], time, arrived[index]))
         elif kind == Kind.UPDATE:
             open_update = time
-        elif kind == Kind.UPDATE_END and open_update is not None:
-            step.updates.append((open_update, time))
+        elif kind == Kind.SYNC_END:
+            synchronised = time
+        elif kind == Kind.UPDATE_END and (open_update or synchronised) is not None:
+            # step(closure) begins before the passes that it is given, and updates behind them.
+            step.updates.append((max(open_update or 0, synchronised or 0), time))
             open_update = None
     return step
 
