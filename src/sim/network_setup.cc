@@ -11,6 +11,8 @@ namespace talweg::sim {
 
 namespace {
 
+constexpr Picoseconds kMostBurst = 3600 * kPicosecondsPerSecond;  // what no run empties
+
 void check(const QueuePolicy& policy) {
   const auto refuse = [](const std::string& text) {
     throw Error(ErrorCode::invalid_argument, "queue policy: " + text);
@@ -72,7 +74,7 @@ Network::Network(const cluster::Cluster& cluster, const NetworkOptions& options,
     links_[l].to = given.to;
     LinkDetails& d = details_[l];
     d.random = Random(seed_, l);
-    d.burst = TransmitTime(given.capacity).of(given.burst.value);
+    d.burst = TransmitTime(given.capacity).of_at_most(given.burst.value, kMostBurst);
     d.policy = given.from < workers ? of_hosts : of_switches;
     d.loss = options.loss;
     settle(static_cast<int>(l));

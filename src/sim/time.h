@@ -34,6 +34,11 @@ class TransmitTime {
   Picoseconds of(std::int64_t bytes) const {
     return (bytes * per_byte_ + (1 << (kFraction - 1))) >> kFraction;
   }
+  // The same of any number of bytes, at most `most`.
+  Picoseconds of_at_most(std::int64_t bytes, Picoseconds most) const {
+    const Wide time = (Wide{bytes} * per_byte_ + (1 << (kFraction - 1))) >> kFraction;
+    return time < most ? static_cast<Picoseconds>(time) : most;
+  }
   // The inverse, rounded down: what is sent in that time. For reports and for limits near a queue's size.
   std::int64_t bytes_in(Picoseconds time) const {
     return static_cast<std::int64_t>((Wide{time} << kFraction) / per_byte_);

@@ -41,6 +41,7 @@ constexpr int kMostSimulatedRanks = 64;
 constexpr int kQuickSimulatedRanks = 16;
 // Below it a call of 16 MiB takes hours, and its packets longer than the simulator's clock holds exactly.
 constexpr Bandwidth kLeastSimulated{1e5};
+constexpr Nanoseconds kMostSimulatedLatency{60'000'000'000};  // where lost packets are waited for the longest
 
 // What `parse` makes of an option's text, or its complaint with the option's name in front.
 template <typename Parse>
@@ -58,7 +59,12 @@ void check_simulated(const cluster::Cluster& cluster) {
       refuse("--times {}: expected at least {} of every link, got {}", kSimulated, to_string(kLeastSimulated),
              to_string(capacity));
   };
-  for (const cluster::Link& link : cluster.links) check(link.capacity);
+  for (const cluster::Link& link : cluster.links) {
+    check(link.capacity);
+    if (link.latency > kMostSimulatedLatency)
+      refuse("--times {}: expected a latency of at most {} of every link, got {}", kSimulated,
+             to_string(kMostSimulatedLatency), to_string(link.latency));
+  }
   for (const cluster::CapacityGroup& group : cluster.groups) check(group.capacity);
 }
 
@@ -187,8 +193,7 @@ PredictNetwork of_job(const train::Job& job) {
   if (samples.empty() || job.ranks < 2) return {};
   const train::Fit fit = train::fit_times(samples);
   const train::NetworkTimes fitted = train::network_of("recorded", job.ranks, fit.times);
-  const bool probed =
-      std::ranges::any_of(job.probes, [](const auto& one) { return one.op == Collective::all_reduce; });
+  const bool probed = train::are_probes(job, Collective::all_reduce);
   return {fmt::format("as {} of the job fit{} it, between {} ranks; for others as rings grow",
                       samples.size() == 1
                           ? "one all-reduce"

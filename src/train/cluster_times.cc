@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <utility>
@@ -50,28 +49,15 @@ cluster::Cluster without_bursts(cluster::Cluster cluster) {
   return cluster;
 }
 
-// Seconds that the bucket of a slowest link lasts, the least of them. 0 where any link has none: it may be
-// what limits while the others' last.
-double burst_of(const cluster::Cluster& cluster) {
-  double slowest = std::numeric_limits<double>::infinity(), burst = 0;
-  for (const cluster::Link& link : cluster.links) {
-    if (link.burst.value == 0) return 0;
-    const double rate = link.capacity.bytes_per_second();
-    const double lasts = static_cast<double>(link.burst.value) / rate;
-    burst = rate < slowest ? lasts : rate == slowest ? std::min(burst, lasts) : burst;
-    slowest = std::min(slowest, rate);
-  }
-  return burst;
-}
-
 Bandwidth endless_of(Bandwidth capacity) {
   return {std::min(capacity.bits_per_second * kEndless, cluster::kMostCapacity.bits_per_second)};
 }
 
-// As if processors took no time.
+// As if processors took no time, and calls found token buckets full.
 forest::CostModel of_links_alone(cluster::Cluster cluster) {
   cluster.processor = {};
   forest::CostParameters parameters;
+  parameters.burst_share = 1;
   for (forest::CostParameters::Transport* transport : {&parameters.tcp, &parameters.memory})
     transport->per_batch = transport->per_byte = 0;
   parameters.reduce_per_byte = 0;
@@ -95,7 +81,8 @@ class Pricer {
       : most_steps_(most_steps),
         planned_for_(cluster),
         priced_by_(without_bursts(cluster)),
-        links_alone_(of_links_alone(without_bursts(cluster))) {}
+        links_alone_(of_links_alone(without_bursts(cluster))),
+        links_with_bursts_(of_links_alone(cluster)) {}
 
   Priced times(Collective op, std::span<const Bytes> sizes) {
     std::vector<Point> points;
@@ -130,6 +117,9 @@ class Pricer {
   }
 
   const NetworkTimes::Interim& interim() const { return interim_; }
+  // Seconds that full token buckets save the largest call that was priced, whatever it is that limits: the
+  // busiest link, or another whose bucket is smaller, or a group, which has none.
+  double saved_by_bursts() const { return saved_; }
 
  private:
   // What a call takes, and of that its work on the busiest resource.
@@ -147,6 +137,10 @@ class Pricer {
 
   Point priced(Collective op, Bytes bytes) {
     const auto planned = plan(request_for(op, planned_for_.network().workers(), bytes));
+    if (bytes > largest_) {
+      largest_ = bytes;
+      saved_ = links_alone_.busiest(planned.forest) - links_with_bursts_.busiest(planned.forest);
+    }
     return {static_cast<double>(bytes.value), time_of(priced_by_, planned.forest),
             time_of(links_alone_, planned.forest)};
   }
@@ -207,7 +201,9 @@ class Pricer {
   std::int64_t most_steps_;
   NetworkTimes::Interim interim_;
   forest::CostModel planned_for_;
-  forest::CostModel priced_by_, links_alone_;
+  forest::CostModel priced_by_, links_alone_, links_with_bursts_;
+  Bytes largest_{};
+  double saved_ = 0;
   forest::PackingMemo memo_{forest::Trees::any};
 };
 
@@ -238,6 +234,7 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
   struct Both {
     NetworkTimes::Each all, links;
     NetworkTimes::Interim interim;
+    double saved_by_bursts = 0;
   };
   const auto times_of = [&](const cluster::Cluster& its) -> Both {
     Pricer pricer(its, most_steps);
@@ -250,21 +247,26 @@ NetworkTimes cluster_times(const cluster::Cluster& cluster, std::span<const Byte
                  gathered = of(Collective::all_gather);
     return {{sums.all, scattered.all, gathered.all},
             {sums.links, scattered.links, gathered.links},
-            pricer.interim()};
+            pricer.interim(),
+            pricer.saved_by_bursts()};
   };
-  const auto [now, links, interim] = times_of(cluster);
+  const auto [now, links, interim, saved_by_bursts] = times_of(cluster);
   cluster::Cluster endless = cluster;
   for (cluster::Link& link : endless.links) link.capacity = endless_of(link.capacity);
   for (cluster::CapacityGroup& group : endless.groups) group.capacity = endless_of(group.capacity);
+  // Plans for endless links need not be quicker than those for these.
+  NetworkTimes::Each least = times_of(endless).all;
+  least = {least.all_reduce.at_most(now.all_reduce), least.reduce_scatter.at_most(now.reduce_scatter),
+           least.all_gather.at_most(now.all_gather)};
   return {.name = title_of(cluster, "predicted"),
           .ranks = ranks,
           .all_reduce = now.all_reduce,
           .reduce_scatter = now.reduce_scatter,
           .all_gather = now.all_gather,
-          .least = times_of(endless).all,
+          .least = least,
           .links = links,
           .interim = interim,
-          .burst = burst_of(cluster)};
+          .burst = saved_by_bursts};
 }
 
 NetworkTimes cluster_times_at(const cluster::Cluster& cluster, int ranks, std::span<const Bytes> sizes) {

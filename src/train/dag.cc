@@ -102,15 +102,15 @@ class Runner {
     } else {
       state.queue.push_back(task);
       if (state.queue.size() > 1) return;
-      save(state, task);
+      save(state, task, now_);
     }
     const Task& its = dag_.tasks()[at(state.queue.front())];
     ends_.push({now_ + serve(state, its), state.queue.front()});
   }
-  // Of a resource that has been idle until now.
-  void save(State& state, int task) const {
+  // Of a resource that is idle until then.
+  void save(State& state, int task, double until) const {
     const double most = dag_.resources()[at(dag_.tasks()[at(task)].resource)].burst;
-    state.saved = std::min(most, state.saved + now_ - state.idle_since);
+    state.saved = std::min(most, state.saved + until - state.idle_since);
   }
   // How long it takes behind its start-up.
   static double serve(State& state, const Task& its) {
@@ -189,7 +189,7 @@ class Runner {
     // Alone on its resource it needs no start-up of its own.
     if (dag_.resources()[at(its.resource)].in_flight == 1) {
       state.queue.push_back(task);
-      save(state, task);
+      save(state, task, now_ + startup_of(its));
       ends_.push({now_ + startup_of(its) + serve(state, its), task});
     } else {
       ends_.push({now_ + startup_of(its), task});

@@ -219,6 +219,15 @@ std::vector<Sample> probes_of(const Job& job, Collective op) {
   return samples;
 }
 
+std::vector<Sample> exchanges_of(const Job& job, Collective op) {
+  std::vector<Sample> samples;
+  for (const Exchange& exchange : job.exchanges)
+    if (exchange.op == op && exchange.bytes.value > 0 && exchange.time.value > 0)
+      samples.push_back(
+          {static_cast<double>(exchange.bytes.value), static_cast<double>(exchange.time.value) * 1e-9});
+  return samples;
+}
+
 // Whether probes come near the sizes of the exchanges, beyond which they would say nothing.
 bool reach(std::span<const Sample> probed, std::span<const Sample> exchanges) {
   constexpr double kNear = 4;  // times: the recorder's sizes are as far apart
@@ -245,11 +254,7 @@ std::vector<Sample> at_level_of(std::span<const Sample> exchanges, std::vector<S
 }  // namespace
 
 std::vector<Sample> samples_of(const Job& job, Collective op) {
-  std::vector<Sample> samples;
-  for (const Exchange& exchange : job.exchanges)
-    if (exchange.op == op && exchange.bytes.value > 0 && exchange.time.value > 0)
-      samples.push_back(
-          {static_cast<double>(exchange.bytes.value), static_cast<double>(exchange.time.value) * 1e-9});
+  std::vector<Sample> samples = exchanges_of(job, op);
   if (std::vector<Sample> probed = probes_of(job, op); reach(probed, samples))
     return at_level_of(samples, std::move(probed));
   if (job.in_flight == 1) return samples;
@@ -260,6 +265,10 @@ std::vector<Sample> samples_of(const Job& job, Collective op) {
   }
   for (Sample& sample : samples) sample.seconds = seconds * sample.bytes / bytes;
   return samples;
+}
+
+bool are_probes(const Job& job, Collective op) {
+  return reach(probes_of(job, op), exchanges_of(job, op));
 }
 
 double call_of(const Job& job) {

@@ -47,6 +47,9 @@ Fit fit_times(std::span<const Sample> samples, int most_pieces = kMostFitPieces)
 // own.
 std::vector<Sample> samples_of(const Job& job, Collective op);
 
+// Whether probes stand for them.
+bool are_probes(const Job& job, Collective op);
+
 // Of a job that Talweg ran, seconds that a call costs the hosts in turn whatever it carries: what the
 // smallest probe took. 0 where that is not known, or others sent what was recorded.
 double call_of(const Job& job);

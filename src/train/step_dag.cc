@@ -84,8 +84,8 @@ class StepBuilder {
   void make_room() {
     double transfers = static_cast<double>(groups_.size()) * 3;
     if (strategy_.sending == Sending::by_priority && strategy_.partition.value > 0)
-      transfers +=
-          static_cast<double>(job_.gradients().value) / static_cast<double>(strategy_.partition.value);
+      transfers += static_cast<double>(job_.gradients().value) / setting_.compression /
+                   static_cast<double>(strategy_.partition.value);
     const double tasks = kSteps * (steps_.ranks * (5.0 * layers_ + 8) + transfers);
     if (tasks > kMostTasks)
       refuse("job {}: {} layers on {} ranks of their own, or so many pieces, are more than the model takes",
@@ -182,19 +182,21 @@ class StepBuilder {
     const TransferTimes& least = times_of(setting_.network.least, piece.op);
     const double taken = piece.taken >= 0 ? piece.taken : times.seconds(piece.bytes);
     const double startup = piece.taken >= 0 ? 0 : times.startup_of(piece.bytes);
-    return steps_.dag.add({.kind = kind,
-                           .resource = network_,
-                           .step = piece.step,
-                           .first = layers.empty() ? kNone : std::ranges::min(layers),
-                           .last = layers.empty() ? kNone : std::ranges::max(layers),
-                           .seconds = taken + piece.wait,
-                           .peer_wait = piece.wait,
-                           .bytes = piece.bytes,
-                           .op = piece.op,
-                           .urgency = piece.urgency,
-                           .startup = startup + piece.wait,
-                           .fixed = least.seconds(piece.bytes) - least.startup_of(piece.bytes)},
-                          after);
+    return steps_.dag.add(
+        {.kind = kind,
+         .resource = network_,
+         .step = piece.step,
+         .first = layers.empty() ? kNone : std::ranges::min(layers),
+         .last = layers.empty() ? kNone : std::ranges::max(layers),
+         .seconds = taken + piece.wait,
+         .peer_wait = piece.wait,
+         .bytes = piece.bytes,
+         .op = piece.op,
+         .urgency = piece.urgency,
+         .startup = startup + piece.wait,
+         // Of what no bandwidth helps, all that is not in the start-up.
+         .fixed = least.seconds(piece.bytes) - std::min(startup, least.startup_of(piece.bytes))},
+        after);
   }
 
   // Exchanges that carried no gradients: before the forward pass those that were sent before all gradients,

@@ -71,8 +71,12 @@ std::vector<TransferTimes::Piece> scaled_pieces(std::vector<TransferTimes::Piece
   return pieces;
 }
 
-std::vector<TransferTimes::Piece> longer_pieces(const std::vector<TransferTimes::Piece>& a,
-                                                const std::vector<TransferTimes::Piece>& b) {
+enum class Which { longer, shorter };
+
+// At each size the time that is the longer, or the shorter, of two.
+std::vector<TransferTimes::Piece> merged_pieces(const std::vector<TransferTimes::Piece>& a,
+                                                const std::vector<TransferTimes::Piece>& b, Which which) {
+  const double sign = which == Which::longer ? 1 : -1;
   std::vector<double> begins;
   for (const auto* pieces : {&a, &b})
     for (const TransferTimes::Piece& piece : *pieces) begins.push_back(piece.from);
@@ -82,12 +86,13 @@ std::vector<TransferTimes::Piece> longer_pieces(const std::vector<TransferTimes:
   for (std::size_t i = 0; i < begins.size(); ++i) {
     const double from = begins[i];
     const double to = i + 1 < begins.size() ? begins[i + 1] : std::numeric_limits<double>::infinity();
-    TransferTimes::Piece longer = piece_at(a, from), other = piece_at(b, from);
-    const double ahead = value_at(longer, from) - value_at(other, from);
-    if (ahead < 0 || (ahead == 0 && longer.per_byte < other.per_byte)) std::swap(longer, other);
-    result.push_back({from, longer.startup, longer.per_byte});
-    if (other.per_byte <= longer.per_byte) continue;
-    const double meet = (longer.startup - other.startup) / (other.per_byte - longer.per_byte);
+    TransferTimes::Piece taken = piece_at(a, from), other = piece_at(b, from);
+    const double ahead = sign * (value_at(taken, from) - value_at(other, from));
+    const double gain = sign * (other.per_byte - taken.per_byte);
+    if (ahead < 0 || (ahead == 0 && gain > 0)) std::swap(taken, other);
+    result.push_back({from, taken.startup, taken.per_byte});
+    if (sign * (other.per_byte - taken.per_byte) <= 0) continue;
+    const double meet = (taken.startup - other.startup) / (other.per_byte - taken.per_byte);
     if (meet > from && meet < to) result.push_back({meet, other.startup, other.per_byte});
   }
   return result;
@@ -125,9 +130,18 @@ TransferTimes TransferTimes::scaled(double startup, double per_byte) const {
 }
 
 TransferTimes TransferTimes::at_least(const TransferTimes& least) const {
-  TransferTimes result(longer_pieces(pieces_, least.pieces_));
+  TransferTimes result(merged_pieces(pieces_, least.pieces_, Which::longer));
   if (!in_turn_.empty())
-    result.in_turn_ = longer_pieces(in_turn_, least.in_turn_.empty() ? least.pieces_ : least.in_turn_);
+    result.in_turn_ =
+        merged_pieces(in_turn_, least.in_turn_.empty() ? least.pieces_ : least.in_turn_, Which::longer);
+  return result;
+}
+
+TransferTimes TransferTimes::at_most(const TransferTimes& most) const {
+  TransferTimes result(merged_pieces(pieces_, most.pieces_, Which::shorter));
+  if (!in_turn_.empty())
+    result.in_turn_ =
+        merged_pieces(in_turn_, most.in_turn_.empty() ? most.pieces_ : most.in_turn_, Which::shorter);
   return result;
 }
 

@@ -58,6 +58,7 @@ class TransferTimes {
   TransferTimes scaled(double startup, double per_byte) const;
   // The longer of both, size by size.
   TransferTimes at_least(const TransferTimes& least) const;
+  TransferTimes at_most(const TransferTimes& most) const;
   // The same times, of which calls take so much in turn, whatever its own such parts are.
   TransferTimes in_turn(const TransferTimes& part) const;
   // The same times, of which calls take so many seconds more in turn, as what a call costs the hosts. Nothing

@@ -422,6 +422,20 @@ TEST(Network, ABurstPassesATokenBucketAtOnce) {
   EXPECT_EQ(r.arrivals[7].at - kPicosecondsPerSecond, (1 + 8 * 12 + 1) * kMicrosecond);
 }
 
+TEST(Network, ABucketThatLastsForHoursLetsAllPass) {
+  for (const int bits : {30, 31, 40, 62}) {
+    cluster::Cluster cluster = star(2, kGigabit);
+    cluster.links[0].burst = Bytes{std::int64_t{1} << bits};
+    Recorder r(cluster);
+    r.simulation.at(kPicosecondsPerSecond, [&r] {
+      for (std::uint32_t i = 0; i < 8; ++i) r.send(0, 1, i);
+    });
+    r.simulation.run();
+    EXPECT_EQ(r.arrivals[0].at - kPicosecondsPerSecond, (1 + 13) * kMicrosecond) << bits;
+    EXPECT_EQ(r.arrivals[7].at - kPicosecondsPerSecond, (1 + 8 * 12 + 1) * kMicrosecond) << bits;
+  }
+}
+
 TEST(Network, AQueueFedAtRandomIsAsLongAsTheoryHasIt) {
   // M/D/1: with load rho and service time s, packets wait rho s / (2 (1 - rho)) on average.
   constexpr double kLoad = 0.8;

@@ -114,7 +114,8 @@ void expect_one_choice(const cluster::Cluster& network, bool in_full) {
 }
 
 TEST(OneChoice, OfAStarOf256HostsWhoseLinksDifferIsTheSameEverywhere) {
-  expect_one_choice(Drawn().star(fewer(256)), false);
+  const int hosts = fewer(256);  // with sanitizers so few that all is packed
+  expect_one_choice(Drawn().star(hosts), hosts < 256);
 }
 
 TEST(OneChoice, OfAStarWhoseLinksDifferIsTheSameEverywhere) {

@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "study/predict_page.h"
@@ -110,6 +113,8 @@ TEST(PredictNetwork, LinksThatWouldTakeHoursForOneCallAreNotSimulated) {
   EXPECT_EQ(said("1bit/s"),
             "--rate: --times simulated: expected at least 100 kbit/s of every link, got 1 bit/s");
   EXPECT_EQ(said("100kbit/s"), "");
+  EXPECT_EQ(said("1Gbit/s,600s"),
+            "--rate: --times simulated: expected a latency of at most 60 s of every link, got 300 s");
   EXPECT_EQ(predict_network({"", "1bit/s", ""}, small_job(), 4).kind, "rate") << "of the cost model";
 }
 
@@ -137,6 +142,26 @@ TEST(PredictNetwork, SamplesThatTellNoRateSaySoAndWhatIsAssumed) {
 }
 
 // As two of gloo's threads share a network: the first to end seems to have taken nearly all of the time.
+TEST(PredictNetwork, NorAreLinksAndGroupsOfAClusterFile) {
+  const std::string path = testing::TempDir() + "predict_network." + std::to_string(::getpid()) + ".yaml";
+  const auto said = [&](const char* link, const char* group) -> std::string {
+    std::ofstream(path) << "nodes:\n  - {name: a}\n  - {name: b}\nlinks:\n  - {between: [a, b], capacity: "
+                        << link << "}\ngroups:\n  - {name: g, capacity: " << group << ", links: [a->b]}\n";
+    try {
+      predict_network({path, "", "", "simulated"}, small_job(), 2);
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  };
+  EXPECT_EQ(said("1Gbit/s", "1Gbit/s"), "");
+  EXPECT_THAT(said("1bit/s", "1Gbit/s"),
+              HasSubstr("expected at least 100 kbit/s of every link, got 1 bit/s"));
+  EXPECT_THAT(said("1Gbit/s", "1bit/s"),
+              HasSubstr("expected at least 100 kbit/s of every link, got 1 bit/s"));
+  std::filesystem::remove(path);
+}
+
 TEST(PredictNetwork, OfTransfersUnderWayTogetherTheRateOfAllCounts) {
   train::Job job = with_exchanges({{2'100'000, 96.5}, {4'200'000, 18}, {2'100'000, 116.8}});
   job.in_flight = 2;
@@ -159,6 +184,12 @@ TEST(PredictNetwork, WhatTheRecorderProbedSaysWhatOtherSizesTake) {
   EXPECT_NEAR(recorded.at(job.ranks).all_reduce.seconds(4), 8e-3, 1e-6);
   EXPECT_EQ(recorded.assumed, "");
   EXPECT_THAT(recorded.words, HasSubstr("as 3 probed all-reduces of the job fit it"));
+
+  train::Job far = job;
+  for (train::Exchange& exchange : far.exchanges) exchange.bytes = {20'000'000};
+  const PredictNetwork unprobed = predict_network({}, far, far.ranks);
+  EXPECT_THAT(unprobed.words, HasSubstr("as 2 all-reduces of the job fit it")) << "probes do not reach them";
+  EXPECT_NE(unprobed.assumed, "");
 
   StepQuestion question = question_of(job, {"ddp"});
   question.network = predict_network({"", "1Gbit/s", ""}, job, 4);
@@ -350,6 +381,14 @@ TEST(StepStudy, SaysHowFarItIs) {
     last = done;
   });
   EXPECT_GT(last, 10u);
+  // One that runs as another does counts as done.
+  const auto left = [](const std::vector<std::string>& strategies) {
+    std::size_t left = 0;
+    study_step(question_of(small_job(), strategies),
+               [&](std::size_t done, std::size_t all) { left = all - done; });
+    return left;
+  };
+  EXPECT_EQ(left({"wfbp", "caffe-mpi"}), left({"wfbp"}));
 }
 
 TEST(StepStudy, APlanHasPrioritiesOnlyWhereItsStrategyHas) {

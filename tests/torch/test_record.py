@@ -7,7 +7,6 @@ import io
 import json
 import subprocess
 import time
-import types
 import warnings
 
 import pytest
@@ -20,7 +19,7 @@ from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimize
 from torch.utils.checkpoint import checkpoint
 from training import assert_equal_on_all_ranks, batch, flat, loss, network, sgd, train
 
-from talweg import _files, _probing, _record, _sending, _stamps
+from talweg import _files, _record, _sending, _stamps
 from talweg._c10d import StepLog
 from talweg._watching import Kind
 from talweg.torch import record
@@ -126,34 +125,13 @@ def test_layers_sizes_and_buckets_are_those_of_the_model(tmp_path):
             assert all(layer["forward"] > 0 and layer["backward"] > 0 for layer in job["layers"])
             gradients = sum(layer["gradient"] for layer in job["layers"])
             sizes = [probe["bytes"] for probe in job["probes"]]
-            assert sizes == [4, 4096, 16384, gradients][:max(1, len(sizes))]  # as many as a slow machine has time for
+            assert sizes in ([4, gradients // 4 // 4 * 4, gradients], [4, gradients // 4 // 4 * 4])  # the last where a slow machine has time for it
             assert all(probe["op"] == "all_reduce" and probe["time"] > 0 for probe in job["probes"])
             assert job["backend"] == ("gloo" if group else "talweg")
             assert "probes:\n  - {op: all_reduce, bytes: 4B, time: " in (tmp_path / "job.yaml").read_text()
         recording, _ = recorded(model, tmp_path, probe=False)
         if dist.get_rank() == 0:
             assert recording.job["probes"] == [] and "probes" not in (tmp_path / "job.yaml").read_text()
-
-
-@on_ranks(2)
-def test_a_job_goes_without_probes_where_a_rank_has_no_room_for_them(monkeypatch, tmp_path):
-    def full(*_, **__):
-        raise RuntimeError("out of memory")
-
-    if dist.get_rank() == 1:
-        monkeypatch.setattr(_probing, "torch", types.SimpleNamespace(zeros=full, float32=torch.float32))
-    assert _probing.probe(dist.group.WORLD, torch.device("cpu"), [(4, 2), (16, 1)]) == []
-
-
-def test_probes_have_as_much_as_a_step_and_end_in_time():
-    assert _probing.sizes_of(4 << 20, 0.001) == [(4, 32), (4096, 32), (16384, 32), (65536, 32), (262144, 16), (1 << 20, 4), (4 << 20, 1)]
-    assert _probing.sizes_of(10, 0) == [(4, 32), (8, 1)] and _probing.sizes_of(4, 0) == [(4, 32)]
-    for seconds in (0.01, 0.5, 10, 1000):
-        sizes = _probing.sizes_of(25_000_000, seconds)
-        assert sizes[0] == (4, 32) and all(count >= 1 for _, count in sizes)
-        sent = sum(size * count for size, count in sizes[1:]) * (_probing.ROUNDS + 1)
-        assert sent / 25_000_000 * seconds <= _probing.PATIENCE_S
-    assert len(_probing.sizes_of(25_000_000, 0.01)) == 9 and len(_probing.sizes_of(25_000_000, 1000)) == 1
 
 
 def names_of(model, parameter):

@@ -2,6 +2,7 @@
 not measured."""
 
 import contextlib
+import itertools
 import statistics
 import warnings
 
@@ -272,13 +273,13 @@ def test_a_block_that_ends_too_early_puts_back_what_was_there():
 
 @on_ranks(2)
 def test_an_error_passes_and_needs_no_other_rank():
-    for before in (None, PLANS[0]):
+    for before, steps in itertools.product((None, PLANS[0]), (2, 6)):
         model = parallel()
         apply_plan(model, before)
         with pytest.raises(KeyError, match="mine"):
             with trial_of(model, 1.0, 0.5):
-                train(model, steps=6)
-                assert _sending.plan_of(model) is not None
+                train(model, steps=steps)
+                assert (_sending.plan_of(model) is None) == (before is None and steps == 2)
                 if dist.get_rank() == 0:
                     raise KeyError("mine")
                 # The other rank is not there to be asked, until it fails, too.

@@ -67,15 +67,48 @@ TEST(ClusterTimes, BurstsLetNothingPassAtOnce) {
   for (const double bytes : {65536.0, 524288.0, 4e6})
     EXPECT_GE(with.seconds(bytes), 0.99 * without.seconds(bytes));
   EXPECT_EQ(cluster_times(plain).burst, 0);
-  EXPECT_DOUBLE_EQ(cluster_times(bursting).burst, (1 << 20) / plain.links[0].capacity.bytes_per_second());
+  const double lasts = (1 << 20) / plain.links[0].capacity.bytes_per_second();
+  EXPECT_NEAR(cluster_times(bursting).burst, lasts, 1e-6 * lasts);
   cluster::Cluster without_one = bursting;
   without_one.links.back().burst = {};
-  EXPECT_EQ(cluster_times(without_one).burst, 0) << "that one may be what limits";
-  // That of a slowest link, whatever quicker ones have.
-  bursting.links[0].capacity.bits_per_second /= 2;
-  bursting.links[0].burst = {1 << 10};
-  EXPECT_DOUBLE_EQ(cluster_times(bursting).burst,
-                   2.0 * (1 << 10) / plain.links[0].capacity.bytes_per_second());
+  EXPECT_NEAR(cluster_times(without_one).burst, 0, 1e-6 * lasts) << "that one limits";
+  // That of the link that limits, whatever quicker ones have.
+  cluster::Cluster slow = bursting;
+  slow.links[0].capacity.bits_per_second /= 2;
+  slow.links[0].burst = {1 << 10};
+  EXPECT_NEAR(cluster_times(slow).burst, 2 * lasts / 1024, 1e-6 * lasts);
+  // Nothing of a link that no worker's data take.
+  cluster::Cluster with_spare = bursting;
+  const int spare = static_cast<int>(with_spare.nodes.size()), hub = spare - 1;
+  with_spare.nodes.push_back({.name = "spare", .kind = cluster::NodeKind::switch_});
+  for (const auto& [from, to] : {std::pair{hub, spare}, {spare, hub}})
+    with_spare.links.push_back({.from = from,
+                                .to = to,
+                                .capacity = Bandwidth{1e6},
+                                .latency = plain.links[0].latency,
+                                .burst = {64 << 20}});
+  EXPECT_NEAR(cluster_times(with_spare).burst, lasts, 1e-6 * lasts);
+  // A group has no bucket.
+  cluster::Cluster grouped = bursting;
+  grouped.groups.push_back({"g", {plain.links[0].capacity.bits_per_second / 10}, {0}});
+  EXPECT_NEAR(cluster_times(grouped).burst, 0, 1e-6 * lasts);
+}
+
+// Whatever plans are made for links without end.
+TEST(ClusterTimes, MoreBandwidthMakesNothingLonger) {
+  for (const double rate : {1e9, 25e9, 100e9})
+    for (const Nanoseconds latency : {Nanoseconds{1000}, Nanoseconds{50'000}}) {
+      const NetworkTimes times = cluster_times(cluster::uniform_star(4, {rate}, latency));
+      for (const double by : {2.0, 8.0, 1e3})
+        for (double bytes = 1000; bytes < 1e9; bytes *= 1.7) {
+          const TransferTimes more = times.with_bandwidth(by).all_reduce;
+          EXPECT_LE(more.seconds(bytes), times.all_reduce.seconds(bytes) * (1 + 1e-9))
+              << rate << " " << bytes;
+          EXPECT_LE(more.seconds(bytes) - more.startup_of(bytes),
+                    (times.all_reduce.seconds(bytes) - times.all_reduce.startup_of(bytes)) * (1 + 1e-9))
+              << rate << " " << bytes;
+        }
+    }
 }
 
 // Where bursts have plans change between two sizes of the table, and a plan takes longer than its busiest

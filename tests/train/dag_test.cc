@@ -86,6 +86,25 @@ TEST(Dag, ABucketMakesNothingQuickerThatIsNotItsLinks) {
     const int sent = dag.add({.resource = wire, .seconds = 6, .startup = 1, .fixed = 2}, {computed});
     EXPECT_EQ(run(dag).tasks[at(sent)].end, 23);
   }
+  // Nor longer, where more than it takes is said not to be.
+  Dag dag;
+  const int device = dag.add_resource({.name = "device"});
+  const int wire = dag.add_resource({.name = "wire", .burst = 9});
+  const int computed = dag.add({.resource = device, .seconds = 20});
+  const int sent = dag.add({.resource = wire, .seconds = 6, .startup = 1, .fixed = 9}, {computed});
+  EXPECT_EQ(run(dag).tasks[at(sent)].end, 26);
+}
+
+// While a call starts up its links are idle, however many may be under way.
+TEST(Dag, ABucketFillsDuringAStartUp) {
+  for (const int in_flight : {1, 2, 3}) {
+    Dag dag;
+    const int device = dag.add_resource({.name = "device"});
+    const int wire = dag.add_resource({.name = "wire", .in_flight = in_flight, .burst = 9});
+    const int computed = dag.add({.resource = device, .seconds = 4});
+    const int sent = dag.add({.resource = wire, .seconds = 11, .startup = 3}, {computed});
+    EXPECT_EQ(run(dag).tasks[at(sent)].end, 4 + 3 + 1) << in_flight;
+  }
 }
 
 // Of the time in which nothing was served, a bucket makes as much good as it holds, once; start-ups stay.

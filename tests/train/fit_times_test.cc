@@ -154,6 +154,10 @@ TEST(FitTimes, ACallCostsWhatTheSmallestProbeOfTalwegTook) {
           .backend = "talweg",
           .probes = {{.bytes = {4096}, .time = {9000}}, {.bytes = {4}, .time = {4000}}}};
   EXPECT_DOUBLE_EQ(call_of(job), 4e-6);
+  job.probes[0].time = {3000};  // for all that noise does
+  job.probes.insert(job.probes.begin(), {.op = Collective::broadcast, .bytes = {1}, .time = {1}});
+  EXPECT_DOUBLE_EQ(call_of(job), 4e-6) << "of the smallest all-reduce";
+  job.probes.erase(job.probes.begin());
   job.ranks = 1;
   EXPECT_EQ(call_of(job), 0) << "which called nobody";
   job.ranks = 2;

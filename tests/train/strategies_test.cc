@@ -113,8 +113,26 @@ TEST(Strategies, BucketsFillWhileNothingIsSent) {
                            served - compute - setting.network.all_reduce.startup()),
               1e-9)
       << "what endless links would take is left";
+  // Also what of that comes before their turn, where all of a transfer takes turns here.
+  const double bytes = static_cast<double>(job.gradients().value);
+  setting.network.all_reduce = linear_times(0, sent / bytes);
+  setting.network.least.all_reduce = linear_times(0.9 * sent, 0);
+  EXPECT_NEAR(predict(job, find_strategy("one"), setting).step, compute + 0.9 * sent, 1e-9);
   setting.network.burst = 1e-3;
   EXPECT_EQ(setting.network.with_bandwidth(4).burst, 0.25e-3) << "as many bytes";
+}
+
+// Of each collective its own, and a start-up counts once.
+TEST(Strategies, WhatBucketsCannotHelpIsOfTheCollectiveAtHand) {
+  const Job job{.name = "a",
+                .layers = {{.name = "a", .forward = ms(10), .backward = ms(20), .gradient = {10'000'000}}}};
+  Setting setting{.network = network_of("n", 2, linear_times(1e-3, 1e-9))};
+  setting.network.burst = 1;
+  Setting summed = setting, scattered = setting;
+  summed.network.least.all_reduce = linear_times(1e-3, 1e-10);
+  EXPECT_NEAR(predict(job, find_strategy("one"), summed).step, 32e-3, 1e-9);
+  scattered.network.least.reduce_scatter = linear_times(0, 2e-10);
+  EXPECT_NEAR(predict(job, find_strategy("dear"), scattered).step, 33e-3, 1e-9);
 }
 
 // Whatever the strategy: the parts and the critical path make up the step; nothing in the picture overlaps

@@ -108,6 +108,17 @@ TEST(NetworkTimes, BandwidthGetsNowhereBelowWhatProcessorsTake) {
               1e-7);
 }
 
+TEST(TransferTimes, TheLesserOfTwoAndTheGreaterMeetWhereTheyCross) {
+  const TransferTimes steep = linear_times(1e-6, 4e-9), flat = linear_times(100e-6, 1e-9);
+  for (const double bytes : {1.0, 1e3, 33e3, 1e5, 1e7}) {
+    const double a = steep.seconds(bytes), b = flat.seconds(bytes);
+    EXPECT_DOUBLE_EQ(steep.at_most(flat).seconds(bytes), std::min(a, b)) << bytes;
+    EXPECT_DOUBLE_EQ(flat.at_most(steep).seconds(bytes), std::min(a, b)) << bytes;
+    EXPECT_DOUBLE_EQ(flat.at_least(steep).seconds(bytes), std::max(a, b)) << bytes;
+  }
+  EXPECT_EQ(steep.in_turn(flat).at_most(steep.in_turn(steep)), steep.in_turn(flat.at_most(steep)));
+}
+
 TEST(TransferTimes, ACallAddsToWhatIsServedInTurn) {
   const TransferTimes times = linear_times(1e-3, 2e-9).in_turn(linear_times(0, 1e-9));
   const TransferTimes costly = times.with_call(1e-4);
@@ -117,6 +128,9 @@ TEST(TransferTimes, ACallAddsToWhatIsServedInTurn) {
   EXPECT_EQ(times.with_call(0.1).startup_of(1e6), 0);
   EXPECT_EQ(linear_times(1e-3, 2e-9).with_call(0.1), linear_times(1e-3, 2e-9)) << "not known what is in turn";
   NetworkTimes network = network_of("n", 2, times);
+  network.burst = 1;
+  EXPECT_EQ(at_ranks(network, 8).burst, 1);
+  EXPECT_EQ(network.with_call(1e-4).burst, 1);
   network.links = {times, times, times};
   const NetworkTimes with = network.with_call(1e-4);
   EXPECT_EQ(with.all_reduce, costly);

@@ -144,6 +144,12 @@ TEST(WhatIf, PiecesOfWhichThereWouldBeTooManyAreNoPlan) {
     return names;
   };
   EXPECT_EQ(plans_of({small, large}), plans_of({large}));
+  // So many of gradients that grow, too.
+  Setting grown = setting;
+  grown.compression = 1e-3;
+  for (Layer& layer : job.layers) layer.gradient = {20'000'000'000 / 1000};
+  EXPECT_THROW(predict_numbers(job, find_strategy("p3"), grown), Error);
+  EXPECT_NO_THROW(predict_numbers(job, find_strategy("p3"), setting));
 }
 
 // Of two limits that nothing reaches the first is as good as the other, and is the one that is told.
@@ -160,6 +166,13 @@ TEST(WhatIf, PiecesLargerThanAllGradientsAreTriedOnce) {
                   many = best({{1 << 19}, {1 << 25}, {1 << 26}, {1 << 28}});
   EXPECT_EQ(few.strategy, many.strategy);
   EXPECT_EQ(few.step, many.step);
+  // Not those that let more be under way.
+  const Setting several{.network = network_of("net", 4, linear_times(1e-3, 4e-9)), .in_flight = 4};
+  for (const Candidate& plan :
+       best_plans(job, find_strategy("ddp"), several, {.partitions = std::vector<Bytes>{{1 << 18}}}))
+    if (plan.strategy.sending == Strategy::Sending::by_priority) {
+      EXPECT_GT(plan.strategy.credit, plan.strategy.partition);
+    }
 }
 
 }  // namespace

@@ -12,9 +12,12 @@ import torch.distributed as dist
 
 LEAST = 4  # bytes
 STEP = 4  # times the size before
+SMALL = 4096  # bytes: smaller sizes take as long as the least
 MOST_AT_ONCE = 32  # calls
 ROUNDS = 3
-PATIENCE_S = 3.0  # for all sizes together, as far as the steps tell beforehand
+PATIENCE_S = 3.0  # for all sizes together, as far as the steps tell beforehand;
+PATIENCE_STEPS = 4  # or what so many steps exchange, without which the largest exchanges may be out of reach,
+MOST_PATIENCE_S = 30.0  # if that is not more
 
 
 class Probe(NamedTuple):
@@ -24,18 +27,29 @@ class Probe(NamedTuple):
 
 def sizes_of(gradients: int, exchanged_s: float) -> list[tuple[int, int]]:
     """(bytes, how many calls) of each probe for steps that exchange `gradients` bytes, which takes `exchanged_s`: from four bytes to all
-    of them. Of each size as much is sent as a step has, or less, or nothing, where that would try a user's patience."""
-    sizes = [LEAST]
-    size = 4096
-    while size < gradients:
-        sizes.append(size)
-        size *= STEP
-    if gradients > LEAST:
-        sizes.append(gradients // LEAST * LEAST)
-    most = gradients
+    of them. Of each size as much is sent as a step has, or less, so that a user's patience suffices; what would take most of it alone is
+    left out."""
+    size = gradients // LEAST * LEAST
+    sizes = [size] if size > LEAST else []
+    while (size := size // STEP // LEAST * LEAST) >= SMALL:
+        sizes.insert(0, size)
+    budget = float("inf")  # bytes
     if exchanged_s > 0:
-        most = int(min(most, gradients * PATIENCE_S / (len(sizes) * (ROUNDS + 1) * exchanged_s)))
-    return [(LEAST, MOST_AT_ONCE)] + [(size, min(MOST_AT_ONCE, most // size)) for size in sizes[1:] if size <= most]
+        patience_s = min(max(PATIENCE_S, PATIENCE_STEPS * exchanged_s), MOST_PATIENCE_S)
+        budget = gradients * patience_s / exchanged_s
+    while sizes and _sent((size, 1) for size in sizes) > budget * 3 / 4:
+        sizes.pop()
+    most = gradients
+    while True:
+        counted = [(size, max(1, min(MOST_AT_ONCE, most // size))) for size in sizes]
+        if most <= LEAST or _sent(counted) <= budget:
+            return [(LEAST, MOST_AT_ONCE), *counted]
+        most //= 2
+
+
+def _sent(sizes) -> int:
+    """Bytes: in each round one call goes before those that are timed."""
+    return sum((ROUNDS + 1) * size * (1 + count) for size, count in sizes)
 
 
 def probe(group: dist.ProcessGroup, device: torch.device, sizes: list[tuple[int, int]]) -> list[Probe]:
@@ -50,10 +64,18 @@ def probe(group: dist.ProcessGroup, device: torch.device, sizes: list[tuple[int,
     dist.all_gather_object(room, box is not None, group=group)
     if box is None or not all(room):
         return []
-    return [Probe(size, _in_turn(group, device, list(box[:size // LEAST * count].split(size // LEAST)))) for size, count in sizes]
+    probes = []
+    for size, count in sizes:
+        tensors = list(box[:size // LEAST * count].split(size // LEAST))
+        taken = _taken(group, device, tensors)
+        if size == LEAST and count > 1:  # without the way there and back, which on a distant network is most of it
+            taken, count = taken - _taken(group, device, tensors[:1]), count - 1
+        probes.append(Probe(size, max(1, round(taken / count))))
+    return probes
 
 
-def _in_turn(group, device, tensors) -> int:
+def _taken(group, device, tensors) -> float:
+    """Nanoseconds of all of them, started together."""
     times = []
     for _ in range(ROUNDS + 1):
         dist.all_reduce(tensors[0], group=group)  # all ranks are here
@@ -62,8 +84,8 @@ def _in_turn(group, device, tensors) -> int:
         for work in [dist.all_reduce(tensor, group=group, async_op=True) for tensor in tensors]:
             work.wait()
         _settle(device)
-        times.append((time.monotonic_ns() - begun) // len(tensors))
-    return max(1, round(statistics.median(times[1:])))
+        times.append(time.monotonic_ns() - begun)
+    return statistics.median(times[1:])
 
 
 def _settle(device):

@@ -43,8 +43,8 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
     Sums are those of apply_plan(): on two ranks the training's results are the same bits with and without.
 
     A block that ends too early puts back what the model had, and says so in `trial.notes`; rank 0 warns. That, and that the plan's
-    priorities do nothing, it does at the end of the block. An error in the block passes through, and leaves DDP's own buckets in place
-    if others were tried: a plan needs all ranks, and some may be gone. Steps within join() do not count. Raises TypeError and
+    priorities do nothing, it does at the end of the block. An error in the block passes through, and leaves DDP's own buckets in place,
+    also of a model that had a plan before: ranks that an error meets at another step may have gone on to the other buckets. Steps within join() do not count. Raises TypeError and
     ValueError in one line for arguments that cannot be, and at the beginning of the block, on every rank, for what apply_plan()
     refuses and for a model that is recorded or tried already."""
 
@@ -122,8 +122,8 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
         _plan.warn_of_priorities("try_plan", self._model, self._plan)
 
     def _put_own_back(self):
-        """Without the other ranks, where others than the model's own were tried or a change to them failed half-way."""
-        if not self.done and self._now_sent is not self._before:
+        """Without the other ranks, where the model sends by others than its own or a change to them failed half-way."""
+        if not self.done and self._now_sent is not None:
             with contextlib.suppress(ValueError):  # a communication hook, which came meanwhile, stays with the plan
                 self._send(None)
 

@@ -147,7 +147,8 @@ bool is_onnx(std::string_view head) {
          (head[2] == '\x12' || head[2] == '\x3a' || head[2] == '\x42');
 }
 
-OnRead watched(const Paths& paths, const WatchReading& watch) {
+// `read` counts on from one file to the next.
+OnRead watched(const Paths& paths, const WatchReading& watch, std::uint64_t& read) {
   if (!watch) return {};
   std::uint64_t all = 0;
   for (const std::string& path : paths) {
@@ -155,7 +156,7 @@ OnRead watched(const Paths& paths, const WatchReading& watch) {
     const std::uintmax_t size = std::filesystem::file_size(path, none);
     if (!none) all += size;
   }
-  return [&watch, all, read = std::uint64_t{0}](std::size_t more) mutable {
+  return [&watch, &read, all](std::size_t more) {
     read += more;
     watch(read, std::max(read, all));
   };
@@ -220,7 +221,8 @@ TraceJob read_job(const std::vector<std::string>& paths, const Device& device, c
     throw_error(ErrorCode::bad_file,
                 "{}: a PyTorch execution trace has no times: expected the Kineto trace beside it",
                 execution_traces[0]);
-  const OnRead on_read = watched(paths, watch);
+  std::uint64_t read_so_far = 0;
+  const OnRead on_read = watched(paths, watch, read_so_far);
   if (kind == TraceKind::kineto) return import_kineto(traces, execution_traces, on_read);
   if (kind == TraceKind::chakra) return import_chakra(traces, on_read);
   if (traces.size() > 1)
@@ -245,7 +247,7 @@ TraceJob checked(TraceJob read, const std::string& origin) {
   read.job.name = printable(read.job.name);
   for (Layer& layer : read.job.layers) layer.name = printable(layer.name);
   if (const auto problem = find_problem(read.job)) {
-    static constexpr const char* kSections[] = {"job", "layers", "exchanges"};
+    static constexpr const char* kSections[] = {"job", "layers", "exchanges", "probes"};
     throw_error(ErrorCode::bad_file, "{}: {}[{}]: {}", origin, kSections[static_cast<int>(problem->section)],
                 problem->index, problem->text);
   }

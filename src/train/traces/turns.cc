@@ -13,13 +13,17 @@ Turns turns_of(std::span<const UnderWay> transfers, std::int64_t from) {
   std::vector<std::int64_t> begins;
   for (const UnderWay& transfer : transfers) begins.push_back(transfer.begin);
   std::ranges::sort(begins);
+  std::ptrdiff_t begun = 0, ended = 0;
+  for (const std::int64_t begin : begins) {
+    for (; ended < std::ssize(order) && transfers[order[static_cast<std::size_t>(ended)]].end <= begin;)
+      ++ended;
+    turns.in_flight = std::max(turns.in_flight, static_cast<int>(++begun - ended));
+  }
   std::int64_t free = from;
   for (const std::size_t i : order) {
     const auto& [begin, end] = transfers[i];
     turns.begins[i] = std::min(std::max(begin, free), end);
     free = std::max(free, end);
-    const auto together = std::ranges::lower_bound(begins, end) - std::ranges::lower_bound(begins, begin);
-    turns.in_flight = std::max(turns.in_flight, static_cast<int>(together));
   }
   return turns;
 }

@@ -79,6 +79,12 @@ TEST_F(ChakraImport, OfTransfersUnderWayTogetherEachCountsFromTheEndOfTheOneBefo
   EXPECT_EQ(job.exchanges[0].time.value, 100'000);
   EXPECT_EQ(job.exchanges[1].time.value, 20'000);
   EXPECT_EQ(job.in_flight, 2);
+  // Also where they do so on one rank alone.
+  std::vector<ChakraSample> apart(nodes.begin(), nodes.end());
+  for (ChakraSample& n : apart) n.begin = 0;
+  EXPECT_EQ(
+      read_job({file("apart.et", chakra_text(apart)), file("together.et", chakra_text(nodes))}).job.in_flight,
+      2);
   // One around another: what ends first has its time first.
   nodes[4].duration = 200;  // until 370
   job = read_job({file("b.et", chakra_text(nodes))}).job;

@@ -3,6 +3,7 @@
 
 #include "train/traces/kineto_step.h"
 #include "train/traces/kineto_transfers.h"
+#include "train/traces/turns.h"
 
 namespace talweg::train {
 namespace {
@@ -22,6 +23,15 @@ KinetoTransfer launched(std::int64_t called, std::int64_t begin, std::int64_t en
   made.correlation = 7;
   made.called = called;
   return made;
+}
+
+TEST(Turns, OnlyWhatOverlapsIsUnderWayTogether) {
+  const auto in_flight = [](std::vector<UnderWay> transfers) { return turns_of(transfers, 0).in_flight; };
+  EXPECT_EQ(in_flight({}), 1);
+  EXPECT_EQ(in_flight({{0, 10}, {10, 20}}), 1);
+  EXPECT_EQ(in_flight({{0, 100}, {10, 20}, {20, 30}, {40, 50}}), 2)
+      << "one after the other beside a long one";
+  EXPECT_EQ(in_flight({{10, 30}, {0, 100}, {20, 40}, {29, 50}}), 4);
 }
 
 TEST(KinetoTransfers, ACallThatHadEndedDidNotLaunchAKernel) {

@@ -197,8 +197,9 @@ std::vector<MadeLayer> resnet50() {
 
 // What PyTorch 1.x did with ResNet-50 on two A100, as HTA's test data have it (nccl_data, rank 0 of 2).
 TEST_F(KinetoImport, SaysHowMuchOfTheFilesIsReadAndEndsWhereItIsTold) {
-  const std::vector<std::string> paths{file("a.json", kineto_text({}, 0)),
-                                       file("b.json.gz", gzipped(kineto_text({}, 1)))};
+  const MadeTrace made = random_trace(1, false);
+  const std::vector<std::string> paths{file("a.json", kineto_text(made, 0)),
+                                       file("b.json.gz", gzipped(kineto_text(made, 1)))};
   const std::uint64_t held = std::filesystem::file_size(paths[0]) + std::filesystem::file_size(paths[1]);
   std::vector<std::uint64_t> seen;
   read_job(paths, find_device("v100"), [&](std::uint64_t read, std::uint64_t all) {
