@@ -129,20 +129,20 @@ TransferTimes TransferTimes::scaled(double startup, double per_byte) const {
   return result;
 }
 
-TransferTimes TransferTimes::at_least(const TransferTimes& least) const {
-  TransferTimes result(merged_pieces(pieces_, least.pieces_, Which::longer));
+TransferTimes TransferTimes::merged(const TransferTimes& other, bool longer) const {
+  const Which which = longer ? Which::longer : Which::shorter;
+  TransferTimes result(merged_pieces(pieces_, other.pieces_, which));
   if (!in_turn_.empty())
-    result.in_turn_ =
-        merged_pieces(in_turn_, least.in_turn_.empty() ? least.pieces_ : least.in_turn_, Which::longer);
+    result.in_turn_ = merged_pieces(in_turn_, other.in_turn_.empty() ? other.pieces_ : other.in_turn_, which);
   return result;
 }
 
+TransferTimes TransferTimes::at_least(const TransferTimes& least) const {
+  return merged(least, true);
+}
+
 TransferTimes TransferTimes::at_most(const TransferTimes& most) const {
-  TransferTimes result(merged_pieces(pieces_, most.pieces_, Which::shorter));
-  if (!in_turn_.empty())
-    result.in_turn_ =
-        merged_pieces(in_turn_, most.in_turn_.empty() ? most.pieces_ : most.in_turn_, Which::shorter);
-  return result;
+  return merged(most, false);
 }
 
 TransferTimes TransferTimes::in_turn(const TransferTimes& part) const {

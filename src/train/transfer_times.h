@@ -67,6 +67,8 @@ class TransferTimes {
   bool operator==(const TransferTimes&) const = default;
 
  private:
+  TransferTimes merged(const TransferTimes& other, bool longer) const;
+
   std::vector<Piece> pieces_{Piece{}};
   std::vector<Piece> in_turn_{};  // none: all but a start-up
 };
