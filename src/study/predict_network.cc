@@ -41,7 +41,8 @@ constexpr int kMostSimulatedRanks = 64;
 constexpr int kQuickSimulatedRanks = 16;
 // Below it a call of 16 MiB takes hours, and its packets longer than the simulator's clock holds exactly.
 constexpr Bandwidth kLeastSimulated{1e5};
-constexpr Nanoseconds kMostSimulatedLatency{60'000'000'000};  // where lost packets are waited for the longest
+constexpr Nanoseconds kMostSimulatedLatency{
+    60'000'000'000};  // there and back as long as TCP waits at most before it sends again
 
 // What `parse` makes of an option's text, or its complaint with the option's name in front.
 template <typename Parse>

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "base/fail.h"
@@ -81,8 +82,10 @@ class Pricer {
       : most_steps_(most_steps),
         planned_for_(cluster),
         priced_by_(without_bursts(cluster)),
-        links_alone_(of_links_alone(without_bursts(cluster))),
-        links_with_bursts_(of_links_alone(cluster)) {}
+        links_alone_(of_links_alone(without_bursts(cluster))) {
+    if (std::ranges::any_of(cluster.links, [](const cluster::Link& link) { return link.burst.value > 0; }))
+      links_with_bursts_ = of_links_alone(cluster);
+  }
 
   Priced times(Collective op, std::span<const Bytes> sizes) {
     std::vector<Point> points;
@@ -137,9 +140,9 @@ class Pricer {
 
   Point priced(Collective op, Bytes bytes) {
     const auto planned = plan(request_for(op, planned_for_.network().workers(), bytes));
-    if (bytes > largest_) {
+    if (links_with_bursts_ && bytes > largest_) {
       largest_ = bytes;
-      saved_ = links_alone_.busiest(planned.forest) - links_with_bursts_.busiest(planned.forest);
+      saved_ = links_alone_.busiest(planned.forest) - links_with_bursts_->busiest(planned.forest);
     }
     return {static_cast<double>(bytes.value), time_of(priced_by_, planned.forest),
             time_of(links_alone_, planned.forest)};
@@ -201,7 +204,8 @@ class Pricer {
   std::int64_t most_steps_;
   NetworkTimes::Interim interim_;
   forest::CostModel planned_for_;
-  forest::CostModel priced_by_, links_alone_, links_with_bursts_;
+  forest::CostModel priced_by_, links_alone_;
+  std::optional<forest::CostModel> links_with_bursts_;  // none: no link has any
   Bytes largest_{};
   double saved_ = 0;
   forest::PackingMemo memo_{forest::Trees::any};

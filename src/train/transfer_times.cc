@@ -71,12 +71,10 @@ std::vector<TransferTimes::Piece> scaled_pieces(std::vector<TransferTimes::Piece
   return pieces;
 }
 
-enum class Which { longer, shorter };
-
-// At each size the time that is the longer, or the shorter, of two.
+// At each size the longer time of two, or the shorter.
 std::vector<TransferTimes::Piece> merged_pieces(const std::vector<TransferTimes::Piece>& a,
-                                                const std::vector<TransferTimes::Piece>& b, Which which) {
-  const double sign = which == Which::longer ? 1 : -1;
+                                                const std::vector<TransferTimes::Piece>& b, bool longer) {
+  const double sign = longer ? 1 : -1;
   std::vector<double> begins;
   for (const auto* pieces : {&a, &b})
     for (const TransferTimes::Piece& piece : *pieces) begins.push_back(piece.from);
@@ -130,10 +128,10 @@ TransferTimes TransferTimes::scaled(double startup, double per_byte) const {
 }
 
 TransferTimes TransferTimes::merged(const TransferTimes& other, bool longer) const {
-  const Which which = longer ? Which::longer : Which::shorter;
-  TransferTimes result(merged_pieces(pieces_, other.pieces_, which));
+  TransferTimes result(merged_pieces(pieces_, other.pieces_, longer));
   if (!in_turn_.empty())
-    result.in_turn_ = merged_pieces(in_turn_, other.in_turn_.empty() ? other.pieces_ : other.in_turn_, which);
+    result.in_turn_ =
+        merged_pieces(in_turn_, other.in_turn_.empty() ? other.pieces_ : other.in_turn_, longer);
   return result;
 }
 

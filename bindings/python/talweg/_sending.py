@@ -229,12 +229,11 @@ def let_go(model: DistributedDataParallel) -> None:
 def unfrozen(model: DistributedDataParallel) -> Iterator[None]:
     """Within it, what was frozen after DDP was made requires gradients again, so that it is among the parameters that DDP looks
     for when it makes a reducer. The reducer that DDP has goes on with it, which matters once it is unfrozen."""
-    try:
-        buckets = model.reducer._get_zeros_like_grad_buckets()
-    except RuntimeError:  # with sparse gradients DDP does not tell what is in its buckets
-        buckets = []
-    frozen = [p for bucket in buckets for p in bucket.parameters() if not p.requires_grad]
-    del buckets  # zeros as large as the gradients
+    frozen: list[torch.Tensor] = []
+    if not all(p.requires_grad for p in model.module.parameters()):  # else spares zeros as large as the gradients
+        with contextlib.suppress(RuntimeError):  # with sparse gradients DDP does not tell what is in its buckets
+            frozen = [p for bucket in model.reducer._get_zeros_like_grad_buckets() for p in bucket.parameters()
+                      if not p.requires_grad]
     try:
         for p in frozen:
             p.requires_grad_(True)

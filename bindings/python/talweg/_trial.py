@@ -29,12 +29,12 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
                 ...
         print(trial.kept, trial.gain)
 
-    Every rank does this around its loop, which stays as it is. A step goes from one forward pass that
-    synchronises, after one that did, to the next; passes that accumulate belong to the step before. Between steps the model changes from the buckets that it has (DDP's own, or those of a
-    plan that was applied before) to those of the plan and back: `turns` times either, each time for 3 steps that do not count
-    and `steps` that do. After these 2 * turns * (3 + steps) steps the ranks put together what they have seen. The plan is kept
-    if it is quicker, by the median over the turns; else what the model had is put back. Then the loop may go on, or ask
-    `trial.done`.
+    Every rank does this around its loop, which stays as it is. A step goes from one forward pass that synchronises, after one
+    that did, to the next; passes that accumulate belong to the step before. Between steps the model changes from the buckets
+    that it has (DDP's own, or those of a plan that was applied before) to those of the plan and back: `turns` times either,
+    each time for 3 steps that do not count and `steps` that do. After these 2 * turns * (3 + steps) steps the ranks put together
+    what they have seen. The plan is kept if it is quicker, by the median over the turns; else what the model had is put back.
+    Then the loop may go on, or ask `trial.done`.
 
     plan: as for apply_plan(), read once, at the beginning of the block
 
@@ -43,10 +43,10 @@ class try_plan:  # noqa: N801  (used as a function: `with try_plan(model, plan):
     Sums are those of apply_plan(): on two ranks the training's results are the same bits with and without.
 
     A block that ends too early puts back what the model had, and says so in `trial.notes`; rank 0 warns. That, and that the plan's
-    priorities do nothing, it does at the end of the block. An error in the block passes through, and leaves DDP's own buckets in place,
-    also of a model that had a plan before: ranks that an error meets at another step may have gone on to the other buckets. Steps within join() do not count. Raises TypeError and
-    ValueError in one line for arguments that cannot be, and at the beginning of the block, on every rank, for what apply_plan()
-    refuses and for a model that is recorded or tried already."""
+    priorities do nothing, it does at the end of the block. An error in the block passes through, and leaves DDP's own buckets in
+    place, also of a model that had a plan before: ranks that an error meets at another step may have gone on to the other
+    buckets. Steps within join() do not count. Raises TypeError and ValueError in one line for arguments that cannot be, and at
+    the beginning of the block, on every rank, for what apply_plan() refuses and for a model that is recorded or tried already."""
 
     def __init__(
         self, model: DistributedDataParallel, plan: str | os.PathLike[str] | Mapping[str, Any] | None, steps: int = 10,

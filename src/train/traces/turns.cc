@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/at.h"
+
 namespace talweg::train {
 
 Turns turns_of(std::span<const UnderWay> transfers, std::int64_t from) {
@@ -13,11 +15,10 @@ Turns turns_of(std::span<const UnderWay> transfers, std::int64_t from) {
   std::vector<std::int64_t> begins;
   for (const UnderWay& transfer : transfers) begins.push_back(transfer.begin);
   std::ranges::sort(begins);
-  std::ptrdiff_t begun = 0, ended = 0;
+  int begun = 0, ended = 0;
   for (const std::int64_t begin : begins) {
-    for (; ended < std::ssize(order) && transfers[order[static_cast<std::size_t>(ended)]].end <= begin;)
-      ++ended;
-    turns.in_flight = std::max(turns.in_flight, static_cast<int>(++begun - ended));
+    while (ended < std::ssize(order) && transfers[order[at(ended)]].end <= begin) ++ended;
+    turns.in_flight = std::max(turns.in_flight, ++begun - ended);
   }
   std::int64_t free = from;
   for (const std::size_t i : order) {
