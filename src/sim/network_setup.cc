@@ -108,8 +108,8 @@ void Network::settle(int l) {
     if (!d.down && d.groups.empty() && d.burst <= 0 && d.loss.delay <= 0) shape.calm_if_idle = kNever;
   }
   const auto look_from = [&](std::int64_t bytes) {
-    shape.calm = std::min(shape.calm, shape.transmit.of(bytes));
-    shape.calm_if_idle = std::min(shape.calm_if_idle, shape.transmit.of(bytes));
+    shape.calm = shape.transmit.of_at_most(bytes, shape.calm);
+    shape.calm_if_idle = shape.transmit.of_at_most(bytes, shape.calm_if_idle);
   };
   if (policy.limit_bytes > 0) look_from(policy.limit_bytes);
   for (const std::int64_t limit : policy.class_limit_bytes)

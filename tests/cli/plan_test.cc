@@ -185,7 +185,8 @@ TEST_F(Plan, KnowsEveryCollectiveAndItsRoot) {
 
 TEST_F(Plan, SaysOfEachPlanWhatLimitsIt) {
   const std::string network = kClusterFolder + "uneven4.yaml";
-  for (const json& size : parsed({network, "--bytes", "4K,64M"})["sizes"]) {
+  const json document = parsed({network, "--bytes", "4K,64M"});
+  for (const json& size : document["sizes"]) {
     for (const json& candidate : size["candidates"]) {
       if (candidate.contains("left_out_because")) continue;
       const json& spent = candidate["spent_us"];
