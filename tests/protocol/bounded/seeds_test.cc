@@ -28,7 +28,7 @@ TEST(BoundedSeeds, EveryPromiseIsKeptAndEveryRecoveryIsTaken) {
 }
 
 TEST(BoundedSeeds, EveryPromiseIsKeptForTenThousandSeeds) {
-  bounded_marks_of(1'000'001, fewer(10'000));
+  bounded_marks_of(1'000'001, fewer(fewer(10'000)));
 }
 
 void expect_noticed(BoundedMutation mutation) {
