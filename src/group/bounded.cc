@@ -401,7 +401,7 @@ void Sums::run(const Sum& sum) {
                            sum.counts[index(r)], sum.call.type, r, 0, options);
     receiving_[index(r)]->on_done([bell] { bell->ring(); });
   }
-  exchange_->begin(tensor, sum.data, sum.begun_ns + sum.timeout_ns);
+  exchange_->begin(tensor, sum.data, sum.begun_ns + sum.timeout_ns, live::now_ns());
   bool summed = false;
   std::int64_t look_ns = sum.begun_ns + kLookNs;
   for (std::size_t ended = 0;;) {
