@@ -39,6 +39,9 @@ struct SwitchFlags {
   std::string listen, key_file, status, memory = "256M", rate = "100Gbit/s", timeout = "10s";
   int threads = 1;
   std::uint64_t jobs = 16, workers = 1024, slots = 256;
+  std::vector<std::string> switchml;
+  int switchml_port = wire::kSwitchmlFirstPort, switchml_elements = 256;
+  bool switchml_open = false;
 };
 
 live::Endpoint endpoint_of(const std::string& text) {
@@ -89,6 +92,24 @@ void check_status_file(const std::string& path) {
            path);
 }
 
+live::SwitchmlPortOptions switchml_options(const SwitchFlags& flags, const live::SwitchServiceOptions& with) {
+  live::SwitchmlPortOptions o;
+  o.host = with.listen.host;
+  o.first_port = flags.switchml_port;
+  // The published ports where nothing else is said, one port where it is.
+  o.last_port =
+      flags.switchml_port == wire::kSwitchmlFirstPort ? int{wire::kSwitchmlLastPort} : flags.switchml_port;
+  o.workers = flags.switchml;
+  if (flags.slots > wire::kSwitchmlSlots)
+    refuse("--slots: SwitchML's packets can name {} of them, not {}", wire::kSwitchmlSlots, flags.slots);
+  o.slots = static_cast<std::uint16_t>(flags.slots);
+  o.elements = static_cast<std::uint16_t>(flags.switchml_elements);
+  o.bytes_per_second = with.quotas.bytes_per_second;
+  o.memory_bytes = with.memory_bytes;
+  o.anybody = flags.switchml_open;
+  return o;
+}
+
 int serve(const SwitchFlags& flags) {
   if (flags.listen.empty()) refuse("--listen is required: an address and a port, such as 127.0.0.1:4711");
   live::SwitchServiceOptions options;
@@ -113,12 +134,22 @@ int serve(const SwitchFlags& flags) {
         say("talweg switch: {}\n", printable(e.what()));
       }
     };
+  if (flags.switchml.empty() && (flags.switchml_open || flags.switchml_port != wire::kSwitchmlFirstPort ||
+                                 flags.switchml_elements != 256))
+    refuse(
+        "--switchml-port, --switchml-elements and --switchml-open are for --switchml, which names the "
+        "workers' hosts");
+  if (!flags.switchml.empty()) options.switchml = switchml_options(flags, options);
   const FileDescriptor told = signals();
   live::SwitchService service(options);
   const int last = service.address().port + flags.threads - 1;
   fmt::print("switch at {}, UDP ports {} to {}, {}\nmemory: {}\n", to_string(service.address()),
              service.address().port, last,
              options.key() ? "with a job key" : "without a job key: for this host alone", service.memory());
+  if (const live::SwitchmlPort* const switchml = service.switchml())
+    fmt::print(
+        "switchml: {} workers of {} elements a packet, UDP ports {} to {}, known by their hosts alone\n",
+        flags.switchml.size(), flags.switchml_elements, switchml->first_port(), switchml->last_port());
   std::fflush(stdout);
   if (!service.shortage().empty()) say("talweg switch: {}\n", service.shortage());
   service.serve(told);
@@ -163,6 +194,22 @@ void add_switch(CLI::App& app, Action* action) {
       ->capture_default_str();
   sub->add_option("--status", flags->status,
                   "a file for Prometheus' textfile collector, every 5 s; -: standard output");
+  const char* const group = "SwitchML's workers";
+  sub->add_option("--switchml", flags->switchml,
+                  "addresses of the hosts of workers that speak SwitchML's packets: 10.0.0.1,10.0.0.2")
+      ->delimiter(',')
+      ->group(group);
+  sub->add_option("--switchml-port", flags->switchml_port,
+                  "the UDP port for them, in place of 48864 to 48879; 0: any")
+      ->check(whole_number(0, 65'535))
+      ->group(group);
+  sub->add_option("--switchml-elements", flags->switchml_elements, "of a packet")
+      ->check(CLI::IsMember({64, 256}))
+      ->capture_default_str()
+      ->group(group);
+  sub->add_flag("--switchml-open", flags->switchml_open,
+                "serve them beyond this host, too: nothing in their packets proves who has sent them")
+      ->group(group);
   sub->callback([=] {
     if (sub->get_subcommands().empty()) *action = [=] { return serve(*flags); };
   });

@@ -83,6 +83,20 @@ std::string switch_metrics(const live::SwitchStatus& status) {
               "Connections that did not prove that they hold the key.");
   page.sample("talweg_switch_refused_connections_total", "", status.refused_connections);
   write_threads(page, status);
+  if (status.switchml) {
+    const auto total = [&](const char* name, const char* help, std::uint64_t value) {
+      page.family(name, "counter", help);
+      page.sample(name, "", value);
+    };
+    total("talweg_switch_switchml_received_total", "Packets that have come to SwitchML's ports.",
+          status.switchml->received.datagrams);
+    total("talweg_switch_switchml_sent_total", "Packets that were sent from them.",
+          status.switchml->sent.datagrams);
+    total("talweg_switch_switchml_dropped_total", "Packets that the kernel had no room for.",
+          status.switchml->dropped);
+    total("talweg_switch_switchml_strangers_total", "Packets of hosts that are no worker of SwitchML's.",
+          status.switchml->strays.strangers);
+  }
   return page.text();
 }
 

@@ -86,18 +86,42 @@ kill -9 $pid; wait $perf; echo perf ended $?; cat err)"));
       << outcome.err;
 }
 
+TEST(SwitchCommand, SumsForWorkersThatSpeakSwitchmlsPackets) {
+  const Outcome outcome =
+      shell(with_switch("--switchml 127.0.0.1 --switchml-port 0 --switchml-elements 64 --slots 8", R"(
+until grep -q ^switchml: said; do sleep 0.05; done
+cat said
+PORT=$(sed -n 's/^switchml: .*ports \([0-9]*\) to .*/\1/p' said)
+{ printf '\061\011\001\002\003\004\000\005\000\000'; head -c 256 /dev/zero; } >packet
+bash -c 'exec 3<>/dev/udp/127.0.0.1/'$PORT'; cat packet >&3; head -c 8 <&3 | od -An -tx1'
+"$TALWEG" switch status --listen $AT | grep switchml
+"$TALWEG" switch drain --listen $AT; wait $pid; echo ended $?)"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("switchml: 1 workers of 64 elements a packet, UDP ports "));
+  EXPECT_THAT(outcome.out, HasSubstr(" MiB for SwitchML's workers\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("\n 31 09 01 02 03 04 00 05\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("talweg_switch_rounds_total{job=\"switchml\"} 1\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("talweg_switch_job_slots{job=\"switchml\"} 8\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("talweg_switch_switchml_received_total 1\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("ended 0\n"));
+}
+
 TEST(SwitchCommand, RefusesInOneLineWhatItCannotServeWith) {
   const Outcome outcome = shell(R"(
 d=$(mktemp -d); trap 'rm -r $d' EXIT; cd $d; mkfifo pipe
 try() { timeout 20 "$TALWEG" switch --listen 127.0.0.1:0 "$@"; echo "ended $?"; }
-try --status pipe; try --status /dev/null; try --job-rate 100000000; try --job-rate 7.9kbit/s; try --memory 2K)");
+try --status pipe; try --status /dev/null; try --job-rate 100000000; try --job-rate 7.9kbit/s; try --memory 2K
+try --switchml-open; try --switchml 127.0.0.1,127.0.0.1; try --switchml 127.0.0.1 --slots 40000)");
   std::size_t refused = 0;
   for (std::size_t at = 0; (at = outcome.out.find("ended 2\n", at)) != std::string::npos; ++at) ++refused;
-  EXPECT_EQ(refused, 5U) << outcome.out << outcome.err;
+  EXPECT_EQ(refused, 8U) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("--status: pipe is a pipe or a device"),
                                  HasSubstr("--status: /dev/null is a pipe or a device"),
                                  HasSubstr("--job-rate: bandwidth \"100000000\": which unit?"),
                                  HasSubstr("at least 8 kbit/s"), HasSubstr("lends at least ")));
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("are for --switchml, which names"), HasSubstr("two workers have one host"),
+                    HasSubstr("--slots: SwitchML's packets can name 32768")));
 }
 
 TEST(SwitchCommand, GoesOnWhenNobodyReadsWhatItPrints) {

@@ -179,13 +179,17 @@ TEST(Switchml, WhatIsNoPacketOfItsWorkersIsNotAnswered) {
 }
 
 // DifferentPorts
-TEST(Switchml, EachWorkerIsAnsweredWhereItSpokeFromLast) {
+TEST(Switchml, EachWorkerIsAnsweredWhereItSpokeToTheSlotFromLast) {
   Network net(2);
   net.send(0, net.packet(0, false, 1), 4000);
-  net.send(0, net.packet(1, false, 1), 4001);
+  net.send(0, net.packet(1, false, 1), 4001);  // another thread
   const auto answers = net.send(1, net.packet(0, false, 1), 6000);
   ASSERT_EQ(answers.size(), 1U);
-  EXPECT_THAT(answers[0].peers, ElementsAre(Peer{100, 4001}, Peer{101, 6000}));
+  EXPECT_THAT(answers[0].peers, ElementsAre(Peer{100, 4000}, Peer{101, 6000}));
+  net.send(0, net.packet(1, false, 1), 4002);  // which has moved
+  const auto others = net.send(1, net.packet(1, false, 1), 6001);
+  ASSERT_EQ(others.size(), 1U);
+  EXPECT_THAT(others[0].peers, ElementsAre(Peer{100, 4002}, Peer{101, 6001}));
 }
 
 // C1

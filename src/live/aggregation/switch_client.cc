@@ -379,18 +379,7 @@ void SwitchClient::all_reduce(const SwitchVector& vector, std::int64_t deadline_
 
 protocol::WorkerCounters SwitchClient::counters() const {
   protocol::WorkerCounters sum;
-  for (const auto& lane : lanes_) {
-    const protocol::WorkerCounters& c = lane->worker.counters();
-    sum.contributions += c.contributions;
-    sum.adverts += c.adverts;
-    sum.results += c.results;
-    sum.ignored += c.ignored;
-    sum.timeouts += c.timeouts;
-    sum.asked_for += c.asked_for;
-    sum.queries += c.queries;
-    sum.held_back += c.held_back;
-    sum.malformed += c.malformed;
-  }
+  for (const auto& lane : lanes_) sum += lane->worker.counters();
   return sum;
 }
 

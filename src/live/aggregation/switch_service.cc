@@ -31,9 +31,6 @@ constexpr std::size_t kMostUnread = std::size_t{64} << 10;
 // Of those who have asked for a text, which may be as long as texts can be; so many at a time.
 constexpr std::size_t kMostTexts = 16;
 constexpr std::size_t kSpareGuests = 64;  // besides workers: operators, and those that are on their way out
-// Columns that a datagram is worth: beyond these another one costs as little.
-constexpr std::size_t kMostColumns = 16;
-constexpr std::size_t kUsualBlock = 256;
 // Of a job, in bytes per second: below, a single datagram would take seconds.
 constexpr double kLeastRate = 1000;
 
@@ -75,7 +72,7 @@ const SwitchServiceOptions& checked(const SwitchServiceOptions& o) {
     refuse("a switch gives its jobs a rate of at least {:.0f} kbit/s", kLeastRate * 8 / 1000);
   protocol::JobTerms least;
   least.workers = least.slots = 1;
-  least.block = kUsualBlock;
+  least.block = protocol::kUsualBlock;
   const std::size_t needed = protocol::memory_of(least).total * static_cast<std::size_t>(o.threads);
   if (o.memory_bytes < needed)
     refuse(
@@ -112,6 +109,7 @@ SwitchService::SwitchService(const SwitchServiceOptions& options)
       Logger(-1));
   wire::fill_random(std::as_writable_bytes(std::span(&next_job_, 1)));
   listen();
+  if (options_.switchml) switchml_ = std::make_unique<SwitchmlPort>(*options_.switchml);
 }
 
 SwitchService::~SwitchService() = default;
@@ -157,15 +155,20 @@ std::string SwitchService::memory() const {
   const std::size_t workers = options_.quotas.workers;
   constexpr std::size_t kGuest = sizeof(Guest) + kMostUnread + wire::kMaxSwitchRequest + 4096;
   constexpr std::size_t kGate = 1024 * kMaxHalfOpen;
-  const std::size_t all = threads * (fixed + workers * each) + options_.memory_bytes +
+  const std::size_t switchml =
+      options_.switchml ? SwitchmlPort::fixed_bytes(*options_.switchml) + options_.switchml->memory_bytes : 0;
+  const std::size_t all = switchml + threads * (fixed + workers * each) + options_.memory_bytes +
                           (workers + kSpareGuests) * kGuest + kMostTexts * wire::kMaxSwitchText + kGate;
   return fmt::format(
       "at most {:.1f} MiB: {} threads x ({:.1f} MiB of buffers + {} workers x {} bytes) + {:.1f} MiB of "
       "slots + "
-      "{} connections x {:.1f} KiB + {} KiB of answers to orders + {} KiB for those that prove themselves",
+      "{} connections x {:.1f} KiB + {} KiB of answers to orders + {} KiB for those that prove themselves{}",
       static_cast<double>(all) / (1 << 20), threads, static_cast<double>(fixed) / (1 << 20), workers, each,
       static_cast<double>(options_.memory_bytes) / (1 << 20), workers + kSpareGuests,
-      static_cast<double>(kGuest) / 1024, kMostTexts * wire::kMaxSwitchText / 1024, kGate / 1024);
+      static_cast<double>(kGuest) / 1024, kMostTexts * wire::kMaxSwitchText / 1024, kGate / 1024,
+      switchml > 0
+          ? fmt::format(" + {:.1f} MiB for SwitchML's workers", static_cast<double>(switchml) / (1 << 20))
+          : "");
 }
 
 void SwitchService::stop() {
@@ -361,33 +364,26 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
     window = std::min<std::size_t>(window, worker.window);
     if (guests_.at(*worker.seat).cipher != cipher) cipher = wire::CipherKind::chacha20_poly1305;
   }
-  // A block that fills the datagram, where that has no room for several of the usual ones.
-  std::size_t block = job.first.block;
-  const std::size_t one = wire::aggregation_payload(1, 0, 0);
-  if (block == 0 && payload >= wire::aggregation_payload(4, kUsualBlock, 4)) block = kUsualBlock;
-  if (block == 0 && payload > one) block = (payload - one) / 4 / 8 * 8;
-  if (block == 0 || wire::aggregation_payload(1, block, 4) > payload)
+  const auto shape = protocol::shape_of_blocks(payload, job.first.block);
+  if (!shape)
     return wire::SwitchRefused{
         ErrorCode::invalid_argument,
         fmt::format(
             "a block of {} elements does not fit into a datagram of {} bytes, the largest on the way to "
             "all workers",
-            block, payload)};
-  const std::size_t columns = std::clamp<std::size_t>(
-      (payload - wire::kAggregationHeadBytes) / (wire::kAggregationEntryBytes + 4 * block), 1, kMostColumns);
-  const std::size_t datagram = wire::aggregation_payload(columns, block, 4) + udp_around(protection);
-  // All that can be on its way to one socket at once has room there.
-  const std::size_t own = threads_.front()->socket().window() / (job.workers.size() * datagram);
+            job.first.block, payload)};
+  const std::size_t datagram = shape->payload + udp_around(protection);
   const std::size_t slots =
-      std::clamp<std::size_t>(std::min(own, window / (threads_.size() * datagram)), 1, options_.quotas.slots);
+      protocol::slots_that_fit(window, threads_.front()->socket().window(), job.workers.size(),
+                               threads_.size(), datagram, options_.quotas.slots);
 
   protocol::JobTerms terms;
   terms.job = next_job_++;
   terms.epoch = 1;
   terms.workers = static_cast<std::uint16_t>(job.workers.size());
   terms.slots = static_cast<std::uint16_t>(slots);
-  terms.columns = static_cast<std::uint8_t>(columns);
-  terms.block = static_cast<std::uint16_t>(block);
+  terms.columns = shape->columns;
+  terms.block = shape->block;
   terms.ordered = job.first.ordered;
   terms.bytes_per_second = options_.quotas.bytes_per_second / static_cast<double>(threads_.size());
   terms.burst_bytes =
@@ -435,6 +431,17 @@ SwitchStatus SwitchService::status() {
   }
   for (const SwitchThreadStatus& thread : status.threads) status.memory_bytes += thread.memory_bytes;
   status.memory_most = options_.memory_bytes;
+  if (switchml_) {
+    status.switchml = switchml_->status();
+    SwitchStatus::Job& out = status.jobs.emplace_back();
+    out.name = "switchml";
+    out.workers = status.switchml->workers;
+    out.here = status.switchml->here;
+    out.slots = status.switchml->slots;
+    out.counters = status.switchml->counters;
+    status.memory_bytes += status.switchml->memory_bytes;
+    status.memory_most += options_.switchml->memory_bytes;
+  }
   status.opened = jobs_.opened();
   status.failed = jobs_.failed();
   status.draining = jobs_.draining();

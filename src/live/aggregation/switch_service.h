@@ -18,6 +18,7 @@
 #include "live/aggregation/switch_jobs.h"
 #include "live/aggregation/switch_line.h"
 #include "live/aggregation/switch_thread.h"
+#include "live/aggregation/switchml_port.h"
 #include "live/join/gate.h"
 #include "live/tcp/pulse.h"
 
@@ -38,6 +39,7 @@ struct SwitchStatus {
   bool draining = false;
   std::uint64_t refused_connections = 0;
   std::vector<SwitchThreadStatus> threads;
+  std::optional<SwitchmlPortStatus> switchml;  // its job is one of `jobs`, its memory is part of the above
 };
 
 struct SwitchServiceOptions {
@@ -53,6 +55,7 @@ struct SwitchServiceOptions {
   std::function<void(const std::string&)> publish;
   std::int64_t publish_every_ns = 5'000'000'000;
   UdpOptions socket;
+  std::optional<SwitchmlPortOptions> switchml;    // a job of SwitchML's workers beside the others
   std::int64_t host_timeout_ns = 15'000'000'000;  // of a host that does not answer any more
   UdpSender::SendCall send;                       // these two for tests; called from several threads
   UdpReceiver::ReceiveCall receive;
@@ -67,6 +70,8 @@ class SwitchService {
   SwitchService& operator=(const SwitchService&) = delete;
 
   const Endpoint& address() const { return address_; }
+  // Of SwitchML's workers; null: none are served.
+  const SwitchmlPort* switchml() const { return switchml_.get(); }
   // One line: the most memory that it takes, and what that is made of.
   std::string memory() const;
   // What the kernel does not give that was asked for, a line; empty: nothing.
@@ -111,6 +116,7 @@ class SwitchService {
   FileDescriptor wake_;
   std::unique_ptr<Gate> gate_;
   std::vector<std::unique_ptr<SwitchThread>> threads_;
+  std::unique_ptr<SwitchmlPort> switchml_;
   SwitchJobs jobs_;
   std::map<Seat, Guest> guests_;
   Seat next_seat_ = 1;

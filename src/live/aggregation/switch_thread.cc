@@ -1,11 +1,8 @@
 #include "live/aggregation/switch_thread.h"
 
 #include <poll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <cstring>
-#include <future>
 #include <utility>
 
 namespace talweg::live {
@@ -29,13 +26,12 @@ SwitchThread::SwitchThread(const UdpAddress& local, const SwitchThreadOptions& o
       sender_(socket_, options.sender, options.send),
       receiver_(socket_, options.receive),
       sums_(options.limits),
-      batch_(kBatchBytes),
-      wake_(check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd")) {
+      batch_(kBatchBytes) {
   thread_ = std::thread([this] { loop(); });
 }
 
 SwitchThread::~SwitchThread() {
-  ask([this] { stop_ = true; });
+  orders_.give([this] { stop_ = true; });
   thread_.join();
 }
 
@@ -52,38 +48,11 @@ std::size_t SwitchThread::bytes_per_worker() {
   return sizeof(Member) + kDestination + sizeof(UdpSender::Destination);
 }
 
-void SwitchThread::ask(const std::function<void()>& what) {
-  std::promise<void> done;
-  {
-    const std::lock_guard lock(mutex_);
-    asked_.emplace_back([&] {
-      what();
-      done.set_value();
-    });
-    has_been_asked_ = true;
-  }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const auto n = ::write(wake_.get(), &one, sizeof one);
-  done.get_future().wait();
-}
-
-void SwitchThread::obey() {
-  std::vector<std::function<void()>> asked;
-  {
-    const std::lock_guard lock(mutex_);
-    asked.swap(asked_);
-    has_been_asked_ = false;
-  }
-  std::uint64_t count = 0;
-  [[maybe_unused]] const auto n = ::read(wake_.get(), &count, sizeof count);
-  for (const auto& what : asked) what();
-}
-
 std::optional<protocol::OpenRefusal> SwitchThread::open(const protocol::JobTerms& terms,
                                                         const wire::Secret& secret, wire::CipherKind cipher) {
   const wire::DatagramSuite suite{options_.protection, cipher};
   std::optional<protocol::OpenRefusal> refused;
-  ask([&] {
+  orders_.give([&] {
     refused = sums_.open(terms);
     if (refused) return;
     Job job{wire::DatagramSealer(secret, {terms.job, terms.epoch, terms.self, wire::kEverybody}, suite), {}};
@@ -99,7 +68,7 @@ std::optional<protocol::OpenRefusal> SwitchThread::open(const protocol::JobTerms
 }
 
 void SwitchThread::close(std::uint32_t job) {
-  ask([&] {
+  orders_.give([&] {
     flush_results();
     sums_.close(job);
     const auto found = jobs_.find(job);
@@ -112,7 +81,7 @@ void SwitchThread::close(std::uint32_t job) {
 
 SwitchThreadStatus SwitchThread::status() {
   SwitchThreadStatus status;
-  ask([&] {
+  orders_.give([&] {
     for (const auto& [number, job] : jobs_)
       if (const protocol::SwitchCounters* counters = sums_.counters(number)) status.jobs[number] = *counters;
     status.memory_bytes = sums_.memory_bytes();
@@ -131,10 +100,10 @@ void SwitchThread::loop() {
     const bool more = receiver_.receive([&](UdpReceiver::Datagram& datagram) { take(datagram, now); });
     flush_results();
     flush();
-    if (has_been_asked_)
-      obey();
+    if (orders_.given())
+      orders_.obey();
     else if (!more)
-      wait_for(socket_.fd(), POLLIN, wake_.get(), -1);
+      wait_for(socket_.fd(), POLLIN, orders_.fd(), -1);
   }
 }
 
@@ -187,7 +156,8 @@ std::byte* SwitchThread::place(UdpSender::Destination to, std::size_t bytes) {
 
 // The kernel takes more when what it has is on its way; meanwhile what comes waits in its other buffer.
 void SwitchThread::flush() {
-  while (!sender_.flush() && !has_been_asked_) wait_for(socket_.fd(), POLLOUT, wake_.get(), kWaitForKernelMs);
+  while (!sender_.flush() && !orders_.given())
+    wait_for(socket_.fd(), POLLOUT, orders_.fd(), kWaitForKernelMs);
 }
 
 void SwitchThread::send_to(Member& member, const protocol::SwitchAction& action) {

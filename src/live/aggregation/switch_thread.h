@@ -10,17 +10,15 @@
 // through: then each worker gets its own in as few system calls as the kernel can do.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "live/aggregation/orders.h"
 #include "live/udp/udp_receiver.h"
 #include "live/udp/udp_sender.h"
 #include "live/udp/udp_socket.h"
@@ -89,8 +87,6 @@ class SwitchThread {
   };
 
   void loop();
-  void ask(const std::function<void()>& what);
-  void obey();
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
   void learn(Member& member, const UdpAddress& from);
   void send_to(Member& member, const protocol::SwitchAction& action);
@@ -111,10 +107,7 @@ class SwitchThread {
   std::vector<Waiting> waiting_;
   wire::DatagramRefusals refusals_;
 
-  FileDescriptor wake_;
-  std::mutex mutex_;  // of what is asked; never taken for a datagram
-  std::vector<std::function<void()>> asked_;
-  std::atomic<bool> has_been_asked_{false};
+  Orders orders_;
   bool stop_ = false;
   std::thread thread_;
 };

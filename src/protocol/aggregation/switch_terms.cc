@@ -15,6 +15,10 @@ namespace talweg::protocol {
 namespace {
 
 constexpr std::size_t kCacheLine = 64;
+// Columns that a datagram is worth: beyond these another one costs as little.
+constexpr std::size_t kMostColumns = 16;
+// With fewer columns of the usual block, part of each datagram would stay empty.
+constexpr std::size_t kFewColumns = 4;
 
 void add_up(JobMemory& m) {
   m.cell = (m.round + m.contributors + m.sums + m.parts + kCacheLine - 1) / kCacheLine * kCacheLine;
@@ -41,7 +45,7 @@ JobMemory memory_of(const SwitchmlTerms& t) {
   m.cells = std::size_t{t.slots} * 2;
   m.round = sizeof(SwitchmlCell);
   m.sums = std::size_t{t.elements} * 4;
-  m.peers = t.hosts.size() * sizeof(Peer);
+  m.peers = std::size_t{t.slots} * t.hosts.size() * sizeof(Peer);
   m.packets = wire::switchml_bytes(t.elements);
   add_up(m);
   return m;
@@ -52,6 +56,24 @@ std::string explain(const JobMemory& m) {
       "{} cells (slots x columns x 2 versions) x {} bytes ({} round + {} contributors + {} sums + {} ordered "
       "parts, on whole cache lines) + {} peers + {} packets = {} bytes",
       m.cells, m.cell, m.round, m.contributors, m.sums, m.parts, m.peers, m.packets, m.total);
+}
+
+std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block) {
+  const std::size_t one = wire::aggregation_payload(1, 0, 0);
+  if (block == 0 && payload >= wire::aggregation_payload(kFewColumns, kUsualBlock, 4)) block = kUsualBlock;
+  if (block == 0 && payload > one) block = (payload - one) / 4 / 8 * 8;
+  if (block == 0 || wire::aggregation_payload(1, block, 4) > payload) return std::nullopt;
+  const std::size_t columns = std::clamp<std::size_t>(
+      (payload - wire::kAggregationHeadBytes) / (wire::kAggregationEntryBytes + 4 * block), 1, kMostColumns);
+  return BlockShape{static_cast<std::uint16_t>(block), static_cast<std::uint8_t>(columns),
+                    wire::aggregation_payload(columns, block, 4)};
+}
+
+std::size_t slots_that_fit(std::size_t own_window, std::size_t switch_window, std::size_t workers,
+                           std::size_t lanes, std::size_t datagram, std::size_t quota) {
+  const std::size_t at_switch = switch_window / (workers * datagram);
+  const std::size_t at_worker = own_window / (lanes * datagram);
+  return std::clamp<std::size_t>(std::min(at_switch, at_worker), 1, quota);
 }
 
 const char* check(const JobTerms& t) {

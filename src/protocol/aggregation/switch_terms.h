@@ -1,5 +1,5 @@
 // What a switch lends to a job, and how much memory that is. Nothing grows beyond it later: who wants more is
-// refused.
+// refused. And how a job's vectors are cut into blocks that suit its path.
 #pragma once
 
 #include <cstddef>
@@ -65,7 +65,7 @@ struct JobMemory {
   std::size_t sums = 0;          // elements, each 4 bytes wide
   std::size_t parts = 0;         // where sums are ordered: each worker's
   std::size_t cell = 0;          // all four, on whole cache lines
-  std::size_t peers = 0;         // where each worker spoke from
+  std::size_t peers = 0;         // where each worker spoke from; of SwitchML's, to each slot
   std::size_t packets = 0;       // that are being made
   std::size_t total = 0;
 };
@@ -73,6 +73,22 @@ JobMemory memory_of(const JobTerms& terms);
 JobMemory memory_of(const SwitchmlTerms& terms);
 // The formula with its numbers, one line: "16 slots x 4 columns x 2 versions x 1152 bytes (...) + ... = ...".
 std::string explain(const JobMemory& memory);
+
+// How vectors are cut where no more than `payload` bytes of payload fit into a datagram: blocks of
+// kUsualBlock elements, as many columns of them as fit; where few would, blocks that fill the datagram.
+// `block`: elements that were asked for; 0: none were. Empty: a block of so many does not fit, or none does.
+struct BlockShape {
+  std::uint16_t block = 0;  // elements
+  std::uint8_t columns = 1;
+  std::size_t payload = 0;  // bytes of a datagram that is full
+};
+inline constexpr std::size_t kUsualBlock = 256;
+std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block);
+// Slots of a job such that all that can be on its way has room: what each worker has under way in its own
+// socket, and what all of them have in the switch's. At least 1 and at most `quota`; `datagram` is a full
+// one's bytes with all that is around it, `lanes` how many sockets or switches share the vector.
+std::size_t slots_that_fit(std::size_t own_window, std::size_t switch_window, std::size_t workers,
+                           std::size_t lanes, std::size_t datagram, std::size_t quota);
 
 // Null, or what is wrong with the terms, whatever the switch has left (a static string).
 const char* check(const JobTerms& terms);

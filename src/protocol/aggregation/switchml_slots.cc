@@ -36,8 +36,10 @@ void SwitchmlSlots::on(std::size_t worker, std::span<const std::byte> packet, Pe
     ++counters_.busy;
     return;
   }
-  const std::span<Peer> peers(reinterpret_cast<Peer*>(memory_.data() + layout_.cells * layout_.cell),
-                              terms_.hosts.size());
+  const std::size_t workers = terms_.hosts.size();
+  const std::span<Peer> peers(
+      reinterpret_cast<Peer*>(memory_.data() + layout_.cells * layout_.cell) + header.slot * workers,
+      workers);
   peers[worker] = from;
   const Place here = place(header.slot, header.version);
   SwitchmlCell& other = place(header.slot, !header.version).cell;

@@ -7,7 +7,8 @@
 // these sets. One thing more can be told than the published switch does: a worker that has contributed to a
 // version that still fills has no business in the other one. Its packet there is an old one, come late.
 //
-// Integers are summed in this machine's order of bytes, and answers go to where each worker spoke from last.
+// Integers are summed in this machine's order of bytes. Answers go to where each worker spoke from last to
+// the slot: threads of one worker have slots and ports of their own.
 #pragma once
 
 #include <memory_resource>

@@ -25,6 +25,19 @@ constexpr std::uint8_t kAskAfter = 2;
 
 }  // namespace
 
+WorkerCounters& WorkerCounters::operator+=(const WorkerCounters& other) {
+  contributions += other.contributions;
+  adverts += other.adverts;
+  results += other.results;
+  ignored += other.ignored;
+  timeouts += other.timeouts;
+  asked_for += other.asked_for;
+  queries += other.queries;
+  held_back += other.held_back;
+  malformed += other.malformed;
+  return *this;
+}
+
 AggregationWorker::AggregationWorker(const WorkerTerms& terms, DatagramSink& sink)
     : terms_(terms), sink_(sink), timer_(terms.times) {
   if (terms.workers == 0 || terms.workers > 0xffff)

@@ -70,6 +70,7 @@ struct WorkerCounters {
   std::uint64_t held_back = 0;      // datagrams that the switch was too busy for
   std::uint64_t malformed = 0;
   bool operator==(const WorkerCounters&) const = default;
+  WorkerCounters& operator+=(const WorkerCounters& other);
 };
 
 struct SumFailure {
