@@ -1,4 +1,6 @@
 // What limits a prediction, in the names of the cluster file.
+#include "forest/cost_words.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +10,7 @@
 #include "forest/cost.h"
 
 namespace talweg::forest {
-namespace {
 
-// To three digits: "3.1 MB".
 std::string rounded_bytes(double bytes) {
   struct Unit {
     double bytes;
@@ -21,7 +21,6 @@ std::string rounded_bytes(double bytes) {
   return fmt::format("{:.0f} B", bytes);
 }
 
-// "h2's downlink" where it is the only one, else "leaf2->spine0".
 std::string link_name(const cluster::Cluster& cluster, const cluster::Link& link) {
   const auto only = [&](int node, auto end) {
     return cluster.nodes[at(node)].kind == cluster::NodeKind::worker &&
@@ -32,8 +31,6 @@ std::string link_name(const cluster::Cluster& cluster, const cluster::Link& link
   if (only(link.from, &cluster::Link::from)) return from + "'s uplink";
   return fmt::format("{}->{}", from, to);
 }
-
-}  // namespace
 
 const char* name(Breakdown::Limit limit) {
   switch (limit) {

@@ -16,10 +16,6 @@ namespace {
 
 void add_nothing(void*, const void*, const void*, std::size_t) {}
 
-const std::string& node_name(const Simulation& simulation, const Ranks& ranks, int rank) {
-  return simulation.network().cluster().nodes[static_cast<std::size_t>(ranks.node(rank))].name;
-}
-
 constexpr std::int64_t kMostOperandBytes = std::int64_t{1} << 40;  // days of simulation
 
 std::byte* zeros(std::int64_t elements, std::int64_t element_size) {
@@ -34,6 +30,9 @@ std::byte* zeros(std::int64_t elements, std::int64_t element_size) {
 }
 
 }  // namespace
+
+SharedOperands::SharedOperands(std::int64_t in, std::int64_t out, std::int64_t element_size)
+    : in_(zeros(in, element_size)), out_(zeros(out, element_size)) {}
 
 SharedOperands::SharedOperands(const forest::Forest& forest) {
   std::int64_t in = 0;
@@ -66,6 +65,41 @@ std::vector<forest::Pace> paces_for(const Simulation& simulation, const Ranks& r
                           forest::CostModel(cluster::restrict_to(simulation.network().cluster(), nodes)));
 }
 
+CallCount::CallCount(const Calls& calls, std::size_t ranks)
+    : calls_(calls), done_(ranks), warming_(ranks), left_(ranks) {
+  const auto timed = static_cast<std::size_t>(calls.timed);
+  times_.of_call.resize(timed);
+  times_.of_rank.assign(timed, std::vector<Picoseconds>(ranks));
+}
+
+CallCount::Next CallCount::ended(int rank, Picoseconds started, Picoseconds ended) {
+  const auto r = static_cast<std::size_t>(rank);
+  const auto ranks = static_cast<Picoseconds>(done_.size());
+  const Picoseconds took = ended - started;
+  if (done_[r] >= calls_.warm_up) {
+    const auto call = static_cast<std::size_t>(done_[r] - calls_.warm_up);
+    times_.of_call[call] += took / ranks;
+    times_.of_rank[call][r] = took;
+    times_.total += took / ranks;
+  }
+  ++done_[r];
+  if (calls_.rest > 0 && done_[r] == calls_.warm_up) return --warming_ == 0 ? Next::all : Next::nothing;
+  if (!over(rank)) return Next::its_own;
+  --left_;
+  return Next::nothing;
+}
+
+void throw_not_ended(const Simulation& simulation, const CallCount& count, std::span<const int> nodes,
+                     const std::vector<int>& needed, const std::string& what, bool early,
+                     Picoseconds horizon) {
+  std::vector<std::string> missing;
+  for (std::size_t r = 0; r < nodes.size(); ++r)
+    if (!count.over(static_cast<int>(r)))
+      missing.push_back(simulation.network().cluster().nodes[static_cast<std::size_t>(nodes[r])].name);
+  throw_error(ErrorCode::timeout, "{}{} had not ended on {} at {}", outage_text(simulation, needed), what,
+              abridged(missing), to_string(Nanoseconds{(early ? horizon : simulation.now()) / 1000}));
+}
+
 CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<const forest::Forest>& forest,
                     DataType type, const Calls& calls, Picoseconds horizon, Trace* trace) {
   const auto n = static_cast<std::size_t>(ranks.size());
@@ -78,53 +112,35 @@ CallTimes run_calls(Simulation& simulation, Ranks& ranks, const std::shared_ptr<
   }
   ranks.help([&](int node, const wire::Signature&) { return operations[static_cast<std::size_t>(node)]; });
 
-  CallTimes times;
-  times.of_call.resize(static_cast<std::size_t>(calls.timed));
-  times.of_rank.assign(static_cast<std::size_t>(calls.timed), std::vector<Picoseconds>(n));
-  const int all = calls.warm_up + calls.timed;
-  std::vector<int> done(n, 0);
-  std::size_t left = n;
-  std::size_t warming = n;
+  CallCount count(calls, n);
   const std::vector<forest::Pace> paces = paces_for(simulation, ranks, *forest);
-  const auto start = [&](std::size_t r, Picoseconds when) {
-    ranks.start(static_cast<int>(r), operations[r], when, paces);
+  const auto start = [&](int r, Picoseconds when) {
+    ranks.start(r, operations[static_cast<std::size_t>(r)], when, paces);
   };
   ranks.on_end([&](const CollectiveResult& result) {
-    const auto r = static_cast<std::size_t>(result.rank);
     if (!result.outcome.ok) throw Error(result.outcome.code, result.outcome.text);
-    const Picoseconds took = result.ended - result.started;
     if (trace != nullptr)
       trace->span(ranks.node(result.rank), name(forest->request.op), result.started, result.ended);
-    if (done[r] >= calls.warm_up) {
-      const auto call = static_cast<std::size_t>(done[r] - calls.warm_up);
-      times.of_call[call] += took / static_cast<Picoseconds>(n);
-      times.of_rank[call][r] = took;
-      times.total += took / static_cast<Picoseconds>(n);
-    }
-    ++done[r];
-    if (calls.rest > 0 && done[r] == calls.warm_up) {
-      if (--warming == 0)
-        for (std::size_t other = 0; other < n; ++other) start(other, simulation.now() + calls.rest);
-    } else if (done[r] < all) {
-      start(r, simulation.now());
-    } else if (--left == 0) {
-      simulation.stop();
+    switch (count.ended(result.rank, result.started, result.ended)) {
+      case CallCount::Next::its_own:
+        return start(result.rank, simulation.now());
+      case CallCount::Next::all:
+        for (int r = 0; r < ranks.size(); ++r) start(r, simulation.now() + count.rest());
+        return;
+      case CallCount::Next::nothing:
+        if (count.over()) simulation.stop();
     }
   });
-  for (std::size_t r = 0; r < n; ++r) start(r, simulation.now());
+  for (int r = 0; r < ranks.size(); ++r) start(r, simulation.now());
   const bool early = !simulation.run(horizon);
   ranks.on_end({});
-  if (left == 0) return times;
-  std::vector<int> needed;
-  std::vector<std::string> missing;
-  for (int r = 0; r < ranks.size(); ++r) {
-    needed.push_back(ranks.node(r));
-    if (done[static_cast<std::size_t>(r)] < all) missing.push_back(node_name(simulation, ranks, r));
-  }
+  if (count.over()) return count.take();
+  std::vector<int> nodes, needed;
+  for (int r = 0; r < ranks.size(); ++r) nodes.push_back(ranks.node(r));
+  needed = nodes;
   for (const int node : forest::aggregators_of(*forest)) needed.push_back(ranks.node(node));
-  throw_error(ErrorCode::timeout, "{}{} of {} had not ended on {} at {}", outage_text(simulation, needed),
-              name(forest->request.op), forest->planner, abridged(missing),
-              to_string(Nanoseconds{(early ? horizon : simulation.now()) / 1000}));
+  throw_not_ended(simulation, count, nodes, needed,
+                  fmt::format("{} of {}", name(forest->request.op), forest->planner), early, horizon);
 }
 
 }  // namespace talweg::sim

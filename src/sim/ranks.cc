@@ -167,15 +167,7 @@ class Ranks::Host : public protocol::Outbox {
       frames_ = ready(*at_hand_.channel);
     else
       batch(*at_hand_.channel);
-    Picoseconds start = ranks_.simulation_.now();
-    Picoseconds* core = nullptr;
-    if (!ranks_.cores_.empty()) {
-      core = &*std::ranges::min_element(ranks_.cores_);
-      start = std::max(start, *core);
-    }
-    const Picoseconds finish = start + cost_;
-    if (core != nullptr) *core = finish;
-    ranks_.simulation_.at(finish, [this] {
+    ranks_.simulation_.at(ranks_.cores_.finish(ranks_.simulation_.now(), cost_), [this] {
       if (at_hand_.receive)
         receive(*at_hand_.channel, frames_);
       else
@@ -281,7 +273,7 @@ class Ranks::Host : public protocol::Outbox {
 };
 
 Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
-    : simulation_(simulation), options_(options) {
+    : simulation_(simulation), options_(options), cores_(simulation.network().cluster().shared_cores) {
   const cluster::Cluster& cluster = simulation.network().cluster();
   nodes_ = options.nodes;
   if (nodes_.empty()) {
@@ -306,7 +298,6 @@ Ranks::Ranks(Simulation& simulation, const RanksOptions& options)
     members.names.push_back("aggregator " + cluster.nodes[i].name);
   }
   const int n = static_cast<int>(nodes_.size());
-  cores_.resize(static_cast<std::size_t>(cluster.shared_cores));
   if (!options.carry_payloads) nothing_.resize(wire::kMaxPayload);
   calls_.resize(static_cast<std::size_t>(n));
   channels_.resize(static_cast<std::size_t>(n));

@@ -28,6 +28,7 @@
 #include "forest/host_costs.h"
 #include "forest/paces.h"
 #include "protocol/session/session.h"
+#include "sim/cores.h"
 #include "sim/simulation.h"
 
 namespace talweg::sim {
@@ -101,7 +102,7 @@ class Ranks : private FlowClient {
   std::vector<std::unique_ptr<Host>> hosts_;  // of these; null for a node that only forwards
   std::vector<std::map<int, std::unique_ptr<Channel>>> channels_;  // by sender, then by receiver
   std::vector<Channel*> by_flow_;
-  std::vector<Picoseconds> cores_;  // of the machine that all share, if they do: when each is free
+  Cores cores_;
   std::vector<std::byte> nothing_;  // stands in for payloads that are not carried
   protocol::BufferPool copies_;
   std::deque<CollectiveResult> results_;

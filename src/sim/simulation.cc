@@ -13,7 +13,8 @@ constexpr std::uint64_t kWatchMask = (1U << 20) - 1;  // a look at a clock every
 
 Simulation::Simulation(const cluster::Cluster& cluster, const SimulationOptions& options)
     : network_(cluster, options.network, events_, *this),
-      transport_(make_transport(options.transport, network_, events_, *this, options.seed, now_)) {
+      transport_(make_transport(options.transport, network_, events_, *this, options.seed, now_)),
+      seed_(options.seed) {
   if (options.transport.kind == TransportKind::dctcp) dctcp_ = static_cast<Dctcp*>(transport_.get());
   if (options.transport.kind == TransportKind::pulled) pulled_ = static_cast<Pulled*>(transport_.get());
 }

@@ -87,6 +87,7 @@ class Simulation : private Endpoint, private FlowClient {
   Transport& transport() { return *transport_; }
   const Transport& transport() const { return *transport_; }
   std::uint64_t events() const { return events_done_; }
+  std::uint64_t seed() const { return seed_; }
 
  private:
   bool run_events(Picoseconds horizon);
@@ -112,6 +113,7 @@ class Simulation : private Endpoint, private FlowClient {
   std::vector<std::uint32_t> free_calls_;
   std::vector<Outage> outages_;
   std::uint64_t events_done_ = 0;
+  const std::uint64_t seed_;
   std::size_t periodic_ = 0;  // events pending that keep no run alive
   std::function<void()> watcher_;
   bool stopped_ = false;

@@ -43,8 +43,7 @@ void note_ends_of_calls(PageRun& run, const sim::Ranks& ranks, int warm_up) {
 }  // namespace
 
 void describe_call(PageRun& run, const SimulateOptions& options, const PerfRow& row,
-                   const Prediction& planned, const Study& study, const sim::Ranks& ranks,
-                   const sim::FrameRecord& record) {
+                   const Prediction& planned, const Study& study) {
   const PerfCase& c = row.what;
   const Timing& timing = *row.out_of_place;
   const double seconds = timing.time_us * 1e-6;
@@ -67,6 +66,10 @@ void describe_call(PageRun& run, const SimulateOptions& options, const PerfRow& 
                        fmt::format("{:.2f} of the simulated time", predicted / seconds)});
   run.cards.push_back({"limit of the plan", forest::name(planned.breakdown.limit), planned.breakdown.reason});
   run.parts["call"] = std::move(call);
+}
+
+void describe_ranks(PageRun& run, const SimulateOptions& options, const sim::Ranks& ranks,
+                    const sim::FrameRecord& record) {
   note_ends_of_calls(run, ranks, options.perf.warmup);
   run.parts["lanes"] = call_lanes(options.cluster, ranks, record);
 }

@@ -35,8 +35,9 @@ struct PageRun {
 
 // `study` has the bound.
 void describe_call(PageRun& run, const SimulateOptions& options, const PerfRow& row,
-                   const Prediction& planned, const Study& study, const sim::Ranks& ranks,
-                   const sim::FrameRecord& record);
+                   const Prediction& planned, const Study& study);
+void describe_ranks(PageRun& run, const SimulateOptions& options, const sim::Ranks& ranks,
+                    const sim::FrameRecord& record);
 void describe_flows(PageRun& run, const SimulateOptions& options, const std::vector<sim::FlowResult>& flows);
 void describe_workload(PageRun& run, const SimulateOptions& options, const sim::WorkloadOutcome& outcome,
                        const std::vector<sim::StepNote>& steps);

@@ -1,6 +1,7 @@
 #include "study/plan_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
@@ -9,6 +10,7 @@
 #include "base/at.h"
 #include "base/printable.h"
 #include "forest/planner.h"
+#include "study/by_switch.h"
 #include "study/perf_case.h"
 #include "study/version.h"
 #include "study/why_not.h"
@@ -91,6 +93,11 @@ Json row_json(const Study& study, const StudyRow& row) {
     }
     line["candidates"].push_back(std::move(candidate));
   }
+  if (row.by_switch) {
+    line["by_switch"] = {{"predicted_us", number(*row.by_switch->seconds * 1e6)},
+                         {"through", row.by_switch->through}};
+    line["by_switch"].update(breakdown_json(row.by_switch->breakdown));
+  }
   return line;
 }
 
@@ -146,6 +153,11 @@ std::string planners_table(const Study& study, bool wide) {
       cells.emplace_back(row.predictions[planner].seconds);
       if (static_cast<int>(planner) == row.taken) cells.back().text = "*";
     }
+    table.add(std::move(cells));
+  }
+  if (study.rows.back().by_switch) {
+    std::vector<text::Cell> cells{kBySwitch};
+    for (const StudyRow& row : study.rows) cells.emplace_back(row.by_switch->seconds);
     table.add(std::move(cells));
   }
   return table.text(wide);
@@ -231,6 +243,14 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
     text += fmt::format("\npredicted time of each planner; * is {}\n", taken_text(study));
     text += planners_table(study, wide);
   }
+  if (study.rows.back().by_switch)
+    text += text::in_lines(
+        fmt::format(
+            "{}: talweg switch at {}, without the ranks' words around a sum; taken where TALWEG_SWITCH "
+            "names one and sums through it have been measured to be quicker",
+            kBySwitch,
+            printable(fmt::format("{}", fmt::join(study.rows.back().by_switch->through, " and ")))),
+        wide);
   for (const std::string& why : why_not(study)) text += text::in_lines(why, wide);
   return text;
 }

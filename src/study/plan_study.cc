@@ -17,6 +17,7 @@
 #include "forest/cost.h"
 #include "forest/packed.h"
 #include "forest/planner.h"
+#include "study/by_switch.h"
 #include "study/choices.h"
 #include "study/side_by_side.h"
 #include "talweg/error.h"
@@ -195,9 +196,18 @@ class Pieces {
     for (std::size_t planner = 0; planner < result_.planners.size(); ++planner)
       read_predictions(planner, *next++);
     mark_taken(*model_, result_);
+    if (result_.all_planners && result_.op == Collective::all_reduce) predict_switches();
   }
 
  private:
+  void predict_switches() {
+    sim::SwitchSumsOptions how;
+    how.switches = cluster::aggregators(network_);
+    if (how.switches.empty()) return;
+    const sim::SwitchJob job = sim::switch_job(how, {}, result_.ranks);
+    for (StudyRow& row : result_.rows) row.by_switch = predict_switch(*model_, row.bytes, DataType::f32, job);
+  }
+
   forest::Request request_for_row(std::size_t row) const {
     return request_of(result_.op, result_.root, result_.ranks, result_.rows[row].bytes);
   }

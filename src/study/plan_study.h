@@ -48,6 +48,9 @@ struct StudyRow {
   // Behind that: what is best of those that were done, who is missing, and, if all planners were asked for,
   // why others are not taken.
   forest::Choice choice{};
+  // What sums by `talweg switch` on all aggregators are predicted to take; nothing where there are none, or
+  // for another collective. No group takes it by itself.
+  std::optional<Prediction> by_switch{};
 };
 
 struct Study {

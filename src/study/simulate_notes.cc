@@ -6,6 +6,7 @@
 #include <array>
 #include <initializer_list>
 
+#include "study/by_switch.h"
 #include "study/sizes.h"
 
 namespace talweg::study {
@@ -67,6 +68,10 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   else if (o.simulation.transport.kind != sim::TransportKind::dctcp)
     note(those_given(request, {"pacing"}),
          (request.fluid ? "--fluid" : request.transport) + " has rates of its own");
+  if (calls &&
+      std::ranges::all_of(o.algorithms, [](const auto& algorithm) { return algorithm == kBySwitch; }))
+    note(those_given(request, {"mark", "red", "window", "most-window", "least-rto", "pacing"}),
+         "datagrams have windows of their own");
   if (request.fluid) {
     const char* const routing = given(request, "routing")      ? "which --routing sets"
                                 : o.simulation.transport.spray ? "spray"

@@ -20,6 +20,7 @@ void Progress::look_for_bound() {
 
 void Progress::end() {
   planning_.reset();
+  share_done_ = {};
   line_.end();
 }
 
@@ -33,6 +34,7 @@ void Progress::begin(sim::Simulation& simulation, const std::string& title) {
 
 double Progress::share_done(const sim::Simulation& simulation) const {
   if (end_ > 0) return static_cast<double>(simulation.now()) / static_cast<double>(end_);
+  if (share_done_) return share_done_();
   if (bytes_ <= 0) return 0;
   const sim::Transport& transport = simulation.transport();
   std::int64_t delivered = 0;

@@ -2,8 +2,10 @@
 // standard error: on a terminal at once, elsewhere only when it takes long.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "sim/simulation.h"
 #include "study/progress.h"
@@ -21,6 +23,7 @@ class Progress {
   // A run begins; what moves or until when it goes, as far as that is known.
   void begin(sim::Simulation& simulation, const std::string& title);
   void expect(std::int64_t bytes) { bytes_ = bytes; }
+  void expect(std::function<double()> share_done) { share_done_ = std::move(share_done); }  // until end()
   void expect_end(sim::Picoseconds time) { end_ = time; }
   void end();
 
@@ -32,6 +35,7 @@ class Progress {
   std::optional<WaitingLine> planning_;  // has the line while there is one
   std::string title_;
   std::int64_t bytes_ = 0;
+  std::function<double()> share_done_;
   sim::Picoseconds end_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "formats/import.h"
 #include "sim/topology_text.h"
 #include "sim/traffic.h"
+#include "study/by_switch.h"
 #include "study/perf_case.h"
 #include "study/simulate_notes.h"
 #include "study/simulate_transport.h"
@@ -70,10 +71,14 @@ void check_calls(const SimulateOptions& o) {
     check_holds_element("--bytes", size, perf.op, perf.types[0], ranks);
   if (perf.op == Collective::send_recv && ranks < 2) refuse("--op send_recv: it needs at least two ranks");
   const forest::Request any = forest::even_request(perf.op, ranks, perf.root, 0, 1);
-  const bool serves = std::ranges::any_of(o.algorithms, [&](const std::string& name) {
-    return name.empty() || forest::find_planner(name).serves(any);
-  });
-  if (!serves) refuse("--algo {}: it does not serve {}", fmt::join(o.algorithms, ","), name(perf.op));
+  const bool some_serve = std::ranges::any_of(
+      o.algorithms, [&](const std::string& name) { return name.empty() || serves(name, any); });
+  if (!some_serve) refuse("--algo {}: it does not serve {}", fmt::join(o.algorithms, ","), name(perf.op));
+  const auto has = [&](const char* name) {
+    return std::ranges::find(o.algorithms, name) != o.algorithms.end();
+  };
+  if (const std::string why = why_no_switch(o); has(kBySwitch) && !why.empty())
+    refuse("--algo {}: {}", kBySwitch, why);
 }
 
 // The files of --cm and --workload, or the pattern of --flows.
@@ -143,7 +148,8 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "factor", .letters = "-f", .member = &R::factor, .help = "from size to size",
        .least = 2, .most = 1 << 20, .group = kCalls},
       {.name = "algo", .letters = "", .member = &R::algo,
-       .help = "algorithm, several with commas, or all (the one predicted cheapest)", .group = kCalls},
+       .help = "algorithm, several with commas, or all (the one predicted cheapest); switch: the network's aggregators "
+               "sum as talweg switch does", .group = kCalls},
       {.name = "type", .letters = "-d", .member = &R::type, .help = "data type", .group = kCalls},
       {.name = "root", .letters = "-r", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
       {.name = "iters", .letters = "-n", .member = &R::iters, .help = "timed calls",
@@ -278,8 +284,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
     for (const forest::Planner& planner : forest::planners()) o.algorithms.push_back(planner.name);
   }
   for (const std::string& name : o.algorithms)
-    if (!name.empty()) forest::find_planner(name);
-  if (raw.matrix.empty() && raw.flows.empty() && raw.workload.empty()) check_calls(o);
+    if (!name.empty()) check_algorithm(name);
 
   auto& network = o.simulation.network;
   auto& transport = o.simulation.transport;
@@ -288,6 +293,10 @@ SimulateOptions checked(const SimulateRequest& raw) {
   apply(transport_preset(raw.transport), o.simulation);
   o.transport = raw.transport;
   if (raw.fluid) transport.kind = sim::TransportKind::fluid;
+  if (raw.matrix.empty() && raw.flows.empty() && raw.workload.empty()) {
+    if (raw.algo == "all" && why_no_switch(o).empty()) o.algorithms.emplace_back(kBySwitch);
+    check_calls(o);
+  }
   sim::QueuePolicy& queue = network.switch_queue;
   if (raw.priorities > 0) queue.priorities = network.host_queue.priorities = raw.priorities;
   if (raw.queue != "auto") queue.limit_bytes = bytes("--queue", raw.queue);

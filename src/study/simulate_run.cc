@@ -12,6 +12,7 @@
 #include "sim/collectives.h"
 #include "sim/frame_record.h"
 #include "sim/sampler.h"
+#include "study/by_switch.h"
 #include "study/plan_study.h"
 #include "study/simulate_plan.h"
 #include "study/simulate_transport.h"
@@ -153,10 +154,57 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
   run.end(result.report);
 }
 
+// What a call in datagrams has come to, as a line of the table and, if there is one, of the page.
+void note_row(Watched& run, const SimulateOptions& options, PerfRow row, const char* algorithm,
+              const std::string& more, Prediction prediction, Watchers& watchers, SimulateResult& result) {
+  row.in_place = row.out_of_place;  // the same packets
+  row.plan = fmt::format("{}, predicted {:.4g} ms{}", forest::plan_title(algorithm, prediction.through),
+                         *prediction.seconds * 1e3, more);
+  if (watchers.page) describe_call(run.page_run, options, row, prediction, result.planned);
+  run.end(result.report);
+  result.rows.push_back(std::move(row));
+  result.plans.push_back(std::move(prediction));
+}
+
+std::string title_of(const PerfCase& c, const char* algorithm) {
+  return fmt::format("{} of {} by {}", name(c.op),
+                     to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))}), algorithm);
+}
+
+// All ranks have one vector and one place for its sum: what is in them is nobody's concern.
+void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers& watchers,
+                     SimulateResult& result) {
+  Watched run(options, watchers, title_of(c, kBySwitch));
+  sim::SwitchSums sums(run.simulation, switch_sums_options(options, c.type));
+  const PerfOptions& perf = options.perf;
+  const double blocks = std::ceil(static_cast<double>(c.count) / sums.job().terms.block);
+  if (watchers.progress != nullptr)
+    watchers.progress->expect([&sums, all = blocks * (perf.warmup + perf.iterations)] {
+      return all > 0 ? static_cast<double>(sums.worker_counters(0).results) / all : 0;
+    });
+  const auto count = static_cast<std::int64_t>(c.count);
+  const sim::SharedOperands memory(count, count, static_cast<std::int64_t>(size_of(c.type)));
+  const std::vector<sim::SumOperands> operands(static_cast<std::size_t>(c.ranks),
+                                               {memory.in(), memory.out()});
+  const sim::CallTimes times = sums.run(operands, c.count, {perf.warmup, perf.iterations, options.rest},
+                                        options.horizon, watchers.trace.get());
+  for (int rank = 0; rank < c.ranks; ++rank) {  // a block is to a switch what a segment is to a flow
+    const protocol::WorkerCounters sent = sums.worker_counters(rank);
+    result.report.segments += sent.contributions + sent.adverts;
+    result.report.retransmissions += sent.timeouts + sent.asked_for;
+    result.report.timeouts += sent.timeouts;
+  }
+  note_row(run, options, {c, timing_of(times, perf), {}, {}, {}}, kBySwitch, "",
+           predict_switch(forest::CostModel(options.cluster), static_cast<std::int64_t>(vector_bytes(c)),
+                          c.type, sums.job()),
+           watchers, result);
+}
+
 }  // namespace
 
 void simulate_case(const SimulateOptions& options, const PerfCase& c, const std::string& algorithm,
                    Watchers& watchers, SimulateResult& result) {
+  if (algorithm == kBySwitch) return simulate_switch(options, c, watchers, result);
   const std::string size = to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))});
   if (watchers.progress != nullptr) watchers.progress->plan(fmt::format("{} of {}", name(c.op), size));
   const auto [forest, prediction] = plan_call(options.cluster, c, algorithm, result.planned);
@@ -174,7 +222,10 @@ void simulate_case(const SimulateOptions& options, const PerfCase& c, const std:
   if (has_in_place(c.op)) row.in_place = row.out_of_place;  // the same packets
   row.plan = fmt::format("{}, predicted {:.4g} ms", forest::plan_title(forest->planner, prediction.through),
                          *prediction.seconds * 1e3);
-  if (watchers.page) describe_call(run.page_run, options, row, prediction, result.planned, ranks, record);
+  if (watchers.page) {
+    describe_call(run.page_run, options, row, prediction, result.planned);
+    describe_ranks(run.page_run, options, ranks, record);
+  }
   run.end(result.report);
   result.rows.push_back(std::move(row));
   result.plans.push_back(prediction);
@@ -202,7 +253,7 @@ SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
   for (const std::size_t size : perf.sizes)
     for (const std::string& algorithm : options.algorithms) {
       // "all": those that serve what is asked for.
-      if (options.algorithms.size() > 1 && !forest::find_planner(algorithm).serves(any)) continue;
+      if (options.algorithms.size() > 1 && !serves(algorithm, any)) continue;
       const PerfCase c{perf.op,   perf.types[0], perf.reductions[0],
                        perf.root, ranks,         count_for(perf.op, size, perf.types[0], ranks)};
       simulate_case(options, c, algorithm, watchers, result);

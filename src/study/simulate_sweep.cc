@@ -21,6 +21,7 @@
 #include "base/temporary_folder.h"
 #include "forest/planner.h"
 #include "group/environment.h"
+#include "study/by_switch.h"
 #include "study/perf_case.h"
 #include "study/side_by_side.h"
 #include "study/simulate_run.h"
@@ -84,7 +85,7 @@ void leave_out_what_does_not_serve(const SimulateRequest& base, std::vector<Swee
   std::erase_if(points, [&](const SweepPoint& point) {
     const SimulateRequest request = request_at(base, point);
     const Collective op = collective_called(request.op, "--op: ");
-    return !forest::find_planner(request.algo).serves(forest::even_request(op, 2, 0, 0, 1));
+    return !serves(request.algo, forest::even_request(op, 2, 0, 0, 1));
   });
 }
 
@@ -96,8 +97,7 @@ std::vector<SweepPoint> points_of(const SweepRequest& request) {
   const std::vector<std::string> sweeps = calls ? with_lists(request.base, request.sweeps) : request.sweeps;
   std::vector<SweepPoint> points = sweep_points(sweeps, request.base.factor);
   for (const SweepPoint& point : points)
-    if (const std::string algo = request_at(request.base, point).algo; !algo.empty())
-      forest::find_planner(algo);
+    if (const std::string algo = request_at(request.base, point).algo; !algo.empty()) check_algorithm(algo);
   if (sweeps_over(sweeps, "algo", "all")) leave_out_what_does_not_serve(request.base, points);
   return points;
 }

@@ -1,0 +1,185 @@
+#include "forest/switch_cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/at.h"
+#include "base/fail.h"
+#include "forest/cost_words.h"
+
+namespace talweg::forest {
+
+namespace {
+
+// A time, by what it is spent on.
+struct SwitchedTime {
+  double links = 0, processors = 0, latency = 0;
+  double seconds() const { return links + processors + latency; }
+};
+
+class SwitchPricing {
+ public:
+  SwitchPricing(const CostModel& model, std::span<const NodeId> switches, std::int64_t bytes,
+                const SwitchedShape& shape)
+      : model_(model),
+        network_(model.network()),
+        shape_(shape),
+        wire_(static_cast<double>(shape.wire_bytes)),
+        datagrams_(std::ceil(static_cast<double>(bytes) / static_cast<double>(switches.size()) /
+                             static_cast<double>(shape.vector_bytes))) {
+    load_links(switches);
+    find_busiest_link();
+    find_busiest_processor(switches.size());
+    find_round_trip(switches);
+  }
+
+  Breakdown breakdown() const {
+    const SwitchedTime all = taken(1, 1, 1);
+    Breakdown result{.links = all.links, .processors = all.processors, .latency = all.latency};
+    const double without[] = {taken(0, 1, 1).seconds(), taken(1, 0, 1).seconds(), taken(1, 1, 0).seconds()};
+    const auto least = std::min_element(std::begin(without), std::end(without));
+    result.limit = static_cast<Breakdown::Limit>(least - std::begin(without));
+    result.without = *least;
+    result.reason = words(result);
+    return result;
+  }
+
+ private:
+  // What a worker's datagrams pass, and its sums.
+  void load_links(std::span<const NodeId> switches) {
+    loads_.resize(network_.links.size());
+    const double each = datagrams_ * wire_;
+    for (NodeId worker = 0; worker < network_.workers(); ++worker)
+      for (const NodeId to : switches) {
+        const auto add = [&](int link, double part) { loads_[at(link)] += part * each; };
+        model_.routes().for_each_share(worker, to, add);
+        model_.routes().for_each_share(to, worker, add);
+      }
+  }
+
+  void find_busiest_link() {
+    const auto consider = [&](double load, const Bandwidth& capacity, std::string name) {
+      const double seconds = load / capacity.bytes_per_second();
+      if (seconds <= link_seconds_) return;
+      link_seconds_ = seconds;
+      link_bytes_ = load;
+      link_name_ = std::move(name);
+    };
+    for (std::size_t l = 0; l < loads_.size(); ++l)
+      if (loads_[l] > 0)
+        consider(loads_[l], network_.links[l].capacity, link_name(network_, network_.links[l]));
+    for (const cluster::CapacityGroup& group : network_.groups) {
+      double load = 0;
+      for (const int link : group.links) load += loads_[at(model_.routes().leader(link))];
+      if (load > 0) consider(load, group.capacity, group.name);
+    }
+  }
+
+  void find_busiest_processor(std::size_t switches) {
+    const CostParameters& p = model_.parameters();
+    const double workers = network_.workers();
+    const double sent = datagrams_ * wire_ * static_cast<double>(switches);  // by each worker, in all
+    const double of_worker = 2 * sent * p.tcp.per_byte;
+    const double of_switch = datagrams_ * wire_ * workers * (2 * p.tcp.per_byte + p.reduce_per_byte);
+    processor_seconds_ = std::max(of_worker, of_switch);
+    processor_bytes_ = of_switch >= of_worker ? 2 * datagrams_ * wire_ * workers : 2 * sent;
+    processor_name_ = of_switch >= of_worker ? "a switch" : "a worker";
+    if (network_.shared_cores == 0) return;
+    const double all =
+        (workers * of_worker + static_cast<double>(switches) * of_switch) / network_.shared_cores;
+    if (all <= processor_seconds_) return;
+    processor_seconds_ = all;
+    processor_bytes_ = 4 * sent * workers;
+    processor_name_ = "whoever shares the cores";
+  }
+
+  // Of one datagram to a switch and of its sum back, of the worker for which that takes longest. Switches on
+  // the way have it whole before they pass it on.
+  void find_round_trip(std::span<const NodeId> switches) {
+    const CostParameters& p = model_.parameters();
+    for (NodeId worker = 0; worker < network_.workers(); ++worker)
+      for (const NodeId to : switches) {
+        SwitchedTime trip;
+        for (const auto& [from, there] : {std::pair{worker, to}, {to, worker}}) {
+          for (const int link : model_.routes().path(from, there)) {
+            const double others = loads_[at(model_.routes().leader(link))] / (datagrams_ * wire_);
+            trip.links +=
+                std::max(1.0, others) * wire_ / network_.links[at(link)].capacity.bytes_per_second();
+          }
+          trip.latency += static_cast<double>(model_.routes().latency(from, there).value) * 1e-9;
+          trip.processors += 2 * (p.tcp.per_batch + wire_ * p.tcp.per_byte);
+        }
+        // The switch has the others', too, to receive and to answer, and is at those before it when one
+        // comes.
+        trip.processors +=
+            network_.workers() * (p.tcp.per_batch + wire_ * (2 * p.tcp.per_byte + p.reduce_per_byte));
+        if (trip.seconds() > trip_.seconds()) trip_ = trip;
+      }
+  }
+
+  // With links, processors and latency that cost so much more.
+  SwitchedTime taken(double links, double processors, double latency) const {
+    const SwitchedTime trip{links * trip_.links, processors * trip_.processors, latency * trip_.latency};
+    SwitchedTime all = trip;
+    if (datagrams_ <= 1) return all;
+    const double behind = 1 - 1 / datagrams_;
+    const double on_link = behind * links * link_seconds_;
+    const double on_processor = behind * processors * processor_seconds_;
+    const double rounds = std::max(0.0, datagrams_ / shape_.slots - 1);
+    const double most = std::max({on_link, on_processor, rounds * trip.seconds()});
+    if (most == on_link) {
+      all.links += on_link;
+    } else if (most == on_processor) {
+      all.processors += on_processor;
+    } else {
+      all.links += rounds * trip.links;
+      all.processors += rounds * trip.processors;
+      all.latency += rounds * trip.latency;
+    }
+    return all;
+  }
+
+  std::string words(const Breakdown& found) const {
+    const double seconds = found.seconds();
+    if (seconds <= 0) return "nothing moves";
+    if (found.limit == Breakdown::Limit::links)
+      return fmt::format("links limit: {} carries {} of the {} that it can in this time", link_name_,
+                         rounded_bytes(link_bytes_), rounded_bytes(link_bytes_ / link_seconds_ * seconds));
+    if (found.limit == Breakdown::Limit::processors)
+      return fmt::format("processors limit: {} is busy for {:.0f} % of the time, with {} in all",
+                         processor_name_, 100 * found.processors / seconds, rounded_bytes(processor_bytes_));
+    return fmt::format("latency limits: {} slots of {} have a round trip of {:.0f} us each", shape_.slots,
+                       rounded_bytes(static_cast<double>(shape_.vector_bytes)), trip_.seconds() * 1e6);
+  }
+
+  const CostModel& model_;
+  const cluster::Cluster& network_;
+  const SwitchedShape shape_;
+  const double wire_;          // bytes of a datagram
+  const double datagrams_;     // of a vector, to one switch
+  std::vector<double> loads_;  // bytes, by link; of links that share a leader, of that one
+  double link_seconds_ = 0, link_bytes_ = 0;
+  std::string link_name_;
+  double processor_seconds_ = 0, processor_bytes_ = 0;
+  const char* processor_name_ = "";
+  SwitchedTime trip_;
+};
+
+}  // namespace
+
+Breakdown switched_breakdown(const CostModel& model, std::span<const NodeId> switches, std::int64_t bytes,
+                             const SwitchedShape& shape) {
+  if (switches.empty()) refuse("a sum in the network needs a switch");
+  const cluster::Cluster& network = model.network();
+  for (const NodeId to : switches)
+    for (NodeId worker = 0; worker < network.workers(); ++worker)
+      if (!model.routes().reachable(worker, to) || !model.routes().reachable(to, worker))
+        refuse("{} and {} do not reach each other", network.nodes[at(worker)].name,
+               network.nodes[at(to)].name);
+  return SwitchPricing(model, switches, bytes, shape).breakdown();
+}
+
+}  // namespace talweg::forest

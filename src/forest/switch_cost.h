@@ -1,0 +1,32 @@
+// What an all-reduce is predicted to take that switches of streaming aggregation sum (protocol/aggregation),
+// by the cost model's rates, latencies and processors.
+//
+// A vector goes up once from each worker, in datagrams, and its sum comes down once to each; every switch has
+// an equal share of it. A link or a group works for the bytes of datagrams that pass it, a processor for
+// those that it sends, receives and adds. A slot has one datagram under way: a switch sums no more than its
+// slots hold in the round trip of the worker that is farthest away. The prediction is that round trip, and
+// what is slowest of the rest for all datagrams but the first.
+//
+// It knows nothing of losses, of sockets that overflow and of votes that a group takes around a sum.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "forest/cost.h"
+
+namespace talweg::forest {
+
+// How vectors travel.
+struct SwitchedShape {
+  std::int64_t vector_bytes = 0;  // of a vector, in a full datagram
+  std::int64_t wire_bytes = 0;    // that it has in all
+  int slots = 1;                  // of each switch
+};
+
+// `bytes` of each worker's vector, dense. `switches` are nodes that all workers reach, at least one. Throws
+// Error{invalid_argument} for no switch, or one that some worker does not reach.
+Breakdown switched_breakdown(const CostModel& model, std::span<const NodeId> switches, std::int64_t bytes,
+                             const SwitchedShape& shape);
+
+}  // namespace talweg::forest

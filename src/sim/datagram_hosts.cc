@@ -1,0 +1,157 @@
+#include "sim/datagram_hosts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/at.h"
+
+namespace talweg::sim {
+
+namespace {
+
+constexpr auto kProtection = wire::DatagramProtection::authenticated;
+constexpr int kUdpHeaders = 28;  // with IP's
+constexpr int kTcpHeaders = 52;  // IP's, TCP's and its timestamps: a part of a transport's header
+
+}  // namespace
+
+std::size_t datagram_wire_bytes(std::size_t payload, const TransportOptions& transport) {
+  const int below = std::max(0, transport.header_bytes - kTcpHeaders);
+  return payload + wire::kDatagramHeaderBytes + wire::trailer_bytes(kProtection) + kUdpHeaders +
+         static_cast<std::size_t>(below);
+}
+
+std::size_t largest_datagram_payload(const TransportOptions& transport) {
+  const auto packet = static_cast<std::size_t>(transport.payload_bytes + kTcpHeaders);
+  return wire::datagram_payload(packet, false, kProtection);
+}
+
+DatagramHosts::DatagramHosts(Simulation& simulation, const HostCosts& costs, std::uint32_t port)
+    : simulation_(simulation),
+      costs_(costs),
+      port_(port),
+      cores_(simulation.network().cluster().shared_cores),
+      by_node_(simulation.network().cluster().nodes.size()) {}
+
+DatagramHosts::Host::Host(DatagramHosts& hosts, int node, std::size_t number, std::size_t remembered)
+    : hosts_(hosts), node_(node), number_(number), messages_(remembered) {
+  hosts.by_node_[at(node)] = this;
+  hosts.simulation_.bind(node, hosts.port_, [this](const Packet& packet) { arrive(packet); });
+}
+
+DatagramHosts::Host::~Host() {
+  hosts_.simulation_.bind(node_, hosts_.port_, {});
+  hosts_.by_node_[at(node_)] = nullptr;
+}
+
+const DatagramHosts::Host::Message& DatagramHosts::Host::remember(const wire::DatagramHeader& header,
+                                                                  std::span<const std::byte> payload) {
+  if (++last_ == 0) ++last_;
+  Message& message = messages_[last_ % messages_.size()];
+  message.number = last_;
+  message.header = header;
+  message.header.length = static_cast<std::uint16_t>(payload.size());
+  message.payload.assign(payload.begin(), payload.end());
+  return message;
+}
+
+void DatagramHosts::Host::post(Host& to, const Message& message) {
+  const TransportOptions& transport = hosts_.simulation_.transport().options();
+  const auto pair = static_cast<std::uint64_t>(node_) << 32 | static_cast<std::uint64_t>(to.node_);
+  const std::uint32_t spread =
+      transport.spray ? spread_++
+                      : static_cast<std::uint32_t>(Random(hosts_.simulation_.seed(), pair).next());
+  outbox_.push_back({&to, message.number, spread,
+                     static_cast<std::uint16_t>(datagram_wire_bytes(message.payload.size(), transport))});
+}
+
+void DatagramHosts::Host::rouse() {
+  arm();
+  if (working_ || outbox_.empty()) return;
+  working_ = true;
+  send();
+}
+
+void DatagramHosts::Host::arm() {
+  const std::int64_t next = next_time_ns();
+  if (next >= DatagramHosts::kNoTimeNs / kPicosecondsPerNanosecond) return;
+  const Picoseconds when = std::max(next * kPicosecondsPerNanosecond, hosts_.simulation_.now());
+  if (when >= armed_) return;
+  armed_ = when;
+  hosts_.simulation_.at(when, [this, when] {
+    if (armed_ != when) return;
+    armed_ = kNever;
+    if (next_time_ns() <= hosts_.now_ns()) on_time();
+    rouse();
+  });
+}
+
+void DatagramHosts::Host::arrive(const Packet& packet) {
+  if ((packet.flags & (kDamaged | kTrimmed)) != 0) return;  // its tag does not match
+  inbox_.push({hosts_.by_node_[at(packet.source)], packet.number, packet.bytes});
+  if (working_) return;
+  working_ = true;
+  hosts_.simulation_.at(hosts_.simulation_.now(), [this] { receive(); });
+}
+
+// All that has come by now, in one batch.
+void DatagramHosts::Host::receive() {
+  std::int64_t bytes = 0;
+  at_hand_ = 0;
+  while (at_hand_ < inbox_.size() && bytes < forest::kMostBatchBytes) bytes += inbox_[at_hand_++].bytes;
+  if (at_hand_ == 0) {
+    working_ = false;
+    return;
+  }
+  work(hosts_.costs_.of(1, bytes, reduces() ? bytes : 0), [this] { take_batch(); });
+}
+
+void DatagramHosts::Host::take_batch() {
+  for (; at_hand_ > 0; --at_hand_) {
+    const Arrived arrived = inbox_.pop();
+    if (arrived.from == nullptr) continue;  // it is not there any more
+    const auto& sent = arrived.from->messages_;
+    const Message& message = sent[arrived.number % sent.size()];
+    if (message.number == arrived.number) take(*arrived.from, message);
+  }
+  arm();
+  send();
+}
+
+void DatagramHosts::Host::send() {
+  if (outbox_.empty()) return receive();
+  leaving_.swap(outbox_);
+  ++hosts_.batches_;
+  std::int64_t bytes = 0;
+  Picoseconds receivers = 0;
+  for (const Letter& letter : leaving_) {
+    bytes += letter.bytes;
+    if (letter.to->counted_ != hosts_.batches_) ++receivers;
+    letter.to->counted_ = hosts_.batches_;
+  }
+  work(hosts_.costs_.of(receivers, bytes, 0), [this] { leave(); });
+}
+
+void DatagramHosts::Host::leave() {
+  for (const Letter& letter : leaving_) {
+    Simulation::Datagram datagram;
+    datagram.from = node_;
+    datagram.to = letter.to->node_;
+    datagram.port = hosts_.port_;
+    datagram.number = letter.number;
+    datagram.bytes = letter.bytes;
+    datagram.spread = letter.spread;
+    hosts_.simulation_.send(datagram);
+  }
+  leaving_.clear();
+  receive();
+}
+
+template <class Then>
+void DatagramHosts::Host::work(Picoseconds cost, Then then) {
+  const Picoseconds finish = hosts_.cores_.finish(hosts_.simulation_.now(), cost);
+  if (finish <= hosts_.simulation_.now()) return then();
+  hosts_.simulation_.at(finish, std::move(then));
+}
+
+}  // namespace talweg::sim

@@ -1,0 +1,118 @@
+// DatagramHosts: nodes of a simulated network that run protocols which speak in datagrams. What a host does
+// is a class derived from Host; the rest is here: datagrams travel as packets, and may be lost, overtaken or
+// doubled on the way, and a processor has its time.
+//
+// A host handles what has come while it was busy as one batch, and sends what follows from that as one batch
+// to each receiver: both cost its processor what the options say. Datagrams that are so old that their sender
+// has forgotten them count as lost.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "base/ring_queue.h"
+#include "forest/host_costs.h"
+#include "sim/cores.h"
+#include "sim/ranks.h"
+#include "sim/simulation.h"
+#include "wire/datagram.h"
+
+namespace talweg::sim {
+
+class DatagramHosts {
+ public:
+  static constexpr std::int64_t kNoTimeNs = std::numeric_limits<std::int64_t>::max();
+  class Host;
+
+  // `port`: one that nothing else of the simulation has. Hosts are made in the simulation's network, which
+  // outlives them.
+  DatagramHosts(Simulation& simulation, const HostCosts& costs, std::uint32_t port);
+  DatagramHosts(const DatagramHosts&) = delete;
+  DatagramHosts& operator=(const DatagramHosts&) = delete;
+
+  Simulation& simulation() { return simulation_; }
+  std::int64_t now_ns() const { return simulation_.now() / kPicosecondsPerNanosecond; }
+
+ private:
+  Simulation& simulation_;
+  const HostCosts costs_;
+  const std::uint32_t port_;
+  Cores cores_;
+  std::vector<Host*> by_node_;  // null: none is there
+  std::uint64_t batches_ = 0;   // that were sent
+};
+
+// What datagrams have around their payload: with a tag, over IPv4; and the largest payload of those that fill
+// a packet of the transport.
+std::size_t datagram_wire_bytes(std::size_t payload, const TransportOptions& transport);
+std::size_t largest_datagram_payload(const TransportOptions& transport);
+
+class DatagramHosts::Host {
+ public:
+  // `number`: what the protocol calls it. It remembers so many datagrams that it has sent.
+  Host(DatagramHosts& hosts, int node, std::size_t number, std::size_t remembered);
+  virtual ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  int node() const { return node_; }
+  std::size_t number() const { return number_; }
+
+ protected:
+  struct Message {
+    std::uint32_t number = 0;  // of its host's; 0: none
+    wire::DatagramHeader header;
+    std::vector<std::byte> payload;
+  };
+  virtual void take(const Host& from, const Message& message) = 0;
+  virtual std::int64_t next_time_ns() const { return kNoTimeNs; }
+  virtual void on_time() {}                       // which has come
+  virtual bool reduces() const { return false; }  // what it receives
+
+  DatagramHosts& hosts() const { return hosts_; }
+  // Keeps it for its receivers, of whom post() names each. The header's length becomes the payload's.
+  const Message& remember(const wire::DatagramHeader& header, std::span<const std::byte> payload);
+  // It leaves with what else is in the outbox. Which of equal paths it takes is up to the two hosts, as for
+  // datagrams of one socket.
+  void post(Host& to, const Message& message);
+  // To be called after all but the above that may have posted something, or changed the next time.
+  void rouse();
+
+ private:
+  struct Letter {
+    Host* to = nullptr;
+    std::uint32_t number = 0;
+    std::uint32_t spread = 0;
+    std::uint16_t bytes = 0;
+  };
+  struct Arrived {
+    const Host* from = nullptr;
+    std::uint32_t number = 0;
+    std::uint16_t bytes = 0;
+  };
+  void arm();
+  void arrive(const Packet& packet);
+  void receive();
+  void take_batch();
+  void send();
+  void leave();
+  template <class Then>
+  void work(Picoseconds cost, Then then);
+
+  DatagramHosts& hosts_;
+  const int node_;
+  const std::size_t number_;
+  std::vector<Message> messages_;  // the last that it has sent, by number
+  std::uint32_t last_ = 0;
+  std::uint32_t spread_ = 0;
+  std::uint64_t counted_ = 0;  // the last batch in which it was found to be a receiver
+  std::vector<Letter> outbox_, leaving_;
+  RingQueue<Arrived> inbox_;
+  std::size_t at_hand_ = 0;  // of the inbox
+  bool working_ = false;
+  Picoseconds armed_ = kNever;
+};
+
+}  // namespace talweg::sim

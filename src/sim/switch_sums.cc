@@ -1,0 +1,223 @@
+#include "sim/switch_sums.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/at.h"
+#include "base/fail.h"
+
+namespace talweg::sim {
+
+namespace {
+
+constexpr double kNoQuota = 1e15;  // bytes per second
+
+}  // namespace
+
+SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& transport, int workers) {
+  if (options.switches.empty()) refuse("a sum in the network needs a switch");
+  const auto shape = protocol::shape_of_blocks(largest_datagram_payload(transport), 0);
+  if (!shape)
+    refuse("packets with {} bytes of payload have no room for a block of what is summed",
+           transport.payload_bytes);
+  SwitchJob job;
+  job.datagram_bytes = datagram_wire_bytes(shape->payload, transport);
+  protocol::JobTerms& terms = job.terms;
+  terms.job = 1;
+  terms.epoch = 1;
+  terms.workers = static_cast<std::uint16_t>(workers);
+  terms.slots = static_cast<std::uint16_t>(
+      protocol::slots_that_fit(options.window_bytes, options.window_bytes, at(workers),
+                               options.switches.size(), job.datagram_bytes, options.slots));
+  terms.columns = shape->columns;
+  terms.block = shape->block;
+  terms.bytes_per_second = kNoQuota;
+  return job;
+}
+
+class SwitchSums::SwitchHost : public DatagramHosts::Host {
+ public:
+  SwitchHost(SwitchSums& sums, int node, std::size_t number, std::size_t remembered)
+      : Host(sums.hosts_, node, number, remembered), sums_(sums), box_(limits(sums.job_.terms)) {
+    protocol::JobTerms terms = sums.job_.terms;
+    terms.self = static_cast<std::uint16_t>(terms.workers + number);
+    if (const auto refused = box_.open(terms)) refuse("a simulated switch: {}", refused->text);
+  }
+  protocol::SwitchCounters counters() const { return *box_.counters(sums_.job_.terms.job); }
+
+ private:
+  static protocol::SwitchLimits limits(const protocol::JobTerms& terms) {
+    protocol::SwitchLimits limits;
+    limits.memory_bytes = protocol::memory_of(terms).total;
+    limits.bytes_per_second = terms.bytes_per_second;
+    return limits;
+  }
+  void take(const Host& from, const Message& message) override {
+    for (const protocol::SwitchAction& action :
+         box_.on(message.header, message.payload, {from.number(), 1}, hosts().now_ns())) {
+      const Message& answer = remember(action.header, action.payload);
+      for (const protocol::Peer& peer : action.peers)
+        post(*sums_.receivers_[static_cast<std::size_t>(peer.host)], answer);
+    }
+  }
+  bool reduces() const override { return true; }
+
+  SwitchSums& sums_;
+  protocol::AggregationSwitch box_;
+};
+
+class SwitchSums::WorkerHost : public DatagramHosts::Host {
+ public:
+  WorkerHost(SwitchSums& sums, int node, std::size_t rank, std::size_t remembered)
+      : Host(sums.hosts_, node, rank, remembered), sums_(sums) {
+    protocol::WorkerTerms terms;
+    terms.job = sums.job_.terms.job;
+    terms.epoch = sums.job_.terms.epoch;
+    terms.worker = static_cast<std::uint16_t>(rank);
+    terms.workers = sums.job_.terms.workers;
+    terms.slots = sums.job_.terms.slots;
+    terms.columns = sums.job_.terms.columns;
+    terms.block = sums.job_.terms.block;
+    for (const auto& to : sums.switches_) lanes_.push_back(std::make_unique<Lane>(*this, *to, terms));
+  }
+
+  void start(const SumOperands& operands) {
+    started_ = sums_.simulation_.now();
+    running_ = true;
+    ++sum_;
+    protocol::Sum sum{operands.in,
+                      operands.out,
+                      sums_.count_,
+                      sums_.options_.format,
+                      sums_.job_.terms.block,
+                      sums_.options_.sparse,
+                      0,
+                      static_cast<std::uint16_t>(lanes_.size())};
+    for (const auto& lane : lanes_) {
+      lane->worker.start(sum, sum_, DatagramHosts::kNoTimeNs, hosts().now_ns());
+      ++sum.lane;
+    }
+    rouse();
+    look();
+  }
+  protocol::WorkerCounters counters() const {
+    protocol::WorkerCounters all;
+    for (const auto& lane : lanes_) all += lane->worker.counters();
+    return all;
+  }
+
+ private:
+  struct Lane : protocol::DatagramSink {
+    Lane(WorkerHost& h, DatagramHosts::Host& t, const protocol::WorkerTerms& terms)
+        : host(h), to(t), worker(terms, *this) {}
+    void send(const wire::DatagramHeader& header, std::span<const std::byte> payload) override {
+      host.post(to, host.remember(header, payload));
+    }
+    WorkerHost& host;
+    DatagramHosts::Host& to;
+    protocol::AggregationWorker worker;
+  };
+
+  void take(const Host& from, const Message& message) override {
+    lanes_[from.number()]->worker.on(message.header, message.payload, hosts().now_ns());
+    look();
+  }
+  std::int64_t next_time_ns() const override {
+    std::int64_t next = DatagramHosts::kNoTimeNs;
+    for (const auto& lane : lanes_) next = std::min(next, lane->worker.next_time_ns());
+    return next;
+  }
+  void on_time() override {
+    for (const auto& lane : lanes_)
+      if (lane->worker.next_time_ns() <= hosts().now_ns()) lane->worker.on_time(hosts().now_ns());
+    look();
+  }
+  // Whether the sum has ended. The next one begins once all that is at hand is done.
+  void look() {
+    bool done = running_;
+    for (const auto& lane : lanes_) {
+      if (const auto& failure = lane->worker.failure()) throw Error(failure->code, failure->text);
+      done = done && lane->worker.done();
+    }
+    if (!done) return;
+    running_ = false;
+    sums_.on_done(static_cast<int>(number()), started_);
+  }
+
+  SwitchSums& sums_;
+  std::vector<std::unique_ptr<Lane>> lanes_;  // by switch
+  std::uint32_t sum_ = 0;
+  Picoseconds started_ = 0;
+  bool running_ = false;
+};
+
+SwitchSums::SwitchSums(Simulation& simulation, const SwitchSumsOptions& options)
+    : simulation_(simulation),
+      options_(options),
+      job_(switch_job(options, simulation.transport().options(), simulation.network().cluster().workers())),
+      hosts_(simulation, options.costs, options.port) {
+  const cluster::Cluster& cluster = simulation.network().cluster();
+  const auto workers = at(cluster.workers());
+  for (const int node : options.switches)
+    if (node < cluster.workers() || at(node) >= cluster.nodes.size())
+      refuse("node {} cannot be a switch that sums: workers are {}", node, workers);
+  // Of twice what may be on its way nothing can be late but what has been sent again since.
+  const std::size_t remembered = 4 * std::size_t{job_.terms.slots} * options.switches.size() + 16;
+  for (const int node : options.switches)
+    switches_.push_back(std::make_unique<SwitchHost>(*this, node, switches_.size(), remembered));
+  for (std::size_t rank = 0; rank < workers; ++rank)
+    workers_.push_back(std::make_unique<WorkerHost>(*this, static_cast<int>(rank), rank, remembered));
+  for (const auto& worker : workers_) receivers_.push_back(worker.get());
+}
+
+SwitchSums::~SwitchSums() = default;
+
+CallTimes SwitchSums::run(std::span<const SumOperands> operands, std::size_t count, const Calls& calls,
+                          Picoseconds horizon, Trace* trace) {
+  if (operands.size() != workers_.size())
+    refuse("{} vectors for a sum of {} workers", operands.size(), workers_.size());
+  CallCount running(calls, workers_.size());
+  operands_ = operands;
+  count_ = count;
+  calls_ = &running;
+  trace_ = trace;
+  for (int rank = 0; rank < static_cast<int>(workers_.size()); ++rank) start(rank, simulation_.now());
+  const bool early = !simulation_.run(horizon);
+  calls_ = nullptr;
+  if (running.over()) return running.take();
+  std::vector<int> nodes;
+  for (const auto& host : workers_) nodes.push_back(host->node());
+  std::vector<int> needed = nodes;
+  needed.insert(needed.end(), options_.switches.begin(), options_.switches.end());
+  throw_not_ended(simulation_, running, nodes, needed, "all_reduce by switch", early, horizon);
+}
+
+void SwitchSums::start(int rank, Picoseconds when) {
+  simulation_.at(when, [this, rank] { workers_[at(rank)]->start(operands_[at(rank)]); });
+}
+
+void SwitchSums::on_done(int rank, Picoseconds started) {
+  const Picoseconds now = simulation_.now();
+  ended_.push_back({rank, started, now});
+  if (trace_ != nullptr) trace_->span(rank, name(Collective::all_reduce), started, now);
+  switch (calls_->ended(rank, started, now)) {
+    case CallCount::Next::its_own:
+      return start(rank, now);
+    case CallCount::Next::all:
+      for (int r = 0; r < static_cast<int>(workers_.size()); ++r) start(r, now + calls_->rest());
+      return;
+    case CallCount::Next::nothing:
+      if (calls_->over()) simulation_.stop();
+  }
+}
+
+protocol::WorkerCounters SwitchSums::worker_counters(int rank) const {
+  return workers_[at(rank)]->counters();
+}
+
+protocol::SwitchCounters SwitchSums::switch_counters(std::size_t number) const {
+  return switches_[number]->counters();
+}
+
+}  // namespace talweg::sim

@@ -1,0 +1,104 @@
+// SwitchSums: all-reduces that switches sum in the network. Workers and switches are the objects of
+// protocol/aggregation that run on real sockets; their datagrams travel as packets, and may be lost,
+// overtaken or doubled.
+//
+//   SwitchSums sums(simulation, {.switches = {node}});
+//   const CallTimes times = sums.run(operands, count, {.warm_up = 1, .timed = 3}, horizon);
+//
+// Every worker of the cluster takes part. Several switches share a vector as the threads of one do: block b
+// is the b mod n'th one's. Results go to each worker by itself, as `talweg switch` sends them. A datagram
+// fills a packet of the transport's size, and has a tag; slots are lent as `talweg switch` lends them.
+//
+// A host handles what has come while it was busy as one batch, and sends what follows from that as one batch
+// to each receiver: both cost its processor what the options say. Datagrams that are so old that their sender
+// has forgotten them count as lost.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "protocol/aggregation/switch.h"
+#include "protocol/aggregation/worker.h"
+#include "sim/collectives.h"
+#include "sim/datagram_hosts.h"
+#include "sim/simulation.h"
+#include "sim/trace.h"
+
+namespace talweg::sim {
+
+struct SwitchSumsOptions {
+  std::vector<int> switches;  // nodes, none of them a worker
+  HostCosts costs;
+  wire::AggregationFormat format = wire::AggregationFormat::f32;
+  bool sparse = false;                              // blocks that are zero do not travel
+  std::size_t slots = 256;                          // of each switch, at most
+  std::size_t window_bytes = std::size_t{2} << 20;  // that may wait in a socket
+  std::uint32_t port = 4711;                        // that nothing else of the simulation has
+};
+
+// What the switches lend to the job of so many workers, and the bytes of a full datagram on the wire. Throws
+// Error{invalid_argument} for packets too small for a block.
+struct SwitchJob {
+  protocol::JobTerms terms;
+  std::size_t datagram_bytes = 0;
+};
+SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& transport, int workers);
+
+// One worker's vector, in every call. `out` may be `in`; workers may have the same `out`, whose contents they
+// do not look at.
+struct SumOperands {
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+};
+
+class SwitchSums {
+ public:
+  // Throws Error{invalid_argument} as switch_job(), and for nodes that cannot be switches.
+  SwitchSums(Simulation& simulation, const SwitchSumsOptions& options);
+  ~SwitchSums();
+  SwitchSums(const SwitchSums&) = delete;
+  SwitchSums& operator=(const SwitchSums&) = delete;
+
+  // `operands` by rank, of `count` elements each. Throws what a sum has failed with; Error{timeout} that
+  // names the ranks when the horizon comes first.
+  CallTimes run(std::span<const SumOperands> operands, std::size_t count, const Calls& calls,
+                Picoseconds horizon, Trace* trace = nullptr);
+
+  struct Call {
+    int rank = 0;
+    Picoseconds started = 0;
+    Picoseconds ended = 0;
+  };
+  const std::vector<Call>& ended() const { return ended_; }  // as they ended
+  const SwitchJob& job() const { return job_; }
+  protocol::WorkerCounters worker_counters(int rank) const;  // of all switches together
+  protocol::SwitchCounters switch_counters(
+      std::size_t number) const;  // of the options' switch of this number
+
+ private:
+  class WorkerHost;
+  class SwitchHost;
+
+  void start(int rank, Picoseconds when);
+  void on_done(int rank, Picoseconds started);
+
+  Simulation& simulation_;
+  const SwitchSumsOptions options_;
+  const SwitchJob job_;
+  DatagramHosts hosts_;
+  std::vector<std::unique_ptr<WorkerHost>> workers_;   // by rank
+  std::vector<std::unique_ptr<SwitchHost>> switches_;  // by number
+  std::vector<DatagramHosts::Host*> receivers_;        // the workers
+  std::vector<Call> ended_;
+
+  // Of the calls that are running.
+  std::span<const SumOperands> operands_;
+  std::size_t count_ = 0;
+  CallCount* calls_ = nullptr;
+  Trace* trace_ = nullptr;
+};
+
+}  // namespace talweg::sim

@@ -1,0 +1,64 @@
+#include "study/by_switch.h"
+
+#include <fmt/format.h>
+
+#include "base/fail.h"
+#include "forest/planner.h"
+#include "forest/switch_cost.h"
+#include "talweg/error.h"
+#include "wire/aggregation.h"
+
+namespace talweg::study {
+
+void check_algorithm(const std::string& name) {
+  if (name == kBySwitch) return;
+  try {
+    forest::find_planner(name);
+  } catch (const Error& error) {
+    throw_error(error.code(), "{}, {}", error.what(), kBySwitch);
+  }
+}
+
+bool serves(const std::string& algorithm, const forest::Request& request) {
+  if (algorithm == kBySwitch) return request.op == Collective::all_reduce;
+  return forest::find_planner(algorithm).serves(request);
+}
+
+std::string why_no_switch(const SimulateOptions& o) {
+  if (o.perf.op != Collective::all_reduce) return fmt::format("it does all_reduce, not {}", name(o.perf.op));
+  if (!wire::aggregation_format(o.perf.types[0]))
+    return fmt::format("it sums float, half, bfloat16 and int32, not {}", name(o.perf.types[0]));
+  if (cluster::aggregators(o.cluster).empty())
+    return fmt::format("{} has no node of kind aggregator that all workers reach", o.network);
+  if (o.simulation.transport.kind == sim::TransportKind::fluid)
+    return "its datagrams are packets, and --fluid has none";
+  return {};
+}
+
+sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType type) {
+  sim::SwitchSumsOptions how;
+  how.switches = cluster::aggregators(o.cluster);
+  how.costs = o.ranks.costs;
+  how.format = wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
+  return how;
+}
+
+Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, DataType type,
+                          const sim::SwitchJob& job) {
+  const cluster::Cluster& network = model.network();
+  const auto switches = cluster::aggregators(network);
+  const auto element = static_cast<std::int64_t>(size_of(type));
+  const std::int64_t elements = std::int64_t{job.terms.columns} * job.terms.block;
+  // Of types of two bytes a block fills less of its datagram.
+  const forest::SwitchedShape shape{elements * element,
+                                    static_cast<std::int64_t>(job.datagram_bytes) - elements * (4 - element),
+                                    job.terms.slots};
+  Prediction prediction;
+  prediction.breakdown = forest::switched_breakdown(model, switches, bytes, shape);
+  prediction.seconds = prediction.breakdown.seconds();
+  for (const int node : switches)
+    prediction.through.push_back(network.nodes[static_cast<std::size_t>(node)].name);
+  return prediction;
+}
+
+}  // namespace talweg::study

@@ -1,0 +1,35 @@
+// All-reduces that the aggregators of a network sum as switches of streaming aggregation, as `talweg switch`
+// does: simulated with `--algo switch`, and predicted beside planners. It is none of these: no group takes it
+// but one that a switch is named for.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cluster/cluster.h"
+#include "forest/forest.h"
+#include "sim/switch_sums.h"
+#include "study/perf_case.h"
+#include "study/plan_study.h"
+#include "study/simulate_request.h"
+
+namespace talweg::study {
+
+inline constexpr const char* kBySwitch = "switch";
+
+// Of a planner, or kBySwitch. Throws Error{invalid_argument} that lists the names there are.
+void check_algorithm(const std::string& name);
+// Whether it serves the request. Of kBySwitch that is not yet whether the network has a switch, and whether
+// the type is one that it sums.
+bool serves(const std::string& algorithm, const forest::Request& request);
+
+// Why calls cannot be summed by switches where all else is as `options` say; empty: they can.
+std::string why_no_switch(const SimulateOptions& options);
+
+// For a network of which why_no_switch() says nothing.
+sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& options, DataType type);
+// Of vectors of so many bytes, by all aggregators of the model's network.
+Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, DataType type,
+                          const sim::SwitchJob& job);
+
+}  // namespace talweg::study

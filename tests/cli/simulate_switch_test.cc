@@ -1,0 +1,93 @@
+// `talweg simulate --algo switch`, as its users start it.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/program.h"
+
+namespace talweg::cli {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kBox = TALWEG_SOURCE_DIR "/examples/clusters/aggregator4.yaml";
+
+Outcome simulate(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"simulate", kBox, "--algo", "switch"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return talweg(arguments);
+}
+
+TEST(SimulateSwitch, IsAsQuickAsItsLinksLetItAndSaysSoInTableJsonPageAndTrace) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("talweg-simulate-switch-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const auto text = [&](const char* name) {
+    std::ifstream in(folder / name);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const Outcome outcome =
+      talweg({"simulate", kBox, "--algo", "switch,ring", "-b", "1M,16M", "-n", "1", "--json",
+              folder / "a.json", "--html", folder / "p.html", "--trace", folder / "t.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("switch through agg"));
+  const auto json = nlohmann::json::parse(text("a.json"));
+  ASSERT_EQ(json["results"].size(), 4U);
+  const auto took = [&](std::size_t i) {
+    return json["results"][i]["out_of_place"]["time_us"].get<double>();
+  };
+  EXPECT_LT(took(2), took(3) / 1.4) << "up once and down once; a ring carries one and a half times as much";
+  const auto& planned = json["results"][2]["planned"];
+  EXPECT_NEAR(planned["predicted_us"].get<double>() / took(2), 1, 0.03);
+  EXPECT_EQ(planned["through"], nlohmann::json::array({"agg"}));
+  EXPECT_EQ(planned["limit"], "links");
+  EXPECT_THAT(text("p.html"), HasSubstr("time of a call"));
+  EXPECT_GT(nlohmann::json::parse(text("t.json")).size(), 8U);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(SimulateSwitch, IsOneOfAllAlgorithmsWhereThereIsAnAggregator) {
+  const std::vector<std::string> all{"simulate", kBox, "--algo", "all", "-b", "64K", "-n", "1", "--csv", "-"};
+  EXPECT_THAT(talweg(all).out, HasSubstr(",switch through agg\n"));
+  EXPECT_THAT(talweg({"simulate", kBox, "--sweep", "algo=switch,ring", "-b", "64K", "-n", "1"}).out,
+              HasSubstr("switch"));
+  const Outcome without =
+      talweg({"simulate", "--topology", "star:hosts=4", "--algo", "all", "-b", "64K", "-n", "1"});
+  EXPECT_EQ(without.exit_code, 0) << without.err;
+  EXPECT_THAT(without.out, testing::Not(HasSubstr("switch through")));
+}
+
+TEST(SimulateSwitch, WhatItCannotDoIsSaidInOneLine) {
+  struct Bad {
+    std::vector<std::string> more;
+    const char* said;
+  };
+  const Bad all[] = {
+      {{"--op", "broadcast"}, "--algo switch: it does not serve broadcast"},
+      {{"-d", "double"}, "--algo switch: it sums float, half, bfloat16 and int32, not f64"},
+      {{"--fluid"}, "--algo switch: its datagrams are packets, and --fluid has none"},
+      {{"-b", "900T"}, "more than can be simulated here"},
+      {{"--payload", "64"}, "no room for a block"},
+      {{"--fail", "agg@1us", "--horizon", "1s"},
+       "agg failed at 1 us and was not repaired: all_reduce by switch had"},
+  };
+  for (const Bad& bad : all) {
+    const Outcome refused = simulate(bad.more);
+    EXPECT_NE(refused.exit_code, 0) << bad.said;
+    EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(bad.said));
+  }
+  EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "--algo", "switch"}).err,
+              HasSubstr("--algo switch: star:hosts=4 has no node of kind aggregator that all workers reach"));
+  EXPECT_THAT(talweg({"simulate", kBox, "--algo", "best"}).err, HasSubstr(", switch"));
+  EXPECT_THAT(simulate({"-b", "64K", "--window", "20"}).err,
+              HasSubstr("--window: datagrams have windows of their own"));
+}
+
+}  // namespace
+}  // namespace talweg::cli
