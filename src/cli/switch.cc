@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "base/fail.h"
@@ -40,7 +41,8 @@ struct SwitchFlags {
   int threads = 1;
   std::uint64_t jobs = 16, workers = 1024, slots = 256;
   std::vector<std::string> switchml;
-  int switchml_port = wire::kSwitchmlFirstPort, switchml_elements = 256;
+  std::optional<int> switchml_port;
+  int switchml_elements = 256;
   bool switchml_open = false;
 };
 
@@ -95,10 +97,8 @@ void check_status_file(const std::string& path) {
 live::SwitchmlPortOptions switchml_options(const SwitchFlags& flags, const live::SwitchServiceOptions& with) {
   live::SwitchmlPortOptions o;
   o.host = with.listen.host;
-  o.first_port = flags.switchml_port;
-  // The published ports where nothing else is said, one port where it is.
-  o.last_port =
-      flags.switchml_port == wire::kSwitchmlFirstPort ? int{wire::kSwitchmlLastPort} : flags.switchml_port;
+  o.first_port = flags.switchml_port.value_or(wire::kSwitchmlFirstPort);
+  o.last_port = flags.switchml_port.value_or(wire::kSwitchmlLastPort);  // one port, where it is named
   o.workers = flags.switchml;
   if (flags.slots > wire::kSwitchmlSlots)
     refuse("--slots: SwitchML's packets can name {} of them, not {}", wire::kSwitchmlSlots, flags.slots);
@@ -134,8 +134,8 @@ int serve(const SwitchFlags& flags) {
         say("talweg switch: {}\n", printable(e.what()));
       }
     };
-  if (flags.switchml.empty() && (flags.switchml_open || flags.switchml_port != wire::kSwitchmlFirstPort ||
-                                 flags.switchml_elements != 256))
+  if (flags.switchml.empty() &&
+      (flags.switchml_open || flags.switchml_port || flags.switchml_elements != 256))
     refuse(
         "--switchml-port, --switchml-elements and --switchml-open are for --switchml, which names the "
         "workers' hosts");

@@ -22,14 +22,20 @@ struct SwitchedTime {
 
 class SwitchPricing {
  public:
+  // Of few bytes not every switch has a block, nor is it a whole one.
   SwitchPricing(const CostModel& model, std::span<const NodeId> switches, std::int64_t bytes,
                 const SwitchedShape& shape)
       : model_(model),
         network_(model.network()),
         shape_(shape),
-        wire_(static_cast<double>(shape.wire_bytes)),
-        datagrams_(std::ceil(static_cast<double>(bytes) / static_cast<double>(switches.size()) /
-                             static_cast<double>(shape.vector_bytes))) {
+        wire_(static_cast<double>(shape.wire_bytes - shape.vector_bytes +
+                                  std::min(bytes, shape.vector_bytes))) {
+    const std::int64_t datagrams = (bytes + shape.vector_bytes - 1) / shape.vector_bytes;
+    const auto in_use = static_cast<std::size_t>(
+        std::clamp<std::int64_t>(datagrams, 1, static_cast<std::int64_t>(switches.size())));
+    switches = switches.first(in_use);
+    datagrams_ = std::ceil(static_cast<double>(datagrams) / static_cast<double>(in_use));
+    if (datagrams_ == 0) return;
     load_links(switches);
     find_busiest_link();
     find_busiest_processor(switches.size());
@@ -83,7 +89,10 @@ class SwitchPricing {
     const double workers = network_.workers();
     const double sent = datagrams_ * wire_ * static_cast<double>(switches);  // by each worker, in all
     const double of_worker = 2 * sent * p.tcp.per_byte;
-    const double of_switch = datagrams_ * wire_ * workers * (2 * p.tcp.per_byte + p.reduce_per_byte);
+    // It receives batches as large as they can be, and answers each of them with one to every worker.
+    const double batches = datagrams_ * wire_ * workers / static_cast<double>(kMostBatchBytes);
+    const double of_switch = datagrams_ * wire_ * workers * (2 * p.tcp.per_byte + p.reduce_per_byte) +
+                             (batches + std::min(batches, datagrams_) * workers) * p.tcp.per_batch;
     processor_seconds_ = std::max(of_worker, of_switch);
     processor_bytes_ = of_switch >= of_worker ? 2 * datagrams_ * wire_ * workers : 2 * sent;
     processor_name_ = of_switch >= of_worker ? "a switch" : "a worker";
@@ -128,7 +137,7 @@ class SwitchPricing {
     const double behind = 1 - 1 / datagrams_;
     const double on_link = behind * links * link_seconds_;
     const double on_processor = behind * processors * processor_seconds_;
-    const double rounds = std::max(0.0, datagrams_ / shape_.slots - 1);
+    const double rounds = std::ceil(datagrams_ / shape_.slots) - 1;
     const double most = std::max({on_link, on_processor, rounds * trip.seconds()});
     if (most == on_link) {
       all.links += on_link;
@@ -159,7 +168,7 @@ class SwitchPricing {
   const cluster::Cluster& network_;
   const SwitchedShape shape_;
   const double wire_;          // bytes of a datagram
-  const double datagrams_;     // of a vector, to one switch
+  double datagrams_ = 0;       // of a vector, to one switch
   std::vector<double> loads_;  // bytes, by link; of links that share a leader, of that one
   double link_seconds_ = 0, link_bytes_ = 0;
   std::string link_name_;

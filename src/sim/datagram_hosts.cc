@@ -33,8 +33,8 @@ DatagramHosts::DatagramHosts(Simulation& simulation, const HostCosts& costs, std
       cores_(simulation.network().cluster().shared_cores),
       by_node_(simulation.network().cluster().nodes.size()) {}
 
-DatagramHosts::Host::Host(DatagramHosts& hosts, int node, std::size_t number, std::size_t remembered)
-    : hosts_(hosts), node_(node), number_(number), messages_(remembered) {
+DatagramHosts::Host::Host(DatagramHosts& hosts, int node, std::size_t number, std::size_t overtaken)
+    : hosts_(hosts), node_(node), number_(number), overtaken_(overtaken), ways_(hosts.by_node_.size()) {
   hosts.by_node_[at(node)] = this;
   hosts.simulation_.bind(node, hosts.port_, [this](const Packet& packet) { arrive(packet); });
 }
@@ -44,25 +44,35 @@ DatagramHosts::Host::~Host() {
   hosts_.by_node_[at(node_)] = nullptr;
 }
 
-const DatagramHosts::Host::Message& DatagramHosts::Host::remember(const wire::DatagramHeader& header,
-                                                                  std::span<const std::byte> payload) {
-  if (++last_ == 0) ++last_;
-  Message& message = messages_[last_ % messages_.size()];
-  message.number = last_;
-  message.header = header;
-  message.header.length = static_cast<std::uint16_t>(payload.size());
-  message.payload.assign(payload.begin(), payload.end());
+DatagramHosts::Host::MessagePointer DatagramHosts::Host::make(const wire::DatagramHeader& header,
+                                                              std::span<const std::byte> payload) {
+  auto message = std::make_shared<Message>(Message{header, {payload.begin(), payload.end()}});
+  message->header.length = static_cast<std::uint16_t>(payload.size());
   return message;
 }
 
-void DatagramHosts::Host::post(Host& to, const Message& message) {
+void DatagramHosts::Host::post(Host& to, MessagePointer message) {
   const TransportOptions& transport = hosts_.simulation_.transport().options();
   const auto pair = static_cast<std::uint64_t>(node_) << 32 | static_cast<std::uint64_t>(to.node_);
   const std::uint32_t spread =
       transport.spray ? spread_++
                       : static_cast<std::uint32_t>(Random(hosts_.simulation_.seed(), pair).next());
-  outbox_.push_back({&to, message.number, spread,
-                     static_cast<std::uint16_t>(datagram_wire_bytes(message.payload.size(), transport))});
+  auto& way = ways_[at(to.node_)];
+  if (!way) way = std::make_unique<Way>();
+  const std::uint32_t number = way->first + static_cast<std::uint32_t>(way->messages.size());
+  outbox_.push_back({&to, number, spread,
+                     static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport))});
+  way->messages.push_back(std::move(message));
+}
+
+// Null: it has been forgotten. So is what should have come long before it.
+DatagramHosts::Host::MessagePointer DatagramHosts::Host::arrived_with(std::uint32_t number,
+                                                                      const Host& there) {
+  Way& way = *ways_[at(there.node_)];
+  if (number < way.first) return nullptr;
+  MessagePointer found = way.messages[number - way.first];
+  for (; way.first + overtaken_ < number; ++way.first) way.messages.pop_front();
+  return found;
 }
 
 void DatagramHosts::Host::rouse() {
@@ -88,7 +98,11 @@ void DatagramHosts::Host::arm() {
 
 void DatagramHosts::Host::arrive(const Packet& packet) {
   if ((packet.flags & (kDamaged | kTrimmed)) != 0) return;  // its tag does not match
-  inbox_.push({hosts_.by_node_[at(packet.source)], packet.number, packet.bytes});
+  Host* const from = hosts_.by_node_[at(packet.source)];
+  if (from == nullptr) return;  // it is not there any more
+  MessagePointer message = from->arrived_with(packet.number, *this);
+  if (message == nullptr) return;
+  inbox_.push({from, std::move(message), packet.bytes});
   if (working_) return;
   working_ = true;
   hosts_.simulation_.at(hosts_.simulation_.now(), [this] { receive(); });
@@ -109,10 +123,7 @@ void DatagramHosts::Host::receive() {
 void DatagramHosts::Host::take_batch() {
   for (; at_hand_ > 0; --at_hand_) {
     const Arrived arrived = inbox_.pop();
-    if (arrived.from == nullptr) continue;  // it is not there any more
-    const auto& sent = arrived.from->messages_;
-    const Message& message = sent[arrived.number % sent.size()];
-    if (message.number == arrived.number) take(*arrived.from, message);
+    take(*arrived.from, *arrived.message);
   }
   arm();
   send();

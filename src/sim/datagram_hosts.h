@@ -3,12 +3,14 @@
 // doubled on the way, and a processor has its time.
 //
 // A host handles what has come while it was busy as one batch, and sends what follows from that as one batch
-// to each receiver: both cost its processor what the options say. Datagrams that are so old that their sender
-// has forgotten them count as lost.
+// to each receiver: both cost its processor what the options say. A datagram that comes
+// after one that was sent very much later on the same way counts as lost: it has been forgotten.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -51,8 +53,8 @@ std::size_t largest_datagram_payload(const TransportOptions& transport);
 
 class DatagramHosts::Host {
  public:
-  // `number`: what the protocol calls it. It remembers so many datagrams that it has sent.
-  Host(DatagramHosts& hosts, int node, std::size_t number, std::size_t remembered);
+  // `number`: what the protocol calls it. A datagram may be overtaken by so many to the same host.
+  Host(DatagramHosts& hosts, int node, std::size_t number, std::size_t overtaken);
   virtual ~Host();
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
@@ -62,21 +64,21 @@ class DatagramHosts::Host {
 
  protected:
   struct Message {
-    std::uint32_t number = 0;  // of its host's; 0: none
     wire::DatagramHeader header;
     std::vector<std::byte> payload;
   };
+  using MessagePointer = std::shared_ptr<const Message>;
   virtual void take(const Host& from, const Message& message) = 0;
   virtual std::int64_t next_time_ns() const { return kNoTimeNs; }
   virtual void on_time() {}                       // which has come
   virtual bool reduces() const { return false; }  // what it receives
 
   DatagramHosts& hosts() const { return hosts_; }
-  // Keeps it for its receivers, of whom post() names each. The header's length becomes the payload's.
-  const Message& remember(const wire::DatagramHeader& header, std::span<const std::byte> payload);
+  // A copy, of which post() names each receiver. The header's length becomes the payload's.
+  static MessagePointer make(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   // It leaves with what else is in the outbox. Which of equal paths it takes is up to the two hosts, as for
   // datagrams of one socket.
-  void post(Host& to, const Message& message);
+  void post(Host& to, MessagePointer message);
   // To be called after all but the above that may have posted something, or changed the next time.
   void rouse();
 
@@ -89,9 +91,15 @@ class DatagramHosts::Host {
   };
   struct Arrived {
     const Host* from = nullptr;
-    std::uint32_t number = 0;
+    MessagePointer message;
     std::uint16_t bytes = 0;
   };
+  // What is on its way to one host, or may be, and what was lost not long ago: numbers ascend.
+  struct Way {
+    std::deque<MessagePointer> messages;
+    std::uint32_t first = 1;
+  };
+  MessagePointer arrived_with(std::uint32_t number, const Host& there);
   void arm();
   void arrive(const Packet& packet);
   void receive();
@@ -104,8 +112,8 @@ class DatagramHosts::Host {
   DatagramHosts& hosts_;
   const int node_;
   const std::size_t number_;
-  std::vector<Message> messages_;  // the last that it has sent, by number
-  std::uint32_t last_ = 0;
+  const std::size_t overtaken_;
+  std::vector<std::unique_ptr<Way>> ways_;  // by node
   std::uint32_t spread_ = 0;
   std::uint64_t counted_ = 0;  // the last batch in which it was found to be a receiver
   std::vector<Letter> outbox_, leaving_;

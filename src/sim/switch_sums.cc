@@ -17,6 +17,8 @@ constexpr double kNoQuota = 1e15;  // bytes per second
 
 SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& transport, int workers) {
   if (options.switches.empty()) refuse("a sum in the network needs a switch");
+  if (at(workers) + options.switches.size() > 0xffff)
+    refuse("a switch sums for 65534 workers at most, and not for {}", workers);
   const auto shape = protocol::shape_of_blocks(largest_datagram_payload(transport), 0);
   if (!shape)
     refuse("packets with {} bytes of payload have no room for a block of what is summed",
@@ -33,13 +35,14 @@ SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& t
   terms.columns = shape->columns;
   terms.block = shape->block;
   terms.bytes_per_second = kNoQuota;
+  terms.burst_bytes = protocol::burst_for(terms, job.datagram_bytes);
   return job;
 }
 
 class SwitchSums::SwitchHost : public DatagramHosts::Host {
  public:
-  SwitchHost(SwitchSums& sums, int node, std::size_t number, std::size_t remembered)
-      : Host(sums.hosts_, node, number, remembered), sums_(sums), box_(limits(sums.job_.terms)) {
+  SwitchHost(SwitchSums& sums, int node, std::size_t number, std::size_t overtaken)
+      : Host(sums.hosts_, node, number, overtaken), sums_(sums), box_(limits(sums.job_.terms)) {
     protocol::JobTerms terms = sums.job_.terms;
     terms.self = static_cast<std::uint16_t>(terms.workers + number);
     if (const auto refused = box_.open(terms)) refuse("a simulated switch: {}", refused->text);
@@ -56,7 +59,7 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
   void take(const Host& from, const Message& message) override {
     for (const protocol::SwitchAction& action :
          box_.on(message.header, message.payload, {from.number(), 1}, hosts().now_ns())) {
-      const Message& answer = remember(action.header, action.payload);
+      const MessagePointer answer = make(action.header, action.payload);
       for (const protocol::Peer& peer : action.peers)
         post(*sums_.receivers_[static_cast<std::size_t>(peer.host)], answer);
     }
@@ -69,8 +72,8 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
 
 class SwitchSums::WorkerHost : public DatagramHosts::Host {
  public:
-  WorkerHost(SwitchSums& sums, int node, std::size_t rank, std::size_t remembered)
-      : Host(sums.hosts_, node, rank, remembered), sums_(sums) {
+  WorkerHost(SwitchSums& sums, int node, std::size_t rank, std::size_t overtaken)
+      : Host(sums.hosts_, node, rank, overtaken), sums_(sums) {
     protocol::WorkerTerms terms;
     terms.job = sums.job_.terms.job;
     terms.epoch = sums.job_.terms.epoch;
@@ -112,7 +115,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
     Lane(WorkerHost& h, DatagramHosts::Host& t, const protocol::WorkerTerms& terms)
         : host(h), to(t), worker(terms, *this) {}
     void send(const wire::DatagramHeader& header, std::span<const std::byte> payload) override {
-      host.post(to, host.remember(header, payload));
+      host.post(to, make(header, payload));
     }
     WorkerHost& host;
     DatagramHosts::Host& to;
@@ -162,12 +165,12 @@ SwitchSums::SwitchSums(Simulation& simulation, const SwitchSumsOptions& options)
   for (const int node : options.switches)
     if (node < cluster.workers() || at(node) >= cluster.nodes.size())
       refuse("node {} cannot be a switch that sums: workers are {}", node, workers);
-  // Of twice what may be on its way nothing can be late but what has been sent again since.
-  const std::size_t remembered = 4 * std::size_t{job_.terms.slots} * options.switches.size() + 16;
+  // What so many later ones have overtaken has been sent again since.
+  const std::size_t overtaken = 4 * std::size_t{job_.terms.slots} + 64;
   for (const int node : options.switches)
-    switches_.push_back(std::make_unique<SwitchHost>(*this, node, switches_.size(), remembered));
+    switches_.push_back(std::make_unique<SwitchHost>(*this, node, switches_.size(), overtaken));
   for (std::size_t rank = 0; rank < workers; ++rank)
-    workers_.push_back(std::make_unique<WorkerHost>(*this, static_cast<int>(rank), rank, remembered));
+    workers_.push_back(std::make_unique<WorkerHost>(*this, static_cast<int>(rank), rank, overtaken));
   for (const auto& worker : workers_) receivers_.push_back(worker.get());
 }
 
@@ -182,9 +185,12 @@ CallTimes SwitchSums::run(std::span<const SumOperands> operands, std::size_t cou
   count_ = count;
   calls_ = &running;
   trace_ = trace;
+  const struct Reset {  // however it ends
+    CallCount*& calls;
+    ~Reset() { calls = nullptr; }
+  } reset{calls_};
   for (int rank = 0; rank < static_cast<int>(workers_.size()); ++rank) start(rank, simulation_.now());
   const bool early = !simulation_.run(horizon);
-  calls_ = nullptr;
   if (running.over()) return running.take();
   std::vector<int> nodes;
   for (const auto& host : workers_) nodes.push_back(host->node());
@@ -198,6 +204,7 @@ void SwitchSums::start(int rank, Picoseconds when) {
 }
 
 void SwitchSums::on_done(int rank, Picoseconds started) {
+  if (calls_ == nullptr) return;  // of a run that has failed
   const Picoseconds now = simulation_.now();
   ended_.push_back({rank, started, now});
   if (trace_ != nullptr) trace_->span(rank, name(Collective::all_reduce), started, now);

@@ -63,7 +63,7 @@ class SwitchSums {
   SwitchSums& operator=(const SwitchSums&) = delete;
 
   // `operands` by rank, of `count` elements each. Throws what a sum has failed with; Error{timeout} that
-  // names the ranks when the horizon comes first.
+  // names the ranks when the horizon comes first. After either the simulation is not to be run on.
   CallTimes run(std::span<const SumOperands> operands, std::size_t count, const Calls& calls,
                 Picoseconds horizon, Trace* trace = nullptr);
 

@@ -29,9 +29,14 @@ std::string why_no_switch(const SimulateOptions& o) {
   if (!wire::aggregation_format(o.perf.types[0]))
     return fmt::format("it sums float, half, bfloat16 and int32, not {}", name(o.perf.types[0]));
   if (cluster::aggregators(o.cluster).empty())
-    return fmt::format("{} has no node of kind aggregator that all workers reach", o.network);
+    return fmt::format("{} has no aggregator that all workers reach", o.network);
   if (o.simulation.transport.kind == sim::TransportKind::fluid)
     return "its datagrams are packets, and --fluid has none";
+  try {
+    sim::switch_job(switch_sums_options(o, o.perf.types[0]), o.simulation.transport, o.cluster.workers());
+  } catch (const Error& error) {
+    return error.what();
+  }
   return {};
 }
 

@@ -28,6 +28,7 @@ void Progress::begin(sim::Simulation& simulation, const std::string& title) {
   planning_.reset();
   title_ = title;
   bytes_ = end_ = 0;
+  share_done_ = {};
   line_.begin();
   simulation.watch([this, &simulation] { look(simulation); });
 }

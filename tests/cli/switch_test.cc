@@ -94,14 +94,14 @@ cat said
 PORT=$(sed -n 's/^switchml: .*ports \([0-9]*\) to .*/\1/p' said)
 { printf '\061\011\001\002\003\004\000\005\000\000'; head -c 256 /dev/zero; } >packet
 bash -c 'exec 3<>/dev/udp/127.0.0.1/'$PORT'; cat packet >&3; head -c 8 <&3 | od -An -tx1'
-"$TALWEG" switch status --listen $AT | grep switchml
+"$TALWEG" switch status --listen $AT | grep -i switchml
 "$TALWEG" switch drain --listen $AT; wait $pid; echo ended $?)"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("switchml: 1 workers of 64 elements a packet, UDP ports "));
   EXPECT_THAT(outcome.out, HasSubstr(" MiB for SwitchML's workers\n"));
   EXPECT_THAT(outcome.out, HasSubstr("\n 31 09 01 02 03 04 00 05\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("talweg_switch_rounds_total{job=\"switchml\"} 1\n"));
-  EXPECT_THAT(outcome.out, HasSubstr("talweg_switch_job_slots{job=\"switchml\"} 8\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("talweg_switch_rounds_total{job=\"SwitchML's workers\"} 1\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("talweg_switch_job_slots{job=\"SwitchML's workers\"} 8\n"));
   EXPECT_THAT(outcome.out, HasSubstr("talweg_switch_switchml_received_total 1\n"));
   EXPECT_THAT(outcome.out, HasSubstr("ended 0\n"));
 }

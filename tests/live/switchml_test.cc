@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <optional>
 #include <thread>
 
 #include "live/aggregation/switchml_client.h"
@@ -111,11 +112,18 @@ TEST(Switchml, ThreadsOfAWorkerAreAnsweredWhereEachIs) {
   constexpr std::size_t kWorkers = 2, kThreads = 3, kCount = 50'000;
   SwitchmlPortOptions served = port_for(kWorkers);
   served.slots = 96;
-  SwitchmlPort port(served);
+  // A port for each thread, side by side, wherever there are so many.
+  std::optional<SwitchmlPort> port;
+  for (served.first_port = 20'000; !port; served.first_port += kThreads) try {
+      served.last_port = served.first_port + static_cast<int>(kThreads) - 1;
+      port.emplace(served);
+    } catch (const Error&) {
+      ASSERT_LT(served.first_port, 60'000);
+    }
   run(kWorkers * kThreads, [&](std::size_t i) {
     const std::size_t w = i / kThreads, t = i % kThreads;
     SwitchmlClientOptions options;
-    options.address = {"127.0.0.1", port.first_port()};
+    options.address = {"127.0.0.1", port->first_port() + static_cast<int>(t)};
     options.local = {host_of_worker(w), 0};
     options.workers = kWorkers;
     options.first_slot = static_cast<std::uint16_t>(32 * t);
@@ -181,20 +189,48 @@ TEST(Switchml, SpeaksThePublishedPackets) {
 }
 
 TEST(Switchml, WhoseAddressesChangeWithoutEndIsAnsweredAtTheLastOnes) {
-  SwitchmlPort port(port_for(1, 64));
+  SwitchmlPortOptions served = port_for(1, 64);
+  served.slots = 2000;
+  SwitchmlPort port(served);
   std::vector<float> x(64, 1.5F);
   auto* const bytes = reinterpret_cast<std::byte*>(x.data());
-  for (int turn = 0; turn < 100; ++turn) {  // of which each has another port
+  for (int turn = 0; turn < 1500;
+       ++turn) {  // of which each has another port, and so more than are remembered
     SwitchmlClientOptions options;
     options.address = {"127.0.0.1", port.first_port()};
     options.local = {host_of_worker(0), 0};
     options.elements = 64;
-    options.first_slot = static_cast<std::uint16_t>(turn % 200);
+    options.first_slot = static_cast<std::uint16_t>(turn);
     options.slots = 1;
     SwitchmlClient client(options);
     client.all_reduce({bytes, bytes, 64, SwitchmlElements::f32}, soon());
     EXPECT_EQ(x[63], 1.5F);
   }
+}
+
+// Anybody on a worker's host can send anything; it must not take the place of the worker's own port.
+TEST(Switchml, WhatIsNoPacketTakesNobodysPlace) {
+  SwitchmlPort port(port_for(2, 64));
+  const UdpAddress there(fmt::format("127.0.0.1:{}", port.first_port()));
+  run(2, [&](std::size_t w) {
+    SwitchmlClientOptions options;
+    options.address = {"127.0.0.1", port.first_port()};
+    options.local = {host_of_worker(w), 0};
+    options.workers = 2;
+    options.elements = 64;
+    SwitchmlClient client(options);
+    for (int turn = 0; turn < 20; ++turn) {
+      for (int i = 0; i < 100; ++i) {
+        const UdpSocket stranger(UdpAddress(fmt::format("{}:0", host_of_worker(w))));
+        ASSERT_EQ(::sendto(stranger.fd(), "x", 1, 0, there.raw(), there.bytes()), 1);
+      }
+      std::vector<std::int32_t> x(1000, static_cast<std::int32_t>(w + 1));
+      auto* const bytes = reinterpret_cast<std::byte*>(x.data());
+      client.all_reduce({bytes, bytes, x.size(), SwitchmlElements::i32}, soon());
+      ASSERT_EQ(x[999], 3);
+    }
+  });
+  EXPECT_EQ(port.status().counters.malformed, 2U * 20U * 100U);
 }
 
 TEST(Switchml, WhatCannotBeServedIsSaidInOneLine) {
@@ -212,6 +248,9 @@ TEST(Switchml, WhatCannotBeServedIsSaidInOneLine) {
   options = port_for(2);
   options.workers[1] = options.workers[0];
   EXPECT_THAT(refuses(options), HasSubstr("two workers have one host"));
+  options = port_for(2);
+  options.first_port = 50'000;
+  EXPECT_THAT(refuses(options), HasSubstr("not to 50000 to 48879"));
   options = port_for(2);
   options.memory_bytes = 1000;
   EXPECT_THAT(refuses(options), HasSubstr("bytes of slots"));

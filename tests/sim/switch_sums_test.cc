@@ -156,6 +156,58 @@ TEST(SwitchSums, AreRightWhereDatagramsAreLostDoubledDamagedAndOvertaken) {
   EXPECT_GT(doubled, 0U);
 }
 
+// One kind of fault at a time, and what is counted of it.
+TEST(SwitchSums, DamageIsALossAndACopyIsNone) {
+  const auto run = [](const LossModel& loss) {
+    SimulationOptions how;
+    how.network.loss = loss;
+    Vectors<float> vectors(3, 100'000, false,
+                           [](int r, std::size_t i) { return static_cast<float>(drawn(r, i)); });
+    Simulation simulation(around(3, 1, kTen), how);
+    SwitchSumsOptions options;
+    options.switches = {3};
+    SwitchSums sums(simulation, options);
+    sums.run(vectors.operands, 100'000, {}, kNever);
+    vectors.expect_right();
+    protocol::WorkerCounters all;
+    for (int r = 0; r < 3; ++r) all += sums.worker_counters(r);
+    return std::pair(all, sums.switch_counters(0));
+  };
+  LossModel damage;
+  damage.damage = 0.01;
+  const auto damaged = run(damage);
+  EXPECT_GT(damaged.first.asked_for, 0U);
+  LossModel copies;
+  copies.duplicate = 0.01;
+  const auto doubled = run(copies);
+  EXPECT_GT(doubled.second.duplicates + doubled.second.late + doubled.second.repeated, 0U);
+  EXPECT_EQ(doubled.first.asked_for, 0U);
+  EXPECT_EQ(doubled.first.timeouts, 0U);
+}
+
+// What waits in a slow way is not forgotten because much has passed on another, or to others.
+TEST(SwitchSums, NothingIsSentAgainWhereNothingIsLost) {
+  cluster::Cluster uneven = around(2, 2, kTen);
+  for (cluster::Link& link : uneven.links)
+    if (link.from == 3 || link.to == 3) link.capacity = {1e9};
+  for (const auto& [network, count] :
+       {std::pair{uneven, std::size_t{2} << 20}, {around(300, 1, kGigabit), 1000}}) {
+    std::vector<float> in(count), out(count);
+    const std::vector<SumOperands> same(
+        static_cast<std::size_t>(network.workers()),
+        {reinterpret_cast<std::byte*>(in.data()), reinterpret_cast<std::byte*>(out.data())});
+    Simulation simulation(network, {});
+    SwitchSumsOptions options;
+    options.switches = cluster::aggregators(network);
+    SwitchSums sums(simulation, options);
+    sums.run(same, count, {}, kNever);
+    for (int r = 0; r < network.workers(); ++r) {
+      EXPECT_EQ(sums.worker_counters(r).timeouts, 0U) << network.workers();
+      EXPECT_EQ(sums.worker_counters(r).held_back, 0U) << network.workers();
+    }
+  }
+}
+
 TEST(SwitchSums, SparseBlocksDoNotTravel) {
   constexpr int kRanks = 4;
   constexpr std::size_t kCount = 344 * 1000;
@@ -303,7 +355,7 @@ TEST(SwitchSums, TakeWhatIsPredictedOnDrawnNetworks) {
   std::vector<double> errors;
   for (std::uint64_t seed = 0; seed < kNetworks; ++seed) {
     Random random(seed, 77);
-    const int ranks = 2 + static_cast<int>(random.below(11));
+    const int ranks = 2 + static_cast<int>(random.below(31));
     const int boxes = 1 + static_cast<int>(random.below(3));
     const LinkShape shape{Bandwidth{std::exp2(random.uniform() * 6) * 1.5e9},
                           Nanoseconds{static_cast<std::int64_t>(std::exp2(random.uniform() * 9) * 1000)}};
@@ -343,7 +395,7 @@ TEST(SwitchSums, TakeWhatIsPredictedOnDrawnNetworks) {
         errors.push_back(std::abs(error));
         EXPECT_LT(errors.back(), 0.25) << what();
       } else {
-        EXPECT_GT(error, -0.55) << what();
+        EXPECT_GT(error, -0.30) << what();
         EXPECT_LT(error, 0.10) << what();
       }
     }

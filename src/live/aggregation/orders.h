@@ -32,9 +32,10 @@ class Orders {
         done.set_value();
       });
       given_ = true;
+      // Under the lock, as it is read: it is readable exactly while there are some.
+      const std::uint64_t one = 1;
+      [[maybe_unused]] const auto n = ::write(wake_.get(), &one, sizeof one);
     }
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = ::write(wake_.get(), &one, sizeof one);
     done.get_future().wait();
   }
 
@@ -47,9 +48,9 @@ class Orders {
       const std::lock_guard guard(mutex_);
       all.swap(waiting_);
       given_ = false;
+      std::uint64_t count = 0;
+      [[maybe_unused]] const auto n = ::read(wake_.get(), &count, sizeof count);
     }
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto n = ::read(wake_.get(), &count, sizeof count);
     for (const auto& what : all) what();
   }
 

@@ -386,8 +386,7 @@ std::optional<wire::SwitchRefused> SwitchService::open(const SwitchJobs::Job& jo
   terms.block = shape->block;
   terms.ordered = job.first.ordered;
   terms.bytes_per_second = options_.quotas.bytes_per_second / static_cast<double>(threads_.size());
-  terms.burst_bytes =
-      std::max(terms.burst_bytes, 2.0 * static_cast<double>(slots * terms.workers * datagram));
+  terms.burst_bytes = protocol::burst_for(terms, datagram);
   opened = {terms.job,
             terms.epoch,
             static_cast<std::uint16_t>(address_.port),
@@ -434,7 +433,7 @@ SwitchStatus SwitchService::status() {
   if (switchml_) {
     status.switchml = switchml_->status();
     SwitchStatus::Job& out = status.jobs.emplace_back();
-    out.name = "switchml";
+    out.name = "SwitchML's workers";  // no job is called that: it has a blank
     out.workers = status.switchml->workers;
     out.here = status.switchml->here;
     out.slots = status.switchml->slots;

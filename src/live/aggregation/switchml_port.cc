@@ -16,8 +16,9 @@ namespace talweg::live {
 namespace {
 
 constexpr std::uint32_t kJob = 1;  // the only one
-// Threads of one worker that are answered, each at a port of its own.
-constexpr std::size_t kMostSeats = 16;
+// Ports of one worker's, each with the one that it sends to, that are answered: threads, and what was there
+// before.
+constexpr std::size_t kMostSeats = 1024;
 
 // Null: an address of another kind.
 std::optional<std::uint64_t> host_of(const UdpAddress& address) {
@@ -82,8 +83,9 @@ SwitchmlPort::SwitchmlPort(const SwitchmlPortOptions& options) : sums_(limits_of
   const protocol::SwitchmlTerms terms = terms_of(options);
   if (const auto refused = sums_.open(terms)) refuse("SwitchML's workers: {}", refused->text);
   listen(options);
-  for (const std::uint64_t host : terms.hosts) workers_[host].next.resize(sockets_.size());
+  for (const std::uint64_t host : terms.hosts) workers_[host];
   slots_ = terms.slots;
+  elements_ = terms.elements;
   thread_ = std::thread([this] { loop(); });
 }
 
@@ -101,6 +103,8 @@ void SwitchmlPort::listen(const SwitchmlPortOptions& options) {
         "on loopback, unless that is said to be wanted",
         host);
   const int last = options.first_port == 0 ? 0 : options.last_port;
+  if (options.first_port < 0 || last > 0xffff || options.first_port > last)
+    refuse("SwitchML's packets come to ports from 1 to 65535, not to {} to {}", options.first_port, last);
   for (int port = options.first_port; port <= last; ++port)
     sockets_.push_back(
         std::make_unique<Socket>(UdpAddress(fmt::format("{}:{}", host, port)), options.socket));
@@ -151,47 +155,53 @@ void SwitchmlPort::loop() {
 
 void SwitchmlPort::take(std::size_t socket, UdpReceiver::Datagram& datagram, std::int64_t now) {
   const auto host = host_of(datagram.from);
-  if (const auto found = host ? workers_.find(*host) : workers_.end(); found != workers_.end())
-    learn(found->second, socket, datagram.from);
-  const protocol::Peer from{host.value_or(0), static_cast<std::uint16_t>(datagram.from.port())};
+  protocol::Peer from{host.value_or(0), 0};
+  // Whoever sends anything else is not to take the place of those that send what can be summed.
+  wire::SwitchmlHeader header;
+  const bool sound =
+      wire::decode(datagram.bytes, header) == nullptr && header.slot < slots_ && header.elements == elements_;
+  if (const auto found = host && sound ? workers_.find(*host) : workers_.end(); found != workers_.end())
+    from.port = seat_of(found->second, socket, datagram.from);
   for (const protocol::SwitchAction& action : sums_.on_switchml(datagram.bytes, from, now)) answer(action);
 }
 
-void SwitchmlPort::learn(Worker& worker, std::size_t socket, const UdpAddress& from) {
-  const auto port = static_cast<std::uint16_t>(from.port());
-  const auto current = worker.by_port.find(port);
-  if (current != worker.by_port.end() && worker.seats[current->second].socket == socket) return;
-  // One of this socket's that it has had before, or a new one; of too many the oldest gives way.
-  std::size_t of_socket = 0, chosen = worker.seats.size();
-  for (std::size_t i = 0; i < worker.seats.size(); ++i) {
-    if (worker.seats[i].socket != socket) continue;
-    if (worker.seats[i].port == port) {
-      worker.by_port[port] = i;
-      return;
-    }
-    if (of_socket++ == worker.next[socket]) chosen = i;
-  }
-  UdpSender& sender = sockets_[socket]->sender;
-  if (of_socket < kMostSeats) {
-    chosen = worker.seats.size();
-    worker.seats.push_back({port, socket, sender.add(from)});
+// That where this worker sends from now; of too many the oldest gives way.
+std::uint16_t SwitchmlPort::seat_of(Worker& worker, std::size_t socket, const UdpAddress& from) {
+  const auto key = static_cast<std::uint32_t>(socket << 16) | static_cast<std::uint32_t>(from.port());
+  if (const auto known = worker.by_ports.find(key); known != worker.by_ports.end()) return known->second;
+  std::size_t chosen = worker.seats.size();
+  if (chosen < kMostSeats) {
+    worker.seats.emplace_back();
   } else {
-    worker.next[socket] = (worker.next[socket] + 1) % kMostSeats;
-    Seat& seat = worker.seats[chosen];
-    if (const auto its = worker.by_port.find(seat.port); its != worker.by_port.end() && its->second == chosen)
-      worker.by_port.erase(its);
-    seat.port = port;
+    chosen = worker.next;
+    worker.next = (worker.next + 1) % kMostSeats;
+    worker.by_ports.erase(worker.seats[chosen].key);
+  }
+  Seat& seat = worker.seats[chosen];
+  UdpSender& sender = sockets_[socket]->sender;
+  std::vector<UdpSender::Destination>& unused = sockets_[socket]->unused;
+  if (seat.used) {  // what is on its way there leaves before it is another's
+    Socket& before = *sockets_[seat.socket];
+    before.sender.flush();
+    before.unused.push_back(seat.to);
+  }
+  if (unused.empty()) {
+    seat.to = sender.add(from);
+  } else {
+    seat.to = unused.back();
+    unused.pop_back();
     sender.change(seat.to, from);
   }
-  worker.by_port[port] = chosen;
+  seat.key = key;
+  seat.socket = socket;
+  seat.used = true;
+  worker.by_ports[key] = static_cast<std::uint16_t>(chosen);
+  return static_cast<std::uint16_t>(chosen);
 }
 
 void SwitchmlPort::answer(const protocol::SwitchAction& action) {
   for (const protocol::Peer& peer : action.peers) {
-    const Worker& worker = workers_.at(peer.host);
-    const auto found = worker.by_port.find(peer.port);
-    if (found == worker.by_port.end()) continue;
-    const Seat& seat = worker.seats[found->second];
+    const Seat& seat = workers_.at(peer.host).seats[peer.port];
     UdpSender& sender = sockets_[seat.socket]->sender;
     std::byte* at = sender.place(seat.to, wire::kOrdinary, action.payload.size());
     if (at == nullptr && sender.flush()) at = sender.place(seat.to, wire::kOrdinary, action.payload.size());

@@ -69,29 +69,32 @@ class SwitchmlPort {
     UdpSocket socket;
     UdpSender sender;
     UdpReceiver receiver;
+    std::vector<UdpSender::Destination> unused;  // of seats that gave way
   };
-  // Where a worker's thread sends from, and to.
+  // Where a worker's thread sends from, and to. Its number is the port of the protocol's peers.
   struct Seat {
-    std::uint16_t port = 0;
+    std::uint32_t key = 0;  // both ports
     std::size_t socket = 0;
     UdpSender::Destination to = 0;
+    bool used = false;
   };
   struct Worker {
     std::vector<Seat> seats;
-    std::unordered_map<std::uint16_t, std::size_t> by_port;  // the seat that this port has sent from last
-    std::vector<std::size_t> next;                           // by socket: of its seats, which gives way next
+    std::unordered_map<std::uint32_t, std::uint16_t> by_ports;
+    std::size_t next = 0;  // that gives way to a new one
   };
 
   void listen(const SwitchmlPortOptions& options);
   void loop();
   void take(std::size_t socket, UdpReceiver::Datagram& datagram, std::int64_t now_ns);
-  void learn(Worker& worker, std::size_t socket, const UdpAddress& from);
+  std::uint16_t seat_of(Worker& worker, std::size_t socket, const UdpAddress& from);
   void answer(const protocol::SwitchAction& action);
 
   protocol::AggregationSwitch sums_;
   std::vector<std::unique_ptr<Socket>> sockets_;
   std::unordered_map<std::uint64_t, Worker> workers_;  // by host
   std::size_t slots_ = 0;
+  std::uint16_t elements_ = 0;
   Orders orders_;
   bool stop_ = false;
   std::thread thread_;

@@ -2,6 +2,7 @@
 // refused. And how a job's vectors are cut into blocks that suit its path.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -50,6 +51,13 @@ struct SwitchmlTerms {
   double burst_bytes = 256 << 10;
 };
 inline constexpr std::size_t kMaxSwitchmlWorkers = 32;  // its bitmaps have no more
+
+// The burst of a job that it cannot exceed in one piece: twice what all of its workers may have on its way,
+// in datagrams of so many bytes, and no less than JobTerms has it.
+inline double burst_for(const JobTerms& terms, std::size_t datagram) {
+  return std::max(JobTerms{}.burst_bytes,
+                  2.0 * static_cast<double>(std::size_t{terms.slots} * terms.workers * datagram));
+}
 
 struct SwitchLimits {
   std::size_t memory_bytes = std::size_t{256} << 20;  // of all jobs
