@@ -21,7 +21,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr double kTenRate = 10e9;  // kTen, in bit/s
+constexpr double kTenBits = 10e9;  // kTen, in bit/s
 
 // Hosts around a box that sums, with a port for each; behind them `boxes` - 1 more, likewise.
 cluster::Cluster around(int hosts, int boxes, LinkShape shape) {
@@ -49,13 +49,13 @@ cluster::Cluster behind_one_port(int hosts, LinkShape shape, Bandwidth port) {
 }
 
 template <class T>
-struct Vectors {
+struct SummedVectors {
   std::vector<std::vector<T>> in, out;  // by rank
   std::vector<SumOperands> operands;
 
   // `put(rank, i)` is a value that sums exactly.
   template <class Put>
-  Vectors(int ranks, std::size_t count, bool summed_in_place, Put&& put) : in_place(summed_in_place) {
+  SummedVectors(int ranks, std::size_t count, bool summed_in_place, Put&& put) : in_place(summed_in_place) {
     for (int r = 0; r < ranks; ++r) {
       in.emplace_back(count);
       for (std::size_t i = 0; i < count; ++i) in.back()[i] = put(r, i);
@@ -106,7 +106,7 @@ TEST(SwitchSums, AreRightForAllSizesWorkersAndNumbersOfSwitches) {
       for (const std::size_t count : {0, 1, 343, 344, 345, 10'007, 200'000}) {
         SCOPED_TRACE(testing::Message() << ranks << " workers, " << boxes << " switches, " << count);
         const bool in_place = count % 2 == 1;
-        Vectors<std::int32_t> vectors(ranks, count, in_place, drawn);
+        SummedVectors<std::int32_t> vectors(ranks, count, in_place, drawn);
         Simulation simulation(around(ranks, boxes, kTen), {});
         SwitchSumsOptions options;
         for (int b = 0; b < boxes; ++b) options.switches.push_back(ranks + b);
@@ -134,8 +134,8 @@ TEST(SwitchSums, AreRightWhereDatagramsAreLostDoubledDamagedAndOvertaken) {
     how.network.loss.damage = 0.005;
     how.network.loss.delay = 0.02;
     how.network.loss.most_delay = Nanoseconds{50'000};
-    Vectors<float> vectors(ranks, count, seed % 3 == 0,
-                           [](int r, std::size_t i) { return static_cast<float>(drawn(r, i)); });
+    SummedVectors<float> vectors(ranks, count, seed % 3 == 0,
+                                 [](int r, std::size_t i) { return static_cast<float>(drawn(r, i)); });
     Simulation simulation(around(ranks, boxes, kTen), how);
     SwitchSumsOptions options;
     for (int b = 0; b < boxes; ++b) options.switches.push_back(ranks + b);
@@ -161,8 +161,8 @@ TEST(SwitchSums, DamageIsALossAndACopyIsNone) {
   const auto run = [](const LossModel& loss) {
     SimulationOptions how;
     how.network.loss = loss;
-    Vectors<float> vectors(3, 100'000, false,
-                           [](int r, std::size_t i) { return static_cast<float>(drawn(r, i)); });
+    SummedVectors<float> vectors(3, 100'000, false,
+                                 [](int r, std::size_t i) { return static_cast<float>(drawn(r, i)); });
     Simulation simulation(around(3, 1, kTen), how);
     SwitchSumsOptions options;
     options.switches = {3};
@@ -214,7 +214,7 @@ TEST(SwitchSums, SparseBlocksDoNotTravel) {
   const auto put = [](int r, std::size_t i) {  // block b is worker b mod 20's, if there is such a one
     return i / 344 % 20 == static_cast<std::size_t>(r) ? 1.0F + static_cast<float>(i % 5) : 0.0F;
   };
-  Vectors<float> vectors(kRanks, kCount, false, put);
+  SummedVectors<float> vectors(kRanks, kCount, false, put);
   Simulation simulation(around(kRanks, 1, kTen), {});
   SwitchSumsOptions options;
   options.switches = {kRanks};
@@ -242,7 +242,7 @@ TEST(SwitchSums, AVectorGoesUpOnceAndComesDownOnceAtTheRateOfTheLink) {
     EXPECT_EQ(out[kCount - 1], static_cast<float>(ranks));
     const double blocks = std::ceil(static_cast<double>(kCount) / sums.job().terms.block);
     const double wire = blocks * static_cast<double>(sums.job().datagram_bytes);
-    const double line = 8 * wire / kTenRate;
+    const double line = 8 * wire / kTenBits;
     EXPECT_GE(took, line);
     EXPECT_LT(took, 1.01 * line) << ranks << " workers";
     for (int r = 0; r < ranks; ++r) {
@@ -266,8 +266,8 @@ TEST(SwitchSums, BehindOnePortWorkersShareItsRate) {
     SwitchSums sums(simulation, options);
     return mean_seconds(sums.run(same, kCount, {0, 1}, kNever));
   };
-  const double wide = time({kRanks * kTenRate});
-  EXPECT_NEAR(time({kTenRate}) / wide, kRanks, 0.1);
+  const double wide = time({kRanks * kTenBits});
+  EXPECT_NEAR(time({kTenBits}) / wide, kRanks, 0.1);
 }
 
 TEST(SwitchSums, NoMoreIsUnderWayThanSlotsHold) {
@@ -313,8 +313,8 @@ TEST(SwitchSums, TheSameSeedIsTheSameRun) {
     SimulationOptions how;
     how.seed = how.network.seed = seed;
     how.network.loss.loss = 0.01;
-    Vectors<float> vectors(3, 100'000, false,
-                           [](int r, std::size_t i) { return static_cast<float>(drawn(r, i)); });
+    SummedVectors<float> vectors(3, 100'000, false,
+                                 [](int r, std::size_t i) { return static_cast<float>(drawn(r, i)); });
     Simulation simulation(around(3, 2, kTen), how);
     SwitchSumsOptions options;
     options.switches = {3, 4};
@@ -326,7 +326,7 @@ TEST(SwitchSums, TheSameSeedIsTheSameRun) {
 }
 
 TEST(SwitchSums, WhatCannotEndNamesTheRanksAndWhatHasFailed) {
-  Vectors<float> vectors(3, 400'000, false, [](int, std::size_t) { return 1.0F; });
+  SummedVectors<float> vectors(3, 400'000, false, [](int, std::size_t) { return 1.0F; });
   Simulation simulation(around(3, 1, kTen), {});
   SwitchSumsOptions options;
   options.switches = {3};
