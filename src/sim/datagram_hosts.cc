@@ -22,7 +22,7 @@ std::size_t datagram_wire_bytes(std::size_t payload, const TransportOptions& tra
 }
 
 std::size_t largest_datagram_payload(const TransportOptions& transport) {
-  const auto packet = static_cast<std::size_t>(transport.payload_bytes + kTcpHeaders);
+  const std::size_t packet = static_cast<std::size_t>(transport.payload_bytes) + std::size_t{kTcpHeaders};
   return wire::datagram_payload(packet, false, kProtection);
 }
 
