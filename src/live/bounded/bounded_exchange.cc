@@ -53,9 +53,9 @@ BoundedExchange::BoundedExchange(UdpSocket socket, int self, const std::vector<B
   for (std::size_t r = 0; r < peers.size(); ++r) {
     peers_.emplace_back();
     if (r == static_cast<std::size_t>(self)) continue;
-    peers_.back() =
-        std::make_unique<Peer>(sender_.add(peers[r].address), own.secret, peers[r].secret,
-                               static_cast<std::uint16_t>(self), static_cast<std::uint16_t>(r), options.suite);
+    peers_.back() = std::make_unique<Peer>(sender_.add(peers[r].address), own.secret, peers[r].secret,
+                                           static_cast<std::uint16_t>(self), static_cast<std::uint16_t>(r),
+                                           options.suite);
   }
 }
 
@@ -95,8 +95,7 @@ bool BoundedExchange::has_room(int rank) {
 
 std::uint64_t BoundedExchange::put(int rank, wire::DatagramHeader& header, const std::byte* payload) {
   Peer& peer = *peers_[static_cast<std::size_t>(rank)];
-  const std::size_t bytes =
-      wire::kDatagramHeaderBytes + header.length + trailer_bytes(suite_.protection);
+  const std::size_t bytes = wire::kDatagramHeaderBytes + header.length + trailer_bytes(suite_.protection);
   std::byte* const at = sender_.place(peer.to, header.service, bytes);
   sender_.placed(peer.sealer.seal(header, payload, at));
   return header.number;

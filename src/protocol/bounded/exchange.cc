@@ -92,8 +92,8 @@ void Exchange::begin(std::size_t number, const std::byte* data, std::int64_t dea
   note_ends(now);  // shards of no bytes
 }
 
-void Exchange::on(int from, const wire::DatagramHeader& header, std::span<const std::byte> payload, bool marked,
-                  std::int64_t came_ns, std::int64_t now) {
+void Exchange::on(int from, const wire::DatagramHeader& header, std::span<const std::byte> payload,
+                  bool marked, std::int64_t came_ns, std::int64_t now) {
   Flight& flight = *flights_[index(from)];
   if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement))
     return flight.on_acknowledgement(payload, came_ns, now);
@@ -154,8 +154,7 @@ void Exchange::send(std::int64_t now) {
   while (any && budget > 0) {
     any = false;
     // Each rank begins with the one behind it: they do not all send to the same one.
-    for (int i = 1; i < ranks() && !blocked_; ++i)
-      any = send_data((self_ + i) % ranks(), now, budget) || any;
+    for (int i = 1; i < ranks() && !blocked_; ++i) any = send_data((self_ + i) % ranks(), now, budget) || any;
   }
   blocked_ = !outbox_.flush();
   note_ends(now);
@@ -176,7 +175,8 @@ bool Exchange::send_control(std::int64_t now) {
       flight.acknowledge(now, header, payload_.data());
       outbox_.put(r, header, payload_.data());
     }
-    while (has_room(r) && tensor().senders[index(r)]->next(now, header, payload_.data(), BoundedSender::What::control))
+    while (has_room(r) &&
+           tensor().senders[index(r)]->next(now, header, payload_.data(), BoundedSender::What::control))
       outbox_.put(r, header, payload_.data());
   }
   return !blocked_;

@@ -1,5 +1,5 @@
-// Exchange: one rank's side of a direct reduce-scatter that may lose a bounded part: each rank sends every other one
-// the shard that the other one is to sum, in datagrams, all at once.
+// Exchange: one rank's side of a direct reduce-scatter that may lose a bounded part: each rank sends every
+// other one the shard that the other one is to sum, in datagrams, all at once.
 //
 //   Exchange exchange(self, ranks, options, outbox);
 //   const std::size_t t = exchange.add(shard_bytes);         // the same tensors in the same order on all ranks
@@ -11,8 +11,8 @@
 //   exchange.arrived(r), exchange.missing(r)                 // what rank r has sent of this rank's shard
 //   exchange.lost(r)                                         // and what r has ended without
 //
-// Who has received everything goes on until it knows that every other rank has settled: it is asked what was lost
-// until then. That is for a reliable channel to say.
+// Who has received everything goes on until it knows that every other rank has settled: it is asked what was
+// lost until then. That is for a reliable channel to say.
 //
 // The first calls of each tensor lose nothing: they say how long a transfer takes (adaptive_deadline.h).
 //
@@ -48,7 +48,8 @@ class ExchangeOutbox {
   virtual ~ExchangeOutbox() = default;
   // Whether one of the largest can leave for this rank now.
   virtual bool has_room(int rank) = 0;
-  // header.length bytes of payload, valid during the call; after has_room(). Seals it: the number it was given.
+  // header.length bytes of payload, valid during the call; after has_room(). Seals it: the number it was
+  // given.
   virtual std::uint64_t put(int rank, wire::DatagramHeader& header, const std::byte* payload) = 0;
   // Nothing more is put for now. False: some of it still waits for room.
   virtual bool flush() = 0;
@@ -101,9 +102,7 @@ class Exchange {
   // Packets that have left again since begin().
   std::uint64_t sent_again() const { return all_sent_again() - again_before_; }
   const FlightCounters& flight(int rank) const { return flights_[index(rank)]->counters(); }
-  const OutflowCounters& sent(int rank) const {
-    return tensor().senders[index(rank)]->stream(0).counters();
-  }
+  const OutflowCounters& sent(int rank) const { return tensor().senders[index(rank)]->stream(0).counters(); }
   // Of a datagram, at most.
   std::size_t most_payload() const { return payload_.size(); }
 
