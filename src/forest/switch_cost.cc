@@ -129,7 +129,7 @@ class SwitchPricing {
       }
   }
 
-  // With links, processors and latency that cost so much more.
+  // With links, processors and latency that cost so many times as much.
   SwitchedTime taken(double links, double processors, double latency) const {
     const SwitchedTime trip{links * trip_.links, processors * trip_.processors, latency * trip_.latency};
     SwitchedTime all = trip;

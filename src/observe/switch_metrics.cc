@@ -89,9 +89,8 @@ std::string switch_metrics(const live::SwitchStatus& status) {
       page.sample(name, "", value);
     };
     total("talweg_switch_switchml_received_total", "Packets that have come to SwitchML's ports.",
-          status.switchml->received.datagrams);
-    total("talweg_switch_switchml_sent_total", "Packets that were sent from them.",
-          status.switchml->sent.datagrams);
+          status.switchml->received);
+    total("talweg_switch_switchml_sent_total", "Packets that were sent from them.", status.switchml->sent);
     total("talweg_switch_switchml_dropped_total", "Packets that the kernel had no room for.",
           status.switchml->dropped);
     total("talweg_switch_switchml_strangers_total", "Packets of hosts that are no worker of SwitchML's.",

@@ -10,8 +10,9 @@ namespace talweg::sim {
 namespace {
 
 constexpr auto kProtection = wire::DatagramProtection::authenticated;
-constexpr int kUdpHeaders = 28;  // with IP's
-constexpr int kTcpHeaders = 52;  // IP's, TCP's and its timestamps: a part of a transport's header
+constexpr std::size_t kMostKept = 16;  // times as many as may overtake
+constexpr int kUdpHeaders = 28;        // with IP's
+constexpr int kTcpHeaders = 52;        // IP's, TCP's and its timestamps: a part of a transport's header
 
 }  // namespace
 
@@ -63,6 +64,8 @@ void DatagramHosts::Host::post(Host& to, MessagePointer message) {
   outbox_.push_back({&to, number, spread,
                      static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport))});
   way->messages.push_back(std::move(message));
+  // Where nothing arrives any more, what is sent again and again is not kept for ever.
+  for (; way->messages.size() > kMostKept * overtaken_; ++way->first) way->messages.pop_front();
 }
 
 // Null: it has been forgotten. So is what should have come long before it.

@@ -3,8 +3,8 @@
 // doubled on the way, and a processor has its time.
 //
 // A host handles what has come while it was busy as one batch, and sends what follows from that as one batch
-// to each receiver: both cost its processor what the options say. A datagram that comes
-// after one that was sent very much later on the same way counts as lost: it has been forgotten.
+// to each receiver: both cost its processor what the options say. A datagram that comes after one that was
+// sent very much later on the same way counts as lost: it has been forgotten.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,6 @@ class DatagramHosts {
   DatagramHosts(const DatagramHosts&) = delete;
   DatagramHosts& operator=(const DatagramHosts&) = delete;
 
-  Simulation& simulation() { return simulation_; }
   std::int64_t now_ns() const { return simulation_.now() / kPicosecondsPerNanosecond; }
 
  private:

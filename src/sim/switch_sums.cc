@@ -1,17 +1,17 @@
 #include "sim/switch_sums.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 #include "base/at.h"
 #include "base/fail.h"
+#include "sim/outage.h"
 
 namespace talweg::sim {
 
 namespace {
 
 constexpr double kNoQuota = 1e15;  // bytes per second
+constexpr std::int64_t kPatienceNs = 1'200'000'000'000;
 
 }  // namespace
 
@@ -98,7 +98,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
                       0,
                       static_cast<std::uint16_t>(lanes_.size())};
     for (const auto& lane : lanes_) {
-      lane->worker.start(sum, sum_, DatagramHosts::kNoTimeNs, hosts().now_ns());
+      lane->worker.start(sum, sum_, hosts().now_ns() + kPatienceNs, hosts().now_ns());
       ++sum.lane;
     }
     rouse();
@@ -140,7 +140,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
   void look() {
     bool done = running_;
     for (const auto& lane : lanes_) {
-      if (const auto& failure = lane->worker.failure()) throw Error(failure->code, failure->text);
+      if (const auto& failure = lane->worker.failure()) sums_.fail(*failure);
       done = done && lane->worker.done();
     }
     if (!done) return;
@@ -192,11 +192,20 @@ CallTimes SwitchSums::run(std::span<const SumOperands> operands, std::size_t cou
   for (int rank = 0; rank < static_cast<int>(workers_.size()); ++rank) start(rank, simulation_.now());
   const bool early = !simulation_.run(horizon);
   if (running.over()) return running.take();
+  const std::vector<int> needed = nodes();
+  throw_not_ended(simulation_, running, std::span(needed).first(workers_.size()), needed,
+                  "all_reduce by switch", early, horizon);
+}
+
+std::vector<int> SwitchSums::nodes() const {
   std::vector<int> nodes;
   for (const auto& host : workers_) nodes.push_back(host->node());
-  std::vector<int> needed = nodes;
-  needed.insert(needed.end(), options_.switches.begin(), options_.switches.end());
-  throw_not_ended(simulation_, running, nodes, needed, "all_reduce by switch", early, horizon);
+  nodes.insert(nodes.end(), options_.switches.begin(), options_.switches.end());
+  return nodes;
+}
+
+void SwitchSums::fail(const protocol::SumFailure& failure) const {
+  throw Error(failure.code, outage_text(simulation_, nodes()) + failure.text);
 }
 
 void SwitchSums::start(int rank, Picoseconds when) {

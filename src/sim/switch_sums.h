@@ -7,11 +7,8 @@
 //
 // Every worker of the cluster takes part. Several switches share a vector as the threads of one do: block b
 // is the b mod n'th one's. Results go to each worker by itself, as `talweg switch` sends them. A datagram
-// fills a packet of the transport's size, and has a tag; slots are lent as `talweg switch` lends them.
-//
-// A host handles what has come while it was busy as one batch, and sends what follows from that as one batch
-// to each receiver: both cost its processor what the options say. Datagrams that are so old that their sender
-// has forgotten them count as lost.
+// fills a packet of the transport's size, and has a tag; slots are lent as `talweg switch` lends them. A sum
+// that has not ended after 20 minutes has failed.
 #pragma once
 
 #include <cstdint>
@@ -75,8 +72,8 @@ class SwitchSums {
   const std::vector<Call>& ended() const { return ended_; }  // as they ended
   const SwitchJob& job() const { return job_; }
   protocol::WorkerCounters worker_counters(int rank) const;  // of all switches together
-  protocol::SwitchCounters switch_counters(
-      std::size_t number) const;  // of the options' switch of this number
+  // Of the options' switch of this number.
+  protocol::SwitchCounters switch_counters(std::size_t number) const;
 
  private:
   class WorkerHost;
@@ -84,6 +81,8 @@ class SwitchSums {
 
   void start(int rank, Picoseconds when);
   void on_done(int rank, Picoseconds started);
+  [[noreturn]] void fail(const protocol::SumFailure& failure) const;
+  std::vector<int> nodes() const;  // of workers and switches
 
   Simulation& simulation_;
   const SwitchSumsOptions options_;

@@ -154,27 +154,12 @@ void simulate_workload(const SimulateOptions& options, Watchers& watchers, Simul
   run.end(result.report);
 }
 
-// What a call in datagrams has come to, as a line of the table and, if there is one, of the page.
-void note_row(Watched& run, const SimulateOptions& options, PerfRow row, const char* algorithm,
-              const std::string& more, Prediction prediction, Watchers& watchers, SimulateResult& result) {
-  row.in_place = row.out_of_place;  // the same packets
-  row.plan = fmt::format("{}, predicted {:.4g} ms{}", forest::plan_title(algorithm, prediction.through),
-                         *prediction.seconds * 1e3, more);
-  if (watchers.page) describe_call(run.page_run, options, row, prediction, result.planned);
-  run.end(result.report);
-  result.rows.push_back(std::move(row));
-  result.plans.push_back(std::move(prediction));
-}
-
-std::string title_of(const PerfCase& c, const char* algorithm) {
-  return fmt::format("{} of {} by {}", name(c.op),
-                     to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))}), algorithm);
-}
-
 // All ranks have one vector and one place for its sum: what is in them is nobody's concern.
 void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers& watchers,
                      SimulateResult& result) {
-  Watched run(options, watchers, title_of(c, kBySwitch));
+  const auto bytes = static_cast<std::int64_t>(vector_bytes(c));
+  Watched run(options, watchers,
+              fmt::format("{} of {} by {}", name(c.op), to_string(Bytes{bytes}), kBySwitch));
   sim::SwitchSums sums(run.simulation, switch_sums_options(options, c.type));
   const PerfOptions& perf = options.perf;
   const double blocks = std::ceil(static_cast<double>(c.count) / sums.job().terms.block);
@@ -188,16 +173,21 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
                                                {memory.in(), memory.out()});
   const sim::CallTimes times = sums.run(operands, c.count, {perf.warmup, perf.iterations, options.rest},
                                         options.horizon, watchers.trace.get());
+  const Prediction prediction = predict_switch(forest::CostModel(options.cluster), bytes, c.type, sums.job());
+  PerfRow row{c, timing_of(times, perf), {}, {}, {}};
+  row.in_place = row.out_of_place;  // the same packets
+  row.plan = fmt::format("{}, predicted {:.4g} ms", forest::plan_title(kBySwitch, prediction.through),
+                         *prediction.seconds * 1e3);
+  if (watchers.page) describe_call(run.page_run, options, row, prediction, result.planned);
+  run.end(result.report);
   for (int rank = 0; rank < c.ranks; ++rank) {  // a block is to a switch what a segment is to a flow
     const protocol::WorkerCounters sent = sums.worker_counters(rank);
     result.report.segments += sent.contributions + sent.adverts;
     result.report.retransmissions += sent.timeouts + sent.asked_for;
     result.report.timeouts += sent.timeouts;
   }
-  note_row(run, options, {c, timing_of(times, perf), {}, {}, {}}, kBySwitch, "",
-           predict_switch(forest::CostModel(options.cluster), static_cast<std::int64_t>(vector_bytes(c)),
-                          c.type, sums.job()),
-           watchers, result);
+  result.rows.push_back(std::move(row));
+  result.plans.push_back(prediction);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 // refuses.
 #include <gmock/gmock.h>
 #include <netinet/udp.h>
+#include <poll.h>
 
 #include <cerrno>
 #include <cstring>
@@ -169,6 +170,32 @@ TEST(Udp, WhereClassesAreRefusedDatagramsLeaveWithoutThem) {
   way.take();
   EXPECT_EQ(way.got, way.sent);
   EXPECT_EQ(way.sender.statistics().class_refused, 1U);
+}
+
+TEST(Udp, ARemovedDestinationIsAnothersOnceWhatWaitedHasLeft) {
+  UdpSocket from(UdpAddress("127.0.0.1:0")), old(UdpAddress("127.0.0.1:0")), next(UdpAddress("127.0.0.1:0"));
+  UdpSender sender(from);
+  const auto send = [&](UdpSender::Destination to, char what) {
+    std::byte* const at = sender.place(to, wire::kOrdinary, 1);
+    ASSERT_NE(at, nullptr);
+    *at = static_cast<std::byte>(what);
+    sender.placed(1);
+  };
+  const auto received = [](const UdpSocket& socket) {
+    pollfd polled{socket.fd(), POLLIN, 0};
+    char what = 0;
+    if (::poll(&polled, 1, 30'000) == 1 && ::recv(socket.fd(), &what, 1, 0) != 1) what = 0;
+    return what;
+  };
+  const auto first = sender.add(old.address());
+  send(first, 'a');
+  sender.remove(first);
+  const auto second = sender.add(next.address());
+  EXPECT_EQ(second, first);
+  send(second, 'b');
+  EXPECT_TRUE(sender.flush());
+  EXPECT_EQ(received(old), 'a');
+  EXPECT_EQ(received(next), 'b');
 }
 
 TEST(Udp, WhenTheKernelHasNoRoomNothingIsLostOrSentTwice) {

@@ -336,6 +336,13 @@ TEST(SwitchSums, WhatCannotEndNamesTheRanksAndWhatHasFailed) {
               AllOf(HasSubstr("box0 failed at 50 us"),
                     HasSubstr("all_reduce by switch had not ended on h0, h1, h2")));
 
+  // Nor does it go on for ever where no horizon is set, or keep all that is sent meanwhile.
+  Simulation endless(around(3, 1, kTen), {});
+  SwitchSums patient(endless, options);
+  endless.set_node(3, false);
+  EXPECT_THAT(message_of([&] { patient.run(vectors.operands, 400'000, {}, kNever); }),
+              AllOf(HasSubstr("box0 failed at 0 "), HasSubstr("have not ended by the deadline")));
+
   EXPECT_THAT(message_of([&] { SwitchSums(simulation, {}); }), HasSubstr("needs a switch"));
   SwitchSumsOptions worker;
   worker.switches = {0};

@@ -74,7 +74,7 @@ void SwitchThread::close(std::uint32_t job) {
     const auto found = jobs_.find(job);
     if (found == jobs_.end()) return;
     for (const Member& member : found->second.members)
-      if (member.known) unused_.push_back(member.to);
+      if (member.known) sender_.remove(member.to);
     jobs_.erase(found);
   });
 }
@@ -134,15 +134,10 @@ void SwitchThread::take(UdpReceiver::Datagram& datagram, std::int64_t now_ns) {
 // Where a worker last spoke from is where it is answered.
 void SwitchThread::learn(Member& member, const UdpAddress& from) {
   if (member.known && member.address == from) return;
-  if (member.known) {
+  if (member.known)
     sender_.change(member.to, from);
-  } else if (unused_.empty()) {
+  else
     member.to = sender_.add(from);
-  } else {
-    member.to = unused_.back();
-    unused_.pop_back();
-    sender_.change(member.to, from);
-  }
   member.address = from;
   member.known = true;
 }

@@ -101,7 +101,6 @@ class SwitchThread {
   UdpReceiver receiver_;
   protocol::AggregationSwitch sums_;
   std::unordered_map<std::uint32_t, Job> jobs_;
-  std::vector<UdpSender::Destination> unused_;  // destinations of jobs that are over
   std::vector<std::byte> batch_;
   std::size_t batch_used_ = 0;
   std::vector<Waiting> waiting_;

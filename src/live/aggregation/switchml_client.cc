@@ -13,7 +13,7 @@ namespace talweg::live {
 
 namespace {
 
-constexpr std::int64_t kBetweenIdleNs = 100 * kMillisecondNs;  // at `idle`
+constexpr std::int64_t kMostWaitNs = 1'000 * kMillisecondNs;  // then it looks again
 constexpr int kRoomWaitMs = 10;
 
 UdpAddress resolved_address(const Endpoint& endpoint) {
@@ -61,7 +61,7 @@ void SwitchmlClient::all_reduce(const protocol::SwitchmlSum& sum, std::int64_t d
     if (const auto& failure = worker_.failure())
       throw_error(failure->code, "sum at SwitchML's switch {}: {}", to_string(there_), failure->why);
     if (worker_.done()) return;
-    const std::int64_t left = std::clamp<std::int64_t>(worker_.next_time_ns() - now_ns(), 0, kBetweenIdleNs);
+    const std::int64_t left = std::clamp<std::int64_t>(worker_.next_time_ns() - now_ns(), 0, kMostWaitNs);
     pollfd polled{socket_.fd(), POLLIN, 0};
     ::poll(&polled, 1, static_cast<int>((left + kMillisecondNs - 1) / kMillisecondNs));
     const std::int64_t now = now_ns();
@@ -69,7 +69,6 @@ void SwitchmlClient::all_reduce(const protocol::SwitchmlSum& sum, std::int64_t d
       if (datagram.from == there_) worker_.on(datagram.bytes, now);
     });
     if (worker_.next_time_ns() <= now) worker_.on_time(now);
-    if (options_.idle) options_.idle();
   }
 }
 

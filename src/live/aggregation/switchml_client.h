@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 
 #include "live/system.h"
 #include "live/udp/udp_receiver.h"
@@ -28,8 +27,7 @@ struct SwitchmlClientOptions {
   std::uint8_t workers = 1;      // 1 to 32
   std::uint16_t first_slot = 0;  // its slots: the same for all workers of a job
   std::uint16_t slots = 256;
-  std::uint16_t elements = 256;     // of a packet, 64 or 256
-  std::function<void()> idle = {};  // called now and then in all_reduce(); what it throws ends that
+  std::uint16_t elements = 256;  // of a packet, 64 or 256
   UdpOptions socket;
 };
 

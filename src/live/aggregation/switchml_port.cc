@@ -54,26 +54,6 @@ protocol::SwitchLimits limits_of(const SwitchmlPortOptions& options) {
   return limits;
 }
 
-void add(UdpSendStatistics& all, const UdpSendStatistics& one) {
-  all.datagrams += one.datagrams;
-  all.bytes += one.bytes;
-  all.calls += one.calls;
-  all.offload_refused += one.offload_refused;
-  all.class_refused += one.class_refused;
-  all.too_large += one.too_large;
-  all.dropped += one.dropped;
-  all.blocked += one.blocked;
-}
-
-void add(UdpReceiveStatistics& all, const UdpReceiveStatistics& one) {
-  all.datagrams += one.datagrams;
-  all.bytes += one.bytes;
-  all.calls += one.calls;
-  all.merged += one.merged;
-  all.truncated += one.truncated;
-  all.errors += one.errors;
-}
-
 }  // namespace
 
 SwitchmlPort::Socket::Socket(const UdpAddress& local, const UdpOptions& options)
@@ -99,8 +79,7 @@ void SwitchmlPort::listen(const SwitchmlPortOptions& options) {
   if (!options.anybody && !is_loopback(host))
     refuse(
         "SwitchML's packets do not prove who has sent them: at {} whoever can reach it could spoil sums; it "
-        "listens "
-        "on loopback, unless that is said to be wanted",
+        "listens on loopback, unless that is said to be wanted",
         host);
   const int last = options.first_port == 0 ? 0 : options.last_port;
   if (options.first_port < 0 || last > 0xffff || options.first_port > last)
@@ -130,8 +109,8 @@ SwitchmlPortStatus SwitchmlPort::status() {
     status.counters = *sums_.counters(kJob);
     status.strays = sums_.strays();
     for (const auto& socket : sockets_) {
-      add(status.sent, socket->sender.statistics());
-      add(status.received, socket->receiver.statistics());
+      status.sent += socket->sender.statistics().datagrams;
+      status.received += socket->receiver.statistics().datagrams;
       status.dropped += socket->socket.dropped();
     }
   });
@@ -178,20 +157,8 @@ std::uint16_t SwitchmlPort::seat_of(Worker& worker, std::size_t socket, const Ud
     worker.by_ports.erase(worker.seats[chosen].key);
   }
   Seat& seat = worker.seats[chosen];
-  UdpSender& sender = sockets_[socket]->sender;
-  std::vector<UdpSender::Destination>& unused = sockets_[socket]->unused;
-  if (seat.used) {  // what is on its way there leaves before it is another's
-    Socket& before = *sockets_[seat.socket];
-    before.sender.flush();
-    before.unused.push_back(seat.to);
-  }
-  if (unused.empty()) {
-    seat.to = sender.add(from);
-  } else {
-    seat.to = unused.back();
-    unused.pop_back();
-    sender.change(seat.to, from);
-  }
+  if (seat.used) sockets_[seat.socket]->sender.remove(seat.to);
+  seat.to = sockets_[socket]->sender.add(from);
   seat.key = key;
   seat.socket = socket;
   seat.used = true;

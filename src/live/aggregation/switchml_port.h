@@ -44,9 +44,8 @@ struct SwitchmlPortStatus {
   std::size_t memory_bytes = 0;       // of these
   protocol::SwitchCounters counters;  // of its workers
   protocol::SwitchCounters strays;    // of others
-  UdpSendStatistics sent;             // of all its sockets together
-  UdpReceiveStatistics received;
-  std::uint64_t dropped = 0;
+  // Packets of all its sockets together.
+  std::uint64_t sent = 0, received = 0, dropped = 0;
 };
 
 class SwitchmlPort {
@@ -69,7 +68,6 @@ class SwitchmlPort {
     UdpSocket socket;
     UdpSender sender;
     UdpReceiver receiver;
-    std::vector<UdpSender::Destination> unused;  // of seats that gave way
   };
   // Where a worker's thread sends from, and to. Its number is the port of the protocol's peers.
   struct Seat {

@@ -1,5 +1,5 @@
-// BoundedExchange: this rank's side of a direct reduce-scatter that may lose a bounded part
-// (protocol/bounded/ exchange.h says how it is used), over one UDP socket.
+// BoundedExchange: this rank's side of a direct reduce-scatter that may lose a bounded part, over one UDP
+// socket. What it has from Exchange is used as protocol/bounded/exchange.h says.
 //
 //   BoundedExchange exchange(std::move(socket), self, peers, options);
 //   exchange.begin(t, data, deadline_ns, now_ns());

@@ -48,8 +48,19 @@ std::uint8_t UdpSender::traffic_class(std::uint8_t service, bool mark_priority) 
 }
 
 UdpSender::Destination UdpSender::add(const UdpAddress& address) {
+  if (!removed_.empty()) {
+    const Destination to = removed_.back();
+    removed_.pop_back();
+    change(to, address);
+    return to;
+  }
   destinations_.push_back({address, socket_.path_mtu(address), options_.offload, true});
   return destinations_.size() - 1;
+}
+
+void UdpSender::remove(Destination to) {
+  flush();
+  removed_.push_back(to);
 }
 
 void UdpSender::change(Destination to, const UdpAddress& address) {

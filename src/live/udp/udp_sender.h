@@ -52,6 +52,9 @@ class UdpSender {
   explicit UdpSender(const UdpSocket& socket, UdpSenderOptions options = {}, SendCall send = {});
 
   Destination add(const UdpAddress& address);
+  // What waits to be sent there leaves, as far as the kernel takes it. The next one that is added may have
+  // its number, and what is left of that then goes there.
+  void remove(Destination to);
   // The destination is another one from now on, as if it had been added anew.
   void change(Destination to, const UdpAddress& address);
   // Of IP packets to it, as the kernel has it; smaller after something was too large. 0: no way there is
@@ -108,6 +111,7 @@ class UdpSender {
   const UdpSenderOptions options_;
   SendCall send_;
   std::vector<Peer> destinations_;
+  std::vector<Destination> removed_;
   std::unique_ptr<std::byte[]> arena_;
   std::size_t arena_end_ = 0;
   std::array<Group, kGroups> group_;

@@ -1,7 +1,7 @@
 // Exchange: one rank's side of a direct reduce-scatter that may lose a bounded part: each rank sends every
 // other one the shard that the other one is to sum, in datagrams, all at once.
 //
-//   Exchange exchange(self, ranks, options, outbox);
+//   Exchange exchange(self, options, around, credits, outbox);
 //   const std::size_t t = exchange.add(shard_bytes);         // the same tensors in the same order on all ranks
 //   exchange.begin(t, data, deadline_ns, now_ns);            // when all ranks are known to begin the same one
 //   exchange.on(from, header, payload, marked, came_ns, now_ns);     // each datagram that was opened
