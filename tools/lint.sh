@@ -96,13 +96,12 @@ case $what in
     ;;
   alone)
     cmake --preset alone >/dev/null || exit 1
-    python3 -c '
-import json, shlex
-for entry in json.load(open("build-lint/alone/compile_commands.json")):
-    words = shlex.split(entry["command"])
-    words[words.index("-o") + 1] = "/dev/null"
-    print(shlex.quote("cd " + shlex.quote(entry["directory"]) + " && " + shlex.join(words + ["-O0", "-fsyntax-only"])))
-' | CCACHE_DISABLE=1 xargs -r -P"$jobs" -n1 bash -c
+    mapfile -t objects < <(ninja -C build-lint/alone -t targets all | sed -n -E 's/: (C|CXX)_COMPILER__.*//p')
+    if ((${#objects[@]} < $(grep -c '"file":' build-lint/alone/compile_commands.json))); then
+      echo "[lint] ninja does not name the objects of all sources" >&2
+      exit 1
+    fi
+    ninja -C build-lint/alone -k0 -j"$jobs" "${objects[@]}" || exit 1
     ;;
   *)
     echo "usage: tools/lint.sh changed|all|alone [JOBS]" >&2

@@ -226,9 +226,9 @@ TEST(StreamRun, AllRanksHaveTheSumWheneverTheSwitchIsLost) {
 }
 
 struct TwoRanks : ::testing::Test {
-  void start(Called& call, int rank, ReduceOp reduction = ReduceOp::sum) {
+  void start(Called& called, int rank, ReduceOp reduction = ReduceOp::sum) {
     net.session(rank).start(
-        call.operation(rank, net, at.streams[static_cast<std::size_t>(rank)], true, reduction));
+        called.operation(rank, net, at.streams[static_cast<std::size_t>(rank)], true, reduction));
   }
   void run() {
     for (int idle = 0; idle < 100;) {

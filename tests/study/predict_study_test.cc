@@ -383,10 +383,10 @@ TEST(StepStudy, SaysHowFarItIs) {
   EXPECT_GT(last, 10u);
   // One that runs as another does counts as done.
   const auto left = [](const std::vector<std::string>& strategies) {
-    std::size_t left = 0;
+    std::size_t at_last = 0;
     study_step(question_of(small_job(), strategies),
-               [&](std::size_t done, std::size_t all) { left = all - done; });
-    return left;
+               [&](std::size_t done, std::size_t all) { at_last = all - done; });
+    return at_last;
   };
   EXPECT_EQ(left({"wfbp", "caffe-mpi"}), left({"wfbp"}));
 }

@@ -1,4 +1,5 @@
 // Traces that are damaged, or are no traces: each is refused in one line.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "train/traces/trace_folder.h"

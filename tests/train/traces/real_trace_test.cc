@@ -1,4 +1,5 @@
 // Traces that PyTorch recorded (tests/train/traces/recorded, made by record.py there).
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "train/strategies.h"

@@ -1,4 +1,5 @@
 // Traces that are tables of text: SimAI's workloads, aicb's lists, PipeDream's graphs, B-Caffe's logs.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "train/traces/trace_folder.h"
