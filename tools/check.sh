@@ -79,10 +79,10 @@ stage_tsan() {
     TSAN_OPTIONS=halt_on_error=1 run_ctest tsan build-tsan --label-exclude no_sanitizers
 }
 
-# Each fuzzer for a minute, from its corpus; `make fuzz` is the long way.
+# Each fuzzer for a while, from its corpus; `make fuzz` is the long way.
 stage_fuzz() {
   step fuzz-build tools/build.sh fuzz "$jobs" &&
-    TALWEG_FUZZ_SECONDS=${TALWEG_FUZZ_SECONDS:-60} run_ctest fuzz build-fuzz --label-regex fuzz
+    TALWEG_FUZZ_SECONDS=${TALWEG_FUZZ_SECONDS:-20} run_ctest fuzz build-fuzz --label-regex fuzz
 }
 
 stage_alone() { step alone tools/lint.sh alone "$jobs"; }
