@@ -183,7 +183,7 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
   for (int rank = 0; rank < c.ranks; ++rank) {  // a block is to a switch what a segment is to a flow
     const protocol::WorkerCounters sent = sums.worker_counters(rank);
     result.report.segments += sent.contributions + sent.adverts;
-    result.report.retransmissions += sent.timeouts + sent.asked_for;
+    result.report.retransmissions += sent.asked_for + sent.named;
     result.report.timeouts += sent.timeouts;
   }
   result.rows.push_back(std::move(row));

@@ -7,7 +7,7 @@ namespace {
 struct AggregationHeadLayout {
   std::uint8_t format;
   std::uint8_t entries;
-  std::uint16_t workers;
+  std::uint16_t number;
 };
 static_assert(sizeof(AggregationHeadLayout) == kAggregationHeadBytes);
 
@@ -77,15 +77,20 @@ std::optional<AggregationFormat> aggregation_format(DataType type) {
 
 const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
                    AggregationMessage& message) {
-  if (header.type < kAggregationTypes || header.type >= static_cast<std::uint8_t>(AggregationType::refusal))
+  if (header.type < kAggregationTypes || header.type >= kAggregationTypeEnd ||
+      header.type == static_cast<std::uint8_t>(AggregationType::refusal))
     return "no message of an aggregation";
   AggregationHeadLayout head;
   if (payload.size() < sizeof head) return "shorter than its head";
   std::memcpy(&head, payload.data(), sizeof head);
   const auto type = static_cast<AggregationType>(header.type);
   if (head.format >= kAggregationFormats) return "an unknown format";
-  if (head.entries == 0 || head.entries > kMaxColumns) return "no entries, or too many";
-  if (head.workers > (type == AggregationType::missing ? kMaxMissingWorkers : 0)) return "too many workers";
+  const bool gap = type == AggregationType::gap;
+  if ((head.entries == 0) != gap || head.entries > kMaxColumns) return "no entries, or too many";
+  const bool names = gap || type == AggregationType::missing;
+  if (names && head.number > kMaxMissingWorkers) return "too many names";
+  if (gap && head.number == 0) return "a gap of nothing";
+  if (type == AggregationType::query && head.number != 0) return "a number of what has none";
   const auto format = static_cast<AggregationFormat>(head.format);
   const std::span<const std::byte> body = payload.subspan(sizeof head);
   std::size_t at = 0;
@@ -102,8 +107,9 @@ const char* decode(const DatagramHeader& header, std::span<const std::byte> payl
     if (body.size() - at < bytes) return "shorter than its data";
     at += bytes;
   }
-  if (body.size() - at != head.workers * sizeof(std::uint16_t)) return "not as long as it says";
-  message = {type, format, head.entries, body.first(at), body.subspan(at)};
+  if (body.size() - at != (names ? head.number : 0) * sizeof(std::uint16_t)) return "not as long as it says";
+  message = {type,           format,          head.entries, names ? std::uint16_t{0} : head.number,
+             body.first(at), body.subspan(at)};
   return nullptr;
 }
 
@@ -121,14 +127,14 @@ AggregationEntry entry_at(std::span<const std::byte> body) {
           (e.flags & kAboveFlag) != 0};
 }
 
-std::uint16_t missing_worker(const AggregationMessage& message, std::size_t i) {
-  std::uint16_t worker = 0;
-  std::memcpy(&worker, message.workers.data() + i * sizeof worker, sizeof worker);
-  return worker;
+std::uint16_t name_at(const AggregationMessage& message, std::size_t i) {
+  std::uint16_t name = 0;
+  std::memcpy(&name, message.names.data() + i * sizeof name, sizeof name);
+  return name;
 }
 
-void AggregationWriter::begin(AggregationFormat format) {
-  const AggregationHeadLayout head{static_cast<std::uint8_t>(format), 0, 0};
+void AggregationWriter::begin(AggregationFormat format, std::uint16_t number) {
+  const AggregationHeadLayout head{static_cast<std::uint8_t>(format), 0, number};
   std::memcpy(buffer_.data(), &head, sizeof head);
   used_ = sizeof head;
 }
@@ -148,13 +154,13 @@ std::byte* AggregationWriter::add(const AggregationEntry& e) {
   return data;
 }
 
-void AggregationWriter::add_worker(std::uint16_t worker) {
+void AggregationWriter::add_name(std::uint16_t name) {
   AggregationHeadLayout head;
   std::memcpy(&head, buffer_.data(), sizeof head);
-  ++head.workers;
+  ++head.number;
   std::memcpy(buffer_.data(), &head, sizeof head);
-  std::memcpy(buffer_.data() + used_, &worker, sizeof worker);
-  used_ += sizeof worker;
+  std::memcpy(buffer_.data() + used_, &name, sizeof name);
+  used_ += sizeof name;
 }
 
 void encode(const AggregationRefusal& refusal, std::span<std::byte, kRefusalBytes> payload) {

@@ -2,11 +2,15 @@
 // the types below. The datagram's header says whose job, epoch and worker it is; its own16 is the slot, its
 // own32 the number of the operation.
 //
-//    0  format u8, entries u8, workers u16      then `entries` times, in ascending order of columns:
+//    0  format u8, entries u8, number u16       then `entries` times, in ascending order of columns:
 //                                                 0  block u64, next u64
 //                                                16  exponent i16, count u16, column u8, flags u8, spare u16
 //                                                24  count elements, where the flag says so
-//                                               then, in `missing` alone, the numbers u16 of `workers` workers
+//                                               then, in `missing` and `gap` alone, `number` times a u16
+//
+// Contributions are numbered by each worker, results to all by the switch: 1, 2, ..., round and round,
+// whatever their operation; so that who receives them sees which ones have not come, and can name them. A
+// result that is sent again has its number again. What one switch sends up to another is not numbered.
 //
 //   AggregationWriter writer(buffer);
 //   writer.begin(AggregationFormat::f32);
@@ -34,10 +38,12 @@ enum class AggregationType : std::uint8_t {
                                      // (an advert: "I have nothing there; my next block is this one")
   result,                            // the sum of a round and the block that the next one is about
   query,    // of a worker: "has this round ended?" A negative acknowledgement: it misses the results
-  missing,  // of a switch: it misses contributions to these rounds, by whom
+  missing,  // of a switch: it misses contributions to these rounds; and the workers that it misses them of
   refusal,  // of a switch: it does not take this part
+  gap,  // datagrams that have not come, by their numbers: of a switch as many as there are, of a worker one
+        // at a time, as each is answered by a datagram. Without entries
 };
-inline constexpr std::uint8_t kAggregationTypeEnd = static_cast<std::uint8_t>(AggregationType::refusal) + 1;
+inline constexpr std::uint8_t kAggregationTypeEnd = static_cast<std::uint8_t>(AggregationType::gap) + 1;
 
 // What an element is on the wire, and what it is summed in.
 enum class AggregationFormat : std::uint8_t {
@@ -86,14 +92,15 @@ struct AggregationEntry {
 inline constexpr std::size_t kAggregationHeadBytes = 4;
 inline constexpr std::size_t kAggregationEntryBytes = 24;
 inline constexpr std::size_t kMaxColumns = 64;          // of one slot, and so entries of one message
-inline constexpr std::size_t kMaxMissingWorkers = 256;  // that one message names
+inline constexpr std::size_t kMaxMissingWorkers = 256;  // that one message names; and numbers of datagrams
 
 struct AggregationMessage {
   AggregationType type = AggregationType::contribution;
   AggregationFormat format = AggregationFormat::f32;
   std::uint8_t entries = 0;
-  std::span<const std::byte> body;     // all entries with their data
-  std::span<const std::byte> workers;  // two bytes each
+  std::uint16_t number = 0;          // of a contribution or result
+  std::span<const std::byte> body;   // all entries with their data
+  std::span<const std::byte> names;  // of workers or datagrams, two bytes each
 };
 
 // Null, or why these bytes are no message of the header's type (a static string). The message points into the
@@ -113,7 +120,10 @@ void for_each_entry(const AggregationMessage& message, Visit visit) {
     left = left.subspan(kAggregationEntryBytes + bytes);
   }
 }
-std::uint16_t missing_worker(const AggregationMessage& message, std::size_t i);
+inline std::size_t names_in(const AggregationMessage& message) {
+  return message.names.size() / 2;
+}
+std::uint16_t name_at(const AggregationMessage& message, std::size_t i);
 
 // Payload of a message of `columns` entries with `elements` each.
 constexpr std::size_t aggregation_payload(std::size_t columns, std::size_t elements, std::size_t bytes) {
@@ -124,12 +134,12 @@ constexpr std::size_t aggregation_payload(std::size_t columns, std::size_t eleme
 class AggregationWriter {
  public:
   explicit AggregationWriter(std::span<std::byte> buffer) : buffer_(buffer) {}
-  void begin(AggregationFormat format);
+  void begin(AggregationFormat format, std::uint16_t number = 0);
   // Where the data belong; behind it where there are none.
   std::byte* add(const AggregationEntry& entry);
-  // After all entries.
-  void add_worker(std::uint16_t worker);
-  bool empty() const { return buffer_[1] == std::byte{0}; }
+  // A worker or datagram, after all entries; of a message that has no number itself.
+  void add_name(std::uint16_t name);
+  bool empty() const { return used_ <= kAggregationHeadBytes; }
   std::span<const std::byte> payload() const { return buffer_.first(used_); }
 
  private:

@@ -18,12 +18,12 @@ void require_round_trip(const wire::DatagramHeader& header, std::span<const std:
   if (wire::decode(header, payload, message) != nullptr) return;
   std::vector<std::byte> again(payload.size());
   wire::AggregationWriter writer(again);
-  writer.begin(message.format);
+  writer.begin(message.format, message.number);
   wire::for_each_entry(message, [&](const wire::AggregationEntry& entry, std::span<const std::byte> data) {
     std::byte* const at = writer.add(entry);
     if (!data.empty()) std::memcpy(at, data.data(), data.size());
   });
-  for (std::size_t i = 0; i < message.workers.size() / 2; ++i) writer.add_worker(missing_worker(message, i));
+  for (std::size_t i = 0; i < wire::names_in(message); ++i) writer.add_name(wire::name_at(message, i));
   fuzz::require(std::ranges::equal(writer.payload(), payload));
 }
 
@@ -77,6 +77,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)box.on_switchml(payload, {10U + worker, 1}, 1);
     }
   }
+
+  // Whatever has been summed by now is sent again to who names it.
+  std::vector<std::byte> name(wire::aggregation_payload(0, 0, 0) + 2);
+  wire::AggregationWriter gap(name);
+  gap.begin(wire::AggregationFormat::f32);
+  gap.add_name(1);
+  header.job = 1;
+  header.type = static_cast<std::uint8_t>(wire::AggregationType::gap);
+  for (const protocol::SwitchAction& action : box.on(header, gap.payload(), {0, 1}, 2))
+    fuzz::require(action.payload.size() <= packet_bytes(terms));
+  header.type = data[0];
 
   // In place, with not a byte to spare behind it.
   std::vector<float> tensor(61, 1.0F);

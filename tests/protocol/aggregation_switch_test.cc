@@ -4,12 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <vector>
 
-#include "kernel/half.h"
-#include "protocol/aggregation/switch.h"
+#include "protocol/one_switch.h"
 
 namespace talweg::protocol {
 namespace {
@@ -19,133 +17,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-using wire::AggregationEntry;
-using wire::AggregationFormat;
 using wire::AggregationReason;
-using wire::AggregationType;
-using wire::kNeverNext;
-
-struct Said {
-  SwitchAction::To to = SwitchAction::To::one;
-  std::vector<Peer> peers;
-  wire::DatagramHeader header;
-  std::vector<AggregationEntry> entries;
-  std::vector<std::vector<std::byte>> data;
-  std::vector<std::uint16_t> workers;
-  wire::AggregationRefusal refusal;
-  AggregationType type() const { return static_cast<AggregationType>(header.type); }
-  template <typename T>
-  std::vector<T> values(std::size_t entry = 0) const {
-    std::vector<T> all(data.at(entry).size() / sizeof(T));
-    if (!all.empty()) std::memcpy(all.data(), data[entry].data(), data[entry].size());
-    return all;
-  }
-};
-
-std::vector<Said> unpacked(std::span<const SwitchAction> actions) {
-  std::vector<Said> all;
-  for (const SwitchAction& action : actions) {
-    Said said;
-    said.to = action.to;
-    said.peers.assign(action.peers.begin(), action.peers.end());
-    said.header = action.header;
-    EXPECT_EQ(action.header.length, action.payload.size());
-    if (said.type() == AggregationType::refusal) {
-      EXPECT_EQ(wire::decode(action.payload, said.refusal), nullptr);
-    } else {
-      wire::AggregationMessage message;
-      EXPECT_EQ(wire::decode(action.header, action.payload, message), nullptr);
-      wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
-        said.entries.push_back(entry);
-        said.data.emplace_back(data.begin(), data.end());
-      });
-      for (std::size_t i = 0; i < message.workers.size() / 2; ++i)
-        said.workers.push_back(wire::missing_worker(message, i));
-    }
-    all.push_back(std::move(said));
-  }
-  return all;
-}
-
-// One part of a contribution: some values of a block, or none.
-struct Part {
-  std::uint64_t block = 0;
-  std::uint64_t next = kNeverNext;
-  std::vector<std::int32_t> values = {};
-  std::uint8_t column = 0;
-  bool version = false;
-  std::int16_t exponent = wire::kZeroExponent;
-};
-
-JobTerms terms_of(std::uint16_t workers, std::uint32_t job = 1, std::uint32_t epoch = 1) {
-  JobTerms terms;
-  terms.job = job;
-  terms.epoch = epoch;
-  terms.self = 900;
-  terms.workers = workers;
-  terms.slots = 4;
-  terms.columns = 4;
-  terms.block = 8;
-  terms.bytes_per_second = 1e9;
-  terms.burst_bytes = 1e9;
-  return terms;
-}
-
-struct OneSwitch {
-  explicit OneSwitch(const JobTerms& terms) : box({64 << 20, 8, 1e11}) { EXPECT_FALSE(box.open(terms)); }
-
-  wire::DatagramHeader header(std::uint16_t worker, std::uint32_t operation, std::uint16_t slot = 0) const {
-    wire::DatagramHeader h;
-    h.type = static_cast<std::uint8_t>(AggregationType::contribution);
-    h.job = job;
-    h.epoch = epoch;
-    h.sender = worker;
-    h.own16 = slot;
-    h.own32 = operation;
-    return h;
-  }
-  static std::vector<std::byte> payload(const std::vector<Part>& parts,
-                                        AggregationFormat format = AggregationFormat::i32) {
-    std::vector<std::byte> buffer(8192);
-    wire::AggregationWriter writer(buffer);
-    writer.begin(format);
-    for (const Part& part : parts) {
-      AggregationEntry entry{part.block,    part.next,
-                             part.exponent, static_cast<std::uint16_t>(part.values.size()),
-                             part.column,   part.version};
-      entry.data = !part.values.empty();
-      std::byte* const at = writer.add(entry);
-      for (std::size_t i = 0; i < part.values.size(); ++i) {
-        const std::uint16_t half = kernel::f32_to_f16(static_cast<float>(part.values[i]));
-        const auto real = static_cast<float>(part.values[i]);
-        if (format == AggregationFormat::f16)
-          std::memcpy(at + i * 2, &half, 2);
-        else if (format == AggregationFormat::f32)
-          std::memcpy(at + i * 4, &real, 4);
-        else
-          std::memcpy(at + i * 4, &part.values[i], 4);
-      }
-    }
-    return {writer.payload().begin(), writer.payload().end()};
-  }
-  std::vector<Said> hand(const wire::DatagramHeader& h, const std::vector<std::byte>& bytes) {
-    return unpacked(box.on(h, bytes, {100U + h.sender, port}, now_ns));
-  }
-  std::vector<Said> send(std::uint16_t worker, std::uint32_t operation, const Part& part) {
-    return hand(header(worker, operation), payload({part}));
-  }
-  std::vector<Said> ask(std::uint16_t worker, std::uint32_t operation, const Part& part) {
-    wire::DatagramHeader h = header(worker, operation);
-    h.type = static_cast<std::uint8_t>(AggregationType::query);
-    return hand(h, payload({{part.block, kNeverNext, {}, part.column, part.version}}));
-  }
-  const SwitchCounters& counters() { return *box.counters(job); }
-
-  AggregationSwitch box;
-  std::uint32_t job = 1, epoch = 1;
-  std::uint16_t port = 7000;
-  std::int64_t now_ns = 0;
-};
 
 void expect_sum(const std::vector<Said>& said, SwitchAction::To to, std::int32_t value) {
   ASSERT_THAT(said, SizeIs(1));
@@ -238,12 +110,71 @@ TEST(AggregationSwitch, WhoAsksIsToldWhoseContributionsAreMissing) {
   ASSERT_THAT(here, SizeIs(1));
   EXPECT_EQ(here[0].type(), AggregationType::missing);
   EXPECT_FALSE(here[0].entries[0].yours);
-  EXPECT_THAT(here[0].workers, ElementsAre(1, 3));
+  EXPECT_THAT(here[0].names, ElementsAre(1, 3));
   EXPECT_TRUE(one.ask(3, 1, {0}).at(0).entries[0].yours);
   const auto nobody = one.ask(1, 1, {4, kNeverNext, {}, 1});
   ASSERT_THAT(nobody, SizeIs(1));
   EXPECT_TRUE(nobody[0].entries[0].yours) << "of a round that nobody has been heard in";
-  EXPECT_THAT(nobody[0].workers, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(nobody[0].names, ElementsAre(0, 1, 2, 3));
+}
+
+TEST(AggregationSwitch, NamesTheDatagramsOfAWorkerThatHaveNotComeWhenLaterOnesHave) {
+  OneSwitch one(terms_of(2));
+  const auto send = [&](std::uint16_t worker, std::uint16_t number, std::uint16_t slot) {
+    return one.hand(one.header(worker, 1, slot),
+                    OneSwitch::payload({{0, kNeverNext, {1}}}, AggregationFormat::i32, number));
+  };
+  EXPECT_THAT(send(0, 1, 0), IsEmpty());
+  EXPECT_THAT(send(0, 3, 1), IsEmpty()) << "2 may have been overtaken";
+  EXPECT_THAT(send(0, 4, 2), IsEmpty());
+  const auto said = send(0, 5, 3);
+  ASSERT_THAT(said, SizeIs(1));
+  EXPECT_EQ(said[0].type(), AggregationType::gap);
+  EXPECT_EQ(said[0].to, To::one);
+  EXPECT_THAT(said[0].peers, ElementsAre(Peer{100, 7000}));
+  EXPECT_THAT(said[0].names, ElementsAre(2));
+  EXPECT_EQ(one.counters().gaps, 1U);
+  EXPECT_THAT(send(0, 6, 3), IsEmpty()) << "it is said once";
+  EXPECT_THAT(send(1, 1, 0), SizeIs(1)) << "another worker's numbers are its own: this is the round's end";
+}
+
+TEST(AggregationSwitch, SendsAgainTheResultsThatAWorkerNamesByTheirNumbers) {
+  OneSwitch one(terms_of(2));
+  const auto round = [&](std::uint32_t operation, std::uint16_t slot, const Part& part) {
+    one.hand(one.header(0, operation, slot), OneSwitch::payload({part}));
+    const auto said = one.hand(one.header(1, operation, slot), OneSwitch::payload({part}));
+    return said.empty() ? std::uint16_t{0} : said[0].number;
+  };
+  EXPECT_EQ(round(1, 2, {0, 4, {1}}), 1);
+  EXPECT_EQ(round(1, 3, {0, kNeverNext, {2}}), 2);
+  const auto again = one.miss(1, {1});
+  expect_sum(again, To::one, 2);
+  EXPECT_EQ(again[0].header.own16, 2);
+  EXPECT_EQ(again[0].header.own32, 1U);
+  EXPECT_EQ(again[0].number, 1) << "it is the same result";
+  EXPECT_THAT(again[0].peers, ElementsAre(Peer{101, 7000}));
+  EXPECT_THAT(one.miss(1, {7}), IsEmpty()) << "there is none of this number yet";
+  // The next round but one takes the cell.
+  EXPECT_EQ(round(1, 2, {4, 8, {1}, 0, true}), 3);
+  expect_sum(one.miss(0, {1}), To::one, 2);
+  EXPECT_EQ(round(1, 2, {8, kNeverNext, {1}, 0, false}), 4);
+  EXPECT_THAT(one.miss(0, {1}), IsEmpty());
+  // An answer for each: not more with one question.
+  EXPECT_THAT(one.miss(0, {3, 4}), IsEmpty());
+  EXPECT_EQ(one.counters().malformed, 1U);
+}
+
+TEST(AggregationSwitch, OfAColumnThatHasLongBeenIdleNothingIsSentAgainForALaterResultOfTheSameNumber) {
+  OneSwitch one(terms_of(1));
+  constexpr std::uint8_t kIdle = 3;
+  expect_sum(one.send(0, 1, {3, kNeverNext, {7}, kIdle}), To::all, 7);
+  for (std::uint32_t i = 0; i < 0x10000; ++i)
+    ASSERT_EQ(one.send(0, i + 2, {0, kNeverNext, {1}, 0, i % 2 == 1}).at(0).number, (i + 2) % 0x10000);
+  const auto again = one.miss(0, {1});
+  expect_sum(again, To::one, 1);
+  EXPECT_EQ(again[0].header.own32, 0x10001U);
+  EXPECT_EQ(again[0].entries[0].column, 0);
+  expect_sum(one.miss(0, {0}), To::one, 1);
 }
 
 // C8 in full
@@ -424,12 +355,13 @@ TEST(AggregationSwitch, MemoryIsWhatTheFormulaSaysAndWhoAsksForMoreThanIsLeftIsR
   const JobTerms terms = terms_of(2);
   const JobMemory memory = memory_of(terms);
   EXPECT_EQ(memory.cells, 4U * 4 * 2);
-  EXPECT_EQ(memory.cell, 128U);  // 40 of the round, 8 of contributors, 32 of sums, on whole lines
-  EXPECT_EQ(memory.total, memory.cells * memory.cell + memory.peers + memory.packets);
+  EXPECT_EQ(memory.cell, 128U);  // 48 of the round, 8 of contributors, 32 of sums, on whole lines
+  EXPECT_EQ(memory.total,
+            memory.cells * memory.cell + memory.peers + memory.gaps + memory.sent + memory.packets);
   EXPECT_EQ(
       explain(memory),
-      "32 cells (slots x columns x 2 versions) x 128 bytes (40 round + 8 contributors + 32 sums + 0 ordered "
-      "parts, on whole cache lines) + 32 peers + 1836 packets = 5964 bytes");
+      "32 cells (slots x columns x 2 versions) x 128 bytes (48 round + 8 contributors + 32 sums + 0 ordered "
+      "parts, on whole cache lines) + 32 peers + 32 gaps + 64 results sent + 2448 packets = 6672 bytes");
   JobTerms ordered = terms;
   ordered.ordered = true;
   EXPECT_EQ(memory_of(ordered).parts, 2U * 32);
@@ -441,7 +373,7 @@ TEST(AggregationSwitch, MemoryIsWhatTheFormulaSaysAndWhoAsksForMoreThanIsLeftIsR
   auto refused = box.open(greedy);
   ASSERT_TRUE(refused);
   EXPECT_TRUE(refused->busy);
-  EXPECT_THAT(refused->text, HasSubstr("of slots, and 5964 of 11928 are left"));
+  EXPECT_THAT(refused->text, HasSubstr("of slots, and 6672 of 13344 are left"));
   greedy.slots = 4;
   greedy.bytes_per_second = 2e9;
   refused = box.open(greedy);

@@ -29,6 +29,8 @@ struct Caught {
   wire::DatagramHeader header;
   std::vector<AggregationEntry> entries;
   std::vector<std::vector<std::byte>> data;
+  std::uint16_t number = 0;
+  std::vector<std::uint16_t> names;
   AggregationType type() const { return static_cast<AggregationType>(header.type); }
   template <typename T>
   std::vector<T> values(std::size_t entry = 0) const {
@@ -50,6 +52,9 @@ struct Catcher : DatagramSink {
       caught.entries.push_back(entry);
       caught.data.emplace_back(data.begin(), data.end());
     });
+    caught.number = message.number;
+    for (std::size_t i = 0; i < wire::names_in(message); ++i)
+      caught.names.push_back(wire::name_at(message, i));
     sent.push_back(std::move(caught));
   }
   std::vector<Caught> take() { return std::exchange(sent, {}); }
@@ -80,11 +85,18 @@ struct Bench {
            const std::vector<std::uint16_t>& workers) {
     std::vector<std::byte> buffer(1000);
     wire::AggregationWriter writer(buffer);
-    writer.begin(format());
+    writer.begin(format(), type == AggregationType::result ? number : std::uint16_t{0});
     std::byte* const at = writer.add(entry);
     if (entry.data) std::memcpy(at, data, std::size_t{entry.count} * 4);
-    for (const std::uint16_t w : workers) writer.add_worker(w);
+    for (const std::uint16_t w : workers) writer.add_name(w);
     worker.on(header(type, slot), writer.payload(), now_ns);
+  }
+  void gap(std::uint16_t slot, const std::vector<std::uint16_t>& names) {
+    std::vector<std::byte> buffer(1000);
+    wire::AggregationWriter writer(buffer);
+    writer.begin(format());
+    for (const std::uint16_t name : names) writer.add_name(name);
+    worker.on(header(AggregationType::gap, slot), writer.payload(), now_ns);
   }
   void refusal(const wire::AggregationRefusal& refusal, std::uint16_t slot = 0) {
     std::byte bytes[wire::kRefusalBytes];
@@ -106,6 +118,7 @@ struct Bench {
   std::vector<float> input, output;
   AggregationFormat format_ = AggregationFormat::f32;
   std::uint32_t operation_ = 1;
+  std::uint16_t number = 0;  // of the results
   std::int64_t now_ns = 0;
 };
 
@@ -222,8 +235,8 @@ TEST(AggregationWorker, AnEmptyTensorIsSummedAtOnceAndAShortOneUsesAsManySlotsAs
   EXPECT_EQ(sent[0].entries[0].count, 1);
 }
 
-// C5, C19
-TEST(AggregationWorker, SendsAgainWhatItSentBeforeLessAndLessOften) {
+// C5, C19: the switch may have what it was sent; so it is asked, and says.
+TEST(AggregationWorker, AsksAboutWhatTakesLongLessAndLessOften) {
   Bench bench(1);
   bench.start({1, 2, 3, 4});
   const auto first = bench.sink.take().at(0);
@@ -231,18 +244,44 @@ TEST(AggregationWorker, SendsAgainWhatItSentBeforeLessAndLessOften) {
   while (bench.now_ns < 900 * kOneMs) {
     bench.now_ns = bench.worker.next_time_ns();
     bench.worker.on_time(bench.now_ns);
-    bool again = false;
     for (const Caught& caught : bench.sink.take()) {
-      if (caught.type() != AggregationType::contribution) continue;
-      again = true;
-      EXPECT_EQ(caught.entries, first.entries);
-      EXPECT_EQ(caught.data, first.data);
+      ASSERT_EQ(caught.type(), AggregationType::query);
+      ASSERT_THAT(caught.entries, SizeIs(1));
+      EXPECT_EQ(caught.entries[0].block, 0U);
+      times.push_back(bench.now_ns / kOneMs);
     }
-    if (again) times.push_back(bench.now_ns / kOneMs);
   }
   ASSERT_GE(times.size(), 6U);
   times.resize(6);
   EXPECT_THAT(times, ElementsAre(10, 30, 70, 150, 250, 350));
+
+  // What has not come is sent again, as it was.
+  AggregationEntry missing;
+  missing.block = 0;
+  missing.yours = true;
+  bench.say(AggregationType::missing, 0, missing, nullptr, {0});
+  const auto again = bench.sink.take();
+  ASSERT_THAT(again, SizeIs(1));
+  EXPECT_EQ(again[0].entries, first.entries);
+  EXPECT_EQ(again[0].data, first.data);
+  EXPECT_NE(again[0].number, first.number) << "this datagram can be missed, too";
+}
+
+TEST(AggregationWorker, AsksAboutFewSlotsAtATimeTheOldestFirst) {
+  Bench bench(40);
+  bench.start(std::vector<float>(80, 1));
+  bench.sink.take();
+  std::vector<std::uint16_t> asked;
+  while (asked.size() < 40) {
+    bench.now_ns = bench.worker.next_time_ns();
+    ASSERT_LT(bench.now_ns, 900 * kOneMs);
+    bench.worker.on_time(bench.now_ns);
+    const auto sent = bench.sink.take();
+    EXPECT_LE(sent.size(), 4U);
+    for (const Caught& caught : sent) asked.push_back(caught.header.own16);
+  }
+  asked.resize(40);
+  for (std::uint16_t i = 0; i < 40; ++i) EXPECT_EQ(asked[i], i);
 }
 
 TEST(AggregationWorker, WaitsNoLongerThanItMustOnceItKnowsHowLongRoundsTake) {
@@ -260,32 +299,121 @@ TEST(AggregationWorker, WaitsNoLongerThanItMustOnceItKnowsHowLongRoundsTake) {
   EXPECT_LE(bench.worker.next_time_ns(), bench.now_ns + 9 * kOneMs);
 }
 
-TEST(AggregationWorker, AsksAboutARoundWhenLaterOnesHaveEnded) {
-  Bench bench(5);
-  bench.start(std::vector<float>(20, 1));
+TEST(AggregationWorker, NamesTheResultsThatHaveNotComeWhenLaterOnesHave) {
+  Bench bench(6);
+  bench.start(std::vector<float>(24, 1));
   bench.sink.take();
-  for (std::uint16_t slot = 1; slot <= 2; ++slot) {
-    bench.result(slot, slot, slot + 5U, {1, 1});
-    for (const Caught& caught : bench.sink.take()) EXPECT_EQ(caught.type(), AggregationType::contribution);
-  }
-  bench.result(3, 3, 8, {1, 1});
-  auto sent = bench.sink.take();
-  ASSERT_THAT(sent, SizeIs(2));
-  EXPECT_EQ(sent[1].type(), AggregationType::query);
-  EXPECT_EQ(sent[1].header.own16, 0);
-  EXPECT_EQ(sent[1].entries[0].block, 0U);
-  bench.result(4, 4, 9, {1, 1});
-  EXPECT_THAT(bench.sink.take(), SizeIs(1)) << "it asks once";
-
-  // The switch has missed the contribution: it is sent at once.
-  AggregationEntry missing;
-  missing.block = 0;
-  missing.yours = true;
-  bench.say(AggregationType::missing, 0, missing, nullptr, {0});
-  sent = bench.sink.take();
-  ASSERT_THAT(sent, SizeIs(1));
+  const auto result = [&](std::uint16_t slot, unsigned number) {
+    bench.number = static_cast<std::uint16_t>(number);
+    bench.result(slot, slot, slot + 6U, {1, 1});
+    return bench.sink.take();
+  };
+  EXPECT_THAT(result(0, 1), SizeIs(1));
+  EXPECT_THAT(result(3, 4), SizeIs(1)) << "2 and 3 may have been overtaken";
+  const auto sent = result(5, 6);
+  ASSERT_THAT(sent, SizeIs(3));
   EXPECT_EQ(sent[0].type(), AggregationType::contribution);
-  EXPECT_EQ(sent[0].entries[0].block, 0U);
+  for (std::size_t i = 1; i < 3; ++i) {
+    EXPECT_EQ(sent[i].type(), AggregationType::gap);
+    EXPECT_THAT(sent[i].names, ElementsAre(1 + i)) << "one each: every one is answered by itself";
+  }
+  EXPECT_THAT(result(4, 5), SizeIs(1));
+  EXPECT_EQ(bench.worker.counters().gaps, 2U);
+  EXPECT_THAT(result(1, 2), SizeIs(1)) << "it comes, and its round goes on";
+  EXPECT_THAT(result(2, 3), SizeIs(1));
+}
+
+TEST(AggregationWorker, SendsAgainWhatTheSwitchNamesAndNothingElse) {
+  Bench bench(4, 2);
+  bench.start(std::vector<float>(40, 1));
+  const auto first = bench.sink.take();
+  ASSERT_THAT(first, SizeIs(4));
+  for (std::uint16_t i = 0; i < 4; ++i) EXPECT_EQ(first[i].number, i + 1);
+  const auto gap = [&](std::vector<std::uint16_t> names, std::uint16_t slot = 3) {
+    bench.gap(slot, names);
+    return bench.sink.take();
+  };
+  auto sent = gap({2});
+  ASSERT_THAT(sent, SizeIs(1));
+  EXPECT_EQ(sent[0].header.own16, 1);
+  EXPECT_EQ(sent[0].entries, first[1].entries);
+  EXPECT_EQ(sent[0].number, 5);
+  EXPECT_THAT(gap({2}), IsEmpty()) << "that is another datagram by now";
+  sent = gap({5, 1, 999});
+  ASSERT_THAT(sent, SizeIs(2));
+  EXPECT_EQ(sent[0].header.own16, 0);
+  EXPECT_EQ(sent[1].header.own16, 1);
+  // One column's round has ended: of the datagram that was lost only the other is needed.
+  bench.result(2, 4, 12, {1, 1});
+  bench.sink.take();
+  sent = gap({3});
+  ASSERT_THAT(sent, SizeIs(1));
+  ASSERT_THAT(sent[0].entries, SizeIs(1));
+  EXPECT_EQ(sent[0].entries[0].column, 1);
+  // What the switch was too busy for is sent when it has said.
+  bench.refusal({wire::AggregationReason::busy, 700, AggregationType::contribution}, 3);
+  EXPECT_THAT(gap({4}), IsEmpty());
+  EXPECT_EQ(bench.worker.counters().named, 7U);
+}
+
+TEST(AggregationWorker, AQuestionThatTheSwitchIsTooBusyForIsAskedAgainWhenItSays) {
+  Bench bench(1);
+  bench.start({1, 1});
+  bench.sink.take();
+  const auto only_asks = [&] {
+    bench.worker.on_time(bench.now_ns);
+    const auto sent = bench.sink.take();
+    return sent.size() == 1 && sent[0].type() == AggregationType::query;
+  };
+  bench.now_ns = bench.worker.next_time_ns();
+  ASSERT_TRUE(only_asks());
+  for (const std::uint32_t wait_us : {700U, 90'000U}) {
+    bench.refusal({wire::AggregationReason::busy, wait_us, AggregationType::query});
+    bench.worker.on_time(bench.now_ns + wait_us * 1000 - 1);
+    EXPECT_THAT(bench.sink.take(), IsEmpty()) << wait_us;
+    bench.now_ns += wait_us * 1000;
+    EXPECT_TRUE(only_asks()) << wait_us;
+  }
+}
+
+TEST(AggregationWorker, AsksSoonWhenNothingEndsAnyMore) {
+  Bench bench(64);
+  bench.start(std::vector<float>(64 * 2 * 20, 1));
+  for (std::uint64_t round = 0; round + 1 < 20; ++round) {
+    bench.now_ns += 16 * kOneMs;
+    for (std::uint16_t slot = 0; slot < 64; ++slot)
+      bench.result(slot, 64 * round + slot, 64 * (round + 1) + slot, {1, 1}, round % 2 == 1);
+  }
+  bench.sink.take();
+  const std::int64_t since_ns = bench.now_ns;
+  std::size_t asked = 0;
+  while (asked == 0) {
+    bench.now_ns = bench.worker.next_time_ns();
+    ASSERT_LE(bench.now_ns, since_ns + 2 * kOneMs) << "an eighth of a round";
+    bench.worker.on_time(bench.now_ns);
+    asked = bench.sink.take().size();
+  }
+  EXPECT_EQ(bench.now_ns, since_ns + 2 * kOneMs);
+  EXPECT_EQ(asked, 4U);
+  // Until something ends, less and less often.
+  while (asked < 12) {
+    bench.now_ns = bench.worker.next_time_ns();
+    bench.worker.on_time(bench.now_ns);
+    asked += bench.sink.take().size();
+  }
+  EXPECT_EQ(bench.now_ns, since_ns + (2 + 4 + 8) * kOneMs);
+}
+
+TEST(AggregationWorker, ARoundThatAWorkerWasAwayInDoesNotMakeItWaitMuchLongerForOthers) {
+  Bench bench(1);
+  bench.start(std::vector<float>(100, 1));
+  bool version = false;
+  for (std::uint64_t block = 0; block < 40; ++block, version = !version) {
+    bench.now_ns += (block == 39 ? 900 : 2) * kOneMs;
+    bench.result(0, block, block + 1, {1, 1}, version);
+  }
+  bench.worker.on_time(bench.now_ns);
+  EXPECT_LE(bench.worker.next_time_ns(), bench.now_ns + 9 * kOneMs);
 }
 
 // C13

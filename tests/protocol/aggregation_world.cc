@@ -22,15 +22,14 @@ void rewrite(const wire::DatagramHeader& header, std::vector<std::byte>& payload
   if (wire::decode(header, payload, message) != nullptr) return;
   std::vector<std::byte> changed(payload.size() + 64);
   wire::AggregationWriter writer(changed);
-  writer.begin(message.format);
+  writer.begin(message.format, message.number);
   wire::for_each_entry(message, [&](AggregationEntry entry, std::span<const std::byte> data) {
     std::vector<std::byte> copy(data.begin(), data.end());
     change(entry, copy);
     std::byte* const at = writer.add(entry);
     if (entry.data) std::memcpy(at, copy.data(), copy.size());
   });
-  for (std::size_t i = 0; i < message.workers.size() / 2; ++i)
-    writer.add_worker(wire::missing_worker(message, i));
+  for (std::size_t i = 0; i < wire::names_in(message); ++i) writer.add_name(wire::name_at(message, i));
   payload.assign(writer.payload().begin(), writer.payload().end());
 }
 
@@ -333,7 +332,8 @@ void AggregationWorld::count() {
     for (const auto& member : job->members) {
       const WorkerCounters& c = member->worker->counters();
       hit(AggregationMark::timeout, c.timeouts);
-      hit(AggregationMark::query, c.queries);
+      hit(AggregationMark::gap, c.gaps);
+      hit(AggregationMark::named, c.named);
       hit(AggregationMark::late_result, c.ignored);
       hit(AggregationMark::held_back, c.held_back);
       hit(AggregationMark::advert, c.adverts);
@@ -364,9 +364,9 @@ std::string AggregationWorld::describe() const {
             c->early, c->queries, c->missed, c->passed_up, c->passed_again, c->busy);
     for (const auto& m : job->members)
       if (m->worker)
-        text += fmt::format("  worker {}: at sum {}, {} results, {} timeouts, {} queries, {} held back\n",
+        text += fmt::format("  worker {}: at sum {}, {} results, {} timeouts, {} gaps, {} held back\n",
                             m->number, m->sum, m->worker->counters().results, m->worker->counters().timeouts,
-                            m->worker->counters().queries, m->worker->counters().held_back);
+                            m->worker->counters().gaps, m->worker->counters().held_back);
     for (const Tensor& t : job->sums)
       text += fmt::format("  {} {} elements in blocks of {}, sparse {}, in place {}\n", t.sum.count,
                           wire::name(t.sum.format), t.sum.block, t.sum.sparse, t.in_place);

@@ -43,9 +43,10 @@ inline constexpr std::size_t kAggregationMutations = 12;
   X(lost, "a datagram was lost")                                           \
   X(repeated, "a datagram came twice")                                     \
   X(overtaken, "a datagram came after one that was sent later")            \
-  X(timeout, "a contribution was sent again after a time")                 \
-  X(query, "a worker missed a result and asked")                           \
-  X(asked_for, "a switch had missed a contribution and asked for it")      \
+  X(timeout, "a round took long, and a worker asked what it waits for")    \
+  X(gap, "a worker named a result that had not come")                      \
+  X(asked_for, "a worker asked, and the switch had missed its part")       \
+  X(named, "a switch named a contribution that had not come")              \
   X(sent_again, "a result was sent again to one worker")                   \
   X(duplicate, "a contribution came again while its round was filling")    \
   X(late, "a contribution came after its round had ended")                 \

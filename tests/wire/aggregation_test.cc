@@ -62,16 +62,61 @@ TEST(AggregationMessage, NamesWorkersThatAreMissing) {
   entry.block = 3;
   entry.yours = true;
   writer.add(entry);
-  writer.add_worker(2);
-  writer.add_worker(65534);
+  writer.add_name(2);
+  writer.add_name(65534);
   AggregationMessage message;
   ASSERT_EQ(decode(header_of(AggregationType::missing), writer.payload(), message), nullptr);
-  ASSERT_EQ(message.workers.size(), 4U);
-  EXPECT_EQ(missing_worker(message, 0), 2);
-  EXPECT_EQ(missing_worker(message, 1), 65534);
+  ASSERT_EQ(names_in(message), 2U);
+  EXPECT_EQ(name_at(message, 0), 2);
+  EXPECT_EQ(name_at(message, 1), 65534);
   EXPECT_EQ(entry_at(message.body), entry);
   EXPECT_NE(decode(header_of(AggregationType::result), writer.payload(), message), nullptr)
-      << "nothing else has workers";
+      << "a result has a number and no names";
+}
+
+TEST(AggregationMessage, NamesDatagramsThatHaveNotCome) {
+  std::vector<std::byte> buffer(1000);
+  AggregationWriter writer(buffer);
+  writer.begin(AggregationFormat::bf16);
+  EXPECT_TRUE(writer.empty());
+  AggregationMessage message;
+  EXPECT_NE(decode(header_of(AggregationType::gap), writer.payload(), message), nullptr)
+      << "a gap of nothing";
+  writer.add_name(65535);
+  writer.add_name(0);
+  EXPECT_FALSE(writer.empty());
+  ASSERT_EQ(decode(header_of(AggregationType::gap), writer.payload(), message), nullptr);
+  EXPECT_EQ(message.number, 0);
+  ASSERT_EQ(names_in(message), 2U);
+  EXPECT_EQ(name_at(message, 0), 65535);
+  EXPECT_EQ(name_at(message, 1), 0);
+  for (const AggregationType type : {AggregationType::gap, AggregationType::missing}) {
+    AggregationWriter many(buffer);
+    many.begin(AggregationFormat::f32);
+    if (type == AggregationType::missing) many.add({});
+    for (std::size_t i = 0; i < kMaxMissingWorkers; ++i) many.add_name(static_cast<std::uint16_t>(i));
+    EXPECT_EQ(decode(header_of(type), many.payload(), message), nullptr);
+    many.add_name(1);
+    EXPECT_NE(decode(header_of(type), many.payload(), message), nullptr) << "one too many";
+  }
+  writer.begin(AggregationFormat::bf16);
+  writer.add({});
+  writer.add_name(7);
+  EXPECT_NE(decode(header_of(AggregationType::gap), writer.payload(), message), nullptr) << "with an entry";
+}
+
+TEST(AggregationMessage, HasANumberWhereItIsInASequence) {
+  std::vector<std::byte> buffer(200);
+  AggregationWriter writer(buffer);
+  writer.begin(AggregationFormat::f32, 54321);
+  writer.add({});
+  AggregationMessage message;
+  for (const AggregationType type : {AggregationType::contribution, AggregationType::result}) {
+    ASSERT_EQ(decode(header_of(type), writer.payload(), message), nullptr);
+    EXPECT_EQ(message.number, 54321);
+    EXPECT_EQ(names_in(message), 0U);
+  }
+  EXPECT_NE(decode(header_of(AggregationType::query), writer.payload(), message), nullptr);
 }
 
 TEST(AggregationMessage, OfAnyOtherLengthIsRefused) {
@@ -95,7 +140,6 @@ TEST(AggregationMessage, ThatMakesNoSenseIsRefused) {
       {"an unknown format", 0, kAggregationFormats},
       {"no entries", 1, 0},
       {"more entries than there are", 1, 3},
-      {"workers that only `missing` has", 2, 1},
       {"a next block that is this one", kFirst + 8, 4},
       {"an exponent below all", kFirst + 16, 0x81},
       {"more elements than data", kFirst + 18, 4},

@@ -14,18 +14,25 @@ using wire::AggregationWriter;
 struct AggregationJob::Replies {
   AggregationWriter on;       // to all, or above
   AggregationWriter one;      // results that the sender has missed
-  AggregationWriter missing;  // what the switch has missed
+  AggregationWriter missing;  // what the switch has missed, of rounds that the sender asks about
+  AggregationWriter gap;      // and by the numbers of datagrams
   std::int64_t now_ns = 0;
   bool to_above = false;
   std::optional<JobSlots::Cell> waiting;  // of a round that somebody is missing in: who is to be named
   bool waiting_begun = false;
   std::optional<AggregationReason> refusal;
 
-  Replies(JobSlots& slots, wire::AggregationFormat format, std::int64_t now)
-      : on(slots.packet(0)), one(slots.packet(1)), missing(slots.packet(2)), now_ns(now) {
-    on.begin(format);
+  // `number`: of the result, if there is to be one for all.
+  Replies(JobSlots& slots, wire::AggregationFormat format, std::uint64_t number, std::int64_t now)
+      : on(slots.packet(0)),
+        one(slots.packet(1)),
+        missing(slots.packet(2)),
+        gap(slots.packet(3)),
+        now_ns(now) {
+    on.begin(format, static_cast<std::uint16_t>(number));
     one.begin(format);
     missing.begin(format);
+    gap.begin(format);
   }
 };
 
@@ -60,7 +67,9 @@ void AggregationJob::on(const wire::DatagramHeader& header, std::span<const std:
   }
   AggregationMessage message;
   if (wire::decode(header, payload, message) != nullptr ||
-      (message.type != AggregationType::contribution && message.type != AggregationType::query)) {
+      (message.type != AggregationType::contribution && message.type != AggregationType::query &&
+       message.type != AggregationType::gap) ||
+      (message.type == AggregationType::gap && wire::names_in(message) != 1)) {
     ++counters_.malformed;
     return;
   }
@@ -69,7 +78,13 @@ void AggregationJob::on(const wire::DatagramHeader& header, std::span<const std:
     return;
   }
   slots_.peers()[header.sender] = from;
-  Replies replies(slots_, message.format, now_ns);
+  if (message.type == AggregationType::gap) return repeat(wire::name_at(message, 0), from, now_ns, actions);
+  Replies replies(slots_, message.format, terms_.above ? 0 : results_ + 1, now_ns);
+  if (message.type == AggregationType::contribution)
+    slots_.gaps()[header.sender].came(message.number, [&](std::uint16_t lost) {
+      ++counters_.gaps;
+      replies.gap.add_name(lost);
+    });
   wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
     if (message.type == AggregationType::query)
       query(header, message, entry, replies);
@@ -114,7 +129,32 @@ void AggregationJob::complete(JobSlots::Cell& cell, const AggregationEntry& entr
   cell.round.passed_ns = replies.now_ns;
   replies.to_above = terms_.above.has_value();
   ++(terms_.above ? counters_.passed_up : counters_.rounds);
+  if (!terms_.above) cell.round.number = results_ + 1;
   slots_.write(cell, entry.column, entry.version, replies.on);
+}
+
+// A worker names a result that has not come to it.
+void AggregationJob::repeat(std::uint16_t result, const Peer& from, std::int64_t now_ns,
+                            std::vector<SwitchAction>& actions) {
+  // The last one of this number: an idle column may still have one that was sent 65536 results ago.
+  const std::uint64_t number = results_ - static_cast<std::uint16_t>(results_ - result);
+  wire::DatagramHeader header;
+  header.own16 = slots_.slot_of_result(result);
+  std::optional<Replies> replies;
+  for (std::uint8_t column = 0; column < terms_.columns; ++column)
+    for (const bool version : {false, true}) {
+      JobSlots::Cell cell = slots_.cell(header.own16, column, version);
+      const Round& round = cell.round;
+      if (round.state != Round::State::done || round.number != number) continue;
+      if (!replies) {
+        header.own32 = round.operation;
+        replies.emplace(slots_, round.format, 0, now_ns);
+        replies->one.begin(round.format, result);
+      }
+      ++counters_.repeated;
+      slots_.write(cell, column, version, replies->one);
+    }
+  if (replies) collect(*replies, header, &from, actions);
 }
 
 // A worker that has been heard speaks again, or asks: it does not know how the round has ended.
@@ -122,6 +162,7 @@ void AggregationJob::again(JobSlots::Cell& cell, const AggregationEntry& entry, 
   Round& round = cell.round;
   if (round.state == Round::State::done) {
     ++counters_.repeated;
+    if (replies.one.empty()) replies.one.begin(round.format, static_cast<std::uint16_t>(round.number));
     slots_.write(cell, entry.column, entry.version, replies.one);
   } else if (round.state == Round::State::filling) {
     ++counters_.duplicates;
@@ -166,7 +207,7 @@ void AggregationJob::name_missing(Replies& replies) const {
   std::size_t named = 0;
   for (std::uint16_t worker = 0; worker < terms_.workers && named < wire::kMaxMissingWorkers; ++worker) {
     if (replies.waiting_begun && replies.waiting->heard.has(worker)) continue;
-    replies.missing.add_worker(worker);
+    replies.missing.add_name(worker);
     ++named;
   }
 }
@@ -195,7 +236,8 @@ void AggregationJob::on_above(const wire::DatagramHeader& header, std::span<cons
     ++counters_.out_of_range;
     return;
   }
-  Replies replies(slots_, message.format, now_ns);
+  const bool ends = message.type == AggregationType::result;
+  Replies replies(slots_, message.format, ends ? results_ + 1 : 0, now_ns);
   wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
     answer_from_above(header, message, entry, data, replies);
   });
@@ -226,6 +268,7 @@ void AggregationJob::answer_from_above(const wire::DatagramHeader& header, const
   }
   slots_.replace(cell, entry, data);
   round.state = Round::State::done;
+  round.number = results_ + 1;
   ++counters_.rounds;
   slots_.write(cell, entry.column, entry.version, replies.on);
 }
@@ -244,6 +287,8 @@ void AggregationJob::refuse(const wire::DatagramHeader& header, wire::Aggregatio
 void AggregationJob::collect(Replies& replies, const wire::DatagramHeader& header, const Peer* from,
                              std::vector<SwitchAction>& actions) {
   using To = SwitchAction::To;
+  if (!replies.on.empty() && !replies.to_above)
+    slots_.slot_of_result(static_cast<std::uint16_t>(++results_)) = header.own16;
   if (!replies.on.empty())
     actions.push_back(replies.to_above
                           ? answer(To::above, AggregationType::contribution, header, replies.on.payload())
@@ -251,6 +296,8 @@ void AggregationJob::collect(Replies& replies, const wire::DatagramHeader& heade
   if (from == nullptr) return;
   if (!replies.one.empty())
     actions.push_back(answer(To::one, AggregationType::result, header, replies.one.payload()));
+  if (!replies.gap.empty())
+    actions.push_back(answer(To::one, AggregationType::gap, header, replies.gap.payload()));
   if (replies.refusal) return refuse(header, {*replies.refusal, 0}, *from, actions);
   if (replies.missing.empty()) return;
   if (replies.waiting) name_missing(replies);

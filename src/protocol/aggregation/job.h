@@ -30,6 +30,8 @@ class AggregationJob {
   bool in_range(std::uint16_t slot, const wire::AggregationMessage& message) const;
   void contribute(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
                   const wire::AggregationEntry& entry, std::span<const std::byte> data, Replies& replies);
+  void repeat(std::uint16_t result, const Peer& from, std::int64_t now_ns,
+              std::vector<SwitchAction>& actions);
   void query(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
              const wire::AggregationEntry& asked, Replies& replies);
   void answer_from_above(const wire::DatagramHeader& header, const wire::AggregationMessage& message,
@@ -49,6 +51,7 @@ class AggregationJob {
   JobSlots slots_;
   TokenBucket bucket_;
   SwitchCounters counters_;
+  std::uint64_t results_ = 0;  // sent to all
   std::optional<wire::AggregationRefusal> refused_above_;
   Peer asker_;  // of the datagram at hand
   std::byte refusal_[wire::kRefusalBytes] = {};

@@ -1,6 +1,7 @@
 #include "protocol/aggregation/job_slots.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "kernel/blocks.h"
@@ -61,6 +62,10 @@ std::size_t packet_bytes(const JobTerms& t) {
                   wire::aggregation_payload(t.columns, 0, 0) + wire::kMaxMissingWorkers * 2);
 }
 
+std::size_t results_kept(const JobTerms& t) {
+  return std::min<std::size_t>(std::bit_ceil(std::size_t{2} * t.slots * t.columns), 0x10000);
+}
+
 JobSlots::JobSlots(const JobTerms& terms, std::pmr::memory_resource& memory)
     : terms_(terms), layout_(memory_of(terms)), memory_(memory, layout_.total) {}
 
@@ -78,9 +83,20 @@ std::span<Peer> JobSlots::peers() {
   return {reinterpret_cast<Peer*>(memory_.data() + layout_.cells * layout_.cell), terms_.workers};
 }
 
+std::span<Gaps> JobSlots::gaps() {
+  std::byte* const at = memory_.data() + layout_.cells * layout_.cell + layout_.peers;
+  return {reinterpret_cast<Gaps*>(at), terms_.workers};
+}
+
+std::uint16_t& JobSlots::slot_of_result(std::uint16_t number) {
+  std::byte* const at = memory_.data() + layout_.cells * layout_.cell + layout_.peers + layout_.gaps;
+  return reinterpret_cast<std::uint16_t*>(at)[number & (results_kept(terms_) - 1)];
+}
+
 std::span<std::byte> JobSlots::packet(std::size_t i) {
   const std::size_t bytes = packet_bytes(terms_);
-  return {memory_.data() + layout_.cells * layout_.cell + layout_.peers + i * bytes, bytes};
+  std::byte* const packets = memory_.data() + layout_.total - layout_.packets;
+  return {packets + i * bytes, bytes};
 }
 
 JobSlots::Turn JobSlots::turn(std::size_t slot, const wire::AggregationEntry& entry,
@@ -100,8 +116,13 @@ JobSlots::Turn JobSlots::turn(std::size_t slot, const wire::AggregationEntry& en
 }
 
 void JobSlots::begin(Cell& cell, std::uint32_t operation, std::uint64_t block, AggregationFormat format) {
-  cell.round = {block,  wire::kNeverNext,     0, operation, terms_.workers, 0, wire::kZeroExponent,
-                format, Round::State::filling};
+  cell.round = {.block = block,
+                .next = wire::kNeverNext,
+                .operation = operation,
+                .remaining = terms_.workers,
+                .exponent = wire::kZeroExponent,
+                .format = format,
+                .state = Round::State::filling};
   cell.heard.clear();
   cell.has_part.clear();
 }

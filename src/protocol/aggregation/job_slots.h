@@ -16,6 +16,7 @@
 #include <span>
 
 #include "protocol/aggregation/contributors.h"
+#include "protocol/aggregation/gaps.h"
 #include "protocol/aggregation/lent_memory.h"
 #include "protocol/aggregation/switch_terms.h"
 #include "wire/aggregation.h"
@@ -33,6 +34,7 @@ struct Round {
   std::uint64_t block = 0;
   std::uint64_t next = 0;      // the least of those heard
   std::int64_t passed_ns = 0;  // when it was last sent above
+  std::uint64_t number = 0;    // of the result, among all that were sent to all; 0: it has not been
   std::uint32_t operation = 0;
   std::uint16_t remaining = 0;  // workers that have not been heard
   std::uint16_t count = 0;      // elements; 0: nobody has data
@@ -43,6 +45,8 @@ struct Round {
 
 // The largest payload that the job's workers and its switch send to each other.
 std::size_t packet_bytes(const JobTerms& terms);
+// Results whose slots are remembered: more than can be on their way, as each is for a column of its own.
+std::size_t results_kept(const JobTerms& terms);
 
 class JobSlots {
  public:
@@ -61,6 +65,9 @@ class JobSlots {
   Turn turn(std::size_t slot, const wire::AggregationEntry& entry, std::uint32_t operation);
   // Memory for packets, Peers and everything else that goes with the job.
   std::span<Peer> peers();
+  std::span<Gaps> gaps();
+  // The slot of the result of this number, if it is one of the last.
+  std::uint16_t& slot_of_result(std::uint16_t number);
   std::span<std::byte> packet(std::size_t i);
 
   void begin(Cell& cell, std::uint32_t operation, std::uint64_t block, wire::AggregationFormat format);

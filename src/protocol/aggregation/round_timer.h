@@ -1,6 +1,6 @@
-// How long to wait for the end of a round before its contribution is sent again: Jacobson's estimator (RFC
-// 6298) of how long rounds take, without those that were sent twice (Karn), and doubled for each time that it
-// has already been in vain.
+// How long to wait for the end of a round before something is done about it: Jacobson's estimator (RFC
+// 6298) of how long rounds take, and doubled for each time that it has already been in vain. Where an answer
+// may be to either of two that were sent, it is not to be measured (Karn).
 //
 // A round takes as long as its slowest worker, not only as long as the network: the wait is never less than
 // two mean rounds.

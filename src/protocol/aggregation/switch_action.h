@@ -21,6 +21,6 @@ struct SwitchAction {
   std::span<const std::byte> payload;
 };
 // At most so many from one datagram.
-inline constexpr std::size_t kMaxSwitchActions = 3;
+inline constexpr std::size_t kMaxSwitchActions = 4;
 
 }  // namespace talweg::protocol

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "protocol/aggregation/contributors.h"
+#include "protocol/aggregation/gaps.h"
 #include "protocol/aggregation/job_slots.h"
 #include "protocol/aggregation/switchml_slots.h"
 #include "wire/aggregation.h"
@@ -22,7 +23,7 @@ constexpr std::size_t kFewColumns = 4;
 
 void add_up(JobMemory& m) {
   m.cell = (m.round + m.contributors + m.sums + m.parts + kCacheLine - 1) / kCacheLine * kCacheLine;
-  m.total = m.cells * m.cell + m.peers + m.packets;
+  m.total = m.cells * m.cell + m.peers + m.gaps + m.sent + m.packets;
 }
 
 }  // namespace
@@ -35,6 +36,8 @@ JobMemory memory_of(const JobTerms& t) {
   m.sums = std::size_t{t.block} * 4;
   m.parts = t.ordered ? t.workers * m.sums : 0;
   m.peers = t.workers * sizeof(Peer);
+  m.gaps = t.workers * sizeof(Gaps);
+  m.sent = results_kept(t) * sizeof(std::uint16_t);
   m.packets = kMaxSwitchActions * packet_bytes(t);
   add_up(m);
   return m;
@@ -54,8 +57,8 @@ JobMemory memory_of(const SwitchmlTerms& t) {
 std::string explain(const JobMemory& m) {
   return fmt::format(
       "{} cells (slots x columns x 2 versions) x {} bytes ({} round + {} contributors + {} sums + {} ordered "
-      "parts, on whole cache lines) + {} peers + {} packets = {} bytes",
-      m.cells, m.cell, m.round, m.contributors, m.sums, m.parts, m.peers, m.packets, m.total);
+      "parts, on whole cache lines) + {} peers + {} gaps + {} results sent + {} packets = {} bytes",
+      m.cells, m.cell, m.round, m.contributors, m.sums, m.parts, m.peers, m.gaps, m.sent, m.packets, m.total);
 }
 
 std::optional<BlockShape> shape_of_blocks(std::size_t payload, std::size_t block) {

@@ -74,6 +74,8 @@ struct JobMemory {
   std::size_t parts = 0;         // where sums are ordered: each worker's
   std::size_t cell = 0;          // all four, on whole cache lines
   std::size_t peers = 0;         // where each worker spoke from; of SwitchML's, to each slot
+  std::size_t gaps = 0;          // what of each worker's has not come
+  std::size_t sent = 0;          // of which slots the last results were
   std::size_t packets = 0;       // that are being made
   std::size_t total = 0;
 };

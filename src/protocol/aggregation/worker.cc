@@ -18,10 +18,10 @@ using wire::kNoBlock;
 namespace {
 
 constexpr std::int64_t kNeverTime = std::numeric_limits<std::int64_t>::max();
-// Datagrams overtake each other now and then; one that so many later ones were answered before is lost.
-constexpr std::uint64_t kReordering = 3;
-// After so many times in vain the switch is asked, too, whom it waits for.
-constexpr std::uint8_t kAskAfter = 2;
+// Slots that the switch is asked about at once: where nothing comes, asking about all of them would not help.
+constexpr std::size_t kAsked = 4;
+// In mean rounds: what takes longer counts as this.
+constexpr std::int64_t kLongRound = 4;
 
 }  // namespace
 
@@ -30,9 +30,10 @@ WorkerCounters& WorkerCounters::operator+=(const WorkerCounters& other) {
   adverts += other.adverts;
   results += other.results;
   ignored += other.ignored;
+  gaps += other.gaps;
   timeouts += other.timeouts;
   asked_for += other.asked_for;
-  queries += other.queries;
+  named += other.named;
   held_back += other.held_back;
   malformed += other.malformed;
   return *this;
@@ -50,7 +51,6 @@ AggregationWorker::AggregationWorker(const WorkerTerms& terms, DatagramSink& sin
   if (bytes > wire::kMaxDatagramPayload)
     refuse("{} columns of {} elements do not fit into one datagram", terms.columns, terms.block);
   columns_.resize(std::size_t{terms.slots} * terms.columns);
-  last_number_.resize(terms.slots);
   packet_.resize(bytes);
   missing_.reserve(wire::kMaxMissingWorkers);
 }
@@ -85,7 +85,9 @@ void AggregationWorker::start(const Sum& sum, std::uint32_t operation, std::int6
   next_ns_ = deadline_ns;
   missing_.clear();
   heard_ = above_ = false;
-  while (!in_flight_.empty()) in_flight_.pop();
+  quiets_ = 0;
+  quiet_ns_ = now_ns + quiet_after_ns();
+  wake_at(quiet_ns_);
   const bool agrees_first = sum.format == wire::AggregationFormat::scaled;
   for (std::size_t i = 0; i < columns_.size() && i < tensor_.blocks(); ++i) {
     Column& column = columns_[i];
@@ -113,11 +115,13 @@ void AggregationWorker::look_ahead(Column& column, std::size_t index) {
 // One datagram with those of the slot's columns that are chosen.
 void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
   wire::AggregationWriter writer(packet_);
-  writer.begin(tensor_.sum().format);
+  const auto number = static_cast<std::uint16_t>(numbers_ + 1);
+  writer.begin(tensor_.sum().format, number);
   for (std::uint8_t c = 0; c < terms_.columns; ++c) {
     Column& column = columns_[index(slot, c)];
     if (!column.chosen) continue;
     column.chosen = false;
+    column.number = number;
     AggregationEntry entry{column.block, column.own_next, column.next_exponent, 0, c, column.version};
     entry.data = column.block != kNoBlock && tensor_.owns(column.block) && tensor_.travels(column.exponent);
     if (entry.data) entry.count = tensor_.count_of(column.block);
@@ -130,23 +134,25 @@ void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
     wake_at(column.due_ns);
   }
   if (writer.empty()) return;
-  last_number_[slot] = ++numbers_;
-  in_flight_.push({numbers_, static_cast<std::uint16_t>(slot)});
+  numbers_ = number;
   wire::DatagramHeader h = header(AggregationType::contribution, slot);
   h.length = static_cast<std::uint16_t>(writer.payload().size());
   sink_.send(h, writer.payload());
 }
 
 // The switch is asked about all rounds of the slot that have not ended.
-void AggregationWorker::ask(std::size_t slot) {
+void AggregationWorker::ask(std::size_t slot, std::int64_t now_ns) {
   wire::AggregationWriter writer(packet_);
   writer.begin(tensor_.sum().format);
   for (std::uint8_t c = 0; c < terms_.columns; ++c) {
-    const Column& column = columns_[index(slot, c)];
-    if (!column.open) continue;
+    Column& column = columns_[index(slot, c)];
+    if (!column.open || column.held_back) continue;
+    if (column.in_vain < 0xff) ++column.in_vain;
+    column.due_ns = now_ns + timer_.wait_ns(column.in_vain);
+    wake_at(column.due_ns);
+    ++counters_.timeouts;
     AggregationEntry entry{column.block, kNeverNext, wire::kZeroExponent, 0, c, column.version};
     writer.add(entry);
-    ++counters_.queries;
   }
   if (writer.empty()) return;
   wire::DatagramHeader h = header(AggregationType::query, slot);
@@ -154,11 +160,22 @@ void AggregationWorker::ask(std::size_t slot) {
   sink_.send(h, writer.payload());
 }
 
-void AggregationWorker::ask_about_gaps() {
-  while (!in_flight_.empty() && in_flight_.front().number + kReordering <= answered_) {
-    const Sent sent = in_flight_.pop();
-    if (last_number_[sent.slot] == sent.number) ask(sent.slot);
-  }
+void AggregationWorker::ask_for(std::uint16_t result) {
+  ++counters_.gaps;
+  wire::AggregationWriter writer(packet_);
+  writer.begin(tensor_.sum().format);
+  writer.add_name(result);
+  wire::DatagramHeader h = header(AggregationType::gap, 0);
+  h.length = static_cast<std::uint16_t>(writer.payload().size());
+  sink_.send(h, writer.payload());
+}
+
+// An eighth of a round; with few slots, what some of them take.
+std::int64_t AggregationWorker::quiet_after_ns() const {
+  const std::int64_t mean = timer_.mean_ns();
+  if (mean == 0) return timer_.wait_ns(quiets_);
+  const std::int64_t wait = std::max({terms_.times.least_ns, mean / 8, 4 * mean / terms_.slots});
+  return std::min(wait << std::min(quiets_, 20U), terms_.times.most_ns);
 }
 
 void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::byte> payload,
@@ -177,6 +194,7 @@ void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::b
   const auto slot = static_cast<std::size_t>(h.own16 - terms_.first_slot);
   heard_ = true;
   if (message.type == AggregationType::missing) return on_missing(slot, message, now_ns);
+  if (message.type == AggregationType::gap) return on_gap(message, now_ns);
   if (message.type != AggregationType::result) {
     ++counters_.malformed;
     return;
@@ -186,8 +204,13 @@ void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::b
   });
   if (failure_) return;
   send_chosen(slot, now_ns);
-  ask_about_gaps();
-  if (open_ == 0) next_ns_ = kNeverTime;
+  results_.came(message.number, [this](std::uint16_t lost) {
+    if (open_ > 0) ask_for(lost);
+  });
+  if (open_ == 0)
+    next_ns_ = kNeverTime;
+  else
+    wake_at(quiet_ns_);
 }
 
 const AggregationWorker::Column* AggregationWorker::matching(std::size_t slot,
@@ -223,8 +246,9 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
             "the workers do not sum the same tensor",
             entry.block, entry.count, entry.next));
   ++counters_.results;
-  if (column.in_vain == 0 && !column.first) timer_.measured(now_ns - column.sent_ns);
-  answered_ = std::max(answered_, last_number_[slot]);
+  if (!column.first) measure(now_ns - column.sent_ns);
+  quiets_ = 0;
+  quiet_ns_ = now_ns + quiet_after_ns();
   finish_blocks(column, i, entry, data);
   column.version = !column.version;
   column.first = false;
@@ -238,6 +262,12 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
   column.exponent = entry.exponent;
   look_ahead(column, i);
   column.fresh = column.chosen = true;
+}
+
+// Rounds in which something was lost belong to how long rounds take; one that a worker was away in does not.
+void AggregationWorker::measure(std::int64_t round_ns) {
+  const std::int64_t mean = timer_.mean_ns();
+  timer_.measured(mean > 0 ? std::min(round_ns, kLongRound * mean) : round_ns);
 }
 
 // Writes the round's block, and those up to the next one, which nobody has anything in.
@@ -254,8 +284,7 @@ void AggregationWorker::finish_blocks(Column& column, std::size_t index, const A
 
 void AggregationWorker::on_missing(std::size_t slot, const AggregationMessage& message, std::int64_t now_ns) {
   missing_.clear();
-  for (std::size_t i = 0; i < message.workers.size() / 2; ++i)
-    missing_.push_back(wire::missing_worker(message, i));
+  for (std::size_t i = 0; i < wire::names_in(message); ++i) missing_.push_back(wire::name_at(message, i));
   above_ = false;
   wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte>) {
     if (matching(slot, entry) == nullptr) {
@@ -265,12 +294,28 @@ void AggregationWorker::on_missing(std::size_t slot, const AggregationMessage& m
     above_ = above_ || entry.above;
     if (!entry.yours) return;
     ++counters_.asked_for;
-    Column& column = columns_[index(slot, entry.column)];
-    column.chosen = true;
-    // What has been sent twice says nothing of how long a round takes; nor does it wait longer for that.
-    column.in_vain = std::max<std::uint8_t>(column.in_vain, 1);
+    columns_[index(slot, entry.column)].chosen = true;
   });
   send_chosen(slot, now_ns);
+}
+
+// Datagrams of ours that the switch has not got, while it got later ones.
+void AggregationWorker::on_gap(const AggregationMessage& message, std::int64_t now_ns) {
+  const auto lost = [&](const Column& column) {
+    for (std::size_t i = 0; i < wire::names_in(message); ++i)
+      if (wire::name_at(message, i) == column.number) return true;
+    return false;
+  };
+  for (std::size_t slot = 0; slot < terms_.slots; ++slot) {
+    bool any = false;
+    for (std::size_t c = 0; c < terms_.columns; ++c) {
+      Column& column = columns_[index(slot, c)];
+      if (!column.open || column.held_back || !lost(column)) continue;
+      any = column.chosen = true;
+      ++counters_.named;
+    }
+    if (any) send_chosen(slot, now_ns);
+  }
 }
 
 void AggregationWorker::on_refusal(const wire::DatagramHeader& h, std::span<const std::byte> payload,
@@ -286,13 +331,16 @@ void AggregationWorker::on_refusal(const wire::DatagramHeader& h, std::span<cons
                                                                         : ErrorCode::unsupported,
                 fmt::format("worker {} is refused: {}", terms_.worker, to_string(refusal.reason)));
   ++counters_.held_back;
-  // A query that was refused is asked again in its own time: the contribution may well have been taken.
-  if (refusal.of != AggregationType::contribution) return;
+  // What was only asked is not to be sent: the contribution may well have been taken.
+  const bool query = refusal.of == AggregationType::query;
+  if (!query && refusal.of != AggregationType::contribution) return;
   const std::int64_t again_ns = now_ns + std::int64_t{refusal.wait_us} * 1000;
+  if (query) quiet_ns_ = std::max(quiet_ns_, again_ns);
   for (std::size_t c = 0; c < terms_.columns; ++c) {
     Column& column = columns_[index(h.own16 - terms_.first_slot, c)];
     if (!column.open) continue;
-    column.held_back = true;
+    if (query && column.held_back) continue;
+    column.held_back = !query;
     column.due_ns = again_ns;
     wake_at(again_ns);
   }
@@ -306,24 +354,35 @@ void AggregationWorker::on_time(std::int64_t now_ns) {
   }
   if (now_ns >= deadline_ns_) return fail(ErrorCode::timeout, who_is_missing());
   next_ns_ = deadline_ns_;
+  const bool quiet = now_ns >= quiet_ns_;
+  if (quiet) {
+    ++quiets_;
+    quiet_ns_ = now_ns + quiet_after_ns();
+  }
+  wake_at(quiet_ns_);
+  // The slots whose turn it is, the oldest first.
+  struct Asked {
+    std::int64_t due_ns = kNeverTime;
+    std::size_t slot = 0;
+  } oldest[kAsked];
   for (std::size_t slot = 0; slot < terms_.slots; ++slot) {
-    bool asks = false;
+    std::int64_t due = kNeverTime;
     for (std::size_t c = 0; c < terms_.columns; ++c) {
       Column& column = columns_[index(slot, c)];
       if (!column.open) continue;
-      if (column.due_ns > now_ns) {
+      if (column.held_back && column.due_ns <= now_ns)
+        column.chosen = true;
+      else if (!column.held_back && (quiet || column.due_ns <= now_ns))
+        due = std::min(due, column.due_ns);
+      else
         wake_at(column.due_ns);
-        continue;
-      }
-      column.chosen = true;
-      if (column.held_back) continue;
-      ++counters_.timeouts;
-      if (column.in_vain < 0xff) ++column.in_vain;
-      asks = asks || column.in_vain >= kAskAfter;
     }
     send_chosen(slot, now_ns);
-    if (asks) ask(slot);
+    for (Asked next{due, slot}; Asked & asked : oldest)
+      if (next.due_ns < asked.due_ns) std::swap(next, asked);
   }
+  for (const Asked& asked : oldest)
+    if (asked.due_ns != kNeverTime) ask(asked.slot, now_ns);
 }
 
 void AggregationWorker::fail(ErrorCode code, std::string why) {

@@ -18,9 +18,12 @@
 // Exactness: the format `scaled`, and i32, come to the same bits in whatever order contributions arrive. A
 // column of such floats first agrees on an exponent, in a round without a block.
 //
-// What is lost is sent again: when the switch says that it has missed it; when later datagrams have been
-// answered and this one has not, the switch is asked (a query); when neither comes of anything, after a time
-// that doubles. At the deadline the operation fails, and the text names the workers that are missing.
+// What is lost is sent again, and nothing else is: both sides number what they send and name what has not
+// come of the other's (gaps.h). What that cannot tell of, the last datagrams and those that were lost again,
+// is asked for: the switch says of a round that has not ended whether our part of it is there (a query), of
+// the oldest rounds, when nothing has ended for a part of a round or one has taken much longer than others
+// do; then less and less often. At the deadline the operation fails, and the text names the workers that are
+// missing.
 //
 // Pure: no socket, no clock, no thread. No allocation once an operation of the same size has been run.
 #pragma once
@@ -31,7 +34,7 @@
 #include <string>
 #include <vector>
 
-#include "base/ring_queue.h"
+#include "protocol/aggregation/gaps.h"
 #include "protocol/aggregation/round_timer.h"
 #include "protocol/aggregation/tensor.h"
 #include "talweg/error.h"
@@ -64,10 +67,11 @@ struct WorkerCounters {
   std::uint64_t adverts = 0;        // and without
   std::uint64_t results = 0;        // entries that ended a round
   std::uint64_t ignored = 0;        // entries of rounds that had ended, or of no round
-  std::uint64_t timeouts = 0;       // entries that were sent again for that
-  std::uint64_t asked_for = 0;      // and because the switch had missed them
-  std::uint64_t queries = 0;        // entries
-  std::uint64_t held_back = 0;      // datagrams that the switch was too busy for
+  std::uint64_t gaps = 0;           // datagrams with results that had not come when later ones had
+  std::uint64_t timeouts = 0;       // entries that the switch was asked about, as they had not ended for long
+  std::uint64_t asked_for = 0;  // entries that were sent again, as the switch answered that it missed them
+  std::uint64_t named = 0;      // and as it named their datagrams
+  std::uint64_t held_back = 0;  // datagrams that the switch was too busy for
   std::uint64_t malformed = 0;
   bool operator==(const WorkerCounters&) const = default;
   WorkerCounters& operator+=(const WorkerCounters& other);
@@ -101,9 +105,10 @@ class AggregationWorker {
     std::uint64_t block = 0;         // of the round in flight
     std::uint64_t own_next = 0;      // our first one behind it
     std::int64_t sent_ns = 0;        // for the first time
-    std::int64_t due_ns = 0;         // it is sent again
+    std::int64_t due_ns = 0;         // it is asked about; of one that is held back: sent again
     std::int16_t exponent = 0;       // of all workers, for `block`
     std::int16_t next_exponent = 0;  // ours, for own_next
+    std::uint16_t number = 0;        // of the datagram that it was in last
     std::uint8_t in_vain = 0;
     bool version = false;
     bool open = false;
@@ -111,10 +116,6 @@ class AggregationWorker {
     bool fresh = false;      // the round has not been sent yet
     bool first = false;      // the operation's first round: it also waits for those that have not started
     bool chosen = false;     // is to be in the datagram that is made next
-  };
-  struct Sent {
-    std::uint64_t number = 0;
-    std::uint16_t slot = 0;
   };
 
   std::size_t index(std::size_t slot, std::size_t column) const { return slot * terms_.columns + column; }
@@ -127,8 +128,11 @@ class AggregationWorker {
                      std::span<const std::byte> data);
   bool sound(const Column& column, const wire::AggregationEntry& entry) const;
   void send_chosen(std::size_t slot, std::int64_t now_ns);
-  void ask(std::size_t slot);
-  void ask_about_gaps();
+  void ask(std::size_t slot, std::int64_t now_ns);
+  void ask_for(std::uint16_t result);
+  void measure(std::int64_t round_ns);
+  void on_gap(const wire::AggregationMessage& message, std::int64_t now_ns);
+  std::int64_t quiet_after_ns() const;
   void on_refusal(const wire::DatagramHeader& header, std::span<const std::byte> payload,
                   std::int64_t now_ns);
   void on_missing(std::size_t slot, const wire::AggregationMessage& message, std::int64_t now_ns);
@@ -142,12 +146,12 @@ class AggregationWorker {
   SummedTensor tensor_;
   RoundTimer timer_;
   std::vector<Column> columns_;
-  std::vector<std::uint64_t> last_number_;  // by slot: of the datagram sent last
   std::vector<std::byte> packet_;
-  RingQueue<Sent> in_flight_;   // as they were sent
-  std::uint64_t numbers_ = 0;   // datagrams sent
-  std::uint64_t answered_ = 0;  // the last of them that has been
-  std::size_t open_ = 0;        // columns
+  std::uint16_t numbers_ = 0;  // contributions sent
+  Gaps results_{};             // of the switch
+  std::int64_t quiet_ns_ = 0;  // nothing has ended by then: what is oldest is asked about
+  std::uint32_t quiets_ = 0;   // one after the other
+  std::size_t open_ = 0;       // columns
   std::uint32_t operation_ = 0;
   bool started_ = false;
   std::int64_t deadline_ns_ = 0;
