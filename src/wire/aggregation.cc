@@ -88,7 +88,7 @@ const char* decode(const DatagramHeader& header, std::span<const std::byte> payl
   const bool gap = type == AggregationType::gap;
   if ((head.entries == 0) != gap || head.entries > kMaxColumns) return "no entries, or too many";
   const bool names = gap || type == AggregationType::missing;
-  if (names && head.number > kMaxMissingWorkers) return "too many names";
+  if (names && head.number > kMaxNames) return "too many names";
   if (gap && head.number == 0) return "a gap of nothing";
   if (type == AggregationType::query && head.number != 0) return "a number of what has none";
   const auto format = static_cast<AggregationFormat>(head.format);

@@ -91,8 +91,8 @@ struct AggregationEntry {
 
 inline constexpr std::size_t kAggregationHeadBytes = 4;
 inline constexpr std::size_t kAggregationEntryBytes = 24;
-inline constexpr std::size_t kMaxColumns = 64;          // of one slot, and so entries of one message
-inline constexpr std::size_t kMaxMissingWorkers = 256;  // that one message names; and numbers of datagrams
+inline constexpr std::size_t kMaxColumns = 64;  // of one slot, and so entries of one message
+inline constexpr std::size_t kMaxNames = 256;   // that one message names; and numbers of datagrams
 
 struct AggregationMessage {
   AggregationType type = AggregationType::contribution;
@@ -137,7 +137,7 @@ class AggregationWriter {
   void begin(AggregationFormat format, std::uint16_t number = 0);
   // Where the data belong; behind it where there are none.
   std::byte* add(const AggregationEntry& entry);
-  // A worker or datagram, after all entries; of a message that has no number itself.
+  // A worker or datagram, in ascending order after all entries; of a message that has no number itself.
   void add_name(std::uint16_t name);
   bool empty() const { return used_ <= kAggregationHeadBytes; }
   std::span<const std::byte> payload() const { return buffer_.first(used_); }

@@ -164,6 +164,26 @@ TEST(AggregationSwitch, SendsAgainTheResultsThatAWorkerNamesByTheirNumbers) {
   EXPECT_EQ(one.counters().malformed, 1U);
 }
 
+TEST(AggregationSwitch, WhatItSendsAgainIsOfTheJobsRate) {
+  JobTerms terms = terms_of(1);
+  terms.bytes_per_second = 1000;
+  terms.burst_bytes = 700;
+  OneSwitch one(terms);
+  const std::vector<std::int32_t> full(8, 1);
+  one.send(0, 1, {0, kNeverNext, full});
+  const auto answers = [&](auto&& question) {
+    std::size_t n = 0;
+    for (int i = 0; i < 100; ++i) {
+      const auto said = question();
+      n += said.size() == 1 && said[0].type() == AggregationType::result ? 1 : 0;
+    }
+    return n;
+  };
+  EXPECT_LE(answers([&] { return one.miss(0, {1}); }), 700U / 92) << "not one for each 38 bytes";
+  one.now_ns = 10'000'000'000;
+  EXPECT_LE(answers([&] { return one.ask(0, 1, {0}); }), 700U / 92 + 1);
+}
+
 TEST(AggregationSwitch, OfAColumnThatHasLongBeenIdleNothingIsSentAgainForALaterResultOfTheSameNumber) {
   OneSwitch one(terms_of(1));
   constexpr std::uint8_t kIdle = 3;

@@ -15,40 +15,61 @@
 namespace talweg::protocol {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::SizeIs;
 
 // Losses, runs of them, what is overtaken by up to a hundred others, and copies that come late.
-TEST(Gaps, AreSaidOnceAndAsSoonAsOneThatIsThreeNumbersOnHasCome) {
-  EXPECT_LE(std::size_t{Gaps::kMost}, wire::kMaxMissingWorkers) << "all of them fit into one message";
+TEST(Gaps, AreSaidOnceAndAsSoonAsOneFurtherOnHasComeThanAnyWasOvertakenBy) {
+  EXPECT_LE(std::size_t{Gaps::kMost}, wire::kMaxNames) << "all of them fit into one message";
   Random random(1);
-  for (int turn = 0; turn < 300; ++turn) {
+  int learnt = 0;
+  for (int turn = 0; turn < 400; ++turn) {
     Gaps gaps{};
     const int before = static_cast<int>(random.below(0x10000));  // and on over the end of 16 bits
-    gaps.newest = static_cast<std::uint16_t>(before);
+    gaps.newest = gaps.judged = static_cast<std::uint16_t>(before);
+    const unsigned late = turn % 2 == 0 ? 1000 : 200;     // ten times what it is overtaken by
     std::vector<std::pair<std::uint64_t, int>> arrivals;  // by when
     for (int i = 1, silent = 0; i <= 300; ++i) {
       if (random.uniform() < 0.01) silent = static_cast<int>(random.below(120));
       if (silent-- > 0 || random.uniform() < 0.05) continue;
       const auto when = [&] {
-        return 10U * static_cast<unsigned>(i) + random.below(random.below(4) == 0 ? 1000 : 15);
+        return 10U * static_cast<unsigned>(i) + random.below(random.below(20) == 0 ? late : 15);
       };
       arrivals.emplace_back(when(), before + i);
       if (random.uniform() < 0.1) arrivals.emplace_back(when() + random.below(2000), before + i);
     }
     std::sort(arrivals.begin(), arrivals.end());
     std::set<int> came;
-    int newest = before, told = before - 3;  // nothing is said of what was before
+    int newest = before, judged = before, patience = 3;
     for (const auto& [when, number] : arrivals) {
       std::vector<std::uint16_t> said, expected;
       gaps.came(static_cast<std::uint16_t>(number), [&](std::uint16_t gap) { said.push_back(gap); });
-      came.insert(number);
+      const bool news = came.insert(number).second;
+      if (news && number <= judged && newest - number <= 62)
+        patience = std::max(patience, newest - number + 1);
       newest = std::max(newest, number);
-      for (; told < newest - 3; ++told)
-        if (told + 1 > before && !came.contains(told + 1))
-          expected.push_back(static_cast<std::uint16_t>(told + 1));
+      for (; judged < newest - patience; ++judged)
+        if (!came.contains(judged + 1)) expected.push_back(static_cast<std::uint16_t>(judged + 1));
       ASSERT_EQ(said, expected) << turn << ", number " << number - before;
     }
+    learnt = std::max(learnt, patience);
   }
+  EXPECT_EQ(learnt, 63) << "as far back as numbers are remembered";
+}
+
+TEST(Gaps, WhatIsFilledFromElsewhereIsNotMissedAndSaysNothingOfOthers) {
+  Gaps gaps{};
+  std::vector<std::uint16_t> said;
+  const auto note = [&](std::uint16_t gap) { said.push_back(gap); };
+  gaps.came(1, note);
+  gaps.came(4, note);
+  EXPECT_TRUE(gaps.fill(2));
+  EXPECT_FALSE(gaps.fill(2));
+  EXPECT_FALSE(gaps.fill(40000)) << "far ahead";
+  for (const std::uint16_t number : std::vector<std::uint16_t>{5, 6, 7, 8}) gaps.came(number, note);
+  EXPECT_THAT(said, ElementsAre(3));
+  EXPECT_TRUE(gaps.fill(3));
+  EXPECT_EQ(gaps.overtaken, 0) << "it was sent again";
 }
 
 TEST(Gaps, OfALongSilenceTheEndIsNamed) {

@@ -8,55 +8,22 @@
 
 #include "kernel/half.h"
 #include "protocol/aggregation/switch.h"
+#include "protocol/unpacked_message.h"
 
 namespace talweg::protocol {
 
-using wire::AggregationEntry;
-using wire::AggregationFormat;
-using wire::AggregationType;
-using wire::kNeverNext;
-
-struct Said {
-  SwitchAction::To to = SwitchAction::To::one;
+struct Said : UnpackedMessage {
+  explicit Said(const SwitchAction& action)
+      : UnpackedMessage(action.header, action.payload),
+        to(action.to),
+        peers(action.peers.begin(), action.peers.end()) {}
+  SwitchAction::To to;
   std::vector<Peer> peers;
-  wire::DatagramHeader header;
-  std::vector<AggregationEntry> entries;
-  std::vector<std::vector<std::byte>> data;
-  std::uint16_t number = 0;
-  std::vector<std::uint16_t> names;
-  wire::AggregationRefusal refusal;
-  AggregationType type() const { return static_cast<AggregationType>(header.type); }
-  template <typename T>
-  std::vector<T> values(std::size_t entry = 0) const {
-    std::vector<T> all(data.at(entry).size() / sizeof(T));
-    if (!all.empty()) std::memcpy(all.data(), data[entry].data(), data[entry].size());
-    return all;
-  }
 };
 
 inline std::vector<Said> unpacked(std::span<const SwitchAction> actions) {
   std::vector<Said> all;
-  for (const SwitchAction& action : actions) {
-    Said said;
-    said.to = action.to;
-    said.peers.assign(action.peers.begin(), action.peers.end());
-    said.header = action.header;
-    EXPECT_EQ(action.header.length, action.payload.size());
-    if (said.type() == AggregationType::refusal) {
-      EXPECT_EQ(wire::decode(action.payload, said.refusal), nullptr);
-    } else {
-      wire::AggregationMessage message;
-      EXPECT_EQ(wire::decode(action.header, action.payload, message), nullptr);
-      wire::for_each_entry(message, [&](const AggregationEntry& entry, std::span<const std::byte> data) {
-        said.entries.push_back(entry);
-        said.data.emplace_back(data.begin(), data.end());
-      });
-      said.number = message.number;
-      for (std::size_t i = 0; i < wire::names_in(message); ++i)
-        said.names.push_back(wire::name_at(message, i));
-    }
-    all.push_back(std::move(said));
-  }
+  for (const SwitchAction& action : actions) all.emplace_back(action);
   return all;
 }
 

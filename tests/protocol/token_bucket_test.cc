@@ -16,6 +16,12 @@ TEST(TokenBucket, TakesABurstAndThenAsFastAsItsRate) {
   EXPECT_EQ(bucket.take(10, wait_ns + 1'000'000), 0);
 }
 
+TEST(TokenBucket, WhatIsChargedIsOwed) {
+  TokenBucket bucket(1000, 500);
+  bucket.charge(600);
+  EXPECT_NEAR(static_cast<double>(bucket.take(10, 0)), 0.1e9, 10);
+}
+
 TEST(TokenBucket, HasWaitsAboveZeroAtTheLowestOfRates) {
   for (const double rate : {1e-3, 1e-12, 5e-324}) {
     TokenBucket bucket(rate, 1);

@@ -94,7 +94,7 @@ TEST(AggregationMessage, NamesDatagramsThatHaveNotCome) {
     AggregationWriter many(buffer);
     many.begin(AggregationFormat::f32);
     if (type == AggregationType::missing) many.add({});
-    for (std::size_t i = 0; i < kMaxMissingWorkers; ++i) many.add_name(static_cast<std::uint16_t>(i));
+    for (std::size_t i = 0; i < kMaxNames; ++i) many.add_name(static_cast<std::uint16_t>(i));
     EXPECT_EQ(decode(header_of(type), many.payload(), message), nullptr);
     many.add_name(1);
     EXPECT_NE(decode(header_of(type), many.payload(), message), nullptr) << "one too many";

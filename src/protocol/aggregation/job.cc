@@ -205,7 +205,7 @@ void AggregationJob::query(const wire::DatagramHeader& header, const Aggregation
 
 void AggregationJob::name_missing(Replies& replies) const {
   std::size_t named = 0;
-  for (std::uint16_t worker = 0; worker < terms_.workers && named < wire::kMaxMissingWorkers; ++worker) {
+  for (std::uint16_t worker = 0; worker < terms_.workers && named < wire::kMaxNames; ++worker) {
     if (replies.waiting_begun && replies.waiting->heard.has(worker)) continue;
     replies.missing.add_name(worker);
     ++named;
@@ -294,8 +294,11 @@ void AggregationJob::collect(Replies& replies, const wire::DatagramHeader& heade
                           ? answer(To::above, AggregationType::contribution, header, replies.on.payload())
                           : answer(To::all, AggregationType::result, header, replies.on.payload()));
   if (from == nullptr) return;
-  if (!replies.one.empty())
+  if (!replies.one.empty()) {
+    // Few bytes bring back many: they are the job's, too.
+    bucket_.charge(static_cast<double>(wire::kDatagramHeaderBytes + replies.one.payload().size()));
     actions.push_back(answer(To::one, AggregationType::result, header, replies.one.payload()));
+  }
   if (!replies.gap.empty())
     actions.push_back(answer(To::one, AggregationType::gap, header, replies.gap.payload()));
   if (replies.refusal) return refuse(header, {*replies.refusal, 0}, *from, actions);

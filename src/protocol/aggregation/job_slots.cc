@@ -59,7 +59,7 @@ bool is_open(const Round& round) {
 
 std::size_t packet_bytes(const JobTerms& t) {
   return std::max(wire::aggregation_payload(t.columns, t.block, 4),
-                  wire::aggregation_payload(t.columns, 0, 0) + wire::kMaxMissingWorkers * 2);
+                  wire::aggregation_payload(t.columns, 0, 0) + wire::kMaxNames * 2);
 }
 
 std::size_t results_kept(const JobTerms& t) {

@@ -16,7 +16,7 @@ struct SwitchCounters {
   std::uint64_t early = 0;  // of rounds that cannot have begun: somebody does not keep to the protocol
   std::uint64_t queries = 0;
   std::uint64_t missed = 0;        // contributions that a worker which asked was told to send
-  std::uint64_t gaps = 0;          // datagrams that had not come when later ones of their worker had
+  std::uint64_t gaps = 0;          // datagrams that had not been taken when later ones of their worker were
   std::uint64_t passed_up = 0;     // contributions to the switch above
   std::uint64_t passed_again = 0;  // of these, once more
   std::uint64_t busy = 0;          // datagrams beyond the job's rate
@@ -46,7 +46,8 @@ inline constexpr SwitchCounterField kSwitchCounters[] = {
     {"early", &SwitchCounters::early, "Contributions to rounds that could not have begun."},
     {"queries", &SwitchCounters::queries, "Questions of workers that missed results."},
     {"missed", &SwitchCounters::missed, "Contributions that a worker which asked was told to send."},
-    {"gaps", &SwitchCounters::gaps, "Datagrams that had not come when later ones of their worker had."},
+    {"gaps", &SwitchCounters::gaps,
+     "Datagrams that had not been taken when later ones of their worker were."},
     {"passed_up", &SwitchCounters::passed_up, "Contributions to the switch above."},
     {"passed_again", &SwitchCounters::passed_again, "Of these, those that were sent again."},
     {"busy", &SwitchCounters::busy, "Datagrams beyond the rate of their job."},

@@ -34,6 +34,8 @@ class TokenBucket {
     turn_ns_ += nanoseconds(bytes);
     return wait_ns;
   }
+  // Takes what nobody asked to be taken: it is owed.
+  void charge(double bytes) { tokens_ -= bytes; }
 
  private:
   // Turns are given so far ahead, and then from the beginning: some who had one will not come.

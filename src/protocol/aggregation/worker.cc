@@ -20,8 +20,11 @@ namespace {
 constexpr std::int64_t kNeverTime = std::numeric_limits<std::int64_t>::max();
 // Slots that the switch is asked about at once: where nothing comes, asking about all of them would not help.
 constexpr std::size_t kAsked = 4;
-// In mean rounds: what takes longer counts as this.
+// In mean rounds: what takes longer counts as this. With few slots it is we who make rounds long that
+// something is lost in, as nothing but the timer tells of it; a wait that fed on itself would grow without
+// end. What we asked about counts as no more than the mean and its slots-th part of kManySlots.
 constexpr std::int64_t kLongRound = 4;
+constexpr std::int64_t kManySlots = 32;
 
 }  // namespace
 
@@ -52,7 +55,7 @@ AggregationWorker::AggregationWorker(const WorkerTerms& terms, DatagramSink& sin
     refuse("{} columns of {} elements do not fit into one datagram", terms.columns, terms.block);
   columns_.resize(std::size_t{terms.slots} * terms.columns);
   packet_.resize(bytes);
-  missing_.reserve(wire::kMaxMissingWorkers);
+  missing_.reserve(wire::kMaxNames);
 }
 
 wire::DatagramHeader AggregationWorker::header(AggregationType type, std::size_t slot) const {
@@ -175,7 +178,7 @@ std::int64_t AggregationWorker::quiet_after_ns() const {
   const std::int64_t mean = timer_.mean_ns();
   if (mean == 0) return timer_.wait_ns(quiets_);
   const std::int64_t wait = std::max({terms_.times.least_ns, mean / 8, 4 * mean / terms_.slots});
-  return std::min(wait << std::min(quiets_, 20U), terms_.times.most_ns);
+  return std::min(std::min(wait, terms_.times.most_ns) << std::min(quiets_, 20U), terms_.times.most_ns);
 }
 
 void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::byte> payload,
@@ -204,9 +207,13 @@ void AggregationWorker::on(const wire::DatagramHeader& h, std::span<const std::b
   });
   if (failure_) return;
   send_chosen(slot, now_ns);
-  results_.came(message.number, [this](std::uint16_t lost) {
-    if (open_ > 0) ask_for(lost);
-  });
+  // What is sent to us alone may be ahead of what is sent to all.
+  if ((h.flags & wire::kDatagramToAll) == 0)
+    results_.fill(message.number);
+  else
+    results_.came(message.number, [this](std::uint16_t lost) {
+      if (open_ > 0) ask_for(lost);
+    });
   if (open_ == 0)
     next_ns_ = kNeverTime;
   else
@@ -246,7 +253,8 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
             "the workers do not sum the same tensor",
             entry.block, entry.count, entry.next));
   ++counters_.results;
-  if (!column.first) measure(now_ns - column.sent_ns);
+  if (!column.first) measure(column, now_ns - column.sent_ns);
+  if (quiets_ > 0) forget_silence(now_ns);
   quiets_ = 0;
   quiet_ns_ = now_ns + quiet_after_ns();
   finish_blocks(column, i, entry, data);
@@ -265,9 +273,21 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
 }
 
 // Rounds in which something was lost belong to how long rounds take; one that a worker was away in does not.
-void AggregationWorker::measure(std::int64_t round_ns) {
+void AggregationWorker::measure(const Column& column, std::int64_t round_ns) {
   const std::int64_t mean = timer_.mean_ns();
-  timer_.measured(mean > 0 ? std::min(round_ns, kLongRound * mean) : round_ns);
+  std::int64_t most = kLongRound * mean;
+  if (column.in_vain > 0) most = std::min(most, mean + mean * terms_.slots / kManySlots);
+  timer_.measured(mean > 0 ? std::min(round_ns, std::max(most, terms_.times.least_ns)) : round_ns);
+}
+
+// Who was away is back: what was asked about less and less often need not wait so long for the next time.
+void AggregationWorker::forget_silence(std::int64_t now_ns) {
+  for (Column& column : columns_) {
+    if (!column.open || column.held_back) continue;
+    column.in_vain = std::min<std::uint8_t>(column.in_vain, 1);
+    column.due_ns = std::min(column.due_ns, now_ns + timer_.wait_ns(0));
+    wake_at(column.due_ns);
+  }
 }
 
 // Writes the round's block, and those up to the next one, which nobody has anything in.
@@ -293,15 +313,21 @@ void AggregationWorker::on_missing(std::size_t slot, const AggregationMessage& m
     }
     above_ = above_ || entry.above;
     if (!entry.yours) return;
+    Column& column = columns_[index(slot, entry.column)];
+    if (column.held_back) return;
+    column.chosen = true;
     ++counters_.asked_for;
-    columns_[index(slot, entry.column)].chosen = true;
   });
   send_chosen(slot, now_ns);
 }
 
 // Datagrams of ours that the switch has not got, while it got later ones.
 void AggregationWorker::on_gap(const AggregationMessage& message, std::int64_t now_ns) {
+  // They ascend, a few of many that were sent.
+  const std::uint16_t first = wire::name_at(message, 0);
+  const auto span = static_cast<std::uint16_t>(wire::name_at(message, wire::names_in(message) - 1) - first);
   const auto lost = [&](const Column& column) {
+    if (static_cast<std::uint16_t>(column.number - first) > span) return false;
     for (std::size_t i = 0; i < wire::names_in(message); ++i)
       if (wire::name_at(message, i) == column.number) return true;
     return false;

@@ -18,12 +18,12 @@
 // Exactness: the format `scaled`, and i32, come to the same bits in whatever order contributions arrive. A
 // column of such floats first agrees on an exponent, in a round without a block.
 //
-// What is lost is sent again, and nothing else is: both sides number what they send and name what has not
-// come of the other's (gaps.h). What that cannot tell of, the last datagrams and those that were lost again,
-// is asked for: the switch says of a round that has not ended whether our part of it is there (a query), of
-// the oldest rounds, when nothing has ended for a part of a round or one has taken much longer than others
-// do; then less and less often. At the deadline the operation fails, and the text names the workers that are
-// missing.
+// What is lost is sent again: both sides number what they send and name what has not come of the other's
+// (gaps.h). Only results to all say what is missing: one that was asked for may be ahead of them. What
+// numbers cannot tell of, the last datagrams and those that were lost again, is asked for: the switch says of
+// a round that has not ended whether our part of it is there (a query), of the oldest slots, when nothing has
+// ended for a part of a round or one has taken much longer than others do; then less and less often. At the
+// deadline the operation fails, and the text names the workers that are missing.
 //
 // Pure: no socket, no clock, no thread. No allocation once an operation of the same size has been run.
 #pragma once
@@ -130,7 +130,8 @@ class AggregationWorker {
   void send_chosen(std::size_t slot, std::int64_t now_ns);
   void ask(std::size_t slot, std::int64_t now_ns);
   void ask_for(std::uint16_t result);
-  void measure(std::int64_t round_ns);
+  void measure(const Column& column, std::int64_t round_ns);
+  void forget_silence(std::int64_t now_ns);
   void on_gap(const wire::AggregationMessage& message, std::int64_t now_ns);
   std::int64_t quiet_after_ns() const;
   void on_refusal(const wire::DatagramHeader& header, std::span<const std::byte> payload,
