@@ -13,6 +13,15 @@ LINTER = """#!/bin/sh
 for word; do case $word in /*) echo "read $word" ;; esac; done
 case "$*" in *fault*) exit 1 ;; esac
 """
+# In place of the build that has it read everything: what is to be compiled, and by which command.
+CMAKE = """#!/bin/sh
+mkdir -p build-lint
+for object in src/a.o bench/b.o; do echo "  \\"command\\": \\"c++ -o $object -c x.cc\\","; done >build-lint/compile_commands.json
+echo "configured $*" >&2
+"""
+NINJA = """#!/bin/sh
+for word; do case $word in *.o) echo "read $word" ;; esac; done
+"""
 
 
 class LintTest(unittest.TestCase):
@@ -22,7 +31,7 @@ class LintTest(unittest.TestCase):
         self.tree = pathlib.Path(folder.name, "tree")
         tools = pathlib.Path(folder.name, "tools")
         tools.mkdir()
-        for name, text in (("run-clang-tidy-14", LINTER), ("cmake", "#!/bin/sh\n")):
+        for name, text in (("run-clang-tidy-14", LINTER), ("cmake", CMAKE), ("ninja", NINJA)):
             (tools / name).write_text(text)
             (tools / name).chmod(0o755)
         self.environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "GIT_CONFIG_GLOBAL": "/dev/null"}
@@ -54,10 +63,11 @@ class LintTest(unittest.TestCase):
         """Its exit status, and what the linter has read."""
         done = subprocess.run(["bash", self.tree / "tools/lint.sh", what, "1"], capture_output=True, text=True,
                               env=self.environment)
+        self.configured = [line for line in done.stderr.splitlines() if line.startswith("configured ")]
         return done.returncode, [line[len("read "):] for line in done.stdout.splitlines() if line.startswith("read ")]
 
     def test_without_a_past_everything_is_read(self):
-        self.assertEqual(self.lint(), (0, ["/src/"]))
+        self.assertEqual(self.lint(), (0, ["src/a.o"]))
 
     def test_what_has_changed_since_it_last_passed_is_read_committed_or_not(self):
         self.lint("all")
@@ -84,10 +94,15 @@ class LintTest(unittest.TestCase):
 
     def test_another_set_of_checks_is_for_every_source(self):
         self.lint("all")
+        before = self.configured
+        self.lint("all")
+        self.assertEqual(self.configured, before)
         self.write(".clang-tidy", "Checks: performance-*\n")
-        self.assertEqual(self.lint(), (0, ["/src/"]))
+        self.assertEqual(self.lint(), (0, ["src/a.o"]))
+        self.assertEqual(len(self.configured), 1)
+        self.assertNotEqual(self.configured, before, "so that nothing counts as read already")
         self.commit()
-        self.assertEqual(self.lint(), (0, ["/src/"]))
+        self.assertEqual(self.lint(), (0, ["src/a.o"]))
         self.assertEqual(self.lint(), (0, []))
 
     def test_a_branch_is_compared_with_where_it_left(self):
