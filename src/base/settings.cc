@@ -107,6 +107,13 @@ const std::vector<Setting>& settings() {
        "same on all ranks",
        ""},
       {"TALWEG_SWITCH_KEY_FILE", "file of mode 600 that holds the switch's key; empty: it has none", ""},
+      {"TALWEG_SWITCH_EXACT",
+       "1: floats are summed by the switch to the same bits in every run, half and bfloat16 by trees; 0: as "
+       "they come; the same on all ranks",
+       "0", false, true, SettingKind::on_off},
+      {"TALWEG_SWITCH_SPARSE",
+       "1: blocks of a vector that are zero do not travel to the switch; 0: all do; the same on all ranks",
+       "0", false, true, SettingKind::on_off},
       {"TALWEG_STORE", "where ranks meet: file:/path or tcp://host:port; empty: MASTER_ADDR and MASTER_PORT",
        ""},
       {"TALWEG_AGGREGATORS_AT",

@@ -31,7 +31,7 @@ void GroupImpl::use_switch(SwitchWish wish) {
 std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<const protocol::Plan> trees,
                                                              DataType type, ReduceOp reduction) {
   if (switch_ == nullptr || trees == nullptr) return trees;
-  const auto format = wire::aggregation_format(type);
+  const auto format = switch_->format_of(type);
   // All ranks find the same so far.
   if (!switch_serves(trees->forest->request, type) ||
       (reduction != ReduceOp::sum && reduction != ReduceOp::avg))
@@ -53,7 +53,7 @@ std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<con
 }
 
 bool GroupImpl::switch_serves(const forest::Request& request, DataType type) const {
-  return switch_ != nullptr && request.op == Collective::all_reduce && wire::aggregation_format(type) &&
+  return switch_ != nullptr && request.op == Collective::all_reduce && switch_->format_of(type) &&
          request.counts[0] * request.element_size >= (switch_->always() ? 1 : kLeastBytes);
 }
 

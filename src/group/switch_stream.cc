@@ -33,13 +33,14 @@ constexpr int kShortSums = 9, kLongSums = 3;
 constexpr int kLockTries = 50;  // tries to let another thread have the lock
 constexpr std::int64_t kMeasureNs = 10'000 * live::kMillisecondNs;  // for one of them
 
-double seconds_of_sum(live::SwitchClient& client, std::vector<float>& data, int times) {
+double seconds_of_sum(live::SwitchClient& client, std::vector<float>& data, wire::AggregationFormat format,
+                      int times) {
   std::vector<std::int64_t> took;
   auto* const bytes = reinterpret_cast<std::byte*>(data.data());
   const std::size_t size = data.size() * sizeof(float);
   for (int i = 0; i < times; ++i) {
     const std::int64_t begin_ns = live::now_ns();
-    client.all_reduce({bytes, bytes, size, size}, begin_ns + kMeasureNs);
+    client.all_reduce({bytes, bytes, size, size, format}, begin_ns + kMeasureNs);
     took.push_back(live::now_ns() - begin_ns);
   }
   std::ranges::nth_element(took, took.begin() + times / 2);
@@ -128,9 +129,18 @@ std::optional<SwitchStream::Cost> SwitchStream::cost() const {
   return cost_;
 }
 
+// Two bytes are too few for what the switch sums exactly.
+std::optional<wire::AggregationFormat> SwitchStream::format_of(DataType type) const {
+  const auto format = wire::aggregation_format(type);
+  if (!wish_.exact || format == wire::AggregationFormat::i32) return format;
+  if (format == wire::AggregationFormat::f32) return wire::AggregationFormat::scaled;
+  return std::nullopt;
+}
+
 std::string SwitchStream::describe() const {
   const auto guard = lock();
-  const std::string sums = fmt::format("{}, {} sum{}", wish_.from, sums_, sums_ == 1 ? "" : "s");
+  const std::string sums = fmt::format("{}, {} sum{}{}{}", wish_.from, sums_, sums_ == 1 ? "" : "s",
+                                       wish_.exact ? ", exact" : "", wish_.sparse ? ", sparse" : "");
   return cost_ ? sums : fmt::format("{}; not now: {}", sums, why_not_);
 }
 
@@ -161,12 +171,14 @@ void SwitchStream::serve() {
   }
 }
 
-// The mean of all ranks, which the switch itself makes: all have the same bits.
+// The mean of all ranks, which the switch itself makes: all have the same bits. Of dense sums: what is zero
+// in those to come nobody knows.
 SwitchStream::Cost SwitchStream::measure(live::SwitchClient& client) const {
   std::vector<float> few(kShortElements), many(kLongElements);
-  seconds_of_sum(client, few, 2);
-  const double of_few = seconds_of_sum(client, few, kShortSums);
-  const double of_many = seconds_of_sum(client, many, kLongSums);
+  const wire::AggregationFormat format = format_of(DataType::f32).value();
+  seconds_of_sum(client, few, format, 2);
+  const double of_few = seconds_of_sum(client, few, format, kShortSums);
+  const double of_many = seconds_of_sum(client, many, format, kLongSums);
   const auto ranks = static_cast<float>(place_.size);
   std::array<float, 2> mean{static_cast<float>(of_few) / ranks, static_cast<float>(of_many) / ranks};
   auto* const bytes = reinterpret_cast<std::byte*>(mean.data());
@@ -232,7 +244,7 @@ bool SwitchStream::step(live::SwitchClient& client) {
   const std::int64_t now = live::now_ns();
   if (running_ == nullptr && (running_ = queue_.next()) != nullptr) {
     const protocol::SumTask& task = running_->task;
-    client.start({task.in, task.out, task.bytes, task.bytes, task.format}, now + kNoDeadlineNs);
+    client.start({task.in, task.out, task.bytes, task.bytes, task.format, wish_.sparse}, now + kNoDeadlineNs);
     results_ = client.counters().results;
     progress_ns_ = now;
   }

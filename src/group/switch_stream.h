@@ -57,6 +57,8 @@ class SwitchStream final : public protocol::SumStream {
   // Changes whenever what cost() says does.
   std::uint64_t lives() const { return lives_.load(std::memory_order_acquire); }
   bool always() const { return wish_.always; }
+  // How it sums elements of this type; empty: not at all.
+  std::optional<wire::AggregationFormat> format_of(DataType type) const;
   // "127.0.0.1:4711 (environment), 12 sums", or why there are none.
   std::string describe() const;
 

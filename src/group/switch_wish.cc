@@ -59,6 +59,8 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
   wish.always = named.by_switch;
   wish.wanted = wish.always || !named.reduces_by;
   wish.address = endpoint_of(address.value);
+  wish.exact = switch_of("TALWEG_SWITCH_EXACT");
+  wish.sparse = switch_of("TALWEG_SWITCH_SPARSE");
   wish.from = fmt::format("{} ({})", address.value, name(address.origin));
   constexpr const char* kKeySetting = "TALWEG_SWITCH_KEY_FILE";
   const ResolvedSetting key = resolve(kKeySetting, options.switch_key_file);

@@ -21,6 +21,8 @@ NamedAlgorithms take_apart(const std::string& algorithm);
 struct SwitchWish {
   bool wanted = false;  // there is one, and no trees are named for all_reduce
   bool always = false;  // whatever it costs
+  bool exact = false;   // floats come to the same bits in whatever order they come
+  bool sparse = false;  // blocks that are zero do not travel
   live::Endpoint address;
   std::optional<wire::Secret> key;
   std::string from;  // "127.0.0.1:4711 (environment)", for people

@@ -17,6 +17,7 @@
 #include "cluster/routing.h"
 #include "forest/verify.h"
 #include "forest/walk.h"
+#include "study/by_switch.h"
 #include "study/network_picture.h"
 #include "study/pages/embedded.h"
 #include "study/why_not.h"
@@ -205,6 +206,15 @@ Json curves(const Study& study) {
     document["times"].push_back(std::move(times));
     document["rates"].push_back(std::move(rates));
   }
+  if (study.rows.empty() || !study.rows.back().by_switch) return document;
+  Json times = Json::array(), rates = Json::array();
+  for (const StudyRow& row : study.rows) {
+    times.push_back(*row.by_switch->seconds);
+    rates.push_back(static_cast<double>(row.bytes) / *row.by_switch->seconds / 1e9);
+  }
+  document["planners"].push_back(kBySwitch);
+  document["times"].push_back(std::move(times));
+  document["rates"].push_back(std::move(rates));
   return document;
 }
 
@@ -248,6 +258,8 @@ text::Unit unit_of_times(std::span<const StudyRow> rows) {
   for (const StudyRow& row : rows)
     for (const Prediction& prediction : row.predictions)
       if (prediction.seconds) times.push_back(*prediction.seconds);
+  for (const StudyRow& row : rows)
+    if (row.by_switch) times.push_back(*row.by_switch->seconds);
   return text::unit_for(text::Quantity::seconds, std::move(times));
 }
 
@@ -280,6 +292,13 @@ std::string planners_section(const Study& study) {
         text::xml_escaped(its.seconds ? its.breakdown.reason : ""),
         text::xml_escaped(choice_text(study, row, i)));
   }
+  if (row.by_switch)
+    html += fmt::format(
+        "<tr><th>{}</th><td>{}</td><td>{:.4g}</td><td>-</td><td class=\"words\">{}</td><td "
+        "class=\"words\">{}</td></tr>\n",
+        kBySwitch, time_in(unit, row.by_switch->seconds),
+        static_cast<double>(row.bytes) / *row.by_switch->seconds / 1e9,
+        text::xml_escaped(row.by_switch->breakdown.reason), text::xml_escaped(switch_text(*row.by_switch)));
   return html + "</table></div>\n";
 }
 
@@ -341,6 +360,8 @@ std::string table_section(const Study& study) {
       "id=\"predicted\">\n<tr><th>size</th>",
       unit.name);
   for (const std::string& planner : study.planners) html += fmt::format("<th>{}</th>", breakable(planner));
+  const bool by_switch = study.rows.back().by_switch.has_value();
+  if (by_switch) html += fmt::format("<th>{}</th>", kBySwitch);
   html += "<th>taken, GB/s</th><th>of bound</th></tr>\n";
   for (const StudyRow& row : study.rows) {
     html += fmt::format("<tr><th>{}</th>", size_text(study, row));
@@ -351,6 +372,7 @@ std::string table_section(const Study& study) {
           prediction.seconds ? "" : fmt::format(" title=\"{}\"", text::xml_escaped(prediction.reason)),
           time_in(unit, prediction.seconds));
     }
+    if (by_switch) html += fmt::format("<td>{}</td>", time_in(unit, row.by_switch->seconds));
     const auto rate = row.taken < 0 ? std::nullopt : rate_of(study, row, at(row.taken));
     const auto part = row.taken < 0 ? std::nullopt : part_of_bound(study, row, at(row.taken));
     html += fmt::format("<td>{}</td><td>{}</td></tr>\n", rate ? fmt::format("{:.4g}", *rate / 8e9) : "-",

@@ -165,6 +165,13 @@ std::string planners_table(const Study& study, bool wide) {
 
 }  // namespace
 
+std::string switch_text(const Prediction& by_switch) {
+  return fmt::format(
+      "talweg switch at {}, without the ranks' words around a sum; taken where TALWEG_SWITCH names one and "
+      "sums through it have been measured to be quicker",
+      printable(fmt::format("{}", fmt::join(by_switch.through, " and "))));
+}
+
 std::string duration_text(double seconds) {
   struct Unit {
     double seconds;
@@ -244,13 +251,7 @@ std::string to_text(const cluster::Cluster& network, const NetworkSource& source
     text += planners_table(study, wide);
   }
   if (study.rows.back().by_switch)
-    text += text::in_lines(
-        fmt::format(
-            "{}: talweg switch at {}, without the ranks' words around a sum; taken where TALWEG_SWITCH "
-            "names one and sums through it have been measured to be quicker",
-            kBySwitch,
-            printable(fmt::format("{}", fmt::join(study.rows.back().by_switch->through, " and ")))),
-        wide);
+    text += text::in_lines(fmt::format("{}: {}", kBySwitch, switch_text(*study.rows.back().by_switch)), wide);
   for (const std::string& why : why_not(study)) text += text::in_lines(why, wide);
   return text;
 }

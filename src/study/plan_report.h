@@ -17,6 +17,8 @@ std::string network_line(const cluster::Cluster& network, const NetworkSource& s
 std::string bound_line(const cluster::Cluster& network, const Study& study);
 // "12.3 us", "1.2 s"
 std::string duration_text(double seconds);
+// Of what switches are predicted to take: where they are, and when they are taken. Safe to print.
+std::string switch_text(const Prediction& by_switch);
 // "12.3", where a table's head says the unit for all of its column (text::unit_for()); "-" where there is
 // none.
 std::string time_in(const text::Unit& unit, const std::optional<double>& seconds);

@@ -80,10 +80,16 @@ SimulateRequest request_at(SimulateRequest request, const SweepPoint& point) {
   return request;
 }
 
-// Of all planners only those serve a point that serve its collective.
+// Of all planners only those serve a point that serve its collective; the switch, where its network has one.
+// What is wrong with a point the others of the same network say.
 void leave_out_what_does_not_serve(const SimulateRequest& base, std::vector<SweepPoint>& points) {
   std::erase_if(points, [&](const SweepPoint& point) {
     const SimulateRequest request = request_at(base, point);
+    if (request.algo == kBySwitch) try {
+        return !why_no_switch(checked(request)).empty();
+      } catch (const Error&) {
+        return true;
+      }
     const Collective op = collective_called(request.op, "--op: ");
     return !serves(request.algo, forest::even_request(op, 2, 0, 0, 1));
   });
@@ -256,6 +262,7 @@ std::vector<std::string> values_of(const std::string& key, const std::string& va
   for (std::string part; std::getline(list, part, ',');) {
     if (key == "algo" && part == "all") {
       for (const forest::Planner& planner : forest::planners()) values.push_back(planner.name);
+      values.emplace_back(kBySwitch);
     } else if (key == "bytes" && part.find("..") != std::string::npos) {
       for (const std::int64_t size : parse_sizes(part, factor)) values.push_back(std::to_string(size));
     } else {

@@ -29,7 +29,7 @@ const std::string kClusterFolder = std::string(TALWEG_SOURCE_DIR) + "/examples/c
 const std::vector<std::string> kExamples = {
     "even4.yaml",         "uneven4.yaml",           "pairwise4.yaml",
     "four_gpus.nccl.xml", "two_servers.adapcc.xml", "torus_switch.astra_sim.yml",
-    "rack8.topo",         "dgx1_1MB.taccl.json"};
+    "rack8.topo",         "dgx1_1MB.taccl.json",    "aggregator4.yaml"};
 
 class Plan : public testing::Test {
  protected:
@@ -294,6 +294,13 @@ TEST_F(Plan, ThePageIsWellFormedAndHasEveryNodeAndTree) {
     // One line for each planner, and one for each size.
     EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr").size(), data["curves"]["planners"].size() + 1);
     EXPECT_EQ(page.select_nodes("//*[@id='predicted']/tr").size(), 3u);
+    const bool sums = std::ranges::any_of(
+        data["nodes"], [](const json& node) { return node[0].get<std::string>().starts_with("agg"); });
+    EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr[th='switch' and td[4]!='']").size(), sums ? 1u : 0u);
+    EXPECT_EQ(page.select_nodes("//*[@id='predicted']/tr/th[.='switch']").size(), sums ? 1u : 0u);
+    for (const auto& row : page.select_nodes("//*[@id='predicted']/tr"))
+      EXPECT_EQ(row.node().select_nodes("td | th").size(), data["curves"]["planners"].size() + 3);
+    EXPECT_EQ(data["curves"]["planners"].size(), data["curves"]["times"].size());
     EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr[td[1]!='-' and td[4]='']").size(), 0u) << "no limit";
     EXPECT_EQ(page.select_nodes("//*[@id='plans']/tr[@class='taken']").size(), 1u);
     EXPECT_TRUE(data["plans"][0]["taken"].get<bool>());

@@ -13,6 +13,7 @@
 namespace talweg::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 const std::string kBox = TALWEG_SOURCE_DIR "/examples/clusters/aggregator4.yaml";
@@ -59,10 +60,18 @@ TEST(SimulateSwitch, IsOneOfAllAlgorithmsWhereThereIsAnAggregator) {
   EXPECT_THAT(talweg(all).out, HasSubstr(",switch through agg\n"));
   EXPECT_THAT(talweg({"simulate", kBox, "--sweep", "algo=switch,ring", "-b", "64K", "-n", "1"}).out,
               HasSubstr("switch through agg"));
-  const Outcome without =
-      talweg({"simulate", "--topology", "star:hosts=4", "--algo", "all", "-b", "64K", "-n", "1"});
-  EXPECT_EQ(without.exit_code, 0) << without.err;
-  EXPECT_THAT(without.out, testing::Not(HasSubstr("switch through")));
+  EXPECT_THAT(talweg({"simulate", kBox, "--sweep", "algo=all", "-b", "64K", "-n", "1"}).out,
+              AllOf(HasSubstr("switch through agg"), HasSubstr("halving_doubling")));
+  for (const std::vector<std::string>& how :
+       {std::vector<std::string>{"--topology", "star:hosts=4", "--algo", "all"},
+        {"--topology", "star:hosts=4", "--sweep", "algo=all"},
+        {kBox, "--sweep", "algo=all", "--op", "broadcast"}}) {
+    std::vector<std::string> arguments{"simulate", "-b", "64K", "-n", "1"};
+    arguments.insert(arguments.end(), how.begin(), how.end());
+    const Outcome without = talweg(arguments);
+    EXPECT_EQ(without.exit_code, 0) << without.err;
+    EXPECT_THAT(without.out, testing::Not(HasSubstr("switch")));
+  }
 }
 
 TEST(SimulateSwitch, WhatItCannotDoIsSaidInOneLine) {

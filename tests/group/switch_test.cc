@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <bit>
+#include <cmath>
 #include <fstream>
 #include <optional>
 
 #include "base/data_types.h"
+#include "live/aggregation/switch_line.h"
 #include "live/served_switch.h"
+#include "protocol/aggregation/scaling.h"
 #include "ranks.h"
 
 namespace talweg {
@@ -385,6 +389,93 @@ TEST(Switched, IsTakenWhereItIsQuickerThanThePlannedTrees) {
           options.cluster_file = cluster.path();
           through(at(served), "")(options);
         });
+  }
+}
+
+// Of one block, so that its scale is known: units of the largest value's, which no order of sums gives by
+// itself.
+TEST(Switched, ExactSumsHaveTheBitsOfTheirScaleAndTwoBytesAreTooFewForThem) {
+  const Variable exact("TALWEG_SWITCH_EXACT", "1");
+  constexpr std::size_t kCount = 100;
+  const auto value_of = [](int rank, std::size_t i) {
+    return std::ldexp(1.0F + static_cast<float>(i) / 128, static_cast<int>(i % 40) - 38) *
+           static_cast<float>(rank + 1);
+  };
+  std::vector<float> expected(kCount);
+  float largest = 0;
+  for (int rank = 0; rank < kRanks; ++rank)
+    for (std::size_t i = 0; i < kCount; ++i) largest = std::max(largest, value_of(rank, i));
+  const protocol::BlockScale scale =
+      protocol::scale_of(protocol::exponent_of(std::bit_cast<std::uint32_t>(largest)), kRanks);
+  bool differ = false;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    std::int32_t integers = 0;
+    float plain = 0;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      integers += static_cast<std::int32_t>(std::nearbyint(value_of(rank, i) * scale.to_integer));
+      plain += value_of(rank, i);
+    }
+    expected[i] = static_cast<float>(integers) * scale.to_float;
+    differ = differ || expected[i] != plain;
+  }
+  ASSERT_TRUE(differ);
+  const live::Served served;
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_there(group);
+        EXPECT_THAT(switch_line(group), ::testing::ContainsRegex("sums?, exact"));
+        const int before = sums(group);
+        std::vector<float> data(kCount);
+        for (std::size_t i = 0; i < kCount; ++i) data[i] = value_of(group.rank(), i);
+        group.all_reduce(data.data(), data.data(), kCount, DataType::f32, ReduceOp::sum);
+        EXPECT_EQ(data, expected);
+        reduce_and_check<std::int32_t>(group, 300'000, DataType::i32, ReduceOp::sum, true,
+                                       [](float x) { return static_cast<std::int32_t>(x); });
+        EXPECT_EQ(sums(group), before + 2);
+        reduce_and_check<std::uint16_t>(group, 1000, DataType::f16, ReduceOp::sum, false,
+                                        [](float x) { return kernel::f32_to_f16(x); });
+        EXPECT_EQ(sums(group), before + 2);
+        group.barrier();
+      },
+      through(at(served)));
+}
+
+TEST(Switched, BlocksThatAreZeroDoNotTravelWhereAskedFor) {
+  live::SwitchServiceOptions options;
+  options.describe = [](const live::SwitchStatus& status) {
+    return status.jobs.empty() ? "0" : std::to_string(status.jobs[0].counters.contributions);
+  };
+  const live::Served served(options);
+  const auto contributions = [&] {
+    return std::stoull(
+        live::give_order(served.service().address(), {}, wire::SwitchDo::status, live::soon()));
+  };
+  for (const bool sparse : {false, true}) {
+    const Variable setting("TALWEG_SWITCH_SPARSE", sparse ? "1" : "0");
+    constexpr std::size_t kCount = 1'000'000;
+    std::uint64_t sent = 0;
+    run_ranks(
+        kRanks,
+        [&](Group& group) {
+          sum_until_there(group);
+          group.barrier();
+          const std::uint64_t before = contributions();
+          group.barrier();
+          std::vector<float> data(kCount, 0.0F), out(kCount, -1.0F);
+          const auto mine = static_cast<std::size_t>(group.rank());
+          data[300'000 * mine] = data[500'000] = 1;
+          group.all_reduce(data.data(), out.data(), kCount, DataType::f32, ReduceOp::sum);
+          for (std::size_t i = 0; i < kCount; ++i)
+            ASSERT_EQ(out[i], i == 500'000 ? 3.0F : i % 300'000 == 0 && i < 900'000 ? 1.0F : 0.0F) << i;
+          if (group.rank() == 0) sent = contributions() - before;
+          group.barrier();
+        },
+        through(at(served)));
+    if (sparse)
+      EXPECT_EQ(sent, 2U * kRanks);
+    else
+      EXPECT_GE(sent, 100U * kRanks);
   }
 }
 
