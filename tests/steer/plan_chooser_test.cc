@@ -99,9 +99,13 @@ double worked_seconds() {
 }
 
 // So many times what the first plan takes, since seconds are others on each machine and under sanitizers.
+// What else runs makes some tries longer, by the caches that it empties: a part that is long is so in each of
+// them.
 constexpr double kSoon = 8;
+constexpr int kTries = 5;
 
-TEST(PlanChooser, NoPartOfASearchIsLongWithoutAskingWhetherItIsStillWanted) {
+// The longest part of a search, in times of what the first plan takes.
+double longest_part() {
   const forest::CostModel model(forest::random_network(1, 64));
   const forest::Request request = forest::make_request(Collective::all_reduce, 64, 1 << 24);
   forest::PackingMemo at_once, memo;
@@ -116,7 +120,13 @@ TEST(PlanChooser, NoPartOfASearchIsLongWithoutAskingWhetherItIsStillWanted) {
   });
   EXPECT_THROW(forest::plan_best(request, model, memo, &limit), forest::WorkLimit::Reached);
   longest = std::max(longest, worked_seconds() - last);  // from the last question to the end
-  EXPECT_LT(longest / first, kSoon);
+  return longest / first;
+}
+
+TEST(PlanChooser, NoPartOfASearchIsLongWithoutAskingWhetherItIsStillWanted) {
+  double least = longest_part();
+  for (int i = 1; i < kTries && least >= kSoon; ++i) least = std::min(least, longest_part());
+  EXPECT_LT(least, kSoon);
 }
 
 // What planning in the background comes to.
