@@ -72,7 +72,13 @@ tidy() {
 
 # compile FOLDER [PREFIX]: those of its objects, their names beginning so, that are older than what they are made from.
 compile() {
-  sed -n -E "s,.* -o (${2-}[^ ]+) .*,\1,p" "$1/compile_commands.json" | xargs ninja -C "$1" -k0 -j"$jobs"
+  local objects
+  mapfile -t objects < <(sed -n -E 's,.* -o ([^ ]+) .*,\1,p' "$1/compile_commands.json")
+  if ((${#objects[@]} != $(grep -c '"file":' "$1/compile_commands.json"))); then
+    echo "[lint] not all that is to be compiled names one object" >&2
+    return 1
+  fi
+  printf '%s\n' "${objects[@]}" | grep "^${2-}" | xargs ninja -C "$1" -k0 -j"$jobs"
 }
 
 case $what in

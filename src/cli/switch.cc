@@ -190,7 +190,8 @@ void add_switch(CLI::App& app, Action* action) {
       ->check(whole_number(1, 65'535))
       ->capture_default_str();
   sub->add_option("--memory", flags->memory, "of the slots of all jobs")->capture_default_str();
-  sub->add_option("--job-rate", flags->rate, "what the workers of a job may send together, at least 8kbit/s")
+  sub->add_option("--job-rate", flags->rate,
+                  "what the workers of a job may send together and have sent again, at least 8kbit/s")
       ->capture_default_str();
   sub->add_option("--status", flags->status,
                   "a file for Prometheus' textfile collector, every 5 s; -: standard output");

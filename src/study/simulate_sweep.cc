@@ -80,14 +80,14 @@ SimulateRequest request_at(SimulateRequest request, const SweepPoint& point) {
   return request;
 }
 
-// Of all planners only those serve a point that serve its collective; the switch, where its network has one.
-// What is wrong with a point the others of the same network say.
+// Of all planners only those serve a point that serve its collective; and the switch, where there is one that
+// sums what is asked for. What is wrong with a point whatever the algorithm the planners' points say.
 void leave_out_what_does_not_serve(const SimulateRequest& base, std::vector<SweepPoint>& points) {
   std::erase_if(points, [&](const SweepPoint& point) {
     const SimulateRequest request = request_at(base, point);
     if (request.algo == kBySwitch) try {
         return !why_no_switch(checked(request)).empty();
-      } catch (const Error&) {
+      } catch (const std::exception&) {
         return true;
       }
     const Collective op = collective_called(request.op, "--op: ");

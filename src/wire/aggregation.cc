@@ -108,6 +108,13 @@ const char* decode(const DatagramHeader& header, std::span<const std::byte> payl
     at += bytes;
   }
   if (body.size() - at != (names ? head.number : 0) * sizeof(std::uint16_t)) return "not as long as it says";
+  for (std::size_t i = 2; names && i + 2 <= body.size() - at; i += 2) {
+    std::uint16_t before = 0, name = 0;
+    std::memcpy(&before, body.data() + at + i - 2, sizeof before);
+    std::memcpy(&name, body.data() + at + i, sizeof name);
+    if (gap ? static_cast<std::int16_t>(name - before) <= 0 : name <= before)
+      return "names that do not ascend";
+  }
   message = {type,           format,          head.entries, names ? std::uint16_t{0} : head.number,
              body.first(at), body.subspan(at)};
   return nullptr;

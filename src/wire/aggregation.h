@@ -137,7 +137,8 @@ class AggregationWriter {
   void begin(AggregationFormat format, std::uint16_t number = 0);
   // Where the data belong; behind it where there are none.
   std::byte* add(const AggregationEntry& entry);
-  // A worker or datagram, in ascending order after all entries; of a message that has no number itself.
+  // A worker or datagram, in ascending order (of datagrams round and round) after all entries; of a message
+  // that has no number itself.
   void add_name(std::uint16_t name);
   bool empty() const { return used_ <= kAggregationHeadBytes; }
   std::span<const std::byte> payload() const { return buffer_.first(used_); }

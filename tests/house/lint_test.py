@@ -15,12 +15,16 @@ case "$*" in *fault*) exit 1 ;; esac
 """
 # In place of the build that has it read everything: what is to be compiled, and by which command.
 CMAKE = """#!/bin/sh
-mkdir -p build-lint
-for object in src/a.o bench/b.o; do echo "  \\"command\\": \\"c++ -o $object -c x.cc\\","; done >build-lint/compile_commands.json
+mkdir -p build-lint/alone
+for object in src/a.o bench/b.o; do
+  echo "  \\"command\\": \\"c++ -o $object -c x.cc\\","
+  echo "  \\"file\\": \\"x.cc\\"$MORE"
+done | tee build-lint/compile_commands.json >build-lint/alone/compile_commands.json
 echo "configured $*" >&2
 """
 NINJA = """#!/bin/sh
 for word; do case $word in *.o) echo "read $word" ;; esac; done
+[ ! -e fault ]
 """
 
 
@@ -104,6 +108,17 @@ class LintTest(unittest.TestCase):
         self.commit()
         self.assertEqual(self.lint(), (0, ["src/a.o"]))
         self.assertEqual(self.lint(), (0, []))
+
+    def test_all_is_read_or_it_fails(self):
+        self.assertEqual(self.lint("alone"), (0, ["src/a.o", "bench/b.o"]))
+        self.write("fault", "")
+        self.assertEqual(self.lint("all"), (1, ["src/a.o"]))
+        self.assertEqual(self.lint("alone"), (1, ["src/a.o", "bench/b.o"]))
+        self.assertFalse((self.tree / "build-lint/passed").exists())
+        (self.tree / "fault").unlink()
+        self.environment["MORE"] = '\n"file": "another whose object is not told"'
+        for what in "all", "alone":
+            self.assertEqual(self.lint(what), (1, []))
 
     def test_a_branch_is_compared_with_where_it_left(self):
         self.git("update-ref", "refs/remotes/origin/main", "HEAD")

@@ -33,26 +33,28 @@ TEST(Gaps, AreSaidOnceAndAsSoonAsOneFurtherOnHasComeThanAnyWasOvertakenBy) {
       if (random.uniform() < 0.01) silent = static_cast<int>(random.below(120));
       if (silent-- > 0 || random.uniform() < 0.05) continue;
       const auto when = [&] {
-        return 10U * static_cast<unsigned>(i) + random.below(random.below(20) == 0 ? late : 15);
+        return 10U * static_cast<unsigned>(i) +
+               random.below(random.below(turn % 4 < 2 ? 4 : 20) == 0 ? late : 15);
       };
       arrivals.emplace_back(when(), before + i);
       if (random.uniform() < 0.1) arrivals.emplace_back(when() + random.below(2000), before + i);
     }
     std::sort(arrivals.begin(), arrivals.end());
     std::set<int> came;
-    int newest = before, judged = before, patience = 3;
+    int newest = before, judged = before, overtaken = 0;
     for (const auto& [when, number] : arrivals) {
       std::vector<std::uint16_t> said, expected;
       gaps.came(static_cast<std::uint16_t>(number), [&](std::uint16_t gap) { said.push_back(gap); });
       const bool news = came.insert(number).second;
-      if (news && number <= judged && newest - number <= 62)
-        patience = std::max(patience, newest - number + 1);
+      if (news && number <= judged && newest - number <= 62) overtaken = std::max(overtaken, newest - number);
+      if (number > newest && (number ^ newest) >= int{Gaps::kForget} && overtaken > 0) --overtaken;
       newest = std::max(newest, number);
+      const int patience = std::max(3, overtaken + 1);
+      learnt = std::max(learnt, patience);
       for (; judged < newest - patience; ++judged)
         if (!came.contains(judged + 1)) expected.push_back(static_cast<std::uint16_t>(judged + 1));
       ASSERT_EQ(said, expected) << turn << ", number " << number - before;
     }
-    learnt = std::max(learnt, patience);
   }
   EXPECT_EQ(learnt, 63) << "as far back as numbers are remembered";
 }
@@ -70,6 +72,31 @@ TEST(Gaps, WhatIsFilledFromElsewhereIsNotMissedAndSaysNothingOfOthers) {
   EXPECT_THAT(said, ElementsAre(3));
   EXPECT_TRUE(gaps.fill(3));
   EXPECT_EQ(gaps.overtaken, 0) << "it was sent again";
+}
+
+TEST(Gaps, WhatWasOvertakenOnceDoesNotDelayOthersForEver) {
+  Gaps gaps{};
+  std::vector<std::uint16_t> said;
+  unsigned number = 0;
+  const auto came = [&](unsigned n) {
+    gaps.came(static_cast<std::uint16_t>(n), [&](std::uint16_t gap) { said.push_back(gap); });
+  };
+  // How many come before the one that does not is missed.
+  const auto patience = [&] {
+    said.clear();
+    number += 2;
+    unsigned others = 0;
+    while (said.empty() && others < 100) came(number + others++);
+    number += others - 1;
+    return others;
+  };
+  EXPECT_EQ(patience(), 3U);
+  for (int i = 0; i < 50; ++i) came(++number + 1);
+  came(number - 49);
+  ++number;
+  EXPECT_GT(patience(), 40U);
+  for (int i = 0; i < 0x10000; ++i) came(++number);
+  EXPECT_EQ(patience(), 3U);
 }
 
 TEST(Gaps, OfALongSilenceTheEndIsNamed) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <tuple>
 #include <vector>
 
 #include "base/random.h"
@@ -96,8 +97,21 @@ TEST(AggregationMessage, NamesDatagramsThatHaveNotCome) {
     if (type == AggregationType::missing) many.add({});
     for (std::size_t i = 0; i < kMaxNames; ++i) many.add_name(static_cast<std::uint16_t>(i));
     EXPECT_EQ(decode(header_of(type), many.payload(), message), nullptr);
-    many.add_name(1);
+    many.add_name(1000);
     EXPECT_NE(decode(header_of(type), many.payload(), message), nullptr) << "one too many";
+  }
+  for (const auto& [type, names, good] : {std::tuple{AggregationType::gap, std::pair{7, 7}, false},
+                                          {AggregationType::gap, {7, 6}, false},
+                                          {AggregationType::gap, {40000, 2}, true},
+                                          {AggregationType::missing, {2, 40000}, true},
+                                          {AggregationType::missing, {40000, 2}, false},
+                                          {AggregationType::missing, {7, 7}, false}}) {
+    writer.begin(AggregationFormat::f32);
+    if (type == AggregationType::missing) writer.add({});
+    writer.add_name(static_cast<std::uint16_t>(names.first));
+    writer.add_name(static_cast<std::uint16_t>(names.second));
+    EXPECT_EQ(decode(header_of(type), writer.payload(), message) == nullptr, good)
+        << names.first << ", " << names.second;
   }
   writer.begin(AggregationFormat::bf16);
   writer.add({});

@@ -15,6 +15,8 @@ struct Gaps {
   static constexpr int kReordering = 3, kMostReordering = 62;
   // Of a longer silence only the end is named: the rest is found by those who wait for it.
   static constexpr int kMost = 256;
+  // What is learnt is unlearnt, by one for each so many numbers: a power of two.
+  static constexpr unsigned kForget = 1024;
 
   std::uint64_t missing;  // bit i: number newest - i
   std::uint16_t newest;
@@ -31,6 +33,7 @@ struct Gaps {
         overtaken = std::max(overtaken, static_cast<std::uint16_t>(-ahead));
       return;
     }
+    if (number / kForget != newest / kForget && overtaken > 0) --overtaken;
     const int first = static_cast<std::int16_t>(judged - newest) + 1;  // in numbers from the newest one
     const int last = ahead - std::max(kReordering, overtaken + 1);
     for (int step = std::max(first, last - kMost + 1); step <= last; ++step)

@@ -20,9 +20,10 @@ namespace {
 constexpr std::int64_t kNeverTime = std::numeric_limits<std::int64_t>::max();
 // Slots that the switch is asked about at once: where nothing comes, asking about all of them would not help.
 constexpr std::size_t kAsked = 4;
-// In mean rounds: what takes longer counts as this. With few slots it is we who make rounds long that
-// something is lost in, as nothing but the timer tells of it; a wait that fed on itself would grow without
-// end. What we asked about counts as no more than the mean and its slots-th part of kManySlots.
+// In mean rounds, of when the round was sent: what takes longer counts as this. With few slots nothing but
+// the timer tells of a loss, and rounds are as long as we wait; so that waits do not grow by themselves, one
+// that was asked about counts as 1 + slots / kManySlots means at most. They do not grow while fewer rounds
+// are asked about than one in so many.
 constexpr std::int64_t kLongRound = 4;
 constexpr std::int64_t kManySlots = 32;
 
@@ -131,7 +132,10 @@ void AggregationWorker::send_chosen(std::size_t slot, std::int64_t now_ns) {
     std::byte* const data = writer.add(entry);
     if (entry.data) tensor_.write(column.block, column.exponent, data);
     ++(entry.data ? counters_.contributions : counters_.adverts);
-    if (column.fresh) column.sent_ns = now_ns;
+    if (column.fresh) {
+      column.sent_ns = now_ns;
+      column.mean_ns = timer_.mean_ns();
+    }
     column.fresh = column.held_back = false;
     column.due_ns = now_ns + timer_.wait_ns(column.in_vain);
     wake_at(column.due_ns);
@@ -274,7 +278,7 @@ void AggregationWorker::accept(std::size_t slot, const AggregationEntry& entry,
 
 // Rounds in which something was lost belong to how long rounds take; one that a worker was away in does not.
 void AggregationWorker::measure(const Column& column, std::int64_t round_ns) {
-  const std::int64_t mean = timer_.mean_ns();
+  const std::int64_t mean = column.mean_ns;
   std::int64_t most = kLongRound * mean;
   if (column.in_vain > 0) most = std::min(most, mean + mean * terms_.slots / kManySlots);
   timer_.measured(mean > 0 ? std::min(round_ns, std::max(most, terms_.times.least_ns)) : round_ns);

@@ -105,6 +105,7 @@ class AggregationWorker {
     std::uint64_t block = 0;         // of the round in flight
     std::uint64_t own_next = 0;      // our first one behind it
     std::int64_t sent_ns = 0;        // for the first time
+    std::int64_t mean_ns = 0;        // that rounds took by then
     std::int64_t due_ns = 0;         // it is asked about; of one that is held back: sent again
     std::int16_t exponent = 0;       // of all workers, for `block`
     std::int16_t next_exponent = 0;  // ours, for own_next
