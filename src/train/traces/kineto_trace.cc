@@ -25,6 +25,8 @@ constexpr std::int64_t kClockRounding =
 constexpr std::int64_t kMostAhead = 1'000'000;  // ns that a kernel may seem to begin before its launch
 constexpr std::string_view kEngine = "autograd::engine::evaluate_function: ";
 constexpr std::string_view kOptimizerStep = "Optimizer.step";
+// Stands around the operators of a compiled model, which are those that are gone back through.
+constexpr std::string_view kCompiledRegion = "Torch-Compiled Region";
 constexpr std::string_view kAccumulate = "torch::autograd::AccumulateGrad";
 
 struct Launch {
@@ -161,8 +163,11 @@ class KinetoReader {
       if (op) t_.runs.push_back(transfer(*op, e));
       return;
     }
-    t_.kernels.push_back({e.begin, e.begin + e.duration, e.correlation, -1, -1,
-                          e.kind == EventKind::copy && e.name.find("HtoD") != std::string::npos});
+    const auto copies = [&](const char* way) {
+      return e.kind == EventKind::copy && e.name.find(way) != std::string::npos;
+    };
+    t_.kernels.push_back(
+        {e.begin, e.begin + e.duration, e.correlation, -1, -1, copies("HtoD"), copies("DtoH")});
   }
 
   KinetoTransfer transfer(Collective op, const KinetoEvent& e) const {
@@ -208,7 +213,7 @@ class KinetoReader {
     } else if (name.starts_with("Optimizer.")) {
       keep(op_of(e, KinetoOp::Kind::optimizer, name.substr(0, name.find('#')), json));
     } else if (const auto op = transfer_that_ran(name)) {
-      t_.runs.push_back(transfer(*op, e));
+      t_.runs.push_back(transfer(*op, e)), t_.runs.back().thread = thread(e, json);
     }
   }
 
@@ -224,9 +229,10 @@ class KinetoReader {
       return;
     }
     if (const auto op = transfer_that_ran(name)) {
-      t_.runs.push_back(transfer(*op, e));
+      t_.runs.push_back(transfer(*op, e)), t_.runs.back().thread = thread(e, json);
       return;
     }
+    if (name.starts_with(kCompiledRegion)) return;
     if (t_.pid < 0) t_.pid = e.pid;
     if (name.starts_with(kEngine)) {
       const std::string_view what = name.substr(kEngine.size());
@@ -295,6 +301,7 @@ class KinetoReader {
     }
     find_launches();
     pair_transfers(t_.calls, std::move(recorded_), t_.runs);
+    take_copies(t_.calls, t_.runs, t_.kernels);
     std::sort(t_.kernels.begin(), t_.kernels.end(),
               [](const KinetoKernel& a, const KinetoKernel& b) { return a.launched < b.launched; });
   }

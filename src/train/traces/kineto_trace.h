@@ -2,6 +2,7 @@
 // Memory grows with those, 40 bytes each, not with the length of the file.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -46,6 +47,7 @@ struct KinetoKernel {
   std::int64_t launched = 0;  // when its launch began; where the trace does not say: when it began itself
   std::int32_t thread = -1;   // that launched it; -1: the trace does not say
   bool copies_in = false;     // from the host's memory
+  bool copies_out = false;    // to it
 };
 
 // A collective that was called, or one that ran.
@@ -58,6 +60,7 @@ struct KinetoTransfer {
   std::int64_t function = -1;     // id of the call
   std::int64_t correlation = -1;  // of a kernel
   std::int32_t thread = -1;
+  std::ptrdiff_t call = -1;  // of what ran: its place among the calls; -1: not known
 };
 
 struct KinetoStep {
@@ -77,7 +80,9 @@ struct KinetoTrace {
   std::deque<KinetoOp> ops;           // in order of their begins, none within another
   std::deque<KinetoKernel> kernels;   // in order of their launches
   std::vector<KinetoTransfer> calls;  // in order of their begins
-  std::vector<KinetoTransfer> runs;   // in the order of their calls
+  // In the order of their calls. One that the host runs for a device begins when that comes to copy out what is
+  // sent, and ends when the result is back; these copies are no kernels.
+  std::vector<KinetoTransfer> runs;
   std::vector<KinetoStep> steps;      // ProfilerStep#N
   bool has_step_marks() const { return !steps.empty(); }
 };

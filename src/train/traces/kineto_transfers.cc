@@ -88,7 +88,58 @@ class CallFinder {
   std::size_t looked_at_ = 0;
 };
 
+// What was under way on each thread.
+template <class Transfer>
+class Threads {
+ public:
+  void add(Transfer& t) { by_thread_[t.thread].emplace(t.begin, &t); }
+  Transfer* at(std::int32_t thread, std::int64_t time) const {
+    const auto found = by_thread_.find(thread);
+    if (found == by_thread_.end()) return nullptr;
+    const auto behind = found->second.upper_bound(time);
+    if (behind == found->second.begin()) return nullptr;
+    Transfer* const last = std::prev(behind)->second;
+    return time <= last->end ? last : nullptr;
+  }
+
+ private:
+  std::map<std::int32_t, std::map<std::int64_t, Transfer*>> by_thread_;
+};
+
 }  // namespace
+
+void take_copies(const std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer>& runs,
+                 std::deque<KinetoKernel>& kernels) {
+  Threads<const KinetoTransfer> of_calls;
+  Threads<KinetoTransfer> of_runs;
+  for (const KinetoTransfer& call : calls) of_calls.add(call);
+  std::map<std::ptrdiff_t, KinetoTransfer*> of_call;
+  for (KinetoTransfer& run : runs) {
+    // Where it begins on the caller's own thread, all that this launches meanwhile would be taken for the run's.
+    if (run.correlation >= 0 || of_calls.at(run.thread, run.begin) != nullptr) continue;
+    of_runs.add(run);
+    if (run.call >= 0) of_call.emplace(run.call, &run);
+  }
+  std::map<KinetoTransfer*, std::int64_t> copied_out;  // when the first began
+  std::erase_if(kernels, [&](const KinetoKernel& k) {
+    KinetoTransfer* run = nullptr;
+    if (k.copies_in) {
+      run = of_runs.at(k.thread, k.launched);
+      if (run != nullptr) run->end = std::max(run->end, k.end);
+    } else if (k.copies_out) {
+      const KinetoTransfer* const call = of_calls.at(k.thread, k.launched);
+      const auto found = call == nullptr ? of_call.end() : of_call.find(call - calls.data());
+      if (found == of_call.end()) return false;
+      run = found->second;
+      const auto [first, is_new] = copied_out.emplace(run, k.begin);
+      if (!is_new) first->second = std::min(first->second, k.begin);
+    }
+    return run != nullptr;
+  });
+  // What a device copies out later than it was sent is of another clock, or not what was sent.
+  for (const auto& [run, begin] : copied_out)
+    if (begin <= run->end) run->begin = std::max(run->begin, begin);
+}
 
 std::size_t pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer> recorded,
                            std::vector<KinetoTransfer>& runs) {
@@ -101,6 +152,7 @@ std::size_t pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<Kinet
   for (KinetoTransfer& run : runs) {
     const KinetoTransfer* call = finder.find(run);
     if (call == nullptr || call->op != run.op) continue;
+    run.call = call - calls.data();
     if (run.correlation < 0) run.called = call->begin;
     if (run.elements < 0) run.elements = call->elements;
     if (run.element_bytes == 0) run.element_bytes = call->element_bytes;

@@ -34,6 +34,68 @@ TEST(Turns, OnlyWhatOverlapsIsUnderWayTogether) {
   EXPECT_EQ(in_flight({{10, 30}, {0, 100}, {20, 40}, {29, 50}}), 4);
 }
 
+KinetoKernel copy(bool out, std::int32_t thread, std::int64_t launched, std::int64_t begin,
+                  std::int64_t end) {
+  return {.begin = begin,
+          .end = end,
+          .launched = launched,
+          .thread = thread,
+          .copies_in = !out,
+          .copies_out = out};
+}
+
+// Thread 1 calls, thread 2 runs what is called; the device is late.
+TEST(KinetoTransfers, WhatTheHostRunsForADeviceLastsFromCopyToCopy) {
+  Transfers calls{transfer(100, 200, 11), transfer(300, 400, 22)};
+  Transfers runs{transfer(210, 5000, 11), transfer(5010, 9000, 22)};
+  for (KinetoTransfer& call : calls) call.thread = 1;
+  for (KinetoTransfer& run : runs) run.thread = 2;
+  pair_transfers(calls, {}, runs);
+  std::deque<KinetoKernel> kernels{copy(true, 1, 150, 4000, 4010),    // of the first call
+                                   copy(false, 2, 4900, 5020, 5040),  // back
+                                   copy(true, 1, 350, 5000, 5030),    // of the second: done before it runs
+                                   copy(true, 2, 4950, 6000, 6010),   // of whoever is called when the first ends
+                                   copy(true, 1, 250, 6000, 6010),    // between the calls
+                                   copy(false, 1, 350, 6000, 6010)};  // of a batch
+  take_copies(calls, runs, kernels);
+  EXPECT_EQ(runs[0].begin, 4000);
+  EXPECT_EQ(runs[0].end, 5040);
+  EXPECT_EQ(runs[1].begin, 5010);
+  EXPECT_EQ(runs[1].end, 9000);
+  EXPECT_EQ(kernels.size(), 3U);
+}
+
+TEST(KinetoTransfers, CopiesOfACallAreOfItsThread) {
+  Transfers calls{transfer(100, 200, 11), transfer(100, 200, 22)};
+  Transfers runs{transfer(210, 5000, 11), transfer(210, 5000, 22)};
+  for (std::int32_t i = 0; i < 2; ++i) {
+    calls[static_cast<std::size_t>(i)].thread = i;
+    runs[static_cast<std::size_t>(i)].thread = 2 + i;
+  }
+  pair_transfers(calls, {}, runs);
+  std::deque<KinetoKernel> kernels{copy(true, 0, 150, 1000, 1010), copy(true, 1, 150, 2000, 2010)};
+  take_copies(calls, runs, kernels);
+  EXPECT_EQ(runs[0].begin, 1000);
+  EXPECT_EQ(runs[1].begin, 2000);
+}
+
+// As other backends do, whose thread then copies what it likes; and a copy behind the end is not of what was sent.
+TEST(KinetoTransfers, CopiesThatMayBeAnybodysChangeNothing) {
+  Transfers calls{transfer(100, 200, 11), transfer(5000, 5100, 22)};
+  Transfers runs{transfer(110, 4000, 11), transfer(5200, 9000, 22)};
+  for (KinetoTransfer& call : calls) call.thread = 1;
+  runs[0].thread = 1;
+  runs[1].thread = 2;
+  pair_transfers(calls, {}, runs);
+  std::deque<KinetoKernel> kernels{copy(true, 1, 150, 3000, 3010), copy(false, 1, 3500, 4500, 4600),
+                                   copy(true, 1, 5050, 9001, 9002)};
+  take_copies(calls, runs, kernels);
+  EXPECT_EQ(runs[0].begin, 110);
+  EXPECT_EQ(runs[0].end, 4000);
+  EXPECT_EQ(runs[1].begin, 5200);
+  EXPECT_EQ(runs[1].end, 9000);
+}
+
 TEST(KinetoTransfers, ACallThatHadEndedDidNotLaunchAKernel) {
   Transfers calls{transfer(100, 200, 11), transfer(300, 400, 22)};
   Transfers runs{launched(150, 500, 600), launched(200, 600, 700), launched(201, 700, 800),

@@ -26,6 +26,7 @@ MadeTrace random_trace(std::uint64_t seed, bool cuda) {
   made.old_names = random.below(2) == 0;
   made.children_first = random.below(2) == 0;
   made.ids = random.below(2) == 0;
+  made.compiled = seed % 3 == 0;
   made.children = static_cast<int>(random.below(4));
   made.strangers = static_cast<int>(random.below(3));
   made.input = between(random, 1, 1'000'000);
@@ -143,9 +144,10 @@ TEST_F(KinetoImport, GivesTheTruthBackOfTwoRanksOnTheirHosts) {
 }
 
 TEST_F(KinetoImport, GivesTheTruthBackOfTwoRanksWithDevices) {
-  for (std::uint64_t seed = 1; seed <= 12; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 24; ++seed) {
     SCOPED_TRACE(seed);
-    const MadeTrace made = random_trace(seed, true);
+    MadeTrace made = random_trace(seed, true);
+    made.host_runs = seed > 12;
     const TraceJob read = read_job(files(made, 2));
     expect_layers(made, read.job);
     expect_exchanges(made, read.job);

@@ -9,7 +9,7 @@
 namespace talweg::train {
 namespace {
 
-constexpr std::int64_t kAccumulate = 1000, kCall = 500, kLaunch = 200, kHost = 2000;  // ns
+constexpr std::int64_t kAccumulate = 1000, kCall = 500, kLaunch = 200, kHost = 2000, kCopy = 300;  // ns
 
 class KinetoWriter {
  public:
@@ -26,7 +26,7 @@ class KinetoWriter {
       put(
           fmt::format("  \"distributedInfo\": {{\"backend\": \"{}\", \"rank\": {}, \"world_size\": {}, "
                       "\"pg_count\": 1}},\n",
-                      m_.cuda ? "nccl" : "gloo", rank_, m_.world));
+                      device_runs() ? "nccl" : "gloo", rank_, m_.world));
     put(fmt::format("  \"baseTimeNanoseconds\": {},\n  \"traceEvents\": [\n", m_.base));
     put(fmt::format(
         "  {{\"ph\": \"M\", \"name\": \"process_name\", \"ts\": 0, \"pid\": {}, \"tid\": 0, \"args\": "
@@ -44,6 +44,7 @@ class KinetoWriter {
 
  private:
   void put(std::string_view text) { text_ += text; }
+  bool device_runs() const { return m_.cuda && !m_.host_runs; }  // transfers
   std::int64_t next_id() { return m_.ids ? ++function_ : 0; }
 
   void event(const char* category, std::string_view name, std::int64_t thread, std::int64_t begin,
@@ -83,6 +84,15 @@ class KinetoWriter {
     event(category, name, 7, begin, duration,
           fmt::format("\"stream\": 7, \"correlation\": {}, \"grid\": [1, 1, 1]", correlation_));
     device_ = begin + duration;
+  }
+
+  // Between host and device, on a stream of its own.
+  void copy(const char* way, std::int64_t thread, std::int64_t launch_at, std::int64_t begin,
+            std::int64_t duration) {
+    event("cuda_runtime", "cudaMemcpyAsync", thread, launch_at, kLaunch,
+          fmt::format("\"correlation\": {}", ++correlation_));
+    event("gpu_memcpy", fmt::format("Memcpy {} (Pinned)", way), 21, begin, duration,
+          fmt::format("\"stream\": 21, \"correlation\": {}, \"bytes\": 1024", correlation_));
   }
 
   // An operator at `now_`, with its kernel where there are kernels.
@@ -131,7 +141,7 @@ class KinetoWriter {
     const std::int64_t backward_end = backward();
     now_ = std::max({now_, run_free_, backward_end});
     for (const MadeTransfer& t : m_.behind) {
-      call("allreduce_", m_.cuda ? "AllReduce" : "all_reduce", pid_, t);
+      call("allreduce_", device_runs() ? "AllReduce" : "all_reduce", pid_, t);
       now_ = std::max(now_, run_free_);
     }
     if (m_.cuda) device_ = std::max(device_, run_free_);
@@ -155,12 +165,14 @@ class KinetoWriter {
   }
 
   void forward() {
+    const std::int64_t begin = now_;
     for (const MadeLayer& l : m_.layers) {
       pending_gap_ = l.forward_gap;
       compute(l.op, pid_, l.forward,
               fmt::format("\"Sequence number\": {}, \"Fwd thread id\": 0", sequence_++));
       gap_ = l.forward_gap;
     }
+    if (m_.compiled) event("cpu_op", "Torch-Compiled Region: 0/0", pid_, begin, now_ - begin, "");
   }
 
   // When the last layer's work ends.
@@ -210,7 +222,7 @@ class KinetoWriter {
     if (calls) {
       MadeTransfer t = m_.reduced[bucket];
       if (t.elements == 0) t.elements = bucket_elements;
-      call("allreduce_", m_.cuda ? "AllReduce" : "all_reduce", backward_thread_, t);
+      call("allreduce_", device_runs() ? "AllReduce" : "all_reduce", backward_thread_, t);
     }
     now_ = begin + duration;
   }
@@ -222,9 +234,18 @@ class KinetoWriter {
                       "[[[{}]], []]",
                       next_id(), t.elements));
     const std::int64_t wait = t.waits[static_cast<std::size_t>(rank_) % t.waits.size()];
-    const std::int64_t begin = std::max(run_free_, now_ + kCall);
+    const std::int64_t free = std::max(run_free_, now_ + kCall);
+    const std::int64_t begin = m_.host_runs ? std::max(free, device_) : free;
     run_free_ = begin + t.time + wait;
-    if (!m_.cuda) {
+    if (m_.host_runs) {
+      // A thread of the host waits from `free` for the device to come to the copy.
+      const std::int64_t back = begin + (t.time + wait) / 2;
+      copy("DtoH", thread, now_ + 100, std::max(device_, now_ + 100), std::min(kCopy, back - begin));
+      event("user_annotation", fmt::format("gloo:{}", name), pid_ + 40, free, back - free,
+            fmt::format("\"Record function id\": {}, \"Input type\": [\"{}\"], \"Input Dims\": [[{}]]",
+                        next_id(), type, t.elements));
+      copy("HtoD", pid_ + 40, std::max(free, back - 100), back, run_free_ - back);
+    } else if (!m_.cuda) {
       event("user_annotation", fmt::format("gloo:{}", name), pid_ + 40, begin, t.time + wait,
             fmt::format("\"Record function id\": {}, \"Input type\": [\"{}\"], \"Input Dims\": [[{}]]",
                         next_id(), type, t.elements));

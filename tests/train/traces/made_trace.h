@@ -44,6 +44,8 @@ struct MadeTrace {
   int world = 2, first_step = 3, steps = 3;
   std::int64_t input = 0, copy = 0, update = 0, tail = 0;  // ns; the copy is there with cuda only
   bool cuda = false;
+  bool host_runs = false;  // with cuda: transfers, as gloo does; what is sent is copied to the host and back
+  bool compiled = false;   // the operators of the forward pass stand within one of their own
   bool late = false;  // kernels behind a gap are launched at its end; else at once, and wait in the stream
   bool old_names = false;       // ncclKernel_ and whole microseconds' names of old traces
   bool marks = true;            // ProfilerStep#N

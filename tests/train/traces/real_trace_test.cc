@@ -70,6 +70,21 @@ TEST_F(RecordedTrace, PlayedBackTakesWhatItTook) {
   EXPECT_NEAR(replay(job).step, measured, 0.1 * measured);
 }
 
+// Its threads wait in a transfer until the device has computed what is sent.
+TEST_F(RecordedTrace, WhatTheHostSendsForADevicePlaysBack) {
+  const Job job = read_job({recorded("gpu0.json.gz"), recorded("gpu1.json.gz")}).job;
+  ASSERT_EQ(job.layers.size(), 11U);
+  EXPECT_EQ(job.layers[0].gradient.value, (1728 + 64) * 4);
+  EXPECT_EQ(job.gradients().value,
+            (1728 + 64 + 64 + 64 + 36'864 + 64 + 2'097'152 + 512 + 5120 + 10) * 4);
+  std::int64_t sent = 0;
+  for (const Exchange& e : job.exchanges)
+    if (e.op == Collective::all_reduce) sent += e.bytes.value;
+  EXPECT_EQ(sent, job.gradients().value);
+  const double measured = static_cast<double>(job.step.value) * 1e-9;
+  EXPECT_NEAR(replay(job).step, measured, 0.05 * measured);
+}
+
 TEST_F(RecordedTrace, TransfersOfOneRankAreNoShorterThanTheLeastOfTwo) {
   const Job both = read_job({recorded("ddp0.json.gz"), recorded("ddp1.json.gz")}).job;
   const Job one = read_job({recorded("ddp0.json.gz")}).job;

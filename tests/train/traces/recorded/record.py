@@ -1,9 +1,11 @@
-"""Records the traces of this folder: two ranks of a small network under DistributedDataParallel and gloo, on the CPU.
+"""Records the traces of this folder: two ranks of a small network under DistributedDataParallel and gloo.
 
-    python3 record.py FOLDER
+    python3 record.py FOLDER            on the CPU
+    python3 record.py FOLDER cuda       on a GPU that both ranks share
 
-Writes ddp0.json.gz and ddp1.json.gz (PyTorch's profiler, two steps) and et0.json.gz (the execution trace of rank 0),
-with the sizes of the network's parameters, in the order of its layers, printed at the end.
+On the CPU it writes ddp0.json.gz and ddp1.json.gz (PyTorch's profiler, two steps) and et0.json.gz (the execution trace of
+rank 0), on a GPU gpu0.json.gz and gpu1.json.gz (three steps), and prints the sizes of the network's parameters, in the
+order of its layers.
 """
 
 import gzip
@@ -48,16 +50,47 @@ def run(rank, folder):
     distributed.destroy_process_group()
 
 
-def main(folder):
-    multiprocessing.spawn(run, (folder,), nprocs=RANKS)
-    for name in [f"ddp{rank}" for rank in range(RANKS)] + ["et0"]:
+def device_network():
+    return nn.Sequential(
+        nn.Conv2d(3, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(),
+        nn.MaxPool2d(8), nn.Flatten(), nn.Linear(64 * 8 * 8, 512), nn.ReLU(), nn.Linear(512, 10))
+
+
+def run_on_device(rank, folder):
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="29517", RANK=str(rank), WORLD_SIZE=str(RANKS))
+    torch.manual_seed(1)
+    distributed.init_process_group("gloo")
+    model = nn.parallel.DistributedDataParallel(device_network().cuda(), bucket_cap_mb=2)
+    optimizer = optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    loss = nn.CrossEntropyLoss()
+    samples, labels = torch.randn(256, 3, 64, 64).pin_memory(), torch.randint(10, (256,)).pin_memory()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], record_shapes=True,
+                 schedule=schedule(wait=8, warmup=4, active=3, repeat=1),
+                 on_trace_ready=lambda p: p.export_chrome_trace(f"{folder}/gpu{rank}.json")) as profiler:
+        for _ in range(15):
+            optimizer.zero_grad()
+            loss(model(samples.cuda(non_blocking=True)), labels.cuda(non_blocking=True)).backward()
+            optimizer.step()
+            profiler.step()
+    distributed.destroy_process_group()
+
+
+def main(folder, device="cpu"):
+    if device == "cpu":
+        multiprocessing.spawn(run, (folder,), nprocs=RANKS)
+        names = [f"ddp{rank}" for rank in range(RANKS)] + ["et0"]
+    else:
+        multiprocessing.spawn(run_on_device, (folder,), nprocs=RANKS)
+        names = [f"gpu{rank}" for rank in range(RANKS)]
+    for name in names:
         plain = pathlib.Path(folder, name + ".json")
         # Where it was recorded is nobody's business.
         text = plain.read_text().replace(str(plain), plain.name)
         pathlib.Path(folder, name + ".json.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
         plain.unlink()
-    print([parameter.numel() for parameter in network().parameters()])
+    of = network if device == "cpu" else device_network
+    print([parameter.numel() for parameter in of().parameters()])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
