@@ -77,10 +77,12 @@ class Sender(dist.ProcessGroup):
 
     def _send(self, tensors, options):
         way = self._way_of(tensors[0])
-        if way is None or tensors[0].layout != torch.strided:
+        if tensors[0].layout != torch.strided:
             return self.group.allreduce(tensors, options)
         if self._partition is None and self._pipe.credit is None:
-            return self._start(tensors[0], options, way.priority)
+            return self._start(tensors[0], options, way.priority if way else 0)
+        if way is None:  # in the order of the pieces all the same: what overtakes them does so on some ranks only
+            return self._pipe.send(tensors[0], [tensors[0]], options, 0)
         tensor = tensors[0].view(-1)
         size = max(1, (self._partition or tensor.nbytes) // tensor.element_size())
         return self._pipe.send(tensors[0], list(tensor.split(size)), options, way.priority)
