@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 purpose=${1:-run}
-packages=(ca-certificates cmake g++ iproute2 libcli11-dev libfmt-dev libgtest-dev libgmock-dev libhwy-dev
+packages=(ca-certificates ccache cmake g++ iproute2 libcli11-dev libfmt-dev libgtest-dev libgmock-dev libhwy-dev
   libpugixml-dev libsodium-dev libyaml-cpp-dev make nftables ninja-build nlohmann-json3-dev pybind11-dev python3
   python3-dev python3-venv zlib1g-dev)
 requirements=(requirements.txt)
@@ -15,7 +15,7 @@ case $purpose in
   run) ;;
   check)
     # The browser is some 100 MB to fetch, once; without it nobody would know that a page's script has failed.
-    packages+=(ccache chromium-headless-shell clang-14 clang-format-14 clang-tidy-14 dpkg-dev fonts-dejavu-core groff-base
+    packages+=(chromium-headless-shell clang-14 clang-format-14 clang-tidy-14 dpkg-dev fonts-dejavu-core groff-base
       libclang-rt-14-dev lintian pkg-config util-linux zsh)
     requirements+=(requirements-dev.txt)
     ;;
