@@ -14,6 +14,7 @@
 #include <mutex>
 #include <string>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>  // which headers of torch 2.15 take for known
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <vector>
 

@@ -285,9 +285,9 @@ TalwegBackend::TorchWork TalwegBackend::reduce_scatter_tensor_coalesced(
   const char* const operation = "reduce_scatter_tensor";
   check_value(outputs.size() == inputs.size(), "talweg: ", operation,
               " needs as many outputs as inputs, got ", outputs.size(), " and ", inputs.size());
-  TalwegWork::Description call{outputs.size() == 1 ? c10d::OpType::_REDUCE_SCATTER_BASE
-                                                   : c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED,
-                               "talweg:reduce_scatter_tensor", inputs, outputs};
+  TalwegWork::Description call{
+      outputs.size() == 1 ? c10d::OpType::_REDUCE_SCATTER_BASE : c10d::OpType::COALESCED,
+      "talweg:reduce_scatter_tensor", inputs, outputs};
   std::vector<FlatPtr> loads, stores;
   std::vector<Start> starts;
   const auto op = reduction(operation, options.reduceOp);

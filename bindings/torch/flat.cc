@@ -72,7 +72,7 @@ Flat::Flat(const char* operation, std::vector<at::Tensor> tensors, bool own_copy
 }
 
 void Flat::scale_on_load(const c10d::ReduceOp& premul_sum) {
-  const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(premul_sum.supplement_.get());
+  const auto* given = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(premul_sum.supplement_.get());
   check_value(given != nullptr, "talweg: PREMUL_SUM came without its factor");
   factor_ = given->tensor_factor.defined() ? given->tensor_factor.to(staging_.options())
                                            : at::scalar_tensor(given->double_factor, staging_.options());

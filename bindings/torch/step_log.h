@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -64,7 +65,8 @@ class StepLog : public std::enable_shared_from_this<StepLog> {
   void note_gradient(Kind kind, int index);
 
  private:
-  using NodePtr = c10::intrusive_ptr<torch::autograd::Node>;
+  // Releases of torch differ in what holds a node.
+  using NodePtr = std::remove_cvref_t<decltype(std::declval<const at::Tensor&>().grad_fn())>;
   struct Entry {
     std::uint8_t kind;
     std::int32_t index;

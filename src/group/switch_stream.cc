@@ -76,7 +76,7 @@ void SwitchStream::stop() {
 
 void SwitchStream::wake() const {
   const std::uint64_t one = 1;
-  static_cast<void>(::write(wake_.get(), &one, sizeof one));  // full: it is awake already
+  [[maybe_unused]] const auto n = ::write(wake_.get(), &one, sizeof one);  // full: it is awake already
 }
 
 void SwitchStream::check_stopped() const {
@@ -277,7 +277,7 @@ void SwitchStream::wait(const live::SwitchClient& client) const {
   }
   ::ppoll(polled, 3, sums ? &left : nullptr, nullptr);
   std::uint64_t woken = 0;
-  static_cast<void>(::read(wake_.get(), &woken, sizeof woken));
+  [[maybe_unused]] const auto n = ::read(wake_.get(), &woken, sizeof woken);
 }
 
 }  // namespace talweg::group

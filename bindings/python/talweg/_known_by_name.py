@@ -11,6 +11,9 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+# Since torch 2.14 ranks of a part stand as they are listed, and who is in none gets what is no member.
+_SPLITS_IN_ORDER = tuple(int(part) for part in torch.__version__.split(".")[:2]) >= (2, 14)
+
 
 def serve() -> None:
     """Puts the functions below in front of torch's; whatever is not for a group over Talweg still reaches torch's."""
@@ -19,9 +22,10 @@ def serve() -> None:
         for module in (dist, dist.distributed_c10d):
             setattr(module, name, functools.wraps(torchs)(functools.partial(ours, torchs)))
     for name in ("_get_sequence_number_for_group", "_set_sequence_number_for_group"):
-        torchs = getattr(dist.ProcessGroup, name)
-        setattr(dist.ProcessGroup, name, functools.wraps(torchs)(
-            lambda self, torchs=torchs: _sequence_number(torchs, self)))
+        torchs = getattr(dist.ProcessGroup, name, None)
+        if torchs is not None:  # there is no setting any more since torch 2.14
+            setattr(dist.ProcessGroup, name, functools.wraps(torchs)(
+                lambda self, torchs=torchs: _sequence_number(torchs, self)))
     log = DistributedDataParallel._get_ddp_logging_data
     DistributedDataParallel._get_ddp_logging_data = functools.wraps(log)(lambda self: _logging_data(log, self))
 
@@ -60,11 +64,16 @@ def _split_group(
     if not split_ranks or not all(split_ranks):
         raise ValueError("split_ranks must be lists of the parent's ranks, none of them empty")
     parent = parent_pg or dist.group.WORLD
-    mine = next((sorted(ranks) for ranks in split_ranks if parent.rank() in ranks), None)
+    mine = next((ranks for ranks in split_ranks if parent.rank() in ranks), None)
+    if mine is None and _SPLITS_IN_ORDER:
+        # Names of later groups say how many were named before, which has to be the same on all ranks.
+        dist.distributed_c10d._process_group_name(split_ranks[0], use_hashed_name=True)
+        return dist.GroupMember.NON_GROUP_MEMBER
     if mine is None:
         return None
-    world_ranks = [dist.get_global_rank(parent, rank) for rank in mine]
-    return dist.new_group(world_ranks, timeout, use_local_synchronization=True, group_desc=group_desc)
+    world_ranks = [dist.get_global_rank(parent, rank) for rank in (mine if _SPLITS_IN_ORDER else sorted(mine))]
+    order = {"sort_ranks": False} if _SPLITS_IN_ORDER else {}
+    return dist.new_group(world_ranks, timeout, use_local_synchronization=True, group_desc=group_desc, **order)
 
 
 def _sequence_number(torchs, group):

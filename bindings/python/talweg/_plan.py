@@ -87,6 +87,8 @@ def follow(model: DistributedDataParallel, plan: _Plan | None) -> None:
             model._has_rebuilt_buckets = False
         else:
             _replace_reducer(model, parameters, sparse, groups)
+        if getattr(model, "_require_manual_backward_finalization", False):  # since torch 2.15
+            model.reducer._set_manual_finalization_required(True)
     ways = [_sending.Way(sum(parameters[i].numel() for i in group), bucket.priority)
             for group, bucket in zip(groups, plan.buckets if plan else ())]
     _tell_static_graph(model)
@@ -233,7 +235,8 @@ def warn_of_priorities(who: str, model: DistributedDataParallel, plan: _Plan | N
 
 def _replace_reducer(model, parameters, sparse, groups):
     """A reducer of DDP's that knows the parameters in the plan's order, and has been told that this is the order in which
-    their gradients come: so it rebuilds its buckets at once, each as large as its group, and never again."""
+    their gradients come: so it rebuilds its buckets at once, each as large as its group, and never again. What releases of
+    torch after the first that is supported have added comes last."""
     names = {id(p): name for name, p in model.module.named_parameters()}
     order = [i for group in groups for i in group]
     planned = [parameters[i] for i in order]
@@ -244,14 +247,16 @@ def _replace_reducer(model, parameters, sparse, groups):
         planned, indices, sizes, model.process_group, [sparse[i] for i in order], max(sizes),
         model.find_unused_parameters, model.gradient_as_bucket_view,
         {k: names.get(id(p), "") for k, p in enumerate(planned)} if dist.get_debug_level() != dist.DebugLevel.OFF else {},
-        max(sizes), model.skip_all_reduce_unused_params, False, sizes, model.batched_grad_copy,
+        max(sizes), model.skip_all_reduce_unused_params, False, sizes,
+        *(getattr(model, later) for later in ("batched_grad_copy", "lazy_bucket_allocation") if hasattr(model, later)),
     )  # fmt: skip
+    buffers = "forward_sync_buffers" if hasattr(model, "forward_sync_buffers") else "broadcast_buffers"  # before torch 2.13
     model.reducer = reducer
     model.logger = dist.Logger(reducer)
     reducer.set_logger(model.logger)
     model.logger.set_construction_data_and_log(
         type(model.module).__name__, model.device_ids or [], -1 if model.output_device is None else model.output_device,
-        model.forward_sync_buffers, any(isinstance(m, torch.nn.SyncBatchNorm) for m in model.module.modules()),
+        getattr(model, buffers), any(isinstance(m, torch.nn.SyncBatchNorm) for m in model.module.modules()),
         model.static_graph)  # fmt: skip
     reducer._push_all_rebuilt_params()
     reducer._rebuild_buckets()

@@ -1,12 +1,12 @@
 """What talweg.torch imports first: a torch that is missing, or another than this talweg was built for, is reported in
 one line before anything can stumble over it."""
 
-from talweg._built import TORCH_VERSION
+from talweg._built import TORCH_RELEASES, TORCH_VERSION
 
 if not TORCH_VERSION:
     raise ImportError(
-        "this talweg has no PyTorch face, because torch was not there when it was built: install torch 2.13, then "
-        "install talweg again from its sources (pip install --force-reinstall --no-deps .)")
+        f"this talweg has no PyTorch face, because no torch {TORCH_RELEASES} was there when it was built: install one, "
+        "then install talweg again from its sources (pip install --force-reinstall --no-deps .)")
 
 try:
     import torch
