@@ -80,10 +80,10 @@ struct KinetoTrace {
   std::deque<KinetoOp> ops;           // in order of their begins, none within another
   std::deque<KinetoKernel> kernels;   // in order of their launches
   std::vector<KinetoTransfer> calls;  // in order of their begins
-  // In the order of their calls. One that the host runs for a device begins when that comes to copy out what is
-  // sent, and ends when the result is back; these copies are no kernels.
+  // In the order of their calls. One that the host runs for a device begins when that comes to copy out what
+  // is sent, and ends when the result is back; these copies are no kernels.
   std::vector<KinetoTransfer> runs;
-  std::vector<KinetoStep> steps;      // ProfilerStep#N
+  std::vector<KinetoStep> steps;  // ProfilerStep#N
   bool has_step_marks() const { return !steps.empty(); }
 };
 

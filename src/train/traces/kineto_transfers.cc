@@ -115,7 +115,8 @@ void take_copies(const std::vector<KinetoTransfer>& calls, std::vector<KinetoTra
   for (const KinetoTransfer& call : calls) of_calls.add(call);
   std::map<std::ptrdiff_t, KinetoTransfer*> of_call;
   for (KinetoTransfer& run : runs) {
-    // Where it begins on the caller's own thread, all that this launches meanwhile would be taken for the run's.
+    // Where it begins on the caller's own thread, all that this launches meanwhile would be taken for the
+    // run's.
     if (run.correlation >= 0 || of_calls.at(run.thread, run.begin) != nullptr) continue;
     of_runs.add(run);
     if (run.call >= 0) of_call.emplace(run.call, &run);

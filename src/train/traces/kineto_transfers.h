@@ -19,10 +19,11 @@ namespace talweg::train {
 std::size_t pair_transfers(std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer> recorded,
                            std::vector<KinetoTransfer>& runs);
 
-// Gloo's transfers for a device are run by the host, whose threads wait in them for the device: a call queues copies
-// to the host's memory, what runs queues copies back. A run that has such copies begins no earlier than the first of
-// them and ends no earlier than the last; they are taken out of the kernels. A run that begins within a call on its own
-// thread has none: that thread's copies may be anybody's. After pair_transfers().
+// Gloo's transfers for a device are run by the host, whose threads wait in them for the device: a call queues
+// copies to the host's memory, what runs queues copies back. A run that has such copies begins no earlier
+// than the first of them and ends no earlier than the last; they are taken out of the kernels. A run that
+// begins within a call on its own thread has none: that thread's copies may be anybody's. After
+// pair_transfers().
 void take_copies(const std::vector<KinetoTransfer>& calls, std::vector<KinetoTransfer>& runs,
                  std::deque<KinetoKernel>& kernels);
 

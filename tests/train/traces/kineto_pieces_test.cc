@@ -51,12 +51,13 @@ TEST(KinetoTransfers, WhatTheHostRunsForADeviceLastsFromCopyToCopy) {
   for (KinetoTransfer& call : calls) call.thread = 1;
   for (KinetoTransfer& run : runs) run.thread = 2;
   pair_transfers(calls, {}, runs);
-  std::deque<KinetoKernel> kernels{copy(true, 1, 150, 4000, 4010),    // of the first call
-                                   copy(false, 2, 4900, 5020, 5040),  // back
-                                   copy(true, 1, 350, 5000, 5030),    // of the second: done before it runs
-                                   copy(true, 2, 4950, 6000, 6010),   // of whoever is called when the first ends
-                                   copy(true, 1, 250, 6000, 6010),    // between the calls
-                                   copy(false, 1, 350, 6000, 6010)};  // of a batch
+  std::deque<KinetoKernel> kernels{
+      copy(true, 1, 150, 4000, 4010),    // of the first call
+      copy(false, 2, 4900, 5020, 5040),  // back
+      copy(true, 1, 350, 5000, 5030),    // of the second: done before it runs
+      copy(true, 2, 4950, 6000, 6010),   // of whoever is called when the first ends
+      copy(true, 1, 250, 6000, 6010),    // between the calls
+      copy(false, 1, 350, 6000, 6010)};  // of a batch
   take_copies(calls, runs, kernels);
   EXPECT_EQ(runs[0].begin, 4000);
   EXPECT_EQ(runs[0].end, 5040);
@@ -79,7 +80,8 @@ TEST(KinetoTransfers, CopiesOfACallAreOfItsThread) {
   EXPECT_EQ(runs[1].begin, 2000);
 }
 
-// As other backends do, whose thread then copies what it likes; and a copy behind the end is not of what was sent.
+// As other backends do, whose thread then copies what it likes; and a copy behind the end is not of what was
+// sent.
 TEST(KinetoTransfers, CopiesThatMayBeAnybodysChangeNothing) {
   Transfers calls{transfer(100, 200, 11), transfer(5000, 5100, 22)};
   Transfers runs{transfer(110, 4000, 11), transfer(5200, 9000, 22)};
