@@ -3,7 +3,8 @@
 # that was built where there is no torch.   wheel.sh BUILD_FOLDER PYTHON
 #
 # PYTHON's environment has torch and scikit-build-core. What the fresh ones need of it they see through a .pth file:
-# torch is not downloaded again. The wheels' own build folders stay beside the build, so that the next run is short.
+# torch is not downloaded again. The wheels' own build folder stays beside the build, so that the second wheel takes only
+# what differs, and the next run is short.
 set -euo pipefail
 build=$(realpath "$1") python=$(realpath --no-symlinks "$2")
 tree=$(cd "$(dirname "$0")/../.." && pwd)
@@ -31,9 +32,9 @@ wheel() { # ENVIRONMENT FOLDER: the wheel that pip makes for this environment, w
     compgen -G "$packages/$tool*" >/dev/null || fail "$python has no $tool: tools/setup.sh check brings it"
     ln -sf "$packages/$tool"* "$site/"
   done
-  rm -f "$build/wheel-$2/CMakeCache.txt" # it names the environment of the last run
+  rm -f "$build/wheel/CMakeCache.txt" # it names the environment of the last wheel
   "$1/bin/python" -m pip --disable-pip-version-check wheel --quiet --no-build-isolation --no-deps --wheel-dir "$2" \
-    --config-settings=build-dir="$build/wheel-$2" "$tree" >"$2.txt" 2>&1 || fail "$(tail -40 "$2.txt")"
+    --config-settings=build-dir="$build/wheel" "$tree" >"$2.txt" 2>&1 || fail "$(tail -40 "$2.txt")"
 }
 
 install() { # ENVIRONMENT WHEEL
