@@ -136,10 +136,20 @@ class Place:
         sh("tc", "-n", namespace, "qdisc", "replace", "dev", device, "root", "tbf", "rate", f"{mbit}mbit",
            "burst", f"{self.burst_kib}kb", "limit", f"{LIMIT_BYTES}b")
 
+    def devices(self):
+        """[(namespace, both ends of ranks' links in it)]"""
+        return [(name, ["eth0"]) for name in self.names] + [(self.switch, [f"p{r}" for r in range(self.ranks)])]
+
+    def send_apart(self, apart):
+        """Whether packets of one sender pass the links one by one, as on a wire, from now on; or as up to 64 KiB in one, which costs
+        less, and is lost as one."""
+        for namespace, devices in self.devices():
+            for device in devices:
+                sh("ip", "-n", namespace, "link", "set", "dev", device, "gso_max_segs", "1" if apart else "65535")
+
     def lose(self, percent):
-        """Every rank's link loses so many of a hundred packets each way from now on. What is handed to it as one packet, of up
-        to 64 KiB, is lost as one."""
-        for namespace, devices in [(name, ["eth0"]) for name in self.names] + [(self.switch, [f"p{r}" for r in range(self.ranks)])]:
+        """Every rank's link loses so many of a hundred packets each way from now on."""
+        for namespace, devices in self.devices():
             rules = "add table netdev loss; delete table netdev loss;"
             if percent:
                 rules += "add table netdev loss;" + "".join(

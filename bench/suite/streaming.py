@@ -99,15 +99,17 @@ def round_trip_ms(runner, switch, place, seconds):
 
 
 def with_loss(switch, place, settings):
-    """{percent: median ms of LONG}, in turn; 0 is without."""
+    """{percent: median ms of LONG}, in turn, with packets that are lost one by one; 0 is without loss."""
     times = {percent: [] for percent in (0, *LOSSES)}
     try:
+        place.send_apart(True)
         for _ in range(settings.rounds):
             for percent, found in times.items():
                 place.lose(percent)
                 found.append(good_ms(switch.measure(SWITCH, place, LONG, settings.seconds), "isolated"))
     finally:
         place.lose(0)
+        place.send_apart(False)
     return {str(percent): median(found) for percent, found in times.items()}
 
 
@@ -169,8 +171,9 @@ def rows(records, ranks):
         for percent, most in LOSSES.items():
             times = loss.get("0"), loss.get(str(percent))
             ratio = times[1] / times[0] if all(times) else None
-            yield row(f"streaming/{n}/loss/{percent}", f"through a switch, {n} ranks, {report.size_name(LONG)}, {percent} % lost each way: "
-                      "over the time without", f"at most {most}x", arguments, ratio, "x", ratio and ratio <= most,
+            yield row(f"streaming/{n}/packet-loss/{percent}", f"through a switch, {n} ranks, {report.size_name(LONG)}, {percent} % lost each way, "
+                      "packet by packet: over the time without", f"at most {most}x", arguments, ratio, "x", ratio and ratio <= most,
+                      note=f"{report.milliseconds(times[1])} and {report.milliseconds(times[0])} ms" if ratio else "",
                       failed="no sum, or a wrong one" if loss and not ratio else "")
         jobs = found("jobs")
         index = jain(jobs) if jobs else None

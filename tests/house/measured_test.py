@@ -319,7 +319,7 @@ class Verdicts(unittest.TestCase):
 
     def test_through_a_switch_with_loss_and_with_two_jobs(self):
         loss = {"ranks": 8, "what": "loss", "ms": {"0": 100.0, "0.01": 101.0, "0.1": 106.0, "1": None}}
-        verdicts = [self.verdict("streaming", [loss], f"streaming/8/loss/{percent}") for percent in (0.01, 0.1, 1)]
+        verdicts = [self.verdict("streaming", [loss], f"streaming/8/packet-loss/{percent}") for percent in (0.01, 0.1, 1)]
         self.assertEqual(verdicts, [rows.PASS, rows.MISS, rows.MISS])
         jobs = {"ranks": 8, "what": "jobs", "ms": [300.0, 330.0]}
         self.assertEqual(self.verdict("streaming", [jobs], "streaming/8/jobs"), rows.PASS)
