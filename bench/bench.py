@@ -32,6 +32,7 @@ import startup  # noqa: E402
 import streaming  # noqa: E402
 import traces  # noqa: E402
 import training  # noqa: E402
+import transport  # noqa: E402
 from scenarios import RANKS, rows_of  # noqa: E402
 
 SIZES = "4K,64K,256K,1M,4M,16M,64M"
@@ -122,6 +123,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return planning.run(settings)
     if scenario == "aggregator":
         return aggregator.run(ranks, settings)
+    if scenario == "transport":
+        return transport.run(ranks, runner, settings)
     if scenario == "streaming":
         return streaming.run(ranks, runner, settings)
     if scenario == "startup":

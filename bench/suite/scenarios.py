@@ -19,6 +19,7 @@ import startup
 import streaming
 import traces
 import training
+import transport
 
 # Name: (title, ranks, rows).
 SCENARIOS = {
@@ -35,6 +36,7 @@ SCENARIOS = {
     "collectives": ("PyTorch's collectives", [8], training.collectives_rows),
     "ddp": ("PyTorch's DDP", [4], training.ddp_rows),
     "recommender": ("A model with embeddings", [4], recommender.rows),
+    "transport": ("Frames over datagrams", [2, 4, 8], transport.rows),
     "datagrams": ("Datagrams", [2], datagrams.rows),
     "security": ("Checksums, encryption, handshakes", [4], security.security_rows),
     "seeing": ("Recorder and metrics", [2, 4], seeing.rows),

@@ -24,7 +24,8 @@ COLLECTIVES = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broa
 COLLECTIVE_BYTES = [16 << 10, 256 << 10, 1 << 20, 8 << 20]  # of the whole vector
 
 
-def measure(settings, place, job, backend, first, second):
+def measure(settings, place, job, backend, first, second, more=None):
+    """The rank's JSON as a dict. `more` goes into the environment."""
     with places.workspace() as folder:
         script = pathlib.Path(__file__).parent / "torch_rank.py"
         environment = {"WORLD_SIZE": str(place.ranks), "MASTER_ADDR": place.address(0), "MASTER_PORT": PORT,
@@ -35,7 +36,7 @@ def measure(settings, place, job, backend, first, second):
             environment |= contestants.talweg_environment(place, folder)
         return contestants.run_all(
             [place.prefix(r) + ["env", f"RANK={r}", settings.python, str(script), job, backend, f"{folder}/board",
-                                first, second] for r in range(place.ranks)], environment)
+                                first, second] for r in range(place.ranks)], environment | (more or {}))
 
 
 def take_turns(settings, place, job, first, second):

@@ -30,6 +30,7 @@ import replay  # noqa: E402
 import report  # noqa: E402
 import rows  # noqa: E402
 import scenarios  # noqa: E402
+import transport  # noqa: E402
 
 M = 1 << 20
 FACTS = {"talweg": "abc1234", "date": "2026-01-02", "cores": 2}
@@ -431,6 +432,53 @@ class Networks(unittest.TestCase):
         self.assertEqual([line for line in lines if line in text], lines)
         self.assertEqual(text.count("between:"), len(lines))
         self.assertEqual({link["capacity"] for link in aggregator.network(4)["links"]}, {"1000Mbit/s"})
+
+
+class Transport(unittest.TestCase):
+    def record(self, network, ranks, size, tcp, udp, **more):
+        times = {name: time for name, time in (("tcp", tcp), ("udp", udp)) if time}
+        return {"network": network, "seed": 0, "ranks": ranks, "bytes": size, "ms": times, "errors": {}, "limit_ms": 10} | more
+
+    def all_sizes(self, tcp=10, udp=9):
+        return [self.record("net", 4, size, tcp, udp) for size in transport.SIZES]
+
+    def test_is_judged_by_its_worst_size(self):
+        records = self.all_sizes()
+        records[2]["ms"]["udp"] = 10.4
+        made = one("transport", records, "transport/4/net")
+        self.assertEqual((made["verdict"], made["note"]), ("PASS", "at 1 MiB"))
+        self.assertAlmostEqual(made["measured"], 1.04)
+        records[3]["ms"]["udp"] = 10.6
+        made = one("transport", records, "transport/4/net")
+        self.assertEqual((made["verdict"], made["note"]), ("MISS", "at 16 MiB"))
+        self.assertEqual(one("transport", records, "transport/8/net")["verdict"], "not measured")
+        # What was measured of a few sizes says nothing of the worst.
+        self.assertEqual(one("transport", self.all_sizes()[1:], "transport/4/net")["verdict"], "not measured")
+
+    def test_a_size_that_failed_is_a_miss_however_quick_the_others_are(self):
+        records = self.all_sizes()
+        records[3] |= {"ms": {"tcp": 100}, "errors": {"udp": "no result in 150 s"}}
+        made = one("transport", records, "transport/4/net")
+        self.assertEqual((made["verdict"], made["note"]), ("MISS", "16 MiB: no result in 150 s"))
+        # TCP's failure shows nothing about datagrams.
+        records[3] |= {"ms": {"udp": 5}, "errors": {"tcp": "no result"}}
+        self.assertEqual(one("transport", records, "transport/4/net")["verdict"], "not measured")
+
+    def test_part_of_the_bound_is_that_of_datagrams(self):
+        records = [self.record("mesh", 8, 16 * M, 10.1, 10.5, seed=3)]
+        self.assertEqual(one("transport", records, "transport/mesh/3")["verdict"], "PASS")
+        self.assertEqual(one("transport", records, "transport/mesh/2")["verdict"], "not measured")
+        records[0]["ms"]["udp"] = 11
+        self.assertEqual(one("transport", records, "transport/mesh/3")["verdict"], "MISS")
+        records = [self.record("net", 8, 16 * M, 10, 10.3)]
+        self.assertEqual(one("transport", records, "transport/wire")["verdict"], "MISS")
+
+    def test_scatter_is_against_gloo_and_tcp(self):
+        times = {"scatter gloo": 8, "scatter tcp": 8, "scatter udp": 8.3, "all_to_all gloo": 9, "all_to_all tcp": 9, "all_to_all udp": 7}
+        record = {"network": "PyTorch", "ranks": 8, "bytes": M, "ms": times, "errors": {}, "limit_ms": None}
+        self.assertEqual(one("transport", [record], "transport/scatter")["verdict"], "PASS")
+        self.assertEqual(one("transport", [record], "transport/scatter/gloo")["verdict"], "MISS")
+        self.assertEqual(one("transport", [record], "transport/all_to_all")["verdict"], "PASS")
 
 
 if __name__ == "__main__":
