@@ -55,8 +55,9 @@ struct GroupOptions {
   std::shared_ptr<class Group> within;
   // "all_reduce:ring;broadcast:chain", "ring" or "switch"; empty: TALWEG_ALGO or by cost
   std::string algorithm;
-  // A switch that all_reduces may go through, "address:port", the same on all ranks; empty: TALWEG_SWITCH or
-  // none. It serves this group alone: none that is split from it, or made within another one.
+  // A switch that all_reduces may go through, "address:port", or several with commas, the same on all ranks;
+  // "none"; empty: TALWEG_SWITCH, or those that the cluster file names. They serve this group alone: none
+  // that is split from it, or made within another one.
   std::string switch_address;
   std::string switch_key_file;  // that the switch has, too; empty: TALWEG_SWITCH_KEY_FILE or none
 };

@@ -96,7 +96,7 @@ typedef struct talweg_join_options {
   const char* interface;       /* as TALWEG_SOCKET_IFNAME */
   const char* cluster;         /* file that describes the network, as TALWEG_CLUSTER */
   const char* algorithm;       /* as TALWEG_ALGO */
-  const char* switch_address;  /* "address:port" of a switch that sums, as TALWEG_SWITCH */
+  const char* switch_address;  /* of switches that sum, as TALWEG_SWITCH */
   const char* switch_key_file; /* as TALWEG_SWITCH_KEY_FILE */
 } talweg_join_options;
 

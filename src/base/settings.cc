@@ -87,8 +87,8 @@ const std::vector<Setting>& settings() {
        "interfaces to use: prefixes separated by commas, =name for exact, ^name to exclude; empty: automatic",
        ""},
       {"TALWEG_ALGO",
-       "algorithm, such as ring or all_reduce:ring;broadcast:chain; switch: the one of TALWEG_SWITCH, for "
-       "all that it can sum; empty: the cheapest by cost",
+       "algorithm, such as ring or all_reduce:ring;broadcast:chain; switch: those of TALWEG_SWITCH, for "
+       "all that they can sum; empty: the cheapest by cost",
        ""},
       {"TALWEG_CLUSTER", "file that describes the network, rank i = worker i; empty: built-in assumptions",
        ""},
@@ -103,8 +103,8 @@ const std::vector<Setting>& settings() {
        "TCP has it",
        "0", false, false, SettingKind::on_off},
       {"TALWEG_SWITCH",
-       "address and port of a switch that all_reduces go through where that is quicker; empty: none; the "
-       "same on all ranks",
+       "address and port of a switch that all_reduces go through where that is quicker, or several with "
+       "commas; empty: those that TALWEG_CLUSTER names; none: not these either; the same on all ranks",
        ""},
       {"TALWEG_SWITCH_KEY_FILE", "file of mode 600 that holds the switch's key; empty: it has none", ""},
       {"TALWEG_SWITCH_EXACT",

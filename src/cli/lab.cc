@@ -33,9 +33,9 @@ Examples:
   talweg lab up cluster.yaml        # stays until: talweg lab down cluster.yaml
 
 Each worker of the file becomes a host: a network namespace with one interface, eth0, whose rates are those of its
-links. "run" starts one rank per worker on its host, and an aggregator on every other host; without an "up" before it,
-the lab exists only meanwhile. What cannot be emulated is said. It needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or
-unprivileged user namespaces.)";
+links. "run" starts one rank per worker on its host, a switch where the file has one, and an aggregator on every other
+host; without an "up" before it, the lab exists only meanwhile. What cannot be emulated is said. It needs root, or
+CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces.)";
 
 struct LabFlags {
   std::string file;
@@ -70,9 +70,14 @@ int up(const LabFlags& flags) {
   const LabNote note = fabric::keep_up(lab, flags.lab_name(), flags.file, cluster, folder);
   fmt::print("lab {} is up, held by process {}\n", note.name, note.holder);
   const text::Columns columns{{"", -16}, {"", -12, 1}, {"", -10, 1}, {"", 0, 1}};
-  for (const LabNote::Host& host : note.hosts)
-    fmt::print("{}", columns.line({host.name, host.address, host.worker ? "worker" : "aggregator",
-                                   fmt::format("nsenter --net={} ...", host.net)}));
+  for (std::size_t h = 0; h < note.hosts.size(); ++h) {
+    const LabNote::Host& host = note.hosts[h];
+    const char* const kind = host.worker                      ? "worker"
+                             : lab.hosts()[h].switch_port > 0 ? "switch"
+                                                              : "aggregator";
+    fmt::print("{}",
+               columns.line({host.name, host.address, kind, fmt::format("nsenter --net={} ...", host.net)}));
+  }
   return 0;
 }
 
@@ -100,7 +105,8 @@ int run(const LabFlags& flags) {
   std::ranges::for_each(lab.warnings(), warn);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const fabric::LaunchResult result =
-      lab.run(flags.program, flags.file, options, {self, "aggregator", "--again", "--name"});
+      lab.run(flags.program, flags.file, options,
+              {{self, "aggregator", "--again", "--name"}, {self, "switch", "--quiet"}});
   if (!result.what.empty()) say("talweg lab: {}\n", result.what);
   return result.exit_code;
 }

@@ -101,7 +101,9 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   const auto launcher = group::find_place({});
   if (!how.address.empty()) check_switch_perf(how, options, launcher.size);
   const Printer printer(launcher.rank == 0, json);
-  const auto group = Group::join();
+  GroupOptions joining;
+  if (!how.address.empty()) joining.switch_address = "none";  // this one has all of the switch
+  const auto group = Group::join(joining);
   const int ranks = group->size();
   if (options.op == Collective::send_recv && ranks < 2)
     refuse("send_recv needs at least two ranks: talweg run -n 2 -- talweg perf send_recv");

@@ -5,12 +5,15 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "base/printable.h"
 #include "base/settings.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/fields.h"
+#include "cluster/cluster.h"
 #include "formats/import.h"
 #include "group/environment.h"
 #include "group/group_impl.h"
@@ -44,11 +47,20 @@ struct ProbeFlags {
   bool wide = false;
 };
 
+std::vector<std::string> names_that_sum(const cluster::Cluster& network) {
+  std::vector<std::string> names;
+  for (const int node : cluster::nodes_that_sum(network))
+    names.push_back(network.nodes[static_cast<std::size_t>(node)].name);
+  return names;
+}
+
 int probe(const ProbeFlags& flags) {
   const bool leads = group::find_place({}).rank == 0;
   // Written at the end, whole: a launcher may end this process any time, since another rank has failed.
   const text::OutputFile file("-o", leads ? flags.out : ""), json("--json", leads ? flags.json : "");
-  const auto joined = Group::join();
+  GroupOptions joining;
+  joining.switch_address = "none";  // which would be measured meanwhile
+  const auto joined = Group::join(joining);
   auto& group = dynamic_cast<group::GroupImpl&>(*joined);
   std::FILE* people = flags.json == "-" ? stderr : stdout;
   ProbeOptions options;
@@ -70,7 +82,7 @@ int probe(const ProbeFlags& flags) {
                flags.out, flags.out);
   }
   if (const std::string known = resolve("TALWEG_CLUSTER").value; !known.empty())
-    if (const auto names = cluster::aggregator_names(formats::load_any(known)); !names.empty())
+    if (const auto names = names_that_sum(formats::load_any(known)); !names.empty())
       fmt::print(people, "{}\n",
                  printable(fmt::format(
                      "aggregators are not probed: {} and its links are to be added by hand, as in {}",

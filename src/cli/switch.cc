@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "base/fail.h"
+#include "base/host_port.h"
 #include "base/printable.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -44,14 +45,13 @@ struct SwitchFlags {
   std::optional<int> switchml_port;
   int switchml_elements = 256;
   bool switchml_open = false;
+  bool quiet = false;
 };
 
 live::Endpoint endpoint_of(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  const std::string port = colon == std::string::npos ? "" : text.substr(colon + 1);
-  if (colon == 0 || !study::whole_number_complaint(port, 0, 65535).empty())
-    refuse("--listen: expected an address and a port, such as 127.0.0.1:4711, got \"{}\"", text);
-  return {text.substr(0, colon), std::stoi(port)};
+  const auto place = parse_host_port(text, 0);
+  if (!place) refuse("--listen: expected an address and a port, such as 127.0.0.1:4711, got \"{}\"", text);
+  return {place->host, place->port};
 }
 
 std::optional<wire::Secret> key_of(const std::string& file) {
@@ -110,6 +110,17 @@ live::SwitchmlPortOptions switchml_options(const SwitchFlags& flags, const live:
   return o;
 }
 
+void greet(const live::SwitchService& service, const SwitchFlags& flags, bool has_key) {
+  fmt::print("switch at {}, UDP ports {} to {}, {}\nmemory: {}\n", to_string(service.address()),
+             service.address().port, service.address().port + flags.threads - 1,
+             has_key ? "with a job key" : "without a job key: for this host alone", service.memory());
+  if (const live::SwitchmlPort* const switchml = service.switchml())
+    fmt::print(
+        "switchml: {} workers of {} elements a packet, UDP ports {} to {}, known by their hosts alone\n",
+        flags.switchml.size(), flags.switchml_elements, switchml->first_port(), switchml->last_port());
+  std::fflush(stdout);
+}
+
 int serve(const SwitchFlags& flags) {
   if (flags.listen.empty()) refuse("--listen is required: an address and a port, such as 127.0.0.1:4711");
   live::SwitchServiceOptions options;
@@ -142,15 +153,7 @@ int serve(const SwitchFlags& flags) {
   if (!flags.switchml.empty()) options.switchml = switchml_options(flags, options);
   const FileDescriptor told = signals();
   live::SwitchService service(options);
-  const int last = service.address().port + flags.threads - 1;
-  fmt::print("switch at {}, UDP ports {} to {}, {}\nmemory: {}\n", to_string(service.address()),
-             service.address().port, last,
-             options.key() ? "with a job key" : "without a job key: for this host alone", service.memory());
-  if (const live::SwitchmlPort* const switchml = service.switchml())
-    fmt::print(
-        "switchml: {} workers of {} elements a packet, UDP ports {} to {}, known by their hosts alone\n",
-        flags.switchml.size(), flags.switchml_elements, switchml->first_port(), switchml->last_port());
-  std::fflush(stdout);
+  if (!flags.quiet) greet(service, flags, options.key().has_value());
   if (!service.shortage().empty()) say("talweg switch: {}\n", service.shortage());
   service.serve(told);
   return 0;
@@ -195,6 +198,7 @@ void add_switch(CLI::App& app, Action* action) {
       ->capture_default_str();
   sub->add_option("--status", flags->status,
                   "a file for Prometheus' textfile collector, every 5 s; -: standard output");
+  sub->add_flag("-q,--quiet", flags->quiet, "print nothing but what goes wrong");
   const char* const group = "SwitchML's workers";
   sub->add_option("--switchml", flags->switchml,
                   "addresses of the hosts of workers that speak SwitchML's packets: 10.0.0.1,10.0.0.2")

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "base/host_port.h"
 #include "cluster/capacity.h"
 #include "talweg/error.h"
 
@@ -42,6 +43,11 @@ std::optional<Problem> find_node_problem(const Cluster& cluster) {
     if (node.kind == NodeKind::worker && inner) {
       return problem(
           fmt::format("worker {} comes after an inner node: expected the workers first", node.name));
+    }
+    if (!node.switch_at.empty() && !parse_host_port(node.switch_at)) {
+      return problem(
+          fmt::format("switch of node {}: expected an address and a port, such as 10.0.0.9:4711, got \"{}\"",
+                      node.name, node.switch_at));
     }
     inner = inner || node.kind != NodeKind::worker;
   }
@@ -169,13 +175,20 @@ std::optional<Problem> find_gap(const Cluster& cluster) {
 }  // namespace
 
 bool can_multicast(const Node& node) {
-  return node.kind != NodeKind::switch_ || node.can_multicast;
+  return node.kind != NodeKind::switch_ || node.can_multicast || !node.switch_at.empty();
 }
 bool can_aggregate(const Node& node) {
-  return node.kind != NodeKind::switch_ || node.can_aggregate;
+  return node.kind != NodeKind::switch_ || node.can_aggregate || !node.switch_at.empty();
 }
 
 std::vector<int> aggregators(const Cluster& cluster) {
+  std::vector<int> result = nodes_that_sum(cluster);
+  std::erase_if(result,
+                [&](int node) { return !cluster.nodes[static_cast<std::size_t>(node)].switch_at.empty(); });
+  return result;
+}
+
+std::vector<int> nodes_that_sum(const Cluster& cluster) {
   std::vector<int> result;
   const auto can = [&](std::size_t node) { return can_aggregate(cluster.nodes[node]); };
   std::size_t node = static_cast<std::size_t>(cluster.workers());

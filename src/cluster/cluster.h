@@ -7,6 +7,7 @@
 //     - {name: host2}
 //     - {name: sw, kind: switch}                         # kind: worker | switch | aggregator
 //     - {name: asic, kind: switch, multicast: true, aggregate: true}   # more than forwarding
+//     - {name: agg, kind: aggregator, switch: "10.0.0.9:4711"}         # `talweg switch` listens there
 //   links:
 //     - {between: [host0, sw], capacity: 1Gbit/s, latency: 30us}     # both ways
 //     - {from: host1, to: sw, capacity: 200Mbit/s, latency: 30us}    # one way
@@ -36,8 +37,9 @@ enum class NodeKind { worker, switch_, aggregator };
 struct Node {
   std::string name;
   NodeKind kind = NodeKind::worker;
-  bool can_multicast = false;  // copy one packet to several links; workers and aggregators always can
-  bool can_aggregate = false;  // sum; workers and aggregators always can
+  bool can_multicast = false;  // copy one packet to several links
+  bool can_aggregate = false;  // sum
+  std::string switch_at{};     // where a `talweg switch` listens there, "10.0.0.9:4711"; empty: there is none
   bool operator==(const Node&) const = default;
 };
 
@@ -67,7 +69,7 @@ struct Processor {
   bool operator==(const Processor&) const = default;
 };
 
-// The flags above with what their kind implies.
+// The flags above with what else implies them: workers, aggregators and nodes with a `talweg switch` do both.
 bool can_multicast(const Node& node);
 bool can_aggregate(const Node& node);
 
@@ -119,7 +121,10 @@ Cluster uniform_mesh(int n, Bandwidth capacity, Nanoseconds latency);
 
 // Those of `aggregators`, by name.
 std::vector<std::string> aggregator_names(const Cluster& cluster);
-// The inner nodes that can sum, and that all workers reach and are reached from: trees may lead through them.
+// The inner nodes that can sum, and that all workers reach and are reached from.
+std::vector<int> nodes_that_sum(const Cluster& cluster);
+// Those of them that have no switch of their own to do it: `talweg aggregator` runs there, and trees may lead
+// through them.
 std::vector<int> aggregators(const Cluster& cluster);
 // The same network, with the same numbers, where these inner nodes only forward: nothing runs on them.
 Cluster without(const Cluster& cluster, std::span<const int> nodes);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/host_port.h"
 #include "cluster/cluster.h"
 #include "talweg/error.h"
 #include "text/escape.h"
@@ -87,6 +88,12 @@ Bytes parse_burst(const text::YamlReader& reader) {
   }
 }
 
+std::string parse_switch(const text::YamlReader& reader) {
+  std::string place = reader.text();
+  if (!parse_host_port(place)) reader.expected("an address and a port, such as \"10.0.0.9:4711\"");
+  return place;
+}
+
 // Collects the cluster and, for each of its entries, where it was written.
 class ClusterParser {
  public:
@@ -125,11 +132,12 @@ class ClusterParser {
   void parse_nodes(const std::vector<text::YamlReader>& items) {
     std::vector<std::pair<Node, const text::YamlReader*>> nodes;
     for (const text::YamlReader& item : items) {
-      item.allow_keys({"name", "kind", "multicast", "aggregate"});
+      item.allow_keys({"name", "kind", "multicast", "aggregate", "switch"});
       Node node{.name = item.required("name").text()};
       if (const auto kind = item.optional("kind")) node.kind = parse_kind(*kind);
       if (const auto flag = item.optional("multicast")) node.can_multicast = flag->boolean();
       if (const auto flag = item.optional("aggregate")) node.can_aggregate = flag->boolean();
+      if (const auto place = item.optional("switch")) node.switch_at = parse_switch(*place);
       nodes.emplace_back(std::move(node), &item);
     }
     std::stable_partition(nodes.begin(), nodes.end(),
@@ -218,6 +226,7 @@ nlohmann::ordered_json to_tree(const Cluster& cluster) {
     nlohmann::ordered_json entry{{"name", node.name}, {"kind", kind_name(node.kind)}};
     if (node.can_multicast) entry["multicast"] = true;
     if (node.can_aggregate) entry["aggregate"] = true;
+    if (!node.switch_at.empty()) entry["switch"] = node.switch_at;
     tree["nodes"].push_back(std::move(entry));
   }
   tree["links"] = nlohmann::ordered_json::array();

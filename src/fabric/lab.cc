@@ -5,12 +5,16 @@
 #include <fmt/ranges.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "base/fail.h"
+#include "base/host_port.h"
+#include "base/settings.h"
 #include "fabric/host_view.h"
 #include "fabric/privileges.h"
 #include "fabric/temporary_file.h"
@@ -119,6 +123,11 @@ int free_port(const LabHost& host, int first) {
   return port;
 }
 
+// Where its switch listens.
+std::string switch_place(const LabHost& host) {
+  return fmt::format("{}:{}", host.address, host.switch_port);
+}
+
 }  // namespace
 
 Lab::Lab(std::vector<LabHost> hosts, NetNamespace switches, const LabPlan& plan)
@@ -128,6 +137,11 @@ Lab::Lab(std::vector<LabHost> hosts, NetNamespace switches, const LabPlan& plan)
       whole_(plan.left_out.empty()),
       network_(cluster::to_yaml(plan.network)) {
   if (!whole_) warnings_.push_back(plan.left_out);
+  for (const cluster::Node& node : plan.network.nodes) {
+    const auto place = parse_host_port(node.switch_at);
+    const auto host = std::ranges::find(hosts_, node.name, &LabHost::name);
+    if (place && host != hosts_.end()) host->switch_port = place->port;
+  }
 }
 
 Lab Lab::build(const cluster::Cluster& cluster) {
@@ -153,7 +167,7 @@ Lab Lab::build(const cluster::Cluster& cluster) {
 }
 
 LaunchResult Lab::run(const std::vector<std::string>& command, const std::string& cluster_file,
-                      const LaunchOptions& options, const std::vector<std::string>& aggregator) const {
+                      const LaunchOptions& options, const LabHelpers& helpers) const {
   std::vector<const LabHost*> workers;
   std::string hosts_file = "127.0.0.1 localhost\n";
   for (const LabHost& host : hosts_) {
@@ -168,7 +182,23 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   std::string file = std::filesystem::canonical(cluster_file, gone).string();  // standard input is not theirs
   std::optional<TemporaryFile> network;
   if (!whole_ || !std::filesystem::is_regular_file(file, gone))
-    file = how.file = network.emplace(".yaml", network_).path();
+    how.files.push_back(file = network.emplace(".yaml", network_).path());
+  // A key of their own, which nobody who holds the job's can join them with.
+  std::optional<TemporaryFile> switch_key;
+  std::vector<std::pair<std::string, std::string>> switch_settings;
+  const bool has_switches =
+      std::ranges::any_of(hosts_, [](const LabHost& host) { return host.switch_port > 0; });
+  std::string switches;  // where they listen; empty: none is started
+  if (!helpers.switch_.empty() && resolve("TALWEG_SWITCH").value.empty() && !switch_of("TALWEG_ENCRYPT"))
+    for (const LabHost& host : hosts_)
+      if (host.switch_port > 0) switches += (switches.empty() ? "" : ",") + switch_place(host);
+  if (!switches.empty()) {
+    switch_key.emplace(".key", wire::random_key_text() + "\n", TemporaryFile::For::owner);
+    how.files.push_back(switch_key->path());
+    switch_settings = {{"TALWEG_SWITCH", switches}, {"TALWEG_SWITCH_KEY_FILE", switch_key->path()}};
+  } else if (has_switches && resolve("TALWEG_SWITCH").value.empty()) {
+    switch_settings = {{"TALWEG_SWITCH", "none"}};  // what the file has is not where this lab is
+  }
   const auto on = [&](const LabHost& host, std::vector<std::string> program) {
     Process process;
     process.command = std::move(program);
@@ -182,6 +212,7 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
         {"TALWEG_CLUSTER", file},
         {"TALWEG_SOCKET_IFNAME", "eth0"},
         {"GLOO_SOCKET_IFNAME", "eth0"}};
+    process.environment.insert(process.environment.end(), switch_settings.begin(), switch_settings.end());
     process.before_exec = [&host, &hosts_file] { enter_host(host.net, host.name, hosts_file); };
     return process;
   };
@@ -194,9 +225,16 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
     processes.push_back(std::move(rank));
   }
   for (const LabHost& host : hosts_) {
-    if (host.worker || aggregator.empty()) continue;
-    Process process = on(host, aggregator);
-    process.command.push_back(host.name);
+    std::vector<std::string> program;
+    if (host.switch_port > 0 && !switches.empty()) {
+      program = helpers.switch_;
+      program.insert(program.end(), {"--listen", switch_place(host), "--key-file", switch_key->path()});
+    } else if (host.switch_port == 0 && !host.worker && !helpers.aggregator.empty()) {
+      program = helpers.aggregator;
+      program.push_back(host.name);
+    }
+    if (program.empty()) continue;
+    Process process = on(host, std::move(program));
     process.label = host.name;
     process.aggregates = true;
     processes.push_back(std::move(process));

@@ -25,6 +25,13 @@ struct LabHost {
   bool worker = true;
   std::string address;
   NetNamespace net;
+  int switch_port = 0;  // of the `talweg switch` that is to be there; 0: none is
+};
+
+// Programs that serve the ranks of a lab, each with its arguments; empty: they do without.
+struct LabHelpers {
+  std::vector<std::string> aggregator;  // gets the host's name as a further argument
+  std::vector<std::string> switch_;     // gets the address and port to listen at, and its key's file
 };
 
 class Lab {
@@ -42,13 +49,14 @@ class Lab {
 
   // Runs `command` as one rank on each worker's host, with the host's name as its host name and RANK,
   // WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT, TALWEG_AGGREGATORS_AT,
-  // TALWEG_CLUSTER and the interface in its environment; and on every other host, in the same environment but
-  // for the ranks, `aggregator` with the host's name as a further argument, unless it is empty.
-  // TALWEG_CLUSTER is `cluster_file` without links to it; where links are left out, or it was no file that
-  // can be read again, a file of what there is that lasts as long as the ranks. Blocks and throws as launch()
-  // does.
+  // TALWEG_CLUSTER and the interface in its environment; and, in the same environment but for the ranks, a
+  // switch on hosts that have one in the cluster, and an aggregator on all others that are no worker's.
+  // Unless TALWEG_SWITCH is set, it names these switches, and TALWEG_SWITCH_KEY_FILE the key that all of them
+  // have; where it is set, or TALWEG_ENCRYPT is, none of them is started. TALWEG_CLUSTER is `cluster_file`
+  // without links to it; where links are left out, or it was no file that can be read again, a file of what
+  // there is that lasts as long as the ranks. Blocks and throws as launch() does.
   LaunchResult run(const std::vector<std::string>& command, const std::string& cluster_file,
-                   const LaunchOptions& options, const std::vector<std::string>& aggregator = {}) const;
+                   const LaunchOptions& options, const LabHelpers& helpers = {}) const;
 
  private:
   std::vector<LabHost> hosts_;

@@ -51,7 +51,7 @@ class SignalTrap {
 class Launch {
  public:
   Launch(const std::vector<Process>& processes, const LaunchOptions& options)
-      : options_(options), warden_(processes.size(), options.file) {
+      : options_(options), warden_(processes.size(), options.files) {
     children_.reserve(processes.size());
     for (const Process& process : processes)
       children_.emplace_back(process, options, trap_.before(), warden_);

@@ -44,8 +44,8 @@ struct LaunchOptions {
   bool prefix = true;
   int out = STDOUT_FILENO;
   int err = STDERR_FILENO;
-  // Which the caller made for the ranks and removes afterwards: it goes with a launcher that is killed, too.
-  std::string file{};
+  // Which the caller made for the ranks and removes afterwards: they go with a launcher that is killed, too.
+  std::vector<std::string> files{};
 };
 
 inline constexpr int kTimeoutExitCode = 124;  // as timeout(1)

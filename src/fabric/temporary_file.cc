@@ -13,14 +13,14 @@
 
 namespace talweg::fabric {
 
-TemporaryFile::TemporaryFile(const std::string& suffix, const std::string& text) {
+TemporaryFile::TemporaryFile(const std::string& suffix, const std::string& text, For whom) {
   path_ = std::filesystem::absolute(std::filesystem::path(temporary_folder()) / ("talweg-XXXXXX" + suffix))
               .string();
   const FileDescriptor file(mkostemps(path_.data(), static_cast<int>(suffix.size()), O_CLOEXEC));
   if (!file) throw_system("make the file {}", path_);
   errno = ENOSPC;  // a write that is cut short does not say why
   const bool whole = write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  if (whole && fchmod(file.get(), 0644) == 0) return;
+  if (whole && fchmod(file.get(), whom == For::owner ? 0600 : 0644) == 0) return;
   const int reason = errno;
   unlink(path_.c_str());
   errno = reason;

@@ -7,9 +7,10 @@ namespace talweg::fabric {
 
 class TemporaryFile {
  public:
-  // In the system's folder for such files, under a name of its own that ends in `suffix`; whoever is told the
-  // name may read it. Throws Error{system}.
-  TemporaryFile(const std::string& suffix, const std::string& text);
+  enum class For { anybody, owner };  // who is told the name and may read it
+  // In the system's folder for such files, under a name of its own that ends in `suffix`. Throws
+  // Error{system}.
+  TemporaryFile(const std::string& suffix, const std::string& text, For whom = For::anybody);
   ~TemporaryFile();
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;

@@ -12,7 +12,7 @@
 
 namespace talweg::fabric {
 
-Warden::Warden(std::size_t most, const std::string& file) {
+Warden::Warden(std::size_t most, const std::vector<std::string>& files) {
   std::vector<pid_t> groups;
   groups.reserve(most);  // nothing may be allocated in a copy of a process that has more threads
   int ends[2];
@@ -36,7 +36,7 @@ Warden::Warden(std::size_t most, const std::string& file) {
       if (groups.size() < groups.capacity()) groups.push_back(group);
     }
     for (const pid_t each : groups) kill(-each, SIGKILL);
-    if (!file.empty()) unlink(file.c_str());
+    for (const std::string& file : files) unlink(file.c_str());
   });
 }
 

@@ -1,7 +1,7 @@
 // A small process that outlives a launcher killed by SIGKILL just long enough to kill what the launcher
-// started and to remove the file that was made for it. The parent-death signal reaches only direct children;
-// the warden reaches their whole process groups. It is there before the first of them is: a launcher may be
-// killed while it starts others.
+// started and to remove the files that were made for it. The parent-death signal reaches only direct
+// children; the warden reaches their whole process groups. It is there before the first of them is: a
+// launcher may be killed while it starts others.
 #pragma once
 
 #include <sys/types.h>
@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/child_process.h"
 #include "base/file_descriptor.h"
@@ -17,9 +18,9 @@ namespace talweg::fabric {
 
 class Warden {
  public:
-  // Will watch over so many process groups at most, and over `file` (empty: none). Throws Error{system}.
-  Warden(std::size_t groups, const std::string& file);
-  // When this ends, it is dismissed, and the groups and the file are left alone.
+  // Will watch over so many process groups at most, and over these files. Throws Error{system}.
+  Warden(std::size_t groups, const std::vector<std::string>& files);
+  // When this ends, it is dismissed, and the groups and the files are left alone.
 
   // To be called in a new process that leads a group, before it starts others: the warden watches over it.
   void watch_me() const;

@@ -40,18 +40,19 @@ struct Wishes {
   Wishes(const GroupOptions& options, int size)
       : cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
         algorithm(resolve("TALWEG_ALGO", options.algorithm)),
-        named(group::take_apart(algorithm.value)),
-        sums(group::find_switch_wish(options, named)) {
+        named(group::take_apart(algorithm.value)) {
     const steer::PlanChooser understood(steer::assumed_network({0}), named.trees, nullptr);
-    if (cluster_file.value.empty()) return;
-    network = formats::load_any(cluster_file.value);
-    if (network->workers() == size) return;
-    // It is the network of the group that this one is made within, and not all of that are here.
-    if (!options.within)
-      throw Error(ErrorCode::invalid_argument, fmt::format("{} describes {} workers, the group has {} ranks",
-                                                           cluster_file.value, network->workers(), size));
-    network.reset();
-    cluster_file = {};
+    if (!cluster_file.value.empty()) network = formats::load_any(cluster_file.value);
+    if (network && network->workers() != size) {
+      // It is the network of the group that this one is made within, and not all of that are here.
+      if (!options.within)
+        throw Error(ErrorCode::invalid_argument,
+                    fmt::format("{} describes {} workers, the group has {} ranks", cluster_file.value,
+                                network->workers(), size));
+      network.reset();
+      cluster_file = {};
+    }
+    if (!options.within) sums = group::find_switch_wish(options, named, network ? &*network : nullptr);
   }
 };
 
@@ -167,7 +168,7 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     group->probe(probe);
   }
   if (replan) group->adapt();
-  if (!options.within) group->use_switch(std::move(sums));
+  if (!options.within) group->use_switch(sums);
   return group;
 }
 

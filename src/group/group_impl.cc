@@ -82,7 +82,7 @@ GroupImpl::~GroupImpl() {
     // A forked child has no part in it, and its copy can neither be stopped (the threads are not here) nor
     // taken apart (destroying what a thread waited for when the process was copied would wait for it).
     static_cast<void>(new (std::nothrow) std::shared_ptr<World>(std::move(world_)));
-    static_cast<void>(new (std::nothrow) std::shared_ptr<SwitchStream>(std::move(switch_)));
+    static_cast<void>(new (std::nothrow) std::shared_ptr<SwitchStreams>(std::move(switch_)));
     return;
   }
   auto guard = world_->lock();

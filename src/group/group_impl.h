@@ -13,7 +13,7 @@
 
 #include "base/log.h"
 #include "forest/paces.h"
-#include "group/switch_stream.h"
+#include "group/switch_streams.h"
 #include "group/world.h"
 #include "observe/recorder.h"
 #include "protocol/session/session.h"
@@ -78,7 +78,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void pace(bool described);
   // Has all_reduces go through a switch where that pays. To be called before the first collective, on every
   // rank.
-  void use_switch(SwitchWish wish);
+  void use_switch(const SwitchWish& wish);
   // For those who would share this group's connections: what it is called on all its ranks; whether all ranks
   // are still there, and plans are made for the same network throughout; and a group of those whose ranks
   // here these are, known on the wire as `id`.
@@ -220,7 +220,7 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::shared_ptr<const forest::CostModel> paced_for_;
   std::unordered_map<std::uint32_t, CallPaces> paces_;  // for that network, by the digest of a plan
 
-  std::shared_ptr<SwitchStream> switch_;
+  std::shared_ptr<SwitchStreams> switch_;
   // Plans by which calls may go through it, by those of their trees, while what is known of it stays.
   using SwitchPlans = std::map<std::pair<const protocol::Plan*, wire::AggregationFormat>,
                                std::shared_ptr<const protocol::StreamPlan>>;

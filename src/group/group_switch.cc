@@ -2,6 +2,7 @@
 // that were planned.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -15,13 +16,20 @@ namespace {
 // Shorter vectors are not worth the votes, unless the user says that they are.
 constexpr std::int64_t kLeastBytes = 16 << 10;
 
+// In which a vector passes the slowest link of a rank once.
+double seconds_on_links(const forest::CostModel& model, int ranks, double bytes) {
+  double least = model.capacity(0);
+  for (int rank = 1; rank < ranks; ++rank) least = std::min(least, model.capacity(rank));
+  return bytes / (least * model.parameters().tcp_payload);
+}
+
 }  // namespace
 
-void GroupImpl::use_switch(SwitchWish wish) {
+void GroupImpl::use_switch(const SwitchWish& wish) {
   if (!wish.wanted || size() < 2) return;
-  SwitchStream::Place place{rank(), size(), fmt::format("talweg-{:016x}", number())};
+  const SwitchStream::Place place{rank(), size(), fmt::format("talweg-{:016x}", number())};
   const auto guard = world_->lock();
-  switch_ = std::make_shared<SwitchStream>(std::move(wish), std::move(place), log_, [this] {
+  switch_ = std::make_shared<SwitchStreams>(wish, place, log_, [this] {
     const auto held = world_->lock();
     session_.look_again(live::now_ns());
     world_->rouse();
@@ -68,7 +76,10 @@ std::optional<double> GroupImpl::seconds_by_switch(const forest::Forest& trees, 
   const auto cost = switch_->cost();
   if (!cost) return std::nullopt;
   const auto bytes = static_cast<double>(trees.request.counts[0] * trees.request.element_size);
-  const double seconds = cost->seconds(bytes) + votes_seconds;
+  double seconds = cost->seconds(bytes);
+  // Each alone was measured; all together have the ranks' own links in common.
+  if (cost->switches > 1) seconds = std::max(seconds, seconds_on_links(model, size(), bytes));
+  seconds += votes_seconds;
   if (!switch_->always() && seconds >= model.seconds(trees)) return std::nullopt;
   return seconds;
 }

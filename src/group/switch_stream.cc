@@ -50,8 +50,10 @@ double seconds_of_sum(live::SwitchClient& client, std::vector<float>& data, wire
 
 }  // namespace
 
-SwitchStream::SwitchStream(SwitchWish wish, Place place, const Logger& log, std::function<void()> changed)
-    : wish_(std::move(wish)),
+SwitchStream::SwitchStream(const SwitchWish& wish, const SwitchWish::At& at, Place place, const Logger& log,
+                           std::function<void()> changed)
+    : wish_(wish),
+      at_(at),
       place_(std::move(place)),
       log_(log),
       changed_(std::move(changed)),
@@ -90,9 +92,9 @@ std::unique_lock<std::mutex> SwitchStream::lock() const {
   return guard;
 }
 
-std::shared_ptr<protocol::QueuedSum> SwitchStream::line_up() {
+std::pair<std::shared_ptr<protocol::QueuedSum>, SwitchStream::Cost> SwitchStream::line_up() {
   const auto guard = lock();
-  return queue_.line_up();
+  return {queue_.line_up(), cost_.value_or(Cost{})};
 }
 
 void SwitchStream::go(protocol::QueuedSum& sum, const protocol::SumTask& task) {
@@ -140,7 +142,7 @@ std::optional<wire::AggregationFormat> SwitchStream::format_of(DataType type) co
 
 std::string SwitchStream::describe() const {
   const auto guard = lock();
-  const std::string sums = fmt::format("{}, {} sum{}{}{}", wish_.from, sums_, sums_ == 1 ? "" : "s",
+  const std::string sums = fmt::format("{}, {} sum{}{}{}", at_.from, sums_, sums_ == 1 ? "" : "s",
                                        wish_.exact ? ", exact" : "", wish_.sparse ? ", sparse" : "");
   return cost_ ? sums : fmt::format("{}; not now: {}", sums, why_not_);
 }
@@ -150,7 +152,7 @@ void SwitchStream::serve() {
     std::string why;
     try {
       live::SwitchClientOptions options;
-      options.address = wish_.address;
+      options.address = at_.address;
       options.job = place_.job;
       options.worker = static_cast<std::uint16_t>(place_.rank);
       options.workers = static_cast<std::uint16_t>(place_.size);
@@ -198,7 +200,7 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
     said_ = false;
     ++lives_;
   }
-  log_.log(LogLevel::info, "plan", "the switch at {} sums for this group{}", to_string(wish_.address),
+  log_.log(LogLevel::info, "plan", "the switch at {} sums for this group{}", to_string(at_.address),
            wish_.always
                ? ""
                : fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9));
@@ -218,8 +220,8 @@ void SwitchStream::lose(const std::string& why) {
   if (stopped_) return;
   if (news)
     log_.log(place_.rank == 0 ? LogLevel::warn : LogLevel::info, "plan",
-             "no sums by the switch at {}, the group goes by trees until it is there: {}",
-             to_string(wish_.address), why);
+             "no sums by the switch at {}, the group does without until it is there: {}",
+             to_string(at_.address), why);
   changed_();
 }
 

@@ -1,9 +1,9 @@
 // SwitchStream: a group's part in the sums of a switch (live/aggregation/switch_client.h), which joins, sums
-// and joins again in a thread of its own. Nobody waits for it: while it has no connection the group's calls
-// go by trees.
+// and joins again in a thread of its own. Nobody waits for it: while it has no connection the group does
+// without (switch_streams.h).
 //
-//   SwitchStream stream(wish, {rank, size, "talweg-1f.."}, log, [&] { session looks again });
-//   plan = make_stream_plan(trees, stream.shared_from_this(), ...);         // StreamRun asks for sums
+//   SwitchStream stream(wish, wish.at[0], {rank, size, "talweg-1f.."}, log, [&] { session looks again });
+//   auto [sum, cost] = stream.line_up();                                    // as of SumStream
 //
 // Once all ranks have joined they measure it, in sums of their own, and take the mean: cost() is the same on
 // all ranks, to the bit.
@@ -21,6 +21,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "base/file_descriptor.h"
 #include "base/log.h"
@@ -30,33 +31,35 @@
 
 namespace talweg::group {
 
-class SwitchStream final : public protocol::SumStream {
+class SwitchStream {
  public:
   struct Place {
     int rank = 0;
     int size = 1;
     std::string job;
   };
-  SwitchStream(SwitchWish wish, Place place, const Logger& log, std::function<void()> changed);
-  ~SwitchStream() override;
-  // Ends its thread, which may be in `changed`. Sums in line have failed then.
-  void stop();
-
-  std::shared_ptr<protocol::QueuedSum> line_up() override;
-  void go(protocol::QueuedSum& sum, const protocol::SumTask& task) override;
-  void pass(protocol::QueuedSum& sum) override;
-  void abandon(protocol::QueuedSum& sum) override;
-  Progress look(const protocol::QueuedSum& sum) const override;
-
-  // Seconds of a sum of so many bytes, as measured when this life began; empty: there is none.
+  // Seconds of a sum of so many bytes, as measured when this life began.
   struct Cost {
     double fixed = 0, per_byte = 0;
     double seconds(double bytes) const { return fixed + per_byte * bytes; }
   };
-  std::optional<Cost> cost() const;
+  // `at` is one of wish.at.
+  SwitchStream(const SwitchWish& wish, const SwitchWish::At& at, Place place, const Logger& log,
+               std::function<void()> changed);
+  ~SwitchStream();
+  // Ends its thread, which may be in `changed`. Sums in line have failed then.
+  void stop();
+
+  // A sum in line, null: there is no life now; and what that life costs.
+  std::pair<std::shared_ptr<protocol::QueuedSum>, Cost> line_up();
+  void go(protocol::QueuedSum& sum, const protocol::SumTask& task);
+  void pass(protocol::QueuedSum& sum);
+  void abandon(protocol::QueuedSum& sum);
+  protocol::SumStream::Progress look(const protocol::QueuedSum& sum) const;
+
+  std::optional<Cost> cost() const;  // empty: there is no life now
   // Changes whenever what cost() says does.
   std::uint64_t lives() const { return lives_.load(std::memory_order_acquire); }
-  bool always() const { return wish_.always; }
   // How it sums elements of this type; empty: not at all.
   std::optional<wire::AggregationFormat> format_of(DataType type) const;
   // "127.0.0.1:4711 (environment), 12 sums", or why there are none.
@@ -75,6 +78,7 @@ class SwitchStream final : public protocol::SumStream {
   void wake() const;
 
   const SwitchWish wish_;
+  const SwitchWish::At at_;
   const Place place_;
   const Logger log_;
   const std::function<void()> changed_;

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <vector>
 
 #include "base/fail.h"
+#include "base/host_port.h"
 #include "base/settings.h"
 #include "live/join/interface.h"
 #include "live/join/job_key.h"
@@ -16,18 +17,38 @@ namespace talweg::group {
 namespace {
 
 constexpr const char* kSetting = "TALWEG_SWITCH";
+constexpr const char* kNoSwitch = "none";  // not those of the cluster file either
+constexpr std::size_t kMostSwitches = 16;  // each has a thread of its own on every rank
 
-live::Endpoint endpoint_of(const std::string& text) {
-  const std::size_t colon = text.rfind(':');
-  int port = 0;
-  if (colon != std::string::npos && colon > 0) {
-    const char* const end = text.data() + text.size();
-    const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, port);
-    if (error != std::errc() || rest != end || port > 65535) port = 0;
+struct NamedSwitch {
+  std::string address;
+  std::string by;    // what people are to look at: "TALWEG_SWITCH", "net.yaml: node agg: switch"
+  std::string from;  // "environment", "node agg of net.yaml"
+};
+
+std::vector<NamedSwitch> find_named(const GroupOptions& options, const cluster::Cluster* network) {
+  std::vector<NamedSwitch> found;
+  const ResolvedSetting set = resolve(kSetting, options.switch_address);
+  if (set.value == kNoSwitch) return found;
+  for (std::size_t begin = 0; begin < set.value.size();) {
+    const std::size_t end = std::min(set.value.find(',', begin), set.value.size());
+    found.push_back({set.value.substr(begin, end - begin), kSetting, name(set.origin)});
+    begin = end + 1;
   }
-  if (port < 1)
-    refuse("{}: expected an address and a port, such as 10.0.0.9:4711, got \"{}\"", kSetting, text);
-  return {live::resolve_host(text.substr(0, colon)), port};
+  if (!found.empty() || network == nullptr) return found;
+  const std::string file = resolve("TALWEG_CLUSTER", options.cluster_file).value;
+  for (const cluster::Node& node : network->nodes)
+    if (!node.switch_at.empty())
+      found.push_back({node.switch_at, fmt::format("{}: node {}: switch", file, node.name),
+                       fmt::format("node {} of {}", node.name, file)});
+  return found;
+}
+
+live::Endpoint endpoint_of(const NamedSwitch& named) {
+  const auto place = parse_host_port(named.address);
+  if (!place)
+    refuse("{}: expected an address and a port, such as 10.0.0.9:4711, got \"{}\"", named.by, named.address);
+  return {live::resolve_host(place->host), place->port};
 }
 
 }  // namespace
@@ -49,28 +70,40 @@ NamedAlgorithms take_apart(const std::string& algorithm) {
   return named;
 }
 
-SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named) {
-  const ResolvedSetting address = resolve(kSetting, options.switch_address);
-  if (address.value.empty()) {
+SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named,
+                            const cluster::Cluster* network) {
+  const std::vector<NamedSwitch> found = find_named(options, network);
+  if (found.empty()) {
     if (named.by_switch) refuse("TALWEG_ALGO: switch needs {}, the switch's address and port", kSetting);
     return {};
   }
   SwitchWish wish;
   wish.always = named.by_switch;
   wish.wanted = wish.always || !named.reduces_by;
-  wish.address = endpoint_of(address.value);
+  if (!wish.wanted && found[0].by != kSetting) return {};
+  if (found.size() > kMostSwitches)
+    refuse("{}: {} switches, a group has at most {}", found[0].by, found.size(), kMostSwitches);
   wish.exact = switch_of("TALWEG_SWITCH_EXACT");
   wish.sparse = switch_of("TALWEG_SWITCH_SPARSE");
-  wish.from = fmt::format("{} ({})", address.value, name(address.origin));
   constexpr const char* kKeySetting = "TALWEG_SWITCH_KEY_FILE";
   const ResolvedSetting key = resolve(kKeySetting, options.switch_key_file);
-  if (!key.value.empty())
-    wish.key = wire::secret_from_text(live::read_job_key(kKeySetting, key.value).text);
-  else if (!live::is_loopback(wish.address.host))
-    refuse("{}: a switch that is not on loopback has a key: name its file in {}", kSetting, kKeySetting);
-  if (switch_of("TALWEG_ENCRYPT") && !live::is_loopback(wish.address.host))
-    refuse("{}: what goes to a switch is authenticated and not encrypted, as TALWEG_ENCRYPT asks for",
-           kSetting);
+  if (!key.value.empty()) wish.key = wire::secret_from_text(live::read_job_key(kKeySetting, key.value).text);
+  const std::string or_none =
+      found[0].by == kSetting ? "" : fmt::format(", or set {}={}", kSetting, kNoSwitch);
+  for (const NamedSwitch& each : found) {
+    const live::Endpoint address = endpoint_of(each);
+    if (std::ranges::any_of(wish.at, [&](const SwitchWish::At& other) {
+          return to_string(other.address) == to_string(address);
+        }))
+      refuse("{}: {} is named twice", each.by, to_string(address));
+    if (!wish.key && !live::is_loopback(address.host))
+      refuse("{}: a switch that is not on loopback has a key: name its file in {}{}", each.by, kKeySetting,
+             or_none);
+    if (switch_of("TALWEG_ENCRYPT") && !live::is_loopback(address.host))
+      refuse("{}: what goes to a switch is authenticated and not encrypted, as TALWEG_ENCRYPT asks for{}",
+             each.by, or_none);
+    wish.at.push_back({address, fmt::format("{} ({})", each.address, each.from)});
+  }
   return wish;
 }
 

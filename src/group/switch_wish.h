@@ -1,9 +1,11 @@
-// Which switch a group is to have its all_reduces summed by, as options and settings say it.
+// Which switches a group is to have its all_reduces summed by, as options, settings and its network say it.
 #pragma once
 
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "cluster/cluster.h"
 #include "live/system.h"
 #include "talweg/group.h"
 #include "wire/key.h"
@@ -19,15 +21,21 @@ struct NamedAlgorithms {
 NamedAlgorithms take_apart(const std::string& algorithm);
 
 struct SwitchWish {
-  bool wanted = false;  // there is one, and no trees are named for all_reduce
-  bool always = false;  // whatever it costs
-  bool exact = false;   // floats come to the same bits in whatever order they come
-  bool sparse = false;  // blocks that are zero do not travel
-  live::Endpoint address;
-  std::optional<wire::Secret> key;
-  std::string from;  // "127.0.0.1:4711 (environment)", for people
+  struct At {
+    live::Endpoint address;
+    std::string from;  // "127.0.0.1:4711 (environment)", for people
+  };
+  bool wanted = false;              // there is one, and no trees are named for all_reduce
+  bool always = false;              // whatever it costs
+  bool exact = false;               // floats come to the same bits in whatever order they come
+  bool sparse = false;              // blocks that are zero do not travel
+  std::vector<At> at;               // each sums a part of every vector
+  std::optional<wire::Secret> key;  // of all
 };
-// Throws Error{invalid_argument} for settings that can never work, Error{system} for a host without address.
-SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named);
+// Those that options or settings name, or else those of the nodes of `network` (null: it is not known), which
+// TALWEG_CLUSTER describes. Throws Error{invalid_argument} for what can never work, Error{system} for a host
+// without address.
+SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named,
+                            const cluster::Cluster* network);
 
 }  // namespace talweg::group

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/fail.h"
 #include "forest/planner.h"
 #include "forest/switch_cost.h"
@@ -24,12 +27,21 @@ bool serves(const std::string& algorithm, const forest::Request& request) {
   return forest::find_planner(algorithm).serves(request);
 }
 
+std::vector<int> summing_nodes(const cluster::Cluster& network) {
+  const std::vector<int> able = cluster::nodes_that_sum(network);
+  std::vector<int> named;
+  std::ranges::copy_if(able, std::back_inserter(named), [&](int node) {
+    return !network.nodes[static_cast<std::size_t>(node)].switch_at.empty();
+  });
+  return named.empty() ? able : named;
+}
+
 std::string why_no_switch(const SimulateOptions& o) {
   if (o.perf.op != Collective::all_reduce) return fmt::format("it does all_reduce, not {}", name(o.perf.op));
   if (!wire::aggregation_format(o.perf.types[0]))
     return fmt::format("it sums float, half, bfloat16 and int32, not {}", name(o.perf.types[0]));
-  if (cluster::aggregators(o.cluster).empty())
-    return fmt::format("{} has no aggregator that all workers reach", o.network);
+  if (summing_nodes(o.cluster).empty())
+    return fmt::format("{} has no switch or aggregator that all workers reach", o.network);
   if (o.simulation.transport.kind == sim::TransportKind::fluid)
     return "its datagrams are packets, and --fluid has none";
   try {
@@ -42,7 +54,7 @@ std::string why_no_switch(const SimulateOptions& o) {
 
 sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType type) {
   sim::SwitchSumsOptions how;
-  how.switches = cluster::aggregators(o.cluster);
+  how.switches = summing_nodes(o.cluster);
   how.costs = o.ranks.costs;
   how.format = wire::aggregation_format(type).value_or(wire::AggregationFormat::f32);
   return how;
@@ -51,7 +63,7 @@ sim::SwitchSumsOptions switch_sums_options(const SimulateOptions& o, DataType ty
 Prediction predict_switch(const forest::CostModel& model, std::int64_t bytes, DataType type,
                           const sim::SwitchJob& job) {
   const cluster::Cluster& network = model.network();
-  const auto switches = cluster::aggregators(network);
+  const auto switches = summing_nodes(network);
   const auto element = static_cast<std::int64_t>(size_of(type));
   const std::int64_t elements = std::int64_t{job.terms.columns} * job.terms.block;
   // Of types of two bytes a block fills less of its datagram.

@@ -1,10 +1,11 @@
-// All-reduces that the aggregators of a network sum as switches of streaming aggregation, as `talweg switch`
-// does: simulated with `--algo switch`, and predicted beside planners. It is none of these: no group takes it
-// but one that a switch is named for.
+// All-reduces that nodes of a network sum as switches of streaming aggregation, as `talweg switch` does:
+// simulated with `--algo switch`, and predicted beside planners. It is none of these: no group takes it but
+// one that a switch is named for.
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cluster/cluster.h"
 #include "forest/forest.h"
@@ -22,6 +23,9 @@ void check_algorithm(const std::string& name);
 // Whether it serves the request. Of kBySwitch that is not yet whether the network has a switch, and whether
 // the type is one that it sums.
 bool serves(const std::string& algorithm, const forest::Request& request);
+
+// The nodes that sum: those that say where their switch listens; or else all that can.
+std::vector<int> summing_nodes(const cluster::Cluster& network);
 
 // Why calls cannot be summed by switches where all else is as `options` say; empty: they can.
 std::string why_no_switch(const SimulateOptions& options);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
 
 #include "base/fail.h"
 #include "base/log.h"
@@ -51,6 +53,18 @@ std::string memory_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
+// That a group finds the switches that settings or the cluster file name; whether there has to be one is left
+// out unless `needed`.
+void check_switches(bool needed = false) {
+  group::NamedAlgorithms named = group::take_apart(resolve("TALWEG_ALGO").value);
+  named.by_switch = named.by_switch && needed;
+  std::optional<cluster::Cluster> network;
+  if (const std::string file = resolve("TALWEG_CLUSTER").value;
+      !file.empty() && resolve("TALWEG_SWITCH").value.empty())
+    network = formats::load_any(file);
+  group::find_switch_wish({}, named, network ? &*network : nullptr);
+}
+
 }  // namespace
 
 std::string complaint_about(const Setting& setting) {
@@ -64,13 +78,16 @@ std::string complaint_about(const Setting& setting) {
       refuse("TALWEG_DEBUG_SUBSYS: {}", unknown);
     if (is("TALWEG_DUMP_SIGNAL")) observe::parse_dump_signal(value);
     if (is("TALWEG_SOCKET_IFNAME")) live::choose_interface(value, live::interfaces());
-    if (is("TALWEG_CLUSTER")) formats::load_any(value);
+    if (is("TALWEG_CLUSTER") && resolve("TALWEG_SWITCH").value.empty())
+      check_switches();
+    else if (is("TALWEG_CLUSTER"))
+      formats::load_any(value);
     if (is("TALWEG_ALGO")) {
       const group::NamedAlgorithms named = group::take_apart(value);
       [[maybe_unused]] const steer::PlanChooser tried(steer::assumed_network({0}), named.trees, nullptr);
-      if (named.by_switch) group::find_switch_wish({}, named);
+      if (named.by_switch) check_switches(true);
     }
-    if (is("TALWEG_SWITCH") || is("TALWEG_SWITCH_KEY_FILE")) group::find_switch_wish({}, {});
+    if (is("TALWEG_SWITCH") || is("TALWEG_SWITCH_KEY_FILE")) check_switches();
     if (is("TALWEG_STORE")) group::find_meeting({}, "");
     if (is("TALWEG_KEY_FILE")) live::find_job_key();
   } catch (const Error& error) {

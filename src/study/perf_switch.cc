@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "base/fail.h"
+#include "base/host_port.h"
 #include "base/random.h"
 #include "kernel/reduce.h"
 #include "live/join/job_key.h"
-#include "study/field.h"
 #include "study/perf_check.h"
 #include "study/perf_times.h"
 
@@ -126,12 +126,11 @@ void check_switch_perf(const SwitchPerfOptions& how, const PerfOptions& perf, in
 
 live::SwitchClientOptions switch_client_options(const SwitchPerfOptions& how, const PerfOptions& perf,
                                                 int rank, int ranks) {
-  const std::size_t colon = how.address.rfind(':');
-  const std::string port = colon == std::string::npos ? "" : how.address.substr(colon + 1);
-  if (colon == 0 || !whole_number_complaint(port, 1, 65535).empty())
+  const auto place = parse_host_port(how.address);
+  if (!place)
     refuse("--switch: expected an address and a port, such as 127.0.0.1:4711, got \"{}\"", how.address);
   live::SwitchClientOptions options;
-  options.address = {how.address.substr(0, colon), std::stoi(port)};
+  options.address = {place->host, place->port};
   options.job = how.job;
   options.worker = static_cast<std::uint16_t>(rank);
   options.workers = static_cast<std::uint16_t>(ranks);

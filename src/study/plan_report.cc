@@ -167,8 +167,8 @@ std::string planners_table(const Study& study, bool wide) {
 
 std::string switch_text(const Prediction& by_switch) {
   return fmt::format(
-      "talweg switch at {}, without the ranks' words around a sum; taken where TALWEG_SWITCH names one and "
-      "sums through it have been measured to be quicker",
+      "talweg switch at {}, without the ranks' words around a sum; taken where TALWEG_SWITCH or the "
+      "cluster file says where it listens, and sums through it have been measured to be quicker",
       printable(fmt::format("{}", fmt::join(by_switch.through, " and "))));
 }
 

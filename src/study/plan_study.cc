@@ -202,7 +202,7 @@ class Pieces {
  private:
   void predict_switches() {
     sim::SwitchSumsOptions how;
-    how.switches = cluster::aggregators(network_);
+    how.switches = summing_nodes(network_);
     if (how.switches.empty() || result_.ranks + std::ssize(how.switches) > 0xffff) return;
     const sim::SwitchJob job = sim::switch_job(how, {}, result_.ranks);
     for (StudyRow& row : result_.rows) row.by_switch = predict_switch(*model_, row.bytes, DataType::f32, job);

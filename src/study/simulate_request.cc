@@ -148,7 +148,7 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "factor", .letters = "-f", .member = &R::factor, .help = "from size to size",
        .least = 2, .most = 1 << 20, .group = kCalls},
       {.name = "algo", .letters = "", .member = &R::algo,
-       .help = "algorithm, several with commas, or all (the one predicted cheapest); switch: the network's aggregators "
+       .help = "algorithm, several with commas, or all (the one predicted cheapest); switch: nodes of the network "
                "sum as talweg switch does", .group = kCalls},
       {.name = "type", .letters = "-d", .member = &R::type, .help = "data type", .group = kCalls},
       {.name = "root", .letters = "-r", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},

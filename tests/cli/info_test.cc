@@ -31,6 +31,20 @@ TEST(Info, MarksWhatARunWouldRefuseAndEndsWith1) {
   EXPECT_THAT(json.out, HasSubstr("\"complaint\": \"/no/such/file: cannot read it"));
 }
 
+TEST(Info, MarksASwitchOfTheClusterFileThatARunWouldRefuse) {
+  const char* const kBox =
+      "d=$(mktemp -d); trap 'rm -r $d' EXIT; echo 'nodes: [{name: h0}, {name: box, kind: switch, switch: "
+      "\"10.0.0.9:4711\"}]' >$d/net.yaml; export TALWEG_CLUSTER=$d/net.yaml; ";
+  const auto info = [&](const char* how) { return shell(std::string(kBox) + how + " \"$TALWEG\" info"); };
+  const auto outcome = info("");
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("net.yaml: node box: switch: a switch that is not on loopback has a"));
+  EXPECT_THAT(outcome.out,
+              HasSubstr(" name its file in TALWEG_SWITCH_KEY_FILE, or set TALWEG_SWITCH=none\n"));
+  for (const char* how : {"TALWEG_SWITCH=none", "TALWEG_ALGO=ring", "TALWEG_SWITCH=127.0.0.1:4711"})
+    EXPECT_EQ(info(how).exit_code, 0) << how << info(how).out;
+}
+
 TEST(Info, NamesVariablesThatAreNoSettings) {
   EXPECT_THAT(talweg({"info"}, {"TALWEG_TIMOUT=7s"}).out, HasSubstr("TALWEG_TIMOUT          is in the"));
   EXPECT_THAT(talweg({"info"}, {"TALWEG_TIMEOUT=7s"}).out,

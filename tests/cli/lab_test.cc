@@ -98,5 +98,31 @@ TEST(LabList, SpellsOutWhatAFilesNameHasThatCouldSteerATerminal) {
   EXPECT_THAT(outcome.out, testing::EndsWith("  /\\x1b[2J.yaml\n"));
 }
 
+// Its own program, at the address that it has in the lab; ranks are told where, and have its key.
+TEST(LabRun, ASwitchOfTheFileSumsForTheRanks) {
+  const Outcome outcome = shell(
+      "d=$(mktemp -d); trap 'rm -r $d' EXIT; export TMPDIR=$d; cat >$d/box.yaml <<'END'\n"
+      "nodes: [{name: h0}, {name: h1}, {name: box, kind: switch, switch: \"10.9.9.9:4799\"}]\n"
+      "links:\n  - {between: [h0, box], capacity: 1Gbit/s}\n  - {between: [h1, box], capacity: "
+      "1Gbit/s}\nEND\n"
+      "TALWEG_ALGO=switch \"$TALWEG\" lab run --no-tag-output --timeout 100s $d/box.yaml -- sh -c '"
+      "echo at $TALWEG_SWITCH; stat -c \"key %a\" $TALWEG_SWITCH_KEY_FILE; "
+      // Both look at what rank 0 was told, until they have joined it in time.
+      "for i in $(seq 50); do \"$TALWEG\" perf all_reduce -b 256K -e 256K -n 20 >$0.$RANK || exit 1; "
+      "[ $RANK = 1 ] || mv $0.0 $0.said.$i; until [ -e $0.said.$i ]; do sleep 0.02; done; "
+      "grep -q \"^# Algorithm  *: switch\" $0.said.$i && exit 0; done; exit 1' $d/rank; "
+      "r=$?; cat $d/rank.said.*; ls $d; exit $r");
+  if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::ContainsRegex("at 10\\.[0-9]+\\.[0-9]+\\.[0-9]+:4799\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("key 600\n"));
+  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr(".key")));
+  // Nothing else runs there, nor does it greet the ranks.
+  EXPECT_THAT(outcome.out + outcome.err, testing::Not(HasSubstr("switch at")));
+  EXPECT_THAT(outcome.out, HasSubstr("# aggregators: none\n"));
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("aggregator")));
+}
+
 }  // namespace
 }  // namespace talweg::cli

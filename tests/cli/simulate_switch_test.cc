@@ -74,6 +74,28 @@ TEST(SimulateSwitch, IsOneOfAllAlgorithmsWhereThereIsAnAggregator) {
   }
 }
 
+// Two ports are twice as quick as one; an aggregator beside them has no part in it.
+TEST(SimulateSwitch, NodesThatSayWhereTheirSwitchListensSum) {
+  const auto milliseconds = [](const std::string& switches) {
+    const Outcome outcome = shell(
+        "d=$(mktemp -d); trap 'rm -r $d' EXIT; cat >$d/net.yaml <<'END'\n"
+        "nodes: [{name: h0}, {name: h1}, {name: sw, kind: switch}, {name: agg, kind: aggregator}, " +
+        switches +
+        "]\nlinks:\n  - {between: [h0, sw], capacity: 10Gbit/s}\n  - {between: [h1, sw], capacity: "
+        "10Gbit/s}\n"
+        "  - {between: [agg, sw], capacity: 10Gbit/s}\n  - {between: [one, sw], capacity: 1Gbit/s}\n"
+        "  - {between: [two, sw], capacity: 1Gbit/s}\nEND\n"
+        "\"$TALWEG\" simulate $d/net.yaml --algo switch -b 4M -n 1 -w 0 --json -");
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return nlohmann::json::parse(outcome.out)["results"][0]["out_of_place"]["time_us"].get<double>() / 1e3;
+  };
+  const std::string one = "{name: one, kind: switch, switch: \"a:1\"}",
+                    two = "{name: two, kind: switch, switch: \"b:2\"}";
+  // Both vectors of 4 MiB go over one port, or half of each.
+  EXPECT_NEAR(milliseconds(one + ", {name: two, kind: switch}"), 70, 7);
+  EXPECT_NEAR(milliseconds(one + ", " + two), 35, 4);
+}
+
 TEST(SimulateSwitch, WhatItCannotDoIsSaidInOneLine) {
   struct Bad {
     std::vector<std::string> more;
@@ -95,7 +117,7 @@ TEST(SimulateSwitch, WhatItCannotDoIsSaidInOneLine) {
     EXPECT_THAT(refused.err, HasSubstr(bad.said));
   }
   EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "--algo", "switch"}).err,
-              HasSubstr("--algo switch: star:hosts=4 has no aggregator that all workers reach"));
+              HasSubstr("--algo switch: star:hosts=4 has no switch or aggregator that all workers reach"));
   EXPECT_THAT(talweg({"simulate", kBox, "--algo", "best"}).err, HasSubstr(", switch"));
   EXPECT_THAT(simulate({"-b", "64K", "--window", "20"}).err,
               HasSubstr("--window: datagrams have windows of their own"));

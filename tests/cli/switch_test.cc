@@ -51,6 +51,19 @@ wait $pid; echo ended $?; cat said prom)"));
   EXPECT_THAT(outcome.out, HasSubstr("\ntalweg_switch_draining 1\n"));
 }
 
+// The ranks' own group, which agrees on what is measured, leaves the cluster file's switch alone.
+TEST(SwitchCommand, IsMeasuredWhateverTheClusterFileNames) {
+  const Outcome outcome = shell(with_switch("", R"(
+cat >net.yaml <<END
+nodes: [{name: h0}, {name: h1}, {name: box, kind: switch, switch: "10.255.255.9:4711"}]
+links: [{between: [h0, box], capacity: 1Gbit/s}, {between: [h1, box], capacity: 1Gbit/s}]
+END
+TALWEG_CLUSTER=net.yaml "$TALWEG" run -n 2 --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce --switch $AT -b 64K -e 64K
+)"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+}
+
 TEST(SwitchCommand, ServesWhoHoldsItsKeyAndNobodyElse) {
   const Outcome outcome = shell(with_switch("--key-file key", R"(
 ( umask 077; echo a-secret-of-somebody-else > other )

@@ -69,6 +69,12 @@ TEST(Cluster, ItsAggregatorsAreInnerNodesThatSumAndThatWorkersReach) {
   EXPECT_THAT(aggregators(cluster), ElementsAre(3, 6));
   EXPECT_THAT(aggregators(uniform_star(2, {1e9}, {0})), ElementsAre());
 
+  // What sums there is no aggregator that trees could lead through.
+  add({.name = "box", .kind = NodeKind::switch_, .switch_at = "10.0.0.9:4711"}, true, true);
+  EXPECT_THAT(nodes_that_sum(cluster), ElementsAre(3, 6, 7));
+  EXPECT_THAT(aggregators(cluster), ElementsAre(3, 6));
+  EXPECT_TRUE(can_multicast(cluster.nodes[7]));
+
   const Cluster left = without(cluster, std::vector<int>{3});
   EXPECT_THAT(aggregators(left), ElementsAre(6));
   EXPECT_EQ(left.nodes[3], (Node{.name = "both", .kind = NodeKind::switch_}));
@@ -76,6 +82,8 @@ TEST(Cluster, ItsAggregatorsAreInnerNodesThatSumAndThatWorkersReach) {
 }
 
 TEST(Cluster, SaysWhatIsWrongWithNodes) {
+  EXPECT_EQ(problem_of([](Cluster& c) { c.nodes[1].switch_at = "10.0.0.9"; }),
+            "switch of node host1: expected an address and a port, such as 10.0.0.9:4711, got \"10.0.0.9\"");
   EXPECT_THAT(problem_of([](Cluster& c) { c.nodes[1].name = "host0"; }), HasSubstr("\"host0\" is taken"));
   EXPECT_THAT(problem_of([](Cluster& c) { c.nodes[1].name = ""; }), HasSubstr("expected a word"));
   EXPECT_THAT(problem_of([](Cluster& c) { c.nodes[1].name = "a->b"; }), HasSubstr("without \"->\""));

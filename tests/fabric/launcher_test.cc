@@ -233,16 +233,19 @@ TEST_F(Launcher, LeavesNothingBehindWhenItIsKilled) {
   EXPECT_TRUE(eventually([&] { return !alive(rank) && !alive(background); }));
 }
 
-TEST_F(Launcher, TakesTheFileOfTheRanksWithItWhenItIsKilled) {
+TEST_F(Launcher, TakesTheFilesOfTheRanksWithItWhenItIsKilled) {
   write("file", "");
-  const pid_t launcher =
-      run_apart(shell({"touch " + path("ready") + "; sleep 100 & wait"}), {.file = path("file")});
+  write("other", "");
+  const pid_t launcher = run_apart(shell({"touch " + path("ready") + "; sleep 100 & wait"}),
+                                   {.files = {path("file"), path("other")}});
   const bool started = eventually([&] { return std::filesystem::exists(path("ready")); });
   EXPECT_TRUE(std::filesystem::exists(path("file")));
+  EXPECT_TRUE(std::filesystem::exists(path("other")));
   kill(launcher, SIGKILL);
   exit_code_of(launcher);
   ASSERT_TRUE(started);
-  EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(path("file")); }));
+  for (const char* file : {"file", "other"})
+    EXPECT_TRUE(eventually([&] { return !std::filesystem::exists(path(file)); })) << file;
 }
 
 TEST_F(Launcher, LeavesNothingBehindWhenItIsKilledWhileItStartsOthers) {

@@ -55,7 +55,10 @@ TEST_F(TemporaryFiles, AreThereForAllToReadAsLongAsTheObjectIs) {
     EXPECT_EQ(read(fs::path(one.path()).filename()), "a\nb");
     EXPECT_EQ(read(fs::path(other.path()).filename()), "c");
     EXPECT_EQ(fs::status(one.path()).permissions(), fs::perms{0644});
-    EXPECT_EQ(files(), 2);
+    const TemporaryFile secret(".key", "d", TemporaryFile::For::owner);
+    EXPECT_EQ(fs::status(secret.path()).permissions(), fs::perms{0600});
+    EXPECT_EQ(read(fs::path(secret.path()).filename()), "d");
+    EXPECT_EQ(files(), 3);
   }
   EXPECT_EQ(files(), 0);
 }

@@ -8,86 +8,14 @@
 #include <fstream>
 #include <optional>
 
-#include "base/data_types.h"
 #include "live/aggregation/switch_line.h"
-#include "live/served_switch.h"
 #include "protocol/aggregation/scaling.h"
-#include "ranks.h"
+#include "switched.h"
 
 namespace talweg {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int kRanks = 3;
-
-std::string at(const live::Served& served) {
-  return to_string(served.service().address());
-}
-std::function<void(GroupOptions&)> through(const std::string& address,
-                                           const std::string& algorithm = "switch") {
-  return [=](GroupOptions& options) {
-    options.switch_address = address;
-    options.algorithm = algorithm;
-  };
-}
-
-// "switch: 127.0.0.1:4711 (option), 12 sums"
-std::string switch_line(const Group& group) {
-  const std::string text = group.describe();
-  const std::size_t begin = text.find("switch: ");
-  return text.substr(begin, text.find('\n', begin) - begin);
-}
-int sums(const Group& group) {
-  const std::string line = switch_line(group);
-  const std::size_t comma = line.find("), ");
-  return comma == std::string::npos ? -1 : std::stoi(line.substr(comma + 3));
-}
-
-// Multiples of the number of ranks, which every type holds and adds without rounding.
-int value(int rank, std::size_t i) {
-  return kRanks * (static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5) % 11) - 5);
-}
-template <typename T>
-void reduce_and_check(Group& group, std::size_t count, DataType type, ReduceOp op, bool in_place,
-                      T (*of)(float)) {
-  std::vector<T> in(count), out(count), expected(count);
-  for (std::size_t i = 0; i < count; ++i) {
-    int sum = 0, most = value(0, i);
-    for (int r = 0; r < kRanks; ++r) {
-      sum += value(r, i);
-      most = std::max(most, value(r, i));
-    }
-    in[i] = of(static_cast<float>(value(group.rank(), i)));
-    expected[i] = of(static_cast<float>(op == ReduceOp::max   ? most
-                                        : op == ReduceOp::avg ? sum / kRanks
-                                                              : sum));
-  }
-  if (in_place) out = in;
-  group.all_reduce(in_place ? out.data() : in.data(), out.data(), count, type, op);
-  ASSERT_TRUE(out == expected) << name(type) << " " << name(op) << ", " << count << " elements";
-}
-void check_floats(Group& group, std::size_t count, bool in_place) {
-  reduce_and_check<float>(group, count, DataType::f32, ReduceOp::sum, in_place, [](float x) { return x; });
-}
-
-// Sums until all ranks find `holds`, which they look at after the same calls.
-void sum_until(Group& group, std::size_t count, const std::function<bool()>& holds) {
-  const std::int64_t deadline_ns = live::soon();
-  for (bool in_place = false;; in_place = !in_place) {
-    check_floats(group, count, in_place);
-    std::int64_t state = holds() ? 2 : live::now_ns() > deadline_ns ? 0 : 1;
-    const std::int64_t own = state;
-    group.all_reduce(&own, &state, 1, DataType::i64, ReduceOp::min);
-    if (state == 2) return;
-    ASSERT_EQ(state, 1) << "what was waited for has not come: " << switch_line(group);
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-}
-void sum_until_there(Group& group) {
-  const int before = sums(group);
-  sum_until(group, 1000, [&] { return sums(group) > before; });
-}
 
 TEST(Switched, WhatTheSwitchCanSumGoesThroughItAndTheRestByTrees) {
   const live::Served served;
@@ -494,6 +422,72 @@ TEST(Switched, BlocksThatAreZeroDoNotTravelWhereAskedFor) {
     else
       EXPECT_GE(sent, 100U * kRanks);
   }
+}
+
+// A network whose switch is at `address`.
+std::string network_with(const std::string& address) {
+  std::string nodes, links;
+  for (int r = 0; r < kRanks; ++r) {
+    nodes += fmt::format("{{name: h{}}}, ", r);
+    links += fmt::format("  - {{between: [h{}, box], capacity: 1Gbit/s}}\n", r);
+  }
+  return fmt::format("nodes: [{}{{name: box, kind: switch, switch: \"{}\"}}]\nlinks:\n{}", nodes, address,
+                     links);
+}
+
+TEST(Switched, TheClusterFileNamesIt) {
+  const live::Served served;
+  const TemporaryFile network;
+  std::ofstream(network.path()) << network_with(at(served));
+  const auto known = [&](const std::string& algorithm) {
+    return [&network, algorithm](GroupOptions& options) {
+      options.cluster_file = network.path();
+      options.algorithm = algorithm;
+    };
+  };
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_there(group);
+        EXPECT_THAT(switch_line(group), HasSubstr(at(served) + " (node box of " + network.path() + "), "));
+      },
+      known("switch"));
+  // Not with trees named for all_reduce, nor where the setting says that there is none, nor another one than
+  // it names.
+  const auto has_none = [](Group& group) { EXPECT_EQ(switch_line(group), "switch: none"); };
+  run_ranks(kRanks, has_none, known("all_reduce:ring"));
+  {
+    const Variable none("TALWEG_SWITCH", "none");
+    run_ranks(kRanks, has_none, known(""));
+  }
+  const live::Served other;
+  const Variable named("TALWEG_SWITCH", at(other));
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_there(group);
+        EXPECT_THAT(switch_line(group), HasSubstr(at(other) + " (environment), "));
+      },
+      known("switch"));
+}
+
+TEST(Switched, WhatCannotBeUsedOfAClusterFileIsSaidWithItsNode) {
+  const TemporaryFile network;
+  std::ofstream(network.path()) << network_with("10.0.0.9:4711");
+  const auto joining = [&](const std::string& algorithm) {
+    return [&network, algorithm] {
+      run_ranks(
+          kRanks, [](Group&) {},
+          [&](GroupOptions& options) {
+            options.cluster_file = network.path();
+            options.algorithm = algorithm;
+          });
+    };
+  };
+  EXPECT_THAT(joining(""), ::testing::ThrowsMessage<Error>(HasSubstr(
+                               network.path() + ": node box: switch: a switch that is not on loopback "
+                                                "has a key: name its file in TALWEG_SWITCH_KEY_FILE")));
+  EXPECT_NO_THROW(joining("ring")());
 }
 
 TEST(Switched, NamedTreesGoBeforeIt) {

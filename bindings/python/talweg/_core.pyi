@@ -289,8 +289,8 @@ def init(
     interface: such as "eth0" (default: TALWEG_SOCKET_IFNAME, or automatic)
     cluster: the file of the network, rank i = worker i (default: TALWEG_CLUSTER, or equal hosts)
     algorithm: such as "ring", "switch" or "all_reduce:ring;broadcast:chain" (default: TALWEG_ALGO, or by cost)
-    switch: "address:port" of a `talweg switch` that all_reduces may go through, the same on all ranks (default:
-        TALWEG_SWITCH, or none); groups from split() go without it
+    switch: "address:port" of a `talweg switch` that all_reduces may go through, or several with commas, the same on all
+        ranks, or "none" (default: TALWEG_SWITCH, or those that the cluster file names); groups from split() go without
     switch_key_file: a file of mode 600 with its key (default: TALWEG_SWITCH_KEY_FILE, or none)
 
     Raises Error: "invalid_argument" (arguments, an interface that does not exist), "bad_file" (the cluster's), "timeout"

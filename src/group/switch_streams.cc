@@ -1,0 +1,162 @@
+#include "group/switch_streams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+namespace talweg::group {
+
+namespace {
+
+using protocol::QueuedSum;
+
+constexpr double kMostRate = 1e15;  // bytes per second; also of what was not measured
+
+// One number for those of all parts, which differs where one of them does, but for chance; of one part its
+// own.
+std::uint32_t mixed(std::uint32_t so_far, std::uint32_t next) {
+  constexpr std::uint32_t kPrime = 16'777'619;
+  return so_far * kPrime ^ next;
+}
+
+double rate_of(const SwitchStream::Cost& cost) {
+  return cost.per_byte > 1 / kMostRate ? 1 / cost.per_byte : kMostRate;
+}
+
+}  // namespace
+
+std::vector<std::size_t> share_ends(std::size_t elements, std::span<const double> rates) {
+  // Whole numbers: they come to the same on all processors.
+  constexpr double kFinest = 1 << 16;
+  const double most = std::ranges::max(rates);
+  std::vector<std::uint64_t> weights;
+  for (const double rate : rates)
+    weights.push_back(std::max<std::uint64_t>(static_cast<std::uint64_t>(rate / most * kFinest), 1));
+  const std::uint64_t all = std::accumulate(weights.begin(), weights.end(), std::uint64_t{0});
+  std::vector<std::size_t> ends;
+  std::uint64_t so_far = 0;
+  for (const std::uint64_t weight : weights) {
+    so_far += weight;
+    const std::size_t end = elements / all * so_far + (elements % all * so_far + all - 1) / all;
+    const std::size_t whole = (end + kShareElements - 1) / kShareElements * kShareElements;
+    ends.push_back(std::min(whole, elements));
+  }
+  return ends;
+}
+
+// A sum's parts, in the order of the streams that are there.
+struct SwitchStreams::Split : QueuedSum {
+  struct Part {
+    SwitchStream* stream = nullptr;
+    std::shared_ptr<QueuedSum> sum;
+    double rate = 1;
+    bool empty = false;  // has nothing to sum
+  };
+  std::vector<Part> parts;
+};
+
+SwitchStreams::SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& place, const Logger& log,
+                             const std::function<void()>& changed)
+    : always_(wish.always), equal_(wish.exact) {
+  for (const SwitchWish::At& at : wish.at)
+    streams_.push_back(std::make_unique<SwitchStream>(wish, at, place, log, changed));
+}
+
+void SwitchStreams::stop() {
+  for (const auto& stream : streams_) stream->stop();
+}
+
+std::shared_ptr<QueuedSum> SwitchStreams::line_up() {
+  auto split = std::make_shared<Split>();
+  for (std::uint32_t i = 0; i < streams_.size(); ++i) {
+    SwitchStream& stream = *streams_[i];
+    auto [part, cost] = stream.line_up();
+    if (part == nullptr) continue;
+    split->life = streams_.size() == 1 ? part->life : mixed(mixed(split->life, i), part->life);
+    split->parts.push_back({&stream, std::move(part), equal_ ? 1 : rate_of(cost)});
+  }
+  if (split->parts.empty()) return nullptr;
+  return split;
+}
+
+void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
+  auto& split = static_cast<Split&>(sum);
+  split.task = task;
+  const std::size_t element = wire::element_bytes(task.format);
+  std::vector<double> rates;
+  for (const Split::Part& part : split.parts) rates.push_back(part.rate);
+  const std::vector<std::size_t> ends = share_ends(task.bytes / element, rates);
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < split.parts.size(); ++i) {
+    Split::Part& part = split.parts[i];
+    const std::size_t end = ends[i] * element;
+    part.empty = end == begin;
+    if (part.empty)
+      part.stream->pass(*part.sum);
+    else
+      part.stream->go(*part.sum, {task.in + begin, task.out + begin, end - begin, task.format});
+    begin = end;
+  }
+}
+
+void SwitchStreams::pass(QueuedSum& sum) {
+  for (const Split::Part& part : static_cast<Split&>(sum).parts) part.stream->pass(*part.sum);
+}
+
+void SwitchStreams::abandon(QueuedSum& sum) {
+  const auto& parts = static_cast<Split&>(sum).parts;
+  for (const Split::Part& part : parts)
+    if (!part.empty) part.stream->abandon(*part.sum);
+  for (const Split::Part& part : parts)
+    if (const protocol::SumTask& task = part.sum->task; part.sum->kept != nullptr)
+      std::memcpy(task.out, part.sum->kept.get(), task.bytes);
+}
+
+SwitchStreams::Progress SwitchStreams::look(const QueuedSum& sum) const {
+  Progress all{QueuedSum::State::done, 0};
+  const auto& parts = static_cast<const Split&>(sum).parts;
+  for (const Split::Part& part : parts) {
+    if (part.empty) continue;
+    const auto [state, number] = part.stream->look(*part.sum);
+    if (state == QueuedSum::State::failed) return {state, 0};
+    if (state != QueuedSum::State::done) all.state = QueuedSum::State::running;
+    all.number = parts.size() == 1 ? number : mixed(all.number, number);
+  }
+  return all;
+}
+
+std::optional<SwitchStreams::Cost> SwitchStreams::cost() const {
+  Cost all;
+  double rate = 0;
+  for (const auto& stream : streams_) {
+    const auto cost = stream->cost();
+    if (!cost) continue;
+    ++all.switches;
+    all.fixed = std::max(all.fixed, cost->fixed);
+    rate += rate_of(*cost);
+  }
+  if (all.switches == 0) return std::nullopt;
+  all.per_byte = 1 / rate;
+  return all;
+}
+
+std::uint64_t SwitchStreams::lives() const {
+  std::uint64_t all = 0;
+  for (const auto& stream : streams_) all += stream->lives();
+  return all;
+}
+
+std::optional<wire::AggregationFormat> SwitchStreams::format_of(DataType type) const {
+  return streams_.front()->format_of(type);
+}
+
+std::string SwitchStreams::describe() const {
+  std::string text;
+  for (const auto& stream : streams_) text += (text.empty() ? "" : "; ") + stream->describe();
+  return text;
+}
+
+}  // namespace talweg::group

@@ -1,0 +1,58 @@
+// SwitchStreams: the switches that sum for a group, as one stream of sums: each sums a part of every vector
+// (switch_stream.h). Those that all ranks have joined share it; one that is lost or not there yet is done
+// without, from the call on at which all ranks know.
+//
+// What is said of a sum in a vote, life and number, stands for those of all its parts.
+//
+// Locks: as of SwitchStream; all that is called of a sum is called under the World's lock.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "group/switch_stream.h"
+#include "group/switch_wish.h"
+
+namespace talweg::group {
+
+// Where the parts of a vector end, one for each rate, in elements: in proportion to the rates, rounded up to
+// multiples of kShareElements. All ranks that have the same rates have the same parts.
+inline constexpr std::size_t kShareElements = 4096;
+std::vector<std::size_t> share_ends(std::size_t elements, std::span<const double> rates);
+
+class SwitchStreams final : public protocol::SumStream {
+ public:
+  SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& place, const Logger& log,
+                const std::function<void()>& changed);
+  void stop();  // as SwitchStream::stop, of all
+
+  std::shared_ptr<protocol::QueuedSum> line_up() override;
+  void go(protocol::QueuedSum& sum, const protocol::SumTask& task) override;
+  void pass(protocol::QueuedSum& sum) override;
+  // A task in place has its input back.
+  void abandon(protocol::QueuedSum& sum) override;
+  Progress look(const protocol::QueuedSum& sum) const override;
+
+  // Of those that are there together, were nothing in common on the way to them; empty: there is none.
+  struct Cost : SwitchStream::Cost {
+    int switches = 0;
+  };
+  std::optional<Cost> cost() const;
+  std::uint64_t lives() const;
+  bool always() const { return always_; }
+  std::optional<wire::AggregationFormat> format_of(DataType type) const;
+  std::string describe() const;
+
+ private:
+  struct Split;
+  const bool always_;
+  const bool equal_;  // parts, whatever each took: exact sums depend on where blocks begin
+  std::vector<std::unique_ptr<SwitchStream>> streams_;
+};
+
+}  // namespace talweg::group

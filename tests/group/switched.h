@@ -1,0 +1,90 @@
+// What is done with a group and the switches that sum for it: sums that are checked, and what it says of
+// them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/data_types.h"
+#include "live/served_switch.h"
+#include "ranks.h"
+
+namespace talweg {
+
+inline constexpr int kRanks = 3;
+
+inline std::string at(const live::Served& served) {
+  return to_string(served.service().address());
+}
+inline std::function<void(GroupOptions&)> through(const std::string& address,
+                                                  const std::string& algorithm = "switch") {
+  return [=](GroupOptions& options) {
+    options.switch_address = address;
+    options.algorithm = algorithm;
+  };
+}
+
+// "switch: 127.0.0.1:4711 (option), 12 sums"
+inline std::string switch_line(const Group& group) {
+  const std::string text = group.describe();
+  const std::size_t begin = text.find("switch: ");
+  return text.substr(begin, text.find('\n', begin) - begin);
+}
+inline int sums(const Group& group) {
+  const std::string line = switch_line(group);
+  const std::size_t comma = line.find("), ");
+  return comma == std::string::npos ? -1 : std::stoi(line.substr(comma + 3));
+}
+
+// Multiples of the number of ranks, which every type holds and adds without rounding.
+inline int value(int rank, std::size_t i) {
+  return kRanks * (static_cast<int>((i * 7 + static_cast<std::size_t>(rank) * 5) % 11) - 5);
+}
+template <typename T>
+void reduce_and_check(Group& group, std::size_t count, DataType type, ReduceOp op, bool in_place,
+                      T (*of)(float)) {
+  std::vector<T> in(count), out(count), expected(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    int sum = 0, most = value(0, i);
+    for (int r = 0; r < kRanks; ++r) {
+      sum += value(r, i);
+      most = std::max(most, value(r, i));
+    }
+    in[i] = of(static_cast<float>(value(group.rank(), i)));
+    expected[i] = of(static_cast<float>(op == ReduceOp::max   ? most
+                                        : op == ReduceOp::avg ? sum / kRanks
+                                                              : sum));
+  }
+  if (in_place) out = in;
+  group.all_reduce(in_place ? out.data() : in.data(), out.data(), count, type, op);
+  ASSERT_TRUE(out == expected) << name(type) << " " << name(op) << ", " << count << " elements";
+}
+inline void check_floats(Group& group, std::size_t count, bool in_place) {
+  reduce_and_check<float>(group, count, DataType::f32, ReduceOp::sum, in_place, [](float x) { return x; });
+}
+
+// Sums until all ranks find `holds`, which they look at after the same calls.
+inline void sum_until(Group& group, std::size_t count, const std::function<bool()>& holds) {
+  const std::int64_t deadline_ns = live::soon();
+  for (bool in_place = false;; in_place = !in_place) {
+    check_floats(group, count, in_place);
+    std::int64_t state = holds() ? 2 : live::now_ns() > deadline_ns ? 0 : 1;
+    const std::int64_t own = state;
+    group.all_reduce(&own, &state, 1, DataType::i64, ReduceOp::min);
+    if (state == 2) return;
+    ASSERT_EQ(state, 1) << "what was waited for has not come: " << switch_line(group);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+inline void sum_until_there(Group& group) {
+  const int before = sums(group);
+  sum_until(group, 1000, [&] { return sums(group) > before; });
+}
+
+}  // namespace talweg
