@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 help:
 	@echo "make demo    install what is missing, build, train a model with gloo and with Talweg, compare"
 	@echo "make check   what must hold of every change: format, tests, the core under sanitizers, lint (half an hour on two cores)"
-	@echo "make check-long  all the rest: everything under sanitizers, packages, PyTorch's suites, fuzzers, lint of all (more than an hour)"
+	@echo "make check-long  all the rest: everything under sanitizers, packages, PyTorch's suites, fuzzers, lint of all (more than an hour, two where nothing is built)"
 	@echo "make fuzz    every fuzzer for MINUTES (10), then a million strangers at a running job"
 	@echo "make bench   measure Talweg beside its peers; ARGS=\"net --quick\" for a part of it"
 	@echo "make soak    a hundred thousand mixed collectives, each checked, in four kinds of groups (minutes)"
