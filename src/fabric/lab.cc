@@ -111,6 +111,7 @@ int free_port(const LabHost& host, int first) {
   int port = 0;
   host.net.run([&] {
     for (port = first; port <= kLastPort; ++port) {
+      if (port == host.switch_port) continue;
       const FileDescriptor socket_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
       sockaddr_in address{};
       address.sin_family = AF_INET;

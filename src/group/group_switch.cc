@@ -28,12 +28,13 @@ double seconds_on_links(const forest::CostModel& model, int ranks, double bytes)
 void GroupImpl::use_switch(const SwitchWish& wish) {
   if (!wish.wanted || size() < 2) return;
   const SwitchStream::Place place{rank(), size(), fmt::format("talweg-{:016x}", number())};
-  const auto guard = world_->lock();
-  switch_ = std::make_shared<SwitchStreams>(wish, place, log_, [this] {
+  auto streams = std::make_shared<SwitchStreams>(wish, place, log_, [this] {
     const auto held = world_->lock();
     session_.look_again(live::now_ns());
     world_->rouse();
   });
+  const auto guard = world_->lock();
+  switch_ = std::move(streams);
 }
 
 std::shared_ptr<const protocol::Plan> GroupImpl::with_switch(std::shared_ptr<const protocol::Plan> trees,
@@ -73,12 +74,16 @@ double GroupImpl::find_votes_seconds(const forest::CostModel& model) const {
 
 std::optional<double> GroupImpl::seconds_by_switch(const forest::Forest& trees, double votes_seconds,
                                                    const forest::CostModel& model) const {
-  const auto cost = switch_->cost();
-  if (!cost) return std::nullopt;
-  const auto bytes = static_cast<double>(trees.request.counts[0] * trees.request.element_size);
-  double seconds = cost->seconds(bytes);
+  const forest::Request& request = trees.request;
+  const auto estimate = switch_->estimate(static_cast<std::size_t>(request.counts[0]),
+                                          static_cast<std::size_t>(request.element_size));
+  if (!estimate) return std::nullopt;
+  double seconds = estimate->seconds;
   // Each alone was measured; all together have the ranks' own links in common.
-  if (cost->switches > 1) seconds = std::max(seconds, seconds_on_links(model, size(), bytes));
+  if (estimate->switches > 1)
+    seconds = std::max(
+        seconds,
+        seconds_on_links(model, size(), static_cast<double>(request.counts[0] * request.element_size)));
   seconds += votes_seconds;
   if (!switch_->always() && seconds >= model.seconds(trees)) return std::nullopt;
   return seconds;

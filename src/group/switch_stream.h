@@ -47,7 +47,8 @@ class SwitchStream {
   SwitchStream(const SwitchWish& wish, const SwitchWish::At& at, Place place, const Logger& log,
                std::function<void()> changed);
   ~SwitchStream();
-  // Ends its thread, which may be in `changed`. Sums in line have failed then.
+  // Has its thread end, which may be in `changed`, and waits for that. Sums in line have failed then.
+  void halt();
   void stop();
 
   // A sum in line, null: there is no life now; and what that life costs.
@@ -71,9 +72,10 @@ class SwitchStream {
   void serve(live::SwitchClient& client);
   bool step(live::SwitchClient& client);
   void wait(const live::SwitchClient& client) const;
+  Cost tried(live::SwitchClient& client) const;
   Cost measure(live::SwitchClient& client) const;
   void open(const live::SwitchClient& client, const Cost& cost);
-  void lose(const std::string& why);
+  void lose(const std::string& why, bool fault);
   void check_stopped() const;
   void wake() const;
 

@@ -61,11 +61,16 @@ struct SwitchStreams::Split : QueuedSum {
 SwitchStreams::SwitchStreams(const SwitchWish& wish, const SwitchStream::Place& place, const Logger& log,
                              const std::function<void()>& changed)
     : always_(wish.always), equal_(wish.exact) {
-  for (const SwitchWish::At& at : wish.at)
-    streams_.push_back(std::make_unique<SwitchStream>(wish, at, place, log, changed));
+  for (const SwitchWish::At& at : wish.at) {
+    SwitchStream::Place own = place;
+    // Two of the addresses may be those of one switch.
+    if (wish.at.size() > 1) own.job += fmt::format("-{}", streams_.size());
+    streams_.push_back(std::make_unique<SwitchStream>(wish, at, std::move(own), log, changed));
+  }
 }
 
 void SwitchStreams::stop() {
+  for (const auto& stream : streams_) stream->halt();
   for (const auto& stream : streams_) stream->stop();
 }
 
@@ -78,8 +83,9 @@ std::shared_ptr<QueuedSum> SwitchStreams::line_up() {
     split->life = streams_.size() == 1 ? part->life : mixed(mixed(split->life, i), part->life);
     split->parts.push_back({&stream, std::move(part), equal_ ? 1 : rate_of(cost)});
   }
-  if (split->parts.empty()) return nullptr;
-  return split;
+  if (enough(split->parts.size())) return split;
+  pass(*split);
+  return nullptr;
 }
 
 void SwitchStreams::go(QueuedSum& sum, const protocol::SumTask& task) {
@@ -128,19 +134,30 @@ SwitchStreams::Progress SwitchStreams::look(const QueuedSum& sum) const {
   return all;
 }
 
-std::optional<SwitchStreams::Cost> SwitchStreams::cost() const {
-  Cost all;
-  double rate = 0;
-  for (const auto& stream : streams_) {
-    const auto cost = stream->cost();
-    if (!cost) continue;
-    ++all.switches;
-    all.fixed = std::max(all.fixed, cost->fixed);
-    rate += rate_of(*cost);
+bool SwitchStreams::enough(std::size_t there) const {
+  return equal_ ? there == streams_.size() : there > 0;
+}
+
+std::optional<SwitchStreams::Estimate> SwitchStreams::estimate(std::size_t elements,
+                                                               std::size_t element_bytes) const {
+  std::vector<SwitchStream::Cost> costs;
+  std::vector<double> rates;
+  for (const auto& stream : streams_)
+    if (const auto cost = stream->cost()) {
+      costs.push_back(*cost);
+      rates.push_back(equal_ ? 1 : rate_of(*cost));
+    }
+  if (!enough(costs.size())) return std::nullopt;
+  Estimate estimate;
+  std::size_t begin = 0;
+  const std::vector<std::size_t> ends = share_ends(elements, rates);
+  for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
+    if (ends[i] == begin) continue;
+    ++estimate.switches;
+    estimate.seconds =
+        std::max(estimate.seconds, costs[i].seconds(static_cast<double>((ends[i] - begin) * element_bytes)));
   }
-  if (all.switches == 0) return std::nullopt;
-  all.per_byte = 1 / rate;
-  return all;
+  return estimate;
 }
 
 std::uint64_t SwitchStreams::lives() const {

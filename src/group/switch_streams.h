@@ -1,6 +1,6 @@
 // SwitchStreams: the switches that sum for a group, as one stream of sums: each sums a part of every vector
 // (switch_stream.h). Those that all ranks have joined share it; one that is lost or not there yet is done
-// without, from the call on at which all ranks know.
+// without, from the call on at which all ranks know. Exact sums need all of them.
 //
 // What is said of a sum in a vote, life and number, stands for those of all its parts.
 //
@@ -38,11 +38,13 @@ class SwitchStreams final : public protocol::SumStream {
   void abandon(protocol::QueuedSum& sum) override;
   Progress look(const protocol::QueuedSum& sum) const override;
 
-  // Of those that are there together, were nothing in common on the way to them; empty: there is none.
-  struct Cost : SwitchStream::Cost {
+  // What a vector takes by those that are there, had they nothing in common on the way to them, and how many
+  // have a part of it; empty: none is there, or of exact sums not all.
+  struct Estimate {
+    double seconds = 0;
     int switches = 0;
   };
-  std::optional<Cost> cost() const;
+  std::optional<Estimate> estimate(std::size_t elements, std::size_t element_bytes) const;
   std::uint64_t lives() const;
   bool always() const { return always_; }
   std::optional<wire::AggregationFormat> format_of(DataType type) const;
@@ -50,8 +52,9 @@ class SwitchStreams final : public protocol::SumStream {
 
  private:
   struct Split;
+  bool enough(std::size_t there) const;
   const bool always_;
-  const bool equal_;  // parts, whatever each took: exact sums depend on where blocks begin
+  const bool equal_;  // parts, of all: the bits of exact sums depend on where blocks begin
   std::vector<std::unique_ptr<SwitchStream>> streams_;
 };
 

@@ -30,7 +30,7 @@ std::vector<NamedSwitch> find_named(const GroupOptions& options, const cluster::
   std::vector<NamedSwitch> found;
   const ResolvedSetting set = resolve(kSetting, options.switch_address);
   if (set.value == kNoSwitch) return found;
-  for (std::size_t begin = 0; begin < set.value.size();) {
+  for (std::size_t begin = 0; !set.value.empty() && begin <= set.value.size();) {
     const std::size_t end = std::min(set.value.find(',', begin), set.value.size());
     found.push_back({set.value.substr(begin, end - begin), kSetting, name(set.origin)});
     begin = end + 1;
@@ -74,7 +74,8 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
                             const cluster::Cluster* network) {
   const std::vector<NamedSwitch> found = find_named(options, network);
   if (found.empty()) {
-    if (named.by_switch) refuse("TALWEG_ALGO: switch needs {}, the switch's address and port", kSetting);
+    if (named.by_switch && resolve(kSetting, options.switch_address).value != kNoSwitch)
+      refuse("TALWEG_ALGO: switch needs {}, the switch's address and port", kSetting);
     return {};
   }
   SwitchWish wish;

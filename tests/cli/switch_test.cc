@@ -58,10 +58,14 @@ cat >net.yaml <<END
 nodes: [{name: h0}, {name: h1}, {name: box, kind: switch, switch: "10.255.255.9:4711"}]
 links: [{between: [h0, box], capacity: 1Gbit/s}, {between: [h1, box], capacity: 1Gbit/s}]
 END
-TALWEG_CLUSTER=net.yaml "$TALWEG" run -n 2 --no-tag-output --timeout 150s -- "$TALWEG" perf all_reduce --switch $AT -b 64K -e 64K
+run() { "$TALWEG" run -n 2 --no-tag-output --timeout 150s -- "$TALWEG" "$@"; }
+TALWEG_CLUSTER=net.yaml run perf all_reduce --switch $AT -b 64K -e 64K &&
+TALWEG_SWITCH=$AT TALWEG_ALGO=switch run perf all_reduce --switch $AT -b 64K -e 64K &&
+TALWEG_CLUSTER=net.yaml TALWEG_SWITCH=none TALWEG_ALGO=switch run perf all_reduce -b 64K -e 64K
 )"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+  const std::string right = "# Out of bounds values : 0 OK\n";
+  EXPECT_THAT(outcome.out, testing::ContainsRegex(right + "(.|\n)*" + right + "(.|\n)*" + right));
 }
 
 TEST(SwitchCommand, ServesWhoHoldsItsKeyAndNobodyElse) {

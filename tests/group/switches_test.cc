@@ -156,6 +156,9 @@ TEST(Switches, WhatOneHasSummedInPlaceIsNotSummedAgainWhenAnotherFallsSilent) {
         const std::vector<int> before = sums_of_each(group);
         check_floats(group, 300'000, true);
         EXPECT_EQ(sums_of_each(group), (std::vector<int>{before[0] + 1, before[1]}));
+        // Its connection stands, but nothing comes of it: the other one is not held up by it again.
+        sum_until(group, 100'000, [&] { return sums_of_each(group)[0] > before[0] + 3; });
+        EXPECT_EQ(sums_of_each(group)[1], before[1]);
         group.barrier();
       },
       through(addresses({&sums, &falls})));
@@ -190,6 +193,84 @@ TEST(Switches, ExactSumsHaveTheSameBitsOnAllRanksAndInEveryRun) {
         },
         through(addresses({&one, &two})));
   }
+}
+
+TEST(Switches, ExactSumsGoByTreesWhileOneIsMissing) {
+  const Variable exact("TALWEG_SWITCH_EXACT", "1");
+  const live::Served one;
+  std::optional<live::Served> other(std::in_place);
+  const live::Endpoint place = other->service().address();
+  other.reset();
+  std::atomic<int> rank{0};
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        const auto missing = [&] {
+          const std::string line = switch_line(group);
+          const std::size_t first = line.find("; not now: ");
+          return first == std::string::npos                                 ? 0
+                 : line.find("; not now: ", first + 1) == std::string::npos ? 1
+                                                                            : 2;
+        };
+        sum_until(group, 100'000, [&] { return missing() == 1; });
+        check_floats(group, 100'000, false);
+        EXPECT_EQ(sums_of_each(group), (std::vector<int>{0, 0}));
+        group.barrier();
+        if (rank++ == 0) {
+          live::SwitchServiceOptions again;
+          again.listen = place;
+          other.emplace(again);
+        }
+        sum_until_all(group, 2);
+        group.barrier();
+      },
+      through(fmt::format("{},{}", at(one), to_string(place))));
+}
+
+TEST(Switches, CallsInFlightTogetherAreEachSummedForThemselves) {
+  const live::Served one, two;
+  run_ranks(
+      kRanks,
+      [](Group& group) {
+        sum_until_all(group, 2);
+        constexpr std::size_t kCalls = 12;
+        const std::vector<int> before = sums_of_each(group);
+        std::vector<std::vector<std::int32_t>> data;
+        std::vector<WorkPtr> works;
+        for (std::size_t c = 0; c < kCalls; ++c)
+          data.emplace_back(c % 3 == 0 ? 100 + c : 20'000 + c, static_cast<std::int32_t>(c) + group.rank());
+        for (auto& vector : data)
+          works.push_back(group.start_all_reduce(vector.data(), vector.data(), vector.size(), DataType::i32,
+                                                 ReduceOp::sum));
+        for (std::size_t c = 0; c < kCalls; ++c) {
+          works[c]->wait();
+          EXPECT_THAT(data[c], ::testing::Each(static_cast<std::int32_t>(c) * kRanks + 3));
+        }
+        EXPECT_EQ(sums_of_each(group), (std::vector<int>{before[0] + 12, before[1] + 8}));
+        group.barrier();
+      },
+      through(addresses({&one, &two})));
+}
+
+TEST(Switches, TwoAddressesOfOneSwitchAreTwoJobs) {
+  const std::string secret = "a secret of the switch, and of who may use it";
+  const TemporaryFile key;
+  std::ofstream(key.path()) << secret;
+  live::SwitchServiceOptions options;
+  options.listen = {"0.0.0.0", 0};
+  options.key = [&] { return wire::secret_from_text(secret); };
+  const live::Served served(options);
+  const int port = served.service().address().port;
+  run_ranks(
+      kRanks,
+      [&](Group& group) {
+        sum_until_all(group, 2);
+        group.barrier();
+      },
+      [&](GroupOptions& o) {
+        through(fmt::format("127.0.0.1:{},127.0.0.2:{}", port, port))(o);
+        o.switch_key_file = key.path();
+      });
 }
 
 // Without a word on which calls go through them: several are reckoned with together.
@@ -228,8 +309,9 @@ TEST(Switches, WrongNamesAreSaid) {
   };
   EXPECT_THAT(joining("127.0.0.1:4711,127.0.0.1:4711"),
               ::testing::ThrowsMessage<Error>(HasSubstr("TALWEG_SWITCH: 127.0.0.1:4711 is named twice")));
-  EXPECT_THAT(joining("127.0.0.1:4711,,127.0.0.1:4712"),
-              ::testing::ThrowsMessage<Error>(HasSubstr("TALWEG_SWITCH: expected an address and a port")));
+  for (const char* text : {"127.0.0.1:4711,,127.0.0.1:4712", "127.0.0.1:4711,"})
+    EXPECT_THAT(joining(text),
+                ::testing::ThrowsMessage<Error>(HasSubstr("TALWEG_SWITCH: expected an address and a port")));
   std::string many;
   for (int i = 0; i < 17; ++i) many += fmt::format("{}127.0.0.1:{}", i == 0 ? "" : ",", 4711 + i);
   EXPECT_THAT(joining(many), ::testing::ThrowsMessage<Error>(

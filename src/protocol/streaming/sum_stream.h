@@ -45,7 +45,8 @@ class SumStream {
   virtual std::shared_ptr<QueuedSum> line_up() = 0;
   virtual void go(QueuedSum& sum, const SumTask& task) = 0;
   virtual void pass(QueuedSum& sum) = 0;
-  // Its memory is not touched any more once this returns. Ends the life that it is of.
+  // Its memory is not touched any more once this returns; what was summed in place may have its input back.
+  // Ends the life that it is of.
   virtual void abandon(QueuedSum& sum) = 0;
   // Whoever drives the session tells it when this may have changed: Session::look_again.
   virtual Progress look(const QueuedSum& sum) const = 0;
