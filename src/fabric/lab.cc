@@ -190,7 +190,8 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   const bool has_switches =
       std::ranges::any_of(hosts_, [](const LabHost& host) { return host.switch_port > 0; });
   std::string switches;  // where they listen; empty: none is started
-  if (!helpers.switch_.empty() && resolve("TALWEG_SWITCH").value.empty() && !switch_of("TALWEG_ENCRYPT"))
+  if (!helpers.switch_command.empty() && resolve("TALWEG_SWITCH").value.empty() &&
+      !switch_of("TALWEG_ENCRYPT"))
     for (const LabHost& host : hosts_)
       if (host.switch_port > 0) switches += (switches.empty() ? "" : ",") + switch_place(host);
   if (!switches.empty()) {
@@ -228,7 +229,7 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
   for (const LabHost& host : hosts_) {
     std::vector<std::string> program;
     if (host.switch_port > 0 && !switches.empty()) {
-      program = helpers.switch_;
+      program = helpers.switch_command;
       program.insert(program.end(), {"--listen", switch_place(host), "--key-file", switch_key->path()});
     } else if (host.switch_port == 0 && !host.worker && !helpers.aggregator.empty()) {
       program = helpers.aggregator;

@@ -30,8 +30,8 @@ struct LabHost {
 
 // Programs that serve the ranks of a lab, each with its arguments; empty: they do without.
 struct LabHelpers {
-  std::vector<std::string> aggregator;  // gets the host's name as a further argument
-  std::vector<std::string> switch_;     // gets the address and port to listen at, and its key's file
+  std::vector<std::string> aggregator;      // gets the host's name as a further argument
+  std::vector<std::string> switch_command;  // gets the address and port to listen at, and its key's file
 };
 
 class Lab {
