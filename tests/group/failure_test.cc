@@ -299,15 +299,19 @@ TEST(SharedBlocks, LentToAStoppedOrKilledRankDoNotHoldUpAPartOfTheGroupWithoutIt
   }
 }
 
-// Healthy ranks wait for it, and their data for what it does not read: still it alone is named.
+// Healthy ranks wait for it, and their data for what it does not read: still it alone is named. All know what
+// it has started before it stops, and it reads nothing of what they start after that.
 TEST_P(Failures, AStoppedRankIsTheOnlyOneThatIsSaidNotToAnswer) {
   constexpr int kRanks = 4;
   const TemporaryFile store;
+  std::array<int, 2> stopped{};
+  ASSERT_EQ(::pipe(stopped.data()), 0);
   std::vector<pid_t> children;
   for (int r = 0; r < kRanks; ++r) {
     const pid_t pid = ::fork();
     ASSERT_GE(pid, 0);
     if (pid == 0) {
+      ::close(stopped[1]);
       int status = 0;
       try {
         const auto group = Group::join(options_for(r, kRanks, store.path()));
@@ -317,10 +321,22 @@ TEST_P(Failures, AStoppedRankIsTheOnlyOneThatIsSaidNotToAnswer) {
         std::vector<WorkPtr> works;
         CallOptions options;
         options.timeout = std::chrono::seconds(6);
-        for (auto& out : outs)
-          works.push_back(
-              group->start_all_to_all(in.data(), counts, out.data(), counts, DataType::f32, options));
-        if (r == 2) ::raise(SIGSTOP);  // its threads, too
+        const auto start = [&] {
+          for (auto& out : outs)
+            works.push_back(
+                group->start_all_to_all(in.data(), counts, out.data(), counts, DataType::f32, options));
+        };
+        float told = 1;
+        if (r == 2) {
+          start();
+          for (const int other : {0, 1, 3}) group->send(&told, 1, DataType::f32, other);
+          ::raise(SIGSTOP);  // its threads, too
+        } else {
+          group->recv(&told, 1, DataType::f32, 2);
+          char byte = 0;
+          if (::read(stopped[0], &byte, 1) != 0) status = 3;  // the end of the pipe
+          start();
+        }
         std::string text;
         for (const auto& work : works) try {
             work->wait();
@@ -341,6 +357,9 @@ TEST_P(Failures, AStoppedRankIsTheOnlyOneThatIsSaidNotToAnswer) {
     children.push_back(pid);
   }
   int status = 0;
+  ASSERT_EQ(::waitpid(children[2], &status, WUNTRACED), children[2]);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  for (const int fd : stopped) ::close(fd);
   for (const int r : {0, 1, 3}) {
     ::waitpid(children[static_cast<std::size_t>(r)], &status, 0);
     EXPECT_EQ(status, 0) << "rank " << r;
