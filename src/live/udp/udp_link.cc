@@ -27,7 +27,7 @@ constexpr std::size_t kDatagrams = 1;
 constexpr std::size_t kTimer = 2;
 
 // Bytes that the flow may hold which have not left: they cannot be overtaken any more.
-constexpr std::uint64_t kMostUnsent = 256U << 10;
+constexpr std::uint64_t kMostUnsent = 32U << 10;
 // Of frames read, before other links get their turn.
 constexpr std::size_t kReadBudget = 1U << 20;
 
@@ -135,13 +135,12 @@ bool UdpLink::work() {
   if (gone() || !end_) return any;
   const std::int64_t now = now_ns();
   end_->flow().on_time(now);
-  for (std::uint64_t before = ~0ULL; before != end_->flow().unsent(0);) {
-    before = end_->flow().unsent(0);
+  bool all = false;
+  do {
     fill();
-    const bool all = end_->send(now);
-    loop_.want_write(handles_[kDatagrams], !all);
-    if (!all) break;
-  }
+    all = end_->send(now);
+  } while (all && end_->flow().unsent(0) == 0 && end_->flow().room(0) > 0 && !idle());
+  loop_.want_write(handles_[kDatagrams], !all);
   const bool busy = end_->flow().bytes_on_their_way() > 0;
   if (busy_since_ns_ > 0) busy_seconds_ += static_cast<double>(now - busy_since_ns_) * 1e-9;
   busy_since_ns_ = busy ? now : 0;

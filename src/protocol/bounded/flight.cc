@@ -94,8 +94,8 @@ void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t
   if (bytes > 0) {
     missed_ = 0;
     heard_ns_ = now_ns;
-    rate_.on_acknowledged(bytes, rtt_.delay_ns(), rtt_.base_ns(), std::exchange(window_was_full_, false),
-                          now_ns);
+    rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns,
+                          std::exchange(window_was_full_, false), now_ns);
   }
   find_lost(now_ns);
 }

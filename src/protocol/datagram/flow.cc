@@ -70,8 +70,7 @@ std::uint64_t DatagramFlow::bytes_arrived() const {
 
 void DatagramFlow::consumed(std::size_t channel, std::size_t bytes) {
   in_[channel].consumed(bytes);
-  if (in_[channel].limit() - told_limit_[channel] >= options_.receive_bytes / kCreditPart &&
-      !numbers_.empty())
+  if (in_[channel].limit() - told_limit_[channel] >= options_.receive_bytes / kCreditPart && anything_came_)
     acknowledge_now_ = true;
 }
 
@@ -116,7 +115,7 @@ bool DatagramFlow::waits_for_credit() const {
 bool DatagramFlow::next(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                         std::byte* payload) {
   header = {.service = wire::kOrdinary};
-  if (acknowledgement_due(now_ns) && !numbers_.empty()) {
+  if (acknowledgement_due(now_ns) && anything_came_) {
     make_acknowledgement(now_ns, header, payload);
   } else if (probe_due_) {
     make_probe(number, now_ns, header, payload);
@@ -197,12 +196,12 @@ void DatagramFlow::make_acknowledgement(std::int64_t now_ns, wire::DatagramHeade
       static_cast<std::uint32_t>(std::clamp<std::int64_t>((now_ns - highest_came_ns_) / 1000, 0, 0xffffffff));
   ack.window = options_.window;
   ack.marked = marked_;
+  // From the newest that asks for an acknowledgement down: it says how long the way took.
   const auto ranges = numbers_.ranges();
-  ack.n_ranges = std::min(ranges.size(), wire::kAckRanges);
-  for (std::size_t i = 0; i < ack.n_ranges; ++i) {
-    const RangeSet::Range& range = ranges[ranges.size() - 1 - i];
-    ack.ranges[i] = {range.begin, range.end};
-  }
+  for (auto range = ranges.rbegin(); range != ranges.rend() && ack.n_ranges < wire::kAckRanges; ++range)
+    if (range->begin <= highest_)
+      ack.ranges[ack.n_ranges++] = {range->begin, std::min(range->end, highest_ + 1)};
+  if (ack.n_ranges == 0) ack.ranges[ack.n_ranges++] = {highest_, highest_ + 1};
   ack.n_limits = in_.size();
   for (std::size_t c = 0; c < in_.size(); ++c) ack.limits[c] = told_limit_[c] = in_[c].limit();
   header.type = static_cast<std::uint8_t>(FlowType::acknowledgement);
@@ -249,6 +248,8 @@ void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<con
         ++statistics_.malformed;
       else
         on_acknowledgement(header, ack, now_ns, now_ns - waited_ns);
+      // It is acknowledged with the others, so that its number makes no gap among theirs.
+      remember(header.number);
       return;
     }
   }
@@ -280,13 +281,13 @@ void DatagramFlow::on_data(const wire::DatagramHeader& header, std::span<const s
   }
 }
 
+void DatagramFlow::remember(std::uint64_t number) {
+  while (!numbers_.add(number, number + 1)) numbers_.remove_first();
+}
+
 void DatagramFlow::received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns) {
-  if (!numbers_.add(number, number + 1)) {
-    numbers_.remove_first();
-    numbers_.add(number, number + 1);
-  }
-  // A gap is told at once, but the numbers of acknowledgements are gaps, too: after the first datagram of a
-  // batch, end_of_batch() sees to it.
+  remember(number);
+  anything_came_ = true;
   if (number >= highest_ || unacknowledged_ == 0) highest_came_ns_ = came_ns;
   highest_ = std::max(highest_, number);
   if (unacknowledged_++ == 0) acknowledge_at_ns_ = now_ns + kHoldNs;
@@ -318,7 +319,7 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     probe_due_ = false;
     waiting_since_ns_ = now_ns;
     const bool limited = std::exchange(window_was_full_, false);
-    rate_.on_acknowledged(bytes, rtt_.delay_ns(), rtt_.base_ns(), limited, now_ns);
+    rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns, limited, now_ns);
   }
   find_lost(now_ns);
 }
@@ -358,7 +359,7 @@ void DatagramFlow::on_time(std::int64_t now_ns) {
 }
 
 std::int64_t DatagramFlow::next_time(std::int64_t now_ns) const {
-  if (probe_due_ || (acknowledgement_due(now_ns) && !numbers_.empty())) return now_ns;
+  if (probe_due_ || (acknowledgement_due(now_ns) && anything_came_)) return now_ns;
   std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), acknowledge_at_ns_});
   if (may_send() && channel_with_data() < out_.size())
     at = std::min(at, std::max(now_ns, pacer_.next(now_ns)));

@@ -136,6 +136,7 @@ class DatagramFlow {
   void on_data(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   void on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
                           std::int64_t now_ns, std::int64_t came_ns);
+  void remember(std::uint64_t number);
   void received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns);
   void find_lost(std::int64_t now_ns);
   std::int64_t timeout_at() const;
@@ -159,8 +160,9 @@ class DatagramFlow {
   bool probe_due_ = false;
   std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way
 
-  RangeSet numbers_;  // of what has come and is to be acknowledged
-  std::uint64_t highest_ = 0;
+  RangeSet numbers_;            // of what has come
+  bool anything_came_ = false;  // that is to be acknowledged
+  std::uint64_t highest_ = 0;   // of that
   std::int64_t highest_came_ns_ = 0;
   std::uint32_t marked_ = 0;
   std::size_t unacknowledged_ = 0;

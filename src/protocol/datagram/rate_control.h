@@ -3,19 +3,26 @@
 //
 // After Swift (Kumar et al., SIGCOMM 2020, section 3): below the target delay the window grows by a datagram
 // per round trip, above it shrinks in proportion to the excess, at most once per round trip; so does it by
-// half for a loss and by less for a mark of the network (ECN). It begins small and doubles per round trip
-// until the first sign of a queue. Switched off, the window is as large as it may be, and what the other side
-// has room for decides.
+// half for a loss and by less for a mark of the network (ECN). The target is a time or, on slow ways, a
+// number of bytes in the queue (as in Vegas: Brakmo et al., SIGCOMM 1994), which losses and marks lower. It
+// begins small and doubles per round trip until the first sign of a queue. Switched off, the window is as
+// large as it may be, and what the other side has room for decides.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
+#include "protocol/datagram/round_trip.h"
+
 namespace talweg::protocol {
 
 struct RateOptions {
   bool enabled = true;
-  std::int64_t queue_ns = 100'000;  // the delay above the shortest round trip that is aimed at
+  // How long a queue is put up with: as long as this, or as so many bytes take at the rate at which they
+  // leave, less where losses say that queues have no room for them. On slow links a datagram alone takes
+  // longer than the first, and where hosts take longer to answer than the queue lasts, the way stands idle.
+  std::int64_t queue_ns = 100'000;
+  double queue_bytes = 128 << 10;
   double least_window = 2 * 1500;
   double first_window = 32 << 10;
   double most_window = 64 << 20;
@@ -26,23 +33,35 @@ class RateControl {
   static constexpr double kDelayFactor = 0.8;   // of the excess
   static constexpr double kMostDecrease = 0.5;  // at once
   static constexpr double kMarkDecrease = 0.2;
+  static constexpr double kRegain = 8;  // round trips without loss for a datagram more in the queue
 
   explicit RateControl(const RateOptions& options, double datagram)
       : options_(options),
         datagram_(datagram),
-        window_(options.enabled ? options.first_window : options.most_window) {}
+        window_(options.enabled ? options.first_window : options.most_window),
+        room_(options.queue_bytes) {}
 
-  // `rtt_ns` of the newest of the `bytes` that have arrived; `limited`: all of the window was in use.
-  void on_acknowledged(double bytes, std::int64_t rtt_ns, std::int64_t base_ns, bool limited,
+  // `bytes` have arrived. `trip_ns`: of the newest of them, with what both hosts took. `limited`: all of the
+  // window was in use.
+  void on_acknowledged(double bytes, const RoundTrip& rtt, std::int64_t trip_ns, bool limited,
                        std::int64_t now_ns) {
+    // While the window doubles the first sign counts, though it may only be a busy host.
+    on_acknowledged(bytes, starting_ ? rtt.delay_ns() : rtt.standing_ns(), trip_ns, rtt.base_ns(), limited,
+                    now_ns);
+  }
+  // `delay_ns` and `base_ns`: of the way there and back alone, now and at best.
+  void on_acknowledged(double bytes, std::int64_t delay_ns, std::int64_t trip_ns, std::int64_t base_ns,
+                       bool limited, std::int64_t now_ns) {
     if (!options_.enabled) return;
-    const std::int64_t target = base_ns + options_.queue_ns;
-    if (rtt_ns > target) {
+    const auto trip = static_cast<double>(std::max(trip_ns, delay_ns));
+    const std::int64_t target = base_ns + queue_ns(trip);
+    if (delay_ns > target) {
       starting_ = false;
-      const double excess = static_cast<double>(rtt_ns - target) / static_cast<double>(rtt_ns);
-      decrease(std::min(kDelayFactor * excess, kMostDecrease), rtt_ns, now_ns);
+      const double excess = static_cast<double>(delay_ns - target) / trip;
+      decrease(std::min(kDelayFactor * excess, kMostDecrease), trip_ns, now_ns);
     } else if (limited) {
       window_ += starting_ ? bytes : datagram_ * bytes / window_;
+      room_ = std::min(options_.queue_bytes, room_ + datagram_ / kRegain * bytes / window_);
       clamp();
     }
   }
@@ -67,23 +86,29 @@ class RateControl {
   }
 
  private:
+  // A window's bytes leave in a trip: that is how fast the way takes them.
+  std::int64_t queue_ns(double trip_ns) const {
+    return std::max(options_.queue_ns, static_cast<std::int64_t>(room_ * trip_ns / window_));
+  }
   void sign(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
     if (!options_.enabled) return;
     starting_ = false;
-    decrease(part, rtt_ns, now_ns);
+    if (decrease(part, rtt_ns, now_ns)) room_ = std::max(room_ * (1 - part), options_.least_window);
   }
-  void decrease(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
-    if (decreased_ && now_ns - decreased_at_ns_ < rtt_ns) return;
+  bool decrease(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
+    if (decreased_ && now_ns - decreased_at_ns_ < rtt_ns) return false;
     decreased_ = true;
     decreased_at_ns_ = now_ns;
     window_ *= 1 - part;
     clamp();
+    return true;
   }
   void clamp() { window_ = std::clamp(window_, options_.least_window, options_.most_window); }
 
   RateOptions options_;
   double datagram_;
   double window_;
+  double room_;  // bytes for which queues have room, as far as is known
   bool starting_ = true;
   bool decreased_ = false;
   std::int64_t decreased_at_ns_ = 0;

@@ -40,6 +40,11 @@ class RoundTrip {
       base_since_ns_ = now_ns;
     }
     base_ns_[0] = std::min(base_ns_[0], delay_ns_);
+    if (first || now_ns - standing_since_ns_ >= smoothed_ns_) {
+      standing_ns_ = {delay_ns_, first ? delay_ns_ : standing_ns_[0]};
+      standing_since_ns_ = now_ns;
+    }
+    standing_ns_[0] = std::min(standing_ns_[0], delay_ns_);
   }
 
   bool known() const { return latest_ns_ > 0; }
@@ -49,6 +54,9 @@ class RoundTrip {
   // There and back, without what the other side kept it.
   std::int64_t delay_ns() const { return delay_ns_; }
   std::int64_t smooth_delay_ns() const { return smooth_delay_ns_; }
+  // The shortest of the last round trip or two: what a queue adds, all of them wait for, and what a host was
+  // busy for, only some do (Copa's standing round trip: Arun and Balakrishnan, NSDI 2018, section 2).
+  std::int64_t standing_ns() const { return std::min(standing_ns_[0], standing_ns_[1]); }
   // The shortest of late: the way without queues.
   std::int64_t base_ns() const { return std::min(base_ns_[0], base_ns_[1]); }
 
@@ -70,6 +78,8 @@ class RoundTrip {
   std::array<std::int64_t, 2>
       base_ns_{};  // of this half of the time for which it counts, and of the one before
   std::int64_t base_since_ns_ = 0;
+  std::array<std::int64_t, 2> standing_ns_{};  // of this round trip, and of the one before
+  std::int64_t standing_since_ns_ = 0;
 };
 
 }  // namespace talweg::protocol

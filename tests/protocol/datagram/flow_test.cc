@@ -384,6 +384,41 @@ TEST_F(Nonsense, BytesThatWereKnownAreAcknowledgedAtOnce) {
   EXPECT_EQ(sent_now(), 1);
 }
 
+TEST_F(Nonsense, NumbersOfAcknowledgementsMakeNoGaps) {
+  data(0, 0, 10);
+  acknowledge(0, 1);  // nothing was sent, but it has a number
+  data(0, 10, 10);
+  acknowledge(0, 1);  // newer than all that asks for an acknowledgement
+  data(0, 10, 10);    // 4
+  number_ = 9;
+  acknowledge(0, 1);
+  std::vector<std::byte> payload(wire::kMaxDatagramPayload);
+  wire::DatagramHeader header;
+  ASSERT_TRUE(flow_.next(0, 1000, header, payload.data()));
+  wire::Acknowledgement told;
+  ASSERT_EQ(wire::decode({payload.data(), header.length}, told), nullptr);
+  ASSERT_EQ(told.n_ranges, 1U);
+  EXPECT_EQ(told.ranges[0], (wire::Acknowledgement::Range{0, 5}));
+}
+
+// Of more acknowledgements with gaps between them than are remembered, nothing that has come is forgotten
+// that was newest.
+TEST_F(Nonsense, TheNewestIsAcknowledgedHoweverManyNumbersAreMissing) {
+  data(0, 0, 10);
+  data(0, 0, 10);
+  for (int i = 0; i < 200; ++i) {
+    number_ += 2;
+    acknowledge(0, 1);
+  }
+  std::vector<std::byte> payload(wire::kMaxDatagramPayload);
+  wire::DatagramHeader header;
+  ASSERT_TRUE(flow_.next(0, 1000, header, payload.data()));
+  wire::Acknowledgement told;
+  ASSERT_EQ(wire::decode({payload.data(), header.length}, told), nullptr);
+  ASSERT_EQ(told.n_ranges, 1U);
+  EXPECT_EQ(told.ranges[0], (wire::Acknowledgement::Range{1, 2}));
+}
+
 TEST_F(Nonsense, IsCountedAndChangesNothing) {
   data(2, 0, 10);        // no such channel
   data(0, 0, 0);         // nothing

@@ -93,6 +93,15 @@ TEST(RoundTrip, TellsTheWayFromABusyHost) {
   EXPECT_EQ(rtt.delay_ns(), 1);
 }
 
+TEST(RoundTrip, WhatOnlySomeWaitForIsNoQueue) {
+  RoundTrip rtt;
+  std::int64_t now = 1;
+  for (int i = 0; i < 40; ++i) rtt.sample(i % 8 == 7 ? kMs : 4 * kMs, 0, now += kMs / 2);
+  EXPECT_EQ(rtt.standing_ns(), kMs) << "one of eight, but in each round trip or two";
+  for (int i = 0; i < 40; ++i) rtt.sample(4 * kMs, 0, now += kMs / 2);
+  EXPECT_EQ(rtt.standing_ns(), 4 * kMs);
+}
+
 TEST(RoundTrip, ForgetsTheShortestWayInTime) {
   RoundTrip rtt;
   rtt.sample(kMs, 0, 1);
@@ -162,7 +171,7 @@ struct Shared {
       ++steps;
       for (RateControl& f : flows) {
         if (mark && queue > 200'000) f.on_marked(rtt, now);
-        f.on_acknowledged(f.window(), rtt, kBase, true, now);
+        f.on_acknowledged(f.window(), rtt, rtt, kBase, true, now);
       }
     }
   }
@@ -190,6 +199,65 @@ TEST(RateControl, SeveralShareALinkFairlyWithAShortQueue) {
   }
 }
 
+// One flow over a way, in steps of a trip, of which hosts take a part.
+struct Way {
+  double rate = 0;  // bytes per second
+  std::int64_t host_ns = 0;
+  double room = 1e9;  // of its queue
+  RateControl flow{RateOptions{}, 1476};
+  double used = 0, longest = 0;
+  int losses = 0;
+
+  void run(int n) {
+    constexpr std::int64_t kBase = 50'000;
+    used = longest = losses = 0;
+    std::int64_t now = 1000 * kMs;
+    for (int i = 0; i < n; ++i) {
+      const double window = flow.window();
+      const double trip = std::max(static_cast<double>(kBase + host_ns), window / rate * 1e9);
+      const double queue = std::max(0.0, window - rate * 1e-9 * static_cast<double>(kBase + host_ns));
+      now += static_cast<std::int64_t>(trip);
+      used += window / (rate * 1e-9 * trip) / n;
+      longest = std::max(longest, queue);
+      if (queue > room) {
+        ++losses;
+        flow.on_lost(static_cast<std::int64_t>(trip), now);
+      } else {
+        flow.on_acknowledged(window, kBase + static_cast<std::int64_t>(queue / rate * 1e9),
+                             static_cast<std::int64_t>(trip), kBase, true, now);
+      }
+    }
+  }
+};
+
+TEST(RateControl, FillsAWayOfAnyRateWhileHostsTakeTheirTime) {
+  for (const double rate : {6.25e5, 6.25e6, 2.5e7, 1.25e8, 1.25e9})
+    for (const std::int64_t host_ns : {0L, 1 * kMs, 5 * kMs, 30 * kMs}) {
+      Way way{.rate = rate, .host_ns = host_ns};
+      way.run(20'000);
+      way.run(1000);
+      EXPECT_GT(way.used, 0.95) << rate << " bytes/s, hosts take " << host_ns << " ns";
+      EXPECT_LT(way.longest, std::max(1.1 * RateOptions{}.queue_bytes, rate * 300e-6))
+          << rate << ' ' << host_ns;
+    }
+}
+
+TEST(RateControl, LearnsHowMuchRoomAQueueHas) {
+  for (const double room : {8e3, 3e4, 1e5}) {
+    Way way{.rate = 6.25e6, .host_ns = 200'000, .room = room};
+    way.run(2000);
+    way.run(10'000);
+    // From half of what it held to all of it, a datagram at a time, is what it takes that only halves a
+    // window.
+    EXPECT_LT(way.losses, 10'000 / (room / 2 / 1476)) << room;
+    EXPECT_GT(way.losses, 0) << room << ": it looks for more now and then";
+    EXPECT_GT(way.used, 0.9) << room;
+  }
+  Way deep{.rate = 6.25e6, .host_ns = 200'000};
+  deep.run(2000);
+  EXPECT_EQ(deep.losses, 0);
+}
+
 TEST(RateControl, SlowsDownForLossMarksAndSilenceAndNeverStops) {
   RateOptions options;
   RateControl rate(options, 1476);
@@ -202,7 +270,7 @@ TEST(RateControl, SlowsDownForLossMarksAndSilenceAndNeverStops) {
   EXPECT_DOUBLE_EQ(rate.window(), first / 2 * 0.8);
   for (int i = 0; i < 100; ++i) rate.on_lost(kMs, (20 + 2 * i) * kMs);
   EXPECT_EQ(rate.window(), options.least_window);
-  rate.on_acknowledged(3000, kMs, kMs, true, 1000 * kMs);
+  rate.on_acknowledged(3000, kMs, kMs, kMs, true, 1000 * kMs);
   EXPECT_GT(rate.window(), options.least_window);
   rate.on_silence();
   EXPECT_EQ(rate.window(), options.least_window);
@@ -211,7 +279,7 @@ TEST(RateControl, SlowsDownForLossMarksAndSilenceAndNeverStops) {
 TEST(RateControl, DoesNotGrowForWhatWasNotUsed) {
   RateControl rate(RateOptions{}, 1476);
   const double first = rate.window();
-  rate.on_acknowledged(1e6, kMs, kMs, false, kMs);
+  rate.on_acknowledged(1e6, kMs, kMs, kMs, false, kMs);
   EXPECT_EQ(rate.window(), first);
 }
 
@@ -230,7 +298,7 @@ TEST(RateControl, SwitchedOffItSaysNothing) {
   rate.on_lost(kMs, kMs);
   rate.on_marked(kMs, 3 * kMs);
   rate.on_silence();
-  rate.on_acknowledged(1, 900 * kMs, kMs, true, 9 * kMs);
+  rate.on_acknowledged(1, 900 * kMs, 900 * kMs, kMs, true, 9 * kMs);
   EXPECT_EQ(rate.window(), options.most_window);
   EXPECT_EQ(rate.pace(kMs, kMs), 0);
 }
