@@ -12,7 +12,7 @@ namespace talweg::wire {
 
 enum class FlowType : std::uint8_t {
   data = kFlowTypes,    // own16: the channel; payload: where in its bytes these are, u64, and the bytes
-  acknowledgement = 2,  // what has come; is not itself acknowledged
+  acknowledgement = 2,  // what has come; asks for none itself
   probe = 3,            // nothing but the wish to be acknowledged
 };
 

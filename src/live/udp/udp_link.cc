@@ -26,7 +26,8 @@ constexpr std::size_t kLifeline = 0;
 constexpr std::size_t kDatagrams = 1;
 constexpr std::size_t kTimer = 2;
 
-// Bytes that the flow may hold which have not left: they cannot be overtaken any more.
+// Another frame is taken when the flow holds fewer bytes that have not left: they cannot be overtaken any
+// more.
 constexpr std::uint64_t kMostUnsent = 32U << 10;
 // Of frames read, before other links get their turn.
 constexpr std::size_t kReadBudget = 1U << 20;

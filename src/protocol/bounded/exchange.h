@@ -37,9 +37,9 @@ namespace talweg::protocol {
 struct ExchangeOptions {
   LossBounds bounds;
   BoundedTimes times;
-  RateOptions rate;
-  std::uint16_t stride = 1368;  // bytes of a packet, as many whole elements
-  bool warm_up = true;          // false: may lose from the first call on
+  RateOptions rate{.queue_bytes = 0};  // as in FlightOptions
+  std::uint16_t stride = 1368;         // bytes of a packet, as many whole elements
+  bool warm_up = true;                 // false: may lose from the first call on
 };
 
 // Where datagrams leave.

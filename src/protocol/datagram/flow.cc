@@ -248,8 +248,9 @@ void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<con
         ++statistics_.malformed;
       else
         on_acknowledgement(header, ack, now_ns, now_ns - waited_ns);
-      // It is acknowledged with the others, so that its number makes no gap among theirs.
-      remember(header.number);
+      // It is acknowledged with the others, so that its number makes no gap among theirs; but not instead of
+      // one.
+      numbers_.add(header.number, header.number + 1);
       return;
     }
   }
@@ -281,12 +282,8 @@ void DatagramFlow::on_data(const wire::DatagramHeader& header, std::span<const s
   }
 }
 
-void DatagramFlow::remember(std::uint64_t number) {
-  while (!numbers_.add(number, number + 1)) numbers_.remove_first();
-}
-
 void DatagramFlow::received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns) {
-  remember(number);
+  while (!numbers_.add(number, number + 1)) numbers_.remove_first();
   anything_came_ = true;
   if (number >= highest_ || unacknowledged_ == 0) highest_came_ns_ = came_ns;
   highest_ = std::max(highest_, number);

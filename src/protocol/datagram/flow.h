@@ -136,7 +136,6 @@ class DatagramFlow {
   void on_data(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   void on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
                           std::int64_t now_ns, std::int64_t came_ns);
-  void remember(std::uint64_t number);
   void received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns);
   void find_lost(std::int64_t now_ns);
   std::int64_t timeout_at() const;

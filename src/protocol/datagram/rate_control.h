@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "protocol/datagram/round_trip.h"
 
@@ -36,7 +37,7 @@ class RateControl {
   static constexpr double kRegain = 8;  // round trips without loss for a datagram more in the queue
 
   explicit RateControl(const RateOptions& options, double datagram)
-      : options_(options),
+      : options_(at_least_two(options, datagram)),
         datagram_(datagram),
         window_(options.enabled ? options.first_window : options.most_window),
         room_(options.queue_bytes) {}
@@ -60,8 +61,9 @@ class RateControl {
       const double excess = static_cast<double>(delay_ns - target) / trip;
       decrease(std::min(kDelayFactor * excess, kMostDecrease), trip_ns, now_ns);
     } else if (limited) {
-      window_ += starting_ ? bytes : datagram_ * bytes / window_;
-      room_ = std::min(options_.queue_bytes, room_ + datagram_ / kRegain * bytes / window_);
+      const double part = std::min(1.0, bytes / window_);
+      window_ += starting_ ? bytes : datagram_ * part;
+      room_ = std::min(options_.queue_bytes, room_ + datagram_ * part / kRegain);
       clamp();
     }
   }
@@ -90,18 +92,24 @@ class RateControl {
   std::int64_t queue_ns(double trip_ns) const {
     return std::max(options_.queue_ns, static_cast<std::int64_t>(room_ * trip_ns / window_));
   }
+  // A loss or a mark. That the delay has just taken a little of the window does not hide it.
   void sign(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
-    if (!options_.enabled) return;
+    if (!options_.enabled || (signed_at_ns_ && now_ns - *signed_at_ns_ < rtt_ns)) return;
     starting_ = false;
-    if (decrease(part, rtt_ns, now_ns)) room_ = std::max(room_ * (1 - part), options_.least_window);
+    signed_at_ns_ = decreased_at_ns_ = now_ns;
+    window_ *= 1 - part;
+    clamp();
+    room_ = std::min(std::max(room_ * (1 - part), options_.least_window), options_.queue_bytes);
   }
-  bool decrease(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
-    if (decreased_ && now_ns - decreased_at_ns_ < rtt_ns) return false;
-    decreased_ = true;
+  void decrease(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
+    if (decreased_at_ns_ && now_ns - *decreased_at_ns_ < rtt_ns) return;
     decreased_at_ns_ = now_ns;
     window_ *= 1 - part;
     clamp();
-    return true;
+  }
+  static RateOptions at_least_two(RateOptions options, double datagram) {
+    options.least_window = std::max(options.least_window, 2 * datagram);
+    return options;
   }
   void clamp() { window_ = std::clamp(window_, options_.least_window, options_.most_window); }
 
@@ -110,8 +118,7 @@ class RateControl {
   double window_;
   double room_;  // bytes for which queues have room, as far as is known
   bool starting_ = true;
-  bool decreased_ = false;
-  std::int64_t decreased_at_ns_ = 0;
+  std::optional<std::int64_t> decreased_at_ns_, signed_at_ns_;
 };
 
 }  // namespace talweg::protocol

@@ -96,10 +96,15 @@ TEST(RoundTrip, TellsTheWayFromABusyHost) {
 TEST(RoundTrip, WhatOnlySomeWaitForIsNoQueue) {
   RoundTrip rtt;
   std::int64_t now = 1;
-  for (int i = 0; i < 40; ++i) rtt.sample(i % 8 == 7 ? kMs : 4 * kMs, 0, now += kMs / 2);
-  EXPECT_EQ(rtt.standing_ns(), kMs) << "one of eight, but in each round trip or two";
+  for (int i = 0; i < 40; ++i) {
+    rtt.sample(i % 8 == 7 ? kMs : 4 * kMs, 0, now += kMs / 2);
+    EXPECT_EQ(rtt.standing_ns(), i < 7 ? 4 * kMs : kMs) << "one of eight, but in each round trip or two";
+  }
   for (int i = 0; i < 40; ++i) rtt.sample(4 * kMs, 0, now += kMs / 2);
   EXPECT_EQ(rtt.standing_ns(), 4 * kMs);
+  rtt.sample(kMs, 0, now);
+  rtt.sample(4 * kMs, 0, now + 100 * kMs);
+  EXPECT_EQ(rtt.standing_ns(), 4 * kMs) << "what was long ago is no sign";
 }
 
 TEST(RoundTrip, ForgetsTheShortestWayInTime) {
@@ -249,7 +254,7 @@ TEST(RateControl, LearnsHowMuchRoomAQueueHas) {
     way.run(10'000);
     // From half of what it held to all of it, a datagram at a time, is what it takes that only halves a
     // window.
-    EXPECT_LT(way.losses, 10'000 / (room / 2 / 1476)) << room;
+    EXPECT_LT(way.losses, 10'000 / (room / 2 / 1476) / 4) << room;
     EXPECT_GT(way.losses, 0) << room << ": it looks for more now and then";
     EXPECT_GT(way.used, 0.9) << room;
   }
@@ -274,6 +279,23 @@ TEST(RateControl, SlowsDownForLossMarksAndSilenceAndNeverStops) {
   EXPECT_GT(rate.window(), options.least_window);
   rate.on_silence();
   EXPECT_EQ(rate.window(), options.least_window);
+}
+
+TEST(RateControl, ALossCountsThoughTheDelayHasJustTakenALittle) {
+  RateControl rate(RateOptions{.queue_bytes = 0}, 1476);
+  rate.on_acknowledged(1476, 1'300'000, 1'300'000, kMs, true, 10 * kMs);
+  const double less = rate.window();
+  EXPECT_LT(less, RateOptions{}.first_window);
+  rate.on_lost(kMs, 10 * kMs);
+  EXPECT_DOUBLE_EQ(rate.window(), less / 2);
+}
+
+TEST(RateControl, TwoLargeDatagramsAreTheLeast) {
+  RateControl rate(RateOptions{}, 9000);
+  for (int i = 0; i < 100; ++i) rate.on_lost(kMs, (20 + 2 * i) * kMs);
+  EXPECT_EQ(rate.window(), 18'000);
+  rate.on_acknowledged(27'000, kMs, kMs, kMs, true, 1000 * kMs);
+  EXPECT_EQ(rate.window(), 27'000) << "by one at most";
 }
 
 TEST(RateControl, DoesNotGrowForWhatWasNotUsed) {
