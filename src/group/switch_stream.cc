@@ -32,6 +32,7 @@ constexpr std::size_t kLongElements = 256 * 1024;
 constexpr int kShortSums = 9, kLongSums = 3;
 constexpr int kLockTries = 50;  // tries to let another thread have the lock
 constexpr std::int64_t kMeasureNs = 10'000 * live::kMillisecondNs;  // for one of them
+constexpr const char* kGivenUp = "a sum was given up, here or on another rank";
 
 double seconds_of_sum(live::SwitchClient& client, std::vector<float>& data, wire::AggregationFormat format,
                       int times) {
@@ -117,11 +118,13 @@ void SwitchStream::pass(protocol::QueuedSum& sum) {
   wake();  // the next one's turn may have come
 }
 
-// Its thread touches a sum's memory under the lock alone, and only while the sum is in line.
+// Its thread touches a sum's memory under the lock alone, and only while the sum is in line. That the life
+// has ended is known at once, not when the thread gets to it.
 void SwitchStream::abandon(protocol::QueuedSum& sum) {
   {
     const auto guard = lock();
     queue_.abandon(sum);
+    if (!queue_.alive()) end_life(kGivenUp);
   }
   wake();
 }
@@ -168,7 +171,7 @@ void SwitchStream::serve() {
       live::SwitchClient client(options);
       open(client, wish_.always ? tried(client) : measure(client));
       serve(client);
-      why = "a sum was given up, here or on another rank";
+      why = kGivenUp;
       if (!stopped_) client.give_up(ErrorCode::aborted, why);
       fault = false;
     } catch (const std::exception& e) {
@@ -221,15 +224,19 @@ void SwitchStream::open(const live::SwitchClient& client, const Cost& cost) {
                : fmt::format(": {:.3g} ms and {:.3g} ms per MB", cost.fixed * 1e3, cost.per_byte * 1e9));
 }
 
+void SwitchStream::end_life(const std::string& why) {
+  if (cost_) ++lives_;
+  cost_.reset();
+  why_not_ = why;
+}
+
 void SwitchStream::lose(const std::string& why, bool fault) {
   bool news = false;
   {
     const std::lock_guard guard(mutex_);
     queue_.close();
     running_ = nullptr;
-    if (cost_) ++lives_;
-    cost_.reset();
-    why_not_ = why;
+    end_life(why);
     news = !std::exchange(said_, true);
   }
   if (stopped_) return;

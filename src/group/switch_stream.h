@@ -75,6 +75,7 @@ class SwitchStream {
   Cost tried(live::SwitchClient& client) const;
   Cost measure(live::SwitchClient& client) const;
   void open(const live::SwitchClient& client, const Cost& cost);
+  void end_life(const std::string& why);  // under the lock
   void lose(const std::string& why, bool fault);
   void check_stopped() const;
   void wake() const;

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <optional>
 
+#include "group/switch_stream.h"
 #include "live/aggregation/switch_line.h"
 #include "protocol/aggregation/scaling.h"
 #include "switched.h"
@@ -131,6 +132,26 @@ TEST(Switched, ASwitchThatFallsSilentIsLeftAndTheSumIsRight) {
         group.barrier();
       },
       through(at(served)));
+}
+
+TEST(Switched, ASumThatIsGivenUpEndsTheLifeAtOnce) {
+  const live::Served served;
+  const auto address = served.service().address();
+  group::SwitchWish wish;
+  wish.wanted = wish.always = true;
+  wish.at = {{address, to_string(address)}};
+  for (int i = 0; i < 20; ++i) {
+    const group::SwitchStream::Place place{0, 1, fmt::format("given-up-{}", i)};
+    group::SwitchStream stream(wish, wish.at[0], place, Logger(0, LogLevel::none), [] {});
+    live::wait_until([&] { return stream.cost().has_value(); });
+    const auto sum = stream.line_up().first;
+    ASSERT_NE(sum, nullptr);
+    const std::uint64_t lives = stream.lives();
+    stream.abandon(*sum);
+    EXPECT_FALSE(stream.cost()) << "its thread has hardly woken";
+    EXPECT_THAT(stream.describe(), HasSubstr("not now: "));
+    EXPECT_EQ(stream.lives(), lives + 1);
+  }
 }
 
 TEST(Switched, AGroupIsLeftAtOnceWhileASilentSwitchIsMeasured) {

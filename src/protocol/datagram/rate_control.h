@@ -3,10 +3,11 @@
 //
 // After Swift (Kumar et al., SIGCOMM 2020, section 3): below the target delay the window grows by a datagram
 // per round trip, above it shrinks in proportion to the excess, at most once per round trip; so does it by
-// half for a loss and by less for a mark of the network (ECN). The target is a time or, on slow ways, a
-// number of bytes in the queue (as in Vegas: Brakmo et al., SIGCOMM 1994), which losses and marks lower. It
-// begins small and doubles per round trip until the first sign of a queue. Switched off, the window is as
-// large as it may be, and what the other side has room for decides.
+// half for a loss and by less for a mark of the network (ECN). The target is a time or, where a flow's share
+// of the way is so slow that they take longer, a number of its bytes in the queue (as in Vegas: Brakmo et
+// al., SIGCOMM 1994), which losses and marks lower: n flows may have n times as many there. It begins small
+// and doubles per round trip until the first sign of a queue. Switched off, the window is as large as it may
+// be, and what the other side has room for decides.
 #pragma once
 
 #include <algorithm>

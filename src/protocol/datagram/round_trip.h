@@ -54,9 +54,8 @@ class RoundTrip {
   // There and back, without what the other side kept it.
   std::int64_t delay_ns() const { return delay_ns_; }
   std::int64_t smooth_delay_ns() const { return smooth_delay_ns_; }
-  // The shortest of the last round trip or two: what stands in a queue all of them wait for, and
-  // what a host was busy for, only some do (Copa's standing round trip: Arun and Balakrishnan, NSDI 2018,
-  // section 2).
+  // The shortest of the last round trip or two: for a queue that stands all of them wait, for a busy host
+  // only some (Copa's standing round trip: Arun and Balakrishnan, NSDI 2018, section 2).
   std::int64_t standing_ns() const { return std::min(standing_ns_[0], standing_ns_[1]); }
   // The shortest of late: the way without queues.
   std::int64_t base_ns() const { return std::min(base_ns_[0], base_ns_[1]); }
