@@ -183,6 +183,7 @@ void Sums::meet(const BoundedSeams& seams) {
 
   live::BoundedExchangeOptions options;
   options.bounds = {ppm_, ppm_, ppm_, 1};
+  options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
   options.sender.offload = seams.offload;
   options.send = seams.send;

@@ -174,7 +174,7 @@ std::string GroupImpl::record(const std::string& reason) const {
   const observe::Observer& observer = world_->observer();
   observe::RecordHead head{observer.options().job, identity_.id,       identity_.rank,
                            identity_.members,      identity_.hosts,    reason,
-                           live::now_ns(),         observe::wall_ns(), observer.clock()};
+                           live::now_ns(),         live::wall_ns(), observer.clock()};
   return to_json(head, recorder_, waiting());
 }
 

@@ -84,7 +84,8 @@ FileDescriptor receive_with_descriptor(const FileDescriptor& socket, void* data,
 // Waits until `fd` is readable (or writable) or the deadline has passed (false).
 bool wait_ready(const FileDescriptor& fd, bool writable, std::int64_t deadline_ns);
 
-std::int64_t now_ns();  // steady
+std::int64_t now_ns();   // steady
+std::int64_t wall_ns();  // since 1970; may be set while it runs
 inline constexpr std::int64_t kMillisecondNs = 1'000'000;
 
 // One machine and one network namespace: ranks with the same id reach each other's memory and Unix sockets.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -90,11 +89,6 @@ void Recorder::lose(std::uint64_t ticket, const LossReport& report) {
   if (find(ticket) == nullptr) return;
   LossReport& kept = losses_[ticket] = report;
   kept.lost_of_layer = {};  // a bucket may have hundreds, of which the record says nothing
-}
-
-std::int64_t wall_ns() {
-  using std::chrono::system_clock;
-  return std::chrono::nanoseconds(system_clock::now().time_since_epoch()).count();
 }
 
 namespace {

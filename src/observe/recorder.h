@@ -119,7 +119,4 @@ inline constexpr int kRecordVersion = 2;
 std::string to_json(const RecordHead& head, const Recorder& recorder,
                     const std::vector<std::pair<std::uint64_t, protocol::Session::Pending>>& pending);
 
-// Since 1970: compares what is written by machines without a better common clock.
-std::int64_t wall_ns();
-
 }  // namespace talweg::observe

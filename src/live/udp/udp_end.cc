@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/fail.h"
+#include "live/system.h"
 
 namespace talweg::live {
 
@@ -26,6 +27,7 @@ protocol::FlowOptions flow_options(const UdpEndOptions& options, const UdpSocket
   if (flow.payload < wire::kMostAckBytes)
     throw_error(ErrorCode::system, "sending datagrams to {}: {}", to_string(peer),
                 mtu == 0 ? "there is no way to it" : "its path takes too small ones");
+  flow.rate.wall_ns = wall_ns() - now_ns();
   flow.around =
       (socket.ipv6() ? 48 : 28) + wire::kDatagramHeaderBytes + trailer_bytes(options.suite.protection);
   return flow;

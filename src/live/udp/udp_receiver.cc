@@ -8,6 +8,8 @@
 #include <ctime>
 #include <utility>
 
+#include "live/system.h"
+
 namespace talweg::live {
 
 namespace {
@@ -28,11 +30,6 @@ std::int64_t as_ns(const timespec& t) {
 // By which the kernel stamps what comes. It may be set meanwhile: what has waited longer than this was not
 // waiting.
 constexpr std::int64_t kMostWaitedNs = 1'000'000'000;
-std::int64_t wall_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return as_ns(now);
-}
 }  // namespace
 
 UdpReceiver::UdpReceiver(const UdpSocket& socket, ReceiveCall receive)

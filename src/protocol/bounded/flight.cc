@@ -21,6 +21,7 @@ constexpr double kOnePacket = 1.0 / 128;
 Flight::Flight(const FlightOptions& options)
     : options_(options),
       sent_(options.packets),
+      rtt_(options.rate.wall_ns),
       rate_(options.rate, static_cast<double>(options.datagram)),
       other_credit_(options.other_credit),
       numbers_(wire::kAckRanges) {}

@@ -38,6 +38,7 @@ DatagramFlow::DatagramFlow(const FlowOptions& options)
     : options_(options),
       payload_(options.payload),
       sent_(options.packets),
+      rtt_(options.rate.wall_ns),
       rate_(options.rate, static_cast<double>(options.payload + options.around)),
       other_window_(options.window),
       numbers_(kNumberRanges) {

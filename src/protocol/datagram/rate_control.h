@@ -8,11 +8,16 @@
 // al., SIGCOMM 1994), which losses and marks lower: n flows may have n times as many there. It begins small
 // and doubles per round trip until the first sign of a queue. Switched off, the window is as large as it may
 // be, and what the other side has room for decides.
+//
+// Who sends all the time never sees the way without a queue, and would take its own for the way. So every few
+// seconds the flows of all hosts send less for some round trips, at the same time by their clocks, and the
+// queue runs dry (as in BBR: Cardwell et al., Queue 14(5), 2016).
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
+#include <limits>
+#include <utility>
 
 #include "protocol/datagram/round_trip.h"
 
@@ -28,6 +33,8 @@ struct RateOptions {
   double least_window = 2 * 1500;
   double first_window = 32 << 10;
   double most_window = 64 << 20;
+  // What makes the time given a wall clock's: flows that share a link have their queues run dry together.
+  std::int64_t wall_ns = 0;
 };
 
 class RateControl {
@@ -35,7 +42,9 @@ class RateControl {
   static constexpr double kDelayFactor = 0.8;   // of the excess
   static constexpr double kMostDecrease = 0.5;  // at once
   static constexpr double kMarkDecrease = 0.2;
-  static constexpr double kRegain = 8;  // round trips without loss for a datagram more in the queue
+  static constexpr double kRegain = 8;    // round trips without loss for a datagram more in the queue
+  static constexpr double kDrain = 0.5;  // of what the way takes without a queue
+  static constexpr std::int64_t kLeastDrainNs = 10'000'000;  // as clocks are not the same
 
   explicit RateControl(const RateOptions& options, double datagram)
       : options_(at_least_two(options, datagram)),
@@ -47,6 +56,10 @@ class RateControl {
   // window was in use.
   void on_acknowledged(double bytes, const RoundTrip& rtt, std::int64_t trip_ns, bool limited,
                        std::int64_t now_ns) {
+    if (const std::int64_t last = std::exchange(epoch_, rtt.epoch()); last != epoch_ && last != kNever)
+      drain(rtt, trip_ns, now_ns);
+    if (now_ns < drain_until_ns_) return;
+    drained_ = kNoLimit;
     // While the window doubles the first sign counts, though it may only be a busy host.
     on_acknowledged(bytes, starting_ ? rtt.delay_ns() : rtt.standing_ns(), trip_ns, rtt.base_ns(), limited,
                     now_ns);
@@ -75,9 +88,10 @@ class RateControl {
     if (!options_.enabled) return;
     window_ = options_.least_window;
     starting_ = true;
+    drained_ = kNoLimit;
   }
 
-  double window() const { return window_; }
+  double window() const { return std::min(window_, drained_); }
   // Bytes per second at which a window leaves in somewhat less time than the way there and back takes; 0: no
   // limit. The window follows long queues, but what one datagram waited in its own host is no reason to
   // dawdle.
@@ -89,13 +103,16 @@ class RateControl {
   }
 
  private:
+  static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min() / 2;
+  static constexpr double kNoLimit = std::numeric_limits<double>::infinity();
+
   // A window's bytes leave in a trip: that is how fast the way takes them.
   std::int64_t queue_ns(double trip_ns) const {
     return std::max(options_.queue_ns, static_cast<std::int64_t>(room_ * trip_ns / window_));
   }
   // A loss or a mark. That the delay has just taken a little of the window does not hide it.
   void sign(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
-    if (!options_.enabled || (signed_at_ns_ && now_ns - *signed_at_ns_ < rtt_ns)) return;
+    if (!options_.enabled || now_ns - signed_at_ns_ < rtt_ns) return;
     starting_ = false;
     signed_at_ns_ = decreased_at_ns_ = now_ns;
     window_ *= 1 - part;
@@ -103,10 +120,19 @@ class RateControl {
     room_ = std::min(std::max(room_ * (1 - part), options_.least_window), options_.queue_bytes);
   }
   void decrease(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
-    if (decreased_at_ns_ && now_ns - *decreased_at_ns_ < rtt_ns) return;
+    if (now_ns - decreased_at_ns_ < rtt_ns) return;
     decreased_at_ns_ = now_ns;
     window_ *= 1 - part;
     clamp();
+  }
+  // Until the queue has gone and the way has been seen without it.
+  void drain(const RoundTrip& rtt, std::int64_t trip_ns, std::int64_t now_ns) {
+    if (!options_.enabled) return;
+    const std::int64_t all_ns = std::max(trip_ns, rtt.delay_ns());
+    const auto queue_ns = static_cast<double>(std::min(rtt.standing_ns() - rtt.base_ns(), all_ns));
+    drained_ =
+        std::max(options_.least_window, kDrain * window_ * (1 - queue_ns / static_cast<double>(all_ns)));
+    drain_until_ns_ = now_ns + std::max(2 * all_ns, kLeastDrainNs);
   }
   static RateOptions at_least_two(RateOptions options, double datagram) {
     options.least_window = std::max(options.least_window, 2 * datagram);
@@ -119,7 +145,8 @@ class RateControl {
   double window_;
   double room_;  // bytes for which queues have room, as far as is known
   bool starting_ = true;
-  std::optional<std::int64_t> decreased_at_ns_, signed_at_ns_;
+  double drained_ = kNoLimit;  // the window until drain_until_ns_
+  std::int64_t decreased_at_ns_ = kNever, signed_at_ns_ = kNever, drain_until_ns_ = kNever, epoch_ = kNever;
 };
 
 }  // namespace talweg::protocol

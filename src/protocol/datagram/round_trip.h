@@ -16,8 +16,11 @@ class RoundTrip {
   static constexpr std::int64_t kLeastTimeoutNs = 2'000'000;
   static constexpr std::int64_t kMostTimeoutNs = 1'000'000'000;
   static constexpr std::int64_t kFirstTimeoutNs = 50'000'000;  // before anything has been measured
-  // A route may change: what was the shortest round trip counts for so long.
-  static constexpr std::int64_t kBaseForNs = 10'000'000'000;
+  // A route may change: what was the shortest round trip counts for two epochs, this one and the last.
+  static constexpr std::int64_t kEpochNs = 5'000'000'000;
+
+  // `wall_ns`: what makes the time a wall clock's, by which epochs begin at the same time on all hosts.
+  explicit RoundTrip(std::int64_t wall_ns = 0) : wall_ns_(wall_ns) {}
 
   // `held_ns`: for which the other side says it kept the answer. It counts for how long to wait for an
   // answer, but not for the delay of the way: a host that is busy is no queue in the network.
@@ -35,9 +38,9 @@ class RoundTrip {
     latest_ns_ = rtt_ns;
     delay_ns_ = std::max<std::int64_t>(rtt_ns - std::max<std::int64_t>(held_ns, 0), 1);
     smooth_delay_ns_ = first ? delay_ns_ : smooth_delay_ns_ + (delay_ns_ - smooth_delay_ns_) / 8;
-    if (first || now_ns - base_since_ns_ >= kBaseForNs / 2) {
+    if (const std::int64_t epoch = (now_ns + wall_ns_) / kEpochNs; first || epoch != epoch_) {
       base_ns_ = {delay_ns_, first ? delay_ns_ : base_ns_[0]};
-      base_since_ns_ = now_ns;
+      epoch_ = epoch;
     }
     base_ns_[0] = std::min(base_ns_[0], delay_ns_);
     if (const std::int64_t age = now_ns - standing_since_ns_; first || age >= smoothed_ns_) {
@@ -57,8 +60,9 @@ class RoundTrip {
   // The shortest of the last round trip or two: for a queue that stands all of them wait, for a busy host
   // only some (Copa's standing round trip: Arun and Balakrishnan, NSDI 2018, section 2).
   std::int64_t standing_ns() const { return std::min(standing_ns_[0], standing_ns_[1]); }
-  // The shortest of late: the way without queues.
+  // The shortest of late: the way without queues, if none stood all the time (RateControl sees to it).
   std::int64_t base_ns() const { return std::min(base_ns_[0], base_ns_[1]); }
+  std::int64_t epoch() const { return epoch_; }
 
   // Until an answer counts as missing that the other side may hold for `held_ns`; twice as long after each
   // that has been missed, `missed` of them in a row. No less than two round trips.
@@ -75,9 +79,9 @@ class RoundTrip {
   std::int64_t variation_ns_ = 0;
   std::int64_t delay_ns_ = 0;
   std::int64_t smooth_delay_ns_ = 0;
-  std::array<std::int64_t, 2>
-      base_ns_{};  // of this half of the time for which it counts, and of the one before
-  std::int64_t base_since_ns_ = 0;
+  std::int64_t wall_ns_;
+  std::array<std::int64_t, 2> base_ns_{};  // of this epoch, and of the one before
+  std::int64_t epoch_ = 0;
   std::array<std::int64_t, 2> standing_ns_{};  // of this round trip, and of the one before
   std::int64_t standing_since_ns_ = 0;
 };

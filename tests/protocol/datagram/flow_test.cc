@@ -286,6 +286,19 @@ TEST(DatagramFlow, FillsABottleneckAndKeepsItsQueueShort) {
   EXPECT_GT(off.pipe.longest_queue_ns, 3 * x.pipe.longest_queue_ns);
 }
 
+TEST(DatagramFlow, DoesNotTakeItsOwnQueueForTheWay) {
+  Case c;
+  c.nature.rate = 1.25e6;
+  c.nature.queue_bytes = 64U << 20;
+  c.options.send_bytes = c.options.receive_bytes = c.options.window = 8U << 20;
+  c.bytes[0] = 50'000'000;  // without a pause
+  Exchange x(c, 1);
+  ASSERT_TRUE(x.run(60 * kSecond));
+  EXPECT_LT(static_cast<double>(x.pipe.longest_queue_ns) * 1e-9,
+            1.2 * RateOptions{}.queue_bytes / c.nature.rate);
+  EXPECT_GT(50e6 / (static_cast<double>(x.pipe.now()) * 1e-9) / c.nature.rate, 0.95);
+}
+
 TEST(DatagramFlow, HoldsThePaceThatItIsGiven) {
   for (const double pace : {1e6, 1.25e7, 1.25e8}) {
     Case c;

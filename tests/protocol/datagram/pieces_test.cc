@@ -204,6 +204,66 @@ TEST(RateControl, SeveralShareALinkFairlyWithAShortQueue) {
   }
 }
 
+// Flows that share a link for a minute, each knowing of the way what it has seen itself.
+struct Seeing {
+  struct Flow {
+    RateControl rate;
+    RoundTrip rtt;
+    std::int64_t begins_ns;
+    std::int64_t clock_ns;  // what its host's time is ahead of others'
+  };
+  double bytes_per_second = 0;
+  std::vector<Flow> flows;
+  double longest = 0, used = 0;  // of the last 20 s
+
+  // `apart_ns`: by which each one's wall clock is ahead of the one before.
+  void add(std::size_t n, std::int64_t apart_ns) {
+    for (std::size_t i = 0; i < n; ++i) {
+      const auto at = static_cast<std::int64_t>(i);
+      const std::int64_t clock = at * 617 * kMs;
+      const RateOptions options{.wall_ns = at * apart_ns - clock};
+      flows.push_back({RateControl(options, 1476), RoundTrip(options.wall_ns), at * 1'700 * kMs, clock});
+    }
+  }
+  void run() {
+    constexpr std::int64_t kBase = 50'000, kEnd = 60'000 * kMs, kJudged = 40'000 * kMs;
+    double idle_ns = 0;
+    for (std::int64_t now = kMs; now < kEnd;) {
+      double offered = 0;
+      for (const Flow& f : flows)
+        if (now >= f.begins_ns) offered += f.rate.window();
+      const double pipe = bytes_per_second * 1e-9 * static_cast<double>(kBase);
+      const double queue = std::max(0.0, offered - pipe);
+      const auto rtt = kBase + static_cast<std::int64_t>(queue / bytes_per_second * 1e9);
+      if (now > kJudged) {
+        longest = std::max(longest, queue);
+        idle_ns += std::max(0.0, 1 - offered / pipe) * static_cast<double>(rtt);
+      }
+      now += rtt;
+      for (Flow& f : flows) {
+        if (now < f.begins_ns) continue;
+        f.rtt.sample(rtt, 0, now + f.clock_ns);
+        f.rate.on_acknowledged(f.rate.window(), f.rtt, rtt, true, now + f.clock_ns);
+      }
+    }
+    used = 1 - idle_ns / static_cast<double>(kEnd - kJudged);
+  }
+};
+
+TEST(RateControl, NoQueueIsTakenForTheWayHoweverLongItIsUsed) {
+  // Clocks of hosts that are set by each other are less than this apart.
+  for (const std::int64_t apart_ns : {0L, 1 * kMs})
+    for (const double rate : {2.5e6, 1.25e8})
+      for (const std::size_t n : {1UL, 3UL, 8UL}) {
+        Seeing all;
+        all.bytes_per_second = rate;
+        all.add(n, apart_ns);
+        all.run();
+        EXPECT_LT(all.longest, 1.1 * static_cast<double>(n << 17)) << n << " flows at " << rate;
+        EXPECT_GT(all.used, 0.99) << n << " flows at " << rate;
+      }
+}
+
 // One flow over a way, in steps of a trip, of which hosts take a part.
 struct Way {
   double rate = 0;  // bytes per second
