@@ -105,7 +105,7 @@ void DatagramHosts::Host::arrive(const Packet& packet) {
   if (from == nullptr) return;  // it is not there any more
   MessagePointer message = from->arrived_with(packet.number, *this);
   if (message == nullptr) return;
-  inbox_.push({from, std::move(message), packet.bytes});
+  inbox_.push({from, std::move(message), packet.bytes, {(packet.flags & kMarked) != 0, hosts_.now_ns()}});
   if (working_) return;
   working_ = true;
   hosts_.simulation_.at(hosts_.simulation_.now(), [this] { receive(); });
@@ -117,6 +117,7 @@ void DatagramHosts::Host::receive() {
   at_hand_ = 0;
   while (at_hand_ < inbox_.size() && bytes < forest::kMostBatchBytes) bytes += inbox_[at_hand_++].bytes;
   if (at_hand_ == 0) {
+    if (!outbox_.empty()) return send();  // what a timer has posted meanwhile
     working_ = false;
     return;
   }
@@ -126,8 +127,9 @@ void DatagramHosts::Host::receive() {
 void DatagramHosts::Host::take_batch() {
   for (; at_hand_ > 0; --at_hand_) {
     const Arrived arrived = inbox_.pop();
-    take(*arrived.from, *arrived.message);
+    take(*arrived.from, *arrived.message, arrived.arrival);
   }
+  end_of_batch();
   arm();
   send();
 }

@@ -26,6 +26,7 @@ namespace talweg::sim {
 class DatagramHosts {
  public:
   static constexpr std::int64_t kNoTimeNs = std::numeric_limits<std::int64_t>::max();
+  static constexpr std::int64_t kPatienceNs = 1'200'000'000'000;  // a call that takes longer has failed
   class Host;
 
   // `port`: one that nothing else of the simulation has. Hosts are made in the simulation's network, which
@@ -67,7 +68,12 @@ class DatagramHosts::Host {
     std::vector<std::byte> payload;
   };
   using MessagePointer = std::shared_ptr<const Message>;
-  virtual void take(const Host& from, const Message& message) = 0;
+  struct Arrival {
+    bool marked = false;  // by the network (ECN)
+    std::int64_t came_ns = 0;
+  };
+  virtual void take(const Host& from, const Message& message, const Arrival& arrival) = 0;
+  virtual void end_of_batch() {}  // that has been taken
   virtual std::int64_t next_time_ns() const { return kNoTimeNs; }
   virtual void on_time() {}                       // which has come
   virtual bool reduces() const { return false; }  // what it receives
@@ -92,6 +98,7 @@ class DatagramHosts::Host {
     const Host* from = nullptr;
     MessagePointer message;
     std::uint16_t bytes = 0;
+    Arrival arrival;
   };
   // What is on its way to one host, or may be, and what was lost not long ago: numbers ascend.
   struct Way {

@@ -256,7 +256,12 @@ bool Network::survives(int l, Packet* packet, Picoseconds now) {
   const auto happens = [&](double probability) {
     return probability > 0 && d.random.uniform() < probability;
   };
-  if (m.burst_begins > 0) d.in_burst = d.in_burst ? !happens(m.burst_ends) : happens(m.burst_begins);
+  if (m.burst_lasts.value > 0) {
+    if (now >= d.burst_until && happens(m.burst_begins)) d.burst_until = now + picoseconds(m.burst_lasts);
+    d.in_burst = now < d.burst_until;
+  } else if (m.burst_begins > 0) {
+    d.in_burst = d.in_burst ? !happens(m.burst_ends) : happens(m.burst_begins);
+  }
   if (happens(m.loss) || (d.in_burst && happens(m.burst_loss)) ||
       happens(d.bit_errors.probability(8 * packet->bytes))) {
     ++d.lost;

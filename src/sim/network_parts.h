@@ -54,6 +54,7 @@ struct Network::LinkDetails {
   bool failed = false;          // itself, not a node at its end
   bool doomed = false;          // the first packet on the wire was there when the link failed
   bool in_burst = false;        // Gilbert-Elliott: in the bad state
+  Picoseconds burst_until = 0;  // where that lasts a time
   LossModel loss;
   BitErrors bit_errors;
   Random random{0};

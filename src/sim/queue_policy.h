@@ -54,6 +54,8 @@ struct LossModel {
   double damage = 0;         // arrives with flipped bits (kDamaged)
   double delay = 0;          // is held up for as long as up to...
   Nanoseconds most_delay{};  // ...this, and so overtaken
+  // Above 0: how long a burst lasts, in place of burst_ends, by which it goes on where nothing is sent.
+  Nanoseconds burst_lasts{};
   bool operator==(const LossModel&) const = default;
   bool any() const {
     return loss > 0 || bit_error_rate > 0 || burst_begins > 0 || duplicate > 0 || damage > 0 || delay > 0;

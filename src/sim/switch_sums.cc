@@ -11,7 +11,6 @@ namespace talweg::sim {
 namespace {
 
 constexpr double kNoQuota = 1e15;  // bytes per second
-constexpr std::int64_t kPatienceNs = 1'200'000'000'000;
 
 }  // namespace
 
@@ -56,7 +55,7 @@ class SwitchSums::SwitchHost : public DatagramHosts::Host {
     limits.bytes_per_second = terms.bytes_per_second;
     return limits;
   }
-  void take(const Host& from, const Message& message) override {
+  void take(const Host& from, const Message& message, const Arrival&) override {
     for (const protocol::SwitchAction& action :
          box_.on(message.header, message.payload, {from.number(), 1}, hosts().now_ns())) {
       const MessagePointer answer = make(action.header, action.payload);
@@ -98,7 +97,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
                       0,
                       static_cast<std::uint16_t>(lanes_.size())};
     for (const auto& lane : lanes_) {
-      lane->worker.start(sum, sum_, hosts().now_ns() + kPatienceNs, hosts().now_ns());
+      lane->worker.start(sum, sum_, hosts().now_ns() + DatagramHosts::kPatienceNs, hosts().now_ns());
       ++sum.lane;
     }
     rouse();
@@ -122,7 +121,7 @@ class SwitchSums::WorkerHost : public DatagramHosts::Host {
     protocol::AggregationWorker worker;
   };
 
-  void take(const Host& from, const Message& message) override {
+  void take(const Host& from, const Message& message, const Arrival&) override {
     lanes_[from.number()]->worker.on(message.header, message.payload, hosts().now_ns());
     look();
   }

@@ -8,22 +8,23 @@
 #include "base/fail.h"
 #include "forest/planner.h"
 #include "forest/switch_cost.h"
+#include "study/by_bounded_loss.h"
 #include "talweg/error.h"
 #include "wire/aggregation.h"
 
 namespace talweg::study {
 
 void check_algorithm(const std::string& name) {
-  if (name == kBySwitch) return;
+  if (name == kBySwitch || name == kBounded) return;
   try {
     forest::find_planner(name);
   } catch (const Error& error) {
-    throw_error(error.code(), "{}, {}", error.what(), kBySwitch);
+    throw_error(error.code(), "{}, {}, {}", error.what(), kBySwitch, kBounded);
   }
 }
 
 bool serves(const std::string& algorithm, const forest::Request& request) {
-  if (algorithm == kBySwitch) return request.op == Collective::all_reduce;
+  if (algorithm == kBySwitch || algorithm == kBounded) return request.op == Collective::all_reduce;
   return forest::find_planner(algorithm).serves(request);
 }
 

@@ -18,10 +18,10 @@ namespace talweg::study {
 
 inline constexpr const char* kBySwitch = "switch";
 
-// Of a planner, or kBySwitch. Throws Error{invalid_argument} that lists the names there are.
+// Of a planner, kBySwitch or kBounded. Throws Error{invalid_argument} that lists the names there are.
 void check_algorithm(const std::string& name);
-// Whether it serves the request. Of kBySwitch that is not yet whether the network has a switch, and whether
-// the type is one that it sums.
+// Whether it serves the request. Of kBySwitch that is not yet whether the network has a switch, nor of either
+// whether the type is one that it sums.
 bool serves(const std::string& algorithm, const forest::Request& request);
 
 // The nodes that sum: those that say where their switch listens; or else all that can.

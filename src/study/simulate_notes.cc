@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <initializer_list>
+#include <string_view>
 
+#include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
 #include "study/sizes.h"
 
@@ -68,10 +70,18 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   else if (o.simulation.transport.kind != sim::TransportKind::dctcp)
     note(those_given(request, {"pacing"}),
          (request.fluid ? "--fluid" : request.transport) + " has rates of its own");
-  if (calls &&
-      std::ranges::all_of(o.algorithms, [](const auto& algorithm) { return algorithm == kBySwitch; }))
-    note(those_given(request, {"mark", "red", "window", "most-window", "least-rto", "pacing"}),
+  const auto all_are = [&](std::initializer_list<std::string_view> names) {
+    return calls && std::ranges::all_of(o.algorithms, [&](const std::string& algorithm) {
+             return std::ranges::find(names, algorithm) != names.end();
+           });
+  };
+  if (all_are({kBySwitch}))
+    note(those_given(request, {"mark", "red"}), "datagrams have windows of their own");
+  if (all_are({kBySwitch, kBounded}))
+    note(those_given(request, {"window", "most-window", "least-rto", "pacing"}),
          "datagrams have windows of their own");
+  if (calls && std::ranges::find(o.algorithms, kBounded) == o.algorithms.end())
+    note(those_given(request, {"may-lose"}), "only --algo bounded loses a part");
   if (request.fluid) {
     const char* const routing = given(request, "routing")      ? "which --routing sets"
                                 : o.simulation.transport.spray ? "spray"

@@ -14,6 +14,7 @@
 #include "formats/import.h"
 #include "sim/topology_text.h"
 #include "sim/traffic.h"
+#include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
 #include "study/perf_case.h"
 #include "study/simulate_notes.h"
@@ -79,6 +80,8 @@ void check_calls(const SimulateOptions& o) {
   };
   if (const std::string why = why_no_switch(o); has(kBySwitch) && !why.empty())
     refuse("--algo {}: {}", kBySwitch, why);
+  if (const std::string why = why_not_bounded(o); has(kBounded) && !why.empty())
+    refuse("--algo {}: {}", kBounded, why);
 }
 
 // The files of --cm and --workload, or the pattern of --flows.
@@ -149,7 +152,10 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
        .least = 2, .most = 1 << 20, .group = kCalls},
       {.name = "algo", .letters = "", .member = &R::algo,
        .help = "algorithm, several with commas, or all (the one predicted cheapest); switch: nodes of the network "
-               "sum as talweg switch does", .group = kCalls},
+               "sum as talweg switch does; bounded: a part may be lost, as in BoundedSums", .group = kCalls},
+      {.name = "may-lose", .letters = "", .member = &R::may_lose,
+       .help = "of --algo bounded: the part of what a rank sends another one that may be missing; 0: nothing",
+       .most = 0.5, .group = kCalls},
       {.name = "type", .letters = "-d", .member = &R::type, .help = "data type", .group = kCalls},
       {.name = "root", .letters = "-r", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
       {.name = "iters", .letters = "-n", .member = &R::iters, .help = "timed calls",
@@ -200,7 +206,8 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "bit-errors", .letters = "", .member = &R::bit_errors, .help = "probability that a bit is wrong",
        .most = 1, .group = kQueues},
       {.name = "burst-loss", .letters = "", .member = &R::burst_loss,
-       .help = "begins,ends: probabilities, per packet, of a burst in which all is lost (Gilbert-Elliott)",
+       .help = "begins,ends: probabilities, per packet, of a burst in which all is lost (Gilbert-Elliott); or "
+               "begins,100us: for how long",
        .group = kQueues},
       {.name = "duplicate", .letters = "", .member = &R::duplicate, .help = "probability that a packet arrives twice",
        .most = 1, .group = kQueues},
@@ -246,8 +253,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
                          : !raw.flows.empty()    ? "--flows"
                          : !raw.workload.empty() ? "--workload"
                                                  : nullptr)
-    for (const char* name :
-         {"op", "bytes", "factor", "algo", "type", "root", "iters", "warmup", "rest", "average"}) {
+    for (const char* name : {"op", "bytes", "factor", "algo", "may-lose", "type", "root", "iters", "warmup",
+                             "rest", "average"}) {
       const auto& field = *field_called(simulate_fields(), name);
       if (value_of(raw, field) != value_of(SimulateRequest{}, field)) refuse("--{}: not with {}", name, file);
     }
@@ -278,6 +285,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
                    : raw.average == "rank0" ? Average::rank0
                                             : Average::mean;
   o.perf.check = 0;
+  o.may_lose = raw.may_lose;
   o.algorithms = raw.algo.empty() ? std::vector<std::string>{""} : split(raw.algo, ',');
   if (raw.algo == "all") {
     o.algorithms.clear();
@@ -336,9 +344,18 @@ SimulateOptions checked(const SimulateRequest& raw) {
   network.loss.loss = raw.loss;
   network.loss.bit_error_rate = raw.bit_errors;
   if (!raw.burst_loss.empty()) {
-    const auto parts = shares("--burst-loss", raw.burst_loss, 2, "two probabilities: begins,ends");
-    network.loss.burst_begins = parts[0];
-    network.loss.burst_ends = parts[1];
+    const char* const what = "begins,ends, two probabilities, or begins,time";
+    const auto parts = split(raw.burst_loss, ',');
+    const bool timed = parts.size() == 2 && parts[1].ends_with('s');
+    const std::string numbers = timed ? parts[0] : raw.burst_loss;
+    const auto values = shares("--burst-loss", numbers, timed ? 1 : 2, what);
+    network.loss.burst_begins = values[0];
+    if (timed)
+      network.loss.burst_lasts = time("--burst-loss", parts[1]);
+    else
+      network.loss.burst_ends = values[1];
+    if (timed && network.loss.burst_lasts.value <= 0)
+      refuse("--burst-loss: expected {}, got \"{}\"", what, raw.burst_loss);
   }
   network.loss.duplicate = raw.duplicate;
   network.loss.damage = raw.damage;

@@ -31,7 +31,7 @@ struct SimulateRequest {
   std::string processors = "ideal", routing = "auto";
   int priorities = 0;
   bool trim = false, fluid = false, pacing = false;
-  double loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
+  double may_lose = 0.01, loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
   std::string burst_loss, reorder;
   std::vector<std::string> fail;
   int payload = 1448, header = 66, window = 0;
@@ -52,6 +52,7 @@ struct SimulateOptions {
 
   PerfOptions perf;                     // what to run, unless one of these:
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
+  double may_lose = 0;                  // of kBounded
   bool bound = true;                    // whether the bound is looked for
   std::string matrix;                   // a file, or a pattern of flows,
   sim::Matrix flows;                    // and what it says

@@ -12,6 +12,7 @@
 #include "sim/collectives.h"
 #include "sim/frame_record.h"
 #include "sim/sampler.h"
+#include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
 #include "study/plan_study.h"
 #include "study/simulate_plan.h"
@@ -188,6 +189,41 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
   }
   result.rows.push_back(std::move(row));
   result.plans.push_back(prediction);
+  result.lost.emplace_back();
+}
+
+// The calls of which it is learnt how long they take, and which lose nothing, come before all others.
+void simulate_bounded(const SimulateOptions& options, const PerfCase& c, Watchers& watchers,
+                      SimulateResult& result) {
+  const auto bytes = static_cast<std::int64_t>(vector_bytes(c));
+  Watched run(options, watchers,
+              fmt::format("{} of {} with bounded loss", name(c.op), to_string(Bytes{bytes})));
+  sim::BoundedSums sums(run.simulation, bounded_sums_options(options, c.type));
+  const PerfOptions& perf = options.perf;
+  const int warmup = perf.warmup + static_cast<int>(protocol::AdaptiveDeadline::kWarmUp);
+  if (watchers.progress != nullptr)
+    watchers.progress->expect([&sums, all = static_cast<double>(warmup + perf.iterations)] {
+      return static_cast<double>(sums.calls_ended()) / all;
+    });
+  const auto count = static_cast<std::int64_t>(c.count);
+  const sim::SharedOperands memory(count, count, static_cast<std::int64_t>(size_of(c.type)));
+  const std::vector<sim::SumOperands> operands(static_cast<std::size_t>(c.ranks),
+                                               {memory.in(), memory.out()});
+  const sim::CallTimes times = sums.run(operands, c.count, {warmup, perf.iterations, options.rest},
+                                        options.horizon, watchers.trace.get());
+  const Prediction prediction = predict_bounded(options.cluster, c);
+  PerfRow row{c, timing_of(times, perf), {}, {}, {}};
+  row.in_place = row.out_of_place;  // the same packets
+  row.plan = fmt::format("{}, predicted {:.4g} ms", kBounded, *prediction.seconds * 1e3);
+  if (watchers.page) describe_call(run.page_run, options, row, prediction, result.planned);
+  run.end(result.report);
+  const sim::BoundedLosses& losses = sums.losses();
+  result.report.segments += losses.datagrams;
+  result.report.retransmissions += losses.packets_again + losses.sums_again;
+  result.report.timeouts += losses.timeouts;
+  result.rows.push_back(std::move(row));
+  result.plans.push_back(prediction);
+  result.lost.emplace_back(losses.lost());
 }
 
 }  // namespace
@@ -195,6 +231,7 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
 void simulate_case(const SimulateOptions& options, const PerfCase& c, const std::string& algorithm,
                    Watchers& watchers, SimulateResult& result) {
   if (algorithm == kBySwitch) return simulate_switch(options, c, watchers, result);
+  if (algorithm == kBounded) return simulate_bounded(options, c, watchers, result);
   const std::string size = to_string(Bytes{static_cast<std::int64_t>(vector_bytes(c))});
   if (watchers.progress != nullptr) watchers.progress->plan(fmt::format("{} of {}", name(c.op), size));
   const auto [forest, prediction] = plan_call(options.cluster, c, algorithm, result.planned);
@@ -219,6 +256,7 @@ void simulate_case(const SimulateOptions& options, const PerfCase& c, const std:
   run.end(result.report);
   result.rows.push_back(std::move(row));
   result.plans.push_back(prediction);
+  result.lost.emplace_back();
 }
 
 SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,

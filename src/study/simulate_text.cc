@@ -103,6 +103,14 @@ std::string plans_text(const SimulateOptions& options, const SimulateResult& res
   text += commented_lines(limit_text(size_of_row(result.rows[best]), algorithm_of(result.rows[best]),
                                      result.plans[best].breakdown),
                           is_wide(options));
+  for (std::size_t i = 0; i < result.rows.size(); ++i)
+    if (const auto lost = result.lost[i])
+      text +=
+          commented_lines(fmt::format("{}, {}: {:.3g} % of what ranks sent each other is in no sum; at most "
+                                      "{:g} % may be missing of what one sends another",
+                                      size_of_row(result.rows[i]), algorithm_of(result.rows[i]), *lost * 100,
+                                      options.may_lose * 100),
+                          is_wide(options));
   for (const std::string& why : why_not(result.planned)) text += commented_lines(why, is_wide(options));
   return text;
 }
@@ -281,6 +289,7 @@ nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResul
       const PerfRow& row = result.rows[i];
       const auto part = part_of_bound(result.planned, row.what, row.out_of_place->time_us * 1e-6);
       document["results"][i]["planned"] = plan_json(result.plans[i]);
+      if (const auto lost = result.lost[i]) document["results"][i]["lost_part"] = *lost;
       document["results"][i]["part_of_bound"] = part ? nlohmann::json(*part) : nlohmann::json();
     }
     document["bound"] = bound_json(options.cluster, result.planned);

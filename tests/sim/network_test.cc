@@ -265,6 +265,25 @@ TEST(Network, BurstsOfLossAreAsLongAsTheModelSays) {
   EXPECT_NEAR(lost / 50000, 0.01 / 0.21, 0.006);
 }
 
+TEST(Network, BurstsOfLossMayLastATime) {
+  Recorder r(star(2, kGigabit));
+  LossModel model;
+  model.burst_begins = 0.01;
+  model.burst_lasts = Nanoseconds{120'000};  // 1500 bytes take 12 us
+  r.simulation.network().set_loss(0, model);
+  for (std::uint32_t i = 0; i < 50000; ++i) r.send(0, 1, i);
+  r.simulation.run();
+  const double lost = 50000.0 - static_cast<double>(r.arrivals.size());
+  EXPECT_NEAR(lost / 50000, 0.1 / 1.09, 0.01);
+  // Nobody has to send for one to end.
+  Recorder slow(star(2, kGigabit));
+  slow.simulation.network().set_loss(0, model);
+  for (std::uint32_t i = 0; i < 5000; ++i)
+    slow.simulation.at(i * 1000 * kMicrosecond, [&slow, i] { slow.send(0, 1, i); });
+  slow.simulation.run();
+  EXPECT_NEAR(static_cast<double>(slow.arrivals.size()), 4950, 30);
+}
+
 TEST(Network, WrongBitsCostLongPacketsMoreOften) {
   for (const std::uint16_t bytes : std::initializer_list<std::uint16_t>{100, 1500}) {
     Recorder r(star(2, kGigabit));

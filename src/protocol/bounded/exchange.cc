@@ -26,6 +26,8 @@ Exchange::Exchange(int self, const ExchangeOptions& options, std::size_t around,
   flight.credit = credits[index(self)];
   flight.datagram = around_ + wire::kBoundedHeadBytes + options.stride;
   flight.rate = options.rate;
+  flight.rate.queue_bytes = std::min(
+      options.most_queue_bytes, options.queue_bytes / std::max(1.0, static_cast<double>(credits.size()) - 1));
   for (std::size_t r = 0; r < credits.size(); ++r) {
     flights_.emplace_back();
     if (r == index(self)) continue;
@@ -95,10 +97,13 @@ void Exchange::begin(std::size_t number, const std::byte* data, std::int64_t dea
 void Exchange::on(int from, const wire::DatagramHeader& header, std::span<const std::byte> payload,
                   bool marked, std::int64_t came_ns, std::int64_t now) {
   Flight& flight = *flights_[index(from)];
+  const bool data = header.type == static_cast<std::uint8_t>(wire::BoundedType::data);
+  if (data)
+    flight.received(header.number, marked, came_ns, now);
+  else
+    flight.passed(header.number);
   if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement))
     return flight.on_acknowledgement(payload, came_ns, now);
-  const bool data = header.type == static_cast<std::uint8_t>(wire::BoundedType::data);
-  if (data) flight.received(header.number, marked, came_ns, now);
   if (tensors_.empty()) return;
   // What is about another tensor is of a call that is over.
   if (data || header.type == static_cast<std::uint8_t>(wire::BoundedType::probe))

@@ -37,9 +37,12 @@ namespace talweg::protocol {
 struct ExchangeOptions {
   LossBounds bounds;
   BoundedTimes times;
-  RateOptions rate{.queue_bytes = 0};  // as in FlightOptions
-  std::uint16_t stride = 1368;         // bytes of a packet, as many whole elements
-  bool warm_up = true;                 // false: may lose from the first call on
+  // What all others may have in the queue to a rank, all together, and each of them: losses that are expected
+  // do not tell how much room it has. With less, links stand idle while streams take turns.
+  double queue_bytes = 96 << 10, most_queue_bytes = 16 << 10;
+  RateOptions rate;             // but for queue_bytes
+  std::uint16_t stride = 1368;  // bytes of a packet, as many whole elements
+  bool warm_up = true;          // false: may lose from the first call on
 };
 
 // Where datagrams leave.

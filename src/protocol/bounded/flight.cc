@@ -7,10 +7,6 @@ namespace talweg::protocol {
 
 namespace {
 
-// Datagrams that may come before they are acknowledged, unless whoever receives says that no more is there;
-// and for how long.
-constexpr std::size_t kMostUnacknowledged = 16;
-constexpr std::int64_t kHeldNs = 1'000'000;
 // Timeouts in a row after which nothing is known of the way any more.
 constexpr unsigned kSilentTimeouts = 3;
 // The weight of one packet in the average of losses.
@@ -23,13 +19,14 @@ Flight::Flight(const FlightOptions& options)
       sent_(options.packets),
       rtt_(options.rate.wall_ns),
       rate_(options.rate, static_cast<double>(options.datagram)),
-      other_credit_(options.other_credit),
-      numbers_(wire::kAckRanges) {}
+      other_credit_(options.other_credit) {}
 
-// One datagram may always be on its way, however small a window is.
+// One datagram may always be on its way, however small a window is; and no second one until the way has been
+// seen, before all the others' queues are in it.
 Flight::Window Flight::window() const {
   const std::uint64_t bytes = sent_.bytes_on_their_way();
   if (bytes == 0) return Window::open;
+  if (options_.rate.enabled && !rtt_.known()) return Window::rate_full;
   if (bytes + options_.datagram > other_credit_) return Window::no_credit;
   return static_cast<double>(bytes + options_.datagram) <= rate_.window() ? Window::open : Window::rate_full;
 }
@@ -102,44 +99,23 @@ void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t
 }
 
 void Flight::received(std::uint64_t number, bool marked, std::int64_t came_ns, std::int64_t now_ns) {
-  if (!numbers_.add(number, number + 1)) {
-    numbers_.remove_first();
-    numbers_.add(number, number + 1);
-  }
-  if (marked) ++marked_;
-  if (number >= highest_) highest_came_ns_ = came_ns;
-  highest_ = std::max(highest_, number);
-  if (unacknowledged_++ == 0) acknowledge_at_ns_ = now_ns + kHeldNs;
-}
-
-bool Flight::acknowledgement_due(std::int64_t now_ns) const {
-  return acknowledge_now_ || unacknowledged_ >= kMostUnacknowledged || now_ns >= acknowledge_at_ns_;
+  if (marked) arrivals_.marked();
+  arrivals_.came(number, came_ns, now_ns);
 }
 
 void Flight::acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload) {
   wire::Acknowledgement ack;
-  ack.held_us =
-      static_cast<std::uint32_t>(std::clamp<std::int64_t>((now_ns - highest_came_ns_) / 1000, 0, 0xffffffff));
+  arrivals_.tell(now_ns, ack);
   ack.window = options_.credit;
-  ack.marked = marked_;
-  const auto ranges = numbers_.ranges();
-  ack.n_ranges = ranges.size();
-  for (std::size_t i = 0; i < ack.n_ranges; ++i) {
-    const RangeSet::Range& range = ranges[ranges.size() - 1 - i];
-    ack.ranges[i] = {range.begin, range.end};
-  }
   header = {};
   header.type = static_cast<std::uint8_t>(wire::FlowType::acknowledgement);
   header.service = wire::kOrdinary;
   header.length = static_cast<std::uint16_t>(encode(ack, payload));
-  unacknowledged_ = 0;
-  acknowledge_now_ = false;
-  acknowledge_at_ns_ = SentPackets::kNever;
 }
 
 std::int64_t Flight::timeout_at() const {
   if (sent_.on_their_way() == 0) return SentPackets::kNever;
-  return heard_ns_ + rtt_.timeout_ns(missed_, kHeldNs);
+  return heard_ns_ + rtt_.timeout_ns(missed_, Arrivals::kHoldNs);
 }
 
 // Nobody sends anything again for it, so nothing would ever be heard of the last ones of a pass.
@@ -154,7 +130,7 @@ void Flight::on_time(std::int64_t now_ns) {
 
 std::int64_t Flight::next_time_ns(std::int64_t now_ns, bool wants_to_send) const {
   if (acknowledgement_due(now_ns)) return now_ns;
-  std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), acknowledge_at_ns_});
+  std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), arrivals_.due_ns()});
   if (wants_to_send && window() == Window::open && !sent_.full())
     at = std::min(at, std::max(now_ns, pacer_.next(now_ns)));
   return at;

@@ -6,6 +6,7 @@
 //   flight.on_time(now_ns) at flight.next_time_ns(now_ns, wants to send) or soon after
 //
 //   flight.received(number, marked, came_ns, now_ns);        // at the other end: each datagram of data
+//   flight.passed(number);                                   // and each other one
 //   flight.end_of_batch();                                   // nothing more is there to be received right now
 //   while (flight.acknowledgement_due(now_ns)) flight.acknowledge(now_ns, header, payload), seal and send it;
 //
@@ -24,8 +25,8 @@
 #include <cstdint>
 #include <span>
 
+#include "protocol/datagram/arrivals.h"
 #include "protocol/datagram/burst_pacer.h"
-#include "protocol/datagram/range_set.h"
 #include "protocol/datagram/rate_control.h"
 #include "protocol/datagram/round_trip.h"
 #include "protocol/datagram/sent_packets.h"
@@ -71,8 +72,10 @@ class Flight {
   void on_acknowledgement(std::span<const std::byte> payload, std::int64_t came_ns, std::int64_t now_ns);
 
   void received(std::uint64_t number, bool marked, std::int64_t came_ns, std::int64_t now_ns);
-  void end_of_batch() { acknowledge_now_ = acknowledge_now_ || unacknowledged_ > 0; }
-  bool acknowledgement_due(std::int64_t now_ns) const;
+  // Another one of that node's: control, or an acknowledgement.
+  void passed(std::uint64_t number) { arrivals_.passed(number); }
+  void end_of_batch() { arrivals_.end_of_batch(); }
+  bool acknowledgement_due(std::int64_t now_ns) const { return arrivals_.due(now_ns); }
   // Fills in type, class and length, and writes at most kMostAckBytes.
   void acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
 
@@ -105,13 +108,7 @@ class Flight {
   unsigned missed_ = 0;  // timeouts since anything was heard
   std::int64_t heard_ns_ = 0;
 
-  RangeSet numbers_;  // of what has come
-  std::uint64_t highest_ = 0;
-  std::int64_t highest_came_ns_ = 0;
-  std::uint32_t marked_ = 0;
-  std::size_t unacknowledged_ = 0;
-  bool acknowledge_now_ = false;
-  std::int64_t acknowledge_at_ns_ = SentPackets::kNever;
+  Arrivals arrivals_;
 
   FlightCounters counters_;
 };

@@ -15,17 +15,10 @@ namespace {
 
 using wire::FlowType;
 
-// Datagrams that may come before they are acknowledged, unless whoever receives says that no more is there.
-constexpr std::size_t kAcknowledgeEvery = 16;
-// And for how long.
-constexpr std::int64_t kHoldNs = 1'000'000;
 // Timeouts in a row after which nothing is known of the way any more.
 constexpr unsigned kSilence = 3;
 // A channel's new credit is told when it is so large a part of all.
 constexpr std::uint64_t kCreditPart = 4;
-// Ranges of numbers that are remembered for acknowledgements; the oldest are forgotten first, which costs no
-// more than that what came is sent again.
-constexpr std::size_t kNumberRanges = 64;
 
 void require(bool holds, const char* what, std::size_t value) {
   if (!holds)
@@ -40,8 +33,7 @@ DatagramFlow::DatagramFlow(const FlowOptions& options)
       sent_(options.packets),
       rtt_(options.rate.wall_ns),
       rate_(options.rate, static_cast<double>(options.payload + options.around)),
-      other_window_(options.window),
-      numbers_(kNumberRanges) {
+      other_window_(options.window) {
   require(options.channels >= 1 && options.channels <= wire::kFlowChannels, "channels", options.channels);
   require(options.payload >= wire::kMostAckBytes && options.payload <= wire::kMaxDatagramPayload,
           "bytes in a datagram", options.payload);
@@ -71,21 +63,13 @@ std::uint64_t DatagramFlow::bytes_arrived() const {
 
 void DatagramFlow::consumed(std::size_t channel, std::size_t bytes) {
   in_[channel].consumed(bytes);
-  if (in_[channel].limit() - told_limit_[channel] >= options_.receive_bytes / kCreditPart && anything_came_)
-    acknowledge_now_ = true;
+  if (in_[channel].limit() - told_limit_[channel] >= options_.receive_bytes / kCreditPart && arrivals_.any())
+    arrivals_.tell_now();
 }
 
 void DatagramFlow::set_payload(std::size_t bytes) {
   payload_ = std::clamp(bytes, wire::kMostAckBytes, wire::kMaxDatagramPayload);
   payload_ = std::min(payload_, options_.payload);
-}
-
-bool DatagramFlow::acknowledgement_due(std::int64_t now_ns) const {
-  return acknowledge_now_ || unacknowledged_ >= kAcknowledgeEvery || now_ns >= acknowledge_at_ns_;
-}
-
-void DatagramFlow::end_of_batch() {
-  if (unacknowledged_ > 0) acknowledge_now_ = true;
 }
 
 // --- what leaves ---
@@ -116,7 +100,7 @@ bool DatagramFlow::waits_for_credit() const {
 bool DatagramFlow::next(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                         std::byte* payload) {
   header = {.service = wire::kOrdinary};
-  if (acknowledgement_due(now_ns) && anything_came_) {
+  if (acknowledgement_due(now_ns) && arrivals_.any()) {
     make_acknowledgement(now_ns, header, payload);
   } else if (probe_due_) {
     make_probe(number, now_ns, header, payload);
@@ -193,23 +177,12 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
 void DatagramFlow::make_acknowledgement(std::int64_t now_ns, wire::DatagramHeader& header,
                                         std::byte* payload) {
   wire::Acknowledgement ack;
-  ack.held_us =
-      static_cast<std::uint32_t>(std::clamp<std::int64_t>((now_ns - highest_came_ns_) / 1000, 0, 0xffffffff));
+  arrivals_.tell(now_ns, ack);
   ack.window = options_.window;
-  ack.marked = marked_;
-  // From the newest that asks for an acknowledgement down: it says how long the way took.
-  const auto ranges = numbers_.ranges();
-  for (auto range = ranges.rbegin(); range != ranges.rend() && ack.n_ranges < wire::kAckRanges; ++range)
-    if (range->begin <= highest_)
-      ack.ranges[ack.n_ranges++] = {range->begin, std::min(range->end, highest_ + 1)};
-  if (ack.n_ranges == 0) ack.ranges[ack.n_ranges++] = {highest_, highest_ + 1};
   ack.n_limits = in_.size();
   for (std::size_t c = 0; c < in_.size(); ++c) ack.limits[c] = told_limit_[c] = in_[c].limit();
   header.type = static_cast<std::uint8_t>(FlowType::acknowledgement);
   header.length = static_cast<std::uint16_t>(encode(ack, payload));
-  unacknowledged_ = 0;
-  acknowledge_now_ = false;
-  acknowledge_at_ns_ = SentPackets::kNever;
   ++statistics_.acknowledgements_sent;
 }
 
@@ -228,19 +201,19 @@ void DatagramFlow::on_lost(const SentPacket& packet) {
 
 void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<const std::byte> payload,
                                bool marked, std::int64_t now_ns, std::int64_t waited_ns) {
-  if (marked) ++marked_;
+  if (marked) arrivals_.marked();
   switch (static_cast<FlowType>(header.type)) {
     case FlowType::data: {
       const std::uint64_t before = statistics_.no_room + statistics_.too_scattered + statistics_.malformed;
       on_data(header, payload);
       // What was not kept has not come.
       if (statistics_.no_room + statistics_.too_scattered + statistics_.malformed == before)
-        received(header.number, now_ns, now_ns - waited_ns);
+        arrivals_.came(header.number, now_ns - waited_ns, now_ns);
       return;
     }
     case FlowType::probe:
-      received(header.number, now_ns, now_ns - waited_ns);
-      acknowledge_now_ = true;
+      arrivals_.came(header.number, now_ns - waited_ns, now_ns);
+      arrivals_.tell_now();
       return;
     case FlowType::acknowledgement: {
       wire::Acknowledgement ack;
@@ -249,9 +222,7 @@ void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<con
         ++statistics_.malformed;
       else
         on_acknowledgement(header, ack, now_ns, now_ns - waited_ns);
-      // It is acknowledged with the others, so that its number makes no gap among theirs; but not instead of
-      // one.
-      numbers_.add(header.number, header.number + 1);
+      arrivals_.passed(header.number);
       return;
     }
   }
@@ -272,7 +243,7 @@ void DatagramFlow::on_data(const wire::DatagramHeader& header, std::span<const s
       break;
     case ReceiveBuffer::Result::known:
       ++statistics_.known;
-      acknowledge_now_ = true;  // its sender does not know
+      arrivals_.tell_now();  // its sender does not know
       break;
     case ReceiveBuffer::Result::no_room:
       ++statistics_.no_room;
@@ -281,14 +252,6 @@ void DatagramFlow::on_data(const wire::DatagramHeader& header, std::span<const s
       ++statistics_.too_scattered;
       break;
   }
-}
-
-void DatagramFlow::received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns) {
-  while (!numbers_.add(number, number + 1)) numbers_.remove_first();
-  anything_came_ = true;
-  if (number >= highest_ || unacknowledged_ == 0) highest_came_ns_ = came_ns;
-  highest_ = std::max(highest_, number);
-  if (unacknowledged_++ == 0) acknowledge_at_ns_ = now_ns + kHoldNs;
 }
 
 void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
@@ -340,7 +303,7 @@ std::int64_t DatagramFlow::timeout_at() const {
   // From when something was heard last, or sent first since: a long stream of sendings puts nothing off.
   const std::int64_t since = credit || missed_ > 0 ? std::max(waiting_since_ns_, sent_.last_sent_ns())
                                                    : std::max(waiting_since_ns_, sent_.oldest()->sent_ns);
-  return since + rtt_.timeout_ns(missed_, kHoldNs);
+  return since + rtt_.timeout_ns(missed_, Arrivals::kHoldNs);
 }
 
 void DatagramFlow::on_time(std::int64_t now_ns) {
@@ -357,8 +320,8 @@ void DatagramFlow::on_time(std::int64_t now_ns) {
 }
 
 std::int64_t DatagramFlow::next_time(std::int64_t now_ns) const {
-  if (probe_due_ || (acknowledgement_due(now_ns) && anything_came_)) return now_ns;
-  std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), acknowledge_at_ns_});
+  if (probe_due_ || (acknowledgement_due(now_ns) && arrivals_.any())) return now_ns;
+  std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), arrivals_.due_ns()});
   if (may_send() && channel_with_data() < out_.size())
     at = std::min(at, std::max(now_ns, pacer_.next(now_ns)));
   return at;

@@ -26,6 +26,7 @@
 #include <span>
 #include <vector>
 
+#include "protocol/datagram/arrivals.h"
 #include "protocol/datagram/burst_pacer.h"
 #include "protocol/datagram/channel_buffers.h"
 #include "protocol/datagram/rate_control.h"
@@ -98,7 +99,7 @@ class DatagramFlow {
   void on_datagram(const wire::DatagramHeader& header, std::span<const std::byte> payload, bool marked,
                    std::int64_t now_ns, std::int64_t waited_ns = 0);
   // What has come is acknowledged with the next datagram.
-  void end_of_batch();
+  void end_of_batch() { arrivals_.end_of_batch(); }
   void on_time(std::int64_t now_ns);
   // When on_time() and next() have something to do, if nothing comes before; SentPackets::kNever: nothing.
   std::int64_t next_time(std::int64_t now_ns) const;
@@ -118,7 +119,7 @@ class DatagramFlow {
   std::uint64_t bytes_arrived() const;  // at the other end, of what was written here
   // Timeouts in a row since something was heard.
   unsigned missed() const { return missed_; }
-  bool acknowledgement_due(std::int64_t now_ns) const;
+  bool acknowledgement_due(std::int64_t now_ns) const { return arrivals_.due(now_ns); }
 
  private:
   void make_acknowledgement(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
@@ -136,7 +137,6 @@ class DatagramFlow {
   void on_data(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   void on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
                           std::int64_t now_ns, std::int64_t came_ns);
-  void received(std::uint64_t number, std::int64_t now_ns, std::int64_t came_ns);
   void find_lost(std::int64_t now_ns);
   std::int64_t timeout_at() const;
 
@@ -159,14 +159,7 @@ class DatagramFlow {
   bool probe_due_ = false;
   std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way
 
-  RangeSet numbers_;            // of what has come
-  bool anything_came_ = false;  // that is to be acknowledged
-  std::uint64_t highest_ = 0;   // of that
-  std::int64_t highest_came_ns_ = 0;
-  std::uint32_t marked_ = 0;
-  std::size_t unacknowledged_ = 0;
-  bool acknowledge_now_ = false;
-  std::int64_t acknowledge_at_ns_ = SentPackets::kNever;
+  Arrivals arrivals_;
   std::vector<std::uint64_t> told_limit_;
 
   FlowStatistics statistics_;

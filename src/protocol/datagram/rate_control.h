@@ -42,7 +42,7 @@ class RateControl {
   static constexpr double kDelayFactor = 0.8;   // of the excess
   static constexpr double kMostDecrease = 0.5;  // at once
   static constexpr double kMarkDecrease = 0.2;
-  static constexpr double kRegain = 8;    // round trips without loss for a datagram more in the queue
+  static constexpr double kRegain = 8;   // round trips without loss for a datagram more in the queue
   static constexpr double kDrain = 0.5;  // of what the way takes without a queue
   static constexpr std::int64_t kLeastDrainNs = 10'000'000;  // as clocks are not the same
 

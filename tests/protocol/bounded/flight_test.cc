@@ -142,6 +142,38 @@ TEST_F(FlightTest, ShrinksWhereTheNetworkMarks) {
   EXPECT_LT(a.congestion_window(), before);
 }
 
+TEST_F(FlightTest, NumbersOfOtherDatagramsMakeNoGaps) {
+  Flight a(options);
+  for (std::uint64_t n = 0; n < 60; ++n)
+    if (n % 3 == 0)
+      a.received(n, false, now, now);
+    else
+      a.passed(n);
+  wire::DatagramHeader header;
+  std::array<std::byte, wire::kMostAckBytes> payload;
+  a.end_of_batch();
+  a.acknowledge(now, header, payload.data());
+  wire::Acknowledgement told;
+  ASSERT_EQ(wire::decode({payload.data(), header.length}, told), nullptr);
+  ASSERT_EQ(told.n_ranges, 1U);
+  EXPECT_EQ(told.ranges[0], (wire::Acknowledgement::Range{0, 58})) << "the newest is one of data";
+}
+
+// So that the first one of all does not wait behind its own host's first windows.
+TEST_F(FlightTest, SendsOneBeforeTheWayIsKnown) {
+  Flight a(options), b(options);
+  ASSERT_TRUE(a.allowed(now));
+  a.sent(number++, kDatagram, now);
+  EXPECT_FALSE(a.allowed(now));
+  b.received(0, false, now, now);
+  b.end_of_batch();
+  now += kTripNs;
+  answer(a, b);
+  for (const std::int64_t until = now + kTripNs; now < until; now += 10'000)
+    while (a.allowed(now)) a.sent(number++, kDatagram, now);
+  EXPECT_GT(number, 4U);
+}
+
 TEST_F(FlightTest, BelievesNoAcknowledgementOfWhatWasNotSent) {
   Flight a(options), b(options);
   ASSERT_TRUE(a.allowed(now));

@@ -1,0 +1,73 @@
+// Arrivals: which numbers of another node's datagrams have come, and when that is to be said.
+//
+//   arrivals.came(number, came_ns, now_ns);       // of a datagram that is to be acknowledged
+//   arrivals.passed(number);                      // of any other: so that its number makes no gap
+//   arrivals.end_of_batch();                      // nothing more is there to be received right now
+//   if (arrivals.due(now_ns)) arrivals.tell(now_ns, acknowledgement);     // all but window and limits
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "protocol/datagram/range_set.h"
+#include "protocol/datagram/sent_packets.h"
+#include "wire/flow_packets.h"
+
+namespace talweg::protocol {
+
+class Arrivals {
+ public:
+  // Datagrams that may come before they are acknowledged, unless whoever receives says that no more is there;
+  // and for how long.
+  static constexpr std::size_t kMostHeld = 16;
+  static constexpr std::int64_t kHoldNs = 1'000'000;
+
+  // `came_ns`: when it came to this machine.
+  void came(std::uint64_t number, std::int64_t came_ns, std::int64_t now_ns) {
+    // The oldest are forgotten first, which costs no more than that what came is sent again.
+    while (!numbers_.add(number, number + 1)) numbers_.remove_first();
+    any_ = true;
+    if (number >= highest_ || held_ == 0) highest_came_ns_ = came_ns;
+    highest_ = std::max(highest_, number);
+    if (held_++ == 0) due_ns_ = now_ns + kHoldNs;
+  }
+  // In no other's place.
+  void passed(std::uint64_t number) { numbers_.add(number, number + 1); }
+  void marked() { ++marked_; }  // one of them, by the network
+
+  void end_of_batch() { now_ = now_ || held_ > 0; }
+  void tell_now() { now_ = true; }
+  bool any() const { return any_; }  // that is to be acknowledged
+  bool due(std::int64_t now_ns) const { return now_ || held_ >= kMostHeld || now_ns >= due_ns_; }
+  std::int64_t due_ns() const { return due_ns_; }  // SentPackets::kNever: nothing is held
+
+  void tell(std::int64_t now_ns, wire::Acknowledgement& ack) {
+    const std::int64_t held_us = (now_ns - highest_came_ns_) / 1000;
+    ack.held_us = static_cast<std::uint32_t>(std::clamp<std::int64_t>(held_us, 0, 0xffffffff));
+    ack.marked = marked_;
+    // From the newest that asks for an acknowledgement down: it says how long the way took.
+    const auto ranges = numbers_.ranges();
+    for (auto range = ranges.rbegin(); range != ranges.rend() && ack.n_ranges < wire::kAckRanges; ++range)
+      if (range->begin <= highest_)
+        ack.ranges[ack.n_ranges++] = {range->begin, std::min(range->end, highest_ + 1)};
+    if (ack.n_ranges == 0) ack.ranges[ack.n_ranges++] = {highest_, highest_ + 1};
+    held_ = 0;
+    now_ = false;
+    due_ns_ = SentPackets::kNever;
+  }
+
+ private:
+  static constexpr std::size_t kRanges = 64;
+
+  RangeSet numbers_{kRanges};
+  bool any_ = false;
+  std::uint64_t highest_ = 0;  // of those that are to be acknowledged
+  std::int64_t highest_came_ns_ = 0;
+  std::uint32_t marked_ = 0;
+  std::size_t held_ = 0;
+  bool now_ = false;
+  std::int64_t due_ns_ = SentPackets::kNever;
+};
+
+}  // namespace talweg::protocol

@@ -1,0 +1,388 @@
+#include "sim/bounded_sums.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/at.h"
+#include "base/fail.h"
+#include "protocol/bounded/lossy_sum.h"
+#include "protocol/datagram/flow.h"
+#include "sim/outage.h"
+#include "wire/bounded.h"
+#include "wire/replay_window.h"
+
+namespace talweg::sim {
+
+namespace {
+
+constexpr double kMostLost = 0.5;
+constexpr std::size_t kElement = 16;  // the largest there is: packets have a whole number of any
+// What ranks tell each other before a call.
+constexpr std::size_t kWordsBytes = 32;
+// Of a flow's two buffers: all of a rank's together have about this.
+constexpr std::size_t kBufferBytes = std::size_t{4} << 20, kLeastBuffer = std::size_t{32} << 10;
+
+constexpr int kTurn = 16;  // datagrams to one rank before the next one's
+// Datagrams of which protocol.
+enum Kind : std::uint32_t { kShards = 0, kSums = 1 };
+
+std::uint16_t stride_of(const TransportOptions& transport) {
+  const std::size_t payload = largest_datagram_payload(transport);
+  if (payload < std::max(wire::kMostReportBytes, wire::kMostAckBytes) + kElement)
+    refuse("packets with {} bytes of payload have no room for what ranks tell each other",
+           transport.payload_bytes);
+  return static_cast<std::uint16_t>((payload - wire::kBoundedHeadBytes) / kElement * kElement);
+}
+
+protocol::ExchangeOptions exchange_options(const BoundedSumsOptions& options,
+                                           const TransportOptions& transport) {
+  protocol::ExchangeOptions how;
+  const auto ppm = static_cast<std::uint32_t>(std::lround(options.p * protocol::kMillion));
+  how.bounds = {ppm, ppm, ppm, 1};
+  how.stride = stride_of(transport);
+  how.warm_up = options.warm_up;
+  return how;
+}
+
+// Of what one socket has room for, for each of the others.
+std::uint32_t share_of(const BoundedSumsOptions& options, int ranks) {
+  return static_cast<std::uint32_t>(options.window_bytes / static_cast<std::size_t>(std::max(1, ranks - 1)));
+}
+
+protocol::FlowOptions flow_options(const BoundedSumsOptions& options, const TransportOptions& transport,
+                                   int ranks) {
+  protocol::FlowOptions how;
+  how.send_bytes = how.receive_bytes =
+      std::max(kLeastBuffer, kBufferBytes / static_cast<std::size_t>(std::max(1, ranks - 1)));
+  how.window = share_of(options, ranks);
+  how.payload = largest_datagram_payload(transport);
+  how.around = datagram_wire_bytes(0, transport);
+  how.packets = std::bit_ceil(2 * how.send_bytes / how.payload + 64);
+  return how;
+}
+
+}  // namespace
+
+class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::ExchangeOutbox {
+ public:
+  RankHost(BoundedSums& sums, int rank, int ranks, std::size_t overtaken)
+      : Host(sums.hosts_, rank, at(rank), overtaken),
+        sums_(sums),
+        exchange_(rank, exchange_options(sums.options_, sums.simulation_.transport().options()),
+                  datagram_wire_bytes(0, sums.simulation_.transport().options()),
+                  std::vector<std::uint32_t>(at(ranks), share_of(sums.options_, ranks)), *this),
+        element_(size_of(sums.options_.type)) {
+    const auto options = flow_options(sums.options_, sums.simulation_.transport().options(), ranks);
+    for (int r = 0; r < ranks; ++r) {
+      peers_.push_back(r == rank ? nullptr : std::make_unique<Peer>(options));
+      payload_.resize(std::max({payload_.size(), options.payload, exchange_.most_payload()}));
+    }
+  }
+
+  // Of vectors of so many elements, from the next call on.
+  void set_count(std::size_t count) {
+    counts_.clear();
+    offsets_.clear();
+    std::vector<std::uint64_t> bytes;
+    std::size_t offset = 0;
+    const std::size_t n = peers_.size();
+    for (std::size_t r = 0; r < n; ++r) {
+      counts_.push_back(count / n + (r < count % n ? 1 : 0));
+      offsets_.push_back(offset);
+      offset += counts_.back();
+      bytes.push_back(counts_.back() * element_);
+    }
+    tensor_ = exchange_.add(bytes);
+  }
+
+  void start(const SumOperands& operands) {
+    started_ = sums_.simulation_.now();
+    operands_ = operands;
+    phase_ = Phase::agreeing;
+    for (const auto& peer : peers_)
+      if (peer) peer->read = peer->written = 0;
+    pump();
+    rouse();
+  }
+
+  const protocol::Exchange& exchange() const { return exchange_; }
+  void count_flows(BoundedLosses& losses) const {
+    for (const auto& peer : peers_) {
+      if (!peer) continue;
+      losses.sums_again += (peer->flow.statistics().bytes_sent_again + payload_.size() - 1) / payload_.size();
+      losses.timeouts += peer->flow.statistics().timeouts;
+    }
+  }
+
+ private:
+  enum class Phase : std::uint8_t { idle, agreeing, sharing, summed };
+  struct Peer {
+    explicit Peer(const protocol::FlowOptions& options) : flow(options) {}
+    protocol::DatagramFlow flow;
+    std::uint64_t numbers[2] = {0, 0};  // of the next datagram of each kind
+    wire::ReplayWindow seen[2];
+    // Of this call: bytes of the other one's words and sum, and of this one's.
+    std::size_t read = 0, written = 0;
+  };
+
+  // ExchangeOutbox: what a simulated host sends is taken.
+  bool has_room(int) override { return true; }
+  std::uint64_t put(int rank, wire::DatagramHeader& header, const std::byte* payload) override {
+    return send(rank, kShards, header, payload);
+  }
+  bool flush() override { return true; }
+
+  std::uint64_t send(int rank, Kind kind, wire::DatagramHeader& header, const std::byte* payload) {
+    ++sums_.losses_.datagrams;
+    header.job = kind;
+    header.sender = static_cast<std::uint16_t>(number());
+    header.number = peers_[at(rank)]->numbers[kind]++;
+    post(*sums_.ranks_[at(rank)], make(header, {payload, header.length}));
+    return header.number;
+  }
+
+  void take(const Host& from, const Message& message, const Arrival& arrival) override {
+    Peer& peer = *peers_[from.number()];
+    wire::ReplayWindow& seen = peer.seen[message.header.job];
+    if (seen.look(message.header.number) != wire::DatagramRefusal::none) return;
+    seen.accept(message.header.number);
+    const std::int64_t now = hosts().now_ns();
+    if (message.header.job == kShards)
+      exchange_.on(static_cast<int>(from.number()), message.header, message.payload, arrival.marked,
+                   arrival.came_ns, now);
+    else
+      peer.flow.on_datagram(message.header, message.payload, arrival.marked, now, now - arrival.came_ns);
+  }
+  void end_of_batch() override {
+    exchange_.end_of_batch();
+    for (const auto& peer : peers_)
+      if (peer) peer->flow.end_of_batch();
+    pump();
+  }
+  std::int64_t next_time_ns() const override {
+    const std::int64_t now = hosts().now_ns();
+    std::int64_t next = counts_.empty() ? DatagramHosts::kNoTimeNs : exchange_.next_time_ns(now);
+    for (const auto& peer : peers_)
+      if (peer) next = std::min(next, peer->flow.next_time(now));
+    return next;
+  }
+  void on_time() override { pump(); }
+  bool reduces() const override { return phase_ == Phase::sharing; }
+
+  // All that can be done now.
+  void pump() {
+    const std::int64_t now = hosts().now_ns();
+    write();
+    read();
+    if (phase_ == Phase::agreeing && all([](const Peer& p, std::size_t) { return p.read >= kWordsBytes; })) {
+      exchange_.begin(tensor_, operands_.in, now + DatagramHosts::kPatienceNs, now);
+      phase_ = Phase::sharing;
+    }
+    exchange_.on_time(now);
+    exchange_.send(now);
+    if (const auto& failure = exchange_.failure()) sums_.fail(*failure);
+    if (phase_ == Phase::sharing && exchange_.received()) {
+      add_up();
+      phase_ = Phase::summed;
+    }
+    write();
+    send_sums(now);
+    look();
+  }
+
+  // Words, and after them the sums of the others' shards.
+  void read() {
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      if (!peers_[r]) continue;
+      Peer& peer = *peers_[r];
+      while (phase_ != Phase::idle && peer.read < kWordsBytes + counts_[r] * element_) {
+        const auto bytes = peer.flow.readable(0);
+        if (bytes.empty()) break;
+        const bool words = peer.read < kWordsBytes;
+        const std::size_t left = (words ? 0 : counts_[r] * element_) + kWordsBytes - peer.read;
+        const std::size_t n = std::min(bytes.size(), left);
+        if (!words)
+          std::memcpy(operands_.out + offsets_[r] * element_ + (peer.read - kWordsBytes), bytes.data(), n);
+        peer.flow.consumed(0, n);
+        peer.read += n;
+      }
+    }
+  }
+
+  // The words, and the sum to each rank once it is known what it has lost of what it was sent, as in a group.
+  void write() {
+    if (phase_ == Phase::idle) return;
+    static constexpr std::byte kWords[kWordsBytes] = {};
+    const std::span<const std::byte> sum{operands_.out + offsets_[number()] * element_,
+                                         counts_[number()] * element_};
+    for (std::size_t r = 0; r < peers_.size(); ++r) {
+      if (!peers_[r]) continue;
+      Peer& peer = *peers_[r];
+      if (peer.written < kWordsBytes)
+        peer.written += peer.flow.write(0, std::span(kWords).subspan(peer.written));
+      if (peer.written >= kWordsBytes && phase_ == Phase::summed && exchange_.settled(static_cast<int>(r)))
+        peer.written += peer.flow.write(0, sum.subspan(peer.written - kWordsBytes));
+    }
+  }
+
+  // In turn, and each begins with the rank behind it, as Exchange does.
+  void send_sums(std::int64_t now) {
+    for (const auto& peer : peers_)
+      if (peer) peer->flow.on_time(now);
+    for (bool any = true; any;) {
+      any = false;
+      for (std::size_t i = 1; i < peers_.size(); ++i) {
+        const std::size_t r = (number() + i) % peers_.size();
+        Peer& peer = *peers_[r];
+        wire::DatagramHeader header;
+        for (int n = 0; n < kTurn && peer.flow.next(peer.numbers[kSums], now, header, payload_.data()); ++n) {
+          send(static_cast<int>(r), kSums, header, payload_.data());
+          any = true;
+        }
+      }
+    }
+  }
+
+  // In the order of ranks, as in a group.
+  void add_up() {
+    const auto self = static_cast<int>(number());
+    const std::size_t offset = offsets_[number()] * element_;
+    const protocol::BoundedShape& shape = exchange_.shape(self);
+    const protocol::PacketSet nothing(shape.packets());
+    protocol::LossySum adding(shape, sums_.options_.type);
+    adding.begin(operands_.out + offset);
+    for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+      adding.add(r == self ? operands_.in + offset : exchange_.arrived(r),
+                 r == self ? nothing : exchange_.missing(r));
+      if (r == self || exchange_.exact()) continue;
+      sums_.losses_.sent_bytes += shape.bytes;
+      sums_.losses_.lost_bytes += exchange_.missing_bytes(r);
+    }
+    adding.finish(protocol::LossScale::none, static_cast<int>(peers_.size()));
+  }
+
+  template <class Holds>
+  bool all(Holds holds) const {
+    for (std::size_t r = 0; r < peers_.size(); ++r)
+      if (peers_[r] && !holds(*peers_[r], r)) return false;
+    return true;
+  }
+
+  void look() {
+    if (phase_ != Phase::summed || !exchange_.settled()) return;
+    const std::size_t own = kWordsBytes + counts_[number()] * element_;
+    if (!all([&](const Peer& p, std::size_t r) {
+          return p.written == own && p.read == kWordsBytes + counts_[r] * element_;
+        }))
+      return;
+    phase_ = Phase::idle;
+    sums_.losses_.packets_again += exchange_.sent_again();
+    sums_.on_done(static_cast<int>(number()), started_);
+  }
+
+  BoundedSums& sums_;
+  protocol::Exchange exchange_;
+  const std::size_t element_;
+  std::vector<std::unique_ptr<Peer>> peers_;   // by rank; null: this one
+  std::vector<std::size_t> counts_, offsets_;  // of each rank's shard, in elements
+  std::size_t tensor_ = 0;
+  SumOperands operands_;
+  Phase phase_ = Phase::idle;
+  Picoseconds started_ = 0;
+  std::vector<std::byte> payload_;
+};
+
+void check_bounded_sums(const BoundedSumsOptions& options, const TransportOptions& transport) {
+  if (!(options.p >= 0 && options.p <= kMostLost))
+    refuse("a part of {:g} that may be lost: expected 0 to {:g}", options.p, kMostLost);
+  if (options.type != DataType::f16 && options.type != DataType::bf16 && options.type != DataType::f32 &&
+      options.type != DataType::f64)
+    refuse("a sum of {} with bounded loss: expected f16, bf16, f32 or f64, of which a part may be missing",
+           name(options.type));
+  stride_of(transport);
+}
+
+BoundedSums::BoundedSums(Simulation& simulation, const BoundedSumsOptions& options)
+    : simulation_(simulation), options_(options), hosts_(simulation, options.costs, options.port) {
+  const TransportOptions& transport = simulation.transport().options();
+  check_bounded_sums(options, transport);
+  const int workers = simulation.network().cluster().workers();
+  // What so many later ones have overtaken has been sent again since.
+  const std::size_t overtaken = options.window_bytes / stride_of(transport) + 64;
+  for (int rank = 0; rank < workers; ++rank)
+    ranks_.push_back(std::make_unique<RankHost>(*this, rank, workers, overtaken));
+}
+
+BoundedSums::~BoundedSums() = default;
+
+CallTimes BoundedSums::run(std::span<const SumOperands> operands, std::size_t count, const Calls& calls,
+                           Picoseconds horizon, Trace* trace) {
+  if (operands.size() != ranks_.size())
+    refuse("{} vectors for a sum of {} workers", operands.size(), ranks_.size());
+  losses_ = {};
+  calls_ended_ = 0;
+  for (const SumOperands& o : operands)
+    if (o.in == o.out && count > 0)
+      refuse("a simulated sum with bounded loss in place: expected two vectors");
+  for (const auto& rank : ranks_) rank->set_count(count);
+  CallCount running(calls, ranks_.size());
+  operands_ = operands;
+  calls_ = &running;
+  trace_ = trace;
+  const struct Reset {  // however it ends
+    CallCount*& calls;
+    ~Reset() { calls = nullptr; }
+  } reset{calls_};
+  BoundedLosses before;
+  for (const auto& rank : ranks_) rank->count_flows(before);
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) start(rank, simulation_.now());
+  const bool early = !simulation_.run(horizon);
+  for (const auto& rank : ranks_) rank->count_flows(losses_);
+  losses_.sums_again -= before.sums_again;
+  losses_.timeouts -= before.timeouts;
+  if (running.over()) return running.take();
+  throw_not_ended(simulation_, running, nodes(), nodes(), "all_reduce with bounded loss", early, horizon);
+}
+
+const protocol::PacketSet& BoundedSums::missing(int rank, int sender) const {
+  return ranks_[at(rank)]->exchange().missing(sender);
+}
+
+const protocol::BoundedShape& BoundedSums::shape(int rank) const {
+  return ranks_[at(rank)]->exchange().shape(rank);
+}
+
+std::vector<int> BoundedSums::nodes() const {
+  std::vector<int> nodes;
+  for (const auto& rank : ranks_) nodes.push_back(rank->node());
+  return nodes;
+}
+
+void BoundedSums::fail(const protocol::BoundedFailure& failure) const {
+  throw Error(failure.code, outage_text(simulation_, nodes()) + failure.text);
+}
+
+void BoundedSums::start(int rank, Picoseconds when) {
+  simulation_.at(when, [this, rank] { ranks_[at(rank)]->start(operands_[at(rank)]); });
+}
+
+void BoundedSums::on_done(int rank, Picoseconds started) {
+  if (calls_ == nullptr) return;  // of a run that has failed
+  const Picoseconds now = simulation_.now();
+  if (rank == 0) ++calls_ended_;
+  if (trace_ != nullptr) trace_->span(rank, name(Collective::all_reduce), started, now);
+  switch (calls_->ended(rank, started, now)) {
+    case CallCount::Next::its_own:
+      return start(rank, now);
+    case CallCount::Next::all:
+      for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) start(r, now + calls_->rest());
+      return;
+    case CallCount::Next::nothing:
+      if (calls_->over()) simulation_.stop();
+  }
+}
+
+}  // namespace talweg::sim

@@ -1,0 +1,98 @@
+// BoundedSums: all-reduces of which a bounded part may be lost on the way, as talweg/bounded_loss.h makes
+// them. Ranks are the objects of protocol/bounded and protocol/datagram that run on real sockets; their
+// datagrams travel as packets, and may be lost, overtaken or doubled.
+//
+//   BoundedSums sums(simulation, {.p = 0.01});
+//   const CallTimes times = sums.run(operands, count, {.warm_up = 20, .timed = 100}, horizon);
+//   sums.losses()
+//
+// Every worker of the cluster takes part. In each call all ranks first tell each other what they call, then
+// send each rank its shard, of which a part may be missing, and then get the sums of the others' shards,
+// exactly: as with TALWEG_TRANSPORT=udp. A datagram fills a packet of the transport's size, and has a tag. A
+// call that has not ended after 20 minutes has failed.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "protocol/bounded/exchange.h"
+#include "sim/collectives.h"
+#include "sim/datagram_hosts.h"
+#include "sim/simulation.h"
+#include "sim/switch_sums.h"
+#include "sim/trace.h"
+
+namespace talweg::sim {
+
+struct BoundedSumsOptions {
+  double p = 0.01;  // of what a rank sends another one in a call; 0 .. 0.5
+  DataType type = DataType::f32;
+  HostCosts costs{};
+  bool warm_up = true;  // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
+  std::size_t window_bytes = std::size_t{2} << 20;  // that may wait in a socket, of all senders
+  std::uint32_t port = 4713;                        // that nothing else of the simulation has
+};
+
+// Of all calls and ranks of a run.
+struct BoundedLosses {
+  std::uint64_t sent_bytes = 0;  // of shards, in calls that may lose a part
+  std::uint64_t lost_bytes = 0;  // of these, in no sum
+  std::uint64_t datagrams = 0;
+  std::uint64_t packets_again = 0;  // of shards
+  std::uint64_t sums_again = 0;     // datagrams' worth of sums and agreements that were sent more than once
+  std::uint64_t timeouts = 0;       // of these
+  double lost() const {
+    return sent_bytes > 0 ? static_cast<double>(lost_bytes) / static_cast<double>(sent_bytes) : 0;
+  }
+};
+
+// Throws Error{invalid_argument} for a bound out of range, packets too small for what has to be said, and
+// types of which no part may be missing.
+void check_bounded_sums(const BoundedSumsOptions& options, const TransportOptions& transport);
+
+class BoundedSums {
+ public:
+  // Throws as check_bounded_sums().
+  BoundedSums(Simulation& simulation, const BoundedSumsOptions& options);
+  ~BoundedSums();
+  BoundedSums(const BoundedSums&) = delete;
+  BoundedSums& operator=(const BoundedSums&) = delete;
+
+  // `operands` by rank, of `count` elements each, none in place. Throws what a sum has failed with;
+  // Error{timeout} that names the ranks when the horizon comes first. After either the simulation is not to
+  // be run on.
+  CallTimes run(std::span<const SumOperands> operands, std::size_t count, const Calls& calls,
+                Picoseconds horizon, Trace* trace = nullptr);
+
+  // Of the last run.
+  const BoundedLosses& losses() const { return losses_; }
+  // Of what `rank` was sent in the last call, what it has summed without, by sender. By packets: the shape of
+  // its shard says which elements these are.
+  const protocol::PacketSet& missing(int rank, int sender) const;
+  const protocol::BoundedShape& shape(int rank) const;
+  std::size_t calls_ended() const { return calls_ended_; }  // of rank 0
+
+ private:
+  class RankHost;
+
+  void start(int rank, Picoseconds when);
+  void on_done(int rank, Picoseconds started);
+  [[noreturn]] void fail(const protocol::BoundedFailure& failure) const;
+  std::vector<int> nodes() const;
+
+  Simulation& simulation_;
+  const BoundedSumsOptions options_;
+  DatagramHosts hosts_;
+  std::vector<std::unique_ptr<RankHost>> ranks_;
+  BoundedLosses losses_;
+  std::size_t calls_ended_ = 0;
+
+  // Of the calls that are running.
+  std::span<const SumOperands> operands_;
+  CallCount* calls_ = nullptr;
+  Trace* trace_ = nullptr;
+};
+
+}  // namespace talweg::sim

@@ -1,0 +1,25 @@
+// All-reduces of which a bounded part may be lost, as BoundedSums make them (talweg/bounded_loss.h):
+// simulated with `--algo bounded`. It is no planner: only who asks for such sums gets them.
+#pragma once
+
+#include <string>
+
+#include "cluster/cluster.h"
+#include "sim/bounded_sums.h"
+#include "study/perf_case.h"
+#include "study/plan_study.h"
+#include "study/simulate_request.h"
+
+namespace talweg::study {
+
+inline constexpr const char* kBounded = "bounded";
+
+// Why there are no such calls where all else is as `options` say; empty: there are.
+std::string why_not_bounded(const SimulateOptions& options);
+
+// For options of which why_not_bounded() says nothing.
+sim::BoundedSumsOptions bounded_sums_options(const SimulateOptions& options, DataType type);
+// As of the planner whose messages are the same where nothing is lost.
+Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c);
+
+}  // namespace talweg::study

@@ -1,0 +1,222 @@
+// Sums that may lose a part, in virtual time: that they are right whatever the network does, that no more is
+// missing than may be, and that losses cost little time.
+#include "sim/bounded_sums.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "base/random.h"
+#include "sim/shapes.h"
+
+namespace talweg::sim {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Vectors of small whole numbers, whose sums are exact in any order.
+struct Vectors {
+  Vectors(int ranks, std::size_t count) {
+    for (int r = 0; r < ranks; ++r) {
+      in.emplace_back(count);
+      for (std::size_t i = 0; i < count; ++i)
+        in.back()[i] = static_cast<float>(Random(static_cast<std::uint64_t>(r), i).below(1000)) + 1;
+      out.emplace_back(count, -7.0F);
+    }
+    for (std::size_t r = 0; r < in.size(); ++r)
+      operands.push_back(
+          {reinterpret_cast<std::byte*>(in[r].data()), reinterpret_cast<std::byte*>(out[r].data())});
+  }
+  // Where rank s has its sums from: what it says that it has not got of the others is in none.
+  void expect_right(const BoundedSums& sums) const {
+    const std::size_t n = in.size(), count = in[0].size();
+    std::size_t begin = 0;
+    for (std::size_t s = 0; s < n; ++s) {
+      const std::size_t end = begin + count / n + (s < count % n ? 1 : 0);
+      for (std::size_t i = begin; i < end; ++i) {
+        float sum = 0;
+        for (std::size_t r = 0; r < n; ++r)
+          if (r == s || !is_missing(sums, s, r, i - begin)) sum += in[r][i];
+        for (std::size_t r = 0; r < n; ++r) ASSERT_EQ(out[r][i], sum) << "element " << i << " of rank " << r;
+      }
+      begin = end;
+    }
+  }
+  static bool is_missing(const BoundedSums& sums, std::size_t rank, std::size_t sender, std::size_t element) {
+    const auto packet =
+        static_cast<std::uint32_t>(element * sizeof(float) / sums.shape(static_cast<int>(rank)).stride);
+    return sums.missing(static_cast<int>(rank), static_cast<int>(sender)).has(packet);
+  }
+
+  std::vector<std::vector<float>> in, out;  // by rank
+  std::vector<SumOperands> operands;
+};
+
+SimulationOptions bad_network(std::uint64_t seed) {
+  SimulationOptions how;
+  how.seed = how.network.seed = seed;
+  how.network.loss.loss = 0.01;
+  how.network.loss.burst_begins = 0.001;
+  how.network.loss.burst_lasts = Nanoseconds{10'000};
+  how.network.loss.duplicate = 0.01;
+  how.network.loss.damage = 0.005;
+  how.network.loss.delay = 0.02;
+  how.network.loss.most_delay = Nanoseconds{50'000};
+  return how;
+}
+
+TEST(BoundedSums, AreRightForAllSizesAndNumbersOfRanks) {
+  for (const int ranks : {1, 2, 3, 8})
+    for (const std::size_t count : {0, 1, 7, 345, 10'007, 200'000}) {
+      SCOPED_TRACE(testing::Message() << ranks << " ranks, " << count);
+      Vectors vectors(ranks, count);
+      Simulation simulation(star(ranks, kTen), {});
+      BoundedSums sums(simulation, {});
+      const CallTimes times = sums.run(vectors.operands, count, {.warm_up = 1, .timed = 2}, kNever);
+      ASSERT_EQ(times.of_rank.size(), 2U);
+      EXPECT_EQ(sums.losses().lost_bytes, 0U);
+      EXPECT_EQ(sums.calls_ended(), 3U);
+      vectors.expect_right(sums);
+      if (HasFailure()) return;
+    }
+}
+
+TEST(BoundedSums, WithoutABoundNothingIsMissingWhateverTheNetworkDoes) {
+  std::uint64_t again = 0, sums_again = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const int ranks = 2 + static_cast<int>(seed % 4);
+    Vectors vectors(ranks, 60'000 + seed);
+    Simulation simulation(star(ranks, kTen), bad_network(seed));
+    BoundedSums sums(simulation, {.p = 0, .warm_up = false});
+    sums.run(vectors.operands, 60'000 + seed, {.warm_up = 0, .timed = 3}, kNever);
+    EXPECT_EQ(sums.losses().lost_bytes, 0U);
+    vectors.expect_right(sums);
+    again += sums.losses().packets_again;
+    sums_again += sums.losses().sums_again;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(again, 0U);
+  EXPECT_GT(sums_again, 0U);
+}
+
+TEST(BoundedSums, LackNoMoreThanTheyMayAndSayWhatItIs) {
+  std::uint64_t lost = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const int ranks = 2 + static_cast<int>(seed % 4);
+    const std::size_t count = 100'000 + seed;
+    Vectors vectors(ranks, count);
+    Simulation simulation(star(ranks, kTen), bad_network(100 + seed));
+    BoundedSums sums(simulation, {.p = 0.05, .warm_up = false});
+    for (int call = 0; call < 4; ++call) {
+      sums.run(vectors.operands, count, {}, kNever);
+      vectors.expect_right(sums);
+      std::uint64_t missing = 0;
+      for (int r = 0; r < ranks; ++r)
+        for (int s = 0; s < ranks; ++s) {
+          if (r == s) continue;
+          std::uint64_t bytes = 0;
+          const protocol::PacketSet& set = sums.missing(r, s);
+          for (std::uint32_t i = set.next(0); i < set.size(); i = set.next(i + 1))
+            bytes += sums.shape(r).length(i);
+          EXPECT_LE(static_cast<double>(bytes), 0.05 * static_cast<double>(sums.shape(r).bytes));
+          missing += bytes;
+        }
+      EXPECT_EQ(sums.losses().lost_bytes, missing);
+      lost += missing;
+      if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(lost, 0U);
+}
+
+TEST(BoundedSums, TheFirstCallsLoseNothing) {
+  Vectors vectors(3, 100'000);
+  Simulation simulation(star(3, kTen), bad_network(7));
+  BoundedSums sums(simulation, {.p = 0.1});
+  sums.run(vectors.operands, 100'000, {.warm_up = 0, .timed = 20}, kNever);
+  EXPECT_EQ(sums.losses().lost_bytes, 0U);
+  sums.run(vectors.operands, 100'000, {.warm_up = 0, .timed = 20}, kNever);
+  EXPECT_EQ(sums.losses().lost_bytes, 0U) << "of a tensor that was added anew";
+}
+
+TEST(BoundedSums, ASeedGivesOneRun) {
+  const auto run = [](std::uint64_t seed) {
+    Vectors vectors(4, 50'000);
+    Simulation simulation(star(4, kTen), bad_network(seed));
+    BoundedSums sums(simulation, {.p = 0.02, .warm_up = false});
+    const CallTimes times = sums.run(vectors.operands, 50'000, {.warm_up = 0, .timed = 3}, kNever);
+    return std::pair(times.of_rank, sums.losses().sent_bytes + 1000 * sums.losses().packets_again);
+  };
+  EXPECT_EQ(run(1), run(1));
+  EXPECT_NE(run(1).first, run(2).first);
+}
+
+std::vector<double> call_seconds(double p, const LossModel& loss, std::uint64_t seed) {
+  constexpr std::size_t kCount = 512 << 10;
+  std::vector<float> in(kCount), out(kCount);  // one for all: nobody looks at it
+  const std::vector<SumOperands> same(
+      8, {reinterpret_cast<std::byte*>(in.data()), reinterpret_cast<std::byte*>(out.data())});
+  SimulationOptions how;
+  how.seed = how.network.seed = seed;
+  how.network.loss = loss;
+  how.network.switch_queue.limit_bytes = 1 << 20;
+  Simulation simulation(star(8, kGigabit), how);
+  BoundedSums sums(simulation, {.p = p});
+  std::vector<double> took;
+  for (const Picoseconds t : sums.run(same, kCount, {.warm_up = 20, .timed = 20}, kNever).of_call)
+    took.push_back(seconds(t));
+  std::ranges::sort(took);
+  return took;
+}
+
+// 1 % of a path's packets are lost, several at a time. The slowest of twenty calls is hardly slower than
+// without, where a stream that waits for a timer of TCP's takes ten times as long.
+TEST(BoundedSums, BurstsOfLossCostTheSlowestCallLittle) {
+  LossModel bursts;
+  bursts.burst_begins = 0.0006;
+  bursts.burst_lasts = Nanoseconds{100'000};  // eight packets
+  for (const std::uint64_t seed : {11U, 12U}) {
+    const std::vector<double> without = call_seconds(0.01, {}, seed), with = call_seconds(0.01, bursts, seed);
+    EXPECT_LT(with[19], 1.4 * without[19]) << seed;
+    EXPECT_LT(with[10], 1.3 * without[10]) << seed;
+    // Both ways of 7/8 of the vector.
+    EXPECT_LT(without[10], 1.5 * 2 * 7 / 8 * 4 * (512 << 10) / 125e6) << seed;
+  }
+}
+
+TEST(BoundedSums, WhatCannotBeIsRefused) {
+  Simulation simulation(star(2, kTen), {});
+  const auto refused = [&](const BoundedSumsOptions& options) {
+    return message_of([&] { BoundedSums(simulation, options).run({}, 0, {}, kNever); });
+  };
+  EXPECT_THAT(refused({.p = 0.6}), HasSubstr("a part of 0.6 that may be lost: expected 0 to 0.5"));
+  EXPECT_THAT(refused({.p = -0.1}), HasSubstr("expected 0 to 0.5"));
+  EXPECT_THAT(refused({.type = DataType::i32}), HasSubstr("a sum of i32 with bounded loss: expected f16"));
+  EXPECT_THAT(refused({}), HasSubstr("0 vectors for a sum of 2 workers"));
+  Vectors vectors(2, 10);
+  vectors.operands[1].out = reinterpret_cast<std::byte*>(vectors.in[1].data());
+  BoundedSums sums(simulation, {});
+  EXPECT_THAT(message_of([&] { sums.run(vectors.operands, 10, {}, kNever); }), HasSubstr("in place"));
+  SimulationOptions small;
+  small.transport.payload_bytes = 100;
+  Simulation narrow(star(2, kTen), small);
+  EXPECT_THAT(message_of([&] { BoundedSums(narrow, {}); }), HasSubstr("packets with 100 bytes of payload"));
+}
+
+TEST(BoundedSums, AFailedHostIsNamed) {
+  Vectors vectors(3, 100'000);
+  Simulation simulation(star(3, kGigabit), {});
+  BoundedSums sums(simulation, {});
+  simulation.at(100 * kMicrosecond, [&] { simulation.set_node(1, false); });
+  EXPECT_THAT(message_of([&] { sums.run(vectors.operands, 100'000, {}, 1'000'000 * kMicrosecond); }),
+              AllOf(HasSubstr("failed at 100 us and was not repaired"), HasSubstr("had not ended on")));
+}
+
+}  // namespace
+}  // namespace talweg::sim
