@@ -15,6 +15,7 @@ import contestants  # noqa: E402
 import datagrams  # noqa: E402
 import fabric  # noqa: E402
 import faults  # noqa: E402
+import loss  # noqa: E402
 import measured  # noqa: E402
 import mesh  # noqa: E402
 import places  # noqa: E402
@@ -105,8 +106,8 @@ def run_scenario(scenario, ranks, runner, settings):
             ranks, runner, settings)
     if scenario == "faults":
         return faults.run(ranks, runner, settings)
-    if scenario in ("datagrams", "traces"):
-        return {"datagrams": datagrams.run, "traces": traces.run}[scenario](settings)
+    if scenario in ("datagrams", "traces", "loss"):
+        return {"datagrams": datagrams.run, "traces": traces.run, "loss": loss.run}[scenario](settings)
     if scenario == "sim":
         return simulator.run(settings)
     if scenario == "seeing":

@@ -6,6 +6,7 @@ import all_reduce
 import datagrams
 import fabric
 import faults
+import loss
 import mesh
 import planning
 import predict
@@ -37,6 +38,7 @@ SCENARIOS = {
     "ddp": ("PyTorch's DDP", [4], training.ddp_rows),
     "recommender": ("A model with embeddings", [4], recommender.rows),
     "transport": ("Frames over datagrams", [2, 4, 8], transport.rows),
+    "loss": ("Sums that may lose a part", [8], loss.rows),
     "datagrams": ("Datagrams", [2], datagrams.rows),
     "security": ("Checksums, encryption, handshakes", [4], security.security_rows),
     "seeing": ("Recorder and metrics", [2, 4], seeing.rows),

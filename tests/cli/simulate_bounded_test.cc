@@ -1,0 +1,113 @@
+// `talweg simulate --algo bounded`, as its users start it.
+#include <gmock/gmock.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "cli/program.h"
+
+namespace talweg::cli {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+Outcome simulate_bounded(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments{"simulate", "--topology", "star:hosts=4,rate=1G", "--algo", "bounded"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return talweg(arguments);
+}
+
+nlohmann::json json_of(std::vector<std::string> more) {
+  more.insert(more.end(), {"--json", "-"});
+  const Outcome outcome = simulate_bounded(more);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  return nlohmann::json::parse(outcome.out);
+}
+
+TEST(SimulateBounded, SaysWhatWasLostInTableAndJson) {
+  const std::vector<std::string> how{"-b", "1M", "-n", "10", "--loss", "0.02", "--may-lose", "0.05"};
+  const Outcome outcome = simulate_bounded(how);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("  bounded\n"),
+                                 HasSubstr("% of what ranks sent each other is in no sum; at most 5 %")));
+  const auto json = json_of(how);
+  const auto& line = json["results"][0];
+  EXPECT_GT(line["lost_part"].get<double>(), 0.001);
+  EXPECT_LE(line["lost_part"].get<double>(), 0.05);
+  EXPECT_GT(json["report"]["retransmissions"].get<std::uint64_t>(), 0U);
+  const auto exact = json_of({"-b", "1M", "-n", "10", "--loss", "0.02", "--may-lose", "0"});
+  EXPECT_EQ(exact["results"][0]["lost_part"], 0.0);
+  const auto ring =
+      talweg({"simulate", "--topology", "star:hosts=4,rate=1G", "--algo", "ring", "--json", "-"});
+  EXPECT_THAT(ring.out, Not(HasSubstr("lost_part")));
+}
+
+TEST(SimulateBounded, IsNearlyAsQuickAsPlannedWhereNothingIsLost) {
+  const auto line = json_of({"-b", "4M", "-n", "5"})["results"][0];
+  const auto took = line["out_of_place"]["time_us"].get<double>();
+  EXPECT_GT(line["planned"]["predicted_us"].get<double>() / took, 0.75);
+  EXPECT_LT(line["planned"]["predicted_us"].get<double>() / took, 1.05);
+  EXPECT_EQ(line["planned"]["limit"], "links");
+  EXPECT_EQ(line["lost_part"].get<double>() < 0.001, true);
+}
+
+TEST(SimulateBounded, StandsBesideOthersAndInSweepsPagesAndTraces) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("talweg-simulate-bounded-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  const Outcome outcome =
+      talweg({"simulate", "--topology", "star:hosts=4", "--algo", "bounded,ring", "-b", "64K,256K", "-n", "2",
+              "--html", folder / "p.html", "--trace", folder / "t.json"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  std::ifstream page(folder / "p.html");
+  EXPECT_THAT(std::string(std::istreambuf_iterator<char>(page), {}),
+              HasSubstr("all_reduce of 256 KiB with bounded loss"));
+  std::ifstream trace(folder / "t.json");
+  std::size_t spans = 0;
+  for (const auto& event : nlohmann::json::parse(trace))
+    spans += event.value("ph", "") == "b" && event.value("name", "") == "all_reduce" ? 1 : 0;
+  EXPECT_GE(spans, 2U * 4U * 23U + 2U * 4U * 3U) << "with the calls that lose nothing";
+  EXPECT_THAT(simulate_bounded({"-b", "64K", "-n", "2", "--sweep", "may-lose=0,0.1"}).out,
+              HasSubstr("bounded"));
+  EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "--algo", "all", "-b", "64K", "-n", "1"}).out,
+              Not(HasSubstr("bounded")))
+      << "what may lose a part is no other way to do the same";
+  std::filesystem::remove_all(folder);
+}
+
+TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
+  struct Bad {
+    std::vector<std::string> more;
+    const char* said;
+  };
+  const Bad all[] = {
+      {{"--op", "broadcast"}, "--algo bounded: it does not serve broadcast"},
+      {{"-d", "int32"}, "--algo bounded: a sum of i32 with bounded loss: expected f16, bf16, f32 or f64"},
+      {{"--fluid"}, "--algo bounded: its datagrams are packets, and --fluid has none"},
+      {{"--may-lose", "0.6"}, "--may-lose"},
+      {{"--may-lose", "-1"}, "--may-lose"},
+      {{"--payload", "64"}, "--algo bounded: packets with 64 bytes of payload have no room for"},
+      {{"--burst-loss", "0.1"}, "--burst-loss: expected begins,ends, two probabilities, or begins,time"},
+      {{"--burst-loss", "0.1,0s"}, "--burst-loss: expected begins,ends"},
+      {{"--burst-loss", "2,1ms"}, "--burst-loss: expected begins,ends"},
+      {{"--fail", "h1@1us", "--horizon", "1s"}, "h1 failed at 1 us and was not repaired"},
+  };
+  for (const Bad& bad : all) {
+    const Outcome refused = simulate_bounded(bad.more);
+    EXPECT_NE(refused.exit_code, 0) << bad.said;
+    EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr(bad.said));
+  }
+  EXPECT_THAT(simulate_bounded({"-b", "64K", "--window", "20"}).err,
+              HasSubstr("--window: datagrams have windows of their own"));
+  EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--may-lose", "0.1"}).err,
+              HasSubstr("--may-lose: only --algo bounded loses a part"));
+}
+
+}  // namespace
+}  // namespace talweg::cli
