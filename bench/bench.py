@@ -106,8 +106,10 @@ def run_scenario(scenario, ranks, runner, settings):
             ranks, runner, settings)
     if scenario == "faults":
         return faults.run(ranks, runner, settings)
-    if scenario in ("datagrams", "traces", "loss"):
-        return {"datagrams": datagrams.run, "traces": traces.run, "loss": loss.run}[scenario](settings)
+    if scenario in ("datagrams", "traces"):
+        return {"datagrams": datagrams.run, "traces": traces.run}[scenario](settings)
+    if scenario == "loss":
+        return loss.run(runner, settings)
     if scenario == "sim":
         return simulator.run(settings)
     if scenario == "seeing":

@@ -2,8 +2,8 @@
 //
 // Isolated: fill, barrier, timed call, check; the time of an iteration is the maximum over the ranks.
 // Stream: barrier, then a batch of calls back to back as nccl-tests and the OSU benchmarks do; batch time /
-// calls. Both report minimum, median and 90th percentile. Every result is compared exactly: the values are
-// small integers.
+// calls. Both report minimum, median, 90th and 99th percentile. Every result is compared exactly: the values
+// are small integers.
 #pragma once
 
 #include <chrono>
@@ -38,6 +38,9 @@ class Contestant {
   virtual void prepare(float* data, std::size_t count) = 0;
   // Sums the prepared buffer over all ranks, in place.
   virtual void all_reduce() = 0;
+  // Of the elements of one call, what part may lack something; above 0 there are no streams, in which what is
+  // lacking would grow.
+  virtual double may_lack() const { return 0; }
   // Makes progress for others; called while this rank waits in the harness.
   virtual void idle() {}
 };
