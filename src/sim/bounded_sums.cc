@@ -25,6 +25,7 @@ constexpr std::size_t kWordsBytes = 32;
 // Of a flow's two buffers: all of a rank's together have about this.
 constexpr std::size_t kBufferBytes = std::size_t{4} << 20, kLeastBuffer = std::size_t{32} << 10;
 
+constexpr double kMostMemory = 16.0 * (std::int64_t{1} << 30);
 constexpr int kTurn = 16;  // datagrams to one rank before the next one's
 // Datagrams of which protocol.
 enum Kind : std::uint32_t { kShards = 0, kSums = 1 };
@@ -37,19 +38,20 @@ std::uint16_t stride_of(const TransportOptions& transport) {
   return static_cast<std::uint16_t>((payload - wire::kBoundedHeadBytes) / kElement * kElement);
 }
 
-protocol::ExchangeOptions exchange_options(const BoundedSumsOptions& options,
-                                           const TransportOptions& transport) {
-  protocol::ExchangeOptions how;
-  const auto ppm = static_cast<std::uint32_t>(std::lround(options.p * protocol::kMillion));
-  how.bounds = {ppm, ppm, ppm, 1};
-  how.stride = stride_of(transport);
-  how.warm_up = options.warm_up;
-  return how;
-}
-
 // Of what one socket has room for, for each of the others.
 std::uint32_t share_of(const BoundedSumsOptions& options, int ranks) {
   return static_cast<std::uint32_t>(options.window_bytes / static_cast<std::size_t>(std::max(1, ranks - 1)));
+}
+
+protocol::ExchangeOptions exchange_options(const BoundedSumsOptions& options,
+                                           const TransportOptions& transport, int ranks) {
+  protocol::ExchangeOptions how;
+  const auto ppm = static_cast<std::uint32_t>(options.p * protocol::kMillion + 1e-6);  // never more than p
+  how.bounds = {ppm, ppm, ppm, 1};
+  how.stride = stride_of(transport);
+  how.packets = std::bit_ceil(2 * std::size_t{share_of(options, ranks)} / how.stride + 64);
+  how.warm_up = options.warm_up;
+  return how;
 }
 
 protocol::FlowOptions flow_options(const BoundedSumsOptions& options, const TransportOptions& transport,
@@ -64,6 +66,20 @@ protocol::FlowOptions flow_options(const BoundedSumsOptions& options, const Tran
   return how;
 }
 
+// What so many later ones between two hosts have overtaken has been sent again since.
+std::size_t overtaken_by(const BoundedSumsOptions& options, const TransportOptions& transport, int ranks) {
+  return 4 * std::size_t{share_of(options, ranks)} / stride_of(transport) + 64;
+}
+
+// Of all flows' buffers, and of the datagrams that are kept until they have been overtaken.
+double bytes_of_pairs(const BoundedSumsOptions& options, const TransportOptions& transport, int ranks) {
+  const protocol::FlowOptions flow = flow_options(options, transport, ranks);
+  const double pair = static_cast<double>(flow.send_bytes + flow.receive_bytes) +
+                      static_cast<double>(overtaken_by(options, transport, ranks)) *
+                          (static_cast<double>(flow.payload) + 200);
+  return pair * ranks * ranks;
+}
+
 }  // namespace
 
 class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::ExchangeOutbox {
@@ -71,7 +87,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   RankHost(BoundedSums& sums, int rank, int ranks, std::size_t overtaken)
       : Host(sums.hosts_, rank, at(rank), overtaken),
         sums_(sums),
-        exchange_(rank, exchange_options(sums.options_, sums.simulation_.transport().options()),
+        exchange_(rank, exchange_options(sums.options_, sums.simulation_.transport().options(), ranks),
                   datagram_wire_bytes(0, sums.simulation_.transport().options()),
                   std::vector<std::uint32_t>(at(ranks), share_of(sums.options_, ranks)), *this),
         element_(size_of(sums.options_.type)) {
@@ -100,6 +116,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
 
   void start(const SumOperands& operands) {
     started_ = sums_.simulation_.now();
+    deadline_ns_ = hosts().now_ns() + DatagramHosts::kPatienceNs;
     operands_ = operands;
     phase_ = Phase::agreeing;
     for (const auto& peer : peers_)
@@ -115,6 +132,8 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
       losses.sums_again += (peer->flow.statistics().bytes_sent_again + payload_.size() - 1) / payload_.size();
       losses.timeouts += peer->flow.statistics().timeouts;
     }
+    for (int r = 0; r < exchange_.ranks(); ++r)
+      if (peers_[at(r)]) losses.timeouts += exchange_.flight(r).timeouts;
   }
 
  private:
@@ -167,7 +186,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     std::int64_t next = counts_.empty() ? DatagramHosts::kNoTimeNs : exchange_.next_time_ns(now);
     for (const auto& peer : peers_)
       if (peer) next = std::min(next, peer->flow.next_time(now));
-    return next;
+    return phase_ == Phase::idle ? next : std::min(next, deadline_ns_);
   }
   void on_time() override { pump(); }
   bool reduces() const override { return phase_ == Phase::sharing; }
@@ -178,12 +197,14 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     write();
     read();
     if (phase_ == Phase::agreeing && all([](const Peer& p, std::size_t) { return p.read >= kWordsBytes; })) {
-      exchange_.begin(tensor_, operands_.in, now + DatagramHosts::kPatienceNs, now);
+      exchange_.begin(tensor_, operands_.in, deadline_ns_, now);
       phase_ = Phase::sharing;
     }
     exchange_.on_time(now);
     exchange_.send(now);
     if (const auto& failure = exchange_.failure()) sums_.fail(*failure);
+    if (phase_ != Phase::idle && now >= deadline_ns_)
+      sums_.fail({ErrorCode::timeout, "an all_reduce with bounded loss had not ended after 20 minutes", 0});
     if (phase_ == Phase::sharing && exchange_.received()) {
       add_up();
       phase_ = Phase::summed;
@@ -292,6 +313,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   SumOperands operands_;
   Phase phase_ = Phase::idle;
   Picoseconds started_ = 0;
+  std::int64_t deadline_ns_ = 0;
   std::vector<std::byte> payload_;
 };
 
@@ -310,8 +332,10 @@ BoundedSums::BoundedSums(Simulation& simulation, const BoundedSumsOptions& optio
   const TransportOptions& transport = simulation.transport().options();
   check_bounded_sums(options, transport);
   const int workers = simulation.network().cluster().workers();
-  // What so many later ones have overtaken has been sent again since.
-  const std::size_t overtaken = options.window_bytes / stride_of(transport) + 64;
+  if (const double bytes = bytes_of_pairs(options, transport, workers); bytes > kMostMemory)
+    refuse("sums with bounded loss of {} workers: expected fewer, for which {:.0f} GiB do", workers,
+           kMostMemory / (1 << 30));
+  const std::size_t overtaken = overtaken_by(options, transport, workers);
   for (int rank = 0; rank < workers; ++rank)
     ranks_.push_back(std::make_unique<RankHost>(*this, rank, workers, overtaken));
 }
@@ -327,6 +351,9 @@ CallTimes BoundedSums::run(std::span<const SumOperands> operands, std::size_t co
   for (const SumOperands& o : operands)
     if (o.in == o.out && count > 0)
       refuse("a simulated sum with bounded loss in place: expected two vectors");
+  // Each rank has what all others send it.
+  if (static_cast<double>(count * size_of(options_.type)) * static_cast<double>(ranks_.size()) > kMostMemory)
+    refuse("{} elements in one call of {} workers: more than can be simulated here", count, ranks_.size());
   for (const auto& rank : ranks_) rank->set_count(count);
   CallCount running(calls, ranks_.size());
   operands_ = operands;

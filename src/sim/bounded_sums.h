@@ -42,7 +42,7 @@ struct BoundedLosses {
   std::uint64_t datagrams = 0;
   std::uint64_t packets_again = 0;  // of shards
   std::uint64_t sums_again = 0;     // datagrams' worth of sums and agreements that were sent more than once
-  std::uint64_t timeouts = 0;       // of these
+  std::uint64_t timeouts = 0;       // of both
   double lost() const {
     return sent_bytes > 0 ? static_cast<double>(lost_bytes) / static_cast<double>(sent_bytes) : 0;
   }
@@ -54,7 +54,7 @@ void check_bounded_sums(const BoundedSumsOptions& options, const TransportOption
 
 class BoundedSums {
  public:
-  // Throws as check_bounded_sums().
+  // Throws as check_bounded_sums(), and for more workers than there is memory for.
   BoundedSums(Simulation& simulation, const BoundedSumsOptions& options);
   ~BoundedSums();
   BoundedSums(const BoundedSums&) = delete;

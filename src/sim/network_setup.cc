@@ -29,7 +29,8 @@ void check(const LossModel& m) {
   for (const double p :
        {m.loss, m.bit_error_rate, m.burst_begins, m.burst_ends, m.burst_loss, m.duplicate, m.damage, m.delay})
     if (!(p >= 0 && p <= 1)) refuse("loss model: {} is no probability", p);
-  if (m.burst_lasts.value < 0) refuse("loss model: bursts of {} ns", m.burst_lasts.value);
+  if (m.burst_lasts.value < 0 || m.burst_lasts.value > kNever / 2 / kPicosecondsPerNanosecond)
+    refuse("loss model: bursts of {} ns", m.burst_lasts.value);
 }
 
 // What a file cannot have, but a program's own cluster can.

@@ -28,11 +28,15 @@ std::string those_given(const SimulateRequest& request, std::initializer_list<co
 }
 
 // The priorities that packets have.
-std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o) {
+std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, bool only_datagrams) {
   std::array<bool, sim::kPriorities> used{};
   const auto use = [&](int priority) {
     used[static_cast<std::size_t>(std::clamp(priority, 0, sim::kPriorities - 1))] = true;
   };
+  if (only_datagrams) {
+    use(0);
+    return used;
+  }
   const int below = o.simulation.transport.data_priority;
   use(o.simulation.transport.acknowledgement_priority);
   for (const sim::Connection& c : o.flows.connections) use(c.priority + below);
@@ -77,7 +81,8 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   };
   if (all_are({kBySwitch}))
     note(those_given(request, {"mark", "red"}), "datagrams have windows of their own");
-  if (all_are({kBySwitch, kBounded}))
+  const bool datagrams = all_are({kBySwitch, kBounded});
+  if (datagrams)
     note(those_given(request, {"window", "most-window", "least-rto", "pacing"}),
          "datagrams have windows of their own");
   if (calls && std::ranges::find(o.algorithms, kBounded) == o.algorithms.end())
@@ -100,7 +105,10 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
     return notes;
   }
   if (!request.red.empty()) note(those_given(request, {"mark"}), "--red takes its place");
-  if (pulled) {
+  if (datagrams) {
+    note(those_given(request, {"priorities", "trim"}),
+         "all datagrams have one priority, and none is trimmed");
+  } else if (pulled) {
     const std::string& name = request.transport;
     note(those_given(request, {"mark", "red"}), name + " does not react to marks");
     note(those_given(request, {"most-window"}), name + " has no window that grows");
@@ -111,8 +119,8 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   } else if (given(request, "mark") && queue.limit_bytes > 0 && queue.mark_bytes >= queue.limit_bytes) {
     note("--mark", fmt::format("the queue is full before, at {} bytes", queue.limit_bytes));
   }
-  const auto used = priorities_in_use(o);
-  if (std::ranges::count(used, true) == 1)
+  const auto used = priorities_in_use(o, datagrams);
+  if (!datagrams && std::ranges::count(used, true) == 1)
     note(those_given(request, {"priorities", "trim"}),
          "data and answers have the same priority, and with it one queue: give flows a priority (prio=1 in "
          "--flows, prio 1 in a matrix, priority: 1 in a workload), or take --transport ndp");

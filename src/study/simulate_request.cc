@@ -344,7 +344,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   network.loss.loss = raw.loss;
   network.loss.bit_error_rate = raw.bit_errors;
   if (!raw.burst_loss.empty()) {
-    const char* const what = "begins,ends, two probabilities, or begins,time";
+    const char* const what = "two probabilities: begins,ends, or one and a time: begins,100us";
     const auto parts = split(raw.burst_loss, ',');
     const bool timed = parts.size() == 2 && parts[1].ends_with('s');
     const std::string numbers = timed ? parts[0] : raw.burst_loss;

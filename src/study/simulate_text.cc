@@ -103,6 +103,12 @@ std::string plans_text(const SimulateOptions& options, const SimulateResult& res
   text += commented_lines(limit_text(size_of_row(result.rows[best]), algorithm_of(result.rows[best]),
                                      result.plans[best].breakdown),
                           is_wide(options));
+  for (const std::string& why : why_not(result.planned)) text += commented_lines(why, is_wide(options));
+  return text;
+}
+
+std::string lost_text(const SimulateOptions& options, const SimulateResult& result) {
+  std::string text;
   for (std::size_t i = 0; i < result.rows.size(); ++i)
     if (const auto lost = result.lost[i])
       text +=
@@ -111,7 +117,6 @@ std::string plans_text(const SimulateOptions& options, const SimulateResult& res
                                       size_of_row(result.rows[i]), algorithm_of(result.rows[i]), *lost * 100,
                                       options.may_lose * 100),
                           is_wide(options));
-  for (const std::string& why : why_not(result.planned)) text += commented_lines(why, is_wide(options));
   return text;
 }
 
@@ -271,6 +276,7 @@ std::string simulate_body(const SimulateOptions& options, const SimulateResult& 
   if (has_table(options)) {
     text += algorithms_text(options.perf, result.rows) +
             fmt::format("# {:<21}: {:.6g}\n", "Avg bus bandwidth", summed(result.rows).average_bus_bandwidth);
+    text += lost_text(options, result);
     if (options.bound) text += plans_text(options, result);
   }
   text += groups_text(options, result.workload.groups) + flows_text(options, flows_of(result));
@@ -330,13 +336,18 @@ std::string simulate_csv(const SimulateOptions& options, const SimulateResult& r
   if (has_table(options)) {
     rows.push_back({"collective", "size_bytes", "count", "type", "root", "time_us", "p50_us", "p99_us",
                     "algbw_GB_per_s", "busbw_GB_per_s", "algorithm"});
-    for (const PerfRow& row : result.rows) {
+    const bool losses = std::ranges::any_of(result.lost, [](const auto& lost) { return lost.has_value(); });
+    if (losses) rows.back().insert(rows.back().end() - 1, "lost_part");
+    for (std::size_t i = 0; i < result.rows.size(); ++i) {
+      const PerfRow& row = result.rows[i];
       const PerfCase& c = row.what;
       const Timing& t = *row.out_of_place;
       rows.push_back({name(c.op), std::to_string(vector_bytes(c)), std::to_string(c.count),
                       table_name(c.type), std::to_string(has_root(c.op) ? c.root : -1), precise(t.time_us),
                       precise(t.p50_us), precise(t.p99_us), fmt::format("{:.6g}", algorithm_bandwidth(c, t)),
                       fmt::format("{:.6g}", bus_bandwidth(c, t)), algorithm_of(row)});
+      const auto& lost = result.lost[i];
+      if (losses) rows.back().insert(rows.back().end() - 1, lost ? fmt::format("{:.6g}", *lost) : "");
     }
     return text::csv(rows);
   }
@@ -363,6 +374,7 @@ std::vector<std::pair<std::string, std::string>> simulate_key_numbers(const Simu
     const PerfRow& row = result.rows.back();
     add("time_us", row.out_of_place->time_us);
     add("busbw_GB_per_s", bus_bandwidth(row.what, *row.out_of_place));
+    if (const auto& lost = result.lost.back()) add("lost_part", *lost);
     numbers.emplace_back("algorithm", algorithm_of(row));
   }
   if (!result.workload.groups.empty()) {

@@ -42,6 +42,8 @@ TEST(SimulateBounded, SaysWhatWasLostInTableAndJson) {
   EXPECT_GT(json["report"]["retransmissions"].get<std::uint64_t>(), 0U);
   const auto exact = json_of({"-b", "1M", "-n", "10", "--loss", "0.02", "--may-lose", "0"});
   EXPECT_EQ(exact["results"][0]["lost_part"], 0.0);
+  EXPECT_THAT(simulate_bounded({"-b", "64K", "-n", "1", "--csv", "-"}).out,
+              HasSubstr(",lost_part,algorithm\n"));
   const auto ring =
       talweg({"simulate", "--topology", "star:hosts=4,rate=1G", "--algo", "ring", "--json", "-"});
   EXPECT_THAT(ring.out, Not(HasSubstr("lost_part")));
@@ -73,7 +75,7 @@ TEST(SimulateBounded, StandsBesideOthersAndInSweepsPagesAndTraces) {
     spans += event.value("ph", "") == "b" && event.value("name", "") == "all_reduce" ? 1 : 0;
   EXPECT_GE(spans, 2U * 4U * 23U + 2U * 4U * 3U) << "with the calls that lose nothing";
   EXPECT_THAT(simulate_bounded({"-b", "64K", "-n", "2", "--sweep", "may-lose=0,0.1"}).out,
-              HasSubstr("bounded"));
+              AllOf(HasSubstr("bounded"), HasSubstr("lost")));
   EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "--algo", "all", "-b", "64K", "-n", "1"}).out,
               Not(HasSubstr("bounded")))
       << "what may lose a part is no other way to do the same";
@@ -92,9 +94,13 @@ TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
       {{"--may-lose", "0.6"}, "--may-lose"},
       {{"--may-lose", "-1"}, "--may-lose"},
       {{"--payload", "64"}, "--algo bounded: packets with 64 bytes of payload have no room for"},
-      {{"--burst-loss", "0.1"}, "--burst-loss: expected begins,ends, two probabilities, or begins,time"},
-      {{"--burst-loss", "0.1,0s"}, "--burst-loss: expected begins,ends"},
-      {{"--burst-loss", "2,1ms"}, "--burst-loss: expected begins,ends"},
+      {{"--burst-loss", "0.1"},
+       "--burst-loss: expected two probabilities: begins,ends, or one and a time: begins,100us"},
+      {{"--burst-loss", "0.1,0s"}, "--burst-loss: expected two probabilities"},
+      {{"--burst-loss", "2,1ms"}, "--burst-loss: expected two probabilities"},
+      {{"-b", "900T"}, "more than can be simulated here"},
+      {{"--burst-loss", "0.1,9000000000s"}, "loss model: bursts of"},
+      {{"--fail", "h1@1us"}, "h1 failed at 1 us and was not repaired: "},
       {{"--fail", "h1@1us", "--horizon", "1s"}, "h1 failed at 1 us and was not repaired"},
   };
   for (const Bad& bad : all) {
@@ -103,6 +109,10 @@ TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
     EXPECT_EQ(count_lines(refused.err), 1) << refused.err;
     EXPECT_THAT(refused.err, HasSubstr(bad.said));
   }
+  EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=5000", "--algo", "bounded"}).err,
+              HasSubstr("sums with bounded loss of 5000 workers: expected fewer"));
+  EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=5000", "--algo", "bounded"}).err,
+              HasSubstr("sums with bounded loss of 5000 workers: expected fewer"));
   EXPECT_THAT(simulate_bounded({"-b", "64K", "--window", "20"}).err,
               HasSubstr("--window: datagrams have windows of their own"));
   EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--may-lose", "0.1"}).err,

@@ -25,6 +25,7 @@ Exchange::Exchange(int self, const ExchangeOptions& options, std::size_t around,
   FlightOptions flight;
   flight.credit = credits[index(self)];
   flight.datagram = around_ + wire::kBoundedHeadBytes + options.stride;
+  flight.packets = options.packets;
   flight.rate = options.rate;
   flight.rate.queue_bytes = std::min(
       options.most_queue_bytes, options.queue_bytes / std::max(1.0, static_cast<double>(credits.size()) - 1));
@@ -58,7 +59,7 @@ std::size_t Exchange::add(std::span<const std::uint64_t> shard_bytes) {
   if (const std::uint64_t needed = shard_bytes[index(self_)] * flights_.size(); needed > inbox_bytes_) {
     inbox_.reset();
     inbox_bytes_ = 0;
-    inbox_ = std::make_unique<std::byte[]>(needed);
+    inbox_ = std::make_unique_for_overwrite<std::byte[]>(needed);
     inbox_bytes_ = needed;
   }
   tensors_.push_back(std::move(t));

@@ -41,6 +41,7 @@ struct ExchangeOptions {
   // do not tell how much room it has. With less, links stand idle while streams take turns.
   double queue_bytes = 96 << 10, most_queue_bytes = 16 << 10;
   RateOptions rate;             // but for queue_bytes
+  std::size_t packets = 4096;   // on their way to one rank at most; a power of two
   std::uint16_t stride = 1368;  // bytes of a packet, as many whole elements
   bool warm_up = true;          // false: may lose from the first call on
 };

@@ -26,7 +26,7 @@ Flight::Flight(const FlightOptions& options)
 Flight::Window Flight::window() const {
   const std::uint64_t bytes = sent_.bytes_on_their_way();
   if (bytes == 0) return Window::open;
-  if (options_.rate.enabled && !rtt_.known()) return Window::rate_full;
+  if (options_.rate.enabled && !rtt_.known() && missed_ == 0) return Window::rate_full;
   if (bytes + options_.datagram > other_credit_) return Window::no_credit;
   return static_cast<double>(bytes + options_.datagram) <= rate_.window() ? Window::open : Window::rate_full;
 }

@@ -34,6 +34,8 @@ struct RateOptions {
   double first_window = 32 << 10;
   double most_window = 64 << 20;
   // What makes the time given a wall clock's: flows that share a link have their queues run dry together.
+  // Where clocks differ by more than some 10 ms they do so apart, and several times as much stands in the
+  // queue.
   std::int64_t wall_ns = 0;
 };
 
@@ -45,6 +47,7 @@ class RateControl {
   static constexpr double kRegain = 8;   // round trips without loss for a datagram more in the queue
   static constexpr double kDrain = 0.5;  // of what the way takes without a queue
   static constexpr std::int64_t kLeastDrainNs = 10'000'000;  // as clocks are not the same
+  static constexpr std::int64_t kMostDrainNs = 1'000'000'000;
 
   explicit RateControl(const RateOptions& options, double datagram)
       : options_(at_least_two(options, datagram)),
@@ -56,7 +59,10 @@ class RateControl {
   // window was in use.
   void on_acknowledged(double bytes, const RoundTrip& rtt, std::int64_t trip_ns, bool limited,
                        std::int64_t now_ns) {
-    if (const std::int64_t last = std::exchange(epoch_, rtt.epoch()); last != epoch_ && last != kNever)
+    // Who has just begun, or had a pause, has seen the way.
+    const bool all_the_time =
+        !starting_ && now_ns - std::exchange(heard_ns_, now_ns) < std::max(2 * trip_ns, kLeastDrainNs);
+    if (const std::int64_t last = std::exchange(epoch_, rtt.epoch()); last < epoch_ && all_the_time)
       drain(rtt, trip_ns, now_ns);
     if (now_ns < drain_until_ns_) return;
     drained_ = kNoLimit;
@@ -89,6 +95,7 @@ class RateControl {
     window_ = options_.least_window;
     starting_ = true;
     drained_ = kNoLimit;
+    drain_until_ns_ = kNever;
   }
 
   double window() const { return std::min(window_, drained_); }
@@ -132,7 +139,7 @@ class RateControl {
     const auto queue_ns = static_cast<double>(std::min(rtt.standing_ns() - rtt.base_ns(), all_ns));
     drained_ =
         std::max(options_.least_window, kDrain * window_ * (1 - queue_ns / static_cast<double>(all_ns)));
-    drain_until_ns_ = now_ns + std::max(2 * all_ns, kLeastDrainNs);
+    drain_until_ns_ = now_ns + std::clamp(2 * all_ns, kLeastDrainNs, kMostDrainNs);
   }
   static RateOptions at_least_two(RateOptions options, double datagram) {
     options.least_window = std::max(options.least_window, 2 * datagram);
@@ -146,7 +153,9 @@ class RateControl {
   double room_;  // bytes for which queues have room, as far as is known
   bool starting_ = true;
   double drained_ = kNoLimit;  // the window until drain_until_ns_
-  std::int64_t decreased_at_ns_ = kNever, signed_at_ns_ = kNever, drain_until_ns_ = kNever, epoch_ = kNever;
+  std::int64_t decreased_at_ns_ = kNever, signed_at_ns_ = kNever, drain_until_ns_ = kNever,
+               heard_ns_ = kNever;
+  std::int64_t epoch_ = kNever;
 };
 
 }  // namespace talweg::protocol

@@ -264,6 +264,45 @@ TEST(RateControl, NoQueueIsTakenForTheWayHoweverLongItIsUsed) {
       }
 }
 
+// One that has left slow start, and hears something every millisecond.
+struct Hearing {
+  RoundTrip rtt;
+  RateControl rate{RateOptions{}, 1476};
+  std::int64_t now = kMs;
+
+  Hearing() {
+    rtt.sample(kMs, 0, now);
+    rate.on_lost(kMs, now);
+  }
+  void hear(std::int64_t for_ns) {
+    for (const std::int64_t until = now + for_ns; now < until; now += kMs) {
+      rtt.sample(kMs, 0, now);
+      rate.on_acknowledged(1476, rtt, kMs, false, now);
+    }
+  }
+};
+
+TEST(RateControl, WhoSendsAllTheTimeSendsLessForAWhileAndWhoHadAPauseDoesNot) {
+  Hearing h;
+  h.hear(4'990 * kMs);
+  const double window = h.rate.window();
+  h.hear(11 * kMs);
+  EXPECT_LT(h.rate.window(), window);
+  h.hear(15 * kMs);
+  EXPECT_EQ(h.rate.window(), window);
+  h.now += 5'000 * kMs;
+  h.hear(2 * kMs);
+  EXPECT_EQ(h.rate.window(), window) << "it has seen the way when it began again";
+  h.hear(4'970 * kMs);
+  EXPECT_EQ(h.rate.window(), window);
+  h.hear(15 * kMs);
+  EXPECT_LT(h.rate.window(), window);
+  h.rate.on_silence();
+  EXPECT_EQ(h.rate.window(), RateOptions{}.least_window);
+  h.rate.on_acknowledged(30'000, h.rtt, kMs, true, h.now);
+  EXPECT_GT(h.rate.window(), RateOptions{}.least_window) << "after a silence it begins anew at once";
+}
+
 // One flow over a way, in steps of a trip, of which hosts take a part.
 struct Way {
   double rate = 0;  // bytes per second
