@@ -172,8 +172,8 @@ void GroupImpl::warn_of_stalls(std::int64_t now_ns) {
 
 std::string GroupImpl::record(const std::string& reason) const {
   const observe::Observer& observer = world_->observer();
-  observe::RecordHead head{observer.options().job, identity_.id,       identity_.rank,
-                           identity_.members,      identity_.hosts,    reason,
+  observe::RecordHead head{observer.options().job, identity_.id,    identity_.rank,
+                           identity_.members,      identity_.hosts, reason,
                            live::now_ns(),         live::wall_ns(), observer.clock()};
   return to_json(head, recorder_, waiting());
 }

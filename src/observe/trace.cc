@@ -43,10 +43,10 @@ Trace::Trace(const std::string& path, Who who, std::uint64_t limit)
     : who_(std::move(who)), limit_(limit), file_(path, "TALWEG_TRACE") {
   events_.reserve(kCollected);
   const int pid = who_.rank;
-  file_.note(
-      pid, "talweg_trace",
-      fmt::format(R"("job":"{:016x}","rank":{},"size":{},"host":"{}","monotonic_ns":{},"wall_ns":{})",
-                  who_.job, who_.rank, who_.size, text::json_escaped(who_.host), live::now_ns(), live::wall_ns()));
+  file_.note(pid, "talweg_trace",
+             fmt::format(R"("job":"{:016x}","rank":{},"size":{},"host":"{}","monotonic_ns":{},"wall_ns":{})",
+                         who_.job, who_.rank, who_.size, text::json_escaped(who_.host), live::now_ns(),
+                         live::wall_ns()));
   file_.name_process(pid, fmt::format("rank {} ({})", who_.rank, who_.host));
   file_.name_row(pid, kCalls, "calls");
   file_.name_row(pid, kSends, "chunks sent");
