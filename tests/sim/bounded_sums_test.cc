@@ -19,8 +19,8 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // Vectors of small whole numbers, whose sums are exact in any order.
-struct Vectors {
-  Vectors(int ranks, std::size_t count) {
+struct LossyVectors {
+  LossyVectors(int ranks, std::size_t count) {
     for (int r = 0; r < ranks; ++r) {
       in.emplace_back(count);
       for (std::size_t i = 0; i < count; ++i)
@@ -73,7 +73,7 @@ TEST(BoundedSums, AreRightForAllSizesAndNumbersOfRanks) {
   for (const int ranks : {1, 2, 3, 8})
     for (const std::size_t count : {0, 1, 7, 345, 10'007, 200'000}) {
       SCOPED_TRACE(testing::Message() << ranks << " ranks, " << count);
-      Vectors vectors(ranks, count);
+      LossyVectors vectors(ranks, count);
       Simulation simulation(star(ranks, kTen), {});
       BoundedSums sums(simulation, {});
       const CallTimes times = sums.run(vectors.operands, count, {.warm_up = 1, .timed = 2}, kNever);
@@ -90,7 +90,7 @@ TEST(BoundedSums, WithoutABoundNothingIsMissingWhateverTheNetworkDoes) {
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
     SCOPED_TRACE(seed);
     const int ranks = 2 + static_cast<int>(seed % 4);
-    Vectors vectors(ranks, 60'000 + seed);
+    LossyVectors vectors(ranks, 60'000 + seed);
     Simulation simulation(star(ranks, kTen), bad_network(seed));
     BoundedSums sums(simulation, {.p = 0, .warm_up = false});
     sums.run(vectors.operands, 60'000 + seed, {.warm_up = 0, .timed = 3}, kNever);
@@ -110,7 +110,7 @@ TEST(BoundedSums, LackNoMoreThanTheyMayAndSayWhatItIs) {
     SCOPED_TRACE(seed);
     const int ranks = 2 + static_cast<int>(seed % 4);
     const std::size_t count = 100'000 + seed;
-    Vectors vectors(ranks, count);
+    LossyVectors vectors(ranks, count);
     Simulation simulation(star(ranks, kTen), bad_network(100 + seed));
     BoundedSums sums(simulation, {.p = 0.05, .warm_up = false});
     for (int call = 0; call < 4; ++call) {
@@ -136,7 +136,7 @@ TEST(BoundedSums, LackNoMoreThanTheyMayAndSayWhatItIs) {
 }
 
 TEST(BoundedSums, TheFirstCallsLoseNothing) {
-  Vectors vectors(3, 100'000);
+  LossyVectors vectors(3, 100'000);
   Simulation simulation(star(3, kTen), bad_network(7));
   BoundedSums sums(simulation, {.p = 0.1});
   sums.run(vectors.operands, 100'000, {.warm_up = 0, .timed = 20}, kNever);
@@ -147,7 +147,7 @@ TEST(BoundedSums, TheFirstCallsLoseNothing) {
 
 TEST(BoundedSums, ASeedGivesOneRun) {
   const auto run = [](std::uint64_t seed) {
-    Vectors vectors(4, 50'000);
+    LossyVectors vectors(4, 50'000);
     Simulation simulation(star(4, kTen), bad_network(seed));
     BoundedSums sums(simulation, {.p = 0.02, .warm_up = false});
     const CallTimes times = sums.run(vectors.operands, 50'000, {.warm_up = 0, .timed = 3}, kNever);
@@ -199,7 +199,7 @@ TEST(BoundedSums, WhatCannotBeIsRefused) {
   EXPECT_THAT(refused({.p = -0.1}), HasSubstr("expected 0 to 0.5"));
   EXPECT_THAT(refused({.type = DataType::i32}), HasSubstr("a sum of i32 with bounded loss: expected f16"));
   EXPECT_THAT(refused({}), HasSubstr("0 vectors for a sum of 2 workers"));
-  Vectors vectors(2, 10);
+  LossyVectors vectors(2, 10);
   vectors.operands[1].out = reinterpret_cast<std::byte*>(vectors.in[1].data());
   BoundedSums sums(simulation, {});
   EXPECT_THAT(message_of([&] { sums.run(vectors.operands, 10, {}, kNever); }), HasSubstr("in place"));
@@ -210,7 +210,7 @@ TEST(BoundedSums, WhatCannotBeIsRefused) {
 }
 
 TEST(BoundedSums, AFailedHostIsNamed) {
-  Vectors vectors(3, 100'000);
+  LossyVectors vectors(3, 100'000);
   Simulation simulation(star(3, kGigabit), {});
   BoundedSums sums(simulation, {});
   simulation.at(100 * kMicrosecond, [&] { simulation.set_node(1, false); });
