@@ -28,7 +28,7 @@ constexpr std::size_t kBufferBytes = std::size_t{4} << 20, kLeastBuffer = std::s
 constexpr double kMostMemory = 16.0 * (std::int64_t{1} << 30);
 constexpr int kTurn = 16;  // datagrams to one rank before the next one's
 // Datagrams of which protocol.
-enum Kind : std::uint32_t { kShards = 0, kSums = 1 };
+constexpr std::uint32_t kShards = 0, kSums = 1;
 
 std::uint16_t stride_of(const TransportOptions& transport) {
   const std::size_t payload = largest_datagram_payload(transport);
@@ -154,7 +154,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   }
   bool flush() override { return true; }
 
-  std::uint64_t send(int rank, Kind kind, wire::DatagramHeader& header, const std::byte* payload) {
+  std::uint64_t send(int rank, std::uint32_t kind, wire::DatagramHeader& header, const std::byte* payload) {
     ++sums_.losses_.datagrams;
     header.job = kind;
     header.sender = static_cast<std::uint16_t>(number());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "forest/packed.h"
 #include "forest/planner.h"
 #include "talweg/error.h"
 
