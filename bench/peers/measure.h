@@ -3,7 +3,7 @@
 // Isolated: fill, barrier, timed call, check; the time of an iteration is the maximum over the ranks.
 // Stream: barrier, then a batch of calls back to back as nccl-tests and the OSU benchmarks do; batch time /
 // calls. Both report minimum, median, 90th and 99th percentile. Every result is compared exactly: the values
-// are small integers.
+// are small integers; but see may_lack().
 #pragma once
 
 #include <chrono>

@@ -1,7 +1,7 @@
 // Talweg's all-reduce through its public interface. --algorithm is GroupOptions::algorithm; "auto" leaves the
 // choice to the cost model. --store may be tcp://host:port: rank 0 then serves there, under TALWEG_KEY, until
 // the end of the measurement. With the algorithm "switch" nothing is measured before sums go through the
-// switch. With "bounded" a hundredth of what each rank sends another one may be missing.
+// switch. With "bounded" a twentieth of what each rank sends another one may be missing.
 #include <talweg/bounded_loss.h>
 #include <talweg/group.h>
 
@@ -34,7 +34,7 @@ class Talweg : public talweg::bench::Contestant {
 
 class Bounded : public talweg::bench::Contestant {
  public:
-  static constexpr double kP = 0.01;
+  static constexpr double kP = 0.05;
   static constexpr int kExactCalls = 20;  // the first ones, from which it learns how long one takes
 
   explicit Bounded(std::shared_ptr<talweg::Group> group)

@@ -11,6 +11,7 @@
 
 #include "base/printable.h"
 #include "forest/planner.h"
+#include "protocol/bounded/adaptive_deadline.h"
 #include "study/plan_report.h"
 #include "study/simulate_plan.h"
 #include "study/version.h"
@@ -111,12 +112,14 @@ std::string lost_text(const SimulateOptions& options, const SimulateResult& resu
   std::string text;
   for (std::size_t i = 0; i < result.rows.size(); ++i)
     if (const auto lost = result.lost[i])
-      text +=
-          commented_lines(fmt::format("{}, {}: {:.3g} % of what ranks sent each other is in no sum; at most "
-                                      "{:g} % may be missing of what one sends another",
-                                      size_of_row(result.rows[i]), algorithm_of(result.rows[i]), *lost * 100,
-                                      options.may_lose * 100),
-                          is_wide(options));
+      text += commented_lines(
+          fmt::format("{}, {}: {:.3g} % of what ranks sent each other did not come in time; at most "
+                      "{:g} % may be missing of what one sends another, in whole packets. Before these calls "
+                      "came {} more, "
+                      "which lose nothing and are counted below",
+                      size_of_row(result.rows[i]), algorithm_of(result.rows[i]), *lost * 100,
+                      options.may_lose * 100, protocol::AdaptiveDeadline::kWarmUp),
+          is_wide(options));
   return text;
 }
 
