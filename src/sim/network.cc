@@ -164,6 +164,7 @@ bool Network::admit(int l, Packet* packet, std::int64_t queued) {
     const bool chosen = queued > policy.red.most_bytes || d.random.uniform() < share * policy.red.probability;
     (policy.red.marks ? mark : drop) |= chosen;
   }
+  drop = drop || (mark && (packet->flags & kUnmarkable) != 0);
   if (drop) {
     ++d.dropped[packet->priority];
     pool_.give_back(packet);

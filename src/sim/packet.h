@@ -13,11 +13,12 @@ namespace talweg::sim {
 enum class PacketKind : std::uint8_t { data, acknowledgement, datagram, pull };
 
 // Flags.
-inline constexpr std::uint8_t kMarked = 1;     // congestion experienced
-inline constexpr std::uint8_t kTrimmed = 2;    // the payload was cut off on the way
-inline constexpr std::uint8_t kMulticast = 4;  // `destination` is a multicast group
-inline constexpr std::uint8_t kDamaged = 8;    // bits were flipped on the way; whoever checks must drop it
-inline constexpr std::uint8_t kAsked = 16;     // its receiver has asked for it
+inline constexpr std::uint8_t kMarked = 1;       // congestion experienced
+inline constexpr std::uint8_t kTrimmed = 2;      // the payload was cut off on the way
+inline constexpr std::uint8_t kMulticast = 4;    // `destination` is a multicast group
+inline constexpr std::uint8_t kDamaged = 8;      // bits were flipped on the way; whoever checks must drop it
+inline constexpr std::uint8_t kAsked = 16;       // its receiver has asked for it
+inline constexpr std::uint8_t kUnmarkable = 32;  // not ECN-capable: dropped where others are marked
 
 inline constexpr std::uint32_t kNoRoute = ~0U;
 

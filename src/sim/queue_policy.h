@@ -15,7 +15,9 @@ inline constexpr int kPriorities = 8;
 struct QueuePolicy {
   int priorities = 1;            // 1: FIFO. Up to 8: strict, 0 first, each with a queue of its own
   std::int64_t limit_bytes = 0;  // of each queue; what does not fit is dropped or trimmed. 0: no limit
-  std::int64_t mark_bytes = 0;   // packets that find more than this are marked (ECN); 0: never
+  // Packets that find more than this are marked (ECN), or dropped where they cannot be: selective dropping as
+  // switches do it that know nothing of gradients. 0: never.
+  std::int64_t mark_bytes = 0;
   // Or more than the link sends in the round trip of the network's longest path, where that is more than
   // mark_bytes; but never more than half of limit_bytes. Flows that alone fill a link are then not cut below
   // what the link and their path hold.

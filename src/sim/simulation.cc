@@ -152,7 +152,8 @@ void Simulation::send(const Datagram& datagram) {
   packet->priority = datagram.priority;
   packet->route = datagram.route;
   packet->spread = datagram.spread;
-  packet->flags = datagram.multicast ? kMulticast : 0;
+  packet->flags = static_cast<std::uint8_t>((datagram.multicast ? kMulticast : 0) |
+                                            (datagram.unmarkable ? kUnmarkable : 0));
   network_.send(datagram.from, packet, now_);
 }
 

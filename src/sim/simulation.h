@@ -79,6 +79,7 @@ class Simulation : private Endpoint, private FlowClient {
     std::uint32_t route = kNoRoute;
     std::uint32_t spread = 0;
     bool multicast = false;
+    bool unmarkable = false;  // kUnmarkable
   };
   void send(const Datagram& datagram);
 

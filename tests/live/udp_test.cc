@@ -318,14 +318,6 @@ TEST(Udp, MarksOfTheNetworkAreSeen) {
   }
 }
 
-TEST(Udp, ClassesSayWhatTheNetworkMayDo) {
-  EXPECT_EQ(UdpSender::traffic_class(0, false), 2);  // ECT(0)
-  EXPECT_EQ(UdpSender::traffic_class(wire::kDroppable, false), 0);
-  EXPECT_EQ(UdpSender::traffic_class(0, true), 40 << 2 | 2);
-  EXPECT_EQ(UdpSender::traffic_class(wire::kOrdinary, true), 2);
-  EXPECT_EQ(UdpSender::traffic_class(7 | wire::kDroppable, true), 1 << 2);
-}
-
 TEST(Udp, DatagramsOfDifferentClassesAreNotMerged) {
   std::size_t messages = 0;
   Way way(UdpAddress("127.0.0.1:0"), [&](int fd, mmsghdr* m, unsigned n) {

@@ -130,6 +130,30 @@ TEST(Network, MarksWhatComesToALongQueueAndNothingElse) {
   EXPECT_THAT(marked, ElementsAre(false, false, false, false, true, true));
 }
 
+TEST(Network, DropsWhatCannotBeMarkedWhereItMarksOthers) {
+  for (const bool red : {false, true}) {
+    SimulationOptions options;
+    if (red)
+      options.network.host_queue.red = {3 * 1500, 3 * 1500 + 1, 1, true};
+    else
+      options.network.host_queue.mark_bytes = 3 * 1500;
+    Recorder r(star(2, kGigabit), options);
+    for (std::uint32_t i = 0; i < 12; ++i)
+      r.simulation.send(
+          {.from = 0, .to = 1, .port = 7, .number = i, .bytes = 1500, .unmarkable = i % 2 != 0});
+    r.simulation.run();
+    // What was dropped takes no room: 4, 6, 8 and 10 find it full for the others.
+    std::vector<std::pair<std::uint32_t, bool>> came;
+    for (const Arrival& a : r.arrivals) came.emplace_back(a.number, (a.flags & kMarked) != 0);
+    EXPECT_THAT(
+        came, ElementsAre(std::pair(0, false), std::pair(1, false), std::pair(2, false), std::pair(3, false),
+                          std::pair(4, true), std::pair(6, true), std::pair(8, true), std::pair(10, true)));
+    const LinkCounters c = r.simulation.network().counters(0);
+    EXPECT_EQ(c.dropped[0], 4U);
+    EXPECT_EQ(c.marked[0], 4U);
+  }
+}
+
 TEST(Network, MarksByDelayWhereMoreWaitsThanTheLinkSendsInARoundTrip) {
   // 100 Gbit/s, 80 ps a byte: 2 x (1 us + 1514 bytes) there and 2 x (1 us + 66 bytes) back are 4252.8 ns, in
   // which 53,160 bytes are sent.

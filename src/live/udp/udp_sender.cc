@@ -6,15 +6,11 @@
 #include <cerrno>
 #include <cstring>
 
-#include "wire/datagram.h"
+#include "wire/traffic_class.h"
 
 namespace talweg::live {
 
 namespace {
-
-// DSCP by priority, the most urgent first: CS5, AF41, AF31, AF21, best effort, AF11, CS1, LE (RFC 8622).
-constexpr std::array<std::uint8_t, 8> kDscp = {40, 34, 26, 18, 0, 10, 8, 1};
-constexpr std::uint8_t kEcnCapable = 2;  // ECT(0)
 
 template <class T>
 std::size_t append_control(msghdr& header, int level, int type, const T& value) {
@@ -41,11 +37,6 @@ UdpSender::UdpSender(const UdpSocket& socket, UdpSenderOptions options, SendCall
                  : [](int fd, mmsghdr* messages,
                       unsigned n) { return ::sendmmsg(fd, messages, n, MSG_DONTWAIT); }),
       arena_(std::make_unique_for_overwrite<std::byte[]>(kArenaBytes)) {}
-
-std::uint8_t UdpSender::traffic_class(std::uint8_t service, bool mark_priority) {
-  const auto dscp = mark_priority ? kDscp[service & wire::kPriorityMask] : 0;
-  return static_cast<std::uint8_t>(dscp << 2 | ((service & wire::kDroppable) != 0 ? 0 : kEcnCapable));
-}
 
 UdpSender::Destination UdpSender::add(const UdpAddress& address) {
   if (!removed_.empty()) {
@@ -111,7 +102,7 @@ void UdpSender::message(std::size_t i, const Group& group, std::size_t begin, st
     header.msg_controllen =
         append_control(header, IPPROTO_UDP, UDP_SEGMENT, static_cast<std::uint16_t>(group.segment));
   if (peer.classes) {
-    const int value = traffic_class(group.service, options_.mark_priority);
+    const int value = wire::traffic_class(group.service, options_.mark_priority);
     header.msg_controllen = peer.address.ipv6() ? append_control(header, IPPROTO_IPV6, IPV6_TCLASS, value)
                                                 : append_control(header, IPPROTO_IP, IP_TOS, value);
   }

@@ -72,10 +72,6 @@ class UdpSender {
   bool empty() const { return groups_ == 0; }
   const UdpSendStatistics& statistics() const { return statistics_; }
 
-  // What the IP header says of a datagram of this class: DSCP and ECN. Droppable ones are not ECN-capable, so
-  // that a switch drops them where it marks others.
-  static std::uint8_t traffic_class(std::uint8_t service, bool mark_priority);
-
  private:
   static constexpr std::size_t kArenaBytes = 512U << 10;
   static constexpr std::size_t kGroups = 64;

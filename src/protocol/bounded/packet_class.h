@@ -7,7 +7,7 @@
 //   classes.important = &packets.of(gradient);               // each iteration
 //
 // A datagram's class (wire/datagram.h) is the priority with kDroppable for what is unimportant. On the way
-// UdpSender::traffic_class() makes of it a DSCP, by which a switch chooses one of its strict priority queues,
+// wire::traffic_class() makes of it a DSCP, by which a switch chooses one of its strict priority queues,
 // and ECT(0) or, for droppable ones, Not-ECT: a queue with RED and ECN, both of its thresholds the same,
 // marks the ones where it drops the others. So any switch with ECN drops selectively and needs no program.
 #pragma once
