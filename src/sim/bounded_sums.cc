@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -328,7 +327,10 @@ void check_bounded_sums(const BoundedSumsOptions& options, const TransportOption
 }
 
 BoundedSums::BoundedSums(Simulation& simulation, const BoundedSumsOptions& options)
-    : simulation_(simulation), options_(options), hosts_(simulation, options.costs, options.port) {
+    : simulation_(simulation),
+      options_(options),
+      hosts_(simulation, options.costs, options.port),
+      calls_(simulation, [this](int rank, const SumOperands& o) { ranks_[at(rank)]->start(o); }) {
   const TransportOptions& transport = simulation.transport().options();
   check_bounded_sums(options, transport);
   const int workers = simulation.network().cluster().workers();
@@ -355,23 +357,15 @@ CallTimes BoundedSums::run(std::span<const SumOperands> operands, std::size_t co
   if (static_cast<double>(count * size_of(options_.type)) * static_cast<double>(ranks_.size()) > kMostMemory)
     refuse("{} elements in one call of {} workers: more than can be simulated here", count, ranks_.size());
   for (const auto& rank : ranks_) rank->set_count(count);
-  CallCount running(calls, ranks_.size());
-  operands_ = operands;
-  calls_ = &running;
-  trace_ = trace;
-  const struct Reset {  // however it ends
-    CallCount*& calls;
-    ~Reset() { calls = nullptr; }
-  } reset{calls_};
   BoundedLosses before;
   for (const auto& rank : ranks_) rank->count_flows(before);
-  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) start(rank, simulation_.now());
-  const bool early = !simulation_.run(horizon);
+  const bool early = !calls_.run(operands, calls, horizon, trace);
   for (const auto& rank : ranks_) rank->count_flows(losses_);
   losses_.sums_again -= before.sums_again;
   losses_.timeouts -= before.timeouts;
-  if (running.over()) return running.take();
-  throw_not_ended(simulation_, running, nodes(), nodes(), "all_reduce with bounded loss", early, horizon);
+  if (calls_.count().over()) return calls_.count().take();
+  throw_not_ended(simulation_, calls_.count(), nodes(), nodes(), "all_reduce with bounded loss", early,
+                  horizon);
 }
 
 const protocol::PacketSet& BoundedSums::missing(int rank, int sender) const {
@@ -392,24 +386,9 @@ void BoundedSums::fail(const protocol::BoundedFailure& failure) const {
   throw Error(failure.code, outage_text(simulation_, nodes()) + failure.text);
 }
 
-void BoundedSums::start(int rank, Picoseconds when) {
-  simulation_.at(when, [this, rank] { ranks_[at(rank)]->start(operands_[at(rank)]); });
-}
-
 void BoundedSums::on_done(int rank, Picoseconds started) {
-  if (calls_ == nullptr) return;  // of a run that has failed
-  const Picoseconds now = simulation_.now();
   if (rank == 0) ++calls_ended_;
-  if (trace_ != nullptr) trace_->span(rank, name(Collective::all_reduce), started, now);
-  switch (calls_->ended(rank, started, now)) {
-    case CallCount::Next::its_own:
-      return start(rank, now);
-    case CallCount::Next::all:
-      for (int r = 0; r < static_cast<int>(ranks_.size()); ++r) start(r, now + calls_->rest());
-      return;
-    case CallCount::Next::nothing:
-      if (calls_->over()) simulation_.stop();
-  }
+  calls_.ended(rank, started);
 }
 
 }  // namespace talweg::sim

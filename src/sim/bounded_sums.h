@@ -20,8 +20,8 @@
 #include "protocol/bounded/exchange.h"
 #include "sim/collectives.h"
 #include "sim/datagram_hosts.h"
+#include "sim/host_calls.h"
 #include "sim/simulation.h"
-#include "sim/switch_sums.h"
 #include "sim/trace.h"
 
 namespace talweg::sim {
@@ -77,7 +77,6 @@ class BoundedSums {
  private:
   class RankHost;
 
-  void start(int rank, Picoseconds when);
   void on_done(int rank, Picoseconds started);
   [[noreturn]] void fail(const protocol::BoundedFailure& failure) const;
   std::vector<int> nodes() const;
@@ -88,11 +87,7 @@ class BoundedSums {
   std::vector<std::unique_ptr<RankHost>> ranks_;
   BoundedLosses losses_;
   std::size_t calls_ended_ = 0;
-
-  // Of the calls that are running.
-  std::span<const SumOperands> operands_;
-  CallCount* calls_ = nullptr;
-  Trace* trace_ = nullptr;
+  HostCalls calls_;
 };
 
 }  // namespace talweg::sim

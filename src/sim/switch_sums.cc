@@ -158,7 +158,8 @@ SwitchSums::SwitchSums(Simulation& simulation, const SwitchSumsOptions& options)
     : simulation_(simulation),
       options_(options),
       job_(switch_job(options, simulation.transport().options(), simulation.network().cluster().workers())),
-      hosts_(simulation, options.costs, options.port) {
+      hosts_(simulation, options.costs, options.port),
+      calls_(simulation, [this](int rank, const SumOperands& o) { workers_[at(rank)]->start(o); }) {
   const cluster::Cluster& cluster = simulation.network().cluster();
   const auto workers = at(cluster.workers());
   for (const int node : options.switches)
@@ -179,20 +180,11 @@ CallTimes SwitchSums::run(std::span<const SumOperands> operands, std::size_t cou
                           Picoseconds horizon, Trace* trace) {
   if (operands.size() != workers_.size())
     refuse("{} vectors for a sum of {} workers", operands.size(), workers_.size());
-  CallCount running(calls, workers_.size());
-  operands_ = operands;
   count_ = count;
-  calls_ = &running;
-  trace_ = trace;
-  const struct Reset {  // however it ends
-    CallCount*& calls;
-    ~Reset() { calls = nullptr; }
-  } reset{calls_};
-  for (int rank = 0; rank < static_cast<int>(workers_.size()); ++rank) start(rank, simulation_.now());
-  const bool early = !simulation_.run(horizon);
-  if (running.over()) return running.take();
+  const bool early = !calls_.run(operands, calls, horizon, trace);
+  if (calls_.count().over()) return calls_.count().take();
   const std::vector<int> needed = nodes();
-  throw_not_ended(simulation_, running, std::span(needed).first(workers_.size()), needed,
+  throw_not_ended(simulation_, calls_.count(), std::span(needed).first(workers_.size()), needed,
                   "all_reduce by switch", early, horizon);
 }
 
@@ -207,24 +199,9 @@ void SwitchSums::fail(const protocol::SumFailure& failure) const {
   throw Error(failure.code, outage_text(simulation_, nodes()) + failure.text);
 }
 
-void SwitchSums::start(int rank, Picoseconds when) {
-  simulation_.at(when, [this, rank] { workers_[at(rank)]->start(operands_[at(rank)]); });
-}
-
 void SwitchSums::on_done(int rank, Picoseconds started) {
-  if (calls_ == nullptr) return;  // of a run that has failed
-  const Picoseconds now = simulation_.now();
-  ended_.push_back({rank, started, now});
-  if (trace_ != nullptr) trace_->span(rank, name(Collective::all_reduce), started, now);
-  switch (calls_->ended(rank, started, now)) {
-    case CallCount::Next::its_own:
-      return start(rank, now);
-    case CallCount::Next::all:
-      for (int r = 0; r < static_cast<int>(workers_.size()); ++r) start(r, now + calls_->rest());
-      return;
-    case CallCount::Next::nothing:
-      if (calls_->over()) simulation_.stop();
-  }
+  ended_.push_back({rank, started, simulation_.now()});
+  calls_.ended(rank, started);
 }
 
 protocol::WorkerCounters SwitchSums::worker_counters(int rank) const {

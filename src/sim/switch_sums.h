@@ -21,6 +21,7 @@
 #include "protocol/aggregation/worker.h"
 #include "sim/collectives.h"
 #include "sim/datagram_hosts.h"
+#include "sim/host_calls.h"
 #include "sim/simulation.h"
 #include "sim/trace.h"
 
@@ -43,13 +44,6 @@ struct SwitchJob {
   std::size_t datagram_bytes = 0;
 };
 SwitchJob switch_job(const SwitchSumsOptions& options, const TransportOptions& transport, int workers);
-
-// One worker's vector, in every call. `out` may be `in`; workers may have the same `out`, whose contents they
-// do not look at.
-struct SumOperands {
-  const std::byte* in = nullptr;
-  std::byte* out = nullptr;
-};
 
 class SwitchSums {
  public:
@@ -79,7 +73,6 @@ class SwitchSums {
   class WorkerHost;
   class SwitchHost;
 
-  void start(int rank, Picoseconds when);
   void on_done(int rank, Picoseconds started);
   [[noreturn]] void fail(const protocol::SumFailure& failure) const;
   std::vector<int> nodes() const;  // of workers and switches
@@ -92,12 +85,8 @@ class SwitchSums {
   std::vector<std::unique_ptr<SwitchHost>> switches_;  // by number
   std::vector<DatagramHosts::Host*> receivers_;        // the workers
   std::vector<Call> ended_;
-
-  // Of the calls that are running.
-  std::span<const SumOperands> operands_;
-  std::size_t count_ = 0;
-  CallCount* calls_ = nullptr;
-  Trace* trace_ = nullptr;
+  std::size_t count_ = 0;  // of the calls that are running
+  HostCalls calls_;
 };
 
 }  // namespace talweg::sim
