@@ -33,11 +33,25 @@ enum class LossPolicy : std::uint8_t {
   rescale,  // the mean is over those ranks whose part has come: right on average, and varies more
 };
 
+// What the network may do with packets, where its switches are set up for it (docs/bounded-loss.md). Ranks
+// may have different ones.
+struct PacketClasses {
+  // The part of a rank's packets, those with the smallest values, that are not ECN-capable: a switch with RED
+  // and ECN drops these where it marks others. In the model's first layer, and in its last one.
+  double droppable_front = 0, droppable_back = 0;  // 0 .. 1
+  bool keep_important = false;                     // of all others none may be missing
+  // So many priorities, by BoundedCall::depth, the first layers' the most urgent. Each has a DSCP. 1: all
+  // packets are best effort.
+  int queues = 1;           // 1 .. 7
+  bool back_first = false;  // the last layers' are
+};
+
 struct BoundedLossOptions {
   double p = 0.01;  // 0 .. 0.5: the part of a rank's data that may be missing. 0: everything arrives
   LossPolicy policy = LossPolicy::zero;
   // What is lost is lost in packets of at most so many bytes; 0: 8 KiB, or what the network takes.
   std::size_t packet_bytes = 0;
+  PacketClasses classes{};
 };
 
 struct BoundedCall {
@@ -52,6 +66,8 @@ struct BoundedCall {
   void* residual = nullptr;
   // Elements of each layer, `count` together: LossReport says what was lost of each. Read during the call.
   std::span<const std::size_t> layers{};
+  // Where in the model it is, for PacketClasses: 0, next to its input, .. 1, next to its output.
+  double depth = 0;
   std::chrono::milliseconds timeout{0};  // 0: that of the group when these sums were made
 };
 
@@ -59,7 +75,8 @@ struct BoundedCall {
 struct LossReport {
   std::uint64_t sent_bytes = 0;  // this rank's data for the others
   std::uint64_t lost_bytes = 0;  // of these, what never arrived; in the residual, where there is one
-  bool exact = false;            // nothing may be lost: one of the first calls, or p is 0
+  std::uint64_t lost_important_bytes = 0;     // of these, what was in packets that are not droppable
+  bool exact = false;                         // nothing may be lost: one of the first calls, or p is 0
   std::vector<std::uint64_t> lost_of_layer;   // bytes of lost_bytes, by layer
   std::vector<std::uint64_t> lost_of_sender;  // bytes of each rank's data that this rank has summed without
   std::uint64_t packets_again = 0;            // that were sent again

@@ -22,6 +22,7 @@
 #include "kernel/reduce.h"
 #include "live/bounded/bounded_exchange.h"
 #include "protocol/bounded/lossy_sum.h"
+#include "protocol/bounded/packet_class.h"
 
 namespace talweg::group {
 
@@ -29,6 +30,7 @@ namespace {
 
 constexpr double kMostLoss = 0.5;
 constexpr std::size_t kPacketBytes = 8192;
+constexpr int kMostQueues = 7;
 constexpr std::size_t kLeastPacketBytes = 64;
 // What is said of a missing datagram says more than that a sum has not come: it is to be said first.
 constexpr std::chrono::milliseconds kGrace{1000};
@@ -85,6 +87,18 @@ bool overlap(const void* a, const void* b, std::size_t bytes) {
   return x < y + bytes && y < x + bytes;
 }
 
+void check_classes(const PacketClasses& classes) {
+  for (const double droppable : {classes.droppable_front, classes.droppable_back})
+    if (!(droppable >= 0 && droppable <= 1))
+      refuse("bounded loss: a part of {} of the packets that may be dropped first: expected 0 to 1",
+             droppable);
+  if (classes.queues < 1 || classes.queues > kMostQueues)
+    refuse("bounded loss: {} queues for layers: expected 1 to {}, as control has one of eight",
+           classes.queues, kMostQueues);
+  if (classes.keep_important && std::max(classes.droppable_front, classes.droppable_back) <= 0)
+    refuse("bounded loss: keep_important where no packet is droppable: nothing could be missing");
+}
+
 void check_options(const BoundedLossOptions& options) {
   if (!(options.p >= 0 && options.p <= kMostLoss))
     refuse("bounded loss: p = {}: expected 0 to {}", options.p, kMostLoss);
@@ -92,6 +106,7 @@ void check_options(const BoundedLossOptions& options) {
       (options.packet_bytes < kLeastPacketBytes || options.packet_bytes > wire::kMaxDatagramPayload))
     refuse("bounded loss: packets of {} bytes: expected {} to {}", options.packet_bytes, kLeastPacketBytes,
            wire::kMaxDatagramPayload);
+  check_classes(options.classes);
 }
 
 const char* name(LossPolicy policy) {
@@ -134,6 +149,7 @@ class Sums : public BoundedSums {
   void agree(const BoundedCall& call, const std::exception_ptr& refused) const;
   Sum prepare(const BoundedCall& call);
   void run(const Sum& sum);
+  protocol::ExchangeClasses classes(const BoundedCall& call) const;
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void check_works(const Sum& sum);
   void check_peers(const Sum& sum, bool summed);
@@ -149,9 +165,9 @@ class Sums : public BoundedSums {
   const BoundedLossOptions options_;
   const std::uint32_t ppm_;
   std::optional<live::BoundedExchange> exchange_;
-  std::vector<std::pair<std::size_t, std::size_t>> tensors_;  // count and bytes of an element of each there
-  std::vector<std::byte> copy_;                               // of an input that is the output, too
-  std::vector<WorkPtr> receiving_, sending_;                  // the sums, by rank
+  std::vector<std::pair<std::size_t, DataType>> tensors_;  // count and type of each there
+  std::vector<std::byte> copy_;                            // of an input that is the output, too
+  std::vector<WorkPtr> receiving_, sending_;               // the sums, by rank
   std::uint64_t calls_ = 0;
   std::optional<Error> broken_;
   std::atomic_flag in_a_call_;
@@ -186,6 +202,7 @@ void Sums::meet(const BoundedSeams& seams) {
   options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
   options.sender.offload = seams.offload;
+  options.sender.mark_priority = options_.classes.queues > 1;
   options.send = seams.send;
   options.suite.protection =
       group_->encrypts() ? wire::DatagramProtection::encrypted : wire::DatagramProtection::authenticated;
@@ -252,6 +269,8 @@ void Sums::check(const BoundedCall& call) const {
       (overlap(call.residual, call.in, bytes) || overlap(call.residual, call.out, bytes)))
     refuse("{}: the residual overlaps with the input or the output", what);
   const std::size_t in_layers = std::accumulate(call.layers.begin(), call.layers.end(), std::size_t{0});
+  if (!(call.depth >= 0 && call.depth <= 1))
+    refuse("{}: a depth of {} in the model: expected 0 to 1", what, call.depth);
   if (!call.layers.empty() && in_layers != call.count)
     refuse("{}: layers of {} elements together, of {}", what, in_layers, call.count);
 }
@@ -383,13 +402,13 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
 // Each rank's sum goes to another one when that one has said what it has lost. So who has all sums is asked
 // nothing more, and may go.
 void Sums::run(const Sum& sum) {
-  const auto known = std::ranges::find(tensors_, std::pair{sum.call.count, sum.element});
+  const auto known = std::ranges::find(tensors_, std::pair{sum.call.count, sum.call.type});
   const auto tensor = static_cast<std::size_t>(known - tensors_.begin());
   if (known == tensors_.end()) {
     std::vector<std::uint64_t> bytes;
     for (const std::size_t count : sum.counts) bytes.push_back(count * sum.element);
-    exchange_->add(bytes);
-    tensors_.emplace_back(sum.call.count, sum.element);
+    exchange_->add(bytes, sum.call.type);
+    tensors_.emplace_back(sum.call.count, sum.call.type);
   }
   const auto bell = std::make_shared<Bell>();
   receiving_.assign(index(size()), nullptr);
@@ -402,7 +421,7 @@ void Sums::run(const Sum& sum) {
                            sum.counts[index(r)], sum.call.type, r, 0, options);
     receiving_[index(r)]->on_done([bell] { bell->ring(); });
   }
-  exchange_->begin(tensor, sum.data, sum.begun_ns + sum.timeout_ns, live::now_ns());
+  exchange_->begin(tensor, sum.data, classes(sum.call), sum.begun_ns + sum.timeout_ns, live::now_ns());
   bool summed = false;
   std::int64_t look_ns = sum.begun_ns + kLookNs;
   for (std::size_t ended = 0;;) {
@@ -426,6 +445,13 @@ void Sums::run(const Sum& sum) {
     exchange_->wait(exchange_->next_time_ns(live::now_ns()), bell->fd());
     bell->silence();
   }
+}
+
+protocol::ExchangeClasses Sums::classes(const BoundedCall& call) const {
+  const PacketClasses& c = options_.classes;
+  const auto order = c.back_first ? protocol::LayerOrder::back_first : protocol::LayerOrder::front_first;
+  return {protocol::queue_priority(call.depth, c.queues, order),
+          protocol::drop_fraction(call.depth, c.droppable_front, c.droppable_back), c.keep_important};
 }
 
 void Sums::send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell) {
@@ -517,6 +543,8 @@ void Sums::note_layers(const Sum& sum, int r, LossReport& said) const {
     std::size_t at = sum.offsets[index(r)] + std::uint64_t{i} * shape.stride / sum.element;
     const std::size_t end = at + shape.length(i) / sum.element;
     said.lost_bytes += shape.length(i);
+    if (const auto* const important = exchange().important(r); important == nullptr || important->has(i))
+      said.lost_important_bytes += shape.length(i);
     while (at < end) {
       while (at >= layer_end) layer_end += sum.call.layers[++layer];
       const std::size_t until = std::min(end, layer_end);

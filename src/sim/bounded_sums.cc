@@ -110,7 +110,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
       offset += counts_.back();
       bytes.push_back(counts_.back() * element_);
     }
-    tensor_ = exchange_.add(bytes);
+    tensor_ = exchange_.add(bytes, sums_.options_.type);
   }
 
   void start(const SumOperands& operands) {
@@ -196,7 +196,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     write();
     read();
     if (phase_ == Phase::agreeing && all([](const Peer& p, std::size_t) { return p.read >= kWordsBytes; })) {
-      exchange_.begin(tensor_, operands_.in, deadline_ns_, now);
+      exchange_.begin(tensor_, operands_.in, sums_.options_.classes, deadline_ns_, now);
       phase_ = Phase::sharing;
     }
     exchange_.on_time(now);
@@ -284,6 +284,18 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     adding.finish(protocol::LossScale::none, static_cast<int>(peers_.size()));
   }
 
+  // Of what this rank has sent, as their receivers have said.
+  void count_important() {
+    for (int r = 0; r < static_cast<int>(peers_.size()); ++r) {
+      if (!peers_[at(r)]) continue;
+      const protocol::PacketSet& lost = exchange_.lost(r);
+      const protocol::PacketSet* const important = exchange_.important(r);
+      for (std::uint32_t i = lost.next(0); i < lost.size(); i = lost.next(i + 1))
+        if (important == nullptr || important->has(i))
+          sums_.losses_.lost_important_bytes += exchange_.shape(r).length(i);
+    }
+  }
+
   template <class Holds>
   bool all(Holds holds) const {
     for (std::size_t r = 0; r < peers_.size(); ++r)
@@ -300,6 +312,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
       return;
     phase_ = Phase::idle;
     sums_.losses_.packets_again += exchange_.sent_again();
+    count_important();
     sums_.on_done(static_cast<int>(number()), started_);
   }
 
@@ -323,6 +336,11 @@ void check_bounded_sums(const BoundedSumsOptions& options, const TransportOption
       options.type != DataType::f64)
     refuse("a sum of {} with bounded loss: expected f16, bf16, f32 or f64, of which a part may be missing",
            name(options.type));
+  if (!(options.classes.droppable >= 0 && options.classes.droppable <= 1))
+    refuse("a part of {:g} of the packets that may be dropped first: expected 0 to 1",
+           options.classes.droppable);
+  if (options.classes.must && options.classes.droppable <= 0)
+    refuse("important packets that may not be missing where none is droppable: nothing could be lost");
   stride_of(transport);
 }
 

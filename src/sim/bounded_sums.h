@@ -29,6 +29,7 @@ namespace talweg::sim {
 struct BoundedSumsOptions {
   double p = 0.01;  // of what a rank sends another one in a call; 0 .. 0.5
   DataType type = DataType::f32;
+  protocol::ExchangeClasses classes{};  // of every rank
   HostCosts costs{};
   bool warm_up = true;  // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
   std::size_t window_bytes = std::size_t{2} << 20;  // that may wait in a socket, of all senders
@@ -37,8 +38,9 @@ struct BoundedSumsOptions {
 
 // Of all calls and ranks of a run.
 struct BoundedLosses {
-  std::uint64_t sent_bytes = 0;  // of shards, in calls that may lose a part
-  std::uint64_t lost_bytes = 0;  // of these, in no sum
+  std::uint64_t sent_bytes = 0;            // of shards, in calls that may lose a part
+  std::uint64_t lost_bytes = 0;            // of these, in no sum
+  std::uint64_t lost_important_bytes = 0;  // of these, in packets that were not droppable
   std::uint64_t datagrams = 0;
   std::uint64_t packets_again = 0;  // of shards
   std::uint64_t sums_again = 0;     // datagrams' worth of sums and agreements that were sent more than once
@@ -46,10 +48,13 @@ struct BoundedLosses {
   double lost() const {
     return sent_bytes > 0 ? static_cast<double>(lost_bytes) / static_cast<double>(sent_bytes) : 0;
   }
+  double important() const {  // of what was lost
+    return lost_bytes > 0 ? static_cast<double>(lost_important_bytes) / static_cast<double>(lost_bytes) : 0;
+  }
 };
 
-// Throws Error{invalid_argument} for a bound out of range, packets too small for what has to be said, and
-// types of which no part may be missing.
+// Throws Error{invalid_argument} for a bound out of range, packets too small for what has to be said,
+// classes that are none, and types of which no part may be missing.
 void check_bounded_sums(const BoundedSumsOptions& options, const TransportOptions& transport);
 
 class BoundedSums {

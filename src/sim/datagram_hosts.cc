@@ -62,7 +62,8 @@ void DatagramHosts::Host::post(Host& to, MessagePointer message) {
   if (!way) way = std::make_unique<Way>();
   const std::uint32_t number = way->first + static_cast<std::uint32_t>(way->messages.size());
   outbox_.push_back({&to, number, spread,
-                     static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport))});
+                     static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport)),
+                     message->header.service});
   way->messages.push_back(std::move(message));
   // Where nothing arrives any more, what is sent again and again is not kept for ever.
   for (; way->messages.size() > kMostKept * overtaken_; ++way->first) way->messages.pop_front();
@@ -157,6 +158,8 @@ void DatagramHosts::Host::leave() {
     datagram.number = letter.number;
     datagram.bytes = letter.bytes;
     datagram.spread = letter.spread;
+    datagram.priority = letter.service & wire::kPriorityMask;
+    datagram.unmarkable = (letter.service & wire::kDroppable) != 0;
     hosts_.simulation_.send(datagram);
   }
   leaving_.clear();

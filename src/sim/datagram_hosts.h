@@ -81,8 +81,8 @@ class DatagramHosts::Host {
   DatagramHosts& hosts() const { return hosts_; }
   // A copy, of which post() names each receiver. The header's length becomes the payload's.
   static MessagePointer make(const wire::DatagramHeader& header, std::span<const std::byte> payload);
-  // It leaves with what else is in the outbox. Which of equal paths it takes is up to the two hosts, as for
-  // datagrams of one socket.
+  // It leaves with what else is in the outbox, and its class says what the network may do with it. Which of
+  // equal paths it takes is up to the two hosts, as for datagrams of one socket.
   void post(Host& to, MessagePointer message);
   // To be called after all but the above that may have posted something, or changed the next time.
   void rouse();
@@ -93,6 +93,7 @@ class DatagramHosts::Host {
     std::uint32_t number = 0;
     std::uint32_t spread = 0;
     std::uint16_t bytes = 0;
+    std::uint8_t service = 0;  // wire::DatagramHeader::service
   };
   struct Arrived {
     const Host* from = nullptr;

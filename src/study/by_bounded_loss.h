@@ -2,7 +2,10 @@
 // simulated with `--algo bounded`. It is no planner: only who asks for such sums gets them.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "cluster/cluster.h"
 #include "sim/bounded_sums.h"
@@ -19,6 +22,8 @@ std::string why_not_bounded(const SimulateOptions& options);
 
 // For options of which why_not_bounded() says nothing.
 sim::BoundedSumsOptions bounded_sums_options(const SimulateOptions& options, DataType type);
+// What each rank sums: stretches of small values and of large ones, as gradients have them.
+std::vector<std::byte> uneven_vector(std::size_t count, DataType type, std::uint64_t seed);
 // As of the planner whose messages are the same where nothing is lost.
 Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c);
 

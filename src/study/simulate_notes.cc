@@ -10,6 +10,7 @@
 #include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
 #include "study/sizes.h"
+#include "wire/datagram.h"
 
 namespace talweg::study {
 namespace {
@@ -28,13 +29,16 @@ std::string those_given(const SimulateRequest& request, std::initializer_list<co
 }
 
 // The priorities that packets have.
-std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, bool only_datagrams) {
+// Of datagrams control has one, and those of BoundedSums have another.
+std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, bool only_datagrams,
+                                                     bool bounded) {
   std::array<bool, sim::kPriorities> used{};
   const auto use = [&](int priority) {
     used[static_cast<std::size_t>(std::clamp(priority, 0, sim::kPriorities - 1))] = true;
   };
   if (only_datagrams) {
     use(0);
+    if (bounded) use(wire::kOrdinary);
     return used;
   }
   const int below = o.simulation.transport.data_priority;
@@ -85,8 +89,14 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   if (datagrams)
     note(those_given(request, {"window", "most-window", "least-rto", "pacing"}),
          "datagrams have windows of their own");
-  if (calls && std::ranges::find(o.algorithms, kBounded) == o.algorithms.end())
-    note(those_given(request, {"may-lose"}), "only --algo bounded loses a part");
+  const bool bounded = calls && std::ranges::find(o.algorithms, kBounded) != o.algorithms.end();
+  if (!bounded)
+    note(those_given(request, {"may-lose", "droppable", "keep-important"}),
+         "only --algo bounded loses a part");
+  else if (o.may_lose <= 0)
+    note(those_given(request, {"droppable", "keep-important"}), "with --may-lose 0 nothing may be lost");
+  else if (queue.mark_bytes <= 0 && !queue.mark_by_delay && queue.red.most_bytes == 0)
+    note(those_given(request, {"droppable"}), "no queue marks, so none drops these before others");
   if (request.fluid) {
     const char* const routing = given(request, "routing")      ? "which --routing sets"
                                 : o.simulation.transport.spray ? "spray"
@@ -106,8 +116,8 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   }
   if (!request.red.empty()) note(those_given(request, {"mark"}), "--red takes its place");
   if (datagrams) {
-    note(those_given(request, {"priorities", "trim"}),
-         "all datagrams have one priority, and none is trimmed");
+    if (!bounded) note(those_given(request, {"priorities"}), "all datagrams have one priority");
+    note(those_given(request, {"trim"}), "no datagram is trimmed");
   } else if (pulled) {
     const std::string& name = request.transport;
     note(those_given(request, {"mark", "red"}), name + " does not react to marks");
@@ -119,7 +129,7 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   } else if (given(request, "mark") && queue.limit_bytes > 0 && queue.mark_bytes >= queue.limit_bytes) {
     note("--mark", fmt::format("the queue is full before, at {} bytes", queue.limit_bytes));
   }
-  const auto used = priorities_in_use(o, datagrams);
+  const auto used = priorities_in_use(o, datagrams, bounded);
   if (!datagrams && std::ranges::count(used, true) == 1)
     note(those_given(request, {"priorities", "trim"}),
          "data and answers have the same priority, and with it one queue: give flows a priority (prio=1 in "

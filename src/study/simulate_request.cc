@@ -156,6 +156,11 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "may-lose", .letters = "", .member = &R::may_lose,
        .help = "of --algo bounded: the part of what a rank sends another one that may be missing; 0: nothing",
        .most = 0.5, .group = kCalls},
+      {.name = "droppable", .letters = "", .member = &R::droppable,
+       .help = "of --algo bounded: the part of the packets, those of the smallest values, that switches drop where they "
+               "mark others", .most = 1, .group = kCalls},
+      {.name = "keep-important", .letters = "", .member = &R::keep_important,
+       .help = "of --algo bounded: of all others none may be missing", .group = kCalls},
       {.name = "type", .letters = "-d", .member = &R::type, .help = "data type", .group = kCalls},
       {.name = "root", .letters = "-r", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
       {.name = "iters", .letters = "-n", .member = &R::iters, .help = "timed calls",
@@ -286,6 +291,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
                                             : Average::mean;
   o.perf.check = 0;
   o.may_lose = raw.may_lose;
+  o.droppable = raw.droppable;
+  o.keep_important = raw.keep_important;
   o.algorithms = raw.algo.empty() ? std::vector<std::string>{""} : split(raw.algo, ',');
   if (raw.algo == "all") {
     o.algorithms.clear();

@@ -30,8 +30,8 @@ struct SimulateRequest {
   std::string transport = "dctcp", queue = "auto", mark = "auto", red, class_limits;
   std::string processors = "ideal", routing = "auto";
   int priorities = 0;
-  bool trim = false, fluid = false, pacing = false;
-  double may_lose = 0.01, loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
+  bool trim = false, fluid = false, pacing = false, keep_important = false;
+  double may_lose = 0.01, droppable = 0, loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
   std::string burst_loss, reorder;
   std::vector<std::string> fail;
   int payload = 1448, header = 66, window = 0;
@@ -52,14 +52,15 @@ struct SimulateOptions {
 
   PerfOptions perf;                     // what to run, unless one of these:
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
-  double may_lose = 0;                  // of kBounded
-  bool bound = true;                    // whether the bound is looked for
-  std::string matrix;                   // a file, or a pattern of flows,
-  sim::Matrix flows;                    // and what it says
-  std::string workload;                 // a file,
-  sim::Workload job;                    // and what it says
-  std::string transport;                // the preset's name
-  std::vector<std::string> notes;       // of options that do nothing here (simulate_notes.h)
+  double may_lose = 0, droppable = 0;   // of kBounded
+  bool keep_important = false;
+  bool bound = true;               // whether the bound is looked for
+  std::string matrix;              // a file, or a pattern of flows,
+  sim::Matrix flows;               // and what it says
+  std::string workload;            // a file,
+  sim::Workload job;               // and what it says
+  std::string transport;           // the preset's name
+  std::vector<std::string> notes;  // of options that do nothing here (simulate_notes.h)
 };
 
 // Reads the files. Whatever can be known to be wrong before a run is known then: throws

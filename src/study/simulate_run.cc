@@ -207,8 +207,11 @@ void simulate_bounded(const SimulateOptions& options, const PerfCase& c, Watcher
     });
   const auto count = static_cast<std::int64_t>(c.count);
   const sim::SharedOperands memory(count, count, static_cast<std::int64_t>(size_of(c.type)));
+  const std::vector<std::byte> uneven = options.droppable > 0
+                                            ? uneven_vector(c.count, c.type, options.simulation.seed)
+                                            : std::vector<std::byte>{};
   const std::vector<sim::SumOperands> operands(static_cast<std::size_t>(c.ranks),
-                                               {memory.in(), memory.out()});
+                                               {uneven.empty() ? memory.in() : uneven.data(), memory.out()});
   const sim::CallTimes times = sums.run(operands, c.count, {warmup, perf.iterations, options.rest},
                                         options.horizon, watchers.trace.get());
   const Prediction prediction = predict_bounded(options.cluster, c);
@@ -223,7 +226,7 @@ void simulate_bounded(const SimulateOptions& options, const PerfCase& c, Watcher
   result.report.timeouts += losses.timeouts;
   result.rows.push_back(std::move(row));
   result.plans.push_back(prediction);
-  result.lost.emplace_back(losses.lost());
+  result.lost.push_back(SimulateResult::Lost{losses.lost(), losses.important()});
 }
 
 }  // namespace

@@ -117,8 +117,12 @@ std::string lost_text(const SimulateOptions& options, const SimulateResult& resu
                       "{:g} % may be missing of what one sends another, in whole packets. Before these calls "
                       "came {} more, "
                       "which lose nothing and are counted below",
-                      size_of_row(result.rows[i]), algorithm_of(result.rows[i]), *lost * 100,
-                      options.may_lose * 100, protocol::AdaptiveDeadline::kWarmUp),
+                      size_of_row(result.rows[i]), algorithm_of(result.rows[i]), lost->part * 100,
+                      options.may_lose * 100, protocol::AdaptiveDeadline::kWarmUp) +
+              (options.droppable > 0
+                   ? fmt::format(". Of what is missing {:.3g} % was in packets that were not droppable",
+                                 lost->important * 100)
+                   : ""),
           is_wide(options));
   return text;
 }
@@ -298,7 +302,10 @@ nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResul
       const PerfRow& row = result.rows[i];
       const auto part = part_of_bound(result.planned, row.what, row.out_of_place->time_us * 1e-6);
       document["results"][i]["planned"] = plan_json(result.plans[i]);
-      if (const auto lost = result.lost[i]) document["results"][i]["lost_part"] = *lost;
+      if (const auto lost = result.lost[i]) {
+        document["results"][i]["lost_part"] = lost->part;
+        document["results"][i]["lost_important_part"] = lost->important;
+      }
       document["results"][i]["part_of_bound"] = part ? nlohmann::json(*part) : nlohmann::json();
     }
     document["bound"] = bound_json(options.cluster, result.planned);
@@ -350,7 +357,7 @@ std::string simulate_csv(const SimulateOptions& options, const SimulateResult& r
                       precise(t.p50_us), precise(t.p99_us), fmt::format("{:.6g}", algorithm_bandwidth(c, t)),
                       fmt::format("{:.6g}", bus_bandwidth(c, t)), algorithm_of(row)});
       const auto& lost = result.lost[i];
-      if (losses) rows.back().insert(rows.back().end() - 1, lost ? fmt::format("{:.6g}", *lost) : "");
+      if (losses) rows.back().insert(rows.back().end() - 1, lost ? fmt::format("{:.6g}", lost->part) : "");
     }
     return text::csv(rows);
   }
@@ -377,7 +384,10 @@ std::vector<std::pair<std::string, std::string>> simulate_key_numbers(const Simu
     const PerfRow& row = result.rows.back();
     add("time_us", row.out_of_place->time_us);
     add("busbw_GB_per_s", bus_bandwidth(row.what, *row.out_of_place));
-    if (const auto& lost = result.lost.back()) add("lost_part", *lost);
+    if (const auto& lost = result.lost.back()) {
+      add("lost_part", lost->part);
+      add("lost_important_part", lost->important);
+    }
     numbers.emplace_back("algorithm", algorithm_of(row));
   }
   if (!result.workload.groups.empty()) {

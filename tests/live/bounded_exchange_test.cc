@@ -56,7 +56,7 @@ class Ranks {
     for (std::size_t r = 0; r < shards_.size(); ++r) {
       exchanges_.push_back(
           std::make_unique<BoundedExchange>(std::move(sockets[r]), static_cast<int>(r), peers, options));
-      exchanges_.back()->add(shards_);
+      exchanges_.back()->add(shards_, DataType::f32);
       data_.emplace_back();
     }
   }
@@ -68,7 +68,7 @@ class Ranks {
       for (const std::uint64_t shard : shards_) bytes += shard;
       data_[r].resize(bytes);
       for (std::uint64_t i = 0; i < bytes; ++i) data_[r][i] = value(r, i);
-      exchanges_[r]->begin(0, data_[r].data(), deadline_ns, now_ns());
+      exchanges_[r]->begin(0, data_[r].data(), {}, deadline_ns, now_ns());
     }
   }
   // Until all have settled, or one has failed. Ranks that `are_gone` do nothing.
@@ -194,7 +194,8 @@ TEST(BoundedExchange, TakesMemoryForOneCallAtATime) {
   const std::vector<std::uint64_t> shards{2000, 2400};
   const std::vector<std::byte> data(4400, std::byte{7});
   for (std::size_t r = 0; r < ranks.size(); ++r)
-    ranks[r].begin(ranks[r].add(shards), data.data(), now_ns() + 20 * kOneSecond, now_ns());
+    ranks[r].begin(ranks[r].add(shards, DataType::f32), data.data(), {}, now_ns() + 20 * kOneSecond,
+                   now_ns());
   ranks.run();
   EXPECT_EQ(ranks[1].arrived(0), inbox);
   EXPECT_TRUE(std::equal(inbox, inbox + shards[1], data.begin()));

@@ -37,15 +37,17 @@ Exchange::Exchange(int self, const ExchangeOptions& options, std::size_t around,
   }
 }
 
-std::size_t Exchange::add(std::span<const std::uint64_t> shard_bytes) {
+std::size_t Exchange::add(std::span<const std::uint64_t> shard_bytes, DataType type) {
   auto t = std::make_unique<Tensor>(options_);
   const auto number = static_cast<std::uint32_t>(tensors_.size());
   std::uint64_t offset = 0;
   for (const std::uint64_t bytes : shard_bytes) {
     t->shapes.push_back({number, bytes, options_.stride});
     t->offsets.push_back(offset);
+    t->important.emplace_back(t->shapes.back(), type);
     offset += bytes;
   }
+  t->classes.resize(shard_bytes.size());
   for (int r = 0; r < static_cast<int>(flights_.size()); ++r) {
     t->senders.emplace_back();
     t->streams.push_back(0);
@@ -77,12 +79,14 @@ std::uint64_t Exchange::all_sent_again() const {
   return sum;
 }
 
-void Exchange::begin(std::size_t number, const std::byte* data, std::int64_t deadline_ns, std::int64_t now) {
+void Exchange::begin(std::size_t number, const std::byte* data, const ExchangeClasses& classes,
+                     std::int64_t deadline_ns, std::int64_t now) {
   current_ = number;
   Tensor& t = tensor();
   t.begun_ns = now;
   again_before_ = all_sent_again();
   t.exact = options_.warm_up && !t.times.is_warm();
+  const bool may_lose = !t.exact && options_.bounds.tensor_ppm > 0;
   if (t.times.is_warm()) t.receiver.set_linger(t.times.linger_ns());
   t.receiver.begin(++t.iteration, t.exact);
   to_receive_ = to_settle_ = flights_.size() - 1;
@@ -90,7 +94,11 @@ void Exchange::begin(std::size_t number, const std::byte* data, std::int64_t dea
     if (r == self_) continue;
     const std::uint64_t at = index(r) * t.shapes[index(self_)].bytes;
     t.receiver.expect(t.streams[index(r)], inbox_.get() + at, deadline_ns, now);
-    t.senders[index(r)]->begin(0, t.iteration, data + t.offsets[index(r)], {}, deadline_ns, now);
+    const std::byte* const shard = data + t.offsets[index(r)];
+    t.classes[index(r)] = {classes.priority, nullptr, may_lose && classes.must};
+    if (may_lose && classes.droppable > 0)
+      t.classes[index(r)].important = &t.important[index(r)].of(shard, classes.droppable);
+    t.senders[index(r)]->begin(0, t.iteration, shard, t.classes[index(r)], deadline_ns, now);
   }
   note_ends(now);  // shards of no bytes
 }

@@ -2,8 +2,8 @@
 // other one the shard that the other one is to sum, in datagrams, all at once.
 //
 //   Exchange exchange(self, options, around, credits, outbox);
-//   const std::size_t t = exchange.add(shard_bytes);         // the same tensors in the same order on all ranks
-//   exchange.begin(t, data, deadline_ns, now_ns);            // when all ranks are known to begin the same one
+//   const std::size_t t = exchange.add(shard_bytes, type);   // the same tensors in the same order on all ranks
+//   exchange.begin(t, data, {}, deadline_ns, now_ns);        // when all ranks are known to begin the same one
 //   exchange.on(from, header, payload, marked, came_ns, now_ns);     // each datagram that was opened
 //   exchange.end_of_batch(); exchange.on_time(now_ns); exchange.send(now_ns);   // once no more has come, and at
 //                                                                               // next_time_ns()
@@ -28,8 +28,10 @@
 
 #include "protocol/bounded/adaptive_deadline.h"
 #include "protocol/bounded/flight.h"
+#include "protocol/bounded/packet_class.h"
 #include "protocol/bounded/receiver.h"
 #include "protocol/bounded/sender.h"
+#include "talweg/types.h"
 #include "wire/datagram.h"
 
 namespace talweg::protocol {
@@ -44,6 +46,15 @@ struct ExchangeOptions {
   std::size_t packets = 4096;   // on their way to one rank at most; a power of two
   std::uint16_t stride = 1368;  // bytes of a packet, as many whole elements
   bool warm_up = true;          // false: may lose from the first call on
+};
+
+// What the network may do with what one rank sends in a call; ranks need not say the same.
+struct ExchangeClasses {
+  std::uint8_t priority = wire::kOrdinary;  // 1 .. 7
+  // The part of each shard's packets, those of the smallest values, that may be dropped before others. Where
+  // nothing may be missing, none is.
+  double droppable = 0;  // 0 .. 1
+  bool must = false;     // the others may not be missing
 };
 
 // Where datagrams leave.
@@ -69,10 +80,11 @@ class Exchange {
 
   // Between two calls: what has arrived in the last one is lost. Of rank r shard_bytes[r], whole elements.
   // Throws Error{invalid_argument} for what is too large.
-  std::size_t add(std::span<const std::uint64_t> shard_bytes);
+  std::size_t add(std::span<const std::uint64_t> shard_bytes, DataType type);
   // The last one has been received and settled. `data`: the shards one behind the other; they stay as they
   // are until it is settled.
-  void begin(std::size_t tensor, const std::byte* data, std::int64_t deadline_ns, std::int64_t now_ns);
+  void begin(std::size_t tensor, const std::byte* data, const ExchangeClasses& classes,
+             std::int64_t deadline_ns, std::int64_t now_ns);
 
   // `marked`: by the network (ECN). `came_ns`: when it came to this machine.
   void on(int from, const wire::DatagramHeader& header, std::span<const std::byte> payload, bool marked,
@@ -97,6 +109,8 @@ class Exchange {
   const PacketSet& missing(int rank) const { return inflow(rank).missing(); }
   std::uint64_t missing_bytes(int rank) const { return inflow(rank).missing_bytes(); }
   const PacketSet& lost(int rank) const { return tensor().senders[index(rank)]->stream(0).lost(); }
+  // Of what is sent to `rank`, the packets that are not droppable; null: none is.
+  const PacketSet* important(int rank) const { return tensor().classes[index(rank)].important; }
   // How the shard of `rank` is cut.
   const BoundedShape& shape(int rank) const { return tensor().shapes[index(rank)]; }
   // Nothing may be missing this time.
@@ -115,6 +129,8 @@ class Exchange {
     explicit Tensor(const ExchangeOptions& options) : receiver(options.bounds, options.times) {}
     std::vector<BoundedShape> shapes;                     // of each rank's shard
     std::vector<std::uint64_t> offsets;                   // where it begins
+    std::vector<ImportantPackets> important;              // of it
+    std::vector<TransferClasses> classes;                 // of the call
     BoundedReceiver receiver;                             // of this rank's shard
     std::vector<std::size_t> streams;                     // of each rank, in the receiver
     std::vector<std::unique_ptr<BoundedSender>> senders;  // to each rank, of one stream

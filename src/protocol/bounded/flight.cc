@@ -109,7 +109,7 @@ void Flight::acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std:
   ack.window = options_.credit;
   header = {};
   header.type = static_cast<std::uint8_t>(wire::FlowType::acknowledgement);
-  header.service = wire::kOrdinary;
+  header.service = wire::kControlClass;
   header.length = static_cast<std::uint16_t>(encode(ack, payload));
 }
 

@@ -51,22 +51,21 @@ TEST(PacketSet, IsASetThatCounts) {
 }
 
 TEST(PacketClass, LayersSpreadOverTheQueuesInEitherOrderAndLeaveTheFirstToControl) {
-  for (const std::uint32_t layers : {1U, 3U, 50U}) {
-    std::uint8_t before = 1;
-    for (std::uint32_t layer = 0; layer < layers; ++layer) {
-      const std::uint8_t queue = queue_priority(layer, layers, 4, LayerOrder::front_first);
-      EXPECT_GE(queue, before);
-      EXPECT_LE(queue, 4);
-      EXPECT_EQ(queue_priority(layers - 1 - layer, layers, 4, LayerOrder::back_first), queue);
-      before = queue;
-    }
-    if (layers > 4) {
-      EXPECT_EQ(before, 4);
-    }
+  std::array<int, 8> in_queue{};
+  std::uint8_t before = 1;
+  for (int layer = 0; layer < 50; ++layer) {
+    const std::uint8_t queue = queue_priority(layer / 49.0, 4, LayerOrder::front_first);
+    EXPECT_GE(queue, before);
+    EXPECT_EQ(queue_priority((49 - layer) / 49.0, 4, LayerOrder::back_first), queue);
+    before = queue;
+    ++in_queue[queue];
   }
-  EXPECT_DOUBLE_EQ(drop_fraction(0, 5, 0.1, 0.5, LayerOrder::back_first), 0.5);
-  EXPECT_DOUBLE_EQ(drop_fraction(4, 5, 0.1, 0.5, LayerOrder::back_first), 0.1);
-  EXPECT_DOUBLE_EQ(drop_fraction(0, 1, 0.1, 0.5, LayerOrder::back_first), 0.1);
+  for (const int queue : {1, 2, 3, 4}) EXPECT_NEAR(in_queue[static_cast<std::size_t>(queue)], 12.5, 1);
+  EXPECT_EQ(queue_priority(0, 1, LayerOrder::front_first), wire::kOrdinary);
+  EXPECT_EQ(queue_priority(1, 7, LayerOrder::front_first), 7);
+  EXPECT_DOUBLE_EQ(drop_fraction(0, 0.5, 0.1), 0.5);
+  EXPECT_DOUBLE_EQ(drop_fraction(1, 0.5, 0.1), 0.1);
+  EXPECT_DOUBLE_EQ(drop_fraction(0.5, 0.5, 0.1), 0.3);
 }
 
 TEST(PacketClass, AMagnitudeIsTheRootMeanSquare) {
@@ -80,31 +79,32 @@ TEST(PacketClass, AMagnitudeIsTheRootMeanSquare) {
       packet_magnitude(DataType::bf16, reinterpret_cast<const std::byte*>(ones.data()), ones.size()), 1.0F);
 }
 
-TEST(PacketClass, TheSmallestPacketsOfEarlierIterationsAreUnimportant) {
+TEST(PacketClass, ThePacketsWithTheSmallestValuesAreUnimportant) {
   const BoundedShape shape{1, 100 * 256, 256};
-  ImportantPackets packets(shape, DataType::f32, 0.3);
+  ImportantPackets packets(shape, DataType::f32);
   std::vector<float> gradient(100 * 64);
   for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>((i / 64 * 37) % 100 + 1);
-  EXPECT_EQ(packets.of(as_bytes(gradient)).count(), 100U) << "nothing is known yet";
-  EXPECT_FLOAT_EQ(packets.threshold(), 30.0F);
-  const PacketSet& important = packets.of(as_bytes(gradient));
-  EXPECT_EQ(important.count(), 70U);
-  for (std::uint32_t p = 0; p < 100; ++p) EXPECT_EQ(important.has(p), p * 37 % 100 + 1 > 30) << p;
-  for (float& g : gradient) g /= 100;  // they become smaller, and the threshold follows
-  EXPECT_EQ(packets.of(as_bytes(gradient)).count(), 0U);
-  for (int i = 0; i < 12; ++i) packets.of(as_bytes(gradient));
-  EXPECT_NEAR(packets.of(as_bytes(gradient)).count(), 70, 3);
+  for (const float scale : {1.0F, 1e-6F}) {  // in the first call as in others
+    for (float& g : gradient) g *= scale;
+    const PacketSet& important = packets.of(as_bytes(gradient), 0.3);
+    EXPECT_EQ(important.count(), 70U);
+    for (std::uint32_t p = 0; p < 100; ++p) EXPECT_EQ(important.has(p), p * 37 % 100 + 1 > 30) << p;
+  }
+  EXPECT_EQ(packets.of(as_bytes(gradient), 0).count(), 100U);
+  EXPECT_EQ(packets.of(as_bytes(gradient), 0.009).count(), 100U) << "less than one packet";
+  EXPECT_EQ(packets.of(as_bytes(gradient), 1).count(), 0U);
   gradient[0] = std::nanf("");
-  EXPECT_TRUE(packets.of(as_bytes(gradient)).has(0)) << "what is no number must be seen";
+  EXPECT_EQ(packets.of(as_bytes(gradient), 1).count(), 1U);
+  EXPECT_TRUE(packets.of(as_bytes(gradient), 1).has(0)) << "what is no number must be seen";
+  std::ranges::fill(gradient, 0.0F);
+  EXPECT_EQ(packets.of(as_bytes(gradient), 0.3).count(), 70U) << "no more of them where all are alike";
 }
 
 TEST(PacketClass, WhatHasNoMagnitudeIsImportant) {
   const std::vector<std::byte> ints(400);
-  ImportantPackets packets({1, 400, 40}, DataType::i32, 0.5);
-  EXPECT_EQ(packets.of(ints.data()).count(), 10U);
-  EXPECT_EQ(packets.of(ints.data()).count(), 10U);
-  EXPECT_THROW(ImportantPackets({1, 400, 42}, DataType::f32, 0.5), Error);
-  EXPECT_THROW(ImportantPackets({1, 400, 40}, DataType::f32, 1.5), Error);
+  ImportantPackets packets({1, 400, 40}, DataType::i32);
+  EXPECT_EQ(packets.of(ints.data(), 0.5).count(), 10U);
+  EXPECT_THROW(ImportantPackets({1, 400, 42}, DataType::f32), Error);
 }
 
 // A port with a strict priority queue for each class, of which one is served at twice the time that packets
