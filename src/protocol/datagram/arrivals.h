@@ -7,8 +7,10 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "protocol/datagram/range_set.h"
 #include "protocol/datagram/sent_packets.h"
@@ -29,6 +31,7 @@ class Arrivals {
     while (!numbers_.add(number, number + 1)) numbers_.remove_first();
     any_ = true;
     if (number >= highest_ || held_ == 0) highest_came_ns_ = came_ns;
+    news_[told_ % kTold] = std::min(news_[told_ % kTold], number);
     highest_ = std::max(highest_, number);
     if (held_++ == 0) due_ns_ = now_ns + kHoldNs;
   }
@@ -46,11 +49,15 @@ class Arrivals {
     const std::int64_t held_us = (now_ns - highest_came_ns_) / 1000;
     ack.held_us = static_cast<std::uint32_t>(std::clamp<std::int64_t>(held_us, 0, 0xffffffff));
     ack.marked = marked_;
-    // From the newest that asks for an acknowledgement down: it says how long the way took.
+    // From the newest that asks for an acknowledgement down: it says how long the way took. What has been
+    // told often enough need not be said again: what a lost datagram leaves is a gap for ever.
+    const std::uint64_t oldest_news = *std::ranges::min_element(news_);
     const auto ranges = numbers_.ranges();
-    for (auto range = ranges.rbegin(); range != ranges.rend() && ack.n_ranges < wire::kAckRanges; ++range)
+    for (auto range = ranges.rbegin();
+         range != ranges.rend() && range->end > oldest_news && ack.n_ranges < wire::kAckRanges; ++range)
       if (range->begin <= highest_)
         ack.ranges[ack.n_ranges++] = {range->begin, std::min(range->end, highest_ + 1)};
+    news_[++told_ % kTold] = kNone;
     if (ack.n_ranges == 0) ack.ranges[ack.n_ranges++] = {highest_, highest_ + 1};
     held_ = 0;
     now_ = false;
@@ -59,9 +66,20 @@ class Arrivals {
 
  private:
   static constexpr std::size_t kRanges = 64;
+  static constexpr std::size_t kTold = 16;  // acknowledgements that say the same: not all are lost
+  static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
+
+  static constexpr std::array<std::uint64_t, kTold> filled() {
+    std::array<std::uint64_t, kTold> none{};
+    none.fill(kNone);
+    return none;
+  }
 
   RangeSet numbers_{kRanges};
   bool any_ = false;
+  // By acknowledgement, the last kTold: the lowest number that had come since the one before.
+  std::array<std::uint64_t, kTold> news_ = filled();
+  std::size_t told_ = 0;
   std::uint64_t highest_ = 0;  // of those that are to be acknowledged
   std::int64_t highest_came_ns_ = 0;
   std::uint32_t marked_ = 0;
