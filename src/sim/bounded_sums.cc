@@ -168,11 +168,22 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     if (seen.look(message.header.number) != wire::DatagramRefusal::none) return;
     seen.accept(message.header.number);
     const std::int64_t now = hosts().now_ns();
-    if (message.header.job == kShards)
-      exchange_.on(static_cast<int>(from.number()), message.header, message.payload, arrival.marked,
-                   arrival.came_ns, now);
+    // Nobody reads the socket of shards before all ranks are known to be at the same call.
+    const bool read = phase_ == Phase::sharing || phase_ == Phase::summed;
+    if (message.header.job == kShards && !read)
+      unread_.push_back({static_cast<int>(from.number()), message, arrival});
+    else if (message.header.job == kShards)
+      on_shard(static_cast<int>(from.number()), message, arrival);
     else
       peer.flow.on_datagram(message.header, message.payload, arrival.marked, now, now - arrival.came_ns);
+  }
+  struct Shard {
+    int from = 0;
+    Message message;
+    Arrival arrival;
+  };
+  void on_shard(int from, const Message& message, const Arrival& arrival) {
+    exchange_.on(from, message.header, message.payload, arrival.marked, arrival.came_ns, hosts().now_ns());
   }
   void end_of_batch() override {
     exchange_.end_of_batch();
@@ -197,6 +208,9 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     read();
     if (phase_ == Phase::agreeing && all([](const Peer& p, std::size_t) { return p.read >= kWordsBytes; })) {
       exchange_.begin(tensor_, operands_.in, sums_.options_.classes, deadline_ns_, now);
+      for (const Shard& s : unread_) on_shard(s.from, s.message, s.arrival);
+      unread_.clear();
+      exchange_.end_of_batch();
       phase_ = Phase::sharing;
     }
     exchange_.on_time(now);
@@ -322,6 +336,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   std::vector<std::unique_ptr<Peer>> peers_;   // by rank; null: this one
   std::vector<std::size_t> counts_, offsets_;  // of each rank's shard, in elements
   std::size_t tensor_ = 0;
+  std::vector<Shard> unread_;  // in the socket's buffer
   SumOperands operands_;
   Phase phase_ = Phase::idle;
   Picoseconds started_ = 0;

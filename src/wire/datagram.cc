@@ -80,7 +80,7 @@ DatagramRefusal decode(std::span<const std::byte> datagram, DatagramProtection p
   if (h.magic != kDatagramMagic) return foreign;
   if (h.version != kDatagramVersion) return version;
   if (h.type == 0 || h.type >= kDatagramTypes) return type;
-  if ((h.flags & ~(kDatagramToAll | kDatagramEncrypted)) != 0) return type;
+  if ((h.flags & ~(kDatagramToAll | kDatagramEncrypted | kDatagramAsks)) != 0) return type;
   if ((h.service & ~(kPriorityMask | kDroppable)) != 0) return type;
   if (datagram.size() != kDatagramHeaderBytes + h.length + trailer_bytes(protection)) return length;
   if (((h.flags & kDatagramEncrypted) != 0) != (protection == DatagramProtection::encrypted)) return mode;
@@ -89,11 +89,11 @@ DatagramRefusal decode(std::span<const std::byte> datagram, DatagramProtection p
 }
 
 std::string to_string(const DatagramHeader& h) {
-  return fmt::format("type {} #{} from {} job {:08x} epoch {} priority {}{} own {}/{} length {}{}{}", h.type,
-                     h.number, h.sender, h.job, h.epoch, h.service & kPriorityMask,
-                     (h.service & kDroppable) != 0 ? " droppable" : "", h.own16, h.own32, h.length,
-                     (h.flags & kDatagramToAll) != 0 ? " to all" : "",
-                     (h.flags & kDatagramEncrypted) != 0 ? " encrypted" : "");
+  return fmt::format(
+      "type {} #{} from {} job {:08x} epoch {} priority {}{} own {}/{} length {}{}{}{}", h.type, h.number,
+      h.sender, h.job, h.epoch, h.service & kPriorityMask, (h.service & kDroppable) != 0 ? " droppable" : "",
+      h.own16, h.own32, h.length, (h.flags & kDatagramToAll) != 0 ? " to all" : "",
+      (h.flags & kDatagramEncrypted) != 0 ? " encrypted" : "", (h.flags & kDatagramAsks) != 0 ? " asks" : "");
 }
 
 }  // namespace talweg::wire

@@ -46,7 +46,8 @@ inline constexpr std::uint8_t kDatagramVersion = 1;
 
 // Flags.
 inline constexpr std::uint8_t kDatagramToAll = 1;  // sealed once for all members: with the key of everybody
-inline constexpr std::uint8_t kDatagramEncrypted = 2;  // set by the sealer
+inline constexpr std::uint8_t kDatagramEncrypted = 2;  // set by the sealer, as the one above
+inline constexpr std::uint8_t kDatagramAsks = 4;       // its sender waits for an acknowledgement
 
 // The class: what the network may do with a datagram. Bits 0 .. 2 are its priority, 0 the most urgent one;
 // bit 3 says that it may be lost before others are.

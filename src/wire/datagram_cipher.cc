@@ -49,7 +49,7 @@ std::size_t DatagramSealer::seal(DatagramHeader& header, const std::byte* payloa
   header.sender = scope_.from;
   header.number = number_++;
   header.flags = static_cast<std::uint8_t>(
-      (scope_.to == kEverybody ? kDatagramToAll : 0) |
+      (header.flags & kDatagramAsks) | (scope_.to == kEverybody ? kDatagramToAll : 0) |
       (suite_.protection == DatagramProtection::encrypted ? kDatagramEncrypted : 0));
   encode(header, datagram);
   std::byte* const body = datagram + kDatagramHeaderBytes;

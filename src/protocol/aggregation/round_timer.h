@@ -31,6 +31,10 @@ class RoundTimer {
     deviation_ns_ += (std::abs(round_ns - mean_ns_) - deviation_ns_) / 4;
     mean_ns_ += (round_ns - mean_ns_) / 8;
   }
+  // About as long as a round takes, until one has been measured.
+  void assume(std::int64_t round_ns) {
+    if (mean_ns_ == 0) measured(round_ns);
+  }
   std::int64_t wait_ns(std::uint32_t times_in_vain) const {
     std::int64_t wait = times_.first_ns;
     if (mean_ns_ > 0) wait = std::max({times_.least_ns, mean_ns_ + 4 * deviation_ns_, 2 * mean_ns_});

@@ -93,6 +93,10 @@ void Exchange::begin(std::size_t number, const std::byte* data, const ExchangeCl
   for (int r = 0; r < static_cast<int>(flights_.size()); ++r) {
     if (r == self_) continue;
     const std::uint64_t at = index(r) * t.shapes[index(self_)].bytes;
+    if (const RoundTrip& trip = flights_[index(r)]->round_trip(); trip.known()) {
+      t.receiver.assume_round(t.streams[index(r)], trip.smoothed_ns());
+      t.senders[index(r)]->assume_round(0, trip.smoothed_ns());
+    }
     t.receiver.expect(t.streams[index(r)], inbox_.get() + at, deadline_ns, now);
     const std::byte* const shard = data + t.offsets[index(r)];
     t.classes[index(r)] = {classes.priority, nullptr, may_lose && classes.must};
@@ -108,7 +112,7 @@ void Exchange::on(int from, const wire::DatagramHeader& header, std::span<const 
   Flight& flight = *flights_[index(from)];
   const bool data = header.type == static_cast<std::uint8_t>(wire::BoundedType::data);
   if (data)
-    flight.received(header.number, marked, came_ns, now);
+    flight.received(header.number, (header.flags & wire::kDatagramAsks) != 0, marked, came_ns, now);
   else
     flight.passed(header.number);
   if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement))
@@ -205,6 +209,7 @@ bool Exchange::send_data(int rank, std::int64_t now, int& budget) {
   for (int i = 0; i < kBurst && budget > 0 && sender.has_data() && flight.allowed(now); ++i) {
     if (!has_room(rank) || !sender.next(now, header, payload_.data())) break;
     const std::size_t bytes = around_ + header.length;
+    header.flags = !sender.has_data() || flight.fills(bytes) ? wire::kDatagramAsks : std::uint8_t{0};
     flight.sent(outbox_.put(rank, header, payload_.data()), bytes, now);
     --budget;
     any = true;

@@ -23,8 +23,8 @@ Flight::Flight(const FlightOptions& options)
 
 // One datagram may always be on its way, however small a window is; and no second one until the way has been
 // seen, before all the others' queues are in it.
-Flight::Window Flight::window() const {
-  const std::uint64_t bytes = sent_.bytes_on_their_way();
+Flight::Window Flight::window(std::size_t more) const {
+  const std::uint64_t bytes = sent_.bytes_on_their_way() + more;
   if (bytes == 0) return Window::open;
   if (options_.rate.enabled && !rtt_.known() && missed_ == 0) return Window::rate_full;
   if (bytes + options_.datagram > other_credit_) return Window::no_credit;
@@ -98,9 +98,10 @@ void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t
   find_lost(now_ns);
 }
 
-void Flight::received(std::uint64_t number, bool marked, std::int64_t came_ns, std::int64_t now_ns) {
+void Flight::received(std::uint64_t number, bool asks, bool marked, std::int64_t came_ns,
+                      std::int64_t now_ns) {
   if (marked) arrivals_.marked();
-  arrivals_.came(number, came_ns, now_ns);
+  arrivals_.came(number, asks, came_ns, now_ns);
 }
 
 void Flight::acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload) {

@@ -1,11 +1,12 @@
 // Flight: how many bytes of transfers that may lose a part are on their way to one node, and how many of its
 // own have come: rate control for streams whose packets are not acknowledged one by one.
 //
-//   while (flight.allowed(now_ns)) { flight.sent(number, bytes, now_ns); send that datagram of data; }
+//   while (flight.allowed(now_ns)) { flight.sent(number, bytes, now_ns); send that datagram of data, which
+//                                    asks if flight.fills(bytes) or there is nothing more to be sent; }
 //   flight.on_acknowledgement(payload, came_ns, now_ns);
 //   flight.on_time(now_ns) at flight.next_time_ns(now_ns, wants to send) or soon after
 //
-//   flight.received(number, marked, came_ns, now_ns);        // at the other end: each datagram of data
+//   flight.received(number, asks, marked, came_ns, now_ns);  // at the other end: each datagram of data
 //   flight.passed(number);                                   // and each other one
 //   flight.end_of_batch();                                   // nothing more is there to be received right now
 //   while (flight.acknowledgement_due(now_ns)) flight.acknowledge(now_ns, header, payload), seal and send it;
@@ -66,12 +67,14 @@ class Flight {
 
   // One of the largest datagrams may leave.
   bool allowed(std::int64_t now_ns);
+  // With so many bytes more no other one may leave before something has come.
+  bool fills(std::size_t bytes) const { return window(bytes) != Window::open; }
   // `bytes`: of the datagram, IP header included. After allowed().
   void sent(std::uint64_t number, std::size_t bytes, std::int64_t now_ns);
   // `came_ns`: when it came to this machine.
   void on_acknowledgement(std::span<const std::byte> payload, std::int64_t came_ns, std::int64_t now_ns);
 
-  void received(std::uint64_t number, bool marked, std::int64_t came_ns, std::int64_t now_ns);
+  void received(std::uint64_t number, bool asks, bool marked, std::int64_t came_ns, std::int64_t now_ns);
   // Another one of that node's: control, or an acknowledgement.
   void passed(std::uint64_t number) { arrivals_.passed(number); }
   void end_of_batch() { arrivals_.end_of_batch(); }
@@ -90,7 +93,7 @@ class Flight {
 
  private:
   enum class Window : std::uint8_t { open, no_credit, rate_full };
-  Window window() const;
+  Window window(std::size_t more = 0) const;
   void on_fate(bool lost, std::int64_t now_ns);
   void find_lost(std::int64_t now_ns);
   std::int64_t timeout_at() const;

@@ -134,7 +134,13 @@ std::int64_t BoundedInflow::quiet_at() const {
 }
 
 void BoundedInflow::settle(LossBudget& budget, std::int64_t now_ns) {
-  if (!open_ || now_ns < next_ns_) return;
+  if (now_ns < next_ns_) return;
+  if (!open_) {
+    next_ns_ = kNeverNs;
+    ++counters_.stops_unasked;
+    now_.told = 0;
+    return;
+  }
   if (now_.missing.empty()) {
     ++counters_.complete;
     return deliver(budget, now_ns);
@@ -193,7 +199,7 @@ void BoundedInflow::end(wire::BoundedEnd how, std::int64_t now_ns) {
   now_.told = shape_.packets() > 0 ? 0 : kNothing;
   open_ = false;
   out_ = nullptr;
-  next_ns_ = kNeverNs;
+  next_ns_ = shape_.packets() > 0 ? now_ns + times_.stop_again_ns : kNeverNs;
   stop_ns_ = now_ns;
 }
 

@@ -54,6 +54,7 @@ struct InflowCounters {
   std::uint64_t held_by_sender = 0;     // looked at in vain: only the bound of its sender was in the way
   std::uint64_t held_by_iteration = 0;  // that of the iteration was
   std::uint64_t stops_again = 0;        // a stop seems to have been lost
+  std::uint64_t stops_unasked = 0;      // it may have been
   std::uint64_t lost_bytes = 0;
   std::uint64_t failed = 0;
   bool operator==(const InflowCounters&) const = default;
@@ -68,6 +69,8 @@ class BoundedInflow {
   void expect(std::uint32_t iteration, std::byte* out, std::int64_t deadline_ns, std::int64_t now_ns);
 
   void set_linger(std::int64_t linger_ns) { times_.linger_ns = linger_ns; }
+  // Asking and hearing take about so long, until it has been measured.
+  void assume_round(std::int64_t round_ns) { timer_.assume(round_ns); }
 
   // Messages that decode() has let through, from this sender and about this tensor.
   void on_data(std::uint32_t iteration, const wire::BoundedData& data, std::span<const std::byte> bytes,

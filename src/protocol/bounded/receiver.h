@@ -46,6 +46,7 @@ class BoundedReceiver {
   void set_linger(std::int64_t linger_ns) {
     for (BoundedInflow& s : streams_) s.set_linger(linger_ns);
   }
+  void assume_round(std::size_t stream, std::int64_t round_ns) { streams_[stream].assume_round(round_ns); }
   // `out` has shape.bytes. Throws Error{invalid_argument} for a stream that has begun this iteration.
   void expect(std::size_t stream, std::byte* out, std::int64_t deadline_ns, std::int64_t now_ns);
 

@@ -39,6 +39,8 @@ class BoundedSender {
   void begin(std::size_t stream, std::uint32_t iteration, const std::byte* data,
              const TransferClasses& classes, std::int64_t deadline_ns, std::int64_t now_ns);
 
+  void assume_round(std::size_t stream, std::int64_t round_ns) { streams_[stream].assume_round(round_ns); }
+
   enum class What : std::uint8_t { all, control };
   // Fills in type, class, own16, own32 and length, and writes at most kBoundedHeadBytes + stride bytes.
   // False: there is nothing to be sent now.

@@ -62,7 +62,10 @@ struct BoundedTimes {
   std::int64_t gap_ns = 200'000;
   // How long a receiver waits for more once no more is missing than may be; 0: it does not.
   std::int64_t linger_ns = 1'000'000;
-  RoundTimes round;  // of asking and hearing
+  RoundTimes round{};  // of asking and hearing
+  // A stop is said again so long after the first time: whoever waits for one that was lost would have to ask,
+  // and that only after a timeout.
+  std::int64_t stop_again_ns = 500'000;
 };
 
 inline constexpr std::int64_t kNeverNs = std::numeric_limits<std::int64_t>::max();

@@ -1,9 +1,12 @@
 // Arrivals: which numbers of another node's datagrams have come, and when that is to be said.
 //
-//   arrivals.came(number, came_ns, now_ns);       // of a datagram that is to be acknowledged
+//   arrivals.came(number, asks, came_ns, now_ns); // of a datagram that is to be acknowledged
 //   arrivals.passed(number);                      // of any other: so that its number makes no gap
 //   arrivals.end_of_batch();                      // nothing more is there to be received right now
 //   if (arrivals.due(now_ns)) arrivals.tell(now_ns, acknowledgement);     // all but window and limits
+//
+// Several are acknowledged at once, as far as none of them asks: an acknowledgement takes a tenth of the way
+// that a datagram takes, and data go both ways.
 #pragma once
 
 #include <algorithm>
@@ -20,16 +23,17 @@ namespace talweg::protocol {
 
 class Arrivals {
  public:
-  // Datagrams that may come before they are acknowledged, unless whoever receives says that no more is there;
-  // and for how long.
-  static constexpr std::size_t kMostHeld = 16;
+  // Datagrams that may come before they are acknowledged: at most, and when no more is there; and for how
+  // long.
+  static constexpr std::size_t kMostHeld = 16, kSomeHeld = 4;
   static constexpr std::int64_t kHoldNs = 1'000'000;
 
-  // `came_ns`: when it came to this machine.
-  void came(std::uint64_t number, std::int64_t came_ns, std::int64_t now_ns) {
+  // `asks`: its sender waits for it. `came_ns`: when it came to this machine.
+  void came(std::uint64_t number, bool asks, std::int64_t came_ns, std::int64_t now_ns) {
     // The oldest are forgotten first, which costs no more than that what came is sent again.
     while (!numbers_.add(number, number + 1)) numbers_.remove_first();
     any_ = true;
+    asked_ = asked_ || asks;
     if (number >= highest_ || held_ == 0) highest_came_ns_ = came_ns;
     news_[told_ % kTold] = std::min(news_[told_ % kTold], number);
     highest_ = std::max(highest_, number);
@@ -39,7 +43,7 @@ class Arrivals {
   void passed(std::uint64_t number) { numbers_.add(number, number + 1); }
   void marked() { ++marked_; }  // one of them, by the network
 
-  void end_of_batch() { now_ = now_ || held_ > 0; }
+  void end_of_batch() { now_ = now_ || asked_ || held_ >= kSomeHeld; }
   void tell_now() { now_ = true; }
   bool any() const { return any_; }  // that is to be acknowledged
   bool due(std::int64_t now_ns) const { return now_ || held_ >= kMostHeld || now_ns >= due_ns_; }
@@ -53,14 +57,15 @@ class Arrivals {
     // told often enough need not be said again: what a lost datagram leaves is a gap for ever.
     const std::uint64_t oldest_news = *std::ranges::min_element(news_);
     const auto ranges = numbers_.ranges();
-    for (auto range = ranges.rbegin();
-         range != ranges.rend() && range->end > oldest_news && ack.n_ranges < wire::kAckRanges; ++range)
-      if (range->begin <= highest_)
-        ack.ranges[ack.n_ranges++] = {range->begin, std::min(range->end, highest_ + 1)};
+    for (auto range = ranges.rbegin(); range != ranges.rend() && ack.n_ranges < wire::kAckRanges; ++range) {
+      if (range->begin > highest_) continue;
+      if (ack.n_ranges > 0 && range->end <= oldest_news) break;
+      ack.ranges[ack.n_ranges++] = {range->begin, std::min(range->end, highest_ + 1)};
+    }
     news_[++told_ % kTold] = kNone;
     if (ack.n_ranges == 0) ack.ranges[ack.n_ranges++] = {highest_, highest_ + 1};
     held_ = 0;
-    now_ = false;
+    now_ = asked_ = false;
     due_ns_ = SentPackets::kNever;
   }
 
@@ -84,7 +89,7 @@ class Arrivals {
   std::int64_t highest_came_ns_ = 0;
   std::uint32_t marked_ = 0;
   std::size_t held_ = 0;
-  bool now_ = false;
+  bool asked_ = false, now_ = false;
   std::int64_t due_ns_ = SentPackets::kNever;
 };
 

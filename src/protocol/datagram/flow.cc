@@ -17,6 +17,10 @@ using wire::FlowType;
 
 // Timeouts in a row after which nothing is known of the way any more.
 constexpr unsigned kSilence = 3;
+// How long the last datagrams of all go unanswered before one of them is sent again to ask for an answer:
+// twice as long as the way takes without queues, and no less than this. What that costs where there are
+// queues is one datagram; what it saves is a timeout, which has to be longer than queues last.
+constexpr std::int64_t kLeastEarlyNs = 500'000;
 // A channel's new credit is told when it is so large a part of all.
 constexpr std::uint64_t kCreditPart = 4;
 
@@ -127,6 +131,8 @@ bool DatagramFlow::make_data(std::uint64_t number, std::int64_t now_ns, wire::Da
   const SendBuffer::Piece piece = out_[channel].next(payload_ - wire::kFlowOffsetBytes);
   send_piece(number, now_ns, channel, piece, header, payload);
   out_[channel].sent(piece);
+  // Nothing more leaves before something has come.
+  if (!may_send() || channel_with_data() == out_.size()) header.flags = wire::kDatagramAsks;
   pacer_.spent(header.length + options_.around);
   turn_ = (channel + 1) % out_.size();
   return true;
@@ -208,11 +214,11 @@ void DatagramFlow::on_datagram(const wire::DatagramHeader& header, std::span<con
       on_data(header, payload);
       // What was not kept has not come.
       if (statistics_.no_room + statistics_.too_scattered + statistics_.malformed == before)
-        arrivals_.came(header.number, now_ns - waited_ns, now_ns);
+        arrivals_.came(header.number, (header.flags & wire::kDatagramAsks) != 0, now_ns - waited_ns, now_ns);
       return;
     }
     case FlowType::probe:
-      arrivals_.came(header.number, now_ns - waited_ns, now_ns);
+      arrivals_.came(header.number, true, now_ns - waited_ns, now_ns);
       arrivals_.tell_now();
       return;
     case FlowType::acknowledgement: {
@@ -277,7 +283,7 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
   }
   if (bytes > 0) {
     missed_ = 0;
-    probe_due_ = false;
+    probe_due_ = probed_early_ = false;
     waiting_since_ns_ = now_ns;
     const bool limited = std::exchange(window_was_full_, false);
     rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns, limited, now_ns);
@@ -306,8 +312,19 @@ std::int64_t DatagramFlow::timeout_at() const {
   return since + rtt_.timeout_ns(missed_, Arrivals::kHoldNs);
 }
 
+std::int64_t DatagramFlow::early_probe_at() const {
+  if (probed_early_ || missed_ > 0 || !rtt_.known() || sent_.on_their_way() == 0 ||
+      channel_with_data() < out_.size())
+    return SentPackets::kNever;
+  return std::max(sent_.last_sent_ns(), waiting_since_ns_) + std::max(2 * rtt_.base_ns(), kLeastEarlyNs);
+}
+
 void DatagramFlow::on_time(std::int64_t now_ns) {
   if (now_ns >= sent_.lost_at_ns()) find_lost(now_ns);
+  if (!probe_due_ && now_ns >= early_probe_at()) {
+    ++statistics_.early_probes;
+    probe_due_ = probed_early_ = true;
+  }
   if (probe_due_ || now_ns < timeout_at()) return;
   ++statistics_.timeouts;
   if (sent_.on_their_way() == 0) ++statistics_.credit_waits;
@@ -321,7 +338,7 @@ void DatagramFlow::on_time(std::int64_t now_ns) {
 
 std::int64_t DatagramFlow::next_time(std::int64_t now_ns) const {
   if (probe_due_ || (acknowledgement_due(now_ns) && arrivals_.any())) return now_ns;
-  std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), arrivals_.due_ns()});
+  std::int64_t at = std::min({timeout_at(), early_probe_at(), sent_.lost_at_ns(), arrivals_.due_ns()});
   if (may_send() && channel_with_data() < out_.size())
     at = std::min(at, std::max(now_ns, pacer_.next(now_ns)));
   return at;

@@ -58,6 +58,7 @@ struct FlowStatistics {
   std::uint64_t lost_by_gap = 0;        // something newer had arrived
   std::uint64_t arrived_after_all = 0;  // what had been taken for lost
   std::uint64_t timeouts = 0;           // nothing had been heard; each sends a probe
+  std::uint64_t early_probes = 0;       // nothing more was there to be sent, and no answer came
   std::uint64_t silences = 0;           // several in a row: the rate begins anew
   std::uint64_t credit_waits = 0;       // timeouts while only credit was missing
   std::uint64_t window_waits = 0;       // the socket's window was full
@@ -139,6 +140,7 @@ class DatagramFlow {
                           std::int64_t now_ns, std::int64_t came_ns);
   void find_lost(std::int64_t now_ns);
   std::int64_t timeout_at() const;
+  std::int64_t early_probe_at() const;
 
   const FlowOptions options_;
   std::size_t payload_;
@@ -157,6 +159,7 @@ class DatagramFlow {
   bool window_was_full_ = false;
   unsigned missed_ = 0;
   bool probe_due_ = false;
+  bool probed_early_ = false;          // since something was heard
   std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way
 
   Arrivals arrivals_;

@@ -29,7 +29,7 @@ struct FlightTest : ::testing::Test {
         there.push_back({now + kTripNs / 2, number++});
       }
       for (; !there.empty() && there.front().arrives_ns <= now; there.pop_front())
-        if (arrives(there.front().number)) to.received(there.front().number, mark, now, now);
+        if (arrives(there.front().number)) to.received(there.front().number, true, mark, now, now);
       to.end_of_batch();
       if (to.acknowledgement_due(now)) {
         wire::DatagramHeader header;
@@ -84,7 +84,7 @@ TEST_F(FlightTest, NeverHasMoreOnItsWayThanTheOtherNodeHasRoomFor) {
   EXPECT_EQ(a.bytes_on_their_way(), 10 * kDatagram);
   EXPECT_EQ(a.counters().credit_waits, 1U);
   // The other node has more room than it had.
-  for (std::uint64_t n = 0; n < number; ++n) b.received(n, false, now, now);
+  for (std::uint64_t n = 0; n < number; ++n) b.received(n, true, false, now, now);
   b.end_of_batch();
   answer(a, b);
   EXPECT_EQ(a.bytes_on_their_way(), 0U);
@@ -146,7 +146,7 @@ TEST_F(FlightTest, NumbersOfOtherDatagramsMakeNoGaps) {
   Flight a(options);
   for (std::uint64_t n = 0; n < 60; ++n)
     if (n % 3 == 0)
-      a.received(n, false, now, now);
+      a.received(n, true, false, now, now);
     else
       a.passed(n);
   wire::DatagramHeader header;
@@ -165,7 +165,7 @@ TEST_F(FlightTest, SendsOneBeforeTheWayIsKnown) {
   ASSERT_TRUE(a.allowed(now));
   a.sent(number++, kDatagram, now);
   EXPECT_FALSE(a.allowed(now));
-  b.received(0, false, now, now);
+  b.received(0, true, false, now, now);
   b.end_of_batch();
   now += kTripNs;
   answer(a, b);
@@ -174,11 +174,23 @@ TEST_F(FlightTest, SendsOneBeforeTheWayIsKnown) {
   EXPECT_GT(number, 4U);
 }
 
+TEST_F(FlightTest, SaysWhenNothingMoreMayLeaveBeforeAnAnswer) {
+  options.rate.enabled = false;
+  options.other_credit = 4 * kDatagram;
+  Flight a(options);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(a.allowed(now));
+    EXPECT_EQ(a.fills(kDatagram), i == 3) << i;
+    a.sent(number++, kDatagram, now);
+  }
+  EXPECT_FALSE(a.allowed(now));
+}
+
 TEST_F(FlightTest, BelievesNoAcknowledgementOfWhatWasNotSent) {
   Flight a(options), b(options);
   ASSERT_TRUE(a.allowed(now));
   a.sent(number++, kDatagram, now);
-  b.received(5, false, now, now);
+  b.received(5, true, false, now, now);
   b.end_of_batch();
   answer(a, b);
   EXPECT_EQ(a.counters().malformed, 1U);

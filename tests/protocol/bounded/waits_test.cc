@@ -165,6 +165,55 @@ TEST(BoundedWaits, AnotherNumberOfPacketsThatMustArriveIsRefused) {
   EXPECT_EQ(pair.out, pair.in);
 }
 
+TEST(BoundedWaits, AStopIsSaidOnceMoreAfterAWhile) {
+  BoundedPair pair({});
+  for (std::uint32_t iteration = 1; iteration < 4; ++iteration) {
+    run_first_pass(pair, iteration, {});
+    ASSERT_THAT(pair.all_down(), SizeIs(1));  // and is lost
+    EXPECT_EQ(pair.receiver.next_time_ns(), pair.now + BoundedTimes{}.stop_again_ns);
+    pair.pass(BoundedTimes{}.stop_again_ns - 1);
+    EXPECT_THAT(pair.all_down(), testing::IsEmpty());
+    pair.pass(1);
+    const auto again = pair.all_down();
+    ASSERT_THAT(again, SizeIs(1));
+    EXPECT_TRUE(again[0].is(BoundedType::stop));
+    pair.down(again[0]);
+    EXPECT_FALSE(pair.outflow().open());
+    pair.pass(100 * kMs);
+    EXPECT_THAT(pair.all_down(), testing::IsEmpty()) << "no third time";
+    EXPECT_EQ(pair.receiver.next_time_ns(), kNeverNs);
+    EXPECT_EQ(pair.inflow().counters().stops_unasked, iteration);
+  }
+  run_first_pass(pair, 4, {});
+  pair.down(pair.all_down().at(0));
+  pair.expect(5);  // before that
+  pair.pass(BoundedTimes{}.stop_again_ns);
+  EXPECT_THAT(pair.all_down(), testing::IsEmpty());
+}
+
+TEST(BoundedWaits, WhatIsAssumedOfAQuestionCountsUntilOneWasAnswered) {
+  const auto asked_after = [](std::int64_t assumed_ns, bool measured) {
+    BoundedPair pair({});
+    SentMessage m;
+    if (measured) {  // a tenth of a millisecond
+      run_first_pass(pair, 1, {});
+      pair.all_down();
+      until_a_probe_leaves(pair, m);
+      pair.pass(kMs / 10);
+      pair.up(m);
+      pair.down(pair.all_down().at(0));
+    }
+    if (assumed_ns > 0) pair.sender.assume_round(0, assumed_ns);
+    pair.expect(2);
+    pair.begin(2);
+    pair.all_up();
+    return until_a_probe_leaves(pair, m);
+  };
+  EXPECT_EQ(asked_after(0, false), kFirst);
+  EXPECT_EQ(asked_after(kMs, false), 15) << "three times as long, as for a first one that was measured";
+  EXPECT_EQ(asked_after(9 * kMs, true), asked_after(0, true));
+}
+
 TEST(BoundedWaits, AHoleThatIsFilledBeforeItIsSentAgainIsNotSentAgain) {
   for (const bool must : {false, true}) {
     BoundedPair pair({});

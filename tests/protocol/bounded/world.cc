@@ -499,6 +499,7 @@ void BoundedWorld::count() {
     hit(BoundedMark::known_packet, in.repeated);
     hit(BoundedMark::rounds_in_vain, in.in_vain);
     hit(BoundedMark::stop_again, in.stops_again);
+    hit(BoundedMark::stop_unasked, in.stops_unasked);
     hit(BoundedMark::complete, in.complete);
     hit(BoundedMark::at_gap, in.at_gap);
     hit(BoundedMark::at_linger, in.at_linger);

@@ -56,6 +56,7 @@ enum class BoundedMutation : std::uint8_t {
   X(probe, "a sender asked")                                                              \
   X(probe_in_vain, "and asked again")                                                     \
   X(stop_again, "a stop was said again")                                                  \
+  X(stop_unasked, "a stop was said again before anybody asked")                           \
   X(complete, "a transfer lost nothing")                                                  \
   X(at_gap, "one was delivered with losses after a gap")                                  \
   X(at_linger, "one was delivered with losses after the linger")                          \

@@ -324,10 +324,10 @@ TEST(DatagramFlow, OptionsOutOfRangeAreRefused) {
 // What an authentic, but broken other end may say.
 class Nonsense : public ::testing::Test {
  protected:
-  void data(std::uint16_t channel, std::uint64_t offset, std::size_t bytes) {
+  void data(std::uint16_t channel, std::uint64_t offset, std::size_t bytes, std::uint8_t flags = 0) {
     std::vector<std::byte> payload(8 + bytes);
     std::memcpy(payload.data(), &offset, 8);
-    say({.type = 1, .own16 = channel}, payload);
+    say({.type = 1, .flags = flags, .own16 = channel}, payload);
   }
   void say(wire::DatagramHeader header, const std::vector<std::byte>& payload) {
     header.length = static_cast<std::uint16_t>(payload.size());
@@ -360,10 +360,10 @@ class Nonsense : public ::testing::Test {
     say({.type = 2}, payload);
   }
   // How many datagrams leave now.
-  int sent_now() {
+  int sent_now(std::int64_t now = 1000) {
     std::vector<std::byte> payload(wire::kMaxDatagramPayload);
     int count = 0;
-    for (wire::DatagramHeader header; flow_.next(out_, 1000, header, payload.data()); ++out_) ++count;
+    for (wire::DatagramHeader header; flow_.next(out_, now, header, payload.data()); ++out_) ++count;
     return count;
   }
   // What the acknowledgement that leaves now says has come.
@@ -405,6 +405,44 @@ TEST_F(Nonsense, BytesThatWereKnownAreAcknowledgedAtOnce) {
   EXPECT_EQ(flow_.statistics().known, 1U);
   EXPECT_TRUE(flow_.acknowledgement_due(1000)) << "whoever sent them does not know that they came";
   EXPECT_EQ(sent_now(), 1);
+}
+
+TEST_F(Nonsense, WhatNothingMoreFollowsAsksForAnAnswer) {
+  std::vector<std::byte> payload(wire::kMaxDatagramPayload);
+  wire::DatagramHeader header;
+  ASSERT_EQ(flow_.write(0, std::vector<std::byte>(3000)), 3000U);  // three datagrams
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(flow_.next(out_++, 1000, header, payload.data()));
+    EXPECT_EQ((header.flags & wire::kDatagramAsks) != 0, i == 2) << i;
+  }
+  data(0, 0, 10);
+  flow_.end_of_batch();
+  EXPECT_FALSE(flow_.acknowledgement_due(1000)) << "there is time for more to come";
+  data(0, 10, 10, wire::kDatagramAsks);
+  flow_.end_of_batch();
+  EXPECT_TRUE(flow_.acknowledgement_due(1000));
+}
+
+// What is asked for twice as long as the way takes without queues, and once.
+TEST_F(Nonsense, TheLastOneIsSentAgainEarlyAndOnce) {
+  ASSERT_EQ(flow_.write(0, std::vector<std::byte>(100)), 100U);
+  ASSERT_EQ(sent_now(), 1);
+  acknowledge_first(0, 1 << 20, 0);  // at once: the way is known, and short
+  ASSERT_EQ(flow_.write(0, std::vector<std::byte>(100)), 100U);
+  constexpr std::int64_t kSent = 1'000'000, kEarly = kSent + 500'000;
+  sent_now(kSent - 1000);  // sets the pace
+  ASSERT_EQ(sent_now(kSent), 1);
+  EXPECT_EQ(flow_.next_time(kSent), kEarly);
+  flow_.on_time(kEarly - 1);
+  EXPECT_EQ(sent_now(kEarly - 1), 0);
+  flow_.on_time(kEarly);
+  EXPECT_EQ(sent_now(kEarly), 1);
+  EXPECT_EQ(flow_.statistics().bytes_sent_again, 100U);
+  EXPECT_EQ(flow_.statistics().early_probes, 1U);
+  EXPECT_EQ(flow_.statistics().timeouts, 0U);
+  flow_.on_time(kEarly + 600'000);
+  EXPECT_EQ(sent_now(kEarly + 600'000), 0) << "from now on it takes a timeout";
+  EXPECT_EQ(flow_.statistics().early_probes, 1U);
 }
 
 TEST_F(Nonsense, NumbersOfAcknowledgementsMakeNoGaps) {
