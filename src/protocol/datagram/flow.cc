@@ -17,10 +17,11 @@ using wire::FlowType;
 
 // Timeouts in a row after which nothing is known of the way any more.
 constexpr unsigned kSilence = 3;
-// How long the last datagrams of all go unanswered before one of them is sent again to ask for an answer:
-// twice as long as the way takes without queues, and no less than this. What that costs where there are
-// queues is one datagram; what it saves is a timeout, which has to be longer than queues last.
+// How long a few last bytes go unanswered before they are sent again: twice as long as the way takes without
+// queues, and no less than this. Where there are queues that is too soon, which costs no more than those few
+// bytes; what it saves is a timeout, which has to be longer than queues last.
 constexpr std::int64_t kLeastEarlyNs = 500'000;
+constexpr std::uint64_t kFewBytes = 512;  // of all datagrams that are on their way
 // A channel's new credit is told when it is so large a part of all.
 constexpr std::uint64_t kCreditPart = 4;
 
@@ -314,7 +315,7 @@ std::int64_t DatagramFlow::timeout_at() const {
 
 std::int64_t DatagramFlow::early_probe_at() const {
   if (probed_early_ || missed_ > 0 || !rtt_.known() || sent_.on_their_way() == 0 ||
-      channel_with_data() < out_.size())
+      sent_.bytes_on_their_way() > kFewBytes || channel_with_data() < out_.size())
     return SentPackets::kNever;
   return std::max(sent_.last_sent_ns(), waiting_since_ns_) + std::max(2 * rtt_.base_ns(), kLeastEarlyNs);
 }
