@@ -87,7 +87,11 @@ class RateControl {
       clamp();
     }
   }
-  void on_lost(std::int64_t rtt_ns, std::int64_t now_ns) { sign(kMostDecrease, rtt_ns, now_ns); }
+  void on_lost(std::int64_t rtt_ns, std::int64_t now_ns) {
+    if (sign(kMostDecrease, rtt_ns, now_ns))
+      room_ = std::min(std::max(room_ * (1 - kMostDecrease), options_.least_window), options_.queue_bytes);
+  }
+  // The queue is long, but it has room.
   void on_marked(std::int64_t rtt_ns, std::int64_t now_ns) { sign(kMarkDecrease, rtt_ns, now_ns); }
   // Nothing has been heard for long.
   void on_silence() {
@@ -118,13 +122,13 @@ class RateControl {
     return std::max(options_.queue_ns, static_cast<std::int64_t>(room_ * trip_ns / window_));
   }
   // A loss or a mark. That the delay has just taken a little of the window does not hide it.
-  void sign(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
-    if (!options_.enabled || now_ns - signed_at_ns_ < rtt_ns) return;
+  bool sign(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
+    if (!options_.enabled || now_ns - signed_at_ns_ < rtt_ns) return false;
     starting_ = false;
     signed_at_ns_ = decreased_at_ns_ = now_ns;
     window_ *= 1 - part;
     clamp();
-    room_ = std::min(std::max(room_ * (1 - part), options_.least_window), options_.queue_bytes);
+    return true;
   }
   void decrease(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
     if (now_ns - decreased_at_ns_ < rtt_ns) return;

@@ -346,6 +346,30 @@ TEST(RateControl, FillsAWayOfAnyRateWhileHostsTakeTheirTime) {
     }
 }
 
+// A flow whose way is not full any more gets its share of it again: the port that marked was another's.
+TEST(RateControl, AMarkSaysNothingOfAQueuesRoomAsALossDoes) {
+  const auto window_after = [](bool lost) {
+    RateControl rate({}, 1476);
+    std::int64_t now = 0;
+    const std::int64_t trip = 2 * kMs;  // in a queue of its own host
+    for (int i = 0; i < 30; ++i) {
+      now += trip;
+      if (lost)
+        rate.on_lost(trip, now);
+      else
+        rate.on_marked(trip, now);
+    }
+    EXPECT_LE(rate.window(), 3000);
+    for (int i = 0; i < 60; ++i) {
+      now += trip;
+      rate.on_acknowledged(rate.window(), trip, trip, 10'000, true, now);
+    }
+    return rate.window();
+  };
+  EXPECT_GT(window_after(false), 60 * 1476);
+  EXPECT_LT(window_after(true), 20 * 1476);
+}
+
 TEST(RateControl, LearnsHowMuchRoomAQueueHas) {
   for (const double room : {8e3, 3e4, 1e5}) {
     Way way{.rate = 6.25e6, .host_ns = 200'000, .room = room};
