@@ -123,6 +123,7 @@ int run_simulated(const LabFlags& flags) {
   study::SimulateRequest request = flags.network;
   request.network = flags.file;
   const study::CheckedNetwork network = checked_network(request);
+  text::check_outputs({flags.json}, {flags.file});
   const text::OutputFile json("--json", flags.json);
   const Lab lab = Lab::build_relayed(network.cluster, {network.options, network.changes});
   const int code = run_in(lab, flags);
@@ -200,7 +201,7 @@ void add_lab(CLI::App& app, Action* action) {
   auto program = std::make_shared<std::string>();
   run_app->add_option("program", *program, "after --: the program and its arguments");
   run_app->add_flag("--simulate", flags->simulate,
-                    "the simulator's network carries the packets, with what the options below say of it");
+                    "the network of talweg simulate carries the packets, with the options below");
   const auto request = std::make_shared<study::SimulateRequest>();
   add_fields(*run_app, study::network_fields(), request);
   run_app->add_option("-J,--json", flags->json,

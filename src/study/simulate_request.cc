@@ -328,7 +328,8 @@ std::span<const Field<SimulateRequest>> network_fields() {
           help;
     };
     says("topology",
-         "in place of the file a generated one, as talweg simulate has it: star:hosts=4,rate=100M");
+         "in place of the file a generated one, such as star:hosts=4,rate=100M; then -- is in front of the "
+         "program");
     says("fail",
          "a link or a node, and when from the start on: leaf0->spine1@1s, spine1@1s..2s; again for another");
     says("queue", "bytes that a switch keeps in front of a link; 0: no limit (1M)");
