@@ -53,6 +53,8 @@ class Carrier {
         host_of_node_(cluster.nodes.size(), -1),
         bytes_(kMostInside),
         lengths_(kMostInside),
+        waited_(kMostInside),
+        empty_(hosts.size(), 0),
         random_(options.network.seed, cluster.links.size()),
         carried_(cluster, options.network, kMostInside, [this](const auto& arrival) { hand_over(arrival); }) {
     carried_.schedule(options.changes);
@@ -103,7 +105,8 @@ class Carrier {
   }
 
  private:
-  sim::Picoseconds now() const { return sim::picoseconds(Nanoseconds{monotonic_ns() - begun_}); }
+  sim::Picoseconds now() const { return at(monotonic_ns()); }
+  sim::Picoseconds at(std::int64_t ns) const { return sim::picoseconds(Nanoseconds{ns - begun_}); }
 
   void wait() {
     for (std::size_t h = 0; h < hosts_.size(); ++h) {
@@ -121,20 +124,25 @@ class Carrier {
     if (ppoll(polled_.data(), polled_.size(), next == sim::kNever ? nullptr : &left, nullptr) < 0 &&
         errno != EINTR)
       throw_system("wait for packets");
+    if (next == sim::kNever || left.tv_sec + left.tv_nsec > 0) woke_ = monotonic_ns();
   }
 
   void read_from(std::size_t host) {
     for (int i = 0; i < kBatch && !carried_.full(); ++i) {
       const ssize_t n = read(hosts_[host].device.get(), fresh_.data(), fresh_.size());
       if (n < 0 && errno == EINTR) continue;
-      if (n < 0 && errno == EAGAIN) return;
+      if (n < 0 && errno == EAGAIN) {
+        empty_[host] = monotonic_ns();
+        return;
+      }
       if (n < 0) throw_system("read what {} sends", hosts_[host].address);
       take(host, std::span(fresh_).first(static_cast<std::size_t>(n)));
     }
   }
 
   void take(std::size_t host, std::span<const std::uint8_t> packet) {
-    if (first_ == 0) first_ = monotonic_ns();
+    const std::int64_t came = monotonic_ns();
+    if (first_ == 0) first_ = came;
     const auto ip = read_ip(packet);
     const auto to = ip ? node_of_.find(ip->destination) : node_of_.end();
     if (!ip && ip_version(packet) != 6) {
@@ -151,6 +159,7 @@ class Carrier {
                                      now());
       std::ranges::copy(packet, bytes_[*slot].begin());
       lengths_[*slot] = packet.size();
+      waited_[*slot] = came - std::max(empty_[host], woke_);
     }
   }
 
@@ -168,7 +177,7 @@ class Carrier {
         write(hosts_[static_cast<std::size_t>(host)].device.get(), packet.data(), packet.size());
     if (n != static_cast<ssize_t>(packet.size())) ++refused_;
     last_ = monotonic_ns();
-    late_.add(last_ - begun_ - arrival.time / sim::kPicosecondsPerNanosecond);
+    late_.add(waited_[arrival.slot] + last_ - begun_ - arrival.time / sim::kPicosecondsPerNanosecond);
   }
 
   using Bytes = std::array<std::uint8_t, 1536>;
@@ -179,6 +188,11 @@ class Carrier {
   std::vector<pollfd> polled_;  // hosts, and then the signal that ends it all
   std::vector<Bytes> bytes_;    // by slot
   std::vector<std::size_t> lengths_;
+  // How long a packet may have waited to be read: since the last look that found its host's device empty, or
+  // since the relay slept, for packets wake it.
+  std::vector<std::int64_t> waited_;
+  std::vector<std::int64_t> empty_;  // by host
+  std::int64_t woke_ = 0;
   Bytes fresh_{};    // what was read last
   Bytes changed_{};  // what is handed over otherwise than it was sent
   Random random_;

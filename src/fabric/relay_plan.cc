@@ -17,6 +17,9 @@ namespace {
 // rate needs until the kernel looks again.
 constexpr std::int64_t kLeastHostBurst = 16 * 1024;
 constexpr double kHostBurstSeconds = 250e-6;
+// What TCP hands down at once: within the burst, so that the kernel cuts it up a few packets at a time, and
+// not while the relay waits for all of 64 KiB.
+constexpr int kHostSegments = 10;
 constexpr int kHostQueueBytes = 512 * 1024;  // that wait in the kernel
 
 // Of all links that leave the node, each no quicker than what it shares with others.
@@ -69,7 +72,7 @@ LabPlan plan_relayed_lab(const cluster::Cluster& cluster, const LabMeans& means)
     host.address = address_of(h);
     host.node = nodes[h];
     host.ip = {"link set lo up", fmt::format("addr add {}/24 dev eth0 noprefixroute", host.address),
-               fmt::format("link set eth0 mtu {} up", kRelayMtu),
+               fmt::format("link set eth0 mtu {} gso_max_size {} up", kRelayMtu, kHostSegments * kRelayMtu),
                fmt::format("route add {}.0/24 dev eth0 src {}{}", means.subnet, host.address,
                            means.congestion_control.empty() ? "" : " congctl " + means.congestion_control)};
     for (std::size_t d = 0; d < nodes.size(); ++d)
