@@ -78,8 +78,8 @@ LabPlan plan_relayed_lab(const cluster::Cluster& cluster, const LabMeans& means)
     for (std::size_t d = 0; d < nodes.size(); ++d)
       if (d != h && !reaches(nodes[h], nodes[d]))
         host.ip.push_back(fmt::format("route add unreachable {}/32", address_of(d)));
-    // Inside a switch there is no link that would limit it.
-    if (const double rate = rate_of(cluster, host.node); host.worker && rate > 0)
+    // What a switch sends of itself meets the queues of its links at once.
+    if (const double rate = rate_of(cluster, host.node); node.kind != cluster::NodeKind::switch_ && rate > 0)
       host.tc = {host_rate_line(rate)};
     plan.hosts.push_back(std::move(host));
   }

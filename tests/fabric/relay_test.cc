@@ -6,7 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <gmock/gmock.h>
+#include <net/if.h>
 #include <netinet/ip.h>
+#include <netpacket/packet.h>
 #include <signal.h>
 #include <sys/socket.h>
 
@@ -68,6 +70,11 @@ TEST(RelayPlan, HasAllOfANetworkThatBridgesCannotBe) {
 TEST(RelayPlan, HoldsAHostToItsLinksAndToWhatTheyShare) {
   cluster::Cluster c = star_of(2, 1.514e8);
   EXPECT_THAT(plan_relayed_lab(c, {}).hosts[0].tc, Contains(HasSubstr("tbf rate 150000000bit burst 16384b")));
+  cluster::Cluster inner = star_of(2, 1e8);
+  inner.nodes.back().can_aggregate = true;
+  EXPECT_THAT(plan_relayed_lab(inner, {}).hosts[2].tc, IsEmpty());
+  inner.nodes.back().kind = cluster::NodeKind::aggregator;
+  EXPECT_THAT(plan_relayed_lab(inner, {}).hosts[2].tc, Not(IsEmpty()));
   c.groups.push_back({"shared", Bandwidth{1.514e7}, {0, 1, 2, 3}});
   EXPECT_THAT(plan_relayed_lab(c, {}).hosts[0].tc, Contains(HasSubstr("tbf rate 15000000bit")));
 }
@@ -129,6 +136,20 @@ class RelayedHosts {
     const timeval patience{30, 0};  // what does not come by then does not come
     setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     return fd;
+  }
+  // As it is, out of the device of host `h`.
+  void send_raw(std::size_t h, const std::vector<std::uint8_t>& bytes) const {
+    FileDescriptor fd;
+    sockaddr_ll device{};
+    hosts_[h].run([&] {
+      fd = FileDescriptor(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
+      device.sll_ifindex = static_cast<int>(if_nametoindex("eth0"));
+    });
+    device.sll_family = AF_PACKET;
+    device.sll_protocol = htons(0x0800);
+    EXPECT_EQ(sendto(fd.get(), bytes.data(), bytes.size(), 0, reinterpret_cast<const sockaddr*>(&device),
+                     sizeof device),
+              static_cast<ssize_t>(bytes.size()));
   }
   static sockaddr_in place_of(std::size_t h) {
     sockaddr_in address{};
@@ -307,9 +328,15 @@ TEST_F(RelayedLab, CountsWhatIsForNobodyHere) {
   if (!lab) GTEST_SKIP() << why_;
   const FileDescriptor a = lab->socket_of(0), b = lab->socket_of(1);
   say_to(a, RelayedHosts::place_of(77), "nobody", kMarkable);
+  lab->send_raw(0, {0x45});                               // the beginning of a packet
+  lab->send_raw(0, std::vector<std::uint8_t>(60));        // of no version
+  lab->send_raw(0, std::vector<std::uint8_t>(60, 0x60));  // IPv6
   say_to(a, RelayedHosts::place_of(1), "somebody", kMarkable);
   EXPECT_EQ(hear(b).text, "somebody");
-  EXPECT_EQ(lab->report().foreign, 1U);
+  const RelayReport report = lab->report();
+  EXPECT_EQ(report.foreign, 2U);
+  EXPECT_EQ(report.malformed, 2U);
+  EXPECT_EQ(report.carried, 1U);
 }
 
 }  // namespace
