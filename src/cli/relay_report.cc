@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <numeric>
+#include <utility>
 
+#include "sim/network.h"
 #include "sim/report.h"
 #include "text/table.h"
 

@@ -1,6 +1,7 @@
 // What became of the packets of a lab whose network was simulated (fabric/relay.h), for people and as JSON.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 

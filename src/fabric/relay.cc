@@ -12,11 +12,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
+#include <tuple>
 #include <type_traits>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/random.h"

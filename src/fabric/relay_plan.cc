@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/fail.h"
 #include "fabric/relay.h"
 #include "sim/carried_packets.h"
+#include "sim/packet.h"
 
 namespace talweg::fabric {
 

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <limits>
+#include <span>
 #include <vector>
 
 #include "fabric/lateness.h"

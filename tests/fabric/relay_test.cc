@@ -12,9 +12,13 @@
 #include <signal.h>
 #include <sys/socket.h>
 
-#include <functional>
+#include <array>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "base/child_process.h"
 #include "fabric/launch_fixture.h"
