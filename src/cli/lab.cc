@@ -14,9 +14,12 @@
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/fields.h"
+#include "cli/relay_report.h"
 #include "cluster/cluster.h"
 #include "fabric/lab_state.h"
 #include "formats/import.h"
+#include "study/simulate_request.h"
+#include "text/escape.h"
 #include "text/output_file.h"
 #include "text/table.h"
 
@@ -30,12 +33,14 @@ constexpr const char* kLabExamples = R"(
 Examples:
   talweg lab run cluster.yaml -- talweg perf all_reduce -b 4K -e 64M -f 4
   talweg lab run cluster.yaml --timeout 60s -- python train.py
+  talweg lab run cluster.yaml --simulate --queue 64K --mark 30K --priorities 8 --loss 0.001 -- ./train
   talweg lab up cluster.yaml        # stays until: talweg lab down cluster.yaml
 
 Each worker of the file becomes a host: a network namespace with one interface, eth0, whose rates are those of its
 links. "run" starts one rank per worker on its host, a switch where the file has one, and an aggregator on every other
-host; without an "up" before it, the lab exists only meanwhile. What cannot be emulated is said. It needs root, or
-CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces.)";
+host; without an "up" before it, the lab exists only meanwhile. What cannot be emulated is said. With --simulate the
+network of "talweg simulate" carries the packets, by the wall clock, with its queues, priorities, marks and losses. It
+needs root, or CAP_SYS_ADMIN and CAP_NET_ADMIN, or unprivileged user namespaces; --simulate needs /dev/net/tun.)";
 
 struct LabFlags {
   std::string file;
@@ -45,6 +50,10 @@ struct LabFlags {
   bool all = false;
   bool wide = false;
   std::vector<std::string> program;
+  bool simulate = false;
+  study::SimulateRequest network;
+  std::string needs_simulate;  // the first option given that does
+  std::string json;
 
   std::string lab_name() const { return name.empty() ? fabric::default_lab_name(file) : name; }
 };
@@ -60,6 +69,7 @@ std::optional<LabNote> find_lab(const std::string& name, const std::string& fold
 }
 
 int up(const LabFlags& flags) {
+  if (flags.simulate) refuse("--simulate: the network is there as long as talweg lab run is: expected that");
   const std::string folder = fabric::lab_state_folder();
   const cluster::Cluster cluster = formats::load_any(flags.file);
   if (const auto other = find_lab(flags.lab_name(), folder))
@@ -94,14 +104,11 @@ Lab lab_for_run(const LabFlags& flags, const cluster::Cluster& cluster) {
   return fabric::attach(*note, cluster);
 }
 
-int run(const LabFlags& flags) {
-  if (flags.program.empty()) refuse("no program given: talweg lab run {} -- program arguments", flags.file);
-  const cluster::Cluster cluster = formats::load_any(flags.file);
+int run_in(const Lab& lab, const LabFlags& flags) {
   fabric::LaunchOptions options;
   options.prefix = flags.tag_output;
   if (!flags.timeout.empty())
     options.timeout = std::chrono::milliseconds(parse_wait("--timeout", flags.timeout).value / 1'000'000);
-  const Lab lab = lab_for_run(flags, cluster);
   std::ranges::for_each(lab.warnings(), warn);
   const std::string self = std::filesystem::read_symlink("/proc/self/exe");
   const fabric::LaunchResult result =
@@ -109,6 +116,29 @@ int run(const LabFlags& flags) {
               {{self, "aggregator", "--again", "--name"}, {self, "switch", "--quiet"}});
   if (!result.what.empty()) say("talweg lab: {}\n", result.what);
   return result.exit_code;
+}
+
+int run_simulated(const LabFlags& flags) {
+  if (!flags.name.empty()) refuse("--name {}: a lab that is up has no simulated network", flags.name);
+  study::SimulateRequest request = flags.network;
+  request.network = flags.file;
+  const study::CheckedNetwork network = checked_network(request);
+  text::check_outputs({flags.json}, {flags.file});
+  const text::OutputFile json("--json", flags.json);
+  const Lab lab = Lab::build_relayed(network.cluster, {network.options, network.changes});
+  const int code = run_in(lab, flags);
+  const fabric::RelayReport report = lab.relay_report();
+  if (report.whole) say("{}", relay_text(network.cluster, report, flags.wide));
+  if (const std::string doubt = relay_doubt(report); !doubt.empty()) warn(doubt);
+  if (json.wanted()) json.write(text::json_document(relay_json(network.cluster, report)));
+  return code;
+}
+
+int run(const LabFlags& flags) {
+  if (flags.program.empty()) refuse("no program given: talweg lab run {} -- program arguments", flags.file);
+  if (flags.simulate) return run_simulated(flags);
+  if (!flags.needs_simulate.empty()) refuse("{}: it needs --simulate", flags.needs_simulate);
+  return run_in(lab_for_run(flags, formats::load_any(flags.file)), flags);
 }
 
 int down(const LabFlags& flags) {
@@ -151,11 +181,14 @@ void add_lab(CLI::App& app, Action* action) {
   CLI::App* up_app = lab->add_subcommand("up", "build a lab that stays up");
   up_app->add_option("cluster", flags->file, "cluster file (see docs/clusters-and-plans.md)")->required();
   up_app->add_option("--name", flags->name, kNameHelp);
+  up_app->add_flag("--simulate", flags->simulate, "refused: only talweg lab run has it")->group("");
   up_app->callback([=] { *action = [=] { return up(*flags); }; });
 
   CLI::App* run_app = lab->add_subcommand("run", "run a program with one rank per worker in a lab");
   run_app->footer(kLabExamples);
-  run_app->add_option("cluster", flags->file, "cluster file (see docs/clusters-and-plans.md)")->required();
+  CLI::Option* file =
+      run_app->add_option("cluster", flags->file, "cluster file (see docs/clusters-and-plans.md)")
+          ->required();
   run_app->add_option("--name", flags->name,
                       "of a lab that is up (default: the file's, or a lab of its own)");
   run_app->add_option("-T,--timeout", flags->timeout,
@@ -167,7 +200,24 @@ void add_lab(CLI::App& app, Action* action) {
   run_app->prefix_command();
   auto program = std::make_shared<std::string>();
   run_app->add_option("program", *program, "after --: the program and its arguments");
+  run_app->add_flag("--simulate", flags->simulate,
+                    "the network of talweg simulate carries the packets, with the options below");
+  const auto request = std::make_shared<study::SimulateRequest>();
+  add_fields(*run_app, study::network_fields(), request);
+  run_app->add_option("-J,--json", flags->json,
+                      "what the links did, as JSON, into this file (with --simulate)");
+  add_wide(*run_app, flags->wide);
+  // Then the first word that is no option is the program's.
+  CLI::Option* topology = run_app->get_option("--topology")->trigger_on_parse();
+  topology->each([=](const std::string&) {
+    if (file->count() == 0) run_app->remove_option(file);
+  });
   run_app->callback([=] {
+    flags->network = *request;
+    for (const auto& field : study::network_fields())
+      if (run_app->count(fmt::format("--{}", field.name)) > 0)
+        flags->needs_simulate = fmt::format("--{}", field.name);
+    if (!flags->json.empty()) flags->needs_simulate = "--json";
     std::vector<std::string> arguments = run_app->remaining();
     if (!arguments.empty() && arguments.front() == "--") arguments.erase(arguments.begin());
     flags->program = std::move(arguments);

@@ -59,14 +59,25 @@ void report(int status, char kind, const std::string& text) {
   _exit(127);
 }
 
+int run_body(const std::function<int()>& body) {
+  try {
+    return body();
+  } catch (const std::exception& e) {
+    const std::string text = fmt::format("talweg: {}\n", e.what());
+    [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    return 1;
+  }
+}
+
 }  // namespace
 
 Child::Child(const Process& process, const LaunchOptions& options, const sigset_t& mask, const Warden& warden)
     : label_(printable(process.label)),  // an aggregator's name comes out of a file
       aggregates_(process.aggregates),
+      carries_(process.carries),
       out_{{}, options.out, LinePrefixer("[" + label_ + "] ")},
       err_{{}, options.err, LinePrefixer("[" + label_ + "] ")} {
-  if (process.command.empty()) refuse("cannot start {}: no program given", who());
+  if (process.command.empty() && !process.body) refuse("cannot start {}: no program given", who());
   Pipe out = make_pipe(), err = make_pipe(), status = make_pipe();
   FileDescriptor input(open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (!input) throw_system("open /dev/null");
@@ -89,6 +100,10 @@ Child::Child(const Process& process, const LaunchOptions& options, const sigset_
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != launcher) _exit(127);
     signal(SIGPIPE, SIG_DFL);
+    if (process.body) {
+      close(status.write.get());
+      _exit(run_body(process.body));
+    }
     sigprocmask(SIG_SETMASK, &mask, nullptr);
     execvpe(argv[0], argv.data(), envp.data());
     report(status.write.get(), kExecFailed, std::to_string(errno));

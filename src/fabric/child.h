@@ -34,7 +34,8 @@ class Child {
 
   const std::string& label() const { return label_; }
   bool aggregates() const { return aggregates_; }
-  std::string who() const { return (aggregates_ ? "aggregator " : "rank ") + label_; }
+  bool carries() const { return carries_; }
+  std::string who() const { return (carries_ ? "the " : aggregates_ ? "aggregator " : "rank ") + label_; }
   pid_t pid() const { return process_->pid(); }
   int pidfd() const { return pidfd_.get(); }  // readable once it has ended
   Stream& out() { return out_; }
@@ -57,6 +58,7 @@ class Child {
 
   std::string label_;
   bool aggregates_ = false;
+  bool carries_ = false;
   Stream out_, err_;
   std::optional<ChildProcess> process_;
   FileDescriptor pidfd_;

@@ -17,8 +17,10 @@
 #include "base/settings.h"
 #include "fabric/host_view.h"
 #include "fabric/privileges.h"
+#include "fabric/relay_plan.h"
 #include "fabric/temporary_file.h"
 #include "fabric/tool.h"
+#include "fabric/tun_device.h"
 #include "live/join/job_key.h"
 #include "wire/key.h"
 
@@ -124,6 +126,21 @@ int free_port(const LabHost& host, int first) {
   return port;
 }
 
+// What the calling thread's eth0 was to send and nobody read: /proc/net/dev has it as "drop", the twelfth
+// number.
+std::uint64_t unread_packets() {
+  std::ifstream file("/proc/thread-self/net/dev");
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string device;
+    fields >> device;
+    std::uint64_t number = 0;
+    for (int i = 0; i < 12; ++i) fields >> number;
+    if (device == "eth0:") return number;
+  }
+  return 0;
+}
+
 // Where its switch listens.
 std::string switch_place(const LabHost& host) {
   return fmt::format("{}:{}", host.address, host.switch_port);
@@ -165,6 +182,32 @@ Lab Lab::build(const cluster::Cluster& cluster) {
   });
   for (std::size_t h = 0; h < hosts.size(); ++h) hosts[h].net.run([&] { prepare_host(plan.hosts[h]); });
   return Lab(std::move(hosts), std::move(switches), plan);
+}
+
+Lab Lab::build_relayed(const cluster::Cluster& cluster, const RelayOptions& options) {
+  plan_relayed_lab(cluster, {});
+  auto relay = std::make_unique<Relay>(cluster, options);
+  gain_lab_privileges();
+  const LabPlan plan = plan_relayed_lab(cluster, find_means());
+  std::vector<LabHost> hosts;
+  for (const HostPlan& host : plan.hosts) {
+    hosts.push_back({host.name, host.worker, host.address, NetNamespace::create()});
+    hosts.back().net.run([&] {
+      quiet_ipv6();
+      relay->attach({host.node, host.address, make_tun_device("eth0")});
+      prepare_host(host);
+    });
+  }
+  Lab lab(std::move(hosts), NetNamespace::create(), plan);
+  lab.relay_ = std::move(relay);
+  return lab;
+}
+
+RelayReport Lab::relay_report() const {
+  if (!relay_) return {};
+  RelayReport report = relay_->report();
+  for (const LabHost& host : hosts_) host.net.run([&] { report.unread += unread_packets(); });
+  return report;
 }
 
 LaunchResult Lab::run(const std::vector<std::string>& command, const std::string& cluster_file,
@@ -219,9 +262,16 @@ LaunchResult Lab::run(const std::vector<std::string>& command, const std::string
     return process;
   };
   std::vector<Process> processes;
-  for (const LabHost* const worker : workers) {
-    Process rank = on(*worker, command);
-    rank.label = std::to_string(processes.size());
+  if (relay_) {
+    Process carrier;
+    carrier.label = "relay";
+    carrier.carries = true;
+    carrier.body = [this] { return relay_->carry(); };
+    processes.push_back(std::move(carrier));
+  }
+  for (std::size_t r = 0; r < workers.size(); ++r) {
+    Process rank = on(*workers[r], command);
+    rank.label = std::to_string(r);
     rank.environment.insert(rank.environment.end(),
                             {{"RANK", rank.label}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}});
     processes.push_back(std::move(rank));

@@ -7,9 +7,13 @@
 //   LaunchResult result = lab.run({"./train"}, "cluster.yaml", {});     // one rank per worker, on its host
 //
 // The lab lives as long as the object or a process in it, and leaves nothing behind, however its holder ends.
+// Of what these cannot do (priorities, marks, losses, several paths, delays on every kernel) a lab with a
+// simulated network can: Lab::build_relayed(cluster, options), see relay.h.
+//
 // A lab that outlives its builder is held by a process of its own: see lab_state.h.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +21,7 @@
 #include "fabric/lab_plan.h"
 #include "fabric/launcher.h"
 #include "fabric/net_namespace.h"
+#include "fabric/relay.h"
 
 namespace talweg::fabric {
 
@@ -40,6 +45,10 @@ class Lab {
   // cluster that cannot be emulated, missing rights or programs; Error{system}: the kernel refused something.
   static Lab build(const cluster::Cluster& cluster);
 
+  // The same with a relay in place of bridges and traffic control. Throws Error{unsupported} also where
+  // there is no /dev/net/tun, Error{invalid_argument} for policies that cannot work.
+  static Lab build_relayed(const cluster::Cluster& cluster, const RelayOptions& options);
+
   // These hosts are those of `plan`.
   Lab(std::vector<LabHost> hosts, NetNamespace switches, const LabPlan& plan);
 
@@ -54,13 +63,18 @@ class Lab {
   // Unless TALWEG_SWITCH is set, it names these switches, and TALWEG_SWITCH_KEY_FILE the key that all of them
   // have; where it is set, or TALWEG_ENCRYPT is, none of them is started. TALWEG_CLUSTER is `cluster_file`
   // without links to it; where links are left out, or it was no file that can be read again, a file of what
-  // there is that lasts as long as the ranks. Blocks and throws as launch() does.
+  // there is that lasts as long as the ranks. A relay starts before them and ends after them; without it they
+  // end. Blocks and throws as launch() does.
   LaunchResult run(const std::vector<std::string>& command, const std::string& cluster_file,
                    const LaunchOptions& options, const LabHelpers& helpers = {}) const;
+
+  // Of the last run of a lab with a relay.
+  RelayReport relay_report() const;
 
  private:
   std::vector<LabHost> hosts_;
   NetNamespace switches_;
+  std::unique_ptr<Relay> relay_;  // or bridges in `switches_`
   std::vector<std::string> warnings_;
   bool whole_;           // no links are left out
   std::string network_;  // what there is, as YAML

@@ -116,6 +116,7 @@ class Planner {
       host.name = cluster_.nodes[node].name;
       host.worker = cluster_.nodes[node].kind == NodeKind::worker;
       host.address = fmt::format("{}.{}", means_.subnet, h + 1);
+      host.node = static_cast<int>(node);
       host.port = fmt::format("p{}", h);
       plan_.ports_ip.push_back(
           fmt::format("link set {} master {} up", host.port, bridge_of(paths_.switch_of[node])));

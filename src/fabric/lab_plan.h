@@ -30,6 +30,7 @@ struct HostPlan {
   bool worker = true;
   bool forwards = false;  // carries packets of others
   std::string address;
+  int node = -1;                // of the cluster
   std::string port;             // its device in the switches' namespace
   std::vector<std::string> ip;  // lines for `ip -batch` in its namespace
   std::vector<std::string> tc;  // lines for `tc -batch` in its namespace

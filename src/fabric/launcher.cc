@@ -59,9 +59,10 @@ class Launch {
   }
 
   LaunchResult run() {
-    while (running(false) > 0) step();
-    if (running(true) > 0) stop_all();
-    while (running(true) > 0) step();
+    while (running(Kind::rank) > 0) step();
+    if (running(Kind::aggregator) > 0) stop_all();
+    while (running(Kind::aggregator) > 0) step();
+    dismiss_carriers();
     drain();
     for (Child& child : children_)
       for (const Child::Stream* stream : {&child.out(), &child.err()})
@@ -72,14 +73,26 @@ class Launch {
   }
 
  private:
-  std::ptrdiff_t running(bool aggregators) const {
-    return std::ranges::count_if(children_,
-                                 [&](const Child& c) { return !c.ended() && c.aggregates() == aggregators; });
+  enum class Kind { rank, aggregator, carrier };
+  static Kind kind_of(const Child& child) {
+    return child.carries() ? Kind::carrier : child.aggregates() ? Kind::aggregator : Kind::rank;
   }
 
-  void signal_all(int signal) {
+  std::ptrdiff_t running(Kind kind) const {
+    return std::ranges::count_if(children_, [&](const Child& c) { return !c.ended() && kind_of(c) == kind; });
+  }
+
+  void signal_all(int signal, bool carriers = false) {
     for (const Child& child : children_)
-      if (!child.ended()) child.kill_group(signal);
+      if (!child.ended() && child.carries() == carriers) child.kill_group(signal);
+  }
+
+  void dismiss_carriers() {
+    if (running(Kind::carrier) == 0) return;
+    dismissed_ = true;
+    signal_all(SIGTERM, true);
+    kill_at_ = Clock::now() + options_.grace;
+    while (running(Kind::carrier) > 0) step();
   }
 
   void step() {
@@ -106,11 +119,14 @@ class Launch {
   }
 
   void ended(std::size_t i) {
+    const Child& child = children_[i];
     children_[i].note_end();
-    if (children_[i].exit_code() == 0 || result_.exit_code != 0 || children_[i].aggregates()) return;
-    result_.exit_code = children_[i].exit_code();
+    const bool lost = child.carries() && !dismissed_;  // whatever its exit code
+    if ((child.exit_code() == 0 && !lost) || result_.exit_code != 0 || child.aggregates()) return;
+    result_.exit_code = std::max(child.exit_code(), 1);
     result_.first_failed = static_cast<int>(i);
-    result_.what = children_[i].how_it_ended();
+    result_.what = child.how_it_ended();
+    if (lost) result_.what += ", and with it what ranks need";
     if (interrupted_) result_.what += fmt::format(" after SIG{} was forwarded", sigabbrev_np(*interrupted_));
     stop_all();
   }
@@ -133,7 +149,7 @@ class Launch {
     if (deadline_ && now >= *deadline_ && !kill_at_) {
       std::string waited_for;
       for (std::size_t i = 0; i < children_.size(); ++i)
-        if (!children_[i].ended() && !children_[i].aggregates())
+        if (!children_[i].ended() && kind_of(children_[i]) == Kind::rank)
           waited_for += (waited_for.empty() ? "" : ", ") + children_[i].label();
       result_.exit_code = kTimeoutExitCode;
       result_.what = fmt::format("timeout after {} s, still running: rank {}",
@@ -141,7 +157,7 @@ class Launch {
       stop_all();
     }
     if (kill_at_ && now >= *kill_at_) {
-      signal_all(SIGKILL);
+      signal_all(SIGKILL, dismissed_);
       kill_at_ = Clock::time_point::max();
     }
   }
@@ -171,6 +187,7 @@ class Launch {
   Warden warden_;
   std::optional<Clock::time_point> deadline_, kill_at_;
   std::optional<int> interrupted_;
+  bool dismissed_ = false;  // carriers were
   LaunchResult result_;
 };
 

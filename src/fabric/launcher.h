@@ -14,9 +14,10 @@
 // What it promises. Every line that a rank writes comes out whole, prefixed with "[label] ", on the stream it
 // was written to. SIGINT, SIGTERM and SIGHUP go to every rank, and wake it if it is stopped; the second one
 // kills. When a rank fails, the others get SIGTERM and, after the grace time, SIGKILL. The same happens to
-// aggregators when the last rank has ended; the end of one stops nobody. Nothing outlives the
-// launch: what ranks leave behind in their process groups is killed at the end, and also when the launcher
-// itself is killed by a signal that nobody can catch.
+// aggregators when the last rank has ended; the end of one stops nobody. What carries for the ranks ends
+// last, and all others with it should it fail. Nothing outlives the launch: what ranks leave behind in their
+// process groups is killed at the end, and also when the launcher itself is killed by a signal that nobody
+// can catch.
 #pragma once
 
 #include <unistd.h>
@@ -36,6 +37,12 @@ struct Process {
   // Runs in the new process before the program does, such as entering a namespace. May throw Error.
   std::function<void()> before_exec;
   bool aggregates = false;  // for the ranks, being none: "aggregator <label> ..."
+  // In place of a program, in a copy of the launcher: the result is the exit code. SIGINT, SIGTERM and SIGHUP
+  // are blocked.
+  std::function<int()> body{};
+  // The ranks do not work without it: its end stops them. It hears of no signals, and gets SIGTERM when all
+  // others have ended: "the <label> ...".
+  bool carries = false;
 };
 
 struct LaunchOptions {

@@ -56,6 +56,18 @@ void Network::on_arrival(std::uint32_t target, Picoseconds now) {
   forward(link.to, packet, now);
 }
 
+Packet* Network::copy_of(const Packet& packet) {
+  Packet* copy = pool_.take();
+  *copy = packet;
+  endpoint_.on_copied(packet);
+  return copy;
+}
+
+void Network::lose(Packet* packet) {
+  endpoint_.on_lost(*packet);
+  pool_.give_back(packet);
+}
+
 void Network::forward(int node, Packet* packet, Picoseconds now) {
   if ((packet->flags & kMulticast) != 0) [[unlikely]] {
     multicast(node, packet, now);
@@ -68,7 +80,7 @@ void Network::forward(int node, Packet* packet, Picoseconds now) {
   const int link = next_link(node, *packet, packet->hop, packet->spread);
   if (link < 0) [[unlikely]] {
     ++counters_.unroutable;
-    pool_.give_back(packet);
+    lose(packet);
     return;
   }
   transmit(link, packet, now);
@@ -138,7 +150,7 @@ void Network::transmit_with_care(int l, Packet* packet, Picoseconds now) {
   LinkDetails& d = details(l);
   if (d.down) {
     ++d.lost;
-    pool_.give_back(packet);
+    lose(packet);
     return;
   }
   if (d.port) {
@@ -167,7 +179,7 @@ bool Network::admit(int l, Packet* packet, std::int64_t queued) {
   drop = drop || (mark && (packet->flags & kUnmarkable) != 0);
   if (drop) {
     ++d.dropped[packet->priority];
-    pool_.give_back(packet);
+    lose(packet);
     return false;
   }
   if (mark && (packet->kind == PacketKind::data || packet->kind == PacketKind::datagram)) {
@@ -250,7 +262,7 @@ bool Network::survives(int l, Packet* packet, Picoseconds now) {
   if (d.doomed) {  // it was on the wire when the link failed
     d.doomed = false;
     ++d.lost;
-    pool_.give_back(packet);
+    lose(packet);
     return false;
   }
   const LossModel& m = d.loss;
@@ -266,13 +278,12 @@ bool Network::survives(int l, Packet* packet, Picoseconds now) {
   if (happens(m.loss) || (d.in_burst && happens(m.burst_loss)) ||
       happens(d.bit_errors.probability(8 * packet->bytes))) {
     ++d.lost;
-    pool_.give_back(packet);
+    lose(packet);
     return false;
   }
   if (happens(m.damage)) packet->flags |= kDamaged;
   if (happens(m.duplicate)) {
-    Packet* copy = pool_.take();
-    *copy = *packet;
+    Packet* copy = copy_of(*packet);
     forward(hot(l).to, copy, now);
   }
   return true;
@@ -286,8 +297,7 @@ void Network::multicast(int node, Packet* packet, Picoseconds now) {
     return;
   }
   for (std::size_t i = 1; i < links.size(); ++i) {
-    Packet* copy = pool_.take();
-    *copy = *packet;
+    Packet* copy = copy_of(*packet);
     transmit(links[i], copy, now);
   }
   transmit(links[0], packet, now);

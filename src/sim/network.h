@@ -33,6 +33,9 @@ class Endpoint {
  public:
   virtual ~Endpoint() = default;
   virtual void on_packet(int node, Packet* packet) = 0;
+  // For whoever counts what is on its way: one more of these is from now on; one of them will not arrive.
+  virtual void on_copied(const Packet&) {}
+  virtual void on_lost(const Packet&) {}
 };
 
 struct NetworkOptions {
@@ -162,6 +165,8 @@ class Network {
   void insert(int link, Packet* packet, Picoseconds arrival);
   // Draws what the wire does; false when the packet is gone.
   bool survives(int link, Packet* packet, Picoseconds now);
+  Packet* copy_of(const Packet& packet);
+  void lose(Packet* packet);
   void settle(int link);
   Picoseconds longest_round_trip() const;
   void drop_all(int link);

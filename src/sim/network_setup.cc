@@ -228,7 +228,7 @@ void Network::drop_all(int l) {
   LinkDetails& d = details(l);
   const auto drop = [&](Packet* packet) {
     ++d.lost;
-    pool_.give_back(packet);
+    lose(packet);
   };
   if (d.port) {
     for (auto& queue : d.port->queues)

@@ -123,6 +123,81 @@ void read_failure(const std::string& text, const cluster::Cluster& cluster,
   changes.push_back(change);
 }
 
+void read_queues(const SimulateRequest& raw, sim::NetworkOptions& network) {
+  sim::QueuePolicy& queue = network.switch_queue;
+  if (raw.priorities > 0) queue.priorities = network.host_queue.priorities = raw.priorities;
+  if (raw.queue != "auto") queue.limit_bytes = bytes("--queue", raw.queue);
+  if (raw.mark != "auto") {
+    queue.mark_by_delay = false;
+    queue.mark_bytes = bytes("--mark", raw.mark);
+  }
+  queue.trim = queue.trim || raw.trim;
+  settle_trimming(queue);
+  if (raw.trim && !queue.trim) refuse("--trim: it needs --priorities of at least 2 and a --queue above 0");
+  if (!raw.red.empty()) {
+    const auto parts = split(raw.red, ',');
+    if (parts.size() != 3) refuse("--red: expected least,most,probability, got \"{}\"", raw.red);
+    queue.red.least_bytes = bytes("--red", parts[0]);
+    queue.red.most_bytes = bytes("--red", parts[1]);
+    queue.red.probability = shares("--red", parts[2], 1, "a probability")[0];
+    if (queue.red.most_bytes <= queue.red.least_bytes)
+      refuse("--red {}: expected most to be more than least", raw.red);
+    queue.red.marks = true;
+    queue.mark_by_delay = false;
+    queue.mark_bytes = 0;
+  }
+  if (!raw.class_limits.empty()) {
+    const auto parts = split(raw.class_limits, ',');
+    if (parts.size() > queue.class_limit_bytes.size())
+      refuse("--class-limits: there are {} priorities", sim::kPriorities);
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      queue.class_limit_bytes[i] = bytes("--class-limits", parts[i]);
+  }
+  const std::int64_t packet = raw.payload + raw.header;
+  const auto holds_a_packet = [packet](const char* flag, std::int64_t limit) {
+    if (limit > 0 && limit < packet)
+      refuse("{} {}: no packet of {} bytes would ever pass", flag, limit, packet);
+  };
+  holds_a_packet("--queue", queue.limit_bytes);
+  for (const std::int64_t limit : queue.class_limit_bytes) holds_a_packet("--class-limits", limit);
+}
+
+void read_losses(const SimulateRequest& raw, sim::LossModel& loss) {
+  loss.loss = raw.loss;
+  loss.bit_error_rate = raw.bit_errors;
+  if (!raw.burst_loss.empty()) {
+    const char* const what = "two probabilities: begins,ends, or one and a time: begins,100us";
+    const auto parts = split(raw.burst_loss, ',');
+    const bool timed = parts.size() == 2 && parts[1].ends_with('s');
+    const std::string numbers = timed ? parts[0] : raw.burst_loss;
+    const auto values = shares("--burst-loss", numbers, timed ? 1 : 2, what);
+    loss.burst_begins = values[0];
+    if (timed)
+      loss.burst_lasts = time("--burst-loss", parts[1]);
+    else
+      loss.burst_ends = values[1];
+    if (timed && loss.burst_lasts.value <= 0)
+      refuse("--burst-loss: expected {}, got \"{}\"", what, raw.burst_loss);
+  }
+  loss.duplicate = raw.duplicate;
+  loss.damage = raw.damage;
+  if (!raw.reorder.empty()) {
+    const auto parts = split(raw.reorder, ',');
+    if (parts.size() != 2) refuse("--reorder: expected share,time, got \"{}\"", raw.reorder);
+    loss.delay = shares("--reorder", parts[0], 1, "a share")[0];
+    loss.most_delay = time("--reorder", parts[1]);
+  }
+}
+
+cluster::Cluster network_of(const SimulateRequest& raw) {
+  if (!raw.network.empty() && !raw.topology.empty())
+    refuse("--topology {}: the file {} describes a network, too: expected only one of them", raw.topology,
+           raw.network);
+  if (raw.network.empty() && raw.topology.empty())
+    refuse("expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
+  return raw.network.empty() ? sim::parse_topology(raw.topology) : formats::load_any(raw.network);
+}
+
 }  // namespace
 
 sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster) {
@@ -245,11 +320,49 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
   return kFields;
 }
 
+std::span<const Field<SimulateRequest>> network_fields() {
+  static const std::vector<Field<SimulateRequest>> fields = [] {
+    std::vector<Field<SimulateRequest>> some;
+    for (const char* name : {"topology", "fail", "seed", "queue", "mark", "red", "priorities", "class-limits",
+                             "trim", "loss", "bit-errors", "burst-loss", "duplicate", "damage", "reorder"}) {
+      some.push_back(*field_called(simulate_fields(), name));
+      some.back().group = "Network, with --simulate";
+    }
+    const auto says = [&](std::string_view name, const char* help) {
+      std::ranges::find(some, name, [](const auto& field) { return std::string_view(field.name); })->help =
+          help;
+    };
+    says("topology",
+         "in place of the file a generated one, such as star:hosts=4,rate=100M; then -- is in front of the "
+         "program");
+    says("fail",
+         "a link or a node, and when from the start on: leaf0->spine1@1s, spine1@1s..2s; again for another");
+    says("queue", "bytes that a switch keeps in front of a link; 0: no limit (1M)");
+    says("mark",
+         "mark packets that find more than this at a switch (ECN), and drop what cannot be marked; 0: never "
+         "(never)");
+    says("priorities", "1: FIFO; up to 8: strict, a queue for each, by a packet's DSCP (0: 1)");
+    says("trim", "refused: programs know no packets without their payload");
+    return some;
+  }();
+  return fields;
+}
+
+CheckedNetwork checked_network(const SimulateRequest& raw) {
+  CheckedNetwork checked;
+  checked.cluster = network_of(raw);
+  if (raw.trim) refuse("--trim: programs know no packets without their payload: expected talweg simulate");
+  sim::NetworkOptions& network = checked.options;
+  network.switch_queue.limit_bytes = network.host_queue.limit_bytes = kQueueBytes;
+  read_queues(raw, network);
+  read_losses(raw, network.loss);
+  network.seed = raw.seed;
+  for (const std::string& text : raw.fail) read_failure(text, checked.cluster, checked.changes);
+  return checked;
+}
+
 SimulateOptions checked(const SimulateRequest& raw) {
   SimulateOptions o;
-  if (!raw.network.empty() && !raw.topology.empty())
-    refuse("--topology {}: the file {} describes a network, too: expected only one of them", raw.topology,
-           raw.network);
   if (!raw.matrix.empty() && !raw.workload.empty()) refuse("--cm excludes --workload");
   if (!raw.flows.empty() && (!raw.matrix.empty() || !raw.workload.empty()))
     refuse("--flows excludes --cm and --workload");
@@ -263,10 +376,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
       const auto& field = *field_called(simulate_fields(), name);
       if (value_of(raw, field) != value_of(SimulateRequest{}, field)) refuse("--{}: not with {}", name, file);
     }
-  if (raw.network.empty() && raw.topology.empty())
-    refuse("expected a file of the network, or --topology such as leaf-spine:leaves=4,hosts=4,spines=4");
   o.network = raw.network.empty() ? raw.topology : raw.network;
-  o.cluster = raw.network.empty() ? sim::parse_topology(raw.topology) : formats::load_any(raw.network);
+  o.cluster = network_of(raw);
 
   o.perf.op = collective_called(raw.op, "--op: ");
   const auto type = parse_data_type(raw.type);
@@ -312,66 +423,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
     if (raw.algo == "all" && why_no_switch(o).empty()) o.algorithms.emplace_back(kBySwitch);
     check_calls(o);
   }
-  sim::QueuePolicy& queue = network.switch_queue;
-  if (raw.priorities > 0) queue.priorities = network.host_queue.priorities = raw.priorities;
-  if (raw.queue != "auto") queue.limit_bytes = bytes("--queue", raw.queue);
-  if (raw.mark != "auto") {
-    queue.mark_by_delay = false;
-    queue.mark_bytes = bytes("--mark", raw.mark);
-  }
-  queue.trim = queue.trim || raw.trim;
-  settle_trimming(queue);
-  if (raw.trim && !queue.trim) refuse("--trim: it needs --priorities of at least 2 and a --queue above 0");
-  if (!raw.red.empty()) {
-    const auto parts = split(raw.red, ',');
-    if (parts.size() != 3) refuse("--red: expected least,most,probability, got \"{}\"", raw.red);
-    queue.red.least_bytes = bytes("--red", parts[0]);
-    queue.red.most_bytes = bytes("--red", parts[1]);
-    queue.red.probability = shares("--red", parts[2], 1, "a probability")[0];
-    if (queue.red.most_bytes <= queue.red.least_bytes)
-      refuse("--red {}: expected most to be more than least", raw.red);
-    queue.red.marks = true;
-    queue.mark_by_delay = false;
-    queue.mark_bytes = 0;
-  }
-  if (!raw.class_limits.empty()) {
-    const auto parts = split(raw.class_limits, ',');
-    if (parts.size() > queue.class_limit_bytes.size())
-      refuse("--class-limits: there are {} priorities", sim::kPriorities);
-    for (std::size_t i = 0; i < parts.size(); ++i)
-      queue.class_limit_bytes[i] = bytes("--class-limits", parts[i]);
-  }
-  const std::int64_t packet = raw.payload + raw.header;
-  const auto holds_a_packet = [packet](const char* flag, std::int64_t limit) {
-    if (limit > 0 && limit < packet)
-      refuse("{} {}: no packet of {} bytes would ever pass", flag, limit, packet);
-  };
-  holds_a_packet("--queue", queue.limit_bytes);
-  for (const std::int64_t limit : queue.class_limit_bytes) holds_a_packet("--class-limits", limit);
-  network.loss.loss = raw.loss;
-  network.loss.bit_error_rate = raw.bit_errors;
-  if (!raw.burst_loss.empty()) {
-    const char* const what = "two probabilities: begins,ends, or one and a time: begins,100us";
-    const auto parts = split(raw.burst_loss, ',');
-    const bool timed = parts.size() == 2 && parts[1].ends_with('s');
-    const std::string numbers = timed ? parts[0] : raw.burst_loss;
-    const auto values = shares("--burst-loss", numbers, timed ? 1 : 2, what);
-    network.loss.burst_begins = values[0];
-    if (timed)
-      network.loss.burst_lasts = time("--burst-loss", parts[1]);
-    else
-      network.loss.burst_ends = values[1];
-    if (timed && network.loss.burst_lasts.value <= 0)
-      refuse("--burst-loss: expected {}, got \"{}\"", what, raw.burst_loss);
-  }
-  network.loss.duplicate = raw.duplicate;
-  network.loss.damage = raw.damage;
-  if (!raw.reorder.empty()) {
-    const auto parts = split(raw.reorder, ',');
-    if (parts.size() != 2) refuse("--reorder: expected share,time, got \"{}\"", raw.reorder);
-    network.loss.delay = shares("--reorder", parts[0], 1, "a share")[0];
-    network.loss.most_delay = time("--reorder", parts[1]);
-  }
+  read_queues(raw, network);
+  read_losses(raw, network.loss);
   network.seed = o.simulation.seed = raw.seed;
   if (raw.window > 0) transport.first_window = raw.window;
   transport.most_window_bytes = bytes("--most-window", raw.most_window);

@@ -67,6 +67,18 @@ struct SimulateOptions {
 // Error{invalid_argument}, Error{bad_file} with one line that names the field as "--name".
 SimulateOptions checked(const SimulateRequest& request);
 
+// For a network that carries the packets of programs (fabric/relay.h). The same options, as far as they say
+// what a network does; of the request only these count, and "network".
+std::span<const Field<SimulateRequest>> network_fields();
+struct CheckedNetwork {
+  cluster::Cluster cluster;
+  sim::NetworkOptions options;
+  std::vector<sim::NetworkChange> changes;
+};
+// "auto" is a queue of kQueueBytes without marks, for TCP is not ECN-capable unless somebody wants it to be.
+// What a host holds back is limited, too. Throws as checked() does.
+CheckedNetwork checked_network(const SimulateRequest& request);
+
 // What frames cost a host's processor over TCP, as the cost model has it.
 sim::HostCosts tcp_host_costs(const cluster::Cluster& cluster);
 

@@ -35,7 +35,8 @@ Outcome beside_networks(const std::string& line) {
 }
 
 bool has_no_lab(const Outcome& outcome) {
-  return outcome.err.find("a lab needs root") != std::string::npos;
+  return outcome.err.find("a lab needs root") != std::string::npos ||
+         outcome.err.find("needs /dev/net/tun") != std::string::npos;
 }
 
 constexpr const char* kLeftOut =
@@ -122,6 +123,95 @@ TEST(LabRun, ASwitchOfTheFileSumsForTheRanks) {
   EXPECT_THAT(outcome.out + outcome.err, testing::Not(HasSubstr("switch at")));
   EXPECT_THAT(outcome.out, HasSubstr("# aggregators: none\n"));
   EXPECT_THAT(outcome.err, testing::Not(HasSubstr("aggregator")));
+}
+
+TEST(LabRun, SimulatesANetworkThatBridgesCannotBeAndLosesInBursts) {
+  const Outcome outcome = beside_networks(
+      "\"$TALWEG\" lab run --no-tag-output --timeout 200s two.yaml --simulate --loss 0.005 --burst-loss "
+      "0.0005,0.4 --priorities 8 --seed 3 --json links.json -- \"$TALWEG\" perf all_reduce -b 64K -e 256K -f "
+      "4 "
+      "-n 2 || exit $?; cat links.json");
+  if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("# Out of bounds values : 0 OK\n"));
+  EXPECT_THAT(outcome.err, testing::Not(HasSubstr("a lab has one path")));
+  const auto links = nlohmann::json::parse(outcome.out.substr(outcome.out.find("\n{\n") + 1));
+  std::uint64_t lost = 0;
+  for (const auto& link : links["links"]) {
+    const auto name = link["link"].get<std::string>();
+    lost += link["lost"].get<std::uint64_t>();
+    if (name.find("spine") != std::string::npos) continue;  // of several, connections choose by their ports
+    EXPECT_GT(link["packets"], 0) << name;
+    EXPECT_THAT(outcome.err, HasSubstr("\n" + name + " ")) << name;
+  }
+  EXPECT_EQ(links["links"].size(), 16U);
+  EXPECT_GT(lost, 0U);
+  EXPECT_GT(links["handed_over"], 0);
+  EXPECT_THAT(outcome.err, HasSubstr("packets handed over, late by"));
+}
+
+TEST(LabRun, RanksOfASimulatedNetworkPlanForAllOfIt) {
+  const Outcome outcome = beside_networks(
+      "\"$TALWEG\" lab run --simulate --no-tag-output --timeout 100s two.yaml -- sh -c '[ $RANK != 3 ] || "
+      "\"$TALWEG\" info all_reduce --json -'");
+  if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(nlohmann::json::parse(outcome.out)["sizes"], predicted("two.yaml"));
+}
+
+// The relay among the launcher's children, by the shell alone.
+constexpr const char* kFindRelay =
+    "relay() { for s in /proc/[0-9]*/stat; do read -r pid name state parent rest <$s || continue; [ "
+    "\"$name\" = "
+    "'(talweg-relay)' ] && [ $parent = $1 ] && echo $pid; done 2>/dev/null; }; ";
+
+TEST(LabRun, EndsTheRanksWhenTheRelayIsGone) {
+  const Outcome outcome = shell(
+      std::string("export FIND=") + "\"" + "$(cat <<'END'\n" + kFindRelay + "\nEND\n)\"" +
+      "; \"$TALWEG\" lab run --timeout 200s --simulate --topology star:hosts=2 -- sh -c 'eval \"$FIND\"; [ "
+      "$RANK = 0 ] || until kill -9 $(relay $PPID); do sleep 0.05; done 2>/dev/null; exec sleep 150'");
+  if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+  EXPECT_EQ(outcome.exit_code, 137) << outcome.err;
+  EXPECT_THAT(outcome.err,
+              HasSubstr("talweg lab: the relay was killed by signal 9 (SIGKILL), and with it what "
+                        "ranks need\n"));
+  EXPECT_THAT(outcome.err, HasSubstr("talweg lab: the relay did not come to its end"));
+}
+
+TEST(LabRun, LeavesNothingBehindWhenItIsKilledInASimulatedNetwork) {
+  const Outcome outcome = shell(
+      std::string("d=$(mktemp -d); trap 'rm -r $d' EXIT; ") + kFindRelay +
+      "\"$TALWEG\" lab run --timeout 200s --simulate --topology star:hosts=2 -- sh -c 'readlink "
+      "/proc/self/ns/net >$0.$RANK.new; mv $0.$RANK.new $0.$RANK; sleep 150' $d/net & lab=$!; "
+      "until [ -e $d/net.0 -a -e $d/net.1 ] || ! kill -0 $lab 2>/dev/null; do sleep 0.05; done; "
+      "until relay=$(relay $lab); [ \"$relay\" ] || ! kill -0 $lab 2>/dev/null; do sleep 0.05; done; echo "
+      "relay ${relay:+found}; kill -9 $lab; wait $lab 2>/dev/null; "
+      "here() { ls -l /proc/[0-9]*/ns/net 2>/dev/null | grep -F -e \"$(cat $d/net.0)\" -e \"$(cat "
+      "$d/net.1)\"; }; "
+      "for i in $(seq 600); do here >/dev/null || [ -e /proc/$relay ] || { echo gone; break; }; sleep 0.05; "
+      "done");
+  if (has_no_lab(outcome)) GTEST_SKIP() << outcome.err;
+  EXPECT_EQ(outcome.out, "relay found\ngone\n") << outcome.err;
+}
+
+TEST(LabRun, SaysWhichOptionsNeedASimulatedNetworkAndWhichCannotBe) {
+  const auto said = [](const std::string& options) {
+    return beside_networks("\"$TALWEG\" lab " + options).err;
+  };
+  EXPECT_EQ(said("run one.yaml --queue 64K -- true"), "talweg lab run: --queue: it needs --simulate\n");
+  EXPECT_EQ(said("run one.yaml --json x -- true"), "talweg lab run: --json: it needs --simulate\n");
+  EXPECT_EQ(said("run --topology star:hosts=2 -- true"), "talweg lab run: --topology: it needs --simulate\n");
+  EXPECT_THAT(said("run one.yaml --simulate --trim -- true"),
+              HasSubstr("--trim: programs know no packets without their payload"));
+  EXPECT_THAT(said("run one.yaml --simulate --priorities 9 -- true"),
+              HasSubstr("--priorities: expected a whole"));
+  EXPECT_THAT(said("run one.yaml --simulate --name up -- true"),
+              HasSubstr("--name up: a lab that is up has no"));
+  EXPECT_THAT(said("run one.yaml --simulate --topology star:hosts=2 -- true"),
+              HasSubstr("one.yaml describes a network, too"));
+  EXPECT_THAT(said("run one.yaml --simulate --queue 1000 -- true"),
+              HasSubstr("--queue 1000: no packet of 1514"));
+  EXPECT_THAT(said("up one.yaml --simulate"), HasSubstr("--simulate: the network is there as long as"));
 }
 
 }  // namespace

@@ -132,6 +132,38 @@ TEST_F(Launcher, StopsAggregatorsAfterTheLastRankAndMindsNotHowTheyEnd) {
   EXPECT_EQ(read("out"), "[1] done\n[0] over\n");
 }
 
+// It hears of the signals of others only once these have ended.
+TEST_F(Launcher, EndsWhatCarriesForTheRanksAfterThem) {
+  std::vector<Process> processes =
+      shell({"trap 'echo over; exit 0' TERM; while :; do sleep 0.01; done", "sleep 0.2; echo done"});
+  processes[0].carries = true;
+  const LaunchResult result = run(processes);
+  EXPECT_EQ(result.exit_code, 0) << result.what;
+  EXPECT_EQ(read("out"), "[1] done\n[0] over\n");
+}
+
+TEST_F(Launcher, StopsTheRanksWhenWhatCarriesForThemEnds) {
+  for (const char* end : {"exit 0", "exit 3", "kill -9 $$"}) {
+    std::vector<Process> processes = shell({end, "exec sleep 100"});
+    processes[0].label = "relay";
+    processes[0].carries = true;
+    const LaunchResult result = run(processes);
+    EXPECT_NE(result.exit_code, 0) << end;
+    EXPECT_THAT(result.what, testing::StartsWith("the relay ")) << end;
+    EXPECT_THAT(result.what, testing::EndsWith(", and with it what ranks need")) << end;
+  }
+}
+
+TEST_F(Launcher, RunsABodyInPlaceOfAProgram) {
+  std::vector<Process> ranks = shell({""});
+  ranks[0].body = [] { return ::write(STDOUT_FILENO, "a body\n", 7) == 7 ? 0 : 9; };
+  EXPECT_EQ(run(ranks).exit_code, 0);
+  EXPECT_EQ(read("out"), "[0] a body\n");
+  ranks[0].body = []() -> int { throw Error(ErrorCode::system, "out of breath"); };
+  EXPECT_EQ(run(ranks).exit_code, 1);
+  EXPECT_EQ(read("err"), "[0] talweg: out of breath\n");
+}
+
 TEST_F(Launcher, LetsTheOthersCleanUpWhenARankFails) {
   const std::string tidy =
       "trap 'echo cleaned up; exit 0' TERM; touch " + path("ready") + "; sleep 100 & wait";

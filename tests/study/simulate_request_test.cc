@@ -161,5 +161,37 @@ TEST(SimulateRequest, QueuesOfSwitchesAreNamedWhereThereAreNone) {
   EXPECT_THAT(checked(request).notes, ElementsAre(HasSubstr("--queue, --red: no link leaves a switch")));
 }
 
+// What carries the packets of programs reads its options as the simulator does.
+TEST(SimulateRequest, ANetworkOfItsOwnIsWhatTheSimulatorMakesOfTheSameWords) {
+  const Given given = {{"queue", "64K"},           {"mark", "30K"},
+                       {"priorities", "8"},        {"class-limits", "0,20K"},
+                       {"loss", "0.01"},           {"burst-loss", "0.001,100us"},
+                       {"duplicate", "0.1"},       {"damage", "0.2"},
+                       {"reorder", "0.1,1ms"},     {"seed", "7"},
+                       {"fail", "switch@1ms..2ms"}};
+  SimulateRequest request;
+  request.topology = "star:hosts=4";
+  for (const auto& [name, text] : given) set(request, *field_called(network_fields(), name), text);
+  CheckedNetwork network = checked_network(request);
+  const SimulateOptions simulated = options_of(given);
+  EXPECT_GT(network.options.host_queue.limit_bytes, 0);  // programs are not held back by a window of ours
+  network.options.host_queue.limit_bytes = 0;
+  EXPECT_TRUE(network.options == simulated.simulation.network);
+  EXPECT_EQ(network.cluster, simulated.cluster);
+  ASSERT_EQ(network.changes.size(), 2U);
+  EXPECT_EQ(network.changes[1].at.value, simulated.changes[1].at.value);
+}
+
+TEST(SimulateRequest, ANetworkOfItsOwnMarksNothingUnlessItIsTold) {
+  SimulateRequest request;
+  request.topology = "star:hosts=4";
+  const CheckedNetwork network = checked_network(request);
+  EXPECT_EQ(network.options.switch_queue.mark_bytes, 0);
+  EXPECT_FALSE(network.options.switch_queue.mark_by_delay);
+  EXPECT_EQ(network.options.switch_queue.limit_bytes, 1 << 20);
+  request.trim = true;
+  EXPECT_THROW(checked_network(request), Error);
+}
+
 }  // namespace
 }  // namespace talweg::study
