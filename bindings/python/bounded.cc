@@ -27,7 +27,8 @@ class PyBoundedSums {
   PyBoundedSums& operator=(const PyBoundedSums&) = delete;
 
   LossReport all_reduce(const py::object& array, Op op, const py::object& out, const py::object& residual,
-                        const OptionalCounts<"layers">& layers, const py::object& timeout) {
+                        const OptionalCounts<"layers">& layers, Argument<"depth", double> depth,
+                        const py::object& timeout) {
     const auto buffers = reduction_buffers(array, out);
     const BufferPtr kept = residual.is_none() ? nullptr : writable(residual, "residual");
     BoundedCall call{.in = buffers.first->data(),
@@ -35,6 +36,7 @@ class PyBoundedSums {
                      .count = buffers.first->count(),
                      .type = buffers.first->type(),
                      .reduction = op,
+                     .depth = depth,
                      .timeout = milliseconds_of(timeout)};
     if (kept) {
       if (kept->type() != call.type || kept->count() != call.count)
@@ -61,10 +63,11 @@ LossPolicy policy_of(const std::string& name) {
 
 std::string represent(const LossReport& r) {
   return fmt::format(
-      "LossReport(sent_bytes={}, lost_bytes={}, exact={}, lost_of_layer=[{}], lost_of_sender=[{}], "
+      "LossReport(sent_bytes={}, lost_bytes={}, lost_important_bytes={}, exact={}, lost_of_layer=[{}], "
+      "lost_of_sender=[{}], "
       "packets_again={}, seconds={:.6f})",
-      r.sent_bytes, r.lost_bytes, r.exact ? "True" : "False", fmt::join(r.lost_of_layer, ", "),
-      fmt::join(r.lost_of_sender, ", "), r.packets_again, r.seconds);
+      r.sent_bytes, r.lost_bytes, r.lost_important_bytes, r.exact ? "True" : "False",
+      fmt::join(r.lost_of_layer, ", "), fmt::join(r.lost_of_sender, ", "), r.packets_again, r.seconds);
 }
 
 }  // namespace
@@ -73,6 +76,8 @@ void add_bounded(py::module_& m) {
   py::class_<LossReport> report(m, "LossReport", Documented("LossReport").text);
   define_property(report, "LossReport.sent_bytes", [](const LossReport& r) { return r.sent_bytes; });
   define_property(report, "LossReport.lost_bytes", [](const LossReport& r) { return r.lost_bytes; });
+  define_property(report, "LossReport.lost_important_bytes",
+                  [](const LossReport& r) { return r.lost_important_bytes; });
   define_property(report, "LossReport.exact", [](const LossReport& r) { return r.exact; });
   define_property(report, "LossReport.lost_of_layer", [](const LossReport& r) { return r.lost_of_layer; });
   define_property(report, "LossReport.lost_of_sender", [](const LossReport& r) { return r.lost_of_sender; });
@@ -83,13 +88,13 @@ void add_bounded(py::module_& m) {
   py::class_<PyBoundedSums> sums(m, "BoundedSums", Documented("BoundedSums").text);
   define(sums, "BoundedSums.all_reduce", &PyBoundedSums::all_reduce, py::arg("array"),
          py::arg("op") = ReduceOp::sum, py::arg("out") = py::none(), py::arg("residual") = py::none(),
-         py::arg("layers") = py::none(), py::arg("timeout") = py::none());
+         py::arg("layers") = py::none(), py::arg("depth") = 0.0, py::arg("timeout") = py::none());
   define(sums, "BoundedSums.flight_record", &PyBoundedSums::flight_record);
 }
 
-py::object make_bounded_sums(const std::shared_ptr<Group>& group, double p, const std::string& policy,
-                             std::size_t packet_bytes) {
-  const BoundedLossOptions options{.p = p, .policy = policy_of(policy), .packet_bytes = packet_bytes};
+py::object make_bounded_sums(const std::shared_ptr<Group>& group, BoundedLossOptions options,
+                             const std::string& policy) {
+  options.policy = policy_of(policy);
   auto made = [&] {
     const py::gil_scoped_release no_gil;
     return BoundedSums::make(*group, options);

@@ -3,10 +3,10 @@
 
 #include <pybind11/pybind11.h>
 
-#include <cstddef>
 #include <memory>
 #include <string>
 
+#include "talweg/bounded_loss.h"
 #include "talweg/group.h"
 
 namespace talweg::python {
@@ -14,8 +14,8 @@ namespace talweg::python {
 void add_bounded(pybind11::module_& module);
 
 // A talweg.BoundedSums of `group`: every rank calls it. With Python's lock held, which is released meanwhile.
-// Throws Error as BoundedSums::make does, and for a policy that is none.
-pybind11::object make_bounded_sums(const std::shared_ptr<Group>& group, double p, const std::string& policy,
-                                   std::size_t packet_bytes);
+// Throws Error as BoundedSums::make does, and for a policy that is none, which stands in `policy` alone.
+pybind11::object make_bounded_sums(const std::shared_ptr<Group>& group, BoundedLossOptions options,
+                                   const std::string& policy);
 
 }  // namespace talweg::python

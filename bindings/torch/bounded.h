@@ -20,12 +20,15 @@ namespace talweg::torch_face {
 class LossySums {
  public:
   // Every rank of `group` calls it. Throws CallError, or torch's DistBackendError.
-  LossySums(Group& group, double p, const std::string& policy, std::size_t packet_bytes) {
+  LossySums(Group& group, double p, const std::string& policy, std::size_t packet_bytes,
+            const PacketClasses& classes) {
     check_value(policy == "zero" || policy == "rescale",
                 "talweg: policy: expected \"zero\" or \"rescale\", not ", policy);
     const auto what = policy == "zero" ? LossPolicy::zero : LossPolicy::rescale;
-    sums_ = with_torch_errors(
-        [&] { return BoundedSums::make(group, {.p = p, .policy = what, .packet_bytes = packet_bytes}); });
+    sums_ = with_torch_errors([&] {
+      return BoundedSums::make(group,
+                               {.p = p, .policy = what, .packet_bytes = packet_bytes, .classes = classes});
+    });
   }
   ~LossySums() {
     const pybind11::gil_scoped_release no_gil;
@@ -36,7 +39,7 @@ class LossySums {
 
   // In place. `values` and `residual` are of one type and size, contiguous and on the CPU; else CallError.
   LossReport all_reduce(const at::Tensor& values, const std::optional<at::Tensor>& residual,
-                        const std::vector<std::size_t>& layers, bool average) {
+                        const std::vector<std::size_t>& layers, bool average, double depth) {
     const auto type = reduced_type("bounded all_reduce", values.scalar_type(), c10d::ReduceOp::SUM);
     check_layout("the gradients", values);
     if (residual) {
@@ -53,7 +56,8 @@ class LossySums {
                                 .type = type,
                                 .reduction = average ? ReduceOp::avg : ReduceOp::sum,
                                 .residual = residual ? residual->mutable_data_ptr() : nullptr,
-                                .layers = layers});
+                                .layers = layers,
+                                .depth = depth});
     });
   }
 

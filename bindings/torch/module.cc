@@ -126,21 +126,22 @@ void add_bounded(py::module_& m) {
   sums.def(
       kAllReduce.name,
       [](LossySums& self, const at::Tensor& values, const std::optional<at::Tensor>& residual,
-         const std::vector<std::size_t>& layers, bool average) {
+         const std::vector<std::size_t>& layers, bool average, double depth) {
         const LossReport report = [&] {
           const py::gil_scoped_release no_gil;
-          return self.all_reduce(values, residual, layers, average);
+          return self.all_reduce(values, residual, layers, average, depth);
         }();
         py::dict said;
         said["sent_bytes"] = report.sent_bytes;
         said["lost_bytes"] = report.lost_bytes;
+        said["lost_important_bytes"] = report.lost_important_bytes;
         said["exact"] = report.exact;
         said["lost_of_layer"] = report.lost_of_layer;
         said["packets_again"] = report.packets_again;
         return said;
       },
       py::arg("values"), py::arg("residual") = py::none(), py::arg("layers") = std::vector<std::size_t>(),
-      py::arg("average") = false, kAllReduce.text);
+      py::arg("average") = false, py::arg("depth") = 0.0, kAllReduce.text);
 }
 
 }  // namespace
@@ -179,11 +180,19 @@ PYBIND11_MODULE(_c10d, m) {
       py::arg("tensors"), py::arg("options"), py::arg("priority"));
   define(
       "Backend.bounded_sums",
-      [](const TalwegBackend& b, double p, const std::string& policy, std::size_t packet_bytes) {
+      [](const TalwegBackend& b, double p, const std::string& policy, std::size_t packet_bytes,
+         const std::pair<double, double>& droppable, bool keep_important, int queues, bool back_first) {
         const py::gil_scoped_release no_gil;
-        return std::make_unique<LossySums>(*b.group(), p, policy, packet_bytes);
+        return std::make_unique<LossySums>(*b.group(), p, policy, packet_bytes,
+                                           talweg::PacketClasses{.droppable_front = droppable.first,
+                                                                 .droppable_back = droppable.second,
+                                                                 .keep_important = keep_important,
+                                                                 .queues = queues,
+                                                                 .back_first = back_first});
       },
-      py::arg("p"), py::arg("policy") = "zero", py::arg("packet_bytes") = 0);
+      py::arg("p"), py::arg("policy") = "zero", py::arg("packet_bytes") = 0,
+      py::arg("droppable") = std::pair(0.0, 0.0), py::arg("keep_important") = false, py::arg("queues") = 1,
+      py::arg("back_first") = false);
   py::class_<StepLog, std::shared_ptr<StepLog>> log(m, "StepLog", Documented("StepLog").text);
   log.def(py::init<int, const py::object&>(), py::arg("layers"), py::arg("now"),
           Documented("StepLog.__init__").text);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/fail.h"
 #include "base/printable.h"
@@ -209,7 +210,8 @@ void add_lab(CLI::App& app, Action* action) {
   add_wide(*run_app, flags->wide);
   // Then the first word that is no option is the program's.
   CLI::Option* topology = run_app->get_option("--topology")->trigger_on_parse();
-  topology->each([=](const std::string&) {
+  topology->each([=, named = false](const std::string&) mutable {
+    if (std::exchange(named, true)) refuse("--topology: given twice, expected one network");
     if (file->count() == 0) run_app->remove_option(file);
   });
   run_app->callback([=] {

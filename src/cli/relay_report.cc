@@ -50,10 +50,10 @@ std::string relay_text(const cluster::Cluster& cluster, const fabric::RelayRepor
                number(total(c.marked)), number(c.lost), number(total(c.dropped)), by_priority(c.dropped)});
   }
   std::string text = table.empty() ? "" : table.text(wide);
-  text += fmt::format(
-      "{} packets handed over, late by at most {:.3f} ms (median), {:.3f} ms (99 %), {:.3f} ms (worst)\n",
-      report.carried, milliseconds(report.median_late_ns), milliseconds(report.p99_late_ns),
-      milliseconds(report.worst_late_ns));
+  text +=
+      fmt::format("{} packets handed over, late by {:.3f} ms (median), {:.3f} ms (99 %), {:.3f} ms (worst)\n",
+                  report.carried, milliseconds(report.median_late_ns), milliseconds(report.p99_late_ns),
+                  milliseconds(report.worst_late_ns));
   if (report.foreign + report.malformed + report.unroutable + report.refused > 0)
     text += fmt::format(
         "not carried: {} packets to nobody here, {} that are no whole IP packets, {} without a way; "

@@ -111,12 +111,14 @@ class Carrier {
   sim::Picoseconds at(std::int64_t ns) const { return sim::picoseconds(Nanoseconds{ns - begun_}); }
 
   void wait() {
+    const bool was_full = carried_.full();
     for (std::size_t h = 0; h < hosts_.size(); ++h) {
-      polled_[h].events = carried_.full() ? 0 : POLLIN;
+      polled_[h].events = was_full ? 0 : POLLIN;
       polled_[h].revents = 0;
     }
     const sim::Picoseconds next = carried_.next();
     timespec left{};
+    const std::int64_t slept_ns = monotonic_ns();
     if (next != sim::kNever) {
       const sim::Picoseconds ps = std::max<sim::Picoseconds>(next - now(), 0);
       const std::int64_t ns = (ps + sim::kPicosecondsPerNanosecond - 1) / sim::kPicosecondsPerNanosecond;
@@ -126,7 +128,12 @@ class Carrier {
     if (ppoll(polled_.data(), polled_.size(), next == sim::kNever ? nullptr : &left, nullptr) < 0 &&
         errno != EINTR)
       throw_system("wait for packets");
-    if (next == sim::kNever || left.tv_sec + left.tv_nsec > 0) woke_ = monotonic_ns();
+    // Who has overslept does not know for how long something has been there; nor who did not look.
+    if (was_full) return;
+    if (next == sim::kNever)
+      woke_ = monotonic_ns();
+    else if (left.tv_sec + left.tv_nsec > 0)
+      woke_ = std::min(monotonic_ns(), slept_ns + left.tv_sec * 1'000'000'000 + left.tv_nsec);
   }
 
   void read_from(std::size_t host) {

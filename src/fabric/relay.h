@@ -12,8 +12,9 @@
 // to another host is dropped, and counted.
 //
 // It is as exact as its processor is quick: a packet that is handed over late was delayed by more than the
-// network says. How late packets were, with what they may have waited to be read, is in the report. Where
-// more packets are inside than kMostInside, nothing is read, and hosts lose what they send.
+// network says. How late packets were, with what they have waited to be read as far as is known, is in the
+// report: not what it takes until a relay that sleeps has a processor. Where more packets are inside than
+// kMostInside, nothing is read, and hosts lose what they send.
 #pragma once
 
 #include <cstdint>

@@ -157,6 +157,8 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     ++sums_.losses_.datagrams;
     header.job = kind;
     header.sender = static_cast<std::uint16_t>(number());
+    // As without queues for layers: all is best effort.
+    header.service = static_cast<std::uint8_t>((header.service & wire::kDroppable) | wire::kOrdinary);
     header.number = peers_[at(rank)]->numbers[kind]++;
     post(*sums_.ranks_[at(rank)], make(header, {payload, header.length}));
     return header.number;
@@ -170,9 +172,11 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     const std::int64_t now = hosts().now_ns();
     // Nobody reads the socket of shards before all ranks are known to be at the same call.
     const bool read = phase_ == Phase::sharing || phase_ == Phase::summed;
-    if (message.header.job == kShards && !read)
+    if (message.header.job == kShards && !read) {
+      if (unread_bytes_ + message.payload.size() > sums_.options_.window_bytes) return;
+      unread_bytes_ += message.payload.size();
       unread_.push_back({static_cast<int>(from.number()), message, arrival});
-    else if (message.header.job == kShards)
+    } else if (message.header.job == kShards)
       on_shard(static_cast<int>(from.number()), message, arrival);
     else
       peer.flow.on_datagram(message.header, message.payload, arrival.marked, now, now - arrival.came_ns);
@@ -210,6 +214,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
       exchange_.begin(tensor_, operands_.in, sums_.options_.classes, deadline_ns_, now);
       for (const Shard& s : unread_) on_shard(s.from, s.message, s.arrival);
       unread_.clear();
+      unread_bytes_ = 0;
       exchange_.end_of_batch();
       phase_ = Phase::sharing;
     }
@@ -337,6 +342,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   std::vector<std::size_t> counts_, offsets_;  // of each rank's shard, in elements
   std::size_t tensor_ = 0;
   std::vector<Shard> unread_;  // in the socket's buffer
+  std::size_t unread_bytes_ = 0;
   SumOperands operands_;
   Phase phase_ = Phase::idle;
   Picoseconds started_ = 0;

@@ -29,7 +29,6 @@ std::string those_given(const SimulateRequest& request, std::initializer_list<co
 }
 
 // The priorities that packets have.
-// Of datagrams control has one, and those of BoundedSums have another.
 std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, bool only_datagrams,
                                                      bool bounded) {
   std::array<bool, sim::kPriorities> used{};
@@ -37,8 +36,7 @@ std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, b
     used[static_cast<std::size_t>(std::clamp(priority, 0, sim::kPriorities - 1))] = true;
   };
   if (only_datagrams) {
-    use(0);
-    if (bounded) use(wire::kOrdinary);
+    use(bounded ? wire::kOrdinary : 0);
     return used;
   }
   const int below = o.simulation.transport.data_priority;
@@ -116,8 +114,8 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
   }
   if (!request.red.empty()) note(those_given(request, {"mark"}), "--red takes its place");
   if (datagrams) {
-    if (!bounded) note(those_given(request, {"priorities"}), "all datagrams have one priority");
-    note(those_given(request, {"trim"}), "no datagram is trimmed");
+    note(those_given(request, {"priorities", "trim"}),
+         "all datagrams have one priority, and none is trimmed");
   } else if (pulled) {
     const std::string& name = request.transport;
     note(those_given(request, {"mark", "red"}), name + " does not react to marks");

@@ -107,6 +107,78 @@ TEST(BoundedSums, LoseNothingThatIsNotInAResidual) {
   EXPECT_GT(lost.load(), 0U);
 }
 
+// What is lost are packets with small values, and each says its layer's queue.
+TEST(BoundedSums, LoseTheSmallestWhereSwitchesDropSelectively) {
+  constexpr std::size_t kCount = 36'000, kPacket = 100;  // elements
+  constexpr int kCalls = 8;
+  std::array<std::atomic<std::uint64_t>, 256> seen{};
+  std::atomic<std::uint64_t> lost{0}, important{0};
+  run_ranks(3, [&](Group& group) {
+    const auto sums = make_bounded(
+        group,
+        {.p = 0.3,
+         .packet_bytes = 4 * kPacket,
+         .classes = {.droppable_front = 0.5, .droppable_back = 0, .keep_important = true, .queues = 4}},
+        selective(0.2, 40 + static_cast<unsigned>(group.rank()), seen));
+    for (const double depth : {0.0, 1.0})
+      for (int call = 0; call < kCalls; ++call) {
+        // Every second packet is of ones, the others are of hundreds.
+        std::vector<float> values(kCount), kept(kCount);
+        for (std::size_t i = 0; i < kCount; ++i) values[i] = i / kPacket % 2 == 0 ? 1.F : 100.F;
+        const LossReport report = sums->all_reduce({.in = values.data(),
+                                                    .out = values.data(),
+                                                    .count = kCount,
+                                                    .residual = kept.data(),
+                                                    .depth = depth});
+        (depth > 0 ? important : lost) += report.lost_bytes;
+        EXPECT_EQ(report.lost_important_bytes, 0U);
+        for (std::size_t i = 0; i < kCount; ++i) {
+          if (kept[i] != 0.F) {
+            EXPECT_EQ(kept[i], 1.F) << i;
+          }
+          if (i / kPacket % 2 != 0) {
+            EXPECT_EQ(values[i], 300.F) << i;
+          }
+        }
+      }
+  });
+  EXPECT_GT(lost.load(), 0U);
+  EXPECT_EQ(important.load(), 0U) << "of back layers nothing is droppable";
+  const auto came = [&](std::uint8_t service) { return seen[wire::traffic_class(service, true)].load(); };
+  EXPECT_GT(came(0), 0U) << "control";
+  // Half of a shard's 120 packets are droppable; some may be spared.
+  EXPECT_GT(came(1 | wire::kDroppable), 3U * 2 * kCalls * 30);
+  EXPECT_LE(came(1 | wire::kDroppable), 3U * 2 * kCalls * 60);
+  EXPECT_GE(came(1), 3U * 2 * kCalls * 60);
+  EXPECT_EQ(came(4 | wire::kDroppable), 0U);
+  EXPECT_GE(came(4), 3U * 2 * kCalls * 120);
+}
+
+TEST(BoundedSums, KeepWhatIsImportantWhateverTheNetworkLoses) {
+  std::atomic<std::uint64_t> lost{0};
+  run_ranks(3, [&](Group& group) {
+    const auto sums =
+        make_bounded(group,
+                     {.p = 0.2,
+                      .packet_bytes = 400,
+                      .classes = {.droppable_front = 0.5, .droppable_back = 0.5, .keep_important = true}},
+                     lossy(0.1, 50 + static_cast<unsigned>(group.rank())));
+    for (int call = 0; call < 6; ++call) {
+      std::vector<float> values(30'000);
+      for (std::size_t i = 0; i < values.size(); ++i) values[i] = i / 100 % 2 == 0 ? 1.F : 100.F;
+      const LossReport report =
+          sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()});
+      lost += report.lost_bytes;
+      EXPECT_EQ(report.lost_important_bytes, 0U);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        if (i / 100 % 2 != 0) {
+          EXPECT_EQ(values[i], 300.F) << i;
+        }
+    }
+  });
+  EXPECT_GT(lost.load(), 0U);
+}
+
 TEST(BoundedSums, AreMeansOfThoseThatHaveCome) {
   std::atomic<std::uint64_t> lost{0};
   run_ranks(3, [&](Group& group) {
@@ -191,6 +263,13 @@ TEST(BoundedSums, AreRefusedWhereTheyHaveNoMeaning) {
                   AllOf(HasSubstr("invalid_argument"), HasSubstr("expected 0 to 0.5")));
     EXPECT_THAT(error_of([&] { BoundedSums::make(group, {.packet_bytes = 8}); }),
                 HasSubstr("expected 64 to"));
+    const auto refused = [&](const PacketClasses& classes) {
+      return error_of([&] { BoundedSums::make(group, {.classes = classes}); });
+    };
+    EXPECT_THAT(refused({.droppable_front = 1.5}), HasSubstr("1.5 of the packets that may be dropped first"));
+    EXPECT_THAT(refused({.droppable_back = -1}), HasSubstr("expected 0 to 1"));
+    EXPECT_THAT(refused({.queues = 8}), HasSubstr("8 queues for layers: expected 1 to 7"));
+    EXPECT_THAT(refused({.keep_important = true}), HasSubstr("nothing could be missing"));
     const auto sums = BoundedSums::make(group);
     const auto means = BoundedSums::make(group, {.policy = LossPolicy::rescale});
     std::vector<float> a(8), b(8);
@@ -209,6 +288,9 @@ TEST(BoundedSums, AreRefusedWhereTheyHaveNoMeaning) {
     call.layers = layers;
     EXPECT_THAT(refusal(*sums, call), HasSubstr("layers of 7 elements together, of 8"));
     call.layers = {};
+    call.depth = 1.1;
+    EXPECT_THAT(refusal(*sums, call), HasSubstr("a depth of 1.1 in the model: expected 0 to 1"));
+    call.depth = 0;
     call.residual = a.data();
     EXPECT_THAT(refusal(*sums, call), HasSubstr("the residual overlaps"));
     call.residual = b.data();

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <netinet/udp.h>
 #include <pthread.h>
+#include <string.h>
 #include <sys/socket.h>
 
 typedef int (*SendCall)(int, struct mmsghdr*, unsigned, int);
@@ -14,6 +15,21 @@ typedef int (*SendCall)(int, struct mmsghdr*, unsigned, int);
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static double loss;
 static unsigned long state;
+
+// From now on only those that are not ECN-capable are lost, as by a switch with RED and ECN.
+static int selective;
+void lose_selectively(int only_those) {
+  pthread_mutex_lock(&mutex);
+  selective = only_those;
+  pthread_mutex_unlock(&mutex);
+}
+
+static int is_spared(const struct msghdr* header) {
+  int octet = 0;
+  for (struct cmsghdr* c = CMSG_FIRSTHDR(header); c != NULL; c = CMSG_NXTHDR((struct msghdr*)header, c))
+    if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) memcpy(&octet, CMSG_DATA(c), sizeof octet);
+  return selective && (octet & 3) != 0;
+}
 
 // The part of all datagrams of UDP that this process sends from now on.
 void lose(double part, unsigned seed) {
@@ -49,7 +65,7 @@ int sendmmsg(int fd, struct mmsghdr* messages, unsigned n, int flags) {
       errno = EIO;
       return i > 0 ? (int)i : -1;
     }
-    if (!is_lost() && send(fd, messages + i, 1, flags) != 1) return i > 0 ? (int)i : -1;
+    if ((is_spared(&messages[i].msg_hdr) || !is_lost()) && send(fd, messages + i, 1, flags) != 1) return i > 0 ? (int)i : -1;
   }
   return (int)n;
 }

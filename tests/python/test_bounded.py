@@ -37,6 +37,27 @@ def same_on_all(group, array):
 
 
 @on_ranks(3)
+def test_the_smallest_are_lost_where_switches_drop_selectively(group):
+    lose(0.2, group.rank)
+    ctypes.CDLL(None).lose_selectively(1)
+    sums = group.bounded_sums(p=0.3, packet_bytes=400, droppable=0.5, droppable_back=0, keep_important=True, queues=4)
+    array = np.where(np.arange(36_000) // 100 % 2 == 0, 1, 100).astype("f4")
+    lost = 0
+    for call in range(EXACT_CALLS + 10):
+        out, residual = np.zeros_like(array), np.zeros_like(array)
+        report = sums.all_reduce(array, out=out, residual=residual, depth=0)
+        lost += report.lost_bytes
+        assert report.lost_important_bytes == 0 and set(np.unique(residual)) <= {0, 1}
+        assert (out[array == 100] == 300).all()
+    everyone = np.array([lost])
+    group.all_reduce(everyone)
+    assert everyone[0] > 0
+    exact = [sums.all_reduce(array.copy(), depth=1.0).lost_bytes for _ in range(5)]
+    assert exact == [0] * 5, "nothing of the last layers is droppable"
+    ctypes.CDLL(None).lose_selectively(0)
+
+
+@on_ranks(3)
 def test_with_nothing_to_lose_they_are_the_groups_sums(group):
     lose(0.1, group.rank)
     sums = group.bounded_sums(p=0, packet_bytes=512)
@@ -100,7 +121,7 @@ def test_a_report_shows_what_it_has(group):
     values = np.ones(6, "f8")
     report = group.bounded_sums().all_reduce(values, layers=[2, 4])
     assert values.tolist() == [2] * 6
-    assert repr(report) == (f"LossReport(sent_bytes=24, lost_bytes=0, exact=True, lost_of_layer=[0, 0], lost_of_sender=[0, 0], "
+    assert repr(report) == (f"LossReport(sent_bytes=24, lost_bytes=0, lost_important_bytes=0, exact=True, lost_of_layer=[0, 0], lost_of_sender=[0, 0], "
                             f"packets_again={report.packets_again}, seconds={report.seconds:.6f})")
 
 
@@ -165,6 +186,9 @@ def test_bad_arguments_get_one_clear_line(group):
         ({"p": float("nan")}, "expected 0 to 0.5"),
         ({"policy": "none"}, 'policy: expected "zero" or "rescale", got "none"'),
         ({"packet_bytes": 8}, "packets of 8 bytes: expected 64 to"),
+        ({"droppable": 2}, "a part of 2 of the packets that may be dropped first: expected 0 to 1"),
+        ({"queues": 0}, "0 queues for layers: expected 1 to 7"),
+        ({"keep_important": True}, "keep_important where no packet is droppable"),
     ]:
         with pytest.raises(talweg.Error, match=words) as caught:
             group.bounded_sums(**arguments)
@@ -192,6 +216,6 @@ def test_bad_arguments_get_one_clear_line(group):
         assert caught.value.code == "invalid_argument" and "\n" not in str(caught.value)
     with pytest.raises(TypeError, match="layers: expected a list of ints of at least 0"):
         sums.all_reduce(a, layers=-1)
-    with pytest.raises(TypeError, match="all_reduce.array, op, out, residual, layers, timeout.: no argument is called root"):
+    with pytest.raises(TypeError, match="all_reduce.array, op, out, residual, layers, depth, timeout.: no argument is called root"):
         sums.all_reduce(a, root=1)
     assert a.tolist() == [1] * 8

@@ -68,6 +68,29 @@ def kept(state):
     return summed(own(state))
 
 
+@on_ranks(3)
+def test_the_smallest_are_lost_where_switches_drop_selectively():
+    lose(0.2)
+    ctypes.CDLL(None).lose_selectively(1)
+    state = hooks.bounded_loss(p=0.3, packet_bytes=400, droppable=0.5, keep_important=True, queues=4)
+    model = parallel(state, Given((36_000,)))
+    ones_and_hundreds = [torch.where(torch.arange(36_000) // 100 % 2 == 0, 1.0, 300.0)]
+    for _ in range(EXACT_CALLS + 10):
+        large = ones_and_hundreds[0] == 300
+        assert torch.allclose(averaged(model, ones_and_hundreds)[large], torch.tensor(300.0))
+    told = state.statistics()
+    assert summed(torch.tensor(told["lost_bytes"])) > 0 and told["lost_important_bytes"] == 0
+    assert own(state)[large].abs().max() == 0
+    ctypes.CDLL(None).lose_selectively(0)
+
+
+@on_ranks(2)
+def test_a_bucket_is_as_deep_as_its_parameters():
+    state = hooks.bounded_loss(queues=7)
+    last = ((9, 10),)
+    assert [state._depth(key) for key in (last, ((0, 5),), ((3, 1), (6, 1)))] == [1, 0, 0.5]
+
+
 @on_ranks(2)
 def test_with_nothing_to_lose_it_is_ddp_bit_for_bit():
     lose(0.1)
@@ -249,6 +272,10 @@ def test_what_cannot_be_gets_one_clear_line():
         (lambda: hooks.bounded_loss(packet_bytes=8), ValueError, "packets of 8 bytes: expected 64 to"),
         (lambda: hooks.bounded_loss(guard=0), ValueError, "guard must be a number above 0 or None, not 0"),
         (lambda: hooks.bounded_loss(log_every=-1), ValueError, "log_every must be a whole number of at least 0, not -1"),
+        (lambda: hooks.bounded_loss(droppable=1.5), ValueError, "droppable must be from 0 to 1, or two such numbers, not 1.5"),
+        (lambda: hooks.bounded_loss(droppable=(0, 0, 0)), ValueError, "droppable must be from 0 to 1"),
+        (lambda: hooks.bounded_loss(queues=8), ValueError, "queues must be a whole number from 1 to 7, not 8"),
+        (lambda: hooks.bounded_loss(keep_important=True), ValueError, "nothing could be missing"),
         (lambda: hooks.bounded_loss(process_group=gloo), ValueError, "bounded_loss.*: this process group runs over gloo, not over talweg"),
         (lambda: hooks.bounded_loss(p=0.01 * (1 + dist.get_rank())), RuntimeError, "ranks disagree: rank 0 has p = 0.01"),
         (lambda: hooks.hook(None, None), TypeError, "takes a state that talweg.torch.hooks.int8"),

@@ -31,8 +31,10 @@ class Backend(_Backend):
     ) -> _Work:
         """What torch.distributed.all_reduce(..., async_op=True) does to the one tensor of the list; what this rank sends of it
         overtakes, chunk by chunk, what it sends of calls with a lower priority (0 to 7). Ranks need not agree on it."""
-    def bounded_sums(self, p: float, policy: str = "zero", packet_bytes: int = 0) -> BoundedSums:
+    def bounded_sums(self, p: float, policy: str = "zero", packet_bytes: int = 0, droppable: tuple[float, float] = ...,
+                     keep_important: bool = False, queues: int = 1, back_first: bool = False) -> BoundedSums:
         """Sums of which the part `p` of each rank's data may be lost on the way, as help(talweg.Group.bounded_sums) says.
+        `droppable`: in the front and in the back layers.
         Every rank calls it, with the same arguments. Raises ValueError for arguments that can never work, and torch's
         DistBackendError."""
 
@@ -40,10 +42,10 @@ class BoundedSums:
     """Sums of gradients of which a bounded part may be lost on the way, from Backend.bounded_sums(). For talweg.torch.hooks."""
 
     def all_reduce(self, values: _Tensor, residual: _Tensor | None = None, layers: list[int] = ...,
-                   average: bool = False) -> dict[str, Any]:
+                   average: bool = False, depth: float = 0.0) -> dict[str, Any]:
         """In place: the sum or the average of all ranks' values, contiguous tensors on the CPU of halves, float32 or float64.
         Blocks; of one thread at a time. The residual and the layers are as in help(talweg.BoundedSums.all_reduce).
-        Returns sent_bytes, lost_bytes, exact, lost_of_layer and packets_again, as help(talweg.LossReport) says."""
+        Returns sent_bytes, lost_bytes, lost_important_bytes, exact, lost_of_layer and packets_again, as help(talweg.LossReport) says."""
 
 class StepLog:
     """What happens when in a model's training steps: see _watching.py, whose part in C++ it is."""

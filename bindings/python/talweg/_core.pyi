@@ -185,15 +185,24 @@ class Group:
         order. None on ranks that are not in the list. It shares this group's connections and begins with its timeout. Raises
         Error: "invalid_argument" for a number that is no rank or comes twice, "mismatch" on every rank where a rank in one
         rank's list has another list, "timeout" where a rank does not call it."""
-    def bounded_sums(self, p: float = 0.01, policy: str = "zero", packet_bytes: int = 0) -> BoundedSums:
+    def bounded_sums(
+        self, p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, droppable: float = 0.0,
+        droppable_back: float | None = None, keep_important: bool = False, queues: int = 1, back_first: bool = False,
+    ) -> BoundedSums:
         """Sums of which a bounded part may be lost on the way: every rank calls it, in the same order as collectives, with
         the same arguments. Needs UDP between the ranks' hosts. The sums share this group's connections, and may outlive it.
 
         p: 0 to 0.5, the part of a rank's data that may be missing; with 0 everything arrives
         policy: "zero" counts what is missing as zero; "rescale" takes the mean of those ranks whose part has come
         packet_bytes: what is lost is lost in packets of at most so many bytes; 0: 8 KiB, or what the network takes
+        droppable: 0 to 1, the part of a rank's packets, those of the smallest values, that leave without ECN, so that
+            switches with RED and ECN drop them before others
+        droppable_back: the same in the model's last layers; in between in proportion (default: as droppable)
+        keep_important: of all other packets none may be missing
+        queues: 1 to 7, so many priorities (DSCP), by the depth that a call names; 1: all packets are best effort
+        back_first: the model's last layers have the most urgent one, not its first
 
-        Raises Error: "invalid_argument", "mismatch" on every rank where arguments differ, "system" (no socket)."""
+        These five may differ by rank. Raises Error: "invalid_argument", "mismatch" on every rank where arguments differ, "system" (no socket)."""
     def abort(self, why: str) -> None:
         """Fails everything in flight and every later call, here and on all other ranks, with Error "aborted", which has `why`
         in its text."""
@@ -236,6 +245,9 @@ class LossReport:
     def lost_bytes(self) -> int:
         """Of sent_bytes, what never arrived; it is in the residual, where there is one."""
     @property
+    def lost_important_bytes(self) -> int:
+        """Of lost_bytes, what was in packets that are not droppable."""
+    @property
     def exact(self) -> bool:
         """Whether nothing could be lost: one of the first calls of its size, or p is 0."""
     @property
@@ -257,13 +269,14 @@ class BoundedSums:
 
     def all_reduce(
         self, array: Buffer, op: ReduceOp = SUM, out: Buffer | None = None, residual: Buffer | None = None,
-        layers: Sequence[int] | None = None, timeout: Timeout = None,
+        layers: Sequence[int] | None = None, depth: float = 0.0, timeout: Timeout = None,
     ) -> LossReport:
         """Every rank gets the SUM or the AVG of all ranks' arrays of float16, float32 or float64, in `out` or in place.
 
         residual: zeros at first, of array's type and number of elements, one for each tensor, and kept: it is added to the
             array, and afterwards holds what was lost of this rank's. Without one, that is gone. Not with "rescale"
         layers: elements of each layer, together those of array: the report says what was lost of each
+        depth: where in the model it is: 0, next to its input, to 1, next to its output
         timeout: seconds, or a timedelta (default: the group's when these sums were made)
 
         Every rank calls it, in the same order; blocks, and Ctrl-C is heard at its end. A second call while one goes on

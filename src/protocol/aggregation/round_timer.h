@@ -23,17 +23,24 @@ class RoundTimer {
   explicit RoundTimer(const RoundTimes& times) : times_(times) {}
 
   void measured(std::int64_t round_ns) {
-    if (mean_ns_ == 0) {
-      mean_ns_ = std::max<std::int64_t>(1, round_ns);
-      deviation_ns_ = round_ns / 2;
+    if (mean_ns_ == 0 || assumed_) {
+      first(round_ns);
+      assumed_ = false;
       return;
     }
     deviation_ns_ += (std::abs(round_ns - mean_ns_) - deviation_ns_) / 4;
     mean_ns_ += (round_ns - mean_ns_) / 8;
   }
-  // About as long as a round takes, until one has been measured.
+  // A round takes about so long, until one has been measured.
   void assume(std::int64_t round_ns) {
-    if (mean_ns_ == 0) measured(round_ns);
+    if (mean_ns_ > 0 && !assumed_) return;
+    first(round_ns);
+    assumed_ = true;
+  }
+  // No longer than that, of an answer to any of several questions. Better than what was assumed: who waits
+  // for less than answers take repeats each question, and would never measure one.
+  void measured_at_most(std::int64_t round_ns) {
+    if (assumed_) measured(round_ns);
   }
   std::int64_t wait_ns(std::uint32_t times_in_vain) const {
     std::int64_t wait = times_.first_ns;
@@ -44,7 +51,13 @@ class RoundTimer {
   std::int64_t mean_ns() const { return mean_ns_; }  // 0: not known
 
  private:
+  void first(std::int64_t round_ns) {
+    mean_ns_ = std::max<std::int64_t>(1, round_ns);
+    deviation_ns_ = round_ns / 2;
+  }
+
   RoundTimes times_;
+  bool assumed_ = false;
   std::int64_t mean_ns_ = 0;
   std::int64_t deviation_ns_ = 0;
 };

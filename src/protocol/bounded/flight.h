@@ -22,6 +22,7 @@
 // Pure: no clock, no socket. Its memory is taken when it is made.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -67,8 +68,13 @@ class Flight {
 
   // One of the largest datagrams may leave.
   bool allowed(std::int64_t now_ns);
-  // With so many bytes more no other one may leave before something has come.
-  bool fills(std::size_t bytes) const { return window(bytes) != Window::open; }
+  // With so many bytes more no other one may leave before something has come; or the window is so small that
+  // each one should ask.
+  bool fills(std::size_t bytes) const {
+    const double window = std::min(rate_.window(), static_cast<double>(other_credit_));
+    return this->window(bytes) != Window::open ||
+           window < Arrivals::kSmallWindow * static_cast<double>(options_.datagram);
+  }
   // `bytes`: of the datagram, IP header included. After allowed().
   void sent(std::uint64_t number, std::size_t bytes, std::int64_t now_ns);
   // `came_ns`: when it came to this machine.

@@ -105,6 +105,7 @@ void BoundedInflow::on_data(std::uint32_t iteration, const wire::BoundedData& da
   }
   // Karn: of holes that were named twice it is not known which of the two was heard.
   if (measuring_ && data.again && in_vain_ == 1) timer_.measured(now_ns - round_ns_);
+  if (measuring_ && data.again && in_vain_ > 1) timer_.measured_at_most(now_ns - first_round_ns_);
   measuring_ = measuring_ && !data.again;
   std::memcpy(out_ + data.offset(), bytes.data(), bytes.size());
   got_bytes_ += bytes.size();
@@ -171,7 +172,10 @@ void BoundedInflow::settle(LossBudget& budget, std::int64_t now_ns) {
 void BoundedInflow::name_holes(std::int64_t now_ns) {
   ++now_.round;
   ++counters_.rounds;
-  if (in_vain_ > 0) ++counters_.in_vain;
+  if (in_vain_ > 0)
+    ++counters_.in_vain;
+  else
+    first_round_ns_ = now_ns;
   if (in_vain_ < 0xff) ++in_vain_;
   now_.told = 0;
   hint_ = false;

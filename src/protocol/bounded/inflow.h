@@ -140,6 +140,7 @@ class BoundedInflow {
   std::uint8_t in_vain_ = 0;  // rounds since anything has come
   std::int64_t last_ns_ = 0;  // something has come, or was asked for
   std::int64_t round_ns_ = 0;
+  std::int64_t first_round_ns_ = 0;  // of those in vain
   bool measuring_ = false;
   std::int64_t met_ns_ = kNeverNs;  // since when no more is missing than may be
   std::int64_t next_ns_ = kNeverNs;

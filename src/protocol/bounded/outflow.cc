@@ -80,7 +80,10 @@ void BoundedOutflow::next_data(std::int64_t now_ns, wire::DatagramHeader& header
 void BoundedOutflow::next_probe(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload) {
   probe_due_ = false;
   ++counters_.probes;
-  if (in_vain_ > 0) ++counters_.in_vain;
+  if (in_vain_ > 0)
+    ++counters_.in_vain;
+  else
+    first_probe_ns_ = now_ns;
   if (in_vain_ < 0xff) ++in_vain_;
   encode(wire::BoundedProbe{shape_.tensor, ++probe_, shape_.packets(), must()}, iteration_, header, payload);
   probe_ns_ = now_ns;
@@ -106,6 +109,7 @@ void BoundedOutflow::on_report(std::uint32_t iteration, const wire::BoundedRepor
   heard_ = true;
   // Only a probe that was not repeated says how long the way takes.
   if (report.probe == probe_ && in_vain_ == 1) timer_.measured(now_ns - probe_ns_);
+  if (in_vain_ > 1) timer_.measured_at_most(now_ns - first_probe_ns_);
   in_vain_ = 0;
   probe_due_ = false;
   if (report.type == wire::BoundedType::stop)

@@ -128,7 +128,8 @@ class BoundedOutflow {
   bool probe_due_ = false;
   std::uint8_t in_vain_ = 0;  // probes since anything was heard
   std::int64_t probe_ns_ = 0;
-  std::int64_t ask_ns_ = kNeverNs;  // nothing has been heard until then
+  std::int64_t first_probe_ns_ = 0;  // of those in vain
+  std::int64_t ask_ns_ = kNeverNs;   // nothing has been heard until then
   std::int64_t next_ns_ = kNeverNs;
   std::optional<BoundedFailure> failure_;
   OutflowCounters counters_;

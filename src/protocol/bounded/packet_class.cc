@@ -28,7 +28,7 @@ std::uint8_t queue_priority(double depth, int queues, LayerOrder order) {
   return static_cast<std::uint8_t>(1 + std::min(static_cast<int>(place * queues), queues - 1));
 }
 
-float packet_magnitude(DataType type, const std::byte* data, std::size_t count) {
+double packet_magnitude(DataType type, const std::byte* data, std::size_t count) {
   const std::size_t bytes = size_of(type);
   double squares = 0;
   std::size_t n = 0;
@@ -50,8 +50,8 @@ float packet_magnitude(DataType type, const std::byte* data, std::size_t count) 
     n += here;
   }
   if (n == 0) return 0;
-  const auto mean = static_cast<float>(std::sqrt(squares / static_cast<double>(n)));
-  return std::isfinite(mean) ? mean : std::numeric_limits<float>::quiet_NaN();
+  const double mean = std::sqrt(squares / static_cast<double>(n));
+  return std::isfinite(mean) ? mean : std::numeric_limits<double>::quiet_NaN();
 }
 
 ImportantPackets::ImportantPackets(const BoundedShape& shape, DataType type)
@@ -66,11 +66,12 @@ const PacketSet& ImportantPackets::of(const std::byte* gradient, double droppabl
   important_.reset(packets, true);
   if (!has_magnitude(type_) || droppable <= 0) return important_;
   magnitudes_.clear();
+  const std::uint32_t first = first_to_leave(packets, ++calls_, 0, shape_.tensor);
   for (std::uint32_t i = 0; i < packets; ++i) {
     const std::byte* const at = gradient + std::uint64_t{i} * shape_.stride;
-    const float magnitude = packet_magnitude(type_, at, shape_.length(i) / size_of(type_));
+    const double magnitude = packet_magnitude(type_, at, shape_.length(i) / size_of(type_));
     // What is no number shows that something is wrong, and must be seen.
-    if (!std::isnan(magnitude)) magnitudes_.push_back({magnitude, i});
+    if (!std::isnan(magnitude)) magnitudes_.push_back({magnitude, (i + first) % packets, i});
   }
   const auto most = static_cast<std::size_t>(droppable * packets);
   const auto n = static_cast<std::ptrdiff_t>(std::min(most, magnitudes_.size()));

@@ -39,7 +39,7 @@ constexpr double drop_fraction(double depth, double front, double back) {
 
 // The root mean square of `count` values, from eight in each 64: a seventh of the time, and packets are told
 // apart as well. NaN where any of these is no number. Of f64, f32, f16 and bf16.
-float packet_magnitude(DataType type, const std::byte* data, std::size_t count);
+double packet_magnitude(DataType type, const std::byte* data, std::size_t count);
 
 // Which packets of a tensor are important: all but a part of them, those whose magnitudes are the smallest.
 class ImportantPackets {
@@ -54,13 +54,15 @@ class ImportantPackets {
 
  private:
   struct Magnitude {
-    float value = 0;
+    double value = 0;
+    std::uint32_t turn = 0;  // so that of equal ones not always the same are dropped
     std::uint32_t packet = 0;
     auto operator<=>(const Magnitude&) const = default;
   };
   const BoundedShape shape_;
   const DataType type_;
   PacketSet important_;
+  std::uint32_t calls_ = 0;
   std::vector<Magnitude> magnitudes_;
 };
 

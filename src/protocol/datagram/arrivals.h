@@ -27,6 +27,9 @@ class Arrivals {
   // long.
   static constexpr std::size_t kMostHeld = 16, kSomeHeld = 4;
   static constexpr std::int64_t kHoldNs = 1'000'000;
+  // Datagrams: in a window of fewer each one asks. If only the last did, and were lost, nothing would be
+  // answered before that time.
+  static constexpr double kSmallWindow = 2.0 * kSomeHeld;
 
   // `asks`: its sender waits for it. `came_ns`: when it came to this machine.
   void came(std::uint64_t number, bool asks, std::int64_t came_ns, std::int64_t now_ns) {

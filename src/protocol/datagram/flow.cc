@@ -96,6 +96,11 @@ DatagramFlow::Window DatagramFlow::window() const {
   return static_cast<double>(more) <= rate_.window() ? Window::open : Window::rate_full;
 }
 
+bool DatagramFlow::window_is_small() const {
+  const double window = std::min(rate_.window(), static_cast<double>(other_window_));
+  return window < Arrivals::kSmallWindow * static_cast<double>(payload_ + options_.around);
+}
+
 bool DatagramFlow::waits_for_credit() const {
   return sent_.on_their_way() == 0 &&
          std::ranges::any_of(out_, [](const SendBuffer& b) { return b.out_of_credit(); }) &&
@@ -132,8 +137,10 @@ bool DatagramFlow::make_data(std::uint64_t number, std::int64_t now_ns, wire::Da
   const SendBuffer::Piece piece = out_[channel].next(payload_ - wire::kFlowOffsetBytes);
   send_piece(number, now_ns, channel, piece, header, payload);
   out_[channel].sent(piece);
-  // Nothing more leaves before something has come.
-  if (!may_send() || channel_with_data() == out_.size()) header.flags = wire::kDatagramAsks;
+  // Nothing more leaves before something has come; or hardly anything would be answered if this one were
+  // lost.
+  if (!may_send() || channel_with_data() == out_.size() || window_is_small())
+    header.flags = wire::kDatagramAsks;
   pacer_.spent(header.length + options_.around);
   turn_ = (channel + 1) % out_.size();
   return true;
@@ -162,6 +169,7 @@ void DatagramFlow::send_piece(std::uint64_t number, std::int64_t now_ns, std::si
 void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                               std::byte* payload) {
   probe_due_ = false;
+  header.flags = wire::kDatagramAsks;
   if (sent_.full()) {
     ++statistics_.given_up;
     sent_.give_up_oldest([this](const SentPacket& packet) { on_lost(packet); });

@@ -132,6 +132,7 @@ class DatagramFlow {
   std::size_t channel_with_data() const;
   enum class Window : std::uint8_t { open, full, rate_full };
   Window window() const;
+  bool window_is_small() const;
   bool may_send() const { return !sent_.full() && window() == Window::open; }
   void on_lost(const SentPacket& packet);
   bool waits_for_credit() const;

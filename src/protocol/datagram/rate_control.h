@@ -5,7 +5,7 @@
 // per round trip, above it shrinks in proportion to the excess, at most once per round trip; so does it by
 // half for a loss and by less for a mark of the network (ECN). The target is a time or, where a flow's share
 // of the way is so slow that they take longer, a number of its bytes in the queue (as in Vegas: Brakmo et
-// al., SIGCOMM 1994), which losses and marks lower: n flows may have n times as many there. It begins small
+// al., SIGCOMM 1994), which losses lower: n flows may have n times as many there. It begins small
 // and doubles per round trip until the first sign of a queue. Switched off, the window is as large as it may
 // be, and what the other side has room for decides.
 //
@@ -87,12 +87,18 @@ class RateControl {
       clamp();
     }
   }
+  // At most once in a round trip; what a mark has taken in it counts.
   void on_lost(std::int64_t rtt_ns, std::int64_t now_ns) {
-    if (sign(kMostDecrease, rtt_ns, now_ns))
-      room_ = std::min(std::max(room_ * (1 - kMostDecrease), options_.least_window), options_.queue_bytes);
+    if (!options_.enabled || now_ns - lost_at_ns_ < rtt_ns) return;
+    const bool marked = now_ns - marked_at_ns_ < rtt_ns;
+    sign(marked ? 1 - (1 - kMostDecrease) / (1 - kMarkDecrease) : kMostDecrease, lost_at_ns_, now_ns);
+    room_ = std::min(std::max(room_ * (1 - kMostDecrease), options_.least_window), options_.queue_bytes);
   }
   // The queue is long, but it has room.
-  void on_marked(std::int64_t rtt_ns, std::int64_t now_ns) { sign(kMarkDecrease, rtt_ns, now_ns); }
+  void on_marked(std::int64_t rtt_ns, std::int64_t now_ns) {
+    if (!options_.enabled || now_ns - std::max(lost_at_ns_, marked_at_ns_) < rtt_ns) return;
+    sign(kMarkDecrease, marked_at_ns_, now_ns);
+  }
   // Nothing has been heard for long.
   void on_silence() {
     if (!options_.enabled) return;
@@ -122,13 +128,11 @@ class RateControl {
     return std::max(options_.queue_ns, static_cast<std::int64_t>(room_ * trip_ns / window_));
   }
   // A loss or a mark. That the delay has just taken a little of the window does not hide it.
-  bool sign(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
-    if (!options_.enabled || now_ns - signed_at_ns_ < rtt_ns) return false;
+  void sign(double part, std::int64_t& signed_at_ns, std::int64_t now_ns) {
     starting_ = false;
-    signed_at_ns_ = decreased_at_ns_ = now_ns;
+    signed_at_ns = decreased_at_ns_ = now_ns;
     window_ *= 1 - part;
     clamp();
-    return true;
   }
   void decrease(double part, std::int64_t rtt_ns, std::int64_t now_ns) {
     if (now_ns - decreased_at_ns_ < rtt_ns) return;
@@ -157,8 +161,8 @@ class RateControl {
   double room_;  // bytes for which queues have room, as far as is known
   bool starting_ = true;
   double drained_ = kNoLimit;  // the window until drain_until_ns_
-  std::int64_t decreased_at_ns_ = kNever, signed_at_ns_ = kNever, drain_until_ns_ = kNever,
-               heard_ns_ = kNever;
+  std::int64_t decreased_at_ns_ = kNever, lost_at_ns_ = kNever, marked_at_ns_ = kNever,
+               drain_until_ns_ = kNever, heard_ns_ = kNever;
   std::int64_t epoch_ = kNever;
 };
 

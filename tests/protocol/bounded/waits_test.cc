@@ -214,6 +214,32 @@ TEST(BoundedWaits, WhatIsAssumedOfAQuestionCountsUntilOneWasAnswered) {
   EXPECT_EQ(asked_after(9 * kMs, true), asked_after(0, true));
 }
 
+// Who waits for less than answers take repeats every question; it has to find out all the same.
+TEST(BoundedWaits, WhatIsAssumedMayBeFarTooShort) {
+  BoundedPair pair({});
+  std::uint64_t before = 0;
+  for (std::uint32_t iteration = 1; iteration < 5; ++iteration) {
+    run_first_pass(pair, iteration, {});
+    pair.all_down();  // lost
+    pair.sender.assume_round(0, 60'000);
+    std::vector<SentMessage> probes;
+    const std::int64_t begun = pair.now;
+    for (; pair.outflow().open() && pair.now < begun + 100 * kMs; pair.now += 50'000) {
+      pair.sender.on_time(pair.now);
+      if (const auto m = pair.next_up()) probes.push_back(*m);
+      if (probes.empty() || pair.now < begun + 2 * kMs) continue;
+      pair.up(probes.back());
+      for (const auto& m : pair.all_down()) pair.down(m);
+    }
+    const std::uint64_t asked = pair.outflow().counters().probes - before;
+    before = pair.outflow().counters().probes;
+    if (iteration == 1)
+      EXPECT_GT(asked, 2U);
+    else
+      EXPECT_EQ(asked, 1U) << iteration;
+  }
+}
+
 TEST(BoundedWaits, AHoleThatIsFilledBeforeItIsSentAgainIsNotSentAgain) {
   for (const bool must : {false, true}) {
     BoundedPair pair({});

@@ -423,6 +423,22 @@ TEST_F(Nonsense, WhatNothingMoreFollowsAsksForAnAnswer) {
   EXPECT_TRUE(flow_.acknowledgement_due(1000));
 }
 
+TEST_F(Nonsense, InASmallWindowEachOneAsks) {
+  for (const bool small_one : {false, true}) {
+    FlowOptions small = options();
+    small.send_bytes = small.receive_bytes = 1 << 20;
+    small.window = small_one ? 5 * 1500 : 20 * 1500;
+    DatagramFlow flow(small);
+    std::vector<std::byte> payload(wire::kMaxDatagramPayload);
+    wire::DatagramHeader header;
+    ASSERT_EQ(flow.write(0, std::vector<std::byte>(100'000)), 100'000U);
+    for (int i = 0; i < 2; ++i) {
+      ASSERT_TRUE(flow.next(static_cast<std::uint64_t>(i), 1000, header, payload.data()));
+      EXPECT_EQ((header.flags & wire::kDatagramAsks) != 0, small_one) << i;
+    }
+  }
+}
+
 // What is asked for twice as long as the way takes without queues, and once.
 TEST_F(Nonsense, TheLastOneIsSentAgainEarlyAndOnce) {
   ASSERT_EQ(flow_.write(0, std::vector<std::byte>(100)), 100U);
@@ -436,13 +452,28 @@ TEST_F(Nonsense, TheLastOneIsSentAgainEarlyAndOnce) {
   flow_.on_time(kEarly - 1);
   EXPECT_EQ(sent_now(kEarly - 1), 0);
   flow_.on_time(kEarly);
-  EXPECT_EQ(sent_now(kEarly), 1);
+  wire::DatagramHeader header;
+  std::vector<std::byte> payload(wire::kMaxDatagramPayload);
+  ASSERT_TRUE(flow_.next(out_++, kEarly, header, payload.data()));
+  EXPECT_TRUE((header.flags & wire::kDatagramAsks) != 0);
   EXPECT_EQ(flow_.statistics().bytes_sent_again, 100U);
   EXPECT_EQ(flow_.statistics().early_probes, 1U);
   EXPECT_EQ(flow_.statistics().timeouts, 0U);
   flow_.on_time(kEarly + 600'000);
   EXPECT_EQ(sent_now(kEarly + 600'000), 0) << "from now on it takes a timeout";
   EXPECT_EQ(flow_.statistics().early_probes, 1U);
+}
+
+TEST_F(Nonsense, MoreThanAFewLastBytesAreNotSentAgainEarly) {
+  ASSERT_EQ(flow_.write(0, std::vector<std::byte>(100)), 100U);
+  ASSERT_EQ(sent_now(), 1);
+  acknowledge_first(0, 1 << 20, 0);
+  ASSERT_EQ(flow_.write(0, std::vector<std::byte>(600)), 600U);
+  sent_now(999'000);
+  ASSERT_EQ(sent_now(1'000'000), 1);
+  flow_.on_time(1'600'000);
+  EXPECT_EQ(sent_now(1'600'000), 0);
+  EXPECT_EQ(flow_.statistics().early_probes, 0U);
 }
 
 TEST_F(Nonsense, NumbersOfAcknowledgementsMakeNoGaps) {

@@ -347,6 +347,22 @@ TEST(RateControl, FillsAWayOfAnyRateWhileHostsTakeTheirTime) {
 }
 
 // A flow whose way is not full any more gets its share of it again: the port that marked was another's.
+TEST(RateControl, AMarkDoesNotHideALossAndALossHidesAMark) {
+  RateControl marked({}, 1476), lost({}, 1476), both({}, 1476);
+  marked.on_marked(kMs, kMs);
+  EXPECT_DOUBLE_EQ(marked.window(), 0.8 * RateOptions{}.first_window);
+  lost.on_lost(kMs, kMs);
+  EXPECT_DOUBLE_EQ(lost.window(), 0.5 * RateOptions{}.first_window);
+  both.on_marked(kMs, kMs);
+  both.on_lost(kMs, kMs + 1);
+  EXPECT_DOUBLE_EQ(both.window(), lost.window()) << "both together no more than the loss";
+  both.on_marked(kMs, kMs + 2);
+  both.on_lost(kMs, kMs + 3);
+  EXPECT_DOUBLE_EQ(both.window(), lost.window()) << "once in a round trip";
+  both.on_lost(kMs, 2 * kMs + 1);
+  EXPECT_DOUBLE_EQ(both.window(), 0.5 * lost.window());
+}
+
 TEST(RateControl, AMarkSaysNothingOfAQueuesRoomAsALossDoes) {
   const auto window_after = [](bool lost) {
     RateControl rate({}, 1476);

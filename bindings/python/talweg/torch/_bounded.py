@@ -51,19 +51,22 @@ class Bounded(Compression):
     """A bucket's sum goes without a bounded part of what each rank sends; one thread makes the sums in the order of buckets."""
 
     def __init__(self, description: str, process_group: dist.ProcessGroup | None, p: float, policy: str, packet_bytes: int,
-                 guard: float | None, log_every: int) -> None:
+                 guard: float | None, log_every: int, droppable: tuple[float, float], keep_important: bool, queues: int,
+                 back_first: bool) -> None:
         super().__init__(description, process_group, two_steps=False)
         try:
             backend = talweg.torch.backend(self._group)
         except ValueError as error:
             raise ValueError(f"{description}: {error}") from None
         self._rescale = policy == "rescale"
-        self._sums = backend.bounded_sums(p, policy, packet_bytes)
+        self._sums = backend.bounded_sums(p, policy, packet_bytes, droppable, keep_important, queues, back_first)
         self._guard = None if guard is None else Guard(guard)
-        self._exact_sums = self._sums if guard is None else backend.bounded_sums(0, policy, packet_bytes)
+        self._exact_sums = self._sums if guard is None else backend.bounded_sums(0, policy, packet_bytes, queues=queues,
+                                                                                 back_first=back_first)
+        self._last = 1  # the highest number of a parameter; DDP's first bucket has it
         self._log_every = log_every
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="bounded_loss")
-        self._counted |= {"exact": 0, "lost_bytes": 0, "packets_again": 0}
+        self._counted |= {"exact": 0, "lost_bytes": 0, "lost_important_bytes": 0, "packets_again": 0}
         self._of_layers: dict[int, tuple[int, int]] = {}  # bytes of its gradients, and those that were lost, by number
         self._logged: dict[int, tuple[int, int]] = {}
 
@@ -91,7 +94,7 @@ class Bounded(Compression):
             buffer.fill_(torch.nan)  # half of it arrives in any case
         residual = row if row is None else row.to(buffer.dtype)  # itself, if it is of that type
         try:
-            report = sums.all_reduce(buffer, residual, [count for _, count in key], average=self._rescale)
+            report = sums.all_reduce(buffer, residual, [count for _, count in key], average=self._rescale, depth=self._depth(key))
         except Exception:
             self._finite = False  # residuals are what they were before this step
             raise
@@ -105,8 +108,13 @@ class Bounded(Compression):
             self._guard.add(buffer)
         return self._look(buffer)
 
+    def _depth(self, key: Key) -> float:
+        """Where in the model a bucket is. Parameters are numbered from its input on."""
+        self._last = max(self._last, *(number for number, _ in key))
+        return sum(number for number, _ in key) / len(key) / self._last
+
     def _note(self, report: dict, key: Key, element_bytes: int) -> None:
-        for what in ("exact", "lost_bytes", "packets_again"):
+        for what in ("exact", "lost_bytes", "lost_important_bytes", "packets_again"):
             self._count(what, int(report[what]))
         self._count("sent_bytes", self._ring_bytes(sum(count for _, count in key) * element_bytes))
         with self._lock:

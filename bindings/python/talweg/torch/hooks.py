@@ -104,7 +104,8 @@ def auto(block: int = 64, process_group: dist.ProcessGroup | None = None) -> Com
 
 
 def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, guard: float | None = None, log_every: int = 100,
-                 process_group: dist.ProcessGroup | None = None) -> Compression:
+                 process_group: dist.ProcessGroup | None = None, droppable: float | tuple[float, float] = 0.0,
+                 keep_important: bool = False, queues: int = 1, back_first: bool = False) -> Compression:
     """Gradients travel whole, and of each bucket nobody waits for the last packets: up to the part `p` (0 to 0.5) of what one
     rank sends another may be missing in the average. Over talweg alone. docs/bounded-loss.md says when a loss is safe.
 
@@ -112,6 +113,8 @@ def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, g
     packet_bytes: as help(talweg.Group.bounded_sums) says
     guard: such as 0.5, the relative change of the gradients' norm within 10 steps from which on the next 10 steps lose
         nothing, as do those until two norms are known; None: no guard
+    droppable, keep_important, queues, back_first: what switches may do with packets, as help(talweg.Group.bounded_sums) says;
+        two numbers: of the model's first layers and of its last ones. A bucket's layers say its queue, all of it
     log_every: so many steps, after which what was lost of each parameter is logged ("talweg.torch.hooks", info); 0: never
 
     The state's report() says what was lost of each parameter. The first 20 sums of each size lose nothing."""
@@ -124,7 +127,15 @@ def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, g
     for name, number in (("packet_bytes", packet_bytes), ("log_every", log_every)):
         if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 2**31:
             raise ValueError(f"bounded_loss: {name} must be a whole number of at least 0, not {number!r}")
-    return _bounded.Bounded(f"bounded_loss(p={p}, policy={policy!r})", process_group, p, policy, packet_bytes, guard, log_every)
+    both = droppable if isinstance(droppable, tuple) else (droppable, droppable)
+    if len(both) != 2 or not all(_is_number(part) and 0 <= part <= 1 for part in both):
+        raise ValueError(f"bounded_loss: droppable must be from 0 to 1, or two such numbers, not {droppable!r}")
+    if not isinstance(queues, int) or isinstance(queues, bool) or not 1 <= queues <= 7:
+        raise ValueError(f"bounded_loss: queues must be a whole number from 1 to 7, not {queues!r}")
+    if keep_important and max(both) <= 0:
+        raise ValueError("bounded_loss: keep_important where no packet is droppable: nothing could be missing")
+    return _bounded.Bounded(f"bounded_loss(p={p}, policy={policy!r})", process_group, p, policy, packet_bytes, guard, log_every,
+                            both, bool(keep_important), queues, bool(back_first))
 
 
 def _integers(code: str, block: int, stochastic: bool, seed: int, process_group: dist.ProcessGroup | None) -> Compression:
