@@ -157,10 +157,10 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     ++sums_.losses_.datagrams;
     header.job = kind;
     header.sender = static_cast<std::uint16_t>(number());
-    // As without queues for layers: all is best effort.
-    header.service = static_cast<std::uint8_t>((header.service & wire::kDroppable) | wire::kOrdinary);
     header.number = peers_[at(rank)]->numbers[kind]++;
-    post(*sums_.ranks_[at(rank)], make(header, {payload, header.length}));
+    // As without queues for layers: all is best effort.
+    const auto on_the_way = static_cast<std::uint8_t>((header.service & wire::kDroppable) | wire::kOrdinary);
+    post(*sums_.ranks_[at(rank)], make(header, {payload, header.length}), on_the_way);
     return header.number;
   }
 

@@ -52,7 +52,7 @@ DatagramHosts::Host::MessagePointer DatagramHosts::Host::make(const wire::Datagr
   return message;
 }
 
-void DatagramHosts::Host::post(Host& to, MessagePointer message) {
+void DatagramHosts::Host::post(Host& to, MessagePointer message, std::uint8_t service) {
   const TransportOptions& transport = hosts_.simulation_.transport().options();
   const auto pair = static_cast<std::uint64_t>(node_) << 32 | static_cast<std::uint64_t>(to.node_);
   const std::uint32_t spread =
@@ -63,7 +63,7 @@ void DatagramHosts::Host::post(Host& to, MessagePointer message) {
   const std::uint32_t number = way->first + static_cast<std::uint32_t>(way->messages.size());
   outbox_.push_back({&to, number, spread,
                      static_cast<std::uint16_t>(datagram_wire_bytes(message->payload.size(), transport)),
-                     message->header.service});
+                     service});
   way->messages.push_back(std::move(message));
   // Where nothing arrives any more, what is sent again and again is not kept for ever.
   for (; way->messages.size() > kMostKept * overtaken_; ++way->first) way->messages.pop_front();

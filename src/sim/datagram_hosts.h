@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/ring_queue.h"
@@ -83,7 +84,12 @@ class DatagramHosts::Host {
   static MessagePointer make(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   // It leaves with what else is in the outbox, and its class says what the network may do with it. Which of
   // equal paths it takes is up to the two hosts, as for datagrams of one socket.
-  void post(Host& to, MessagePointer message);
+  void post(Host& to, MessagePointer message) {
+    const std::uint8_t service = message->header.service;
+    post(to, std::move(message), service);
+  }
+  // With another class on its way.
+  void post(Host& to, MessagePointer message, std::uint8_t service);
   // To be called after all but the above that may have posted something, or changed the next time.
   void rouse();
 

@@ -183,11 +183,24 @@ TEST(Datagram, EveryCutAndEveryFieldOutOfRangeIsRefused) {
   EXPECT_EQ(with(3, 0), Why::type);
   EXPECT_EQ(with(3, kDatagramTypes), Why::type);
   EXPECT_EQ(with(3, kDatagramTypes - 1), Why::none);
-  EXPECT_EQ(with(4, 4), Why::type);
+  EXPECT_EQ(with(4, kDatagramAsks), Why::none);
+  EXPECT_EQ(with(4, 8), Why::type);
   EXPECT_EQ(with(4, 2), Why::mode);
   EXPECT_EQ(with(5, 16), Why::type);
   EXPECT_EQ(with(6, 51), Why::length);
   EXPECT_EQ(with(7, 255), Why::length);
+}
+
+// Of flags the sealer keeps that a sender asks, and sets the others itself.
+TEST(Datagram, TheSealerKeepsNoFlagButThatOneAsks) {
+  const DatagramSuite suite = suites().front();
+  DatagramSealer sealer(kDatagramKey, kScope, suite);
+  DatagramHeader header;
+  ASSERT_EQ(decode(sealed(sealer, {.type = 1, .flags = 0xff}, Packet(50)), suite.protection, header),
+            Why::none);
+  EXPECT_EQ(header.flags, kDatagramAsks);
+  ASSERT_EQ(decode(sealed(sealer, {.type = 1}, Packet(50)), suite.protection, header), Why::none);
+  EXPECT_EQ(header.flags, 0);
 }
 
 // Whoever numbers datagrams beyond the end would soon begin anew, and the window of what has come would let

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "wire/bounded.h"
+
 namespace talweg::protocol {
 
 namespace {
