@@ -176,14 +176,17 @@ TEST_F(FlightTest, SendsOneBeforeTheWayIsKnown) {
 
 TEST_F(FlightTest, SaysWhenNothingMoreMayLeaveBeforeAnAnswer) {
   options.rate.enabled = false;
-  options.other_credit = 4 * kDatagram;
-  Flight a(options);
-  for (int i = 0; i < 4; ++i) {
-    ASSERT_TRUE(a.allowed(now));
-    EXPECT_EQ(a.fills(kDatagram), i == 3) << i;
-    a.sent(number++, kDatagram, now);
+  for (const int window : {4, 10}) {
+    options.other_credit = static_cast<std::uint32_t>(window) * kDatagram;
+    Flight a(options);
+    for (int i = 0; i < window; ++i) {
+      ASSERT_TRUE(a.allowed(now));
+      // In a small window each one asks.
+      EXPECT_EQ(a.fills(kDatagram), window == 4 || i == 9) << window << ' ' << i;
+      a.sent(number++, kDatagram, now);
+    }
+    EXPECT_FALSE(a.allowed(now));
   }
-  EXPECT_FALSE(a.allowed(now));
 }
 
 TEST_F(FlightTest, BelievesNoAcknowledgementOfWhatWasNotSent) {
