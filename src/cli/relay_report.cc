@@ -54,6 +54,7 @@ std::string relay_text(const cluster::Cluster& cluster, const fabric::RelayRepor
       fmt::format("{} packets handed over, late by {:.3f} ms (median), {:.3f} ms (99 %), {:.3f} ms (worst)\n",
                   report.carried, milliseconds(report.median_late_ns), milliseconds(report.p99_late_ns),
                   milliseconds(report.worst_late_ns));
+  if (report.inside > 0) text += fmt::format("{} were still on their way at the end\n", report.inside);
   if (report.foreign + report.malformed + report.unroutable + report.refused > 0)
     text += fmt::format(
         "not carried: {} packets to nobody here, {} that are no whole IP packets, {} without a way; "
@@ -92,6 +93,7 @@ nlohmann::json relay_json(const cluster::Cluster& cluster, const fabric::RelayRe
           {"whole", report.whole},
           {"lasted_seconds", static_cast<double>(report.lasted_ns) * 1e-9},
           {"handed_over", report.carried},
+          {"inside", report.inside},
           {"foreign", report.foreign},
           {"malformed", report.malformed},
           {"unroutable", report.unroutable},

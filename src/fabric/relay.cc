@@ -43,7 +43,7 @@ std::int64_t monotonic_ns() {
 struct ReportHead {
   bool whole;
   std::int64_t lasted_ns;
-  std::uint64_t carried, foreign, malformed, unroutable, refused;
+  std::uint64_t carried, inside, foreign, malformed, unroutable, refused;
   std::int64_t median_late_ns, p99_late_ns, worst_late_ns;
 };
 static_assert(std::is_trivially_copyable_v<sim::LinkCounters>);
@@ -89,6 +89,7 @@ class Carrier {
     ReportHead head{true,
                     std::max<std::int64_t>(last_ - first_, 0),
                     late_.count(),
+                    carried_.inside(),
                     foreign_,
                     malformed_,
                     carried_.network().counters().unroutable,
@@ -184,7 +185,10 @@ class Carrier {
     const int host = host_of_node_[static_cast<std::size_t>(arrival.node)];
     const ssize_t n =
         write(hosts_[static_cast<std::size_t>(host)].device.get(), packet.data(), packet.size());
-    if (n != static_cast<ssize_t>(packet.size())) ++refused_;
+    if (n != static_cast<ssize_t>(packet.size())) {
+      ++refused_;
+      return;
+    }
     last_ = monotonic_ns();
     late_.add(waited_[arrival.slot] + last_ - begun_ - arrival.time / sim::kPicosecondsPerNanosecond);
   }
@@ -252,6 +256,7 @@ RelayReport Relay::report() const {
   report.whole = true;
   report.lasted_ns = head.lasted_ns;
   report.carried = head.carried;
+  report.inside = head.inside;
   report.foreign = head.foreign;
   report.malformed = head.malformed;
   report.unroutable = head.unroutable;

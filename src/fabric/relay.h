@@ -47,6 +47,7 @@ struct RelayReport {
   bool whole = false;           // the relay came to its end; else nothing below was written
   std::int64_t lasted_ns = 0;   // from the first packet to the last
   std::uint64_t carried = 0;    // handed over
+  std::uint64_t inside = 0;     // still on their way when it ended
   std::uint64_t foreign = 0;    // to nobody here, such as multicast and IPv6
   std::uint64_t malformed = 0;  // no IP packets
   std::uint64_t unroutable = 0;

@@ -48,8 +48,12 @@ std::int64_t bytes(const char* flag, const std::string& text) {
   return read(flag, [&] { return parse_bytes(text).value; });
 }
 
+// Virtual time ends after 106 days, and some of these are counted from any moment on.
 Nanoseconds time(const char* flag, const std::string& text) {
-  return read(flag, [&] { return parse_nanoseconds(text); });
+  constexpr Nanoseconds kLongest{std::int64_t{10} * 86'400 * 1'000'000'000};
+  const Nanoseconds parsed = read(flag, [&] { return parse_nanoseconds(text); });
+  if (parsed > kLongest) refuse("{} {}: expected at most 10 days", flag, text);
+  return parsed;
 }
 
 // Of 0 to 1.

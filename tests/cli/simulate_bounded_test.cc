@@ -100,7 +100,7 @@ TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
       {{"--burst-loss", "0.1,0s"}, "--burst-loss: expected two probabilities"},
       {{"--burst-loss", "2,1ms"}, "--burst-loss: expected two probabilities"},
       {{"-b", "900T"}, "more than can be simulated here"},
-      {{"--burst-loss", "0.1,9000000000s"}, "loss model: bursts of"},
+      {{"--burst-loss", "0.1,9000000000s"}, "--burst-loss 9000000000s: expected at most 10 days"},
       {{"--fail", "h1@1us"}, "h1 failed at 1 us and was not repaired: "},
       {{"--fail", "h1@1us", "--horizon", "1s"}, "h1 failed at 1 us and was not repaired"},
   };

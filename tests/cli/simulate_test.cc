@@ -472,6 +472,8 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"--red", "10K,20K,1.5"}, "--red: expected a probability, got \"1.5\""},
       {{"--burst-loss", "4,0.5"}, "--burst-loss: expected two probabilities"},
       {{"--reorder", "2,1us"}, "--reorder: expected a share"},
+      {{"--reorder", "1,20000000s"}, "--reorder 20000000s: expected at most 10 days"},
+      {{"--fail", "switch@20000000s"}, "--fail 20000000s: expected at most 10 days"},
       {{"--algo", "ring", "--op", "broadcast"}, "--algo ring: it does not serve broadcast"},
       {{"--algo", "ring,one_hop", "--op", "gather"}, "--algo ring,one_hop: it does not serve gather"},
       {{"--bytes", "1"}, "--bytes: 1 B is less than one element of float (4 B)"},

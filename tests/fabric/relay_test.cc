@@ -327,6 +327,21 @@ TEST_F(RelayedLab, WhatIsDamagedIsHandedOverAndNotTaken) {
   EXPECT_GE(lab->report().carried, 41U);
 }
 
+TEST_F(RelayedLab, CountsWhatHasNotArrivedWhenItEnds) {
+  cluster::Cluster far = star_of(3, 1e9);
+  for (cluster::Link& link : far.links)
+    if (link.to == 1) link.latency = Nanoseconds{1'000'000'000'000};
+  const auto lab = hosts(far);
+  if (!lab) GTEST_SKIP() << why_;
+  const FileDescriptor a = lab->socket_of(0), c = lab->socket_of(2);
+  for (int i = 0; i < 3; ++i) say_to(a, RelayedHosts::place_of(1), "far away", kMarkable);
+  say_to(a, RelayedHosts::place_of(2), "near", kMarkable);
+  EXPECT_EQ(hear(c).text, "near");
+  const RelayReport report = lab->report();
+  EXPECT_EQ(report.inside, 3U);
+  EXPECT_EQ(report.carried, 1U);
+}
+
 TEST_F(RelayedLab, CountsWhatIsForNobodyHere) {
   const auto lab = hosts(star_of(2, 1e9));
   if (!lab) GTEST_SKIP() << why_;
