@@ -23,11 +23,13 @@ void find_address(const GroupOptions& options, Joining& joining) {
   joining.address_from = i.name + ", " + (choice.value.empty() ? "automatic" : name(choice.origin));
 }
 
-bool over_datagrams() {
-  const ResolvedSetting transport = resolve("TALWEG_TRANSPORT");
-  if (transport.value != "tcp" && transport.value != "udp")
-    refuse("TALWEG_TRANSPORT: expected tcp or udp, got \"{}\"", transport.value);
-  return transport.value == "udp";
+live::LinkOptions::Transport transport() {
+  using Transport = live::LinkOptions::Transport;
+  const ResolvedSetting setting = resolve("TALWEG_TRANSPORT");
+  if (setting.value == "tcp") return Transport::tcp;
+  if (setting.value == "udp") return Transport::datagrams;
+  if (setting.value == "auto") return Transport::either;
+  refuse("TALWEG_TRANSPORT: expected tcp, udp or auto, got \"{}\"", setting.value);
 }
 
 std::shared_ptr<Store> open_store(const Meeting& at, bool serves, std::int64_t deadline_ns,
@@ -47,7 +49,8 @@ Joining prepare_joining(const GroupOptions& options, const Place& place, std::ch
   connect.shared_memory = switch_of("TALWEG_SHM");
   connect.encrypt = switch_of("TALWEG_ENCRYPT");
   joining.engine.stream.checksum = switch_of("TALWEG_CHECKSUM");
-  joining.engine.datagrams = over_datagrams();
+  joining.engine.transport = transport();
+  if (joining.engine.transport == live::LinkOptions::Transport::either) ++connect.streams;
   joining.engine.host_timeout_ns = wait_of("TALWEG_HOST_TIMEOUT").value;
   if (const std::string wanted = resolve("TALWEG_SOCKET_IFNAME", options.interface).value;
       place.size > 1 && !wanted.empty())

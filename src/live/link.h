@@ -38,7 +38,9 @@ struct PeerStatistics {
   std::uint64_t retransmits = 0;    // segments sent again
   std::uint32_t round_trip_us = 0;  // smoothed
   std::uint64_t acked_bytes = 0;    // that have arrived there
+  std::uint64_t resent_bytes = 0;   // once more
   double busy_seconds = 0;          // for which something was on its way there and there was room for it
+  bool datagrams = false;           // what is sent now goes in datagrams
 };
 
 class Link {

@@ -1,6 +1,7 @@
 // The links of one process, made from what joining has left. A new kind of link is a line here.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -12,7 +13,9 @@
 namespace talweg::live {
 
 struct LinkOptions : TcpOptions {
-  bool datagrams = false;  // frames to other hosts travel over UDP, beside a TCP connection
+  // What frames to other hosts travel over. Datagrams have a TCP connection beside them; `either` needs
+  // one more of each connection's streams.
+  enum class Transport : std::uint8_t { tcp, datagrams, either } transport = Transport::tcp;
 };
 
 struct Links {

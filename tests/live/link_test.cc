@@ -2,6 +2,7 @@
 #include "live/link.h"
 
 #include <gmock/gmock.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "live/either/either_link.h"
 #include "live/shared/shared_link.h"
 #include "live/tcp/tcp_link.h"
 #include "live/udp/udp_link.h"
@@ -40,16 +42,35 @@ class Log : public FrameHandler {
   std::string why;
 };
 
-enum class Kind { one_stream, three_streams, shared, datagrams };
+enum class Kind { one_stream, three_streams, shared, datagrams, either, turning };
+
+void connect_over_tcp(int (&fds)[2]) {
+  const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  auto* const raw = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(::bind(listener.get(), raw, length) + ::listen(listener.get(), 1), 0);
+  EXPECT_EQ(::getsockname(listener.get(), raw, &length), 0);
+  fds[0] = ::socket(AF_INET, SOCK_STREAM, 0);
+  EXPECT_EQ(::connect(fds[0], raw, length), 0);
+  fds[1] = ::accept(listener.get(), nullptr, nullptr);
+}
 
 class Links : public ::testing::TestWithParam<Kind> {
  protected:
   Links() {
     Connection to[2];
-    const int streams = GetParam() == Kind::three_streams ? 3 : 1;
+    const bool either = GetParam() == Kind::either || GetParam() == Kind::turning;
+    const int streams = GetParam() == Kind::three_streams || either ? 3 : 1;
     for (int s = 0; s < streams; ++s) {
       int fds[2];
-      EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+      // What TCP says of what has arrived is not what a socket within a machine says.
+      if (either)
+        connect_over_tcp(fds);
+      else
+        EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
       for (int side = 0; side < 2; ++side) to[side].streams.emplace_back(fds[side]);
     }
     FileDescriptor files[2];
@@ -60,6 +81,11 @@ class Links : public ::testing::TestWithParam<Kind> {
       if (GetParam() == Kind::datagrams) {
         ends_[side] =
             std::make_unique<UdpLink>(std::move(c), side, UdpLinkOptions{}, loops_[side], logs_[side]);
+        continue;
+      }
+      if (either) {
+        ends_[side] = std::make_unique<EitherLink>(std::move(c), side, TcpOptions{}, UdpLinkOptions{},
+                                                   loops_[side], logs_[side]);
         continue;
       }
       if (GetParam() != Kind::shared) {
@@ -105,8 +131,10 @@ class Links : public ::testing::TestWithParam<Kind> {
     frame.priority = priority;
     from().send(std::move(frame));
   }
-  // One end has a look at what is there.
+  // One end has a look at what is there. Now and then frames go another way, where there are two.
   void look(int side) {
+    if (GetParam() == Kind::turning && ends_[0] && ++looks_ % 32 == 0)
+      dynamic_cast<EitherLink&>(*ends_[0]).keep_to(looks_ % 64 == 0 ? Way::tcp : Way::datagrams);
     ends_[side]->poll();
     loops_[side].poll();
     if (!ends_[side]->gone()) ends_[side]->flush();
@@ -115,6 +143,7 @@ class Links : public ::testing::TestWithParam<Kind> {
     for (int i = 0; i < 2000 || (from().unsent() && i < 2'000'000); ++i) look(i % 2);
   }
 
+  unsigned looks_ = 0;
   EventLoop loops_[2];
   Log logs_[2];
   std::vector<std::vector<std::byte>> payloads_;
@@ -156,6 +185,9 @@ TEST_P(Links, BringFramesOfATreeAndPriorityInTheOrderInWhichTheyWereSent) {
     std::uint32_t& before = last[chunk % (kTrees * kOfThem)];
     EXPECT_GE(chunk, before) << "of tree " << chunk % kTrees;
     before = chunk;
+  }
+  if (GetParam() == Kind::turning) {
+    EXPECT_GT(dynamic_cast<EitherLink&>(from()).turns(), 2U);
   }
 }
 
@@ -218,7 +250,10 @@ TEST_P(Links, AnEndedLinkKeepsTheLoopNoLongerAwake) {
   for (int fd = 3; fd < 64; ++fd) {
     sockaddr address{};
     socklen_t length = sizeof address;
-    if (::getsockname(fd, &address, &length) == 0 && address.sa_family == AF_UNIX)
+    int type = 0;
+    socklen_t type_length = sizeof type;
+    if (::getsockname(fd, &address, &length) == 0 &&
+        ::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &type_length) == 0 && type == SOCK_STREAM)
       held.emplace_back(::dup(fd));
   }
   ASSERT_GE(held.size(), 2U);
@@ -236,12 +271,64 @@ TEST_P(Links, AnEndedLinkKeepsTheLoopNoLongerAwake) {
   EXPECT_GE(now_ns() - before, 20'000'000);
 }
 
+using EitherWay = Links;
+
+// The receiver looks only when both ways have brought something, and at the datagrams first: there a
+// stranger's has lain before.
+TEST_P(EitherWay, HandsOverWhatWentTheOldWayFirst) {
+  run();  // both ends have met
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  const FileDescriptor stranger(::socket(AF_INET, SOCK_DGRAM, 0));
+  for (int fd = 3; fd < 64; ++fd) {
+    sockaddr_in address{};
+    socklen_t length = sizeof address;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && address.sin_port != 0)
+      ::sendto(stranger.get(), "?", 1, 0, reinterpret_cast<sockaddr*>(&address), length);
+  }
+  for (std::uint32_t i = 0; i < 10; ++i) send(i, 0, 1000);
+  sends.keep_to(Way::datagrams);
+  for (int i = 0; i < 100'000 && sends.way() != Way::datagrams; ++i) look(0);
+  ASSERT_EQ(sends.way(), Way::datagrams) << "what lies in the other machine's kernel has arrived";
+  ASSERT_TRUE(receiver().frames.empty());
+  for (std::uint32_t i = 10; i < 20; ++i) send(i, 0, 1000);
+  for (const std::int64_t until = now_ns() + 20'000'000; now_ns() < until;) look(0);  // they are paced
+  run();
+  ASSERT_EQ(receiver().frames.size(), 20U);
+  for (std::uint32_t i = 0; i < 20; ++i) EXPECT_EQ(receiver().frames[i].second, i);
+}
+
+TEST_P(EitherWay, HoldsBackWhatIsNewUntilTheOldWayHasBroughtEverything) {
+  run();
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  for (std::uint32_t i = 0; i < 64; ++i) send(i, 0, 1'000'000);  // more than two kernels take
+  from().flush();
+  sends.keep_to(Way::datagrams);
+  send(64, 0, 100);
+  send(65, 0, 100);
+  for (int i = 0; i < 1000; ++i) look(0);
+  EXPECT_EQ(sends.way(), Way::tcp);
+  EXPECT_TRUE(from().unsent());
+  from().cancel(0, 0);
+  EXPECT_EQ(sender().sent.size(), 66U) << "what is held back, too";
+  send(66, 0, 100);
+  run();
+  EXPECT_EQ(sends.way(), Way::datagrams);
+  ASSERT_GE(receiver().frames.size(), 2U);
+  EXPECT_EQ(receiver().frames.back().second, 66U);
+  for (std::size_t i = 1; i < receiver().frames.size(); ++i)
+    EXPECT_LT(receiver().frames[i - 1].second, receiver().frames[i].second);
+  EXPECT_EQ(sender().sent.size(), 67U);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EitherWay, ::testing::Values(Kind::either));
 INSTANTIATE_TEST_SUITE_P(All, Links,
                          ::testing::Values(Kind::one_stream, Kind::three_streams, Kind::shared,
-                                           Kind::datagrams),
+                                           Kind::datagrams, Kind::either, Kind::turning),
                          [](const auto& test) {
                            return test.param == Kind::shared          ? "Shared"
                                   : test.param == Kind::datagrams     ? "Datagrams"
+                                  : test.param == Kind::either        ? "Either"
+                                  : test.param == Kind::turning       ? "EitherThatTurns"
                                   : test.param == Kind::three_streams ? "ThreeStreams"
                                                                       : "OneStream";
                          });

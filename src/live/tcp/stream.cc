@@ -159,6 +159,10 @@ bool Stream::linger() {
   std::array<std::byte, 4096> ignored;
   while (::recv(fd(), ignored.data(), ignored.size(), MSG_DONTWAIT) > 0) {
   }
+  return arrived();
+}
+
+bool Stream::arrived() const {
   int unacknowledged = 0;
   return ::ioctl(fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0;
 }

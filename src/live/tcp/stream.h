@@ -57,6 +57,8 @@ class Stream {
   };
   const std::optional<End>& end() const { return end_; }
   bool open() const { return !end_; }
+  // What the kernel has taken is on the other machine.
+  bool arrived() const;
   // The peer will send no more.
   bool said_goodbye() const { return said_goodbye_; }
   void push(OutFrame frame);

@@ -105,6 +105,17 @@ bool TcpLink::part() {
   return parted;
 }
 
+bool TcpLink::all_arrived() const {
+  return std::ranges::all_of(streams_, [](const Stream& s) { return s.idle() && (s.deaf() || s.arrived()); });
+}
+
+void TcpLink::drain() {
+  for (Stream& stream : streams_)
+    while (stream.open() && stream.receive()) {
+    }
+  settle();
+}
+
 LinkStatistics TcpLink::statistics() const {
   LinkStatistics sum;
   for (const Stream& stream : streams_) {
@@ -121,6 +132,7 @@ PeerStatistics TcpLink::measured() const {
     sum.retransmits += traffic.retransmits;
     sum.round_trip_us = std::max(sum.round_trip_us, traffic.round_trip_us);
     sum.acked_bytes += traffic.acked_bytes;
+    sum.resent_bytes += traffic.resent_bytes;
     sum.busy_seconds = std::max(sum.busy_seconds, traffic.busy_seconds);
   }
   return sum;

@@ -31,6 +31,15 @@ class TcpLink : public Link, private Watcher {
   LinkStatistics statistics() const override;
   PeerStatistics measured() const override;
 
+  // Nothing waits to be sent, and what was sent is on the other machine.
+  bool all_arrived() const;
+  // Hands over all that is there.
+  void drain();
+  // Ends it; the handler is told as of a goodbye.
+  void abandon() {
+    if (!gone()) lose(std::nullopt, {});
+  }
+
  private:
   bool on_ready(std::size_t which, bool readable, bool writable) override;
   void settle();

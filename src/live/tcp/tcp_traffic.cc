@@ -19,7 +19,7 @@ tcp_info info_of(int socket) {
 TcpTraffic tcp_traffic(int socket) {
   const tcp_info info = info_of(socket);
   const auto held_up = static_cast<double>(info.tcpi_rwnd_limited);
-  return {info.tcpi_total_retrans, info.tcpi_rtt, info.tcpi_bytes_acked,
+  return {info.tcpi_total_retrans, info.tcpi_rtt, info.tcpi_bytes_acked, info.tcpi_bytes_retrans,
           (static_cast<double>(info.tcpi_busy_time) - held_up) * 1e-6};
 }
 

@@ -9,6 +9,7 @@ struct TcpTraffic {
   std::uint64_t retransmits = 0;    // segments sent again
   std::uint32_t round_trip_us = 0;  // smoothed
   std::uint64_t acked_bytes = 0;
+  std::uint64_t resent_bytes = 0;
   double busy_seconds = 0;  // with something unacknowledged, less what the receiver had no room for
 };
 

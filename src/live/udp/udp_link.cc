@@ -176,7 +176,7 @@ bool UdpLink::on_ready(std::size_t which, bool readable, [[maybe_unused]] bool w
   if (!gone()) any = work() || any;
   if (gone() || !lifeline_ended_) return any;
   // What it sent before it ended lies here already, or is lost.
-  while (end_ && end_->receive(now_ns())) hand_over();
+  drain();
   if (gone()) return true;
   const bool orderly = said_goodbye_;
   lose(orderly ? std::nullopt : std::optional(ErrorCode::peer_failed),
@@ -278,6 +278,12 @@ bool UdpLink::hand_over() {
   return any;
 }
 
+void UdpLink::drain() {
+  while (end_ && end_->receive(now_ns())) hand_over();
+  while (hand_over()) {
+  }
+}
+
 void UdpLink::check_host() {
   if (gone()) return;
   const auto seconds = static_cast<double>(options_.host_timeout_ns) * 1e-9;
@@ -289,7 +295,7 @@ void UdpLink::check_host() {
     return;
   }
   // It is there, has met us and has sent datagrams since; one that is merely stopped had sent some before.
-  if (end_ && confirmed_ && end_->heard_ns() == 0 && now_ns() - met_ns_ > options_.host_timeout_ns)
+  if (!options_.may_be_blocked && end_ && confirmed_ && end_->heard_ns() == 0 && now_ns() - met_ns_ > options_.host_timeout_ns)
     lose(
         ErrorCode::system,
         fmt::format(
@@ -336,7 +342,9 @@ PeerStatistics UdpLink::measured() const {
   sum.retransmits = flow.statistics().lost_by_gap + flow.statistics().timeouts;
   sum.round_trip_us = static_cast<std::uint32_t>(flow.round_trip().smoothed_ns() / 1000);
   sum.acked_bytes = flow.bytes_arrived();
+  sum.resent_bytes = flow.statistics().bytes_sent_again;
   sum.busy_seconds = busy_seconds_;
+  sum.datagrams = true;
   return sum;
 }
 

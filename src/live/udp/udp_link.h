@@ -27,6 +27,7 @@ struct UdpLinkOptions {
   UdpOptions socket;
   UdpEndOptions end;
   std::int64_t host_timeout_ns = 15'000'000'000;
+  bool may_be_blocked = false;  // that no datagram comes does not end it: passes() says so
 };
 
 class UdpLink : public Link, private Watcher {
@@ -45,6 +46,15 @@ class UdpLink : public Link, private Watcher {
   bool part() override;
   LinkStatistics statistics() const override { return statistics_; }
   PeerStatistics measured() const override;
+
+  // Datagrams of the other side have come, and it knows where this one is.
+  bool passes() const { return end_ && confirmed_ && end_->heard_ns() != 0; }
+  // Hands over all that is there.
+  void drain();
+  // Ends it; the handler is told as of a goodbye.
+  void abandon() {
+    if (!gone()) lose(std::nullopt, {});
+  }
 
  private:
   bool on_ready(std::size_t which, bool readable, bool writable) override;
