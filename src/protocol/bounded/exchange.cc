@@ -27,8 +27,7 @@ Exchange::Exchange(int self, const ExchangeOptions& options, std::size_t around,
   flight.datagram = around_ + wire::kBoundedHeadBytes + options.stride;
   flight.packets = options.packets;
   flight.rate = options.rate;
-  flight.rate.queue_bytes = std::min(
-      options.most_queue_bytes, options.queue_bytes / std::max(1.0, static_cast<double>(credits.size()) - 1));
+  flight.rate.queue_bytes = options.most_queue_bytes;
   for (std::size_t r = 0; r < credits.size(); ++r) {
     flights_.emplace_back();
     if (r == index(self)) continue;
@@ -159,6 +158,16 @@ void Exchange::note_ends(std::int64_t now) {
   t.times.on_ended(now - t.begun_ns, lost, bytes);
 }
 
+void Exchange::share_queues() {
+  const std::size_t by = std::max<std::size_t>(1, to_settle_);
+  if (std::exchange(shared_by_, by) == by) return;
+  const double all = static_cast<double>(flights_.size() - 1);
+  const double most = options_.most_queue_bytes * all / static_cast<double>(by);
+  const double bytes = std::min(most, options_.queue_bytes / static_cast<double>(by));
+  for (const auto& flight : flights_)
+    if (flight) flight->set_queue(bytes);
+}
+
 bool Exchange::has_room(int rank) {
   blocked_ = blocked_ || !outbox_.has_room(rank);
   return !blocked_;
@@ -167,6 +176,7 @@ bool Exchange::has_room(int rank) {
 // What the outbox does not take waits where it is.
 void Exchange::send(std::int64_t now) {
   blocked_ = false;
+  share_queues();
   int budget = kMostSent;
   bool any = send_control(now);
   while (any && budget > 0) {

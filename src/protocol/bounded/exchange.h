@@ -39,8 +39,10 @@ namespace talweg::protocol {
 struct ExchangeOptions {
   LossBounds bounds;
   BoundedTimes times;
-  // What all others may have in the queue to a rank, all together, and each of them: losses that are expected
-  // do not tell how much room it has. With less, links stand idle while streams take turns.
+  // What all others may have in the queue to a rank, all together, and each of them while all send: losses that
+  // are expected do not tell how much room it has. With less, links stand idle while streams take turns. A
+  // rank has as much of the first for all that it still sends to: the last ones are not to be starved by what
+  // others send there meanwhile.
   double queue_bytes = 96 << 10, most_queue_bytes = 16 << 10;
   RateOptions rate;             // but for queue_bytes
   std::size_t packets = 4096;   // on their way to one rank at most; a power of two
@@ -147,6 +149,7 @@ class Exchange {
   }
   std::uint64_t all_sent_again() const;
   void note_ends(std::int64_t now_ns);
+  void share_queues();
   bool has_room(int rank);
   bool send_control(std::int64_t now_ns);
   bool send_data(int rank, std::int64_t now_ns, int& budget);
@@ -161,6 +164,7 @@ class Exchange {
   std::uint64_t inbox_bytes_ = 0;       // as many as the largest needs
   std::size_t current_ = 0;
   std::size_t to_receive_ = 0, to_settle_ = 0;
+  std::size_t shared_by_ = 0;  // ranks among whom queue_bytes are shared
   std::uint64_t again_before_ = 0;
   std::optional<BoundedFailure> failure_;
   std::vector<std::byte> payload_;  // of the datagram that is being made

@@ -12,7 +12,7 @@ namespace {
 // Timeouts in a row after which nothing is known of the way any more.
 constexpr unsigned kSilentTimeouts = 3;
 // The weight of one packet in the average of losses.
-constexpr double kOnePacket = 1.0 / 128;
+constexpr double kOnePacket = 1.0 / 512;
 
 }  // namespace
 

@@ -88,6 +88,9 @@ class Flight {
   // Fills in type, class and length, and writes at most kMostAckBytes.
   void acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
 
+  // What of the queue on the way may be this one's, from now on.
+  void set_queue(double bytes) { rate_.set_queue(bytes); }
+
   void on_time(std::int64_t now_ns);
   // SentPackets::kNever: nothing is waited for.
   std::int64_t next_time_ns(std::int64_t now_ns, bool wants_to_send) const;

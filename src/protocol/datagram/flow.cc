@@ -295,19 +295,27 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     probe_due_ = probed_early_ = false;
     waiting_since_ns_ = now_ns;
     const bool limited = std::exchange(window_was_full_, false);
+    cause_.arrived(bytes / static_cast<double>(payload_ + options_.around), rtt_.queue_ns());
     rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns, limited, now_ns);
   }
   find_lost(now_ns);
 }
 
 void DatagramFlow::find_lost(std::int64_t now_ns) {
-  bool any = false;
+  unsigned n = 0;
   sent_.find_lost(rtt_, now_ns, [&](const SentPacket& packet) {
     ++statistics_.lost_by_gap;
-    any = true;
+    ++n;
     on_lost(packet);
   });
-  if (any) rate_.on_lost(rtt_.smoothed_ns(), now_ns);
+  if (n == 0) return;
+  cause_.lost(n, rtt_.queue_ns());
+  if (cause_.full()) {
+    rate_.on_lost(rtt_.smoothed_ns(), now_ns);
+  } else {
+    ++statistics_.lost_alike;
+    rate_.on_lost_alike();
+  }
 }
 
 // --- time ---

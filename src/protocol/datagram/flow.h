@@ -29,6 +29,7 @@
 #include "protocol/datagram/arrivals.h"
 #include "protocol/datagram/burst_pacer.h"
 #include "protocol/datagram/channel_buffers.h"
+#include "protocol/datagram/loss_cause.h"
 #include "protocol/datagram/rate_control.h"
 #include "protocol/datagram/round_trip.h"
 #include "protocol/datagram/sent_packets.h"
@@ -56,6 +57,7 @@ struct FlowStatistics {
   std::uint64_t bytes_sent_again = 0;
   std::uint64_t acknowledgements_sent = 0;
   std::uint64_t lost_by_gap = 0;        // something newer had arrived
+  std::uint64_t lost_alike = 0;         // times that losses were none of the queue's
   std::uint64_t arrived_after_all = 0;  // what had been taken for lost
   std::uint64_t timeouts = 0;           // nothing had been heard; each sends a probe
   std::uint64_t early_probes = 0;       // nothing more was there to be sent, and no answer came
@@ -152,6 +154,7 @@ class DatagramFlow {
   SentPackets sent_;
   RoundTrip rtt_;
   RateControl rate_;
+  LossCause cause_;
   BurstPacer pacer_;
   double pace_ = 0;
   std::uint32_t other_window_;

@@ -94,6 +94,13 @@ class RateControl {
     sign(marked ? 1 - (1 - kMostDecrease) / (1 - kMarkDecrease) : kMostDecrease, lost_at_ns_, now_ns);
     room_ = std::min(std::max(room_ * (1 - kMostDecrease), options_.least_window), options_.queue_bytes);
   }
+  // options.queue_bytes are so many from now on.
+  void set_queue(double bytes) {
+    room_ *= options_.queue_bytes > 0 ? bytes / options_.queue_bytes : 0;
+    options_.queue_bytes = bytes;
+  }
+  // It would have been lost whatever is sent: what has been thought of queues for such losses was wrong.
+  void on_lost_alike() { room_ += (options_.queue_bytes - room_) / kRegain; }
   // The queue is long, but it has room.
   void on_marked(std::int64_t rtt_ns, std::int64_t now_ns) {
     if (!options_.enabled || now_ns - std::max(lost_at_ns_, marked_at_ns_) < rtt_ns) return;
