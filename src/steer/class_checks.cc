@@ -113,14 +113,13 @@ FabricCheck check_mtu(const ClassesSeen& seen) {
     return nothing("mtu", nothing_came(seen) ? Verdict::cannot_tell : Verdict::fail);
   const std::string room =
       fmt::format("{} bytes pass: packet_bytes up to {}", seen.largest_bytes, seen.packet_bytes);
-  if (seen.largest_bytes >= std::min(seen.known_bytes, seen.tried_bytes))
-    return {"mtu", Verdict::pass, room, ""};
-  return {
-      "mtu", Verdict::fail,
-      fmt::format("{}; {} are lost, and nobody says so", room, std::min(seen.known_bytes, seen.tried_bytes)),
-      fmt::format(
-          "Give all ports of the switches the hosts' MTU, or the hosts {} (ip link set dev PORT mtu {}).",
-          seen.largest_bytes, seen.largest_bytes)};
+  const std::uint32_t most =
+      seen.known_bytes > 0 ? std::min(seen.known_bytes, seen.tried_bytes) : seen.tried_bytes;
+  if (seen.largest_bytes >= most) return {"mtu", Verdict::pass, room, ""};
+  return {"mtu", Verdict::fail, fmt::format("{}; {} are lost, and nobody says so", room, most),
+          fmt::format(
+              "Give all ports of the switches the hosts' MTU, or the hosts {} (ip link set dev PORT mtu {}).",
+              seen.largest_bytes, seen.largest_bytes)};
 }
 
 FabricCheck check_host(const HostSeen& seen) {

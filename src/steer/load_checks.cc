@@ -15,8 +15,9 @@ namespace {
 
 using LoadTexts = std::vector<std::string>;
 
-// Less than this, of what was sent, are strays: other traffic, a bad cable.
-constexpr double kStrays = 0.02;
+// Fewer marks and losses than this are strays: other traffic, a bad cable.
+constexpr double kStrayMarks = 0.02, kStrayLosses = 0.05;
+constexpr double kTogether = 0.6;  // of the time
 // Probes that overtake: where queues are strict nearly all do, in one queue none.
 constexpr double kServedBefore = 0.5;
 constexpr double kNotServedBefore = 0.15;
@@ -62,7 +63,7 @@ std::string rate_text(double rate) {
 }
 
 bool marks(const LoadSeen& load) {
-  return part(load.marked, load.capable_received) > kStrays;
+  return part(load.marked, load.capable_received) > kStrayMarks;
 }
 
 // Why a load says nothing; empty: it does.
@@ -72,15 +73,20 @@ std::string doubt(const LoadSeen& load) {
         "the receiver's own socket dropped {} datagrams: its host is too busy, or its buffer too small",
         load.dropped_at_host);
   if (load.received == 0) return fmt::format("nothing of the load of {} came", name_of(load.priority));
+  if (!was_together(load)) return "the senders did not send at the same time: their hosts are too busy";
   if (!was_full(load))
     return fmt::format("no queue built up: {} were sent and {} came", rate_text(load.sent_rate),
                        rate_text(load.taken_rate));
   return {};
 }
 
-FabricCheck unknown(const char* what, const std::string& why) {
-  return {what, Verdict::cannot_tell, why, ""};
+FabricCheck unknown(const char* what, const std::string& why, const std::string& to_do = "") {
+  return {what, Verdict::cannot_tell, why, to_do};
 }
+
+constexpr const char* kMoreLoad =
+    "Run it when hosts and network are idle, and with more hosts: together they have to send more than one "
+    "link takes.";
 
 // The first load that says nothing, if all are asked.
 std::string first_doubt(std::span<const LoadSeen> loads) {
@@ -124,21 +130,25 @@ FabricCheck unless_own(FabricCheck check, bool own_queue) {
 
 }  // namespace
 
+bool was_together(const LoadSeen& load) {
+  return load.overlap >= kTogether;
+}
+
 bool was_full(const LoadSeen& load) {
-  if (marks(load) || capable_lost(load) > kStrays || droppable_lost(load) > kStrays) return true;
+  if (marks(load) || capable_lost(load) > kStrayLosses || droppable_lost(load) > kStrayLosses) return true;
   return load.wait_ns > kLongerThanIdle * load.idle_ns && load.bytes_of(load.wait_ns) > kQueuedBytes;
 }
 
 FabricCheck check_marks(std::span<const LoadSeen> loads, bool own_queue) {
-  if (const std::string why = first_doubt(loads); !why.empty()) return unknown("marks", why);
+  if (const std::string why = first_doubt(loads); !why.empty()) return unknown("marks", why, kMoreLoad);
   std::vector<const LoadSeen*> off, late, unclear;
   double least = 0, most = 0;
   for (const LoadSeen& load : loads) {
     const double begins = load.bytes_of(load.mark_wait_ns);
     if (!marks(load)) {
       const bool long_enough = load.bytes_of(load.most_wait_ns) > 2 * kKeptBytes;
-      (capable_lost(load) > kStrays || long_enough ? off : unclear).push_back(&load);
-    } else if (part(load.lost_before_mark, load.capable_sent) > kStrays || begins > 2 * kKeptBytes) {
+      (capable_lost(load) > kStrayLosses || long_enough ? off : unclear).push_back(&load);
+    } else if (part(load.lost_before_mark, load.capable_sent) > kStrayLosses || begins > 2 * kKeptBytes) {
       late.push_back(&load);
     }
     least = least == 0 ? begins : std::min(least, begins);
@@ -152,14 +162,17 @@ FabricCheck check_marks(std::span<const LoadSeen> loads, bool own_queue) {
                                    of_which(off, loads.size()), largest_queue(off), 100 * most_lost(off)),
                        fmt::format("Switch ECN on, with RED, in the queues that gradients take. {}", kSetUp)},
                       own_queue);
-  if (!late.empty())
-    return unless_own({"marks", Verdict::fail,
-                       fmt::format("too late{}: marked from {} of queue on, {:.0f} % are lost before",
-                                   of_which(late, loads.size()), begin,
-                                   100 * part(late.front()->lost_before_mark, late.front()->capable_sent)),
-                       fmt::format("Have RED's thresholds below {}, and below what the queue holds. {}",
-                                   bytes_text(kKeptBytes), kSetUp)},
-                      own_queue);
+  if (!late.empty()) {
+    const double before = part(late.front()->lost_before_mark, late.front()->capable_sent);
+    return unless_own(
+        {"marks", Verdict::fail,
+         fmt::format("too late{}: ECT(0) is marked from {} of queue on{}", of_which(late, loads.size()),
+                     begin,
+                     before > kStrayLosses ? fmt::format(", after {:.0f} % were lost", 100 * before) : ""),
+         fmt::format("Have RED's thresholds below {}, and below what the queue holds. {}",
+                     bytes_text(kKeptBytes), kSetUp)},
+        own_queue);
+  }
   if (!unclear.empty())
     return unknown("marks", fmt::format("no marks{}, but the queue was only {}",
                                         of_which(unclear, loads.size()), largest_queue(unclear)));
@@ -167,14 +180,14 @@ FabricCheck check_marks(std::span<const LoadSeen> loads, bool own_queue) {
 }
 
 FabricCheck check_selective(std::span<const LoadSeen> loads, bool own_queue) {
-  if (const std::string why = first_doubt(loads); !why.empty()) return unknown("selective", why);
+  if (const std::string why = first_doubt(loads); !why.empty()) return unknown("selective", why, kMoreLoad);
   std::vector<const LoadSeen*> off, unclear;
   double capable = 0, droppable = 0;  // what of them is lost, at worst
   for (const LoadSeen& load : loads) {
     const double c = capable_lost(load), d = droppable_lost(load);
     capable = std::max(capable, c);
     droppable = std::max(droppable, d);
-    const bool none = std::max(c, d) <= kStrays;
+    const bool none = std::max(c, d) <= kStrayLosses;
     const bool long_enough = load.bytes_of(load.most_wait_ns) > 2 * kKeptBytes;
     if (none ? long_enough : c > kAlike * d)
       off.push_back(&load);
@@ -199,7 +212,7 @@ FabricCheck check_selective(std::span<const LoadSeen> loads, bool own_queue) {
 
 FabricCheck check_priorities(std::span<const LoadSeen> loads, std::span<const int> priorities,
                              bool own_queue) {
-  if (const std::string why = first_doubt(loads); !why.empty()) return unknown("priorities", why);
+  if (const std::string why = first_doubt(loads); !why.empty()) return unknown("priorities", why, kMoreLoad);
   LoadTexts wrong, alike, unclear;
   std::size_t pairs = 0;  // of which the first is to overtake the second
   const LoadSeen* last = &loads[0];

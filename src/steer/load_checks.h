@@ -13,6 +13,8 @@ namespace talweg::steer {
 // has to have been marked, and twice as much without a mark says that it never will be in time.
 inline constexpr double kKeptBytes = 96 << 10;
 
+// Whether all senders sent at about the same time: else it is to be done again.
+bool was_together(const LoadSeen& load);
 // Whether a queue was there at all: something was marked or lost, or waited much longer than before.
 bool was_full(const LoadSeen& load);
 

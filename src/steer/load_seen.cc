@@ -54,6 +54,23 @@ std::uint32_t lost_before_mark(std::span<const LoadArrival> arrivals, std::size_
   return static_cast<std::uint32_t>(std::ranges::count(came, false));
 }
 
+// As their load came.
+double overlap_of(std::span<const LoadArrival> arrivals, std::size_t senders) {
+  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  std::vector<std::int64_t> first(senders, kNever), last(senders, 0);
+  for (const LoadArrival& a : arrivals) {
+    if (!a.load) continue;
+    first[a.sender] = std::min(first[a.sender], a.came_ns);
+    last[a.sender] = std::max(last[a.sender], a.came_ns);
+  }
+  if (senders == 0 || std::ranges::count(first, kNever) > 0) return 0;
+  const auto [earliest, latest_begin] = std::ranges::minmax(first);
+  const auto [earliest_end, latest] = std::ranges::minmax(last);
+  if (latest == earliest) return 1;
+  return std::max(0.0,
+                  static_cast<double>(earliest_end - latest_begin) / static_cast<double>(latest - earliest));
+}
+
 double rate_of(std::span<const LoadArrival> arrivals) {
   std::int64_t first = std::numeric_limits<std::int64_t>::max(), last = 0;
   double bits = 0;
@@ -99,6 +116,7 @@ LoadSeen load_seen(std::span<const LoadArrival> arrivals, std::span<const LoadSe
     }
   }
   constexpr double kTenth = 0.1;
+  seen.overlap = overlap_of(arrivals, sent.size());
   seen.taken_rate = rate_of(arrivals);
   seen.received = static_cast<std::uint32_t>(load.size());
   seen.marked = static_cast<std::uint32_t>(marked.size());
