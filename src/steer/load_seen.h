@@ -70,7 +70,7 @@ struct LoadSeen {
   double idle_ns = 0;          // median wait of probes while nothing else was sent: noise
   double wait_ns = 0;          // median wait of load
   double most_wait_ns = 0;     // nine in ten wait less
-  double mark_wait_ns = 0;     // of what is marked, nine in ten wait longer
+  double mark_wait_ns = 0;     // of what is marked, 99 in a hundred wait longer
   std::array<ProbesSeen, wire::kDscp.size()> probes{};  // by priority
 
   // What waits that long in front of a link that takes so much.
