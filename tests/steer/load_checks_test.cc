@@ -329,11 +329,25 @@ TEST(LoadChecks, WhatSaysNothingOfTheNetworkIsNoVerdict) {
   load = ordinary;
   load.capable_received = load.capable_sent;
   load.droppable_received = load.droppable_sent;
-  load.wait_ns = load.most_wait_ns = 3 * load.idle_ns;
+  load.idle_ns = 2e6;
+  load.wait_ns = load.most_wait_ns = 7e6;  // 87 KB, of which most may be noise
   expect_doubt(load, "no queue built up: 160 Mbit/s were sent and ");
   for (const FabricCheck& check :
        {check_marks({}, false), check_selective({}, false), check_priorities({}, kInUse, false)})
     EXPECT_EQ(check.verdict, Verdict::cannot_tell);
+}
+
+TEST(LoadChecks, WhatIsLostOfEctMustBeFarBelowWhatIsLostOfTheOthers) {
+  LoadSeen load = fill(kSetUpAsAsked, 4);
+  load.capable_sent = load.droppable_sent = 1000;
+  load.droppable_received = 600;
+  const auto verdict = [&](std::uint32_t lost) {
+    load.capable_received = load.capable_sent - lost;
+    return check_selective(std::array{load}, false).verdict;
+  };
+  EXPECT_EQ(verdict(90), Verdict::pass);
+  EXPECT_EQ(verdict(150), Verdict::cannot_tell);
+  EXPECT_EQ(verdict(250), Verdict::fail);
 }
 
 // A queue, but none so long that marks would have to have begun, and nothing lost.
