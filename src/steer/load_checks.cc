@@ -29,7 +29,7 @@ constexpr double kLongerThanIdle = 4;
 constexpr double kQueuedBytes = 6000;
 // Of ECT(0) load as much is lost as of Not-ECT load, or at most so much of that.
 constexpr double kSelective = 0.25;
-constexpr double kAlike = 0.5;
+constexpr double kLostAlike = 0.5;
 
 constexpr const char* kSetUp = "docs/bounded-loss.md, \"What switches can do\", has the lines for Linux.";
 
@@ -189,7 +189,7 @@ FabricCheck check_selective(std::span<const LoadSeen> loads, bool own_queue) {
     droppable = std::max(droppable, d);
     const bool none = std::max(c, d) <= kStrayLosses;
     const bool long_enough = load.bytes_of(load.most_wait_ns) > 2 * kKeptBytes;
-    if (none ? long_enough : c > kAlike * d)
+    if (none ? long_enough : c > kLostAlike * d)
       off.push_back(&load);
     else if (none || c > kSelective * d)
       unclear.push_back(&load);
