@@ -39,10 +39,10 @@ constexpr double kQueueBits = 8 * 4 * steer::kKeptBytes;
 constexpr const char* kLoopback = "127.0.0.1";  // for a rank that is alone
 constexpr std::chrono::minutes kPatience(30);   // of ranks that have nothing to do
 
-// Control, layers, and all that has no class: the most urgent first.
+// Control, layers (protocol::queue_priority), and all that has no class: the most urgent first.
 std::vector<int> priorities_of(int queues) {
-  std::vector<int> all;
-  for (int p = 0; p <= queues; ++p) all.push_back(p);
+  std::vector<int> all{0};
+  for (int p = 1; queues > 1 && p <= queues; ++p) all.push_back(p);
   if (queues < wire::kOrdinary) all.push_back(wire::kOrdinary);
   return all;
 }

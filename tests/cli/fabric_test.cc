@@ -76,9 +76,12 @@ void expect_nothing_is_on(const Outcome& outcome) {
 }
 
 TEST(RelayedLab, FabricSaysWhatAnOrdinaryQueueDoesNot) {
-  const Outcome outcome = fabric_in_lab("--simulate", "--expect dscp,marks,selective,priorities");
+  const Outcome outcome = fabric_in_lab("--simulate", "--queues 1 --expect dscp,marks,selective,priorities");
   if (no_lab_here(outcome)) GTEST_SKIP() << outcome.err;
   expect_nothing_is_on(outcome);
+  const auto document = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(document["loads"].size(), 3U) << "layers are best effort";
+  EXPECT_EQ(document["loads"][0]["probes"].size(), 2U) << "and control";
 }
 
 TEST(RelayedLab, FabricTellsMarksFromPriorities) {
