@@ -40,6 +40,9 @@ constexpr int kTrainGrows = 4;
 constexpr std::int64_t kTrainNs = 10 * kMillisecondNs;
 
 constexpr std::uint32_t kLoadBytes = 1500;  // of an IP packet
+// Beyond this a processor sends no more of them: where a host has got near, jumbo frames are taken.
+constexpr double kFastRate = 5e9;
+constexpr std::uint32_t kFastLoadBytes = 9000;
 constexpr std::size_t kProbeBytes = 64;
 constexpr std::int64_t kProbeEveryNs = 2 * kMillisecondNs;
 constexpr double kProbesPart = 0.04;  // of a link, at most
@@ -226,8 +229,8 @@ std::vector<steer::ClassesSeen> FabricMeter::classes(int shift) {
 }
 
 std::uint32_t FabricMeter::load_bytes(int to) const {
-  const std::uint32_t most = peers_[at(to)].most_bytes;
-  return most > 0 ? std::min(most, kLoadBytes) : kLoadBytes;
+  const std::uint32_t known = peers_[at(to)].most_bytes;
+  return std::min(known > 0 ? known : kUnknownBytes, fast_ ? kFastLoadBytes : kLoadBytes);
 }
 
 double FabricMeter::rate(int from) {
@@ -255,7 +258,9 @@ double FabricMeter::rate(int from) {
     }
     share(hosts_, train, to);
   }
-  return train.rate;
+  if (fast_ || train.rate < kFastRate) return train.rate;
+  fast_ = true;
+  return rate(from);
 }
 
 steer::LoadSent FabricMeter::send_load(const Load& load, std::size_t which) {

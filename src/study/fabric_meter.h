@@ -70,6 +70,7 @@ class FabricMeter {
   bool encrypts_;
   std::uint64_t token_ = 0;
   std::uint16_t trial_ = 0;
+  bool fast_ = false;  // hosts send more than small packets are good for; on all hosts the same
   std::vector<Peer> peers_;
   std::vector<std::byte> buffer_;
   std::int64_t bytes_ = 0;

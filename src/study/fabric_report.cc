@@ -96,9 +96,9 @@ std::string fabric_table(const FabricResult& result, bool wide) {
   const auto count = [&](Verdict verdict) {
     return std::ranges::count(result.checks, verdict, &FabricCheck::verdict);
   };
-  text += fmt::format("{} passed, {} failed, of {} nothing can be told; {:.1f} s, {:.3g} MB\n",
+  text += fmt::format("{} passed, {} failed, of {} nothing can be told; {:.1f} s, {} MB\n",
                       count(Verdict::pass), count(Verdict::fail), count(Verdict::cannot_tell), result.seconds,
-                      static_cast<double>(result.bytes) / 1e6);
+                      text::number_text(static_cast<double>(result.bytes) / 1e6, 3));
   return text;
 }
 

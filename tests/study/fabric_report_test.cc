@@ -34,7 +34,7 @@ TEST(FabricReport, IsALineForEachCheckAndWhatToDoOnce) {
             "marks  into h1   cannot tell  no queue built up\n"
             "to do:\n"
             "  dscp        Let it pass.\n"
-            "1 passed, 2 failed, of 1 nothing can be told; 1.2 s, 28 MB\n");
+            "1 passed, 2 failed, of 1 nothing can be told; 1.2 s, 28.0 MB\n");
 }
 
 TEST(FabricReport, LinesAreNoLongerThanALineUnlessTheyMay) {
