@@ -4,11 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 #include <vector>
-
-#include "base/units.h"
 
 namespace talweg::steer {
 namespace {

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <numeric>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/at.h"
@@ -50,8 +48,7 @@ std::vector<int> priorities_of(int queues) {
 class FabricStudy {
  public:
   FabricStudy(group::GroupImpl& group, Group& hosts, const FabricOptions& options)
-      : group_(group),
-        hosts_(hosts),
+      : hosts_(hosts),
         options_(options),
         meter_(hosts, group.address().empty() ? kLoopback : group.address(), group.encrypts()) {
     for (int h = 0; h < size(); ++h) {
@@ -193,7 +190,6 @@ class FabricStudy {
     return *rate;
   }
 
-  group::GroupImpl& group_;
   Group& hosts_;
   const FabricOptions& options_;
   FabricMeter meter_;
