@@ -12,15 +12,15 @@
 namespace talweg::cli {
 
 using AddCommand = void(CLI::App& app, Action* action);
-AddCommand add_run, add_aggregator, add_switch, add_perf, add_probe, add_info, add_doctor, add_lab, add_plan,
-    add_predict, add_convert, add_simulate, add_compare;
+AddCommand add_run, add_aggregator, add_switch, add_perf, add_probe, add_fabric, add_info, add_doctor,
+    add_lab, add_plan, add_predict, add_convert, add_simulate, add_compare;
 
 namespace {
 
 // In the order of --help.
-constexpr AddCommand* kCommands[] = {add_run,     add_aggregator, add_switch, add_perf, add_probe,
-                                     add_info,    add_doctor,     add_lab,    add_plan, add_predict,
-                                     add_convert, add_simulate,   add_compare};
+constexpr AddCommand* kCommands[] = {add_run,     add_aggregator, add_switch,   add_perf,   add_probe,
+                                     add_fabric,  add_info,       add_doctor,   add_lab,    add_plan,
+                                     add_predict, add_convert,    add_simulate, add_compare};
 
 constexpr const char* kProgramExamples = R"(
 Examples:

@@ -89,6 +89,8 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   void agree_on(std::span<const int> ranks, std::uint32_t id);
 
   const std::string& address() const { return world_->address(); }
+  // By rank: the number of its host. Rank 0's is 0.
+  const std::vector<int>& machines() const { return identity_.machines; }
   bool encrypts() const { return world_->encrypts(); }
   std::int64_t timeout_ns(const CallOptions& options) const;
   // In group_observe.cc. A sum of which a part may be lost is no operation of the session: who makes it says

@@ -15,6 +15,8 @@ namespace talweg::wire {
 
 // By priority, the most urgent first: CS5, AF41, AF31, AF21, best effort, AF11, CS1, LE (RFC 4594, RFC 8622).
 inline constexpr std::array<std::uint8_t, 8> kDscp = {40, 34, 26, 18, 0, 10, 8, 1};
+inline constexpr std::array<const char*, 8> kDscpNames = {"CS5",         "AF41", "AF31", "AF21",
+                                                          "best effort", "AF11", "CS1",  "LE"};
 
 inline constexpr std::uint8_t kEcnMask = 3;
 inline constexpr std::uint8_t kEcnCapable = 2;  // ECT(0)

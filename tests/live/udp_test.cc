@@ -4,6 +4,7 @@
 #include <netinet/udp.h>
 #include <poll.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "live/udp/class_socket.h"
 #include "live/udp/udp_end.h"
 #include "talweg/error.h"
 
@@ -113,6 +115,32 @@ TEST(Udp, DatagramsOfAllSizesArriveEachAsItWas) {
       EXPECT_EQ(way.receiver.statistics().bytes, s.bytes);
       EXPECT_TRUE(merge || way.receiver.statistics().merged == 0U);
     }
+  }
+}
+
+TEST(Udp, EveryTrafficClassComesAsItLeftWithItsTime) {
+  for (const UdpAddress& local : loopbacks()) {
+    ClassSocket from(local), to(local);
+    for (int value = 0; value < 256; ++value) {
+      const std::int64_t before = wall_ns();
+      const std::array byte{static_cast<std::byte>(value)};
+      ASSERT_EQ(from.send(to.socket().address(), static_cast<std::uint8_t>(value), byte), 0) << value;
+      to.wait(false, 30'000);
+      int came = 0;
+      EXPECT_TRUE(to.receive([&](UdpReceiver::Datagram& d) {
+        ++came;
+        ASSERT_EQ(d.bytes.size(), 1U);
+        EXPECT_EQ(d.bytes[0], byte[0]);
+        EXPECT_EQ(d.traffic_class, value);
+        EXPECT_EQ(d.marked, value % 4 == 3);
+        EXPECT_GE(d.came_ns, before);
+        EXPECT_LE(d.came_ns, wall_ns());
+      }));
+      EXPECT_EQ(came, 1);
+    }
+    EXPECT_FALSE(to.receive([](UdpReceiver::Datagram&) {}));
+    EXPECT_NE(from.send(to.socket().address(), 0, std::vector<std::byte>(65'508)), 0)
+        << "longer than UDP can be";
   }
 }
 

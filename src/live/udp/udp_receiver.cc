@@ -13,9 +13,6 @@
 namespace talweg::live {
 
 namespace {
-constexpr int kEcnMask = 3;
-constexpr int kEcnExperienced = 3;
-
 // Some of these the kernel writes as a byte, others as an int.
 int control_value(const cmsghdr* c) {
   if (c->cmsg_len < CMSG_LEN(sizeof(int)))
@@ -83,7 +80,7 @@ UdpReceiver::Message UdpReceiver::look(std::size_t i) {
       message.waited_ns = std::clamp<std::int64_t>(fetched_ns_ - as_ns(came), 0, kMostWaitedNs);
     } else if ((c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_TOS) ||
                (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_TCLASS)) {
-      message.marked = (control_value(c) & kEcnMask) == kEcnExperienced;
+      message.traffic_class = static_cast<std::uint8_t>(control_value(c));
     }
   }
   if (message.segment < message.bytes) ++statistics_.merged;

@@ -14,6 +14,7 @@
 #include <span>
 
 #include "live/udp/udp_socket.h"
+#include "wire/traffic_class.h"
 
 namespace talweg::live {
 
@@ -32,8 +33,10 @@ class UdpReceiver {
   struct Datagram {
     std::span<std::byte> bytes;
     const UdpAddress& from;
-    bool marked;             // ECN: congestion experienced
-    std::int64_t waited_ns;  // since it came to this machine, as far as the kernel says
+    bool marked;                 // ECN: congestion experienced
+    std::int64_t waited_ns;      // since it came to this machine, as far as the kernel says
+    std::uint8_t traffic_class;  // DSCP and ECN, as it came
+    std::int64_t came_ns;        // when it came to this machine, by its wall clock
   };
   using ReceiveCall = std::function<int(int fd, mmsghdr* messages, unsigned n)>;
 
@@ -50,8 +53,10 @@ class UdpReceiver {
         ++statistics_.datagrams;
         Datagram datagram{{buffer(i) + at, std::min(message.segment, message.bytes - at)},
                           from_[i],
-                          message.marked,
-                          message.waited_ns};
+                          message.marked(),
+                          message.waited_ns,
+                          message.traffic_class,
+                          fetched_ns_ - message.waited_ns};
         use(datagram);
       }
     }
@@ -68,8 +73,9 @@ class UdpReceiver {
   struct Message {
     std::size_t bytes = 0;
     std::size_t segment = 0;
-    bool marked = false;
+    std::uint8_t traffic_class = 0;
     std::int64_t waited_ns = 0;
+    bool marked() const { return (traffic_class & wire::kEcnMask) == wire::kEcnMarked; }
   };
 
   std::byte* buffer(std::size_t i) { return buffers_.get() + i * kMessageBytes; }
