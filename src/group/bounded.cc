@@ -17,6 +17,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
 #include "kernel/reduce.h"
@@ -158,6 +159,7 @@ class Sums : public BoundedSums {
   void note_layers(const Sum& sum, int rank, LossReport& report) const;
   void keep_lost(const Sum& sum);
   const live::BoundedExchange& exchange() const { return *exchange_; }
+  void note_paths();
   [[noreturn]] void fail(const Sum& sum, ErrorCode code, const std::string& why);
   std::string who(int r) const { return fmt::format("rank {} ({})", r, group_->host_of(r)); }
 
@@ -169,6 +171,7 @@ class Sums : public BoundedSums {
   std::vector<std::byte> copy_;                            // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;               // the sums, by rank
   std::uint64_t calls_ = 0;
+  std::uint64_t left_ = 0;  // times that a path to another rank was found to answer nothing
   std::optional<Error> broken_;
   std::atomic_flag in_a_call_;
 };
@@ -201,6 +204,7 @@ void Sums::meet(const BoundedSeams& seams) {
   options.bounds = {ppm_, ppm_, ppm_, 1};
   options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
+  options.paths = static_cast<std::size_t>(whole_number_of("TALWEG_PATHS"));
   options.sender.offload = seams.offload;
   options.sender.mark_priority = options_.classes.queues > 1;
   options.send = seams.send;
@@ -393,10 +397,23 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
     if (broken_) throw;
     fail(sum, ErrorCode::system, e.what());
   }
+  note_paths();
   LossReport said = report(sum);
   keep_lost(sum);
   said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
   return said;
+}
+
+// Once: where one comes and goes a line each time would say nothing more.
+void Sums::note_paths() {
+  for (int r = 0; r < size() && left_ == 0; ++r) {
+    if (r == rank()) continue;
+    const protocol::PathChooser& paths = exchange().paths(r);
+    left_ = paths.times_left();
+    if (left_ > 0)
+      Logger(rank()).log(LogLevel::warn, "net", "bounded loss: {} of {} paths to {} answers nothing; it is left",
+                         std::max<std::size_t>(paths.left(), 1), paths.paths(), who(r));
+  }
 }
 
 // Each rank's sum goes to another one when that one has said what it has lost. So who has all sums is asked

@@ -13,6 +13,7 @@ namespace talweg::live {
 
 struct LinkOptions : TcpOptions {
   bool datagrams = false;  // frames to other hosts travel over UDP, beside a TCP connection
+  std::size_t paths = 1;   // of which each rank uses so many to each other one
 };
 
 struct Links {

@@ -148,7 +148,9 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
 
   // ExchangeOutbox: what a simulated host sends is taken.
   bool has_room(int) override { return true; }
-  std::uint64_t put(int rank, wire::DatagramHeader& header, const std::byte* payload) override {
+  std::uint64_t put(int rank, std::size_t path, wire::DatagramHeader& header,
+                    const std::byte* payload) override {
+    (void)path;
     return send(rank, kShards, header, payload);
   }
   bool flush() override { return true; }

@@ -73,6 +73,8 @@ std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
     lowest = load;
     current_ = p;
   }
+  // The last one in use answers nothing either: any may be the one that does.
+  if (paths_[current_].in_row >= kLeftAfter) current_ = beside(paths_.size(), heard_until_ns_);
   paths_[current_].used = ++bursts_;
   burst_ns_ = now_ns;
   burst_ = burst_bytes_ = 0;
@@ -82,7 +84,7 @@ std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
 std::size_t PathChooser::beside(std::size_t path, std::int64_t now_ns) {
   if (!several()) return 0;
   // In turn, questions could always take a dead one, and answers another.
-  random_ = random_ * 0x5851F42D4C957F2DULL + 0x14057B7EF767814FULL;
+  random_ = (random_ + static_cast<std::uint64_t>(now_ns)) * 0x5851F42D4C957F2DULL + 0x14057B7EF767814FULL;
   for (const bool any : {now_ns >= heard_until_ns_, true}) {
     for (std::size_t i = 0; i < paths_.size(); ++i) {
       const std::size_t p = ((random_ >> 33) + i) % paths_.size();
