@@ -11,6 +11,8 @@ namespace {
 // piece.
 constexpr int kMostSent = 256;
 constexpr int kBurst = 16;
+// Quarters of the lateness that has been seen, for which is waited.
+constexpr std::int64_t kLater = 6;
 
 }  // namespace
 
@@ -117,7 +119,7 @@ void Exchange::on(int from, const wire::DatagramHeader& header, std::span<const 
   else
     flight.passed(header.number);
   if (data && !tensors_.empty())
-    tensor().receiver.bear_lateness(tensor().streams[index(from)], flight.lateness_ns());
+    tensor().receiver.bear_lateness(tensor().streams[index(from)], kLater * flight.lateness_ns() / 4);
   if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement))
     return flight.on_acknowledgement(payload, came_ns, now);
   if (tensors_.empty()) return;
