@@ -411,7 +411,8 @@ void Sums::note_paths() {
     const protocol::PathChooser& paths = exchange().paths(r);
     left_ = paths.times_left();
     if (left_ > 0)
-      Logger(rank()).log(LogLevel::warn, "net", "bounded loss: {} of {} paths to {} answers nothing; it is left",
+      Logger(rank()).log(LogLevel::warn, "net",
+                         "bounded loss: {} of {} paths to {} answers nothing; it is left",
                          std::max<std::size_t>(paths.left(), 1), paths.paths(), who(r));
   }
 }

@@ -31,7 +31,7 @@ struct BoundedSumsOptions {
   DataType type = DataType::f32;
   protocol::ExchangeClasses classes{};  // of every rank
   HostCosts costs{};
-  bool warm_up = true;  // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
+  bool warm_up = true;    // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
   std::size_t paths = 1;  // of each rank to each other one; 1 .. protocol::kMostPaths
   std::size_t window_bytes = std::size_t{2} << 20;  // that may wait in a socket, of all senders
   std::uint32_t port = 4713;                        // that nothing else of the simulation has

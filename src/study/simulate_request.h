@@ -55,7 +55,7 @@ struct SimulateOptions {
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
   double may_lose = 0, droppable = 0;   // of kBounded
   bool keep_important = false;
-  std::size_t paths = 1;  // of kBounded
+  std::size_t paths = 1;           // of kBounded
   bool bound = true;               // whether the bound is looked for
   std::string matrix;              // a file, or a pattern of flows,
   sim::Matrix flows;               // and what it says

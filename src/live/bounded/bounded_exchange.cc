@@ -46,7 +46,9 @@ std::uint16_t bounded_stride(std::size_t mtu, bool ipv6, wire::DatagramProtectio
 BoundedExchange::Peer::Peer(std::vector<UdpSender::Destination> destinations, const wire::Secret& own,
                             const wire::Secret& other, std::uint16_t self, std::uint16_t rank,
                             wire::DatagramSuite suite)
-    : to(std::move(destinations)), sealer(own, {0, 0, self, rank}, suite), opener(other, {0, 0, rank, self}, suite) {}
+    : to(std::move(destinations)),
+      sealer(own, {0, 0, self, rank}, suite),
+      opener(other, {0, 0, rank, self}, suite) {}
 
 BoundedExchange::BoundedExchange(UdpSocket socket, int self, const std::vector<BoundedPeer>& peers,
                                  const BoundedExchangeOptions& options)
@@ -60,10 +62,11 @@ BoundedExchange::BoundedExchange(UdpSocket socket, int self, const std::vector<B
     peers_.emplace_back();
     if (r == static_cast<std::size_t>(self)) continue;
     std::vector<UdpSender::Destination> to;
-    for (std::size_t path = 0; path < options.paths; ++path) to.push_back(sender_.add(peers[r].address, path));
-    peers_.back() = std::make_unique<Peer>(std::move(to), own.secret, peers[r].secret,
-                                           static_cast<std::uint16_t>(self), static_cast<std::uint16_t>(r),
-                                           options.suite);
+    for (std::size_t path = 0; path < options.paths; ++path)
+      to.push_back(sender_.add(peers[r].address, path));
+    peers_.back() =
+        std::make_unique<Peer>(std::move(to), own.secret, peers[r].secret, static_cast<std::uint16_t>(self),
+                               static_cast<std::uint16_t>(r), options.suite);
   }
 }
 

@@ -1,5 +1,6 @@
 // BoundedExchange: this rank's side of a direct reduce-scatter that may lose a bounded part, over one UDP
-// socket, and one more to send by for each path more. What it has from Exchange is used as protocol/bounded/exchange.h says.
+// socket, and one more to send by for each path more. What it has from Exchange is used as
+// protocol/bounded/exchange.h says.
 //
 //   BoundedExchange exchange(std::move(socket), self, peers, options);
 //   exchange.begin(t, data, {}, deadline_ns, now_ns());
@@ -34,7 +35,7 @@ struct BoundedPeer {
 
 struct BoundedExchangeOptions : protocol::ExchangeOptions {
   wire::DatagramSuite suite;
-  UdpSenderOptions sender;    // but for its paths
+  UdpSenderOptions sender;   // but for its paths
   UdpSender::SendCall send;  // for tests
 };
 

@@ -1,6 +1,6 @@
 // UdpEnd: one end of a flow of datagrams (protocol/datagram/flow.h) on a socket of its own: seals what the
-// flow wants to send, opens what comes, and keeps to what the path takes. It sends by as many paths as the flow
-// has; what comes may be from any port.
+// flow wants to send, opens what comes, and keeps to what the path takes. It sends by as many paths as the
+// flow has; what comes may be from any port.
 #pragma once
 
 #include <cstdint>

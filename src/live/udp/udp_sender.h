@@ -9,8 +9,8 @@
 // may be unable to, and says so only when it is tried: then what was to leave leaves one by one, and so does
 // all else to that destination from then on. The same for a class that may not be set.
 //
-// With several paths it has more sockets than the one that is given: each has a port of its own, and so a way of
-// its own where a network hashes flows over equal ones. A destination is by one of them.
+// With several paths it has more sockets than the one that is given: each has a port of its own, and so a way
+// of its own where a network hashes flows over equal ones. A destination is by one of them.
 //
 // What cannot be sent is dropped and counted; whoever wants it to arrive looks for acknowledgements. All
 // memory is taken when the sender is made.

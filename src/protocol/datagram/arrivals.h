@@ -102,8 +102,8 @@ class Arrivals {
 
   static constexpr std::size_t kBlock = 16, kBlocks = 64;
   static constexpr std::int64_t kForgotten = 4096;  // datagrams after which little is left of a lateness
-  static constexpr std::size_t kRanges = 256;      // bursts of a slow path may leave so many holes
-  static constexpr std::size_t kTold = 16;         // acknowledgements that say the same: not all are lost
+  static constexpr std::size_t kRanges = 256;       // bursts of a slow path may leave so many holes
+  static constexpr std::size_t kTold = 16;          // acknowledgements that say the same: not all are lost
   static constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
 
   static constexpr std::array<std::uint64_t, kTold> filled() {
