@@ -104,7 +104,7 @@ void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t
     if (!was_lost) on_fate(false, packet.path, now_ns);
     if (was_lost) ++counters_.arrived_after_all;
     const std::int64_t trip_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
-    paths_.arrived(packet.path, trip_ns, now_ns);
+    paths_.arrived(packet.path, packet.bytes, trip_ns, now_ns);
     if (packet.number == ack.highest()) {
       sample_ns = trip_ns;
       sampled = packet.path;

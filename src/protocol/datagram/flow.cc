@@ -310,7 +310,7 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     bytes += packet.bytes;
     if (was_lost) ++statistics_.arrived_after_all;
     const std::int64_t trip_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
-    paths_.arrived(packet.path, trip_ns, now_ns);
+    paths_.arrived(packet.path, packet.bytes, trip_ns, now_ns);
     if (packet.number == ack.highest()) {
       sample_ns = trip_ns;
       sampled = packet.path;

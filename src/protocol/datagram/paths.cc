@@ -9,13 +9,18 @@ namespace talweg::protocol {
 
 namespace {
 // The weight of what an acknowledgement says of a path's delay, and of what a trial does: it is news.
+// Times as long as it was waited for it a path has to be in use to be as good as any.
+constexpr std::int64_t kProved = 10;
 constexpr double kOneAnswer = 1.0 / 8, kTrialAnswer = 1.0 / 2;
+// More than may be on its way by any path: one without room waits for all others.
+constexpr std::uint64_t kNoRoom = 1ULL << 40;
 }  // namespace
 
 PathChooser::PathChooser(std::size_t paths) {
   if (paths < 1 || paths > kMostPaths) refuse("{} paths for datagrams: expected 1 to {}", paths, kMostPaths);
   paths_.resize(paths);
   paths_[0].in_use = true;
+  paths_[0].room = static_cast<double>(kNoRoom);  // nothing else is known to be there
 }
 
 // The smallest cost of those that are in use; 0: not known.
@@ -59,16 +64,23 @@ std::size_t PathChooser::left() const {
 }
 
 std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
-  if (now_ns == burst_ns_ && burst_ < kBurst && burst_bytes_ < kBurstBytes && paths_[current_].in_use)
-    return current_;
   const double least = best();
+  // Where others have answered, one that has not is as one that is tried.
+  const auto has_room = [&](std::size_t p) {
+    const bool waits = least > 0 && paths_[p].delay_ns == 0;
+    return static_cast<double>(sent.bytes_on_their_way(p)) < (waits ? 1.0 : paths_[p].room);
+  };
+  if (now_ns == burst_ns_ && burst_ < kBurst && burst_bytes_ < kBurstBytes && paths_[current_].in_use &&
+      has_room(current_))
+    return current_;
   double lowest = std::numeric_limits<double>::infinity();
   for (std::size_t p = 0; p < paths_.size(); ++p) {
     const Path& path = paths_[p];
     if (!path.in_use) continue;
     // With what a burst may be: an idle path that takes ten times as long waits for a tenth of a turn.
     const double load =
-        static_cast<double>(sent.bytes_on_their_way(p) + kBurstBytes / 4) * weight(path, least);
+        static_cast<double>(sent.bytes_on_their_way(p) + kBurstBytes / 4 + (has_room(p) ? 0 : kNoRoom)) *
+        weight(path, least);
     if (load > lowest || (load == lowest && path.used >= paths_[current_].used)) continue;
     lowest = load;
     current_ = p;
@@ -108,17 +120,18 @@ std::optional<std::size_t> PathChooser::trial(const SentPackets& sent, std::int6
   return std::nullopt;
 }
 
-void PathChooser::arrived(std::size_t path, std::int64_t trip_ns, std::int64_t now_ns) {
+void PathChooser::arrived(std::size_t path, std::size_t bytes, std::int64_t trip_ns, std::int64_t now_ns) {
   if (!several()) return;
   Path& p = paths_[path];
   p.pending_ns = std::min(p.pending_ns, trip_ns);
   p.in_row = 0;
+  p.room += static_cast<double>(bytes);
   p.loss -= p.loss * kOneDatagram;
   p.trial_ns = now_ns + kQuietNs;
   heard_until_ns_ = now_ns + 2 * kQuietNs;
   if (p.in_use) return;
   p.in_use = true;
-  p.wait_ns = kFirstTrialNs;
+  p.since_ns = now_ns;
   if (std::exchange(p.known, true)) ++times_back_;
 }
 
@@ -131,7 +144,10 @@ void PathChooser::heard(std::size_t highest, std::int64_t held_ns, std::int64_t 
     path.known = true;
     path.trip.sample(trip_ns, i == highest ? held_ns : 0, now_ns);
     const bool tried = std::exchange(path.trying, false);
-    if (tried) path.loss /= 2;
+    if (tried) {
+      path.loss /= 2;
+      path.room = kFirstRoom;
+    }
     const auto delay_ns = static_cast<double>(path.trip.delay_ns());
     if (path.delay_ns == 0) path.delay_ns = delay_ns;
     path.delay_ns += (delay_ns - path.delay_ns) * (tried ? kTrialAnswer : kOneAnswer);
@@ -147,7 +163,9 @@ void PathChooser::lost(std::size_t path, std::int64_t now_ns) {
   if (p.in_use) {
     if (p.in_row < kLeftAfter || !another_in_use(path)) return;
     p.in_use = false;
-    p.wait_ns = kFirstTrialNs;
+    // One that comes and goes is not tried as soon each time.
+    const bool proved = now_ns - p.since_ns > kProved * p.wait_ns;
+    p.wait_ns = proved ? kFirstTrialNs : std::min(2 * p.wait_ns, kMostTrialNs);
   } else if (tried) {
     p.wait_ns = std::min(2 * p.wait_ns, kMostTrialNs);
     if (p.known || p.in_row < kLeftAfter) {

@@ -15,7 +15,9 @@
 //
 // kLeftAfter losses in a row and a path is left. It gets a single datagram now and then, and is back once one
 // has arrived. So do paths of which nothing is known yet, and those of which nothing was heard for long: each
-// but the first is tried before anything depends on it. One path is always in use.
+// but the first is tried before anything depends on it. A trial is no load: after it a path has two datagrams
+// on their way at most, and twice as many after each round trip, so that its delay shows before much waits
+// for it. One path is always in use.
 //
 // Pure: no clock. Its memory is taken when it is made.
 #pragma once
@@ -46,6 +48,7 @@ class PathChooser {
   // which nothing is heard.
   static constexpr std::int64_t kFirstTrialNs = 10'000'000, kMostTrialNs = 1'000'000'000;
   static constexpr std::int64_t kQuietNs = 100'000'000;
+  static constexpr double kFirstRoom = 3000;  // bytes
 
   // Throws Error{invalid_argument} for other than 1 .. kMostPaths.
   explicit PathChooser(std::size_t paths);
@@ -69,9 +72,10 @@ class PathChooser {
   // It is tried now.
   std::optional<std::size_t> trial(const SentPackets& sent, std::int64_t now_ns);
 
-  // An acknowledgement says so; `trip_ns`: since it was sent. And after all that the same one says, once:
-  // `highest`: the path of the datagram whose answer was held for `held_ns`, or any other number.
-  void arrived(std::size_t path, std::int64_t trip_ns, std::int64_t now_ns);
+  // An acknowledgement says so of so many bytes; `trip_ns`: since they were sent. And after all that the same
+  // one says, once: `highest`: the path of the datagram whose answer was held for `held_ns`, or any other
+  // number.
+  void arrived(std::size_t path, std::size_t bytes, std::int64_t trip_ns, std::int64_t now_ns);
   void heard(std::size_t highest, std::int64_t held_ns, std::int64_t now_ns);
   void lost(std::size_t path, std::int64_t now_ns);
 
@@ -95,7 +99,9 @@ class PathChooser {
     std::int64_t pending_ns = kNone;  // the shortest trip that the present acknowledgement tells
     std::int64_t trial_ns = 0;        // when it is to be tried
     std::int64_t wait_ns = kFirstTrialNs;
-    std::uint64_t used = 0;  // the burst that took it last
+    std::int64_t since_ns = 0;  // in use
+    double room = kFirstRoom;   // bytes that may be on their way
+    std::uint64_t used = 0;     // the burst that took it last
   };
   static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 

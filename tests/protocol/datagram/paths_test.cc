@@ -238,7 +238,7 @@ struct ChooserTest : ::testing::Test {
   // All paths have answered once.
   explicit ChooserTest() {
     for (std::size_t p = 0; p < chooser.paths(); ++p) {
-      chooser.arrived(p, kMilli, now);
+      chooser.arrived(p, 1U << 20, kMilli, now);
       chooser.heard(p, 0, now);
     }
   }
@@ -250,9 +250,9 @@ struct ChooserTest : ::testing::Test {
     }
     return path;
   }
-  void put(std::size_t path) {
-    sent.sent({.number = number++, .sent_ns = now, .bytes = 100, .path = static_cast<std::uint8_t>(path)});
-    chooser.took(100);
+  void put(std::size_t path, std::uint32_t bytes = 100) {
+    sent.sent({.number = number++, .sent_ns = now, .bytes = bytes, .path = static_cast<std::uint8_t>(path)});
+    chooser.took(bytes);
   }
   PathChooser chooser{4};
   SentPackets sent{1024};
@@ -273,7 +273,7 @@ TEST_F(ChooserTest, ABurstGoesOneWayAndTheNextOneAnother) {
 TEST_F(ChooserTest, IsLeftAfterSoManyLossesInARowAndTriedNowAndThen) {
   for (unsigned i = 1; i < PathChooser::kLeftAfter; ++i) chooser.lost(1, now);
   EXPECT_TRUE(chooser.in_use(1));
-  chooser.arrived(1, kMilli, now);
+  chooser.arrived(1, 1U << 20, kMilli, now);
   chooser.heard(1, 0, now);
   for (unsigned i = 0; i < PathChooser::kLeftAfter; ++i) {
     EXPECT_TRUE(chooser.in_use(1)) << i;
@@ -283,11 +283,12 @@ TEST_F(ChooserTest, IsLeftAfterSoManyLossesInARowAndTriedNowAndThen) {
   EXPECT_EQ(chooser.times_left(), 1U);
   for (int i = 0; i < 12; ++i) EXPECT_NE(burst(), 1U);
   chooser.lost(1, now);  // which had left before
-  std::int64_t waited = PathChooser::kFirstTrialNs;
+  // It has been in use for no time: twice the first.
+  std::int64_t waited = 2 * PathChooser::kFirstTrialNs;
   for (int i = 0; i < 9; ++i) {
-    for (std::size_t p : {0U, 2U, 3U}) chooser.arrived(p, kMilli, now);
+    for (std::size_t p : {0U, 2U, 3U}) chooser.arrived(p, 1U << 20, kMilli, now);
     now += waited - 1;
-    for (std::size_t p : {0U, 2U, 3U}) chooser.arrived(p, kMilli, now);
+    for (std::size_t p : {0U, 2U, 3U}) chooser.arrived(p, 1U << 20, kMilli, now);
     EXPECT_EQ(chooser.trial(sent, now), std::nullopt) << i;
     ++now;
     EXPECT_EQ(chooser.trial(sent, now), 1U) << i;
@@ -296,7 +297,7 @@ TEST_F(ChooserTest, IsLeftAfterSoManyLossesInARowAndTriedNowAndThen) {
     waited = std::min(2 * waited, PathChooser::kMostTrialNs);
   }
   EXPECT_EQ(chooser.times_left(), 1U);
-  chooser.arrived(1, kMilli, now);
+  chooser.arrived(1, 1U << 20, kMilli, now);
   chooser.heard(1, 0, now);
   EXPECT_TRUE(chooser.in_use(1));
   EXPECT_EQ(chooser.times_back(), 1U);
@@ -320,6 +321,22 @@ TEST_F(ChooserTest, AProbeTakesAnotherPathAndAcknowledgementsAvoidMisses) {
   std::set<std::size_t> taken;
   for (int i = 0; i < 64; ++i) taken.insert(chooser.unanswered(now + 2 * PathChooser::kQuietNs));
   EXPECT_EQ(taken.size(), 4U) << "nothing has been heard for long";
+}
+
+// A trial says nothing of how much a path bears.
+TEST_F(ChooserTest, AfterATrialLittleIsOnItsWayAtFirst) {
+  for (unsigned i = 0; i < PathChooser::kLeftAfter; ++i) chooser.lost(1, now);
+  now += 2 * PathChooser::kFirstTrialNs;
+  ASSERT_EQ(chooser.trial(sent, now), 1U);
+  chooser.arrived(1, 76, kMilli, now);
+  chooser.heard(1, 0, now);
+  std::size_t by_it = 0;
+  for (int i = 0; i < 400; ++i) {
+    const std::size_t path = chooser.next(sent, now);
+    by_it += path == 1 ? 1 : 0;
+    put(path, 1000);
+  }
+  EXPECT_EQ(by_it, PathChooser::kFirstRoom / 1000);
 }
 
 TEST(PathChooser, OneThatWasNotTriedIsNotUsed) {
