@@ -159,7 +159,6 @@ class Sums : public BoundedSums {
   void note_layers(const Sum& sum, int rank, LossReport& report) const;
   void keep_lost(const Sum& sum);
   const live::BoundedExchange& exchange() const { return *exchange_; }
-  void note_paths();
   [[noreturn]] void fail(const Sum& sum, ErrorCode code, const std::string& why);
   std::string who(int r) const { return fmt::format("rank {} ({})", r, group_->host_of(r)); }
 
@@ -171,7 +170,6 @@ class Sums : public BoundedSums {
   std::vector<std::byte> copy_;                            // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;               // the sums, by rank
   std::uint64_t calls_ = 0;
-  std::uint64_t left_ = 0;  // times that a path to another rank was found to answer nothing
   std::optional<Error> broken_;
   std::atomic_flag in_a_call_;
 };
@@ -397,24 +395,14 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
     if (broken_) throw;
     fail(sum, ErrorCode::system, e.what());
   }
-  note_paths();
+  if (const int r = exchange_->left_a_path(); r >= 0)
+    Logger(rank()).log(LogLevel::warn, "net",
+                       "bounded loss: {} of {} paths to {} answers nothing; it is left",
+                       exchange().paths(r).left(), exchange().paths(r).paths(), who(r));
   LossReport said = report(sum);
   keep_lost(sum);
   said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
   return said;
-}
-
-// Once: where one comes and goes a line each time would say nothing more.
-void Sums::note_paths() {
-  for (int r = 0; r < size() && left_ == 0; ++r) {
-    if (r == rank()) continue;
-    const protocol::PathChooser& paths = exchange().paths(r);
-    left_ = paths.times_left();
-    if (left_ > 0)
-      Logger(rank()).log(LogLevel::warn, "net",
-                         "bounded loss: {} of {} paths to {} answers nothing; it is left",
-                         std::max<std::size_t>(paths.left(), 1), paths.paths(), who(r));
-  }
 }
 
 // Each rank's sum goes to another one when that one has said what it has lost. So who has all sums is asked

@@ -243,6 +243,11 @@ TEST(BoundedExchange, SendsBySeveralPathsAndLeavesADeadOne) {
     ranks.missing(1000);
   }
   ASSERT_EQ(sockets.size(), 8U);
+  for (int r = 0; r < 2; ++r) {
+    const bool left = ranks[static_cast<std::size_t>(r)].paths(1 - r).left() > 0;
+    EXPECT_EQ(ranks[static_cast<std::size_t>(r)].left_a_path(), left ? 1 - r : -1);
+    EXPECT_EQ(ranks[static_cast<std::size_t>(r)].left_a_path(), -1) << "once";
+  }
   const std::uint64_t then = datagrams[3];
   std::uint64_t all = 0;
   for (const std::uint64_t n : datagrams) all -= n;

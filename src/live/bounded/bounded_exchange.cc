@@ -98,6 +98,15 @@ void BoundedExchange::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
      datagram.marked, now - datagram.waited_ns, now);
 }
 
+int BoundedExchange::left_a_path() {
+  for (int r = 0; r < ranks() && !told_; ++r) {
+    if (!peers_[static_cast<std::size_t>(r)] || paths(r).left() == 0 || paths(r).times_left() == 0) continue;
+    told_ = true;
+    return r;
+  }
+  return -1;
+}
+
 bool BoundedExchange::has_room(int rank) {
   const std::size_t most = wire::kDatagramHeaderBytes + most_payload() + trailer_bytes(suite_.protection);
   const UdpSender::Destination to = peers_[static_cast<std::size_t>(rank)]->to[0];

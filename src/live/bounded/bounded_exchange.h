@@ -58,6 +58,10 @@ class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Excha
   // Until then, or something has come, or the file `wake` is readable.
   void wait(std::int64_t until_ns, int wake = -1) const;
 
+  // A rank to which a path answers nothing and was left; -1: none, or one has been told of. Where paths come
+  // and go a line each time would say nothing more.
+  int left_a_path();
+
   const UdpSocket& socket() const { return socket_; }
   const wire::DatagramRefusals& refusals() const { return refusals_; }
 
@@ -83,6 +87,7 @@ class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Excha
   UdpReceiver receiver_;
   std::vector<std::unique_ptr<Peer>> peers_;  // null: this rank
   wire::DatagramRefusals refusals_;
+  bool told_ = false;  // of a path that was left
 };
 
 }  // namespace talweg::live
