@@ -132,6 +132,12 @@ const std::vector<Setting>& settings() {
       {"TALWEG_TRANSPORT",
        "what frames to other hosts travel over: tcp, udp, or auto, the quicker one; the same on all ranks",
        "tcp", false, true},
+      {"TALWEG_PATHS",
+       "UDP ports from which a rank sends to each other one, with TALWEG_TRANSPORT=udp or auto and in sums "
+       "with "
+       "bounded "
+       "loss: a network that hashes flows over equal ways has as many ways for it",
+       "1", false, false, SettingKind::whole_number, 1, 16},
       {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1", false, false,
        SettingKind::on_off},
       {"TALWEG_RECORDER", "calls of each group that the flight recorder keeps; 0: off", "1024", false, false,

@@ -17,6 +17,7 @@
 
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/settings.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
 #include "kernel/reduce.h"
@@ -201,6 +202,7 @@ void Sums::meet(const BoundedSeams& seams) {
   options.bounds = {ppm_, ppm_, ppm_, 1};
   options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
+  options.paths = static_cast<std::size_t>(whole_number_of("TALWEG_PATHS"));
   options.sender.offload = seams.offload;
   options.sender.mark_priority = options_.classes.queues > 1;
   options.send = seams.send;
@@ -393,6 +395,10 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
     if (broken_) throw;
     fail(sum, ErrorCode::system, e.what());
   }
+  if (const int r = exchange_->left_a_path(); r >= 0)
+    Logger(rank()).log(LogLevel::warn, "net",
+                       "bounded loss: {} of {} paths to {} answers nothing; it is left",
+                       exchange().paths(r).left(), exchange().paths(r).paths(), who(r));
   LossReport said = report(sum);
   keep_lost(sum);
   said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;

@@ -10,6 +10,7 @@ Links make_links(int rank, Mesh mesh, const LinkOptions& options, EventLoop& loo
   links.by_rank.resize(mesh.connections.size());
   UdpLinkOptions datagrams;
   datagrams.host_timeout_ns = options.host_timeout_ns;
+  datagrams.end.flow.paths = options.paths;
   std::shared_ptr<SharedSender> sender;
   if (mesh.segment) {
     sender = std::make_shared<SharedSender>(std::move(*mesh.segment));

@@ -16,6 +16,7 @@ struct LinkOptions : TcpOptions {
   // What frames to other hosts travel over. Datagrams have a TCP connection beside them; `either` needs
   // one more of each connection's streams.
   enum class Transport : std::uint8_t { tcp, datagrams, either } transport = Transport::tcp;
+  std::size_t paths = 1;  // of datagrams, from each rank to each other one
 };
 
 struct Links {

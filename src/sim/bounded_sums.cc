@@ -50,6 +50,7 @@ protocol::ExchangeOptions exchange_options(const BoundedSumsOptions& options,
   how.stride = stride_of(transport);
   how.packets = std::bit_ceil(2 * std::size_t{share_of(options, ranks)} / how.stride + 64);
   how.warm_up = options.warm_up;
+  how.paths = options.paths;
   return how;
 }
 
@@ -62,12 +63,15 @@ protocol::FlowOptions flow_options(const BoundedSumsOptions& options, const Tran
   how.payload = largest_datagram_payload(transport);
   how.around = datagram_wire_bytes(0, transport);
   how.packets = std::bit_ceil(2 * how.send_bytes / how.payload + 64);
+  how.paths = options.paths;
   return how;
 }
 
-// What so many later ones between two hosts have overtaken has been sent again since.
+// What so many later ones between two hosts have overtaken has been sent again since; where paths differ, one
+// is overtaken by what all others bring meanwhile.
 std::size_t overtaken_by(const BoundedSumsOptions& options, const TransportOptions& transport, int ranks) {
-  return 4 * std::size_t{share_of(options, ranks)} / stride_of(transport) + 64;
+  const std::size_t once = 4 * std::size_t{share_of(options, ranks)} / stride_of(transport) + 64;
+  return options.paths > 1 ? 4 * once : once;
 }
 
 // Of all flows' buffers, and of the datagrams that are kept until they have been overtaken.
@@ -130,9 +134,13 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
       if (!peer) continue;
       losses.sums_again += (peer->flow.statistics().bytes_sent_again + payload_.size() - 1) / payload_.size();
       losses.timeouts += peer->flow.statistics().timeouts;
+      losses.paths_left += peer->flow.paths().times_left();
     }
     for (int r = 0; r < exchange_.ranks(); ++r)
-      if (peers_[at(r)]) losses.timeouts += exchange_.flight(r).timeouts;
+      if (peers_[at(r)]) {
+        losses.timeouts += exchange_.flight(r).timeouts;
+        losses.paths_left += exchange_.paths(r).times_left();
+      }
   }
 
  private:
@@ -148,19 +156,21 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
 
   // ExchangeOutbox: what a simulated host sends is taken.
   bool has_room(int) override { return true; }
-  std::uint64_t put(int rank, wire::DatagramHeader& header, const std::byte* payload) override {
-    return send(rank, kShards, header, payload);
+  std::uint64_t put(int rank, std::size_t path, wire::DatagramHeader& header,
+                    const std::byte* payload) override {
+    return send(rank, kShards, path, header, payload);
   }
   bool flush() override { return true; }
 
-  std::uint64_t send(int rank, std::uint32_t kind, wire::DatagramHeader& header, const std::byte* payload) {
+  std::uint64_t send(int rank, std::uint32_t kind, std::size_t path, wire::DatagramHeader& header,
+                     const std::byte* payload) {
     ++sums_.losses_.datagrams;
     header.job = kind;
     header.sender = static_cast<std::uint16_t>(number());
     header.number = peers_[at(rank)]->numbers[kind]++;
     // As without queues for layers: all is best effort.
     const auto on_the_way = static_cast<std::uint8_t>((header.service & wire::kDroppable) | wire::kOrdinary);
-    post(*sums_.ranks_[at(rank)], make(header, {payload, header.length}), on_the_way);
+    post(*sums_.ranks_[at(rank)], make(header, {payload, header.length}), on_the_way, path);
     return header.number;
   }
 
@@ -278,7 +288,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
         Peer& peer = *peers_[r];
         wire::DatagramHeader header;
         for (int n = 0; n < kTurn && peer.flow.next(peer.numbers[kSums], now, header, payload_.data()); ++n) {
-          send(static_cast<int>(r), kSums, header, payload_.data());
+          send(static_cast<int>(r), kSums, peer.flow.path(), header, payload_.data());
           any = true;
         }
       }
@@ -362,6 +372,8 @@ void check_bounded_sums(const BoundedSumsOptions& options, const TransportOption
            options.classes.droppable);
   if (options.classes.must && options.classes.droppable <= 0)
     refuse("important packets that may not be missing where none is droppable: nothing could be lost");
+  if (options.paths < 1 || options.paths > protocol::kMostPaths)
+    refuse("{} paths from a rank to another one: expected 1 to {}", options.paths, protocol::kMostPaths);
   stride_of(transport);
 }
 
@@ -402,6 +414,7 @@ CallTimes BoundedSums::run(std::span<const SumOperands> operands, std::size_t co
   for (const auto& rank : ranks_) rank->count_flows(losses_);
   losses_.sums_again -= before.sums_again;
   losses_.timeouts -= before.timeouts;
+  losses_.paths_left -= before.paths_left;
   if (calls_.count().over()) return calls_.count().take();
   throw_not_ended(simulation_, calls_.count(), nodes(), nodes(), "all_reduce with bounded loss", early,
                   horizon);

@@ -31,7 +31,8 @@ struct BoundedSumsOptions {
   DataType type = DataType::f32;
   protocol::ExchangeClasses classes{};  // of every rank
   HostCosts costs{};
-  bool warm_up = true;  // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
+  bool warm_up = true;    // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
+  std::size_t paths = 1;  // of each rank to each other one; 1 .. protocol::kMostPaths
   std::size_t window_bytes = std::size_t{2} << 20;  // that may wait in a socket, of all senders
   std::uint32_t port = 4713;                        // that nothing else of the simulation has
 };
@@ -45,6 +46,7 @@ struct BoundedLosses {
   std::uint64_t packets_again = 0;  // of shards
   std::uint64_t sums_again = 0;     // datagrams' worth of sums and agreements that were sent more than once
   std::uint64_t timeouts = 0;       // of both
+  std::uint64_t paths_left = 0;     // times that a path was found to answer nothing
   double lost() const {
     return sent_bytes > 0 ? static_cast<double>(lost_bytes) / static_cast<double>(sent_bytes) : 0;
   }

@@ -52,12 +52,13 @@ DatagramHosts::Host::MessagePointer DatagramHosts::Host::make(const wire::Datagr
   return message;
 }
 
-void DatagramHosts::Host::post(Host& to, MessagePointer message, std::uint8_t service) {
+void DatagramHosts::Host::post(Host& to, MessagePointer message, std::uint8_t service, std::size_t path) {
   const TransportOptions& transport = hosts_.simulation_.transport().options();
-  const auto pair = static_cast<std::uint64_t>(node_) << 32 | static_cast<std::uint64_t>(to.node_);
+  const auto flow = static_cast<std::uint64_t>(path) << 56 | static_cast<std::uint64_t>(node_) << 32 |
+                    static_cast<std::uint64_t>(to.node_);
   const std::uint32_t spread =
       transport.spray ? spread_++
-                      : static_cast<std::uint32_t>(Random(hosts_.simulation_.seed(), pair).next());
+                      : static_cast<std::uint32_t>(Random(hosts_.simulation_.seed(), flow).next());
   auto& way = ways_[at(to.node_)];
   if (!way) way = std::make_unique<Way>();
   const std::uint32_t number = way->first + static_cast<std::uint32_t>(way->messages.size());

@@ -83,13 +83,13 @@ class DatagramHosts::Host {
   // A copy, of which post() names each receiver. The header's length becomes the payload's.
   static MessagePointer make(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   // It leaves with what else is in the outbox, and its class says what the network may do with it. Which of
-  // equal paths it takes is up to the two hosts, as for datagrams of one socket.
+  // equal ways it takes is up to the two hosts and the path, as for datagrams of as many sockets.
   void post(Host& to, MessagePointer message) {
     const std::uint8_t service = message->header.service;
     post(to, std::move(message), service);
   }
   // With another class on its way.
-  void post(Host& to, MessagePointer message, std::uint8_t service);
+  void post(Host& to, MessagePointer message, std::uint8_t service, std::size_t path = 0);
   // To be called after all but the above that may have posted something, or changed the next time.
   void rouse();
 

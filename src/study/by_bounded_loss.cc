@@ -32,6 +32,7 @@ sim::BoundedSumsOptions bounded_sums_options(const SimulateOptions& o, DataType 
   how.costs = o.ranks.costs;
   how.classes.droppable = o.droppable;
   how.classes.must = o.keep_important;
+  how.paths = o.paths;
   return how;
 }
 

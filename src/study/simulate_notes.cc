@@ -95,6 +95,10 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
     note(those_given(request, {"droppable", "keep-important"}), "with --may-lose 0 nothing may be lost");
   else if (queue.mark_bytes <= 0 && !queue.mark_by_delay && queue.red.most_bytes == 0)
     note(those_given(request, {"droppable"}), "no queue marks, so none drops these before others");
+  if (!bounded)
+    note(those_given(request, {"paths"}), "only --algo bounded chooses among paths");
+  else if (o.simulation.transport.spray)
+    note(those_given(request, {"paths"}), "with --routing spray each packet takes a way of its own");
   if (request.fluid) {
     const char* const routing = given(request, "routing")      ? "which --routing sets"
                                 : o.simulation.transport.spray ? "spray"

@@ -240,6 +240,9 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
                "mark others", .most = 1, .group = kCalls},
       {.name = "keep-important", .letters = "", .member = &R::keep_important,
        .help = "of --algo bounded: of all others none may be missing", .group = kCalls},
+      {.name = "paths", .letters = "", .member = &R::paths,
+       .help = "of --algo bounded: so many ports that each rank sends from to each other one, which take ways of their own",
+       .least = 1, .most = 16, .group = kCalls},
       {.name = "type", .letters = "-d", .member = &R::type, .help = "data type", .group = kCalls},
       {.name = "root", .letters = "-r", .member = &R::root, .help = "root rank", .most = 1 << 20, .group = kCalls},
       {.name = "iters", .letters = "-n", .member = &R::iters, .help = "timed calls",
@@ -408,6 +411,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
   o.may_lose = raw.may_lose;
   o.droppable = raw.droppable;
   o.keep_important = raw.keep_important;
+  o.paths = static_cast<std::size_t>(raw.paths);
   o.algorithms = raw.algo.empty() ? std::vector<std::string>{""} : split(raw.algo, ',');
   if (raw.algo == "all") {
     o.algorithms.clear();

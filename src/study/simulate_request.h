@@ -37,6 +37,7 @@ struct SimulateRequest {
   int payload = 1448, header = 66, window = 0;
   std::string most_window = "4M", least_rto = "auto", horizon;
   std::uint64_t seed = 1;
+  int paths = 1;
 };
 
 std::span<const Field<SimulateRequest>> simulate_fields();
@@ -54,6 +55,7 @@ struct SimulateOptions {
   std::vector<std::string> algorithms;  // a line of the table for each; "": the cheapest
   double may_lose = 0, droppable = 0;   // of kBounded
   bool keep_important = false;
+  std::size_t paths = 1;           // of kBounded
   bool bound = true;               // whether the bound is looked for
   std::string matrix;              // a file, or a pattern of flows,
   sim::Matrix flows;               // and what it says

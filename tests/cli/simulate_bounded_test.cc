@@ -94,6 +94,8 @@ TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
       {{"--fluid"}, "--algo bounded: its datagrams are packets, and --fluid has none"},
       {{"--may-lose", "0.6"}, "--may-lose"},
       {{"--may-lose", "-1"}, "--may-lose"},
+      {{"--paths", "0"}, "--paths"},
+      {{"--paths", "17"}, "--paths"},
       {{"--payload", "64"}, "--algo bounded: packets with 64 bytes of payload have no room for"},
       {{"--burst-loss", "0.1"},
        "--burst-loss: expected two probabilities: begins,ends, or one and a time: begins,100us"},
@@ -118,6 +120,10 @@ TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
               HasSubstr("--window: datagrams have windows of their own"));
   EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--may-lose", "0.1"}).err,
               HasSubstr("--may-lose: only --algo bounded loses a part"));
+  EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--paths", "4"}).err,
+              HasSubstr("--paths: only --algo bounded chooses among paths"));
+  EXPECT_THAT(simulate_bounded({"-b", "64K", "--paths", "4", "--routing", "spray"}).err,
+              HasSubstr("--paths: with --routing spray each packet takes a way of its own"));
 }
 
 }  // namespace

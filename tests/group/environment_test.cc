@@ -68,6 +68,7 @@ TEST(Environment, WhatIsSetWronglyIsSaidBeforeAnybodyIsWaitedFor) {
                                        {"TALWEG_STREAMS", "0"},
                                        {"TALWEG_ENCRYPT", "perhaps"},
                                        {"TALWEG_TRANSPORT", "quic"},
+                                       {"TALWEG_PATHS", "17"},
                                        {"TALWEG_CHECKSUM", "perhaps"},
                                        {"TALWEG_HOST_TIMEOUT", "soon"},
                                        {"TALWEG_SOCKET_IFNAME", "=none"},

@@ -4,6 +4,7 @@
 #include <netinet/udp.h>
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -447,6 +448,66 @@ TEST_F(Ends, BringEverythingThroughLossRefusalsAndAPathThatShrinks) {
   EXPECT_LE(ends_[0]->flow().payload(), 1400U);
   EXPECT_GT(ends_[0]->sent().too_large + ends_[1]->sent().too_large, 0U);
   EXPECT_GT(ends_[0]->flow().statistics().bytes_sent_again, 0U);
+}
+
+// Datagrams of each end by the socket that sends them, in the order in which sockets were used first.
+struct BySocket {
+  UdpSender::SendCall call(std::size_t dead) {
+    return [this, dead](int fd, mmsghdr* m, unsigned n) {
+      const auto at = std::ranges::find(sockets, fd);
+      const auto which = static_cast<std::size_t>(at - sockets.begin());
+      if (at == sockets.end()) {
+        sockets.push_back(fd);
+        datagrams.push_back(0);
+      }
+      datagrams[which] += n;
+      if (which == dead) return static_cast<int>(n);
+      return ::sendmmsg(fd, m, n, MSG_DONTWAIT);
+    };
+  }
+  std::vector<int> sockets;
+  std::vector<std::uint64_t> datagrams;
+};
+
+TEST_F(Ends, SendBySeveralPathsFromAsManyPorts) {
+  for (const UdpAddress& local : loopbacks()) {
+    BySocket by;
+    UdpEndOptions options;
+    options.flow.paths = 4;
+    options.most_payload = 1400;
+    open(local, options, by.call(SIZE_MAX));
+    ASSERT_TRUE(exchange(3'000'000));
+    EXPECT_EQ(by.sockets.size(), 8U);
+    for (const auto& end : ends_) {
+      EXPECT_EQ(end->flow().statistics().bytes_sent_again, 0U);
+      for (std::size_t p = 0; p < 4; ++p) EXPECT_TRUE(end->flow().paths().in_use(p)) << p;
+    }
+  }
+}
+
+TEST_F(Ends, LeaveAPathThatIsDead) {
+  BySocket by;
+  UdpEndOptions options;
+  options.flow.paths = 4;
+  options.most_payload = 1400;
+  open(UdpAddress("127.0.0.1:0"), options, by.call(2));
+  ASSERT_TRUE(exchange(3'000'000));
+  ASSERT_EQ(by.sockets.size(), 8U);
+  std::size_t unused = 0;
+  for (const auto& end : ends_)
+    for (std::size_t p = 0; p < 4; ++p) unused += end->flow().paths().in_use(p) ? 0 : 1;
+  EXPECT_EQ(unused, 1U);
+  const std::uint64_t then = by.datagrams[2];
+  ASSERT_TRUE(exchange(3'000'000));
+  EXPECT_LT(by.datagrams[2] - then, 20U);
+}
+
+TEST(Udp, ADeafSocketIsNeverReadable) {
+  const UdpSocket deaf(UdpAddress("127.0.0.1:0"), {.deaf = true}), other(UdpAddress("127.0.0.1:0"));
+  for (int i = 0; i < 10; ++i)
+    ASSERT_EQ(::sendto(other.fd(), "x", 1, 0, deaf.address().raw(), deaf.address().bytes()), 1);
+  pollfd polled{deaf.fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&polled, 1, 20), 0);
 }
 
 TEST_F(Ends, TakeNothingFromStrangers) {

@@ -198,6 +198,53 @@ TEST(BoundedSums, BurstsOfLossCostTheSlowestCallLittle) {
   }
 }
 
+// Two leaves and four spines, the last of which has links of a tenth.
+cluster::Cluster with_a_slow_spine() {
+  cluster::Cluster cluster = leaf_spine(2, 2, 4, kTen, kTen);
+  for (cluster::Link& link : cluster.links)
+    for (const int end : {link.from, link.to})
+      if (cluster.nodes[static_cast<std::size_t>(end)].name == "spine3") link.capacity = Bandwidth{1e9};
+  return cluster;
+}
+
+// With one port who meets the slow spine is stuck there; with several all others carry more.
+TEST(BoundedSums, SeveralPathsAvoidASlowSpine) {
+  std::vector<double> took;
+  for (const std::size_t paths : {std::size_t{1}, std::size_t{8}}) {
+    double all = 0;
+    for (const std::uint64_t seed : {1U, 2U, 3U}) {
+      LossyVectors vectors(4, 200'000);
+      SimulationOptions how;
+      how.seed = seed;
+      Simulation simulation(with_a_slow_spine(), how);
+      BoundedSums sums(simulation, {.paths = paths});
+      const CallTimes times = sums.run(vectors.operands, 200'000, {.warm_up = 3, .timed = 3}, kNever);
+      for (const Picoseconds t : times.of_call) all += seconds(t);
+      vectors.expect_right(sums);
+    }
+    took.push_back(all);
+  }
+  EXPECT_LT(2 * took[1], took[0]);
+}
+
+TEST(BoundedSums, SeveralPathsBearASpineThatFailsAndAllThatANetworkDoes) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    for (const double p : {0.0, 0.05}) {
+      LossyVectors vectors(4, 100'000);
+      Simulation simulation(leaf_spine(2, 2, 4, kTen, kTen), bad_network(seed));
+      BoundedSums sums(simulation, {.p = p, .warm_up = false, .paths = 4});
+      const auto& nodes = simulation.network().cluster().nodes;
+      const auto spine =
+          static_cast<int>(std::ranges::find(nodes, "spine1", &cluster::Node::name) - nodes.begin());
+      simulation.at(300 * kMicrosecond, [&, spine] { simulation.set_node(spine, false); });
+      simulation.at(900 * kMicrosecond, [&, spine] { simulation.set_node(spine, true); });
+      sums.run(vectors.operands, 100'000, {.warm_up = 0, .timed = 3}, kNever);
+      vectors.expect_right(sums);
+      EXPECT_LE(sums.losses().lost(), p);
+    }
+  }
+}
+
 TEST(BoundedSums, WhatCannotBeIsRefused) {
   Simulation simulation(star(2, kTen), {});
   const auto refused = [&](const BoundedSumsOptions& options) {
@@ -206,6 +253,8 @@ TEST(BoundedSums, WhatCannotBeIsRefused) {
   EXPECT_THAT(refused({.p = 0.6}), HasSubstr("a part of 0.6 that may be lost: expected 0 to 0.5"));
   EXPECT_THAT(refused({.p = -0.1}), HasSubstr("expected 0 to 0.5"));
   EXPECT_THAT(refused({.type = DataType::i32}), HasSubstr("a sum of i32 with bounded loss: expected f16"));
+  EXPECT_THAT(refused({.paths = 0}), HasSubstr("0 paths from a rank to another one: expected 1 to 16"));
+  EXPECT_THAT(refused({.paths = 17}), HasSubstr("17 paths"));
   EXPECT_THAT(refused({}), HasSubstr("0 vectors for a sum of 2 workers"));
   LossyVectors vectors(2, 10);
   vectors.operands[1].out = reinterpret_cast<std::byte*>(vectors.in[1].data());

@@ -1,5 +1,6 @@
 // BoundedExchange: this rank's side of a direct reduce-scatter that may lose a bounded part, over one UDP
-// socket. What it has from Exchange is used as protocol/bounded/exchange.h says.
+// socket, and one more to send by for each path more. What it has from Exchange is used as
+// protocol/bounded/exchange.h says.
 //
 //   BoundedExchange exchange(std::move(socket), self, peers, options);
 //   exchange.begin(t, data, {}, deadline_ns, now_ns());
@@ -34,7 +35,7 @@ struct BoundedPeer {
 
 struct BoundedExchangeOptions : protocol::ExchangeOptions {
   wire::DatagramSuite suite;
-  UdpSenderOptions sender;
+  UdpSenderOptions sender;   // but for its paths
   UdpSender::SendCall send;  // for tests
 };
 
@@ -57,21 +58,26 @@ class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Excha
   // Until then, or something has come, or the file `wake` is readable.
   void wait(std::int64_t until_ns, int wake = -1) const;
 
+  // A rank to which a path answers nothing and was left; -1: none, or one has been told of. Where paths come
+  // and go a line each time would say nothing more.
+  int left_a_path();
+
   const UdpSocket& socket() const { return socket_; }
   const wire::DatagramRefusals& refusals() const { return refusals_; }
 
  private:
   // Another rank.
   struct Peer {
-    Peer(UdpSender::Destination destination, const wire::Secret& own, const wire::Secret& other,
+    Peer(std::vector<UdpSender::Destination> destinations, const wire::Secret& own, const wire::Secret& other,
          std::uint16_t self, std::uint16_t rank, wire::DatagramSuite suite);
-    UdpSender::Destination to;
+    std::vector<UdpSender::Destination> to;  // by path
     wire::DatagramSealer sealer;
     wire::DatagramOpener opener;
   };
 
   bool has_room(int rank) override;
-  std::uint64_t put(int rank, wire::DatagramHeader& header, const std::byte* payload) override;
+  std::uint64_t put(int rank, std::size_t path, wire::DatagramHeader& header,
+                    const std::byte* payload) override;
   bool flush() override { return sender_.flush(); }
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
 
@@ -81,6 +87,7 @@ class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Excha
   UdpReceiver receiver_;
   std::vector<std::unique_ptr<Peer>> peers_;  // null: this rank
   wire::DatagramRefusals refusals_;
+  bool told_ = false;  // of a path that was left
 };
 
 }  // namespace talweg::live

@@ -33,16 +33,28 @@ protocol::FlowOptions flow_options(const UdpEndOptions& options, const UdpSocket
   return flow;
 }
 
+UdpSenderOptions sender_options(const UdpEndOptions& options) {
+  UdpSenderOptions sender = options.sender;
+  sender.paths = options.flow.paths;
+  return sender;
+}
+
+std::vector<UdpSender::Destination> by_path(UdpSender& sender, const UdpAddress& peer, std::size_t paths) {
+  std::vector<UdpSender::Destination> to;
+  for (std::size_t path = 0; path < paths; ++path) to.push_back(sender.add(peer, path));
+  return to;
+}
+
 }  // namespace
 
 UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const UdpKeys& keys,
                const wire::DatagramScope& outward, const UdpEndOptions& options)
     : socket_(std::move(socket)),
       suite_(options.suite),
-      sender_(socket_, options.sender, options.send),
+      sender_(socket_, sender_options(options), options.send),
       receiver_(socket_),
-      to_(sender_.add(peer)),
-      mtu_(sender_.mtu(to_)),
+      to_(by_path(sender_, peer, options.flow.paths)),
+      mtu_(mtu()),
       sealer_(keys.send, outward, options.suite),
       opener_(keys.receive, turned(outward), options.suite),
       flow_(flow_options(options, socket_, mtu_, peer)) {}
@@ -50,7 +62,7 @@ UdpEnd::UdpEnd(UdpSocket socket, const UdpAddress& peer, const UdpKeys& keys,
 bool UdpEnd::send(std::int64_t now_ns) {
   const std::size_t most = wire::kDatagramHeaderBytes + flow_.payload() + trailer_bytes(suite_.protection);
   for (;;) {
-    std::byte* const at = sender_.place(to_, wire::kOrdinary, most);
+    std::byte* const at = sender_.place(to_[0], wire::kOrdinary, most);
     if (at == nullptr) {
       if (!sender_.flush()) return false;
       keep_to_path();
@@ -59,6 +71,7 @@ bool UdpEnd::send(std::int64_t now_ns) {
     wire::DatagramHeader header;
     std::byte* const payload = at + wire::kDatagramHeaderBytes;
     if (!flow_.next(sealer_.number(), now_ns, header, payload)) break;
+    if (flow_.path() != 0) sender_.place(to_[flow_.path()], wire::kOrdinary, most);  // the same place
     sender_.placed(sealer_.seal(header, payload, at));
   }
   if (!sender_.flush()) return false;
@@ -66,10 +79,16 @@ bool UdpEnd::send(std::int64_t now_ns) {
   return true;
 }
 
+std::size_t UdpEnd::mtu() const {
+  std::size_t least = sender_.mtu(to_[0]);
+  for (const UdpSender::Destination to : to_) least = std::min(least, sender_.mtu(to));
+  return least;
+}
+
 // What was too large has been dropped; the flow notices, and sends it again in smaller pieces.
 void UdpEnd::keep_to_path() {
-  if (sender_.mtu(to_) == mtu_) return;
-  mtu_ = sender_.mtu(to_);
+  if (mtu() == mtu_) return;
+  mtu_ = mtu();
   flow_.set_payload(wire::datagram_payload(mtu_, socket_.ipv6(), suite_.protection));
 }
 

@@ -1,8 +1,10 @@
 // UdpEnd: one end of a flow of datagrams (protocol/datagram/flow.h) on a socket of its own: seals what the
-// flow wants to send, opens what comes, and keeps to what the path takes.
+// flow wants to send, opens what comes, and keeps to what the path takes. It sends by as many paths as the
+// flow has; what comes may be from any port.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "live/udp/udp_receiver.h"
 #include "live/udp/udp_sender.h"
@@ -13,7 +15,7 @@
 namespace talweg::live {
 
 struct UdpEndOptions {
-  UdpSenderOptions sender;
+  UdpSenderOptions sender;     // but for its paths, which are the flow's
   protocol::FlowOptions flow;  // its window and `around` are those of the socket
   wire::DatagramSuite suite;
   std::size_t most_payload = 16384;  // of a datagram, where the path takes it: loopback and jumbo frames
@@ -38,9 +40,11 @@ class UdpEnd {
   protocol::DatagramFlow& flow() { return flow_; }
   const protocol::DatagramFlow& flow() const { return flow_; }
   const UdpSocket& socket() const { return socket_; }
+  std::span<const UdpSocket> more_sockets() const { return sender_.more_sockets(); }
 
-  // Sends what may leave now. False: the kernel has no room, again when the socket is writable.
+  // Sends what may leave now. False: the kernel has no room, again when the blocked socket is writable.
   bool send(std::int64_t now_ns);
+  int blocked_fd() const { return sender_.blocked_fd(); }
   // Takes what has come, up to a budget. True if anything had that was sound.
   bool receive(std::int64_t now_ns);
 
@@ -54,12 +58,13 @@ class UdpEnd {
 
  private:
   void keep_to_path();
+  std::size_t mtu() const;  // of the path that takes the smallest packets
 
   UdpSocket socket_;
   wire::DatagramSuite suite_;
   UdpSender sender_;
   UdpReceiver receiver_;
-  UdpSender::Destination to_;
+  std::vector<UdpSender::Destination> to_;  // by path
   std::size_t mtu_ = 0;
   wire::DatagramSealer sealer_;
   wire::DatagramOpener opener_;

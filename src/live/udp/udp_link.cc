@@ -11,6 +11,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/log.h"
 #include "live/tcp/tcp_traffic.h"
 
 namespace talweg::live {
@@ -25,6 +26,7 @@ constexpr std::byte kMet{'M'};  // behind an introduction: the other one has bee
 constexpr std::size_t kLifeline = 0;
 constexpr std::size_t kDatagrams = 1;
 constexpr std::size_t kTimer = 2;
+constexpr std::size_t kMorePaths = 3;  // and from there on
 
 // Another frame is taken when the flow holds fewer bytes that have not left: they cannot be overtaken any
 // more.
@@ -76,9 +78,8 @@ UdpLink::UdpLink(Connection connection, int own, const UdpLinkOptions& options, 
   // Nothing else has been sent there: it takes so few bytes at once.
   check(static_cast<int>(::send(lifeline_.get(), &mine_, sizeof mine_, MSG_NOSIGNAL)),
         "introducing a link of datagrams");
-  handles_[kLifeline] = loop_.watch(lifeline_.get(), *this, kLifeline);
-  handles_[kDatagrams] = loop_.watch(socket_->fd(), *this, kDatagrams);
-  handles_[kTimer] = loop_.watch(timer_.get(), *this, kTimer);
+  for (const int fd : {lifeline_.get(), socket_->fd(), timer_.get()})  // in the order of their numbers
+    handles_.push_back(loop_.watch(fd, *this, handles_.size()));
 }
 
 UdpLink::~UdpLink() {
@@ -141,12 +142,30 @@ bool UdpLink::work() {
     fill();
     all = end_->send(now);
   } while (all && end_->flow().unsent(0) == 0 && end_->flow().room(0) > 0 && !idle());
-  loop_.want_write(handles_[kDatagrams], !all);
+  want_room(!all);
+  note_paths();
   const bool busy = end_->flow().bytes_on_their_way() > 0;
   if (busy_since_ns_ > 0) busy_seconds_ += static_cast<double>(now - busy_since_ns_) * 1e-9;
   busy_since_ns_ = busy ? now : 0;
   arm(now);
   return any;
+}
+
+void UdpLink::want_room(bool wanted) {
+  const int blocked = wanted ? end_->blocked_fd() : -1;
+  loop_.want_write(handles_[kDatagrams], blocked == end_->socket().fd());
+  const auto more = end_->more_sockets();
+  for (std::size_t i = 0; i < more.size(); ++i)
+    loop_.want_write(handles_[kMorePaths + i], blocked == more[i].fd());
+}
+
+void UdpLink::note_paths() {
+  const protocol::PathChooser& paths = end_->flow().paths();
+  if (paths.times_left() == left_) return;
+  // Once: where one comes and goes a line each time would say nothing more.
+  if (std::exchange(left_, paths.times_left()) == 0)
+    Logger(own_).log(LogLevel::warn, "net", "{} of {} paths to rank {} answers nothing; it is left",
+                     std::max<std::size_t>(paths.left(), 1), paths.paths(), peer_);
 }
 
 // A timer that ends too early costs a look; setting it costs a system call.
@@ -233,6 +252,8 @@ void UdpLink::meet() {
     return;
   }
   socket_.reset();
+  for (const UdpSocket& more : end_->more_sockets())
+    handles_.push_back(loop_.watch(more.fd(), *this, handles_.size()));
   met_ns_ = now_ns();
   end_->flow().set_pace(pace_);
   end_->flow().ask();
@@ -295,7 +316,8 @@ void UdpLink::check_host() {
     return;
   }
   // It is there, has met us and has sent datagrams since; one that is merely stopped had sent some before.
-  if (!options_.may_be_blocked && end_ && confirmed_ && end_->heard_ns() == 0 && now_ns() - met_ns_ > options_.host_timeout_ns)
+  if (!options_.may_be_blocked && end_ && confirmed_ && end_->heard_ns() == 0 &&
+      now_ns() - met_ns_ > options_.host_timeout_ns)
     lose(
         ErrorCode::system,
         fmt::format(

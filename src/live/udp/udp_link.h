@@ -12,6 +12,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "live/join/connect.h"
 #include "live/link.h"
@@ -64,6 +65,8 @@ class UdpLink : public Link, private Watcher {
   bool hand_over();
   void fill();
   void arm(std::int64_t now_ns);
+  void want_room(bool wanted);
+  void note_paths();
   void lose(std::optional<ErrorCode> failure, const std::string& why);
   void taken(const OutFrame& frame);
   bool idle() const { return queue_.empty() && writer_.empty(); }
@@ -85,7 +88,7 @@ class UdpLink : public Link, private Watcher {
   UdpAddress other_;  // of the lifeline
   std::optional<wire::SessionSecrets> session_;
   FileDescriptor timer_;
-  EventLoop::Handle handles_[3];
+  std::vector<EventLoop::Handle> handles_;
   Introduction mine_, theirs_;
   std::size_t introduced_ = 0;       // bytes of theirs_ that have come
   std::optional<UdpSocket> socket_;  // until both have met
@@ -94,6 +97,7 @@ class UdpLink : public Link, private Watcher {
   bool confirmed_ = false;  // the other side has met us, too
   bool lifeline_ended_ = false;
   std::int64_t armed_ns_ = 0;  // for when the timer is set; 0: it is not
+  std::uint64_t left_ = 0;     // times that a path was found to answer nothing
 
   SendQueue queue_;
   wire::FrameWriter<OutFrame> writer_;

@@ -36,16 +36,22 @@ UdpSender::UdpSender(const UdpSocket& socket, UdpSenderOptions options, SendCall
       send_(send ? std::move(send)
                  : [](int fd, mmsghdr* messages,
                       unsigned n) { return ::sendmmsg(fd, messages, n, MSG_DONTWAIT); }),
-      arena_(std::make_unique_for_overwrite<std::byte[]>(kArenaBytes)) {}
+      arena_(std::make_unique_for_overwrite<std::byte[]>(kArenaBytes)) {
+  UdpAddress local = socket.address();
+  local.set_port(0);
+  for (std::size_t path = 1; path < options.paths; ++path)
+    more_.emplace_back(local, UdpOptions{.merge = false, .deaf = true});
+}
 
-UdpSender::Destination UdpSender::add(const UdpAddress& address) {
+UdpSender::Destination UdpSender::add(const UdpAddress& address, std::size_t path) {
   if (!removed_.empty()) {
     const Destination to = removed_.back();
     removed_.pop_back();
+    destinations_[to].path = path;
     change(to, address);
     return to;
   }
-  destinations_.push_back({address, socket_.path_mtu(address), options_.offload, true});
+  destinations_.push_back({address, socket_.path_mtu(address), options_.offload, true, path});
   return destinations_.size() - 1;
 }
 
@@ -55,7 +61,7 @@ void UdpSender::remove(Destination to) {
 }
 
 void UdpSender::change(Destination to, const UdpAddress& address) {
-  destinations_[to] = {address, socket_.path_mtu(address), options_.offload, true};
+  destinations_[to] = {address, socket_.path_mtu(address), options_.offload, true, destinations_[to].path};
 }
 
 std::byte* UdpSender::place(Destination to, std::uint8_t service, std::size_t most) {
@@ -110,11 +116,12 @@ void UdpSender::message(std::size_t i, const Group& group, std::size_t begin, st
   message_datagrams_[i] = (bytes + group.segment - 1) / group.segment;
 }
 
-// The next messages from what waits; how many.
+// The next messages from what waits, of one socket; how many.
 std::size_t UdpSender::build() {
   std::size_t n = 0;
   for (std::size_t g = first_; g < first_ + groups_ && n < kMessages; ++g) {
     const Group& group = group_[g];
+    if (&socket_of(group) != &socket_of(group_[first_])) break;
     if (group.count > 1 && destinations_[group.to].offload) {
       message(n++, group, group.begin, group.bytes, true);
       continue;
@@ -191,7 +198,7 @@ bool UdpSender::flush() {
   while (groups_ > 0) {
     const std::size_t n = build();
     ++statistics_.calls;
-    const int sent = send_(socket_.fd(), messages_.data(), static_cast<unsigned>(n));
+    const int sent = send_(socket_of(group_[first_]).fd(), messages_.data(), static_cast<unsigned>(n));
     if (sent > 0)
       took(static_cast<std::size_t>(sent));
     else if (!on_error(sent < 0 ? errno : EAGAIN))

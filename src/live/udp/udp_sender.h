@@ -9,6 +9,9 @@
 // may be unable to, and says so only when it is tried: then what was to leave leaves one by one, and so does
 // all else to that destination from then on. The same for a class that may not be set.
 //
+// With several paths it has more sockets than the one that is given: each has a port of its own, and so a way
+// of its own where a network hashes flows over equal ones. A destination is by one of them.
+//
 // What cannot be sent is dropped and counted; whoever wants it to arrive looks for acknowledgements. All
 // memory is taken when the sender is made.
 #pragma once
@@ -20,6 +23,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "live/udp/udp_socket.h"
@@ -29,6 +33,7 @@ namespace talweg::live {
 struct UdpSenderOptions {
   bool offload = true;         // UDP_SEGMENT
   bool mark_priority = false;  // set DSCP by the priority of a datagram; else all is best effort
+  std::size_t paths = 1;
 };
 
 struct UdpSendStatistics {
@@ -48,10 +53,10 @@ class UdpSender {
   // ::sendmmsg, or what stands in for it.
   using SendCall = std::function<int(int fd, mmsghdr* messages, unsigned n)>;
 
-  // `socket` must outlive the sender.
+  // `socket` must outlive the sender; path 0 is by it. Throws Error{system} where there is no other one.
   explicit UdpSender(const UdpSocket& socket, UdpSenderOptions options = {}, SendCall send = {});
 
-  Destination add(const UdpAddress& address);
+  Destination add(const UdpAddress& address, std::size_t path = 0);
   // What waits to be sent there leaves, as far as the kernel takes it. The next one that is added may have
   // its number, and what is left of that then goes there.
   void remove(Destination to);
@@ -70,6 +75,10 @@ class UdpSender {
   // True when everything has left or been dropped.
   bool flush();
   bool empty() const { return groups_ == 0; }
+  // After flush() has said no: the socket that has no room.
+  int blocked_fd() const { return socket_of(group_[first_]).fd(); }
+  // Those of all paths but the first.
+  std::span<const UdpSocket> more_sockets() const { return more_; }
   const UdpSendStatistics& statistics() const { return statistics_; }
 
  private:
@@ -84,6 +93,7 @@ class UdpSender {
     std::size_t mtu = 0;
     bool offload = true;
     bool classes = true;
+    std::size_t path = 0;
   };
   // Datagrams of one size, but for the last that may be smaller, one behind the other in the arena.
   struct Group {
@@ -96,6 +106,10 @@ class UdpSender {
     std::array<std::byte, 64> bytes;
   };
 
+  const UdpSocket& socket_of(const Group& group) const {
+    const std::size_t path = destinations_[group.to].path;
+    return path == 0 ? socket_ : more_[path - 1];
+  }
   void open_group(Destination to, std::uint8_t service, std::size_t bytes);
   std::size_t build();
   void message(std::size_t i, const Group& group, std::size_t begin, std::size_t bytes, bool offload);
@@ -106,6 +120,7 @@ class UdpSender {
   const UdpSocket& socket_;
   const UdpSenderOptions options_;
   SendCall send_;
+  std::vector<UdpSocket> more_;
   std::vector<Peer> destinations_;
   std::vector<Destination> removed_;
   std::unique_ptr<std::byte[]> arena_;

@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
+#include <linux/filter.h>
 #include <linux/sock_diag.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -111,6 +112,12 @@ UdpSocket::UdpSocket(const UdpAddress& local, const UdpOptions& options)
   shortage_ = buffer_shortage(true, static_cast<std::size_t>(options.receive_bytes), receive_bytes_ / 2);
   if (shortage_.empty())
     shortage_ = buffer_shortage(false, static_cast<std::size_t>(options.send_bytes), send_bytes / 2);
+  if (options.deaf) {
+    sock_filter nothing{BPF_RET | BPF_K, 0, 0, 0};
+    const sock_fprog program{1, &nothing};
+    check(::setsockopt(fd(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program),
+          "making a UDP socket deaf");
+  }
   const int on = 1;
   merges_ = options.merge && ::setsockopt(fd(), IPPROTO_UDP, UDP_GRO, &on, sizeof on) == 0;
   check(::bind(fd(), local.raw(), local.bytes()),

@@ -47,6 +47,8 @@ struct UdpOptions {
   int receive_bytes = 4 << 20;
   int send_bytes = 4 << 20;
   bool merge = true;  // UDP_GRO, where the kernel can
+  // It only sends: what comes is thrown away, and it is never readable.
+  bool deaf = false;
 };
 
 class UdpSocket {

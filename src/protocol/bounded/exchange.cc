@@ -11,6 +11,8 @@ namespace {
 // piece.
 constexpr int kMostSent = 256;
 constexpr int kBurst = 16;
+// Quarters of the lateness that has been seen, for which is waited.
+constexpr std::int64_t kLater = 6;
 
 }  // namespace
 
@@ -26,6 +28,7 @@ Exchange::Exchange(int self, const ExchangeOptions& options, std::size_t around,
   flight.credit = credits[index(self)];
   flight.datagram = around_ + wire::kBoundedHeadBytes + options.stride;
   flight.packets = options.packets;
+  flight.paths = options.paths;
   flight.rate = options.rate;
   flight.rate.queue_bytes = options.most_queue_bytes;
   for (std::size_t r = 0; r < credits.size(); ++r) {
@@ -114,6 +117,8 @@ void Exchange::on(int from, const wire::DatagramHeader& header, std::span<const 
     flight.received(header.number, (header.flags & wire::kDatagramAsks) != 0, marked, came_ns, now);
   else
     flight.passed(header.number);
+  if (data && !tensors_.empty())
+    tensor().receiver.bear_lateness(tensor().streams[index(from)], kLater * flight.lateness_ns() / 4);
   if (header.type == static_cast<std::uint8_t>(wire::FlowType::acknowledgement))
     return flight.on_acknowledgement(payload, came_ns, now);
   if (tensors_.empty()) return;
@@ -195,19 +200,23 @@ bool Exchange::send_control(std::int64_t now) {
   // Any rank does to find out about room.
   const int any = self_ == 0 ? ranks() - 1 : 0;
   while (has_room(any) && tensor().receiver.next(now, to, header, payload_.data()))
-    outbox_.put(to, header, payload_.data());
+    put_control(to, header, now);
   for (int r = 0; r < ranks(); ++r) {
     if (r == self_) continue;
     Flight& flight = *flights_[index(r)];
     if (has_room(r) && flight.acknowledgement_due(now)) {
       flight.acknowledge(now, header, payload_.data());
-      outbox_.put(r, header, payload_.data());
+      put_control(r, header, now);
     }
     while (has_room(r) &&
            tensor().senders[index(r)]->next(now, header, payload_.data(), BoundedSender::What::control))
-      outbox_.put(r, header, payload_.data());
+      put_control(r, header, now);
   }
   return !blocked_;
+}
+
+void Exchange::put_control(int rank, wire::DatagramHeader& header, std::int64_t now) {
+  outbox_.put(rank, flights_[index(rank)]->control_path(now), header, payload_.data());
 }
 
 // True if anything has left.
@@ -220,7 +229,11 @@ bool Exchange::send_data(int rank, std::int64_t now, int& budget) {
     if (!has_room(rank) || !sender.next(now, header, payload_.data())) break;
     const std::size_t bytes = around_ + header.length;
     header.flags = !sender.has_data() || flight.fills(bytes) ? wire::kDatagramAsks : std::uint8_t{0};
-    flight.sent(outbox_.put(rank, header, payload_.data()), bytes, now);
+    flight.sent(outbox_.put(rank, flight.path(), header, payload_.data()), bytes, now);
+    while (has_room(rank) && flight.trial(now)) {
+      header.flags = wire::kDatagramAsks;
+      flight.sent(outbox_.put(rank, flight.path(), header, payload_.data()), bytes, now);
+    }
     --budget;
     any = true;
   }

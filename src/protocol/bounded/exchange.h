@@ -39,13 +39,14 @@ namespace talweg::protocol {
 struct ExchangeOptions {
   LossBounds bounds;
   BoundedTimes times;
-  // What all others may have in the queue to a rank, all together, and each of them while all send: losses that
-  // are expected do not tell how much room it has. With less, links stand idle while streams take turns. A
-  // rank has as much of the first for all that it still sends to: the last ones are not to be starved by what
-  // others send there meanwhile.
+  // What all others may have in the queue to a rank, all together, and each of them while all send: losses
+  // that are expected do not tell how much room it has. With less, links stand idle while streams take turns.
+  // A rank has as much of the first for all that it still sends to: the last ones are not to be starved by
+  // what others send there meanwhile.
   double queue_bytes = 96 << 10, most_queue_bytes = 16 << 10;
   RateOptions rate;             // but for queue_bytes
   std::size_t packets = 4096;   // on their way to one rank at most; a power of two
+  std::size_t paths = 1;        // by which this rank may send to each other one; 1 .. kMostPaths
   std::uint16_t stride = 1368;  // bytes of a packet, as many whole elements
   bool warm_up = true;          // false: may lose from the first call on
 };
@@ -66,8 +67,9 @@ class ExchangeOutbox {
   // Whether one of the largest can leave for this rank now.
   virtual bool has_room(int rank) = 0;
   // header.length bytes of payload, valid during the call; after has_room(). Seals it: the number it was
-  // given.
-  virtual std::uint64_t put(int rank, wire::DatagramHeader& header, const std::byte* payload) = 0;
+  // given. `path`: 0 .. options.paths - 1, each with a source port of its own.
+  virtual std::uint64_t put(int rank, std::size_t path, wire::DatagramHeader& header,
+                            const std::byte* payload) = 0;
   // Nothing more is put for now. False: some of it still waits for room.
   virtual bool flush() = 0;
 };
@@ -122,6 +124,8 @@ class Exchange {
   // Packets that have left again since begin().
   std::uint64_t sent_again() const { return all_sent_again() - again_before_; }
   const FlightCounters& flight(int rank) const { return flights_[index(rank)]->counters(); }
+  const PathChooser& paths(int rank) const { return flights_[index(rank)]->paths(); }
+  const InflowCounters& from(int rank) const { return inflow(rank).counters(); }
   const OutflowCounters& sent(int rank) const { return tensor().senders[index(rank)]->stream(0).counters(); }
   // Of a datagram, at most.
   std::size_t most_payload() const { return payload_.size(); }
@@ -153,6 +157,7 @@ class Exchange {
   bool has_room(int rank);
   bool send_control(std::int64_t now_ns);
   bool send_data(int rank, std::int64_t now_ns, int& budget);
+  void put_control(int rank, wire::DatagramHeader& header, std::int64_t now_ns);
 
   const int self_;
   const ExchangeOptions options_;

@@ -19,6 +19,7 @@ constexpr double kOnePacket = 1.0 / 512;
 Flight::Flight(const FlightOptions& options)
     : options_(options),
       sent_(options.packets),
+      paths_(options.paths),
       rtt_(options.rate.wall_ns),
       rate_(options.rate, static_cast<double>(options.datagram)),
       other_credit_(options.other_credit) {}
@@ -44,26 +45,48 @@ bool Flight::allowed(std::int64_t now_ns) {
   }
   const double pace = rate_.pace(rtt_.smooth_delay_ns(), rtt_.base_ns());
   if (pace != pacer_.rate()) pacer_.set_rate(pace, now_ns);
-  return pacer_.allowed(now_ns);
+  if (!pacer_.allowed(now_ns)) return false;
+  path_ = paths_.next(sent_, now_ns);
+  return true;
+}
+
+bool Flight::trial(std::int64_t now_ns) {
+  if (!paths_.several() || sent_.full()) return false;
+  const auto path = paths_.trial(sent_, now_ns);
+  if (!path) return false;
+  path_ = *path;
+  trial_ = true;
+  ++counters_.trials;
+  return true;
 }
 
 void Flight::sent(std::uint64_t number, std::size_t bytes, std::int64_t now_ns) {
   if (sent_.on_their_way() == 0) heard_ns_ = std::max(heard_ns_, now_ns);  // nothing was waited for
-  sent_.sent({.number = number, .sent_ns = now_ns, .bytes = static_cast<std::uint32_t>(bytes)});
+  sent_.sent({.number = number,
+              .sent_ns = now_ns,
+              .bytes = static_cast<std::uint32_t>(bytes),
+              .path = static_cast<std::uint8_t>(path_),
+              .trial = trial_});
+  if (!std::exchange(trial_, false)) paths_.took(bytes);
   pacer_.spent(bytes);
   ++counters_.sent;
 }
 
-void Flight::on_fate(bool lost, std::int64_t now_ns) {
+void Flight::on_fate(bool lost, std::size_t path, std::int64_t now_ns) {
   loss_ += ((lost ? 1.0 : 0.0) - loss_) * kOnePacket;
   ++(lost ? counters_.lost : counters_.arrived);
   if (!lost || loss_ <= kHeavyLoss) return;
   ++counters_.heavy_losses;
-  rate_.on_lost(rtt_.smoothed_ns(), now_ns);
+  rate_.on_lost(rtt_.smoothed_ns(), now_ns, paths_.share(path));
 }
 
 void Flight::find_lost(std::int64_t now_ns) {
-  sent_.find_lost(rtt_, now_ns, [&](const SentPacket&) { on_fate(true, now_ns); });
+  sent_.find_lost([this](std::size_t path) -> const RoundTrip& { return trip(path); }, Arrivals::kHoldNs,
+                  now_ns,
+                  [&](const SentPacket& packet) {
+                    on_fate(true, packet.path, now_ns);
+                    paths_.lost(packet.path, now_ns);
+                  });
 }
 
 void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t came_ns,
@@ -75,12 +98,21 @@ void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t
   }
   double bytes = 0;
   std::int64_t sample_ns = 0;
+  std::size_t sampled = kMostPaths;  // by which path
   sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
     bytes += packet.bytes;
-    if (!was_lost) on_fate(false, now_ns);
-    if (packet.number == ack.highest()) sample_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
+    if (!was_lost) on_fate(false, packet.path, now_ns);
+    if (was_lost) ++counters_.arrived_after_all;
+    const std::int64_t trip_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
+    paths_.arrived(packet.path, packet.bytes, trip_ns, now_ns);
+    if (packet.number == ack.highest()) {
+      sample_ns = trip_ns;
+      sampled = packet.path;
+    }
   });
-  if (sample_ns > 0) rtt_.sample(sample_ns, std::int64_t{ack.held_us} * 1000, now_ns);
+  const std::int64_t held_ns = std::int64_t{ack.held_us} * 1000;
+  paths_.heard(sampled, held_ns, now_ns);
+  if (sample_ns > 0) rtt_.sample(sample_ns - paths_.detour_ns(sampled), held_ns, now_ns);
   // One that was overtaken says nothing new of these.
   if (ack.highest() >= newest_credit_) {
     newest_credit_ = ack.highest();
@@ -117,8 +149,9 @@ void Flight::acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std:
 }
 
 std::int64_t Flight::timeout_at() const {
-  if (sent_.on_their_way() == 0) return SentPackets::kNever;
-  return heard_ns_ + rtt_.timeout_ns(missed_, Arrivals::kHoldNs);
+  if (!sent_.any_awaited()) return SentPackets::kNever;
+  const RoundTrip& asked = trip(sent_.oldest()->path);
+  return heard_ns_ + (asked.known() ? asked : rtt_).timeout_ns(missed_, Arrivals::kHoldNs);
 }
 
 // Nobody sends anything again for it, so nothing would ever be heard of the last ones of a pass.
@@ -127,7 +160,8 @@ void Flight::on_time(std::int64_t now_ns) {
   if (now_ns < timeout_at()) return;
   ++counters_.timeouts;
   heard_ns_ = now_ns;
-  while (sent_.on_their_way() > 0) sent_.give_up_oldest([](const SentPacket&) {});
+  while (sent_.on_their_way() > 0)
+    sent_.give_up_oldest([&](const SentPacket& packet) { paths_.lost(packet.path, now_ns); });
   if (++missed_ % kSilentTimeouts == 0) rate_.on_silence();
 }
 

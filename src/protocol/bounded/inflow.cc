@@ -131,7 +131,8 @@ void BoundedInflow::on_probe(std::uint32_t iteration, const wire::BoundedProbe& 
 
 // When what has come is all that will, until somebody asks for more.
 std::int64_t BoundedInflow::quiet_at() const {
-  return last_ns_ + (hint_ ? times_.gap_ns : timer_.wait_ns(in_vain_ > 0 ? in_vain_ - 1U : 0U));
+  return last_ns_ + lateness_ns_ +
+         (hint_ ? times_.gap_ns : timer_.wait_ns(in_vain_ > 0 ? in_vain_ - 1U : 0U));
 }
 
 void BoundedInflow::settle(LossBudget& budget, std::int64_t now_ns) {

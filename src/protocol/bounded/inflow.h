@@ -69,6 +69,8 @@ class BoundedInflow {
   void expect(std::uint32_t iteration, std::byte* out, std::int64_t deadline_ns, std::int64_t now_ns);
 
   void set_linger(std::int64_t linger_ns) { times_.linger_ns = linger_ns; }
+  // So much later than newer ones data may come: what has is not missing yet.
+  void bear_lateness(std::int64_t lateness_ns) { lateness_ns_ = lateness_ns; }
   // Asking and hearing take about so long, until it has been measured.
   void assume_round(std::int64_t round_ns) { timer_.assume(round_ns); }
 
@@ -139,6 +141,7 @@ class BoundedInflow {
   bool asked_ = false;        // a new probe waits for its answer
   std::uint8_t in_vain_ = 0;  // rounds since anything has come
   std::int64_t last_ns_ = 0;  // something has come, or was asked for
+  std::int64_t lateness_ns_ = 0;
   std::int64_t round_ns_ = 0;
   std::int64_t first_round_ns_ = 0;  // of those in vain
   bool measuring_ = false;

@@ -47,6 +47,9 @@ class BoundedReceiver {
     for (BoundedInflow& s : streams_) s.set_linger(linger_ns);
   }
   void assume_round(std::size_t stream, std::int64_t round_ns) { streams_[stream].assume_round(round_ns); }
+  void bear_lateness(std::size_t stream, std::int64_t lateness_ns) {
+    streams_[stream].bear_lateness(lateness_ns);
+  }
   // `out` has shape.bytes. Throws Error{invalid_argument} for a stream that has begun this iteration.
   void expect(std::size_t stream, std::byte* out, std::int64_t deadline_ns, std::int64_t now_ns);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <bitset>
 #include <cstring>
 #include <utility>
 
@@ -36,6 +37,7 @@ DatagramFlow::DatagramFlow(const FlowOptions& options)
     : options_(options),
       payload_(options.payload),
       sent_(options.packets),
+      paths_(options.paths),
       rtt_(options.rate.wall_ns),
       rate_(options.rate, static_cast<double>(options.payload + options.around)),
       other_window_(options.window) {
@@ -102,7 +104,7 @@ bool DatagramFlow::window_is_small() const {
 }
 
 bool DatagramFlow::waits_for_credit() const {
-  return sent_.on_their_way() == 0 &&
+  return !sent_.any_awaited() &&
          std::ranges::any_of(out_, [](const SendBuffer& b) { return b.out_of_credit(); }) &&
          channel_with_data() == out_.size();
 }
@@ -111,13 +113,15 @@ bool DatagramFlow::next(std::uint64_t number, std::int64_t now_ns, wire::Datagra
                         std::byte* payload) {
   header = {.service = wire::kOrdinary};
   if (acknowledgement_due(now_ns) && arrivals_.any()) {
+    path_ = paths_.unanswered(now_ns);
     make_acknowledgement(now_ns, header, payload);
   } else if (probe_due_) {
     make_probe(number, now_ns, header, payload);
-  } else if (!make_data(number, now_ns, header, payload)) {
+  } else if (!make_trial(number, now_ns, header) && !make_data(number, now_ns, header, payload)) {
     return false;
   }
   ++statistics_.datagrams_sent;
+  stirred_ = true;
   return true;
 }
 
@@ -135,12 +139,14 @@ bool DatagramFlow::make_data(std::uint64_t number, std::int64_t now_ns, wire::Da
   if (rate != pacer_.rate()) pacer_.set_rate(rate, now_ns);
   if (!pacer_.allowed(now_ns)) return false;
   const SendBuffer::Piece piece = out_[channel].next(payload_ - wire::kFlowOffsetBytes);
+  path_ = paths_.next(sent_, now_ns);
   send_piece(number, now_ns, channel, piece, header, payload);
   out_[channel].sent(piece);
   // Nothing more leaves before something has come; or hardly anything would be answered if this one were
   // lost.
   if (!may_send() || channel_with_data() == out_.size() || window_is_small())
     header.flags = wire::kDatagramAsks;
+  paths_.took(header.length + options_.around);
   pacer_.spent(header.length + options_.around);
   turn_ = (channel + 1) % out_.size();
   return true;
@@ -162,10 +168,12 @@ void DatagramFlow::send_piece(std::uint64_t number, std::int64_t now_ns, std::si
               .offset = piece.offset,
               .length = static_cast<std::uint32_t>(piece.length),
               .bytes = static_cast<std::uint32_t>(header.length + options_.around),
-              .channel = static_cast<std::uint16_t>(channel)});
+              .channel = static_cast<std::uint16_t>(channel),
+              .path = static_cast<std::uint8_t>(path_)});
 }
 
-// The oldest bytes that nobody has heard of, if there are any: they are what is missing most likely.
+// The oldest bytes that nobody has heard of, if there are any: they are what is missing most likely. By
+// another path, if there is one.
 void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                               std::byte* payload) {
   probe_due_ = false;
@@ -174,7 +182,9 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
     ++statistics_.given_up;
     sent_.give_up_oldest([this](const SentPacket& packet) { on_lost(packet); });
   }
-  if (const SentPacket* oldest = sent_.oldest(); oldest != nullptr && oldest->length > 0) {
+  const SentPacket* const oldest = sent_.oldest();
+  path_ = paths_.beside(oldest != nullptr ? oldest->path : kMostPaths, now_ns);
+  if (oldest != nullptr && oldest->length > 0) {
     const std::size_t most = payload_ - wire::kFlowOffsetBytes;
     const SendBuffer& buffer = out_[oldest->channel];
     const std::uint64_t skip = buffer.arrived() > oldest->offset ? buffer.arrived() - oldest->offset : 0;
@@ -185,8 +195,30 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
       return;
     }
   }
+  make_empty(number, now_ns, header, false);
+}
+
+void DatagramFlow::make_empty(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
+                              bool trial) {
   header.type = static_cast<std::uint8_t>(FlowType::probe);
-  sent_.sent({.number = number, .sent_ns = now_ns, .bytes = static_cast<std::uint32_t>(options_.around)});
+  sent_.sent({.number = number,
+              .sent_ns = now_ns,
+              .bytes = static_cast<std::uint32_t>(options_.around),
+              .path = static_cast<std::uint8_t>(path_),
+              .trial = trial});
+}
+
+// Beside what is said anyway: a flow that has nothing to say looks for no paths.
+bool DatagramFlow::make_trial(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header) {
+  if (!stirred_ || !paths_.several()) return false;
+  const auto path = sent_.full() ? std::nullopt : paths_.trial(sent_, now_ns);
+  stirred_ = path.has_value();
+  if (!path) return false;
+  path_ = *path;
+  ++statistics_.trials;
+  header.flags = wire::kDatagramAsks;
+  make_empty(number, now_ns, header, true);
+  return true;
 }
 
 void DatagramFlow::make_acknowledgement(std::int64_t now_ns, wire::DatagramHeader& header,
@@ -273,13 +305,21 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
                                       std::int64_t now_ns, std::int64_t came_ns) {
   double bytes = 0;
   std::int64_t sample_ns = 0;
+  std::size_t sampled = kMostPaths;  // by which path
   sent_.acknowledge(ack, [&](const SentPacket& packet, bool was_lost) {
     bytes += packet.bytes;
     if (was_lost) ++statistics_.arrived_after_all;
-    if (packet.number == ack.highest()) sample_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
+    const std::int64_t trip_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
+    paths_.arrived(packet.path, packet.bytes, trip_ns, now_ns);
+    if (packet.number == ack.highest()) {
+      sample_ns = trip_ns;
+      sampled = packet.path;
+    }
     if (packet.length > 0) out_[packet.channel].on_arrived(packet.offset, packet.length);
   });
-  if (sample_ns > 0) rtt_.sample(sample_ns, std::int64_t{ack.held_us} * 1000, now_ns);
+  const std::int64_t held_ns = std::int64_t{ack.held_us} * 1000;
+  paths_.heard(sampled, held_ns, now_ns);
+  if (sample_ns > 0) rtt_.sample(sample_ns - paths_.detour_ns(sampled), held_ns, now_ns);
   for (std::size_t c = 0; c < out_.size(); ++c) out_[c].on_limit(ack.limits[c]);
   if (header.number >= newest_ack_) {
     newest_ack_ = header.number + 1;
@@ -302,16 +342,23 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
 }
 
 void DatagramFlow::find_lost(std::int64_t now_ns) {
+  double part = 0;
   unsigned n = 0;
-  sent_.find_lost(rtt_, now_ns, [&](const SentPacket& packet) {
-    ++statistics_.lost_by_gap;
+  std::bitset<kMostPaths> seen;
+  const auto lost = [&](const SentPacket& packet) {
+    ++(sent_.overtaken(packet) ? statistics_.lost_by_gap : statistics_.lost_by_silence);
+    if (!seen.test(packet.path)) part += paths_.share(packet.path);
+    seen.set(packet.path);
     ++n;
+    paths_.lost(packet.path, now_ns);
     on_lost(packet);
-  });
+  };
+  sent_.find_lost([this](std::size_t path) -> const RoundTrip& { return trip(path); }, Arrivals::kHoldNs,
+                  now_ns, lost);
   if (n == 0) return;
   cause_.lost(n, rtt_.queue_ns());
   if (cause_.full()) {
-    rate_.on_lost(rtt_.smoothed_ns(), now_ns);
+    rate_.on_lost(rtt_.smoothed_ns(), now_ns, part);
   } else {
     ++statistics_.lost_alike;
     rate_.on_lost_alike();
@@ -322,15 +369,16 @@ void DatagramFlow::find_lost(std::int64_t now_ns) {
 
 std::int64_t DatagramFlow::timeout_at() const {
   const bool credit = waits_for_credit();
-  if (sent_.on_their_way() == 0 && !credit) return SentPackets::kNever;
+  if (!sent_.any_awaited() && !credit) return SentPackets::kNever;
   // From when something was heard last, or sent first since: a long stream of sendings puts nothing off.
   const std::int64_t since = credit || missed_ > 0 ? std::max(waiting_since_ns_, sent_.last_sent_ns())
                                                    : std::max(waiting_since_ns_, sent_.oldest()->sent_ns);
-  return since + rtt_.timeout_ns(missed_, Arrivals::kHoldNs);
+  const RoundTrip& asked = sent_.on_their_way() > 0 ? trip(sent_.oldest()->path) : rtt_;
+  return since + (asked.known() ? asked : rtt_).timeout_ns(missed_, Arrivals::kHoldNs);
 }
 
 std::int64_t DatagramFlow::early_probe_at() const {
-  if (probed_early_ || missed_ > 0 || !rtt_.known() || sent_.on_their_way() == 0 ||
+  if (probed_early_ || missed_ > 0 || !rtt_.known() || !sent_.any_awaited() ||
       sent_.bytes_on_their_way() > kFewBytes || channel_with_data() < out_.size())
     return SentPackets::kNever;
   return std::max(sent_.last_sent_ns(), waiting_since_ns_) + std::max(2 * rtt_.base_ns(), kLeastEarlyNs);
@@ -344,7 +392,7 @@ void DatagramFlow::on_time(std::int64_t now_ns) {
   }
   if (probe_due_ || now_ns < timeout_at()) return;
   ++statistics_.timeouts;
-  if (sent_.on_their_way() == 0) ++statistics_.credit_waits;
+  if (!sent_.any_awaited()) ++statistics_.credit_waits;
   probe_due_ = true;
   waiting_since_ns_ = now_ns;
   if (++missed_ % kSilence == 0) {

@@ -3,7 +3,7 @@
 // opener (wire/datagram_cipher.h) has thrown away before.
 //
 //   flow.write(channel, bytes);                              // as much as there is room for
-//   while (flow.next(sealer.number(), now, header, payload)) seal and send it;
+//   while (flow.next(sealer.number(), now, header, payload)) seal and send it, by flow.path();
 //   flow.on_datagram(header, payload, marked, now);          // each that was opened
 //   flow.end_of_batch();                                     // nothing more is there to be received right now
 //   for (auto bytes = flow.readable(c); !bytes.empty(); ...) flow.consumed(c, what was used);
@@ -30,6 +30,7 @@
 #include "protocol/datagram/burst_pacer.h"
 #include "protocol/datagram/channel_buffers.h"
 #include "protocol/datagram/loss_cause.h"
+#include "protocol/datagram/paths.h"
 #include "protocol/datagram/rate_control.h"
 #include "protocol/datagram/round_trip.h"
 #include "protocol/datagram/sent_packets.h"
@@ -47,6 +48,7 @@ struct FlowOptions {
   std::size_t payload = 1400;            // of the largest datagram: wire::datagram_payload()
   std::size_t around = 28 + 48;          // bytes of a datagram beside its payload
   std::size_t packets = 4096;            // on their way at most; a power of two
+  std::size_t paths = 1;                 // by which this end may send; 1 .. kMostPaths
   RateOptions rate;
 };
 
@@ -56,7 +58,8 @@ struct FlowStatistics {
   std::uint64_t bytes_sent = 0;  // of channels, repetitions included
   std::uint64_t bytes_sent_again = 0;
   std::uint64_t acknowledgements_sent = 0;
-  std::uint64_t lost_by_gap = 0;        // something newer had arrived
+  std::uint64_t lost_by_gap = 0;        // something newer had arrived by the same path
+  std::uint64_t lost_by_silence = 0;    // by others, and for long nothing by that one
   std::uint64_t lost_alike = 0;         // times that losses were none of the queue's
   std::uint64_t arrived_after_all = 0;  // what had been taken for lost
   std::uint64_t timeouts = 0;           // nothing had been heard; each sends a probe
@@ -72,6 +75,7 @@ struct FlowStatistics {
   std::uint64_t too_scattered = 0;      // bytes that would have made one hole too many
   std::uint64_t malformed = 0;          // authentic, but nonsense
   std::uint64_t refused = 0;            // not taken by the kernel, or too large for the path
+  std::uint64_t trials = 0;             // probes of paths that are not in use, or of which nothing was heard
   bool operator==(const FlowStatistics&) const = default;
 };
 
@@ -96,6 +100,8 @@ class DatagramFlow {
   // must leave, or not_sent() be called.
   bool next(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
   void not_sent(std::uint64_t number);
+  // By which path that datagram is to leave: 0 .. options.paths - 1, each with a source port of its own.
+  std::size_t path() const { return path_; }
 
   // `payload` has header.length bytes. `marked`: with ECN's "congestion experienced". `waited_ns`: since the
   // network brought it, until it was looked at.
@@ -117,6 +123,7 @@ class DatagramFlow {
 
   const FlowStatistics& statistics() const { return statistics_; }
   const RoundTrip& round_trip() const { return rtt_; }
+  const PathChooser& paths() const { return paths_; }
   double congestion_window() const { return rate_.window(); }
   std::uint64_t bytes_on_their_way() const { return sent_.bytes_on_their_way(); }
   std::uint64_t bytes_arrived() const;  // at the other end, of what was written here
@@ -129,6 +136,8 @@ class DatagramFlow {
   bool make_data(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header, std::byte* payload);
   void make_probe(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                   std::byte* payload);
+  bool make_trial(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header);
+  void make_empty(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header, bool trial);
   void send_piece(std::uint64_t number, std::int64_t now_ns, std::size_t channel,
                   const SendBuffer::Piece& piece, wire::DatagramHeader& header, std::byte* payload);
   std::size_t channel_with_data() const;
@@ -142,6 +151,8 @@ class DatagramFlow {
   void on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
                           std::int64_t now_ns, std::int64_t came_ns);
   void find_lost(std::int64_t now_ns);
+  // Of what has left by that path.
+  const RoundTrip& trip(std::size_t path) const { return paths_.several() ? paths_.trip(path) : rtt_; }
   std::int64_t timeout_at() const;
   std::int64_t early_probe_at() const;
 
@@ -152,6 +163,9 @@ class DatagramFlow {
   std::size_t turn_ = 0;  // the channel that sends next
 
   SentPackets sent_;
+  PathChooser paths_;
+  std::size_t path_ = 0;
+  bool stirred_ = false;  // something has left since paths were looked at
   RoundTrip rtt_;
   RateControl rate_;
   LossCause cause_;

@@ -2,10 +2,10 @@
 //
 // A queue drops what finds it full, so what arrives just before and after a loss has waited longer than most.
 // Other losses (a bad cable, a radio, somebody's burst) come at any time: half of them while the delay is
-// below its median. So each loss is held against two hypotheses, that kShortIfFull of them come beside a short
-// delay, and that half of them do; the sum of the logarithms of how much likelier the second one makes them
-// decides (Wald's sequential test, Annals of Mathematical Statistics 16(2), 1945), between two limits, so that
-// what changes is noticed.
+// below its median. So each loss is held against two hypotheses, that kShortIfFull of them come beside a
+// short delay, and that half of them do; the sum of the logarithms of how much likelier the second one makes
+// them decides (Wald's sequential test, Annals of Mathematical Statistics 16(2), 1945), between two limits,
+// so that what changes is noticed.
 //
 // Pure.
 #pragma once
@@ -19,8 +19,8 @@ class LossCause {
  public:
   static constexpr double kShortIfFull = 0.1;
   static constexpr double kAtFirst = -2, kLeast = -4, kMost = 6;  // of the sum; above 0: not the queues
-  static constexpr double kHeavy = 0.1;                // of all packets: whatever the cause, less is sent
-  static constexpr double kOnePacket = 1.0 / 512;      // its weight in the average of losses
+  static constexpr double kHeavy = 0.1;            // of all packets: whatever the cause, less is sent
+  static constexpr double kOnePacket = 1.0 / 512;  // its weight in the average of losses
 
   // So many packets have arrived, the newest of them with `queue_ns` more than the shortest round trip.
   void arrived(double packets, std::int64_t queue_ns) {

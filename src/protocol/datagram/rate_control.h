@@ -87,12 +87,15 @@ class RateControl {
       clamp();
     }
   }
-  // At most once in a round trip; what a mark has taken in it counts.
-  void on_lost(std::int64_t rtt_ns, std::int64_t now_ns) {
+  // At most once in a round trip; what a mark has taken in it counts. `part`: of all that is on its way,
+  // what takes the way on which that was lost.
+  void on_lost(std::int64_t rtt_ns, std::int64_t now_ns, double part = 1) {
     if (!options_.enabled || now_ns - lost_at_ns_ < rtt_ns) return;
     const bool marked = now_ns - marked_at_ns_ < rtt_ns;
-    sign(marked ? 1 - (1 - kMostDecrease) / (1 - kMarkDecrease) : kMostDecrease, lost_at_ns_, now_ns);
-    room_ = std::min(std::max(room_ * (1 - kMostDecrease), options_.least_window), options_.queue_bytes);
+    sign(part * (marked ? 1 - (1 - kMostDecrease) / (1 - kMarkDecrease) : kMostDecrease), lost_at_ns_,
+         now_ns);
+    room_ =
+        std::min(std::max(room_ * (1 - part * kMostDecrease), options_.least_window), options_.queue_bytes);
   }
   // options.queue_bytes are so many from now on.
   void set_queue(double bytes) {

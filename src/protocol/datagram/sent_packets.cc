@@ -13,9 +13,15 @@ constexpr std::uint64_t kRememberLost = 1024;
 SentPackets::SentPackets(std::size_t most) : slots_(most) {}
 
 void SentPackets::sent(const SentPacket& packet) {
-  at(end_++) = packet;
+  Path& path = paths_[packet.path];
+  at(end_) = packet;
+  at(end_++).order = path.sent++;
   ++on_their_way_;
-  bytes_ += packet.bytes;
+  if (packet.trial)
+    ++trials_;
+  else
+    bytes_ += packet.bytes;
+  path.bytes += packet.bytes;
   last_sent_ns_ = packet.sent_ns;
   next_number_ = packet.number + 1;
 }
@@ -48,7 +54,11 @@ void SentPackets::declare_lost(SentPacket& packet) {
 
 void SentPackets::leave(const SentPacket& packet) {
   --on_their_way_;
-  bytes_ -= packet.bytes;
+  if (packet.trial)
+    --trials_;
+  else
+    bytes_ -= packet.bytes;
+  paths_[packet.path].bytes -= packet.bytes;
 }
 
 void SentPackets::forget() {

@@ -170,6 +170,18 @@ Case random_case(std::uint64_t seed) {
   if (random.below(2) == 0) c.bytes[1] = random.below(60'000);
   c.lazy = random.below(4) == 0 ? 12 : 0;
   if (random.below(4) == 0) c.most_read = 60 + random.below(500);
+  if (random.below(2) == 0) return c;
+  o.paths = 2 + random.below(7);
+  n.ways.resize(1 + random.below(o.paths));
+  for (PipeNature::Way& way : n.ways) {
+    if (random.below(2) == 0)
+      way.longer_ns = static_cast<std::int64_t>(random.below(1000U << random.below(12)));
+    if (random.below(4) == 0) way.loss = random.uniform() * 0.5;
+    if (random.below(4) == 0) way.rate = 1e6 * static_cast<double>(1U << random.below(9));
+    if (random.below(3) != 0) continue;
+    way.dead_from_ns = static_cast<std::int64_t>(random.below(20'000'000));
+    way.dead_until_ns = way.dead_from_ns + static_cast<std::int64_t>(random.below(3) * 400'000'000);
+  }
   return c;
 }
 
@@ -181,6 +193,8 @@ struct FlowMark {
 constexpr FlowMark kFlowMarks[] = {
     {"bytes were sent again", &FlowStatistics::bytes_sent_again},
     {"a loss was seen by a gap", &FlowStatistics::lost_by_gap},
+    {"one path was silent", &FlowStatistics::lost_by_silence},
+    {"a path was tried", &FlowStatistics::trials},
     {"what counted as lost arrived after all", &FlowStatistics::arrived_after_all},
     {"a timer ended", &FlowStatistics::timeouts},
     {"several timers ended in a row", &FlowStatistics::silences},

@@ -23,6 +23,15 @@ struct PipeNature {
   std::size_t queue_bytes = 1U << 20;                // in front of it; what is over it is lost
   std::int64_t dark_from_ns = 0, dark_until_ns = 0;  // nothing arrives that leaves then
   std::size_t mtu = 65535;                           // of payloads; what is larger the kernel refuses
+  // One of several ways between the two ends, in both directions: path p takes way p of so many. None: all
+  // take the same.
+  struct Way {
+    std::int64_t longer_ns = 0;  // beside delay_ns
+    double loss = 0;
+    double rate = 0;                                   // as above, of its own
+    std::int64_t dead_from_ns = 0, dead_until_ns = 0;  // and what is on it is gone
+  };
+  std::vector<Way> ways;
 };
 
 // One end: a flow, its sealer and opener, and what is to be written and has been read.
@@ -54,13 +63,14 @@ class LossyPipe {
       std::byte* const payload = buffer_.data() + wire::kDatagramHeaderBytes;
       const std::uint64_t number = end.sealer.number();
       if (!end.flow.next(number, now_ns_, header, payload)) return;
+      const std::size_t path = end.flow.path();
       const std::size_t bytes = end.sealer.seal(header, payload, buffer_.data());
       if (header.length > nature_.mtu) {
         end.flow.not_sent(number);
         end.flow.set_payload(nature_.mtu);
         continue;
       }
-      carry(side, {buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(bytes)});
+      carry(side, path, {buffer_.begin(), buffer_.begin() + static_cast<std::ptrdiff_t>(bytes)});
     }
   }
 
@@ -93,6 +103,9 @@ class LossyPipe {
     return true;
   }
 
+  // Bytes of one direction, by path.
+  const std::map<std::size_t, std::uint64_t>& by_path(int side) const { return by_path_[side]; }
+
   FlowEnd ends[2];
   std::uint64_t lost = 0, delivered_bytes = 0, overflowed = 0;
   std::int64_t longest_queue_ns = 0;
@@ -104,24 +117,27 @@ class LossyPipe {
     std::vector<std::byte> bytes;
   };
 
-  void carry(int side, std::vector<std::byte> bytes) {
-    if (random_.uniform() < nature_.loss ||
+  void carry(int side, std::size_t path, std::vector<std::byte> bytes) {
+    by_path_[side][path] += bytes.size();
+    const std::size_t w = nature_.ways.empty() ? 0 : path % nature_.ways.size();
+    const PipeNature::Way way = nature_.ways.empty() ? PipeNature::Way{} : nature_.ways[w];
+    if (random_.uniform() < nature_.loss || (way.loss > 0 && random_.uniform() < way.loss) ||
+        (now_ns_ >= way.dead_from_ns && now_ns_ < way.dead_until_ns) ||
         (now_ns_ >= nature_.dark_from_ns && now_ns_ < nature_.dark_until_ns)) {
       ++lost;
       return;
     }
-    std::int64_t at = now_ns_ + nature_.delay_ns;
-    if (nature_.rate > 0) {
-      const std::int64_t begin = std::max(now_ns_, busy_until_ns_[side]);
-      if (static_cast<double>(begin - now_ns_) * 1e-9 * nature_.rate >
-          static_cast<double>(nature_.queue_bytes)) {
+    std::int64_t at = now_ns_ + nature_.delay_ns + way.longer_ns;
+    if (const double rate = way.rate > 0 ? way.rate : nature_.rate; rate > 0) {
+      std::int64_t& busy_until_ns = busy_until_ns_[side][way.rate > 0 ? w : kMostPaths];
+      const std::int64_t begin = std::max(now_ns_, busy_until_ns);
+      if (static_cast<double>(begin - now_ns_) * 1e-9 * rate > static_cast<double>(nature_.queue_bytes)) {
         ++overflowed;
         return;
       }
       longest_queue_ns = std::max(longest_queue_ns, begin - now_ns_);
-      busy_until_ns_[side] =
-          begin + static_cast<std::int64_t>(static_cast<double>(bytes.size()) / nature_.rate * 1e9);
-      at = busy_until_ns_[side] + nature_.delay_ns;
+      busy_until_ns = begin + static_cast<std::int64_t>(static_cast<double>(bytes.size()) / rate * 1e9);
+      at = busy_until_ns + nature_.delay_ns + way.longer_ns;
     }
     const bool marked = random_.uniform() < nature_.marked;
     const auto copies = random_.uniform() < nature_.repeated ? 2 : 1;
@@ -139,7 +155,8 @@ class LossyPipe {
   PipeNature nature_;
   Random random_;
   std::int64_t now_ns_ = 1'000'000;
-  std::int64_t busy_until_ns_[2] = {0, 0};
+  std::int64_t busy_until_ns_[2][kMostPaths + 1] = {};
+  std::map<std::size_t, std::uint64_t> by_path_[2];
   std::multimap<std::int64_t, Carried> on_the_way_;
   std::vector<std::byte> buffer_;
 };

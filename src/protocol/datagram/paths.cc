@@ -1,0 +1,183 @@
+#include "protocol/datagram/paths.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/fail.h"
+
+namespace talweg::protocol {
+
+namespace {
+// The weight of what an acknowledgement says of a path's delay, and of what a trial does: it is news.
+// Times as long as it was waited for it a path has to be in use to be as good as any.
+constexpr std::int64_t kProved = 10;
+constexpr double kOneAnswer = 1.0 / 8, kTrialAnswer = 1.0 / 2;
+// More than may be on its way by any path: one without room waits for all others.
+constexpr std::uint64_t kNoRoom = 1ULL << 40;
+}  // namespace
+
+PathChooser::PathChooser(std::size_t paths) {
+  if (paths < 1 || paths > kMostPaths) refuse("{} paths for datagrams: expected 1 to {}", paths, kMostPaths);
+  paths_.resize(paths);
+  paths_[0].in_use = true;
+  paths_[0].room = static_cast<double>(kNoRoom);  // nothing else is known to be there
+}
+
+// The smallest cost of those that are in use; 0: not known.
+double PathChooser::best() const {
+  double best = 0;
+  for (const Path& path : paths_)
+    if (path.in_use && path.delay_ns > 0 && (best == 0 || cost(path) < best)) best = cost(path);
+  return best;
+}
+
+double PathChooser::weight(const Path& path, double best) {
+  return path.delay_ns > 0 ? std::max(1.0, cost(path) / (kAlike * best)) : 1.0;
+}
+
+double PathChooser::share(std::size_t path) const {
+  if (!several()) return 1;
+  double all = 0;
+  const double least = best();
+  for (const Path& p : paths_)
+    if (p.in_use) all += 1 / weight(p, least);
+  return paths_[path].in_use ? 1 / weight(paths_[path], least) / all : 0;
+}
+
+std::int64_t PathChooser::detour_ns(std::size_t path) const {
+  if (!several() || !paths_[path].trip.known()) return 0;
+  std::int64_t least = paths_[path].trip.base_ns();
+  for (const Path& p : paths_)
+    if (p.in_use && p.trip.known()) least = std::min(least, p.trip.base_ns());
+  return paths_[path].trip.base_ns() - least;
+}
+
+bool PathChooser::another_in_use(std::size_t path) const {
+  for (std::size_t p = 0; p < paths_.size(); ++p)
+    if (p != path && paths_[p].in_use) return true;
+  return false;
+}
+
+std::size_t PathChooser::left() const {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(paths_, [](const Path& p) { return p.known && !p.in_use; }));
+}
+
+std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
+  const double least = best();
+  // Where others have answered, one that has not is as one that is tried.
+  const auto has_room = [&](std::size_t p) {
+    const bool waits = least > 0 && paths_[p].delay_ns == 0;
+    return static_cast<double>(sent.bytes_on_their_way(p)) < (waits ? 1.0 : paths_[p].room);
+  };
+  if (now_ns == burst_ns_ && burst_ < kBurst && burst_bytes_ < kBurstBytes && paths_[current_].in_use &&
+      has_room(current_))
+    return current_;
+  double lowest = std::numeric_limits<double>::infinity();
+  for (std::size_t p = 0; p < paths_.size(); ++p) {
+    const Path& path = paths_[p];
+    if (!path.in_use) continue;
+    // With what a burst may be: an idle path that takes ten times as long waits for a tenth of a turn.
+    const double load =
+        static_cast<double>(sent.bytes_on_their_way(p) + kBurstBytes / 4 + (has_room(p) ? 0 : kNoRoom)) *
+        weight(path, least);
+    if (load > lowest || (load == lowest && path.used >= paths_[current_].used)) continue;
+    lowest = load;
+    current_ = p;
+  }
+  // The last one in use answers nothing either: any may be the one that does.
+  if (paths_[current_].in_row >= kLeftAfter) current_ = beside(paths_.size(), heard_until_ns_);
+  paths_[current_].used = ++bursts_;
+  burst_ns_ = now_ns;
+  burst_ = burst_bytes_ = 0;
+  return current_;
+}
+
+std::size_t PathChooser::beside(std::size_t path, std::int64_t now_ns) {
+  if (!several()) return 0;
+  // In turn, questions could always take a dead one, and answers another.
+  random_ = (random_ + static_cast<std::uint64_t>(now_ns)) * 0x5851F42D4C957F2DULL + 0x14057B7EF767814FULL;
+  for (const bool any : {now_ns >= heard_until_ns_, true}) {
+    for (std::size_t i = 0; i < paths_.size(); ++i) {
+      const std::size_t p = ((random_ >> 33) + i) % paths_.size();
+      const Path& is = paths_[p];
+      if (p == path || (!any && (!is.in_use || is.in_row > 0 || is.delay_ns == 0))) continue;
+      return p;
+    }
+  }
+  return 0;
+}
+
+std::optional<std::size_t> PathChooser::trial(const SentPackets& sent, std::int64_t now_ns) {
+  if (!several()) return std::nullopt;
+  for (std::size_t p = 0; p < paths_.size(); ++p) {
+    Path& path = paths_[p];
+    if (now_ns < path.trial_ns || sent.bytes_on_their_way(p) > 0) continue;
+    path.trying = true;
+    path.trial_ns = now_ns + (path.in_use ? kQuietNs : path.wait_ns);
+    return p;
+  }
+  return std::nullopt;
+}
+
+void PathChooser::arrived(std::size_t path, std::size_t bytes, std::int64_t trip_ns, std::int64_t now_ns) {
+  if (!several()) return;
+  Path& p = paths_[path];
+  p.pending_ns = std::min(p.pending_ns, trip_ns);
+  p.in_row = 0;
+  p.room += static_cast<double>(bytes);
+  p.loss -= p.loss * kOneDatagram;
+  p.trial_ns = now_ns + kQuietNs;
+  heard_until_ns_ = now_ns + 2 * kQuietNs;
+  if (p.in_use) return;
+  p.in_use = true;
+  p.since_ns = now_ns;
+  if (std::exchange(p.known, true)) ++times_back_;
+}
+
+void PathChooser::heard(std::size_t highest, std::int64_t held_ns, std::int64_t now_ns) {
+  if (!several()) return;
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    Path& path = paths_[i];
+    const std::int64_t trip_ns = std::exchange(path.pending_ns, kNone);
+    if (trip_ns == kNone) continue;
+    path.known = true;
+    path.trip.sample(trip_ns, i == highest ? held_ns : 0, now_ns);
+    const bool tried = std::exchange(path.trying, false);
+    if (tried) {
+      path.loss /= 2;
+      path.room = kFirstRoom;
+    }
+    const auto delay_ns = static_cast<double>(path.trip.delay_ns());
+    if (path.delay_ns == 0) path.delay_ns = delay_ns;
+    path.delay_ns += (delay_ns - path.delay_ns) * (tried ? kTrialAnswer : kOneAnswer);
+  }
+}
+
+void PathChooser::lost(std::size_t path, std::int64_t now_ns) {
+  if (!several()) return;
+  Path& p = paths_[path];
+  ++p.in_row;
+  p.loss += (1 - p.loss) * kOneDatagram;
+  const bool tried = std::exchange(p.trying, false);
+  if (p.in_use) {
+    if (p.in_row < kLeftAfter || !another_in_use(path)) return;
+    p.in_use = false;
+    // One that comes and goes is not tried as soon each time.
+    const bool proved = now_ns - p.since_ns > kProved * p.wait_ns;
+    p.wait_ns = proved ? kFirstTrialNs : std::min(2 * p.wait_ns, kMostTrialNs);
+  } else if (tried) {
+    p.wait_ns = std::min(2 * p.wait_ns, kMostTrialNs);
+    if (p.known || p.in_row < kLeftAfter) {
+      p.trial_ns = now_ns + p.wait_ns;
+      return;
+    }
+  } else {
+    return;  // it had left before the path was
+  }
+  p.known = true;
+  p.trial_ns = now_ns + p.wait_ns;
+  ++times_left_;
+}
+
+}  // namespace talweg::protocol

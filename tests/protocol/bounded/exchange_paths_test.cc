@@ -1,0 +1,268 @@
+// Ranks that send each other shards by several paths, in virtual time: paths that are slower, lossy or dead.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/random.h"
+#include "protocol/bounded/exchange.h"
+#include "sanitized.h"
+
+namespace talweg::protocol {
+namespace {
+
+constexpr std::size_t kAround = 76;
+
+// One of several ways between any two ranks, each with a queue of its own for each two.
+struct PathWay {
+  std::int64_t delay_ns = 30'000;
+  double rate = 1.25e8;
+  double loss = 0;
+  bool dead = false;
+};
+
+class PathWorld {
+ public:
+  PathWorld(int ranks, std::vector<PathWay> ways, double p, std::uint64_t seed, bool warm_up = false)
+      : ways(std::move(ways)), random_(seed) {
+    ExchangeOptions options;
+    const auto ppm = static_cast<std::uint32_t>(p * kMillion);
+    options.bounds = {ppm, ppm, ppm, 1};
+    options.paths = this->ways.size();
+    options.warm_up = warm_up;
+    const std::vector<std::uint32_t> credits(static_cast<std::size_t>(ranks), 512U << 10);
+    for (int r = 0; r < ranks; ++r) {
+      outboxes_.push_back(std::make_unique<Outbox>(*this, r, ranks));
+      this->ranks.push_back(std::make_unique<Exchange>(r, options, kAround, credits, *outboxes_.back()));
+    }
+  }
+
+  // A call of shards of so many bytes each. False: what arrived is not what was sent, but for what is
+  // missing.
+  bool call(std::size_t bytes) {
+    const std::size_t n = ranks.size();
+    std::vector<std::vector<std::byte>> data(n);
+    const std::int64_t deadline = now + 60'000'000'000;
+    const std::int64_t begun = now;
+    for (std::size_t r = 0; r < n; ++r) {
+      for (std::size_t i = 0; i < bytes * n; ++i)
+        data[r].push_back(static_cast<std::byte>(random_.below(256)));
+      const std::vector<std::uint64_t> shards(n, bytes);
+      tensor_ = ranks[r]->add(shards, DataType::f32);
+    }
+    for (std::size_t r = 0; r < n; ++r) ranks[r]->begin(tensor_, data[r].data(), {}, deadline, now);
+    while (!done())
+      if (!step()) return false;
+    took_ns = now - begun;
+    for (std::size_t to = 0; to < n; ++to)
+      for (std::size_t from = 0; from < n; ++from)
+        if (from != to && !is_sent(data[from].data() + to * bytes, from, to)) return false;
+    return true;
+  }
+  std::uint64_t sum(std::uint64_t FlightCounters::*count) const {
+    std::uint64_t all = 0;
+    each_pair([&](const Exchange& x, int r) { all += x.flight(r).*count; });
+    return all;
+  }
+  std::uint64_t rounds() const {  // of asking for what is missing
+    std::uint64_t all = 0;
+    each_pair([&](const Exchange& x, int r) { all += x.from(r).rounds; });
+    return all;
+  }
+  std::size_t left() const {
+    std::size_t all = 0;
+    each_pair([&](const Exchange& x, int r) { all += x.paths(r).left(); });
+    return all;
+  }
+
+  std::vector<PathWay> ways;
+  std::vector<std::unique_ptr<Exchange>> ranks;
+  std::int64_t now = 1'000'000, took_ns = 0;
+  std::map<std::size_t, std::uint64_t> by_path;
+
+ private:
+  struct Carried {
+    int from = 0, to = 0;
+    wire::DatagramHeader header;
+    std::vector<std::byte> payload;
+  };
+  struct Outbox : ExchangeOutbox {
+    Outbox(PathWorld& in, int rank, int ranks)
+        : world(in), self(rank), numbers(static_cast<std::size_t>(ranks)) {}
+    bool has_room(int) override { return true; }
+    std::uint64_t put(int rank, std::size_t path, wire::DatagramHeader& header,
+                      const std::byte* payload) override {
+      header.sender = static_cast<std::uint16_t>(self);
+      header.number = numbers[static_cast<std::size_t>(rank)]++;
+      world.carry({self, rank, header, {payload, payload + header.length}}, path);
+      return header.number;
+    }
+    bool flush() override { return true; }
+    PathWorld& world;
+    const int self;
+    std::vector<std::uint64_t> numbers;
+  };
+
+  template <class Use>
+  void each_pair(Use use) const {
+    for (std::size_t r = 0; r < ranks.size(); ++r)
+      for (int other = 0; other < static_cast<int>(ranks.size()); ++other)
+        if (other != static_cast<int>(r)) use(*ranks[r], other);
+  }
+  void carry(Carried c, std::size_t path) {
+    by_path[path] += c.payload.size() + kAround;
+    const PathWay& way = ways.at(path);
+    if (way.dead || random_.uniform() < way.loss) return;
+    auto& busy_until = busy_until_[{c.from, c.to, path}];
+    busy_until = std::max(busy_until, now) +
+                 static_cast<std::int64_t>(static_cast<double>(c.payload.size() + kAround) / way.rate * 1e9);
+    on_the_way_.emplace(busy_until + way.delay_ns, std::move(c));
+  }
+  bool done() const {
+    return std::ranges::all_of(ranks, [](const auto& x) { return x->received() && x->settled(); });
+  }
+  bool step() {
+    for (const auto& x : ranks) x->send(now);
+    std::int64_t at = on_the_way_.empty() ? kNeverNs : on_the_way_.begin()->first;
+    for (const auto& x : ranks) at = std::min(at, x->next_time_ns(now));
+    if (at == kNeverNs) return done();
+    now = std::max(now + 1, at);
+    for (; !on_the_way_.empty() && on_the_way_.begin()->first <= now;
+         on_the_way_.erase(on_the_way_.begin())) {
+      const Carried& c = on_the_way_.begin()->second;
+      ranks[static_cast<std::size_t>(c.to)]->on(c.from, c.header, c.payload, false, now, now);
+    }
+    for (const auto& x : ranks) {
+      x->end_of_batch();
+      x->on_time(now);
+      if (x->failure()) {
+        ADD_FAILURE() << x->failure()->text;
+        return false;
+      }
+    }
+    return true;
+  }
+  bool is_sent(const std::byte* shard, std::size_t from, std::size_t to) const {
+    const Exchange& x = *ranks[to];
+    const BoundedShape& shape = x.shape(static_cast<int>(to));
+    const PacketSet& missing = x.missing(static_cast<int>(from));
+    for (std::uint32_t i = 0; i < shape.packets(); ++i) {
+      const std::size_t at = std::size_t{i} * shape.stride;
+      if (!missing.has(i) &&
+          std::memcmp(x.arrived(static_cast<int>(from)) + at, shard + at, shape.length(i)) != 0)
+        return false;
+    }
+    return true;
+  }
+
+  Random random_;
+  std::vector<std::unique_ptr<Outbox>> outboxes_;
+  std::map<std::tuple<int, int, std::size_t>, std::int64_t> busy_until_;
+  std::multimap<std::int64_t, Carried> on_the_way_;
+  std::size_t tensor_ = 0;
+};
+
+std::vector<PathWay> even_ways(std::size_t n) {
+  return std::vector<PathWay>(n);
+}
+
+TEST(ExchangePaths, EqualOnesGetEqualSharesAndCarryMore) {
+  PathWorld one(3, even_ways(1), 0.01, 1), four(3, even_ways(4), 0.01, 1);
+  for (int i = 0; i < 4; ++i) {
+    ASSERT_TRUE(one.call(1'000'000));
+    ASSERT_TRUE(four.call(1'000'000));
+  }
+  EXPECT_LT(2 * four.took_ns, one.took_ns);
+  std::uint64_t least = UINT64_MAX, most = 0;
+  for (const auto& [path, bytes] : four.by_path) {
+    least = std::min(least, bytes);
+    most = std::max(most, bytes);
+  }
+  EXPECT_LE(static_cast<double>(most), 1.1 * static_cast<double>(least));
+}
+
+TEST(ExchangePaths, WhatIsOnlyLateIsNotAskedFor) {
+  for (const std::int64_t longer_ns : {100'000, 400'000, 1'500'000}) {
+    PathWorld world(3, even_ways(4), 0, 3);
+    for (std::size_t w = 0; w < 4; ++w)
+      world.ways[w].delay_ns += longer_ns * static_cast<std::int64_t>(w) / 3;
+    ASSERT_TRUE(world.call(500'000));  // in which ranks see how late packets come
+    const std::uint64_t before = world.rounds();
+    for (int i = 0; i < 5; ++i) ASSERT_TRUE(world.call(500'000));
+    EXPECT_EQ(world.rounds(), before) << longer_ns;
+    EXPECT_EQ(world.sum(&FlightCounters::lost), 0U) << longer_ns;
+    EXPECT_EQ(world.sum(&FlightCounters::arrived_after_all), 0U) << longer_ns;
+    EXPECT_EQ(world.sum(&FlightCounters::timeouts), 0U) << longer_ns;
+  }
+}
+
+TEST(ExchangePaths, ADeadOneIsLeft) {
+  PathWorld world(3, even_ways(4), 0.001, 5);
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(world.call(1'000'000));
+  const std::int64_t took = world.took_ns;
+  world.ways[1].dead = true;
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(world.call(1'000'000));
+  EXPECT_EQ(world.left(), 6U) << "each rank has left it to each other one";
+  const std::uint64_t by_it = world.by_path[1], by_other = world.by_path[2];
+  const std::uint64_t trials = world.sum(&FlightCounters::trials);
+  for (int i = 0; i < 20; ++i) ASSERT_TRUE(world.call(1'000'000));
+  EXPECT_LT(2 * world.took_ns, 4 * took);
+  EXPECT_LT((world.by_path[1] - by_it) * 50, world.by_path[2] - by_other);
+  EXPECT_GT(world.sum(&FlightCounters::trials), trials);
+  world.ways[1].dead = false;
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(world.call(1'000'000));
+  EXPECT_EQ(world.left(), 0U);
+}
+
+TEST(ExchangePaths, OneThatWasDeadFromTheBeginningStopsNobody) {
+  for (const std::size_t dead : {0U, 2U}) {
+    PathWorld world(2, even_ways(3), 0.01, 5);
+    world.ways[dead].dead = true;
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(world.call(300'000)) << dead;
+    EXPECT_LT(world.by_path[dead] * 20, world.by_path[1]) << dead;
+  }
+}
+
+// Whatever the ways are like: what is not missing is right, and no more is missing than may be.
+TEST(ExchangePaths, EveryCallEndsAsItMayForManySeeds) {
+  std::uint64_t lost = 0, trials = 0, rounds = 0;
+  std::size_t left = 0;
+  for (std::uint64_t seed = 1; seed <= (kSanitized ? 10 : 60); ++seed) {
+    Random random(seed, 4);
+    std::vector<PathWay> ways(1 + random.below(6));
+    for (PathWay& way : ways) {
+      way.delay_ns = static_cast<std::int64_t>(1000U << random.below(11));
+      if (random.below(3) == 0) way.loss = random.uniform() * 0.3;
+      if (random.below(3) == 0) way.rate = 1e6 * static_cast<double>(4U << random.below(6));
+    }
+    const double p = random.below(3) == 0 ? 0 : random.uniform() * 0.05;
+    PathWorld world(2 + static_cast<int>(random.below(3)), ways, p, seed);
+    for (int call = 0; call < 4; ++call) {
+      if (ways.size() > 1) world.ways[random.below(ways.size())].dead = random.below(2) == 0;
+      if (std::ranges::all_of(world.ways, &PathWay::dead)) world.ways[0].dead = false;
+      const std::size_t bytes = 4 * (1 + random.below(50'000));
+      ASSERT_TRUE(world.call(bytes)) << "seed " << seed;
+      for (int to = 0; to < static_cast<int>(world.ranks.size()); ++to)
+        for (int from = 0; from < static_cast<int>(world.ranks.size()); ++from) {
+          if (from == to) continue;
+          EXPECT_LE(static_cast<double>(world.ranks[static_cast<std::size_t>(to)]->missing_bytes(from)),
+                    p * static_cast<double>(bytes) + 1)
+              << "seed " << seed;
+        }
+    }
+    lost += world.sum(&FlightCounters::lost);
+    trials += world.sum(&FlightCounters::trials);
+    rounds += world.rounds();
+    left += world.left();
+  }
+  EXPECT_GT(lost, 0U);
+  EXPECT_GT(trials, 0U);
+  EXPECT_GT(rounds, 0U);
+  EXPECT_GT(left, 0U);
+}
+
+}  // namespace
+}  // namespace talweg::protocol
