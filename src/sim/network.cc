@@ -204,7 +204,7 @@ void Network::enqueue(int l, Packet* packet, Picoseconds now) {
   }
   const bool by_left = d.policy->least_left_first;
   const std::size_t waited = port.waiting;
-  if (by_left && !make_way(l, *packet)) {
+  if (by_left && !make_way(l, *packet)) [[unlikely]] {
     ++d.dropped[packet->priority];
     lose(packet);
     return;
@@ -215,7 +215,7 @@ void Network::enqueue(int l, Packet* packet, Picoseconds now) {
     launch(l, packet, now);
     return;
   }
-  if (by_left)
+  if (by_left) [[unlikely]]
     port.by_left.push_back({packet->credit, packet->flow, packet});
   else
     queue->push(packet);
@@ -247,7 +247,7 @@ void Network::on_port(std::uint32_t l, Picoseconds now) {
   Port& port = *details_[l].port;
   if (port.waiting == 0) return;  // the link went down meanwhile
   Packet* packet = nullptr;
-  if (!port.by_left.empty()) {
+  if (!port.by_left.empty()) [[unlikely]] {
     packet = port.pop_least_left();
   } else {
     auto* queue = port.queues.data();

@@ -7,11 +7,11 @@ namespace talweg::sim {
 
 namespace {
 
-constexpr int kRoundTrips = 3;     // of a timeout
-constexpr int kProbesAfter = 5;    // timeouts without an answer
-constexpr int kRarerAfter = 128;   // timeouts and probes; then half as often each time
-constexpr int kMostTimeouts = 200; // that are counted
-constexpr int kProbeBytes = 1;     // of payload
+constexpr int kRoundTrips = 3;      // of a timeout
+constexpr int kProbesAfter = 5;     // timeouts without an answer
+constexpr int kRarerAfter = 128;    // timeouts and probes; then half as often each time
+constexpr int kMostTimeouts = 200;  // that are counted
+constexpr int kProbeBytes = 1;      // of payload
 
 }  // namespace
 

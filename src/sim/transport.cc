@@ -14,7 +14,7 @@ namespace talweg::sim {
 namespace {
 constexpr std::size_t kFirstRing = 64;  // segments; the arrival bits are whole words of as many
 constexpr std::uint32_t kPathlessWindow = 10;
-}
+}  // namespace
 
 Transport::Transport(const TransportOptions& options, Network& network, EventQueue& events,
                      FlowClient& client, std::uint64_t seed)

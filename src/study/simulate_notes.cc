@@ -106,9 +106,9 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
                                                                : "ecmp";
     note(those_given(request, {"transport"}),
          fmt::format("--fluid takes of {} only its routing, {}", request.transport, routing));
-    note(those_given(request,
-                     {"queue", "mark", "red", "priorities", "class-limits", "demote", "trim", "loss", "bit-errors",
-                      "burst-loss", "duplicate", "damage", "reorder", "window", "most-window", "least-rto"}),
+    note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "demote", "trim", "loss",
+                               "bit-errors", "burst-loss", "duplicate", "damage", "reorder", "window",
+                               "most-window", "least-rto"}),
          "--fluid has neither packets nor queues");
     return notes;
   }

@@ -104,6 +104,11 @@ void read_traffic(SimulateOptions& o, const SimulateRequest& raw) {
   if (raw.fluid && !o.job.background.empty())
     refuse("--workload {}: background traffic is packets, which meet no flows with --fluid: expected none",
            o.workload);
+  const auto bounded = [](const sim::WorkloadGroup& g) {
+    return std::ranges::find(g.steps, sim::kBounded, &sim::WorkloadStep::algorithm) != g.steps.end();
+  };
+  if (raw.fluid && std::ranges::any_of(o.job.groups, bounded))
+    refuse("--workload {}: sums with bounded loss are packets, and --fluid has none", o.workload);
   if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
     refuse("--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
            o.workload);
@@ -173,7 +178,8 @@ void read_queues(const SimulateRequest& raw, sim::NetworkOptions& network) {
   for (const std::int64_t limit : queue.class_limit_bytes) holds_a_packet("--class-limits", limit);
 }
 
-void read_demotion(const SimulateRequest& raw, const TransportPreset& preset, sim::TransportOptions& options) {
+void read_demotion(const SimulateRequest& raw, const TransportPreset& preset,
+                   sim::TransportOptions& options) {
   if (raw.demote == "auto") return;
   if (!preset.demotes) refuse("--demote: not with --transport {}: expected pias", preset.name);
   const auto parts = split(raw.demote, ',');

@@ -28,7 +28,8 @@ std::span<const TransportPreset> transport_presets() {
 const TransportPreset& transport_preset(std::string_view name) {
   const auto presets = transport_presets();
   const auto found = std::ranges::find_if(presets, [&](const TransportPreset& p) { return p.name == name; });
-  if (found == presets.end()) refuse("--transport: expected dctcp, ndp, eqds, pfabric or pias, got \"{}\"", name);
+  if (found == presets.end())
+    refuse("--transport: expected dctcp, ndp, eqds, pfabric or pias, got \"{}\"", name);
   return *found;
 }
 
