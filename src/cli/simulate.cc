@@ -34,7 +34,8 @@ Examples:
   mpirun -np 64 talweg simulate cluster.yaml --sweep seed=1,2,3,4 --sweep-folder results
 
 Ranks run the protocol objects that talweg runs on real sockets, over a transport like DCTCP, NDP, EQDS, pFabric or
-PIAS. What is printed on standard output depends on the input and the seed alone; how fast the simulation was goes to standard error.)";
+PIAS. What is printed on standard output depends on the input and the seed alone; how fast the simulation was goes to
+standard error.)";
 
 struct SimulateOutputs {
   std::string json, csv, trace, html;
