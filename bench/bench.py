@@ -11,6 +11,7 @@ sys.path.insert(0, str(ROOT / "bench" / "suite"))
 
 import aggregator  # noqa: E402
 import all_reduce  # noqa: E402
+import baselines  # noqa: E402
 import contestants  # noqa: E402
 import datagrams  # noqa: E402
 import fabric  # noqa: E402
@@ -110,6 +111,8 @@ def run_scenario(scenario, ranks, runner, settings):
         return {"datagrams": datagrams.run, "traces": traces.run}[scenario](settings)
     if scenario == "loss":
         return loss.run(runner, settings)
+    if scenario == "baselines":
+        return baselines.run(settings)
     if scenario == "sim":
         return simulator.run(settings)
     if scenario == "seeing":

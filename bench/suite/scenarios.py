@@ -3,6 +3,7 @@ import functools
 
 import aggregator
 import all_reduce
+import baselines
 import datagrams
 import fabric
 import faults
@@ -39,6 +40,7 @@ SCENARIOS = {
     "recommender": ("A model with embeddings", [4], recommender.rows),
     "transport": ("Frames over datagrams", [2, 4, 8], transport.rows),
     "loss": ("Sums that may lose a part", [8], loss.rows),
+    "baselines": ("Training beside bursts of others", [8], baselines.rows),
     "datagrams": ("Datagrams", [2], datagrams.rows),
     "security": ("Checksums, encryption, handshakes", [4], security.security_rows),
     "seeing": ("Recorder and metrics", [2, 4], seeing.rows),

@@ -33,8 +33,9 @@ Examples:
   talweg simulate cluster.yaml --sweep algo=ring,halving_doubling --sweep loss=0,0.001,0.01 --csv sweep.csv
   mpirun -np 64 talweg simulate cluster.yaml --sweep seed=1,2,3,4 --sweep-folder results
 
-Ranks run the protocol objects that talweg runs on real sockets, over a transport like DCTCP, NDP or EQDS. What is
-printed on standard output depends on the input and the seed alone; how fast the simulation was goes to standard error.)";
+Ranks run the protocol objects that talweg runs on real sockets, over a transport like DCTCP, NDP, EQDS, pFabric or
+PIAS. What is printed on standard output depends on the input and the seed alone; how fast the simulation was goes to
+standard error.)";
 
 struct SimulateOutputs {
   std::string json, csv, trace, html;

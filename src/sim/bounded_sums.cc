@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "base/at.h"
@@ -87,8 +88,8 @@ double bytes_of_pairs(const BoundedSumsOptions& options, const TransportOptions&
 
 class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::ExchangeOutbox {
  public:
-  RankHost(BoundedSums& sums, int rank, int ranks, std::size_t overtaken)
-      : Host(sums.hosts_, rank, at(rank), overtaken),
+  RankHost(BoundedSums& sums, int rank, int node, int ranks, std::size_t overtaken)
+      : Host(sums.hosts_, node, at(rank), overtaken),
         sums_(sums),
         exchange_(rank, exchange_options(sums.options_, sums.simulation_.transport().options(), ranks),
                   datagram_wire_bytes(0, sums.simulation_.transport().options()),
@@ -101,23 +102,23 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     }
   }
 
-  // Of vectors of so many elements, from the next call on.
-  void set_count(std::size_t count) {
-    counts_.clear();
-    offsets_.clear();
+  // Sums of vectors of so many elements.
+  void add(std::size_t count) {
+    Shards& shards = shards_.emplace_back();
     std::vector<std::uint64_t> bytes;
     std::size_t offset = 0;
     const std::size_t n = peers_.size();
     for (std::size_t r = 0; r < n; ++r) {
-      counts_.push_back(count / n + (r < count % n ? 1 : 0));
-      offsets_.push_back(offset);
-      offset += counts_.back();
-      bytes.push_back(counts_.back() * element_);
+      shards.counts.push_back(count / n + (r < count % n ? 1 : 0));
+      shards.offsets.push_back(offset);
+      offset += shards.counts.back();
+      bytes.push_back(shards.counts.back() * element_);
     }
-    tensor_ = exchange_.add(bytes, sums_.options_.type);
+    shards.tensor = exchange_.add(bytes, sums_.options_.type);
   }
 
-  void start(const SumOperands& operands) {
+  void start(std::size_t sum, const SumOperands& operands) {
+    sum_ = sum;
     started_ = sums_.simulation_.now();
     deadline_ns_ = hosts().now_ns() + DatagramHosts::kPatienceNs;
     operands_ = operands;
@@ -207,7 +208,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   }
   std::int64_t next_time_ns() const override {
     const std::int64_t now = hosts().now_ns();
-    std::int64_t next = counts_.empty() ? DatagramHosts::kNoTimeNs : exchange_.next_time_ns(now);
+    std::int64_t next = shards_.empty() ? DatagramHosts::kNoTimeNs : exchange_.next_time_ns(now);
     for (const auto& peer : peers_)
       if (peer) next = std::min(next, peer->flow.next_time(now));
     return phase_ == Phase::idle ? next : std::min(next, deadline_ns_);
@@ -221,7 +222,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     write();
     read();
     if (phase_ == Phase::agreeing && all([](const Peer& p, std::size_t) { return p.read >= kWordsBytes; })) {
-      exchange_.begin(tensor_, operands_.in, sums_.options_.classes, deadline_ns_, now);
+      exchange_.begin(shards_[sum_].tensor, operands_.in, sums_.options_.classes, deadline_ns_, now);
       for (const Shard& s : unread_) on_shard(s.from, s.message, s.arrival);
       unread_.clear();
       unread_bytes_ = 0;
@@ -247,14 +248,15 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (!peers_[r]) continue;
       Peer& peer = *peers_[r];
-      while (phase_ != Phase::idle && peer.read < kWordsBytes + counts_[r] * element_) {
+      while (phase_ != Phase::idle && peer.read < kWordsBytes + shards_[sum_].counts[r] * element_) {
         const auto bytes = peer.flow.readable(0);
         if (bytes.empty()) break;
         const bool words = peer.read < kWordsBytes;
-        const std::size_t left = (words ? 0 : counts_[r] * element_) + kWordsBytes - peer.read;
+        const std::size_t left = (words ? 0 : shards_[sum_].counts[r] * element_) + kWordsBytes - peer.read;
         const std::size_t n = std::min(bytes.size(), left);
         if (!words)
-          std::memcpy(operands_.out + offsets_[r] * element_ + (peer.read - kWordsBytes), bytes.data(), n);
+          std::memcpy(operands_.out + shards_[sum_].offsets[r] * element_ + (peer.read - kWordsBytes),
+                      bytes.data(), n);
         peer.flow.consumed(0, n);
         peer.read += n;
       }
@@ -265,8 +267,8 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   void write() {
     if (phase_ == Phase::idle) return;
     static constexpr std::byte kWords[kWordsBytes] = {};
-    const std::span<const std::byte> sum{operands_.out + offsets_[number()] * element_,
-                                         counts_[number()] * element_};
+    const std::span<const std::byte> sum{operands_.out + shards_[sum_].offsets[number()] * element_,
+                                         shards_[sum_].counts[number()] * element_};
     for (std::size_t r = 0; r < peers_.size(); ++r) {
       if (!peers_[r]) continue;
       Peer& peer = *peers_[r];
@@ -298,7 +300,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   // In the order of ranks, as in a group.
   void add_up() {
     const auto self = static_cast<int>(number());
-    const std::size_t offset = offsets_[number()] * element_;
+    const std::size_t offset = shards_[sum_].offsets[number()] * element_;
     const protocol::BoundedShape& shape = exchange_.shape(self);
     const protocol::PacketSet nothing(shape.packets());
     protocol::LossySum adding(shape, sums_.options_.type);
@@ -334,9 +336,9 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
 
   void look() {
     if (phase_ != Phase::summed || !exchange_.settled()) return;
-    const std::size_t own = kWordsBytes + counts_[number()] * element_;
+    const std::size_t own = kWordsBytes + shards_[sum_].counts[number()] * element_;
     if (!all([&](const Peer& p, std::size_t r) {
-          return p.written == own && p.read == kWordsBytes + counts_[r] * element_;
+          return p.written == own && p.read == kWordsBytes + shards_[sum_].counts[r] * element_;
         }))
       return;
     phase_ = Phase::idle;
@@ -348,10 +350,14 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   BoundedSums& sums_;
   protocol::Exchange exchange_;
   const std::size_t element_;
-  std::vector<std::unique_ptr<Peer>> peers_;   // by rank; null: this one
-  std::vector<std::size_t> counts_, offsets_;  // of each rank's shard, in elements
-  std::size_t tensor_ = 0;
-  std::vector<Shard> unread_;  // in the socket's buffer
+  std::vector<std::unique_ptr<Peer>> peers_;  // by rank; null: this one
+  struct Shards {
+    std::vector<std::size_t> counts, offsets;  // by rank, in elements
+    std::size_t tensor = 0;
+  };
+  std::vector<Shards> shards_;  // by sum
+  std::size_t sum_ = 0;         // the one that was started last
+  std::vector<Shard> unread_;   // in the socket's buffer
   std::size_t unread_bytes_ = 0;
   SumOperands operands_;
   Phase phase_ = Phase::idle;
@@ -381,16 +387,21 @@ BoundedSums::BoundedSums(Simulation& simulation, const BoundedSumsOptions& optio
     : simulation_(simulation),
       options_(options),
       hosts_(simulation, options.costs, options.port),
-      calls_(simulation, [this](int rank, const SumOperands& o) { ranks_[at(rank)]->start(o); }) {
+      calls_(simulation, [this](int rank, const SumOperands& o) { start(rank, sums_ - 1, o); }) {
   const TransportOptions& transport = simulation.transport().options();
   check_bounded_sums(options, transport);
-  const int workers = simulation.network().cluster().workers();
+  const int all = simulation.network().cluster().workers();
+  if (std::ranges::any_of(options_.nodes, [&](int node) { return node < 0 || node >= all; }) ||
+      std::set<int>(options_.nodes.begin(), options_.nodes.end()).size() != options_.nodes.size())
+    refuse("sums with bounded loss: expected workers as ranks, each once");
+  const int workers = options_.nodes.empty() ? all : static_cast<int>(options_.nodes.size());
   if (const double bytes = bytes_of_pairs(options, transport, workers); bytes > kMostMemory)
     refuse("sums with bounded loss of {} workers: expected fewer, for which {:.0f} GiB do", workers,
            kMostMemory / (1 << 30));
   const std::size_t overtaken = overtaken_by(options, transport, workers);
   for (int rank = 0; rank < workers; ++rank)
-    ranks_.push_back(std::make_unique<RankHost>(*this, rank, workers, overtaken));
+    ranks_.push_back(std::make_unique<RankHost>(
+        *this, rank, options_.nodes.empty() ? rank : options_.nodes[at(rank)], workers, overtaken));
 }
 
 BoundedSums::~BoundedSums() = default;
@@ -399,18 +410,15 @@ CallTimes BoundedSums::run(std::span<const SumOperands> operands, std::size_t co
                            Picoseconds horizon, Trace* trace) {
   if (operands.size() != ranks_.size())
     refuse("{} vectors for a sum of {} workers", operands.size(), ranks_.size());
-  losses_ = {};
-  calls_ended_ = 0;
   for (const SumOperands& o : operands)
     if (o.in == o.out && count > 0)
       refuse("a simulated sum with bounded loss in place: expected two vectors");
-  // Each rank has what all others send it.
-  if (static_cast<double>(count * size_of(options_.type)) * static_cast<double>(ranks_.size()) > kMostMemory)
-    refuse("{} elements in one call of {} workers: more than can be simulated here", count, ranks_.size());
-  for (const auto& rank : ranks_) rank->set_count(count);
+  add(count);
+  losses_ = {};
+  calls_ended_ = 0;
   BoundedLosses before;
   for (const auto& rank : ranks_) rank->count_flows(before);
-  const bool early = !calls_.run(operands, calls, horizon, trace);
+  const bool early = !calls_.run(operands, calls, horizon, trace, options_.nodes);
   for (const auto& rank : ranks_) rank->count_flows(losses_);
   losses_.sums_again -= before.sums_again;
   losses_.timeouts -= before.timeouts;
@@ -418,6 +426,18 @@ CallTimes BoundedSums::run(std::span<const SumOperands> operands, std::size_t co
   if (calls_.count().over()) return calls_.count().take();
   throw_not_ended(simulation_, calls_.count(), nodes(), nodes(), "all_reduce with bounded loss", early,
                   horizon);
+}
+
+std::size_t BoundedSums::add(std::size_t count) {
+  // Each rank has what all others send it.
+  if (static_cast<double>(count * size_of(options_.type)) * static_cast<double>(ranks_.size()) > kMostMemory)
+    refuse("{} elements in one call of {} workers: more than can be simulated here", count, ranks_.size());
+  for (const auto& rank : ranks_) rank->add(count);
+  return sums_++;
+}
+
+void BoundedSums::start(int rank, std::size_t sum, const SumOperands& operands) {
+  ranks_[at(rank)]->start(sum, operands);
 }
 
 const protocol::PacketSet& BoundedSums::missing(int rank, int sender) const {
@@ -440,7 +460,10 @@ void BoundedSums::fail(const protocol::BoundedFailure& failure) const {
 
 void BoundedSums::on_done(int rank, Picoseconds started) {
   if (rank == 0) ++calls_ended_;
-  calls_.ended(rank, started);
+  if (on_end_)
+    on_end_(rank);
+  else
+    calls_.ended(rank, started);
 }
 
 }  // namespace talweg::sim

@@ -6,15 +6,21 @@
 //   const CallTimes times = sums.run(operands, count, {.warm_up = 20, .timed = 100}, horizon);
 //   sums.losses()
 //
-// Every worker of the cluster takes part. In each call all ranks first tell each other what they call, then
-// send each rank its shard, of which a part may be missing, and then get the sums of the others' shards,
-// exactly: as with TALWEG_TRANSPORT=udp. A datagram fills a packet of the transport's size, and has a tag. A
-// call that has not ended after 20 minutes has failed.
+//   const std::size_t sum = sums.add(count);            // or one by one, each rank when it is told to
+//   sums.on_end([&](int rank) { ... });
+//   sums.start(rank, sum, operands);
+//
+// Every worker of the cluster takes part, or those that the options name. In each call all ranks first tell
+// each other what they call, then send each rank its shard, of which a part may be missing, and then get the
+// sums of the others' shards, exactly: as with TALWEG_TRANSPORT=udp. A datagram fills a packet of the
+// transport's size, and has a tag. A call that has not ended after 20 minutes has failed.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "protocol/bounded/exchange.h"
@@ -26,13 +32,16 @@
 
 namespace talweg::sim {
 
+inline constexpr const char* kBounded = "bounded";  // where such sums are named beside planners
+
 struct BoundedSumsOptions {
   double p = 0.01;  // of what a rank sends another one in a call; 0 .. 0.5
   DataType type = DataType::f32;
   protocol::ExchangeClasses classes{};  // of every rank
   HostCosts costs{};
-  bool warm_up = true;    // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
-  std::size_t paths = 1;  // of each rank to each other one; 1 .. protocol::kMostPaths
+  std::vector<int> nodes{};  // rank r is this worker; empty: worker r, for all workers
+  bool warm_up = true;       // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
+  std::size_t paths = 1;     // of each rank to each other one; 1 .. protocol::kMostPaths
   std::size_t window_bytes = std::size_t{2} << 20;  // that may wait in a socket, of all senders
   std::uint32_t port = 4713;                        // that nothing else of the simulation has
 };
@@ -73,7 +82,17 @@ class BoundedSums {
   CallTimes run(std::span<const SumOperands> operands, std::size_t count, const Calls& calls,
                 Picoseconds horizon, Trace* trace = nullptr);
 
-  // Of the last run.
+  // Sums of so many elements from now on, between two of them; what start() calls it. Throws
+  // Error{invalid_argument} for more than there is memory for.
+  std::size_t add(std::size_t count);
+  // The rank begins its part of such a sum, as all do, in the same order; it has ended the last one.
+  // `operands` as above; they outlive it.
+  void start(int rank, std::size_t sum, const SumOperands& operands);
+  // Called at each end of a rank's part, after which that rank may be told to start another one, but not
+  // from this call. A sum that has failed throws out of the simulation.
+  void on_end(std::function<void(int rank)> call) { on_end_ = std::move(call); }
+
+  // Of the last run, or of all that was started; of the flows' part, sums_again and timeouts, of a run alone.
   const BoundedLosses& losses() const { return losses_; }
   // Of what `rank` was sent in the last call, what it has summed without, by sender. By packets: the shape of
   // its shard says which elements these are.
@@ -93,7 +112,9 @@ class BoundedSums {
   DatagramHosts hosts_;
   std::vector<std::unique_ptr<RankHost>> ranks_;
   BoundedLosses losses_;
+  std::size_t sums_ = 0;  // that were added
   std::size_t calls_ended_ = 0;
+  std::function<void(int rank)> on_end_;  // empty: in a run
   HostCalls calls_;
 };
 

@@ -16,6 +16,7 @@ void Dctcp::opened(FlowId) {
   w.bytes = static_cast<std::int64_t>(options_.first_window) * options_.payload_bytes;
   w.threshold = options_.most_window_bytes;
   w.alpha = kAlphaOne;
+  if (demotes_) sent_.push_back(0);
 }
 
 void Dctcp::on_packet(Packet* packet, Picoseconds now) {
@@ -164,7 +165,22 @@ void Dctcp::transmit(FlowId flow, std::uint32_t number, Picoseconds now) {
     Pace& held = paces_[flow];
     held.clear = std::max(held.clear, now) + held.gap.of(senders_[flow].segment(number).bytes);
   }
-  network_.send(flows_[flow].from, packet_of(flow, number, now), now);
+  Packet* packet = packet_of(flow, number, now);
+  if (demotes_) [[unlikely]]
+    demote(flow, *packet);
+  network_.send(flows_[flow].from, packet, now);
+}
+
+void Dctcp::demote(FlowId flow, Packet& packet) {
+  Sender& s = senders_[flow];
+  const Segment& segment = s.segment(packet.number);
+  const bool first = s.first == packet.number && s.next == packet.number + 1;
+  if (first && segment.state == State::in_flight) sent_[flow] = 0;
+  int priority = packet.priority;
+  for (const std::int64_t limit : options_.demote_bytes)
+    if (limit > 0 && sent_[flow] >= limit) ++priority;
+  packet.priority = static_cast<std::uint8_t>(std::min(priority, kPriorities - 1));
+  sent_[flow] += segment.bytes;
 }
 
 void Dctcp::pace(FlowId flow, double bytes_per_second) {

@@ -13,6 +13,10 @@
 //
 // Pace. A flow may be held to a rate below what its window lets pass, as Linux paces sockets; what is sent
 // again is not held up.
+//
+// Demotion (`demote_bytes`). The more of a message has been sent, retransmissions included, the lower the
+// priority of what follows, as PIAS (Bai et al., NSDI 2015) has it: where queues have priorities, short
+// messages pass long ones of which nobody knows how long they are.
 #pragma once
 
 #include <vector>
@@ -23,7 +27,9 @@ namespace talweg::sim {
 
 class Dctcp final : public Transport {
  public:
-  using Transport::Transport;
+  Dctcp(const TransportOptions& options, Network& network, EventQueue& events, FlowClient& client,
+        std::uint64_t seed)
+      : Transport(options, network, events, client, seed), demotes_(options.demote_bytes[0] > 0) {}
 
   std::int64_t window_bytes(FlowId flow) const override { return windows_[flow].bytes; }
   void pace(FlowId flow, double bytes_per_second) override;
@@ -59,6 +65,7 @@ class Dctcp final : public Transport {
   void pump(FlowId flow, Picoseconds now) override;
   bool send_one(FlowId flow, Picoseconds now);
   void transmit(FlowId flow, std::uint32_t number, Picoseconds now);
+  void demote(FlowId flow, Packet& packet);
   bool clear_to_send(FlowId flow, Picoseconds now);
   // send_one() for whoever gives turns.
   auto sender(Picoseconds now);
@@ -72,6 +79,8 @@ class Dctcp final : public Transport {
 
   std::vector<Window> windows_;
   std::vector<Pace> paces_;  // up to the last flow that ever had one
+  const bool demotes_;
+  std::vector<std::int64_t> sent_;  // of its message, by flow; where segments are demoted
 };
 
 }  // namespace talweg::sim

@@ -6,8 +6,9 @@
 namespace talweg::sim {
 
 bool HostCalls::run(std::span<const SumOperands> operands, const Calls& calls, Picoseconds horizon,
-                    Trace* trace) {
+                    Trace* trace, std::span<const int> nodes) {
   operands_ = operands;
+  nodes_ = nodes;
   count_.emplace(calls, operands.size());
   trace_ = trace;
   running_ = true;
@@ -26,7 +27,8 @@ void HostCalls::start(int rank, Picoseconds when) {
 void HostCalls::ended(int rank, Picoseconds started) {
   if (!running_) return;  // of a run that has failed
   const Picoseconds now = simulation_.now();
-  if (trace_ != nullptr) trace_->span(rank, name(Collective::all_reduce), started, now);
+  if (trace_ != nullptr)
+    trace_->span(nodes_.empty() ? rank : nodes_[at(rank)], name(Collective::all_reduce), started, now);
   switch (count_->ended(rank, started, now)) {
     case CallCount::Next::its_own:
       return start(rank, now);

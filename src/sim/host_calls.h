@@ -30,9 +30,10 @@ class HostCalls {
   using Start = std::function<void(int rank, const SumOperands& operands)>;
   HostCalls(Simulation& simulation, Start start) : simulation_(simulation), start_(std::move(start)) {}
 
-  // Operands by rank. True unless the horizon came first. What a host throws passes through, and then the
-  // calls are over.
-  bool run(std::span<const SumOperands> operands, const Calls& calls, Picoseconds horizon, Trace* trace);
+  // Operands by rank; `nodes` too, for the trace, where they are not the workers 0, 1, ... True unless the
+  // horizon came first. What a host throws passes through, and then the calls are over.
+  bool run(std::span<const SumOperands> operands, const Calls& calls, Picoseconds horizon, Trace* trace,
+           std::span<const int> nodes = {});
   // A rank's sum that began then has ended now.
   void ended(int rank, Picoseconds started);
   // Of the last run.
@@ -44,6 +45,7 @@ class HostCalls {
   Simulation& simulation_;
   const Start start_;
   std::span<const SumOperands> operands_;
+  std::span<const int> nodes_;
   std::optional<CallCount> count_;
   Trace* trace_ = nullptr;
   bool running_ = false;

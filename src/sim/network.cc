@@ -166,7 +166,7 @@ bool Network::admit(int l, Packet* packet, std::int64_t queued) {
   const QueuePolicy& policy = *d.policy;
   const std::int64_t after = queued + packet->bytes;
   const bool urgent = packet->priority == 0 && policy.urgent_limit_bytes > 0;
-  const std::int64_t limit = urgent ? policy.urgent_limit_bytes : policy.limit_bytes;
+  const std::int64_t limit = urgent ? policy.urgent_limit_bytes : d.limit_bytes;
   const std::int64_t own_limit = policy.class_limit_bytes[packet->priority];
   bool drop = (limit > 0 && after > limit) || (own_limit > 0 && after > own_limit);
   bool mark = d.mark_bytes > 0 && queued > d.mark_bytes;
@@ -195,35 +195,65 @@ void Network::enqueue(int l, Packet* packet, Picoseconds now) {
   const int last = d.policy->priorities - 1;
   auto* queue = &port.queues[std::min<int>(packet->priority, last)];
   if (d.policy->trim && packet->kind == PacketKind::data && (packet->flags & kTrimmed) == 0 &&
-      queue->bytes + packet->bytes > d.policy->limit_bytes) {
+      queue->bytes + packet->bytes > d.limit_bytes) {
     packet->flags |= kTrimmed;
     packet->bytes = std::min(packet->bytes, d.policy->trimmed_bytes);
     packet->priority = 0;
     ++d.trimmed;
     queue = &port.queues[0];
   }
-  if (!admit(l, packet, queue->bytes)) return;
-  const bool idle = hot(l).busy_until <= now && port.waiting == 0;
+  const bool by_left = d.policy->least_left_first;
+  const std::size_t waited = port.waiting;
+  if (by_left && !make_way(l, *packet)) [[unlikely]] {
+    ++d.dropped[packet->priority];
+    lose(packet);
+    return;
+  }
+  if (!admit(l, packet, by_left ? port.bytes : queue->bytes)) return;
+  const bool idle = hot(l).busy_until <= now && waited == 0;
   if (idle) {
     launch(l, packet, now);
     return;
   }
-  queue->push(packet);
+  if (by_left) [[unlikely]]
+    port.by_left.push_back({packet->credit, packet->flow, packet});
+  else
+    queue->push(packet);
   ++port.waiting;
   port.bytes += packet->bytes;
   port.most_bytes = std::max(port.most_bytes, port.bytes);
-  if (port.waiting > 1) return;
+  if (waited > 0) return;
   hot(l).waits = 1;
   events_.push(hot(l).busy_until, EventKind::port, static_cast<std::uint32_t>(l));
+}
+
+// Drops what has more left than the packet that comes, as long as that does not fit. False: it never will.
+bool Network::make_way(int l, const Packet& packet) {
+  LinkDetails& d = details(l);
+  Port& port = *d.port;
+  while (d.limit_bytes > 0 && port.bytes + packet.bytes > d.limit_bytes) {
+    if (port.by_left.empty() || port.most_left() <= packet.credit) return false;
+    Packet* dropped = port.pop_most_left();
+    --port.waiting;
+    port.bytes -= dropped->bytes;
+    ++d.dropped[dropped->priority];
+    lose(dropped);
+  }
+  return true;
 }
 
 void Network::on_port(std::uint32_t l, Picoseconds now) {
   events_.pop();
   Port& port = *details_[l].port;
   if (port.waiting == 0) return;  // the link went down meanwhile
-  auto* queue = port.queues.data();
-  while (queue->head == nullptr) ++queue;
-  Packet* packet = queue->pop();
+  Packet* packet = nullptr;
+  if (!port.by_left.empty()) [[unlikely]] {
+    packet = port.pop_least_left();
+  } else {
+    auto* queue = port.queues.data();
+    while (queue->head == nullptr) ++queue;
+    packet = queue->pop();
+  }
   --port.waiting;
   port.bytes -= packet->bytes;
   launch(static_cast<int>(l), packet, now);

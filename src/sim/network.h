@@ -160,6 +160,7 @@ class Network {
   void transmit_with_care(int link, Packet* packet, Picoseconds now);
   bool admit(int link, Packet* packet, std::int64_t queued);
   void enqueue(int link, Packet* packet, Picoseconds now);
+  bool make_way(int link, const Packet& packet);
   void launch(int link, Packet* packet, Picoseconds now);
   void append(int link, Packet* packet, Picoseconds arrival);
   void insert(int link, Packet* packet, Picoseconds arrival);

@@ -1,6 +1,9 @@
 // What a network keeps about its links beside what every packet touches. Private to the network's own files.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "sim/network.h"
 
 namespace talweg::sim {
@@ -29,6 +32,34 @@ struct Network::Port {
   std::size_t waiting = 0;
   std::int64_t bytes = 0;
   std::int64_t most_bytes = 0;
+
+  // In place of these, of a queue that sends what has least left first, in the order of their coming: some
+  // hundreds at most where switches are as shallow as that needs them, so they are looked through.
+  struct Waiting {
+    std::uint32_t left = 0;
+    std::uint32_t flow = 0;
+    Packet* packet = nullptr;
+  };
+  std::vector<Waiting> by_left;
+
+  std::uint32_t most_left() const { return std::ranges::max_element(by_left, {}, &Waiting::left)->left; }
+  // The last of these that came.
+  Packet* pop_most_left() {
+    const std::uint32_t most = most_left();
+    return take(std::ranges::find(by_left.rbegin(), by_left.rend(), most, &Waiting::left).base() - 1);
+  }
+  // Of the flow that has the least, what came first. Datagrams are told apart by port and sender.
+  Packet* pop_least_left() {
+    const Waiting least = *std::ranges::min_element(by_left, {}, &Waiting::left);
+    return take(std::ranges::find_if(by_left, [&](const Waiting& w) {
+      return w.flow == least.flow && w.packet->source == least.packet->source;
+    }));
+  }
+  Packet* take(std::vector<Waiting>::iterator which) {
+    Packet* packet = which->packet;
+    by_left.erase(which);
+    return packet;
+  }
 };
 
 // The chance that at least one of n bits is wrong, by squaring: the same on every machine, which a library's
@@ -50,6 +81,7 @@ struct Network::LinkDetails {
   std::vector<int> groups;      // of capacity
   Picoseconds burst = 0;        // as time at the link's rate
   std::int64_t mark_bytes = 0;  // what the policy comes to here
+  std::int64_t limit_bytes = 0;
   bool down = false;            // for whatever reason
   bool failed = false;          // itself, not a node at its end
   bool doomed = false;          // the first packet on the wire was there when the link failed

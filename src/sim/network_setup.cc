@@ -23,6 +23,8 @@ void check(const QueuePolicy& policy) {
     refuse("trimming needs a limit, and a second priority for what remains");
   if (policy.red.most_bytes > 0 && policy.red.most_bytes <= policy.red.least_bytes)
     refuse("RED: most_bytes must be above least_bytes");
+  if (policy.least_left_first && policy.priorities > 1)
+    refuse("what has least left first: it has one queue, not several by priority");
 }
 
 void check(const LossModel& m) {
@@ -100,7 +102,7 @@ void Network::settle(int l) {
   LinkDetails& d = details(l);
   Link& link = hot(l);
   const QueuePolicy& policy = *d.policy;
-  if (policy.priorities > 1 && !d.port) d.port = std::make_unique<Port>();
+  if ((policy.priorities > 1 || policy.least_left_first) && !d.port) d.port = std::make_unique<Port>();
   d.bit_errors.rate = d.loss.bit_error_rate;
   link.lossy = d.loss.any() || d.doomed ? 1 : 0;
   const cluster::Link& given = cluster_.links[static_cast<std::size_t>(l)];
@@ -113,14 +115,18 @@ void Network::settle(int l) {
     shape.calm = shape.transmit.of_at_most(bytes, shape.calm);
     shape.calm_if_idle = shape.transmit.of_at_most(bytes, shape.calm_if_idle);
   };
-  if (policy.limit_bytes > 0) look_from(policy.limit_bytes);
+  if (round_trip_ == 0 && (policy.mark_by_delay || policy.limit_round_trips > 0))
+    round_trip_ = longest_round_trip();
+  d.limit_bytes = policy.limit_bytes;
+  if (policy.limit_round_trips > 0)
+    d.limit_bytes = std::max(d.limit_bytes, policy.limit_round_trips * shape.transmit.bytes_in(round_trip_));
+  if (d.limit_bytes > 0) look_from(d.limit_bytes);
   for (const std::int64_t limit : policy.class_limit_bytes)
     if (limit > 0) look_from(limit);
   d.mark_bytes = policy.mark_bytes;
   if (policy.mark_by_delay) {
-    if (round_trip_ == 0) round_trip_ = longest_round_trip();
     d.mark_bytes = std::max(d.mark_bytes, shape.transmit.bytes_in(round_trip_));
-    if (policy.limit_bytes > 0) d.mark_bytes = std::min(d.mark_bytes, policy.limit_bytes / 2);
+    if (d.limit_bytes > 0) d.mark_bytes = std::min(d.mark_bytes, d.limit_bytes / 2);
   }
   if (d.mark_bytes > 0) look_from(d.mark_bytes);
   if (policy.red.most_bytes > 0) look_from(policy.red.least_bytes);
@@ -233,6 +239,7 @@ void Network::drop_all(int l) {
   if (d.port) {
     for (auto& queue : d.port->queues)
       while (queue.head != nullptr) drop(queue.pop());
+    while (!d.port->by_left.empty()) drop(d.port->pop_least_left());
     d.port->waiting = 0;
     d.port->bytes = 0;
     hot(l).waits = 0;

@@ -33,7 +33,9 @@ struct alignas(64) Packet {
   std::int32_t destination = 0;
   std::uint32_t spread = 0;  // chooses among equal paths; every choice takes its share of it
   std::uint32_t route = kNoRoute;
-  std::uint32_t credit = 0;   // pulled flows: segments to be asked for in all; of answers: asked for so far
+  // Pulled flows: segments to be asked for in all; of answers: asked for so far. Where queues go by it
+  // (QueuePolicy::least_left_first): bytes that the flow has left.
+  std::uint32_t credit = 0;
   std::uint16_t bytes = 0;    // on the wire
   std::uint8_t hop = 0;       // links left behind
   std::uint8_t priority = 0;  // 0 is the most urgent

@@ -7,16 +7,10 @@ namespace talweg::sim {
 namespace {
 
 constexpr int kMostDoublings = 8;
-constexpr std::uint32_t kPathlessWindow = 10;
 
 // How far a count is ahead of another one; both wrap.
 std::int32_t ahead(std::uint32_t count, std::uint32_t of) {
   return static_cast<std::int32_t>(count - of);
-}
-
-TransportOptions with_turns(TransportOptions options) {
-  options.turns = true;
-  return options;
 }
 
 }  // namespace
@@ -36,28 +30,8 @@ void Pulled::opened(FlowId flow) {
   givers_.emplace_back();
   Asker& a = askers_.emplace_back();
   const bool of_path = options_.first_window == 0;
-  a.window = of_path ? path_window(flows_[flow]) : static_cast<std::uint32_t>(options_.first_window);
+  a.window = of_path ? path_trip(flows_[flow]).segments() : static_cast<std::uint32_t>(options_.first_window);
   a.most_asked = of_path ? 2 * a.window : a.window;  // queues make round trips longer than the path's
-}
-
-// Full packets that fit into the time from when the first has been sent until its answer is there.
-std::uint32_t Pulled::path_window(const FlowOptions& f) const {
-  const auto& links = network_.cluster().links;
-  Picoseconds trip = 0;
-  Picoseconds slowest = 0;
-  const auto add = [&](int from, int to, std::uint32_t route, std::int64_t bytes) {
-    for (const int l : network_.path(from, to, route, 0)) {
-      const cluster::Link& link = links[static_cast<std::size_t>(l)];
-      const Picoseconds took = TransmitTime(link.capacity).of(bytes);
-      trip += took + picoseconds(link.latency);
-      slowest = std::max(slowest, took);
-    }
-  };
-  add(f.from, f.to, f.route, options_.payload_bytes + options_.header_bytes);
-  if (slowest == 0) return kPathlessWindow;
-  const Picoseconds narrowest = slowest;
-  add(f.to, f.from, kNoRoute, options_.acknowledgement_bytes);
-  return static_cast<std::uint32_t>(trip / narrowest) + 1;
 }
 
 void Pulled::on_packet(Packet* packet, Picoseconds now) {

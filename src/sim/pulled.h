@@ -73,7 +73,6 @@ class Pulled final : public Transport {
 
   void opened(FlowId flow) override;
   void pump(FlowId flow, Picoseconds now) override;
-  std::uint32_t path_window(const FlowOptions& f) const;
   bool send_one(FlowId flow, Picoseconds now);
   auto sender(Picoseconds now);
   void announce(const Sender& s, Giver& g) const;

@@ -22,6 +22,13 @@ struct QueuePolicy {
   // mark_bytes; but never more than half of limit_bytes. Flows that alone fill a link are then not cut below
   // what the link and their path hold.
   bool mark_by_delay = false;
+  // pFabric (Alizadeh et al., SIGCOMM 2013): whose flow has least left (Packet::credit) goes first, of one
+  // flow the packet that came first; what does not fit costs the packet whose flow has most left, whether it
+  // waits or comes. It needs one priority.
+  bool least_left_first = false;
+  // The limit is so many times what the link sends in the round trip of the network's longest path, where
+  // that is more than limit_bytes.
+  int limit_round_trips = 0;
 
   // RED (Floyd and Jacobson 1993) on the instantaneous queue: between least and most the probability grows
   // from 0 to `probability`, above most everything is taken. Marks instead of dropping if `marks`.

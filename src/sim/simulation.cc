@@ -89,6 +89,8 @@ void Simulation::on_packet(int node, Packet* packet) {
       dctcp_->on_packet(packet, now_);
     else if (pulled_ != nullptr)
       pulled_->on_packet(packet, now_);
+    else
+      transport_->on_packet(packet, now_);
     return;
   }
   const auto it = ports_.find({node, packet->flow});

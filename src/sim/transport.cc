@@ -1,17 +1,20 @@
 #include "sim/transport.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/fail.h"
 #include "sim/dctcp.h"
 #include "sim/fluid.h"
+#include "sim/pfabric.h"
 #include "sim/pulled.h"
 
 namespace talweg::sim {
 
 namespace {
 constexpr std::size_t kFirstRing = 64;  // segments; the arrival bits are whole words of as many
-}
+constexpr std::uint32_t kPathlessWindow = 10;
+}  // namespace
 
 Transport::Transport(const TransportOptions& options, Network& network, EventQueue& events,
                      FlowClient& client, std::uint64_t seed)
@@ -141,6 +144,35 @@ void Transport::turn_around(Packet* packet, std::uint32_t expected) const {
   packet->spread = packet->flow * 0x9E3779B1U + (options_.spray ? packet->echo : 0);
 }
 
+Transport::PathTrip Transport::path_trip(const FlowOptions& f) const {
+  const auto& links = network_.cluster().links;
+  PathTrip trip;
+  const auto add = [&](int from, int to, std::uint32_t route, std::int64_t bytes) {
+    for (const int l : network_.path(from, to, route, 0)) {
+      const cluster::Link& link = links[static_cast<std::size_t>(l)];
+      const Picoseconds took = TransmitTime(link.capacity).of(bytes);
+      trip.round_trip += took + picoseconds(link.latency);
+      if (bytes == options_.payload_bytes + options_.header_bytes)
+        trip.slowest = std::max(trip.slowest, took);
+    }
+  };
+  add(f.from, f.to, f.route, options_.payload_bytes + options_.header_bytes);
+  if (trip.slowest > 0) add(f.to, f.from, kNoRoute, options_.acknowledgement_bytes);
+  return trip;
+}
+
+std::uint32_t Transport::PathTrip::segments() const {
+  return slowest == 0 ? kPathlessWindow : static_cast<std::uint32_t>(round_trip / slowest) + 1;
+}
+
+void Transport::bring_forward(RingQueue<FlowId>& ready) const {
+  std::size_t least = 0;
+  for (std::size_t i = 1; i < ready.size(); ++i)
+    if (left(ready[i]) < left(ready[least])) least = i;
+  // The others keep their order.
+  for (; least > 0; --least) std::swap(ready[least], ready[least - 1]);
+}
+
 void Transport::tell_delivered(FlowId flow, Picoseconds now) {
   Receiver& r = receivers_[flow];
   if (r.delivered < r.notify_at) return;
@@ -178,6 +210,8 @@ std::unique_ptr<Transport> make_transport(const TransportOptions& options, Netwo
                                           const Picoseconds& clock) {
   if (options.kind == TransportKind::pulled)
     return std::make_unique<Pulled>(options, network, events, client, seed);
+  if (options.kind == TransportKind::pfabric)
+    return std::make_unique<PFabric>(options, network, events, client, seed);
   if (options.kind == TransportKind::fluid)
     return std::make_unique<Fluid>(options, network, events, client, seed, clock);
   return std::make_unique<Dctcp>(options, network, events, client, seed);

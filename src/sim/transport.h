@@ -6,7 +6,7 @@
 // Here stands what all kinds have in common; when something may go is each kind's own. It is asked what may
 // go of a flow's backlog (`pump`), and is handed packets that arrive, answers and timers (`on_packet`,
 // `on_timer`). Dctcp (dctcp.h) keeps windows that react to marks, Pulled (pulled.h) sends what
-// receivers ask for, Fluid (fluid.h) has no packets at all.
+// receivers ask for, PFabric (pfabric.h) leaves it to the switches, Fluid (fluid.h) has no packets at all.
 //
 // Segments. The stream is cut into numbered segments of at most `payload` bytes, a segment once and for all;
 // retransmissions carry the same number. Each is answered by an acknowledgement that says which one it
@@ -22,6 +22,7 @@
 // the lengths of segments in flight. A flow has at most 2^32 segments.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -33,23 +34,28 @@ namespace talweg::sim {
 
 using FlowId = std::uint32_t;
 
-enum class TransportKind : std::uint8_t { dctcp, pulled, fluid };
+enum class TransportKind : std::uint8_t { dctcp, pulled, pfabric, fluid };
 
 struct TransportOptions {
   TransportKind kind = TransportKind::dctcp;
   int payload_bytes = 1448;  // of a full segment
   int header_bytes = 66;     // on the wire, per segment; and an acknowledgement's size is
   int acknowledgement_bytes = 66;
-  int first_window = 10;  // segments. Pulled: that go unasked; 0: as many as the path holds
+  // Segments. Pulled: that go unasked; PFabric: the most as well. Of both 0: as many as the path holds.
+  int first_window = 10;
   int least_window = 2;
   std::int64_t most_window_bytes = 4 << 20;
-  Nanoseconds least_rto{1'000'000};
+  Nanoseconds least_rto{1'000'000};  // PFabric: the only one; 0: three round trips of the path
   Nanoseconds most_rto{120'000'000'000};
   Nanoseconds first_rto{10'000'000};  // before the first round trip has been measured
   bool spray = false;                 // each segment takes the next of all equal paths; else all take one
   bool turns = false;                 // see above; Pulled always has them
   int acknowledgement_priority = 0;
   int data_priority = 0;  // added to that of the flow
+  // Dctcp: one more is added for each of these that a message's bytes have reached when a segment is sent;
+  // ascending, 0: no more of them. A message begins where a flow writes that has nothing left to be
+  // acknowledged.
+  std::array<std::int64_t, kPriorities - 1> demote_bytes{};
   bool operator==(const TransportOptions&) const = default;
 };
 
@@ -168,8 +174,16 @@ class Transport {
     std::int64_t notify_at = kNever;
   };
 
+  // Of kinds that always have them.
+  static TransportOptions with_turns(TransportOptions options) {
+    options.turns = true;
+    return options;
+  }
+
   // A kind's own part of a flow that has been opened.
   virtual void opened(FlowId flow) = 0;
+  // Bytes of it that are not known to have arrived; of kinds that serve flows by it.
+  virtual std::int64_t left(FlowId) const { return 0; }
   // Sends what may go now of what the flow has to send.
   virtual void pump(FlowId flow, Picoseconds now) = 0;
 
@@ -182,6 +196,15 @@ class Transport {
   std::int64_t acknowledge_before(Sender& s, std::uint32_t number);
   void lose(Sender& s, std::uint32_t number);
   void measure(Sender& s, Picoseconds round_trip);
+  // Of a full segment there and its answer back, where nothing else is, and of that segment on its slowest
+  // link; 0: there is no way.
+  struct PathTrip {
+    Picoseconds round_trip = 0;
+    Picoseconds slowest = 0;
+    // Full segments that fit into it.
+    std::uint32_t segments() const;
+  };
+  PathTrip path_trip(const FlowOptions& f) const;
   Picoseconds timeout(const Sender& s) const;
 
   // At the receiver: a whole segment has come. Its packet turns around and becomes the answer.
@@ -219,6 +242,8 @@ class Transport {
         events_.push(clear, EventKind::timer, kTurn + static_cast<std::uint32_t>(link));
         return;
       }
+      if (least_left_first_) [[unlikely]]
+        bring_forward(turns.ready);
       const FlowId flow = turns.ready.pop();
       senders_[flow].has_turn = false;
       if (!send(flow)) continue;
@@ -235,6 +260,7 @@ class Transport {
   std::vector<FlowOptions> flows_;
   std::vector<Sender> senders_;
   std::vector<Receiver> receivers_;
+  bool least_left_first_ = false;  // in place of turns, among flows that have something to send over a link
 
  private:
   struct Turns {
@@ -242,6 +268,8 @@ class Transport {
     bool going_on = false;  // or an event is pending that goes on with them
   };
   static void make_room(Sender& s, Receiver& r);
+  // Puts the flow that has least left in front.
+  void bring_forward(RingQueue<FlowId>& ready) const;
 
   Random random_;
   std::vector<Turns> turns_;  // by link; empty without turns

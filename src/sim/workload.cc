@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "forest/planner.h"
+#include "sim/bounded_sums.h"
 #include "sim/queue_policy.h"
 #include "talweg/error.h"
 #include "text/yaml_reader.h"
@@ -16,6 +17,7 @@ namespace talweg::sim {
 namespace {
 
 constexpr double kMostJitter = 0.25;  // no compute time is drawn below zero
+constexpr double kMostMayLose = 0.5;  // as check_bounded_sums() has it
 
 class Names {
  public:
@@ -122,7 +124,7 @@ class Reader {
   }
 
   void group(const text::YamlReader& y) {
-    y.allow_keys({"name", "ranks", "start", "priority", "repeat", "jitter", "steps"});
+    y.allow_keys({"name", "ranks", "start", "priority", "repeat", "jitter", "may_lose", "steps"});
     WorkloadGroup& g = w_.groups.emplace_back();
     const auto name = y.optional("name");
     g.name = name ? name->text() : fmt::format("group{}", w_.groups.size() - 1);
@@ -134,9 +136,16 @@ class Reader {
     g.start = time(y, "start");
     g.priority = priority(y);
     if (const auto repeat = y.optional("repeat")) g.repeat = static_cast<int>(repeat->integer(1, 1 << 30));
-    if (const auto jitter = y.optional("jitter")) g.jitter = share(*jitter);
+    if (const auto jitter = y.optional("jitter")) g.jitter = share(*jitter, kMostJitter);
+    if (const auto may_lose = y.optional("may_lose")) g.may_lose = share(*may_lose, kMostMayLose);
     for (const text::YamlReader& s : y.required("steps").items()) g.steps.push_back(step(s, g));
     if (g.steps.empty()) y.fail("expected at least one step");
+    const auto bounded = std::ranges::find(g.steps, kBounded, &WorkloadStep::algorithm);
+    if (bounded == g.steps.end() && y.optional("may_lose"))
+      y.required("may_lose").fail("nothing is lost here: expected a step whose algorithm is bounded");
+    for (const WorkloadStep& s : g.steps)
+      if (s.algorithm == kBounded && s.type != bounded->type)
+        y.required("steps").fail("expected one type of all steps whose algorithm is bounded");
   }
   void ranks(const text::YamlReader& y, WorkloadGroup& g) const {
     if (y.is_word()) {
@@ -150,14 +159,13 @@ class Reader {
     }
     if (g.nodes.empty()) y.fail("expected at least one worker");
   }
-  static double share(const text::YamlReader& y) {
+  static double share(const text::YamlReader& y, double most) {
     std::string text = y.text();
     const bool percent = text.ends_with("%");
     if (percent) text.pop_back();
     const auto number = text::read_number(text);
     const double value = number ? *number / (percent ? 100 : 1) : -1;
-    if (!(value >= 0 && value <= kMostJitter))
-      y.expected(fmt::format("a share from 0 to {}, such as 5%", kMostJitter));
+    if (!(value >= 0 && value <= most)) y.expected(fmt::format("a share from 0 to {}, such as 5%", most));
     return value;
   }
   static WorkloadStep step(const text::YamlReader& y, const WorkloadGroup& g) {
@@ -192,6 +200,10 @@ class Reader {
     const auto algo = y.optional("algo");
     if (const auto algorithm = algo ? algo : y.optional("algorithm")) {
       s.algorithm = algorithm->text();
+      if (s.algorithm == kBounded) {
+        if (*s.op != Collective::all_reduce) algorithm->fail("bounded loss is of all_reduce alone");
+        return s;
+      }
       const auto* planner =
           quantity(*algorithm, [](const std::string& t) { return &forest::find_planner(t); });
       if (!planner->serves(forest::even_request(*s.op, static_cast<int>(g.nodes.size()), s.root, 0, 1)))
@@ -238,7 +250,7 @@ class Reader {
   }
 
   void background(const text::YamlReader& y) {
-    y.allow_keys({"from", "to", "rate", "packet", "start", "end", "priority"});
+    y.allow_keys({"from", "to", "rate", "packet", "burst", "start", "end", "priority"});
     BackgroundTraffic& b = w_.background.emplace_back();
     const text::YamlReader from = y.required("from");
     b.from = from.text() == "all" ? all_workers() : std::vector<int>{worker(from)};
@@ -250,6 +262,10 @@ class Reader {
     b.rate = quantity(y.required("rate"), [](const std::string& t) { return parse_bandwidth(t); });
     if (const auto packet = y.optional("packet"))
       b.packet_bytes = static_cast<std::uint16_t>(packet->integer(64, 65535));
+    if (const auto burst = y.optional("burst")) {
+      if (y.optional("packet")) burst->fail("a burst is a flow, whose packets are the transport's");
+      b.burst_bytes = bytes(*burst, 1);
+    }
     b.start = time(y, "start");
     b.end = time(y, "end", b.end);
     if (const auto end = y.optional("end"); end && b.end <= b.start) end->expected("a time after its start");

@@ -9,13 +9,16 @@
 //       priority: 1                         # 0 is the most urgent, 7 the least; where queues have priorities
 //       repeat: 10                          # 1
 //       jitter: 5%                          # deviation of compute times, of each rank for itself
+//       may_lose: 1%                        # of steps whose algorithm is bounded, as --may-lose
 //       steps:
 //         - {compute: 10ms}
 //         - {op: all_reduce, bytes: 64MiB, algorithm: ring, type: float}    # the cheapest if left out
+//         - {op: all_reduce, bytes: 4MiB, algorithm: bounded}               # as --algo bounded
 //   flows:
 //     - {from: h0, to: h3, bytes: 10MB, start: 1ms, priority: 2, route: [h0, leaf0, spine1, leaf1, h3]}
 //   background:                             # datagrams at random times (Poisson), nobody waits for them
 //     - {from: all, to: random, rate: 1Gbit/s, packet: 1500, start: 0ms, end: 5ms, priority: 7}
+//     - {from: h3, to: h0, rate: 1Gbit/s, burst: 1MB}    # likewise, flows of so much, as fast as they go
 //   changes:
 //     - {at: 2ms, fail: leaf0->spine1}      # or a node
 //     - {at: 3ms, repair: leaf0->spine1}
@@ -47,6 +50,7 @@ struct WorkloadGroup {
   int priority = 0;
   int repeat = 1;
   double jitter = 0;
+  double may_lose = 0.01;  // of steps by kBounded, which are of one type
   std::vector<WorkloadStep> steps;
 };
 
@@ -55,6 +59,7 @@ struct BackgroundTraffic {
   int to = -1;            // -1: each packet to another worker, drawn at random
   Bandwidth rate;
   std::uint16_t packet_bytes = 1500;
+  std::int64_t burst_bytes = 0;  // above 0: flows of so much in place of datagrams
   Nanoseconds start{};
   Nanoseconds end{-1};  // -1: as long as anything else goes on
   int priority = 0;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <utility>
 
 #include "base/fail.h"
 #include "forest/cost.h"
@@ -17,6 +19,7 @@ namespace {
 
 // Of background datagrams; the transport has no ports.
 constexpr std::uint32_t kBackgroundPort = 1;
+constexpr std::uint32_t kFirstBoundedPort = 4713;  // of the first group; each has its own
 
 std::shared_ptr<const forest::Forest> plan(const WorkloadStep& step, int ranks,
                                            const cluster::Cluster& network) {
@@ -45,6 +48,11 @@ class GroupRun {
     outcome_.of_step.resize(group.steps.size());
     const cluster::Cluster network = cluster::restrict_to(simulation.network().cluster(), group.nodes);
     for (const WorkloadStep& step : group.steps) {
+      sums_.push_back(0);
+      if (step.algorithm == kBounded) {
+        add_bounded(step, index);
+        continue;
+      }
       const auto forest = step.op ? plan(step, ranks_.size(), network) : nullptr;
       plans_.emplace_back();
       if (forest) plans_.back() = protocol::make_plans(forest, static_cast<std::uint32_t>(plans_.size()));
@@ -83,6 +91,7 @@ class GroupRun {
       before = end;
     }
     outcome_.ended = before;
+    if (bounded_) outcome_.losses = bounded_->losses();
     const Picoseconds n = ranks_.size();
     for (std::size_t s = 0; s < outcome_.of_step.size(); ++s) {
       if (group_.steps[s].op) outcome_.communication += outcome_.of_step[s] / n;
@@ -106,6 +115,26 @@ class GroupRun {
     o.priority = group.priority;
     o.group = static_cast<std::uint32_t>(index) + 1;
     return o;
+  }
+
+  void add_bounded(const WorkloadStep& step, int index) {
+    if (!bounded_) {
+      BoundedSumsOptions how;
+      how.p = group_.may_lose;
+      how.type = step.type;
+      how.costs = options_.ranks.costs;
+      how.nodes = group_.nodes;
+      how.port = kFirstBoundedPort + static_cast<std::uint32_t>(index);
+      bounded_ = std::make_unique<BoundedSums>(simulation_, how);
+      bounded_->on_end([this](int rank) { next(rank); });
+    }
+    const auto size = static_cast<std::int64_t>(size_of(step.type));
+    const std::int64_t count = step.bytes / size;
+    sums_.back() = bounded_->add(static_cast<std::size_t>(count));
+    memory_.push_back(std::make_unique<SharedOperands>(count, count, size));
+    plans_.emplace_back();
+    outcome_.algorithms.emplace_back(kBounded);
+    paces_.emplace_back();
   }
 
   // The ranks' nodes, and those that sum for them.
@@ -135,6 +164,7 @@ class GroupRun {
       return;
     }
     const SharedOperands& memory = *memory_[m.step];
+    if (s.algorithm == kBounded) return bounded_->start(rank, sums_[m.step], {memory.in(), memory.out()});
     ranks_.start(rank,
                  operation_for(plans_[m.step][static_cast<std::size_t>(rank)], s.type, ReduceOp::sum,
                                memory.in(), memory.out(), false),
@@ -176,13 +206,15 @@ class GroupRun {
   std::vector<std::vector<std::shared_ptr<const protocol::Plan>>> plans_;  // by step and rank
   std::vector<std::unique_ptr<SharedOperands>> memory_;
   std::vector<std::vector<forest::Pace>> paces_;  // by step
+  std::unique_ptr<BoundedSums> bounded_;          // null: no step loses anything
+  std::vector<std::size_t> sums_;                 // of it, by step
   std::vector<Member> members_;
   std::vector<Picoseconds> iteration_ends_;
   GroupOutcome outcome_;
 };
 
-// Datagrams of one sender at random times.
-class Background {
+// Datagrams or bursts of one sender at random times.
+class Background : private FlowClient {
  public:
   Background(Simulation& simulation, const BackgroundTraffic& traffic, int from, std::uint64_t seed,
              std::uint64_t stream, BackgroundOutcome& outcome, std::uint32_t index)
@@ -192,31 +224,55 @@ class Background {
         random_(seed, stream),
         outcome_(outcome),
         index_(index),
-        mean_(TransmitTime(traffic.rate).of(traffic.packet_bytes)) {
+        mean_(TransmitTime(traffic.rate)
+                  .of(traffic.burst_bytes > 0 ? traffic.burst_bytes : traffic.packet_bytes)) {
     simulation.every(std::max<Picoseconds>(picoseconds(traffic.start) + gap(), 1), [this] { return send(); });
   }
+  ~Background() override { simulation_.forget(*this); }
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
 
  private:
   Picoseconds gap() { return static_cast<Picoseconds>(static_cast<double>(mean_) * exponential(random_)); }
   Picoseconds send() {
     if (traffic_.end.value >= 0 && simulation_.now() > picoseconds(traffic_.end)) return 0;
+    int to = traffic_.to;
+    if (to < 0) {
+      const int workers = simulation_.network().cluster().workers();
+      to = static_cast<int>(random_.below(static_cast<std::uint64_t>(workers) - 1));
+      if (to >= from_) ++to;
+    }
+    ++outcome_.sent;
+    if (traffic_.burst_bytes > 0)
+      send_burst(to);
+    else
+      send_datagram(to);
+    return std::max<Picoseconds>(gap(), 1);
+  }
+  void send_datagram(int to) {
     Simulation::Datagram d;
     d.from = from_;
-    d.to = traffic_.to;
-    if (d.to < 0) {
-      const int workers = simulation_.network().cluster().workers();
-      d.to = static_cast<int>(random_.below(static_cast<std::uint64_t>(workers) - 1));
-      if (d.to >= from_) ++d.to;
-    }
+    d.to = to;
     d.port = kBackgroundPort;
     d.bytes = traffic_.packet_bytes;
     d.priority = static_cast<std::uint8_t>(traffic_.priority);
     d.spread = static_cast<std::uint32_t>(random_.next());
     d.number = index_;
     simulation_.send(d);
-    ++outcome_.sent;
-    return std::max<Picoseconds>(gap(), 1);
   }
+  // Each is a connection of its own.
+  void send_burst(int to) {
+    const FlowId flow = simulation_.open({from_, to, traffic_.priority, kNoRoute}, *this);
+    begun_[flow] = simulation_.now();
+    simulation_.transport().notify_at(flow, traffic_.burst_bytes);
+    simulation_.transport().write(flow, traffic_.burst_bytes, simulation_.now());
+  }
+  void on_delivered(FlowId flow, std::int64_t, Picoseconds now) override {
+    ++outcome_.arrived;
+    outcome_.took.push_back(now - begun_[flow]);
+    begun_.erase(flow);
+  }
+  void on_writable(FlowId, Picoseconds) override {}
 
   Simulation& simulation_;
   const BackgroundTraffic& traffic_;
@@ -225,6 +281,7 @@ class Background {
   BackgroundOutcome& outcome_;
   const std::uint32_t index_;
   const Picoseconds mean_;
+  std::map<FlowId, Picoseconds> begun_;  // bursts on their way
 };
 
 }  // namespace

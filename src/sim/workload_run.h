@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/bounded_sums.h"
 #include "sim/matrix_run.h"
 #include "sim/ranks.h"
 #include "sim/trace.h"
@@ -37,11 +38,13 @@ struct GroupOutcome {
   std::vector<Picoseconds> of_step;     // by step: mean over ranks and iterations
   Picoseconds communication = 0;        // in all its collectives, mean over the ranks
   std::vector<std::string> algorithms;  // by step; empty where it computes
+  BoundedLosses losses;                 // of steps by kBounded
 };
 
 struct BackgroundOutcome {
-  std::uint64_t sent = 0;
+  std::uint64_t sent = 0;  // datagrams or bursts
   std::uint64_t arrived = 0;
+  std::vector<Picoseconds> took;  // bursts that arrived
 };
 
 struct WorkloadOutcome {

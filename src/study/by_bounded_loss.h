@@ -15,7 +15,7 @@
 
 namespace talweg::study {
 
-inline constexpr const char* kBounded = "bounded";
+using sim::kBounded;
 
 // Why there are no such calls where all else is as `options` say; empty: there are.
 std::string why_not_bounded(const SimulateOptions& options);

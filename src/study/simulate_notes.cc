@@ -35,17 +35,22 @@ std::array<bool, sim::kPriorities> priorities_in_use(const SimulateOptions& o, b
   const auto use = [&](int priority) {
     used[static_cast<std::size_t>(std::clamp(priority, 0, sim::kPriorities - 1))] = true;
   };
+  const auto use_for_data = [&](int priority) {
+    use(priority);
+    for (const std::int64_t limit : o.simulation.transport.demote_bytes)
+      if (limit > 0) use(++priority);
+  };
   if (only_datagrams) {
     use(bounded ? wire::kOrdinary : 0);
     return used;
   }
   const int below = o.simulation.transport.data_priority;
   use(o.simulation.transport.acknowledgement_priority);
-  for (const sim::Connection& c : o.flows.connections) use(c.priority + below);
-  for (const auto& f : o.job.flows) use(f.connection.priority + below);
-  for (const sim::WorkloadGroup& g : o.job.groups) use(g.priority + below);
+  for (const sim::Connection& c : o.flows.connections) use_for_data(c.priority + below);
+  for (const auto& f : o.job.flows) use_for_data(f.connection.priority + below);
+  for (const sim::WorkloadGroup& g : o.job.groups) use_for_data(g.priority + below);
   for (const sim::BackgroundTraffic& b : o.job.background) use(b.priority);
-  if (o.matrix.empty() && o.workload.empty()) use(o.ranks.priority + below);
+  if (o.matrix.empty() && o.workload.empty()) use_for_data(o.ranks.priority + below);
   return used;
 }
 
@@ -105,21 +110,24 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
                                                                : "ecmp";
     note(those_given(request, {"transport"}),
          fmt::format("--fluid takes of {} only its routing, {}", request.transport, routing));
-    note(those_given(request,
-                     {"queue", "mark", "red", "priorities", "class-limits", "trim", "loss", "bit-errors",
-                      "burst-loss", "duplicate", "damage", "reorder", "window", "most-window", "least-rto"}),
+    note(those_given(request, {"queue", "mark", "red", "priorities", "class-limits", "demote", "trim", "loss",
+                               "bit-errors", "burst-loss", "duplicate", "damage", "reorder", "window",
+                               "most-window", "least-rto"}),
          "--fluid has neither packets nor queues");
     return notes;
   }
   if (!some_link_leaves_a_switch(o.cluster)) {
-    note(those_given(request, {"queue", "mark", "red", "class-limits", "trim"}),
+    note(those_given(request, {"queue", "mark", "red", "class-limits", "demote", "trim"}),
          "no link leaves a switch, and a host holds its packets back");
     return notes;
   }
   if (!request.red.empty()) note(those_given(request, {"mark"}), "--red takes its place");
   if (datagrams) {
-    note(those_given(request, {"priorities", "trim"}),
+    note(those_given(request, {"priorities", "demote", "trim"}),
          "all datagrams have one priority, and none is trimmed");
+    if (queue.least_left_first)
+      note(those_given(request, {"transport"}),
+           "datagrams do not say how much is left: they go first, in the order in which they come");
   } else if (pulled) {
     const std::string& name = request.transport;
     note(those_given(request, {"mark", "red"}), name + " does not react to marks");
@@ -128,6 +136,8 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
       note(those_given(request, {"priorities", "queue"}),
            "without trimming, which needs two priorities and a queue with a limit, " + name +
                " waits for timers where a queue is full");
+  } else if (queue.least_left_first) {
+    note(those_given(request, {"mark", "red"}), request.transport + " does not react to marks");
   } else if (given(request, "mark") && queue.limit_bytes > 0 && queue.mark_bytes >= queue.limit_bytes) {
     note("--mark", fmt::format("the queue is full before, at {} bytes", queue.limit_bytes));
   }

@@ -104,6 +104,11 @@ void read_traffic(SimulateOptions& o, const SimulateRequest& raw) {
   if (raw.fluid && !o.job.background.empty())
     refuse("--workload {}: background traffic is packets, which meet no flows with --fluid: expected none",
            o.workload);
+  const auto bounded = [](const sim::WorkloadGroup& g) {
+    return std::ranges::find(g.steps, sim::kBounded, &sim::WorkloadStep::algorithm) != g.steps.end();
+  };
+  if (raw.fluid && std::ranges::any_of(o.job.groups, bounded))
+    refuse("--workload {}: sums with bounded loss are packets, and --fluid has none", o.workload);
   if (o.job.groups.empty() && o.job.flows.empty() && o.horizon == sim::kNever)
     refuse("--workload {}: background traffic alone goes on for ever: give a --horizon at which the run ends",
            o.workload);
@@ -129,8 +134,15 @@ void read_failure(const std::string& text, const cluster::Cluster& cluster,
 
 void read_queues(const SimulateRequest& raw, sim::NetworkOptions& network) {
   sim::QueuePolicy& queue = network.switch_queue;
+  if (queue.least_left_first && raw.priorities > 1)
+    refuse("--priorities {}: {} has one queue, whose order is what flows have left", raw.priorities,
+           raw.transport);
+  if (queue.least_left_first && raw.trim) refuse("--trim: {} drops what does not fit", raw.transport);
   if (raw.priorities > 0) queue.priorities = network.host_queue.priorities = raw.priorities;
-  if (raw.queue != "auto") queue.limit_bytes = bytes("--queue", raw.queue);
+  if (raw.queue != "auto") {
+    queue.limit_round_trips = 0;
+    queue.limit_bytes = bytes("--queue", raw.queue);
+  }
   if (raw.mark != "auto") {
     queue.mark_by_delay = false;
     queue.mark_bytes = bytes("--mark", raw.mark);
@@ -164,6 +176,23 @@ void read_queues(const SimulateRequest& raw, sim::NetworkOptions& network) {
   };
   holds_a_packet("--queue", queue.limit_bytes);
   for (const std::int64_t limit : queue.class_limit_bytes) holds_a_packet("--class-limits", limit);
+}
+
+void read_demotion(const SimulateRequest& raw, const TransportPreset& preset,
+                   sim::TransportOptions& options) {
+  if (raw.demote == "auto") return;
+  if (!preset.demotes) refuse("--demote: not with --transport {}: expected pias", preset.name);
+  const auto parts = split(raw.demote, ',');
+  if (parts.empty() || parts.size() > options.demote_bytes.size())
+    refuse("--demote: expected 1 to {} sizes, got \"{}\"", options.demote_bytes.size(), raw.demote);
+  options.demote_bytes = {};
+  std::int64_t last = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    options.demote_bytes[i] = bytes("--demote", parts[i]);
+    if (options.demote_bytes[i] <= last)
+      refuse("--demote {}: expected sizes above 0, each larger than the one before", raw.demote);
+    last = options.demote_bytes[i];
+  }
 }
 
 void read_losses(const SimulateRequest& raw, sim::LossModel& loss) {
@@ -270,21 +299,26 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "seed", .letters = "", .member = &R::seed, .help = "of all that is random", .group = kCalls},
 
       {.name = "transport", .letters = "", .member = &R::transport,
-       .help = "dctcp: windows and marks; ndp, eqds: receivers ask, switches trim. Sets what is auto or 0 below",
-       .words = "dctcp,ndp,eqds", .group = kQueues},
+       .help = "dctcp: windows and marks; ndp, eqds: receivers ask, switches trim; pfabric: what has least left goes first; "
+               "pias: dctcp, what has sent least goes first. Sets what is auto or 0 below",
+       .words = "dctcp,ndp,eqds,pfabric,pias", .group = kQueues},
       {.name = "queue", .letters = "", .member = &R::queue,
-       .help = "bytes that a switch keeps in front of a link; 0: no limit (dctcp: 1M; ndp, eqds: 8 packets)",
+       .help = "bytes that a switch keeps in front of a link; 0: no limit (dctcp, pias: 1M; ndp, eqds: 8 "
+               "packets; pfabric: what the link sends in two of the longest path's round trips, at least 8 packets)",
        .group = kQueues},
       {.name = "mark", .letters = "", .member = &R::mark,
-       .help = "mark packets that find more than this at a switch (ECN); 0: never (dctcp: what the link sends in the "
-               "longest path's round trip, at least 100K; ndp, eqds: never)", .group = kQueues},
+       .help = "mark packets that find more than this at a switch (ECN); 0: never (dctcp, pias: what the link sends in the "
+               "longest path's round trip, at least 100K; others: never)", .group = kQueues},
       {.name = "red", .letters = "", .member = &R::red,
        .help = "least,most,probability: random early marking in place of --mark", .group = kQueues},
       {.name = "priorities", .letters = "", .member = &R::priorities,
-       .help = "1: FIFO; up to 8: strict, a queue for each (0: dctcp 1; ndp, eqds 2)", .most = sim::kPriorities,
+       .help = "1: FIFO; up to 8: strict, a queue for each (0: dctcp, pfabric 1; ndp, eqds 2; pias 8)", .most = sim::kPriorities,
        .group = kQueues},
       {.name = "class-limits", .letters = "", .member = &R::class_limits,
        .help = "bytes beyond which packets of priority 0, 1, ... are dropped; 0: --queue alone counts", .group = kQueues},
+      {.name = "demote", .letters = "", .member = &R::demote,
+       .help = "bytes of a message after each of which what follows has a lower priority (pias: 7 from 1.1M to 3.4M)",
+       .group = kQueues},
       {.name = "trim", .letters = "", .member = &R::trim,
        .help = "cut packets that do not fit down to their headers (with --priorities; ndp, eqds: always)",
        .group = kQueues},
@@ -304,7 +338,7 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
        .help = "share,time: so many are held up for as long as up to this", .group = kQueues},
 
       {.name = "routing", .letters = "", .member = &R::routing,
-       .help = "ecmp: a flow keeps to one of equal paths; spray: each packet the next (dctcp: ecmp; ndp, eqds: spray)",
+       .help = "ecmp: a flow keeps to one of equal paths; spray: each packet the next (dctcp, pias: ecmp; others: spray)",
        .words = "auto,ecmp,spray", .group = kHosts},
       {.name = "processors", .letters = "", .member = &R::processors,
        .help = "of hosts: ideal: they cost nothing; tcp: what the cost model takes for TCP", .words = "ideal,tcp",
@@ -316,12 +350,12 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "header", .letters = "", .member = &R::header,
        .help = "of a packet on the wire, bytes; an acknowledgement's size", .least = 1, .most = 500, .group = kHosts},
       {.name = "window", .letters = "", .member = &R::window,
-       .help = "packets that a flow begins with (0: dctcp 10; ndp 30; eqds: as many as its path holds)",
+       .help = "packets that a flow begins with (0: dctcp, pias 10; ndp 30; others: as many as its path holds)",
        .most = 1 << 20, .group = kHosts},
       {.name = "most-window", .letters = "", .member = &R::most_window,
        .help = "bytes that a flow may have in flight", .group = kHosts},
       {.name = "least-rto", .letters = "", .member = &R::least_rto,
-       .help = "shortest retransmission timer (dctcp: 10ms; ndp, eqds: 1ms)", .group = kHosts},
+       .help = "shortest retransmission timer (dctcp, pias: 10ms; ndp, eqds: 1ms; pfabric: always three round trips)", .group = kHosts},
       // clang-format on
   };
   return kFields;
@@ -424,7 +458,9 @@ SimulateOptions checked(const SimulateRequest& raw) {
   auto& transport = o.simulation.transport;
   transport.payload_bytes = raw.payload;
   transport.header_bytes = transport.acknowledgement_bytes = raw.header;
-  apply(transport_preset(raw.transport), o.simulation);
+  const TransportPreset& preset = transport_preset(raw.transport);
+  apply(preset, o.simulation);
+  read_demotion(raw, preset, transport);
   o.transport = raw.transport;
   if (raw.fluid) transport.kind = sim::TransportKind::fluid;
   if (raw.matrix.empty() && raw.flows.empty() && raw.workload.empty()) {

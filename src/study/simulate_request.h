@@ -27,7 +27,7 @@ struct SimulateRequest {
   std::string average = "mean", rest = "0";
   std::string matrix, flows, workload;
   // "auto" and 0: as the transport has it.
-  std::string transport = "dctcp", queue = "auto", mark = "auto", red, class_limits;
+  std::string transport = "dctcp", queue = "auto", mark = "auto", red, class_limits, demote = "auto";
   std::string processors = "ideal", routing = "auto";
   int priorities = 0;
   bool trim = false, fluid = false, pacing = false, keep_important = false;

@@ -289,7 +289,11 @@ std::string simulate_body(const SimulateOptions& options, const SimulateResult& 
   text += groups_text(options, result.workload.groups) + flows_text(options, flows_of(result));
   for (std::size_t b = 0; b < result.workload.background.size(); ++b) {
     const auto& o = result.workload.background[b];
-    text += fmt::format("# background {}: {} packets sent, {} arrived\n", b, o.sent, o.arrived);
+    if (options.job.background[b].burst_bytes > 0)
+      text += fmt::format("# background {}: {} bursts sent, {} arrived, p50 {:.3f} p99 {:.3f} us\n", b,
+                          o.sent, o.arrived, percentile_us(o.took, 0.5), percentile_us(o.took, 0.99));
+    else
+      text += fmt::format("# background {}: {} packets sent, {} arrived\n", b, o.sent, o.arrived);
   }
   return text + report_text(result.report);
 }
@@ -334,9 +338,15 @@ nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResul
                                   {"iterations_us", iterations},
                                   {"steps_mean_us", steps},
                                   {"algorithms", g.algorithms}});
+    if (std::ranges::find(g.algorithms, kBounded) != g.algorithms.end())
+      document["groups"].back()["lost_part"] = g.losses.lost();
   }
-  for (const auto& b : result.workload.background)
+  for (const auto& b : result.workload.background) {
     document["background"].push_back({{"sent", b.sent}, {"arrived", b.arrived}});
+    if (b.took.empty()) continue;
+    document["background"].back()["p50_us"] = percentile_us(b.took, 0.5);
+    document["background"].back()["p99_us"] = percentile_us(b.took, 0.99);
+  }
   return document;
 }
 

@@ -16,6 +16,10 @@ std::span<const TransportPreset> transport_presets() {
        .marks = false, .window = 30, .spray = true, .least_rto = Nanoseconds{1'000'000}},
       {.name = "eqds", .kind = Kind::pulled, .priorities = 2, .data_below = true, .trim = true, .queue_packets = 8,
        .marks = false, .window = 0, .spray = true, .least_rto = Nanoseconds{1'000'000}},
+      {.name = "pfabric", .kind = Kind::pfabric, .priorities = 1, .data_below = false, .trim = false, .queue_packets = 8,
+       .marks = false, .window = 0, .spray = true, .least_rto = Nanoseconds{0}, .round_trips = 2, .least_left_first = true},
+      {.name = "pias", .kind = Kind::dctcp, .priorities = sim::kPriorities, .data_below = false, .trim = false,
+       .queue_packets = 0, .marks = true, .window = 10, .spray = false, .least_rto = Nanoseconds{10'000'000}, .demotes = true},
       // clang-format on
   };
   return kPresets;
@@ -24,7 +28,8 @@ std::span<const TransportPreset> transport_presets() {
 const TransportPreset& transport_preset(std::string_view name) {
   const auto presets = transport_presets();
   const auto found = std::ranges::find_if(presets, [&](const TransportPreset& p) { return p.name == name; });
-  if (found == presets.end()) refuse("--transport: expected dctcp, ndp or eqds, got \"{}\"", name);
+  if (found == presets.end())
+    refuse("--transport: expected dctcp, ndp, eqds, pfabric or pias, got \"{}\"", name);
   return *found;
 }
 
@@ -36,11 +41,14 @@ void apply(const TransportPreset& preset, sim::SimulationOptions& options) {
   transport.first_window = preset.window;
   transport.spray = preset.spray;
   transport.least_rto = preset.least_rto;
+  if (preset.demotes) transport.demote_bytes = kDemoteBytes;
   sim::QueuePolicy& queue = options.network.switch_queue;
   queue.priorities = options.network.host_queue.priorities = preset.priorities;
   queue.limit_bytes = preset.queue_packets > 0 ? static_cast<std::int64_t>(preset.queue_packets) *
                                                      (transport.payload_bytes + transport.header_bytes)
                                                : kQueueBytes;
+  queue.limit_round_trips = preset.round_trips;
+  queue.least_left_first = preset.least_left_first;
   queue.mark_by_delay = preset.marks;
   queue.mark_bytes = preset.marks ? kMarkBytes : 0;
   queue.trim = preset.trim;

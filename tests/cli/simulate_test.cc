@@ -223,7 +223,7 @@ TEST_F(Simulate, RunsTheFlowsOfAMatrix) {
 }
 
 TEST_F(Simulate, RunsPatternsOfFlowsOverEachTransport) {
-  for (const char* transport : {"dctcp", "ndp", "eqds"}) {
+  for (const std::string transport : {"dctcp", "ndp", "eqds", "pfabric", "pias"}) {
     const Outcome outcome = talweg({"simulate", "--topology", "star:hosts=9", "--flows", "incast:size=200KB",
                                     "--transport", transport, "--json", file("i.json")});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
@@ -236,7 +236,7 @@ TEST_F(Simulate, RunsPatternsOfFlowsOverEachTransport) {
     for (const auto& flow : json["flows"])
       EXPECT_NEAR(flow["end_us"].get<double>() - flow["start_us"].get<double>(),
                   flow["took_us"].get<double>(), 1e-6);
-    EXPECT_EQ(json["report"]["trimmed"] == 0, std::string(transport) == "dctcp");
+    EXPECT_EQ(json["report"]["trimmed"] == 0, transport != "ndp" && transport != "eqds");
   }
 }
 
@@ -508,7 +508,7 @@ TEST_F(Simulate, OptionsAndFilesAreCheckedBeforeAnythingIsPrinted) {
       {{"--flows", "incast", "--cm", cm}, "--flows excludes --cm and --workload"},
       {{"--flows", "ring"}, "--flows: ring: expected permutation, shuffle, incast or mixed"},
       {{"--flows", "incast:to=2"}, "--flows: incast:to=2: to: expected a number from 0 to 1, got \"2\""},
-      {{"--transport", "tcp"}, "--transport: expected one of dctcp,ndp,eqds, got \"tcp\""},
+      {{"--transport", "tcp"}, "--transport: expected one of dctcp,ndp,eqds,pfabric,pias, got \"tcp\""},
       {{"--type", "float128"}, "expected uint8, int8, uint16, "},
   };
   for (const Bad& bad : all) {

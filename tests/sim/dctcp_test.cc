@@ -8,6 +8,7 @@
 #include "sim/matrix_run.h"
 #include "sim/shapes.h"
 #include "sim/simulation.h"
+#include "sim/tapped.h"
 #include "sim/topologies.h"
 #include "talweg/error.h"
 
@@ -166,6 +167,63 @@ TEST(Dctcp, AnIncastThroughAShallowQueueEnds) {
   const auto flows = run_matrix(s, matrix_of(32, pairs, 1'000'000), kPicosecondsPerSecond);
   EXPECT_GT(summarise(s.network(), s.now()).dropped, 0U);
   EXPECT_LT(seconds(completion_percentile(flows, 1)), 2 * 31e6 * 8 / 10e9);
+}
+
+TEST(Dctcp, WhatFollowsInAMessageIsDemotedAsMoreOfItHasGone) {
+  SimulationOptions o = with_marks();
+  o.transport.demote_bytes = {10 * 1448, 30 * 1448};
+  Tapped t(star(2, kTen), o);
+  const FlowId flow = t.transport->open({.from = 0, .to = 1, .priority = 3});
+  for (int message = 0; message < 2; ++message) {
+    t.arrived.clear();
+    t.transport->write(flow, 40 * 1448, t.now);
+    t.run();
+    ASSERT_EQ(t.arrived.size(), 80U);
+    std::uint32_t n = 0;
+    for (const Packet& p : t.arrived) {
+      if (p.kind == PacketKind::acknowledgement) {
+        EXPECT_EQ(p.priority, 0);
+      } else {
+        EXPECT_EQ(p.priority, 3 + (n >= 10) + (n >= 30)) << "segment " << n << " of message " << message;
+        ++n;
+      }
+    }
+  }
+}
+
+TEST(Dctcp, WhatIsSentAgainCountsAndBeginsNoMessage) {
+  SimulationOptions o = with_marks();
+  o.transport.demote_bytes = {1448, 2 * 1448, 3 * 1448};
+  Tapped t(star(2, kTen), o);
+  const FlowId flow = t.transport->open({0, 1});
+  t.network.set_node(1, false);
+  t.transport->write(flow, 1448, 0);
+  t.run(15 * 1000 * kMicrosecond);  // the first, and again after 10 ms
+  t.network.set_node(1, true);
+  t.run();
+  ASSERT_EQ(t.transport->delivered_bytes(flow), 1448);
+  EXPECT_EQ(t.arrived.front().priority, 2) << "the third time";
+}
+
+TEST(Dctcp, AShortFlowPassesLongOnesThatAreDemoted) {
+  const auto took = [](bool demotes) {
+    SimulationOptions o;
+    o.transport.turns = true;
+    o.network.switch_queue.limit_bytes = 1 << 20;
+    o.network.switch_queue.mark_bytes = 100 << 10;
+    if (demotes) {
+      o.network.switch_queue.priorities = o.network.host_queue.priorities = kPriorities;
+      o.transport.demote_bytes = {100'000, 1'000'000};
+    }
+    Simulation s(star(4, {Bandwidth{100e9}, Nanoseconds{1000}}), o);
+    Matrix m = matrix_of(4, {{0, 3}, {1, 3}, {2, 3}}, 20'000'000);
+    m.connections[2].bytes = 50'000;
+    m.connections[2].start = 500 * kMicrosecond;
+    const auto flows = run_matrix(s, m, kNever);
+    EXPECT_EQ(flows[0].counters.delivered_bytes, 20'000'000);
+    return seconds(flows[2].ended - flows[2].started);
+  };
+  EXPECT_LT(took(true), 0.5 * took(false));
 }
 
 std::string run_once(std::uint64_t seed) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "header_sample.h"
@@ -44,9 +45,12 @@ TEST(Workload, TheSampleInTheHeaderIsRead) {
       parse_workload(header_sample(TALWEG_SOURCE_DIR "/src/sim/workload.h"), "workload.h", network);
   ASSERT_EQ(w.groups.size(), 1u);
   EXPECT_EQ(w.groups[0].nodes.size(), 4u);
-  EXPECT_EQ(w.groups[0].steps.size(), 2u);
+  EXPECT_EQ(w.groups[0].steps.size(), 3u);
+  EXPECT_EQ(w.groups[0].steps[2].algorithm, kBounded);
+  EXPECT_EQ(w.groups[0].may_lose, 0.01);
   EXPECT_EQ(w.flows.size(), 1u);
-  EXPECT_EQ(w.background.size(), 1u);
+  EXPECT_EQ(w.background.size(), 2u);
+  EXPECT_EQ(w.background[1].burst_bytes, 1'000'000);
   EXPECT_EQ(w.changes.size(), 2u);
 }
 
@@ -157,6 +161,66 @@ TEST(Workload, TheHorizonNamesGroupsAndFlowsThatHadNotEnded) {
   EXPECT_THAT(said, HasSubstr("1 of 1 flows had not ended: 1 (0->1)"));
 }
 
+TEST(Workload, BoundedSumsAreStepsOfSomeOfTheWorkers) {
+  const auto outcome =
+      run(star(5, kTen),
+          "groups:\n"
+          "  - {name: a, ranks: [h4, h1, h3], repeat: 30, may_lose: 5%, steps: [{compute: 100us}, "
+          "{op: all_reduce, bytes: 300KB, algorithm: bounded}, {op: all_reduce, bytes: 30KB, "
+          "algorithm: bounded}, {op: broadcast, bytes: 3KB}]}\n"
+          "  - {name: b, ranks: [h0, h1], repeat: 30, steps: [{op: all_reduce, bytes: 90KB, "
+          "algorithm: bounded}]}\n");
+  ASSERT_EQ(outcome.groups.size(), 2U);
+  const GroupOutcome& a = outcome.groups[0];
+  EXPECT_EQ(a.iterations.size(), 30U);
+  EXPECT_THAT(a.algorithms, testing::ElementsAre("", "bounded", "bounded", testing::Ne("")));
+  EXPECT_GT(a.losses.sent_bytes, 0U) << "calls after the first, that lose nothing";
+  EXPECT_LE(a.losses.lost(), 0.05);
+  // Each rank sends and receives two thirds of 300 KB twice, at 10 Gbit/s.
+  EXPECT_GT(seconds(a.of_step[1]), 2 * 200e3 * 8 / 10e9);
+  EXPECT_LT(seconds(a.of_step[1]), 5 * 200e3 * 8 / 10e9);
+  EXPECT_LT(a.of_step[2], a.of_step[1] / 3);
+}
+
+TEST(Workload, AGroupSaysWhatPartOfItsSumsMayBeLost) {
+  SimulationOptions lossy;
+  lossy.network.loss.loss = 0.01;
+  const auto lost = [&](const std::string& part) {
+    return run(star(3, kTen),
+               "groups: [{name: a, ranks: all, repeat: 40, may_lose: " + part +
+                   ", steps: [{op: all_reduce, bytes: 600KB, algorithm: bounded}]}]\n",
+               lossy)
+        .groups[0]
+        .losses.lost();
+  };
+  EXPECT_EQ(lost("0%"), 0);
+  const double some = lost("10%");
+  EXPECT_GT(some, 0.001);
+  EXPECT_LE(some, 0.1);
+}
+
+TEST(Workload, BurstsAreFlowsThatSlowOthersAndKeepNoRunAlive) {
+  const std::string group =
+      "groups: [{name: a, ranks: [h0, h1], repeat: 20, steps: [{compute: 100us}, {op: all_reduce, bytes: "
+      "200KB}]}]\n";
+  const auto quiet = run(star(4, kTen), group);
+  const std::string text = group + "background: [{from: h2, to: h0, rate: 5G, burst: 500KB, start: 1ms}]\n";
+  const auto busy = run(star(4, kTen), text);
+  const BackgroundOutcome& b = busy.background[0];
+  EXPECT_GT(b.sent, 3U);
+  EXPECT_GE(b.sent, b.arrived);
+  EXPECT_EQ(b.took.size(), b.arrived);
+  for (const Picoseconds t : b.took) EXPECT_GT(seconds(t), 500e3 * 8 / 10e9);
+  EXPECT_GT(seconds(busy.groups[0].ended), 1.05 * seconds(quiet.groups[0].ended));
+  EXPECT_EQ(run(star(4, kTen), text).groups[0].iterations, busy.groups[0].iterations);
+  // A mean rate of 5 Gbit/s: 195 ms hold 244 bursts, give or take four deviations.
+  const auto alone =
+      run(star(4, kTen), "background: [{from: h2, to: random, rate: 5G, burst: 500KB, start: 5ms}]\n", {},
+          200 * kMillisecond);
+  EXPECT_NEAR(static_cast<double>(alone.background[0].sent), 244, 64);
+  EXPECT_LT(seconds(*std::ranges::min_element(alone.background[0].took)), 1e-3) << "since it began";
+}
+
 TEST(Workload, BackgroundAloneNeedsAHorizon) {
   const std::string text = "background: [{from: h0, to: h1, rate: 1G}]";
   EXPECT_THAT(message_of([&] { run(star(2, kTen), text); }), HasSubstr("give a horizon"));
@@ -206,6 +270,22 @@ TEST(Workload, MistakesAreNamedWithTheirLine) {
               HasSubstr("w.yaml:1: background[0].end: expected a time after its start, got \"1ms\""));
   EXPECT_THAT(about("background: [{from: h0, to: h1, rate: 1G, end: 0ms}]\n"),
               HasSubstr("a time after its start"));
+  EXPECT_THAT(about("background: [{from: h0, to: h1, rate: 1G, burst: 0}]\n"),
+              HasSubstr("background[0].burst: expected a size of at least 1 B"));
+  EXPECT_THAT(about("background: [{from: h0, to: h1, rate: 1G, burst: 1MB, packet: 100}]\n"),
+              HasSubstr("background[0].burst: a burst is a flow"));
+  EXPECT_THAT(about("groups: [{ranks: all, may_lose: 1%, steps: [{compute: 1ms}]}]\n"),
+              HasSubstr("groups[0].may_lose: nothing is lost here"));
+  EXPECT_THAT(
+      about(
+          "groups: [{ranks: all, may_lose: 60%, steps: [{op: all_reduce, bytes: 8, algorithm: bounded}]}]\n"),
+      HasSubstr("groups[0].may_lose: expected a share from 0 to 0.5"));
+  EXPECT_THAT(about("groups: [{ranks: all, steps: [{op: all_gather, bytes: 8, algorithm: bounded}]}]\n"),
+              HasSubstr("steps[0].algorithm: bounded loss is of all_reduce alone"));
+  EXPECT_THAT(
+      about("groups: [{ranks: all, steps: [{op: all_reduce, bytes: 8, algorithm: bounded}, {op: all_reduce, "
+            "bytes: 8, type: half, algorithm: bounded}]}]\n"),
+      HasSubstr("groups[0].steps: expected one type of all steps"));
   const Workload one = parse_workload("background: [{from: all, to: h1, rate: 1G}]\n", "w.yaml", cluster);
   EXPECT_THAT(one.background[0].from, testing::ElementsAre(0));
   EXPECT_THAT(about("{}\n"), HasSubstr("expected groups, flows or background"));

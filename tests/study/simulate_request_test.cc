@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <fstream>
 #include <string>
 #include <utility>
@@ -64,6 +65,58 @@ TEST(SimulateRequest, APresetIsWhatItsOptionsSpelledOutGive) {
   EXPECT_EQ(dctcp.simulation.transport.kind, sim::TransportKind::dctcp);
   const SimulateOptions eqds = options_of({{"transport", "eqds"}});
   EXPECT_EQ(eqds.simulation.transport.first_window, 0) << "what the path holds";
+  EXPECT_TRUE(options_of({{"transport", "pias"}}).simulation ==
+              options_of({{"transport", "pias"},
+                          {"priorities", "8"},
+                          {"queue", "1M"},
+                          {"demote", "1108140,1652720,2125760,2536020,2934600,3210540,3394500"},
+                          {"window", "10"},
+                          {"routing", "ecmp"},
+                          {"least-rto", "10ms"}})
+                  .simulation);
+  sim::SimulationOptions pias = options_of({{"transport", "pias"}, {"priorities", "1"}}).simulation;
+  pias.transport.demote_bytes = {};
+  EXPECT_TRUE(pias == dctcp.simulation);
+  const sim::SimulationOptions pfabric = options_of({{"transport", "pfabric"}}).simulation;
+  EXPECT_TRUE(pfabric == options_of({{"transport", "pfabric"},
+                                     {"priorities", "1"},
+                                     {"mark", "0"},
+                                     {"routing", "spray"},
+                                     {"least-rto", "0"}})
+                             .simulation);
+  EXPECT_EQ(pfabric.transport.kind, sim::TransportKind::pfabric);
+  EXPECT_TRUE(pfabric.network.switch_queue.least_left_first);
+  EXPECT_FALSE(pfabric.network.host_queue.least_left_first);
+  EXPECT_EQ(pfabric.network.switch_queue.limit_round_trips, 2);
+}
+
+TEST(SimulateRequest, AQueueThatIsGivenTakesThePlaceOfOneByRoundTrips) {
+  const sim::QueuePolicy queue =
+      options_of({{"transport", "pfabric"}, {"queue", "36K"}}).simulation.network.switch_queue;
+  EXPECT_EQ(queue.limit_bytes, 36 << 10);
+  EXPECT_EQ(queue.limit_round_trips, 0);
+}
+
+TEST(SimulateRequest, WhatCannotBeDemotedIsRefused) {
+  const auto refused = [](const char* transport, const char* name, const char* text) -> std::string {
+    try {
+      options_of({{"transport", transport}, {name, text}});
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(options_of({{"transport", "pias"}, {"demote", "10K,1M"}}).simulation.transport.demote_bytes,
+            (std::array<std::int64_t, 7>{10 << 10, 1 << 20}));
+  EXPECT_EQ(refused("dctcp", "demote", "10K"), "--demote: not with --transport dctcp: expected pias");
+  EXPECT_EQ(refused("pias", "demote", "10K,10K"),
+            "--demote 10K,10K: expected sizes above 0, each larger than the one before");
+  EXPECT_THAT(refused("pias", "demote", "0"), HasSubstr("expected sizes above 0"));
+  EXPECT_THAT(refused("pias", "demote", "1,2,3,4,5,6,7,8"), HasSubstr("expected 1 to 7 sizes"));
+  EXPECT_THAT(refused("pias", "demote", "ten"), HasSubstr("--demote: "));
+  EXPECT_EQ(refused("pfabric", "priorities", "2"),
+            "--priorities 2: pfabric has one queue, whose order is what flows have left");
+  EXPECT_EQ(refused("pfabric", "trim", "true"), "--trim: pfabric drops what does not fit");
 }
 
 TEST(SimulateRequest, AnOptionThatIsGivenChangesItsOwnSettingAlone) {
@@ -130,6 +183,14 @@ TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
   EXPECT_THAT(notes_of({{"flows", ""}, {"pacing", "true"}}), IsEmpty());
   EXPECT_THAT(notes_of({{"flows", ""}, {"pacing", "true"}, {"transport", "ndp"}}),
               ElementsAre("--pacing: ndp has rates of its own"));
+  for (const char* transport : {"pfabric", "pias"})
+    EXPECT_THAT(notes_of({{"transport", transport}}), IsEmpty()) << transport;
+  EXPECT_THAT(notes_of({{"transport", "pfabric"}, {"mark", "10K"}}),
+              ElementsAre("--mark: pfabric does not react to marks"));
+  EXPECT_THAT(notes_of({{"transport", "pias"}, {"demote", "10K"}, {"class-limits", "0,9K,9K"}}),
+              ElementsAre("--class-limits: no packet has priority 2"));
+  EXPECT_THAT(notes_of({{"flows", ""}, {"transport", "pfabric"}, {"algo", "bounded"}}),
+              ElementsAre(HasSubstr("--transport: datagrams do not say how much is left")));
   EXPECT_THAT(notes_of({{"priorities", "8"}, {"class-limits", "0,0,0,9K"}, {"flows", "incast:prio=2"}}),
               ElementsAre("--class-limits: no packet has priority 3"));
 }
