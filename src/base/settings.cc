@@ -134,9 +134,7 @@ const std::vector<Setting>& settings() {
        "tcp", false, true},
       {"TALWEG_PATHS",
        "UDP ports from which a rank sends to each other one, with TALWEG_TRANSPORT=udp or auto and in sums "
-       "with "
-       "bounded "
-       "loss: a network that hashes flows over equal ways has as many ways for it",
+       "with bounded loss: a network that hashes flows over equal ways has as many ways for it",
        "1", false, false, SettingKind::whole_number, 1, 16},
       {"TALWEG_SHM", "1: ranks of one host use shared memory; 0: TCP everywhere", "1", false, false,
        SettingKind::on_off},

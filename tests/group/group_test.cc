@@ -42,15 +42,14 @@ struct Setup {
   int size;
   std::string kind;
   int streams;
+  std::string transport = "tcp";
 };
 
 class Groups : public ::testing::TestWithParam<Setup> {
  protected:
   void run(const std::function<void(Group&)>& body) {
     const Variable shm("TALWEG_SHM", GetParam().kind == "Memory" ? "on" : "off");
-    const Variable transport("TALWEG_TRANSPORT", GetParam().kind == "Udp"    ? "udp"
-                                                 : GetParam().kind == "Auto" ? "auto"
-                                                                             : "tcp");
+    const Variable transport("TALWEG_TRANSPORT", GetParam().transport);
     const Variable streams("TALWEG_STREAMS", std::to_string(GetParam().streams));
     run_ranks(GetParam().size, body);
   }
@@ -59,8 +58,8 @@ class Groups : public ::testing::TestWithParam<Setup> {
 INSTANTIATE_TEST_SUITE_P(Transports, Groups,
                          ::testing::Values(Setup{1, "Memory", 1}, Setup{2, "Memory", 1},
                                            Setup{3, "Memory", 1}, Setup{5, "Memory", 1}, Setup{2, "Tcp", 1},
-                                           Setup{4, "Tcp", 1}, Setup{3, "Tcp", 3}, Setup{3, "Udp", 1},
-                                           Setup{3, "Auto", 2}),
+                                           Setup{4, "Tcp", 1}, Setup{3, "Tcp", 3}, Setup{3, "Udp", 1, "udp"},
+                                           Setup{3, "Auto", 2, "auto"}),
                          [](const auto& test) {
                            return std::to_string(test.param.size) + test.param.kind +
                                   std::to_string(test.param.streams);

@@ -356,8 +356,9 @@ void DatagramFlow::find_lost(std::int64_t now_ns) {
   sent_.find_lost([this](std::size_t path) -> const RoundTrip& { return trip(path); }, Arrivals::kHoldNs,
                   now_ns, lost);
   if (n == 0) return;
-  cause_.lost(n, rtt_.queue_ns());
-  if (cause_.full()) {
+  cause_.lost(n, rtt_.queue_ns(), rtt_.smoothed_ns(), now_ns);
+  // Of several paths one may lose while another's queue is full.
+  if (cause_.full() || paths_.several()) {
     rate_.on_lost(rtt_.smoothed_ns(), now_ns, part);
   } else {
     ++statistics_.lost_alike;

@@ -72,8 +72,7 @@ class RoundTrip {
     const std::int64_t once =
         known() ? std::max(smoothed_ns_ + 4 * variation_ns_, 2 * smoothed_ns_) + held_ns : kFirstTimeoutNs;
     const std::int64_t least = std::clamp(once, kLeastTimeoutNs, kMostTimeoutNs);
-    return std::min(least << std::min(missed > 0 ? missed - 1 : 0, 20U),
-                    std::max(kMostTimeoutNs, 2 * smoothed_ns_));
+    return std::min(least << std::min(missed, 20U), std::max(kMostTimeoutNs, 2 * smoothed_ns_));
   }
 
  private:

@@ -172,11 +172,12 @@ Case random_case(std::uint64_t seed) {
   if (random.below(4) == 0) c.most_read = 60 + random.below(500);
   if (random.below(2) == 0) return c;
   o.paths = 2 + random.below(7);
+  n.loss = std::min(n.loss, 0.3);
   n.ways.resize(1 + random.below(o.paths));
   for (PipeNature::Way& way : n.ways) {
     if (random.below(2) == 0)
       way.longer_ns = static_cast<std::int64_t>(random.below(1000U << random.below(12)));
-    if (random.below(4) == 0) way.loss = random.uniform() * 0.5;
+    if (random.below(4) == 0) way.loss = random.uniform() * 0.2;  // beside all ways' loss
     if (random.below(4) == 0) way.rate = 1e6 * static_cast<double>(1U << random.below(9));
     if (random.below(3) != 0) continue;
     way.dead_from_ns = static_cast<std::int64_t>(random.below(20'000'000));
