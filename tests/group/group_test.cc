@@ -41,7 +41,7 @@ Ints sum_of(int ranks, std::size_t n) {
 struct Setup {
   int size;
   std::string kind;
-  int streams;
+  int streams = 1;
   std::string transport = "tcp";
 };
 
@@ -56,9 +56,9 @@ class Groups : public ::testing::TestWithParam<Setup> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, Groups,
-                         ::testing::Values(Setup{1, "Memory", 1}, Setup{2, "Memory", 1},
-                                           Setup{3, "Memory", 1}, Setup{5, "Memory", 1}, Setup{2, "Tcp", 1},
-                                           Setup{4, "Tcp", 1}, Setup{3, "Tcp", 3}, Setup{3, "Udp", 1, "udp"},
+                         ::testing::Values(Setup{1, "Memory"}, Setup{2, "Memory"}, Setup{3, "Memory"},
+                                           Setup{5, "Memory"}, Setup{2, "Tcp"}, Setup{4, "Tcp"},
+                                           Setup{3, "Tcp", 3}, Setup{3, "Udp", 1, "udp"},
                                            Setup{3, "Auto", 2, "auto"}),
                          [](const auto& test) {
                            return std::to_string(test.param.size) + test.param.kind +
