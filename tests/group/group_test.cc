@@ -48,7 +48,7 @@ struct Setup {
 class Groups : public ::testing::TestWithParam<Setup> {
  protected:
   void run(const std::function<void(Group&)>& body) {
-    const Variable shm("TALWEG_SHM", GetParam().kind == "Memory" ? "on" : "off");
+    const Variable shm("TALWEG_SHM", GetParam().kind == "Shm" ? "on" : "off");
     const Variable transport("TALWEG_TRANSPORT", GetParam().transport);
     const Variable streams("TALWEG_STREAMS", std::to_string(GetParam().streams));
     run_ranks(GetParam().size, body);
@@ -56,10 +56,9 @@ class Groups : public ::testing::TestWithParam<Setup> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Transports, Groups,
-                         ::testing::Values(Setup{1, "Memory"}, Setup{2, "Memory"}, Setup{3, "Memory"},
-                                           Setup{5, "Memory"}, Setup{2, "Tcp"}, Setup{4, "Tcp"},
-                                           Setup{3, "Tcp", 3}, Setup{3, "Udp", 1, "udp"},
-                                           Setup{3, "Auto", 2, "auto"}),
+                         ::testing::Values(Setup{1, "Shm"}, Setup{2, "Shm"}, Setup{3, "Shm"}, Setup{5, "Shm"},
+                                           Setup{2, "Tcp"}, Setup{4, "Tcp"}, Setup{3, "Tcp", 3},
+                                           Setup{3, "Udp", 1, "udp"}, Setup{3, "Auto", 2, "auto"}),
                          [](const auto& test) {
                            return std::to_string(test.param.size) + test.param.kind +
                                   std::to_string(test.param.streams);
