@@ -164,10 +164,10 @@ void Exchange::note_ends(std::int64_t now) {
 }
 
 void Exchange::share_queues() {
-  const std::size_t by = std::max<std::size_t>(1, to_settle_);
+  const std::size_t others = flights_.size() - 1;
+  const std::size_t by = std::max<std::size_t>(1, 2 * to_settle_ > others ? others : to_settle_);
   if (std::exchange(shared_by_, by) == by) return;
-  const double all = static_cast<double>(flights_.size() - 1);
-  const double most = options_.most_queue_bytes * all / static_cast<double>(by);
+  const double most = options_.most_queue_bytes * static_cast<double>(others) / static_cast<double>(by);
   const double bytes = std::min(most, options_.queue_bytes / static_cast<double>(by));
   for (const auto& flight : flights_)
     if (flight) flight->set_queue(bytes);

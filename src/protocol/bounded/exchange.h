@@ -41,8 +41,8 @@ struct ExchangeOptions {
   BoundedTimes times;
   // What all others may have in the queue to a rank, all together, and each of them while all send: losses
   // that are expected do not tell how much room it has. With less, links stand idle while streams take turns.
-  // A rank has as much of the first for all that it still sends to: the last ones are not to be starved by
-  // what others send there meanwhile.
+  // Once half of those that a rank sends to have settled, the rest have their part as well: they are not to
+  // be starved by what others send there meanwhile.
   double queue_bytes = 96 << 10, most_queue_bytes = 16 << 10;
   RateOptions rate;             // but for queue_bytes
   std::size_t packets = 4096;   // on their way to one rank at most; a power of two
