@@ -78,9 +78,9 @@ std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
     const Path& path = paths_[p];
     if (!path.in_use) continue;
     // With what a burst may be: an idle path that takes ten times as long waits for a tenth of a turn.
-    const double load =
-        static_cast<double>(sent.bytes_on_their_way(p) + kBurstBytes / 4 + (has_room(p) ? 0 : kNoRoom)) *
-        weight(path, least);
+    constexpr std::size_t kMayBe = kBurstBytes / 4;
+    const std::uint64_t bytes = sent.bytes_on_their_way(p) + kMayBe + (has_room(p) ? 0 : kNoRoom);
+    const double load = static_cast<double>(bytes) * weight(path, least);
     if (load > lowest || (load == lowest && path.used >= paths_[current_].used)) continue;
     lowest = load;
     current_ = p;
