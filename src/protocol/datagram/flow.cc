@@ -335,7 +335,7 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     probe_due_ = probed_early_ = false;
     waiting_since_ns_ = now_ns;
     const bool limited = std::exchange(window_was_full_, false);
-    cause_.arrived(bytes / static_cast<double>(payload_ + options_.around), rtt_.queue_ns());
+    cause_.arrived(bytes / static_cast<double>(payload_ + options_.around), rtt_.queue_ns(), rtt_.more_ns());
     rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns, limited, now_ns);
   }
   find_lost(now_ns);
@@ -356,11 +356,11 @@ void DatagramFlow::find_lost(std::int64_t now_ns) {
   sent_.find_lost([this](std::size_t path) -> const RoundTrip& { return trip(path); }, Arrivals::kHoldNs,
                   now_ns, lost);
   if (n == 0) return;
-  cause_.lost(n, rtt_.queue_ns(), rtt_.smoothed_ns(), now_ns);
+  const bool first = cause_.lost(n, rtt_.queue_ns(), rtt_.smoothed_ns(), now_ns);
   // Of several paths one may lose while another's queue is full.
   if (cause_.full() || paths_.several()) {
     rate_.on_lost(rtt_.smoothed_ns(), now_ns, part);
-  } else {
+  } else if (first) {
     ++statistics_.lost_alike;
     rate_.on_lost_alike();
   }

@@ -168,7 +168,7 @@ class DatagramFlow {
   bool stirred_ = false;  // something has left since paths were looked at
   RoundTrip rtt_;
   RateControl rate_;
-  LossCause cause_;
+  LossCause cause_;  // of one path
   BurstPacer pacer_;
   double pace_ = 0;
   std::uint32_t other_window_;

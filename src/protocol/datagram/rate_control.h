@@ -88,9 +88,9 @@ class RateControl {
     }
   }
   // At most once in a round trip; what a mark has taken in it counts. `part`: of all that is on its way,
-  // what takes the way on which that was lost.
+  // what takes the way on which that was lost; 0: it was a trial of one that nothing else takes.
   void on_lost(std::int64_t rtt_ns, std::int64_t now_ns, double part = 1) {
-    if (!options_.enabled || now_ns - lost_at_ns_ < rtt_ns) return;
+    if (!options_.enabled || part <= 0 || now_ns - lost_at_ns_ < rtt_ns) return;
     const bool marked = now_ns - marked_at_ns_ < rtt_ns;
     sign(part * (marked ? 1 - (1 - kMostDecrease) / (1 - kMarkDecrease) : kMostDecrease), lost_at_ns_,
          now_ns);

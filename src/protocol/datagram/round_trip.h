@@ -62,8 +62,10 @@ class RoundTrip {
   std::int64_t standing_ns() const { return std::min(standing_ns_[0], standing_ns_[1]); }
   // The shortest of late: the way without queues, if none stood all the time (RateControl sees to it).
   std::int64_t base_ns() const { return std::min(base_ns_[0], base_ns_[1]); }
-  // How much longer than that the newest took.
-  std::int64_t queue_ns() const { return delay_ns_ - base_ns(); }
+  // How long all wait of late: the queue that stands.
+  std::int64_t queue_ns() const { return standing_ns() - base_ns(); }
+  // And the newest one longer than that.
+  std::int64_t more_ns() const { return delay_ns_ - standing_ns(); }
   std::int64_t epoch() const { return epoch_; }
 
   // Until an answer counts as missing that the other side may hold for `held_ns`; twice as long after each

@@ -3,11 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <vector>
 
 #include "base/random.h"
 #include "protocol/datagram/lossy_pipe.h"
 #include "protocol/datagram/rate_control.h"
+#include "protocol/datagram/round_trip.h"
 
 namespace talweg::protocol {
 namespace {
@@ -22,7 +24,7 @@ LossCause after(int packets, std::uint64_t seed, Lose lose) {
     if (random.below(1'000'000) < static_cast<std::uint64_t>(1e6 * lose(queue_ns)))
       cause.lost(1, queue_ns, 1, i);
     else
-      cause.arrived(1, queue_ns);
+      cause.arrived(1, queue_ns, 0);
   }
   return cause;
 }
@@ -30,7 +32,7 @@ LossCause after(int packets, std::uint64_t seed, Lose lose) {
 TEST(LossCause, AtFirstEachIsTakenForAFullQueue) {
   LossCause cause;
   EXPECT_TRUE(cause.full());
-  for (int i = 0; i < 100; ++i) cause.arrived(1, 1000 * i);
+  for (int i = 0; i < 100; ++i) cause.arrived(1, 1000 * i, 0);
   cause.lost(1, 0, 1, 0);
   EXPECT_TRUE(cause.full()) << "one says little";
 }
@@ -52,7 +54,7 @@ TEST(LossCause, WhatComesInLongQueuesIsAFullOne) {
 TEST(LossCause, NothingIsToldByLossesWhereAllDelaysAreLong) {
   LossCause cause;
   for (int i = 0; i < 10'000; ++i) {
-    cause.arrived(1, 200'000 + i % 20'000);
+    cause.arrived(1, 200'000 + i % 20'000, 0);
     if (i % 100 == 99) cause.lost(1, 200'000 + i % 20'000, 1, i);
   }
   EXPECT_TRUE(cause.full());
@@ -80,6 +82,33 @@ TEST(LossCause, OnesThatAreNoticedTogetherCountOnce) {
 TEST(LossCause, ATenthOfAllPacketsIsTooManyWhateverTheCause) {
   EXPECT_TRUE(after(10'000, 1, [](std::int64_t) { return 0.1; }).full());
   EXPECT_FALSE(after(10'000, 1, [](std::int64_t) { return 0.02; }).full());
+}
+
+// Queues of switches that have room for few packets, and hosts that take some time to answer, as different
+// from one to the next: it must not be thought that such losses come anyway.
+TEST(LossCause, AShortFullQueueIsOneWhereHostsTakeAsLong) {
+  for (const std::int64_t room_ns : {5'000, 20'000, 50'000, 80'000, 150'000})
+    for (const double host_ns : {5e3, 20e3, 50e3, 100e3}) {
+      int wrong = 0;
+      for (std::uint64_t seed = 0; seed < 50; ++seed) {
+        LossCause cause;
+        RoundTrip rtt;
+        Random random(seed);
+        std::int64_t queue_ns = 0, now_ns = 0;
+        for (int i = 0; i < 20'000; ++i) {
+          now_ns += 12'000;
+          queue_ns += room_ns / 300;
+          const auto host = static_cast<std::int64_t>(-host_ns * std::log(1 - random.uniform()));
+          rtt.sample(100'000 + queue_ns + host, 0, now_ns);
+          cause.arrived(1, rtt.queue_ns(), rtt.more_ns());
+          if (queue_ns < room_ns) continue;
+          cause.lost(1, rtt.queue_ns(), rtt.smoothed_ns(), now_ns);
+          queue_ns /= 2;
+        }
+        wrong += cause.full() ? 0 : 1;
+      }
+      EXPECT_LE(wrong, 1) << room_ns << " ns of queue, hosts " << host_ns;
+    }
 }
 
 struct Ran {
@@ -132,7 +161,7 @@ TEST(LossCause, AFlowStillHeedsAQueueThatIsFull) {
   nature.queue_bytes = 30'000;
   const Ran ran = run(nature, 40'000'000, 1);
   EXPECT_GT(ran.part, 0.8);
-  EXPECT_LT(static_cast<double>(ran.lost), 0.02 * static_cast<double>(ran.sent));
+  EXPECT_LT(static_cast<double>(ran.lost), 0.01 * static_cast<double>(ran.sent));
 }
 
 TEST(RateControl, RoomInQueuesIsSharedAnew) {
