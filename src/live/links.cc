@@ -21,7 +21,7 @@ Links make_links(int rank, Mesh mesh, const LinkOptions& options, EventLoop& loo
     std::unique_ptr<Link>& link = links.by_rank[static_cast<std::size_t>(c.rank)];
     if (c.local)
       link = std::make_unique<SharedLink>(std::move(c), sender, mesh.local_index, loop, handler);
-    else if (options.transport == LinkOptions::Transport::either && c.streams.size() > 1)
+    else if (options.transport == LinkOptions::Transport::either)
       link = std::make_unique<EitherLink>(std::move(c), mesh.seat, options, datagrams, loop, handler);
     else if (options.transport == LinkOptions::Transport::datagrams)
       link = std::make_unique<UdpLink>(std::move(c), mesh.seat, datagrams, loop, handler);

@@ -450,7 +450,7 @@ TEST(ConnectAggregator, KnowsWhyItHasNoSeatThoughTheStoreIsClosed) {
             "aggregator left: no group took it; has the ranks' network an aggregator of that name? the store "
             "was closed");
   const std::string namesake = "talweg " + std::to_string(wire::kProtocolVersion) +
-                               " 127.0.0.1 9 left h.n - other 77 1 0 job 0 - 1 0 0";
+                               " 127.0.0.1 9 left h.n - other 77 1 tcp 0 job 0 - 1 0 0";
   EXPECT_EQ(words_of(false, "left", namesake),
             "aggregator left: no group took it, and other pid 77 has the same name: start one of each name");
 }
@@ -459,23 +459,26 @@ TEST(ConnectAggregator, ThatDoesNotFitIsToldWhyAndTheGroupFormsWithoutIt) {
   MemoryStore store;
   const auto outcomes = connect(store, 2,
                                 [](ConnectOptions& o) {
-                                  expecting({"left", "right"})(o);
+                                  expecting({"left", "right", "up"})(o);
                                   if (o.aggregator == "left") o.key.reset();
                                   if (o.aggregator == "right") o.encrypt = true;
+                                  if (o.aggregator == "up") o.transport = "udp";
                                 },
-                                {"left", "right"});
+                                {"left", "right", "up"});
   const std::string left =
       "aggregator left has no key, rank 0 has a job key: give TALWEG_KEY or "
       "TALWEG_KEY_FILE to all";
   const std::string right = "aggregator right encrypts, rank 0 does not: set TALWEG_ENCRYPT alike on all";
+  const std::string up = "aggregator up has TALWEG_TRANSPORT=udp, rank 0 has tcp: set it alike on all";
   for (const int rank : {0, 1}) {
     const Outcome& outcome = outcomes[static_cast<std::size_t>(rank)];
     EXPECT_EQ(outcome.error, "");
     EXPECT_EQ(outcome.mesh.connections.size(), 2u);
-    EXPECT_THAT(outcome.mesh.absent, ElementsAre("left: " + left, "right: " + right));
+    EXPECT_THAT(outcome.mesh.absent, ElementsAre("left: " + left, "right: " + right, "up: " + up));
   }
   EXPECT_EQ(outcomes[2].error, left);
   EXPECT_EQ(outcomes[3].error, right);
+  EXPECT_EQ(outcomes[4].error, up);
 }
 
 TEST(ConnectAggregator, OfAnotherVersionIsLeftOutByName) {

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -42,7 +43,7 @@ class Log : public FrameHandler {
   std::string why;
 };
 
-enum class Kind { one_stream, three_streams, shared, datagrams, either, turning };
+enum class Kind { one_stream, three_streams, shared, datagrams, either, turning, blocked };
 
 void connect_over_tcp(int (&fds)[2]) {
   const FileDescriptor listener(::socket(AF_INET, SOCK_STREAM, 0));
@@ -58,11 +59,30 @@ void connect_over_tcp(int (&fds)[2]) {
   fds[1] = ::accept(listener.get(), nullptr, nullptr);
 }
 
+void stranger_sends_to_all() {
+  const FileDescriptor stranger(::socket(AF_INET, SOCK_DGRAM, 0));
+  for (int fd = 3; fd < 64; ++fd) {
+    sockaddr_in address{};
+    socklen_t length = sizeof address;
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && address.sin_port != 0)
+      ::sendto(stranger.get(), "?", 1, 0, reinterpret_cast<sockaddr*>(&address), length);
+  }
+}
+
+// A firewall's way with datagrams.
+int lost_on_the_way(int, mmsghdr* messages, unsigned n) {
+  for (unsigned i = 0; i < n; ++i)
+    for (std::size_t p = 0; p < messages[i].msg_hdr.msg_iovlen; ++p)
+      messages[i].msg_len += static_cast<unsigned>(messages[i].msg_hdr.msg_iov[p].iov_len);
+  return static_cast<int>(n);
+}
+
 class Links : public ::testing::TestWithParam<Kind> {
  protected:
   Links() {
     Connection to[2];
-    const bool either = GetParam() == Kind::either || GetParam() == Kind::turning;
+    const bool either =
+        GetParam() == Kind::either || GetParam() == Kind::turning || GetParam() == Kind::blocked;
     const int streams = GetParam() == Kind::three_streams || either ? 3 : 1;
     for (int s = 0; s < streams; ++s) {
       int fds[2];
@@ -84,8 +104,10 @@ class Links : public ::testing::TestWithParam<Kind> {
         continue;
       }
       if (either) {
-        ends_[side] = std::make_unique<EitherLink>(std::move(c), side, TcpOptions{}, UdpLinkOptions{},
-                                                   loops_[side], logs_[side]);
+        UdpLinkOptions datagrams;
+        if (GetParam() == Kind::blocked) datagrams.end.send = lost_on_the_way;
+        ends_[side] = std::make_unique<EitherLink>(std::move(c), side, TcpOptions{}, datagrams, loops_[side],
+                                                   logs_[side]);
         continue;
       }
       if (GetParam() != Kind::shared) {
@@ -278,13 +300,7 @@ using EitherWay = Links;
 TEST_P(EitherWay, HandsOverWhatWentTheOldWayFirst) {
   run();  // both ends have met
   auto& sends = dynamic_cast<EitherLink&>(from());
-  const FileDescriptor stranger(::socket(AF_INET, SOCK_DGRAM, 0));
-  for (int fd = 3; fd < 64; ++fd) {
-    sockaddr_in address{};
-    socklen_t length = sizeof address;
-    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && address.sin_port != 0)
-      ::sendto(stranger.get(), "?", 1, 0, reinterpret_cast<sockaddr*>(&address), length);
-  }
+  stranger_sends_to_all();
   for (std::uint32_t i = 0; i < 10; ++i) send(i, 0, 1000);
   sends.keep_to(Way::datagrams);
   for (int i = 0; i < 100'000 && sends.way() != Way::datagrams; ++i) look(0);
@@ -320,15 +336,61 @@ TEST_P(EitherWay, HoldsBackWhatIsNewUntilTheOldWayHasBroughtEverything) {
   EXPECT_EQ(sender().sent.size(), 67U);
 }
 
+// Within the handing over of the first datagram's frame TCP's end is found.
+TEST_P(EitherWay, WhatHadArrivedOfWhoHasDiedIsHandedOverInOrder) {
+  run();
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  stranger_sends_to_all();
+  for (std::uint32_t i = 0; i < 10; ++i) send(i, 0, 1000);
+  sends.keep_to(Way::datagrams);
+  for (int i = 0; i < 100'000 && sends.way() != Way::datagrams; ++i) look(0);
+  for (std::uint32_t i = 10; i < 20; ++i) send(i, 0, 1000);
+  for (const std::int64_t until = now_ns() + 20'000'000; now_ns() < until;) look(0);
+  ends_[0].reset();
+  for (int i = 0; i < 100; ++i) look(1);
+  ASSERT_EQ(receiver().frames.size(), 20U);
+  for (std::uint32_t i = 0; i < 20; ++i) EXPECT_EQ(receiver().frames[i].second, i);
+  EXPECT_EQ(receiver().ends, 1);
+  EXPECT_EQ(receiver().failure, ErrorCode::peer_failed);
+}
+
+TEST_P(EitherWay, WithoutDescriptorsLeftItIsNotMadeAndNothingIsTold) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  for (int left = 0; left < 4; ++left) {
+    Connection c;
+    for (int s = 0; s < 2; ++s) {
+      int fds[2];
+      connect_over_tcp(fds);
+      c.streams.emplace_back(fds[0]);
+      ::close(fds[1]);
+    }
+    const FileDescriptor next(::dup(0));
+    rlimit few = before;
+    few.rlim_cur = static_cast<rlim_t>(next.get() + 1 + left);
+    EventLoop loop;
+    Log log;
+    ::setrlimit(RLIMIT_NOFILE, &few);
+    try {
+      const EitherLink link(std::move(c), 0, TcpOptions{}, UdpLinkOptions{}, loop, log);
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), ErrorCode::system);
+    }
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_EQ(log.ends, 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, EitherWay, ::testing::Values(Kind::either));
 INSTANTIATE_TEST_SUITE_P(All, Links,
                          ::testing::Values(Kind::one_stream, Kind::three_streams, Kind::shared,
-                                           Kind::datagrams, Kind::either, Kind::turning),
+                                           Kind::datagrams, Kind::either, Kind::turning, Kind::blocked),
                          [](const auto& test) {
                            return test.param == Kind::shared          ? "Shared"
                                   : test.param == Kind::datagrams     ? "Datagrams"
                                   : test.param == Kind::either        ? "Either"
                                   : test.param == Kind::turning       ? "EitherThatTurns"
+                                  : test.param == Kind::blocked       ? "EitherWhereUdpIsBlocked"
                                   : test.param == Kind::three_streams ? "ThreeStreams"
                                                                       : "OneStream";
                          });

@@ -110,6 +110,20 @@ TEST_F(Choosing, NothingIsTriedWhereDatagramsDoNotPass) {
   EXPECT_EQ(choice_.way(), Way::datagrams);
 }
 
+// As where what went by TCP is long in arriving.
+TEST_F(Choosing, AChangeThatCouldNotBeMadeIsTriedAgainAfterAPause) {
+  tcp_.again = 0.01;
+  datagrams_.bytes_per_second = 3e7;
+  while (choice_.way() == Way::tcp) go(0.05);
+  choice_.stay(Way::tcp, tcp_.seen, datagrams_.seen, now_);
+  EXPECT_EQ(choice_.way(), Way::tcp);
+  const std::int64_t then = now_;
+  while (choice_.way() == Way::tcp) go(0.05);
+  EXPECT_GE(now_ - then, TransportChoice::kLeastPauseNs);
+  go(20);
+  EXPECT_EQ(choice_.way(), Way::datagrams);
+}
+
 // A few bytes that wait for a timer each are slow, too.
 TEST_F(Choosing, FewBytesAreComparedByTheTimeThatTheyTake) {
   tcp_ = {.bytes_per_second = 1e4, .again = 0.01};

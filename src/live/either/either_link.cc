@@ -56,22 +56,42 @@ void EitherLink::Side::on_sent(std::uint32_t group, const protocol::Token& token
   either.handler_.on_sent(group, token);
 }
 
-// After a goodbye on one way there may still be data on the other.
 void EitherLink::Side::on_peer_gone([[maybe_unused]] int peer, std::optional<ErrorCode> failure,
                                     const std::string& why) {
-  if (either.gone() || either.closing_) return;
-  Link& rest = either.link(way == Way::tcp ? Way::datagrams : Way::tcp);
-  if (!failure && !rest.gone()) return;
-  if (!rest.gone()) either.drain(rest);
-  if (either.gone()) return;
-  either.end(failure, why);
-  either.tcp_.abandon();
-  either.datagrams_.abandon();
-  either.loop_.unwatch(either.handle_);
+  if (either.closing_ || either.gone()) return;
+  either.ends_[index(way)] = {failure, why};
+  // What is being handed over now comes first.
+  if (either.draining_)
+    either.look_again(1);
+  else
+    either.settle();
+}
+
+// What has ended, and what follows for the whole.
+void EitherLink::settle() {
+  if (gone()) return;
+  const std::optional<End>&tcp = ends_[index(Way::tcp)], &datagrams = ends_[index(Way::datagrams)];
+  if (tcp && !datagrams) drain(Way::datagrams);
+  if (datagrams && !tcp) drain(Way::tcp);
+  if (gone()) return;
+  if (tcp && tcp->failure) return finish(*tcp);
+  if (datagrams && datagrams->failure && *datagrams->failure != ErrorCode::peer_failed)
+    return finish(*datagrams);
+  // Their lifeline has ended with the process at the other end, or with its link: TCP will say how.
+  if (!tcp || !datagrams) return;
+  if (datagrams->failure && came_by_ == Way::datagrams) return finish(*datagrams);
+  finish({});
+}
+
+void EitherLink::finish(const End& as) {
+  end(as.failure, as.why);
+  tcp_.abandon();
+  datagrams_.abandon();
+  loop_.unwatch(handle_);
   // What waits counts as sent, as what is sent from now on does.
-  while (!failure && !either.held_.empty()) {
-    const OutFrame frame = either.held_.pop();
-    if (!frame.reported) either.handler_.on_sent(frame.header.group, frame.token);
+  while (!as.failure && !held_.empty()) {
+    const OutFrame frame = held_.pop();
+    if (!frame.reported) handler_.on_sent(frame.header.group, frame.token);
   }
 }
 
@@ -85,6 +105,8 @@ EitherLink::EitherLink(Connection connection, int own, const TcpOptions& tcp, co
       tcp_(for_tcp(connection, std::move(connection.streams)), tcp, loop, sides_[0]),
       timer_(check(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK), "creating a timer")) {
   handle_ = loop_.watch(timer_.get(), *this, 0);
+  carried_each_.resize(tcp_.streams());
+  closing_ = false;
 }
 
 EitherLink::~EitherLink() {
@@ -122,11 +144,42 @@ void EitherLink::flush() {
   if (!gone() && !datagrams_.gone()) datagrams_.flush();
 }
 
+// Streams carry frames side by side: what counts is for how long any was busy.
+PeerStatistics EitherLink::carried_over_tcp() {
+  double busy = 0;
+  for (std::size_t s = 0; s < carried_each_.size(); ++s) {
+    const TcpTraffic now = tcp_.traffic(s);
+    const TcpTraffic before = std::exchange(carried_each_[s], now);
+    if (now.acked_bytes < before.acked_bytes) continue;  // it has been closed
+    carried_.acked_bytes += now.acked_bytes - before.acked_bytes;
+    carried_.resent_bytes += now.resent_bytes - before.resent_bytes;
+    busy = std::max(busy, now.busy_seconds - before.busy_seconds);
+  }
+  carried_.busy_seconds += busy;
+  return carried_;
+}
+
 void EitherLink::choose(std::int64_t now_ns) {
   chosen_ns_ = now_ns;
   if (kept_ || next_ || tcp_.gone() || datagrams_.gone()) return;
-  const Way way = choice_.look(tcp_.measured(), datagrams_.measured(), datagrams_.passes(), now_ns);
-  if (way != way_) turn(way, now_ns);
+  const PeerStatistics over_tcp = carried_over_tcp(), in_datagrams = datagrams_.measured();
+  const Way way = choice_.look(over_tcp, in_datagrams, datagrams_.passes(), now_ns);
+  if (way == way_) return;
+  if (way == Way::datagrams) {
+    if (asked_ns_ == 0) {
+      asked_ns_ = now_ns;
+      datagrams_.ask();
+    }
+    if (datagrams_.heard_ns() < asked_ns_) {
+      if (now_ns - asked_ns_ > kAnswerNs) {
+        asked_ns_ = 0;
+        choice_.stay(way_, over_tcp, in_datagrams, now_ns);
+      }
+      return;
+    }
+    asked_ns_ = 0;
+  }
+  turn(way, now_ns);
 }
 
 void EitherLink::turn(Way way, std::int64_t now_ns) {
@@ -135,7 +188,7 @@ void EitherLink::turn(Way way, std::int64_t now_ns) {
   next_ = way;
   next_since_ns_ = now_ns;
   try_turn(now_ns);
-  if (next_) arm(true);
+  if (next_) look_again(kLookNs);
 }
 
 bool EitherLink::arrived(Way way) const {
@@ -143,17 +196,20 @@ bool EitherLink::arrived(Way way) const {
 }
 
 void EitherLink::try_turn(std::int64_t now_ns) {
-  if (tcp_.gone() || datagrams_.gone() || (now_ns - next_since_ns_ > kPatienceNs && !kept_))
+  if (tcp_.gone() || datagrams_.gone()) {
     release(way_);
-  else if (arrived(way_))
+  } else if (arrived(way_)) {
     release(*next_);
+  } else if (now_ns - next_since_ns_ > kPatienceNs && !kept_) {
+    release(way_);
+    choice_.stay(way_, carried_over_tcp(), datagrams_.measured(), now_ns);
+  }
 }
 
 // All that was held back goes by `way`, and what follows.
 void EitherLink::release(Way way) {
   if (way != std::exchange(way_, way)) ++turns_;
   next_.reset();
-  arm(false);
   Link& by = link(way);
   while (!held_.empty()) {
     OutFrame frame = held_.pop();
@@ -164,9 +220,9 @@ void EitherLink::release(Way way) {
   }
 }
 
-void EitherLink::arm(bool on) {
+void EitherLink::look_again(std::int64_t in_ns) {
   itimerspec when{};
-  if (on) when.it_value.tv_nsec = when.it_interval.tv_nsec = kLookNs;
+  when.it_value.tv_nsec = in_ns;
   ::timerfd_settime(timer_.get(), 0, &when, nullptr);
 }
 
@@ -174,24 +230,27 @@ bool EitherLink::on_ready([[maybe_unused]] std::size_t which, bool readable, [[m
   if (gone() || !readable) return false;
   std::uint64_t times = 0;
   [[maybe_unused]] const auto n = ::read(timer_.get(), &times, sizeof times);
+  settle();
+  if (gone()) return true;
   flush();
+  if (!gone() && next_) look_again(kLookNs);
   return !next_;
 }
 
 // What has come on the other way was sent before.
 void EitherLink::comes_by(Way way) {
-  if (catching_up_ || way == came_by_) return;
-  drain(link(came_by_));
-  came_by_ = way;
+  if (draining_ || way == came_by_) return;
+  const Way before = std::exchange(came_by_, way);
+  drain(before);
+  // What was taken is to be acknowledged.
+  look_again(1);
 }
 
-void EitherLink::drain(Link& link) {
-  const bool before = std::exchange(catching_up_, true);
-  if (&link == &tcp_)
-    tcp_.drain();
-  else
-    datagrams_.drain();
-  catching_up_ = before;
+void EitherLink::drain(Way way) {
+  const bool already = std::exchange(draining_, true);
+  if (way == Way::tcp && !tcp_.gone()) tcp_.drain();
+  if (way == Way::datagrams && !datagrams_.gone()) datagrams_.drain();
+  draining_ = already;
 }
 
 void EitherLink::check_host() {
@@ -219,7 +278,8 @@ bool EitherLink::part() {
   kept_ = true;
   if (next_) release(way_);
   const bool over_tcp = tcp_.gone() || tcp_.part();
-  const bool in_datagrams = gone() || datagrams_.gone() || datagrams_.part();
+  // Where they do not pass there is nothing to wait for.
+  const bool in_datagrams = gone() || datagrams_.gone() || datagrams_.part() || !datagrams_.passes();
   return gone() || (over_tcp && in_datagrams);
 }
 

@@ -6,25 +6,33 @@
 // over the first frame of another way, hands over all that has come on the one before. If the old way has not
 // brought everything in kPatienceNs, the change is put off.
 //
-// Where datagrams do not pass, because a firewall drops them, frames stay with TCP.
+// Where datagrams do not pass, because a firewall drops them, frames stay with TCP: before a change to them
+// an answer must have come. If they stop passing while they carry frames, these wait for their calls'
+// deadlines, as over datagrams alone: a process that is merely stopped looks the same.
+//
+// The end of one way is not yet the end: the other one may have brought what was sent before, and is handed
+// over first. Whoever has said goodbye over TCP, and was sending that way, has left in order.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "live/either/transport_choice.h"
 #include "live/join/connect.h"
 #include "live/link.h"
 #include "live/loop/event_loop.h"
 #include "live/tcp/tcp_link.h"
+#include "live/tcp/tcp_traffic.h"
 #include "live/udp/udp_link.h"
 
 namespace talweg::live {
 
 class EitherLink : public Link, private Watcher {
  public:
-  static constexpr std::int64_t kPatienceNs = 2'000'000'000;
+  static constexpr std::int64_t kPatienceNs = 500'000'000;
+  static constexpr std::int64_t kAnswerNs = 1'000'000'000;  // until datagrams count as not passing
 
   // The last of the connection's streams, of which there are two at least, is the lifeline of the datagrams.
   // `own`: this one's seat. Throws Error{system}.
@@ -61,17 +69,27 @@ class EitherLink : public Link, private Watcher {
     const Way way;
   };
 
+  struct End {
+    std::optional<ErrorCode> failure;
+    std::string why;
+  };
+  static std::size_t index(Way way) { return static_cast<std::size_t>(way); }
+
   bool on_ready(std::size_t which, bool readable, bool writable) override;
   Link& link(Way way);
   void comes_by(Way way);
-  void drain(Link& link);
+  void drain(Way way);
+  void settle();
+  void finish(const End& as);
+  PeerStatistics carried_over_tcp();
   void choose(std::int64_t now_ns);
   void turn(Way way, std::int64_t now_ns);
   bool arrived(Way way) const;
   void try_turn(std::int64_t now_ns);
   void release(Way way);
-  void arm(bool on);
+  void look_again(std::int64_t in_ns);
 
+  bool closing_ = true;  // being made, or destroyed
   EventLoop& loop_;
   Side sides_[2];
   UdpLink datagrams_;
@@ -80,7 +98,10 @@ class EitherLink : public Link, private Watcher {
   EventLoop::Handle handle_ = 0;
 
   TransportChoice choice_;
+  PeerStatistics carried_;                // over TCP
+  std::vector<TcpTraffic> carried_each_;  // by stream, when that was last looked at
   bool kept_ = false;
+  std::int64_t asked_ns_ = 0;   // whether datagrams pass; 0: it was not
   std::int64_t chosen_ns_ = 0;  // when it was last looked at
   Way way_ = Way::tcp;
   std::uint64_t turns_ = 0;
@@ -88,8 +109,8 @@ class EitherLink : public Link, private Watcher {
   std::int64_t next_since_ns_ = 0;
   SendQueue held_;  // until then
   Way came_by_ = Way::tcp;
-  bool catching_up_ = false;
-  bool closing_ = false;
+  bool draining_ = false;
+  std::optional<End> ends_[2];  // by way
 };
 
 }  // namespace talweg::live

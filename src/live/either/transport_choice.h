@@ -54,6 +54,14 @@ class TransportChoice {
     if (++windows_ < kWindows) return turn(other(way_), of);
     return decide(now_ns, of);
   }
+  // It stays `way`: the change that look() has asked for could not be made. As after a trial in vain.
+  void stay(Way way, const PeerStatistics& tcp, const PeerStatistics& datagrams, std::int64_t now_ns) {
+    const PeerStatistics* const of[] = {&tcp, &datagrams};
+    windows_ = 0;
+    home_ = way;
+    pause(false, now_ns);
+    turn(way, of);
+  }
   Way way() const { return way_; }
   std::uint64_t trials() const { return trials_; }
 
@@ -84,6 +92,10 @@ class TransportChoice {
     begin_ = *of[index(way)];
     return way_;
   }
+  void pause(bool changed, std::int64_t now_ns) {
+    pause_ns_ = changed ? kLeastPauseNs : std::min(2 * pause_ns_, kMostPauseNs);
+    next_trial_ns_ = now_ns + pause_ns_;
+  }
   bool worth_a_trial(const Window& window) const {
     if (way_ == Way::tcp) return window.sent_again() > kSuspicious;
     return window.sent_again() < kSuspicious || window.seconds_per_byte() > kSlower * taken_at_;
@@ -94,8 +106,7 @@ class TransportChoice {
     const double limit = (home_ == Way::tcp ? kGain : kKeep) * tcp;
     const Way better = datagrams < limit ? Way::datagrams : Way::tcp;
     taken_at_ = datagrams;
-    pause_ns_ = better != home_ ? kLeastPauseNs : std::min(2 * pause_ns_, kMostPauseNs);
-    next_trial_ns_ = now_ns + pause_ns_;
+    pause(better != home_, now_ns);
     windows_ = 0;
     home_ = better;
     return turn(better, of);

@@ -24,10 +24,10 @@ constexpr std::int64_t kOldNs = 1'000'000'000;  // after so long it was not a ra
 static_assert(kFarewellNs > kOldNs, "rank 0 must not go before the others believe it");
 
 std::string to_text(const Card& c) {
-  return fmt::format("talweg {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {:x}", c.version,
+  return fmt::format("talweg {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {:x}", c.version,
                      c.endpoint.host, c.endpoint.port, c.node, c.host_id, c.unix_name, c.host_name, c.pid,
-                     c.streams, c.job, c.key_origin, c.encrypt, c.secret, c.size, c.parent, c.parent_rank,
-                     fmt::join(c.alike, " "));
+                     c.streams, c.transport, c.job, c.key_origin, c.encrypt, c.secret, c.size, c.parent,
+                     c.parent_rank, fmt::join(c.alike, " "));
 }
 
 // Rests between looks for what is sooner there the sooner all begin.
@@ -65,8 +65,8 @@ Card parse_card(const std::string& text, const std::string& who) {
                 "{} speaks protocol version {}, the others speak {}: install the same version everywhere",
                 who, c.version, wire::kProtocolVersion);
   if (!(in >> c.endpoint.host >> c.endpoint.port >> c.node >> c.host_id >> c.unix_name >> c.host_name >>
-        c.pid >> c.streams >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size >> c.parent >>
-        c.parent_rank))
+        c.pid >> c.streams >> c.transport >> c.job >> c.key_origin >> c.encrypt >> c.secret >> c.size >>
+        c.parent >> c.parent_rank))
     throw_error(ErrorCode::version, "{} published a card that this version cannot read", who);
   for (std::uint64_t digest = 0; in >> std::hex >> digest;) c.alike.push_back(digest);
   return c;
@@ -95,6 +95,13 @@ void agree_on_security(const std::string& who, const Card& card, const Card& fir
     throw_error(ErrorCode::invalid_argument, "{} {}, rank 0 {}: set TALWEG_ENCRYPT alike on all", who,
                 card.encrypt != 0 ? "encrypts" : "does not encrypt",
                 first.encrypt != 0 ? "does" : "does not");
+}
+
+// Ranks agree on this as on other settings.
+void agree_on_transport(const std::string& who, const Card& card, const Card& first) {
+  if (card.transport != first.transport)
+    throw_error(ErrorCode::invalid_argument, "{} has TALWEG_TRANSPORT={}, rank 0 has {}: set it alike on all",
+                who, card.transport, first.transport);
 }
 
 // An aggregator that rank 0 has left out, and why.
@@ -237,6 +244,7 @@ class Exchange {
           const Card card = parse_card(*text, aggregator_name(node));
           if (card.job == own_.job) {
             agree_on_security(aggregator_name(node), card, own_);
+            agree_on_transport(aggregator_name(node), card, own_);
             verdict.cards.push_back(*text);
             cards_.push_back(card);
             return;

@@ -27,6 +27,7 @@ struct Card {
   std::string host_name = "-";
   long pid = 0;
   int streams = 1;
+  std::string transport = "tcp";
   std::uint64_t job = 0;            // rank 0's own number, or the one that this rank has seen of it
   std::string key_origin = "open";  // "job", "store", "open"
   int encrypt = 0;

@@ -124,6 +124,7 @@ class Connector {
     if (aggregates()) own_.node = options_.aggregator;
     own_.size = options_.size;
     own_.streams = options_.streams;
+    own_.transport = options_.transport;
     for (const auto& [setting, digest] : options_.alike) own_.alike.push_back(digest);
   }
 

@@ -39,6 +39,7 @@ struct ConnectOptions {
   std::string prefix;   // of the keys in the store
   std::string address;  // of this rank: what it listens on and tells the others
   int streams = 1;      // TCP connections to each rank of another host
+  std::string transport = "tcp";  // a word for what frames travel over: aggregators' must be the ranks'
   bool shared_memory = true;
   std::optional<wire::Secret> key;  // the job's
   bool encrypt = false;             // frames to other hosts; must be the same on all ranks

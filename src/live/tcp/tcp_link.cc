@@ -105,6 +105,10 @@ bool TcpLink::part() {
   return parted;
 }
 
+TcpTraffic TcpLink::traffic(std::size_t stream) const {
+  return tcp_traffic(streams_[stream].fd());
+}
+
 bool TcpLink::all_arrived() const {
   return std::ranges::all_of(streams_, [](const Stream& s) { return s.idle() && (s.deaf() || s.arrived()); });
 }

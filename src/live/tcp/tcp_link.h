@@ -8,6 +8,7 @@
 #include "live/link.h"
 #include "live/tcp/pulse.h"
 #include "live/tcp/stream.h"
+#include "live/tcp/tcp_traffic.h"
 
 namespace talweg::live {
 
@@ -31,6 +32,9 @@ class TcpLink : public Link, private Watcher {
   LinkStatistics statistics() const override;
   PeerStatistics measured() const override;
 
+  // What each of its streams has carried.
+  std::size_t streams() const { return streams_.size(); }
+  TcpTraffic traffic(std::size_t stream) const;
   // Nothing waits to be sent, and what was sent is on the other machine.
   bool all_arrived() const;
   // Hands over all that is there.

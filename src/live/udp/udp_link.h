@@ -48,8 +48,17 @@ class UdpLink : public Link, private Watcher {
   LinkStatistics statistics() const override { return statistics_; }
   PeerStatistics measured() const override;
 
-  // Datagrams of the other side have come, and it knows where this one is.
-  bool passes() const { return end_ && confirmed_ && end_->heard_ns() != 0; }
+  // Datagrams of the other side have come, it knows where this one is, and has not left many questions in a
+  // row unanswered.
+  bool passes() const {
+    constexpr unsigned kMissed = 8;
+    return end_ && confirmed_ && end_->heard_ns() != 0 && end_->flow().missed() < kMissed;
+  }
+  // Asks the other side for a datagram, at the next flush().
+  void ask() {
+    if (end_) end_->flow().ask();
+  }
+  std::int64_t heard_ns() const { return end_ ? end_->heard_ns() : 0; }  // when one came last; 0: never
   // Hands over all that is there.
   void drain();
   // Ends it; the handler is told as of a goodbye.
