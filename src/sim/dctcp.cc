@@ -23,20 +23,9 @@ void Dctcp::on_packet(Packet* packet, Picoseconds now) {
   if ((packet->flags & kDamaged) != 0)
     network_.packets().give_back(packet);
   else if (packet->kind == PacketKind::data)
-    on_segment(packet, now);
+    acknowledge_segment(packet, now);
   else
     on_acknowledgement(packet, now);
-}
-
-void Dctcp::on_segment(Packet* packet, Picoseconds now) {
-  const FlowId flow = packet->flow;
-  Receiver& r = receivers_[flow];
-  r.heard = now;
-  if ((packet->flags & kTrimmed) == 0) arrive(flow, packet->number);
-  turn_around(packet, r.expected);
-  const int here = packet->source;
-  network_.send(here, packet, now);
-  tell_delivered(flow, now);
 }
 
 void Dctcp::on_acknowledgement(Packet* packet, Picoseconds now) {

@@ -69,7 +69,6 @@ class Dctcp final : public Transport {
   bool clear_to_send(FlowId flow, Picoseconds now);
   // send_one() for whoever gives turns.
   auto sender(Picoseconds now);
-  void on_segment(Packet* packet, Picoseconds now);
   void on_acknowledgement(Packet* packet, Picoseconds now);
   void find_losses(Sender& s, Window& w);
   void cut(const Sender& s, Window& w, std::int64_t window) const;

@@ -34,24 +34,14 @@ void PFabric::opened(FlowId flow) {
 }
 
 void PFabric::on_packet(Packet* packet, Picoseconds now) {
-  if ((packet->flags & kDamaged) != 0)
+  if ((packet->flags & kDamaged) != 0) {
     network_.packets().give_back(packet);
-  else if (packet->kind == PacketKind::data)
-    on_segment(packet, now);
-  else
+  } else if (packet->kind == PacketKind::data) {
+    packet->credit = 0;  // an answer goes before all segments
+    acknowledge_segment(packet, now);
+  } else {
     on_answer(packet, now);
-}
-
-void PFabric::on_segment(Packet* packet, Picoseconds now) {
-  const FlowId flow = packet->flow;
-  Receiver& r = receivers_[flow];
-  r.heard = now;
-  if ((packet->flags & kTrimmed) == 0) arrive(flow, packet->number);
-  turn_around(packet, r.expected);
-  packet->credit = 0;
-  const int here = packet->source;
-  network_.send(here, packet, now);
-  tell_delivered(flow, now);
+  }
 }
 
 void PFabric::on_answer(Packet* packet, Picoseconds now) {

@@ -49,7 +49,6 @@ class PFabric final : public Transport {
   bool send_one(FlowId flow, Picoseconds now);
   void transmit(FlowId flow, std::uint32_t number, bool probe, Picoseconds now);
   auto sender(Picoseconds now);
-  void on_segment(Packet* packet, Picoseconds now);
   void on_answer(Packet* packet, Picoseconds now);
   void grow(Window& w, std::int64_t bytes) const;
   void arm(FlowId flow, Picoseconds when);

@@ -144,6 +144,17 @@ void Transport::turn_around(Packet* packet, std::uint32_t expected) const {
   packet->spread = packet->flow * 0x9E3779B1U + (options_.spray ? packet->echo : 0);
 }
 
+void Transport::acknowledge_segment(Packet* packet, Picoseconds now) {
+  const FlowId flow = packet->flow;
+  Receiver& r = receivers_[flow];
+  r.heard = now;
+  if ((packet->flags & kTrimmed) == 0) arrive(flow, packet->number);
+  turn_around(packet, r.expected);
+  const int here = packet->source;
+  network_.send(here, packet, now);
+  tell_delivered(flow, now);
+}
+
 Transport::PathTrip Transport::path_trip(const FlowOptions& f) const {
   const auto& links = network_.cluster().links;
   PathTrip trip;

@@ -211,6 +211,8 @@ class Transport {
   void arrive(FlowId flow, std::uint32_t number);
   void turn_around(Packet* packet, std::uint32_t expected) const;
   void tell_delivered(FlowId flow, Picoseconds now);
+  // A segment has come: it goes back as the acknowledgement of what has.
+  void acknowledge_segment(Packet* packet, Picoseconds now);
   void tell_writable(FlowId flow, Picoseconds now);
 
   // Gives a flow that has something to send a turn at its link. `send(flow)` sends a packet, or is false

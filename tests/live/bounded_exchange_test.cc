@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "by_socket.h"
 #include "live/system.h"
 
 namespace talweg::live {
@@ -223,37 +224,27 @@ TEST(BoundedExchange, NamesWhoseDataHaveNotCome) {
 }
 
 TEST(BoundedExchange, SendsBySeveralPathsAndLeavesADeadOne) {
-  std::vector<int> sockets;
-  std::vector<std::uint64_t> datagrams;
+  BySocket by;
   Ranks ranks({200'000, 200'000}, 1000, {}, [&](BoundedExchangeOptions& options) {
     options.paths = 4;
-    options.send = [&](int fd, mmsghdr* messages, unsigned n) {
-      const auto at = std::ranges::find(sockets, fd);
-      const auto which = static_cast<std::size_t>(at - sockets.begin());
-      if (at == sockets.end()) {
-        sockets.push_back(fd);
-        datagrams.push_back(0);
-      }
-      datagrams[which] += n;
-      return which == 3 ? static_cast<int>(n) : ::sendmmsg(fd, messages, n, 0);
-    };
+    options.send = by.call(3);
   });
   for (int i = 0; i < 10; ++i) {
     ranks.call();
     ranks.missing(1000);
   }
-  ASSERT_EQ(sockets.size(), 8U);
+  ASSERT_EQ(by.sockets.size(), 8U);
   for (int r = 0; r < 2; ++r) {
     const bool left = ranks[static_cast<std::size_t>(r)].paths(1 - r).left() > 0;
     EXPECT_EQ(ranks[static_cast<std::size_t>(r)].left_a_path(), left ? 1 - r : -1);
     EXPECT_EQ(ranks[static_cast<std::size_t>(r)].left_a_path(), -1) << "once";
   }
-  const std::uint64_t then = datagrams[3];
+  const std::uint64_t then = by.datagrams[3];
   std::uint64_t all = 0;
-  for (const std::uint64_t n : datagrams) all -= n;
+  for (const std::uint64_t n : by.datagrams) all -= n;
   for (int i = 0; i < 10; ++i) ranks.call();
-  for (const std::uint64_t n : datagrams) all += n;
-  EXPECT_LT((datagrams[3] - then) * 40, all);
+  for (const std::uint64_t n : by.datagrams) all += n;
+  EXPECT_LT((by.datagrams[3] - then) * 40, all);
 }
 
 TEST(BoundedExchange, TakesNothingFromStrangers) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "by_socket.h"
 #include "live/udp/class_socket.h"
 #include "live/udp/udp_end.h"
 #include "talweg/error.h"
@@ -449,25 +450,6 @@ TEST_F(Ends, BringEverythingThroughLossRefusalsAndAPathThatShrinks) {
   EXPECT_GT(ends_[0]->sent().too_large + ends_[1]->sent().too_large, 0U);
   EXPECT_GT(ends_[0]->flow().statistics().bytes_sent_again, 0U);
 }
-
-// Datagrams of each end by the socket that sends them, in the order in which sockets were used first.
-struct BySocket {
-  UdpSender::SendCall call(std::size_t dead) {
-    return [this, dead](int fd, mmsghdr* m, unsigned n) {
-      const auto at = std::ranges::find(sockets, fd);
-      const auto which = static_cast<std::size_t>(at - sockets.begin());
-      if (at == sockets.end()) {
-        sockets.push_back(fd);
-        datagrams.push_back(0);
-      }
-      datagrams[which] += n;
-      if (which == dead) return static_cast<int>(n);
-      return ::sendmmsg(fd, m, n, MSG_DONTWAIT);
-    };
-  }
-  std::vector<int> sockets;
-  std::vector<std::uint64_t> datagrams;
-};
 
 TEST_F(Ends, SendBySeveralPathsFromAsManyPorts) {
   for (const UdpAddress& local : loopbacks()) {
