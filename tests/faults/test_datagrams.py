@@ -44,6 +44,15 @@ class Datagrams(lab.Case):
             started[1].expect("left")
             self.assertGreater(place.hosts[1].hits(), 0)
 
+    def test_where_udp_is_blocked_auto_stays_with_tcp_and_who_leaves_has_not_failed(self):
+        with lab.Lab(3) as place:
+            place.hosts[1].rule("input", "meta l4proto udp counter drop")
+            started = place.start_all(3, ["join", "loop=20000,500", "leave"], environment={"TALWEG_TRANSPORT": "auto"})
+            for rank in started:
+                for event in ("joined", "looping", "looped", "left"):
+                    rank.expect(event)
+            self.assertGreater(place.hosts[1].hits(), 0)
+
     def test_that_udp_is_blocked_later_ends_at_the_deadline_with_a_name(self):
         with lab.Lab(2) as place:
             started = self.loop(place, 2, then=["leave"], timeout_ms=4000)

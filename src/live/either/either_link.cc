@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
+
 namespace talweg::live {
 
 namespace {
@@ -98,6 +100,7 @@ void EitherLink::finish(const End& as) {
 EitherLink::EitherLink(Connection connection, int own, const TcpOptions& tcp, const UdpLinkOptions& datagrams,
                        EventLoop& loop, FrameHandler& handler)
     : Link(connection.rank, handler),
+      own_(own),
       loop_(loop),
       sides_{{*this, Way::tcp}, {*this, Way::datagrams}},
       datagrams_(for_datagrams(connection, last_of(connection.streams)), own, that_may_be_blocked(datagrams),
@@ -159,11 +162,21 @@ PeerStatistics EitherLink::carried_over_tcp() {
   return carried_;
 }
 
+// Once: it is no news when it is tried again.
+void EitherLink::say_blocked() {
+  if (!std::exchange(said_blocked_, true))
+    Logger(own_).log(LogLevel::warn, "net",
+                     "datagrams to rank {} bring no answer: is UDP blocked on the way? frames stay with TCP",
+                     peer_);
+}
+
 void EitherLink::choose(std::int64_t now_ns) {
   chosen_ns_ = now_ns;
   if (kept_ || next_ || tcp_.gone() || datagrams_.gone()) return;
   const PeerStatistics over_tcp = carried_over_tcp(), in_datagrams = datagrams_.measured();
-  const Way way = choice_.look(over_tcp, in_datagrams, datagrams_.passes(), now_ns);
+  const bool passes = datagrams_.passes();
+  if (!passes && choice_.wants_datagrams(over_tcp)) say_blocked();
+  const Way way = choice_.look(over_tcp, in_datagrams, passes, now_ns);
   if (way == way_) return;
   if (way == Way::datagrams) {
     if (asked_ns_ == 0) {
@@ -173,6 +186,7 @@ void EitherLink::choose(std::int64_t now_ns) {
     if (datagrams_.heard_ns() < asked_ns_) {
       if (now_ns - asked_ns_ > kAnswerNs) {
         asked_ns_ = 0;
+        say_blocked();
         choice_.stay(way_, over_tcp, in_datagrams, now_ns);
       }
       return;
@@ -208,7 +222,11 @@ void EitherLink::try_turn(std::int64_t now_ns) {
 
 // All that was held back goes by `way`, and what follows.
 void EitherLink::release(Way way) {
-  if (way != std::exchange(way_, way)) ++turns_;
+  if (way != std::exchange(way_, way)) {
+    ++turns_;
+    Logger(own_).log(LogLevel::info, "net", "frames to rank {} go {} from now on", peer_,
+                     way == Way::tcp ? "over TCP" : "in datagrams");
+  }
   next_.reset();
   Link& by = link(way);
   while (!held_.empty()) {

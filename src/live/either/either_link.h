@@ -82,6 +82,7 @@ class EitherLink : public Link, private Watcher {
   void settle();
   void finish(const End& as);
   PeerStatistics carried_over_tcp();
+  void say_blocked();
   void choose(std::int64_t now_ns);
   void turn(Way way, std::int64_t now_ns);
   bool arrived(Way way) const;
@@ -90,6 +91,7 @@ class EitherLink : public Link, private Watcher {
   void look_again(std::int64_t in_ns);
 
   bool closing_ = true;  // being made, or destroyed
+  const int own_;
   EventLoop& loop_;
   Side sides_[2];
   UdpLink datagrams_;
@@ -101,7 +103,8 @@ class EitherLink : public Link, private Watcher {
   PeerStatistics carried_;                // over TCP
   std::vector<TcpTraffic> carried_each_;  // by stream, when that was last looked at
   bool kept_ = false;
-  std::int64_t asked_ns_ = 0;   // whether datagrams pass; 0: it was not
+  std::int64_t asked_ns_ = 0;  // whether datagrams pass; 0: it was not
+  bool said_blocked_ = false;
   std::int64_t chosen_ns_ = 0;  // when it was last looked at
   Way way_ = Way::tcp;
   std::uint64_t turns_ = 0;

@@ -54,6 +54,12 @@ class TransportChoice {
     if (++windows_ < kWindows) return turn(other(way_), of);
     return decide(now_ns, of);
   }
+  // Of the window so far more was sent again than TCP is left alone with.
+  bool wants_datagrams(const PeerStatistics& tcp) const {
+    if (way_ != Way::tcp) return false;
+    const Window window = since(tcp);
+    return window.bytes >= kBytes && window.sent_again() > kSuspicious;
+  }
   // It stays `way`: the change that look() has asked for could not be made. As after a trial in vain.
   void stay(Way way, const PeerStatistics& tcp, const PeerStatistics& datagrams, std::int64_t now_ns) {
     const PeerStatistics* const of[] = {&tcp, &datagrams};
