@@ -229,6 +229,7 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
       exchange_.end_of_batch();
       phase_ = Phase::sharing;
     }
+    send_sums(now);  // words, before the first shard
     exchange_.on_time(now);
     exchange_.send(now);
     if (const auto& failure = exchange_.failure()) sums_.fail(*failure);

@@ -20,7 +20,8 @@ using wire::FlowType;
 constexpr unsigned kSilence = 3;
 // How long a few last bytes go unanswered before they are sent again: twice as long as the way takes without
 // queues, and no less than this. Where there are queues that is too soon, which costs no more than those few
-// bytes; what it saves is a timeout, which has to be longer than queues last.
+// bytes; what it saves is a timeout, which has to be longer than queues last. Of more bytes, where nothing
+// else may leave, is asked what has come of them after twice as long as the last answer took.
 constexpr std::int64_t kLeastEarlyNs = 500'000;
 constexpr std::uint64_t kFewBytes = 512;  // of all datagrams that are on their way
 // A channel's new credit is told when it is so large a part of all.
@@ -103,6 +104,10 @@ bool DatagramFlow::window_is_small() const {
   return window < Arrivals::kSmallWindow * static_cast<double>(payload_ + options_.around);
 }
 
+bool DatagramFlow::few_on_their_way() const {
+  return sent_.bytes_on_their_way() <= kFewBytes;
+}
+
 bool DatagramFlow::waits_for_credit() const {
   return !sent_.any_awaited() &&
          std::ranges::any_of(out_, [](const SendBuffer& b) { return b.out_of_credit(); }) &&
@@ -183,6 +188,10 @@ void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::D
     sent_.give_up_oldest([this](const SentPacket& packet) { on_lost(packet); });
   }
   const SentPacket* const oldest = sent_.oldest();
+  if (std::exchange(only_asks_, false) && oldest != nullptr) {
+    path_ = oldest->path;
+    return make_empty(number, now_ns, header, false);
+  }
   path_ = paths_.beside(oldest != nullptr ? oldest->path : kMostPaths, now_ns);
   if (oldest != nullptr && oldest->length > 0) {
     const std::size_t most = payload_ - wire::kFlowOffsetBytes;
@@ -332,7 +341,7 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
   }
   if (bytes > 0) {
     missed_ = 0;
-    probe_due_ = probed_early_ = false;
+    probe_due_ = probed_early_ = only_asks_ = false;
     waiting_since_ns_ = now_ns;
     const bool limited = std::exchange(window_was_full_, false);
     cause_.arrived(bytes / static_cast<double>(payload_ + options_.around), rtt_.queue_ns(), rtt_.more_ns());
@@ -379,10 +388,11 @@ std::int64_t DatagramFlow::timeout_at() const {
 }
 
 std::int64_t DatagramFlow::early_probe_at() const {
-  if (probed_early_ || missed_ > 0 || !rtt_.known() || !sent_.any_awaited() ||
-      sent_.bytes_on_their_way() > kFewBytes || channel_with_data() < out_.size())
-    return SentPackets::kNever;
-  return std::max(sent_.last_sent_ns(), waiting_since_ns_) + std::max(2 * rtt_.base_ns(), kLeastEarlyNs);
+  if (probed_early_ || missed_ > 0 || !rtt_.known() || !sent_.any_awaited()) return SentPackets::kNever;
+  if (channel_with_data() < out_.size() && may_send()) return SentPackets::kNever;
+  const std::int64_t way_ns =
+      few_on_their_way() ? rtt_.base_ns() : std::max(rtt_.base_ns(), trip(sent_.oldest()->path).latest_ns());
+  return std::max(sent_.last_sent_ns(), waiting_since_ns_) + std::max(2 * way_ns, kLeastEarlyNs);
 }
 
 void DatagramFlow::on_time(std::int64_t now_ns) {
@@ -390,6 +400,7 @@ void DatagramFlow::on_time(std::int64_t now_ns) {
   if (!probe_due_ && now_ns >= early_probe_at()) {
     ++statistics_.early_probes;
     probe_due_ = probed_early_ = true;
+    only_asks_ = !few_on_their_way();
   }
   if (probe_due_ || now_ns < timeout_at()) return;
   ++statistics_.timeouts;

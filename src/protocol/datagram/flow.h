@@ -63,7 +63,7 @@ struct FlowStatistics {
   std::uint64_t lost_alike = 0;         // times that losses were none of the queue's
   std::uint64_t arrived_after_all = 0;  // what had been taken for lost
   std::uint64_t timeouts = 0;           // nothing had been heard; each sends a probe
-  std::uint64_t early_probes = 0;       // nothing more was there to be sent, and no answer came
+  std::uint64_t early_probes = 0;       // nothing more could be sent, and no answer came
   std::uint64_t silences = 0;           // several in a row: the rate begins anew
   std::uint64_t credit_waits = 0;       // timeouts while only credit was missing
   std::uint64_t window_waits = 0;       // the socket's window was full
@@ -146,6 +146,7 @@ class DatagramFlow {
   bool window_is_small() const;
   bool may_send() const { return !sent_.full() && window() == Window::open; }
   void on_lost(const SentPacket& packet);
+  bool few_on_their_way() const;
   bool waits_for_credit() const;
   void on_data(const wire::DatagramHeader& header, std::span<const std::byte> payload);
   void on_acknowledgement(const wire::DatagramHeader& header, const wire::Acknowledgement& ack,
@@ -178,6 +179,7 @@ class DatagramFlow {
   unsigned missed_ = 0;
   bool probe_due_ = false;
   bool probed_early_ = false;          // since something was heard
+  bool only_asks_ = false;             // the probe that is due: nothing is sent again with it
   std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way
 
   Arrivals arrivals_;
