@@ -159,6 +159,8 @@ class Sums : public BoundedSums {
   void note_layers(const Sum& sum, int rank, LossReport& report) const;
   void keep_lost(const Sum& sum);
   const live::BoundedExchange& exchange() const { return *exchange_; }
+  const char* may_be_blocked(const protocol::BoundedFailure& failure) const;
+  std::string title(const BoundedCall& call) const;
   [[noreturn]] void fail(const Sum& sum, ErrorCode code, const std::string& why);
   std::string who(int r) const { return fmt::format("rank {} ({})", r, group_->host_of(r)); }
 
@@ -170,6 +172,7 @@ class Sums : public BoundedSums {
   std::vector<std::byte> copy_;                            // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;               // the sums, by rank
   std::uint64_t calls_ = 0;
+  bool ended_well_ = false;  // a call with data
   std::optional<Error> broken_;
   std::atomic_flag in_a_call_;
 };
@@ -238,7 +241,7 @@ void Sums::check_alike(const std::vector<Introduction>& all) {
         all[r].packet_bytes == all[0].packet_bytes)
       continue;
     const auto said = [](const Introduction& i) {
-      return fmt::format("p = {}, policy {}, packets of {} bytes", i.ppm * 1e-6,
+      return fmt::format("p = {}, policy {}, packet_bytes {}", i.ppm * 1e-6,
                          name(static_cast<LossPolicy>(i.policy)), i.packet_bytes);
     };
     throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
@@ -375,9 +378,13 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
     } catch (const Error& e) {
       // Of other errors it is not known who else has them. Nor are the others told: they may still be at the
       // call before, which they can end without this rank.
-      if (e.code() != ErrorCode::mismatch && !(refused && e.code() == ErrorCode::invalid_argument))
-        broken_.emplace(e);
-      throw;
+      if (e.code() == ErrorCode::mismatch || (refused && e.code() == ErrorCode::invalid_argument)) throw;
+      const auto ms = group_->timeout_ns({.timeout = call.timeout}) / 1'000'000;
+      broken_.emplace(
+          e.code(),
+          fmt::format("{}: before any data, while ranks told each other their calls{}: {}", title(call),
+                      e.code() == ErrorCode::timeout ? fmt::format(", within {} ms", ms) : "", e.what()));
+      throw Error(*broken_);
     }
   const Sum sum = prepare(call);
   if (size() == 1 || call.count == 0) {
@@ -395,6 +402,7 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
     if (broken_) throw;
     fail(sum, ErrorCode::system, e.what());
   }
+  ended_well_ = true;
   if (const int r = exchange_->left_a_path(); r >= 0)
     Logger(rank()).log(LogLevel::warn, "net",
                        "bounded loss: {} of {} paths to {} answers nothing; it is left",
@@ -433,7 +441,8 @@ void Sums::run(const Sum& sum) {
   for (std::size_t ended = 0;;) {
     exchange_->step(live::now_ns());
     if (const auto& failure = exchange_->failure())
-      fail(sum, failure->code, fmt::format("with {}: {}", who(failure->node), failure->text));
+      fail(sum, failure->code,
+           fmt::format("with {}: {}{}", who(failure->node), failure->text, may_be_blocked(*failure)));
     if (const std::int64_t now = live::now_ns(); now >= look_ns) {
       look_ns = now + kLookNs;
       check_peers(sum, summed);
@@ -494,10 +503,23 @@ void Sums::check_peers(const Sum& sum, bool summed) {
       if (const auto failure = group_->failure_of(r)) fail(sum, failure->code(), failure->what());
 }
 
+// It has told its call over the group's connections a moment before.
+const char* Sums::may_be_blocked(const protocol::BoundedFailure& failure) const {
+  if (failure.code != ErrorCode::timeout || ended_well_) return "";
+  const std::uint32_t packets = exchange().shape(rank()).packets();
+  return packets > 0 && exchange().missing(failure.node).count() == packets
+             ? ": is UDP blocked between the two hosts?"
+             : "";
+}
+
+std::string Sums::title(const BoundedCall& call) const {
+  return fmt::format("bounded all_reduce #{} of {} {} on {}", calls_, call.count, talweg::name(call.type),
+                     who(rank()));
+}
+
 // Everything ends here: nothing writes to the caller's buffers any more, and the other ranks hear why.
 void Sums::fail(const Sum& sum, ErrorCode code, const std::string& why) {
-  broken_.emplace(code, fmt::format("bounded all_reduce #{} of {} {} on {}: {}", calls_, sum.call.count,
-                                    talweg::name(sum.call.type), who(rank()), why));
+  broken_.emplace(code, fmt::format("{}: {}", title(sum.call), why));
   group_->abort(broken_->what());
   for (auto* const works : {&receiving_, &sending_})
     for (WorkPtr& work : *works)

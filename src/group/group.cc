@@ -129,10 +129,12 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
     network->shared_cores = mesh.cores;
   const std::string description = fmt::format(
       "rank: {} of {} ({})\nrendezvous: {}\naddress: {} ({})\nshared memory: {} of {} ranks on this host\n"
-      "streams to other hosts: {}\nchecksums on the wire: {}\nsecurity: {}\nnetwork: {}\n"
+      "transport to other hosts: {}\nstreams to other hosts: {}\nchecksums on the wire: {}\nsecurity: "
+      "{}\nnetwork: {}\n"
       "algorithm: {} ({})\n"
       "plans: {}\npacing: {}\ntimeout: {} ms\nsums computed with: {}\n",
       place.rank, place.size, place.origin, meeting.origin, connect.address, address_from, local, place.size,
+      connect.transport == "tcp" ? "tcp" : fmt::format("{}, UDP ports: {}", connect.transport, engine.paths),
       connect.streams, engine.stream.checksum ? "on" : "off", mesh.security, network_from,
       algorithm.value.empty() ? "by cost" : algorithm.value, name(algorithm.origin),
       !replan               ? "stay"

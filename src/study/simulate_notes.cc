@@ -138,9 +138,10 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
                " waits for timers where a queue is full");
   } else if (queue.least_left_first) {
     note(those_given(request, {"mark", "red"}), request.transport + " does not react to marks");
-  } else if (given(request, "mark") && queue.limit_bytes > 0 && queue.mark_bytes >= queue.limit_bytes) {
-    note("--mark", fmt::format("the queue is full before, at {} bytes", queue.limit_bytes));
   }
+  if (!(pulled && !datagrams) && !queue.least_left_first && given(request, "mark") && queue.limit_bytes > 0 &&
+      queue.mark_bytes >= queue.limit_bytes)
+    note("--mark", fmt::format("the queue is full before, at {} bytes", queue.limit_bytes));
   const auto used = priorities_in_use(o, datagrams, bounded);
   if (!datagrams && std::ranges::count(used, true) == 1)
     note(those_given(request, {"priorities", "trim"}),

@@ -412,6 +412,38 @@ TEST(BoundedSums, NameWhoseDatagramsDoNotComeAndTheGroupGoesOn) {
   });
 }
 
+TEST(BoundedSums, SayThatUdpMayBeBlockedWhereNothingEverCame) {
+  run_ranks(2, [](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0.01}, lossy(1, 31));
+    std::vector<float> values(1'000, 1.F);
+    EXPECT_THAT(error_of([&] {
+                  sums->all_reduce({.in = values.data(),
+                                    .out = values.data(),
+                                    .count = values.size(),
+                                    .timeout = std::chrono::seconds(1)});
+                }),
+                HasSubstr("nothing has come by the deadline: is UDP blocked between the two hosts?"));
+  });
+}
+
+TEST(BoundedSums, SayOfACallThatOthersDoNotMakeWhichItIsAndHowLongItWaited) {
+  run_ranks(2, [](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0.01}, lossy(0, 32));
+    std::vector<float> values(1'000, 1.F);
+    if (group.rank() == 0)
+      EXPECT_THAT(error_of([&] {
+                    sums->all_reduce({.in = values.data(),
+                                      .out = values.data(),
+                                      .count = values.size(),
+                                      .timeout = std::chrono::milliseconds(70)});
+                  }),
+                  AllOf(HasSubstr("timeout"), HasSubstr("bounded all_reduce #1 of 1000 f32 on rank 0"),
+                        HasSubstr("within 70 ms"), HasSubstr("rank 1 (")));
+    else
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  });
+}
+
 TEST(BoundedSums, EndWhenARankHasLeft) {
   std::mutex mutex;
   std::vector<std::string> errors;

@@ -6,9 +6,11 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <optional>
 #include <string>
+#include <thread>
 
 namespace talweg::live {
 namespace {
@@ -111,6 +113,25 @@ TEST_F(UdpLinkAlone, SaysThatUdpIsBlockedWhenTheOtherSideIsThereAndItsDatagramsA
   link_->check_host();
   EXPECT_EQ(ear_.failure, ErrorCode::system);
   EXPECT_THAT(ear_.why, ::testing::HasSubstr("is UDP blocked between the two hosts?"));
+}
+
+TEST_F(UdpLinkAlone, WarnsOnceBeforeThat) {
+  open(60'000'000'000);
+  introduce(there_);
+  ASSERT_EQ(::send(other_.get(), "M", 1, 0), 1);
+  loop_.poll();
+  ::testing::internal::CaptureStderr();
+  link_->check_host();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  std::this_thread::sleep_for(std::chrono::milliseconds(2'100));
+  ::testing::internal::CaptureStderr();
+  link_->check_host();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("is UDP blocked between the two hosts?"));
+  ::testing::internal::CaptureStderr();
+  link_->check_host();
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_FALSE(link_->gone());
 }
 
 TEST_F(UdpLinkAlone, CountsWhatWaitsAsSentWhenTheOtherSideHasEnded) {

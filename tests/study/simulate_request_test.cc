@@ -175,6 +175,8 @@ TEST(SimulateRequest, OptionsThatDoNothingAreNamed) {
   EXPECT_THAT(notes_of({{"transport", "ndp"}, {"queue", "0"}}),
               ElementsAre(HasSubstr("--queue: without trimming")));
   EXPECT_THAT(notes_of({{"mark", "2M"}}), ElementsAre("--mark: the queue is full before, at 1048576 bytes"));
+  EXPECT_THAT(notes_of({{"flows", ""}, {"mark", "2M"}, {"algo", "bounded"}}),
+              ElementsAre("--mark: the queue is full before, at 1048576 bytes"));
   EXPECT_THAT(notes_of({{"mark", "2K"}, {"red", "10K,20K,0.1"}}),
               ElementsAre("--mark: --red takes its place"));
   EXPECT_THAT(notes_of({{"processors", "tcp"}}),

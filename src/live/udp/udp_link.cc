@@ -31,6 +31,8 @@ constexpr std::size_t kMorePaths = 3;  // and from there on
 // Another frame is taken when the flow holds fewer bytes that have not left: they cannot be overtaken any
 // more.
 constexpr std::uint64_t kMostUnsent = 32U << 10;
+// Without a datagram of the other side, until that is logged.
+constexpr std::int64_t kSilentNs = 2'000'000'000;
 // Of frames read, before other links get their turn.
 constexpr std::size_t kReadBudget = 1U << 20;
 
@@ -315,15 +317,24 @@ void UdpLink::check_host() {
     lose(ErrorCode::peer_failed, fmt::format("its host has not answered for {:g} s", seconds));
     return;
   }
+  if (options_.may_be_blocked || !end_ || !confirmed_ || end_->heard_ns() != 0) return;
   // It is there, has met us and has sent datagrams since; one that is merely stopped had sent some before.
-  if (!options_.may_be_blocked && end_ && confirmed_ && end_->heard_ns() == 0 &&
-      now_ns() - met_ns_ > options_.host_timeout_ns)
+  const std::int64_t silent_ns = now_ns() - met_ns_;
+  if (silent_ns > options_.host_timeout_ns) {
     lose(
         ErrorCode::system,
         fmt::format(
             "no datagram of it has come to {} for {:g} s, though it answers over TCP: is UDP blocked between "
             "the two hosts?",
             to_string(end_->socket().address()), seconds));
+  } else if (silent_ns > kSilentNs && !std::exchange(said_silent_, true)) {
+    // A call's deadline may come before.
+    Logger(own_).log(
+        LogLevel::warn, "net",
+        "no datagram of rank {} has come to {}, though it answers over TCP: is UDP blocked between "
+        "the two hosts?",
+        peer_, to_string(end_->socket().address()));
+  }
 }
 
 void UdpLink::pace(double bytes_per_second) {

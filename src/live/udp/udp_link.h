@@ -104,6 +104,7 @@ class UdpLink : public Link, private Watcher {
   std::optional<UdpEnd> end_;        // from then on
   std::int64_t met_ns_ = 0;
   bool confirmed_ = false;  // the other side has met us, too
+  bool said_silent_ = false;
   bool lifeline_ended_ = false;
   std::int64_t armed_ns_ = 0;  // for when the timer is set; 0: it is not
   std::uint64_t left_ = 0;     // times that a path was found to answer nothing
