@@ -270,9 +270,14 @@ void Sums::check(const BoundedCall& call) const {
   if (call.residual != nullptr &&
       (overlap(call.residual, call.in, bytes) || overlap(call.residual, call.out, bytes)))
     refuse("{}: the residual overlaps with the input or the output", what);
-  const std::size_t in_layers = std::accumulate(call.layers.begin(), call.layers.end(), std::size_t{0});
   if (!(call.depth >= 0 && call.depth <= 1))
     refuse("{}: a depth of {} in the model: expected 0 to 1", what, call.depth);
+  std::size_t in_layers = 0;
+  for (const std::size_t layer : call.layers) {
+    if (layer > call.count)  // together such ones could come around to the right sum
+      refuse("{}: a layer of {} elements, of {}", what, layer, call.count);
+    in_layers += layer;
+  }
   if (!call.layers.empty() && in_layers != call.count)
     refuse("{}: layers of {} elements together, of {}", what, in_layers, call.count);
 }

@@ -287,6 +287,9 @@ TEST(BoundedSums, AreRefusedWhereTheyHaveNoMeaning) {
     EXPECT_THAT(refusal(*means, call), HasSubstr("policy rescale: expected avg"));
     call.layers = layers;
     EXPECT_THAT(refusal(*sums, call), HasSubstr("layers of 7 elements together, of 8"));
+    const std::vector<std::size_t> around{std::numeric_limits<std::size_t>::max(), 9};
+    call.layers = around;
+    EXPECT_THAT(refusal(*sums, call), HasSubstr("a layer of 18446744073709551615 elements, of 8"));
     call.layers = {};
     call.depth = 1.1;
     EXPECT_THAT(refusal(*sums, call), HasSubstr("a depth of 1.1 in the model: expected 0 to 1"));
