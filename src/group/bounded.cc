@@ -238,7 +238,7 @@ void Sums::check_alike(const std::vector<Introduction>& all) {
         all[r].packet_bytes == all[0].packet_bytes)
       continue;
     const auto said = [](const Introduction& i) {
-      return fmt::format("p = {}, policy {}, packets of {} bytes", i.ppm * 1e-6,
+      return fmt::format("p = {}, policy {}, packets of {} bytes", i.ppm / 1e6,
                          name(static_cast<LossPolicy>(i.policy)), i.packet_bytes);
     };
     throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
