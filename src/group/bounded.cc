@@ -241,7 +241,7 @@ void Sums::check_alike(const std::vector<Introduction>& all) {
         all[r].packet_bytes == all[0].packet_bytes)
       continue;
     const auto said = [](const Introduction& i) {
-      return fmt::format("p = {}, policy {}, packet_bytes {}", i.ppm * 1e-6,
+      return fmt::format("p = {}, policy {}, packet_bytes {}", i.ppm / 1e6,
                          name(static_cast<LossPolicy>(i.policy)), i.packet_bytes);
     };
     throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
@@ -273,9 +273,14 @@ void Sums::check(const BoundedCall& call) const {
   if (call.residual != nullptr &&
       (overlap(call.residual, call.in, bytes) || overlap(call.residual, call.out, bytes)))
     refuse("{}: the residual overlaps with the input or the output", what);
-  const std::size_t in_layers = std::accumulate(call.layers.begin(), call.layers.end(), std::size_t{0});
   if (!(call.depth >= 0 && call.depth <= 1))
     refuse("{}: a depth of {} in the model: expected 0 to 1", what, call.depth);
+  std::size_t in_layers = 0;
+  for (const std::size_t layer : call.layers) {
+    if (layer > call.count)  // together such ones could come around to the right sum
+      refuse("{}: a layer of {} elements, of {}", what, layer, call.count);
+    in_layers += layer;
+  }
   if (!call.layers.empty() && in_layers != call.count)
     refuse("{}: layers of {} elements together, of {}", what, in_layers, call.count);
 }

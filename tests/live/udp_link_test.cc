@@ -33,7 +33,7 @@ class Ear : public FrameHandler {
 // The other end is the test.
 class UdpLinkAlone : public ::testing::Test {
  protected:
-  void open(std::int64_t host_timeout_ns) {
+  void open(std::int64_t host_timeout_ns, std::size_t most_payload = UdpEndOptions{}.most_payload) {
     int fds[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
     other_ = FileDescriptor(fds[1]);
@@ -42,6 +42,7 @@ class UdpLinkAlone : public ::testing::Test {
     connection.streams.emplace_back(fds[0]);
     UdpLinkOptions options;
     options.host_timeout_ns = host_timeout_ns;
+    options.end.most_payload = most_payload;
     link_.emplace(std::move(connection), 0, options, loop_, ear_);
   }
   // As a link would say it.
@@ -132,6 +133,13 @@ TEST_F(UdpLinkAlone, WarnsOnceBeforeThat) {
   link_->check_host();
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
   EXPECT_FALSE(link_->gone());
+}
+
+TEST_F(UdpLinkAlone, SaysWhichRankCannotSendDatagrams) {
+  open(15'000'000'000, 10);
+  introduce(there_);
+  EXPECT_EQ(ear_.failure, ErrorCode::system);
+  EXPECT_THAT(ear_.why, ::testing::HasSubstr("rank 0 cannot send it datagrams: "));
 }
 
 TEST_F(UdpLinkAlone, CountsWhatWaitsAsSentWhenTheOtherSideHasEnded) {

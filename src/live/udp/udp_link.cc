@@ -250,7 +250,8 @@ void UdpLink::meet() {
   try {
     end_.emplace(std::move(*socket_), with_port(other_, theirs_.port), keys, outward, options);
   } catch (const Error& e) {
-    lose(ErrorCode::system, e.what());
+    // The other one is told of by what is wrong here: so who says it is said, too.
+    lose(ErrorCode::system, fmt::format("rank {} cannot send it datagrams: {}", own_, e.what()));
     return;
   }
   socket_.reset();
