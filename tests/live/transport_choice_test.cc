@@ -87,6 +87,19 @@ TEST_F(Choosing, TcpIsTakenBackWhenNothingIsLostAnyMore) {
   EXPECT_EQ(choice_.way(), Way::tcp);
 }
 
+TEST_F(Choosing, DatagramsStayWhereTcpIsStillSlowerWithoutALoss) {
+  tcp_.again = datagrams_.again = 0.01;
+  datagrams_.bytes_per_second = 3e7;
+  go(60);
+  ASSERT_EQ(choice_.way(), Way::datagrams);
+  tcp_ = {.bytes_per_second = 2.5e7, .seen = tcp_.seen};
+  datagrams_.again = 0;
+  go(1000);
+  EXPECT_GE(choice_.trials(), 3U) << "TCP is tried again";
+  EXPECT_EQ(choice_.way(), Way::datagrams);
+  EXPECT_GT(in_datagrams(), 0.95);
+}
+
 // As when others, who do not care for delay, take their part of the way.
 TEST_F(Choosing, TcpIsTakenBackWhenDatagramsHaveBecomeSlow) {
   tcp_.again = datagrams_.again = 0.01;
@@ -95,6 +108,17 @@ TEST_F(Choosing, TcpIsTakenBackWhenDatagramsHaveBecomeSlow) {
   ASSERT_EQ(choice_.way(), Way::datagrams);
   datagrams_.bytes_per_second = 5e6;
   go(60);
+  EXPECT_EQ(choice_.way(), Way::tcp);
+}
+
+TEST_F(Choosing, TcpIsTakenBackWhenDatagramsPassNoMore) {
+  tcp_.again = datagrams_.again = 0.01;
+  datagrams_.bytes_per_second = 3e7;
+  go(60);
+  ASSERT_EQ(choice_.way(), Way::datagrams);
+  datagrams_.bytes_per_second = 0;
+  pass_ = false;
+  go(2);
   EXPECT_EQ(choice_.way(), Way::tcp);
 }
 
