@@ -85,7 +85,9 @@ void Flight::find_lost(std::int64_t now_ns) {
                   now_ns,
                   [&](const SentPacket& packet) {
                     on_fate(true, packet.path, now_ns);
-                    paths_.lost(packet.path, now_ns);
+                    // Nothing by others of late either: the other node may be busy.
+                    const bool others = 2 * (now_ns - heard_ns_) <= now_ns - packet.sent_ns;
+                    if (others || sent_.overtaken(packet)) paths_.lost(packet.path, now_ns);
                   });
 }
 
@@ -129,7 +131,7 @@ void Flight::on_acknowledgement(std::span<const std::byte> payload, std::int64_t
     rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns,
                           std::exchange(window_was_full_, false), now_ns);
   }
-  find_lost(now_ns);
+  news_ = true;
 }
 
 void Flight::received(std::uint64_t number, bool asks, bool marked, std::int64_t came_ns,
@@ -156,17 +158,19 @@ std::int64_t Flight::timeout_at() const {
 
 // Nobody sends anything again for it, so nothing would ever be heard of the last ones of a pass.
 void Flight::on_time(std::int64_t now_ns) {
-  if (now_ns >= sent_.lost_at_ns()) find_lost(now_ns);
+  // After all acknowledgements that have come: where this node had a pause, one says what another does not.
+  if (std::exchange(news_, false) || now_ns >= sent_.lost_at_ns()) find_lost(now_ns);
   if (now_ns < timeout_at()) return;
   ++counters_.timeouts;
   heard_ns_ = now_ns;
-  while (sent_.on_their_way() > 0)
-    sent_.give_up_oldest([&](const SentPacket& packet) { paths_.lost(packet.path, now_ns); });
+  // The other node may be busy: it says nothing of one path.
+  paths_.silence();
+  while (sent_.on_their_way() > 0) sent_.give_up_oldest([](const SentPacket&) {});
   if (++missed_ % kSilentTimeouts == 0) rate_.on_silence();
 }
 
 std::int64_t Flight::next_time_ns(std::int64_t now_ns, bool wants_to_send) const {
-  if (acknowledgement_due(now_ns)) return now_ns;
+  if (news_ || acknowledgement_due(now_ns)) return now_ns;
   std::int64_t at = std::min({timeout_at(), sent_.lost_at_ns(), arrivals_.due_ns()});
   if (wants_to_send && window() == Window::open && !sent_.full())
     at = std::min(at, std::max(now_ns, pacer_.next(now_ns)));

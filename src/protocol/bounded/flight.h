@@ -5,7 +5,7 @@
 //                                    flight.path(); it asks if flight.fills(bytes) or there is nothing more
 //                                    to be sent; if (flight.trial(now_ns)) send it a second time; }
 //   flight.on_acknowledgement(payload, came_ns, now_ns);
-//   flight.on_time(now_ns) at flight.next_time_ns(now_ns, wants to send) or soon after
+//   flight.on_time(now_ns) after these, and at flight.next_time_ns(now_ns, wants to send) or soon after
 //
 //   flight.received(number, asks, marked, came_ns, now_ns);  // at the other end: each datagram of data
 //   flight.passed(number);                                   // and each other one
@@ -137,6 +137,7 @@ class Flight {
   bool window_was_full_ = false;
   unsigned missed_ = 0;  // timeouts since anything was heard
   std::int64_t heard_ns_ = 0;
+  bool news_ = false;  // something has been acknowledged since losses were looked for
 
   Arrivals arrivals_;
 

@@ -85,8 +85,8 @@ std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
     lowest = load;
     current_ = p;
   }
-  // The last one in use answers nothing either: any may be the one that does.
-  if (paths_[current_].in_row >= kLeftAfter) current_ = beside(paths_.size(), heard_until_ns_);
+  // Or the last one in use answers nothing.
+  if (silent_ || paths_[current_].in_row >= kLeftAfter) current_ = beside(paths_.size(), heard_until_ns_);
   paths_[current_].used = ++bursts_;
   burst_ns_ = now_ns;
   burst_ = burst_bytes_ = 0;
@@ -123,6 +123,7 @@ std::optional<std::size_t> PathChooser::trial(const SentPackets& sent, std::int6
 void PathChooser::arrived(std::size_t path, std::size_t bytes, std::int64_t trip_ns, std::int64_t now_ns) {
   if (!several()) return;
   Path& p = paths_[path];
+  silent_ = false;
   p.pending_ns = std::min(p.pending_ns, trip_ns);
   p.in_row = 0;
   p.room += static_cast<double>(bytes);

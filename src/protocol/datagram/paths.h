@@ -78,6 +78,9 @@ class PathChooser {
   void arrived(std::size_t path, std::size_t bytes, std::int64_t trip_ns, std::int64_t now_ns);
   void heard(std::size_t highest, std::int64_t held_ns, std::int64_t now_ns);
   void lost(std::size_t path, std::int64_t now_ns);
+  // Nothing has come for long of what was sent, by whichever path: any may be the one that does, until
+  // something arrives.
+  void silence() { silent_ = true; }
 
   const RoundTrip& trip(std::size_t path) const { return paths_[path].trip; }
   bool in_use(std::size_t path) const { return paths_[path].in_use; }
@@ -118,6 +121,7 @@ class PathChooser {
   std::uint64_t bursts_ = 0;
   std::uint64_t random_ = 0;
   std::int64_t heard_until_ns_ = std::numeric_limits<std::int64_t>::min();
+  bool silent_ = false;
   std::uint64_t times_left_ = 0, times_back_ = 0;
 };
 

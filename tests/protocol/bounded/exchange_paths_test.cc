@@ -78,8 +78,17 @@ class PathWorld {
     return all;
   }
 
+  std::uint64_t times_left() const {
+    std::uint64_t all = 0;
+    each_pair([&](const Exchange& x, int r) { all += x.paths(r).times_left(); });
+    return all;
+  }
+
   std::vector<PathWay> ways;
   std::vector<std::unique_ptr<Exchange>> ranks;
+  // A rank that does nothing for a while: what comes to it waits.
+  int sleeper = -1;
+  std::int64_t sleeps_ns = 0, wakes_ns = 0;
   std::int64_t now = 1'000'000, took_ns = 0;
   std::map<std::size_t, std::uint64_t> by_path;
 
@@ -124,18 +133,30 @@ class PathWorld {
   bool done() const {
     return std::ranges::all_of(ranks, [](const auto& x) { return x->received() && x->settled(); });
   }
+  Exchange* awake(std::size_t r) const {
+    return static_cast<int>(r) == sleeper && now >= sleeps_ns && now < wakes_ns ? nullptr : ranks[r].get();
+  }
   bool step() {
-    for (const auto& x : ranks) x->send(now);
-    std::int64_t at = on_the_way_.empty() ? kNeverNs : on_the_way_.begin()->first;
-    for (const auto& x : ranks) at = std::min(at, x->next_time_ns(now));
+    std::int64_t at = kNeverNs;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      Exchange* const x = awake(r);
+      if (x) x->send(now);
+      at = std::min(at, x ? x->next_time_ns(now) : wakes_ns);
+    }
+    if (!on_the_way_.empty()) at = std::min(at, on_the_way_.begin()->first);
     if (at == kNeverNs) return done();
     now = std::max(now + 1, at);
     for (; !on_the_way_.empty() && on_the_way_.begin()->first <= now;
          on_the_way_.erase(on_the_way_.begin())) {
-      const Carried& c = on_the_way_.begin()->second;
-      ranks[static_cast<std::size_t>(c.to)]->on(c.from, c.header, c.payload, false, now, now);
+      Carried& c = on_the_way_.begin()->second;
+      if (Exchange* const x = awake(static_cast<std::size_t>(c.to)))
+        x->on(c.from, c.header, c.payload, false, now, now);
+      else
+        on_the_way_.emplace(wakes_ns, std::move(c));
     }
-    for (const auto& x : ranks) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      Exchange* const x = awake(r);
+      if (!x) continue;
       x->end_of_batch();
       x->on_time(now);
       if (x->failure()) {
@@ -215,6 +236,24 @@ TEST(ExchangePaths, ADeadOneIsLeft) {
   world.ways[1].dead = false;
   for (int i = 0; i < 30; ++i) ASSERT_TRUE(world.call(1'000'000));
   EXPECT_EQ(world.left(), 0U);
+}
+
+// All paths answer nothing then: that says nothing of one of them.
+TEST(ExchangePaths, NoneIsLeftBecauseARankPauses) {
+  for (const std::int64_t pause_ns : {8'000'000L, 100'000'000L, 3'000'000'000L}) {
+    PathWorld world(3, even_ways(4), 0.001, 5);
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(world.call(1'000'000));
+    const std::int64_t took_ns = world.took_ns;
+    const std::uint64_t before = world.times_left();
+    world.sleeper = 1;
+    for (int i = 0; i < 3; ++i) {
+      world.sleeps_ns = world.now + took_ns / 3;
+      world.wakes_ns = world.sleeps_ns + pause_ns;
+      ASSERT_TRUE(world.call(1'000'000));
+    }
+    EXPECT_GT(world.sum(&FlightCounters::timeouts), 0U) << pause_ns;
+    EXPECT_EQ(world.times_left(), before) << pause_ns;
+  }
 }
 
 TEST(ExchangePaths, OneThatWasDeadFromTheBeginningStopsNobody) {
