@@ -11,6 +11,7 @@ Links make_links(int rank, Mesh mesh, const LinkOptions& options, EventLoop& loo
   UdpLinkOptions datagrams;
   datagrams.host_timeout_ns = options.host_timeout_ns;
   datagrams.end.flow.paths = options.paths;
+  datagrams.end.flow.share = std::make_shared<protocol::QueueShare>();
   std::shared_ptr<SharedSender> sender;
   if (mesh.segment) {
     sender = std::make_shared<SharedSender>(std::move(*mesh.segment));

@@ -95,7 +95,8 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
                   datagram_wire_bytes(0, sums.simulation_.transport().options()),
                   std::vector<std::uint32_t>(at(ranks), share_of(sums.options_, ranks)), *this),
         element_(size_of(sums.options_.type)) {
-    const auto options = flow_options(sums.options_, sums.simulation_.transport().options(), ranks);
+    auto options = flow_options(sums.options_, sums.simulation_.transport().options(), ranks);
+    options.share = std::make_shared<protocol::QueueShare>();
     for (int r = 0; r < ranks; ++r) {
       peers_.push_back(r == rank ? nullptr : std::make_unique<Peer>(options));
       payload_.resize(std::max({payload_.size(), options.payload, exchange_.most_payload()}));

@@ -41,6 +41,8 @@ DatagramFlow::DatagramFlow(const FlowOptions& options)
       paths_(options.paths),
       rtt_(options.rate.wall_ns),
       rate_(options.rate, static_cast<double>(options.payload + options.around)),
+      share_(options.share),
+      queue_bytes_(options.rate.queue_bytes),
       other_window_(options.window) {
   require(options.channels >= 1 && options.channels <= wire::kFlowChannels, "channels", options.channels);
   require(options.payload >= wire::kMostAckBytes && options.payload <= wire::kMaxDatagramPayload,
@@ -56,7 +58,15 @@ DatagramFlow::DatagramFlow(const FlowOptions& options)
 }
 
 std::size_t DatagramFlow::write(std::size_t channel, std::span<const std::byte> bytes) {
-  return out_[channel].write(bytes);
+  const std::size_t taken = out_[channel].write(bytes);
+  share_queue();
+  return taken;
+}
+
+void DatagramFlow::share_queue() {
+  share_.busy(!all_arrived());
+  const double bytes = share_.of(options_.rate.queue_bytes);
+  if (std::exchange(queue_bytes_, bytes) != bytes) rate_.set_queue(bytes);
 }
 
 bool DatagramFlow::all_arrived() const {
@@ -343,6 +353,7 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     missed_ = 0;
     probe_due_ = probed_early_ = only_asks_ = false;
     waiting_since_ns_ = now_ns;
+    share_queue();
     const bool limited = std::exchange(window_was_full_, false);
     cause_.arrived(bytes / static_cast<double>(payload_ + options_.around), rtt_.queue_ns(), rtt_.more_ns());
     rate_.on_acknowledged(bytes, rtt_, rtt_.latest_ns() + now_ns - came_ns, limited, now_ns);

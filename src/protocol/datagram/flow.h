@@ -22,6 +22,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -31,6 +32,7 @@
 #include "protocol/datagram/channel_buffers.h"
 #include "protocol/datagram/loss_cause.h"
 #include "protocol/datagram/paths.h"
+#include "protocol/datagram/queue_share.h"
 #include "protocol/datagram/rate_control.h"
 #include "protocol/datagram/round_trip.h"
 #include "protocol/datagram/sent_packets.h"
@@ -50,6 +52,7 @@ struct FlowOptions {
   std::size_t packets = 4096;            // on their way at most; a power of two
   std::size_t paths = 1;                 // by which this end may send; 1 .. kMostPaths
   RateOptions rate;
+  std::shared_ptr<QueueShare> share;  // of rate.queue_bytes, with others; null: all are this flow's
 };
 
 // What has happened so far; each a path that tests must have taken.
@@ -146,6 +149,7 @@ class DatagramFlow {
   bool window_is_small() const;
   bool may_send() const { return !sent_.full() && window() == Window::open; }
   void on_lost(const SentPacket& packet);
+  void share_queue();
   bool few_on_their_way() const;
   bool waits_for_credit() const;
   void on_data(const wire::DatagramHeader& header, std::span<const std::byte> payload);
@@ -169,7 +173,9 @@ class DatagramFlow {
   bool stirred_ = false;  // something has left since paths were looked at
   RoundTrip rtt_;
   RateControl rate_;
-  LossCause cause_;  // of one path
+  QueueShare::Part share_;
+  double queue_bytes_;  // of this flow
+  LossCause cause_;     // of one path
   BurstPacer pacer_;
   double pace_ = 0;
   std::uint32_t other_window_;
