@@ -43,7 +43,7 @@ observe::Sight World::sight(std::int64_t now_ns) {
     if (peer.rank < o.size)
       sight.peers.push_back({peer.rank, o.hosts[static_cast<std::size_t>(peer.rank)], peer.retransmits,
                              static_cast<double>(peer.round_trip_us) * 1e-6,
-                             lag[static_cast<std::size_t>(peer.rank)]});
+                             lag[static_cast<std::size_t>(peer.rank)], peer.datagrams, peer.paths_left});
   return sight;
 }
 

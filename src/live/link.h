@@ -41,6 +41,7 @@ struct PeerStatistics {
   std::uint64_t resent_bytes = 0;   // once more
   double busy_seconds = 0;          // for which something was on its way there and there was room for it
   bool datagrams = false;           // what is sent now goes in datagrams
+  std::uint64_t paths_left = 0;     // times that one of several answered nothing and was left
 };
 
 class Link {

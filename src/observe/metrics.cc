@@ -138,13 +138,25 @@ std::string Metrics::text(const Sight& sight) const {
   each_peer([&](const PeerSight& p, const std::string& labels) {
     page.sample("talweg_rank_lag_seconds", labels, p.lag_seconds);
   });
-  page.family("talweg_tcp_retransmits_total", "counter", "TCP segments sent again to this peer.");
+  page.family("talweg_tcp_retransmits_total", "counter",
+              "TCP segments sent again to this peer, and datagrams that were lost.");
   each_peer([&](const PeerSight& p, const std::string& labels) {
     if (p.round_trip_seconds > 0) page.sample("talweg_tcp_retransmits_total", labels, p.retransmits);
   });
-  page.family("talweg_tcp_round_trip_seconds", "gauge", "Smoothed round trip to this peer, as TCP sees it.");
+  page.family("talweg_tcp_round_trip_seconds", "gauge",
+              "Smoothed round trip to this peer, as TCP sees it, or datagrams.");
   each_peer([&](const PeerSight& p, const std::string& labels) {
     if (p.round_trip_seconds > 0) page.sample("talweg_tcp_round_trip_seconds", labels, p.round_trip_seconds);
+  });
+  page.family("talweg_datagrams", "gauge",
+              "1: what is sent to this peer now goes in datagrams; 0: over TCP.");
+  each_peer([&](const PeerSight& p, const std::string& labels) {
+    if (p.round_trip_seconds > 0) page.sample("talweg_datagrams", labels, p.datagrams ? 1 : 0);
+  });
+  page.family("talweg_paths_left_total", "counter",
+              "Times that one of several paths to this peer answered nothing and was left.");
+  each_peer([&](const PeerSight& p, const std::string& labels) {
+    if (p.round_trip_seconds > 0) page.sample("talweg_paths_left_total", labels, p.paths_left);
   });
   // A job without such sums has no lines about them.
   const BoundedTotals& bounded = sight.bounded;

@@ -18,9 +18,11 @@ namespace talweg::observe {
 struct PeerSight {
   int rank = 0;
   std::string host;
-  std::uint64_t retransmits = 0;  // TCP segments sent again
-  double round_trip_seconds = 0;  // as TCP has measured it; 0: shared memory
+  std::uint64_t retransmits = 0;  // segments sent again, or datagrams that were lost
+  double round_trip_seconds = 0;  // smoothed; 0: shared memory
   double lag_seconds = 0;         // how long a call in flight here has waited for this rank to start it
+  bool datagrams = false;         // what is sent now goes in datagrams
+  std::uint64_t paths_left = 0;   // times that one of several answered nothing and was left
 };
 
 // Of all sums of which a part may be lost (talweg/bounded_loss.h) that have completed.

@@ -356,7 +356,7 @@ TEST(Metrics, CountCallsBySizeAndAreValidPrometheusText) {
   metrics.stall();
   observe::Sight sight;
   sight.host = "a \"strange\" \\ host pid 12";
-  sight.peers = {{1, "b pid 7", 3, 0.0001, 0}, {2, "c", 0, 0, 1.5}};
+  sight.peers = {{1, "b pid 7", 3, 0.0001, 0, true, 2}, {2, "c", 0, 0, 1.5}};
   const std::string page = metrics.text(sight);
   expect_prometheus(page);
   for (const char* line :
@@ -372,6 +372,8 @@ TEST(Metrics, CountCallsBySizeAndAreValidPrometheusText) {
         R"(talweg_failed_calls_total{rank="0",collective="bounded_all_reduce",code="mismatch"} 1)",
         R"(talweg_stalls_total{rank="0"} 1)",
         R"(talweg_tcp_retransmits_total{rank="0",peer="1",peer_host="b"} 3)",
+        R"(talweg_datagrams{rank="0",peer="1",peer_host="b"} 1)",
+        R"(talweg_paths_left_total{rank="0",peer="1",peer_host="b"} 2)",
         R"(talweg_rank_lag_seconds{rank="0",peer="2",peer_host="c"} 1.5)"})
     EXPECT_THAT(page, HasSubstr(std::string(line) + "\n"));
   EXPECT_EQ(page.find("talweg_bounded"), std::string::npos) << "no sum that may lose a part was made";

@@ -314,7 +314,8 @@ PeerStatistics EitherLink::measured() const {
           .acked_bytes = a.acked_bytes + b.acked_bytes,
           .resent_bytes = a.resent_bytes + b.resent_bytes,
           .busy_seconds = a.busy_seconds + b.busy_seconds,
-          .datagrams = way_ == Way::datagrams};
+          .datagrams = way_ == Way::datagrams,
+          .paths_left = b.paths_left};
 }
 
 }  // namespace talweg::live

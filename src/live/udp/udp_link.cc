@@ -379,6 +379,7 @@ PeerStatistics UdpLink::measured() const {
   sum.resent_bytes = flow.statistics().bytes_sent_again;
   sum.busy_seconds = busy_seconds_;
   sum.datagrams = true;
+  sum.paths_left = flow.paths().times_left();
   return sum;
 }
 
