@@ -42,8 +42,8 @@ class PathWorld {
     }
   }
 
-  // A call of shards of so many bytes each, of a new tensor or the `same` as before. False: what arrived is not what was sent, but for what is
-  // missing.
+  // A call of shards of so many bytes each, of a new tensor or the `same` as before. False: what arrived is
+  // not what was sent, but for what is missing.
   bool call(std::size_t bytes, bool same = false) {
     const std::size_t n = ranks.size();
     std::vector<std::vector<std::byte>> data(n);
@@ -84,8 +84,8 @@ class PathWorld {
   std::vector<std::unique_ptr<Exchange>> ranks;
   std::int64_t now = 1'000'000, took_ns = 0;
   std::map<std::size_t, std::uint64_t> by_path;
-  ExchangeClasses classes;                                     // of the next call
-  std::function<bool(const wire::DatagramHeader&)> loses;      // one more reason
+  ExchangeClasses classes;                                 // of the next call
+  std::function<bool(const wire::DatagramHeader&)> loses;  // one more reason
   std::function<void(int from, int to, const wire::DatagramHeader&)> on_sent;
   std::int64_t most_waiting_ns = 0;  // for its turn, of all since this was 0
 

@@ -303,6 +303,27 @@ TEST_F(ChooserTest, IsLeftAfterSoManyLossesInARowAndTriedNowAndThen) {
   EXPECT_EQ(chooser.times_back(), 1U);
 }
 
+TEST_F(ChooserTest, OneInUseOfWhichNothingIsHeardIsTriedEachTimeThatLong) {
+  for (int i = 0; i < 3; ++i) {
+    for (std::size_t p : {0U, 2U, 3U}) chooser.arrived(p, 1U << 20, kMilli, now);
+    now += PathChooser::kQuietNs - 1;
+    for (std::size_t p : {0U, 2U, 3U}) chooser.arrived(p, 1U << 20, kMilli, now);
+    EXPECT_EQ(chooser.trial(sent, now), std::nullopt) << i;
+    EXPECT_EQ(chooser.trial(sent, ++now), 1U) << i;
+    EXPECT_EQ(chooser.trial(sent, now), std::nullopt) << i;
+  }
+}
+
+TEST(PathChooser, SaysHowMuchLongerAWayIsThanTheShortest) {
+  PathChooser chooser(2);
+  for (const std::size_t p : {1U, 0U}) {
+    chooser.arrived(p, 100, p == 1 ? 3 * kMilli : kMilli, kMilli);
+    chooser.heard(p, 0, kMilli);
+  }
+  EXPECT_EQ(chooser.detour_ns(1), 2 * kMilli);
+  EXPECT_EQ(chooser.detour_ns(0), 0);
+}
+
 TEST_F(ChooserTest, OneIsAlwaysInUse) {
   for (int i = 0; i < 100; ++i)
     for (std::size_t p = 0; p < 4; ++p) chooser.lost(p, now);
