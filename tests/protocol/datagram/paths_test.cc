@@ -202,6 +202,20 @@ TEST(Paths, DifferentDelaysAreNoLosses) {
   }
 }
 
+TEST(Paths, LossesOfOneTakeItsPartOfTheWindow) {
+  std::int64_t took_ns = 0;
+  for (const double loss : {0.0, 0.02}) {
+    auto ways = equal_ways(4);
+    ways[1].loss = loss;
+    Spray s(4, ways);
+    ASSERT_TRUE(s.send(20'000'000));
+    if (loss > 0) {
+      EXPECT_LT(s.pipe.now() * 4, took_ns * 5);
+    }
+    took_ns = s.pipe.now();
+  }
+}
+
 TEST(Paths, LossesAreFoundAsSoonAsByOne) {
   Spray s(4, equal_ways(4), {}, 0.01);
   ASSERT_TRUE(s.send(10'000'000));
