@@ -8,7 +8,7 @@
 namespace talweg::protocol {
 namespace {
 
-constexpr std::int64_t kOneMs = 1'000'000;
+constexpr std::int64_t kTimeMs = 1'000'000;
 
 struct AnsweredFlow {
   explicit AnsweredFlow(std::size_t channels = 1) : flow(with(channels)) {
@@ -45,17 +45,17 @@ struct AnsweredFlow {
 TEST(FlowRate, MarksOfTheNetworkSlowItDown) {
   for (const std::uint32_t marked : {0U, 1U}) {
     AnsweredFlow a;
-    ASSERT_TRUE(a.send(kOneMs));
+    ASSERT_TRUE(a.send(kTimeMs));
     const double before = a.flow.congestion_window();
-    a.answer(2 * kOneMs, marked);
+    a.answer(2 * kTimeMs, marked);
     EXPECT_EQ(a.flow.congestion_window() < before, marked > 0);
   }
 }
 
 TEST(FlowRate, WhatHostsTakeIsNoDelayOfTheWay) {
   AnsweredFlow a;
-  ASSERT_TRUE(a.send(kOneMs));
-  a.answer(2 * kOneMs, 0, 400, 300'000);
+  ASSERT_TRUE(a.send(kTimeMs));
+  a.answer(2 * kTimeMs, 0, 400, 300'000);
   EXPECT_EQ(a.flow.round_trip().smoothed_ns(), 700'000) << "it waited 300 us here";
   EXPECT_EQ(a.flow.round_trip().delay_ns(), 300'000) << "and 400 us there";
 }
@@ -63,7 +63,7 @@ TEST(FlowRate, WhatHostsTakeIsNoDelayOfTheWay) {
 TEST(FlowRate, ChannelsTakeTurns) {
   AnsweredFlow a(3);
   for (int i = 0; i < 9; ++i) {
-    ASSERT_TRUE(a.send(kOneMs));
+    ASSERT_TRUE(a.send(kTimeMs));
     EXPECT_EQ(a.header.own16, i % 3);
   }
 }
@@ -72,9 +72,9 @@ TEST(FlowRate, APaceThatIsGivenIsAnUpperBoundOfTheRateControls) {
   const auto sent_in_5_ms = [](double pace) {
     AnsweredFlow a;
     EXPECT_TRUE(a.send(0));
-    a.answer(20 * kOneMs);
+    a.answer(20 * kTimeMs);
     a.flow.set_pace(pace);
-    for (std::int64_t now = 20 * kOneMs; now < 25 * kOneMs; now += kOneMs / 10)
+    for (std::int64_t now = 20 * kTimeMs; now < 25 * kTimeMs; now += kTimeMs / 10)
       while (a.send(now)) {
       }
     return a.sent - 1;
@@ -88,19 +88,19 @@ TEST(FlowRate, APaceThatIsGivenIsAnUpperBoundOfTheRateControls) {
 
 TEST(FlowRate, AfterASilenceItDoublesAsInTheBeginning) {
   RateControl rate({}, 1476);
-  rate.on_lost(kOneMs, 10 * kOneMs);
+  rate.on_lost(kTimeMs, 10 * kTimeMs);
   rate.on_silence();
   const double least = rate.window();
-  rate.on_acknowledged(least, kOneMs, kOneMs, kOneMs, true, 20 * kOneMs);
+  rate.on_acknowledged(least, kTimeMs, kTimeMs, kTimeMs, true, 20 * kTimeMs);
   EXPECT_EQ(rate.window(), 2 * least);
 }
 
 TEST(FlowRate, LossesThatAreNoneOfTheQueuesGiveItsRoomBack) {
   RateControl rate({.queue_ns = 0, .queue_bytes = 16'000}, 1476);
-  rate.on_lost(kOneMs, 10 * kOneMs);  // half of the room is gone
+  rate.on_lost(kTimeMs, 10 * kTimeMs);  // half of the room is gone
   const auto grows = [](RateControl r) {
     const double before = r.window();
-    r.on_acknowledged(1476, 2 * kOneMs, 2 * kOneMs, kOneMs, true, 20 * kOneMs);
+    r.on_acknowledged(1476, 2 * kTimeMs, 2 * kTimeMs, kTimeMs, true, 20 * kTimeMs);
     return r.window() > before;
   };
   EXPECT_FALSE(grows(rate));
@@ -110,19 +110,19 @@ TEST(FlowRate, LossesThatAreNoneOfTheQueuesGiveItsRoomBack) {
 
 TEST(FlowRate, AHostThatIsBusyOnceIsNoQueue) {
   RateControl rate({.queue_bytes = 0}, 1476);
-  rate.on_lost(kOneMs, kOneMs);  // it has begun
+  rate.on_lost(kTimeMs, kTimeMs);  // it has begun
   const double window = rate.window();
   RoundTrip rtt;
-  std::int64_t now = 10 * kOneMs;
+  std::int64_t now = 10 * kTimeMs;
   for (int i = 0; i < 100; ++i) {
-    const std::int64_t trip = i % 5 == 4 ? kOneMs : kOneMs / 5;
-    rtt.sample(trip, 0, now += kOneMs / 10);
+    const std::int64_t trip = i % 5 == 4 ? kTimeMs : kTimeMs / 5;
+    rtt.sample(trip, 0, now += kTimeMs / 10);
     rate.on_acknowledged(1476, rtt, trip, false, now);
   }
   EXPECT_EQ(rate.window(), window);
   for (int i = 0; i < 100; ++i) {
-    rtt.sample(kOneMs, 0, now += kOneMs / 10);
-    rate.on_acknowledged(1476, rtt, kOneMs, false, now);
+    rtt.sample(kTimeMs, 0, now += kTimeMs / 10);
+    rate.on_acknowledged(1476, rtt, kTimeMs, false, now);
   }
   EXPECT_LT(rate.window(), window);
 }
