@@ -52,6 +52,12 @@ struct Introduction {
 static_assert(std::is_trivially_copyable_v<Introduction> &&
               std::has_unique_object_representations_v<Introduction>);
 
+// And then of what can be sent to all others.
+struct Ways {
+  std::uint32_t stride = 0xffff;
+  std::array<char, 192> failure{};
+};
+
 template <std::size_t n>
 void put(std::array<char, n>& to, const std::string& text) {
   std::memcpy(to.data(), text.data(), std::min(text.size(), n - 1));
@@ -144,6 +150,7 @@ class Sums : public BoundedSums {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   void meet(const BoundedSeams& seams);
+  std::uint16_t common_stride(const Ways& mine) const;
   static void check_alike(const std::vector<Introduction>& all);
   void check(const BoundedCall& call) const;
   void check_here(const BoundedCall& call);
@@ -186,9 +193,11 @@ void Sums::meet(const BoundedSeams& seams) {
   wire::fill_random(mine.secret);
   const Logger log(rank());
   std::optional<live::UdpSocket> socket;
+  std::vector<live::UdpSocket> more;
   try {  // what is refused here is for all to know
     const std::string address = group_->address();
     socket.emplace(live::UdpAddress(fmt::format("{}:0", address)));
+    more = live::more_paths(*socket, static_cast<std::size_t>(whole_number_of("TALWEG_PATHS")));
     mine.port = static_cast<std::uint16_t>(socket->address().port());
     mine.credit =
         static_cast<std::uint32_t>(std::min<std::size_t>(socket->window() / index(size() - 1), 1U << 30));
@@ -205,7 +214,7 @@ void Sums::meet(const BoundedSeams& seams) {
   options.bounds = {ppm_, ppm_, ppm_, 1};
   options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
-  options.paths = static_cast<std::size_t>(whole_number_of("TALWEG_PATHS"));
+  options.paths = more.size() + 1;
   options.sender.offload = seams.offload;
   options.sender.mark_priority = options_.classes.queues > 1;
   options.send = seams.send;
@@ -214,22 +223,36 @@ void Sums::meet(const BoundedSeams& seams) {
   if (std::ranges::all_of(all, [](const Introduction& i) { return i.has_aes != 0; }))
     options.suite.cipher = wire::CipherKind::aes256_gcm;
   std::vector<live::BoundedPeer> peers;
-  std::uint32_t stride = 0xffff;
+  Ways mine_to_all;
   for (const Introduction& i : all) {
     peers.push_back({live::UdpAddress(fmt::format("{}:{}", text_of(i.address), i.port)), i.secret, i.credit});
     const live::UdpAddress& to = peers.back().address;
-    stride = std::min<std::uint32_t>(
-        stride, live::bounded_stride(socket->path_mtu(to), to.ipv6(), options.suite.protection,
-                                     options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes));
+    try {
+      mine_to_all.stride = std::min<std::uint32_t>(
+          mine_to_all.stride,
+          live::bounded_stride(live::known_path_mtu(to), to.ipv6(), options.suite.protection,
+                               options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes));
+    } catch (const Error& e) {
+      put(mine_to_all.failure, e.what());
+    }
   }
-  group_->all_reduce(&stride, &stride, 1, DataType::u32, ReduceOp::min);
+  options.stride = common_stride(mine_to_all);
+  exchange_.emplace(std::move(*socket), rank(), peers, options, std::move(more));
+}
+
+// Of packets that all ranks can send each other; or what stands in the way, on every rank the same.
+std::uint16_t Sums::common_stride(const Ways& mine) const {
+  std::vector<Ways> all(index(size()));
+  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine), DataType::u8);
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r].failure[0] != 0)
+      throw_error(ErrorCode::system, "bounded loss: rank {}: {}", r, text_of(all[r].failure));
+  const std::uint32_t stride = std::ranges::min(all, {}, &Ways::stride).stride;
   if (stride == 0)
     throw_error(ErrorCode::system,
-                "bounded loss: there is a rank to which this or another one has no way, "
-                "or one that takes no datagrams of {} bytes",
+                "bounded loss: there is a rank to which another one can send no datagrams of {} bytes",
                 wire::kMostReportBytes);
-  options.stride = static_cast<std::uint16_t>(stride);
-  exchange_.emplace(std::move(*socket), rank(), peers, options);
+  return static_cast<std::uint16_t>(stride);
 }
 
 // On every rank with the same result.
@@ -409,9 +432,8 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
   }
   ended_well_ = true;
   if (const int r = exchange_->left_a_path(); r >= 0)
-    Logger(rank()).log(LogLevel::warn, "net",
-                       "bounded loss: {} of {} paths to {} answers nothing; it is left",
-                       exchange().paths(r).left(), exchange().paths(r).paths(), who(r));
+    Logger(rank()).log(LogLevel::warn, "net", "bounded loss: {}",
+                       live::paths_left(exchange().paths(r).left(), exchange().paths(r).paths(), who(r)));
   LossReport said = report(sum);
   keep_lost(sum);
   said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;

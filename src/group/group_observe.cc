@@ -159,10 +159,11 @@ void GroupImpl::warn_of_stalls(std::int64_t now_ns) {
     const bool said = std::exchange(call.stalled, true);
     if (observe::Metrics* metrics = world_->observer().metrics(); metrics != nullptr && !said)
       metrics->stall();
+    const double left = static_cast<double>(call.deadline_ns - now_ns) * 1e-9;
     if (!said && calls > 0)
-      log_.log(LogLevel::warn, "stall", "{} (for {:.0f} s; given up in {:.0f} s{})", p.text,
+      log_.log(LogLevel::warn, "stall", "{} (for {:.0f} s; {}{})", p.text,
                static_cast<double>(now_ns - call.started_ns) * 1e-9,
-               static_cast<double>(call.deadline_ns - now_ns) * 1e-9,
+               left > 0 ? fmt::format("given up in {:.0f} s", left) : "its time is over",
                calls == 1 ? "" : fmt::format("; and {} more call{}", calls - 1, calls == 2 ? "" : "s"));
     calls = 0;
   }

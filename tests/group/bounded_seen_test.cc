@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <array>
@@ -10,9 +11,13 @@
 #include <fstream>
 #include <iterator>
 #include <latch>
+#include <optional>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "group/bounded.h"
+#include "live/system.h"
 #include "lossy.h"
 #include "observe/flight_record.h"
 #include "ranks.h"
@@ -118,6 +123,48 @@ TEST(BoundedSums, AreCallsOfTheirOwnToThoseWhoWatch) {
     EXPECT_THAT(text, ::testing::ContainsRegex("\"ph\":\"e\"[^\n]*\"bounded_all_reduce\""));
   }
   std::filesystem::remove_all(folder);
+}
+
+// Of the process, which both ranks are in: as many as can be opened while it lives.
+class FewDescriptors {
+ public:
+  explicit FewDescriptors(std::size_t n) {
+    EXPECT_EQ(::getrlimit(RLIMIT_NOFILE, &before_), 0);
+    rlimit few = before_;
+    few.rlim_cur = 400;
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+    for (live::FileDescriptor next(::dup(0)); next; next = live::FileDescriptor(::dup(0)))
+      taken_.push_back(std::move(next));
+    EXPECT_GT(taken_.size(), n);
+    taken_.resize(taken_.size() - n);
+  }
+  ~FewDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  FewDescriptors(const FewDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+  std::vector<live::FileDescriptor> taken_;
+};
+
+TEST(BoundedSums, SayOnAllRanksThatOneHasNoDescriptors) {
+  const Variable paths("TALWEG_PATHS", "4");
+  std::optional<FewDescriptors> few;
+  run_ranks(2, [&few](Group& group) {
+    const auto made_with = [&](std::size_t descriptors) {
+      if (group.rank() == 0) few.emplace(descriptors);
+      group.barrier();
+      const std::string error = error_of([&] { BoundedSums::make(group); });
+      group.barrier();
+      if (group.rank() == 0) few.reset();
+      return error;
+    };
+    EXPECT_THAT(made_with(6), AllOf(HasSubstr("bounded loss: rank "), HasSubstr(": creating a UDP socket: "),
+                                    HasSubstr("Too many open files")));
+    EXPECT_THAT(made_with(8), AllOf(HasSubstr("bounded loss: rank "),
+                                    HasSubstr(": asking how large datagrams to 127.0.0.1:"),
+                                    HasSubstr("Too many open files")));
+    EXPECT_EQ(made_with(40), "nothing was thrown");
+  });
 }
 
 // Rank 2 has not called it; then no datagram of rank 1 comes.

@@ -312,6 +312,19 @@ TEST(Stall, OfManyCallsThatWaitForTheSameRankTheOldestIsWarnedOf) {
   EXPECT_EQ(log.find("stall:"), log.rfind("stall:")) << log;
 }
 
+TEST(Stall, OfACallWhoseTimeIsOverSaysSo) {
+  const Variable patience("TALWEG_STALL_WARNING", "60ms");
+  testing::internal::CaptureStderr();
+  run_ranks(2, [](Group& g) {
+    float x = 1;
+    if (g.rank() == 0) {
+      EXPECT_THROW(g.recv(&x, 1, DataType::f32, 1, 0, {.timeout = std::chrono::milliseconds(60)}), Error);
+    }
+    g.barrier();
+  });
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("(for 0 s; its time is over)"));
+}
+
 // The grammar of Prometheus' text format, as far as this page may use it.
 void expect_prometheus(const std::string& page) {
   const std::regex comment("# (HELP|TYPE) talweg_[a-z0-9_]+ .+");

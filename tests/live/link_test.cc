@@ -336,6 +336,20 @@ TEST_P(EitherWay, HoldsBackWhatIsNewUntilTheOldWayHasBroughtEverything) {
   EXPECT_EQ(sender().sent.size(), 67U);
 }
 
+TEST_P(EitherWay, WhatIsHeldBackIsUnsent) {
+  run();
+  auto& sends = dynamic_cast<EitherLink&>(from());
+  for (std::uint32_t i = 0; i < 64; ++i) send(i, 0, 1'000'000);
+  from().flush();
+  for (int i = 0; i < 100'000 && from().unsent(); ++i) {
+    look(0);
+    if (from().unsent()) look(1);
+  }
+  sends.keep_to(Way::datagrams);  // what the kernel has may not have arrived yet
+  send(64, 0, 100);
+  EXPECT_TRUE(from().unsent());
+}
+
 // Within the handing over of the first datagram's frame TCP's end is found.
 TEST_P(EitherWay, WhatHadArrivedOfWhoHasDiedIsHandedOverInOrder) {
   run();

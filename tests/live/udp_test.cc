@@ -484,6 +484,11 @@ TEST_F(Ends, LeaveAPathThatIsDead) {
   EXPECT_LT(by.datagrams[2] - then, 20U);
 }
 
+TEST(Udp, OfPathsThatAreLeftIsToldByTheirNumber) {
+  EXPECT_EQ(paths_left(1, 4, "rank 7"), "1 of 4 paths to rank 7 answers nothing; it is left");
+  EXPECT_EQ(paths_left(3, 4, "rank 7"), "3 of 4 paths to rank 7 answer nothing; they are left");
+}
+
 TEST(Udp, ADeafSocketIsNeverReadable) {
   const UdpSocket deaf(UdpAddress("127.0.0.1:0"), {.deaf = true}), other(UdpAddress("127.0.0.1:0"));
   for (int i = 0; i < 10; ++i)

@@ -347,6 +347,17 @@ TEST(ReplayWindow, SaysWhatASetSays) {
   for (std::uint64_t seed = 1; seed <= 30; ++seed) compare_with_set(seed);
 }
 
+// However far the window moves at once: what it forgets is too old, and nothing else.
+TEST(ReplayWindow, RemembersAllOfItsNumbersWhereverItMovesTo) {
+  for (std::uint64_t to = 200; to < ReplayWindow::kNumbers + 200; to += to == 400 ? 3500 : 1) {
+    ReplayWindow window;
+    for (std::uint64_t n = 0; n < 200; ++n) window.accept(n);
+    window.accept(to);
+    for (std::uint64_t n = to + 1 - std::min(to, ReplayWindow::kNumbers); n < to; ++n)
+      ASSERT_EQ(window.look(n), n < 200 ? Why::replayed : Why::none) << n << " of " << to;
+  }
+}
+
 TEST(ReplayWindow, TakesTheLargestNumbers) {
   ReplayWindow window;
   EXPECT_EQ(window.look(0), Why::none);

@@ -51,11 +51,11 @@ BoundedExchange::Peer::Peer(std::vector<UdpSender::Destination> destinations, co
       opener(other, {0, 0, rank, self}, suite) {}
 
 BoundedExchange::BoundedExchange(UdpSocket socket, int self, const std::vector<BoundedPeer>& peers,
-                                 const BoundedExchangeOptions& options)
+                                 const BoundedExchangeOptions& options, std::vector<UdpSocket> more)
     : Exchange(self, options, bytes_around(socket, options.suite.protection), credits_of(peers), *this),
       suite_(options.suite),
       socket_(std::move(socket)),
-      sender_(socket_, sender_options(options), options.send),
+      sender_(socket_, sender_options(options), options.send, std::move(more)),
       receiver_(socket_) {
   const BoundedPeer& own = peers[static_cast<std::size_t>(self)];
   for (std::size_t r = 0; r < peers.size(); ++r) {

@@ -47,9 +47,9 @@ std::uint16_t bounded_stride(std::size_t mtu, bool ipv6, wire::DatagramProtectio
 class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Exchange {
  public:
   // `peers`: of all ranks; the own one's address is not used. Throws Error{invalid_argument} for bounds that
-  // are none.
+  // are none. `more`: sockets of further paths (UdpSender).
   BoundedExchange(UdpSocket socket, int self, const std::vector<BoundedPeer>& peers,
-                  const BoundedExchangeOptions& options);
+                  const BoundedExchangeOptions& options, std::vector<UdpSocket> more = {});
   BoundedExchange(const BoundedExchange&) = delete;  // its sender and receiver know where its socket is
   BoundedExchange& operator=(const BoundedExchange&) = delete;
 

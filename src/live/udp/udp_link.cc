@@ -166,8 +166,9 @@ void UdpLink::note_paths() {
   if (paths.times_left() == left_) return;
   // Once: where one comes and goes a line each time would say nothing more.
   if (std::exchange(left_, paths.times_left()) == 0)
-    Logger(own_).log(LogLevel::warn, "net", "{} of {} paths to rank {} answers nothing; it is left",
-                     std::max<std::size_t>(paths.left(), 1), paths.paths(), peer_);
+    Logger(own_).log(
+        LogLevel::warn, "net", "{}",
+        paths_left(std::max<std::size_t>(paths.left(), 1), paths.paths(), fmt::format("rank {}", peer_)));
 }
 
 // A timer that ends too early costs a look; setting it costs a system call.

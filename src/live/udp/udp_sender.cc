@@ -1,10 +1,12 @@
 #include "live/udp/udp_sender.h"
 
+#include <fmt/format.h>
 #include <netinet/udp.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "wire/traffic_class.h"
 
@@ -30,18 +32,29 @@ bool means_no_offload(int error) {
 
 }  // namespace
 
-UdpSender::UdpSender(const UdpSocket& socket, UdpSenderOptions options, SendCall send)
+std::vector<UdpSocket> more_paths(const UdpSocket& first, std::size_t paths) {
+  std::vector<UdpSocket> more;
+  UdpAddress local = first.address();
+  local.set_port(0);
+  for (std::size_t path = 1; path < paths; ++path)
+    more.emplace_back(local, UdpOptions{.merge = false, .deaf = true});
+  return more;
+}
+
+std::string paths_left(std::size_t left, std::size_t paths, const std::string& whom) {
+  return fmt::format("{} of {} paths to {} {}", left, paths, whom,
+                     left == 1 ? "answers nothing; it is left" : "answer nothing; they are left");
+}
+
+UdpSender::UdpSender(const UdpSocket& socket, UdpSenderOptions options, SendCall send,
+                     std::vector<UdpSocket> more)
     : socket_(socket),
       options_(options),
       send_(send ? std::move(send)
                  : [](int fd, mmsghdr* messages,
                       unsigned n) { return ::sendmmsg(fd, messages, n, MSG_DONTWAIT); }),
-      arena_(std::make_unique_for_overwrite<std::byte[]>(kArenaBytes)) {
-  UdpAddress local = socket.address();
-  local.set_port(0);
-  for (std::size_t path = 1; path < options.paths; ++path)
-    more_.emplace_back(local, UdpOptions{.merge = false, .deaf = true});
-}
+      more_(more.empty() ? more_paths(socket, options.paths) : std::move(more)),
+      arena_(std::make_unique_for_overwrite<std::byte[]>(kArenaBytes)) {}
 
 UdpSender::Destination UdpSender::add(const UdpAddress& address, std::size_t path) {
   if (!removed_.empty()) {

@@ -24,6 +24,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "live/udp/udp_socket.h"
@@ -47,14 +48,21 @@ struct UdpSendStatistics {
   std::uint64_t blocked = 0;          // the kernel had no room
 };
 
+// Sockets of all `paths` but the first, which is by `first`. Throws Error{system}.
+std::vector<UdpSocket> more_paths(const UdpSocket& first, std::size_t paths);
+// For people: of so many paths to `whom` some were left.
+std::string paths_left(std::size_t left, std::size_t paths, const std::string& whom);
+
 class UdpSender {
  public:
   using Destination = std::size_t;
   // ::sendmmsg, or what stands in for it.
   using SendCall = std::function<int(int fd, mmsghdr* messages, unsigned n)>;
 
-  // `socket` must outlive the sender; path 0 is by it. Throws Error{system} where there is no other one.
-  explicit UdpSender(const UdpSocket& socket, UdpSenderOptions options = {}, SendCall send = {});
+  // `socket` must outlive the sender; path 0 is by it, and the others by `more`, of more_paths(). Where that
+  // is empty they are made; throws Error{system} where there is no socket.
+  explicit UdpSender(const UdpSocket& socket, UdpSenderOptions options = {}, SendCall send = {},
+                     std::vector<UdpSocket> more = {});
 
   Destination add(const UdpAddress& address, std::size_t path = 0);
   // What waits to be sent there leaves, as far as the kernel takes it. The next one that is added may have

@@ -1,8 +1,10 @@
-// Ranks that send each other shards by several paths, in virtual time: paths that are slower, lossy or dead.
+// Ranks that send each other shards in virtual time: what leaves when and how, and by several paths, of which
+// some are slower, lossy or dead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -26,9 +28,9 @@ struct PathWay {
 
 class PathWorld {
  public:
-  PathWorld(int ranks, std::vector<PathWay> ways, double p, std::uint64_t seed, bool warm_up = false)
+  PathWorld(int ranks, std::vector<PathWay> ways, double p, std::uint64_t seed, bool warm_up = false,
+            ExchangeOptions options = {})
       : ways(std::move(ways)), random_(seed) {
-    ExchangeOptions options;
     const auto ppm = static_cast<std::uint32_t>(p * kMillion);
     options.bounds = {ppm, ppm, ppm, 1};
     options.paths = this->ways.size();
@@ -40,9 +42,9 @@ class PathWorld {
     }
   }
 
-  // A call of shards of so many bytes each. False: what arrived is not what was sent, but for what is
-  // missing.
-  bool call(std::size_t bytes) {
+  // A call of shards of so many bytes each, of a new tensor or the `same` as before. False: what arrived is
+  // not what was sent, but for what is missing.
+  bool call(std::size_t bytes, bool same = false) {
     const std::size_t n = ranks.size();
     std::vector<std::vector<std::byte>> data(n);
     const std::int64_t deadline = now + 60'000'000'000;
@@ -50,10 +52,10 @@ class PathWorld {
     for (std::size_t r = 0; r < n; ++r) {
       for (std::size_t i = 0; i < bytes * n; ++i)
         data[r].push_back(static_cast<std::byte>(random_.below(256)));
-      const std::vector<std::uint64_t> shards(n, bytes);
-      tensor_ = ranks[r]->add(shards, DataType::f32);
     }
-    for (std::size_t r = 0; r < n; ++r) ranks[r]->begin(tensor_, data[r].data(), {}, deadline, now);
+    if (!same)
+      for (const auto& x : ranks) tensor_ = x->add(std::vector<std::uint64_t>(n, bytes), DataType::f32);
+    for (std::size_t r = 0; r < n; ++r) ranks[r]->begin(tensor_, data[r].data(), classes, deadline, now);
     while (!done())
       if (!step()) return false;
     took_ns = now - begun;
@@ -91,6 +93,10 @@ class PathWorld {
   std::int64_t sleeps_ns = 0, wakes_ns = 0;
   std::int64_t now = 1'000'000, took_ns = 0;
   std::map<std::size_t, std::uint64_t> by_path;
+  ExchangeClasses classes;                                 // of the next call
+  std::function<bool(const wire::DatagramHeader&)> loses;  // one more reason
+  std::function<void(int from, int to, const wire::DatagramHeader&)> on_sent;
+  std::int64_t most_waiting_ns = 0;  // for its turn, of all since this was 0
 
  private:
   struct Carried {
@@ -123,11 +129,13 @@ class PathWorld {
   }
   void carry(Carried c, std::size_t path) {
     by_path[path] += c.payload.size() + kAround;
+    if (on_sent) on_sent(c.from, c.to, c.header);
     const PathWay& way = ways.at(path);
-    if (way.dead || random_.uniform() < way.loss) return;
+    if (way.dead || random_.uniform() < way.loss || (loses && loses(c.header))) return;
     auto& busy_until = busy_until_[{c.from, c.to, path}];
     busy_until = std::max(busy_until, now) +
                  static_cast<std::int64_t>(static_cast<double>(c.payload.size() + kAround) / way.rate * 1e9);
+    most_waiting_ns = std::max(most_waiting_ns, busy_until - now);
     on_the_way_.emplace(busy_until + way.delay_ns, std::move(c));
   }
   bool done() const {
@@ -262,6 +270,77 @@ TEST(ExchangePaths, OneThatWasDeadFromTheBeginningStopsNobody) {
     world.ways[dead].dead = true;
     for (int i = 0; i < 10; ++i) ASSERT_TRUE(world.call(300'000)) << dead;
     EXPECT_LT(world.by_path[dead] * 20, world.by_path[1]) << dead;
+  }
+}
+
+bool is_data(const wire::DatagramHeader& header) {
+  return header.type == static_cast<std::uint8_t>(wire::BoundedType::data);
+}
+
+TEST(Exchange, PacketsAreDroppableOnlyWhereSomeMayBeMissing) {
+  std::uint64_t droppable = 0;
+  const auto droppable_in = [&](PathWorld& world, bool same = false) {
+    droppable = 0;
+    world.classes.droppable = 0.5;
+    world.on_sent = [&](int, int, const wire::DatagramHeader& header) {
+      if (is_data(header) && (header.service & wire::kDroppable) != 0) ++droppable;
+    };
+    EXPECT_TRUE(world.call(40'000, same));
+    EXPECT_EQ(world.ranks[0]->important(1) != nullptr, droppable > 0);
+    return droppable;
+  };
+  PathWorld may_lose(2, even_ways(1), 0.1, 1), nothing(2, even_ways(1), 0, 1);
+  EXPECT_GT(droppable_in(may_lose), 0U);
+  EXPECT_EQ(droppable_in(nothing), 0U);
+  PathWorld later(2, even_ways(1), 0.1, 1, true);
+  for (std::size_t i = 0; i < AdaptiveDeadline::kWarmUp; ++i) {
+    EXPECT_EQ(droppable_in(later, i > 0), 0U) << i;
+    EXPECT_TRUE(later.ranks[0]->exact());
+  }
+  EXPECT_GT(droppable_in(later, true), 0U);
+}
+
+TEST(Exchange, WaitsForTheRestAPartOfACallThatDoublesWhileMuchIsLost) {
+  ExchangeOptions options;
+  options.times.gap_ns = 1'000'000'000;  // what ends a call with losses is the linger
+  PathWorld world(2, {{.delay_ns = 10'000'000}}, 0.2, 1, true, options);
+  constexpr std::size_t kPacket = 1368;
+  for (std::size_t i = 0; i < AdaptiveDeadline::kWarmUp; ++i) ASSERT_TRUE(world.call(10 * kPacket, i > 0));
+  const std::int64_t exact_ns = world.took_ns;
+  world.loses = [](const wire::DatagramHeader& header) { return is_data(header) && header.number % 10 == 0; };
+  ASSERT_TRUE(world.call(10 * kPacket, true));
+  for (int i = 0; i < 2; ++i) {
+    const std::int64_t before_ns = world.took_ns;
+    ASSERT_TRUE(world.call(10 * kPacket, true));
+    EXPECT_GT(world.took_ns - before_ns, exact_ns / 20);
+    EXPECT_LT(world.took_ns - before_ns, exact_ns / 5);
+  }
+  EXPECT_EQ(world.ranks[0]->from(1).at_linger, 3U);
+}
+
+TEST(Exchange, RoomInQueuesIsSharedByAllThatAreSentTo) {
+  ExchangeOptions options;
+  options.queue_bytes = 90e3;
+  options.most_queue_bytes = 1e6;
+  options.rate.queue_ns = 1;  // so that bytes decide
+  PathWorld world(4, even_ways(1), 0, 1, false, options);
+  ASSERT_TRUE(world.call(600'000));
+  world.most_waiting_ns = 0;
+  ASSERT_TRUE(world.call(600'000));
+  const double most_bytes = static_cast<double>(world.most_waiting_ns) * 1e-9 * world.ways[0].rate;
+  EXPECT_GT(most_bytes, 20e3);
+  EXPECT_LT(most_bytes, 60e3) << "30 kB, and what leaves at once";
+}
+
+TEST(Exchange, EachRankBeginsWithTheOneBehindIt) {
+  PathWorld world(5, even_ways(1), 0, 1);
+  for (int call = 0; call < 2; ++call) {
+    std::map<int, int> first;
+    world.on_sent = [&](int from, int to, const wire::DatagramHeader& header) {
+      if (is_data(header)) first.emplace(from, to);
+    };
+    ASSERT_TRUE(world.call(100'000));
+    for (int r = 0; r < 5; ++r) EXPECT_EQ(first.at(r), (r + 1) % 5);
   }
 }
 

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 
+#include <set>
+#include <vector>
+
 namespace talweg::protocol {
 namespace {
 
@@ -33,6 +36,61 @@ TEST(Arrivals, SeveralAreAcknowledgedAtOnceUnlessOneAsks) {
   arrivals.came(5, false, 1000, 1000);
   arrivals.end_of_batch();
   EXPECT_FALSE(arrivals.due(1000)) << "that one has been answered";
+}
+
+TEST(Arrivals, ManyAreAcknowledgedThoughMoreAreThere) {
+  Arrivals arrivals;
+  for (std::uint64_t n = 0; n < Arrivals::kMostHeld; ++n) {
+    EXPECT_FALSE(arrivals.due(1000)) << n;
+    arrivals.came(n, false, 1000, 1000);
+  }
+  EXPECT_TRUE(arrivals.due(1000));
+}
+
+TEST(Arrivals, WhatIsOlderThanOneThatAskedIsWaitedFor) {
+  Arrivals arrivals;
+  arrivals.came(5, true, 1000, 1000);
+  told(arrivals);
+  arrivals.came(3, false, 1000, 1000);
+  arrivals.end_of_batch();
+  EXPECT_TRUE(arrivals.due(1000));
+}
+
+TEST(Arrivals, ForHowLongTheNewestWasHeldIsTold) {
+  Arrivals arrivals;
+  arrivals.came(0, false, 0, 0);
+  arrivals.came(1, false, 300'000, 400'000);
+  wire::Acknowledgement ack;
+  arrivals.tell(1'000'000, ack);
+  EXPECT_EQ(ack.held_us, 700U);
+}
+
+TEST(Arrivals, ALatenessIsForgottenInTime) {
+  Arrivals arrivals;
+  std::uint64_t next = 0;
+  const auto in_time = [&](int count) {
+    for (int i = 0; i < count; ++i) arrivals.came(next++, false, 0, 0);
+  };
+  in_time(10);
+  const std::uint64_t late = next++;
+  in_time(100);
+  arrivals.came(late, false, 1'000'000, 1'000'000);
+  EXPECT_EQ(arrivals.lateness_ns(), 1'000'000);
+  in_time(40'000);
+  EXPECT_LT(arrivals.lateness_ns(), 10'000);
+}
+
+TEST(Arrivals, WhereThereAreTooManyGapsAcknowledgementsLeaveOutOthersEachTime) {
+  Arrivals arrivals;
+  constexpr std::size_t kPieces = wire::kAckRanges * 5 / 4;
+  for (std::uint64_t n = 0; n < kPieces; ++n) arrivals.came(2 * n, false, 0, 0);
+  std::set<std::uint64_t> all;
+  for (int i = 0; i < 4; ++i) {
+    const auto ranges = told(arrivals);
+    EXPECT_EQ(ranges.size(), wire::kAckRanges);
+    for (const Range& range : ranges) all.insert(range.begin);
+  }
+  EXPECT_EQ(all.size(), kPieces);
 }
 
 // What a lost datagram leaves is a gap for ever, as it is sent again with another number.

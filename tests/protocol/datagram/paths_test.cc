@@ -202,6 +202,20 @@ TEST(Paths, DifferentDelaysAreNoLosses) {
   }
 }
 
+TEST(Paths, LossesOfOneTakeItsPartOfTheWindow) {
+  std::int64_t took_ns = 0;
+  for (const double loss : {0.0, 0.02}) {
+    auto ways = equal_ways(4);
+    ways[1].loss = loss;
+    Spray s(4, ways);
+    ASSERT_TRUE(s.send(20'000'000));
+    if (loss > 0) {
+      EXPECT_LT(s.pipe.now() * 4, took_ns * 5);
+    }
+    took_ns = s.pipe.now();
+  }
+}
+
 TEST(Paths, LossesAreFoundAsSoonAsByOne) {
   Spray s(4, equal_ways(4), {}, 0.01);
   ASSERT_TRUE(s.send(10'000'000));
@@ -301,6 +315,27 @@ TEST_F(ChooserTest, IsLeftAfterSoManyLossesInARowAndTriedNowAndThen) {
   chooser.heard(1, 0, now);
   EXPECT_TRUE(chooser.in_use(1));
   EXPECT_EQ(chooser.times_back(), 1U);
+}
+
+TEST_F(ChooserTest, OneInUseOfWhichNothingIsHeardIsTriedEachTimeThatLong) {
+  for (int i = 0; i < 3; ++i) {
+    for (std::size_t p : {0U, 2U, 3U}) chooser.arrived(p, 1U << 20, kMilli, now);
+    now += PathChooser::kQuietNs - 1;
+    for (std::size_t p : {0U, 2U, 3U}) chooser.arrived(p, 1U << 20, kMilli, now);
+    EXPECT_EQ(chooser.trial(sent, now), std::nullopt) << i;
+    EXPECT_EQ(chooser.trial(sent, ++now), 1U) << i;
+    EXPECT_EQ(chooser.trial(sent, now), std::nullopt) << i;
+  }
+}
+
+TEST(PathChooser, SaysHowMuchLongerAWayIsThanTheShortest) {
+  PathChooser chooser(2);
+  for (const std::size_t p : {1U, 0U}) {
+    chooser.arrived(p, 100, p == 1 ? 3 * kMilli : kMilli, kMilli);
+    chooser.heard(p, 0, kMilli);
+  }
+  EXPECT_EQ(chooser.detour_ns(1), 2 * kMilli);
+  EXPECT_EQ(chooser.detour_ns(0), 0);
 }
 
 TEST_F(ChooserTest, OneIsAlwaysInUse) {
