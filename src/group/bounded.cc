@@ -1,13 +1,10 @@
 #include "group/bounded.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <exception>
 #include <numeric>
@@ -18,6 +15,8 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "group/bell.h"
+#include "group/bounded_ways.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
 #include "kernel/reduce.h"
@@ -60,28 +59,6 @@ template <std::size_t n>
 std::string text_of(const std::array<char, n>& from) {
   return std::string(from.data(), ::strnlen(from.data(), n));
 }
-
-// Rings when a work is done, and can be waited for together with a socket. Works keep it.
-class Bell {
- public:
-  Bell() : fd_(live::check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd")) {}
-  void ring() {
-    ++rung_;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = ::write(fd_.get(), &one, sizeof one);
-  }
-  void silence() {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto n = ::read(fd_.get(), &count, sizeof count);
-  }
-  int fd() const { return fd_.get(); }
-  // How often, so far.
-  std::size_t rung() const { return rung_; }
-
- private:
-  live::FileDescriptor fd_;
-  std::atomic<std::size_t> rung_{0};
-};
 
 bool overlap(const void* a, const void* b, std::size_t bytes) {
   const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
@@ -144,12 +121,15 @@ class Sums : public BoundedSums {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   void meet(const BoundedSeams& seams);
+  std::uint16_t try_the_ways(const live::UdpSocket& socket, const std::vector<live::BoundedPeer>& peers,
+                             const live::BoundedExchangeOptions& options) const;
   static void check_alike(const std::vector<Introduction>& all);
   void check(const BoundedCall& call) const;
   void check_here(const BoundedCall& call);
   void agree(const BoundedCall& call, const std::exception_ptr& refused) const;
   Sum prepare(const BoundedCall& call);
   void run(const Sum& sum);
+  LossReport run_exactly(const Sum& sum);
   protocol::ExchangeClasses classes(const BoundedCall& call) const;
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void check_works(const Sum& sum);
@@ -167,7 +147,7 @@ class Sums : public BoundedSums {
   const std::shared_ptr<GroupImpl> group_;  // of its own, with the ranks of the one that was given
   const BoundedLossOptions options_;
   const std::uint32_t ppm_;
-  std::optional<live::BoundedExchange> exchange_;
+  std::optional<live::BoundedExchange> exchange_;          // none: one rank, or datagrams do not pass
   std::vector<std::pair<std::size_t, DataType>> tensors_;  // count and type of each there
   std::vector<std::byte> copy_;                            // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;               // the sums, by rank
@@ -214,22 +194,30 @@ void Sums::meet(const BoundedSeams& seams) {
   if (std::ranges::all_of(all, [](const Introduction& i) { return i.has_aes != 0; }))
     options.suite.cipher = wire::CipherKind::aes256_gcm;
   std::vector<live::BoundedPeer> peers;
-  std::uint32_t stride = 0xffff;
-  for (const Introduction& i : all) {
+  for (const Introduction& i : all)
     peers.push_back({live::UdpAddress(fmt::format("{}:{}", text_of(i.address), i.port)), i.secret, i.credit});
-    const live::UdpAddress& to = peers.back().address;
-    stride = std::min<std::uint32_t>(
-        stride, live::bounded_stride(socket->path_mtu(to), to.ipv6(), options.suite.protection,
-                                     options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes));
-  }
-  group_->all_reduce(&stride, &stride, 1, DataType::u32, ReduceOp::min);
-  if (stride == 0)
-    throw_error(ErrorCode::system,
-                "bounded loss: there is a rank to which this or another one has no way, "
-                "or one that takes no datagrams of {} bytes",
-                wire::kMostReportBytes);
-  options.stride = static_cast<std::uint16_t>(stride);
+  options.stride = try_the_ways(*socket, peers, options);
+  if (options.stride == 0) return;
   exchange_.emplace(std::move(*socket), rank(), peers, options);
+}
+
+// The bytes of a packet that pass on all ways; 0: on one of them nothing does.
+std::uint16_t Sums::try_the_ways(const live::UdpSocket& socket, const std::vector<live::BoundedPeer>& peers,
+                                 const live::BoundedExchangeOptions& options) const {
+  const std::size_t most = options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes;
+  live::BoundedWays ways(socket, rank(), peers, options.suite, most, options.send);
+  const AgreedWays agreed = try_ways(*group_, ways);
+  if (agreed.packet == 0)
+    Logger(rank()).log(LogLevel::warn, "bounded",
+                       "no datagram of {} comes to {}, not even one of {} bytes: is UDP blocked between the two "
+                       "hosts? bounded sums go over the group's connections, and lose nothing",
+                       who(agreed.from), who(agreed.to), ways.least());
+  else if (agreed.packet < agreed.wanted && rank() == 0)
+    Logger(rank()).log(LogLevel::warn, "bounded",
+                       "from {} to {} {} bytes pass; {} are lost, and nobody says so: no packet of bounded sums "
+                       "is larger. Give all that is between the two the hosts' MTU, or the hosts {}",
+                       who(agreed.from), who(agreed.to), agreed.packet, agreed.wanted, agreed.packet);
+  return live::bounded_stride(agreed.packet, socket.ipv6(), options.suite.protection, most);
 }
 
 // On every rank with the same result.
@@ -289,7 +277,7 @@ void Sums::check(const BoundedCall& call) const {
 void Sums::check_here(const BoundedCall& call) {
   check(call);
   // While nobody waits for this rank.
-  if (call.residual == nullptr && call.in == call.out)
+  if (exchange_ && call.residual == nullptr && call.in == call.out)
     copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
 }
 
@@ -332,7 +320,7 @@ Sums::Sum Sums::prepare(const BoundedCall& call) {
     // What is sent is what was lost and what is new, and what will have been lost of that stays there.
     kernel::reduce_function(call.type, ReduceOp::sum)(call.residual, call.residual, call.in, call.count);
     sum.data = static_cast<const std::byte*>(call.residual);
-  } else if (call.in == call.out && bytes > 0) {
+  } else if (exchange_ && call.in == call.out && bytes > 0) {
     std::memcpy(copy_.data(), call.in, bytes);
     sum.data = copy_.data();
   } else {
@@ -392,15 +380,7 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
       throw Error(*broken_);
     }
   const Sum sum = prepare(call);
-  if (size() == 1 || call.count == 0) {
-    if (call.count > 0) std::memcpy(call.out, sum.data, call.count * sum.element);
-    if (call.residual != nullptr) std::memset(call.residual, 0, call.count * sum.element);
-    LossReport nothing;
-    nothing.exact = true;
-    nothing.lost_of_layer.assign(std::max<std::size_t>(call.layers.size(), 1), 0);
-    nothing.lost_of_sender.assign(index(size()), 0);
-    return nothing;
-  }
+  if (!exchange_ || call.count == 0) return run_exactly(sum);
   try {
     run(sum);
   } catch (const std::exception& e) {
@@ -414,6 +394,30 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
                        exchange().paths(r).left(), exchange().paths(r).paths(), who(r));
   LossReport said = report(sum);
   keep_lost(sum);
+  said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
+  return said;
+}
+
+// Where nothing can be lost.
+LossReport Sums::run_exactly(const Sum& sum) {
+  const BoundedCall& call = sum.call;
+  const std::size_t bytes = call.count * sum.element;
+  LossReport said;
+  if (size() > 1 && bytes > 0) try {
+      group_->all_reduce(sum.data, call.out, call.count, call.type, call.reduction,
+                         {.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000)});
+      said.sent_bytes = bytes - sum.counts[index(rank())] * sum.element;
+    } catch (const Error& e) {
+      fail(sum, e.code(), e.what());
+    } catch (const std::exception& e) {
+      fail(sum, ErrorCode::system, e.what());
+    }
+  else if (bytes > 0 && sum.data != call.out)
+    std::memcpy(call.out, sum.data, bytes);
+  if (call.residual != nullptr) std::memset(call.residual, 0, bytes);
+  said.exact = true;
+  said.lost_of_layer.assign(std::max<std::size_t>(call.layers.size(), 1), 0);
+  said.lost_of_sender.assign(index(size()), 0);
   said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
   return said;
 }
