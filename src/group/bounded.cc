@@ -121,8 +121,6 @@ class Sums : public BoundedSums {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   void meet(const BoundedSeams& seams);
-  std::uint16_t try_the_ways(const live::UdpSocket& socket, const std::vector<live::BoundedPeer>& peers,
-                             const live::BoundedExchangeOptions& options) const;
   static void check_alike(const std::vector<Introduction>& all);
   void check(const BoundedCall& call) const;
   void check_here(const BoundedCall& call);
@@ -196,28 +194,14 @@ void Sums::meet(const BoundedSeams& seams) {
   std::vector<live::BoundedPeer> peers;
   for (const Introduction& i : all)
     peers.push_back({live::UdpAddress(fmt::format("{}:{}", text_of(i.address), i.port)), i.secret, i.credit});
-  options.stride = try_the_ways(*socket, peers, options);
-  if (options.stride == 0) return;
-  exchange_.emplace(std::move(*socket), rank(), peers, options);
-}
-
-// The bytes of a packet that pass on all ways; 0: on one of them nothing does.
-std::uint16_t Sums::try_the_ways(const live::UdpSocket& socket, const std::vector<live::BoundedPeer>& peers,
-                                 const live::BoundedExchangeOptions& options) const {
   const std::size_t most = options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes;
-  live::BoundedWays ways(socket, rank(), peers, options.suite, most, options.send);
-  const AgreedWays agreed = try_ways(*group_, ways);
-  if (agreed.packet == 0)
-    Logger(rank()).log(LogLevel::warn, "bounded",
-                       "no datagram of {} comes to {}, not even one of {} bytes: is UDP blocked between the two "
-                       "hosts? bounded sums go over the group's connections, and lose nothing",
-                       who(agreed.from), who(agreed.to), ways.least());
-  else if (agreed.packet < agreed.wanted && rank() == 0)
-    Logger(rank()).log(LogLevel::warn, "bounded",
-                       "from {} to {} {} bytes pass; {} are lost, and nobody says so: no packet of bounded sums "
-                       "is larger. Give all that is between the two the hosts' MTU, or the hosts {}",
-                       who(agreed.from), who(agreed.to), agreed.packet, agreed.wanted, agreed.packet);
-  return live::bounded_stride(agreed.packet, socket.ipv6(), options.suite.protection, most);
+  {
+    live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send);
+    options.stride =
+        live::bounded_stride(try_ways(*group_, ways), socket->ipv6(), options.suite.protection, most);
+  }
+  if (options.stride == 0) return;  // the group's connections serve
+  exchange_.emplace(std::move(*socket), rank(), peers, options);
 }
 
 // On every rank with the same result.
@@ -514,9 +498,7 @@ void Sums::check_peers(const Sum& sum, bool summed) {
 
 // It has told its call over the group's connections a moment before.
 const char* Sums::may_be_blocked(const protocol::BoundedFailure& failure) const {
-  if (failure.code != ErrorCode::timeout || ended_well_) return "";
-  const std::uint32_t packets = exchange().shape(rank()).packets();
-  return packets > 0 && exchange().missing(failure.node).count() == packets
+  return failure.code == ErrorCode::timeout && failure.silent && !ended_well_
              ? ": is UDP blocked between the two hosts?"
              : "";
 }

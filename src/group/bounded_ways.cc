@@ -1,10 +1,14 @@
 #include "group/bounded_ways.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <string>
 
+#include "base/log.h"
 #include "group/bell.h"
 #include "live/system.h"
 
@@ -12,9 +16,9 @@ namespace talweg::group {
 
 namespace {
 
-// By each of them all ranks come to the same minimum: the packet first, then the way.
+// Of what came all ranks come to the same minimum: the packet first, then the way.
 struct Words {
-  std::array<std::uint64_t, 2> least;  // what came, and what was wanted
+  std::array<std::uint64_t, 2> least;  // what came, and what may leave as far as kernels know
 };
 
 std::uint64_t word(std::size_t packet, int from, int to) {
@@ -23,17 +27,38 @@ std::uint64_t word(std::size_t packet, int from, int to) {
 }
 
 Words words_of(Group& group, live::BoundedWays& ways) {
-  Words words{{~std::uint64_t{0}, word(ways.wanted(), 0, 0)}};
+  Words words{{~std::uint64_t{0}, ways.wanted()}};
   for (int r = 0; r < group.size(); ++r)
     if (r != group.rank())
       words.least[0] = std::min(words.least[0], word(ways.trial().came(r), r, group.rank()));
   return words;
 }
 
+void warn(const Group& group, std::uint64_t came, std::size_t wanted, std::size_t least) {
+  const auto who = [&](std::uint64_t rank) {
+    const auto r = static_cast<int>(rank & 0xffff);
+    return fmt::format("rank {} ({})", r, group.host_of(r));
+  };
+  const std::string from = who(came >> 16), to = who(came);
+  const std::size_t packet = came >> 32;
+  const Logger log(group.rank());
+  if (packet == 0)
+    log.log(LogLevel::warn, "bounded",
+            "no datagram of {} comes to {}, not even one of {} bytes: is UDP blocked between the two hosts? "
+            "bounded sums go over the group's connections, and lose nothing",
+            from, to, least);
+  else if (packet < wanted && group.rank() == 0)
+    log.log(
+        LogLevel::warn, "bounded",
+        "from {} to {} {} bytes pass; {} are lost, and nobody says so: no packet of bounded sums is larger. "
+        "Give all that is between the two the hosts' MTU, or the hosts {}",
+        from, to, packet, wanted, packet);
+}
+
 }  // namespace
 
 // While ranks tell each other what has come they go on sending: to some of them it may not have.
-AgreedWays try_ways(Group& group, live::BoundedWays& ways) {
+std::size_t try_ways(Group& group, live::BoundedWays& ways) {
   const auto bell = std::make_shared<Bell>();
   const auto words = std::make_shared<Words>();
   ways.step(live::now_ns());
@@ -58,7 +83,8 @@ AgreedWays try_ways(Group& group, live::BoundedWays& ways) {
   }
   told->wait();
   const auto [came, wanted] = words->least;
-  return {came >> 32, static_cast<int>(came >> 16 & 0xffff), static_cast<int>(came & 0xffff), wanted >> 32};
+  warn(group, came, wanted, ways.least());
+  return came >> 32;
 }
 
 }  // namespace talweg::group

@@ -8,14 +8,9 @@
 
 namespace talweg::group {
 
-struct AgreedWays {
-  // The largest IP packet that passes on all ways; 0: on one of them none does. And the worst of the ways.
-  std::size_t packet = 0;
-  int from = 0, to = 0;
-  std::size_t wanted = 0;  // what it would be, had everything passed that the ranks' kernels let leave
-};
-
-// Collective: every rank has made its `ways`, and gets the same result. Throws Error as a collective does.
-AgreedWays try_ways(Group& group, live::BoundedWays& ways);
+// The largest IP packet that passes on all ways; 0: on one of them none does. Collective: every rank has made
+// its `ways`, and gets the same. Warns where it is none, and, on rank 0, where it is smaller than kernels
+// know of. Throws Error as a collective does.
+std::size_t try_ways(Group& group, live::BoundedWays& ways);
 
 }  // namespace talweg::group

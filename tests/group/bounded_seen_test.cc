@@ -125,8 +125,7 @@ TEST(BoundedSums, SayForWhomTheyWait) {
   std::atomic<bool> mute{false};
   std::latch seen(2);
   run_ranks(3, [&](Group& group) {
-    const auto sums =
-        make_bounded(group, {.p = 0.01}, once(mute, lossy(group.rank() == 1 ? 1 : 0, 90)));
+    const auto sums = make_bounded(group, {.p = 0.01}, once(mute, lossy(group.rank() == 1 ? 1 : 0, 90)));
     if (group.rank() == 1) mute = true;
     std::vector<float> values(1'000, 1.F);
     const auto sum = [&] {

@@ -61,8 +61,9 @@ TEST(BoundedWays, OfWhichOneIsBlockedHaveSumsGoOverTheGroup) {
     EXPECT_EQ(group.statistics().bounded_calls, 8U);
   });
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(lines_with(said, "WARN bounded: no datagram of rank 1 \\([^\n]*\\) comes to rank 0 \\([^\n]*: is UDP "
-                             "blocked between the two hosts\\?"),
+  EXPECT_EQ(lines_with(said,
+                       "WARN bounded: no datagram of rank 1 \\([^\n]*\\) comes to rank 0 \\([^\n]*: is UDP "
+                       "blocked between the two hosts\\?"),
             3)
       << said;
   EXPECT_EQ(lines_with(said, "WARN"), 3) << said;
@@ -127,9 +128,11 @@ TEST(BoundedWays, ThatTakeSmallDatagramsGetSmallPacketsOfWhichAPartMayBeLost) {
   EXPECT_GT(largest, 500U);
   EXPECT_LE(largest, kTakes);
   const std::string said = testing::internal::GetCapturedStderr();
-  EXPECT_EQ(lines_with(said, "WARN bounded: from rank 2 \\([^\n]*\\) to rank 0 \\([^\n]*\\) 740 bytes pass; 8292 are "
-                             "lost"),
-            1)
+  EXPECT_EQ(
+      lines_with(said,
+                 "WARN bounded: from rank 2 \\([^\n]*\\) to rank 0 \\([^\n]*\\) 740 bytes pass; 8292 are "
+                 "lost"),
+      1)
       << said;
   EXPECT_EQ(lines_with(said, "WARN"), 1) << said;
 }
@@ -141,8 +144,7 @@ TEST(BoundedWays, ThatLoseAPartOfAllSizesAreLeftAsTheyAre) {
     // Nothing as large as what the way does not take would leave.
     const auto sums = make_bounded(group, {.packet_bytes = 512}, no_larger_than(1000, lossy(0, 9)));
     std::vector<float> values(10'000, 1.F);
-    EXPECT_FALSE(
-        sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}).exact);
+    EXPECT_FALSE(sums->all_reduce({.in = values.data(), .out = values.data(), .count = values.size()}).exact);
     EXPECT_THAT(values, Each(3.F));
   });
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");

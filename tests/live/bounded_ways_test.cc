@@ -47,9 +47,7 @@ struct TwoRanks {
       }
   }
   std::size_t came_to_0() { return ways[0]->trial().came(1); }
-  bool ended() {
-    return ways[0]->trial().ended(now_ns()) && ways[1]->trial().ended(now_ns());
-  }
+  bool ended() { return ways[0]->trial().ended(now_ns()) && ways[1]->trial().ended(now_ns()); }
 
   std::vector<std::unique_ptr<UdpSocket>> sockets;
   std::vector<BoundedPeer> peers;

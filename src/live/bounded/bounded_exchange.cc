@@ -9,6 +9,8 @@ namespace talweg::live {
 
 namespace {
 
+// Batches that are received before others get their turn.
+constexpr int kReceiveRounds = 4;
 // Bytes of the largest element there is, of which a packet has a whole number.
 constexpr std::size_t kElement = 16;
 
@@ -35,7 +37,8 @@ std::uint16_t bounded_stride(std::size_t mtu, bool ipv6, wire::DatagramProtectio
 
 BoundedExchange::BoundedExchange(UdpSocket socket, int self, const std::vector<BoundedPeer>& peers,
                                  const BoundedExchangeOptions& options)
-    : Exchange(self, options, bounded_around(socket.ipv6(), options.suite.protection), credits_of(peers), *this),
+    : Exchange(self, options, bounded_around(socket.ipv6(), options.suite.protection), credits_of(peers),
+               *this),
       socket_(std::move(socket)),
       sender_(socket_, sender_options(options), options.send),
       receiver_(socket_),
@@ -69,7 +72,8 @@ void BoundedExchange::take(UdpReceiver::Datagram& datagram, std::int64_t now) {
 
 int BoundedExchange::left_a_path() {
   for (int r = 0; r < ranks() && !told_; ++r) {
-    if (to_[static_cast<std::size_t>(r)].empty() || paths(r).left() == 0 || paths(r).times_left() == 0) continue;
+    if (to_[static_cast<std::size_t>(r)].empty() || paths(r).left() == 0 || paths(r).times_left() == 0)
+      continue;
     told_ = true;
     return r;
   }

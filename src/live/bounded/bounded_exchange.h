@@ -80,7 +80,7 @@ class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Excha
   UdpReceiver receiver_;
   BoundedPeers peers_;
   std::vector<std::vector<UdpSender::Destination>> to_;  // by rank and path; none: this rank
-  bool told_ = false;  // of a path that was left
+  bool told_ = false;                                    // of a path that was left
 };
 
 }  // namespace talweg::live

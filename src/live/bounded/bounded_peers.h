@@ -17,9 +17,6 @@
 
 namespace talweg::live {
 
-// Batches that are received before others get their turn.
-inline constexpr int kReceiveRounds = 4;
-
 // A rank as the others know it.
 struct BoundedPeer {
   UdpAddress address;
@@ -58,8 +55,8 @@ class BoundedPeers {
   wire::DatagramRefusals refusals_;
 };
 
-// Until `until_ns`, or `socket` has something to read, `blocked` (-1: none) room to send, or `wake` (-1: none)
-// is readable; a second at most.
+// Until `until_ns`, or `socket` has something to read, `blocked` (-1: none) room to send, or `wake` (-1:
+// none) is readable; a second at most.
 void wait_for_datagrams(const UdpSocket& socket, int blocked, int wake, std::int64_t until_ns);
 
 }  // namespace talweg::live

@@ -11,6 +11,9 @@ namespace talweg::live {
 namespace {
 
 constexpr std::uint32_t kEpoch = 1;  // that of the sums is 0
+// Batches: more than a socket's buffer has. Whoever comes late finds there what has passed, and is not to
+// give up before it has seen that.
+constexpr int kMostBatches = 128;
 
 }  // namespace
 
@@ -45,7 +48,7 @@ void BoundedWays::step(std::int64_t now) {
     if (wire::decode(header, BoundedPeers::payload(datagram.bytes, header), message) != nullptr) return;
     trial_->on(header.sender, message);
   };
-  for (int i = 0; i < kReceiveRounds && receiver_.receive(take); ++i) {
+  for (int i = 0; i < kMostBatches && receiver_.receive(take); ++i) {
   }
   for (int to = 0;;) {
     const std::size_t room = peers_.around_payload() + payload_.size();

@@ -26,8 +26,8 @@ namespace talweg::protocol {
 class WayTrial {
  public:
   static constexpr std::int64_t kFirstPauseNs = 5'000'000, kMostPauseNs = 100'000'000;
-  // After all have begun. So each size leaves nine times at least: where a tenth of all datagrams is lost, all
-  // nine are once in 10^9 trials.
+  // After all have begun. So each size leaves nine times at least: where a tenth of all datagrams is lost,
+  // all nine are once in 10^9 trials.
   static constexpr std::int64_t kPatienceNs = 1'000'000'000;
 
   // `largest`: by rank, the largest packet that may leave for it; less than `least`: none does. `least`: of
