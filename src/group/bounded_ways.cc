@@ -26,7 +26,7 @@ std::uint64_t word(std::size_t packet, int from, int to) {
          static_cast<std::uint16_t>(to);
 }
 
-Words words_of(Group& group, live::BoundedWays& ways) {
+Words words_of(const Group& group, live::BoundedWays& ways) {
   Words words{{~std::uint64_t{0}, ways.wanted()}};
   for (int r = 0; r < group.size(); ++r)
     if (r != group.rank())
@@ -48,11 +48,10 @@ void warn(const Group& group, std::uint64_t came, std::size_t wanted, std::size_
             "bounded sums go over the group's connections, and lose nothing",
             from, to, least);
   else if (packet < wanted && group.rank() == 0)
-    log.log(
-        LogLevel::warn, "bounded",
-        "from {} to {} {} bytes pass; {} are lost, and nobody says so: no packet of bounded sums is larger. "
-        "Give all that is between the two the hosts' MTU, or the hosts {}",
-        from, to, packet, wanted, packet);
+    log.log(LogLevel::warn, "bounded",
+            "from {} to {} {} bytes pass; {} are lost: no packet of bounded sums is larger. "
+            "Give all that is between the two the hosts' MTU, or the hosts {}",
+            from, to, packet, wanted, packet);
 }
 
 }  // namespace

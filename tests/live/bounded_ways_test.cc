@@ -25,7 +25,7 @@ UdpSender::SendCall up_to(std::size_t most, int copies = 1) {
 }
 
 struct TwoRanks {
-  explicit TwoRanks(const UdpSender::SendCall& send) {
+  explicit TwoRanks(const UdpSender::SendCall& send, std::size_t most = 8192) {
     for (int r = 0; r < 2; ++r) {
       sockets.push_back(std::make_unique<UdpSocket>(UdpAddress("127.0.0.1:0")));
       BoundedPeer peer{sockets.back()->address(), {}};
@@ -34,7 +34,7 @@ struct TwoRanks {
     }
     for (int r = 0; r < 2; ++r)
       ways.push_back(std::make_unique<BoundedWays>(*sockets[static_cast<std::size_t>(r)], r, peers,
-                                                   wire::DatagramSuite{}, 8192, send));
+                                                   wire::DatagramSuite{}, most, send));
   }
   // Until that is so, or for far longer than it should take.
   template <class Condition>
@@ -62,6 +62,13 @@ TEST(BoundedWays, EndWhenTheLargestHaveCome) {
   EXPECT_EQ(ranks.came_to_0(), 8292U);
   EXPECT_EQ(ranks.ways[1]->trial().came(0), 8292U);
   EXPECT_EQ(bounded_stride(8292, false, wire::DatagramProtection::authenticated, 8192), 8192);
+}
+
+TEST(BoundedWays, TryNoneThatUdpCannotCarry) {
+  TwoRanks ranks(up_to(65'535), wire::kMaxDatagramPayload);
+  ranks.run_until([&] { return ranks.ended(); });
+  EXPECT_TRUE(ranks.ended());
+  EXPECT_EQ(ranks.came_to_0(), 65'535U);
 }
 
 TEST(BoundedWays, FindTheLargestThatPasses) {

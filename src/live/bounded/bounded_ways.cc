@@ -25,18 +25,19 @@ BoundedWays::BoundedWays(const UdpSocket& socket, int self, std::span<const Boun
       peers_(self, peers, suite, kEpoch) {
   const std::size_t around = bounded_around(socket.ipv6(), suite.protection);
   least_ = around + kLeastBoundedPayload;
-  const std::size_t most_bytes = around + std::max(wire::kBoundedHeadBytes + most, kLeastBoundedPayload);
+  const std::size_t most_payload = std::max(wire::kBoundedHeadBytes + most, kLeastBoundedPayload);
   std::vector<std::size_t> largest(peers.size());
-  wanted_ = most_bytes;
+  wanted_ = around + most_payload;
   for (std::size_t r = 0; r < peers.size(); ++r) {
     to_.push_back(0);
     if (r == static_cast<std::size_t>(self)) continue;
     to_.back() = sender_.add(peers[r].address);
-    const std::size_t mtu = sender_.mtu(to_.back());
-    largest[r] = mtu < least_ ? 0 : std::min(mtu, most_bytes);
+    const std::size_t payload =
+        wire::datagram_payload(sender_.mtu(to_.back()), socket.ipv6(), suite.protection);
+    largest[r] = payload < kLeastBoundedPayload ? 0 : around + std::min(payload, most_payload);
     wanted_ = std::min(wanted_, largest[r]);
   }
-  payload_.resize(most_bytes - around);
+  payload_.resize(most_payload);
   trial_.emplace(self, largest, least_, around, now_ns());
 }
 

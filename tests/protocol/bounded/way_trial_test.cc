@@ -4,18 +4,17 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
-#include <deque>
 #include <vector>
 
 #include "base/random.h"
+#include "protocol/bounded/pair.h"
 
 namespace talweg::protocol {
 namespace {
 
 using testing::ElementsAre;
 
-constexpr std::size_t kAround = 76, kLeast = 616, kMost = 8292;
-constexpr std::int64_t kMs = 1'000'000;
+constexpr std::size_t kBeside = 76, kLeast = 616, kMost = 8292;
 
 struct Tried {
   int to;
@@ -28,16 +27,16 @@ std::vector<Tried> leaving(WayTrial& trial, std::int64_t now) {
   std::vector<Tried> all;
   int to = -1;
   wire::BoundedTrial message;
-  while (trial.next(now, to, message)) all.push_back({to, kAround + message.bytes, message.largest});
+  while (trial.next(now, to, message)) all.push_back({to, kBeside + message.bytes, message.largest});
   return all;
 }
 
 wire::BoundedTrial of(std::size_t packet, bool largest) {
-  return {static_cast<std::uint16_t>(packet - kAround), largest};
+  return {static_cast<std::uint16_t>(packet - kBeside), largest};
 }
 
 WayTrial of_three(int self, std::size_t to_2 = kMost) {
-  return {self, std::vector<std::size_t>{kMost, kMost, to_2}, kLeast, kAround, 0};
+  return {self, std::vector<std::size_t>{kMost, kMost, to_2}, kLeast, kBeside, 0};
 }
 
 TEST(WayTrial, SendsOneDatagramToEachWhereAllIsWell) {
@@ -126,7 +125,7 @@ TEST(WayTrial, FindsWhatPassesThoughAPartIsLost) {
     std::vector<WayTrial> trials;
     std::vector<std::vector<std::size_t>> takes(n, std::vector<std::size_t>(n, kMost));
     for (int r = 0; r < ranks; ++r) {
-      trials.emplace_back(r, largest, kLeast, kAround, 0);
+      trials.emplace_back(r, largest, kLeast, kBeside, 0);
       trials.back().all_have_begun(0);
     }
     for (auto& row : takes)
