@@ -75,8 +75,8 @@ struct BoundedCall {
 struct LossReport {
   std::uint64_t sent_bytes = 0;  // this rank's data for the others
   std::uint64_t lost_bytes = 0;  // of these, what never arrived; in the residual, where there is one
-  std::uint64_t lost_important_bytes = 0;     // of these, what was in packets that are not droppable
-  bool exact = false;                         // nothing may be lost: one of the first calls, or p is 0
+  std::uint64_t lost_important_bytes = 0;  // of these, what was in packets that are not droppable
+  bool exact = false;  // nothing may be lost: one of the first calls, p is 0, or datagrams do not pass
   std::vector<std::uint64_t> lost_of_layer;   // bytes of lost_bytes, by layer
   std::vector<std::uint64_t> lost_of_sender;  // bytes of each rank's data that this rank has summed without
   std::uint64_t packets_again = 0;            // that were sent again
@@ -85,9 +85,12 @@ struct LossReport {
 
 class BoundedSums {
  public:
-  // Every rank of `group` calls it, in the same order as other collectives. Needs UDP between the ranks'
-  // hosts. Shares the group's connections, and may outlive it. Throws Error: invalid_argument (options),
-  // mismatch (ranks have other options; on every rank), system (no socket).
+  // Every rank of `group` calls it, in the same order as other collectives. Tries by datagrams which sizes
+  // pass between the ranks' hosts: where it is less than their MTU, packets become smaller, and where none
+  // pass between two of them, calls go over the group's connections and lose nothing (LossReport::exact).
+  // Either is logged, as a warning, and found out after a second; else it takes a few round trips. Shares the
+  // group's connections, and may outlive it. Throws Error: invalid_argument (options), mismatch (ranks have
+  // other options; on every rank), system (no socket), and what a collective throws.
   static std::shared_ptr<BoundedSums> make(Group& group, const BoundedLossOptions& options = {});
   virtual ~BoundedSums() = default;
 

@@ -22,7 +22,7 @@ constexpr std::array<const char*, 5> kNames{"NONE", "VERSION", "WARN", "INFO", "
 
 // All that lines are logged under.
 constexpr const char* kSubsystems =
-    "all, aggregator, call, group, init, log, net, observe, plan, probe, stall";
+    "all, aggregator, bounded, call, group, init, log, net, observe, plan, probe, stall";
 
 std::string host_name() {
   std::array<char, 256> buffer{};

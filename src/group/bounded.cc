@@ -1,13 +1,10 @@
 #include "group/bounded.h"
 
 #include <fmt/format.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cmath>
 #include <cstring>
 #include <exception>
 #include <numeric>
@@ -18,6 +15,9 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "group/bell.h"
+#include "group/bounded_checks.h"
+#include "group/bounded_ways.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
 #include "kernel/reduce.h"
@@ -29,10 +29,7 @@ namespace talweg::group {
 
 namespace {
 
-constexpr double kMostLoss = 0.5;
 constexpr std::size_t kPacketBytes = 8192;
-constexpr int kMostQueues = 7;
-constexpr std::size_t kLeastPacketBytes = 64;
 // What is said of a missing datagram says more than that a sum has not come: it is to be said first.
 constexpr std::chrono::milliseconds kGrace{1000};
 constexpr std::int64_t kLookNs = 100 * live::kMillisecondNs;  // from one look at who has gone to the next
@@ -52,12 +49,6 @@ struct Introduction {
 static_assert(std::is_trivially_copyable_v<Introduction> &&
               std::has_unique_object_representations_v<Introduction>);
 
-// And then of what can be sent to all others.
-struct Ways {
-  std::uint32_t stride = 0xffff;
-  std::array<char, 192> failure{};
-};
-
 template <std::size_t n>
 void put(std::array<char, n>& to, const std::string& text) {
   std::memcpy(to.data(), text.data(), std::min(text.size(), n - 1));
@@ -65,59 +56,6 @@ void put(std::array<char, n>& to, const std::string& text) {
 template <std::size_t n>
 std::string text_of(const std::array<char, n>& from) {
   return std::string(from.data(), ::strnlen(from.data(), n));
-}
-
-// Rings when a work is done, and can be waited for together with a socket. Works keep it.
-class Bell {
- public:
-  Bell() : fd_(live::check(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), "creating an eventfd")) {}
-  void ring() {
-    ++rung_;
-    const std::uint64_t one = 1;
-    [[maybe_unused]] const auto n = ::write(fd_.get(), &one, sizeof one);
-  }
-  void silence() {
-    std::uint64_t count = 0;
-    [[maybe_unused]] const auto n = ::read(fd_.get(), &count, sizeof count);
-  }
-  int fd() const { return fd_.get(); }
-  // How often, so far.
-  std::size_t rung() const { return rung_; }
-
- private:
-  live::FileDescriptor fd_;
-  std::atomic<std::size_t> rung_{0};
-};
-
-bool overlap(const void* a, const void* b, std::size_t bytes) {
-  const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
-  return x < y + bytes && y < x + bytes;
-}
-
-void check_classes(const PacketClasses& classes) {
-  for (const double droppable : {classes.droppable_front, classes.droppable_back})
-    if (!(droppable >= 0 && droppable <= 1))
-      refuse("bounded loss: a part of {} of the packets that may be dropped first: expected 0 to 1",
-             droppable);
-  if (classes.queues < 1 || classes.queues > kMostQueues)
-    refuse("bounded loss: {} queues for layers: expected 1 to {}, as control has one of eight",
-           classes.queues, kMostQueues);
-  if (classes.keep_important && std::max(classes.droppable_front, classes.droppable_back) <= 0)
-    refuse("bounded loss: keep_important where no packet is droppable: nothing could be missing");
-}
-
-void check_options(const BoundedLossOptions& options) {
-  if (!(options.p >= 0 && options.p <= kMostLoss))
-    refuse("bounded loss: p = {}: expected 0 to {}", options.p, kMostLoss);
-  if (options.packet_bytes != 0 &&
-      (options.packet_bytes < kLeastPacketBytes || options.packet_bytes > wire::kMaxDatagramPayload))
-    refuse("bounded loss: packets of {} bytes: expected {} to {}", options.packet_bytes, kLeastPacketBytes,
-           wire::kMaxDatagramPayload);
-  check_classes(options.classes);
-}
-
-const char* name(LossPolicy policy) {
-  return policy == LossPolicy::zero ? "zero" : "rescale";
 }
 
 class Sums : public BoundedSums {
@@ -150,13 +88,12 @@ class Sums : public BoundedSums {
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
 
   void meet(const BoundedSeams& seams);
-  std::uint16_t common_stride(const Ways& mine) const;
   static void check_alike(const std::vector<Introduction>& all);
-  void check(const BoundedCall& call) const;
   void check_here(const BoundedCall& call);
   void agree(const BoundedCall& call, const std::exception_ptr& refused) const;
   Sum prepare(const BoundedCall& call);
   void run(const Sum& sum);
+  LossReport run_exactly(const Sum& sum);
   protocol::ExchangeClasses classes(const BoundedCall& call) const;
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void check_works(const Sum& sum);
@@ -174,7 +111,7 @@ class Sums : public BoundedSums {
   const std::shared_ptr<GroupImpl> group_;  // of its own, with the ranks of the one that was given
   const BoundedLossOptions options_;
   const std::uint32_t ppm_;
-  std::optional<live::BoundedExchange> exchange_;
+  std::optional<live::BoundedExchange> exchange_;          // none: one rank, or datagrams do not pass
   std::vector<std::pair<std::size_t, DataType>> tensors_;  // count and type of each there
   std::vector<std::byte> copy_;                            // of an input that is the output, too
   std::vector<WorkPtr> receiving_, sending_;               // the sums, by rank
@@ -223,36 +160,16 @@ void Sums::meet(const BoundedSeams& seams) {
   if (std::ranges::all_of(all, [](const Introduction& i) { return i.has_aes != 0; }))
     options.suite.cipher = wire::CipherKind::aes256_gcm;
   std::vector<live::BoundedPeer> peers;
-  Ways mine_to_all;
-  for (const Introduction& i : all) {
+  for (const Introduction& i : all)
     peers.push_back({live::UdpAddress(fmt::format("{}:{}", text_of(i.address), i.port)), i.secret, i.credit});
-    const live::UdpAddress& to = peers.back().address;
-    try {
-      mine_to_all.stride = std::min<std::uint32_t>(
-          mine_to_all.stride,
-          live::bounded_stride(live::known_path_mtu(to), to.ipv6(), options.suite.protection,
-                               options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes));
-    } catch (const Error& e) {
-      put(mine_to_all.failure, e.what());
-    }
+  const std::size_t most = options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes;
+  {
+    live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send);
+    options.stride =
+        live::bounded_stride(try_ways(*group_, ways), socket->ipv6(), options.suite.protection, most);
   }
-  options.stride = common_stride(mine_to_all);
+  if (options.stride == 0) return;  // the group's connections serve
   exchange_.emplace(std::move(*socket), rank(), peers, options, std::move(more));
-}
-
-// Of packets that all ranks can send each other; or what stands in the way, on every rank the same.
-std::uint16_t Sums::common_stride(const Ways& mine) const {
-  std::vector<Ways> all(index(size()));
-  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine), DataType::u8);
-  for (std::size_t r = 0; r < all.size(); ++r)
-    if (all[r].failure[0] != 0)
-      throw_error(ErrorCode::system, "bounded loss: rank {}: {}", r, text_of(all[r].failure));
-  const std::uint32_t stride = std::ranges::min(all, {}, &Ways::stride).stride;
-  if (stride == 0)
-    throw_error(ErrorCode::system,
-                "bounded loss: there is a rank to which another one can send no datagrams of {} bytes",
-                wire::kMostReportBytes);
-  return static_cast<std::uint16_t>(stride);
 }
 
 // On every rank with the same result.
@@ -272,47 +189,11 @@ void Sums::check_alike(const std::vector<Introduction>& all) {
   }
 }
 
-void Sums::check(const BoundedCall& call) const {
-  const char* const what = "bounded all_reduce";
-  if (call.type != DataType::f16 && call.type != DataType::bf16 && call.type != DataType::f32 &&
-      call.type != DataType::f64)
-    refuse("{} of {}: expected f16, bf16, f32 or f64, of which a part may be missing", what,
-           talweg::name(call.type));
-  if (call.reduction != ReduceOp::sum && call.reduction != ReduceOp::avg)
-    refuse("{} with {}: expected sum or avg, in which what is missing is zero", what,
-           talweg::name(call.reduction));
-  if (options_.policy == LossPolicy::rescale && call.reduction != ReduceOp::avg)
-    refuse("{} with {} and policy rescale: expected avg", what, talweg::name(call.reduction));
-  if (options_.policy == LossPolicy::rescale && call.residual != nullptr)
-    refuse("{} with policy rescale and a residual: what is lost would count twice", what);
-  if (call.count > 0 && (call.in == nullptr || call.out == nullptr))
-    refuse("{}: the {} is null but {} elements are needed", what, call.in == nullptr ? "input" : "output",
-           call.count);
-  if (call.count > protocol::kMostBoundedBytes / size_of(call.type))
-    refuse("{} of {} elements: expected at most {} bytes", what, call.count, protocol::kMostBoundedBytes);
-  const std::size_t bytes = call.count * size_of(call.type);
-  if (call.in != call.out && overlap(call.in, call.out, bytes))
-    refuse("{}: input and output overlap in part: expected one buffer or distinct ones", what);
-  if (call.residual != nullptr &&
-      (overlap(call.residual, call.in, bytes) || overlap(call.residual, call.out, bytes)))
-    refuse("{}: the residual overlaps with the input or the output", what);
-  if (!(call.depth >= 0 && call.depth <= 1))
-    refuse("{}: a depth of {} in the model: expected 0 to 1", what, call.depth);
-  std::size_t in_layers = 0;
-  for (const std::size_t layer : call.layers) {
-    if (layer > call.count)  // together such ones could come around to the right sum
-      refuse("{}: a layer of {} elements, of {}", what, layer, call.count);
-    in_layers += layer;
-  }
-  if (!call.layers.empty() && in_layers != call.count)
-    refuse("{}: layers of {} elements together, of {}", what, in_layers, call.count);
-}
-
 // What this rank finds wrong of a call is for all to know: whoever goes on after it is at the same call then.
 void Sums::check_here(const BoundedCall& call) {
-  check(call);
+  check_call(call, options_.policy);
   // While nobody waits for this rank.
-  if (call.residual == nullptr && call.in == call.out)
+  if (exchange_ && call.residual == nullptr && call.in == call.out)
     copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
 }
 
@@ -355,7 +236,7 @@ Sums::Sum Sums::prepare(const BoundedCall& call) {
     // What is sent is what was lost and what is new, and what will have been lost of that stays there.
     kernel::reduce_function(call.type, ReduceOp::sum)(call.residual, call.residual, call.in, call.count);
     sum.data = static_cast<const std::byte*>(call.residual);
-  } else if (call.in == call.out && bytes > 0) {
+  } else if (exchange_ && call.in == call.out && bytes > 0) {
     std::memcpy(copy_.data(), call.in, bytes);
     sum.data = copy_.data();
   } else {
@@ -415,15 +296,7 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
       throw Error(*broken_);
     }
   const Sum sum = prepare(call);
-  if (size() == 1 || call.count == 0) {
-    if (call.count > 0) std::memcpy(call.out, sum.data, call.count * sum.element);
-    if (call.residual != nullptr) std::memset(call.residual, 0, call.count * sum.element);
-    LossReport nothing;
-    nothing.exact = true;
-    nothing.lost_of_layer.assign(std::max<std::size_t>(call.layers.size(), 1), 0);
-    nothing.lost_of_sender.assign(index(size()), 0);
-    return nothing;
-  }
+  if (!exchange_ || call.count == 0) return run_exactly(sum);
   try {
     run(sum);
   } catch (const std::exception& e) {
@@ -436,6 +309,30 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
                        live::paths_left(exchange().paths(r).left(), exchange().paths(r).paths(), who(r)));
   LossReport said = report(sum);
   keep_lost(sum);
+  said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
+  return said;
+}
+
+// Where nothing can be lost.
+LossReport Sums::run_exactly(const Sum& sum) {
+  const BoundedCall& call = sum.call;
+  const std::size_t bytes = call.count * sum.element;
+  LossReport said;
+  if (size() > 1 && bytes > 0) try {
+      group_->all_reduce(sum.data, call.out, call.count, call.type, call.reduction,
+                         {.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000)});
+      said.sent_bytes = bytes - sum.counts[index(rank())] * sum.element;
+    } catch (const Error& e) {
+      fail(sum, e.code(), e.what());
+    } catch (const std::exception& e) {
+      fail(sum, ErrorCode::system, e.what());
+    }
+  else if (bytes > 0 && sum.data != call.out)
+    std::memcpy(call.out, sum.data, bytes);
+  if (call.residual != nullptr) std::memset(call.residual, 0, bytes);
+  said.exact = true;
+  said.lost_of_layer.assign(std::max<std::size_t>(call.layers.size(), 1), 0);
+  said.lost_of_sender.assign(index(size()), 0);
   said.seconds = static_cast<double>(live::now_ns() - sum.begun_ns) * 1e-9;
   return said;
 }
@@ -532,9 +429,7 @@ void Sums::check_peers(const Sum& sum, bool summed) {
 
 // It has told its call over the group's connections a moment before.
 const char* Sums::may_be_blocked(const protocol::BoundedFailure& failure) const {
-  if (failure.code != ErrorCode::timeout || ended_well_) return "";
-  const std::uint32_t packets = exchange().shape(rank()).packets();
-  return packets > 0 && exchange().missing(failure.node).count() == packets
+  return failure.code == ErrorCode::timeout && failure.silent && !ended_well_
              ? ": is UDP blocked between the two hosts?"
              : "";
 }

@@ -109,6 +109,13 @@ std::size_t encode(const BoundedReport& r, std::uint32_t iteration, DatagramHead
   return header.length;
 }
 
+std::size_t encode(const BoundedTrial& t, DatagramHeader& header, std::byte* payload) {
+  std::memset(payload, 0, t.bytes);
+  fill_in(header, BoundedType::trial, 0, t.bytes);
+  header.own16 = t.largest ? 1 : 0;
+  return header.length;
+}
+
 const char* decode(const DatagramHeader& header, std::span<const std::byte> payload, BoundedData& data) {
   if (!is_of(header, BoundedType::data)) return "no data of a bounded transfer";
   if (header.own16 != 0) return "a second number, which data have not";
@@ -180,6 +187,14 @@ const char* decode(const DatagramHeader& header, std::span<const std::byte> payl
   if (tells)
     if (const char* const why = check_bits(r)) return why;
   report = r;
+  return nullptr;
+}
+
+const char* decode(const DatagramHeader& header, std::span<const std::byte> payload, BoundedTrial& trial) {
+  if (!is_of(header, BoundedType::trial)) return "no trial of a way";
+  if (header.own16 > 1 || header.own32 != 0) return "a trial of an unknown kind";
+  if (payload.size() > kMaxDatagramPayload) return "a trial of more bytes than a datagram has";
+  trial = {static_cast<std::uint16_t>(payload.size()), header.own16 == 1};
   return nullptr;
 }
 

@@ -2,12 +2,14 @@
 // datagrams (datagram.h) of the types below. A transfer is one tensor of one iteration, from one node to
 // another; it is cut into packets of `stride` bytes, the last of which has `tail` bytes. The datagram's
 // header says who speaks, its own32 is the iteration, its own16 is 0, its class is what the network may do.
+// Before all transfers each way is tried, with datagrams of several sizes: trials.
 //
 //   data     0  tensor u32, packet u32          16  stride u16, tail u16
 //            8  packets u32, must u32           20  flags u8, spare u8 x 3        24  the packet's bytes
 //   probe    0  tensor u32, probe u32            8  packets u32, must u32
 //   holes,   0  tensor u32, round u32           16  first u32, missing u32
 //   stop     8  probe u32, packets u32          24  end u8, spare u8 x 3          28  a bit for each packet
+//   trial    0  bytes of no meaning; own16: 1 if its sender tries no larger ones, own32: 0
 //
 // A packet says its number and never an offset: it lies in number x stride, which cannot be outside of what
 // the receiver expects when `packets`, `stride` and `tail` are what it expects.
@@ -34,8 +36,9 @@ enum class BoundedType : std::uint8_t {
   probe,                 // sender: "all has been sent; what do you miss?" Answered by holes or a stop
   holes,                 // receiver: these have not come and are needed
   stop,                  // receiver: nothing more is needed; these were never received
+  trial,                 // everybody, before any transfer: so many bytes pass
 };
-inline constexpr std::uint8_t kBoundedTypeEnd = static_cast<std::uint8_t>(BoundedType::stop) + 1;
+inline constexpr std::uint8_t kBoundedTypeEnd = static_cast<std::uint8_t>(BoundedType::trial) + 1;
 
 // Control travels in front of all data and is never dropped for data.
 inline constexpr std::uint8_t kControlClass = 0;
@@ -99,6 +102,12 @@ struct BoundedReport {
 inline constexpr std::size_t kReportHeadBytes = 28;
 inline constexpr std::size_t kMostReportBytes = kReportHeadBytes + kHoleWindow / 8;
 
+struct BoundedTrial {
+  std::uint16_t bytes = 0;  // of its payload
+  bool largest = false;     // that its sender tries on this way
+  bool operator==(const BoundedTrial&) const = default;
+};
+
 // Each writes the payload, or of data its first kBoundedHeadBytes, and fills in the header's type, iteration
 // and length; how many bytes the payload has. Control gets its class.
 std::size_t encode(const BoundedData& data, std::uint32_t iteration, DatagramHeader& header,
@@ -107,6 +116,7 @@ std::size_t encode(const BoundedProbe& probe, std::uint32_t iteration, DatagramH
                    std::byte* payload);
 std::size_t encode(const BoundedReport& report, std::uint32_t iteration, DatagramHeader& header,
                    std::byte* payload);
+std::size_t encode(const BoundedTrial& trial, DatagramHeader& header, std::byte* payload);  // zeros
 
 // Null, or the reason (a static string) why it must not be acted upon. The header is one that decode()
 // (datagram.h) has accepted, of the type that is asked for. A report's bits point into the payload.
@@ -116,6 +126,8 @@ std::size_t encode(const BoundedReport& report, std::uint32_t iteration, Datagra
                                  BoundedProbe& probe);
 [[nodiscard]] const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
                                  BoundedReport& report);
+[[nodiscard]] const char* decode(const DatagramHeader& header, std::span<const std::byte> payload,
+                                 BoundedTrial& trial);
 
 // "data of tensor 3, iteration 7: packet 4 of 9, 1400 bytes, last": for people.
 std::string to_string(const BoundedData& data, std::uint32_t iteration);

@@ -10,6 +10,7 @@
 //   loop=COUNT,MS      all-reduces of that size, checked, until MS have passed or one fails
 //   follow=COUNT,CALLS,MS  the same, until so many calls have followed the first change of plan; says at which
 //                      calls it changed, and how many bytes this rank sent in each
+//   bounded=COUNT      an all-reduce, checked, by sums of which a part may be lost, made for it
 //   start=COUNT        an all-reduce that nobody waits for; finish waits for it
 //   sleep=MS, mark=NAME, abort=WHY, leave, skip (a join that this process missed), die (by SIGKILL)
 //   child=MS           forks a process that lives so long and inherits everything
@@ -33,6 +34,7 @@
 #include <vector>
 
 #include "soak/values.h"
+#include "talweg/bounded_loss.h"
 #include "talweg/group.h"
 
 namespace {
@@ -87,6 +89,7 @@ class Actor {
     if (name == "call") return call(v);
     if (name == "loop") return loop(std::stoul(v[0]), milliseconds(std::stol(v[1])));
     if (name == "follow") return follow(std::stoul(v[0]), std::stol(v[1]), milliseconds(std::stol(v[2])));
+    if (name == "bounded") return bounded(std::stoul(v[0]));
     if (name == "start") return start(std::stoul(v[0]));
     if (name == "finish") return finish();
     if (name == "sleep") return std::this_thread::sleep_for(milliseconds(std::stol(value)));
@@ -272,6 +275,17 @@ class Actor {
     }
     say("followed", fmt::format(", \"changes\": [{}], \"sent\": [{}], \"plan\": \"{}\"", changes, sent,
                                 plan.substr(0, plan.find('\n'))));
+  }
+
+  // The first calls of such sums lose nothing.
+  void bounded(std::size_t count) {
+    std::vector<float> data(count);
+    const auto sums = BoundedSums::make(*group_);
+    say("made");
+    fill(data);
+    const LossReport report = sums->all_reduce({.in = data.data(), .out = data.data(), .count = count});
+    check(data, calls_);
+    say("summed", fmt::format(", \"exact\": {}", report.exact));
   }
 
   static void die() {

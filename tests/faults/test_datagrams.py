@@ -53,6 +53,39 @@ class Datagrams(lab.Case):
                     rank.expect(event)
             self.assertGreater(place.hosts[1].hits(), 0)
 
+    def sum_boundedly(self, place, ranks):
+        """What ranks warn of while they make bounded sums and call them once."""
+        started = place.start_all(ranks, ["join", "bounded=300000", "leave"])
+        for rank in started:
+            for event in ("joined", "made", "summed", "left"):
+                rank.expect(event)
+            rank.process.wait()
+            rank.readers[1].join()
+        return [[line for line in rank.errors if " WARN " in line] for rank in started]
+
+    def test_bounded_sums_go_over_the_group_where_udp_is_blocked_and_say_so_once(self):
+        with lab.Lab(3) as place:
+            place.hosts[1].rule("input", "meta l4proto udp counter drop")
+            for lines in self.sum_boundedly(place, 3):
+                self.assertEqual(len(lines), 1, lines)
+                self.assertRegex(lines[0], r"bounded: no datagram of rank 0 \(.*\) comes to rank 1 \(.*is UDP blocked between")
+            self.assertGreater(place.hosts[1].hits(), 0)
+
+    def test_bounded_sums_have_smaller_packets_where_large_datagrams_are_lost_silently(self):
+        with lab.Lab(3) as place:
+            sender = place.hosts[2]
+            sender.run("ip", "link", "set", "eth0", "gso_max_segs", "1")  # so that rules see what is on the wire
+            for host in place.hosts[:2]:
+                host.rule("input", f"ip saddr {sender.address} meta l4proto udp meta length > 1420 counter drop")
+            lines = self.sum_boundedly(place, 3)
+            self.assertEqual([len(of_rank) for of_rank in lines], [1, 0, 0], lines)
+            self.assertRegex(lines[0][0], r"bounded: from rank 2 \(.*\) to rank 0 \(.*\) 1400 bytes pass; 1500 are lost")
+            self.assertGreater(place.hosts[0].hits(), 0)
+
+    def test_bounded_sums_say_nothing_where_all_is_well(self):
+        with lab.Lab(3) as place:
+            self.assertEqual(self.sum_boundedly(place, 3), [[], [], []])
+
     def test_that_udp_is_blocked_later_ends_at_the_deadline_with_a_name(self):
         with lab.Lab(2) as place:
             started = self.loop(place, 2, then=["leave"], timeout_ms=4000)

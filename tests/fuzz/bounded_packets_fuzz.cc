@@ -61,5 +61,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::require((holes > 0) == !report.bits.empty());
     require_same(report, header, payload, payload.size());
   }
+  wire::BoundedTrial trial;
+  if (accepted(header, payload, trial)) fuzz::require(trial.bytes == payload.size());
   return 0;
 }

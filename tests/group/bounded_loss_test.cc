@@ -396,7 +396,9 @@ TEST(BoundedSums, AreRefusedWhereRanksDisagree) {
 
 TEST(BoundedSums, NameWhoseDatagramsDoNotComeAndTheGroupGoesOn) {
   run_ranks(3, [](Group& group) {
-    const auto sums = make_bounded(group, {.p = 0.01}, lossy(group.rank() == 1 ? 1 : 0, 30));
+    std::atomic<bool> blocked{false};
+    const auto sums = make_bounded(group, {.p = 0.01}, once(blocked, lossy(group.rank() == 1 ? 1 : 0, 30)));
+    blocked = true;
     std::vector<float> values(1'000, 1.F), residual(1'000);
     const auto call = [&] {
       return error_of([&] {
@@ -417,7 +419,9 @@ TEST(BoundedSums, NameWhoseDatagramsDoNotComeAndTheGroupGoesOn) {
 
 TEST(BoundedSums, SayThatUdpMayBeBlockedWhereNothingEverCame) {
   run_ranks(2, [](Group& group) {
-    const auto sums = make_bounded(group, {.p = 0.01}, lossy(1, 31));
+    std::atomic<bool> blocked{false};
+    const auto sums = make_bounded(group, {.p = 0.01}, once(blocked, lossy(1, 31)));
+    blocked = true;
     std::vector<float> values(1'000, 1.F);
     EXPECT_THAT(error_of([&] {
                   sums->all_reduce({.in = values.data(),

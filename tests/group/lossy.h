@@ -6,6 +6,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
@@ -24,6 +25,24 @@ inline BoundedSeams lossy(double loss, unsigned seed) {
   seams.send = [loss, random = std::mt19937(seed)](int fd, mmsghdr* messages, unsigned n) mutable {
     for (unsigned i = 0; i < n; ++i)
       if (std::uniform_real_distribution<>(0, 1)(random) >= loss) ::sendmmsg(fd, messages + i, 1, 0);
+    return static_cast<int>(n);
+  };
+  return seams;
+}
+
+// The same, once `on` is set; before that nothing is lost.
+inline BoundedSeams once(const std::atomic<bool>& on, BoundedSeams seams) {
+  seams.send = [&on, before = lossy(0, 1).send, after = seams.send](int fd, mmsghdr* messages, unsigned n) {
+    return on ? after(fd, messages, n) : before(fd, messages, n);
+  };
+  return seams;
+}
+
+// And whatever is larger than a tunnel on the way takes, and nobody says so.
+inline BoundedSeams no_larger_than(std::size_t bytes, BoundedSeams seams) {
+  seams.send = [bytes, forward = seams.send](int fd, mmsghdr* messages, unsigned n) {
+    for (unsigned i = 0; i < n; ++i)
+      if (messages[i].msg_hdr.msg_iov->iov_len <= bytes) forward(fd, messages + i, 1);
     return static_cast<int>(n);
   };
   return seams;

@@ -241,6 +241,25 @@ TEST(DatagramLong, NoneOfAMillionDamagedBoundedDatagramsIsAccepted) {
   expect_no_damage_passes(1'000'000);
 }
 
+TEST(BoundedPackets, OfATrialSayTheirSizeAndWhetherItIsTheLargest) {
+  for (const BoundedTrial sent : {BoundedTrial{540, false}, BoundedTrial{8216, true}}) {
+    Datagram d;
+    d.payload.resize(sent.bytes, std::byte{0xee});
+    EXPECT_EQ(encode(sent, d.header, d.payload.data()), sent.bytes);
+    EXPECT_EQ(std::ranges::count(d.payload, std::byte{0}), sent.bytes) << "nothing of this process leaves";
+    BoundedTrial came;
+    EXPECT_EQ(decode(d.header, d.payload, came), nullptr);
+    EXPECT_EQ(came, sent);
+    EXPECT_EQ(why<BoundedData>(d), "no data of a bounded transfer");
+    d.header.own32 = 1;
+    EXPECT_EQ(why<BoundedTrial>(d), "a trial of an unknown kind");
+    d.header.own32 = 0;
+    d.header.own16 = 2;
+    EXPECT_EQ(why<BoundedTrial>(d), "a trial of an unknown kind");
+  }
+  EXPECT_EQ(why<BoundedTrial>(some_data({1, 1, 3, 1, 200, 7, true, false, true})), "no trial of a way");
+}
+
 TEST(BoundedPackets, PeopleCanReadThem) {
   EXPECT_EQ(to_string(BoundedData{3, 4, 9, 1, 1400, 8, true, true, true}, 7),
             "data of tensor 3, iteration 7: packet 4 of 9, 1400 bytes, last, again, must arrive");

@@ -190,7 +190,8 @@ class Group:
         droppable_back: float | None = None, keep_important: bool = False, queues: int = 1, back_first: bool = False,
     ) -> BoundedSums:
         """Sums of which a bounded part may be lost on the way: every rank calls it, in the same order as collectives, with
-        the same arguments. Needs UDP between the ranks' hosts. The sums share this group's connections, and may outlive it.
+        the same arguments. The sums share this group's connections, and may outlive it. Where UDP does not pass between two
+        ranks' hosts they go over these connections and lose nothing, which is logged.
 
         p: 0 to 0.5, the part of a rank's data that may be missing; with 0 everything arrives
         policy: "zero" counts what is missing as zero; "rescale" takes the mean of those ranks whose part has come

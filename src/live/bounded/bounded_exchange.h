@@ -13,25 +13,22 @@
 // Nothing is read, sent or waited for between two steps. Of one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "live/bounded/bounded_peers.h"
 #include "live/udp/udp_receiver.h"
 #include "live/udp/udp_sender.h"
 #include "live/udp/udp_socket.h"
 #include "protocol/bounded/exchange.h"
+#include "wire/bounded.h"
+#include "wire/datagram.h"
 #include "wire/datagram_cipher.h"
+#include "wire/flow_packets.h"
 
 namespace talweg::live {
-
-// A rank as the others know it.
-struct BoundedPeer {
-  UdpAddress address;
-  wire::Secret secret{};        // by which it seals
-  std::uint32_t credit = 1500;  // bytes that each other rank may have on their way to it
-};
 
 struct BoundedExchangeOptions : protocol::ExchangeOptions {
   wire::DatagramSuite suite;
@@ -39,6 +36,12 @@ struct BoundedExchangeOptions : protocol::ExchangeOptions {
   UdpSender::SendCall send;  // for tests
 };
 
+// A datagram that carries less is of no use: reports and acknowledgements have to fit, too.
+inline constexpr std::size_t kLeastBoundedPayload = std::max(wire::kMostReportBytes, wire::kMostAckBytes);
+// Bytes of an IP packet beside that.
+constexpr std::size_t bounded_around(bool ipv6, wire::DatagramProtection protection) {
+  return (ipv6 ? 48 : 28) + wire::kDatagramHeaderBytes + trailer_bytes(protection);
+}
 // The largest stride of whole elements for packets (IP header included) of `mtu` bytes, `most` at most. 0:
 // such packets carry nothing.
 std::uint16_t bounded_stride(std::size_t mtu, bool ipv6, wire::DatagramProtection protection,
@@ -63,31 +66,21 @@ class BoundedExchange : private protocol::ExchangeOutbox, public protocol::Excha
   int left_a_path();
 
   const UdpSocket& socket() const { return socket_; }
-  const wire::DatagramRefusals& refusals() const { return refusals_; }
+  const wire::DatagramRefusals& refusals() const { return peers_.refusals(); }
 
  private:
-  // Another rank.
-  struct Peer {
-    Peer(std::vector<UdpSender::Destination> destinations, const wire::Secret& own, const wire::Secret& other,
-         std::uint16_t self, std::uint16_t rank, wire::DatagramSuite suite);
-    std::vector<UdpSender::Destination> to;  // by path
-    wire::DatagramSealer sealer;
-    wire::DatagramOpener opener;
-  };
-
   bool has_room(int rank) override;
   std::uint64_t put(int rank, std::size_t path, wire::DatagramHeader& header,
                     const std::byte* payload) override;
   bool flush() override { return sender_.flush(); }
   void take(UdpReceiver::Datagram& datagram, std::int64_t now_ns);
 
-  const wire::DatagramSuite suite_;
   UdpSocket socket_;
   UdpSender sender_;
   UdpReceiver receiver_;
-  std::vector<std::unique_ptr<Peer>> peers_;  // null: this rank
-  wire::DatagramRefusals refusals_;
-  bool told_ = false;  // of a path that was left
+  BoundedPeers peers_;
+  std::vector<std::vector<UdpSender::Destination>> to_;  // by rank and path; none: this rank
+  bool told_ = false;                                    // of a path that was left
 };
 
 }  // namespace talweg::live

@@ -194,7 +194,7 @@ void BoundedInflow::deliver(LossBudget& budget, std::int64_t now_ns) {
 }
 
 void BoundedInflow::fail(ErrorCode code, std::string text, std::int64_t now_ns) {
-  failure_ = BoundedFailure{code, std::move(text), sender_};
+  failure_ = BoundedFailure{code, std::move(text), sender_, !contact_};
   ++counters_.failed;
   end(wire::BoundedEnd::given_up, now_ns);
 }
@@ -213,6 +213,11 @@ std::string BoundedInflow::what_is_missing(std::uint64_t allowance) const {
       fmt::format("tensor {} of iteration {} from node {}", shape_.tensor, now_.iteration, sender_);
   if (!contact_) return fmt::format("{}: nothing has come by the deadline", what);
   const std::uint32_t missing = now_.missing.count();
+  if (missing == shape_.packets() && now_.probe > 0)
+    return fmt::format(
+        "{}: none of {} packets has come by the deadline, though probes have: does the path take "
+        "datagrams that carry {} bytes?",
+        what, missing, wire::kBoundedHeadBytes + shape_.length(0));
   std::string text =
       fmt::format("{}: {} of {} packets are missing at the deadline, {} bytes where at most {} may be", what,
                   missing, shape_.packets(), missing_bytes(), allowance);

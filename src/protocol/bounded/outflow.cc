@@ -170,7 +170,7 @@ void BoundedOutflow::on_time(std::int64_t now_ns) {
 }
 
 void BoundedOutflow::fail(ErrorCode code, std::string text) {
-  failure_ = BoundedFailure{code, std::move(text), to_};
+  failure_ = BoundedFailure{code, std::move(text), to_, !heard_};
   ++counters_.failed;
   end();
 }

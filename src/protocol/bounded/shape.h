@@ -74,7 +74,8 @@ inline constexpr std::int64_t kNeverNs = std::numeric_limits<std::int64_t>::max(
 struct BoundedFailure {
   ErrorCode code = ErrorCode::timeout;
   std::string text;
-  int node = 0;  // the other end
+  int node = 0;         // the other end
+  bool silent = false;  // nothing at all has come from there
 };
 
 }  // namespace talweg::protocol

@@ -443,7 +443,26 @@ TEST(BoundedRules, WhoIsNeverHeardOfIsSaidToBeSo) {
   pair.expect(1, 50 * kMs);
   pair.pass(50 * kMs);
   ASSERT_TRUE(pair.inflow().failure());
+  EXPECT_TRUE(pair.inflow().failure()->silent);
   EXPECT_THAT(pair.inflow().failure()->text, HasSubstr("from node 3: nothing has come by the deadline"));
+}
+
+TEST(BoundedRules, ItIsAskedWhetherLargeDatagramsPassWhereOnlySmallOnesDo) {
+  BoundedPair pair(kTenth);
+  pair.expect(1, 50 * kMs);
+  pair.begin(1, {}, 60 * kMs);
+  for (int i = 0; i < 60; ++i) {
+    for (const auto& m : pair.all_up())
+      if (m.payload.size() < wire::kBoundedHeadBytes) pair.up(m);
+    for (const auto& m : pair.all_down()) pair.down(m);
+    pair.pass(kMs);
+  }
+  ASSERT_TRUE(pair.inflow().failure());
+  EXPECT_FALSE(pair.inflow().failure()->silent);
+  EXPECT_THAT(
+      pair.inflow().failure()->text,
+      HasSubstr("from node 3: none of 100 packets has come by the deadline, though probes have: does the "
+                "path take datagrams that carry 64 bytes?"));
 }
 
 TEST(BoundedRules, ASenderIsToldThatItsReceiverHasGivenUp) {

@@ -1,0 +1,89 @@
+#include "group/bounded_checks.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "base/fail.h"
+#include "protocol/bounded/shape.h"
+#include "talweg/types.h"
+#include "wire/datagram.h"
+
+namespace talweg::group {
+
+namespace {
+
+constexpr double kMostLoss = 0.5;
+constexpr int kMostQueues = 7;
+constexpr std::size_t kLeastPacketBytes = 64;
+
+bool overlap(const void* a, const void* b, std::size_t bytes) {
+  const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
+  return x < y + bytes && y < x + bytes;
+}
+
+void check_classes(const PacketClasses& classes) {
+  for (const double droppable : {classes.droppable_front, classes.droppable_back})
+    if (!(droppable >= 0 && droppable <= 1))
+      refuse("bounded loss: a part of {} of the packets that may be dropped first: expected 0 to 1",
+             droppable);
+  if (classes.queues < 1 || classes.queues > kMostQueues)
+    refuse("bounded loss: {} queues for layers: expected 1 to {}, as control has one of eight",
+           classes.queues, kMostQueues);
+  if (classes.keep_important && std::max(classes.droppable_front, classes.droppable_back) <= 0)
+    refuse("bounded loss: keep_important where no packet is droppable: nothing could be missing");
+}
+
+}  // namespace
+
+const char* name(LossPolicy policy) {
+  return policy == LossPolicy::zero ? "zero" : "rescale";
+}
+
+void check_options(const BoundedLossOptions& options) {
+  if (!(options.p >= 0 && options.p <= kMostLoss))
+    refuse("bounded loss: p = {}: expected 0 to {}", options.p, kMostLoss);
+  if (options.packet_bytes != 0 &&
+      (options.packet_bytes < kLeastPacketBytes || options.packet_bytes > wire::kMaxDatagramPayload))
+    refuse("bounded loss: packets of {} bytes: expected {} to {}", options.packet_bytes, kLeastPacketBytes,
+           wire::kMaxDatagramPayload);
+  check_classes(options.classes);
+}
+
+void check_call(const BoundedCall& call, LossPolicy policy) {
+  const char* const what = "bounded all_reduce";
+  if (call.type != DataType::f16 && call.type != DataType::bf16 && call.type != DataType::f32 &&
+      call.type != DataType::f64)
+    refuse("{} of {}: expected f16, bf16, f32 or f64, of which a part may be missing", what,
+           talweg::name(call.type));
+  if (call.reduction != ReduceOp::sum && call.reduction != ReduceOp::avg)
+    refuse("{} with {}: expected sum or avg, in which what is missing is zero", what,
+           talweg::name(call.reduction));
+  if (policy == LossPolicy::rescale && call.reduction != ReduceOp::avg)
+    refuse("{} with {} and policy rescale: expected avg", what, talweg::name(call.reduction));
+  if (policy == LossPolicy::rescale && call.residual != nullptr)
+    refuse("{} with policy rescale and a residual: what is lost would count twice", what);
+  if (call.count > 0 && (call.in == nullptr || call.out == nullptr))
+    refuse("{}: the {} is null but {} elements are needed", what, call.in == nullptr ? "input" : "output",
+           call.count);
+  if (call.count > protocol::kMostBoundedBytes / size_of(call.type))
+    refuse("{} of {} elements: expected at most {} bytes", what, call.count, protocol::kMostBoundedBytes);
+  const std::size_t bytes = call.count * size_of(call.type);
+  if (call.in != call.out && overlap(call.in, call.out, bytes))
+    refuse("{}: input and output overlap in part: expected one buffer or distinct ones", what);
+  if (call.residual != nullptr &&
+      (overlap(call.residual, call.in, bytes) || overlap(call.residual, call.out, bytes)))
+    refuse("{}: the residual overlaps with the input or the output", what);
+  if (!(call.depth >= 0 && call.depth <= 1))
+    refuse("{}: a depth of {} in the model: expected 0 to 1", what, call.depth);
+  std::size_t in_layers = 0;
+  for (const std::size_t layer : call.layers) {
+    if (layer > call.count)  // together such ones could come around to the right sum
+      refuse("{}: a layer of {} elements, of {}", what, layer, call.count);
+    in_layers += layer;
+  }
+  if (!call.layers.empty() && in_layers != call.count)
+    refuse("{}: layers of {} elements together, of {}", what, in_layers, call.count);
+}
+
+}  // namespace talweg::group
