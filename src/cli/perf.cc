@@ -2,14 +2,18 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <climits>
 #include <cstdio>
 #include <ctime>
+#include <memory>
 #include <optional>
 
 #include "base/fail.h"
 #include "cli/command.h"
 #include "cli/perf_flags.h"
 #include "group/environment.h"
+#include "study/by_bounded_loss.h"
+#include "study/perf_bounded.h"
 #include "study/perf_measure.h"
 #include "study/perf_switch.h"
 #include "study/perf_table.h"
@@ -17,9 +21,11 @@
 #include "study/simulate_run.h"
 #include "study/simulate_text.h"
 #include "study/version.h"
+#include "talweg/bounded_loss.h"
 #include "talweg/group.h"
 #include "text/escape.h"
 #include "text/output_file.h"
+#include "text/table.h"
 
 namespace talweg::cli {
 namespace {
@@ -33,6 +39,7 @@ Examples:
   talweg run -n 4 --no-tag-output -- talweg perf all_reduce -b 8 -e 1M -f 2 -z 1 --json result.json
   mpirun -np 4 talweg perf broadcast -r all
   talweg perf all_reduce -b 1M -e 64M -f 4 --sim cluster.yaml        # simulated, with the processors' costs
+  talweg run -n 4 -- talweg perf all_reduce --may-lose 0.01     # sums of which 1 % may be lost (BoundedSums)
   talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711 --sparse-density 0.1    # sums of a switch
 
 Collectives: all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv, barrier.
@@ -57,6 +64,15 @@ PerfTotals totals_of(Group& group, const std::vector<PerfRow>& rows, std::uint64
   totals.peak_buffer_bytes = most[0];
   totals.shared_memory_bytes = most[1];
   return totals;
+}
+
+std::string lost_text(const PerfOptions& options, const std::vector<PerfRow>& rows) {
+  std::string text;
+  for (const std::string& sentence : lost_sentences(rows, options.may_lose.value_or(0), false))
+    for (const std::string& line :
+         text::wrapped(sentence, options.columns == PerfColumns::all ? INT_MAX : text::kTableWidth - 2))
+      text += fmt::format("# {}\n", line);
+  return text;
 }
 
 // Rank 0's output. With --json - the table makes room on standard output and goes to standard error.
@@ -89,7 +105,7 @@ int perf_simulated(const PerfOptions& perf, const std::string& network, const st
   SimulateResult result;
   result.planned = study_of_calls(options);
   for (const PerfCase& c : cases) {
-    simulate_case(options, c, "", watchers, result);
+    simulate_case(options, c, options.algorithms.front(), watchers, result);
     printer.line(row_text(perf, result.rows.back()));
   }
   printer.line(simulate_body(options, result));
@@ -119,26 +135,39 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   }
   printer.line(header_text(options, setup));
 
+  std::shared_ptr<BoundedSums> sums;
+  if (options.may_lose) sums = BoundedSums::make(*group, {.p = *options.may_lose});
   std::optional<PerfBuffers> buffers;
   if (!client) buffers.emplace(options, ranks);
+  LostBytes lost;  // of one line
   const auto side = [&](const PerfCase& c, bool in_place) {
+    if (sums) return measure_bounded(*group, *sums, c, options, *buffers, in_place, lost);
     return client ? measure_switch(*group, *client, c, options, how, in_place)
                   : measure(*group, c, options, *buffers, in_place);
+  };
+  const auto plan = [&](const PerfCase& c) -> std::string {
+    if (sums) return kBounded;
+    return client ? "switch" : group->explain(c.op, vector_elements(c), c.type);
   };
   std::vector<PerfRow> rows;
   for (int cycle = 0; options.cycles == 0 || cycle < options.cycles; ++cycle) {
     if (options.cycles == 0) rows.clear();  // for ever: only the table grows, not the memory
     for (const PerfCase& c : cases) {
-      PerfRow row{c, {}, {}, client ? "switch" : group->explain(c.op, vector_elements(c), c.type), {}};
+      PerfRow row{c, {}, {}, plan(c), {}};
+      lost = {};
       row.out_of_place = side(c, false);
       if (has_in_place(c.op)) row.in_place = side(c, true);
+      if (sums) row.lost = lost.part();
       if (options.timestamps) row.timestamp = now_text();
       printer.line(row_text(options, row));
       rows.push_back(std::move(row));
     }
   }
-  const PerfTotals totals = totals_of(*group, rows, client ? client->sent().bytes : 0);
-  printer.line(algorithms_text(options, rows) + footer_text(totals));
+  const PerfTotals totals = totals_of(*group, rows,
+                                      client ? client->sent().bytes
+                                      : sums ? group->statistics().bounded_sent_bytes
+                                             : 0);
+  printer.line(algorithms_text(options, rows) + lost_text(options, rows) + footer_text(totals));
   printer.json(to_json(options, setup, rows, totals));
   return totals.wrong == 0 ? 0 : kFailureExitCode;
 }

@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "cli/fields.h"
 #include "kernel/reduce.h"
+#include "study/perf_bounded.h"
 #include "study/sizes.h"
 
 namespace talweg::cli {
@@ -104,6 +105,9 @@ void PerfFlags::add_to(CLI::App& app) {
                  "write results as JSON to this file; - for standard output");
   add_wide(app, raw->wide);
   app.add_option("--sim", raw->sim, "simulate it on the network of this file instead; no ranks are needed");
+  app.add_option("--may-lose", raw->may_lose,
+                 "all_reduces of which so large a part of each rank's data may be lost (BoundedSums)")
+      ->check(real_number(0, 0.5));
   app.add_option("--switch", raw->switch_address, "let the switch at this address:port sum (talweg switch)");
   app.add_option("--switch-job", raw->switch_job, "the job's name at the switch (perf)");
   app.add_option("--switch-key-file", raw->switch_key, "a file of mode 600 with the switch's key (none)");
@@ -140,6 +144,8 @@ study::SwitchPerfOptions PerfFlags::switched() const {
                               !raw.overlap.empty() || raw.exact))
     refuse(
         "--switch-job, --sparse-density, --overlap and --exact are about sums of a switch: which --switch?");
+  if (!how.address.empty() && !raw.may_lose.empty())
+    refuse("--may-lose: the sums of --switch lose nothing: expected only one of them");
   if (!how.address.empty() && !raw.sim.empty()) refuse("--switch: there is no switch in --sim");
   return how;
 }
@@ -223,6 +229,10 @@ study::PerfOptions PerfFlags::checked() const {
   options.misaligned = raw.misaligned != 0;
   options.timestamps = raw.timestamps != 0;
   if (raw.wide) options.columns = PerfColumns::all;
+  if (!raw.may_lose.empty()) {
+    options.may_lose = std::stod(raw.may_lose);
+    check_bounded_perf(options);
+  }
   if (!raw.sim.empty()) {
     const auto only = [](bool holds, const char* text) {
       if (!holds) refuse("--sim: {}", text);

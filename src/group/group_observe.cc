@@ -92,8 +92,9 @@ std::string GroupImpl::fail_bounded(const Error& error) {
   const auto guard = world_->lock();
   const Bounded failed = *std::exchange(bounded_, std::nullopt);
   if (!failed.waits.silent.empty()) recorder_.miss(failed.call.ticket, failed.waits);
-  // Of a group that is over a last record, however soon after that of a message which has failed with it.
-  if (session_.broken()) recorded_.clear();
+  // These sums are over with it, unless ranks disagreed: a last record, however soon after that of a call or
+  // a message of theirs which has failed with it, and in which this one is still under way.
+  if (session_.broken() || error.code() != ErrorCode::mismatch) recorded_.clear();
   const std::string more = note_end(failed.call, {false, error.code(), error.what()});
   return std::string_view(error.what()).find(more) == std::string_view::npos ? more : std::string();
 }

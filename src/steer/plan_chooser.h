@@ -44,6 +44,8 @@ class PlanChooser : public PlanSource {
   // while the chooser plans for calls.
   std::function<forest::Forest()> best(const forest::Request& request) const;
 
+  // Null: the user has named none that serves it.
+  const forest::Planner* named(const forest::Request& request) const;
   const cluster::Cluster& network() const { return model_->network(); }
   const std::shared_ptr<const forest::CostModel>& model() const { return model_; }
   // Of what was planned ahead for another network nothing is used.
@@ -56,8 +58,6 @@ class PlanChooser : public PlanSource {
   static constexpr std::size_t kMostReady = 512;  // as many as SharedPlans keeps
 
   void change_to(std::shared_ptr<const PlannedAhead> ahead);
-  // Null: the user has named none that serves it.
-  const forest::Planner* named(const forest::Request& request) const;
   forest::Forest plan_named(const forest::Planner& planner, const forest::Request& request) const;
 
   struct InFull {

@@ -141,11 +141,13 @@ class Doctor {
       std::vector<int> absent;
       std::vector<int> silent;
       std::int64_t longest = 0;
+      bool over = true;
       const observe::RecordedCall* example = nullptr;
       for (const auto& [rank, call] : by_rank) {
         if (!call->in_flight() && call->error != "timeout") continue;
         waiting.push_back(rank);
         example = call;
+        over = over && !call->in_flight();
         longest = std::max(longest, age(rank, *call));
         absent.insert(absent.end(), call->not_started.begin(), call->not_started.end());
         silent.insert(silent.end(), call->data_missing_from.begin(), call->data_missing_from.end());
@@ -166,9 +168,10 @@ class Doctor {
                 return call.sequence && call.bounded() == at.first && number(call) >= at;
               }))
             absent.push_back(record->rank);
+      const char* const wait = over ? "waited" : waiting.size() > 1 ? "wait" : "waits";
       std::string text =
-          fmt::format("{} {} in {} #{} since {}", ranks_text(waiting), waiting.size() > 1 ? "wait" : "waits",
-                      example->operation, at.second, seconds(longest));
+          fmt::format("{} {} in {} #{} {} {}", ranks_text(waiting), wait, example->operation, at.second,
+                      over ? "and failed with a timeout after" : "since", seconds(longest));
       if (!absent.empty()) {
         for (const int rank : absent) text += ", " + whereabouts(rank, at);
       } else if (!silent.empty()) {

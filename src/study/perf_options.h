@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,8 @@ struct PerfOptions {
   bool misaligned = false;
   bool timestamps = false;
   PerfColumns columns = PerfColumns::nccl;
+  std::optional<double>
+      may_lose{};  // such a part of each rank's data (talweg/bounded_loss.h); empty: nothing
 };
 
 // The lines of one run, in the order of nccl-tests: size within root within reduction within type. Sizes that

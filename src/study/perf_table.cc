@@ -11,6 +11,7 @@
 
 #include "base/printable.h"
 #include "base/units.h"
+#include "protocol/bounded/adaptive_deadline.h"
 #include "text/table.h"
 
 namespace talweg::study {
@@ -252,6 +253,25 @@ std::string algorithms_text(const PerfOptions& options, const std::vector<PerfRo
   return fmt::format("# {:<21}: {}\n", "Algorithm", printable(fmt::format("{}", fmt::join(parts, ", "))));
 }
 
+std::vector<std::string> lost_sentences(const std::vector<PerfRow>& rows, double may_lose, bool droppable) {
+  std::vector<std::string> sentences;
+  for (const PerfRow& row : rows) {
+    if (!row.lost) continue;
+    sentences.push_back(
+        fmt::format("{}, {}: {:.3g} % of what ranks sent each other did not come in time; at most {:g} % may "
+                    "be missing of "
+                    "what one sends another, in whole packets. Before these calls came {} more, which lose "
+                    "nothing and are "
+                    "counted below",
+                    bytes_text(vector_bytes(row.what)), algorithm_of(row), row.lost->part * 100,
+                    may_lose * 100, protocol::AdaptiveDeadline::kWarmUp));
+    if (droppable)
+      sentences.back() += fmt::format(". Of what is missing {:.3g} % was in packets that were not droppable",
+                                      row.lost->important * 100);
+  }
+  return sentences;
+}
+
 std::string footer_text(const PerfTotals& totals) {
   return fmt::format(
       "# Out of bounds values : {} {}\n"
@@ -288,6 +308,10 @@ nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const
                            {"in_place", side_json(c, row.in_place)},
                            {"algorithm", algorithm_of(row)},
                            {"plan", row.plan}};
+    if (row.lost) {
+      line["lost_part"] = row.lost->part;
+      line["lost_important_part"] = row.lost->important;
+    }
     if (!row.timestamp.empty()) line["timestamp"] = row.timestamp;
     document["results"].push_back(std::move(line));
   }

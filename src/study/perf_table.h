@@ -22,12 +22,19 @@ struct Timing {
   std::optional<std::uint64_t> wrong;  // elements on all ranks; empty: not checked
 };
 
+// Of sums of which a part may be lost (talweg/bounded_loss.h), over all ranks and the timed calls.
+struct LostPart {
+  double part = 0;       // of what ranks sent each other
+  double important = 0;  // of that, what was in packets that were not droppable
+};
+
 struct PerfRow {
   PerfCase what;
   std::optional<Timing> out_of_place;
   std::optional<Timing> in_place;  // empty where the library takes no such call
   std::string plan;                // Group::explain: "ring, 64 chunks of 64 KiB, predicted 8.9 ms"
   std::string timestamp;           // empty: not asked for
+  std::optional<LostPart> lost{};  // empty: nothing may be lost
 };
 // "ring"; "-" where the row has no plan.
 std::string algorithm_of(const PerfRow& row);
@@ -57,6 +64,9 @@ std::string header_text(const PerfOptions& options, const PerfSetup& setup);
 std::string row_text(const PerfOptions& options, const PerfRow& row);
 // "# Algorithm            : one_hop for 4 KiB, ring for 64 KiB to 1 MiB", where the table has no room for it.
 std::string algorithms_text(const PerfOptions& options, const std::vector<PerfRow>& rows);
+// A sentence for each row of which at most the part `may_lose` may be lost; `droppable`: whether packets
+// were.
+std::vector<std::string> lost_sentences(const std::vector<PerfRow>& rows, double may_lose, bool droppable);
 std::string footer_text(const PerfTotals& totals);
 
 nlohmann::json to_json(const PerfOptions& options, const PerfSetup& setup, const std::vector<PerfRow>& rows,

@@ -9,9 +9,11 @@
 #include "base/settings.h"
 #include "forest/planner.h"
 #include "formats/import.h"
+#include "group/switch_wish.h"
 #include "sim/collectives.h"
 #include "sim/frame_record.h"
 #include "sim/sampler.h"
+#include "steer/plan_chooser.h"
 #include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
 #include "study/plan_study.h"
@@ -189,7 +191,6 @@ void simulate_switch(const SimulateOptions& options, const PerfCase& c, Watchers
   }
   result.rows.push_back(std::move(row));
   result.plans.push_back(prediction);
-  result.lost.emplace_back();
 }
 
 // The calls of which it is learnt how long they take, and which lose nothing, come before all others.
@@ -224,9 +225,9 @@ void simulate_bounded(const SimulateOptions& options, const PerfCase& c, Watcher
   result.report.segments += losses.datagrams;
   result.report.retransmissions += losses.packets_again + losses.sums_again;
   result.report.timeouts += losses.timeouts;
+  row.lost = {losses.lost(), losses.important()};
   result.rows.push_back(std::move(row));
   result.plans.push_back(prediction);
-  result.lost.push_back(SimulateResult::Lost{losses.lost(), losses.important()});
 }
 
 }  // namespace
@@ -259,7 +260,6 @@ void simulate_case(const SimulateOptions& options, const PerfCase& c, const std:
   run.end(result.report);
   result.rows.push_back(std::move(row));
   result.plans.push_back(prediction);
-  result.lost.emplace_back();
 }
 
 SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
@@ -293,6 +293,35 @@ SimulateResult simulate_all(const SimulateOptions& options, Watchers& watchers,
   return result;
 }
 
+namespace {
+
+// What a group would take: "" is the cheapest.
+std::string algorithm_of_perf(SimulateOptions options) {
+  const std::vector<DataType> types = options.perf.types;
+  const auto check_types = [&](const std::string& what, auto&& why_not) {
+    for (const DataType type : types) {
+      options.perf.types = {type};
+      if (const std::string why = why_not(options); !why.empty()) refuse("{}: {}", what, why);
+    }
+  };
+  if (options.perf.may_lose) {
+    check_types("--may-lose", why_not_bounded);
+    return kBounded;
+  }
+  const group::NamedAlgorithms named = group::take_apart(resolve("TALWEG_ALGO").value);
+  const steer::PlanChooser chooser(options.cluster, named.trees, nullptr);
+  if (named.by_switch && options.perf.op == Collective::all_reduce) {
+    check_types(fmt::format("TALWEG_ALGO: {}", kBySwitch), why_no_switch);
+    return kBySwitch;
+  }
+  const forest::Request any =
+      forest::even_request(options.perf.op, options.cluster.workers(), options.perf.root, 0, 1);
+  const forest::Planner* const planner = chooser.named(any);
+  return planner != nullptr ? planner->name : "";
+}
+
+}  // namespace
+
 SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& network) {
   SimulateOptions options;
   options.perf = perf;
@@ -310,6 +339,8 @@ SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& netw
   if (perf.op == Collective::send_recv && ranks < 2)
     refuse("send_recv: {} has one worker, needs two", network);
   check_root(perf, ranks);
+  options.may_lose = perf.may_lose.value_or(0);
+  options.algorithms = {algorithm_of_perf(options)};
   return options;
 }
 

@@ -19,15 +19,10 @@
 namespace talweg::study {
 
 struct SimulateResult {
-  std::vector<PerfRow> rows;      // of collectives
-  std::vector<Prediction> plans;  // of each of these
-  struct Lost {
-    double part = 0;       // of what ranks sent each other
-    double important = 0;  // of that, what was in packets that were not droppable
-  };
-  std::vector<std::optional<Lost>> lost;  // of these
-  Study planned;                          // their bound, and what is known of planners that are not taken
-  std::vector<sim::FlowResult> flows;     // of a matrix
+  std::vector<PerfRow> rows;           // of collectives
+  std::vector<Prediction> plans;       // of each of these
+  Study planned;                       // their bound, and what is known of planners that are not taken
+  std::vector<sim::FlowResult> flows;  // of a matrix
   sim::WorkloadOutcome workload;
   sim::RunReport report;
 };

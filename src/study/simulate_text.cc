@@ -11,7 +11,7 @@
 
 #include "base/printable.h"
 #include "forest/planner.h"
-#include "protocol/bounded/adaptive_deadline.h"
+#include "study/by_bounded_loss.h"
 #include "study/plan_report.h"
 #include "study/simulate_plan.h"
 #include "study/version.h"
@@ -110,20 +110,8 @@ std::string plans_text(const SimulateOptions& options, const SimulateResult& res
 
 std::string lost_text(const SimulateOptions& options, const SimulateResult& result) {
   std::string text;
-  for (std::size_t i = 0; i < result.rows.size(); ++i)
-    if (const auto lost = result.lost[i])
-      text += commented_lines(
-          fmt::format("{}, {}: {:.3g} % of what ranks sent each other did not come in time; at most "
-                      "{:g} % may be missing of what one sends another, in whole packets. Before these calls "
-                      "came {} more, "
-                      "which lose nothing and are counted below",
-                      size_of_row(result.rows[i]), algorithm_of(result.rows[i]), lost->part * 100,
-                      options.may_lose * 100, protocol::AdaptiveDeadline::kWarmUp) +
-              (options.droppable > 0
-                   ? fmt::format(". Of what is missing {:.3g} % was in packets that were not droppable",
-                                 lost->important * 100)
-                   : ""),
-          is_wide(options));
+  for (const std::string& sentence : lost_sentences(result.rows, options.may_lose, options.droppable > 0))
+    text += commented_lines(sentence, is_wide(options));
   return text;
 }
 
@@ -306,10 +294,6 @@ nlohmann::json simulate_json(const SimulateOptions& options, const SimulateResul
       const PerfRow& row = result.rows[i];
       const auto part = part_of_bound(result.planned, row.what, row.out_of_place->time_us * 1e-6);
       document["results"][i]["planned"] = plan_json(result.plans[i]);
-      if (const auto lost = result.lost[i]) {
-        document["results"][i]["lost_part"] = lost->part;
-        document["results"][i]["lost_important_part"] = lost->important;
-      }
       document["results"][i]["part_of_bound"] = part ? nlohmann::json(*part) : nlohmann::json();
     }
     document["bound"] = bound_json(options.cluster, result.planned);
@@ -356,7 +340,8 @@ std::string simulate_csv(const SimulateOptions& options, const SimulateResult& r
   if (has_table(options)) {
     rows.push_back({"collective", "size_bytes", "count", "type", "root", "time_us", "p50_us", "p99_us",
                     "algbw_GB_per_s", "busbw_GB_per_s", "algorithm"});
-    const bool losses = std::ranges::any_of(result.lost, [](const auto& lost) { return lost.has_value(); });
+    const bool losses =
+        std::ranges::any_of(result.rows, [](const PerfRow& row) { return row.lost.has_value(); });
     if (losses) rows.back().insert(rows.back().end() - 1, "lost_part");
     for (std::size_t i = 0; i < result.rows.size(); ++i) {
       const PerfRow& row = result.rows[i];
@@ -366,7 +351,7 @@ std::string simulate_csv(const SimulateOptions& options, const SimulateResult& r
                       table_name(c.type), std::to_string(has_root(c.op) ? c.root : -1), precise(t.time_us),
                       precise(t.p50_us), precise(t.p99_us), fmt::format("{:.6g}", algorithm_bandwidth(c, t)),
                       fmt::format("{:.6g}", bus_bandwidth(c, t)), algorithm_of(row)});
-      const auto& lost = result.lost[i];
+      const auto& lost = result.rows[i].lost;
       if (losses) rows.back().insert(rows.back().end() - 1, lost ? fmt::format("{:.6g}", lost->part) : "");
     }
     return text::csv(rows);
@@ -394,7 +379,7 @@ std::vector<std::pair<std::string, std::string>> simulate_key_numbers(const Simu
     const PerfRow& row = result.rows.back();
     add("time_us", row.out_of_place->time_us);
     add("busbw_GB_per_s", bus_bandwidth(row.what, *row.out_of_place));
-    if (const auto& lost = result.lost.back()) {
+    if (const auto& lost = result.rows.back().lost) {
       add("lost_part", lost->part);
       add("lost_important_part", lost->important);
     }

@@ -251,5 +251,38 @@ TEST(BoundedSums, LeaveARecordWhenTheyFail) {
   std::filesystem::remove_all(folder);
 }
 
+// Ranks 0 and 1 wait until the deadline for rank 2 to say its call. What fails first is the all_gather in
+// which they do.
+TEST(BoundedSums, LeaveARecordThatSaysThatTheyFailedWhereARankNeverCallsThem) {
+  char folder[] = "/tmp/talweg-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  const Variable dir("TALWEG_RECORDER_DIR", folder);
+  std::latch failed(2);
+  run_ranks(3, [&](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0.01}, lossy(0, 100));
+    if (group.rank() == 2) return failed.wait();
+    std::vector<float> values(1'000, 1.F);
+    EXPECT_THAT(error_of([&] {
+                  sums->all_reduce({.in = values.data(),
+                                    .out = values.data(),
+                                    .count = values.size(),
+                                    .timeout = std::chrono::milliseconds(300)});
+                }),
+                HasSubstr(std::string("(flight record: ") + folder));
+    failed.arrive_and_wait();
+  });
+  int bounded = 0;
+  for (const auto& file : std::filesystem::directory_iterator(folder))
+    for (const observe::RecordedCall& call : observe::read_record(file.path()).calls) {
+      if (!call.bounded()) continue;
+      ++bounded;
+      EXPECT_EQ(call.state, "failed") << file.path();
+      EXPECT_EQ(call.error, "timeout") << file.path();
+      EXPECT_THAT(call.text, HasSubstr("before any data, while ranks told each other their calls"));
+    }
+  EXPECT_EQ(bounded, 2);
+  std::filesystem::remove_all(folder);
+}
+
 }  // namespace
 }  // namespace talweg::group

@@ -74,6 +74,22 @@ TEST(Doctor, NamesTheRankThatOthersWaitForAndWhereItIs) {
   EXPECT_THAT(of_812->ranks, ElementsAre(7));
 }
 
+TEST(Doctor, SaysThatACallWasGivenUpAndOnlyThenThatItFailed) {
+  auto over = call(5, "failed", 90 * kSecond, 93 * kSecond);
+  over.error = "timeout";
+  over.not_started = {2};
+  const auto last = call(4, "completed", 1, 80 * kSecond);
+  EXPECT_EQ(
+      first({record(0, 3, {over}), record(1, 3, {over}), record(2, 3, {last})}).text,
+      "ranks 0-1 waited in all_reduce #5 and failed with a timeout after 3 s, rank 2 completed all_reduce #4 "
+      "20 s before its record and has not called since");
+  EXPECT_EQ(
+      first({record(0, 3, {over}), record(1, 3, {call(5, "moving", 90 * kSecond)}), record(2, 3, {last})})
+          .text,
+      "ranks 0-1 wait in all_reduce #5 since 10 s, rank 2 completed all_reduce #4 20 s before its record and "
+      "has not called since");
+}
+
 TEST(Doctor, NamesTheAggregatorThatRanksWaitForOrTheRankBehindIt) {
   auto waiting = call(5, "moving", 98 * kSecond);
   waiting.text =
