@@ -156,7 +156,6 @@ void say_to(int port, const Heard& opening, std::int64_t until) {
 
 TEST(Replay, OfWhatOpenedAConnectionForDataIsRefusedWhereItWasSaid) {
   const Variable shm("TALWEG_SHM", "off");
-  const Variable quiet("TALWEG_DEBUG", "NONE");
   constexpr int kTimes = 3;
   Eavesdropper between(faithful);
   std::atomic<int> port{0};

@@ -17,9 +17,9 @@ BoundedPeers::BoundedPeers(int self, std::span<const BoundedPeer> peers, wire::D
   for (std::size_t r = 0; r < peers.size(); ++r) {
     const auto rank = static_cast<std::uint16_t>(r);
     peers_.push_back(rank == own ? nullptr
-                                 : std::make_unique<Peer>(
+                                 : std::make_unique<Peer>(Peer{
                                        wire::DatagramSealer(peers[own].secret, {0, epoch, own, rank}, suite),
-                                       wire::DatagramOpener(peers[r].secret, {0, epoch, rank, own}, suite)));
+                                       wire::DatagramOpener(peers[r].secret, {0, epoch, rank, own}, suite)}));
   }
 }
 
