@@ -62,7 +62,7 @@ Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c) {
                                                     static_cast<std::int64_t>(size_of(c.type)));
   const forest::CostModel model(network);
   forest::PackingMemo memo;
-  const forest::Forest forest = forest::plan_by(forest::find_planner("sharded_star"), even, model, memo);
+  const forest::Forest forest = forest::plan_by(planner_of(kBounded), even, model, memo);
   Prediction prediction;
   prediction.seconds = model.seconds(forest);
   prediction.breakdown = model.breakdown(forest);

@@ -271,8 +271,7 @@ nlohmann::json to_json(const cluster::Cluster& network, const NetworkSource& sou
   document["bound"] = bound_json(network, study);
   document["planners"] = Json::array();
   for (const std::string& planner : study.planners)
-    document["planners"].push_back(
-        {{"name", planner}, {"description", forest::find_planner(planner).description}});
+    document["planners"].push_back({{"name", planner}, {"description", planner_of(planner).description}});
   document["planners_left_out"] = Json::array();
   for (const std::string& planner : study.others)
     document["planners_left_out"].push_back(

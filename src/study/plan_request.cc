@@ -1,11 +1,15 @@
 #include "study/plan_request.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <sstream>
 
 #include "base/fail.h"
 #include "base/units.h"
 #include "forest/planner.h"
 #include "formats/import.h"
+#include "sim/bounded_sums.h"
 #include "study/perf_case.h"
 #include "study/sizes.h"
 #include "text/yaml_reader.h"
@@ -21,7 +25,8 @@ std::vector<std::string> planners_asked_for(const std::string& text, const fores
   for (std::string part; std::getline(parts, part, ',');) {
     all = all || part == "all";
     if (part == "all") continue;
-    if (!forest::find_planner(part).serves(request))
+    if (part == sim::kBounded ? request.op != Collective::all_reduce
+                              : !forest::find_planner(part).serves(request))
       refuse("--algo {}: {} does not serve {}", text, part, name(request.op));
     names.push_back(part);
   }
@@ -75,7 +80,7 @@ std::span<const Field<PlanRequest>> plan_fields() {
        .least = 2, .most = 1 << 20},
       {.name = "algo", .letters = "", .member = &R::algo,
        .help = "these planners alone, with commas; -o writes the forest of one (default: all, and what a group "
-               "takes)"},
+               "takes); bounded: sums of which a part may be lost"},
       {.name = "patience", .letters = "", .member = &R::patience,
        .help = "time for all predictions; what is not done by then is left out, and named"},
       // clang-format on
@@ -105,6 +110,11 @@ PlanQuestion checked(const PlanRequest& flags) {
   planned.request.notes = idle_options(flags, op);
   planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
   if (!flags.algo.empty()) planned.request.only = planners_asked_for(flags.algo, planned.largest());
+  if (std::ranges::find(planned.request.only, sim::kBounded) != planned.request.only.end())
+    planned.request.notes.push_back(fmt::format(
+        "{}: sums of which a part may be lost, where none is, and without the ranks' words before "
+        "them; who makes BoundedSums has them, and no group takes them by itself",
+        sim::kBounded));
   return planned;
 }
 

@@ -17,6 +17,7 @@
 #include "forest/cost.h"
 #include "forest/packed.h"
 #include "forest/planner.h"
+#include "sim/bounded_sums.h"
 #include "study/by_switch.h"
 #include "study/choices.h"
 #include "study/side_by_side.h"
@@ -183,9 +184,8 @@ class Pieces {
     if (predictions) {
       model_.emplace(network_);  // here, so that all processes share its memory
       for (const std::string& planner : result_.planners)
-        pieces_.emplace_back([this, &planner](const HandOver& hand_over) {
-          predict(forest::find_planner(planner), hand_over);
-        });
+        pieces_.emplace_back(
+            [this, &planner](const HandOver& hand_over) { predict(planner_of(planner), hand_over); });
     }
     Look look;
     if (look_) look = [&](const std::vector<WorkState>& states) { look_(progress_of(states, bound)); };
@@ -335,10 +335,13 @@ void mark_taken(const forest::CostModel& model, Study& study) {
                                     taken_text(study), fmt::join(missing, ", ")));
 }
 
+const forest::Planner& planner_of(std::string_view name) {
+  return forest::find_planner(name == sim::kBounded ? "sharded_star" : std::string(name));
+}
+
 forest::Forest plan_for(const cluster::Cluster& network, const forest::Request& request,
                         const std::string& planner) {
-  return planner.empty() ? forest::plan_best(request, network)
-                         : forest::find_planner(planner).plan(request, network);
+  return planner.empty() ? forest::plan_best(request, network) : planner_of(planner).plan(request, network);
 }
 
 std::int64_t request_bytes(const forest::Request& request) {
@@ -404,6 +407,7 @@ Study study_plans(const cluster::Cluster& network, const StudyRequest& request,
     else if (result.all_planners || std::ranges::count(request.only, planner.name) > 0)
       result.planners.push_back(planner.name);
   }
+  if (std::ranges::count(request.only, sim::kBounded) > 0) result.planners.emplace_back(sim::kBounded);
   const bool has_bound = forest::has_bound(request.op);
   if (!has_bound)
     result.no_bound = fmt::format("no bound is known for {}", name(request.op));

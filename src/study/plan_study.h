@@ -13,6 +13,7 @@
 #include "forest/choice.h"
 #include "forest/cost.h"
 #include "forest/forest.h"
+#include "forest/planner.h"
 #include "talweg/types.h"
 
 namespace talweg::study {
@@ -95,6 +96,9 @@ const char* taken_text(const Study& study);
 std::string size_text(const Study& study, const StudyRow& row);
 
 forest::Request request_of(Collective op, forest::NodeId root, int ranks, std::int64_t bytes);
+// By name; of sim::kBounded, sums of which a part may be lost, the one with the same messages, where nothing
+// is lost.
+const forest::Planner& planner_of(std::string_view name);
 // The forest for one size: by this planner, or by the one that a group takes.
 forest::Forest plan_for(const cluster::Cluster& network, const forest::Request& request,
                         const std::string& planner);

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 #include <sstream>
@@ -215,6 +216,29 @@ TEST_F(Plan, TakesWhatAGroupTakes) {
                 "--size", std::to_string(size["size_bytes"].get<int>())});
     EXPECT_EQ(json::parse(forest.out)["planner"], size["taken"]);
   }
+}
+
+// Sums of which a part may be lost have the messages of a planner, and a line that says what they are.
+TEST_F(Plan, KnowsBoundedSumsWhereTheyAreNamed) {
+  const std::string network = kClusterFolder + "uneven4.yaml";
+  const json document =
+      parsed({network, "--bytes", "4K,4M", "--algo", "ring,bounded,sharded_star", "--html", file("b.html")});
+  for (const json& size : document["sizes"]) {
+    std::map<std::string, double> us;
+    for (const json& candidate : size["candidates"]) us[candidate["algorithm"]] = candidate["predicted_us"];
+    ASSERT_EQ(us.size(), 3U);
+    EXPECT_EQ(us["bounded"], us["sharded_star"]);
+    EXPECT_NE(us["bounded"], us["ring"]);
+  }
+  EXPECT_THAT(text("b.html"), HasSubstr("<th>bounded</th>"));
+  const Outcome alone = talweg({"plan", network, "--bytes", "4M", "--algo", "bounded"});
+  EXPECT_EQ(alone.exit_code, 0) << alone.err;
+  EXPECT_THAT(alone.out, HasSubstr("bounded: sums of which a part may be lost"));
+  EXPECT_THAT(talweg({"plan", network}).out, testing::Not(HasSubstr("bounded")));
+  EXPECT_THAT(talweg({"plan", network, "--algo", "bounded", "-o", file("b.yaml")}).err,
+              HasSubstr("follow no forest; --algo sharded_star has their messages"));
+  EXPECT_THAT(talweg({"plan", network, "--op", "broadcast", "--algo", "bounded"}).err,
+              HasSubstr("bounded does not serve broadcast"));
 }
 
 TEST_F(Plan, ConsidersThePlannersThatAreNamedAndNoOthers) {
