@@ -9,7 +9,6 @@
 #include <netinet/udp.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
@@ -136,25 +135,14 @@ std::uint64_t UdpSocket::dropped() const {
 
 // Of a socket that is not connected the kernel does not say; one that is connected to nothing but this
 // address asks the same cache of routes, and sends nothing.
-std::size_t known_path_mtu(const UdpAddress& to) {
-  const std::string what = fmt::format("asking how large datagrams to {} may be", to_string(to));
-  const FileDescriptor probe(
-      check(::socket(to.ipv6() ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), what));
-  check(::connect(probe.get(), to.raw(), to.bytes()), what);
+std::size_t UdpSocket::path_mtu(const UdpAddress& to) const {
+  const FileDescriptor probe(::socket(to.ipv6() ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!probe || ::connect(probe.get(), to.raw(), to.bytes()) != 0) return 0;
   int mtu = 0;
   socklen_t length = sizeof mtu;
-  check(to.ipv6() ? ::getsockopt(probe.get(), IPPROTO_IPV6, IPV6_MTU, &mtu, &length)
-                  : ::getsockopt(probe.get(), IPPROTO_IP, IP_MTU, &mtu, &length),
-        what);
-  return static_cast<std::size_t>(std::max(mtu, 0));
-}
-
-std::size_t UdpSocket::path_mtu(const UdpAddress& to) const {
-  try {
-    return known_path_mtu(to);
-  } catch (const Error&) {
-    return 0;
-  }
+  const int result = to.ipv6() ? ::getsockopt(probe.get(), IPPROTO_IPV6, IPV6_MTU, &mtu, &length)
+                               : ::getsockopt(probe.get(), IPPROTO_IP, IP_MTU, &mtu, &length);
+  return result == 0 && mtu > 0 ? static_cast<std::size_t>(mtu) : 0;
 }
 
 std::string buffer_shortage(bool receiving, std::size_t wanted, std::size_t got) {

@@ -71,7 +71,7 @@ class UdpSocket {
   std::uint64_t dropped() const;
 
   // Of packets that reach this address unfragmented, IP headers included, as far as the kernel knows now; 0:
-  // it knows no way there, or could not be asked.
+  // it knows no way there.
   std::size_t path_mtu(const UdpAddress& to) const;
 
  private:
@@ -81,9 +81,6 @@ class UdpSocket {
   std::size_t receive_bytes_ = 0;
   std::string shortage_;
 };
-
-// What path_mtu() says, or why it says nothing: throws Error{system}.
-std::size_t known_path_mtu(const UdpAddress& to);
 
 // The line above. `got`: what the kernel gave when `wanted` bytes were asked for, in bytes that can be used.
 std::string buffer_shortage(bool receiving, std::size_t wanted, std::size_t got);

@@ -85,7 +85,7 @@ std::size_t PathChooser::choose(const SentPackets& sent, std::int64_t now_ns) {
     lowest = load;
     current_ = p;
   }
-  // Or the last one in use answers nothing.
+  // Where nothing comes by any, or by the last one in use, any may be the one that answers.
   if (silent_ || paths_[current_].in_row >= kLeftAfter) current_ = beside(paths_.size(), heard_until_ns_);
   paths_[current_].used = ++bursts_;
   burst_ns_ = now_ns;
