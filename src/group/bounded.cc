@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <type_traits>
@@ -131,10 +132,12 @@ void Sums::meet(const BoundedSeams& seams) {
   const Logger log(rank());
   std::optional<live::UdpSocket> socket;
   std::vector<live::UdpSocket> more;
+  std::shared_ptr<Bell> bell;
   try {  // what is refused here is for all to know
     const std::string address = group_->address();
     socket.emplace(live::UdpAddress(fmt::format("{}:0", address)));
     more = live::more_paths(*socket, static_cast<std::size_t>(whole_number_of("TALWEG_PATHS")));
+    bell = std::make_shared<Bell>();
     mine.port = static_cast<std::uint16_t>(socket->address().port());
     mine.credit =
         static_cast<std::uint32_t>(std::min<std::size_t>(socket->window() / index(size() - 1), 1U << 30));
@@ -166,7 +169,7 @@ void Sums::meet(const BoundedSeams& seams) {
   {
     live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send);
     options.stride =
-        live::bounded_stride(try_ways(*group_, ways), socket->ipv6(), options.suite.protection, most);
+        live::bounded_stride(try_ways(*group_, ways, bell), socket->ipv6(), options.suite.protection, most);
   }
   if (options.stride == 0) return;  // the group's connections serve
   exchange_.emplace(std::move(*socket), rank(), peers, options, std::move(more));

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <string>
 
 #include "base/log.h"
-#include "group/bell.h"
 #include "live/system.h"
 
 namespace talweg::group {
@@ -57,8 +55,7 @@ void warn(const Group& group, std::uint64_t came, std::size_t wanted, std::size_
 }  // namespace
 
 // While ranks tell each other what has come they go on sending: to some of them it may not have.
-std::size_t try_ways(Group& group, live::BoundedWays& ways) {
-  const auto bell = std::make_shared<Bell>();
+std::size_t try_ways(Group& group, live::BoundedWays& ways, const std::shared_ptr<Bell>& bell) {
   const auto words = std::make_shared<Words>();
   ways.step(live::now_ns());
   const WorkPtr begun = group.start_barrier();
