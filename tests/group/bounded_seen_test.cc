@@ -151,6 +151,7 @@ TEST(BoundedSums, SayOnAllRanksThatOneHasNoDescriptors) {
   std::optional<FewDescriptors> few;
   run_ranks(2, [&few](Group& group) {
     const auto made_with = [&](std::size_t descriptors) {
+      group.barrier();  // The other may still be joining, which takes descriptors.
       if (group.rank() == 0) few.emplace(descriptors);
       group.barrier();
       const std::string error = error_of([&] { BoundedSums::make(group); });
