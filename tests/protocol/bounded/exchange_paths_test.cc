@@ -30,7 +30,7 @@ class PathWorld {
  public:
   PathWorld(int ranks, std::vector<PathWay> ways, double p, std::uint64_t seed, bool warm_up = false,
             ExchangeOptions options = {})
-      : ways(std::move(ways)), random_(seed) {
+      : ways(std::move(ways)), random_(seed), bytes_(seed, 1) {
     const auto ppm = static_cast<std::uint32_t>(p * kMillion);
     options.bounds = {ppm, ppm, ppm, 1};
     options.paths = this->ways.size();
@@ -50,8 +50,11 @@ class PathWorld {
     const std::int64_t deadline = now + 60'000'000'000;
     const std::int64_t begun = now;
     for (std::size_t r = 0; r < n; ++r) {
-      for (std::size_t i = 0; i < bytes * n; ++i)
-        data[r].push_back(static_cast<std::byte>(random_.below(256)));
+      data[r].resize(bytes * n);
+      for (std::size_t i = 0; i < data[r].size(); i += 8) {
+        const std::uint64_t word = bytes_.next();
+        std::memcpy(&data[r][i], &word, std::min<std::size_t>(8, data[r].size() - i));
+      }
     }
     if (!same)
       for (const auto& x : ranks) tensor_ = x->add(std::vector<std::uint64_t>(n, bytes), DataType::f32);
@@ -187,7 +190,7 @@ class PathWorld {
     return true;
   }
 
-  Random random_;
+  Random random_, bytes_;
   std::vector<std::unique_ptr<Outbox>> outboxes_;
   std::map<std::tuple<int, int, std::size_t>, std::int64_t> busy_until_;
   std::multimap<std::int64_t, Carried> on_the_way_;

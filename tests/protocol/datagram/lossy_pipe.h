@@ -1,11 +1,14 @@
 // Two flows with everything between them that a network does to datagrams, in virtual time, from a seed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/random.h"
@@ -13,6 +16,17 @@
 #include "wire/datagram_cipher.h"
 
 namespace talweg::protocol {
+
+// Bytes of a channel from `at` on: nowhere the same for long, and known without having been kept.
+inline void bytes_of(int side, std::size_t channel, std::uint64_t at, std::span<std::byte> to) {
+  for (std::size_t i = 0; i < to.size();) {
+    const std::uint64_t word = (at + i) / 8, within = (at + i) % 8, of = channel * 77 + word + 1;
+    std::uint64_t x = of * 0x9E3779B97F4A7C15ULL + static_cast<std::uint64_t>(side) * 1234567;
+    x = (x ^ (x >> 29)) * 0xBF58476D1CE4E5B9ULL >> (8 * within);
+    std::memcpy(&to[i], &x, std::min<std::size_t>(8 - within, to.size() - i));
+    i += 8 - within;
+  }
+}
 
 // What happens to each datagram of one direction.
 struct PipeNature {
