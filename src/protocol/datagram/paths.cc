@@ -140,8 +140,8 @@ void PathChooser::heard(std::size_t highest, std::int64_t held_ns, std::int64_t 
   if (!several()) return;
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     Path& path = paths_[i];
-    const std::int64_t trip_ns = std::exchange(path.pending_ns, kNone);
-    if (trip_ns == kNone) continue;
+    const std::int64_t trip_ns = std::exchange(path.pending_ns, kNoTrip);
+    if (trip_ns == kNoTrip) continue;
     path.known = true;
     path.trip.sample(trip_ns, i == highest ? held_ns : 0, now_ns);
     const bool tried = std::exchange(path.trying, false);

@@ -223,6 +223,18 @@ TEST(Paths, LossesAreFoundAsSoonAsByOne) {
   EXPECT_EQ(s.sender().paths().times_left(), 0U);
 }
 
+// An acknowledgement that is lost is no delay of a path, though what it told of is told only after a timeout.
+TEST(Paths, WhereMuchIsLostSeveralTakeNoLongerThanOne) {
+  for (const double loss : {0.2, 0.3, 0.4}) {
+    Spray one(1, equal_ways(4), {}, loss), four(4, equal_ways(4), {}, loss);
+    ASSERT_TRUE(one.send(1 << 20)) << loss;
+    ASSERT_TRUE(four.send(1 << 20)) << loss;
+    EXPECT_LT(four.pipe.now(), 2 * one.pipe.now()) << loss;
+    for (std::size_t path = 0; path < 4; ++path)
+      EXPECT_LT(four.sender().paths().trip(path).smoothed_ns(), kMilli) << loss;
+  }
+}
+
 TEST(Paths, AFlowThatHasNothingToSayLooksForNone) {
   auto ways = equal_ways(4);
   ways[1].dead_until_ns = INT64_MAX;
