@@ -167,9 +167,10 @@ void Sums::meet(const BoundedSeams& seams) {
     peers.push_back({live::UdpAddress(fmt::format("{}:{}", text_of(i.address), i.port)), i.secret, i.credit});
   const std::size_t most = options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes;
   {
-    live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send);
+    live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send, std::move(more));
     options.stride =
         live::bounded_stride(try_ways(*group_, ways, bell), socket->ipv6(), options.suite.protection, most);
+    more = ways.take_more();
   }
   if (options.stride == 0) return;  // the group's connections serve
   exchange_.emplace(std::move(*socket), rank(), peers, options, std::move(more));
