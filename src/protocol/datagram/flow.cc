@@ -375,7 +375,10 @@ void DatagramFlow::find_lost(std::int64_t now_ns) {
     ++n;
     // Nothing by others of late either: the other end may be busy.
     const bool others = missed_ == 0 && 2 * (now_ns - waiting_since_ns_) <= now_ns - packet.sent_ns;
-    if (others || sent_.overtaken(packet)) paths_.lost(packet.path, now_ns);
+    if (others || sent_.overtaken(packet))
+      paths_.lost(packet.path, now_ns);
+    else
+      paths_.missed(packet.path);
     on_lost(packet);
   };
   sent_.find_lost([this](std::size_t path) -> const RoundTrip& { return trip(path); }, Arrivals::kHoldNs,

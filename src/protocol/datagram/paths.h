@@ -80,6 +80,9 @@ class PathChooser {
   void arrived(std::size_t path, std::size_t bytes, std::int64_t trip_ns, std::int64_t now_ns);
   void heard(std::size_t highest, std::int64_t held_ns, std::int64_t now_ns);
   void lost(std::size_t path, std::int64_t now_ns);
+  // It has not come, but nothing has by others since it should have: the other node may be busy. Once
+  // something does and it still has not, it is lost.
+  void missed(std::size_t path) { paths_[path].missed = true; }
   // Nothing has come for long of what was sent, by whichever path: any may be the one that does, until
   // something arrives.
   void silence() { silent_ = true; }
@@ -100,9 +103,9 @@ class PathChooser {
     double delay_ns = 0;  // of late; 0: not known
     double loss = 0;      // of late
     unsigned in_row = 0;  // losses
-    bool in_use = false, known = false, trying = false;
+    bool in_use = false, known = false, trying = false, missed = false;
     std::int64_t pending_ns = kNoTrip;  // the shortest trip that the present acknowledgement tells
-    std::int64_t trial_ns = 0;        // when it is to be tried
+    std::int64_t trial_ns = 0;          // when it is to be tried
     std::int64_t wait_ns = kFirstTrialNs;
     std::int64_t since_ns = 0;  // in use
     double room = kFirstRoom;   // bytes that may be on their way
@@ -122,7 +125,7 @@ class PathChooser {
   std::uint64_t bursts_ = 0;
   std::uint64_t random_ = 0;
   std::int64_t heard_until_ns_ = std::numeric_limits<std::int64_t>::min();
-  bool silent_ = false;
+  bool silent_ = false, answered_ = false;
   std::uint64_t times_left_ = 0, times_back_ = 0;
 };
 

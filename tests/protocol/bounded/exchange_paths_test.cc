@@ -246,6 +246,23 @@ TEST(ExchangePaths, ADeadOneIsLeft) {
   EXPECT_EQ(world.left(), 0U);
 }
 
+// With pauses between the calls: what others answer in one tells of what was tried in the call before.
+TEST(ExchangePaths, ADeadOneIsLeftByCallsOfOnePacketToo) {
+  for (const std::size_t dead : {0U, 1U}) {
+    PathWorld world(2, even_ways(4), 0, 5);
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(world.call(1000, i > 0));
+    const std::uint64_t timeouts = world.sum(&FlightCounters::timeouts);
+    world.ways[dead].dead = true;
+    for (int i = 0; i < 30; ++i) {
+      ASSERT_TRUE(world.call(1000, true));
+      world.now += 50'000'000;
+    }
+    EXPECT_EQ(world.left(), 2U) << dead;
+    EXPECT_LT(world.sum(&FlightCounters::timeouts), timeouts + 5)
+        << "a trial without an answer is no timeout";
+  }
+}
+
 // All paths answer nothing then: that says nothing of one of them.
 TEST(ExchangePaths, NoneIsLeftBecauseARankPauses) {
   for (const std::int64_t pause_ns : {8'000'000L, 100'000'000L, 3'000'000'000L}) {

@@ -235,6 +235,20 @@ TEST(Paths, WhereMuchIsLostSeveralTakeNoLongerThanOne) {
   }
 }
 
+TEST(Paths, ADeadOneIsLeftByMessagesOfOneDatagramToo) {
+  for (const std::size_t dead : {0U, 2U}) {
+    auto ways = equal_ways(4);
+    ways[dead].dead_from_ns = 500 * kMilli;
+    ways[dead].dead_until_ns = INT64_MAX;
+    Spray s(4, ways);
+    for (int i = 0; i < 60; ++i) {
+      ASSERT_TRUE(s.send(1000));
+      s.pipe.pause(50 * kMilli);
+    }
+    EXPECT_EQ(s.sender().paths().left(), 1U) << dead;
+  }
+}
+
 TEST(Paths, AFlowThatHasNothingToSayLooksForNone) {
   auto ways = equal_ways(4);
   ways[1].dead_until_ns = INT64_MAX;
