@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "protocol/bounded/exchange.h"
 #include "sanitized.h"
+#include "talweg/error.h"
 
 namespace talweg::protocol {
 namespace {
@@ -333,6 +334,17 @@ TEST(Exchange, WaitsForTheRestAPartOfACallThatDoublesWhileMuchIsLost) {
     EXPECT_LT(world.took_ns - before_ns, exact_ns / 5);
   }
   EXPECT_EQ(world.ranks[0]->from(1).at_linger, 3U);
+}
+
+TEST(Exchange, WhatIsForgottenLeavesTheOthersAsTheyAre) {
+  PathWorld world(3, even_ways(1), 0.01, 1);
+  for (const std::size_t bytes : {4'000U, 8'000U, 12'000U}) ASSERT_TRUE(world.call(bytes));
+  for (const auto& rank : world.ranks) {
+    EXPECT_THROW(rank->forget(2), Error);
+    rank->forget(0);
+  }
+  ASSERT_TRUE(world.call(12'000, true));
+  ASSERT_TRUE(world.call(4'000));
 }
 
 TEST(Exchange, RoomInQueuesIsSharedByAllThatAreSentTo) {
