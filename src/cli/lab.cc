@@ -126,6 +126,7 @@ int run_simulated(const LabFlags& flags) {
   const study::CheckedNetwork network = checked_network(request);
   text::check_outputs({flags.json}, {flags.file});
   const text::OutputFile json("--json", flags.json);
+  std::ranges::for_each(network.notes, warn);
   const Lab lab = Lab::build_relayed(network.cluster, {network.options, network.changes});
   const int code = run_in(lab, flags);
   const fabric::RelayReport report = lab.relay_report();

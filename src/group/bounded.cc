@@ -31,6 +31,9 @@ namespace talweg::group {
 namespace {
 
 constexpr std::size_t kPacketBytes = 8192;
+// Sizes of vectors whose deadlines are kept, some KiB for each other rank: more than a model has of buckets,
+// less than calls of ever other sizes come to.
+constexpr std::size_t kMostSizes = 256;
 // What is said of a missing datagram says more than that a sum has not come: it is to be said first.
 constexpr std::chrono::milliseconds kGrace{1000};
 constexpr std::int64_t kLookNs = 100 * live::kMillisecondNs;  // from one look at who has gone to the next
@@ -99,6 +102,7 @@ class Sums : public BoundedSums {
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void check_works(const Sum& sum);
   void check_peers(const Sum& sum, bool summed);
+  std::size_t tensor_of(const Sum& sum);
   void add_up(const Sum& sum);
   LossReport report(const Sum& sum) const;
   void note_layers(const Sum& sum, int rank, LossReport& report) const;
@@ -112,10 +116,15 @@ class Sums : public BoundedSums {
   const std::shared_ptr<GroupImpl> group_;  // of its own, with the ranks of the one that was given
   const BoundedLossOptions options_;
   const std::uint32_t ppm_;
-  std::optional<live::BoundedExchange> exchange_;          // none: one rank, or datagrams do not pass
-  std::vector<std::pair<std::size_t, DataType>> tensors_;  // count and type of each there
-  std::vector<std::byte> copy_;                            // of an input that is the output, too
-  std::vector<WorkPtr> receiving_, sending_;               // the sums, by rank
+  std::optional<live::BoundedExchange> exchange_;  // none: one rank, or datagrams do not pass
+  struct Known {
+    std::size_t count;
+    DataType type;
+    std::size_t tensor;  // its number there
+  };
+  std::vector<Known> known_;     // in the order of their last use, which is the same on all ranks
+  std::vector<std::byte> copy_;  // of an input that is the output, too
+  std::vector<WorkPtr> receiving_, sending_;  // the sums, by rank
   std::uint64_t calls_ = 0;
   bool ended_well_ = false;  // a call with data
   std::optional<Error> broken_;
@@ -167,9 +176,10 @@ void Sums::meet(const BoundedSeams& seams) {
     peers.push_back({live::UdpAddress(fmt::format("{}:{}", text_of(i.address), i.port)), i.secret, i.credit});
   const std::size_t most = options_.packet_bytes == 0 ? kPacketBytes : options_.packet_bytes;
   {
-    live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send);
+    live::BoundedWays ways(*socket, rank(), peers, options.suite, most, options.send, std::move(more));
     options.stride =
         live::bounded_stride(try_ways(*group_, ways, bell), socket->ipv6(), options.suite.protection, most);
+    more = ways.take_more();
   }
   if (options.stride == 0) return;  // the group's connections serve
   exchange_.emplace(std::move(*socket), rank(), peers, options, std::move(more));
@@ -340,17 +350,27 @@ LossReport Sums::run_exactly(const Sum& sum) {
   return said;
 }
 
+std::size_t Sums::tensor_of(const Sum& sum) {
+  const auto known = std::ranges::find_if(
+      known_, [&](const Known& k) { return k.count == sum.call.count && k.type == sum.call.type; });
+  if (known != known_.end()) {
+    std::rotate(known, known + 1, known_.end());
+    return known_.back().tensor;
+  }
+  if (known_.size() == kMostSizes) {
+    exchange_->forget(known_.front().tensor);
+    known_.erase(known_.begin());
+  }
+  std::vector<std::uint64_t> bytes;
+  for (const std::size_t count : sum.counts) bytes.push_back(count * sum.element);
+  known_.push_back({sum.call.count, sum.call.type, exchange_->add(bytes, sum.call.type)});
+  return known_.back().tensor;
+}
+
 // Each rank's sum goes to another one when that one has said what it has lost. So who has all sums is asked
 // nothing more, and may go.
 void Sums::run(const Sum& sum) {
-  const auto known = std::ranges::find(tensors_, std::pair{sum.call.count, sum.call.type});
-  const auto tensor = static_cast<std::size_t>(known - tensors_.begin());
-  if (known == tensors_.end()) {
-    std::vector<std::uint64_t> bytes;
-    for (const std::size_t count : sum.counts) bytes.push_back(count * sum.element);
-    exchange_->add(bytes, sum.call.type);
-    tensors_.emplace_back(sum.call.count, sum.call.type);
-  }
+  const std::size_t tensor = tensor_of(sum);
   const auto bell = std::make_shared<Bell>();
   receiving_.assign(index(size()), nullptr);
   sending_.assign(index(size()), nullptr);

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <string_view>
 
 #include "study/by_bounded_loss.h"
@@ -59,7 +62,31 @@ bool some_link_leaves_a_switch(const cluster::Cluster& cluster) {
   return std::ranges::any_of(cluster.links, [&](const cluster::Link& l) { return l.from >= workers; });
 }
 
+std::string full_before(const char* option, const sim::QueuePolicy& queue) {
+  return fmt::format("{}: the queue is full before, at {} bytes", option, queue.limit_bytes);
+}
+
 }  // namespace
+
+std::vector<std::string> idle_network_options(const SimulateRequest& request,
+                                              const sim::NetworkOptions& network) {
+  std::vector<std::string> notes;
+  const sim::QueuePolicy& queue = network.switch_queue;
+  const std::int64_t full =
+      queue.limit_bytes > 0 ? queue.limit_bytes : std::numeric_limits<std::int64_t>::max();
+  if (given(request, "mark") && !request.red.empty()) notes.emplace_back("--mark: --red takes its place");
+  if (queue.mark_bytes >= full) notes.push_back(full_before("--mark", queue));
+  if (queue.red.least_bytes >= full) notes.push_back(full_before("--red", queue));
+  int limits = 0;
+  for (int p = 0; p < sim::kPriorities; ++p)
+    if (queue.class_limit_bytes[static_cast<std::size_t>(p)] > 0) limits = p + 1;
+  if (queue.priorities > 1 && limits > queue.priorities)
+    notes.push_back(
+        fmt::format("--class-limits: {} limits for {} priorities: packets of priority {} and above wait in "
+                    "the last queue",
+                    limits, queue.priorities, queue.priorities - 1));
+  return notes;
+}
 
 std::vector<std::string> idle_options(const SimulateRequest& request, const SimulateOptions& o) {
   std::vector<std::string> notes;

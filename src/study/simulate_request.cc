@@ -399,6 +399,7 @@ CheckedNetwork checked_network(const SimulateRequest& raw) {
   read_losses(raw, network.loss);
   network.seed = raw.seed;
   for (const std::string& text : raw.fail) read_failure(text, checked.cluster, checked.changes);
+  checked.notes = idle_network_options(raw, network);
   return checked;
 }
 

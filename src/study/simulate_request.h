@@ -76,6 +76,7 @@ struct CheckedNetwork {
   cluster::Cluster cluster;
   sim::NetworkOptions options;
   std::vector<sim::NetworkChange> changes;
+  std::vector<std::string> notes;  // of options that do nothing here, or not what their numbers say
 };
 // "auto" is a queue of kQueueBytes without marks, for TCP is not ECN-capable unless somebody wants it to be.
 // What a host holds back is limited, too. Throws as checked() does.

@@ -211,6 +211,8 @@ TEST(LabRun, SaysWhichOptionsNeedASimulatedNetworkAndWhichCannotBe) {
               HasSubstr("one.yaml describes a network, too"));
   EXPECT_THAT(said("run one.yaml --simulate --queue 1000 -- true"),
               HasSubstr("--queue 1000: no packet of 1514"));
+  EXPECT_THAT(said("run one.yaml --simulate --queue 64K --mark 64K -- true"),
+              HasSubstr("talweg lab: --mark: the queue is full before, at 65536 bytes\n"));
   EXPECT_THAT(said("up one.yaml --simulate"), HasSubstr("--simulate: the network is there as long as"));
 }
 

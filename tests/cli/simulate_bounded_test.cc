@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -57,6 +58,37 @@ TEST(SimulateBounded, IsNearlyAsQuickAsPlannedWhereNothingIsLost) {
   EXPECT_LT(line["planned"]["predicted_us"].get<double>() / took, 1.05);
   EXPECT_EQ(line["planned"]["limit"], "links");
   EXPECT_EQ(line["lost_part"].get<double>() < 0.001, true);
+}
+
+// A call after a rest takes as long as any; with processors that cost something it takes longer.
+TEST(SimulateBounded, RestsBetweenCallsAndPaysForProcessors) {
+  const auto run = [](const std::vector<std::string>& more) {
+    std::vector<std::string> all{"-b", "4K", "-n", "10"};
+    all.insert(all.end(), more.begin(), more.end());
+    return json_of(all);
+  };
+  const auto time_us = [](const nlohmann::json& json) {
+    return json["results"][0]["out_of_place"]["time_us"].get<double>();
+  };
+  const auto plain = run({}), rested = run({"--rest", "50ms"}), busy = run({"--processors", "tcp"});
+  EXPECT_LT(plain["report"]["simulated_us"].get<double>(), 20e3);
+  EXPECT_GT(rested["report"]["simulated_us"].get<double>(), 50e3);
+  EXPECT_NEAR(time_us(rested), time_us(plain), 0.05 * time_us(plain));
+  EXPECT_EQ(rested["report"]["timeouts"], 0U);
+  EXPECT_GT(time_us(busy), 1.3 * time_us(plain));
+}
+
+TEST(SimulateBounded, HeedsMarksOfTheNetwork) {
+  const auto run = [](const char* mark) {
+    return json_of({"-b", "1M", "-n", "5", "--mark", mark})["report"];
+  };
+  const auto never = run("0"), marks = run("8K");
+  const auto marked = [](const nlohmann::json& report) {
+    return std::ranges::count_if(report["marked_by_priority"], [](const auto& n) { return n > 0; });
+  };
+  EXPECT_EQ(marked(never), 0);
+  EXPECT_EQ(marked(marks), 1) << "all have one priority";
+  EXPECT_LT(marks["longest_queue_bytes"].get<double>(), 0.9 * never["longest_queue_bytes"].get<double>());
 }
 
 TEST(SimulateBounded, StandsBesideOthersAndInSweepsPagesAndTraces) {

@@ -60,6 +60,24 @@ TEST(BoundedSums, WithNothingToLoseAreTheSumsOfTheGroup) {
   });
 }
 
+// Of ever other sizes not all are kept: one that has not been used for long begins with exact sums again.
+TEST(BoundedSums, ForgetSizesThatAreNotUsed) {
+  run_ranks(2, [](Group& group) {
+    const auto sums = make_bounded(group, {.p = 0.01}, {});
+    std::vector<float> values(1'000, 1.F);
+    const auto exact = [&](std::size_t count) {
+      return sums->all_reduce({.in = values.data(), .out = values.data(), .count = count}).exact;
+    };
+    for (const std::size_t count : {400UL, 401UL})
+      for (int call = 0; exact(count); ++call) ASSERT_LT(call, 100);
+    for (std::size_t other = 0; other < 300; ++other) {
+      exact(other + 1);
+      EXPECT_FALSE(exact(401)) << "in use";
+    }
+    EXPECT_TRUE(exact(400));
+  });
+}
+
 TEST(BoundedSums, LoseNothingThatIsNotInAResidual) {
   constexpr std::size_t kCount = 40'000;
   constexpr int kCalls = 12;

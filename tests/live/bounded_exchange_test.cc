@@ -220,7 +220,7 @@ TEST(BoundedExchange, NamesWhoseDataHaveNotCome) {
   ASSERT_TRUE(ranks[0].failure() || ranks[1].failure());
   BoundedExchange& failed = ranks[ranks[0].failure() ? 0 : 1];
   EXPECT_EQ(failed.failure()->code, ErrorCode::timeout);
-  EXPECT_THAT(failed.failure()->text, ::testing::HasSubstr("node 2"));
+  EXPECT_THAT(failed.failure()->text, ::testing::HasSubstr("rank 2"));
 }
 
 TEST(BoundedExchange, SendsBySeveralPathsAndLeavesADeadOne) {

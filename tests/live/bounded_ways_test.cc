@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -25,16 +26,18 @@ UdpSender::SendCall up_to(std::size_t most, int copies = 1) {
 }
 
 struct TwoRanks {
-  explicit TwoRanks(const UdpSender::SendCall& send, std::size_t most = 8192) {
+  explicit TwoRanks(const UdpSender::SendCall& send, std::size_t most = 8192, std::size_t paths = 1) {
     for (int r = 0; r < 2; ++r) {
       sockets.push_back(std::make_unique<UdpSocket>(UdpAddress("127.0.0.1:0")));
       BoundedPeer peer{sockets.back()->address(), {}};
       wire::fill_random(peer.secret);
       peers.push_back(peer);
     }
-    for (int r = 0; r < 2; ++r)
-      ways.push_back(std::make_unique<BoundedWays>(*sockets[static_cast<std::size_t>(r)], r, peers,
-                                                   wire::DatagramSuite{}, most, send));
+    for (int r = 0; r < 2; ++r) {
+      const UdpSocket& socket = *sockets[static_cast<std::size_t>(r)];
+      ways.push_back(std::make_unique<BoundedWays>(socket, r, peers, wire::DatagramSuite{}, most, send,
+                                                   more_paths(socket, paths)));
+    }
   }
   // Until that is so, or for far longer than it should take.
   template <class Condition>
@@ -76,6 +79,21 @@ TEST(BoundedWays, FindTheLargestThatPasses) {
   ranks.run_until([&] { return ranks.came_to_0() == 1450; });
   EXPECT_EQ(ranks.came_to_0(), 1450U);
   EXPECT_FALSE(ranks.ended());
+}
+
+// What leaves by the first path goes nowhere, as where one of several equal ways is broken.
+TEST(BoundedWays, FindTheOnlyPathThatPasses) {
+  std::vector<int> dead;
+  TwoRanks ranks(
+      [&dead](int fd, mmsghdr* messages, unsigned n) {
+        return std::ranges::count(dead, fd) > 0 ? static_cast<int>(n) : ::sendmmsg(fd, messages, n, 0);
+      },
+      8192, 2);
+  for (const auto& socket : ranks.sockets) dead.push_back(socket->fd());
+  ranks.run_until([&] { return ranks.ended(); });
+  EXPECT_TRUE(ranks.ended());
+  EXPECT_EQ(ranks.came_to_0(), 8292U);
+  EXPECT_EQ(ranks.ways[0]->take_more().size(), 1U);
 }
 
 TEST(BoundedWays, SayThatTheSmallestOfUseAreTaken) {

@@ -245,6 +245,31 @@ TEST(SimulateRequest, ANetworkOfItsOwnIsWhatTheSimulatorMakesOfTheSameWords) {
   EXPECT_EQ(network.changes[1].at.value, simulated.changes[1].at.value);
 }
 
+TEST(SimulateRequest, ANetworkOfItsOwnNamesMarksThatNeverComeAndLimitsWithoutAQueue) {
+  const auto notes = [](const Given& given) {
+    SimulateRequest request;
+    request.topology = "star:hosts=4";
+    for (const auto& [name, text] : given) set(request, *field_called(network_fields(), name), text);
+    return checked_network(request).notes;
+  };
+  EXPECT_THAT(notes({}), IsEmpty());
+  EXPECT_THAT(notes({{"queue", "64K"}, {"mark", "65535"}}), IsEmpty());
+  EXPECT_THAT(notes({{"queue", "64K"}, {"mark", "64K"}}),
+              ElementsAre("--mark: the queue is full before, at 65536 bytes"));
+  EXPECT_THAT(notes({{"queue", "0"}, {"mark", "64K"}}), IsEmpty());
+  EXPECT_THAT(notes({{"mark", "2M"}}), ElementsAre("--mark: the queue is full before, at 1048576 bytes"));
+  EXPECT_THAT(
+      notes({{"red", "2M,3M,0.1"}, {"mark", "1K"}}),
+      ElementsAre("--mark: --red takes its place", "--red: the queue is full before, at 1048576 bytes"));
+  EXPECT_THAT(notes({{"priorities", "2"}, {"class-limits", "9K,9K"}}), IsEmpty());
+  EXPECT_THAT(
+      notes({{"priorities", "2"}, {"class-limits", "0,0,0,9K,0"}}),
+      ElementsAre("--class-limits: 4 limits for 2 priorities: packets of priority 1 and above wait in the "
+                  "last queue"));
+  // In one queue each priority may have a limit.
+  EXPECT_THAT(notes({{"class-limits", "0,0,0,9K"}}), IsEmpty());
+}
+
 TEST(SimulateRequest, ANetworkOfItsOwnMarksNothingUnlessItIsTold) {
   SimulateRequest request;
   request.topology = "star:hosts=4";

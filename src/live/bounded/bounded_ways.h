@@ -28,14 +28,18 @@ namespace talweg::live {
 class BoundedWays {
  public:
   // `peers`: of all ranks; the own one's address is not used. `most`: bytes of a tensor that a packet is to
-  // have. `socket` must outlive it. `send`: for tests.
+  // have. `socket` must outlive it. `send`: for tests. `more`: sockets
+  // of further paths, which take_more() gives back.
   BoundedWays(const UdpSocket& socket, int self, std::span<const BoundedPeer> peers,
-              wire::DatagramSuite suite, std::size_t most, UdpSender::SendCall send = {});
+              wire::DatagramSuite suite, std::size_t most, UdpSender::SendCall send = {},
+              std::vector<UdpSocket> more = {});
 
   // Takes what has come and sends what is due.
   void step(std::int64_t now_ns);
   // Until then, or something has come, or the file `wake` is readable.
   void wait(std::int64_t until_ns, int wake = -1) const;
+
+  std::vector<UdpSocket> take_more() { return sender_.take_more_sockets(); }
 
   protocol::WayTrial& trial() { return *trial_; }
   // The smallest of the packets that are tried first, as far as kernels know their ways; 0: of one rank they
@@ -49,7 +53,7 @@ class BoundedWays {
   UdpSender sender_;
   UdpReceiver receiver_;
   BoundedPeers peers_;
-  std::vector<UdpSender::Destination> to_;  // by rank
+  std::vector<std::vector<UdpSender::Destination>> to_;  // by rank and path; none: this rank
   std::size_t least_ = 0;
   std::size_t wanted_ = 0;
   std::optional<protocol::WayTrial> trial_;

@@ -25,6 +25,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "live/udp/udp_socket.h"
@@ -87,6 +88,8 @@ class UdpSender {
   int blocked_fd() const { return socket_of(group_[first_]).fd(); }
   // Those of all paths but the first.
   std::span<const UdpSocket> more_sockets() const { return more_; }
+  // The same for another sender; nothing more is sent by this one.
+  std::vector<UdpSocket> take_more_sockets() { return std::move(more_); }
   const UdpSendStatistics& statistics() const { return statistics_; }
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fail.h"
+
 namespace talweg::protocol {
 
 namespace {
@@ -68,6 +70,11 @@ std::size_t Exchange::add(std::span<const std::uint64_t> shard_bytes, DataType t
   }
   tensors_.push_back(std::move(t));
   return number;
+}
+
+void Exchange::forget(std::size_t number) {
+  if (number == current_) refuse("tensor {} cannot be forgotten: it was begun last", number);
+  tensors_.at(number).reset();
 }
 
 const std::byte* Exchange::arrived(int rank) const {

@@ -85,6 +85,9 @@ class Exchange {
   // Between two calls: what has arrived in the last one is lost. Of rank r shard_bytes[r], whole elements.
   // Throws Error{invalid_argument} for what is too large.
   std::size_t add(std::span<const std::uint64_t> shard_bytes, DataType type);
+  // What is known of it goes, and its number is not given again. All ranks have begun another one since:
+  // throws Error{invalid_argument} for the one that was begun last.
+  void forget(std::size_t tensor);
   // The last one has been received and settled. `data`: the shards one behind the other; they stay as they
   // are until it is settled.
   void begin(std::size_t tensor, const std::byte* data, const ExchangeClasses& classes,
@@ -164,9 +167,9 @@ class Exchange {
   const std::size_t around_;
   ExchangeOutbox& outbox_;
   std::vector<std::unique_ptr<Flight>> flights_;  // to and from each rank; null: this one
-  std::vector<std::unique_ptr<Tensor>> tensors_;
-  std::unique_ptr<std::byte[]> inbox_;  // of the current one: this rank's shard from each
-  std::uint64_t inbox_bytes_ = 0;       // as many as the largest needs
+  std::vector<std::unique_ptr<Tensor>> tensors_;  // null: forgotten
+  std::unique_ptr<std::byte[]> inbox_;            // of the current one: this rank's shard from each
+  std::uint64_t inbox_bytes_ = 0;                 // as many as the largest needs
   std::size_t current_ = 0;
   std::size_t to_receive_ = 0, to_settle_ = 0;
   std::size_t shared_by_ = 0;  // ranks among whom queue_bytes are shared

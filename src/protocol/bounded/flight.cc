@@ -61,7 +61,7 @@ bool Flight::trial(std::int64_t now_ns) {
 }
 
 void Flight::sent(std::uint64_t number, std::size_t bytes, std::int64_t now_ns) {
-  if (sent_.on_their_way() == 0) heard_ns_ = std::max(heard_ns_, now_ns);  // nothing was waited for
+  if (!sent_.any_awaited()) awaited_ns_ = now_ns;
   sent_.sent({.number = number,
               .sent_ns = now_ns,
               .bytes = static_cast<std::uint32_t>(bytes),
@@ -87,7 +87,10 @@ void Flight::find_lost(std::int64_t now_ns) {
                     on_fate(true, packet.path, now_ns);
                     // Nothing by others of late either: the other node may be busy.
                     const bool others = 2 * (now_ns - heard_ns_) <= now_ns - packet.sent_ns;
-                    if (others || sent_.overtaken(packet)) paths_.lost(packet.path, now_ns);
+                    if (others || sent_.overtaken(packet))
+                      paths_.lost(packet.path, now_ns);
+                    else
+                      paths_.missed(packet.path);
                   });
 }
 
@@ -153,7 +156,8 @@ void Flight::acknowledge(std::int64_t now_ns, wire::DatagramHeader& header, std:
 std::int64_t Flight::timeout_at() const {
   if (!sent_.any_awaited()) return SentPackets::kNever;
   const RoundTrip& asked = trip(sent_.oldest()->path);
-  return heard_ns_ + (asked.known() ? asked : rtt_).timeout_ns(missed_, Arrivals::kHoldNs);
+  return std::max(heard_ns_, awaited_ns_) +
+         (asked.known() ? asked : rtt_).timeout_ns(missed_, Arrivals::kHoldNs);
 }
 
 // Nobody sends anything again for it, so nothing would ever be heard of the last ones of a pass.
@@ -165,7 +169,8 @@ void Flight::on_time(std::int64_t now_ns) {
   heard_ns_ = now_ns;
   // The other node may be busy: it says nothing of one path.
   paths_.silence();
-  while (sent_.on_their_way() > 0) sent_.give_up_oldest([](const SentPacket&) {});
+  while (sent_.on_their_way() > 0)
+    sent_.give_up_oldest([this](const SentPacket& packet) { paths_.missed(packet.path); });
   if (++missed_ % kSilentTimeouts == 0) rate_.on_silence();
 }
 

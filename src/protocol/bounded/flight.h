@@ -135,9 +135,10 @@ class Flight {
   std::uint64_t newest_credit_ = 0;  // the highest number that was acknowledged when it was told
   double loss_ = 0;                  // moving average of how large a part is lost
   bool window_was_full_ = false;
-  unsigned missed_ = 0;  // timeouts since anything was heard
-  std::int64_t heard_ns_ = 0;
-  bool news_ = false;  // something has been acknowledged since losses were looked for
+  unsigned missed_ = 0;          // timeouts since anything was heard
+  std::int64_t heard_ns_ = 0;    // or given up
+  std::int64_t awaited_ns_ = 0;  // since when anything is waited for
+  bool news_ = false;            // something has been acknowledged since losses were looked for
 
   Arrivals arrivals_;
 

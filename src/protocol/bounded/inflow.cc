@@ -92,7 +92,7 @@ void BoundedInflow::on_data(std::uint32_t iteration, const wire::BoundedData& da
   if (!fits(data))
     return fail(
         ErrorCode::mismatch,
-        fmt::format("tensor {} of iteration {}: node {} sends {} packets of {} bytes, the last of {}; "
+        fmt::format("tensor {} of iteration {}: rank {} sends {} packets of {} bytes, the last of {}; "
                     "expected {} of {}, the last of {}",
                     shape_.tensor, iteration, sender_, data.packets, data.stride, data.tail, shape_.packets(),
                     shape_.stride, shape_.tail()),
@@ -210,7 +210,7 @@ void BoundedInflow::end(wire::BoundedEnd how, std::int64_t now_ns) {
 
 std::string BoundedInflow::what_is_missing(std::uint64_t allowance) const {
   const std::string what =
-      fmt::format("tensor {} of iteration {} from node {}", shape_.tensor, now_.iteration, sender_);
+      fmt::format("tensor {} of iteration {} from rank {}", shape_.tensor, now_.iteration, sender_);
   if (!contact_) return fmt::format("{}: nothing has come by the deadline", what);
   const std::uint32_t missing = now_.missing.count();
   if (missing == shape_.packets() && now_.probe > 0)

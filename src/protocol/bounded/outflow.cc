@@ -144,7 +144,7 @@ void BoundedOutflow::on_holes(const wire::BoundedReport& report) {
 
 void BoundedOutflow::on_stop(const wire::BoundedReport& report) {
   if (report.end != wire::BoundedEnd::delivered)
-    return fail(ErrorCode::peer_failed, fmt::format("tensor {} of iteration {} {}, node {}", shape_.tensor,
+    return fail(ErrorCode::peer_failed, fmt::format("tensor {} of iteration {} {}, rank {}", shape_.tensor,
                                                     iteration_, to_string(report.end), to_));
   if (!stopped_) counters_.spared += shape_.packets() - passed_ + holes_.count();
   stopped_ = true;
@@ -183,7 +183,7 @@ void BoundedOutflow::end() {
 
 std::string BoundedOutflow::what_is_known() const {
   const std::string what =
-      fmt::format("tensor {} of iteration {} to node {}", shape_.tensor, iteration_, to_);
+      fmt::format("tensor {} of iteration {} to rank {}", shape_.tensor, iteration_, to_);
   if (has_data())
     return fmt::format("{}: {} of {} packets have not left by the deadline, {} more were missing there", what,
                        shape_.packets() - passed_, shape_.packets(), holes_.count());

@@ -24,9 +24,10 @@ std::vector<std::size_t> sizes_of(std::size_t largest, std::size_t least) {
 }  // namespace
 
 WayTrial::WayTrial(int self, std::span<const std::size_t> largest, std::size_t least, std::size_t around,
-                   std::int64_t now_ns)
+                   std::int64_t now_ns, std::size_t paths)
     : self_(self),
       around_(around),
+      paths_(paths),
       ways_(largest.size()),
       to_come_(largest.size() - 1),
       deadline_ns_(kNeverNs),
@@ -54,15 +55,16 @@ void WayTrial::on(int from, const wire::BoundedTrial& trial) {
 bool WayTrial::next(std::int64_t now_ns, int& to, wire::BoundedTrial& trial) {
   if (now_ns < round_ns_) return false;
   const int ranks = static_cast<int>(ways_.size());
-  const std::size_t sizes = round_ == 0 ? 1 : most_sizes_;
-  for (; size_ < sizes; ++size_, behind_ = 1)
-    while (behind_ < ranks) {
-      to = (self_ + behind_++) % ranks;
-      const std::vector<std::size_t>& of = ways_[static_cast<std::size_t>(to)].sizes;
-      if (size_ >= of.size()) continue;
-      trial = {static_cast<std::uint16_t>(of[size_] - around_), size_ == 0};
-      return true;
-    }
+  const std::size_t sizes = round_ == 0 ? 1 : most_sizes_, paths = round_ == 0 ? 1 : paths_;
+  for (; size_ < sizes; ++size_, path_ = 0)
+    for (; path_ < paths; ++path_, behind_ = 1)
+      while (behind_ < ranks) {
+        to = (self_ + behind_++) % ranks;
+        const std::vector<std::size_t>& of = ways_[static_cast<std::size_t>(to)].sizes;
+        if (size_ >= of.size()) continue;
+        trial = {static_cast<std::uint16_t>(of[size_] - around_), size_ == 0};
+        return true;
+      }
   round_ns_ = now_ns + std::min(kFirstPauseNs << std::min(round_, 10U), kMostPauseNs);
   ++round_;
   size_ = 0;

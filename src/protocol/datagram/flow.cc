@@ -192,6 +192,7 @@ void DatagramFlow::send_piece(std::uint64_t number, std::int64_t now_ns, std::si
 void DatagramFlow::make_probe(std::uint64_t number, std::int64_t now_ns, wire::DatagramHeader& header,
                               std::byte* payload) {
   probe_due_ = false;
+  probed_ = number;
   header.flags = wire::kDatagramAsks;
   if (sent_.full()) {
     ++statistics_.given_up;
@@ -329,7 +330,9 @@ void DatagramFlow::on_acknowledgement(const wire::DatagramHeader& header, const 
     bytes += packet.bytes;
     if (was_lost) ++statistics_.arrived_after_all;
     const std::int64_t trip_ns = std::max<std::int64_t>(1, came_ns - packet.sent_ns);
-    paths_.arrived(packet.path, packet.bytes, trip_ns, now_ns);
+    // Of what has left before a probe an answer may have come before the probe's, and been lost.
+    const bool first_answer = ack.highest() < probed_ || packet.number >= probed_;
+    paths_.arrived(packet.path, packet.bytes, first_answer ? trip_ns : PathChooser::kNoTrip, now_ns);
     if (packet.number == ack.highest()) {
       sample_ns = trip_ns;
       sampled = packet.path;
@@ -372,7 +375,10 @@ void DatagramFlow::find_lost(std::int64_t now_ns) {
     ++n;
     // Nothing by others of late either: the other end may be busy.
     const bool others = missed_ == 0 && 2 * (now_ns - waiting_since_ns_) <= now_ns - packet.sent_ns;
-    if (others || sent_.overtaken(packet)) paths_.lost(packet.path, now_ns);
+    if (others || sent_.overtaken(packet))
+      paths_.lost(packet.path, now_ns);
+    else
+      paths_.missed(packet.path);
     on_lost(packet);
   };
   sent_.find_lost([this](std::size_t path) -> const RoundTrip& { return trip(path); }, Arrivals::kHoldNs,

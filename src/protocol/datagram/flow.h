@@ -184,6 +184,7 @@ class DatagramFlow {
   bool window_was_full_ = false;
   unsigned missed_ = 0;
   bool probe_due_ = false;
+  std::uint64_t probed_ = 0;           // the number of the newest probe
   bool probed_early_ = false;          // since something was heard
   bool only_asks_ = false;             // the probe that is due: nothing is sent again with it
   std::int64_t waiting_since_ns_ = 0;  // for credit, or for what is on its way

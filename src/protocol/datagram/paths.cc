@@ -126,6 +126,8 @@ void PathChooser::arrived(std::size_t path, std::size_t bytes, std::int64_t trip
   silent_ = false;
   p.pending_ns = std::min(p.pending_ns, trip_ns);
   p.in_row = 0;
+  p.missed = false;
+  answered_ = true;
   p.room += static_cast<double>(bytes);
   p.loss -= p.loss * kOneDatagram;
   p.trial_ns = now_ns + kQuietNs;
@@ -138,10 +140,12 @@ void PathChooser::arrived(std::size_t path, std::size_t bytes, std::int64_t trip
 
 void PathChooser::heard(std::size_t highest, std::int64_t held_ns, std::int64_t now_ns) {
   if (!several()) return;
+  const bool answered = std::exchange(answered_, false);
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     Path& path = paths_[i];
-    const std::int64_t trip_ns = std::exchange(path.pending_ns, kNone);
-    if (trip_ns == kNone) continue;
+    if (answered && std::exchange(path.missed, false)) lost(i, now_ns);
+    const std::int64_t trip_ns = std::exchange(path.pending_ns, kNoTrip);
+    if (trip_ns == kNoTrip) continue;
     path.known = true;
     path.trip.sample(trip_ns, i == highest ? held_ns : 0, now_ns);
     const bool tried = std::exchange(path.trying, false);

@@ -49,6 +49,7 @@ class PathChooser {
   static constexpr std::int64_t kFirstTrialNs = 10'000'000, kMostTrialNs = 1'000'000'000;
   static constexpr std::int64_t kQuietNs = 100'000'000;
   static constexpr double kFirstRoom = 3000;  // bytes
+  static constexpr std::int64_t kNoTrip = std::numeric_limits<std::int64_t>::max();
 
   // Throws Error{invalid_argument} for other than 1 .. kMostPaths.
   explicit PathChooser(std::size_t paths);
@@ -72,12 +73,16 @@ class PathChooser {
   // It is tried now.
   std::optional<std::size_t> trial(const SentPackets& sent, std::int64_t now_ns);
 
-  // An acknowledgement says so of so many bytes; `trip_ns`: since they were sent. And after all that the same
+  // An acknowledgement says so of so many bytes; `trip_ns`: since they were sent, kNoTrip where that says
+  // nothing of the path. And after all that the same
   // one says, once: `highest`: the path of the datagram whose answer was held for `held_ns`, or any other
   // number.
   void arrived(std::size_t path, std::size_t bytes, std::int64_t trip_ns, std::int64_t now_ns);
   void heard(std::size_t highest, std::int64_t held_ns, std::int64_t now_ns);
   void lost(std::size_t path, std::int64_t now_ns);
+  // It has not come, but nothing has by others since it should have: the other node may be busy. Once
+  // something does and it still has not, it is lost.
+  void missed(std::size_t path) { paths_[path].missed = true; }
   // Nothing has come for long of what was sent, by whichever path: any may be the one that does, until
   // something arrives.
   void silence() { silent_ = true; }
@@ -98,15 +103,14 @@ class PathChooser {
     double delay_ns = 0;  // of late; 0: not known
     double loss = 0;      // of late
     unsigned in_row = 0;  // losses
-    bool in_use = false, known = false, trying = false;
-    std::int64_t pending_ns = kNone;  // the shortest trip that the present acknowledgement tells
-    std::int64_t trial_ns = 0;        // when it is to be tried
+    bool in_use = false, known = false, trying = false, missed = false;
+    std::int64_t pending_ns = kNoTrip;  // the shortest trip that the present acknowledgement tells
+    std::int64_t trial_ns = 0;          // when it is to be tried
     std::int64_t wait_ns = kFirstTrialNs;
     std::int64_t since_ns = 0;  // in use
     double room = kFirstRoom;   // bytes that may be on their way
     std::uint64_t used = 0;     // the burst that took it last
   };
-  static constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
 
   std::size_t choose(const SentPackets& sent, std::int64_t now_ns);
   static double cost(const Path& path) { return path.delay_ns * (1 + kLossTrips * path.loss); }
@@ -121,7 +125,7 @@ class PathChooser {
   std::uint64_t bursts_ = 0;
   std::uint64_t random_ = 0;
   std::int64_t heard_until_ns_ = std::numeric_limits<std::int64_t>::min();
-  bool silent_ = false;
+  bool silent_ = false, answered_ = false;
   std::uint64_t times_left_ = 0, times_back_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "protocol/bounded/exchange.h"
 #include "sanitized.h"
+#include "talweg/error.h"
 
 namespace talweg::protocol {
 namespace {
@@ -249,6 +250,23 @@ TEST(ExchangePaths, ADeadOneIsLeft) {
   EXPECT_EQ(world.left(), 0U);
 }
 
+// With pauses between the calls: what others answer in one tells of what was tried in the call before.
+TEST(ExchangePaths, ADeadOneIsLeftByCallsOfOnePacketToo) {
+  for (const std::size_t dead : {0U, 1U}) {
+    PathWorld world(2, even_ways(4), 0, 5);
+    for (int i = 0; i < 20; ++i) ASSERT_TRUE(world.call(1000, i > 0));
+    const std::uint64_t timeouts = world.sum(&FlightCounters::timeouts);
+    world.ways[dead].dead = true;
+    for (int i = 0; i < 30; ++i) {
+      ASSERT_TRUE(world.call(1000, true));
+      world.now += 50'000'000;
+    }
+    EXPECT_EQ(world.left(), 2U) << dead;
+    EXPECT_LT(world.sum(&FlightCounters::timeouts), timeouts + 5)
+        << "a trial without an answer is no timeout";
+  }
+}
+
 // All paths answer nothing then: that says nothing of one of them.
 TEST(ExchangePaths, NoneIsLeftBecauseARankPauses) {
   for (const std::int64_t pause_ns : {8'000'000L, 100'000'000L, 3'000'000'000L}) {
@@ -319,6 +337,17 @@ TEST(Exchange, WaitsForTheRestAPartOfACallThatDoublesWhileMuchIsLost) {
     EXPECT_LT(world.took_ns - before_ns, exact_ns / 5);
   }
   EXPECT_EQ(world.ranks[0]->from(1).at_linger, 3U);
+}
+
+TEST(Exchange, WhatIsForgottenLeavesTheOthersAsTheyAre) {
+  PathWorld world(3, even_ways(1), 0.01, 1);
+  for (const std::size_t bytes : {4'000U, 8'000U, 12'000U}) ASSERT_TRUE(world.call(bytes));
+  for (const auto& rank : world.ranks) {
+    EXPECT_THROW(rank->forget(2), Error);
+    rank->forget(0);
+  }
+  ASSERT_TRUE(world.call(12'000, true));
+  ASSERT_TRUE(world.call(4'000));
 }
 
 TEST(Exchange, RoomInQueuesIsSharedByAllThatAreSentTo) {

@@ -431,11 +431,11 @@ TEST(BoundedRules, ADeadlineNamesTheSenderAndWhatIsMissing) {
   ASSERT_TRUE(pair.inflow().failure());
   EXPECT_EQ(pair.inflow().failure()->code, ErrorCode::timeout);
   EXPECT_THAT(pair.inflow().failure()->text,
-              HasSubstr("tensor 1 of iteration 1 from node 3: 20 of 100 packets are missing at the deadline, "
+              HasSubstr("tensor 1 of iteration 1 from rank 3: 20 of 100 packets are missing at the deadline, "
                         "800 bytes where at most 400 may be"));
   EXPECT_EQ(pair.receiver.take_ended(), std::optional<std::size_t>(0));
   ASSERT_TRUE(pair.outflow().failure());
-  EXPECT_THAT(pair.outflow().failure()->text, HasSubstr("to node 9: nothing was heard from it"));
+  EXPECT_THAT(pair.outflow().failure()->text, HasSubstr("to rank 9: nothing was heard from it"));
 }
 
 TEST(BoundedRules, WhoIsNeverHeardOfIsSaidToBeSo) {
@@ -444,7 +444,7 @@ TEST(BoundedRules, WhoIsNeverHeardOfIsSaidToBeSo) {
   pair.pass(50 * kMs);
   ASSERT_TRUE(pair.inflow().failure());
   EXPECT_TRUE(pair.inflow().failure()->silent);
-  EXPECT_THAT(pair.inflow().failure()->text, HasSubstr("from node 3: nothing has come by the deadline"));
+  EXPECT_THAT(pair.inflow().failure()->text, HasSubstr("from rank 3: nothing has come by the deadline"));
 }
 
 TEST(BoundedRules, ItIsAskedWhetherLargeDatagramsPassWhereOnlySmallOnesDo) {
@@ -461,7 +461,7 @@ TEST(BoundedRules, ItIsAskedWhetherLargeDatagramsPassWhereOnlySmallOnesDo) {
   EXPECT_FALSE(pair.inflow().failure()->silent);
   EXPECT_THAT(
       pair.inflow().failure()->text,
-      HasSubstr("from node 3: none of 100 packets has come by the deadline, though probes have: does the "
+      HasSubstr("from rank 3: none of 100 packets has come by the deadline, though probes have: does the "
                 "path take datagrams that carry 64 bytes?"));
 }
 
@@ -476,7 +476,7 @@ TEST(BoundedRules, ASenderIsToldThatItsReceiverHasGivenUp) {
   for (const auto& m : pair.all_down()) pair.down(m);
   ASSERT_TRUE(pair.outflow().failure());
   EXPECT_EQ(pair.outflow().failure()->code, ErrorCode::peer_failed);
-  EXPECT_THAT(pair.outflow().failure()->text, HasSubstr("was given up by its receiver, node 9"));
+  EXPECT_THAT(pair.outflow().failure()->text, HasSubstr("was given up by its receiver, rank 9"));
   EXPECT_FALSE(pair.sender.has_data());
 }
 

@@ -69,6 +69,26 @@ TEST(WayTrial, TriesSmallerOnesBesideTheLargestWhereAnAnswerIsLate) {
   EXPECT_EQ(trial.came(1), 1450U);
 }
 
+TEST(WayTrial, TakesAllPathsWhereAnAnswerIsLate) {
+  WayTrial trial(0, std::vector<std::size_t>{kMost, kMost}, kLeast, kBeside, 0, 3);
+  int to = -1;
+  wire::BoundedTrial message;
+  ASSERT_TRUE(trial.next(0, to, message));
+  EXPECT_EQ(trial.path(), 0U);
+  EXPECT_FALSE(trial.next(0, to, message));
+  for (const int round : {1, 2}) {
+    const std::int64_t now = trial.next_time_ns(0);
+    for (const std::size_t packet : {8292U, 4096U, 2048U, 1500U, 1450U, 1400U, 1280U, 616U})
+      for (std::size_t path = 0; path < 3; ++path) {
+        ASSERT_TRUE(trial.next(now, to, message)) << round;
+        EXPECT_EQ(to, 1);
+        EXPECT_EQ(kBeside + message.bytes, packet);
+        EXPECT_EQ(trial.path(), path);
+      }
+    EXPECT_FALSE(trial.next(now, to, message));
+  }
+}
+
 TEST(WayTrial, SendsNothingWhereThereIsNoWay) {
   WayTrial trial = of_three(0, kLeast - 1);
   for (int round = 0; round < 5; ++round)

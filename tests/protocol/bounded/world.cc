@@ -186,7 +186,7 @@ void BoundedWorld::on_ended_at_receiver(std::size_t number) {
   if (in.failure()) {
     const std::string& text = in.failure()->text;
     if (!s.node->dead && !s.waited) problem("failed at the receiver: " + text);
-    const std::string node = fmt::format("node {}", s.node->id);
+    const std::string node = fmt::format("rank {}", s.node->id);
     if (text.find(node) == std::string::npos || text.find("tensor") == std::string::npos)
       problem("a failure that names nobody: " + text);
     hit(BoundedMark::sender_died);
@@ -209,7 +209,7 @@ void BoundedWorld::on_ended_at_sender(Node& node, std::size_t at_sender) {
     const bool too_late = dies_ && s.iteration > dies_in_;  // nobody expects it any more
     if (!receiver_dead_ && !too_late && out.failure()->code != ErrorCode::peer_failed)
       problem("failed: " + text);
-    if (text.find(fmt::format("node {}", kReceiverNode)) == std::string::npos)
+    if (text.find(fmt::format("rank {}", kReceiverNode)) == std::string::npos)
       problem("a failure that names nobody: " + text);
     if (receiver_dead_) hit(BoundedMark::receiver_died);
     if (out.failure()->code == ErrorCode::peer_failed) hit(BoundedMark::gave_up);

@@ -68,6 +68,8 @@ class LossyPipe {
   }
 
   std::int64_t now() const { return now_ns_; }
+  // Neither end looks for so long.
+  void pause(std::int64_t ns) { now_ns_ += ns; }
 
   // Everything that may leave now does.
   void send_all(int side) {

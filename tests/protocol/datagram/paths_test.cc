@@ -225,6 +225,32 @@ TEST(Paths, LossesAreFoundAsSoonAsByOne) {
   EXPECT_EQ(s.sender().paths().times_left(), 0U);
 }
 
+// An acknowledgement that is lost is no delay of a path, though what it told of is told only after a timeout.
+TEST(Paths, WhereMuchIsLostSeveralTakeNoLongerThanOne) {
+  for (const double loss : {0.2, 0.3, 0.4}) {
+    Spray one(1, equal_ways(4), {}, loss), four(4, equal_ways(4), {}, loss);
+    ASSERT_TRUE(one.send(1 << 20)) << loss;
+    ASSERT_TRUE(four.send(1 << 20)) << loss;
+    EXPECT_LT(four.pipe.now(), 2 * one.pipe.now()) << loss;
+    for (std::size_t path = 0; path < 4; ++path)
+      EXPECT_LT(four.sender().paths().trip(path).smoothed_ns(), kMilli) << loss;
+  }
+}
+
+TEST(Paths, ADeadOneIsLeftByMessagesOfOneDatagramToo) {
+  for (const std::size_t dead : {0U, 2U}) {
+    auto ways = equal_ways(4);
+    ways[dead].dead_from_ns = 500 * kMilli;
+    ways[dead].dead_until_ns = INT64_MAX;
+    Spray s(4, ways);
+    for (int i = 0; i < 60; ++i) {
+      ASSERT_TRUE(s.send(1000));
+      s.pipe.pause(50 * kMilli);
+    }
+    EXPECT_EQ(s.sender().paths().left(), 1U) << dead;
+  }
+}
+
 TEST(Paths, AFlowThatHasNothingToSayLooksForNone) {
   auto ways = equal_ways(4);
   ways[1].dead_until_ns = INT64_MAX;
