@@ -39,12 +39,6 @@ constexpr std::int64_t kLookNs = std::chrono::nanoseconds(kLook).count();
 
 using Kind = observe::CallNote::Kind;
 
-const char* name(Kind kind) {
-  return kind == Kind::bounded_push   ? "bounded push"
-         : kind == Kind::bounded_pull ? "bounded pull"
-                                      : "bounded all_reduce";
-}
-
 class Sums : public BoundedSums {
  public:
   Sums(std::shared_ptr<GroupImpl> group, const BoundedLossOptions& options, const BoundedSeams& seams)
@@ -217,30 +211,13 @@ BoundedPart Sums::part_of(int rank, std::size_t count) const {
 }
 
 void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) const {
-  struct Words {
-    std::uint64_t kind, count, type, reduction, refused;
-  };
-  const Words mine{static_cast<std::uint64_t>(kind_), call.count, static_cast<std::uint64_t>(call.type),
-                   static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
-  std::vector<Words> all(index(size()));
-  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), 5), DataType::u64,
+  const CallWords mine{static_cast<std::uint64_t>(kind_), call.count, static_cast<std::uint64_t>(call.type),
+                       static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
+  std::vector<CallWords> all(index(size()));
+  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine / 8), DataType::u64,
                      {.timeout = call.timeout});
   if (refused) std::rethrow_exception(refused);
-  for (int r = 0; r < size(); ++r)
-    if (all[index(r)].refused != 0)
-      throw_error(ErrorCode::mismatch, "{}: the call of {} was refused there", name(kind_), who(r));
-  for (int r = 1; r < size(); ++r) {
-    const Words& theirs = all[index(r)];
-    if (std::memcmp(&theirs, all.data(), sizeof theirs) == 0) continue;
-    const auto said = [](const Words& w) {
-      const auto kind = static_cast<Kind>(w.kind);
-      const char* const of = kind == Kind::bounded ? "" : kind == Kind::bounded_push ? "push: " : "pull: ";
-      return fmt::format("{}{} of {} {}", of, talweg::name(static_cast<ReduceOp>(w.reduction)), w.count,
-                         talweg::name(static_cast<DataType>(w.type)));
-    };
-    throw_error(ErrorCode::mismatch, "{}: ranks disagree: {} calls {}, {} calls {}", name(kind_), who(0),
-                said(all[0]), who(r), said(theirs));
-  }
+  check_same(*group_, kind_, all);
 }
 
 Sums::Sum Sums::prepare(const BoundedCall& call) {

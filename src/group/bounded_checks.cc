@@ -65,6 +65,13 @@ const char* name(LossPolicy policy) {
   return policy == LossPolicy::zero ? "zero" : "rescale";
 }
 
+const char* name(observe::CallNote::Kind kind) {
+  using Kind = observe::CallNote::Kind;
+  return kind == Kind::bounded_push   ? "bounded push"
+         : kind == Kind::bounded_pull ? "bounded pull"
+                                      : "bounded all_reduce";
+}
+
 void check_options(const BoundedLossOptions& options, int ranks) {
   if (!(options.p >= 0 && options.p <= kMostLoss))
     refuse("bounded loss: p = {}: expected 0 to {}", options.p, kMostLoss);

@@ -67,4 +67,24 @@ std::vector<int> agree_on_servers(Group& group, const BoundedLossOptions& option
   return servers;
 }
 
+void check_same(const Group& group, observe::CallNote::Kind kind, std::span<const CallWords> all) {
+  using Kind = observe::CallNote::Kind;
+  const auto who = [&](std::size_t r) {
+    return fmt::format("rank {} ({})", r, group.host_of(static_cast<int>(r)));
+  };
+  const auto said = [](const CallWords& w) {
+    const auto its = static_cast<Kind>(w.kind);
+    const char* const half = its == Kind::bounded ? "" : its == Kind::bounded_push ? "push: " : "pull: ";
+    return fmt::format("{}{} of {} {}", half, talweg::name(static_cast<ReduceOp>(w.reduction)), w.count,
+                       talweg::name(static_cast<DataType>(w.type)));
+  };
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r].refused != 0)
+      throw_error(ErrorCode::mismatch, "{}: the call of {} was refused there", name(kind), who(r));
+  for (std::size_t r = 1; r < all.size(); ++r)
+    if (all[r] != all[0])
+      throw_error(ErrorCode::mismatch, "{}: ranks disagree: {} calls {}, {} calls {}", name(kind), who(0),
+                  said(all[0]), who(r), said(all[r]));
+}
+
 }  // namespace talweg::group

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "observe/recorder.h"
 #include "talweg/bounded_loss.h"
 #include "talweg/group.h"
 #include "wire/key.h"
@@ -46,5 +48,13 @@ void check_alike(const std::vector<Introduction>& all);
 // The options' servers in ascending order. Collective. Throws Error{mismatch}, on every rank, where ranks
 // have others or differ in whether they are dedicated, and as a collective does.
 std::vector<int> agree_on_servers(Group& group, const BoundedLossOptions& options);
+
+// What each rank says before each call.
+struct CallWords {
+  std::uint64_t kind, count, type, reduction, refused;
+  bool operator==(const CallWords&) const = default;
+};
+// By rank. Throws Error{mismatch}, on every rank, where one has refused its call or makes another one.
+void check_same(const Group& group, observe::CallNote::Kind kind, std::span<const CallWords> all);
 
 }  // namespace talweg::group
