@@ -18,7 +18,7 @@ namespace {
 
 class PyBoundedSums {
  public:
-  explicit PyBoundedSums(std::shared_ptr<BoundedSums> sums) : sums_(std::move(sums)) {}
+  PyBoundedSums(std::shared_ptr<BoundedSums> sums, int rank) : sums_(std::move(sums)), rank_(rank) {}
   ~PyBoundedSums() {
     const py::gil_scoped_release no_gil;
     sums_.reset();
@@ -30,7 +30,6 @@ class PyBoundedSums {
                         const OptionalCounts<"layers">& layers, Argument<"depth", double> depth,
                         const py::object& timeout) {
     const auto buffers = reduction_buffers(array, out);
-    const BufferPtr kept = residual.is_none() ? nullptr : writable(residual, "residual");
     BoundedCall call{.in = buffers.first->data(),
                      .out = buffers.second->data(),
                      .count = buffers.first->count(),
@@ -38,21 +37,75 @@ class PyBoundedSums {
                      .reduction = op,
                      .depth = depth,
                      .timeout = milliseconds_of(timeout)};
-    if (kept) {
-      if (kept->type() != call.type || kept->count() != call.count)
-        refuse("residual must have {} elements of {} like array, not {} of {}", call.count, name(call.type),
-               kept->count(), name(kept->type()));
-      call.residual = kept->data();
-    }
+    const BufferPtr kept = keep(residual, call);
     if (layers.value) call.layers = *layers.value;
     const py::gil_scoped_release no_gil;
     return sums_->all_reduce(call);
   }
 
+  LossReport push(const py::object& array, const py::object& out, Op op, const py::object& residual,
+                  const OptionalCounts<"layers">& layers, Argument<"depth", double> depth,
+                  const py::object& timeout) {
+    const BufferPtr in = readable(array, "array"), part = part_buffer(out, "out", true);
+    BoundedCall call{.in = in->data(),
+                     .count = in->count(),
+                     .type = in->type(),
+                     .reduction = op,
+                     .depth = depth,
+                     .timeout = milliseconds_of(timeout)};
+    call.out = fitting(part, "out", call.count, call.type);
+    const BufferPtr kept = keep(residual, call);
+    if (layers.value) call.layers = *layers.value;
+    const py::gil_scoped_release no_gil;
+    return sums_->push(call);
+  }
+
+  void pull(const py::object& array, const py::object& part, const py::object& timeout) {
+    const BufferPtr out = writable(array, "array"), own = part_buffer(part, "part", false);
+    PullCall call{
+        .out = out->data(), .count = out->count(), .type = out->type(), .timeout = milliseconds_of(timeout)};
+    if (own)
+      call.in = fitting(own, "part", call.count, call.type);
+    else
+      call.in =
+          static_cast<std::byte*>(out->data()) + sums_->part_of(rank_, call.count).first * size_of(call.type);
+    const py::gil_scoped_release no_gil;
+    sums_->pull(call);
+  }
+
+  py::slice part_of(Argument<"rank", int> rank, Argument<"count", std::size_t> count) const {
+    const BoundedPart part = sums_->part_of(rank, count);
+    return {static_cast<py::ssize_t>(part.first), static_cast<py::ssize_t>(part.first + part.count), 1};
+  }
+
   std::string flight_record() const { return sums_->flight_record(); }
 
  private:
+  static BufferPtr keep(const py::object& residual, BoundedCall& call) {
+    if (residual.is_none()) return nullptr;
+    BufferPtr kept = writable(residual, "residual");
+    if (kept->type() != call.type || kept->count() != call.count)
+      refuse("residual must have {} elements of {} like array, not {} of {}", call.count, name(call.type),
+             kept->count(), name(kept->type()));
+    call.residual = kept->data();
+    return kept;
+  }
+  static BufferPtr part_buffer(const py::object& part, const char* what, bool written) {
+    if (part.is_none()) return nullptr;
+    return written ? writable(part, what) : readable(part, what);
+  }
+  // Of this rank's part of so many elements.
+  void* fitting(const BufferPtr& part, const char* what, std::size_t count, DataType type) const {
+    const std::size_t its = sums_->part_of(rank_, count).count;
+    if (!part && its == 0) return nullptr;
+    if (!part || part->type() != type || part->count() != its)
+      refuse("{} must have {} elements of {}, this rank's part, not {}", what, its, name(type),
+             part ? fmt::format("{} of {}", part->count(), name(part->type())) : "None");
+    return part->data();
+  }
+
   std::shared_ptr<BoundedSums> sums_;
+  const int rank_;
 };
 
 LossPolicy policy_of(const std::string& name) {
@@ -89,6 +142,12 @@ void add_bounded(py::module_& m) {
   define(sums, "BoundedSums.all_reduce", &PyBoundedSums::all_reduce, py::arg("array"),
          py::arg("op") = ReduceOp::sum, py::arg("out") = py::none(), py::arg("residual") = py::none(),
          py::arg("layers") = py::none(), py::arg("depth") = 0.0, py::arg("timeout") = py::none());
+  define(sums, "BoundedSums.push", &PyBoundedSums::push, py::arg("array"), py::arg("out") = py::none(),
+         py::arg("op") = ReduceOp::sum, py::arg("residual") = py::none(), py::arg("layers") = py::none(),
+         py::arg("depth") = 0.0, py::arg("timeout") = py::none());
+  define(sums, "BoundedSums.pull", &PyBoundedSums::pull, py::arg("array"), py::arg("part") = py::none(),
+         py::arg("timeout") = py::none());
+  define(sums, "BoundedSums.part_of", &PyBoundedSums::part_of, py::arg("rank"), py::arg("count"));
   define(sums, "BoundedSums.flight_record", &PyBoundedSums::flight_record);
 }
 
@@ -99,7 +158,7 @@ py::object make_bounded_sums(const std::shared_ptr<Group>& group, BoundedLossOpt
     const py::gil_scoped_release no_gil;
     return BoundedSums::make(*group, options);
   }();
-  return py::cast(std::make_unique<PyBoundedSums>(std::move(made)));
+  return py::cast(std::make_unique<PyBoundedSums>(std::move(made), group->rank()));
 }
 
 }  // namespace talweg::python

@@ -445,19 +445,25 @@ PYBIND11_MODULE(_core, m) {
          Argument<"packet_bytes", std::size_t> packet_bytes, Argument<"droppable", double> droppable,
          Argument<"droppable_back", std::optional<double>> droppable_back,
          Argument<"keep_important", bool> keep_important, Argument<"queues", int> queues,
-         Argument<"back_first", bool> back_first) {
+         Argument<"back_first", bool> back_first,
+         const Argument<"servers", std::optional<std::vector<int>>>& servers) {
         const std::optional<double> back = droppable_back;
         const talweg::PacketClasses classes{.droppable_front = droppable,
                                             .droppable_back = back.value_or(droppable),
                                             .keep_important = keep_important,
                                             .queues = queues,
                                             .back_first = back_first};
-        return make_bounded_sums(g.group(), {.p = p, .packet_bytes = packet_bytes, .classes = classes},
+        const std::optional<std::vector<int>> sum = servers;
+        return make_bounded_sums(g.group(),
+                                 {.p = p,
+                                  .packet_bytes = packet_bytes,
+                                  .classes = classes,
+                                  .servers = sum.value_or(std::vector<int>{})},
                                  policy);
       },
       py::arg("p") = 0.01, py::arg("policy") = "zero", py::arg("packet_bytes") = 0,
       py::arg("droppable") = 0.0, py::arg("droppable_back") = py::none(), py::arg("keep_important") = false,
-      py::arg("queues") = 1, py::arg("back_first") = false);
+      py::arg("queues") = 1, py::arg("back_first") = false, py::arg("servers") = py::none());
   define(
       group, "Group.abort",
       [](PyGroup& g, const Text<"why">& why) {

@@ -181,18 +181,20 @@ PYBIND11_MODULE(_c10d, m) {
   define(
       "Backend.bounded_sums",
       [](const TalwegBackend& b, double p, const std::string& policy, std::size_t packet_bytes,
-         const std::pair<double, double>& droppable, bool keep_important, int queues, bool back_first) {
+         const std::pair<double, double>& droppable, bool keep_important, int queues, bool back_first,
+         const std::vector<int>& servers) {
         const py::gil_scoped_release no_gil;
         return std::make_unique<LossySums>(*b.group(), p, policy, packet_bytes,
                                            talweg::PacketClasses{.droppable_front = droppable.first,
                                                                  .droppable_back = droppable.second,
                                                                  .keep_important = keep_important,
                                                                  .queues = queues,
-                                                                 .back_first = back_first});
+                                                                 .back_first = back_first},
+                                           servers);
       },
       py::arg("p"), py::arg("policy") = "zero", py::arg("packet_bytes") = 0,
       py::arg("droppable") = std::pair(0.0, 0.0), py::arg("keep_important") = false, py::arg("queues") = 1,
-      py::arg("back_first") = false);
+      py::arg("back_first") = false, py::arg("servers") = std::vector<int>{});
   py::class_<StepLog, std::shared_ptr<StepLog>> log(m, "StepLog", Documented("StepLog").text);
   log.def(py::init<int, const py::object&>(), py::arg("layers"), py::arg("now"),
           Documented("StepLog.__init__").text);

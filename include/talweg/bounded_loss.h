@@ -13,6 +13,13 @@
 // A sender is told what was lost of its own. With a residual it comes with the next tensor (error feedback):
 // what all calls have given and what is left in the residuals of all ranks add up to what went in. After 20
 // calls of one size, which lose nothing, it is known how long to wait for the rest (docs/bounded-loss.md).
+//
+// The two halves are calls of their own, for parameter servers (BoundedLossOptions::servers):
+//
+//   const talweg::BoundedPart part = sums->part_of(group->rank(), n);    // of no elements on who is no server
+//   sums->push({.in = gradient, .out = sum_of_part, .count = n, .residual = residual.data()});
+//   ... a server updates its part of the parameters by its part of the sum ...
+//   sums->pull({.in = parameters + part.first, .out = parameters, .count = n});    // all have all of them
 #pragma once
 
 #include <chrono>
@@ -52,11 +59,25 @@ struct BoundedLossOptions {
   // What is lost is lost in packets of at most so many bytes; 0: 8 KiB, or what the network takes.
   std::size_t packet_bytes = 0;
   PacketClasses classes{};
+  // Ranks that sum, an equal part of each vector each; their order says nothing. Empty: all. All ranks have
+  // the same ones.
+  std::vector<int> servers{};
+  // Servers add nothing of their own: `in` and `residual` are null on them, and avg is the mean over all
+  // others. Some ranks are no servers then.
+  bool dedicated = false;
+};
+
+// What of a vector one rank sums: elements.
+struct BoundedPart {
+  std::size_t first = 0, count = 0;
+  bool operator==(const BoundedPart&) const = default;
 };
 
 struct BoundedCall {
-  const void* in = nullptr;  // count elements
-  void* out = nullptr;       // count elements: `in`, or a distinct buffer
+  const void* in = nullptr;  // count elements; null on a dedicated server
+  // all_reduce: count elements: `in`, or a distinct buffer. push: this rank's part of the sum, part_of()
+  // elements, where these are in `in`, or a distinct buffer; null where there are none.
+  void* out = nullptr;
   std::size_t count = 0;
   DataType type = DataType::f32;       // f16, bf16, f32 or f64
   ReduceOp reduction = ReduceOp::sum;  // sum or avg
@@ -69,6 +90,16 @@ struct BoundedCall {
   // Where in the model it is, for PacketClasses: 0, next to its input, .. 1, next to its output.
   double depth = 0;
   std::chrono::milliseconds timeout{0};  // 0: that of the group when these sums were made
+};
+
+struct PullCall {
+  // This rank's part, part_of() elements: where they belong in `out`, or a distinct buffer; null where there
+  // are none.
+  const void* in = nullptr;
+  void* out = nullptr;  // count elements
+  std::size_t count = 0;
+  DataType type = DataType::f32;         // any
+  std::chrono::milliseconds timeout{0};  // as BoundedCall::timeout
 };
 
 // Of one call.
@@ -101,6 +132,19 @@ class BoundedSums {
   // timeout and peer_failed (who is missing), aborted (why another rank has given up). After the latter three
   // these sums are of no use any more on any rank; the group is.
   virtual LossReport all_reduce(const BoundedCall& call) = 0;
+
+  // The first half of an all_reduce: each rank's data go to who sums them, with all that is said above of
+  // losses, of the residual and of errors. `out` has this rank's part of the sum. Pushes may follow one
+  // another, with no pull between them.
+  virtual LossReport push(const BoundedCall& call) = 0;
+  // The other half: all ranks get all parts, whatever these are by now. Nothing is lost. No push need come
+  // before it. The same thread rule and errors.
+  virtual void pull(const PullCall& call) = 0;
+
+  // The part of a vector of `count` elements that `rank` sums, the same on all ranks: parts follow each other
+  // in the order of ranks, and where they are not equal the first ones have one element more. Any thread.
+  // Throws Error{invalid_argument} for a rank that there is not.
+  virtual BoundedPart part_of(int rank, std::size_t count) const = 0;
 
   // The last calls of these sums as JSON, as Group::flight_record() has those of a group, which these are not
   // in. Any thread may ask at any time.

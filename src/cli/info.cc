@@ -7,6 +7,9 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "base/fail.h"
 #include "base/printable.h"
@@ -17,6 +20,7 @@
 #include "cluster/cluster.h"
 #include "formats/import.h"
 #include "steer/assumed_network.h"
+#include "study/by_bounded_loss.h"
 #include "study/choices.h"
 #include "study/machine.h"
 #include "study/perf_case.h"
@@ -24,6 +28,7 @@
 #include "study/progress.h"
 #include "text/escape.h"
 #include "text/output_file.h"
+#include "text/table.h"
 
 namespace talweg::cli {
 namespace {
@@ -46,6 +51,7 @@ struct InfoFlags {
   int ranks_per_host = 1;
   std::string cluster;
   std::string patience = "10s";
+  std::optional<double> may_lose;
   std::string json;
   bool wide = false;
   std::string needs_collective;  // the first option given that says nothing without one
@@ -84,6 +90,25 @@ std::string choices_text(Collective op, const Network& network, const Choices& l
   return text + to_text(op, list, wide);
 }
 
+// The same sizes by sums of which a part may be lost, which no group takes by itself: where none is.
+std::vector<double> bounded_seconds(const cluster::Cluster& network, const Choices& list) {
+  std::vector<double> seconds;
+  for (const Choice& choice : list.sizes)
+    seconds.push_back(*predict_bounded(network, {Collective::all_reduce, DataType::f32, ReduceOp::sum, -1,
+                                                 network.workers(), choice.bytes / size_of(DataType::f32)})
+                           .seconds);
+  return seconds;
+}
+
+std::string bounded_text(double may_lose, const Choices& list, const std::vector<double>& seconds,
+                         bool wide) {
+  text::Table table{{"bounded"}, {.title = "predicted", .of = text::Quantity::seconds}};
+  for (std::size_t i = 0; i < seconds.size(); ++i)
+    table.add({to_string(Bytes{static_cast<std::int64_t>(list.sizes[i].bytes)}), seconds[i]});
+  return fmt::format("BoundedSums with p = {}, where nothing is lost; no group takes them by itself\n{}",
+                     may_lose, table.text(wide));
+}
+
 // On a terminal it says after a second how far it is.
 Choices choices_in(Collective op, const cluster::Cluster& network, double patience) {
   ProgressLine line(std::chrono::seconds(1), std::nullopt);
@@ -114,6 +139,8 @@ int info(const InfoFlags& flags) {
     return good ? 0 : kFailureExitCode;
   }
   const Collective op = study::collective_called(collective);
+  if (flags.may_lose && op != Collective::all_reduce)
+    refuse("--may-lose: a part may be lost of all_reduce, not of {}", name(op));
   const Network network = find_network(flags);
   const Choices list = choices_in(op, network.cluster,
                                   static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9);
@@ -121,7 +148,14 @@ int info(const InfoFlags& flags) {
   document["format"] = "talweg info";
   document["format_version"] = 1;
   document["aggregators"] = aggregator_names(network.cluster);
-  show(flags, choices_text(op, network, list, flags.wide), document);
+  std::string text = choices_text(op, network, list, flags.wide);
+  if (flags.may_lose) {
+    const std::vector<double> seconds = bounded_seconds(network.cluster, list);
+    text += bounded_text(*flags.may_lose, list, seconds, flags.wide);
+    document["bounded"] = {{"may_lose", *flags.may_lose}, {"predicted_us", nlohmann::json::array()}};
+    for (const double its : seconds) document["bounded"]["predicted_us"].push_back(its * 1e6);
+  }
+  show(flags, text, document);
   return 0;
 }
 
@@ -139,13 +173,16 @@ void add_info(CLI::App& app, Action* action) {
       ->check(whole_number(1, kMostRanks))
       ->capture_default_str();
   sub->add_option("--cluster", flags->cluster, "file that describes the network (default: TALWEG_CLUSTER)");
+  sub->add_option("--may-lose", flags->may_lose,
+                  "of all_reduce: what sums of which such a part may be lost take, too")
+      ->check(real_number(0, 0.5));
   sub->add_option("--patience", flags->patience,
                   "time for all predictions; what is left out by then is named")
       ->capture_default_str();
   add_wide(*sub, flags->wide);
   sub->add_option("-J,--json", flags->json, "as JSON, into this file; - for standard output");
   sub->callback([flags, sub, action] {
-    for (const char* name : {"--ranks", "--ranks-per-host", "--cluster", "--patience"})
+    for (const char* name : {"--ranks", "--ranks-per-host", "--cluster", "--may-lose", "--patience"})
       if (flags->needs_collective.empty() && sub->count(name) > 0) flags->needs_collective = name;
     *action = [flags] { return info(*flags); };
   });

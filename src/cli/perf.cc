@@ -40,6 +40,7 @@ Examples:
   mpirun -np 4 talweg perf broadcast -r all
   talweg perf all_reduce -b 1M -e 64M -f 4 --sim cluster.yaml        # simulated, with the processors' costs
   talweg run -n 4 -- talweg perf all_reduce --may-lose 0.01     # sums of which 1 % may be lost (BoundedSums)
+  talweg run -n 4 -- talweg perf all_reduce --may-lose 0.01 --servers 0     # rank 0 as a parameter server
   talweg run -n 4 -- talweg perf all_reduce --switch 127.0.0.1:4711 --sparse-density 0.1    # sums of a switch
 
 Collectives: all_reduce, reduce, broadcast, reduce_scatter, all_gather, all_to_all, gather, scatter, send_recv, barrier.
@@ -136,7 +137,8 @@ int perf_measured(const PerfOptions& options, const SwitchPerfOptions& how, cons
   printer.line(header_text(options, setup));
 
   std::shared_ptr<BoundedSums> sums;
-  if (options.may_lose) sums = BoundedSums::make(*group, {.p = *options.may_lose});
+  if (options.may_lose)
+    sums = BoundedSums::make(*group, {.p = *options.may_lose, .servers = options.servers});
   std::optional<PerfBuffers> buffers;
   if (!client) buffers.emplace(options, ranks);
   LostBytes lost;  // of one line

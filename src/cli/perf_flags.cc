@@ -9,6 +9,7 @@
 #include "base/units.h"
 #include "cli/fields.h"
 #include "kernel/reduce.h"
+#include "study/by_bounded_loss.h"
 #include "study/perf_bounded.h"
 #include "study/sizes.h"
 
@@ -108,6 +109,8 @@ void PerfFlags::add_to(CLI::App& app) {
   app.add_option("--may-lose", raw->may_lose,
                  "all_reduces of which so large a part of each rank's data may be lost (BoundedSums)")
       ->check(real_number(0, 0.5));
+  app.add_option("--servers", raw->servers,
+                 "with --may-lose: the ranks that sum, with commas (default: all)");
   app.add_option("--switch", raw->switch_address, "let the switch at this address:port sum (talweg switch)");
   app.add_option("--switch-job", raw->switch_job, "the job's name at the switch (perf)");
   app.add_option("--switch-key-file", raw->switch_key, "a file of mode 600 with the switch's key (none)");
@@ -233,6 +236,9 @@ study::PerfOptions PerfFlags::checked() const {
     options.may_lose = std::stod(raw.may_lose);
     check_bounded_perf(options);
   }
+  options.servers = parse_servers(raw.servers, 0);
+  if (!options.servers.empty() && !options.may_lose)
+    refuse("--servers: they sum with --may-lose, which is not given");
   if (!raw.sim.empty()) {
     const auto only = [](bool holds, const char* text) {
       if (!holds) refuse("--sim: {}", text);

@@ -18,6 +18,7 @@
 #include "base/settings.h"
 #include "group/bell.h"
 #include "group/bounded_checks.h"
+#include "group/bounded_terms.h"
 #include "group/bounded_ways.h"
 #include "group/buffers.h"
 #include "group/group_impl.h"
@@ -36,31 +37,10 @@ constexpr std::size_t kPacketBytes = 8192;
 constexpr std::size_t kMostSizes = 256;
 // What is said of a missing datagram says more than that a sum has not come: it is to be said first.
 constexpr std::chrono::milliseconds kGrace{1000};
-constexpr std::int64_t kLookNs = 100 * live::kMillisecondNs;  // from one look at who has gone to the next
+constexpr std::chrono::milliseconds kLook{100};  // from one look at who has gone to the next
+constexpr std::int64_t kLookNs = std::chrono::nanoseconds(kLook).count();
 
-// What each rank tells the others before anything can be sent.
-struct Introduction {
-  std::uint32_t ppm = 0;
-  std::uint32_t packet_bytes = 0;
-  std::uint32_t credit = 0;
-  std::uint16_t port = 0;
-  std::uint8_t policy = 0;
-  std::uint8_t has_aes = 0;
-  std::array<char, 64> address{};   // empty: there is no socket
-  std::array<char, 192> failure{};  // and why
-  wire::Secret secret{};
-};
-static_assert(std::is_trivially_copyable_v<Introduction> &&
-              std::has_unique_object_representations_v<Introduction>);
-
-template <std::size_t n>
-void put(std::array<char, n>& to, const std::string& text) {
-  std::memcpy(to.data(), text.data(), std::min(text.size(), n - 1));
-}
-template <std::size_t n>
-std::string text_of(const std::array<char, n>& from) {
-  return std::string(from.data(), ::strnlen(from.data(), n));
-}
+using Kind = observe::CallNote::Kind;
 
 class Sums : public BoundedSums {
  public:
@@ -68,13 +48,20 @@ class Sums : public BoundedSums {
       : group_(std::move(group)),
         options_(options),
         ppm_(static_cast<std::uint32_t>(options.p * protocol::kMillion + 1e-6)) {  // never more than p
-    if (size() > 1) meet(seams);
+    if (size() > 1) meet(seams);  // of one rank, all are servers
   }
 
-  LossReport all_reduce(const BoundedCall& call) override;
+  LossReport all_reduce(const BoundedCall& call) override { return begin(Kind::bounded, call); }
+  LossReport push(const BoundedCall& call) override { return begin(Kind::bounded_push, call); }
+  void pull(const PullCall& call) override {
+    begin(Kind::bounded_pull,
+          {.in = call.in, .out = call.out, .count = call.count, .type = call.type, .timeout = call.timeout});
+  }
+  BoundedPart part_of(int rank, std::size_t count) const override;
   std::string flight_record() const override { return group_->flight_record(); }
 
  private:
+  LossReport begin(Kind kind, const BoundedCall& call);
   LossReport reduce_alone(const BoundedCall& call);
   LossReport reduce_checked(const BoundedCall& call, const std::exception_ptr& refused);
   // One call, in elements.
@@ -82,7 +69,9 @@ class Sums : public BoundedSums {
     const BoundedCall& call;
     std::size_t element = 0;
     std::vector<std::size_t> counts, offsets;  // of each rank's shard
-    const std::byte* data = nullptr;           // what is sent
+    const std::byte* data = nullptr;           // what is sent; null: nothing
+    const std::byte* own = nullptr;            // of it, this rank's shard
+    std::byte* part = nullptr;                 // where its sum comes, or is
     std::int64_t begun_ns = 0;
     std::int64_t timeout_ns = 0;
   };
@@ -90,16 +79,33 @@ class Sums : public BoundedSums {
   int size() const { return group_->size(); }
   int rank() const { return group_->rank(); }
   static std::size_t index(int rank) { return static_cast<std::size_t>(rank); }
+  bool pushes() const { return kind_ != Kind::bounded_pull; }
+  bool pulls() const { return kind_ != Kind::bounded_push; }
+  // No dedicated server.
+  bool adds(int rank) const { return !options_.dedicated || !std::ranges::count(servers_, rank); }
+  int adders() const { return size() - (options_.dedicated ? static_cast<int>(servers_.size()) : 0); }
+  // This rank has sent `r` data, and tells it that it knows what was lost of them, or has a sum that `r`
+  // gets.
+  bool sends_to(const Sum& sum, int r) const {
+    return (pulls() && sum.counts[index(rank())] > 0) ||
+           (pushes() && adds(rank()) && sum.counts[index(r)] > 0);
+  }
+  bool receives_from(const Sum& sum, int r) const {
+    return (pulls() && sum.counts[index(r)] > 0) || (pushes() && adds(r) && sum.counts[index(rank())] > 0);
+  }
 
   void meet(const BoundedSeams& seams);
-  static void check_alike(const std::vector<Introduction>& all);
   void check_here(const BoundedCall& call);
+  bool is_copied(const BoundedCall& call) const;
   void agree(const BoundedCall& call, const std::exception_ptr& refused) const;
   Sum prepare(const BoundedCall& call);
   void run(const Sum& sum);
   LossReport run_exactly(const Sum& sum);
   protocol::ExchangeClasses classes(const BoundedCall& call) const;
+  CallOptions message_options(const Sum& sum) const;
+  void start_receiving(const Sum& sum, const std::shared_ptr<Bell>& bell);
   void send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell);
+  void run_pull(const Sum& sum);
   void check_works(const Sum& sum);
   void check_peers(const Sum& sum, bool summed);
   std::size_t tensor_of(const Sum& sum);
@@ -116,6 +122,9 @@ class Sums : public BoundedSums {
   const std::shared_ptr<GroupImpl> group_;  // of its own, with the ranks of the one that was given
   const BoundedLossOptions options_;
   const std::uint32_t ppm_;
+  std::vector<int> servers_;                       // ascending; none: all
+  Kind kind_ = Kind::bounded;                      // of the call
+  std::size_t messages_ = 0;                       // of it, that have to end
   std::optional<live::BoundedExchange> exchange_;  // none: one rank, or datagrams do not pass
   struct Known {
     std::size_t count;
@@ -150,19 +159,21 @@ void Sums::meet(const BoundedSeams& seams) {
     mine.port = static_cast<std::uint16_t>(socket->address().port());
     mine.credit =
         static_cast<std::uint32_t>(std::min<std::size_t>(socket->window() / index(size() - 1), 1U << 30));
-    put(mine.address, address);
+    put_text(mine.address, address);
     if (!socket->shortage().empty()) log.log(LogLevel::info, "bounded", "{}", socket->shortage());
   } catch (const Error& e) {
-    put(mine.failure, e.what());
+    put_text(mine.failure, e.what());
   }
   std::vector<Introduction> all(index(size()));
   group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine), DataType::u8);
   check_alike(all);
+  servers_ = agree_on_servers(*group_, options_);
 
   live::BoundedExchangeOptions options;
   options.bounds = {ppm_, ppm_, ppm_, 1};
   options.rate.wall_ns = live::wall_ns() - live::now_ns();
   options.warm_up = seams.warm_up;
+  if (options_.dedicated) options.silent = servers_;
   options.paths = more.size() + 1;
   options.sender.offload = seams.offload;
   options.sender.mark_priority = options_.classes.queues > 1;
@@ -185,86 +196,72 @@ void Sums::meet(const BoundedSeams& seams) {
   exchange_.emplace(std::move(*socket), rank(), peers, options, std::move(more));
 }
 
-// On every rank with the same result.
-void Sums::check_alike(const std::vector<Introduction>& all) {
-  for (std::size_t r = 0; r < all.size(); ++r) {
-    if (all[r].address[0] == 0)
-      throw_error(ErrorCode::system, "bounded loss: rank {}: {}", r, text_of(all[r].failure));
-    if (all[r].ppm == all[0].ppm && all[r].policy == all[0].policy &&
-        all[r].packet_bytes == all[0].packet_bytes)
-      continue;
-    const auto said = [](const Introduction& i) {
-      return fmt::format("p = {}, policy {}, packet_bytes {}", i.ppm / 1e6,
-                         name(static_cast<LossPolicy>(i.policy)), i.packet_bytes);
-    };
-    throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
-                said(all[0]), r, said(all[r]));
-  }
-}
-
 // What this rank finds wrong of a call is for all to know: whoever goes on after it is at the same call then.
 void Sums::check_here(const BoundedCall& call) {
-  check_call(call, options_.policy);
+  const BoundedPart part = part_of(rank(), call.count);
+  if (kind_ == Kind::bounded_pull) return check_pull(name(kind_), call, part);
+  check_sum(name(kind_), call, options_.policy, pulls() ? BoundedPart{0, call.count} : part, adds(rank()));
   // While nobody waits for this rank.
-  if (exchange_ && call.residual == nullptr && call.in == call.out)
-    copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
+  if (is_copied(call)) copy_.resize(std::max(copy_.size(), call.count * size_of(call.type)));
+  if (!exchange_ && call.in == nullptr) copy_.assign(call.count * size_of(call.type), std::byte{0});
+}
+
+// Others' sums come to where this rank's data are still sent from, or its own sum to where its own data are.
+bool Sums::is_copied(const BoundedCall& call) const {
+  if (!exchange_ || call.residual != nullptr || call.in == nullptr) return false;
+  const std::size_t first = pulls() ? 0 : part_of(rank(), call.count).first;
+  return call.out == static_cast<const std::byte*>(call.in) + first * size_of(call.type);
+}
+
+BoundedPart Sums::part_of(int rank, std::size_t count) const {
+  if (rank < 0 || rank >= size())
+    refuse("bounded loss: a part of rank {}: expected 0 to {}", rank, size() - 1);
+  const std::vector<std::size_t> parts = protocol::bounded_parts(count, index(size()), servers_);
+  return {std::accumulate(parts.begin(), parts.begin() + rank, std::size_t{0}), parts[index(rank)]};
 }
 
 void Sums::agree(const BoundedCall& call, const std::exception_ptr& refused) const {
-  struct Words {
-    std::uint64_t count, type, reduction, refused;
-  };
-  const Words mine{call.count, static_cast<std::uint64_t>(call.type),
-                   static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
-  std::vector<Words> all(index(size()));
-  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), 4), DataType::u64,
+  const CallWords mine{static_cast<std::uint64_t>(kind_), call.count, static_cast<std::uint64_t>(call.type),
+                       static_cast<std::uint64_t>(call.reduction), refused ? 1U : 0U};
+  std::vector<CallWords> all(index(size()));
+  group_->all_gather(&mine, all.data(), std::vector<std::size_t>(all.size(), sizeof mine / 8), DataType::u64,
                      {.timeout = call.timeout});
   if (refused) std::rethrow_exception(refused);
-  for (int r = 0; r < size(); ++r)
-    if (all[index(r)].refused != 0)
-      throw_error(ErrorCode::mismatch, "bounded all_reduce: the call of {} was refused there", who(r));
-  for (int r = 1; r < size(); ++r) {
-    const Words& theirs = all[index(r)];
-    if (std::memcmp(&theirs, all.data(), sizeof theirs) == 0) continue;
-    const auto said = [](const Words& w) {
-      return fmt::format("{} of {} {}", talweg::name(static_cast<ReduceOp>(w.reduction)), w.count,
-                         talweg::name(static_cast<DataType>(w.type)));
-    };
-    throw_error(ErrorCode::mismatch, "bounded all_reduce: ranks disagree: {} calls {}, {} calls {}", who(0),
-                said(all[0]), who(r), said(theirs));
-  }
+  check_same(*group_, kind_, all);
 }
 
 Sums::Sum Sums::prepare(const BoundedCall& call) {
-  Sum sum{call, size_of(call.type), {}, {}, nullptr, 0, 0};
-  const auto n = index(size());
-  std::size_t offset = 0;
-  for (std::size_t r = 0; r < n; ++r) {
-    sum.counts.push_back(call.count / n + (r < call.count % n ? 1 : 0));
-    sum.offsets.push_back(offset);
-    offset += sum.counts.back();
-  }
-  const std::size_t bytes = call.count * sum.element;
-  if (call.residual != nullptr) {
+  Sum sum{call, size_of(call.type), {}, {}};
+  sum.counts = protocol::bounded_parts(call.count, index(size()), servers_);
+  sum.offsets.resize(index(size()));
+  std::exclusive_scan(sum.counts.begin(), sum.counts.end(), sum.offsets.begin(), std::size_t{0});
+  const std::size_t at = sum.offsets[index(rank())] * sum.element;
+  // What a pull sends is only read.
+  sum.part = kind_ == Kind::bounded        ? static_cast<std::byte*>(call.out) + at
+             : kind_ == Kind::bounded_push ? static_cast<std::byte*>(call.out)
+                                           : static_cast<std::byte*>(const_cast<void*>(call.in));
+  if (pushes() && call.residual != nullptr) {
     // What is sent is what was lost and what is new, and what will have been lost of that stays there.
     kernel::reduce_function(call.type, ReduceOp::sum)(call.residual, call.residual, call.in, call.count);
     sum.data = static_cast<const std::byte*>(call.residual);
-  } else if (exchange_ && call.in == call.out && bytes > 0) {
-    std::memcpy(copy_.data(), call.in, bytes);
+  } else if (pushes() && call.count > 0 && is_copied(call)) {
+    std::memcpy(copy_.data(), call.in, call.count * sum.element);
     sum.data = copy_.data();
-  } else {
+  } else if (pushes()) {
     sum.data = static_cast<const std::byte*>(call.in);
   }
+  if (sum.data != nullptr) sum.own = sum.data + at;
   sum.begun_ns = live::now_ns();
   sum.timeout_ns = group_->timeout_ns({.timeout = call.timeout});
   return sum;
 }
 
-LossReport Sums::all_reduce(const BoundedCall& call) {
+LossReport Sums::begin(Kind kind, const BoundedCall& call) {
   if (in_a_call_.test_and_set())
-    refuse("bounded all_reduce: another thread is in a call of these sums: expected one call at a time");
+    refuse("{}: another thread is in a call of these sums: expected one call at a time", name(kind));
   const std::unique_ptr<std::atomic_flag, void (*)(std::atomic_flag*)> leaving(
       &in_a_call_, [](std::atomic_flag* flag) { flag->clear(); });
+  kind_ = kind;
   return reduce_alone(call);
 }
 
@@ -279,7 +276,7 @@ LossReport Sums::reduce_alone(const BoundedCall& call) {
     if (size() == 1) throw;
   }
   if (refused) return reduce_checked(call, refused);  // which throws it, and is no call for the record
-  group_->begin_bounded(calls_, call);
+  group_->begin_bounded(kind_, calls_, call);
   try {
     LossReport report = reduce_checked(call, nullptr);
     group_->end_bounded(report);
@@ -309,9 +306,16 @@ LossReport Sums::reduce_checked(const BoundedCall& call, const std::exception_pt
       throw Error(*broken_);
     }
   const Sum sum = prepare(call);
-  if (!exchange_ || call.count == 0) return run_exactly(sum);
+  if (pushes() && (!exchange_ || call.count == 0)) return run_exactly(sum);
   try {
+    if (kind_ == Kind::bounded_pull) {
+      run_pull(sum);
+      return {};
+    }
     run(sum);
+  } catch (const Error& e) {
+    if (broken_) throw;
+    fail(sum, e.code(), e.what());
   } catch (const std::exception& e) {
     if (broken_) throw;
     fail(sum, ErrorCode::system, e.what());
@@ -331,10 +335,19 @@ LossReport Sums::run_exactly(const Sum& sum) {
   const BoundedCall& call = sum.call;
   const std::size_t bytes = call.count * sum.element;
   LossReport said;
+  const std::size_t shard = sum.counts[index(rank())];
   if (size() > 1 && bytes > 0) try {
-      group_->all_reduce(sum.data, call.out, call.count, call.type, call.reduction,
-                         {.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000)});
-      said.sent_bytes = bytes - sum.counts[index(rank())] * sum.element;
+      const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000)};
+      const void* const data = sum.data != nullptr ? sum.data : copy_.data();  // zeros
+      // The group would divide by the servers, too.
+      const ReduceOp reduction = options_.dedicated ? ReduceOp::sum : call.reduction;
+      if (pulls())
+        group_->all_reduce(data, call.out, call.count, call.type, reduction, options);
+      else
+        group_->reduce_scatter(data, call.out, sum.counts, call.type, reduction, options);
+      if (reduction != call.reduction)
+        kernel::divide(call.type, call.out, pulls() ? call.count : shard, adders());
+      if (sum.data != nullptr) said.sent_bytes = bytes - shard * sum.element;
     } catch (const Error& e) {
       fail(sum, e.code(), e.what());
     } catch (const std::exception& e) {
@@ -372,16 +385,7 @@ std::size_t Sums::tensor_of(const Sum& sum) {
 void Sums::run(const Sum& sum) {
   const std::size_t tensor = tensor_of(sum);
   const auto bell = std::make_shared<Bell>();
-  receiving_.assign(index(size()), nullptr);
-  sending_.assign(index(size()), nullptr);
-  const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000) + kGrace};
-  for (int r = 0; r < size(); ++r) {
-    if (r == rank()) continue;
-    receiving_[index(r)] =
-        group_->start_recv(static_cast<std::byte*>(sum.call.out) + sum.offsets[index(r)] * sum.element,
-                           sum.counts[index(r)], sum.call.type, r, 0, options);
-    receiving_[index(r)]->on_done([bell] { bell->ring(); });
-  }
+  start_receiving(sum, bell);
   exchange_->begin(tensor, sum.data, classes(sum.call), sum.begun_ns + sum.timeout_ns, live::now_ns());
   bool summed = false;
   std::int64_t look_ns = sum.begun_ns + kLookNs;
@@ -398,12 +402,12 @@ void Sums::run(const Sum& sum) {
       add_up(sum);
       summed = true;
     }
-    if (summed) send_sums(sum, bell);
+    if (summed || !pulls()) send_sums(sum, bell);
     if (const std::size_t rung = bell->rung(); rung > ended) {
       ended = rung;
       check_works(sum);
     }
-    if (ended == 2 * index(size() - 1)) return;
+    if (summed && ended == messages_) return;
     exchange_->wait(exchange_->next_time_ns(live::now_ns()), bell->fd());
     bell->silence();
   }
@@ -416,15 +420,50 @@ protocol::ExchangeClasses Sums::classes(const BoundedCall& call) const {
           protocol::drop_fraction(call.depth, c.droppable_front, c.droppable_back), c.keep_important};
 }
 
-void Sums::send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell) {
-  const std::byte* const mine =
-      static_cast<const std::byte*>(sum.call.out) + sum.offsets[index(rank())] * sum.element;
-  const CallOptions options{.timeout = std::chrono::milliseconds(sum.timeout_ns / 1'000'000) + kGrace};
+CallOptions Sums::message_options(const Sum& sum) const {
+  const std::chrono::milliseconds timeout(sum.timeout_ns / 1'000'000);
+  return {.timeout = pushes() ? timeout + kGrace : timeout};
+}
+
+void Sums::start_receiving(const Sum& sum, const std::shared_ptr<Bell>& bell) {
+  receiving_.assign(index(size()), nullptr);
+  sending_.assign(index(size()), nullptr);
+  messages_ = 0;
   for (int r = 0; r < size(); ++r) {
-    if (r == rank() || sending_[index(r)] || !exchange_->settled(r)) continue;
-    sending_[index(r)] = group_->start_send(mine, sum.counts[index(rank())], sum.call.type, r, 0, options);
+    if (r == rank()) continue;
+    messages_ += sends_to(sum, r) ? 1 : 0;
+    if (!receives_from(sum, r)) continue;
+    ++messages_;
+    std::byte* const to =
+        pulls() ? static_cast<std::byte*>(sum.call.out) + sum.offsets[index(r)] * sum.element : nullptr;
+    receiving_[index(r)] =
+        group_->start_recv(to, pulls() ? sum.counts[index(r)] : 0, sum.call.type, r, 0, message_options(sum));
+    receiving_[index(r)]->on_done([bell] { bell->ring(); });
+  }
+}
+
+void Sums::send_sums(const Sum& sum, const std::shared_ptr<Bell>& bell) {
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank() || sending_[index(r)] || !sends_to(sum, r) || (pushes() && !exchange_->settled(r)))
+      continue;
+    sending_[index(r)] = group_->start_send(sum.part, pulls() ? sum.counts[index(rank())] : 0, sum.call.type,
+                                            r, 0, message_options(sum));
     sending_[index(r)]->on_done([bell] { bell->ring(); });
   }
+}
+
+void Sums::run_pull(const Sum& sum) {
+  const std::size_t bytes = sum.counts[index(rank())] * sum.element;
+  if (bytes > 0) {
+    std::byte* const own = static_cast<std::byte*>(sum.call.out) + sum.offsets[index(rank())] * sum.element;
+    if (own != sum.part) std::memcpy(own, sum.part, bytes);
+  }
+  const auto bell = std::make_shared<Bell>();
+  start_receiving(sum, bell);
+  send_sums(sum, bell);
+  for (const auto* const works : {&receiving_, &sending_})
+    for (const WorkPtr& work : *works)
+      while (work && !work->wait_for(kLook)) check_peers(sum, true);
 }
 
 void Sums::check_works(const Sum& sum) {
@@ -441,12 +480,13 @@ void Sums::check_works(const Sum& sum) {
 void Sums::check_peers(const Sum& sum, bool summed) {
   std::vector<int> silent;
   for (int r = 0; r < size(); ++r)
-    if (r != rank() &&
-        (summed ? !receiving_[index(r)]->test() || !exchange_->settled(r) : !exchange_->ended(r)))
+    if (r != rank() && (summed ? (receiving_[index(r)] && !receiving_[index(r)]->test()) ||
+                                     (pushes() && !exchange_->settled(r))
+                               : !exchange_->ended(r)))
       silent.push_back(r);
   group_->miss_bounded(std::move(silent));
   for (int r = 0; r < size(); ++r)
-    if (r != rank() && !exchange_->settled(r))
+    if (r != rank() && pushes() && !exchange_->settled(r))
       if (const auto failure = group_->failure_of(r)) fail(sum, failure->code(), failure->what());
 }
 
@@ -458,7 +498,7 @@ const char* Sums::may_be_blocked(const protocol::BoundedFailure& failure) const 
 }
 
 std::string Sums::title(const BoundedCall& call) const {
-  return fmt::format("bounded all_reduce #{} of {} {} on {}", calls_, call.count, talweg::name(call.type),
+  return fmt::format("{} #{} of {} {} on {}", name(kind_), calls_, call.count, talweg::name(call.type),
                      who(rank()));
 }
 
@@ -477,18 +517,18 @@ void Sums::fail(const Sum& sum, ErrorCode code, const std::string& why) {
 
 // In the order of ranks: the same bits, whoever was first.
 void Sums::add_up(const Sum& sum) {
-  const std::size_t at = sum.offsets[index(rank())] * sum.element;
   const protocol::BoundedShape& shape = exchange_->shape(rank());
   const protocol::PacketSet nothing(shape.packets());
   protocol::LossySum adding(shape, sum.call.type);
-  adding.begin(static_cast<std::byte*>(sum.call.out) + at);
-  for (int r = 0; r < size(); ++r)
-    adding.add(r == rank() ? sum.data + at : exchange_->arrived(r),
-               r == rank() ? nothing : exchange_->missing(r));
+  adding.begin(sum.part);
+  for (int r = 0; r < size(); ++r) {
+    if (!adds(r)) continue;
+    adding.add(r == rank() ? sum.own : exchange_->arrived(r), r == rank() ? nothing : exchange_->missing(r));
+  }
   adding.finish(sum.call.reduction == ReduceOp::sum      ? protocol::LossScale::none
                 : options_.policy == LossPolicy::rescale ? protocol::LossScale::by_received
                                                          : protocol::LossScale::by_all,
-                size());
+                adders());
 }
 
 LossReport Sums::report(const Sum& sum) const {
@@ -498,7 +538,7 @@ LossReport Sums::report(const Sum& sum) const {
   said.lost_of_sender.assign(index(size()), 0);
   for (int r = 0; r < size(); ++r) {
     if (r == rank()) continue;
-    said.sent_bytes += exchange().shape(r).bytes;
+    if (adds(rank())) said.sent_bytes += exchange().shape(r).bytes;
     said.lost_of_sender[index(r)] = exchange().missing_bytes(r);
     note_layers(sum, r, said);
   }
@@ -547,7 +587,7 @@ void Sums::keep_lost(const Sum& sum) {
 
 std::shared_ptr<BoundedSums> make_bounded(Group& group, const BoundedLossOptions& options,
                                           const BoundedSeams& seams) {
-  check_options(options);
+  check_options(options, group.size());
   std::vector<int> ranks(static_cast<std::size_t>(group.size()));
   std::iota(ranks.begin(), ranks.end(), 0);
   auto own = std::dynamic_pointer_cast<GroupImpl>(group.split(ranks));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "base/fail.h"
 #include "protocol/bounded/shape.h"
@@ -17,9 +18,33 @@ constexpr double kMostLoss = 0.5;
 constexpr int kMostQueues = 7;
 constexpr std::size_t kLeastPacketBytes = 64;
 
-bool overlap(const void* a, const void* b, std::size_t bytes) {
+bool overlap(const void* a, std::size_t a_bytes, const void* b, std::size_t b_bytes) {
   const auto x = reinterpret_cast<std::uintptr_t>(a), y = reinterpret_cast<std::uintptr_t>(b);
-  return x < y + bytes && y < x + bytes;
+  return a != nullptr && b != nullptr && a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+// Of `whole`, whose part may be where it is in that, or elsewhere.
+void check_part(const char* what, const BoundedCall& call, const void* whole, const void* its,
+                BoundedPart part) {
+  if (call.count > protocol::kMostBoundedBytes / size_of(call.type))
+    refuse("{} of {} elements: expected at most {} bytes", what, call.count, protocol::kMostBoundedBytes);
+  const std::size_t element = size_of(call.type);
+  if (whole != nullptr && its != static_cast<const std::byte*>(whole) + part.first * element &&
+      overlap(whole, call.count * element, its, part.count * element))
+    refuse("{}: input and output overlap in part: expected one buffer or distinct ones", what);
+}
+
+void check_given(const char* what, const char* which, const void* buffer, std::size_t count) {
+  if (count > 0 && buffer == nullptr)
+    refuse("{}: the {} is null but {} elements are needed", what, which, count);
+}
+
+void check_servers(const BoundedLossOptions& options, int ranks) {
+  if (const std::string why = protocol::complaint_about_servers(options.servers, ranks); !why.empty())
+    refuse("bounded loss: {}", why);
+  if (options.dedicated &&
+      (options.servers.empty() || options.servers.size() == static_cast<std::size_t>(ranks)))
+    refuse("bounded loss: dedicated servers, and all ranks are servers: nobody has anything to add");
 }
 
 void check_classes(const PacketClasses& classes) {
@@ -40,7 +65,14 @@ const char* name(LossPolicy policy) {
   return policy == LossPolicy::zero ? "zero" : "rescale";
 }
 
-void check_options(const BoundedLossOptions& options) {
+const char* name(observe::CallNote::Kind kind) {
+  using Kind = observe::CallNote::Kind;
+  return kind == Kind::bounded_push   ? "bounded push"
+         : kind == Kind::bounded_pull ? "bounded pull"
+                                      : "bounded all_reduce";
+}
+
+void check_options(const BoundedLossOptions& options, int ranks) {
   if (!(options.p >= 0 && options.p <= kMostLoss))
     refuse("bounded loss: p = {}: expected 0 to {}", options.p, kMostLoss);
   if (options.packet_bytes != 0 &&
@@ -48,10 +80,10 @@ void check_options(const BoundedLossOptions& options) {
     refuse("bounded loss: packets of {} bytes: expected {} to {}", options.packet_bytes, kLeastPacketBytes,
            wire::kMaxDatagramPayload);
   check_classes(options.classes);
+  check_servers(options, ranks);
 }
 
-void check_call(const BoundedCall& call, LossPolicy policy) {
-  const char* const what = "bounded all_reduce";
+void check_sum(const char* what, const BoundedCall& call, LossPolicy policy, BoundedPart part, bool adds) {
   if (call.type != DataType::f16 && call.type != DataType::bf16 && call.type != DataType::f32 &&
       call.type != DataType::f64)
     refuse("{} of {}: expected f16, bf16, f32 or f64, of which a part may be missing", what,
@@ -63,16 +95,16 @@ void check_call(const BoundedCall& call, LossPolicy policy) {
     refuse("{} with {} and policy rescale: expected avg", what, talweg::name(call.reduction));
   if (policy == LossPolicy::rescale && call.residual != nullptr)
     refuse("{} with policy rescale and a residual: what is lost would count twice", what);
-  if (call.count > 0 && (call.in == nullptr || call.out == nullptr))
-    refuse("{}: the {} is null but {} elements are needed", what, call.in == nullptr ? "input" : "output",
-           call.count);
-  if (call.count > protocol::kMostBoundedBytes / size_of(call.type))
-    refuse("{} of {} elements: expected at most {} bytes", what, call.count, protocol::kMostBoundedBytes);
+  if (adds)
+    check_given(what, "input", call.in, call.count);
+  else if (call.in != nullptr || call.residual != nullptr)
+    refuse("{}: the {} of a dedicated server is in no sum: expected null", what,
+           call.in != nullptr ? "input" : "residual");
+  check_given(what, "output", call.out, part.count);
+  check_part(what, call, call.in, call.out, part);
   const std::size_t bytes = call.count * size_of(call.type);
-  if (call.in != call.out && overlap(call.in, call.out, bytes))
-    refuse("{}: input and output overlap in part: expected one buffer or distinct ones", what);
-  if (call.residual != nullptr &&
-      (overlap(call.residual, call.in, bytes) || overlap(call.residual, call.out, bytes)))
+  if (overlap(call.residual, bytes, call.in, bytes) ||
+      overlap(call.residual, bytes, call.out, part.count * size_of(call.type)))
     refuse("{}: the residual overlaps with the input or the output", what);
   if (!(call.depth >= 0 && call.depth <= 1))
     refuse("{}: a depth of {} in the model: expected 0 to 1", what, call.depth);
@@ -84,6 +116,12 @@ void check_call(const BoundedCall& call, LossPolicy policy) {
   }
   if (!call.layers.empty() && in_layers != call.count)
     refuse("{}: layers of {} elements together, of {}", what, in_layers, call.count);
+}
+
+void check_pull(const char* what, const BoundedCall& call, BoundedPart part) {
+  check_given(what, "input", call.in, part.count);
+  check_given(what, "output", call.out, call.count);
+  check_part(what, call, call.out, call.in, part);
 }
 
 }  // namespace talweg::group

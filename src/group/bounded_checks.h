@@ -1,13 +1,17 @@
 // What is asked of bounded sums' options and calls before anybody else hears of them.
 #pragma once
 
+#include "observe/recorder.h"
 #include "talweg/bounded_loss.h"
 
 namespace talweg::group {
 
 const char* name(LossPolicy policy);
-// Both throw Error{invalid_argument}.
-void check_options(const BoundedLossOptions& options);
-void check_call(const BoundedCall& call, LossPolicy policy);
+const char* name(observe::CallNote::Kind kind);  // "bounded all_reduce", "bounded push", "bounded pull"
+// All throw Error{invalid_argument}. `what`: "bounded all_reduce". `part`: of the vector, what `out` is, and
+// in a pull `in`. `adds`: this rank is no dedicated server.
+void check_options(const BoundedLossOptions& options, int ranks);
+void check_sum(const char* what, const BoundedCall& call, LossPolicy policy, BoundedPart part, bool adds);
+void check_pull(const char* what, const BoundedCall& call, BoundedPart part);
 
 }  // namespace talweg::group

@@ -95,9 +95,9 @@ class GroupImpl : public Group, private Tenant, private protocol::Outbox {
   std::int64_t timeout_ns(const CallOptions& options) const;
   // In group_observe.cc. A sum of which a part may be lost is no operation of the session: who makes it says
   // when it begins, from whom something is missing on the way, and how it ends. One at a time.
-  void begin_bounded(std::uint64_t number, const BoundedCall& call);
+  void begin_bounded(observe::CallNote::Kind kind, std::uint64_t number, const BoundedCall& call);
   void miss_bounded(std::vector<int> silent);
-  void end_bounded(const LossReport& report);
+  void end_bounded(const LossReport& report);  // of a pull: an empty one
   // Returns what is to be added to the text of the error.
   std::string fail_bounded(const Error& error);
 

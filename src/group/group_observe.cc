@@ -47,13 +47,16 @@ std::string GroupImpl::note_end(const Watched& call, const protocol::Outcome& ou
   return write_record(outcome, now);
 }
 
-void GroupImpl::begin_bounded(std::uint64_t number, const BoundedCall& call) {
+void GroupImpl::begin_bounded(observe::CallNote::Kind kind, std::uint64_t number, const BoundedCall& call) {
+  using Kind = observe::CallNote::Kind;
   const std::int64_t now = live::now_ns();
-  const wire::Signature signature{
-      Collective::all_reduce, call.type, call.reduction, 0, static_cast<std::int64_t>(call.count), 0};
+  const Collective op = kind == Kind::bounded_push   ? Collective::reduce_scatter
+                        : kind == Kind::bounded_pull ? Collective::all_gather
+                                                     : Collective::all_reduce;
+  const wire::Signature signature{op, call.type, call.reduction, 0, static_cast<std::int64_t>(call.count), 0};
   const auto guard = world_->lock();
   Bounded& bounded = bounded_.emplace(Bounded{});
-  note_start(bounded.call, {observe::CallNote::Kind::bounded,
+  note_start(bounded.call, {kind,
                             signature,
                             number,
                             -1,
@@ -63,7 +66,8 @@ void GroupImpl::begin_bounded(std::uint64_t number, const BoundedCall& call) {
                             now + timeout_ns({.timeout = call.timeout}),
                             {},
                             0});
-  bounded.what = fmt::format("bounded_{} #{} on rank {} ({})", to_string(signature), number, rank(),
+  bounded.what = fmt::format("{}{} #{} on rank {} ({})", observe::call_name(kind, op),
+                             to_string(signature).substr(std::string_view(name(op)).size()), number, rank(),
                              identity_.hosts[static_cast<std::size_t>(rank())]);
   bounded.waits.text = bounded.what;
 }
@@ -83,7 +87,8 @@ void GroupImpl::miss_bounded(std::vector<int> silent) {
 void GroupImpl::end_bounded(const LossReport& report) {
   const auto guard = world_->lock();
   world_->observer().bounded().add(report, identity_.members);
-  recorder_.lose(bounded_->call.ticket, report);
+  if (bounded_->call.kind != observe::CallNote::Kind::bounded_pull)
+    recorder_.lose(bounded_->call.ticket, report);
   note_end(bounded_->call, {});
   bounded_.reset();
 }

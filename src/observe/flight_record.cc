@@ -1,6 +1,7 @@
 #include "observe/flight_record.h"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -116,7 +117,10 @@ std::string content_of(const std::string& path) {
 }  // namespace
 
 bool RecordedCall::bounded() const {
-  return operation == call_name(CallNote::Kind::bounded, Collective::all_reduce);
+  using enum CallNote::Kind;
+  return std::ranges::any_of(std::array{bounded, bounded_push, bounded_pull}, [this](CallNote::Kind kind) {
+    return operation == call_name(kind, Collective::all_reduce);
+  });
 }
 
 Record read_record(const std::string& path) {

@@ -10,7 +10,7 @@
 namespace talweg::observe {
 
 struct RecordedCall {
-  std::string operation;                  // "all_reduce", "send", "recv", "bounded_all_reduce"
+  std::string operation;                  // "all_reduce", "send", "recv", "bounded_all_reduce", ...
   std::optional<std::uint64_t> sequence;  // none: a message. Bounded calls are counted apart from the others
   int peer = -1;                          // messages; -1: from any rank
   std::uint32_t tag = 0;

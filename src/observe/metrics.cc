@@ -38,7 +38,7 @@ void BoundedTotals::add(const LossReport& report, const std::vector<int>& member
   sent_bytes += report.sent_bytes;
   lost_bytes += report.lost_bytes;
   packets_again += report.packets_again;
-  for (std::size_t r = 0; r < members.size(); ++r) {
+  for (std::size_t r = 0; r < report.lost_of_sender.size(); ++r) {
     const auto sender = static_cast<std::size_t>(members[r]);
     if (sender >= lost_of_sender.size()) lost_of_sender.resize(sender + 1);
     lost_of_sender[sender] += report.lost_of_sender[r];
@@ -46,8 +46,9 @@ void BoundedTotals::add(const LossReport& report, const std::vector<int>& member
 }
 
 const char* Metrics::row_name(std::size_t row) {
-  return row < kCollectives ? name(static_cast<Collective>(row))
-                            : call_name(CallNote::Kind::bounded, Collective::all_reduce);
+  if (row < kCollectives) return name(static_cast<Collective>(row));
+  const auto bounded = static_cast<std::size_t>(CallNote::Kind::bounded);
+  return call_name(static_cast<CallNote::Kind>(row - kCollectives + bounded), Collective::all_reduce);
 }
 
 void Metrics::add(CallNote::Kind kind, Collective op, std::int64_t bytes, int ranks, std::int64_t ns) {

@@ -66,10 +66,11 @@ class Metrics {
   static constexpr std::size_t kTimes = 8;
 
  private:
-  // One for each collective, and the last for bounded calls.
-  static constexpr std::size_t kRows = kCollectives + 1;
+  // One for each collective, and the last three for bounded calls and their halves.
+  static constexpr std::size_t kRows = kCollectives + 3;
   static std::size_t row(CallNote::Kind kind, Collective op) {
-    return kind == CallNote::Kind::bounded ? kCollectives : static_cast<std::size_t>(op);
+    if (!is_bounded(kind)) return static_cast<std::size_t>(op);
+    return kCollectives + static_cast<std::size_t>(kind) - static_cast<std::size_t>(CallNote::Kind::bounded);
   }
   static const char* row_name(std::size_t row);
   struct Cell {

@@ -14,6 +14,8 @@ const char* call_name(CallNote::Kind kind, Collective op) {
   if (kind == CallNote::Kind::send) return "send";
   if (kind == CallNote::Kind::receive) return "recv";
   if (kind == CallNote::Kind::bounded) return "bounded_all_reduce";
+  if (kind == CallNote::Kind::bounded_push) return "bounded_push";
+  if (kind == CallNote::Kind::bounded_pull) return "bounded_pull";
   return name(op);
 }
 
@@ -115,7 +117,7 @@ OrderedJson call_json(const Recorder::Entry& entry, const Recorder::Failure* fai
                       const LossReport* losses, const protocol::Session::Pending* pending) {
   const CallNote& note = entry.note;
   OrderedJson call = {{"operation", call_name(note.kind, note.signature.op)}};
-  if (note.kind == CallNote::Kind::collective || note.kind == CallNote::Kind::bounded) {
+  if (note.kind == CallNote::Kind::collective || is_bounded(note.kind)) {
     call["sequence"] = note.sequence;
     call["root"] = note.signature.root;
     call["reduction"] = name(note.signature.reduction);

@@ -30,8 +30,8 @@ ShortName short_name(std::string_view text);
 
 // What is known of a call when it begins.
 struct CallNote {
-  // bounded: an all-reduce that may lose a part (talweg/bounded_loss.h).
-  enum class Kind : std::uint8_t { collective, send, receive, bounded };
+  // bounded and its halves: an all-reduce that may lose a part (talweg/bounded_loss.h).
+  enum class Kind : std::uint8_t { collective, send, receive, bounded, bounded_push, bounded_pull };
   Kind kind = Kind::collective;
   wire::Signature signature;
   std::uint64_t sequence = 0;  // collectives, and apart from these bounded ones
@@ -43,7 +43,10 @@ struct CallNote {
   ShortName algorithm{};
   std::uint32_t trees = 0;
 };
-// "all_reduce", "send", "recv", "bounded_all_reduce"
+constexpr bool is_bounded(CallNote::Kind kind) {
+  return kind >= CallNote::Kind::bounded;
+}
+// "all_reduce", "send", "recv", "bounded_all_reduce", "bounded_push", "bounded_pull"
 const char* call_name(CallNote::Kind kind, Collective op);
 
 class Recorder {
@@ -111,8 +114,8 @@ struct RecordHead {
 };
 
 // Of a record's form. In the first one there were no bounded calls, whose numbers would be taken for those of
-// other collectives.
-inline constexpr int kRecordVersion = 2;
+// other collectives, and in the second one none of their halves.
+inline constexpr int kRecordVersion = 3;
 
 // One line of JSON; `talweg doctor` reads it. docs/seeing.md says what the fields are. With
 // each pending operation comes its ticket.

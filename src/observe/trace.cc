@@ -127,7 +127,7 @@ void Trace::write(const Event& e) {
   switch (e.kind) {
     case Event::Kind::begin: {
       std::string more;
-      if (e.call_kind == CallNote::Kind::collective || e.call_kind == CallNote::Kind::bounded) {
+      if (e.call_kind == CallNote::Kind::collective || is_bounded(e.call_kind)) {
         more =
             fmt::format(R"("sequence":{},"reduction":"{}","root":{},"algorithm":"{}","trees":{})", h.sequence,
                         name(h.reduction), h.root, text::json_escaped(e.algorithm.data()), e.trees);

@@ -106,14 +106,13 @@ class BoundedSums::RankHost : public DatagramHosts::Host, private protocol::Exch
   // Sums of vectors of so many elements.
   void add(std::size_t count) {
     Shards& shards = shards_.emplace_back();
+    shards.counts = protocol::bounded_parts(count, peers_.size(), sums_.servers_);
     std::vector<std::uint64_t> bytes;
     std::size_t offset = 0;
-    const std::size_t n = peers_.size();
-    for (std::size_t r = 0; r < n; ++r) {
-      shards.counts.push_back(count / n + (r < count % n ? 1 : 0));
+    for (const std::size_t its : shards.counts) {
       shards.offsets.push_back(offset);
-      offset += shards.counts.back();
-      bytes.push_back(shards.counts.back() * element_);
+      offset += its;
+      bytes.push_back(its * element_);
     }
     shards.tensor = exchange_.add(bytes, sums_.options_.type);
   }
@@ -400,6 +399,10 @@ BoundedSums::BoundedSums(Simulation& simulation, const BoundedSumsOptions& optio
   if (const double bytes = bytes_of_pairs(options, transport, workers); bytes > kMostMemory)
     refuse("sums with bounded loss of {} workers: expected fewer, for which {:.0f} GiB do", workers,
            kMostMemory / (1 << 30));
+  servers_ = options_.servers;
+  std::ranges::sort(servers_);
+  if (const std::string why = protocol::complaint_about_servers(servers_, workers); !why.empty())
+    refuse("sums with bounded loss: {}", why);
   const std::size_t overtaken = overtaken_by(options, transport, workers);
   for (int rank = 0; rank < workers; ++rank)
     ranks_.push_back(std::make_unique<RankHost>(

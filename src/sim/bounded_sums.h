@@ -39,9 +39,10 @@ struct BoundedSumsOptions {
   DataType type = DataType::f32;
   protocol::ExchangeClasses classes{};  // of every rank
   HostCosts costs{};
-  std::vector<int> nodes{};  // rank r is this worker; empty: worker r, for all workers
-  bool warm_up = true;       // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
-  std::size_t paths = 1;     // of each rank to each other one; 1 .. protocol::kMostPaths
+  std::vector<int> nodes{};    // rank r is this worker; empty: worker r, for all workers
+  std::vector<int> servers{};  // ranks that sum, in any order; empty: all (BoundedLossOptions::servers)
+  bool warm_up = true;         // the first calls lose nothing (AdaptiveDeadline::kWarmUp)
+  std::size_t paths = 1;       // of each rank to each other one; 1 .. protocol::kMostPaths
   std::size_t window_bytes = std::size_t{2} << 20;  // that may wait in a socket, of all senders
   std::uint32_t port = 4713;                        // that nothing else of the simulation has
 };
@@ -110,6 +111,7 @@ class BoundedSums {
   Simulation& simulation_;
   const BoundedSumsOptions options_;
   DatagramHosts hosts_;
+  std::vector<int> servers_;  // ascending
   std::vector<std::unique_ptr<RankHost>> ranks_;
   BoundedLosses losses_;
   std::size_t sums_ = 0;  // that were added

@@ -2,13 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstring>
+#include <limits>
+#include <numeric>
+#include <system_error>
 
+#include "base/fail.h"
 #include "base/random.h"
+#include "forest/choice.h"
 #include "forest/packed.h"
 #include "forest/planner.h"
 #include "kernel/blocks.h"
+#include "protocol/bounded/shape.h"
 #include "talweg/error.h"
 
 namespace talweg::study {
@@ -33,6 +41,7 @@ sim::BoundedSumsOptions bounded_sums_options(const SimulateOptions& o, DataType 
   how.classes.droppable = o.droppable;
   how.classes.must = o.keep_important;
   how.paths = o.paths;
+  how.servers = o.perf.servers;
   return how;
 }
 
@@ -57,16 +66,68 @@ std::vector<std::byte> uneven_vector(std::size_t count, DataType type, std::uint
   return vector;
 }
 
-Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c) {
+Prediction predict_bounded(const forest::Request& request, const forest::CostModel& model,
+                           const std::vector<int>& servers, forest::PackingMemo& memo) {
+  const auto predicted = [&](const std::string& planner, const forest::Request& what) {
+    const forest::Forest forest = forest::plan_by(forest::find_planner(planner), what, model, memo);
+    Prediction prediction;
+    const forest::Offer offer = forest::offer(forest, model);
+    prediction.seconds = offer.seconds;
+    prediction.flows = offer.flows;
+    prediction.breakdown = model.breakdown(forest);
+    return prediction;
+  };
+  if (servers.empty()) return predicted(planner_of(kBounded).name, request);
+  std::vector<int> ascending = servers;
+  std::ranges::sort(ascending);
+  forest::Request half = request;
+  half.counts.clear();
+  for (const std::size_t count :
+       protocol::bounded_parts(static_cast<std::size_t>(std::accumulate(
+                                   request.counts.begin(), request.counts.end(), std::int64_t{0})),
+                               static_cast<std::size_t>(request.ranks), ascending))
+    half.counts.push_back(static_cast<std::int64_t>(count));
+  half.op = Collective::reduce_scatter;
+  Prediction all = predicted("direct", half);
+  half.op = Collective::all_gather;
+  const Prediction pull = predicted("direct", half);
+  const forest::Breakdown push = all.breakdown;
+  // What is said of the limit is of the half that takes longer.
+  const bool pull_is_longer = pull.breakdown.seconds() > push.seconds();
+  if (pull_is_longer) all.breakdown = pull.breakdown;
+  all.breakdown.without += pull_is_longer ? push.seconds() : pull.breakdown.seconds();
+  all.breakdown.links = push.links + pull.breakdown.links;
+  all.breakdown.processors = push.processors + pull.breakdown.processors;
+  all.breakdown.latency = push.latency + pull.breakdown.latency;
+  all.seconds = *all.seconds + *pull.seconds;
+  all.flows += pull.flows;
+  return all;
+}
+
+Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c,
+                           const std::vector<int>& servers) {
   const forest::Request even = forest::even_request(c.op, c.ranks, 0, static_cast<std::int64_t>(c.count),
                                                     static_cast<std::int64_t>(size_of(c.type)));
-  const forest::CostModel model(network);
   forest::PackingMemo memo;
-  const forest::Forest forest = forest::plan_by(planner_of(kBounded), even, model, memo);
-  Prediction prediction;
-  prediction.seconds = model.seconds(forest);
-  prediction.breakdown = model.breakdown(forest);
-  return prediction;
+  return predict_bounded(even, forest::CostModel(network), servers, memo);
+}
+
+std::vector<int> parse_servers(const std::string& text, int ranks) {
+  std::vector<int> servers;
+  std::size_t at = 0;
+  while (!text.empty() && at <= text.size()) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    int server = 0;
+    const auto [rest, error] = std::from_chars(text.data() + at, text.data() + end, server);
+    if (error != std::errc{} || rest != text.data() + end)
+      refuse("--servers {}: expected ranks with commas between them, such as 0,1", text);
+    servers.push_back(server);
+    at = end + 1;
+  }
+  const int known = ranks > 0 ? ranks : std::numeric_limits<int>::max();
+  if (const std::string why = protocol::complaint_about_servers(servers, known); !why.empty())
+    refuse("--servers {}: {}", text, why);
+  return servers;
 }
 
 }  // namespace talweg::study

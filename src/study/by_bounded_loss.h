@@ -8,6 +8,9 @@
 #include <vector>
 
 #include "cluster/cluster.h"
+#include "forest/cost.h"
+#include "forest/forest.h"
+#include "forest/packed.h"
 #include "sim/bounded_sums.h"
 #include "study/perf_case.h"
 #include "study/plan_study.h"
@@ -24,7 +27,15 @@ std::string why_not_bounded(const SimulateOptions& options);
 sim::BoundedSumsOptions bounded_sums_options(const SimulateOptions& options, DataType type);
 // What each rank sums: stretches of small values and of large ones, as gradients have them.
 std::vector<std::byte> uneven_vector(std::size_t count, DataType type, std::uint64_t seed);
-// As of the planner whose messages are the same where nothing is lost.
-Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c);
+// As of the planner whose messages are the same where nothing is lost. With servers: a push, and after it a
+// pull, as a server gives its part when it has all of it.
+Prediction predict_bounded(const forest::Request& request, const forest::CostModel& model,
+                           const std::vector<int>& servers, forest::PackingMemo& memo);
+Prediction predict_bounded(const cluster::Cluster& network, const PerfCase& c,
+                           const std::vector<int>& servers = {});
+
+// "0,3" of --servers: ranks; empty: all. Throws Error{invalid_argument} that names the flag, for `ranks` of
+// them; 0: it is not known how many there are.
+std::vector<int> parse_servers(const std::string& text, int ranks);
 
 }  // namespace talweg::study

@@ -47,7 +47,7 @@ class BoundedSide {
                                           .reduction = c_.reduce,
                                           .residual = residual,
                                           .timeout = time_left()});
-    beyond_ += lost_beyond(report, c_, group_.rank(), *options_.may_lose);
+    beyond_ += lost_beyond(report, c_, sums_.part_of(group_.rank(), c_.count).count, *options_.may_lose);
     return report;
   }
   std::uint64_t beyond() const { return beyond_; }
@@ -108,10 +108,9 @@ void check_bounded_perf(const PerfOptions& options) {
     refuse("--may-lose: -z must not be 0: these sums have one call at a time");
 }
 
-std::uint64_t lost_beyond(const LossReport& report, const PerfCase& c, int rank, double may_lose) {
-  const auto ranks = static_cast<std::size_t>(c.ranks);
+std::uint64_t lost_beyond(const LossReport& report, const PerfCase& c, std::size_t part, double may_lose) {
   const std::size_t element = size_of(c.type);
-  const std::size_t own = (c.count / ranks + (at(rank) < c.count % ranks ? 1 : 0)) * element;
+  const std::size_t own = part * element;
   const auto millionths =
       static_cast<std::uint64_t>(may_lose * protocol::kMillion + 1e-6);  // as the sums count
   const std::uint64_t most = millionths * own / protocol::kMillion;

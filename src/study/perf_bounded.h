@@ -30,7 +30,8 @@ struct LostBytes {
 Timing measure_bounded(Group& group, BoundedSums& sums, const PerfCase& c, const PerfOptions& options,
                        const PerfBuffers& buffers, bool in_place, LostBytes& lost);
 
-// Elements above the bound that `report` says are missing of others' data in this rank's part of the sum.
-std::uint64_t lost_beyond(const LossReport& report, const PerfCase& c, int rank, double may_lose);
+// Elements above the bound that `report` says are missing of others' data in this rank's part of the sum,
+// which has so many.
+std::uint64_t lost_beyond(const LossReport& report, const PerfCase& c, std::size_t part, double may_lose);
 
 }  // namespace talweg::study

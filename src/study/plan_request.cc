@@ -10,6 +10,7 @@
 #include "forest/planner.h"
 #include "formats/import.h"
 #include "sim/bounded_sums.h"
+#include "study/by_bounded_loss.h"
 #include "study/perf_case.h"
 #include "study/sizes.h"
 #include "text/yaml_reader.h"
@@ -81,6 +82,8 @@ std::span<const Field<PlanRequest>> plan_fields() {
       {.name = "algo", .letters = "", .member = &R::algo,
        .help = "these planners alone, with commas; -o writes the forest of one (default: all, and what a group "
                "takes); bounded: sums of which a part may be lost"},
+      {.name = "servers", .letters = "", .member = &R::servers,
+       .help = "of --algo bounded: the ranks that sum, with commas (default: all)"},
       {.name = "patience", .letters = "", .member = &R::patience,
        .help = "time for all predictions; what is not done by then is left out, and named"},
       // clang-format on
@@ -110,7 +113,11 @@ PlanQuestion checked(const PlanRequest& flags) {
   planned.request.notes = idle_options(flags, op);
   planned.request.patience = static_cast<double>(parse_wait("--patience", flags.patience).value) * 1e-9;
   if (!flags.algo.empty()) planned.request.only = planners_asked_for(flags.algo, planned.largest());
-  if (std::ranges::find(planned.request.only, sim::kBounded) != planned.request.only.end())
+  planned.request.servers = parse_servers(flags.servers, planned.network.workers());
+  const bool bounded = std::ranges::count(planned.request.only, sim::kBounded) > 0;
+  if (!bounded && !planned.request.servers.empty())
+    planned.request.notes.emplace_back("--servers: only --algo bounded has servers");
+  if (bounded)
     planned.request.notes.push_back(fmt::format(
         "{}: sums of which a part may be lost, where none is, and without the ranks' words before "
         "them; who makes BoundedSums has them, and no group takes them by itself",

@@ -18,7 +18,7 @@ struct PlanRequest {
   int root = 0;
   std::string bytes = "4K..1G";
   int factor = 4;
-  std::string algo;
+  std::string algo, servers;
   std::string patience = "20s";
 };
 

@@ -18,6 +18,7 @@
 #include "forest/packed.h"
 #include "forest/planner.h"
 #include "sim/bounded_sums.h"
+#include "study/by_bounded_loss.h"
 #include "study/by_switch.h"
 #include "study/choices.h"
 #include "study/side_by_side.h"
@@ -172,7 +173,11 @@ class Pieces {
  public:
   Pieces(const cluster::Cluster& network, const StudyRequest& request, Study& result,
          const std::function<void(const StudyProgress&)>& look)
-      : network_(network), patience_(request.patience), result_(result), look_(look) {}
+      : network_(network),
+        patience_(request.patience),
+        servers_(request.servers),
+        result_(result),
+        look_(look) {}
 
   void run() {
     const bool bound = result_.no_bound.empty(), predictions = !result_.rows.empty();
@@ -184,8 +189,7 @@ class Pieces {
     if (predictions) {
       model_.emplace(network_);  // here, so that all processes share its memory
       for (const std::string& planner : result_.planners)
-        pieces_.emplace_back(
-            [this, &planner](const HandOver& hand_over) { predict(planner_of(planner), hand_over); });
+        pieces_.emplace_back([this, &planner](const HandOver& hand_over) { predict(planner, hand_over); });
     }
     Look look;
     if (look_) look = [&](const std::vector<WorkState>& states) { look_(progress_of(states, bound)); };
@@ -212,7 +216,19 @@ class Pieces {
     return request_of(result_.op, result_.root, result_.ranks, result_.rows[row].bytes);
   }
 
-  void predict(const forest::Planner& planner, const HandOver& hand_over) const {
+  static std::string words(double seconds, const std::vector<std::string>& through, int flows,
+                           const forest::Breakdown& spent) {
+    return Json{seconds,
+                through,
+                flows,
+                {spent.links, spent.processors, spent.latency, spent.without},
+                static_cast<int>(spent.limit),
+                spent.reason}
+        .dump();
+  }
+
+  void predict(const std::string& name, const HandOver& hand_over) const {
+    const forest::Planner& planner = planner_of(name);
     forest::PackingMemo memo;
     for (std::size_t row = result_.rows.size(); row-- > 0;) {
       const forest::Request request = request_for_row(row);
@@ -222,17 +238,16 @@ class Pieces {
       }
       try {
         forest::WorkLimit limit(forest::kMostSteps);  // as for a group, but for those that are named
+        if (name == sim::kBounded && !servers_.empty()) {
+          const Prediction its = predict_bounded(request, *model_, servers_, memo);
+          hand_over(words(*its.seconds, {}, its.flows, its.breakdown));
+          continue;
+        }
         const forest::Forest forest =
             forest::plan_by(planner, request, *model_, memo, result_.all_planners ? &limit : nullptr);
         const forest::Offer offer = forest::offer(forest, *model_);
-        const forest::Breakdown spent = model_->breakdown(forest);
-        hand_over(Json{offer.seconds,
-                       forest::aggregator_names(forest, network_),
-                       offer.flows,
-                       {spent.links, spent.processors, spent.latency, spent.without},
-                       static_cast<int>(spent.limit),
-                       spent.reason}
-                      .dump());
+        hand_over(words(offer.seconds, forest::aggregator_names(forest, network_), offer.flows,
+                        model_->breakdown(forest)));
       } catch (const forest::WorkLimit::Reached&) {
         hand_over(forest::too_much_work(forest::kMostSteps));
       } catch (const Error& error) {
@@ -294,6 +309,7 @@ class Pieces {
 
   const cluster::Cluster& network_;
   double patience_;
+  std::vector<int> servers_;
   Study& result_;
   const std::function<void(const StudyProgress&)>& look_;
   std::optional<forest::CostModel> model_;

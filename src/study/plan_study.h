@@ -29,6 +29,7 @@ struct StudyRequest {
   std::vector<std::string> only;     // these planners, which must serve the collective; empty: all
   bool bound = true;                 // whether the bound is asked for
   std::vector<std::string> notes{};  // what Study::notes begin with
+  std::vector<int> servers{};        // of sim::kBounded: the ranks that sum; empty: all
 };
 
 struct Prediction {

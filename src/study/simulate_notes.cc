@@ -127,6 +127,7 @@ std::vector<std::string> idle_options(const SimulateRequest& request, const Simu
     note(those_given(request, {"droppable", "keep-important"}), "with --may-lose 0 nothing may be lost");
   else if (queue.mark_bytes <= 0 && !queue.mark_by_delay && queue.red.most_bytes == 0)
     note(those_given(request, {"droppable"}), "no queue marks, so none drops these before others");
+  if (!bounded) note(those_given(request, {"servers"}), "only --algo bounded has servers");
   if (!bounded)
     note(those_given(request, {"paths"}), "only --algo bounded chooses among paths");
   else if (o.simulation.transport.spray)

@@ -264,6 +264,8 @@ std::span<const Field<SimulateRequest>> simulate_fields() {
       {.name = "may-lose", .letters = "", .member = &R::may_lose,
        .help = "of --algo bounded: the part of what a rank sends another one that may be missing; 0: nothing",
        .most = 0.5, .group = kCalls},
+      {.name = "servers", .letters = "", .member = &R::servers,
+       .help = "of --algo bounded: the ranks that sum, with commas (default: all)", .group = kCalls},
       {.name = "droppable", .letters = "", .member = &R::droppable,
        .help = "of --algo bounded: the part of the packets, those of the smallest values, that switches drop where they "
                "mark others", .most = 1, .group = kCalls},
@@ -413,8 +415,8 @@ SimulateOptions checked(const SimulateRequest& raw) {
                          : !raw.flows.empty()    ? "--flows"
                          : !raw.workload.empty() ? "--workload"
                                                  : nullptr)
-    for (const char* name : {"op", "bytes", "factor", "algo", "may-lose", "type", "root", "iters", "warmup",
-                             "rest", "average"}) {
+    for (const char* name : {"op", "bytes", "factor", "algo", "may-lose", "servers", "type", "root", "iters",
+                             "warmup", "rest", "average"}) {
       const auto& field = *field_called(simulate_fields(), name);
       if (value_of(raw, field) != value_of(SimulateRequest{}, field)) refuse("--{}: not with {}", name, file);
     }
@@ -444,6 +446,7 @@ SimulateOptions checked(const SimulateRequest& raw) {
                                             : Average::mean;
   o.perf.check = 0;
   o.may_lose = raw.may_lose;
+  o.perf.servers = parse_servers(raw.servers, o.cluster.workers());
   o.droppable = raw.droppable;
   o.keep_important = raw.keep_important;
   o.paths = static_cast<std::size_t>(raw.paths);

@@ -32,7 +32,7 @@ struct SimulateRequest {
   int priorities = 0;
   bool trim = false, fluid = false, pacing = false, keep_important = false;
   double may_lose = 0.01, droppable = 0, loss = 0, bit_errors = 0, duplicate = 0, damage = 0;
-  std::string burst_loss, reorder;
+  std::string servers, burst_loss, reorder;
   std::vector<std::string> fail;
   int payload = 1448, header = 66, window = 0;
   std::string most_window = "4M", least_rto = "auto", horizon;

@@ -215,7 +215,7 @@ void simulate_bounded(const SimulateOptions& options, const PerfCase& c, Watcher
                                                {uneven.empty() ? memory.in() : uneven.data(), memory.out()});
   const sim::CallTimes times = sums.run(operands, c.count, {warmup, perf.iterations, options.rest},
                                         options.horizon, watchers.trace.get());
-  const Prediction prediction = predict_bounded(options.cluster, c);
+  const Prediction prediction = predict_bounded(options.cluster, c, perf.servers);
   PerfRow row{c, timing_of(times, perf), {}, {}, {}};
   row.in_place = row.out_of_place;  // the same packets
   row.plan = fmt::format("{}, predicted {:.4g} ms", kBounded, *prediction.seconds * 1e3);
@@ -340,6 +340,8 @@ SimulateOptions options_of_perf(const PerfOptions& perf, const std::string& netw
     refuse("send_recv: {} has one worker, needs two", network);
   check_root(perf, ranks);
   options.may_lose = perf.may_lose.value_or(0);
+  if (const std::string why = protocol::complaint_about_servers(perf.servers, ranks); !why.empty())
+    refuse("--servers: {}", why);
   options.algorithms = {algorithm_of_perf(options)};
   return options;
 }

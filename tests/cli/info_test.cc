@@ -106,5 +106,32 @@ TEST(Info, RanksThatDoNotFitTheClusterFileAreRefused) {
   EXPECT_THAT(outcome.err, HasSubstr("has 2 workers"));
 }
 
+TEST(Info, SaysWhatBoundedSumsTakeWhereItIsAsked) {
+  const Outcome outcome = talweg({"info", "all_reduce", "-n", "4", "--may-lose", "0.01"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("BoundedSums with p = 0.01, where nothing is lost"));
+  const auto json = nlohmann::json::parse(
+      talweg({"info", "all_reduce", "-n", "4", "--may-lose", "0.01", "--json", "-"}).out);
+  EXPECT_EQ(json["bounded"]["predicted_us"].size(), json["sizes"].size());
+  EXPECT_GT(json["bounded"]["predicted_us"][0].get<double>(), 0);
+  EXPECT_THAT(talweg({"info", "broadcast", "-n", "4", "--may-lose", "0.01"}).err,
+              HasSubstr("--may-lose: a part may be lost of all_reduce, not of broadcast"));
+}
+
+// One server's link carries what all others have, there and back.
+TEST(Plan, KnowsTheServersOfBoundedSums) {
+  const std::string network = std::string(TALWEG_SOURCE_DIR) + "/examples/clusters/uneven4.yaml";
+  const auto seconds = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> line{"plan", network, "--algo", "bounded", "-b", "4M", "--json", "-"};
+    line.insert(line.end(), more.begin(), more.end());
+    return nlohmann::json::parse(talweg(line).out)["sizes"][0]["candidates"][0]["predicted_us"].get<double>();
+  };
+  EXPECT_GT(seconds({"--servers", "0"}), 1.5 * seconds({}));
+  EXPECT_THAT(talweg({"plan", network, "--algo", "bounded", "--servers", "0,9"}).err,
+              HasSubstr("--servers 0,9: rank 9 as a server: expected 0 to 3"));
+  EXPECT_THAT(talweg({"plan", network, "-b", "4M", "--algo", "ring", "--servers", "0"}).out,
+              HasSubstr("--servers: only --algo bounded has servers"));
+}
+
 }  // namespace
 }  // namespace talweg::cli

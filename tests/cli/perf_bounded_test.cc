@@ -41,6 +41,21 @@ TEST(PerfMayLose, TimesAndChecksSumsOfRanks) {
   EXPECT_GT(json["wire_bytes"].get<double>(), 20 * 256 * 1024);
 }
 
+TEST(PerfMayLose, HasTheServersThatItIsGiven) {
+  const Outcome outcome = shell(
+      "\"$TALWEG\" run -n 3 --no-tag-output --timeout 100s -- \"$TALWEG\" perf all_reduce --may-lose 0.1 "
+      "--servers 2,0 -b 64K -e 64K -n 2 -c 2 --json -");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto line = nlohmann::json::parse(outcome.out)["results"][0];
+  EXPECT_EQ(line["out_of_place"]["wrong_elements"], 0);
+  EXPECT_EQ(line["in_place"]["wrong_elements"], 0);
+  EXPECT_EQ(perf_on_file({"--may-lose", "0.05", "--servers", "0"}).exit_code, 0);
+  EXPECT_THAT(perf_on_file({"--may-lose", "0.05", "--servers", "9"}).err,
+              HasSubstr("--servers: rank 9 as a server: expected 0 to 3"));
+  EXPECT_THAT(shell("\"$TALWEG\" perf all_reduce --servers 0").err,
+              HasSubstr("--servers: they sum with --may-lose, which is not given"));
+}
+
 // Each link of the lab loses one packet in fifty.
 TEST(PerfMayLose, SaysWhatALabHasLost) {
   const Outcome outcome = shell(

@@ -91,6 +91,20 @@ TEST(SimulateBounded, HeedsMarksOfTheNetwork) {
   EXPECT_LT(marks["longest_queue_bytes"].get<double>(), 0.9 * never["longest_queue_bytes"].get<double>());
 }
 
+// A server's link carries the whole vector of each other rank, one way after the other.
+TEST(SimulateBounded, FewerServersTakeLongerAsPlanned) {
+  double before = 0;
+  for (const char* servers : {"0,1,2,3", "1,2", "3"}) {
+    const auto line = json_of({"-b", "4M", "-n", "3", "--servers", servers})["results"][0];
+    const auto took = line["out_of_place"]["time_us"].get<double>();
+    EXPECT_GT(line["planned"]["predicted_us"].get<double>() / took, 0.75) << servers;
+    EXPECT_LT(line["planned"]["predicted_us"].get<double>() / took, 1.05) << servers;
+    EXPECT_GT(took, 1.5 * before) << servers;
+    before = took;
+  }
+  EXPECT_GT(before, 2 * 3 * 4 * 1048576 / 0.125e9 * 1e6) << "what one link takes, both ways";
+}
+
 TEST(SimulateBounded, StandsBesideOthersAndInSweepsPagesAndTraces) {
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("talweg-simulate-bounded-" + std::to_string(::getpid()));
@@ -127,6 +141,9 @@ TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
       {{"--may-lose", "0.6"}, "--may-lose"},
       {{"--may-lose", "-1"}, "--may-lose"},
       {{"--paths", "0"}, "--paths"},
+      {{"--servers", "0,4"}, "--servers 0,4: rank 4 as a server: expected 0 to 3"},
+      {{"--servers", "1,1"}, "--servers 1,1: rank 1 is a server twice"},
+      {{"--servers", "1,"}, "--servers 1,: expected ranks with commas between them"},
       {{"--paths", "17"}, "--paths"},
       {{"--payload", "64"}, "--algo bounded: packets with 64 bytes of payload have no room for"},
       {{"--burst-loss", "0.1"},
@@ -154,6 +171,8 @@ TEST(SimulateBounded, WhatItCannotDoIsSaidInOneLine) {
               HasSubstr("--may-lose: only --algo bounded loses a part"));
   EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--paths", "4"}).err,
               HasSubstr("--paths: only --algo bounded chooses among paths"));
+  EXPECT_THAT(talweg({"simulate", "--topology", "star:hosts=4", "-b", "64K", "--servers", "0"}).err,
+              HasSubstr("--servers: only --algo bounded has servers"));
   EXPECT_THAT(simulate_bounded({"-b", "64K", "--paths", "4", "--routing", "spray"}).err,
               HasSubstr("--paths: with --routing spray each packet takes a way of its own"));
 }

@@ -219,3 +219,31 @@ def test_bad_arguments_get_one_clear_line(group):
     with pytest.raises(TypeError, match="all_reduce.array, op, out, residual, layers, depth, timeout.: no argument is called root"):
         sums.all_reduce(a, root=1)
     assert a.tolist() == [1] * 8
+
+
+@on_ranks(3)
+def test_servers_take_pushes_and_give_what_they_made_of_them(group):
+    lose(0.03, group.rank)
+    count, n = 20_000, group.size
+    sums = group.bounded_sums(p=0.1, packet_bytes=400, servers=[2, 0])
+    part = sums.part_of(group.rank, count)
+    assert [sums.part_of(rank, count) for rank in range(n)] == [slice(0, 10_000, 1), slice(10_000, 10_000, 1), slice(10_000, 20_000, 1)]
+    given, residual, wanted = np.zeros(count, "f4"), np.zeros(count, "f4"), np.zeros(count, "f4")
+    lost = 0
+    for call in range(EXACT_CALLS + 5):
+        array = whole_numbers(count, group.rank, call)
+        out = None if group.rank == 1 else np.zeros(10_000, "f4")
+        lost += sums.push(array, out, residual=residual).lost_bytes
+        wanted += summed(group, array)
+        if out is not None:
+            given[part] += out
+    sums.pull(given)
+    assert np.array_equal(given + summed(group, residual), wanted)
+    everyone = np.array([lost])
+    group.all_reduce(everyone)
+    assert everyone[0] > 0
+    steps = np.zeros(count, "i8")
+    sums.pull(steps, None if group.rank == 1 else np.full(10_000, group.rank + 1))
+    assert (steps[:10_000] == 1).all() and (steps[10_000:] == 3).all()
+    with pytest.raises(talweg.Error, match="out must have|was refused there"):
+        sums.push(np.zeros(8, "f4"), np.zeros(3, "f4"))

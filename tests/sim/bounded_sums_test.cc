@@ -35,8 +35,9 @@ struct LossyVectors {
   void expect_right(const BoundedSums& sums) const {
     const std::size_t n = in.size(), count = in[0].size();
     std::size_t begin = 0;
+    const std::vector<std::size_t> parts = protocol::bounded_parts(count, n, servers);
     for (std::size_t s = 0; s < n; ++s) {
-      const std::size_t end = begin + count / n + (s < count % n ? 1 : 0);
+      const std::size_t end = begin + parts[s];
       for (std::size_t i = begin; i < end; ++i) {
         float sum = 0;
         for (std::size_t r = 0; r < n; ++r)
@@ -52,6 +53,7 @@ struct LossyVectors {
     return sums.missing(static_cast<int>(rank), static_cast<int>(sender)).has(packet);
   }
 
+  std::vector<int> servers;                 // ascending; none: all ranks sum
   std::vector<std::vector<float>> in, out;  // by rank
   std::vector<SumOperands> operands;
 };
@@ -130,6 +132,28 @@ TEST(BoundedSums, LackNoMoreThanTheyMayAndSayWhatItIs) {
       EXPECT_EQ(sums.losses().lost_bytes, missing);
       lost += missing;
       if (HasFailure()) return;
+    }
+  }
+  EXPECT_GT(lost, 0U);
+}
+
+TEST(BoundedSums, AreRightWhereSomeRanksAreTheServers) {
+  std::uint64_t lost = 0;
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const int ranks = 2 + static_cast<int>(seed % 4);
+    const std::size_t count = 60'000 + seed;
+    LossyVectors vectors(ranks, count);
+    vectors.servers = seed % 2 == 0 ? std::vector{ranks - 1} : std::vector{0, 1};
+    Simulation simulation(star(ranks, kTen), bad_network(200 + seed));
+    BoundedSums sums(simulation, {.p = seed < 4 ? 0.0 : 0.05, .servers = vectors.servers, .warm_up = false});
+    for (int call = 0; call < 3; ++call) {
+      sums.run(vectors.operands, count, {}, kNever);
+      vectors.expect_right(sums);
+      if (HasFailure()) return;
+      EXPECT_LE(sums.losses().lost(), seed < 4 ? 0.0 : 0.05);
+      lost += sums.losses().lost_bytes;
+      EXPECT_EQ(sums.losses().sent_bytes, count * static_cast<std::uint64_t>(ranks - 1) * sizeof(float));
     }
   }
   EXPECT_GT(lost, 0U);
@@ -255,6 +279,8 @@ TEST(BoundedSums, WhatCannotBeIsRefused) {
   EXPECT_THAT(refused({.type = DataType::i32}), HasSubstr("a sum of i32 with bounded loss: expected f16"));
   EXPECT_THAT(refused({.paths = 0}), HasSubstr("0 paths from a rank to another one: expected 1 to 16"));
   EXPECT_THAT(refused({.paths = 17}), HasSubstr("17 paths"));
+  EXPECT_THAT(refused({.servers = {0, 2}}), HasSubstr("rank 2 as a server: expected 0 to 1"));
+  EXPECT_THAT(refused({.servers = {1, 1}}), HasSubstr("rank 1 is a server twice"));
   EXPECT_THAT(refused({}), HasSubstr("0 vectors for a sum of 2 workers"));
   LossyVectors vectors(2, 10);
   vectors.operands[1].out = reinterpret_cast<std::byte*>(vectors.in[1].data());

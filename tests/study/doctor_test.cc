@@ -378,7 +378,7 @@ TEST(Doctor, SaysInOneLineWhatItExpectedOfARecord) {
             "a number in it is larger than any that can be");
   EXPECT_EQ(complaint(scratch, "{}"), "talweg_flight_record is missing");
   EXPECT_EQ(complaint(scratch, "[1,2]"), "talweg_flight_record belongs in an object, not in this array");
-  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":3})"), "it has version 3: expected 1 to 2");
+  EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":4})"), "it has version 4: expected 1 to 3");
   EXPECT_EQ(complaint(scratch, R"({"talweg_flight_record":1,"reason":7})"), "reason: expected text, got 7");
   EXPECT_EQ(
       complaint(scratch, fmt::format(R"({{"talweg_flight_record":1,"reason":[{:01000}]}})", 0)).find('['),

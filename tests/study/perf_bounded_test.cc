@@ -36,6 +36,9 @@ class LosingSums : public BoundedSums {
     report.lost_of_sender = {says_missing};
     return report;
   }
+  LossReport push(const BoundedCall&) override { return {}; }
+  void pull(const PullCall&) override {}
+  BoundedPart part_of(int, std::size_t count) const override { return {0, count}; }
   std::string flight_record() const override { return {}; }
 };
 
@@ -94,10 +97,10 @@ TEST(PerfBounded, WhatIsMissingBeyondTheBoundIsWrongInTimedCallsToo) {
 TEST(PerfBounded, TheBoundIsOfTheRanksOwnPart) {
   LossReport report;
   report.lost_of_sender = {0, 40, 44, 39};
-  const PerfCase c{Collective::all_reduce, DataType::f32, ReduceOp::sum, 0, 4, 403};  // 101, 101, 101, 100
-  EXPECT_EQ(lost_beyond(report, c, 3, 0.1), 1U);
-  EXPECT_EQ(lost_beyond(report, c, 3, 0.11), 0U);
-  EXPECT_EQ(lost_beyond(report, c, 0, 0), 10U + 11 + 10);
+  const PerfCase c{Collective::all_reduce, DataType::f32, ReduceOp::sum, 0, 4, 403};
+  EXPECT_EQ(lost_beyond(report, c, 100, 0.1), 1U);
+  EXPECT_EQ(lost_beyond(report, c, 100, 0.11), 0U);
+  EXPECT_EQ(lost_beyond(report, c, 101, 0), 10U + 11 + 10);
 }
 
 TEST(PerfBounded, WhatSuchSumsDoNotDoIsRefused) {

@@ -32,9 +32,10 @@ class Backend(_Backend):
         """What torch.distributed.all_reduce(..., async_op=True) does to the one tensor of the list; what this rank sends of it
         overtakes, chunk by chunk, what it sends of calls with a lower priority (0 to 7). Ranks need not agree on it."""
     def bounded_sums(self, p: float, policy: str = "zero", packet_bytes: int = 0, droppable: tuple[float, float] = ...,
-                     keep_important: bool = False, queues: int = 1, back_first: bool = False) -> BoundedSums:
+                     keep_important: bool = False, queues: int = 1, back_first: bool = False,
+                     servers: list[int] = ...) -> BoundedSums:
         """Sums of which the part `p` of each rank's data may be lost on the way, as help(talweg.Group.bounded_sums) says.
-        `droppable`: in the front and in the back layers.
+        `droppable`: in the front and in the back layers; no `servers`: all ranks.
         Every rank calls it, with the same arguments. Raises ValueError for arguments that can never work, and torch's
         DistBackendError."""
 

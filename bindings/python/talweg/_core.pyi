@@ -188,6 +188,7 @@ class Group:
     def bounded_sums(
         self, p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, droppable: float = 0.0,
         droppable_back: float | None = None, keep_important: bool = False, queues: int = 1, back_first: bool = False,
+        servers: Sequence[int] | None = None,
     ) -> BoundedSums:
         """Sums of which a bounded part may be lost on the way: every rank calls it, in the same order as collectives, with
         the same arguments. The sums share this group's connections, and may outlive it. Where UDP does not pass between two
@@ -202,8 +203,9 @@ class Group:
         keep_important: of all other packets none may be missing
         queues: 1 to 7, so many priorities (DSCP), by the depth that a call names; 1: all packets are best effort
         back_first: the model's last layers have the most urgent one, not its first
+        servers: ranks that sum, an equal part of each array each (default: all)
 
-        These five may differ by rank. Raises Error: "invalid_argument", "mismatch" on every rank where arguments differ, "system" (no socket)."""
+        The five from droppable to back_first may differ by rank. Raises Error: "invalid_argument", "mismatch" on every rank where arguments differ, "system" (no socket)."""
     def abort(self, why: str) -> None:
         """Fails everything in flight and every later call, here and on all other ranks, with Error "aborted", which has `why`
         in its text."""
@@ -237,7 +239,7 @@ class Group:
         """close()"""
 
 class LossReport:
-    """What became of one call of BoundedSums.all_reduce."""
+    """What became of one call of BoundedSums.all_reduce or push."""
 
     @property
     def sent_bytes(self) -> int:
@@ -285,6 +287,20 @@ class BoundedSums:
         on every rank (other numbers, types or reductions), before any array is written: the next call may be right. After
         "timeout", "peer_failed" and "aborted" these sums are of no use any more on any rank, but the group is; the
         residual then holds the whole array with what it held before."""
+    def push(
+        self, array: Buffer, out: Buffer | None = None, op: ReduceOp = SUM, residual: Buffer | None = None,
+        layers: Sequence[int] | None = None, depth: float = 0.0, timeout: Timeout = None,
+    ) -> LossReport:
+        """The first half of an all_reduce: each rank's array goes to the servers. `out` gets this rank's part of the SUM or
+        the AVG, array[part_of(rank, n)] of its n elements; None where the rank has none. It may be that part of array.
+        The others, and all errors, are as those of all_reduce. Pushes may follow one another with no pull between them."""
+    def pull(self, array: Buffer, part: Buffer | None = None, timeout: Timeout = None) -> None:
+        """The other half: every rank's array gets the parts of all servers, whatever these are by now, and of any type.
+        Nothing is lost. `part` is this rank's own; None: it is in its place in array already. No push need come before it.
+        Every rank calls it; errors are as those of all_reduce."""
+    def part_of(self, rank: int, count: int) -> slice:
+        """Of an array of `count` elements the part that `rank` sums; an empty one where it is no server. Raises Error
+        "invalid_argument" for a rank that there is not."""
     def flight_record(self) -> str:
         """The last calls of these sums as JSON, as Group.flight_record() has those of a group, which these are not in. Any
         thread may ask at any time."""

@@ -41,6 +41,12 @@ Exchange::Exchange(int self, const ExchangeOptions& options, std::size_t around,
   }
 }
 
+// What `rank` sends of such a shard.
+BoundedShape Exchange::sent_by(int rank, const BoundedShape& shape) const {
+  if (std::ranges::find(options_.silent, rank) == options_.silent.end()) return shape;
+  return {shape.tensor, 0, shape.stride};
+}
+
 std::size_t Exchange::add(std::span<const std::uint64_t> shard_bytes, DataType type) {
   auto t = std::make_unique<Tensor>(options_);
   const auto number = static_cast<std::uint32_t>(tensors_.size());
@@ -59,8 +65,8 @@ std::size_t Exchange::add(std::span<const std::uint64_t> shard_bytes, DataType t
     const auto rank = static_cast<std::uint16_t>(r);
     t->senders.back() =
         std::make_unique<BoundedSender>(static_cast<std::uint16_t>(self_), rank, options_.times);
-    t->senders.back()->add(t->shapes[index(r)]);
-    t->streams.back() = t->receiver.add(rank, t->shapes[index(self_)]);
+    t->senders.back()->add(sent_by(self_, t->shapes[index(r)]));
+    t->streams.back() = t->receiver.add(rank, sent_by(r, t->shapes[index(self_)]));
   }
   if (const std::uint64_t needed = shard_bytes[index(self_)] * flights_.size(); needed > inbox_bytes_) {
     inbox_.reset();
@@ -107,13 +113,15 @@ void Exchange::begin(std::size_t number, const std::byte* data, const ExchangeCl
       t.senders[index(r)]->assume_round(0, trip.smoothed_ns());
     }
     t.receiver.expect(t.streams[index(r)], inbox_.get() + at, deadline_ns, now);
-    const std::byte* const shard = data + t.offsets[index(r)];
+    const bool sends = t.senders[index(r)]->stream(0).shape().bytes > 0;
+    const std::byte* const shard = sends ? data + t.offsets[index(r)] : nullptr;
     t.classes[index(r)] = {classes.priority, nullptr, may_lose && classes.must};
-    if (may_lose && classes.droppable > 0)
+    if (sends && may_lose && classes.droppable > 0)
       t.classes[index(r)].important = &t.important[index(r)].of(shard, classes.droppable);
     t.senders[index(r)]->begin(0, t.iteration, shard, t.classes[index(r)], deadline_ns, now);
   }
   note_ends(now);  // shards of no bytes
+  sent_to_ = to_settle_;
 }
 
 void Exchange::on(int from, const wire::DatagramHeader& header, std::span<const std::byte> payload,
@@ -170,9 +178,12 @@ void Exchange::note_ends(std::int64_t now) {
   t.times.on_ended(now - t.begun_ns, lost, bytes);
 }
 
+// All others may send to a rank, however few it sends to itself.
 void Exchange::share_queues() {
   const std::size_t others = flights_.size() - 1;
-  const std::size_t by = std::max<std::size_t>(1, 2 * to_settle_ > others ? others : to_settle_);
+  const bool most_settled = sent_to_ == 0 || 2 * to_settle_ <= sent_to_;
+  const std::size_t by =
+      std::max<std::size_t>(1, most_settled && sent_to_ > 0 ? others * to_settle_ / sent_to_ : others);
   if (std::exchange(shared_by_, by) == by) return;
   const double most = options_.most_queue_bytes * static_cast<double>(others) / static_cast<double>(by);
   const double bytes = std::min(most, options_.queue_bytes / static_cast<double>(by));

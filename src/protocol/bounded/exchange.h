@@ -49,6 +49,7 @@ struct ExchangeOptions {
   std::size_t paths = 1;        // by which this rank may send to each other one; 1 .. kMostPaths
   std::uint16_t stride = 1368;  // bytes of a packet, as many whole elements
   bool warm_up = true;          // false: may lose from the first call on
+  std::vector<int> silent{};    // ranks that send no shards; all ranks have the same
 };
 
 // What the network may do with what one rank sends in a call; ranks need not say the same.
@@ -162,6 +163,8 @@ class Exchange {
   bool send_data(int rank, std::int64_t now_ns, int& budget);
   void put_control(int rank, wire::DatagramHeader& header, std::int64_t now_ns);
 
+  BoundedShape sent_by(int rank, const BoundedShape& shape) const;
+
   const int self_;
   const ExchangeOptions options_;
   const std::size_t around_;
@@ -172,6 +175,7 @@ class Exchange {
   std::uint64_t inbox_bytes_ = 0;                 // as many as the largest needs
   std::size_t current_ = 0;
   std::size_t to_receive_ = 0, to_settle_ = 0;
+  std::size_t sent_to_ = 0;    // ranks, in this call
   std::size_t shared_by_ = 0;  // ranks among whom queue_bytes are shared
   std::uint64_t again_before_ = 0;
   std::optional<BoundedFailure> failure_;

@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/fail.h"
 #include "protocol/aggregation/round_timer.h"
@@ -32,6 +34,29 @@ struct BoundedShape {
 inline constexpr std::uint64_t kMostBoundedBytes = 1ULL << 38;
 // A bit each, at both ends: 32 MB of them.
 inline constexpr std::uint64_t kMostPackets = 1ULL << 28;
+
+// Elements of the part of a vector that each rank sums, in the order of ranks: as many for each of `servers`
+// (ranks in ascending order; empty: all), the first ones one more where they do not divide.
+inline std::vector<std::size_t> bounded_parts(std::size_t count, std::size_t ranks,
+                                              std::span<const int> servers) {
+  std::vector<std::size_t> parts(ranks);
+  const std::size_t n = servers.empty() ? ranks : servers.size();
+  for (std::size_t i = 0; i < n; ++i)
+    parts[servers.empty() ? i : static_cast<std::size_t>(servers[i])] = count / n + (i < count % n ? 1 : 0);
+  return parts;
+}
+
+// Why these cannot be the servers of so many ranks; empty: they can.
+inline std::string complaint_about_servers(std::span<const int> servers, int ranks) {
+  for (std::size_t i = 0; i < servers.size(); ++i) {
+    if (servers[i] < 0 || servers[i] >= ranks)
+      return "rank " + std::to_string(servers[i]) + " as a server: expected 0 to " +
+             std::to_string(ranks - 1);
+    if (std::ranges::count(servers.first(i), servers[i]) > 0)
+      return "rank " + std::to_string(servers[i]) + " is a server twice: expected each once";
+  }
+  return {};
+}
 
 // Throws Error{invalid_argument}.
 inline void require_possible(const BoundedShape& shape) {

@@ -20,6 +20,7 @@ et al., OmniReduce (SIGCOMM 2021) for blocks.
 """
 
 import math
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -105,7 +106,8 @@ def auto(block: int = 64, process_group: dist.ProcessGroup | None = None) -> Com
 
 def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, guard: float | None = None, log_every: int = 100,
                  process_group: dist.ProcessGroup | None = None, droppable: float | tuple[float, float] = 0.0,
-                 keep_important: bool = False, queues: int = 1, back_first: bool = False) -> Compression:
+                 keep_important: bool = False, queues: int = 1, back_first: bool = False,
+                 servers: Sequence[int] | None = None) -> Compression:
     """Gradients travel whole, and of each bucket nobody waits for the last packets: up to the part `p` (0 to 0.5) of what one
     rank sends another may be missing in the average. Over talweg alone. docs/bounded-loss.md says when a loss is safe.
 
@@ -115,6 +117,7 @@ def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, g
         nothing, as do those until two norms are known; None: no guard
     droppable, keep_important, queues, back_first: what switches may do with packets, as help(talweg.Group.bounded_sums) says;
         two numbers: of the model's first layers and of its last ones. A bucket's layers say its queue, all of it
+    servers: ranks of the process group that sum, such as those with the fastest links; None: all
     log_every: so many steps, after which what was lost of each parameter is logged ("talweg.torch.hooks", info); 0: never
 
     The state's report() says what was lost of each parameter. The first 20 sums of each size lose nothing."""
@@ -134,8 +137,11 @@ def bounded_loss(p: float = 0.01, policy: str = "zero", packet_bytes: int = 0, g
         raise ValueError(f"bounded_loss: queues must be a whole number from 1 to 7, not {queues!r}")
     if keep_important and max(both) <= 0:
         raise ValueError("bounded_loss: keep_important where no packet is droppable: nothing could be missing")
+    summing = [] if servers is None else list(servers)
+    if servers is not None and not summing or not all(isinstance(rank, int) and not isinstance(rank, bool) for rank in summing):
+        raise ValueError(f"bounded_loss: servers must be ranks, or None for all, not {servers!r}")
     return _bounded.Bounded(f"bounded_loss(p={p}, policy={policy!r})", process_group, p, policy, packet_bytes, guard, log_every,
-                            both, bool(keep_important), queues, bool(back_first))
+                            both, bool(keep_important), queues, bool(back_first), summing)
 
 
 def _integers(code: str, block: int, stochastic: bool, seed: int, process_group: dist.ProcessGroup | None) -> Compression:

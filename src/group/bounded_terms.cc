@@ -1,0 +1,90 @@
+#include "group/bounded_terms.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/fail.h"
+#include "group/bounded_checks.h"
+
+namespace talweg::group {
+
+namespace {
+
+constexpr std::size_t kMostNamed = 16;  // of one line
+
+enum class Part : std::uint8_t { none, sums, sums_alone };
+
+std::string text(std::span<const Part> parts) {
+  std::vector<std::size_t> servers;
+  bool dedicated = false;
+  for (std::size_t r = 0; r < parts.size(); ++r) {
+    if (parts[r] != Part::none) servers.push_back(r);
+    dedicated = dedicated || parts[r] == Part::sums_alone;
+  }
+  if (servers.size() == parts.size()) return "all ranks as servers";
+  const auto named = std::span(servers).first(std::min(servers.size(), kMostNamed));
+  return fmt::format("{}servers {}{}", dedicated ? "dedicated " : "", fmt::join(named, ", "),
+                     named.size() < servers.size() ? ", ..." : "");
+}
+
+}  // namespace
+
+void check_alike(const std::vector<Introduction>& all) {
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].address[0] == 0)
+      throw_error(ErrorCode::system, "bounded loss: rank {}: {}", r, text_of(all[r].failure));
+    if (all[r].ppm == all[0].ppm && all[r].policy == all[0].policy &&
+        all[r].packet_bytes == all[0].packet_bytes)
+      continue;
+    const auto said = [](const Introduction& i) {
+      return fmt::format("p = {}, policy {}, packet_bytes {}", i.ppm / 1e6,
+                         name(static_cast<LossPolicy>(i.policy)), i.packet_bytes);
+    };
+    throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
+                said(all[0]), r, said(all[r]));
+  }
+}
+
+std::vector<int> agree_on_servers(Group& group, const BoundedLossOptions& options) {
+  std::vector<int> servers = options.servers;
+  std::ranges::sort(servers);
+  const auto ranks = static_cast<std::size_t>(group.size());
+  std::vector<Part> mine(ranks, servers.empty() ? Part::sums : Part::none), all(ranks * ranks);
+  for (const int server : servers)
+    mine[static_cast<std::size_t>(server)] = options.dedicated ? Part::sums_alone : Part::sums;
+  group.all_gather(mine.data(), all.data(), std::vector<std::size_t>(ranks, ranks), DataType::u8);
+  const auto of = [&](std::size_t rank) { return std::span<const Part>(all).subspan(rank * ranks, ranks); };
+  for (std::size_t r = 1; r < ranks; ++r)
+    if (!std::ranges::equal(of(r), of(0)))
+      throw_error(ErrorCode::mismatch, "bounded loss: ranks disagree: rank 0 has {}, rank {} has {}",
+                  text(of(0)), r, text(of(r)));
+  return servers;
+}
+
+void check_same(const Group& group, observe::CallNote::Kind kind, std::span<const CallWords> all) {
+  using Kind = observe::CallNote::Kind;
+  const auto who = [&](std::size_t r) {
+    return fmt::format("rank {} ({})", r, group.host_of(static_cast<int>(r)));
+  };
+  const auto said = [](const CallWords& w) {
+    const auto its = static_cast<Kind>(w.kind);
+    const char* const half = its == Kind::bounded ? "" : its == Kind::bounded_push ? "push: " : "pull: ";
+    return fmt::format("{}{} of {} {}", half, talweg::name(static_cast<ReduceOp>(w.reduction)), w.count,
+                       talweg::name(static_cast<DataType>(w.type)));
+  };
+  for (std::size_t r = 0; r < all.size(); ++r)
+    if (all[r].refused != 0)
+      throw_error(ErrorCode::mismatch, "{}: the call of {} was refused there", name(kind), who(r));
+  for (std::size_t r = 1; r < all.size(); ++r)
+    if (all[r] != all[0])
+      throw_error(ErrorCode::mismatch, "{}: ranks disagree: {} calls {}, {} calls {}", name(kind), who(0),
+                  said(all[0]), who(r), said(all[r]));
+}
+
+}  // namespace talweg::group

@@ -1,0 +1,60 @@
+// What ranks of bounded sums tell each other before the first call, and agree on.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "observe/recorder.h"
+#include "talweg/bounded_loss.h"
+#include "talweg/group.h"
+#include "wire/key.h"
+
+namespace talweg::group {
+
+// What each rank tells the others before anything can be sent.
+struct Introduction {
+  std::uint32_t ppm = 0;
+  std::uint32_t packet_bytes = 0;
+  std::uint32_t credit = 0;
+  std::uint16_t port = 0;
+  std::uint8_t policy = 0;
+  std::uint8_t has_aes = 0;
+  std::array<char, 64> address{};   // empty: there is no socket
+  std::array<char, 192> failure{};  // and why
+  wire::Secret secret{};
+};
+static_assert(std::is_trivially_copyable_v<Introduction> &&
+              std::has_unique_object_representations_v<Introduction>);
+
+template <std::size_t n>
+void put_text(std::array<char, n>& to, const std::string& text) {
+  std::memcpy(to.data(), text.data(), std::min(text.size(), n - 1));
+}
+template <std::size_t n>
+std::string text_of(const std::array<char, n>& from) {
+  return std::string(from.data(), ::strnlen(from.data(), n));
+}
+
+// Throws Error{mismatch}, on every rank, where ranks disagree, and Error{system} where one has no socket.
+void check_alike(const std::vector<Introduction>& all);
+
+// The options' servers in ascending order. Collective. Throws Error{mismatch}, on every rank, where ranks
+// have others or differ in whether they are dedicated, and as a collective does.
+std::vector<int> agree_on_servers(Group& group, const BoundedLossOptions& options);
+
+// What each rank says before each call.
+struct CallWords {
+  std::uint64_t kind, count, type, reduction, refused;
+  bool operator==(const CallWords&) const = default;
+};
+// By rank. Throws Error{mismatch}, on every rank, where one has refused its call or makes another one.
+void check_same(const Group& group, observe::CallNote::Kind kind, std::span<const CallWords> all);
+
+}  // namespace talweg::group
