@@ -21,6 +21,12 @@ namespace talweg {
 
 namespace {
 
+// Ranks that each name one switch may name those of their racks (GroupImpl::use_switch).
+std::string switches_alike(const std::string& named) {
+  const bool one = !named.empty() && named != "none" && named.find(',') == std::string::npos;
+  return one ? "one switch" : named;
+}
+
 std::uint64_t digest(const std::string& text) {
   const std::vector<std::int64_t> bytes(text.begin(), text.end());
   return wire::layout_digest(bytes.data(), bytes.size());
@@ -75,9 +81,10 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   auto& [seeing, cluster_file, algorithm, named, sums, network, probes, replan, pacing] = *wishes;
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.
-  connect.alike = {{"TALWEG_ALGO", digest(algorithm.value)},
-                   {"TALWEG_SWITCH", digest(resolve("TALWEG_SWITCH", options.switch_address).value)},
-                   {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
+  connect.alike = {
+      {"TALWEG_ALGO", digest(algorithm.value)},
+      {"TALWEG_SWITCH", digest(switches_alike(resolve("TALWEG_SWITCH", options.switch_address).value))},
+      {"TALWEG_CLUSTER", digest(network ? cluster::to_yaml(*network) : "")}};
   for (const auto& [setting, value] : alike_settings()) connect.alike.emplace_back(setting, digest(value));
 
   // An aggregator serves the job's first group; those that are made from it do without.

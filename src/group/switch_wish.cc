@@ -105,6 +105,7 @@ SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& 
              each.by, or_none);
     wish.at.push_back({address, fmt::format("{} ({})", each.address, each.from)});
   }
+  wish.of_rack = found.size() == 1 && found[0].by == kSetting;
   return wish;
 }
 

@@ -30,6 +30,7 @@ struct SwitchWish {
   bool exact = false;               // floats come to the same bits in whatever order they come
   bool sparse = false;              // blocks that are zero do not travel
   std::vector<At> at;               // each sums a part of every vector
+  bool of_rack = false;             // other ranks may be at others, below the same one
   std::optional<wire::Secret> key;  // of all
 };
 // Those that options or settings name, or else those of the nodes of `network` (null: it is not known), which
