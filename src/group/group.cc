@@ -43,7 +43,7 @@ struct Wishes {
   bool replan = switch_of("TALWEG_REPLAN");
   bool pacing = switch_of("TALWEG_PACING");
 
-  Wishes(const GroupOptions& options, int size)
+  Wishes(const GroupOptions& options, int rank, int size)
       : cluster_file(resolve("TALWEG_CLUSTER", options.cluster_file)),
         algorithm(resolve("TALWEG_ALGO", options.algorithm)),
         named(group::take_apart(algorithm.value)) {
@@ -58,7 +58,7 @@ struct Wishes {
       network.reset();
       cluster_file = {};
     }
-    if (!options.within) sums = group::find_switch_wish(options, named, network ? &*network : nullptr);
+    if (!options.within) sums = group::find_switch_wish(options, named, network ? &*network : nullptr, rank);
   }
 };
 
@@ -71,13 +71,13 @@ std::shared_ptr<Group> Group::join(const GroupOptions& options) {
   // Before anybody is waited for: what is wrong here is wrong at once. A group within another one takes what
   // that one was told.
   std::optional<Wishes> wishes;
-  if (!options.within) wishes.emplace(options, place.size);
+  if (!options.within) wishes.emplace(options, place.rank, place.size);
   group::Joining joining = group::prepare_joining(options, place, timeout);
   auto& [meeting, store, address_from, connect, engine, aggregator_store] = joining;
   if (options.within)
     if (auto shared = group::join_within(options, place, store.get(), timeout, connect.deadline_ns))
       return shared;
-  if (!wishes) wishes.emplace(options, place.size);
+  if (!wishes) wishes.emplace(options, place.rank, place.size);
   auto& [seeing, cluster_file, algorithm, named, sums, network, probes, replan, pacing] = *wishes;
 
   // Ranks that do not plan alike would not know what to do with each other's chunks.

@@ -34,9 +34,9 @@ struct SwitchWish {
   std::optional<wire::Secret> key;  // of all
 };
 // Those that options or settings name, or else those of the nodes of `network` (null: it is not known), which
-// TALWEG_CLUSTER describes. Throws Error{invalid_argument} for what can never work, Error{system} for a host
-// without address.
+// TALWEG_CLUSTER describes; where these are of racks, that of this rank's. Throws Error{invalid_argument} for
+// what can never work, Error{system} for a host without address.
 SwitchWish find_switch_wish(const GroupOptions& options, const NamedAlgorithms& named,
-                            const cluster::Cluster* network);
+                            const cluster::Cluster* network, int rank = 0);
 
 }  // namespace talweg::group

@@ -55,6 +55,20 @@ TEST(SimulateSwitch, IsAsQuickAsItsLinksLetItAndSaysSoInTableJsonPageAndTrace) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(SimulateSwitch, SumsInTwoStepsWhereSwitchesOfRacksAreBelowOne) {
+  const std::string racks = TALWEG_SOURCE_DIR "/examples/clusters/racks2x2.yaml";
+  const Outcome outcome =
+      talweg({"simulate", racks, "--algo", "switch", "-b", "4,16M", "-n", "1", "--json", "-"});
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
+  const auto json = nlohmann::json::parse(outcome.out);
+  for (const auto& row : json["results"]) {
+    EXPECT_EQ(row["planned"]["through"], nlohmann::json::array({"spine", "leaf0", "leaf1"}));
+    EXPECT_NEAR(row["planned"]["predicted_us"].get<double>() / row["out_of_place"]["time_us"].get<double>(),
+                1, 0.05);
+  }
+  EXPECT_THAT(talweg({"plan", racks, "all_reduce", "-b", "16M"}).out, HasSubstr("switch"));
+}
+
 TEST(SimulateSwitch, IsOneOfAllAlgorithmsWhereThereIsAnAggregator) {
   const std::vector<std::string> all{"simulate", kBox, "--algo", "all", "-b", "64K", "-n", "1", "--csv", "-"};
   EXPECT_THAT(talweg(all).out, HasSubstr(",switch through agg\n"));

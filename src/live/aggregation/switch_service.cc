@@ -416,12 +416,6 @@ void SwitchService::tick(std::int64_t now_ns) {
     }
   }
   std::erase_if(parted_, [](const auto& uplink) { return uplink->may_end(); });
-  std::vector<std::string> lost;
-  for (const auto& [job, uplink] : uplinks_)
-    if (uplink->lost(options_.host_timeout_ns)) lost.push_back(job);
-  for (const std::string& job : lost)
-    jobs_.above(job, wire::SwitchRefused{ErrorCode::peer_failed, "its host does not answer any more"},
-                above_name_);
   if (!options_.publish || now_ns < publish_ns_) return;
   publish_ns_ = now_ns + options_.publish_every_ns;
   options_.publish(options_.describe(status()));

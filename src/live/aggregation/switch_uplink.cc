@@ -83,10 +83,6 @@ std::vector<wire::SwitchMessage> SwitchUplink::hear() {
   return heard;
 }
 
-bool SwitchUplink::lost(std::int64_t patience_ns) {
-  return line_ && !ended_ && pulse_.lost(line_->socket().get(), 0, patience_ns);
-}
-
 bool SwitchUplink::may_open(const wire::SwitchOpened& o) const {
   return o.threads > 0 && o.threads <= request_.threads && o.slots > 0 && o.slots <= request_.slots &&
          o.columns > 0 && o.block > 0 && (request_.block == 0 || o.block == request_.block) &&

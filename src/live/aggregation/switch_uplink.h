@@ -6,7 +6,8 @@
 //   for (const wire::SwitchMessage& message : uplink.hear()) ...
 //   uplink.say(message); uplink.part();
 //
-// Whatever goes wrong is one more message, the last: SwitchRefused.
+// Whatever goes wrong is one more message, the last: SwitchRefused. A machine that has fallen silent is
+// noticed by workers, whose sums do not end, as that of any switch is.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,6 @@
 #include "live/aggregation/switch_line.h"
 #include "live/join/gate.h"
 #include "live/system.h"
-#include "live/tcp/pulse.h"
 #include "wire/key.h"
 #include "wire/switch_message.h"
 
@@ -39,8 +39,6 @@ class SwitchUplink {
   bool writes() const { return line_ && line_->unsent() > 0; }
   // What has come, in order; sends what waits.
   std::vector<wire::SwitchMessage> hear();
-  // To be called some 32 times in `patience_ns`: whether the machine there still answers.
-  bool lost(std::int64_t patience_ns);
   // Whether this is within what was asked for.
   bool may_open(const wire::SwitchOpened& opened) const;
   void say(const wire::SwitchMessage& message);
@@ -61,7 +59,6 @@ class SwitchUplink {
   std::optional<Visitor> visitor_;      // these two are the thread's until connected_
   std::optional<wire::SwitchRefused> failure_;
   std::optional<SwitchLine> line_;
-  Pulse pulse_;
   bool ended_ = false;  // nothing more comes
   std::thread thread_;
 };
