@@ -132,7 +132,7 @@ TEST(LabRun, SwitchesOfRacksSumBelowTheOneAboveThem) {
       "\"$TALWEG\" lab run --no-tag-output --timeout 100s " TALWEG_SOURCE_DIR
       "/examples/clusters/racks2x2.yaml -- sh -c '"
       "echo rank $RANK at $TALWEG_SWITCH; "
-      "for i in $(seq 50); do \"$TALWEG\" perf all_reduce -b 64K -e 64K -n 20 >$0.$RANK || exit 1; "
+      "for i in $(seq 50); do \"$TALWEG\" perf all_reduce -b 64K -e 256K -f 2 -n 100 >$0.$RANK || exit 1; "
       "[ $RANK != 0 ] || mv $0.0 $0.said.$i; until [ -e $0.said.$i ]; do sleep 0.02; done; "
       "grep -q \"^# Algorithm .*switch\" $0.said.$i && exit 0; done; exit 1' $d/rank; "
       "r=$?; cat $d/rank.said.*; exit $r");

@@ -14,9 +14,9 @@ namespace talweg::live {
 namespace {
 
 // A switch that is there answers at once; its workers try again, or do without.
-constexpr std::int64_t kReachNs = 2'000 * kMillisecondNs;
+constexpr std::int64_t kConnectNs = 2'000 * kMillisecondNs;
 // How long it connects without a look at whether it still has to.
-constexpr std::int64_t kLookEveryNs = 100 * kMillisecondNs;
+constexpr std::int64_t kCheckEveryNs = 100 * kMillisecondNs;
 
 }  // namespace
 
@@ -33,10 +33,10 @@ void SwitchUplink::connect(const Endpoint& address, const wire::Secret& key) {
   const auto look = [this] {
     if (over_) throw_error(ErrorCode::aborted, "the job has ended");
   };
-  const std::int64_t deadline_ns = now_ns() + kReachNs;
+  const std::int64_t deadline_ns = now_ns() + kConnectNs;
   const auto reach = [&] {
     for (;;) {
-      const std::int64_t until_ns = std::min(deadline_ns, now_ns() + kLookEveryNs);
+      const std::int64_t until_ns = std::min(deadline_ns, now_ns() + kCheckEveryNs);
       try {
         return connect_tcp(address, until_ns);
       } catch (const Error& e) {
