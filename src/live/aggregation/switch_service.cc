@@ -157,7 +157,7 @@ std::string SwitchService::memory() const {
   constexpr std::size_t kGate = 1024 * kMaxHalfOpen;
   const std::size_t switchml =
       options_.switchml ? SwitchmlPort::fixed_bytes(*options_.switchml) + options_.switchml->memory_bytes : 0;
-  const std::size_t above = options_.above ? options_.quotas.jobs * SwitchUplink::kBytes : 0;
+  const std::size_t above = options_.above ? 2 * options_.quotas.jobs * SwitchUplink::kBytes : 0;
   const std::size_t all = above + switchml + threads * (fixed + workers * each) + options_.memory_bytes +
                           (workers + kSpareGuests) * kGuest + kMostTexts * wire::kMaxSwitchText + kGate;
   return fmt::format(
@@ -168,7 +168,7 @@ std::string SwitchService::memory() const {
       static_cast<double>(all) / (1 << 20), threads, static_cast<double>(fixed) / (1 << 20), workers, each,
       static_cast<double>(options_.memory_bytes) / (1 << 20), workers + kSpareGuests,
       static_cast<double>(kGuest) / 1024, kMostTexts * wire::kMaxSwitchText / 1024, kGate / 1024,
-      above > 0 ? fmt::format(" + {} jobs x {} KiB for the switch above", options_.quotas.jobs,
+      above > 0 ? fmt::format(" + 2 x {} jobs x {} KiB for the switch above", options_.quotas.jobs,
                               SwitchUplink::kBytes / 1024)
                 : "",
       switchml > 0
@@ -204,8 +204,17 @@ SwitchJobs::Hooks SwitchService::hooks() {
   return hooks;
 }
 
+// Those whose threads have not ended yet.
+std::size_t SwitchService::uplinks_left() {
+  std::erase_if(parted_, [](const auto& uplink) { return uplink->may_end(); });
+  return parted_.size();
+}
+
 // The switch above lends no more than this one has for the job, so that what it opens can be opened here.
 std::optional<wire::SwitchRefused> SwitchService::climb(const SwitchJobs::Job& job) {
+  if (uplinks_left() >= options_.quotas.jobs)
+    return wire::SwitchRefused{ErrorCode::unsupported,
+                               "the switch is busy: it still ends connections to the switch above"};
   const UdpSocket& socket = *threads_.front()->socket_above();
   const std::size_t mtu = socket.path_mtu(UdpAddress(to_string(address_above_)));
   Offer offer = offer_to(job);
@@ -415,7 +424,7 @@ void SwitchService::tick(std::int64_t now_ns) {
       guest.line.close();
     }
   }
-  std::erase_if(parted_, [](const auto& uplink) { return uplink->may_end(); });
+  uplinks_left();
   if (!options_.publish || now_ns < publish_ns_) return;
   publish_ns_ = now_ns + options_.publish_every_ns;
   options_.publish(options_.describe(status()));

@@ -141,6 +141,7 @@ class SwitchService {
   void say_above(const SwitchJobs::Job& job, const wire::SwitchMessage& message);
   void descend(const SwitchJobs::Job& job);
   void hear_above();
+  std::size_t uplinks_left();
   SwitchJobs::Hooks hooks();
   SwitchStatus status();
   std::string reload();
@@ -157,7 +158,8 @@ class SwitchService {
   SwitchJobs jobs_;
   std::map<Seat, Guest> guests_;
   std::map<std::string, std::unique_ptr<SwitchUplink>> uplinks_;  // by job
-  std::vector<std::unique_ptr<SwitchUplink>> parted_;             // whose threads have not ended
+  std::vector<std::unique_ptr<SwitchUplink>>
+      parted_;  // as many as jobs at most, whose threads have not ended
   Seat next_seat_ = 1;
   std::uint32_t next_job_ = 0;
   std::int64_t tick_ns_ = 0, publish_ns_ = 0;
